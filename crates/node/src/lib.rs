@@ -1,0 +1,1 @@
+//! The data node: drives, local memory, the parity engine and the transfer engine.

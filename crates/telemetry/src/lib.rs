@@ -1,0 +1,1 @@
+//! The ledger: every byte counted by the place it crosses.

@@ -1,0 +1,2 @@
+//! Development entry points.
+fn main() {}
