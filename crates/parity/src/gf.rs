@@ -147,7 +147,9 @@ mod tests {
 
     #[test]
     fn known_powers_of_two() {
-        for (i, value) in [(0, 0x01), (7, 0x80), (8, 0x1D), (9, 0x3A), (25, 0x03), (50, 0x05), (100, 0x11), (254, 0x8E)] {
+        for (i, value) in
+            [(0, 0x01), (7, 0x80), (8, 0x1D), (9, 0x3A), (25, 0x03), (50, 0x05), (100, 0x11), (254, 0x8E)]
+        {
             assert_eq!(exp(i), value, "2^{i}");
         }
         assert_eq!(div(1, 3), Some(0xF4));

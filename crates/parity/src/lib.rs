@@ -1,4 +1,20 @@
 //! GF(2^8) parity kernels, erasure codes, bit-plane fingerprints and diagnosis of syndromes.
+//!
+//! Pure: no clock, no file, no thread. The kernels are the only SIMD of the project.
 
+pub mod check_matrix;
+pub mod code;
+pub mod fingerprint;
 pub mod gf;
+pub mod gf64;
+pub mod isa;
+pub mod kernels;
+mod linear;
+pub mod locate;
+pub mod matrix;
 pub mod planes;
+pub mod seed;
+mod self_test;
+pub mod weights;
+
+pub use self_test::SelfTestError;
