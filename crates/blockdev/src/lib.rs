@@ -1,1 +1,23 @@
 //! Block devices: memory, files and devices through io_uring, a faulty wrapper, aligned buffers.
+//!
+//! * [`BlockDevice`] is what every device offers: any byte range, synchronously.
+//! * [`FileDevice`] is a block device or an image file, past the page cache where that means DMA.
+//! * [`MemoryDevice`] holds its content in memory; [`FaultyDevice`] fails as drives do, from a seed.
+//! * [`Gatherer`] reads many pieces at once.
+
+mod buffer;
+mod device;
+mod error;
+mod faulty;
+mod file;
+mod gather;
+mod memory;
+mod system;
+
+pub use buffer::{ALIGNMENT, AlignedBuffer};
+pub use device::{BlockDevice, DirectFd};
+pub use error::{IoError, Operation};
+pub use faulty::{Counts, FaultyDevice};
+pub use file::{Direct, FileDevice, OpenMode, Options};
+pub use gather::{Engine, Gather, Gathered, Gatherer, Part};
+pub use memory::MemoryDevice;

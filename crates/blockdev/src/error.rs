@@ -1,0 +1,86 @@
+//! What a device could not do.
+
+use std::fmt;
+use std::io;
+
+/// What was being done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// Opening the device.
+    Open,
+    /// Reading.
+    Read,
+    /// Writing.
+    Write,
+    /// Making writes durable.
+    Flush,
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Open => "open",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Flush => "flush",
+        })
+    }
+}
+
+/// A failed operation: on which device, where, and why.
+#[derive(Debug, thiserror::Error)]
+pub struct IoError {
+    device: String,
+    operation: Operation,
+    offset: u64,
+    length: u64,
+    source: io::Error,
+}
+
+impl IoError {
+    pub(crate) fn new(
+        device: &str,
+        operation: Operation,
+        offset: u64,
+        length: usize,
+        source: io::Error,
+    ) -> Self {
+        Self { device: device.to_owned(), operation, offset, length: length as u64, source }
+    }
+
+    pub(crate) fn open(device: &str, source: io::Error) -> Self {
+        Self::new(device, Operation::Open, 0, 0, source)
+    }
+
+    /// The device's name.
+    #[must_use]
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
+    /// What was being done.
+    #[must_use]
+    pub fn operation(&self) -> Operation {
+        self.operation
+    }
+
+    /// Whether the medium itself is at fault, for these bytes: others may still be read.
+    #[must_use]
+    pub fn is_media_error(&self) -> bool {
+        matches!(
+            self.source.raw_os_error(),
+            Some(libc::EIO | libc::EILSEQ | libc::ENODATA | libc::EREMOTEIO | libc::EBADE)
+        )
+    }
+}
+
+impl fmt::Display for IoError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { device, operation, offset, length, source } = self;
+        match operation {
+            Operation::Open => write!(f, "{device}: {source}"),
+            Operation::Flush => write!(f, "{device}: flush: {source}"),
+            _ => write!(f, "{device}: {operation} of {length} bytes at {offset}: {source}"),
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Block devices and image files of this machine.
+
+use crate::buffer::{ALIGNMENT, AlignedBuffer};
+use crate::device::DirectFd;
+use crate::error::Operation;
+use crate::system;
+use crate::{BlockDevice, IoError};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+/// What a device is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenMode {
+    /// Reading. Nothing can be written through it.
+    ReadOnly,
+    /// Reading and writing, and nobody else meanwhile: a block device that the kernel holds is refused (`O_EXCL`), an image
+    /// file is locked (advisory).
+    ReadWrite,
+}
+
+/// Whether reads and writes pass the page cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Direct {
+    /// Past the page cache where the file system allows it and that means DMA.
+    #[default]
+    Auto,
+    /// Through the page cache.
+    Off,
+}
+
+/// How a device is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options {
+    /// Whether reads and writes pass the page cache.
+    pub direct: Direct,
+}
+
+/// A block device or an image file.
+#[derive(Debug)]
+pub struct FileDevice {
+    file: File,
+    name: String,
+    size: u64,
+    logical_block: u32,
+    read_only: bool,
+    is_block_device: bool,
+    /// Alignment of direct I/O; `None` where the page cache is used.
+    grain: Option<u32>,
+    /// Held while a partial block is read, changed and written back.
+    partial: Mutex<()>,
+}
+
+impl FileDevice {
+    /// Opens a block device or a regular file.
+    ///
+    /// # Errors
+    /// Where the path is neither, or empty, or cannot be opened so. The message names the path.
+    pub fn open(path: &Path, mode: OpenMode, options: Options) -> Result<Self, IoError> {
+        let name = path.display().to_string();
+        let fail = |error| IoError::open(&name, error);
+        // Before opening: to open a FIFO or a terminal can have effects.
+        let kind = std::fs::metadata(path).map_err(fail)?.file_type();
+        if !(kind.is_file() || kind.is_block_device()) {
+            let what = if kind.is_dir() { "a directory" } else { "neither a block device nor a file" };
+            return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, format!("is {what}"))));
+        }
+        let is_block_device = kind.is_block_device();
+        let (file, direct) = open_file(path, mode, options, is_block_device).map_err(fail)?;
+        if mode == OpenMode::ReadWrite && !is_block_device {
+            lock(&file).map_err(fail)?;
+        }
+        let size = if is_block_device {
+            system::block_device_size(&file)
+        } else {
+            file.metadata().map(|meta| meta.len())
+        }
+        .map_err(fail)?;
+        if size == 0 {
+            return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, "is empty")));
+        }
+        let logical_block =
+            if is_block_device { system::logical_block_size(&file).map_err(fail)? } else { 512 };
+        let grain = if is_block_device { logical_block } else { ALIGNMENT as u32 };
+        // The last partial block of a file could only be written by making the file longer.
+        let direct = direct && size.is_multiple_of(u64::from(grain)) && !system::lives_in_memory(&file);
+        let file = if direct { file } else { buffered(path, file, mode, is_block_device).map_err(fail)? };
+        Ok(Self {
+            file,
+            name,
+            size,
+            logical_block,
+            read_only: mode == OpenMode::ReadOnly,
+            is_block_device,
+            grain: direct.then_some(grain),
+            partial: Mutex::new(()),
+        })
+    }
+
+    /// Whether the kernel holds the device: md, device mapper, a mount. An image file is never held.
+    ///
+    /// # Errors
+    /// Where that cannot be found out.
+    pub fn held_by_kernel(&self) -> Result<bool, IoError> {
+        if !self.is_block_device {
+            return Ok(false);
+        }
+        match OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(&self.name) {
+            Ok(_) => Ok(false),
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Ok(true),
+            Err(error) => Err(IoError::open(&self.name, error)),
+        }
+    }
+
+    /// The range that direct I/O reads or writes for one that is not aligned; `None` where it is.
+    fn widened(&self, offset: u64, buf: &[u8]) -> Option<(u64, usize)> {
+        let grain = u64::from(self.grain?);
+        let end = offset + buf.len() as u64;
+        let aligned = offset.is_multiple_of(grain)
+            && end.is_multiple_of(grain)
+            && buf.as_ptr().align_offset(ALIGNMENT) == 0;
+        let start = offset / grain * grain;
+        (!aligned).then(|| (start, (end.next_multiple_of(grain) - start) as usize))
+    }
+
+    fn check(&self, operation: Operation, offset: u64, len: usize) -> Result<(), IoError> {
+        if offset.checked_add(len as u64).is_some_and(|end| end <= self.size) {
+            return Ok(());
+        }
+        let why = io::Error::new(io::ErrorKind::UnexpectedEof, format!("the device has {} bytes", self.size));
+        Err(IoError::new(&self.name, operation, offset, len, why))
+    }
+}
+
+fn flags(mode: OpenMode, is_block_device: bool) -> libc::c_int {
+    if mode == OpenMode::ReadWrite && is_block_device { libc::O_EXCL } else { 0 }
+}
+
+/// Opens the file, past the page cache if wanted and possible; tells whether it is.
+fn open_file(
+    path: &Path,
+    mode: OpenMode,
+    options: Options,
+    is_block_device: bool,
+) -> io::Result<(File, bool)> {
+    let flags = flags(mode, is_block_device);
+    let mut open = OpenOptions::new();
+    open.read(true).write(mode == OpenMode::ReadWrite);
+    if options.direct == Direct::Auto {
+        match open.custom_flags(flags | libc::O_DIRECT).open(path) {
+            Ok(file) => return Ok((file, true)),
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+            Err(error) => return Err(in_use(error)),
+        }
+    }
+    open.custom_flags(flags).open(path).map(|file| (file, false)).map_err(in_use)
+}
+
+/// The same file through the page cache. The lock of the first descriptor, if any, is taken anew.
+fn buffered(path: &Path, file: File, mode: OpenMode, is_block_device: bool) -> io::Result<File> {
+    // Released first: an exclusive open would meet our own.
+    drop(file);
+    let options = Options { direct: Direct::Off };
+    let (file, _) = open_file(path, mode, options, is_block_device)?;
+    if mode == OpenMode::ReadWrite && !is_block_device {
+        lock(&file)?;
+    }
+    Ok(file)
+}
+
+fn in_use(error: io::Error) -> io::Error {
+    if error.raw_os_error() == Some(libc::EBUSY) {
+        return io::Error::new(
+            io::ErrorKind::ResourceBusy,
+            "the kernel holds the device (an assembled array, or a mount)",
+        );
+    }
+    error
+}
+
+fn lock(file: &File) -> io::Result<()> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => {
+            Err(io::Error::new(io::ErrorKind::ResourceBusy, "another program has it locked for writing"))
+        }
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+impl BlockDevice for FileDevice {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.size
+    }
+
+    fn logical_block(&self) -> u32 {
+        self.logical_block
+    }
+
+    fn read_only(&self) -> bool {
+        self.read_only
+    }
+
+    fn direct_fd(&self) -> Option<DirectFd> {
+        self.grain.map(|grain| DirectFd { fd: self.file.as_raw_fd(), grain })
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError> {
+        self.check(Operation::Read, offset, buf.len())?;
+        if buf.is_empty() {
+            return Ok(());
+        }
+        let fail = |error| IoError::new(&self.name, Operation::Read, offset, buf.len(), error);
+        let Some((start, len)) = self.widened(offset, buf) else {
+            let len = buf.len();
+            return self
+                .file
+                .read_exact_at(buf, offset)
+                .map_err(|error| IoError::new(&self.name, Operation::Read, offset, len, error));
+        };
+        let mut bounce = AlignedBuffer::new(len);
+        self.file.read_exact_at(&mut bounce[..len], start).map_err(fail)?;
+        let skip = (offset - start) as usize;
+        buf.copy_from_slice(&bounce[skip..skip + buf.len()]);
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), IoError> {
+        self.check(Operation::Write, offset, data.len())?;
+        let fail = |error| IoError::new(&self.name, Operation::Write, offset, data.len(), error);
+        if self.read_only {
+            return Err(fail(io::Error::new(io::ErrorKind::PermissionDenied, "it is open for reading only")));
+        }
+        if data.is_empty() {
+            return Ok(());
+        }
+        let Some((start, len)) = self.widened(offset, data) else {
+            return self.file.write_all_at(data, offset).map_err(fail);
+        };
+        let _one_at_a_time = self.partial.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bounce = AlignedBuffer::new(len);
+        let skip = (offset - start) as usize;
+        if skip != 0 || len != data.len() {
+            self.file.read_exact_at(&mut bounce[..len], start).map_err(fail)?;
+        }
+        bounce[skip..skip + data.len()].copy_from_slice(data);
+        self.file.write_all_at(&bounce[..len], start).map_err(fail)
+    }
+
+    fn flush(&self) -> Result<(), IoError> {
+        if self.read_only {
+            return Ok(());
+        }
+        self.file.sync_data().map_err(|error| IoError::new(&self.name, Operation::Flush, 0, 0, error))
+    }
+}

@@ -1,0 +1,87 @@
+//! A device in memory.
+
+use crate::error::Operation;
+use crate::{BlockDevice, IoError};
+use std::io;
+use std::ops::Range;
+use std::sync::{PoisonError, RwLock};
+
+/// Bytes of a block.
+const BLOCK: u32 = 512;
+
+/// A device in memory, zeroed at first. Durable as long as it lives.
+pub struct MemoryDevice {
+    name: String,
+    content: RwLock<Vec<u8>>,
+}
+
+impl MemoryDevice {
+    /// A device of `size` bytes.
+    ///
+    /// # Panics
+    /// Where `size` does not fit the address space.
+    #[must_use]
+    pub fn new(name: &str, size: u64) -> Self {
+        Self::with_content(name, vec![0; usize::try_from(size).expect("it fits memory")])
+    }
+
+    /// A device that holds `content`.
+    #[must_use]
+    pub fn with_content(name: &str, content: Vec<u8>) -> Self {
+        Self { name: name.to_owned(), content: RwLock::new(content) }
+    }
+}
+
+/// The range of an operation in memory of `size` bytes.
+pub(crate) fn range(
+    device: &str,
+    operation: Operation,
+    offset: u64,
+    len: usize,
+    size: usize,
+) -> Result<Range<usize>, IoError> {
+    usize::try_from(offset)
+        .ok()
+        .and_then(|start| Some(start..start.checked_add(len)?))
+        .filter(|range| range.end <= size)
+        .ok_or_else(|| {
+            let why = io::Error::new(io::ErrorKind::UnexpectedEof, format!("the device has {size} bytes"));
+            IoError::new(device, operation, offset, len, why)
+        })
+}
+
+impl BlockDevice for MemoryDevice {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.content.read().unwrap_or_else(PoisonError::into_inner).len() as u64
+    }
+
+    fn logical_block(&self) -> u32 {
+        BLOCK
+    }
+
+    fn read_only(&self) -> bool {
+        false
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError> {
+        let content = self.content.read().unwrap_or_else(PoisonError::into_inner);
+        let range = range(&self.name, Operation::Read, offset, buf.len(), content.len())?;
+        buf.copy_from_slice(&content[range]);
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), IoError> {
+        let mut content = self.content.write().unwrap_or_else(PoisonError::into_inner);
+        let range = range(&self.name, Operation::Write, offset, data.len(), content.len())?;
+        content[range].copy_from_slice(data);
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), IoError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,46 @@
+//! The few system calls that the standard library does not have.
+
+#![expect(unsafe_code, reason = "ioctl and fstatfs are foreign functions")]
+
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+
+/// Bytes of a logical block: `BLKSSZGET` of linux/fs.h, `_IO(0x12, 104)`.
+const BLKSSZGET: libc::c_ulong = 0x1268;
+/// Bytes of a block device: `BLKGETSIZE64` of linux/fs.h, `_IOR(0x12, 114, size_t)`.
+const BLKGETSIZE64: libc::c_ulong = 0x8008_1272;
+
+/// The size of a block device in bytes.
+pub(crate) fn block_device_size(file: &File) -> io::Result<u64> {
+    let mut size = 0_u64;
+    // SAFETY: the descriptor is open, and the request writes one u64 to the pointer, which is valid for that.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), BLKGETSIZE64 as _, &raw mut size) })?;
+    Ok(size)
+}
+
+/// The logical block of a block device in bytes.
+pub(crate) fn logical_block_size(file: &File) -> io::Result<u32> {
+    let mut size: libc::c_int = 0;
+    // SAFETY: the descriptor is open, and the request writes one int to the pointer, which is valid for that.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), BLKSSZGET as _, &raw mut size) })?;
+    u32::try_from(size).map_err(io::Error::other)
+}
+
+/// Whether a file lives in memory (tmpfs, ramfs): direct I/O is accepted there, and copies all the same.
+pub(crate) fn lives_in_memory(file: &File) -> bool {
+    const RAMFS_MAGIC: i64 = 0x8584_58F6;
+    let mut about = MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: the descriptor is open, and the call writes one statfs to the pointer, which is valid for that.
+    if unsafe { libc::fstatfs(file.as_raw_fd(), about.as_mut_ptr()) } != 0 {
+        return false;
+    }
+    // SAFETY: the call succeeded, so it filled the structure.
+    let kind = unsafe { about.assume_init() }.f_type;
+    kind == libc::TMPFS_MAGIC || kind == RAMFS_MAGIC
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
