@@ -1,1 +1,39 @@
 //! Linux md on disk and in geometry: superblocks, bitmaps, layouts, assembly, scrub plan and diagnosis, as pure logic.
+//!
+//! Bytes come in through [`ReadAt`]; nothing here opens, writes or times anything. The way through:
+//!
+//! 1. [`probe()`] looks at one device and gives its [`MemberRecord`], or says what is wrong with it, by the name of the field.
+//! 2. [`assemble`] makes an [`Array`] of the records of all members, or says which do not fit together.
+//! 3. [`Array::plan`] says which stripes can be checked and why the others cannot.
+//! 4. [`geometry::Geometry`] says where in those stripes data and parity lie.
+//! 5. [`InspectReport`] describes a set of devices, whole or broken, for people.
+//!
+//! The byte maps of everything read and written are in `docs/on-disk/md.md`.
+
+pub mod area;
+pub mod assembly;
+pub mod bad_blocks;
+pub mod bitmap;
+mod bytes;
+pub mod diagnosis;
+pub mod geometry;
+pub mod inspect;
+pub mod invalid;
+pub mod journal;
+pub mod layout;
+mod metadata;
+pub mod plan;
+pub mod ppl;
+pub mod probe;
+mod read_at;
+pub mod superblock;
+mod uuid;
+pub mod writer;
+
+pub use assembly::{Array, AssemblyError, assemble};
+pub use inspect::InspectReport;
+pub use metadata::Metadata;
+pub use probe::{MemberRecord, ProbeError, probe};
+pub use read_at::ReadAt;
+pub use uuid::Uuid;
+pub use writer::FormatSpec;

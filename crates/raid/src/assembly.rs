@@ -1,0 +1,321 @@
+//! From the superblocks of all members to an array, or to the reasons why they make none.
+//!
+//! The superblock with the highest event count speaks for the array. Each device's role is what that superblock's role
+//! table says of its device number, not what the device says of itself: a member that dropped out keeps believing in its role.
+
+mod error;
+mod survey;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use pumice_units::{Role, SECTOR, Sectors, StripeIndex};
+
+pub use error::{AssemblyError, Note};
+pub use survey::Standing;
+pub(crate) use survey::{Survey, valid_sectors};
+
+use crate::bitmap::Bitmap;
+use crate::geometry::Geometry;
+use crate::metadata::Metadata;
+use crate::probe::MemberRecord;
+use crate::superblock::Resync;
+use crate::uuid::Uuid;
+
+/// The state of an array as a whole. Where several hold, the one that comes last here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum State {
+    /// Stopped, or idle.
+    Clean,
+    /// Running, or not stopped cleanly, with a bitmap or partial parity log that says where writes may be under way. On disk
+    /// the two look the same.
+    Active,
+    /// Running, or not stopped cleanly, or never synced, and nothing says where.
+    Unclean,
+    /// Members are missing; what is left can be checked.
+    Degraded,
+    /// A member is being rebuilt.
+    Recovering,
+    /// Parity is being built.
+    Resyncing,
+    /// The array is changing its shape.
+    Reshaping,
+    /// Too many members are missing for any check.
+    Incomplete,
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Clean => "clean",
+            Self::Active => "active",
+            Self::Unclean => "unclean",
+            Self::Degraded => "degraded",
+            Self::Recovering => "recovering",
+            Self::Resyncing => "resyncing",
+            Self::Reshaping => "reshaping",
+            Self::Incomplete => "incomplete",
+        })
+    }
+}
+
+impl State {
+    pub(crate) fn of(survey: &Survey) -> Self {
+        let newest = survey.newest();
+        let recovering = survey.members().any(|(_, m)| valid_sectors(&m.record.superblock) < newest.size);
+        let missing = survey.missing_roles().len();
+        let states = [
+            (survey.unclean() && survey.tracked(), Self::Active),
+            (survey.unclean() && !survey.tracked(), Self::Unclean),
+            (missing > 0, Self::Degraded),
+            (recovering, Self::Recovering),
+            (matches!(newest.resync, Resync::At(_)), Self::Resyncing),
+            (
+                survey
+                    .devices
+                    .iter()
+                    .any(|d| d.standing != Standing::Foreign && d.record.superblock.reshape.is_some()),
+                Self::Reshaping,
+            ),
+            (missing >= usize::from(newest.level.parities()), Self::Incomplete),
+        ];
+        states.into_iter().filter(|(holds, _)| *holds).map(|(_, state)| state).max().unwrap_or(Self::Clean)
+    }
+}
+
+/// A member of an array.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// The name that the device was given with.
+    pub device: String,
+    /// Its role.
+    pub role: Role,
+    /// What md wrote on it.
+    pub record: MemberRecord,
+}
+
+impl Member {
+    /// Bytes from the start of the device to its data area.
+    #[must_use]
+    pub const fn data_offset_bytes(&self) -> u64 {
+        self.record.superblock.data_offset_bytes()
+    }
+
+    /// Up to where the data area holds what it should: all of it, but for a member that is being rebuilt.
+    #[must_use]
+    pub fn valid_sectors(&self) -> Sectors {
+        valid_sectors(&self.record.superblock)
+    }
+
+    /// The same in whole stripes of `geometry`.
+    #[must_use]
+    pub fn valid_stripes(&self, geometry: &Geometry) -> u64 {
+        if self.valid_sectors() == self.record.superblock.size {
+            return geometry.stripes();
+        }
+        (self.valid_sectors().get() / (geometry.chunk_bytes() / SECTOR)).min(geometry.stripes())
+    }
+}
+
+/// A device that belongs to the array and holds no data that a check reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Other {
+    /// The name that the device was given with.
+    pub device: String,
+    /// What it is.
+    pub standing: Standing,
+    /// What md wrote on it.
+    pub record: MemberRecord,
+}
+
+/// An array whose stripes can be checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Array {
+    uuid: Uuid,
+    name: String,
+    metadata: Metadata,
+    events: u64,
+    ctime: u64,
+    geometry: Geometry,
+    state: State,
+    members: Vec<Option<Member>>,
+    others: Vec<Other>,
+    notes: Vec<Note>,
+    resync: Resync,
+    /// Stripes with writes waiting in the journal; `None` where it may be any.
+    pub(crate) journal_stripes: Option<Vec<Range<u64>>>,
+    untracked: bool,
+    settled: bool,
+    /// The members' bitmaps, each that differs once.
+    pub(crate) bitmaps: Vec<Arc<Bitmap>>,
+}
+
+/// Sorts devices by the array they belong to.
+#[must_use]
+pub fn group(records: Vec<(String, MemberRecord)>) -> BTreeMap<Uuid, Vec<(String, MemberRecord)>> {
+    let mut arrays: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for (device, record) in records {
+        arrays.entry(record.superblock.array_uuid).or_default().push((device, record));
+    }
+    arrays
+}
+
+/// Makes one array of `set`, pairs of a device's name and what [`crate::probe()`] found on it.
+///
+/// One missing member is accepted at RAID-6, none at RAID-4 and RAID-5: without it no parity would be left to check. A member that is
+/// being rebuilt counts as missing above its `recovery_offset`. Spares, replacements and the journal are recognised and not read.
+///
+/// # Errors
+/// The first thing that does not fit, see [`AssemblyError`]; [`crate::InspectReport`] lists all.
+pub fn assemble(set: Vec<(String, MemberRecord)>) -> Result<Array, AssemblyError> {
+    let mut survey = Survey::new(set).ok_or(AssemblyError::Empty)?;
+    if !survey.errors.is_empty() {
+        return Err(survey.errors.swap_remove(0));
+    }
+    Array::new(survey)
+}
+
+impl Array {
+    fn new(survey: Survey) -> Result<Self, AssemblyError> {
+        let state = State::of(&survey);
+        let journal_stripes = survey.journal_stripes();
+        let untracked = survey.unclean() && !survey.tracked();
+        let newest = survey.newest().clone();
+        let geometry = newest.geometry().map_err(|why| AssemblyError::Geometry {
+            device: survey.devices[survey.newest].device.clone(),
+            why: why.to_string(),
+        })?;
+        let mut members: Vec<Option<Member>> = vec![None; usize::from(newest.raid_disks)];
+        let mut others = Vec::new();
+        let mut bitmaps: Vec<Arc<Bitmap>> = Vec::new();
+        for surveyed in survey.devices {
+            let (device, record, standing) = (surveyed.device, surveyed.record, surveyed.standing);
+            let Standing::Member(role) = standing else {
+                others.push(Other { device, standing, record });
+                continue;
+            };
+            if let Some(bitmap) =
+                record.bitmap.as_ref().filter(|b| !bitmaps.iter().any(|known| **b == **known))
+            {
+                bitmaps.push(Arc::new(bitmap.clone()));
+            }
+            if let Some(slot) = members.get_mut(role.index()) {
+                *slot = Some(Member { device, role, record });
+            }
+        }
+        Ok(Self {
+            uuid: newest.array_uuid,
+            name: newest.name,
+            metadata: newest.metadata,
+            events: newest.events,
+            ctime: newest.ctime,
+            geometry,
+            state,
+            members,
+            others,
+            notes: survey.notes,
+            resync: newest.resync,
+            journal_stripes,
+            untracked,
+            settled: false,
+            bitmaps,
+        })
+    }
+
+    /// Its UUID.
+    #[must_use]
+    pub const fn uuid(&self) -> Uuid {
+        self.uuid
+    }
+
+    /// Its name, often `host:name`; empty in 0.90.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The format of its superblocks.
+    #[must_use]
+    pub const fn metadata(&self) -> Metadata {
+        self.metadata
+    }
+
+    /// The highest event count.
+    #[must_use]
+    pub const fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// When it was made, in seconds since 1970.
+    #[must_use]
+    pub const fn ctime(&self) -> u64 {
+        self.ctime
+    }
+
+    /// How its chunks lie.
+    #[must_use]
+    pub const fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Its state.
+    #[must_use]
+    pub const fn state(&self) -> State {
+        self.state
+    }
+
+    /// The members by role, `None` where one is missing.
+    #[must_use]
+    pub fn members(&self) -> &[Option<Member>] {
+        &self.members
+    }
+
+    /// The member in `role`.
+    #[must_use]
+    pub fn member(&self, role: Role) -> Option<&Member> {
+        self.members.get(role.index())?.as_ref()
+    }
+
+    /// Spares, replacements and the journal.
+    #[must_use]
+    pub fn others(&self) -> &[Other] {
+        &self.others
+    }
+
+    /// What a reader of the results should know.
+    #[must_use]
+    pub fn notes(&self) -> &[Note] {
+        &self.notes
+    }
+
+    /// Whether writes may be under way, or have been when the array stopped.
+    #[must_use]
+    pub fn unclean(&self) -> bool {
+        self.resync == Resync::Unclean
+    }
+
+    /// Whether nothing can be checked unless the operator says that the array is settled: it is not clean and nothing says where writes
+    /// may be under way.
+    #[must_use]
+    pub const fn needs_assume_settled(&self) -> bool {
+        self.untracked && !self.settled
+    }
+
+    /// Takes the operator's word that parity agrees with the data although the superblocks do not say so.
+    pub const fn assume_settled(&mut self) {
+        self.settled = true;
+    }
+
+    /// The roles whose chunk of `stripe` cannot be used: no member, or one that has not been rebuilt that far.
+    #[must_use]
+    pub fn absent(&self, stripe: StripeIndex) -> Vec<Role> {
+        // The number of roles came from a u16.
+        let roles = (0..).map(Role).zip(&self.members);
+        let absent = |member: &Option<Member>| {
+            member.as_ref().is_none_or(|m| m.valid_stripes(&self.geometry) <= stripe.get())
+        };
+        roles.filter(|(_, member)| absent(member)).map(|(role, _)| role).collect()
+    }
+}

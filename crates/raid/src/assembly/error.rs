@@ -1,0 +1,199 @@
+//! Why a set of devices makes no array.
+
+use pumice_units::{Role, Sectors};
+
+use crate::layout::Level;
+use crate::superblock::Position;
+use crate::uuid::Uuid;
+
+/// Why a set of devices makes no array that could be checked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AssemblyError {
+    /// No device was given.
+    #[error("no member was given")]
+    Empty,
+    /// A device of another array.
+    #[error("{device} belongs to another array: its uuid is {found}, that of {other} is {expected}")]
+    Foreign {
+        /// The device.
+        device: String,
+        /// The array that it belongs to.
+        found: Uuid,
+        /// A device of the array.
+        other: String,
+        /// The array.
+        expected: Uuid,
+    },
+    /// Members that describe the array differently.
+    #[error("{device} says that {field} is {found}, {other} says {expected}")]
+    Disagree {
+        /// The device.
+        device: String,
+        /// What it differs in.
+        field: &'static str,
+        /// What it says.
+        found: String,
+        /// The device with the newest superblock.
+        other: String,
+        /// What that says.
+        expected: String,
+    },
+    /// The same device twice, or a copy.
+    #[error("{first} and {second} have the same device uuid, {uuid}: one is the other, or a copy of it")]
+    DuplicateDevice {
+        /// The one.
+        first: String,
+        /// The other.
+        second: String,
+        /// What both are called.
+        uuid: Uuid,
+    },
+    /// Two devices in one role.
+    #[error("{first} and {second} both have role {role}")]
+    DuplicateRole {
+        /// The one.
+        first: String,
+        /// The other.
+        second: String,
+        /// Their role.
+        role: Role,
+    },
+    /// A member that missed changes of the array.
+    #[error(
+        "{device} is out of date: events is {events}, {other} has {newest}; without it the array may still be checked as degraded"
+    )]
+    OutOfDate {
+        /// The device.
+        device: String,
+        /// Its event count.
+        events: u64,
+        /// The device with the newest superblock.
+        other: String,
+        /// The event count of that.
+        newest: u64,
+    },
+    /// A device that holds itself to be a member while the array has gone on without it.
+    #[error(
+        "{device} holds itself to be {own}, but {other}, whose superblock is newer, holds it to be {newer}"
+    )]
+    Dropped {
+        /// The device.
+        device: String,
+        /// What it takes itself for.
+        own: Position,
+        /// The device with the newest superblock.
+        other: String,
+        /// What that takes it for.
+        newer: Position,
+    },
+    /// A reshape is under way.
+    #[error("{device} is being reshaped (reshape_position is {position}): let md finish it first")]
+    Reshaping {
+        /// A device that says so.
+        device: String,
+        /// How far it has come, in sectors of the array.
+        position: u64,
+    },
+    /// Parity is being built.
+    #[error(
+        "{device} says that a resync stands at resync_offset {at} of {size} sectors: let md finish it first"
+    )]
+    Resyncing {
+        /// The device with the newest superblock.
+        device: String,
+        /// How far it has come.
+        at: Sectors,
+        /// How far it has to go.
+        size: Sectors,
+    },
+    /// So many members are missing that no parity is left to check.
+    #[error("{} missing: {level} can be checked with {} at most", roles(.missing), allowed(*.level))]
+    Incomplete {
+        /// The roles that nobody has.
+        missing: Vec<Role>,
+        /// The level.
+        level: Level,
+    },
+    /// Numbers that no geometry has.
+    #[error("{device}: {why}")]
+    Geometry {
+        /// The device with the newest superblock.
+        device: String,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+fn roles(missing: &[Role]) -> String {
+    let numbers: Vec<_> = missing.iter().map(ToString::to_string).collect();
+    match missing.len() {
+        1 => format!("role {} is", numbers[0]),
+        _ => format!("roles {} are", numbers.join(", ")),
+    }
+}
+
+fn allowed(level: Level) -> &'static str {
+    match level {
+        Level::Raid4 | Level::Raid5 => "none missing",
+        Level::Raid6 => "one missing",
+    }
+}
+
+/// Something about an array that can be checked, which a reader of the results should know.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Note {
+    /// The array was not stopped cleanly, or is running, and nothing says where writes were under way.
+    #[error(
+        "the array is not clean (resync_offset is 0) and has neither bitmap nor partial parity log: any stripe may be in flux"
+    )]
+    Unclean,
+    /// The array has a journal and its device is not among those given.
+    #[error("the journal device is missing: any stripe may have writes waiting in it")]
+    JournalMissing,
+    /// The journal holds writes.
+    #[error("{device}: writes wait in the journal (stripes: {stripes})")]
+    JournalPending {
+        /// The journal.
+        device: String,
+        /// How many stripes.
+        stripes: u64,
+    },
+    /// The journal cannot be judged.
+    #[error("{device}: {why}: any stripe may have writes waiting in the journal")]
+    JournalUnknown {
+        /// The journal.
+        device: String,
+        /// Why not.
+        why: &'static str,
+    },
+    /// A partial parity log cannot be read.
+    #[error("{device}: {why}: any stripe may be in flux")]
+    PplUnreadable {
+        /// The member.
+        device: String,
+        /// Why not.
+        why: String,
+    },
+    /// A bitmap missed changes.
+    #[error("{device}: the bitmap is stale: all its regions count as dirty")]
+    BitmapStale {
+        /// The member.
+        device: String,
+    },
+    /// Roles without a member.
+    #[error("{} missing", roles(.missing))]
+    Degraded {
+        /// The roles.
+        missing: Vec<Role>,
+    },
+    /// A member that is being rebuilt.
+    #[error("{device} is being rebuilt: recovery_offset is {valid} of {size} sectors")]
+    Recovering {
+        /// The member.
+        device: String,
+        /// Up to where it is good.
+        valid: Sectors,
+        /// What there is.
+        size: Sectors,
+    },
+}

@@ -1,0 +1,318 @@
+//! What a set of devices amounts to: who is in which role, who is newest, what does not fit.
+//!
+//! Assembly wants the first thing that does not fit, inspection wants all of them; both come from here.
+
+use std::ops::Range;
+
+use pumice_units::{Role, Sectors};
+
+use super::error::{AssemblyError, Note};
+use crate::journal::Journal;
+use crate::ppl::Ppl;
+use crate::probe::MemberRecord;
+use crate::superblock::features::Features;
+use crate::superblock::{Position, Resync, Superblock};
+use crate::uuid::Uuid;
+
+/// What a device is to the array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Standing {
+    /// In this role.
+    Member(Role),
+    /// Being filled to replace the member in this role.
+    Replacement(Role),
+    /// A spare.
+    Spare,
+    /// The journal.
+    Journal,
+    /// Known to have failed.
+    Faulty,
+    /// Does not fit; an error says why.
+    Refused,
+    /// Of another array.
+    Foreign,
+}
+
+/// A device of the set.
+#[derive(Debug)]
+pub(crate) struct Surveyed {
+    pub(crate) device: String,
+    pub(crate) record: MemberRecord,
+    pub(crate) standing: Standing,
+}
+
+/// What a set of devices amounts to.
+#[derive(Debug)]
+pub(crate) struct Survey {
+    pub(crate) devices: Vec<Surveyed>,
+    /// The device whose superblock counts.
+    pub(crate) newest: usize,
+    /// Who is in each role.
+    pub(crate) roles: Vec<Option<usize>>,
+    pub(crate) errors: Vec<AssemblyError>,
+    pub(crate) notes: Vec<Note>,
+}
+
+impl Survey {
+    /// Surveys a set; `None` where it is empty.
+    pub(crate) fn new(set: Vec<(String, MemberRecord)>) -> Option<Self> {
+        let uuid = most_frequent(&set)?;
+        let standing = |record: &MemberRecord| match record.superblock.array_uuid == uuid {
+            true => Standing::Refused,
+            false => Standing::Foreign,
+        };
+        let devices: Vec<_> = set
+            .into_iter()
+            .map(|(device, record)| Surveyed { device, standing: standing(&record), record })
+            .collect();
+        // Of several with the highest count the first.
+        let ours = devices.iter().enumerate().filter(|(_, d)| d.standing != Standing::Foreign);
+        let newest = ours.rev().max_by_key(|(_, d)| d.record.superblock.events)?.0;
+        let roles = vec![None; usize::from(devices[newest].record.superblock.raid_disks)];
+        let mut survey = Self { devices, newest, roles, errors: Vec::new(), notes: Vec::new() };
+        survey.foreigners();
+        survey.duplicates();
+        for index in 0..survey.devices.len() {
+            if survey.devices[index].standing != Standing::Foreign {
+                survey.devices[index].standing = survey.place(index);
+            }
+        }
+        survey.movements();
+        survey.missing();
+        survey.take_notes();
+        Some(survey)
+    }
+
+    /// The superblock that counts.
+    pub(crate) fn newest(&self) -> &Superblock {
+        &self.devices[self.newest].record.superblock
+    }
+
+    fn newest_device(&self) -> String {
+        self.devices[self.newest].device.clone()
+    }
+
+    /// The members, by role.
+    pub(crate) fn members(&self) -> impl Iterator<Item = (Role, &Surveyed)> {
+        let members = self.roles.iter().enumerate();
+        // The number of roles came from a u16.
+        members.filter_map(|(role, index)| Some((Role(role as u16), &self.devices[(*index)?])))
+    }
+
+    /// Roles that nobody has.
+    pub(crate) fn missing_roles(&self) -> Vec<Role> {
+        let empty = self.roles.iter().enumerate().filter(|(_, index)| index.is_none());
+        empty.map(|(role, _)| Role(role as u16)).collect()
+    }
+
+    /// The event counts may differ by one while md writes one superblock after another, by two where bits of a bitmap
+    /// cover the difference.
+    fn tolerance(&self) -> u64 {
+        if self.newest().features.has(Features::BITMAP) { 2 } else { 1 }
+    }
+
+    fn foreigners(&mut self) {
+        let expected = self.newest().array_uuid;
+        let other = self.newest_device();
+        let foreign = self.devices.iter().filter(|d| d.standing == Standing::Foreign);
+        self.errors.extend(foreign.map(|d| AssemblyError::Foreign {
+            device: d.device.clone(),
+            found: d.record.superblock.array_uuid,
+            other: other.clone(),
+            expected,
+        }));
+    }
+
+    fn duplicates(&mut self) {
+        for (i, second) in self.devices.iter().enumerate() {
+            let Some(uuid) = second.record.superblock.device_uuid else { continue };
+            let earlier = self.devices[..i].iter().filter(|d| d.standing != Standing::Foreign);
+            let twin = earlier.into_iter().find(|d| d.record.superblock.device_uuid == Some(uuid));
+            if let Some(first) = twin.filter(|_| second.standing != Standing::Foreign) {
+                self.errors.push(AssemblyError::DuplicateDevice {
+                    first: first.device.clone(),
+                    second: second.device.clone(),
+                    uuid,
+                });
+            }
+        }
+    }
+
+    /// What the device with this index is, by the newest superblock's word.
+    fn place(&mut self, index: usize) -> Standing {
+        if let Some(error) = self.disagreement(index) {
+            self.errors.push(error);
+            return Standing::Refused;
+        }
+        let own = &self.devices[index].record.superblock;
+        let position = self.newest().position_of(own.dev_number);
+        let dropped = |newer| AssemblyError::Dropped {
+            device: self.devices[index].device.clone(),
+            own: own.position(),
+            other: self.newest_device(),
+            newer,
+        };
+        match position {
+            Position::Active(role) if own.features.has(Features::REPLACEMENT) => Standing::Replacement(role),
+            Position::Active(role) => self.take_role(index, role),
+            Position::Journal => Standing::Journal,
+            Position::Spare | Position::Faulty => {
+                let error = (own.position() != position && own.position() != Position::Spare)
+                    .then(|| dropped(position));
+                self.errors.extend(error);
+                if position == Position::Faulty { Standing::Faulty } else { Standing::Spare }
+            }
+        }
+    }
+
+    fn take_role(&mut self, index: usize, role: Role) -> Standing {
+        let device = self.devices[index].device.clone();
+        let (events, newest) = (self.devices[index].record.superblock.events, self.newest().events);
+        if newest - events > self.tolerance() {
+            let other = self.newest_device();
+            self.errors.push(AssemblyError::OutOfDate { device, events, other, newest });
+            return Standing::Refused;
+        }
+        match self.roles.get_mut(role.index()) {
+            Some(Some(first)) => {
+                let first = self.devices[*first].device.clone();
+                self.errors.push(AssemblyError::DuplicateRole { first, second: device, role });
+                Standing::Refused
+            }
+            Some(empty) => {
+                *empty = Some(index);
+                Standing::Member(role)
+            }
+            // A role past the end: the member is on its way out of a shrinking array, which is refused as a reshape.
+            None => Standing::Refused,
+        }
+    }
+
+    /// The first thing in which the device's superblock describes another array than the newest.
+    fn disagreement(&self, index: usize) -> Option<AssemblyError> {
+        let (own, newest) = (&self.devices[index].record.superblock, self.newest());
+        let describe = |s: &Superblock| {
+            [
+                ("metadata", s.metadata.to_string()),
+                ("level", s.level.to_string()),
+                ("layout", s.layout.map_or("none".to_owned(), |l| l.to_string())),
+                ("chunk", format!("{} sectors", s.chunk)),
+                ("size", format!("{} sectors", s.size)),
+                ("raid_disks", s.raid_disks.to_string()),
+                ("ctime", s.ctime.to_string()),
+            ]
+        };
+        let pairs = describe(own).into_iter().zip(describe(newest));
+        let ((field, found), (_, expected)) = pairs.into_iter().find(|(a, b)| a != b)?;
+        let (device, other) = (self.devices[index].device.clone(), self.newest_device());
+        Some(AssemblyError::Disagree { device, field, found, other, expected })
+    }
+
+    /// Reshape and resync.
+    fn movements(&mut self) {
+        let reshaping = self.devices.iter().filter(|d| d.standing != Standing::Foreign);
+        let found = reshaping.into_iter().find_map(|d| Some((d, d.record.superblock.reshape?)));
+        let error = found.map(|(d, reshape)| AssemblyError::Reshaping {
+            device: d.device.clone(),
+            position: reshape.position,
+        });
+        self.errors.extend(error);
+        if let Resync::At(at) = self.newest().resync {
+            let error =
+                AssemblyError::Resyncing { device: self.newest_device(), at, size: self.newest().size };
+            self.errors.push(error);
+        }
+    }
+
+    fn missing(&mut self) {
+        let missing = self.missing_roles();
+        let level = self.newest().level;
+        if missing.len() >= usize::from(level.parities()) {
+            self.errors.push(AssemblyError::Incomplete { missing, level });
+        } else if !missing.is_empty() {
+            self.notes.push(Note::Degraded { missing });
+        }
+    }
+
+    fn take_notes(&mut self) {
+        let mut notes = Vec::new();
+        let size = self.newest().size;
+        let clean = self.newest().resync == Resync::Done;
+        for (_, member) in self.members() {
+            let device = member.device.clone();
+            let valid = valid_sectors(&member.record.superblock);
+            if valid < size {
+                notes.push(Note::Recovering { device: device.clone(), valid, size });
+            }
+            let stale = member.record.bitmap.as_ref().is_some_and(|b| {
+                b.overridden() == Some(crate::bitmap::Override::Stale) && (b.is_lockless() || !clean)
+            });
+            if stale {
+                notes.push(Note::BitmapStale { device: device.clone() });
+            }
+            if let (false, Some(Ppl::Unreadable(why))) = (clean, &member.record.ppl) {
+                notes.push(Note::PplUnreadable { device, why: why.to_string() });
+            }
+        }
+        if self.newest().features.has(Features::JOURNAL) {
+            notes.extend(self.journal_note());
+        }
+        if self.unclean() && !self.tracked() {
+            notes.push(Note::Unclean);
+        }
+        self.notes.extend(notes);
+    }
+
+    /// The journal device.
+    fn journal(&self) -> Option<&Surveyed> {
+        self.devices.iter().find(|d| d.standing == Standing::Journal)
+    }
+
+    fn journal_note(&self) -> Option<Note> {
+        let Some(journal) = self.journal() else { return Some(Note::JournalMissing) };
+        let device = journal.device.clone();
+        match &journal.record.journal {
+            Some(Journal::Pending(stripes)) => {
+                let stripes: u64 = stripes.iter().map(|range| range.end - range.start).sum();
+                (stripes > 0).then_some(Note::JournalPending { device, stripes })
+            }
+            Some(Journal::Unknown(why)) => Some(Note::JournalUnknown { device, why }),
+            None => Some(Note::JournalUnknown { device, why: "its superblock holds it to be no journal" }),
+        }
+    }
+
+    /// The stripes with writes waiting in a journal; `None` where it may be any.
+    pub(crate) fn journal_stripes(&self) -> Option<Vec<Range<u64>>> {
+        if !self.newest().features.has(Features::JOURNAL) {
+            return Some(Vec::new());
+        }
+        match &self.journal()?.record.journal {
+            Some(Journal::Pending(stripes)) => Some(stripes.clone()),
+            _ => None,
+        }
+    }
+
+    /// Whether writes may be, or have been, under way.
+    pub(crate) fn unclean(&self) -> bool {
+        self.newest().resync == Resync::Unclean
+    }
+
+    /// Whether the members say where writes may be under way.
+    pub(crate) fn tracked(&self) -> bool {
+        let mut members = self.members();
+        members.any(|(_, m)| m.record.bitmap.is_some() || m.record.ppl.is_some())
+    }
+}
+
+/// Up to where a member's data area holds what it should.
+pub(crate) fn valid_sectors(superblock: &Superblock) -> Sectors {
+    superblock.recovery_offset.map_or(superblock.size, |offset| offset.min(superblock.size))
+}
+
+/// The array that most devices belong to; of several the one that comes first.
+fn most_frequent(set: &[(String, MemberRecord)]) -> Option<Uuid> {
+    let count = |uuid: Uuid| set.iter().filter(|(_, r)| r.superblock.array_uuid == uuid).count();
+    let uuids = set.iter().map(|(_, record)| record.superblock.array_uuid);
+    // `max_by_key` takes the last of several.
+    uuids.rev().max_by_key(|uuid| count(*uuid))
+}

@@ -1,0 +1,69 @@
+//! The bad-block log: ranges of a member that md could neither read nor put right.
+//!
+//! A log is a run of 64-bit little-endian entries: bits 10 to 63 the start, bits 0 to 9 the length (1 to 512), both in units of
+//! 2^shift sectors; all ones ends it. Places count from the **start of the device**, the offset of the data area
+//! included, as an [`Area`] does.
+
+use crate::area::Area;
+use crate::bytes::u64_at;
+use crate::invalid::Invalid;
+
+const STRUCTURE: &str = "bad-block log";
+/// The most units of one entry.
+const MAX_LENGTH: u64 = 512;
+
+/// Reads a log, entries in units of 2^`shift` sectors, up to its end mark or the end of `bytes`.
+///
+/// # Errors
+/// Where an entry has an impossible length, or lies beyond 64 bits.
+pub fn parse(bytes: &[u8], shift: u8) -> Result<Vec<Area>, Invalid> {
+    let mut ranges = Vec::new();
+    for (i, entry) in bytes.chunks_exact(8).map(|entry| u64_at(entry, 0)).enumerate() {
+        if entry == u64::MAX {
+            break;
+        }
+        let (start, length) = (entry >> 10, entry & 0x3FF);
+        if !(1..=MAX_LENGTH).contains(&length) {
+            return Err(Invalid::new(STRUCTURE, "length", format_args!("{length} (entry {i})"), "1 to 512"));
+        }
+        let scaled = |n: u64| n.checked_mul(1_u64.checked_shl(shift.into())?);
+        let range = scaled(start)
+            .zip(scaled(length))
+            .filter(|(start, sectors)| start.checked_add(*sectors).is_some());
+        let Some((start, sectors)) = range else {
+            let found = format_args!("{start} << {shift} (entry {i})").to_string();
+            return Err(Invalid::new(STRUCTURE, "start", found, "a sector below 2^64"));
+        };
+        ranges.push(Area { start, sectors });
+    }
+    Ok(ranges)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(entries: &[u64]) -> Vec<u8> {
+        entries.iter().flat_map(|e| e.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn entries_up_to_the_end_mark() {
+        let bytes = log(&[4096 << 10 | 8, 10 << 10 | 512, u64::MAX, 0]);
+        assert_eq!(
+            parse(&bytes, 0).unwrap(),
+            [Area { start: 4096, sectors: 8 }, Area { start: 10, sectors: 512 }]
+        );
+        assert_eq!(parse(&bytes, 3).unwrap()[0], Area { start: 32768, sectors: 64 });
+        assert_eq!(parse(&[], 0).unwrap(), []);
+        assert_eq!(parse(&log(&[1 << 10 | 1]), 0).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn impossible_entries_are_refused() {
+        assert_eq!(parse(&log(&[5 << 10]), 0).unwrap_err().field, "length");
+        assert_eq!(parse(&log(&[5 << 10 | 513]), 0).unwrap_err().field, "length");
+        assert_eq!(parse(&log(&[(1 << 53) << 10 | 1]), 11).unwrap_err().field, "start");
+        assert_eq!(parse(&log(&[1 << 10 | 1]), 64).unwrap_err().field, "start");
+    }
+}

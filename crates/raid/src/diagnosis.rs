@@ -1,0 +1,257 @@
+//! From the syndromes of a stripe to verdicts, block by block.
+//!
+//! # What parity can say
+//! A stripe of RAID-6 gives two equations per byte position. Damage `e` of one data block in slot j leaves the
+//! syndromes (e, 2^j*e), so their quotient names the slot; damage of P leaves (e, 0), of Q (0, e). All bad positions of
+//! a block must name the same member; one that contradicts makes the block ambiguous. RAID-4 and RAID-5, and RAID-6 with a
+//! member missing, have one equation: they see damage and cannot say where.
+//!
+//! # What parity cannot say
+//! It never *proves* a member. If a data block was damaged by e and the host later overwrote it by
+//! read-modify-write, the new data is good, and P and Q are wrong by (e, 2^j*e): the signature of that good
+//! member. P and Q damaged by the same bytes look like slot 0. And two members damaged by matching bytes
+//! can look like a third. So a named member is *likely*, and its alternatives are listed; certainty *proven* is left to a
+//! witness.
+
+use pumice_parity::check_matrix::CheckMatrix;
+use pumice_parity::locate::{BlockVerdict, diagnose_block};
+use pumice_units::Role;
+
+/// Bytes of a block, the unit of a verdict: the page of the md driver and the sector of current drives.
+pub const BLOCK: usize = 4096;
+
+/// What is wrong with a block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// One data block explains every inconsistent byte.
+    Member(Role),
+    /// Only P disagrees.
+    ParityP(Role),
+    /// Only Q disagrees.
+    ParityQ(Role),
+    /// These members together, and no smaller set, explain every inconsistent byte.
+    Several(Vec<Role>),
+    /// Inconsistent; one equation cannot say where.
+    Unlocated,
+    /// Inconsistent, and no single explanation fits. The members that some of the bytes name, in order.
+    Ambiguous(Vec<Role>),
+    /// Written while it was being read.
+    Busy,
+    /// These members do not give the bytes back.
+    Unreadable(Vec<Role>),
+}
+
+impl Verdict {
+    /// The members that are held to be wrong.
+    #[must_use]
+    pub fn accused(&self) -> Vec<Role> {
+        match self {
+            Self::Member(role) | Self::ParityP(role) | Self::ParityQ(role) => vec![*role],
+            Self::Several(roles) | Self::Unreadable(roles) => roles.clone(),
+            Self::Unlocated | Self::Ambiguous(_) | Self::Busy => Vec::new(),
+        }
+    }
+}
+
+/// How sure a verdict is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Certainty {
+    /// A witness besides parity says so.
+    Proven,
+    /// Parity says so.
+    Likely,
+    /// No member is named.
+    None,
+}
+
+/// Another explanation of the same bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Alternative {
+    /// What the verdict would be.
+    pub verdict: Verdict,
+    /// How that could have come about.
+    pub reason: &'static str,
+}
+
+/// The verdict on a run of blocks of one chunk row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diagnosis {
+    /// First inconsistent byte within the chunk.
+    pub start: u32,
+    /// Bytes from the first to the last inconsistent one.
+    pub len: u32,
+    /// What is wrong.
+    pub verdict: Verdict,
+    /// How sure that is.
+    pub certainty: Certainty,
+    /// What else it could be.
+    pub alternatives: Vec<Alternative>,
+}
+
+/// Which roles hold parity in a stripe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ParityRoles {
+    /// P.
+    pub p: Role,
+    /// Q, where the level has one.
+    pub q: Option<Role>,
+}
+
+/// Diagnoses a window of a stripe: `syndromes[i]` is row i of the stripe over the window that begins `offset` bytes into the chunk.
+///
+/// Columns of `check` are roles. Blocks with the same verdict that touch are one diagnosis.
+///
+/// # Panics
+/// Where the syndromes are not as many as the rows, or differ in length.
+#[must_use]
+pub fn diagnose_window(
+    check: &CheckMatrix,
+    parity: ParityRoles,
+    syndromes: &[&[u8]],
+    offset: u32,
+) -> Vec<Diagnosis> {
+    let len = syndromes.first().map_or(0, |row| row.len());
+    let mut out: Vec<Diagnosis> = Vec::new();
+    let mut at = 0;
+    while at < len {
+        // Blocks are counted from the start of the chunk, wherever the window begins.
+        let in_chunk = offset as usize + at;
+        let end = (at + BLOCK - in_chunk % BLOCK).min(len);
+        let rows: Vec<&[u8]> = syndromes.iter().map(|row| &row[at..end]).collect();
+        let block = diagnose_block(check, &rows);
+        if let Some(verdict) = verdict(&block.verdict, parity) {
+            let start = (in_chunk + block.first) as u32;
+            let len = (block.last - block.first + 1) as u32;
+            push(&mut out, start, len, verdict, parity);
+        }
+        at = end;
+    }
+    out
+}
+
+fn verdict(block: &BlockVerdict, parity: ParityRoles) -> Option<Verdict> {
+    let roles = |columns: &[usize]| columns.iter().map(|c| Role(*c as u16)).collect::<Vec<_>>();
+    Some(match block {
+        BlockVerdict::Consistent => return None,
+        BlockVerdict::Columns(columns) => match roles(columns).as_slice() {
+            [role] if *role == parity.p => Verdict::ParityP(*role),
+            [role] if Some(*role) == parity.q => Verdict::ParityQ(*role),
+            [role] => Verdict::Member(*role),
+            several => Verdict::Several(several.to_vec()),
+        },
+        BlockVerdict::Unlocated => Verdict::Unlocated,
+        BlockVerdict::Ambiguous { candidates } => Verdict::Ambiguous(roles(candidates)),
+    })
+}
+
+fn push(out: &mut Vec<Diagnosis>, start: u32, len: u32, verdict: Verdict, parity: ParityRoles) {
+    let block = |at: u32| at / BLOCK as u32;
+    if let Some(last) = out.last_mut()
+        && last.verdict == verdict
+        && block(last.start + last.len - 1) + 1 == block(start)
+    {
+        last.len = start + len - last.start;
+        return;
+    }
+    let certainty = if verdict.accused().is_empty() { Certainty::None } else { Certainty::Likely };
+    let alternatives = alternatives(&verdict, parity);
+    out.push(Diagnosis { start, len, verdict, certainty, alternatives });
+}
+
+/// What else leaves the same syndromes.
+fn alternatives(verdict: &Verdict, parity: ParityRoles) -> Vec<Alternative> {
+    let Some(q) = parity.q else { return Vec::new() };
+    match verdict {
+        Verdict::Member(_) => vec![Alternative {
+            verdict: Verdict::Several(vec![parity.p, q]),
+            reason: "P and Q wrong, the data good: damaged, then overwritten by read-modify-write",
+        }],
+        Verdict::ParityP(_) => vec![Alternative {
+            verdict: Verdict::Several(Vec::new()),
+            reason: "data members damaged by bytes that cancel in Q",
+        }],
+        Verdict::ParityQ(_) => vec![Alternative {
+            verdict: Verdict::Several(Vec::new()),
+            reason: "data members damaged by bytes that cancel in P",
+        }],
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pumice_parity::gf;
+
+    /// 3+2: data 0, 1, 2 with exponents 0, 1, 2; P 3; Q 4.
+    fn raid6() -> (CheckMatrix, ParityRoles) {
+        let rows = [1, 1, 1, 1, 0, 1, 2, 4, 0, 1];
+        let check = CheckMatrix::new(2, 5, &rows).unwrap();
+        (check, ParityRoles { p: Role(3), q: Some(Role(4)) })
+    }
+
+    fn syndromes(len: usize, errors: &[(usize, u8, u8)]) -> [Vec<u8>; 2] {
+        let mut rows = [vec![0; len], vec![0; len]];
+        for (at, p, q) in errors {
+            rows[0][*at] ^= p;
+            rows[1][*at] ^= q;
+        }
+        rows
+    }
+
+    fn diagnose(len: usize, offset: u32, errors: &[(usize, u8, u8)]) -> Vec<Diagnosis> {
+        let (check, parity) = raid6();
+        let rows = syndromes(len, errors);
+        diagnose_window(&check, parity, &[&rows[0], &rows[1]], offset)
+    }
+
+    #[test]
+    fn one_member_over_two_blocks_is_one_finding() {
+        let found = diagnose(16384, 0, &[(4000, 7, 14), (4096, 9, 18), (5000, 1, 2)]);
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].start, found[0].len), (4000, 1001));
+        assert_eq!(found[0].verdict, Verdict::Member(Role(1)));
+        assert_eq!(found[0].certainty, Certainty::Likely);
+        assert_eq!(found[0].alternatives[0].verdict, Verdict::Several(vec![Role(3), Role(4)]));
+    }
+
+    #[test]
+    fn blocks_that_do_not_touch_stay_apart() {
+        assert_eq!(diagnose(16384, 0, &[(0, 7, 14), (8192, 9, 18)]).len(), 2);
+    }
+
+    #[test]
+    fn blocks_count_from_the_chunk_not_the_window() {
+        let found = diagnose(4096, 2048, &[(0, 5, 0), (2048, 0, 6)]);
+        assert_eq!(
+            found.iter().map(|d| (d.start, d.verdict.clone())).collect::<Vec<_>>(),
+            [(2048, Verdict::ParityP(Role(3))), (4096, Verdict::ParityQ(Role(4))),]
+        );
+    }
+
+    #[test]
+    fn one_contradiction_on_the_last_byte_of_a_page_is_heard() {
+        let mut errors: Vec<(usize, u8, u8)> = (0..4095).map(|at| (at, 3, gf::mul(3, 4))).collect();
+        errors.push((4095, 3, gf::mul(3, 2)));
+        let found = diagnose(4096, 0, &errors);
+        assert_eq!(found[0].verdict, Verdict::Ambiguous(vec![Role(1), Role(2)]));
+        assert_eq!(found[0].certainty, Certainty::None);
+    }
+
+    #[test]
+    fn p_and_q_by_the_same_bytes_is_never_proven() {
+        let found = diagnose(4096, 0, &[(10, 0x55, 0x55)]);
+        assert_eq!(found[0].verdict, Verdict::Member(Role(0)));
+        assert_ne!(found[0].certainty, Certainty::Proven);
+        assert!(found[0].alternatives.iter().any(|a| a.verdict == Verdict::Several(vec![Role(3), Role(4)])));
+    }
+
+    #[test]
+    fn raid5_sees_and_cannot_say() {
+        let check = CheckMatrix::new(1, 4, &[1; 4]).unwrap();
+        let mut row = vec![0; 8192];
+        row[5000..5100].fill(1);
+        let found = diagnose_window(&check, ParityRoles { p: Role(3), q: None }, &[&row], 0);
+        assert_eq!((found[0].start, found[0].len, &found[0].verdict), (5000, 100, &Verdict::Unlocated));
+    }
+}

@@ -1,0 +1,52 @@
+//! What is wrong with a structure on disk, by the name of its field.
+
+use std::fmt;
+
+/// A field of an on-disk structure that holds what it may not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Invalid {
+    /// The structure, such as `superblock 1.2`.
+    pub structure: &'static str,
+    /// The field, by its name in `docs/on-disk/md.md`.
+    pub field: &'static str,
+    /// What it holds.
+    pub found: String,
+    /// What it may hold.
+    pub allowed: String,
+}
+
+impl Invalid {
+    pub(crate) fn new(
+        structure: &'static str,
+        field: &'static str,
+        found: impl fmt::Display,
+        allowed: impl fmt::Display,
+    ) -> Self {
+        Self { structure, field, found: found.to_string(), allowed: allowed.to_string() }
+    }
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} is {}; must be {}", self.structure, self.field, self.found, self.allowed)
+    }
+}
+
+impl std::error::Error for Invalid {}
+
+/// The checks of one structure, each a line where it is used.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Check(pub(crate) &'static str);
+
+impl Check {
+    /// `field` holds `found`; unless `ok`, that is an error which says what would be `allowed`.
+    pub(crate) fn that(
+        self,
+        ok: bool,
+        field: &'static str,
+        found: impl fmt::Display,
+        allowed: impl fmt::Display,
+    ) -> Result<(), Invalid> {
+        if ok { Ok(()) } else { Err(Invalid::new(self.0, field, found, allowed)) }
+    }
+}

@@ -1,0 +1,228 @@
+//! Which stripes of an array can be checked, and why the others cannot.
+
+use std::fmt;
+use std::iter::Peekable;
+use std::ops::Range;
+
+use pumice_units::SECTOR;
+
+use crate::assembly::{Array, Member};
+use crate::bitmap::{Bitmap, Region};
+use crate::ppl::Ppl;
+
+/// Why a stripe is not checked. Where several reasons hold, the one that comes first here is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SkipReason {
+    /// Writes wait in the journal, or it cannot be said that none do.
+    JournalPending,
+    /// The array is not clean and nothing says where writes were under way.
+    Unclean,
+    /// A member that is being rebuilt has not come this far, and no parity is left without it.
+    Recovering,
+    /// A member's bad-block log covers part of the stripe.
+    BadBlock,
+    /// The stripe may have been half written, says the partial parity log.
+    PplPending,
+    /// Writes may be, or have been, under way, says the bitmap.
+    Dirty,
+    /// Parity is being built, or has to be.
+    Syncing,
+    /// Never written, and parity never built.
+    NeverWritten,
+}
+
+impl SkipReason {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::JournalPending,
+        Self::Unclean,
+        Self::Recovering,
+        Self::BadBlock,
+        Self::PplPending,
+        Self::Dirty,
+        Self::Syncing,
+        Self::NeverWritten,
+    ];
+}
+
+impl fmt::Display for SkipReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::JournalPending => "journal-pending",
+            Self::Unclean => "unclean",
+            Self::Recovering => "recovering",
+            Self::BadBlock => "bad-block",
+            Self::PplPending => "ppl-pending",
+            Self::Dirty => "dirty",
+            Self::Syncing => "syncing",
+            Self::NeverWritten => "never-written",
+        })
+    }
+}
+
+/// What to do with a run of stripes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Check them. The same roles are absent in all of them, see [`Array::absent`].
+    Check,
+    /// Leave them.
+    Skip(SkipReason),
+}
+
+/// A run of stripes that are treated alike.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Extent {
+    /// The stripes.
+    pub stripes: Range<u64>,
+    /// What to do with them.
+    pub kind: Kind,
+}
+
+/// Runs of stripes to skip for one cause, by ascending start.
+type Runs<'a> = Peekable<Box<dyn Iterator<Item = (Range<u64>, SkipReason)> + 'a>>;
+
+/// The extents of a range of stripes, in order, without gaps, each as long as can be.
+pub struct Plan<'a> {
+    at: u64,
+    end: u64,
+    sources: Vec<Runs<'a>>,
+    /// Stripes at which the set of absent roles changes.
+    cuts: Vec<u64>,
+}
+
+impl fmt::Debug for Plan<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plan").field("at", &self.at).field("end", &self.end).finish_non_exhaustive()
+    }
+}
+
+impl Array {
+    /// Divides `range` (clipped to the array) into runs to check and runs to skip.
+    ///
+    /// The bits of a classic bitmap and the entries of a partial parity log count only where the array is not clean: a clean
+    /// array has no write under way, and bits that are still set then tell what a *missing* member lacks. The states of a
+    /// lockless bitmap always count, since they also say where parity was never built.
+    #[must_use]
+    pub fn plan(&self, range: Range<u64>) -> Plan<'_> {
+        let stripes = self.geometry().stripes();
+        let end = range.end.min(stripes);
+        let mut sources: Vec<Runs<'_>> = Vec::new();
+        let everything = |reason| source(std::iter::once((0..stripes, reason)));
+        sources.push(match &self.journal_stripes {
+            Some(stripes) => sorted(stripes.clone(), SkipReason::JournalPending),
+            None => everything(SkipReason::JournalPending),
+        });
+        if self.needs_assume_settled() {
+            sources.push(everything(SkipReason::Unclean));
+        }
+        let mut cuts: Vec<u64> =
+            self.members().iter().flatten().map(|m| m.valid_stripes(self.geometry())).collect();
+        cuts.retain(|cut| *cut < stripes);
+        cuts.sort_unstable();
+        let gone = self.members().iter().filter(|m| m.is_none()).count();
+        let spare = usize::from(self.geometry().level().parities()).saturating_sub(1 + gone);
+        if let Some(first) = cuts.get(spare) {
+            sources.push(source(std::iter::once((*first..stripes, SkipReason::Recovering))));
+        }
+        for member in self.members().iter().flatten() {
+            sources.push(sorted(self.bad_stripes(member), SkipReason::BadBlock));
+            if let Some(ppl) = member.record.ppl.as_ref().filter(|_| self.unclean()) {
+                sources.push(sorted(self.ppl_stripes(ppl), SkipReason::PplPending));
+            }
+        }
+        let counting = self.bitmaps.iter().filter(|b| self.unclean() || b.is_lockless());
+        sources.extend(counting.map(|bitmap| self.bitmap_stripes(bitmap)));
+        Plan { at: range.start.min(end), end, sources, cuts }
+    }
+
+    /// The stripes that a member's bad-block log touches.
+    fn bad_stripes(&self, member: &Member) -> Vec<Range<u64>> {
+        let start = member.data_offset_bytes() / SECTOR;
+        let bad = member.record.bad_blocks.iter();
+        // What lies before the data area concerns no stripe.
+        let within = bad.filter(|area| area.end() > start);
+        within
+            .map(|area| {
+                self.geometry().stripes_of_sectors(area.start.saturating_sub(start), area.end() - start)
+            })
+            .collect()
+    }
+
+    fn ppl_stripes(&self, ppl: &Ppl) -> Vec<Range<u64>> {
+        match ppl {
+            Ppl::Pending(entries) => entries.iter().map(|entry| entry.stripes(self.geometry())).collect(),
+            Ppl::Unreadable(_) => std::iter::once(0..self.geometry().stripes()).collect(),
+        }
+    }
+
+    fn bitmap_stripes<'a>(&'a self, bitmap: &'a Bitmap) -> Runs<'a> {
+        source(bitmap.runs().filter_map(|(sectors, region)| {
+            let reason = match region {
+                Region::Clean => return None,
+                Region::Dirty => SkipReason::Dirty,
+                Region::NeedSync | Region::Syncing => SkipReason::Syncing,
+                Region::NeverWritten => SkipReason::NeverWritten,
+            };
+            Some((self.geometry().stripes_of_sectors(sectors.start, sectors.end), reason))
+        }))
+    }
+}
+
+fn source<'a>(runs: impl Iterator<Item = (Range<u64>, SkipReason)> + 'a) -> Runs<'a> {
+    (Box::new(runs) as Box<dyn Iterator<Item = _>>).peekable()
+}
+
+/// Ranges in any order as runs in order, those that touch made one.
+fn sorted<'a>(mut ranges: Vec<Range<u64>>, reason: SkipReason) -> Runs<'a> {
+    ranges.retain(|range| !range.is_empty());
+    ranges.sort_unstable_by_key(|range| range.start);
+    let mut merged: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match merged.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => merged.push(range),
+        }
+    }
+    source(merged.into_iter().map(move |range| (range, reason)))
+}
+
+impl Plan<'_> {
+    /// The reason that holds at stripe `at` and the next stripe at which anything changes. To be asked in ascending order.
+    fn look(&mut self, at: u64) -> (Option<SkipReason>, u64) {
+        let mut reason: Option<SkipReason> = None;
+        let mut until = self.end;
+        for runs in &mut self.sources {
+            while runs.next_if(|(range, _)| range.end <= at).is_some() {}
+            let Some((range, why)) = runs.peek() else { continue };
+            if range.start <= at {
+                until = until.min(range.end);
+                reason = Some(reason.map_or(*why, |other| other.min(*why)));
+            } else {
+                until = until.min(range.start);
+            }
+        }
+        let next_cut = self.cuts.iter().copied().find(|cut| *cut > at);
+        (reason, next_cut.map_or(until, |cut| until.min(cut)))
+    }
+}
+
+impl Iterator for Plan<'_> {
+    type Item = Extent;
+
+    fn next(&mut self) -> Option<Extent> {
+        if self.at >= self.end {
+            return None;
+        }
+        let start = self.at;
+        let (reason, mut until) = self.look(start);
+        while until < self.end {
+            let (next, further) = self.look(until);
+            if next != reason || (reason.is_none() && self.cuts.contains(&until)) {
+                break;
+            }
+            until = further;
+        }
+        self.at = until;
+        Some(Extent { stripes: start..until, kind: reason.map_or(Kind::Check, Kind::Skip) })
+    }
+}

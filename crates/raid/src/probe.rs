@@ -1,0 +1,174 @@
+//! Looking at one device: which superblock is on it, and what lies beside that.
+
+use std::io;
+
+use pumice_units::SECTOR;
+
+use crate::area::Area;
+use crate::bad_blocks;
+use crate::bitmap::{self, Bitmap};
+use crate::bytes::u32_at;
+use crate::invalid::Invalid;
+use crate::journal::{self, Journal};
+use crate::metadata::Metadata;
+use crate::ppl::{self, Ppl};
+use crate::read_at::ReadAt;
+use crate::superblock::features::Features;
+use crate::superblock::v0::V0;
+use crate::superblock::v1::{FIXED_BYTES, MAX_BYTES, V1};
+use crate::superblock::{MAGIC, Superblock};
+
+/// Everything md wrote about itself on one device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberRecord {
+    /// The superblock.
+    pub superblock: Superblock,
+    /// The bitmap, where the array has one.
+    pub bitmap: Option<Bitmap>,
+    /// The ranges that this device cannot give back, from the start of the device.
+    pub bad_blocks: Vec<Area>,
+    /// The partial parity log, where the array has one.
+    pub ppl: Option<Ppl>,
+    /// The state of the journal, on a journal device.
+    pub journal: Option<Journal>,
+}
+
+impl MemberRecord {
+    /// The format of the superblock.
+    #[must_use]
+    pub const fn metadata(&self) -> Metadata {
+        self.superblock.metadata
+    }
+}
+
+/// Why a device could not be told.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// A read failed.
+    #[error("{what} cannot be read at byte {offset}: {source}")]
+    Read {
+        /// What was to be read.
+        what: &'static str,
+        /// Where.
+        offset: u64,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A structure is damaged, or of a kind that is not known.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// Two superblocks hold good. One is of an older use of the device.
+    #[error(
+        "superblocks {} and {} both hold good (arrays {} and {}): which one counts cannot be told; \
+         the one of an older use can be removed with mdadm --zero-superblock --metadata=...",
+        .0.metadata, .1.metadata, .0.array_uuid, .1.array_uuid
+    )]
+    Ambiguous(Box<Superblock>, Box<Superblock>),
+}
+
+/// Looks for a superblock in all four places, and reads it with what belongs to it. `None` where there is none in any.
+///
+/// A damaged superblock beside a good one is taken for a remnant.
+///
+/// # Errors
+/// Where the only superblock, or something it points to, is damaged or unknown; where two are good; where a read fails.
+pub fn probe(device: &dyn ReadAt) -> Result<Option<MemberRecord>, ProbeError> {
+    let device_sectors = device.size_bytes() / SECTOR;
+    let mut good: Option<Superblock> = None;
+    let mut damaged: Option<Invalid> = None;
+    for metadata in Metadata::ALL {
+        let Some(sector) = metadata.super_sector(device_sectors) else { continue };
+        match (read_superblock(device, metadata, sector, device_sectors)?, good.take()) {
+            (Some(Ok(second)), Some(first)) => {
+                return Err(ProbeError::Ambiguous(Box::new(first), Box::new(second)));
+            }
+            (Some(Ok(superblock)), None) => good = Some(superblock),
+            (Some(Err(invalid)), first) => {
+                damaged.get_or_insert(invalid);
+                good = first;
+            }
+            (None, first) => good = first,
+        }
+    }
+    match (good, damaged) {
+        (Some(superblock), _) => Ok(Some(read_rest(device, superblock)?)),
+        (None, Some(invalid)) => Err(invalid.into()),
+        (None, None) => Ok(None),
+    }
+}
+
+/// The superblock at `sector`: `None` without a magic.
+fn read_superblock(
+    device: &dyn ReadAt,
+    metadata: Metadata,
+    sector: u64,
+    device_sectors: u64,
+) -> Result<Option<Result<Superblock, Invalid>>, ProbeError> {
+    let offset = sector * SECTOR;
+    // Version 1.0 may stand nearer to the end of the device than its largest size.
+    let room = usize::try_from(device_sectors * SECTOR - offset).unwrap_or(usize::MAX);
+    let mut bytes = vec![0; MAX_BYTES.min(room)];
+    read(device, metadata.structure(), offset, &mut bytes)?;
+    let magic = u32_at(&bytes, 0);
+    let v0 = metadata == Metadata::V0_90;
+    if bytes.len() < FIXED_BYTES || !(magic == MAGIC || v0 && magic == MAGIC.swap_bytes()) {
+        return Ok(None);
+    }
+    let parsed =
+        if v0 { V0::parse(&bytes, device_sectors) } else { V1::parse(&bytes, metadata, device_sectors) };
+    Ok(Some(parsed))
+}
+
+fn read(device: &dyn ReadAt, what: &'static str, offset: u64, buf: &mut [u8]) -> Result<(), ProbeError> {
+    device.read_exact_at(offset, buf).map_err(|source| ProbeError::Read { what, offset, source })
+}
+
+/// What the superblock points to.
+fn read_rest(device: &dyn ReadAt, superblock: Superblock) -> Result<MemberRecord, ProbeError> {
+    let bitmap = superblock.bitmap.map(|area| read_bitmap(device, &superblock, area)).transpose()?;
+    let mut bad_blocks = Vec::new();
+    if let Some(log) = superblock.bad_block_log.filter(|log| log.used) {
+        // The superblock bounds the log to 128 sectors.
+        let mut bytes = vec![0; (log.area.sectors * SECTOR) as usize];
+        read(device, "bad-block log", log.area.start_bytes(), &mut bytes)?;
+        bad_blocks = bad_blocks::parse(&bytes, log.shift)?;
+    }
+    let several = superblock.features.has(Features::MULTIPLE_PPLS);
+    let follow = |area: Area| {
+        Ppl::follow(superblock.array_uuid, area.sectors.saturating_mul(SECTOR), several, |offset| {
+            let mut bytes = [0; ppl::HEADER_BYTES];
+            read(device, "partial parity log", area.start_bytes().saturating_add(offset), &mut bytes)
+                .map(|()| bytes)
+        })
+    };
+    let ppl = superblock.ppl.map(follow).transpose()?;
+    let journal =
+        superblock.journal_tail.map(|tail| read_journal(device, &superblock, tail.get())).transpose()?;
+    Ok(MemberRecord { superblock, bitmap, bad_blocks, ppl, journal })
+}
+
+fn read_bitmap(device: &dyn ReadAt, superblock: &Superblock, area: Area) -> Result<Bitmap, ProbeError> {
+    let mut header = [0; bitmap::HEADER_BYTES];
+    read(device, "bitmap", area.start_bytes(), &mut header)?;
+    let stored = match superblock.metadata {
+        Metadata::V0_90 => superblock.array_uuid.swap_words(),
+        _ => superblock.array_uuid,
+    };
+    let header = bitmap::Header::parse(&header, stored, superblock.size, area.sectors)?;
+    let range = header.state_bytes();
+    // Bounded by `bitmap::MAX_BYTES`.
+    let mut states = vec![0; range.end.saturating_sub(range.start) as usize];
+    read(device, "bitmap", area.start_bytes() + range.start, &mut states)?;
+    Ok(Bitmap::new(header, states, superblock.events)?)
+}
+
+fn read_journal(device: &dyn ReadAt, superblock: &Superblock, tail: u64) -> Result<Journal, ProbeError> {
+    let Ok(geometry) = superblock.geometry() else {
+        return Ok(Journal::Unknown("the array's geometry cannot be"));
+    };
+    Journal::follow(superblock.array_uuid, &geometry, tail, superblock.data_size.get(), |at| {
+        let mut bytes = [0; journal::BLOCK_BYTES];
+        let offset = superblock.data_offset.get().saturating_add(at).saturating_mul(SECTOR);
+        read(device, "journal", offset, &mut bytes).map(|()| bytes)
+    })
+}

@@ -1,0 +1,220 @@
+//! What a superblock says, the same for all formats.
+
+pub mod features;
+pub mod v0;
+pub mod v1;
+
+use std::fmt;
+
+use pumice_units::{Role, SECTOR, Sectors};
+
+use crate::area::Area;
+use crate::geometry::{Geometry, GeometryError};
+use crate::layout::{Layout, Level};
+use crate::metadata::Metadata;
+use crate::uuid::Uuid;
+use features::Features;
+
+/// The number that begins every superblock.
+pub const MAGIC: u32 = 0xA92B_4EFC;
+
+/// What a device is to its array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Position {
+    /// A member in this role (or its replacement).
+    Active(Role),
+    /// Waiting to be used, or no longer used.
+    Spare,
+    /// Has failed.
+    Faulty,
+    /// Holds the write journal.
+    Journal,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Active(role) => write!(f, "active in role {role}"),
+            Self::Spare => f.write_str("spare"),
+            Self::Faulty => f.write_str("faulty"),
+            Self::Journal => f.write_str("journal"),
+        }
+    }
+}
+
+/// Whether parity agrees with the data, as far as the superblock knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Resync {
+    /// Parity has been built and no write is under way.
+    Done,
+    /// Writes were under way when the superblock was written, or parity was never built: on disk the two look the same.
+    Unclean,
+    /// Parity is built up to this sector of the members' data areas.
+    At(Sectors),
+}
+
+/// A reshape that has not ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Reshape {
+    /// How far it has come, in sectors of the array.
+    pub position: u64,
+    /// The level that it leads to.
+    pub new_level: i32,
+    /// Members gained (or lost).
+    pub delta_disks: i32,
+    /// The layout that it leads to.
+    pub new_layout: u32,
+    /// The chunk that it leads to, in sectors.
+    pub new_chunk: u32,
+    /// From the end to the start.
+    pub backwards: bool,
+}
+
+/// The bad-block log as the superblock describes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct BadBlockLogPlace {
+    /// Where it lies.
+    pub area: Area,
+    /// The unit of its entries is 2^shift sectors.
+    pub shift: u8,
+    /// Whether it has entries.
+    pub used: bool,
+}
+
+/// What a superblock says. Sizes and places are in sectors of 512 bytes from the start of the device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Superblock {
+    /// The format.
+    pub metadata: Metadata,
+    /// The array.
+    pub array_uuid: Uuid,
+    /// The device; 0.90 does not name it.
+    pub device_uuid: Option<Uuid>,
+    /// The array's name, often `host:name`; empty in 0.90. What is not printable is escaped.
+    pub name: String,
+    /// When the array was made, in seconds since 1970.
+    pub ctime: u64,
+    /// When the superblock was written, in seconds since 1970.
+    pub utime: u64,
+    /// The level.
+    pub level: Level,
+    /// The layout; `None` for RAID-4.
+    pub layout: Option<Layout>,
+    /// The chunk.
+    pub chunk: Sectors,
+    /// Members, parity included.
+    pub raid_disks: u16,
+    /// What each member gives to the array.
+    pub size: Sectors,
+    /// Where the superblock itself lies.
+    pub super_offset: Sectors,
+    /// Where the data area begins.
+    pub data_offset: Sectors,
+    /// What the data area could hold.
+    pub data_size: Sectors,
+    /// This device's entry in `dev_roles`.
+    pub dev_number: u16,
+    /// What each known device is, by its number.
+    pub dev_roles: Vec<Position>,
+    /// Counts the changes of the array's state; the highest is the newest.
+    pub events: u64,
+    /// Whether parity agrees with the data.
+    pub resync: Resync,
+    /// Up to where a member that is being rebuilt is good, in sectors of its data area.
+    pub recovery_offset: Option<Sectors>,
+    /// A reshape under way.
+    pub reshape: Option<Reshape>,
+    /// The feature bits.
+    pub features: Features,
+    /// Where the bitmap begins and the space it has.
+    pub bitmap: Option<Area>,
+    /// The bad-block log.
+    pub bad_block_log: Option<BadBlockLogPlace>,
+    /// The partial parity log.
+    pub ppl: Option<Area>,
+    /// On a journal device the place of the oldest journal entry, in sectors of its data area.
+    pub journal_tail: Option<Sectors>,
+}
+
+impl Superblock {
+    /// What the device holds itself to be.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        self.position_of(self.dev_number)
+    }
+
+    /// What this superblock holds the device with number `dev_number` to be. A number beyond its table is a spare.
+    #[must_use]
+    pub fn position_of(&self, dev_number: u16) -> Position {
+        self.dev_roles.get(usize::from(dev_number)).copied().unwrap_or(Position::Spare)
+    }
+
+    /// Bytes from the start of the device to its data area.
+    #[must_use]
+    pub const fn data_offset_bytes(&self) -> u64 {
+        // A place on the device, whose size in bytes fits 64 bits.
+        self.data_offset.get().saturating_mul(SECTOR)
+    }
+
+    /// The part of the device that the array's chunks use.
+    #[must_use]
+    pub const fn data_area(&self) -> Area {
+        Area { start: self.data_offset.get(), sectors: self.size.get() }
+    }
+
+    /// How the array's chunks lie.
+    ///
+    /// # Errors
+    /// Where the array as a whole is too large; the fields by themselves hold good.
+    pub fn geometry(&self) -> Result<Geometry, GeometryError> {
+        let component = self.size.get().saturating_mul(SECTOR);
+        Geometry::new(self.level, self.layout, self.raid_disks, self.chunk_bytes(), component)
+    }
+
+    /// Bytes of a chunk.
+    #[must_use]
+    pub const fn chunk_bytes(&self) -> u64 {
+        self.chunk.get().saturating_mul(SECTOR)
+    }
+}
+
+/// The sum that both formats use as a checksum: 32-bit words added up in 64 bits, the upper half folded onto the lower.
+/// Two bytes that are left over count as a word. The caller has cleared the checksum field.
+#[must_use]
+pub(crate) fn checksum(bytes: &[u8]) -> u32 {
+    let words = bytes.chunks_exact(4);
+    let rest: u64 = match words.remainder() {
+        [low, high, ..] => u64::from(u16::from_le_bytes([*low, *high])),
+        _ => 0,
+    };
+    let sum = words.fold(rest, |sum, word| sum + u64::from(crate::bytes::u32_at(word, 0)));
+    (sum as u32).wrapping_add((sum >> 32) as u32)
+}
+
+/// A name out of bytes that end at the first zero.
+pub(crate) fn printable(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+    let text = String::from_utf8_lossy(&bytes[..end]);
+    text.chars()
+        .map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksum_adds_words_and_folds() {
+        assert_eq!(checksum(&[1, 0, 0, 0, 2, 0, 0, 0]), 3);
+        assert_eq!(checksum(&[0xFF, 0xFF, 0xFF, 0xFF, 2, 0, 0, 0]), 2);
+        assert_eq!(checksum(&[1, 0, 0, 0, 2, 1]), 0x103);
+    }
+
+    #[test]
+    fn names_end_at_zero_and_show_no_control_characters() {
+        assert_eq!(printable(b"host:vol\0garbage"), "host:vol");
+        assert_eq!(printable(b"a\x1b[31m"), "a\\u{1b}[31m");
+        assert_eq!(printable(&[0xFF, 0]), "\u{FFFD}");
+    }
+}

@@ -1,0 +1,10 @@
+//! md on disk and in geometry, from outside: tables, real arrays, arrays in every state, arrays of our own making.
+
+mod assembly;
+mod devices;
+mod images;
+mod layouts;
+mod plan;
+mod states;
+mod superblock;
+mod writer;

@@ -1,0 +1,178 @@
+//! Arrays in every state that md can leave them in: what Linux wrote, and what is made of it.
+
+use std::ops::Range;
+
+use crate::devices::{parse, records};
+use pumice_raid::assembly::{Note, State};
+use pumice_raid::bitmap::Region;
+use pumice_raid::inspect::MemberState;
+use pumice_raid::plan::{Kind, SkipReason};
+use pumice_raid::ppl::Ppl;
+use pumice_raid::{Array, AssemblyError, InspectReport, MemberRecord, assemble};
+use pumice_units::{Role, StripeIndex};
+
+macro_rules! state {
+    ($name:literal) => {
+        records(&parse(include_str!(concat!("../data/states/", $name, ".txt"))))
+    };
+}
+
+fn report(set: &[(String, MemberRecord)]) -> InspectReport {
+    InspectReport::new(set.iter().map(|(d, r)| (d.clone(), Ok(Some(r.clone())))).collect()).unwrap()
+}
+
+/// Asserts the state that inspection gives and the reason why the set is refused.
+fn refused(set: Vec<(String, MemberRecord)>, state: State) -> AssemblyError {
+    let report = report(&set);
+    assert_eq!(report.state, state);
+    let error = assemble(set).unwrap_err();
+    assert_eq!(report.problems[0], error.to_string());
+    error
+}
+
+/// The set without the device of this name.
+fn without(mut set: Vec<(String, MemberRecord)>, device: &str) -> Vec<(String, MemberRecord)> {
+    set.retain(|(name, _)| name != device);
+    set
+}
+
+/// The runs of stripes that are skipped.
+fn skips(array: &Array) -> Vec<(Range<u64>, SkipReason)> {
+    let skipped = array.plan(0..u64::MAX).filter_map(|extent| match extent.kind {
+        Kind::Skip(reason) => Some((extent.stripes, reason)),
+        Kind::Check => None,
+    });
+    skipped.collect()
+}
+
+fn states(set: &[(String, MemberRecord)]) -> Vec<(Option<u16>, Option<String>, MemberState)> {
+    report(set).members.into_iter().map(|m| (m.role.map(Role::get), m.device, m.state)).collect()
+}
+
+#[test]
+fn a_member_that_failed_is_out_and_the_rest_degraded() {
+    let set = state!("failed");
+    let error = refused(set.clone(), State::Degraded);
+    assert!(matches!(&error, AssemblyError::Dropped { device, .. } if device == "m2"), "{error}");
+    let array = assemble(without(set, "m2")).unwrap();
+    assert_eq!(array.state(), State::Degraded);
+    // Bits are set for what the missing member lacks; the array is clean all the same, and can be checked.
+    assert_eq!(
+        array.members()[0].as_ref().unwrap().record.bitmap.as_ref().unwrap().counts()[&Region::Dirty],
+        4
+    );
+    assert_eq!(skips(&array), []);
+
+    let error = refused(state!("dropped-090"), State::Degraded);
+    assert!(matches!(&error, AssemblyError::Dropped { device, .. } if device == "m2"), "{error}");
+}
+
+#[test]
+fn a_member_that_is_being_rebuilt_is_good_so_far() {
+    let set = without(state!("recovering"), "m1");
+    assert_eq!(states(&set)[1], (Some(1), Some("m4".to_owned()), MemberState::Recovering));
+    let array = assemble(set).unwrap();
+    assert_eq!(array.state(), State::Recovering);
+    assert_eq!(skips(&array), [(104..1008, SkipReason::Recovering)]);
+    assert!(matches!(array.notes(), [Note::Recovering { device, .. }] if device == "m4"));
+
+    // RAID-6 has a parity left without it: everything is checked, in two parts.
+    let array = assemble(without(state!("recovering-raid6"), "m1")).unwrap();
+    let extents: Vec<_> = array.plan(0..u64::MAX).map(|e| (e.stripes, e.kind)).collect();
+    assert_eq!(extents, [(0..102, Kind::Check), (102..1008, Kind::Check)]);
+    let absent = |stripe| array.absent(StripeIndex(stripe)).iter().map(|r| r.get()).collect::<Vec<_>>();
+    assert_eq!((absent(101), absent(102)), (vec![], vec![1]));
+
+    // 0.90 does not record how far a rebuild has come: the new member is a spare until it is whole.
+    let set = without(state!("recovering-090"), "m1");
+    assert_eq!(states(&set)[4], (None, Some("m4".to_owned()), MemberState::Spare));
+    assert_eq!(assemble(set).unwrap().state(), State::Degraded);
+}
+
+#[test]
+fn spares_and_replacements_are_known_and_not_used() {
+    for (set, state) in
+        [(state!("spare"), MemberState::Spare), (state!("replacing"), MemberState::Replacement)]
+    {
+        let last = states(&set).pop().unwrap();
+        assert_eq!((last.1.as_deref(), last.2), (Some("m4"), state));
+        let array = assemble(set).unwrap();
+        assert_eq!((array.state(), skips(&array).len()), (State::Clean, 0));
+        assert_eq!(array.others().len(), 1);
+    }
+}
+
+#[test]
+fn an_array_that_changes_is_left_alone() {
+    for set in [state!("reshaping"), state!("reshaping-090")] {
+        let error = refused(set, State::Reshaping);
+        assert!(matches!(error, AssemblyError::Reshaping { position: 35328, .. }), "{error}");
+    }
+    for (set, expected) in [(state!("resyncing"), 36864), (state!("resyncing-090"), 37376)] {
+        let error = refused(set, State::Resyncing);
+        assert!(matches!(error, AssemblyError::Resyncing { at, .. } if at.get() == expected), "{error}");
+    }
+}
+
+#[test]
+fn bad_blocks_count_from_the_start_of_the_device() {
+    // Sector 4096 of the device is sector 2048 of the data area: stripe 16. md itself, asked to read a place that two members' logs
+    // named, failed at that reckoning.
+    let array = assemble(state!("bad-blocks")).unwrap();
+    assert_eq!(skips(&array), [(16..17, SkipReason::BadBlock)]);
+}
+
+#[test]
+fn a_running_array_is_checked_where_its_bitmap_is_clean() {
+    let array = assemble(state!("bitmap-live")).unwrap();
+    assert_eq!(array.state(), State::Active);
+    assert_eq!(skips(&array), [(0..14, SkipReason::Dirty)]);
+    // After its first resync, before the bits were cleared: every bit set, and the array clean.
+    let array = assemble(state!("bitmap-idle")).unwrap();
+    assert_eq!(array.state(), State::Clean);
+    assert!(
+        array.members()[0].as_ref().unwrap().record.bitmap.as_ref().unwrap().counts()[&Region::Dirty] > 180
+    );
+    assert_eq!(skips(&array), []);
+    for set in [state!("bitmap-090"), state!("bitmap-10")] {
+        let array = assemble(set).unwrap();
+        let counts = array.members()[0].as_ref().unwrap().record.bitmap.as_ref().unwrap().counts();
+        assert_eq!(counts.keys().copied().collect::<Vec<_>>(), [Region::Clean]);
+        assert_eq!(skips(&array), []);
+    }
+}
+
+#[test]
+fn a_running_array_without_a_bitmap_needs_the_operators_word() {
+    let mut array = assemble(state!("unclean")).unwrap();
+    assert_eq!((array.state(), array.needs_assume_settled()), (State::Unclean, true));
+    assert_eq!(array.notes(), [Note::Unclean]);
+    assert_eq!(skips(&array), [(0..368, SkipReason::Unclean)]);
+    array.assume_settled();
+    assert_eq!((skips(&array), array.needs_assume_settled()), (vec![], false));
+}
+
+#[test]
+fn partial_parity_logs_name_the_stripes_in_flux() {
+    let array = assemble(state!("ppl-live")).unwrap();
+    assert_eq!(array.state(), State::Active);
+    let expected = [10..11, 12..14, 111..112].map(|range| (range, SkipReason::PplPending));
+    assert_eq!(skips(&array), expected);
+    // A stopped array's log still lists its last writes. They are done.
+    let array = assemble(state!("ppl-stopped")).unwrap();
+    let log = array.members()[0].as_ref().unwrap().record.ppl.as_ref();
+    assert!(matches!(log, Some(Ppl::Pending(entries)) if entries.len() == 1));
+    assert_eq!((array.state(), skips(&array)), (State::Clean, vec![]));
+}
+
+#[test]
+fn journals_name_the_stripes_that_wait_in_them() {
+    let set = state!("journal");
+    let array = assemble(set.clone()).unwrap();
+    assert_eq!(skips(&array), [(133..134, SkipReason::JournalPending)]);
+    assert_eq!(states(&set)[4], (None, Some("m4".to_owned()), MemberState::Journal));
+    // Without the journal nobody knows.
+    let array = assemble(without(set, "m4")).unwrap();
+    assert_eq!(skips(&array), [(0..368, SkipReason::JournalPending)]);
+    assert_eq!(array.notes(), [Note::JournalMissing]);
+}

@@ -1,0 +1,87 @@
+//! What the targets share: checksums that fit, so that the fuzzer comes past them, and devices made of its bytes.
+
+use std::io;
+
+use pumice_raid::geometry::Geometry;
+use pumice_raid::layout::{Layout, Level};
+use pumice_raid::{FormatSpec, Metadata, ReadAt, Uuid};
+
+/// Sets `field` of a superblock so that the sum of its words fits.
+pub fn seal_superblock(bytes: &mut [u8], field: usize) {
+    bytes[field..field + 4].fill(0);
+    let words = bytes.chunks_exact(4);
+    let rest = match words.remainder() {
+        [low, high, ..] => u64::from(u16::from_le_bytes([*low, *high])),
+        _ => 0,
+    };
+    let sum = words.fold(rest, |sum, w| sum + u64::from(u32::from_le_bytes([w[0], w[1], w[2], w[3]])));
+    let folded = (sum as u32).wrapping_add((sum >> 32) as u32);
+    bytes[field..field + 4].copy_from_slice(&folded.to_le_bytes());
+}
+
+/// A device with some pieces in their places and the fuzzer's bytes, over and over, everywhere else.
+pub struct Device<'a> {
+    /// Bytes.
+    pub size: u64,
+    /// Places and what is there; the first that covers a byte counts.
+    pub pieces: Vec<(u64, Vec<u8>)>,
+    /// What is everywhere else.
+    pub filling: &'a [u8],
+}
+
+impl ReadAt for Device<'_> {
+    fn size_bytes(&self) -> u64 {
+        self.size
+    }
+
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        if offset.checked_add(buf.len() as u64).is_none_or(|end| end > self.size) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        for (i, byte) in buf.iter_mut().enumerate() {
+            let at = offset + i as u64;
+            let piece =
+                |(start, bytes): &(u64, Vec<u8>)| bytes.get(at.checked_sub(*start)? as usize).copied();
+            let filling = || self.filling.get(at as usize % self.filling.len().max(1)).copied();
+            *byte = self.pieces.iter().find_map(piece).or_else(filling).unwrap_or(0);
+        }
+        Ok(())
+    }
+}
+
+/// A new array to be damaged: small, of a kind that `choice` picks.
+pub fn spec(choice: u64) -> FormatSpec {
+    let level = [Level::Raid4, Level::Raid5, Level::Raid6][(choice >> 2) as usize % 3];
+    let disks = 4 + (choice >> 4) as usize % 6;
+    let layouts: Vec<_> = Layout::ALL.into_iter().filter(|layout| layout.is_of(level)).collect();
+    FormatSpec {
+        metadata: Metadata::ALL[choice as usize % 4],
+        level,
+        layout: layouts.get((choice >> 8) as usize % layouts.len().max(1)).copied(),
+        chunk_bytes: 65536,
+        component_bytes: None,
+        device_bytes: vec![64 << 20; disks],
+        array_uuid: Uuid([7; 16]),
+        device_uuids: (0..disks).map(|i| Uuid([i as u8; 16])).collect(),
+        name: "fuzz".to_owned(),
+        ctime: 1,
+        bitmap: choice >> 16 & 1 == 1,
+        bad_block_log: choice >> 17 & 1 == 1,
+        data_offset: None,
+    }
+}
+
+/// A small RAID-5.
+pub fn geometry() -> Geometry {
+    Geometry::new(Level::Raid5, Some(Layout::LeftSymmetric), 4, 65536, 65536 * 1000)
+        .expect("a geometry that can be")
+}
+
+/// Takes a number off the front.
+pub fn take(data: &mut &[u8]) -> u64 {
+    let (head, tail) = data.split_at(data.len().min(8));
+    *data = tail;
+    let mut bytes = [0; 8];
+    bytes[..head.len()].copy_from_slice(head);
+    u64::from_le_bytes(bytes)
+}
