@@ -1,0 +1,134 @@
+//! The fastest kernel for each class of a rule.
+
+use crate::Rule;
+use pumice_parity::gf;
+use pumice_parity::kernels::{Kernels, RowMask};
+use pumice_parity::matrix::{MAX_COLUMNS, Matrix};
+
+/// How one class of stripes is folded: its columns, and a faster way to check it where its shape has one.
+#[derive(Debug, Clone)]
+pub struct ClassPlan {
+    /// Matrices over at most [`MAX_COLUMNS`] sources each, in order.
+    tiles: Vec<Matrix>,
+    check: Check,
+    rows: usize,
+}
+
+#[derive(Debug, Clone)]
+enum Check {
+    /// One row of ones.
+    Xor,
+    /// P and Q as Linux md builds them: `data[i]` has the Q coefficient `2^i`.
+    Pq { data: Vec<usize>, p: usize, q: usize },
+    /// Anything else.
+    Generic,
+}
+
+impl ClassPlan {
+    /// Plans class `class` of a rule.
+    ///
+    /// # Panics
+    /// Where the rule has no such class.
+    #[must_use]
+    pub fn new(rule: &Rule, class: usize) -> Self {
+        let columns: Vec<&[u8]> = (0..rule.sources()).map(|source| rule.column(class, source)).collect();
+        let check = if columns.iter().all(|column| *column == [1]) {
+            Check::Xor
+        } else {
+            pq_order(&columns).unwrap_or(Check::Generic)
+        };
+        Self { tiles: tiles(rule.rows(), &columns), check, rows: rule.rows() }
+    }
+
+    /// The same columns weighted: row `j` of the result is `weights[j]` applied to the rule's rows.
+    #[must_use]
+    pub fn weighted(rule: &Rule, class: usize, weights: &[Vec<u8>]) -> Self {
+        let combined: Vec<Vec<u8>> = (0..rule.sources())
+            .map(|source| {
+                let column = rule.column(class, source);
+                weights
+                    .iter()
+                    .map(|w| w.iter().zip(column).fold(0, |sum, (w, c)| sum ^ gf::mul(*w, *c)))
+                    .collect()
+            })
+            .collect();
+        let columns: Vec<&[u8]> = combined.iter().map(Vec::as_slice).collect();
+        Self { tiles: tiles(weights.len(), &columns), check: Check::Generic, rows: weights.len() }
+    }
+
+    /// Rows that it makes.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Which rows are not zero. Writes nothing but, where there are more sources than a kernel takes, scratch memory.
+    ///
+    /// # Panics
+    /// Where the sources are not as many as the rule has, or differ in length.
+    #[must_use]
+    pub fn check(&self, kernels: &Kernels, sources: &[&[u8]]) -> RowMask {
+        match &self.check {
+            Check::Xor => RowMask(u8::from(!kernels.xor_check(sources))),
+            Check::Pq { data, p, q } => {
+                let data: Vec<&[u8]> = data.iter().map(|i| sources[*i]).collect();
+                kernels.pq_check(&data, sources[*p], sources[*q])
+            }
+            Check::Generic if self.tiles.len() == 1 => kernels.check(&self.tiles[0], sources, &[]),
+            Check::Generic => {
+                let len = sources.first().map_or(0, |s| s.len());
+                let mut rows = vec![vec![0; len]; self.rows];
+                self.accumulate(
+                    kernels,
+                    sources,
+                    &mut rows.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>(),
+                );
+                let mask = rows
+                    .iter()
+                    .enumerate()
+                    .fold(0, |mask, (i, row)| mask | u8::from(kernels.nonzero_range(row).is_some()) << i);
+                RowMask(mask)
+            }
+        }
+    }
+
+    /// `accumulators[i] ^= row i`.
+    ///
+    /// # Panics
+    /// Where the sources are not as many as the rule has, or lengths differ.
+    pub fn accumulate(&self, kernels: &Kernels, sources: &[&[u8]], accumulators: &mut [&mut [u8]]) {
+        for (tile, sources) in self.tiles.iter().zip(sources.chunks(MAX_COLUMNS)) {
+            kernels.accumulate(tile, sources, accumulators);
+        }
+    }
+}
+
+fn tiles(rows: usize, columns: &[&[u8]]) -> Vec<Matrix> {
+    columns
+        .chunks(MAX_COLUMNS)
+        .map(|tile| {
+            let row_major: Vec<u8> =
+                (0..rows).flat_map(|row| tile.iter().map(move |column| column[row])).collect();
+            Matrix::new(rows, tile.len(), &row_major).expect("a rule has 1 to 8 rows, a tile 1 to 64 columns")
+        })
+        .collect()
+}
+
+/// Recognises the columns (1, 2^i) for i in 0..k, (1, 0) and (0, 1), in any order.
+fn pq_order(columns: &[&[u8]]) -> Option<Check> {
+    let k = columns.len().checked_sub(2).filter(|k| (1..=255).contains(k))?;
+    let mut data = vec![None; k];
+    let (mut p, mut q) = (None, None);
+    for (source, column) in columns.iter().enumerate() {
+        let place = match *column {
+            [1, 0] => &mut p,
+            [0, 1] => &mut q,
+            [1, c] => data.get_mut(usize::from(gf::log(*c)?))?,
+            _ => return None,
+        };
+        if place.replace(source).is_some() {
+            return None;
+        }
+    }
+    Some(Check::Pq { data: data.into_iter().collect::<Option<_>>()?, p: p?, q: q? })
+}

@@ -1,0 +1,176 @@
+//! The commands: parity over sources, and transfer of local memory.
+
+use crate::{DriveId, NodeError, Rule};
+use pumice_parity::seed::Seed;
+use std::ops::Range;
+
+/// A place in the local memory of a drive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemoryAddress {
+    /// The drive whose memory it is.
+    pub drive: DriveId,
+    /// Byte offset in it.
+    pub offset: u64,
+}
+
+/// One source of a parity command. Repetition `r` of the command (a stripe, counted from the start of the drive's data area)
+/// takes its bytes `r` strides further.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The chunk of each stripe on a drive's medium. `base` is the byte offset of stripe 0's chunk.
+    Media {
+        /// The drive.
+        drive: DriveId,
+        /// Byte offset of stripe 0's chunk.
+        base: u64,
+    },
+    /// Local memory; repetition 0 at `address`.
+    Memory {
+        /// Where repetition 0 lies.
+        address: MemoryAddress,
+    },
+}
+
+/// The part of each chunk that a command covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    /// First byte within the chunk.
+    pub start: u32,
+    /// Bytes.
+    pub len: u32,
+}
+
+/// What becomes of the folded rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mode {
+    /// Which repetitions have a row that is not zero. Nothing is written anywhere.
+    Check,
+    /// Every row of every repetition into local memory: repetition after repetition, row after row.
+    Generate {
+        /// Where repetition 0's first row goes.
+        into: MemoryAddress,
+    },
+    /// `accumulators` weighted sums of the rows of each repetition into local memory: repetition after repetition,
+    /// accumulator after accumulator. The weights are drawn from the seed for each stripe and accumulator.
+    Interims {
+        /// Where the first interim goes.
+        into: MemoryAddress,
+        /// What the weights are drawn from.
+        seed: Seed,
+        /// 1 to 8.
+        accumulators: u8,
+    },
+    /// `accumulators` weighted sums over the rows of *all* repetitions into local memory.
+    Accumulate {
+        /// Where the first accumulator goes.
+        into: MemoryAddress,
+        /// What the weights are drawn from.
+        seed: Seed,
+        /// 1 to 8.
+        accumulators: u8,
+    },
+    /// The fingerprint of all repetitions: `powers` sums a row.
+    Fingerprint {
+        /// What the keys are drawn from.
+        seed: Seed,
+        /// Power sums a row: even, 2 to 64.
+        powers: u8,
+    },
+}
+
+/// Parity over sources: one command for a run of stripes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParityCommand {
+    /// What is folded.
+    pub sources: Vec<Source>,
+    /// The distance in bytes between repetitions of a media source: the chunk. Memory sources are `window.len` apart.
+    pub chunk: u32,
+    /// The part of each chunk.
+    pub window: Window,
+    /// The repetitions.
+    pub stripes: Range<u64>,
+    /// The coefficients.
+    pub rule: Rule,
+    /// What becomes of the rows.
+    pub mode: Mode,
+}
+
+impl ParityCommand {
+    /// Repetitions.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.stripes.end.saturating_sub(self.stripes.start)
+    }
+
+    /// Bytes of local memory that the command writes, and where they start.
+    #[must_use]
+    pub fn output(&self) -> Option<(MemoryAddress, u64)> {
+        let len = u64::from(self.window.len);
+        match &self.mode {
+            Mode::Check | Mode::Fingerprint { .. } => None,
+            Mode::Generate { into } => Some((*into, len * self.rule.rows() as u64 * self.count())),
+            Mode::Interims { into, accumulators, .. } => {
+                Some((*into, len * u64::from(*accumulators) * self.count()))
+            }
+            Mode::Accumulate { into, accumulators, .. } => Some((*into, len * u64::from(*accumulators))),
+        }
+    }
+
+    /// Checks everything that can be checked without knowing the node.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidField`](crate::ErrorKind::InvalidField) names the field.
+    pub fn validate(&self) -> Result<(), NodeError> {
+        let fail = |field, context: String| Err(NodeError::invalid(field, context));
+        if self.sources.len() != self.rule.sources() {
+            return fail("rule", format!("{} sources, {} columns", self.sources.len(), self.rule.sources()));
+        }
+        if self.stripes.start >= self.stripes.end {
+            return fail("stripes", format!("{}..{} is empty", self.stripes.start, self.stripes.end));
+        }
+        if self.window.len == 0
+            || self.window.start.checked_add(self.window.len).is_none_or(|end| end > self.chunk)
+        {
+            return fail(
+                "window",
+                format!("{}+{} of a chunk of {} bytes", self.window.start, self.window.len, self.chunk),
+            );
+        }
+        if self.stripes.end.checked_mul(u64::from(self.chunk)).is_none() {
+            return fail(
+                "stripes",
+                format!("stripe {} of {} bytes is past 64 bits", self.stripes.end, self.chunk),
+            );
+        }
+        match self.mode {
+            Mode::Check | Mode::Generate { .. } => {}
+            Mode::Interims { accumulators, .. } | Mode::Accumulate { accumulators, .. } => {
+                if !(1..=8).contains(&accumulators) {
+                    return fail("accumulators", format!("{accumulators}, not 1 to 8"));
+                }
+                if self.rule.guard().is_empty() {
+                    return fail("rule", "weights need the columns of the whole code".to_owned());
+                }
+            }
+            Mode::Fingerprint { powers, .. } => {
+                if powers % 2 != 0 || !(2..=64).contains(&powers) {
+                    return fail("powers", format!("{powers}, not an even number from 2 to 64"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A move of local memory to a drive of another node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transfer {
+    /// Where it lies on the node that executes the command.
+    pub from: MemoryAddress,
+    /// Bytes.
+    pub len: u64,
+    /// The node that receives it.
+    pub peer: String,
+    /// Where it goes there.
+    pub to: MemoryAddress,
+}

@@ -1,0 +1,122 @@
+//! What every data node offers, in this process or behind a network.
+
+use crate::{MemoryAddress, NodeError, ParityCommand, ParityResult, Transfer, TransferResult};
+use pumice_blockdev::AlignedBuffer;
+use std::fmt;
+
+/// A drive of a node, counted from 1 as NVMe counts namespaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DriveId(pub u32);
+
+impl fmt::Display for DriveId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "drive {}", self.0)
+    }
+}
+
+/// A drive as its node describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DriveDescription {
+    /// Its number on the node.
+    pub id: DriveId,
+    /// What an operator calls it: a path, or a network address.
+    pub name: String,
+    /// The size of its medium in bytes.
+    pub size_bytes: u64,
+    /// The size of its local memory in bytes.
+    pub memory_bytes: u64,
+}
+
+/// A node as it describes itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeDescription {
+    /// The node's name, by which other nodes address transfers to it.
+    pub name: String,
+    /// Its drives, in the order of their numbers.
+    pub drives: Vec<DriveDescription>,
+}
+
+/// One piece of a gathered read: where it lies on a drive, and where it goes in the buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// The drive to read.
+    pub drive: DriveId,
+    /// Byte offset on its medium.
+    pub offset: u64,
+    /// Byte offset in the buffer.
+    pub at: usize,
+    /// Bytes to read.
+    pub len: usize,
+}
+
+/// A piece of a gathered read that the medium did not give back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PieceFailure {
+    /// Index into the pieces of the read.
+    pub piece: usize,
+    /// The drive's own words.
+    pub reason: String,
+}
+
+/// A machine with drives and engines for parity and transfer.
+///
+/// Every method may be called from several threads at once. An implementation behind a network puts a deadline
+/// on each call and reports [`ErrorKind::Unreachable`](crate::ErrorKind::Unreachable) when it passes.
+pub trait DataNode: Send + Sync {
+    /// The node and its drives.
+    ///
+    /// # Errors
+    /// Where the node does not answer.
+    fn describe(&self) -> Result<NodeDescription, NodeError>;
+
+    /// Reads `buf.len()` bytes of a drive's medium.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Media`](crate::ErrorKind::Media) for unreadable sectors, [`ErrorKind::InvalidField`](crate::ErrorKind::InvalidField)
+    /// for a range outside the drive.
+    fn read(&self, drive: DriveId, offset: u64, buf: &mut [u8]) -> Result<(), NodeError>;
+
+    /// Reads many pieces at once into one buffer, which is handed through.
+    ///
+    /// Pieces that the medium cannot give back are listed; their part of the buffer means nothing.
+    ///
+    /// # Errors
+    /// Where the read as a whole could not be carried out.
+    fn gather(
+        &self,
+        pieces: &[Piece],
+        buffer: AlignedBuffer,
+    ) -> Result<(AlignedBuffer, Vec<PieceFailure>), NodeError>;
+
+    /// Writes to a drive's medium. Durable only after a [`flush`](Self::flush) that follows.
+    ///
+    /// # Errors
+    /// Where the drive is read-only, the range lies outside it, or the medium fails.
+    fn write(&self, drive: DriveId, offset: u64, data: &[u8]) -> Result<(), NodeError>;
+
+    /// Makes every completed write of the drive durable.
+    ///
+    /// # Errors
+    /// Where the drive cannot promise that.
+    fn flush(&self, drive: DriveId) -> Result<(), NodeError>;
+
+    /// Executes a parity command.
+    ///
+    /// Unreadable media is part of the result, never an error.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidField`](crate::ErrorKind::InvalidField) names the field of a command that makes no sense for this node.
+    fn parity(&self, command: &ParityCommand) -> Result<ParityResult, NodeError>;
+
+    /// Moves local memory of one drive to local memory of a drive of another node.
+    ///
+    /// # Errors
+    /// Where a range lies outside its memory, or the peer is not known or not reachable.
+    fn transfer(&self, transfer: &Transfer) -> Result<TransferResult, NodeError>;
+
+    /// Reads local memory.
+    ///
+    /// # Errors
+    /// Where the range lies outside it.
+    fn memory_read(&self, address: MemoryAddress, buf: &mut [u8]) -> Result<(), NodeError>;
+}

@@ -1,0 +1,142 @@
+//! What comes back: small, whatever amount of data was folded.
+
+use pumice_parity::fingerprint::PowerSums;
+use pumice_telemetry::Ledger;
+
+/// Bytes of every result before its payload: status, counts, first and last non-zero byte.
+pub const RESULT_HEADER_BYTES: u64 = 32;
+/// Bytes of one entry in the list of unreadable places.
+pub const UNREADABLE_ENTRY_BYTES: u64 = 24;
+
+/// One bit a repetition.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StripeBitmap {
+    words: Vec<u64>,
+    len: u64,
+}
+
+impl StripeBitmap {
+    /// `len` zero bits.
+    ///
+    /// # Panics
+    /// Where `len` bits do not fit memory addresses.
+    #[must_use]
+    pub fn new(len: u64) -> Self {
+        let words = usize::try_from(len.div_ceil(64)).expect("a batch fits memory");
+        Self { words: vec![0; words], len }
+    }
+
+    /// Bits.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether it has no bits at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Sets bit `index`.
+    ///
+    /// # Panics
+    /// Where it has no such bit.
+    pub fn set(&mut self, index: u64) {
+        assert!(index < self.len, "bit {index} of {}", self.len);
+        self.words[(index / 64) as usize] |= 1 << (index % 64);
+    }
+
+    /// The set bits, in order.
+    pub fn ones(&self) -> impl Iterator<Item = u64> + '_ {
+        self.words.iter().enumerate().flat_map(|(i, word)| {
+            (0..64).filter(move |bit| word >> bit & 1 != 0).map(move |bit| i as u64 * 64 + bit)
+        })
+    }
+
+    /// `self |= other`.
+    ///
+    /// # Panics
+    /// Where the lengths differ.
+    pub fn union(&mut self, other: &Self) {
+        assert_eq!(self.len, other.len, "bitmaps of one batch");
+        for (a, b) in self.words.iter_mut().zip(&other.words) {
+            *a |= b;
+        }
+    }
+
+    /// Bytes on the wire.
+    #[must_use]
+    pub fn encoded_len(&self) -> u64 {
+        self.len.div_ceil(8)
+    }
+}
+
+/// A place that the medium did not give back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
+    /// Index into the command's sources.
+    pub source: usize,
+    /// The stripe.
+    pub stripe: u64,
+    /// First byte within the chunk.
+    pub start: u32,
+    /// Bytes; whole logical blocks where the drive tells them apart.
+    pub len: u32,
+    /// The drive's own words.
+    pub reason: String,
+}
+
+/// The result of a parity command.
+#[derive(Debug, Clone, Default)]
+pub struct ParityResult {
+    /// Check and Generate: the repetitions with a row that is not zero. Empty for the other modes.
+    pub nonzero: StripeBitmap,
+    /// First and last non-zero byte over all rows and repetitions, relative to the window (for Accumulate: of the
+    /// accumulators). `None` where all is zero. Not reported by Fingerprint.
+    pub range: Option<(u32, u32)>,
+    /// Fingerprint mode: the power sums.
+    pub fingerprint: Option<PowerSums>,
+    /// Places that could not be read. Where there is one, everything that sums over repetitions means nothing, and the bits of
+    /// its stripe mean nothing.
+    pub unreadable: Vec<Unreadable>,
+    /// What the command moved inside the node.
+    pub moved: Ledger,
+}
+
+impl ParityResult {
+    /// Bytes on the wire.
+    #[must_use]
+    pub fn encoded_len(&self) -> u64 {
+        RESULT_HEADER_BYTES
+            + self.nonzero.encoded_len()
+            + self.fingerprint.as_ref().map_or(0, |f| f.to_bytes().len() as u64)
+            + self.unreadable.len() as u64 * UNREADABLE_ENTRY_BYTES
+    }
+}
+
+/// The result of a transfer.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TransferResult {
+    /// What the transfer moved between the nodes.
+    pub moved: Ledger,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bitmap_gives_back_what_was_set() {
+        let mut map = StripeBitmap::new(130);
+        for i in [0, 63, 64, 129] {
+            map.set(i);
+        }
+        assert_eq!(map.ones().collect::<Vec<_>>(), [0, 63, 64, 129]);
+        assert_eq!(map.encoded_len(), 17);
+        let mut other = StripeBitmap::new(130);
+        other.set(5);
+        map.union(&other);
+        assert_eq!(map.ones().count(), 5);
+    }
+}
