@@ -1,1 +1,15 @@
 //! The data node: drives, local memory, the parity engine and the transfer engine.
+//!
+//! ```text
+//! ParityCommand ─▶ LocalNode ─▶ engine: shape the work into units ─▶ workers: gather a unit from the drives,
+//!                                 fold it by the command's rule while it is hot in the cache ─▶ merge ─▶ ParityResult
+//! ```
+//!
+//! [`LocalNode`] serves drives of this machine, to a host in the same process.
+
+mod engine;
+mod local;
+mod memory;
+
+pub use local::{LocalNode, NodeOptions};
+pub use memory::Peers;

@@ -1,0 +1,248 @@
+//! Commands whose sources are media: workers that gather units and fold them.
+
+use super::shape::{Part, Unit};
+use super::unreadable::Probe;
+use super::{Fold, Section, Shape};
+use crate::engine::fold::Partial;
+use pumice_blockdev::{AlignedBuffer, BlockDevice, Gather, Gathered, Gatherer};
+use pumice_offload::{NodeError, ParityCommand, ParityResult, Unreadable};
+use pumice_telemetry::Ledger;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A thread's own ring and buffers, kept from command to command: both are dear to make.
+pub(crate) struct Worker {
+    pub(crate) gatherer: Gatherer,
+    pub(crate) spare: Vec<AlignedBuffer>,
+}
+
+impl Worker {
+    /// A buffer of at least `len` bytes.
+    pub(crate) fn buffer(&mut self, len: usize) -> AlignedBuffer {
+        // A smaller one that lies there belongs to a command of another shape: let it go.
+        self.spare.pop().filter(|buffer| buffer.len() >= len).unwrap_or_else(|| AlignedBuffer::new(len))
+    }
+}
+
+/// One media source: the device's number in the gatherer, and the byte of stripe 0's chunk on it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MediaSource {
+    pub(crate) device: usize,
+    pub(crate) base: u64,
+}
+
+/// A command over media, shared by its workers.
+pub(crate) struct MediaJob<'c> {
+    command: &'c ParityCommand,
+    devices: &'c [Arc<dyn BlockDevice>],
+    sources: Vec<MediaSource>,
+    shape: Shape,
+    fold: Fold<'c>,
+    next: AtomicU64,
+}
+
+/// What one worker brings back.
+struct Share {
+    partial: Partial,
+    unreadable: Vec<Unreadable>,
+    read: u64,
+}
+
+impl<'c> MediaJob<'c> {
+    pub(crate) fn new(
+        command: &'c ParityCommand,
+        devices: &'c [Arc<dyn BlockDevice>],
+        sources: Vec<MediaSource>,
+        fold: Fold<'c>,
+    ) -> Self {
+        let direct = sources.iter().any(|source| devices[source.device].direct_fd().is_some());
+        Self { command, devices, sources, shape: Shape::new(command, direct), fold, next: AtomicU64::new(0) }
+    }
+
+    /// Workers that can be of use, at most.
+    pub(crate) fn useful_workers(&self) -> u64 {
+        self.shape.units()
+    }
+
+    /// Executes the command with the given workers, which come back with it.
+    pub(crate) fn run(&self, workers: &mut [Worker]) -> Result<ParityResult, NodeError> {
+        let shares: Vec<Result<Share, NodeError>> = match workers {
+            [one] => vec![self.work(one)],
+            many => std::thread::scope(|scope| {
+                let threads: Vec<_> = many.iter_mut().map(|w| scope.spawn(|| self.work(w))).collect();
+                threads.into_iter().map(|t| t.join().expect("a worker does not panic")).collect()
+            }),
+        };
+        let mut shares = shares.into_iter();
+        let mut sum = shares.next().expect("at least one worker")?;
+        for share in shares {
+            let share = share?;
+            self.fold.merge(&mut sum.partial, &share.partial);
+            sum.unreadable.extend(share.unreadable);
+            sum.read += share.read;
+        }
+        sum.unreadable.sort_by_key(|u| (u.stripe, u.source, u.start));
+        let mut result = self.fold.finish(sum.partial)?;
+        result.unreadable = merge_adjacent(sum.unreadable);
+        result.moved = Ledger { node_cpu: sum.read, ..Ledger::read_from_drives(sum.read) };
+        Ok(result)
+    }
+
+    fn take(&self) -> Option<u64> {
+        // Relaxed: the number itself is all that the workers share; the join orders the rest.
+        let index = self.next.fetch_add(1, Ordering::Relaxed);
+        (index < self.shape.units()).then_some(index)
+    }
+
+    fn work(&self, worker: &mut Worker) -> Result<Share, NodeError> {
+        let mut share = Share { partial: self.fold.start(), unreadable: Vec::new(), read: 0 };
+        let mut flying: BTreeMap<u64, Unit> = BTreeMap::new();
+        let result = self.pump(worker, &mut share, &mut flying);
+        // After an error, too: nothing of this command may be in flight when the next one begins.
+        while !flying.is_empty() {
+            let Some(done) = worker.gatherer.next(true) else { break };
+            flying.remove(&done.tag);
+            worker.spare.push(done.buffer);
+        }
+        result.map(|()| share)
+    }
+
+    fn pump(
+        &self,
+        worker: &mut Worker,
+        share: &mut Share,
+        flying: &mut BTreeMap<u64, Unit>,
+    ) -> Result<(), NodeError> {
+        let mut more = true;
+        loop {
+            while more && flying.len() < self.shape.depth {
+                let Some(index) = self.take() else {
+                    more = false;
+                    break;
+                };
+                let unit = self.shape.unit(index);
+                let gather = self.gather(index, &unit, worker.buffer(self.buffer_bytes()));
+                worker.gatherer.submit(gather);
+                flying.insert(index, unit);
+                // What has arrived at once came from the page cache and is hot now: fold it before anything else.
+                if let Some(done) = worker.gatherer.next(false) {
+                    self.unit(worker, share, flying, done)?;
+                }
+            }
+            if flying.is_empty() {
+                return Ok(());
+            }
+            if let Some(done) = worker.gatherer.next(true) {
+                self.unit(worker, share, flying, done)?;
+            }
+        }
+    }
+
+    /// Bytes between the sources' places in a unit's buffer: each on a page of its own, and not all on
+    /// the same sets of the first-level cache.
+    fn pitch(&self) -> usize {
+        self.shape.unit_bytes().next_multiple_of(4096)
+    }
+
+    fn buffer_bytes(&self) -> usize {
+        self.pitch() * self.sources.len()
+    }
+
+    fn gather(&self, tag: u64, unit: &Unit, buffer: AlignedBuffer) -> Gather {
+        let parts = self
+            .sources
+            .iter()
+            .enumerate()
+            .map(|(i, source)| pumice_blockdev::Part {
+                device: source.device,
+                offset: self.shape.medium_offset(unit, source.base),
+                at: i * self.pitch(),
+                len: unit.len(),
+            })
+            .collect();
+        Gather { tag, buffer, parts }
+    }
+
+    fn unit(
+        &self,
+        worker: &mut Worker,
+        share: &mut Share,
+        flying: &mut BTreeMap<u64, Unit>,
+        mut done: Gathered,
+    ) -> Result<(), NodeError> {
+        let unit = flying.remove(&done.tag).expect("a gather of this command");
+        share.read += (unit.len() * self.sources.len()) as u64;
+        let mut bad_stripes = Vec::new();
+        if !done.failures.is_empty() {
+            let before = share.unreadable.len();
+            self.probe(share, &unit, &mut done)?;
+            bad_stripes = share.unreadable[before..].iter().map(|u| u.stripe).collect();
+        }
+        let pitch = self.pitch();
+        let mut slices: Vec<&[u8]> = Vec::with_capacity(self.sources.len());
+        for Part { stripe, start, len, at } in self.shape.parts(&unit) {
+            if bad_stripes.contains(&stripe) {
+                continue;
+            }
+            slices.clear();
+            slices.extend((0..self.sources.len()).map(|i| &done.buffer[i * pitch + at..][..len as usize]));
+            self.fold.section(&mut share.partial, &Section { stripe, start, slices: &slices })?;
+        }
+        drop(slices);
+        worker.spare.push(done.buffer);
+        Ok(())
+    }
+
+    /// Reads failed parts again in small pieces: what can be read is used, what cannot is listed.
+    fn probe(&self, share: &mut Share, unit: &Unit, done: &mut Gathered) -> Result<(), NodeError> {
+        for (index, error) in std::mem::take(&mut done.failures) {
+            if !error.is_media_error() {
+                let context = format!("reading {}", self.devices[self.sources[index].device].name());
+                return Err(NodeError::new(pumice_offload::ErrorKind::Media, context).with_source(error));
+            }
+            let part = done.parts[index];
+            let mut probe = Probe::new(&*self.devices[self.sources[index].device]);
+            probe.read(part.offset, &mut done.buffer[part.at..part.at + part.len], &error.to_string());
+            share.read += probe.bytes_read();
+            for hole in probe.holes() {
+                self.list(share, index, unit, hole);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lists a hole, cut at the borders of stripes.
+    fn list(&self, share: &mut Share, source: usize, unit: &Unit, hole: &super::unreadable::Hole) {
+        for part in self.shape.parts(unit) {
+            let start = hole.at.max(part.at);
+            let end = (hole.at + hole.len).min(part.at + part.len as usize);
+            if start < end {
+                share.unreadable.push(Unreadable {
+                    source,
+                    stripe: part.stripe,
+                    start: self.command.window.start + part.start + (start - part.at) as u32,
+                    len: (end - start) as u32,
+                    reason: hole.reason.clone(),
+                });
+            }
+        }
+    }
+}
+
+/// Joins holes that touch, of one source and stripe.
+fn merge_adjacent(sorted: Vec<Unreadable>) -> Vec<Unreadable> {
+    let mut out: Vec<Unreadable> = Vec::new();
+    for hole in sorted {
+        match out.last_mut() {
+            Some(last)
+                if (last.stripe, last.source, last.start + last.len)
+                    == (hole.stripe, hole.source, hole.start) =>
+            {
+                last.len += hole.len;
+            }
+            _ => out.push(hole),
+        }
+    }
+    out
+}

@@ -1,0 +1,13 @@
+//! The parity engine: a command in, folded rows out.
+
+mod fingerprint;
+mod fold;
+mod media;
+mod memory;
+mod shape;
+mod unreadable;
+
+pub(crate) use fold::{Fold, Section};
+pub(crate) use media::{MediaJob, MediaSource, Worker};
+pub(crate) use memory::fold_memory;
+use shape::Shape;

@@ -1,0 +1,246 @@
+//! A data node over block devices of this machine.
+
+use crate::engine::{Fold, MediaJob, MediaSource, Worker, fold_memory};
+use crate::memory::{LocalMemory, Peers};
+use pumice_blockdev::{AlignedBuffer, BlockDevice, Engine, Gather, Gatherer, IoError, Part};
+use pumice_offload::{
+    DataNode, DriveDescription, DriveId, ErrorKind, MemoryAddress, Mode, NodeDescription, NodeError,
+    ParityCommand, ParityResult, Piece, PieceFailure, Source, Transfer, TransferResult,
+};
+use pumice_parity::kernels::Kernels;
+use pumice_telemetry::Ledger;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a node may use.
+#[derive(Debug, Clone)]
+pub struct NodeOptions {
+    /// Threads that read and fold.
+    pub workers: usize,
+    /// Bytes of local memory of each drive.
+    pub memory_bytes: u64,
+    /// How reads are issued.
+    pub engine: Engine,
+    /// The kernels that fold.
+    pub kernels: Kernels,
+}
+
+impl Default for NodeOptions {
+    fn default() -> Self {
+        Self {
+            workers: std::thread::available_parallelism().map_or(1, usize::from).min(16),
+            memory_bytes: 32 << 20,
+            engine: Engine::Auto,
+            kernels: Kernels::best(),
+        }
+    }
+}
+
+/// Reads in flight of one worker, at most.
+const DEPTH: u32 = 256;
+
+/// Drives of this machine, served in this process.
+pub struct LocalNode {
+    name: String,
+    drives: Vec<Arc<dyn BlockDevice>>,
+    memory: Arc<LocalMemory>,
+    peers: Peers,
+    options: NodeOptions,
+    workers: Mutex<Vec<Worker>>,
+}
+
+impl LocalNode {
+    /// A node with the drives in the order given; drive 1 is the first.
+    #[must_use]
+    pub fn new(
+        name: impl Into<String>,
+        drives: Vec<Arc<dyn BlockDevice>>,
+        peers: &Peers,
+        options: NodeOptions,
+    ) -> Self {
+        let name = name.into();
+        let memory = Arc::new(LocalMemory::new(drives.len(), options.memory_bytes));
+        peers.announce(&name, &memory);
+        Self { name, drives, memory, peers: peers.clone(), options, workers: Mutex::new(Vec::new()) }
+    }
+
+    fn index(&self, drive: DriveId) -> Result<usize, NodeError> {
+        let index = (drive.0 as usize).wrapping_sub(1);
+        if index < self.drives.len() {
+            Ok(index)
+        } else {
+            Err(NodeError::invalid("drive", format!("node '{}' has no {drive}", self.name)))
+        }
+    }
+
+    fn checked(&self, drive: DriveId, offset: u64, len: u64) -> Result<&dyn BlockDevice, NodeError> {
+        let device = &*self.drives[self.index(drive)?];
+        if offset.checked_add(len).is_none_or(|end| end > device.size_bytes()) {
+            let size = device.size_bytes();
+            let name = device.name();
+            return Err(NodeError::invalid(
+                "offset",
+                format!("{offset}+{len} is outside the {size} bytes of {name}"),
+            ));
+        }
+        Ok(device)
+    }
+
+    /// Takes up to `count` workers out of the store, making what is missing.
+    fn borrow_workers(&self, count: usize) -> Result<Vec<Worker>, NodeError> {
+        let mut out = {
+            let mut store = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+            let keep = store.len().saturating_sub(count);
+            store.split_off(keep)
+        };
+        while out.len() < count {
+            let gatherer =
+                Gatherer::new(self.drives.clone(), DEPTH, self.options.engine).map_err(|error| {
+                    NodeError::new(ErrorKind::Media, format!("node '{}' cannot set up its reads", self.name))
+                        .with_source(error)
+                })?;
+            out.push(Worker { gatherer, spare: Vec::new() });
+        }
+        Ok(out)
+    }
+
+    fn return_workers(&self, workers: Vec<Worker>) {
+        let mut store = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        store.extend(workers);
+        store.truncate(2 * self.options.workers);
+    }
+
+    fn media_sources(&self, command: &ParityCommand) -> Result<Vec<MediaSource>, NodeError> {
+        command
+            .sources
+            .iter()
+            .map(|source| {
+                let Source::Media { drive, base } = *source else {
+                    return Err(NodeError::invalid("sources", "media and memory in one command"));
+                };
+                let end = command
+                    .stripes
+                    .end
+                    .checked_mul(u64::from(command.chunk))
+                    .and_then(|len| len.checked_add(base))
+                    .ok_or_else(|| NodeError::invalid("sources", "a range past 64 bits"))?;
+                self.checked(drive, base, end - base)?;
+                Ok(MediaSource { device: self.index(drive)?, base })
+            })
+            .collect()
+    }
+}
+
+impl Drop for LocalNode {
+    fn drop(&mut self) {
+        self.peers.withdraw(&self.name, &self.memory);
+    }
+}
+
+fn io_error(error: IoError) -> NodeError {
+    NodeError::new(ErrorKind::Media, error.to_string()).with_source(error)
+}
+
+impl DataNode for LocalNode {
+    fn describe(&self) -> Result<NodeDescription, NodeError> {
+        let drives = self.drives.iter().enumerate().map(|(i, drive)| DriveDescription {
+            id: DriveId(i as u32 + 1),
+            name: drive.name().to_owned(),
+            size_bytes: drive.size_bytes(),
+            memory_bytes: self.memory.size(),
+        });
+        Ok(NodeDescription { name: self.name.clone(), drives: drives.collect() })
+    }
+
+    fn read(&self, drive: DriveId, offset: u64, buf: &mut [u8]) -> Result<(), NodeError> {
+        self.checked(drive, offset, buf.len() as u64)?.read_at(offset, buf).map_err(io_error)
+    }
+
+    fn gather(
+        &self,
+        pieces: &[Piece],
+        buffer: AlignedBuffer,
+    ) -> Result<(AlignedBuffer, Vec<PieceFailure>), NodeError> {
+        let mut parts = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            self.checked(piece.drive, piece.offset, piece.len as u64)?;
+            if piece.at.checked_add(piece.len).is_none_or(|end| end > buffer.len()) {
+                return Err(NodeError::invalid(
+                    "at",
+                    format!("{}+{} is outside the buffer", piece.at, piece.len),
+                ));
+            }
+            let device = self.index(piece.drive)?;
+            parts.push(Part { device, offset: piece.offset, at: piece.at, len: piece.len });
+        }
+        let mut workers = self.borrow_workers(1)?;
+        workers[0].gatherer.submit(Gather { tag: 0, buffer, parts });
+        let done = workers[0].gatherer.next(true).expect("one gather was submitted");
+        self.return_workers(workers);
+        let failures = done
+            .failures
+            .into_iter()
+            .map(|(piece, error)| PieceFailure { piece, reason: error.to_string() })
+            .collect();
+        Ok((done.buffer, failures))
+    }
+
+    fn write(&self, drive: DriveId, offset: u64, data: &[u8]) -> Result<(), NodeError> {
+        let device = self.checked(drive, offset, data.len() as u64)?;
+        if device.read_only() {
+            return Err(NodeError::new(
+                ErrorKind::ReadOnly,
+                format!("{} is open for reading only", device.name()),
+            ));
+        }
+        device.write_at(offset, data).map_err(io_error)
+    }
+
+    fn flush(&self, drive: DriveId) -> Result<(), NodeError> {
+        self.drives[self.index(drive)?].flush().map_err(io_error)
+    }
+
+    fn parity(&self, command: &ParityCommand) -> Result<ParityResult, NodeError> {
+        command.validate()?;
+        if let Mode::Fingerprint { .. } = command.mode
+            && !command.window.start.is_multiple_of(64)
+        {
+            return Err(NodeError::invalid("window", "a fingerprint begins on a line of 64 bytes"));
+        }
+        if let Some((into, len)) = command.output() {
+            self.memory.range("into", into, len)?;
+        }
+        let fold = Fold::new(command, self.options.kernels, &self.memory);
+        let addresses: Option<Vec<MemoryAddress>> = command
+            .sources
+            .iter()
+            .map(|source| match source {
+                Source::Memory { address } => Some(*address),
+                Source::Media { .. } => None,
+            })
+            .collect();
+        if let Some(addresses) = addresses {
+            return fold_memory(command, &addresses, &fold, &self.memory);
+        }
+        let job = MediaJob::new(command, &self.drives, self.media_sources(command)?, fold);
+        let count =
+            usize::try_from(job.useful_workers()).unwrap_or(usize::MAX).min(self.options.workers).max(1);
+        let mut workers = self.borrow_workers(count)?;
+        let result = job.run(&mut workers);
+        self.return_workers(workers);
+        result
+    }
+
+    fn transfer(&self, transfer: &Transfer) -> Result<TransferResult, NodeError> {
+        self.memory.range("from", transfer.from, transfer.len)?;
+        let peer = self.peers.find(&transfer.peer)?;
+        peer.range("to", transfer.to, transfer.len)?;
+        let mut data = vec![0; usize::try_from(transfer.len).expect("the range was checked")];
+        self.memory.read(transfer.from, &mut data)?;
+        peer.write(transfer.to, &data)?;
+        Ok(TransferResult { moved: Ledger { node_to_node: transfer.len, ..Ledger::default() } })
+    }
+
+    fn memory_read(&self, address: MemoryAddress, buf: &mut [u8]) -> Result<(), NodeError> {
+        self.memory.read(address, buf)
+    }
+}

@@ -1,0 +1,280 @@
+//! The parity engine against plain arithmetic, over every mode, shape and placement.
+
+use pumice_blockdev::{BlockDevice, MemoryDevice};
+use pumice_node::{LocalNode, NodeOptions, Peers};
+use pumice_offload::{
+    DataNode, DriveId, ErrorKind, MemoryAddress, Mode, ParityCommand, ParityResult, Rule, Source, Transfer,
+    Window,
+};
+use pumice_parity::check_matrix::CheckMatrix;
+use pumice_parity::fingerprint::{Decoded, PowerSums, stripe_key};
+use pumice_parity::gf;
+use pumice_parity::seed::Seed;
+use pumice_parity::weights::draw;
+use std::sync::Arc;
+
+const STRIPES: u64 = 13;
+
+/// A rotating k+2: class c has P on member (c + k) mod n, Q on the next, data after it.
+struct World {
+    chunk: u32,
+    base: u64,
+    classes: Vec<CheckMatrix>,
+    members: Vec<Vec<u8>>,
+}
+
+fn noise(mut x: u64) -> impl FnMut() -> u8 {
+    move || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        (x >> 32) as u8
+    }
+}
+
+impl World {
+    fn new(k: usize, chunk: u32) -> Self {
+        let n = k + 2;
+        let base = 8192_u64;
+        let mut next = noise(0x1234_5678_9ABC_DEF1);
+        let size = base as usize + chunk as usize * STRIPES as usize + 4096;
+        let mut members: Vec<Vec<u8>> = (0..n).map(|_| (0..size).map(|_| next()).collect()).collect();
+        let mut classes = Vec::new();
+        for class in 0..n {
+            let (p, q) = ((class + k) % n, (class + k + 1) % n);
+            let mut rows = vec![0; 2 * n];
+            for slot in 0..k {
+                let member = (q + 1 + slot) % n;
+                rows[member] = 1;
+                rows[n + member] = gf::exp(slot);
+            }
+            rows[p] = 1;
+            rows[n + q] = 1;
+            classes.push(CheckMatrix::new(2, n, &rows).unwrap());
+        }
+        for s in 0..STRIPES as usize {
+            let class = s % n;
+            let (p, q) = ((class + k) % n, (class + k + 1) % n);
+            for at in 0..chunk as usize {
+                let place = base as usize + s * chunk as usize + at;
+                let (mut sp, mut sq) = (0, 0);
+                for slot in 0..k {
+                    let x = members[(q + 1 + slot) % n][place];
+                    sp ^= x;
+                    sq ^= gf::mul(gf::exp(slot), x);
+                }
+                members[p][place] = sp;
+                members[q][place] = sq;
+            }
+        }
+        Self { chunk, base, classes, members }
+    }
+
+    fn damage(&mut self, member: usize, stripe: u64, at: usize, e: u8) {
+        self.members[member][self.base as usize + stripe as usize * self.chunk as usize + at] ^= e;
+    }
+
+    /// Nodes with contiguous runs of members, and each one's members.
+    fn nodes(&self, nodes: usize, workers: usize) -> Vec<(LocalNode, Vec<usize>)> {
+        let peers = Peers::new();
+        let n = self.members.len();
+        (0..nodes)
+            .map(|i| {
+                let mine: Vec<usize> = (0..n).filter(|m| m * nodes / n == i).collect();
+                let devices = mine.iter().map(|m| {
+                    let device = MemoryDevice::new(&format!("m{m}"), self.members[*m].len() as u64);
+                    device.write_at(0, &self.members[*m]).unwrap();
+                    Arc::new(device) as Arc<dyn BlockDevice>
+                });
+                let options = NodeOptions { workers, ..NodeOptions::default() };
+                (LocalNode::new(format!("n{i}"), devices.collect(), &peers, options), mine)
+            })
+            .collect()
+    }
+
+    fn command(
+        &self,
+        mine: &[usize],
+        stripes: std::ops::Range<u64>,
+        window: Window,
+        mode: Mode,
+    ) -> ParityCommand {
+        ParityCommand {
+            sources: (0..mine.len())
+                .map(|i| Source::Media { drive: DriveId(i as u32 + 1), base: self.base })
+                .collect(),
+            chunk: self.chunk,
+            window,
+            stripes,
+            rule: Rule::for_columns(&self.classes, mine).unwrap(),
+            mode,
+        }
+    }
+
+    fn whole(&self) -> Window {
+        Window { start: 0, len: self.chunk }
+    }
+
+    /// Row `row` of a stripe over some members, by definition.
+    fn row(&self, members: &[usize], weights: &[u8], stripe: u64, window: Window) -> Vec<u8> {
+        let class = &self.classes[stripe as usize % self.classes.len()];
+        let combined = class.combine(weights);
+        (0..window.len as usize)
+            .map(|at| {
+                let place =
+                    self.base as usize + stripe as usize * self.chunk as usize + window.start as usize + at;
+                members.iter().fold(0, |sum, m| sum ^ gf::mul(combined[*m], self.members[*m][place]))
+            })
+            .collect()
+    }
+}
+
+fn at(offset: u64) -> MemoryAddress {
+    MemoryAddress { drive: DriveId(1), offset }
+}
+
+fn ones(result: &ParityResult) -> Vec<u64> {
+    result.nonzero.ones().collect()
+}
+
+#[test]
+fn check_names_the_bad_stripes_and_the_byte_range() {
+    for (k, chunk) in [(3, 4096), (6, 65536), (22, 65536), (6, 1 << 20)] {
+        let mut world = World::new(k, chunk);
+        for workers in [1, 2] {
+            let nodes = world.nodes(1, workers);
+            let all: Vec<usize> = (0..k + 2).collect();
+            let command = world.command(&all, 0..STRIPES, world.whole(), Mode::Check);
+            let clean = nodes[0].0.parity(&command).unwrap();
+            assert_eq!(ones(&clean), []);
+            assert_eq!(clean.range, None);
+            assert_eq!(clean.moved.media_read, u64::from(chunk) * STRIPES * (k as u64 + 2));
+        }
+        world.damage(0, 4, 17, 1);
+        world.damage(k + 1, 9, chunk as usize - 1, 0x80);
+        let nodes = world.nodes(1, 2);
+        let all: Vec<usize> = (0..k + 2).collect();
+        let command = world.command(&all, 2..STRIPES, world.whole(), Mode::Check);
+        let found = nodes[0].0.parity(&command).unwrap();
+        assert_eq!(ones(&found), [2, 7]);
+        assert_eq!(found.range, Some((17, chunk - 1)));
+    }
+}
+
+#[test]
+fn generate_and_interims_leave_the_rows_in_memory() {
+    let mut world = World::new(6, 65536);
+    world.damage(2, 5, 1000, 7);
+    let seed = Seed::from_number(5);
+    for window in [world.whole(), Window { start: 4096, len: 12288 }, Window { start: 512, len: 1024 }] {
+        let nodes = world.nodes(3, 2);
+        for (node, mine) in &nodes {
+            let command = world.command(mine, 4..7, window, Mode::Generate { into: at(4096) });
+            node.parity(&command).unwrap();
+            let interims = Mode::Interims { into: at(8 << 20), seed: seed.clone(), accumulators: 3 };
+            node.parity(&world.command(mine, 4..7, window, interims)).unwrap();
+            let mut bytes = vec![0; window.len as usize];
+            for (r, stripe) in (4..7).enumerate() {
+                for row in 0..2 {
+                    let offset = 4096 + (r as u64 * 2 + row) * u64::from(window.len);
+                    node.memory_read(at(offset), &mut bytes).unwrap();
+                    let weights = [u8::from(row == 0), u8::from(row == 1)];
+                    assert_eq!(bytes, world.row(mine, &weights, stripe, window), "stripe {stripe} row {row}");
+                }
+                for t in 0..3 {
+                    let offset = (8 << 20) + (r as u64 * 3 + t) * u64::from(window.len);
+                    node.memory_read(at(offset), &mut bytes).unwrap();
+                    let weights = draw(&seed, stripe, t as u32, command.rule.guard());
+                    assert_eq!(
+                        bytes,
+                        world.row(mine, &weights, stripe, window),
+                        "stripe {stripe} interim {t}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn accumulators_of_all_nodes_sum_to_zero_only_while_every_stripe_holds() {
+    for damaged in [false, true] {
+        let mut world = World::new(6, 16384);
+        if damaged {
+            world.damage(2, 5, 1000, 7);
+            world.damage(2, 6, 1000, 7);
+        }
+        let nodes = world.nodes(3, 2);
+        let mode = Mode::Accumulate { into: at(0), seed: Seed::from_number(8), accumulators: 2 };
+        for (i, (node, mine)) in nodes.iter().enumerate() {
+            node.parity(&world.command(mine, 0..STRIPES, world.whole(), mode.clone())).unwrap();
+            if i > 0 {
+                let transfer =
+                    Transfer { from: at(0), len: 2 * 16384, peer: "n0".into(), to: at(i as u64 * 2 * 16384) };
+                assert_eq!(node.transfer(&transfer).unwrap().moved.node_to_node, 2 * 16384);
+            }
+        }
+        let sum = ParityCommand {
+            sources: (0..3).map(|i| Source::Memory { address: at(i * 2 * 16384) }).collect(),
+            chunk: 16384,
+            window: Window { start: 0, len: 16384 },
+            stripes: 0..2,
+            rule: Rule::sum(3),
+            mode: Mode::Check,
+        };
+        let result = nodes[0].0.parity(&sum).unwrap();
+        assert_eq!(result.range, damaged.then_some((1000, 1000)));
+        assert_eq!(ones(&result).is_empty(), !damaged);
+    }
+}
+
+#[test]
+fn fingerprints_of_all_nodes_name_the_bad_stripes() {
+    for chunk in [4096, 65536, 1 << 20] {
+        let mut world = World::new(6, chunk);
+        world.damage(1, 3, 100, 1);
+        world.damage(7, 11, chunk as usize - 1, 200);
+        let seed = Seed::from_number(77);
+        for count in [1, 3] {
+            let mut sums = PowerSums::new(2, 8);
+            for (node, mine) in &world.nodes(count, 2) {
+                let mode = Mode::Fingerprint { seed: seed.clone(), powers: 8 };
+                let result = node.parity(&world.command(mine, 2..STRIPES, world.whole(), mode)).unwrap();
+                sums.merge(result.fingerprint.as_ref().unwrap());
+            }
+            let Decoded::Stripes(found) = sums.decode(11, |i| stripe_key(&seed, 2 + u64::from(i))) else {
+                panic!("two bad stripes")
+            };
+            assert_eq!(found.iter().map(|s| s.index).collect::<Vec<_>>(), [1, 9]);
+        }
+    }
+}
+
+#[test]
+fn commands_that_make_no_sense_name_their_field() {
+    let world = World::new(3, 4096);
+    let nodes = world.nodes(1, 1);
+    let (node, mine) = &nodes[0];
+    let good = world.command(mine, 0..STRIPES, world.whole(), Mode::Check);
+    let field = |change: &dyn Fn(&mut ParityCommand)| {
+        let mut bad = good.clone();
+        change(&mut bad);
+        match node.parity(&bad).unwrap_err().kind() {
+            ErrorKind::InvalidField(field) => field,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(field(&|c| c.stripes = 5..5), "stripes");
+    assert_eq!(field(&|c| c.stripes = 0..STRIPES + 2), "offset");
+    assert_eq!(field(&|c| c.stripes = 0..u64::MAX), "stripes");
+    assert_eq!(field(&|c| c.window.len = 8192), "window");
+    assert_eq!(field(&|c| c.window.start = u32::MAX), "window");
+    assert_eq!(field(&|c| c.sources.truncate(1)), "rule");
+    assert_eq!(field(&|c| c.sources[0] = Source::Media { drive: DriveId(9), base: 0 }), "drive");
+    assert_eq!(field(&|c| c.sources[0] = Source::Media { drive: DriveId(1), base: u64::MAX }), "sources");
+    assert_eq!(field(&|c| c.sources[0] = Source::Memory { address: at(0) }), "sources");
+    assert_eq!(field(&|c| c.mode = Mode::Generate { into: at(u64::MAX - 5) }), "into");
+    let fingerprint = |powers| Mode::Fingerprint { seed: Seed::from_number(0), powers };
+    assert_eq!(field(&|c| c.mode = fingerprint(3)), "powers");
+    assert_eq!(field(&|c| (c.mode, c.window.start, c.window.len) = (fingerprint(8), 32, 64)), "window");
+}
