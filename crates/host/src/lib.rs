@@ -1,1 +1,22 @@
 //! The host side: array assembly, scrub methods, verdicts, repair with its journal, progress that survives.
+//!
+//! ```text
+//! Target (array + members on their nodes)
+//!   └▶ scrub::run: Schedule ─▶ check a batch by a Method ─▶ examine suspects ─▶ Finding ─▶ repair
+//!                                                                                └▶ Report
+//! ```
+//!
+//! Nothing here knows what a node is made of: everything goes through [`pumice_offload::DataNode`].
+
+mod files;
+pub mod finding;
+mod method;
+pub mod plan;
+pub mod probe;
+pub mod repair;
+pub mod report;
+pub mod scrub;
+pub mod state;
+pub mod target;
+
+pub use method::Method;

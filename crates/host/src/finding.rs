@@ -1,0 +1,170 @@
+//! What was found: the diagnosis of damage, as it is reported.
+
+use crate::target::Target;
+use pumice_raid::diagnosis;
+use pumice_units::{Role, StripeIndex};
+use serde::{Deserialize, Serialize};
+
+/// What kind of damage a finding is. `Consistent` is the absence of a finding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// One data block explains every inconsistent byte.
+    Member,
+    /// Only P disagrees.
+    ParityP,
+    /// Only Q disagrees.
+    ParityQ,
+    /// A known set of several members explains every inconsistent byte.
+    Several,
+    /// The stripe is inconsistent; one parity row cannot say which member it is.
+    Unlocated,
+    /// The stripe is inconsistent and no single explanation fits.
+    Ambiguous,
+    /// Written while it was being read, again and again.
+    Busy,
+    /// The drive does not give the bytes back.
+    Unreadable,
+}
+
+impl Verdict {
+    /// The words of a report.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Member => "data damaged",
+            Self::ParityP => "P damaged",
+            Self::ParityQ => "Q damaged",
+            Self::Several => "several members damaged",
+            Self::Unlocated => "inconsistent, member unknown",
+            Self::Ambiguous => "inconsistent, ambiguous",
+            Self::Busy => "busy",
+            Self::Unreadable => "unreadable",
+        }
+    }
+}
+
+/// How sure a verdict is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Certainty {
+    /// A witness besides parity says so: the drive itself, protection information, a stored fingerprint.
+    Proven,
+    /// Parity says so; the alternatives are listed.
+    Likely,
+    /// No member is named.
+    None,
+}
+
+/// Another explanation of the same inconsistent bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alternative {
+    /// The verdict that it would be.
+    pub verdict: Verdict,
+    /// The roles that would be wrong; empty where they cannot be named.
+    pub members: Vec<u16>,
+    /// How that could have come about.
+    pub reason: String,
+}
+
+/// A detected inconsistency with its diagnosis. Field names are those of the JSON report.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// The stripe, from 0.
+    pub stripe: u64,
+    /// What kind of damage.
+    pub verdict: Verdict,
+    /// The role of the one member that is named.
+    pub member: Option<u16>,
+    /// The roles of several: those named, or the candidates of an ambiguous verdict.
+    pub members: Vec<u16>,
+    /// The device of the one member that is named.
+    pub device: Option<String>,
+    /// Where the bytes lie on that device.
+    pub device_offset: Option<u64>,
+    /// First inconsistent byte within the chunk.
+    pub chunk_offset: u64,
+    /// Bytes from the first to the last inconsistent one.
+    pub length: u64,
+    /// Where the bytes lie in the array; `None` for parity and where no single member is named.
+    pub array_offset: Option<u64>,
+    /// How sure the verdict is.
+    pub certainty: Certainty,
+    /// Other explanations.
+    pub alternatives: Vec<Alternative>,
+    /// Whether the bytes were rewritten and verified.
+    pub repaired: bool,
+}
+
+impl From<&diagnosis::Verdict> for Verdict {
+    fn from(verdict: &diagnosis::Verdict) -> Self {
+        match verdict {
+            diagnosis::Verdict::Member(_) => Self::Member,
+            diagnosis::Verdict::ParityP(_) => Self::ParityP,
+            diagnosis::Verdict::ParityQ(_) => Self::ParityQ,
+            diagnosis::Verdict::Several(_) => Self::Several,
+            diagnosis::Verdict::Unlocated => Self::Unlocated,
+            diagnosis::Verdict::Ambiguous(_) => Self::Ambiguous,
+            diagnosis::Verdict::Busy => Self::Busy,
+            diagnosis::Verdict::Unreadable(_) => Self::Unreadable,
+        }
+    }
+}
+
+impl From<diagnosis::Certainty> for Certainty {
+    fn from(certainty: diagnosis::Certainty) -> Self {
+        match certainty {
+            diagnosis::Certainty::Proven => Self::Proven,
+            diagnosis::Certainty::Likely => Self::Likely,
+            diagnosis::Certainty::None => Self::None,
+        }
+    }
+}
+
+fn numbers(roles: &[Role]) -> Vec<u16> {
+    roles.iter().map(|role| role.0).collect()
+}
+
+impl Finding {
+    /// The finding of a diagnosis: with devices and places.
+    #[must_use]
+    pub fn new(target: &Target, stripe: u64, diagnosis: &diagnosis::Diagnosis) -> Self {
+        let accused = diagnosis.verdict.accused();
+        let members = match (&diagnosis.verdict, accused.as_slice()) {
+            (diagnosis::Verdict::Ambiguous(candidates), _) => numbers(candidates),
+            (_, several @ [_, _, ..]) => numbers(several),
+            _ => Vec::new(),
+        };
+        let one = match accused.as_slice() {
+            [role] => target.member(*role).map(|member| (*role, member)),
+            _ => None,
+        };
+        let alternatives = diagnosis.alternatives.iter().map(|alternative| Alternative {
+            verdict: (&alternative.verdict).into(),
+            members: numbers(&alternative.verdict.accused()),
+            reason: alternative.reason.to_owned(),
+        });
+        Self {
+            stripe,
+            verdict: (&diagnosis.verdict).into(),
+            member: one.map(|(role, _)| role.0),
+            members,
+            device: one.map(|(_, member)| member.device.clone()),
+            device_offset: one.map(|(role, _)| target.place(role, stripe, diagnosis.start)),
+            chunk_offset: u64::from(diagnosis.start),
+            length: u64::from(diagnosis.len),
+            array_offset: one.and_then(|(role, _)| {
+                target.geometry().array_offset(StripeIndex(stripe), role, u64::from(diagnosis.start))
+            }),
+            certainty: diagnosis.certainty.into(),
+            alternatives: alternatives.collect(),
+            repaired: false,
+        }
+    }
+
+    /// Whether it is about a stripe that would not stand still.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.verdict == Verdict::Busy
+    }
+}

@@ -1,0 +1,335 @@
+//! Checking a run of stripes by one of the four methods: which stripes are suspect, which could not be read.
+//!
+//! A check never says what is wrong; that is [`examine`](super::examine)'s work, on the suspects alone.
+
+use super::ScrubError;
+use crate::Method;
+use crate::target::{Share, View};
+use pumice_offload::{
+    ErrorKind, MemoryAddress, Mode, NodeError, ParityCommand, ParityResult, Rule, Source, Transfer, Window,
+};
+use pumice_parity::fingerprint::{Decoded, PowerSums};
+use pumice_parity::kernels::Kernels;
+use pumice_parity::seed::Seed;
+use pumice_telemetry::Ledger;
+use pumice_units::Role;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+/// Accumulators while halving a bad batch: so many that losing a stripe on the way has a chance below 10^-18.
+const HALVING_ACCUMULATORS: u8 = 8;
+/// The block to which a window is widened: the unit of a verdict.
+const BLOCK: u32 = 4096;
+
+/// What checks have in common.
+pub(crate) struct Checker<'p> {
+    pub(crate) view: &'p View,
+    pub(crate) chunk: u32,
+    pub(crate) accumulators: u8,
+    pub(crate) powers: u8,
+    pub(crate) seed: &'p Seed,
+    pub(crate) kernels: Kernels,
+}
+
+/// A place that a drive did not give back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Hole {
+    pub(crate) role: Role,
+    pub(crate) start: u32,
+    pub(crate) len: u32,
+    pub(crate) reason: String,
+}
+
+/// What a check brought to light.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    /// Stripes with an inconsistency somewhere.
+    pub(crate) suspects: BTreeSet<u64>,
+    /// Stripes that could not be read whole.
+    pub(crate) holes: BTreeMap<u64, Vec<Hole>>,
+    pub(crate) moved: Ledger,
+}
+
+impl Outcome {
+    /// Takes what a node moved, what its result weighs, and the holes that it met; tells whether there were any.
+    fn account(&mut self, share: &Share, result: &ParityResult) -> bool {
+        self.moved += result.moved + Ledger::arrived_at_host(result.encoded_len());
+        for hole in &result.unreadable {
+            let role = share.roles[hole.source];
+            let known = self.holes.entry(hole.stripe).or_default();
+            let hole = Hole { role, start: hole.start, len: hole.len, reason: hole.reason.clone() };
+            if !known.contains(&hole) {
+                known.push(hole);
+            }
+        }
+        !result.unreadable.is_empty()
+    }
+}
+
+impl Checker<'_> {
+    /// Checks a run of stripes.
+    ///
+    /// # Errors
+    /// Where a node fails for another reason than unreadable media.
+    pub(crate) fn check(&self, method: Method, stripes: Range<u64>) -> Result<Outcome, ScrubError> {
+        let mut out = Outcome::default();
+        match (method, self.view.shares.len()) {
+            (Method::Host, _) => super::conventional::check(self, stripes, &mut out)?,
+            (Method::Stripe, 1) => self.exact(stripes, &mut out)?,
+            (Method::Stripe, _) => self.interims(stripes, &mut out)?,
+            (Method::Aggregate, _) => self.aggregate(stripes, &mut out)?,
+            (Method::Fingerprint, _) => self.fingerprint(stripes, &mut out)?,
+        }
+        // A stripe with a hole is looked at byte by byte anyway.
+        out.suspects.retain(|stripe| !out.holes.contains_key(stripe));
+        Ok(out)
+    }
+
+    fn whole(&self) -> Window {
+        Window { start: 0, len: self.chunk }
+    }
+
+    fn command(&self, share: &Share, stripes: Range<u64>, window: Window, mode: Mode) -> ParityCommand {
+        ParityCommand {
+            sources: share.sources.clone(),
+            chunk: self.chunk,
+            window,
+            stripes,
+            rule: share.rule.clone(),
+            mode,
+        }
+    }
+
+    /// All members on one node: every row of every stripe, exactly.
+    fn exact(&self, stripes: Range<u64>, out: &mut Outcome) -> Result<(), ScrubError> {
+        let share = &self.view.shares[0];
+        let first = stripes.start;
+        let result = share.node.parity(&self.command(share, stripes, self.whole(), Mode::Check))?;
+        out.account(share, &result);
+        out.suspects.extend(result.nonzero.ones().map(|bit| first + bit));
+        Ok(())
+    }
+
+    /// Members on several nodes, stripe by stripe: weighted interims meet in the collector's memory.
+    fn interims(&self, stripes: Range<u64>, out: &mut Outcome) -> Result<(), ScrubError> {
+        let t = u64::from(self.accumulators);
+        let chunk = u64::from(self.chunk);
+        let nodes = self.view.shares.len() as u64;
+        // The collector holds one set of interims from every node.
+        let room = self.view.memory_bytes / (nodes * t * chunk);
+        if room == 0 {
+            return Err(ScrubError::LocalMemory { need: nodes * t * chunk, have: self.view.memory_bytes });
+        }
+        let mut start = stripes.start;
+        while start < stripes.end {
+            let end = stripes.end.min(start.saturating_add(room));
+            let (first, count) = (start, end - start);
+            self.meet(start..end, self.whole(), count * t, out, |into| Mode::Interims {
+                into,
+                seed: self.seed.clone(),
+                accumulators: self.accumulators,
+            })?
+            .nonzero
+            .ones()
+            .for_each(|bit| {
+                out.suspects.insert(first + bit / t);
+            });
+            start = end;
+        }
+        Ok(())
+    }
+
+    /// Every node folds its members into its own memory; the others send theirs to the first, the collector, which
+    /// sums `repetitions` chunks of `window.len` bytes and says which are not zero.
+    fn meet(
+        &self,
+        stripes: Range<u64>,
+        window: Window,
+        repetitions: u64,
+        out: &mut Outcome,
+        mode: impl Fn(MemoryAddress) -> Mode + Sync,
+    ) -> Result<ParityResult, ScrubError> {
+        let shares = &self.view.shares;
+        let own = |share: &Share| MemoryAddress { drive: share.memory_drive, offset: 0 };
+        let results = on_each(shares, |share| {
+            share.node.parity(&self.command(share, stripes.clone(), window, mode(own(share))))
+        })?;
+        for (share, result) in shares.iter().zip(&results) {
+            out.account(share, result);
+        }
+        let collector = &shares[0];
+        let len = repetitions * u64::from(window.len);
+        let place = |i: usize| MemoryAddress { drive: collector.memory_drive, offset: i as u64 * len };
+        for (i, share) in shares.iter().enumerate().skip(1) {
+            let transfer =
+                Transfer { from: own(share), len, peer: collector.node_name.clone(), to: place(i) };
+            out.moved += share.node.transfer(&transfer)?.moved;
+        }
+        let sum = ParityCommand {
+            sources: (0..shares.len()).map(|i| Source::Memory { address: place(i) }).collect(),
+            chunk: window.len,
+            window: Window { start: 0, len: window.len },
+            stripes: 0..repetitions,
+            rule: Rule::sum(shares.len()),
+            mode: Mode::Check,
+        };
+        let result = collector.node.parity(&sum)?;
+        out.account(collector, &result);
+        Ok(result)
+    }
+
+    /// Across stripes: one set of accumulators for the whole run.
+    fn aggregate(&self, stripes: Range<u64>, out: &mut Outcome) -> Result<(), ScrubError> {
+        for run in self.readable(stripes, out, |run, out| {
+            self.accumulate(run, self.whole(), self.accumulators, self.seed, out)
+        })? {
+            if let (stripes, Some((first, last))) = run {
+                // Everything after reads only the bytes that showed.
+                let start = first / BLOCK * BLOCK;
+                let end = (last / BLOCK + 1).saturating_mul(BLOCK).min(self.chunk);
+                let seed = self.seed.derive("halving", stripes.start);
+                self.halve(stripes, Window { start, len: end - start }, &seed, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The non-zero byte range of the accumulators over a run, relative to the window.
+    fn accumulate(
+        &self,
+        stripes: Range<u64>,
+        window: Window,
+        accumulators: u8,
+        seed: &Seed,
+        out: &mut Outcome,
+    ) -> Result<Option<(u32, u32)>, ScrubError> {
+        let mode = |into| Mode::Accumulate { into, seed: seed.clone(), accumulators };
+        if let [share] = &self.view.shares[..] {
+            let into = MemoryAddress { drive: share.memory_drive, offset: 0 };
+            let result = share.node.parity(&self.command(share, stripes, window, mode(into)))?;
+            out.account(share, &result);
+            return Ok(result.range);
+        }
+        Ok(self.meet(stripes, window, u64::from(accumulators), out, mode)?.range)
+    }
+
+    /// Which stripes of a bad run are bad: halves, and halves of halves.
+    fn halve(
+        &self,
+        stripes: Range<u64>,
+        window: Window,
+        seed: &Seed,
+        out: &mut Outcome,
+    ) -> Result<(), ScrubError> {
+        let len = stripes.end - stripes.start;
+        if len == 1 {
+            out.suspects.insert(stripes.start);
+            return Ok(());
+        }
+        let middle = stripes.start + len / 2;
+        let mut any = false;
+        for half in [stripes.start..middle, middle..stripes.end] {
+            if self.accumulate(half.clone(), window, HALVING_ACCUMULATORS, seed, out)?.is_some() {
+                any = true;
+                self.halve(half, window, seed, out)?;
+            }
+        }
+        if !any {
+            // The weights cancelled in both halves, or the damage went away: look at each stripe exactly.
+            out.suspects.extend(stripes);
+        }
+        Ok(())
+    }
+
+    /// Fingerprints: their power sums name the bad stripes; where there are too many, each half again.
+    fn fingerprint(&self, stripes: Range<u64>, out: &mut Outcome) -> Result<(), ScrubError> {
+        let sums = self.readable(stripes, out, |run, out| self.power_sums(run, out))?;
+        for (run, sums) in sums {
+            let len = run.end - run.start;
+            let batch = u32::try_from(len).map_err(|_| ScrubError::Batch(len))?;
+            match sums.decode(batch, |index| {
+                pumice_parity::fingerprint::stripe_key(self.seed, run.start + u64::from(index))
+            }) {
+                Decoded::Clean => {}
+                Decoded::Stripes(bad) => {
+                    out.suspects.extend(bad.iter().map(|stripe| run.start + u64::from(stripe.index)));
+                }
+                Decoded::TooMany if len == 1 => {
+                    out.suspects.insert(run.start);
+                }
+                Decoded::TooMany => {
+                    let middle = run.start + len / 2;
+                    self.fingerprint(run.start..middle, out)?;
+                    self.fingerprint(middle..run.end, out)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn power_sums(&self, stripes: Range<u64>, out: &mut Outcome) -> Result<PowerSums, ScrubError> {
+        let shares = &self.view.shares;
+        let mode = Mode::Fingerprint { seed: self.seed.clone(), powers: self.powers };
+        let results = on_each(shares, |share| {
+            share.node.parity(&self.command(share, stripes.clone(), self.whole(), mode.clone()))
+        })?;
+        let mut sum = PowerSums::new(self.view.rows(), usize::from(self.powers));
+        for (share, result) in shares.iter().zip(&results) {
+            out.account(share, result);
+            let part = result.fingerprint.as_ref().ok_or_else(|| {
+                NodeError::invalid("mode", format!("node '{}' sent no fingerprint", share.node_name))
+            })?;
+            if (part.rows(), part.powers()) != (sum.rows(), sum.powers()) {
+                let context = format!("node '{}' sent a fingerprint of another shape", share.node_name);
+                return Err(NodeError::new(ErrorKind::Unreachable, context).into());
+            }
+            sum.merge(part);
+        }
+        Ok(sum)
+    }
+
+    /// Runs a check that sums over stripes. Where a stripe could not be read, its sum means nothing: the runs around
+    /// such stripes are checked again, until every run was read whole.
+    fn readable<T>(
+        &self,
+        stripes: Range<u64>,
+        out: &mut Outcome,
+        mut check: impl FnMut(Range<u64>, &mut Outcome) -> Result<T, ScrubError>,
+    ) -> Result<Vec<(Range<u64>, T)>, ScrubError> {
+        let mut done = Vec::new();
+        let mut waiting = vec![stripes];
+        while let Some(run) = waiting.pop() {
+            let known = out.holes.range(run.clone()).count();
+            let value = check(run.clone(), out)?;
+            let holes: Vec<u64> = out.holes.range(run.clone()).map(|(stripe, _)| *stripe).collect();
+            if holes.is_empty() {
+                done.push((run, value));
+                continue;
+            }
+            debug_assert!(holes.len() > known, "runs are cut around what is known");
+            let mut start = run.start;
+            for end in holes.into_iter().chain([run.end]) {
+                if start < end {
+                    waiting.push(start..end);
+                }
+                start = end + 1;
+            }
+        }
+        Ok(done)
+    }
+}
+
+/// Asks every node at once.
+pub(crate) fn on_each<T: Send>(
+    shares: &[Share],
+    ask: impl Fn(&Share) -> Result<T, NodeError> + Sync,
+) -> Result<Vec<T>, NodeError> {
+    if let [one] = shares {
+        return Ok(vec![ask(one)?]);
+    }
+    std::thread::scope(|scope| {
+        let ask = &ask;
+        let threads: Vec<_> = shares.iter().map(|share| scope.spawn(move || ask(share))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a node's thread does not panic")).collect()
+    })
+}

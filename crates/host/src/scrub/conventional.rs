@@ -1,0 +1,73 @@
+//! The conventional method: every chunk travels to the host, and the host folds.
+
+use super::ScrubError;
+use super::check::{Checker, Hole, Outcome};
+use crate::target::Stripes;
+use pumice_offload::ClassPlan;
+use pumice_telemetry::Ledger;
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Threads that fetch and fold, each a stripe at a time: one waits for the nodes while another folds.
+const THREADS: u64 = 4;
+
+/// Checks a run of stripes.
+pub(crate) fn check(checker: &Checker<'_>, stripes: Range<u64>, out: &mut Outcome) -> Result<(), ScrubError> {
+    let next = AtomicU64::new(stripes.start);
+    let shared = Mutex::new(out);
+    let classes: Vec<ClassPlan> = checker.view.plans();
+    let work = || -> Result<(), ScrubError> {
+        let mut reader = Stripes::new(checker.view, checker.chunk);
+        let mut mine = Outcome::default();
+        loop {
+            // Relaxed: only the number is shared; the join orders the rest.
+            let stripe = next.fetch_add(1, Ordering::Relaxed);
+            if stripe >= stripes.end {
+                break;
+            }
+            one(checker, &classes, &mut reader, stripe, &mut mine)?;
+        }
+        let mut out = shared.lock().expect("no thread panics while it holds the lock");
+        out.suspects.extend(mine.suspects);
+        out.holes.extend(mine.holes);
+        out.moved += mine.moved;
+        Ok(())
+    };
+    let threads = THREADS.min(stripes.end - stripes.start);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("a thread does not panic"))
+    })
+}
+
+fn one(
+    checker: &Checker<'_>,
+    classes: &[ClassPlan],
+    reader: &mut Stripes<'_>,
+    stripe: u64,
+    out: &mut Outcome,
+) -> Result<(), ScrubError> {
+    let mut start = 0;
+    while start < checker.chunk {
+        let len = reader.window_bytes().min(checker.chunk - start);
+        let read = reader.read(stripe, start, len)?;
+        out.moved += Ledger::read_from_drives(read.bytes) + Ledger::arrived_at_host(read.bytes);
+        if !read.holes.is_empty() {
+            let holes = read.holes.iter().map(|(role, reason)| Hole {
+                role: *role,
+                start,
+                len,
+                reason: reason.clone(),
+            });
+            out.holes.entry(stripe).or_default().extend(holes);
+        } else {
+            let class = &classes[(stripe % classes.len() as u64) as usize];
+            if class.check(&checker.kernels, &read.chunks).0 != 0 {
+                out.suspects.insert(stripe);
+            }
+        }
+        start += len;
+    }
+    Ok(())
+}

@@ -1,0 +1,106 @@
+//! Why a scrub could not go on.
+
+use pumice_offload::NodeError;
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// Why a scrub could not begin, or not go on.
+#[derive(Debug, Error)]
+pub enum ScrubError {
+    /// A node failed for another reason than unreadable media.
+    #[error(transparent)]
+    Node(#[from] NodeError),
+    /// No equation remains.
+    #[error("stripe {stripe}: {missing} members are missing, nothing remains that can be checked")]
+    TooFewMembers {
+        /// The stripe.
+        stripe: u64,
+        /// Members missing there.
+        missing: usize,
+    },
+    /// Interims do not fit.
+    #[error("interims need {need} bytes of local memory, a drive has {have}")]
+    LocalMemory {
+        /// Bytes needed.
+        need: u64,
+        /// Bytes there.
+        have: u64,
+    },
+    /// A batch longer than the method can name.
+    #[error("a batch of {0} stripes is too long")]
+    Batch(u64),
+    /// A stripe that was readable before.
+    #[error("stripe {stripe} could be read a moment ago and cannot now: {reason}")]
+    LostMeanwhile {
+        /// The stripe.
+        stripe: u64,
+        /// The drive's own words.
+        reason: String,
+    },
+    /// What was written does not read back as parity wants it.
+    #[error(
+        "stripe {stripe}: the bytes at {start} of the chunk were rewritten, and parity still does not hold when they are read back; the journal is kept"
+    )]
+    RepairNotVerified {
+        /// The stripe.
+        stripe: u64,
+        /// First byte within the chunk.
+        start: u32,
+    },
+    /// `--range` reaches past the array.
+    #[error("range {start}..{end} is not within the array's {stripes} stripes")]
+    Range {
+        /// First stripe.
+        start: u64,
+        /// Stripe after the last.
+        end: u64,
+        /// Stripes of the array.
+        stripes: u64,
+    },
+    /// An option that cannot be.
+    #[error("{option} is {value}: {allowed}")]
+    Option {
+        /// The option.
+        option: &'static str,
+        /// What was given.
+        value: String,
+        /// What can be.
+        allowed: &'static str,
+    },
+    /// A file in the state directory.
+    #[error("{}: {context}", path.display())]
+    State {
+        /// The file.
+        path: PathBuf,
+        /// What went wrong.
+        context: String,
+        /// The cause.
+        source: Option<io::Error>,
+    },
+    /// Another scrub has the array.
+    #[error("another scrub of this array is running ({} is locked)", .0.display())]
+    Locked(PathBuf),
+    /// `--resume` with other options than the pass began with.
+    #[error(
+        "the interrupted scrub has {option} {then}, this command has {now}; leave the option out, or start anew without --resume"
+    )]
+    Resume {
+        /// The option.
+        option: &'static str,
+        /// Its value then.
+        then: String,
+        /// Its value now.
+        now: String,
+    },
+}
+
+impl ScrubError {
+    pub(crate) fn state(path: impl Into<PathBuf>, context: impl Into<String>, source: io::Error) -> Self {
+        Self::State {
+            path: path.into(),
+            context: format!("{}: {source}", context.into()),
+            source: Some(source),
+        }
+    }
+}

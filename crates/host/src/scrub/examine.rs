@@ -1,0 +1,192 @@
+//! Looking at one suspect stripe exactly: which bytes, which member, how sure.
+//!
+//! The nodes fold the stripe's rows where the data is; the host asks where the syndrome is not zero and reads those
+//! bytes alone. A stripe with unreadable places is read to the host block by block instead, so that every block that can be
+//! judged is.
+
+use super::ScrubError;
+use super::check::{Hole, on_each};
+use crate::target::{Stripes, Target, View};
+use pumice_offload::{
+    MemoryAddress, Mode, ParityCommand, RESULT_HEADER_BYTES, Rule, Source, Transfer, Window,
+};
+use pumice_parity::gf;
+use pumice_raid::diagnosis::{BLOCK, Certainty, Diagnosis, Verdict, diagnose_window};
+use pumice_telemetry::Ledger;
+use pumice_units::Role;
+
+/// What an examination found.
+#[derive(Debug, Default)]
+pub(crate) struct Examination {
+    /// By place in the chunk.
+    pub(crate) diagnoses: Vec<Diagnosis>,
+    pub(crate) moved: Ledger,
+}
+
+/// Examines a stripe that every drive gives back.
+///
+/// # Errors
+/// Where a node fails.
+pub(crate) fn examine(target: &Target, view: &View, stripe: u64) -> Result<Examination, ScrubError> {
+    let chunk = target.chunk();
+    let rows = view.rows();
+    let mut out = Examination::default();
+    // One set of rows from every node, and their sum, share the first node's local memory.
+    let sets = view.shares.len() as u64 + 1;
+    let fits = view.memory_bytes / (sets * rows as u64);
+    let window = u32::try_from(fits).unwrap_or(u32::MAX).min(chunk) / BLOCK as u32 * BLOCK as u32;
+    if window == 0 {
+        let need = sets * rows as u64 * BLOCK as u64;
+        return Err(ScrubError::LocalMemory { need, have: view.memory_bytes });
+    }
+    let mut start = 0;
+    while start < chunk {
+        let len = window.min(chunk - start);
+        let found = syndromes(view, chunk, stripe, Window { start, len }, &mut out.moved)?;
+        if let Some((offset, rows)) = found {
+            let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
+            let parity = target.parity_roles(stripe);
+            out.diagnoses.extend(diagnose_window(view.check_matrix(stripe), parity, &rows, offset));
+        }
+        start += len;
+    }
+    Ok(out)
+}
+
+/// The syndrome rows over the blocks that are not zero, and where in the chunk they begin.
+type Syndromes = Option<(u32, Vec<Vec<u8>>)>;
+
+fn syndromes(
+    view: &View,
+    chunk: u32,
+    stripe: u64,
+    window: Window,
+    moved: &mut Ledger,
+) -> Result<Syndromes, ScrubError> {
+    let rows = view.rows() as u64;
+    let len = u64::from(window.len);
+    let set = rows * len;
+    let results = on_each(&view.shares, |share| {
+        share.node.parity(&ParityCommand {
+            sources: share.sources.clone(),
+            chunk,
+            window,
+            stripes: stripe..stripe + 1,
+            rule: share.rule.clone(),
+            mode: Mode::Generate { into: MemoryAddress { drive: share.memory_drive, offset: 0 } },
+        })
+    })?;
+    for result in &results {
+        *moved += result.moved + Ledger::arrived_at_host(result.encoded_len());
+        if let Some(hole) = result.unreadable.first() {
+            return Err(ScrubError::LostMeanwhile { stripe, reason: hole.reason.clone() });
+        }
+    }
+    let collector = &view.shares[0];
+    let place = |i: u64| MemoryAddress { drive: collector.memory_drive, offset: i * set };
+    let (range, sum) = if view.shares.len() == 1 {
+        (results[0].range, place(0))
+    } else {
+        for (i, share) in view.shares.iter().enumerate().skip(1) {
+            let from = MemoryAddress { drive: share.memory_drive, offset: 0 };
+            let peer = collector.node_name.clone();
+            *moved += share.node.transfer(&Transfer { from, len: set, peer, to: place(i as u64) })?.moved;
+        }
+        let sum = place(view.shares.len() as u64);
+        let result = collector.node.parity(&ParityCommand {
+            sources: (0..view.shares.len() as u64).map(|i| Source::Memory { address: place(i) }).collect(),
+            chunk: window.len,
+            window: Window { start: 0, len: window.len },
+            stripes: 0..rows,
+            rule: Rule::sum(view.shares.len()),
+            mode: Mode::Generate { into: sum },
+        })?;
+        *moved += result.moved + Ledger::arrived_at_host(result.encoded_len());
+        (result.range, sum)
+    };
+    let Some((first, last)) = range else { return Ok(None) };
+    // Whole blocks: a verdict needs every position of its block.
+    let block = BLOCK as u32;
+    let start = first / block * block;
+    let end = (last / block + 1).saturating_mul(block).min(window.len);
+    let mut out = Vec::with_capacity(view.rows());
+    for row in 0..rows {
+        let mut bytes = vec![0; (end - start) as usize];
+        let offset = sum.offset + row * len + u64::from(start);
+        collector.node.memory_read(MemoryAddress { drive: sum.drive, offset }, &mut bytes)?;
+        *moved += Ledger::arrived_at_host(bytes.len() as u64 + RESULT_HEADER_BYTES);
+        out.push(bytes);
+    }
+    Ok(Some((window.start + start, out)))
+}
+
+/// Examines a stripe with places that some drive does not give back: those are findings, and the equations that remain
+/// without them are checked, block by block.
+///
+/// # Errors
+/// Where a node fails for another reason than unreadable media.
+pub(crate) fn examine_with_holes(
+    target: &Target,
+    view: &View,
+    stripe: u64,
+    known: &[Hole],
+) -> Result<Examination, ScrubError> {
+    let chunk = target.chunk();
+    let parity = target.parity_roles(stripe);
+    let check = view.check_matrix(stripe);
+    let mut reader = Stripes::new(view, chunk);
+    let mut out = Examination::default();
+    let mut start = 0;
+    while start < chunk {
+        let len = (BLOCK as u32).min(chunk - start);
+        let window = reader.read(stripe, start, len)?;
+        out.moved += Ledger::read_from_drives(window.bytes) + Ledger::arrived_at_host(window.bytes);
+        let mut lost: Vec<Role> = window.holes.iter().map(|(role, _)| *role).collect();
+        // What was unreadable a moment ago and is not now is a failing drive all the same.
+        lost.extend(
+            known.iter().filter(|h| h.start < start + len && start < h.start + h.len).map(|h| h.role),
+        );
+        lost.sort_unstable();
+        lost.dedup();
+        let missing: Vec<usize> = lost.iter().map(|role| role.index()).collect();
+        let remaining = check.eliminate(&missing);
+        let rows: Vec<Vec<u8>> = (0..remaining.rows())
+            .map(|row| fold(remaining.row(row), view, &window.chunks, len as usize))
+            .collect();
+        if !rows.is_empty() {
+            let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
+            out.diagnoses.extend(diagnose_window(&remaining, parity, &rows, start));
+        }
+        if !lost.is_empty() {
+            push_unreadable(&mut out.diagnoses, start, len, lost);
+        }
+        start += len;
+    }
+    Ok(out)
+}
+
+/// One row over the chunks in the view's order.
+fn fold(row: &[u8], view: &View, chunks: &[&[u8]], len: usize) -> Vec<u8> {
+    let mut sum = vec![0; len];
+    for (role, chunk) in view.roles().zip(chunks) {
+        let table = &gf::MUL[usize::from(row[role.index()])];
+        for (s, c) in sum.iter_mut().zip(*chunk) {
+            *s ^= table[usize::from(*c)];
+        }
+    }
+    sum
+}
+
+fn push_unreadable(out: &mut Vec<Diagnosis>, start: u32, len: u32, lost: Vec<Role>) {
+    let verdict = Verdict::Unreadable(lost);
+    let before = out.iter_mut().rev().find(|d| matches!(d.verdict, Verdict::Unreadable(_)));
+    if let Some(last) = before
+        && last.verdict == verdict
+        && last.start + last.len == start
+    {
+        last.len += len;
+        return;
+    }
+    // The drive itself is the witness.
+    out.push(Diagnosis { start, len, verdict, certainty: Certainty::Proven, alternatives: Vec::new() });
+}

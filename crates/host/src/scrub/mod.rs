@@ -1,0 +1,18 @@
+//! A scrub pass: plan, check, examine, repair, report.
+//!
+//! ```text
+//! Schedule (which stripes, in which batches)
+//!    └▶ Checker: suspects of a batch ─▶ examine: verdicts ─▶ Finding ─▶ repair (with --repair)
+//!                                                              └▶ progress, saved for --resume
+//! ```
+
+mod batch;
+mod check;
+mod conventional;
+mod error;
+mod examine;
+mod pass;
+
+pub use batch::Order;
+pub use error::ScrubError;
+pub use pass::{Observer, Options, Outcome, Progress, RepairPolicy, SkippedStripes, StopReason, run};

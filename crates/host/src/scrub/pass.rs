@@ -1,0 +1,545 @@
+//! One pass over an array.
+
+use super::batch::{Order, Schedule};
+use super::check::{Checker, Hole};
+use super::error::ScrubError;
+use super::examine::{Examination, examine, examine_with_holes};
+use crate::finding::Finding;
+use crate::repair::{Journal, Repaired, Repairer};
+use crate::state::{PassKey, SavedPass, StateFiles};
+use crate::target::{Target, View};
+use crate::{Method, repair};
+use pumice_parity::kernels::Kernels;
+use pumice_parity::seed::Seed;
+use pumice_parity::weights::miss_bound;
+use pumice_raid::diagnosis::{Certainty, Diagnosis, Verdict};
+use pumice_raid::plan::SkipReason;
+use pumice_telemetry::Ledger;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+pub use crate::repair::RepairPolicy;
+
+/// Findings after which a pass stops: an array with more is not scrubbed but restored.
+const MAX_FINDINGS: usize = 100_000;
+/// How often progress is saved.
+const SAVE_EVERY: Duration = Duration::from_secs(1);
+/// On devices that somebody may be writing: how long an inconsistency must stand unchanged, and how often that is tried.
+const SETTLE: Duration = Duration::from_millis(500);
+const SETTLE_TRIES: u32 = 6;
+/// Power sums a row of a fingerprint: they name up to four bad stripes in each plane.
+pub(crate) const POWERS: u8 = 8;
+
+/// What to check and how. `None` where the caller leaves it to the pass.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How stripes are checked.
+    pub method: Option<Method>,
+    /// Stripes of a batch, at most.
+    pub batch: Option<u64>,
+    /// Accumulators of `stripe` across nodes and `aggregate`, 1 to 8.
+    pub accumulators: Option<u8>,
+    /// What weights and keys are drawn from, where the operator fixes it.
+    pub seed: Option<Seed>,
+    /// A fresh seed, for a pass that is not resumed.
+    pub fresh_seed: Seed,
+    /// Which stripes.
+    pub range: Option<Range<u64>>,
+    /// In which order.
+    pub order: Option<Order>,
+    /// Whether and how to repair.
+    pub repair: Option<RepairPolicy>,
+    /// Go on with an interrupted pass, where there is one.
+    pub resume: bool,
+    /// The devices may be written meanwhile: inconsistencies must stand.
+    pub in_use: bool,
+}
+
+impl Options {
+    /// The pass's own choices, with a fresh seed.
+    #[must_use]
+    pub fn with_seed(fresh_seed: Seed) -> Self {
+        Self {
+            method: None,
+            batch: None,
+            accumulators: None,
+            seed: None,
+            fresh_seed,
+            range: None,
+            order: None,
+            repair: None,
+            resume: false,
+            in_use: false,
+        }
+    }
+}
+
+/// Where a pass is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Progress {
+    /// Stripes checked.
+    pub stripes: u64,
+    /// Stripes to check in all.
+    pub of_stripes: u64,
+    /// Bytes checked.
+    pub bytes: u64,
+    /// Findings so far.
+    pub findings: usize,
+}
+
+/// Who watches a pass.
+pub trait Observer {
+    /// A batch is done.
+    fn progress(&mut self, progress: &Progress);
+    /// Something was found (and perhaps repaired).
+    fn finding(&mut self, finding: &Finding);
+    /// Something an operator should know.
+    fn note(&mut self, note: &str);
+}
+
+/// Why a pass ended before its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StopReason {
+    /// The operator wanted it.
+    Interrupted,
+    /// A node or the state directory failed.
+    Failed(String),
+    /// More findings than a scrub can be about.
+    TooManyFindings,
+}
+
+/// Stripes that were left out, by reason.
+pub type SkippedStripes = BTreeMap<SkipReason, u64>;
+
+/// What a pass brought.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// The method that ran.
+    pub method: Method,
+    /// What was found, by place.
+    pub findings: Vec<Finding>,
+    /// Stripes checked, resumed ones included.
+    pub stripes_checked: u64,
+    /// Stripes left out.
+    pub skipped: SkippedStripes,
+    /// Bytes checked, resumed ones included.
+    pub bytes_checked: u64,
+    /// Bytes by place.
+    pub ledger: Ledger,
+    /// The chance that damage of a batch went unseen, at most: the largest over the batches.
+    pub miss_bound: f64,
+    /// Batches checked.
+    pub batches: usize,
+    /// Seconds spent, resumed ones included.
+    pub seconds: f64,
+    /// Why it ended early.
+    pub stopped: Option<StopReason>,
+}
+
+impl Outcome {
+    /// Stripes left out for another reason than that they were never written.
+    #[must_use]
+    pub fn unsettled_stripes(&self) -> u64 {
+        self.skipped.iter().filter(|(reason, _)| **reason != SkipReason::NeverWritten).map(|(_, n)| n).sum()
+    }
+
+    /// Whether everything that should be checked was.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.stopped.is_none() && self.unsettled_stripes() == 0 && !self.findings.iter().any(Finding::is_busy)
+    }
+}
+
+/// Runs a pass.
+///
+/// `state` is where progress and the repair journal live; without it, nothing can be resumed, and nothing repaired. `interrupt` stops the
+/// pass after the batch in hand.
+///
+/// # Errors
+/// Where the pass cannot begin. What happens once it has begun is part of the [`Outcome`].
+pub fn run(
+    target: &Target,
+    state: Option<&StateFiles>,
+    options: &Options,
+    observer: &mut dyn Observer,
+    interrupt: &AtomicBool,
+) -> Result<Outcome, ScrubError> {
+    let mut pass = Pass::prepare(target, state, options, observer)?;
+    let stopped = pass.batches(observer, interrupt)?;
+    pass.finish(stopped)
+}
+
+struct Pass<'t> {
+    target: &'t Target,
+    state: Option<&'t StateFiles>,
+    in_use: bool,
+    seed: Seed,
+    schedule: Schedule,
+    repairer: Option<Repairer<'t>>,
+    saved: SavedPass,
+    view: Option<(Range<u64>, View)>,
+    began: Instant,
+    seconds_before: f64,
+    saved_at: Instant,
+}
+
+impl<'t> Pass<'t> {
+    fn prepare(
+        target: &'t Target,
+        state: Option<&'t StateFiles>,
+        options: &Options,
+        observer: &mut dyn Observer,
+    ) -> Result<Self, ScrubError> {
+        let repairer = match (options.repair, state) {
+            (None, _) => None,
+            (Some(policy), Some(state)) => {
+                let journal = Journal::at(state.journal_path());
+                let recovery = repair::recover(target, &journal)?;
+                if recovery != repair::Recovery::Nothing {
+                    observer.note(&recovery.to_string());
+                }
+                Some(Repairer::new(target, journal, policy))
+            }
+            (Some(_), None) => {
+                return Err(ScrubError::Option {
+                    option: "--repair",
+                    value: "on".to_owned(),
+                    allowed: "a repair needs a state directory for its journal",
+                });
+            }
+        };
+        if repairer.is_none() && state.is_some_and(|state| state.journal_path().exists()) {
+            observer.note("a repair of this array was interrupted; run with --repair to bring it to an end");
+        }
+        let (saved, schedule) = start(target, state, options, observer)?;
+        let seed: Seed = saved.key.seed.parse().map_err(|_| ScrubError::Option {
+            option: "--seed",
+            value: saved.key.seed.clone(),
+            allowed: "64 hexadecimal digits",
+        })?;
+        let now = Instant::now();
+        let seconds_before = saved.seconds;
+        Ok(Self {
+            target,
+            state,
+            in_use: options.in_use,
+            seed,
+            schedule,
+            repairer,
+            saved,
+            view: None,
+            began: now,
+            seconds_before,
+            saved_at: now,
+        })
+    }
+
+    fn batches(
+        &mut self,
+        observer: &mut dyn Observer,
+        interrupt: &AtomicBool,
+    ) -> Result<Option<StopReason>, ScrubError> {
+        observer.progress(&self.progress());
+        while let Some(stripes) = self.schedule.batches.get(self.saved.batches_done).cloned() {
+            // Relaxed: a flag that is only ever raised; a batch later is soon enough.
+            if interrupt.load(Ordering::Relaxed) {
+                return Ok(Some(StopReason::Interrupted));
+            }
+            match self.batch(stripes, observer) {
+                Ok(()) => {}
+                // What was found stays found; the batch is done again by the pass that resumes.
+                Err(error) => return Ok(Some(StopReason::Failed(error.to_string()))),
+            }
+            self.saved.batches_done += 1;
+            observer.progress(&self.progress());
+            if self.saved.findings.len() >= MAX_FINDINGS {
+                return Ok(Some(StopReason::TooManyFindings));
+            }
+            if self.saved_at.elapsed() >= SAVE_EVERY {
+                self.save()?;
+            }
+        }
+        Ok(None)
+    }
+
+    fn progress(&self) -> Progress {
+        Progress {
+            stripes: self.saved.stripes_checked,
+            of_stripes: self.schedule.stripes(),
+            bytes: self.saved.bytes_checked,
+            findings: self.saved.findings.len(),
+        }
+    }
+
+    fn save(&mut self) -> Result<(), ScrubError> {
+        self.saved.seconds = self.seconds_before + self.began.elapsed().as_secs_f64();
+        self.saved_at = Instant::now();
+        self.state.map_or(Ok(()), |state| state.save(&self.saved))
+    }
+
+    /// The view of a batch; batches never cross a border.
+    fn take_view(&mut self, stripe: u64) -> Result<View, ScrubError> {
+        if let Some((range, view)) = self.view.take()
+            && range.contains(&stripe)
+        {
+            return Ok(view);
+        }
+        self.target.view(stripe)
+    }
+
+    fn put_view(&mut self, stripe: u64, view: View) {
+        let borders = self.target.borders();
+        let start = borders.iter().copied().filter(|b| *b <= stripe).max().unwrap_or(0);
+        let end = borders.iter().copied().find(|b| *b > stripe).unwrap_or(u64::MAX);
+        self.view = Some((start..end, view));
+    }
+
+    fn batch(&mut self, stripes: Range<u64>, observer: &mut dyn Observer) -> Result<(), ScrubError> {
+        let view = self.take_view(stripes.start)?;
+        let method = self.saved.key.method;
+        let checker = Checker {
+            view: &view,
+            chunk: self.target.chunk(),
+            accumulators: self.saved.key.accumulators,
+            powers: POWERS,
+            seed: &self.seed,
+            kernels: Kernels::best(),
+        };
+        let checked = checker.check(method, stripes.clone())?;
+        let mut ledger = checked.moved;
+        let mut findings = Vec::new();
+        for stripe in &checked.suspects {
+            let found = self.examine(&view, *stripe, &[], &mut ledger)?;
+            self.judge(&view, *stripe, &found, &mut findings, &mut ledger, observer)?;
+        }
+        for (stripe, holes) in &checked.holes {
+            let found = self.examine(&view, *stripe, holes, &mut ledger)?;
+            self.judge(&view, *stripe, &found, &mut findings, &mut ledger, observer)?;
+        }
+        let count = stripes.end - stripes.start;
+        let present = view.present() as u64;
+        self.saved.ledger += ledger;
+        self.saved.stripes_checked += count;
+        self.saved.bytes_checked += count * present * u64::from(checker.chunk);
+        self.saved.miss_bound = self.saved.miss_bound.max(bound(method, &view, count, checker.accumulators));
+        self.saved.findings.extend(findings);
+        self.put_view(stripes.start, view);
+        Ok(())
+    }
+
+    /// Examines a stripe; on devices in use, until it stands still.
+    fn examine(
+        &self,
+        view: &View,
+        stripe: u64,
+        holes: &[Hole],
+        ledger: &mut Ledger,
+    ) -> Result<Vec<Diagnosis>, ScrubError> {
+        let mut look = || -> Result<Vec<Diagnosis>, ScrubError> {
+            let Examination { diagnoses, moved } = if holes.is_empty() {
+                match examine(self.target, view, stripe) {
+                    Err(ScrubError::LostMeanwhile { .. }) => {
+                        examine_with_holes(self.target, view, stripe, holes)?
+                    }
+                    other => other?,
+                }
+            } else {
+                examine_with_holes(self.target, view, stripe, holes)?
+            };
+            *ledger += moved;
+            Ok(diagnoses)
+        };
+        let mut last = look()?;
+        if !self.in_use {
+            return Ok(last);
+        }
+        for _ in 0..SETTLE_TRIES {
+            if last.is_empty() {
+                return Ok(last);
+            }
+            std::thread::sleep(SETTLE);
+            let again = look()?;
+            if again == last {
+                return Ok(last);
+            }
+            last = again;
+        }
+        for diagnosis in &mut last {
+            if !matches!(diagnosis.verdict, Verdict::Unreadable(_)) {
+                diagnosis.verdict = Verdict::Busy;
+                diagnosis.certainty = Certainty::None;
+                diagnosis.alternatives.clear();
+            }
+        }
+        Ok(last)
+    }
+
+    /// Makes findings of diagnoses, repairing what may be repaired.
+    fn judge(
+        &self,
+        view: &View,
+        stripe: u64,
+        diagnoses: &[Diagnosis],
+        findings: &mut Vec<Finding>,
+        ledger: &mut Ledger,
+        observer: &mut dyn Observer,
+    ) -> Result<(), ScrubError> {
+        for diagnosis in diagnoses {
+            let mut finding = Finding::new(self.target, stripe, diagnosis);
+            if let Some(repairer) = &self.repairer {
+                match repairer.repair(view, stripe, diagnosis, ledger)? {
+                    Repaired::Yes => finding.repaired = true,
+                    Repaired::No(why) => {
+                        observer.note(&format!("stripe {stripe}: not repaired: {why}"));
+                    }
+                }
+            }
+            observer.finding(&finding);
+            findings.push(finding);
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, stopped: Option<StopReason>) -> Result<Outcome, ScrubError> {
+        self.saved.findings.sort_by_key(|f| (f.stripe, f.chunk_offset));
+        let stopped = match (stopped, self.save()) {
+            (None, Ok(())) => {
+                if let Some(state) = self.state {
+                    state.clear()?;
+                }
+                None
+            }
+            (stopped, Ok(())) => stopped,
+            (stopped, Err(error)) => stopped.or_else(|| Some(StopReason::Failed(error.to_string()))),
+        };
+        let saved = self.saved;
+        Ok(Outcome {
+            method: saved.key.method,
+            findings: saved.findings,
+            stripes_checked: saved.stripes_checked,
+            skipped: self.schedule.skipped,
+            bytes_checked: saved.bytes_checked,
+            ledger: saved.ledger,
+            miss_bound: saved.miss_bound,
+            batches: saved.batches_done,
+            seconds: self.seconds_before + self.began.elapsed().as_secs_f64(),
+            stopped,
+        })
+    }
+}
+
+/// The state a pass begins with, and its schedule: a new one, or the one that is resumed.
+fn start(
+    target: &Target,
+    state: Option<&StateFiles>,
+    options: &Options,
+    observer: &mut dyn Observer,
+) -> Result<(SavedPass, Schedule), ScrubError> {
+    let before = state.map(StateFiles::load).transpose();
+    let before = match before {
+        Ok(before) => before.flatten(),
+        // A state that cannot be read stands in the way of resuming, not of beginning anew.
+        Err(error) if !options.resume => {
+            observer.note(&format!("ignored: {error}"));
+            None
+        }
+        Err(error) => return Err(error),
+    };
+    match (before, options.resume) {
+        (Some(saved), true) => resumed(target, saved, options, observer),
+        (Some(saved), false) => {
+            let checked = saved.stripes_checked;
+            observer.note(&format!(
+                "an interrupted scrub of this array had checked {checked} stripes; this one begins anew (--resume would go on)"
+            ));
+            fresh(target, options)
+        }
+        (None, true) => {
+            observer.note("there is no interrupted scrub of this array: this one begins at its start");
+            fresh(target, options)
+        }
+        (None, false) => fresh(target, options),
+    }
+}
+
+fn geometry_words(target: &Target) -> String {
+    let geometry = target.geometry();
+    format!("{geometry:?}")
+}
+
+fn fresh(target: &Target, options: &Options) -> Result<(SavedPass, Schedule), ScrubError> {
+    let stripes = target.geometry().stripes();
+    let range = options.range.clone().unwrap_or(0..stripes);
+    if range.start >= range.end || range.end > stripes {
+        return Err(ScrubError::Range { start: range.start, end: range.end, stripes });
+    }
+    let view = target.view(range.start)?;
+    let batch = options.batch.unwrap_or(255);
+    if batch == 0 || batch > u64::from(u32::MAX) {
+        let value = batch.to_string();
+        return Err(ScrubError::Option { option: "--batch", value, allowed: "1 to 4294967295 stripes" });
+    }
+    let accumulators = options.accumulators.unwrap_or(1);
+    if !(1..=8).contains(&accumulators) {
+        let value = accumulators.to_string();
+        return Err(ScrubError::Option { option: "--accumulators", value, allowed: "1 to 8" });
+    }
+    let order = options.order.unwrap_or_default();
+    let schedule = schedule(target, &range, batch, order);
+    let key = PassKey {
+        method: options.method.unwrap_or(Method::auto(view.shares.len())),
+        batch,
+        accumulators,
+        seed: options.seed.as_ref().unwrap_or(&options.fresh_seed).to_string(),
+        range,
+        order,
+        geometry: geometry_words(target),
+        plan: schedule.digest(),
+    };
+    Ok((SavedPass::new(target.array().uuid().to_string(), key), schedule))
+}
+
+fn schedule(target: &Target, range: &Range<u64>, batch: u64, order: Order) -> Schedule {
+    Schedule::new(target.array().plan(range.clone()), &target.borders(), batch, order)
+}
+
+fn resumed(
+    target: &Target,
+    saved: SavedPass,
+    options: &Options,
+    observer: &mut dyn Observer,
+) -> Result<(SavedPass, Schedule), ScrubError> {
+    let key = &saved.key;
+    let differs = |option, then: String, now: Option<String>| match now {
+        Some(now) if now != then => Err(ScrubError::Resume { option, then, now }),
+        _ => Ok(()),
+    };
+    differs("--method", key.method.to_string(), options.method.map(|m| m.to_string()))?;
+    differs("--batch", key.batch.to_string(), options.batch.map(|b| b.to_string()))?;
+    differs("--accumulators", key.accumulators.to_string(), options.accumulators.map(|a| a.to_string()))?;
+    differs("--order", key.order.to_string(), options.order.map(|o| o.to_string()))?;
+    differs("--seed", key.seed.clone(), options.seed.as_ref().map(ToString::to_string))?;
+    let words = |range: &Range<u64>| format!("{}..{}", range.start, range.end);
+    differs("--range", words(&key.range), options.range.as_ref().map(words))?;
+    let schedule = schedule(target, &key.range, key.batch, key.order);
+    if key.geometry != geometry_words(target) || key.plan != schedule.digest() {
+        observer.note("the array has changed since the interrupted scrub: this one begins at its start");
+        return fresh(target, options);
+    }
+    observer.note(&format!("resumed after {} of {} stripes", saved.stripes_checked, schedule.stripes()));
+    Ok((saved, schedule))
+}
+
+/// The chance that fixed damage of a batch goes unseen, at most. `docs/scrub-maths.md` derives it.
+fn bound(method: Method, view: &View, stripes: u64, accumulators: u8) -> f64 {
+    let nodes = view.shares.len();
+    match method {
+        Method::Host => 0.0,
+        Method::Stripe if nodes == 1 => 0.0,
+        Method::Stripe => miss_bound(view.rows(), view.guard(), 1, accumulators),
+        Method::Aggregate => miss_bound(view.rows(), view.guard(), stripes, accumulators),
+        Method::Fingerprint => 2_f64.powi(-63),
+    }
+}

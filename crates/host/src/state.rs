@@ -1,0 +1,134 @@
+//! Progress that survives: the state of an interrupted pass. `docs/on-disk/progress-state.md` describes the file.
+
+use crate::Method;
+use crate::files::{remove_durably, write_durably};
+use crate::finding::Finding;
+use crate::scrub::{Order, ScrubError};
+use pumice_telemetry::Ledger;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// The version of the file.
+const VERSION: u32 = 1;
+
+/// What a pass checks and how: a resumed pass takes it over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PassKey {
+    pub(crate) method: Method,
+    pub(crate) batch: u64,
+    pub(crate) accumulators: u8,
+    pub(crate) seed: String,
+    pub(crate) range: Range<u64>,
+    pub(crate) order: Order,
+    /// What of the array the pass relies on, in words.
+    pub(crate) geometry: String,
+    /// Digest of batches and their order.
+    pub(crate) plan: u32,
+}
+
+/// An interrupted pass.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SavedPass {
+    version: u32,
+    pub(crate) array: String,
+    #[serde(flatten)]
+    pub(crate) key: PassKey,
+    pub(crate) batches_done: usize,
+    pub(crate) stripes_checked: u64,
+    pub(crate) bytes_checked: u64,
+    pub(crate) findings: Vec<Finding>,
+    pub(crate) ledger: Ledger,
+    pub(crate) miss_bound: f64,
+    pub(crate) seconds: f64,
+}
+
+impl SavedPass {
+    /// A pass that has not begun.
+    pub(crate) fn new(array: String, key: PassKey) -> Self {
+        Self {
+            version: VERSION,
+            array,
+            key,
+            batches_done: 0,
+            stripes_checked: 0,
+            bytes_checked: 0,
+            findings: Vec::new(),
+            ledger: Ledger::default(),
+            miss_bound: 0.0,
+            seconds: 0.0,
+        }
+    }
+}
+
+/// The files of one array in the state directory, locked while this value lives.
+#[derive(Debug)]
+pub struct StateFiles {
+    folder: PathBuf,
+    array: String,
+    // Held for its lock alone.
+    _lock: File,
+}
+
+impl StateFiles {
+    /// Opens (and makes) the state directory and locks the array's files.
+    ///
+    /// # Errors
+    /// [`ScrubError::Locked`] where another scrub of the array runs, [`ScrubError::State`] where the directory cannot be used.
+    pub fn open(folder: &Path, array: &str) -> Result<Self, ScrubError> {
+        fs::create_dir_all(folder)
+            .map_err(|error| ScrubError::state(folder, "the state directory cannot be made", error))?;
+        let path = folder.join(format!("{array}.lock"));
+        let lock = File::create(&path).map_err(|error| ScrubError::state(&path, "cannot be made", error))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { folder: folder.to_owned(), array: array.to_owned(), _lock: lock }),
+            Err(TryLockError::WouldBlock) => Err(ScrubError::Locked(path)),
+            Err(TryLockError::Error(error)) => Err(ScrubError::state(&path, "cannot be locked", error)),
+        }
+    }
+
+    fn path(&self, kind: &str) -> PathBuf {
+        self.folder.join(format!("{}.{kind}", self.array))
+    }
+
+    /// Where the repair journal is.
+    #[must_use]
+    pub fn journal_path(&self) -> PathBuf {
+        self.path("repair")
+    }
+
+    /// The interrupted pass, if there is one.
+    pub(crate) fn load(&self) -> Result<Option<SavedPass>, ScrubError> {
+        let path = self.path("scrub");
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(ScrubError::state(path, "cannot be read", error)),
+        };
+        let bad = |context: String| ScrubError::State { path: path.clone(), context, source: None };
+        let saved: SavedPass = serde_json::from_slice(&bytes)
+            .map_err(|error| bad(format!("is not the state of a scrub: {error}")))?;
+        if saved.version != VERSION {
+            return Err(bad(format!("version is {}, this pumice writes {VERSION}", saved.version)));
+        }
+        if saved.array != self.array {
+            return Err(bad(format!("array is {}, not {}", saved.array, self.array)));
+        }
+        Ok(Some(saved))
+    }
+
+    /// Saves a pass.
+    pub(crate) fn save(&self, pass: &SavedPass) -> Result<(), ScrubError> {
+        let path = self.path("scrub");
+        let bytes = serde_json::to_vec(pass).expect("plain data has a JSON form");
+        write_durably(&path, &bytes).map_err(|error| ScrubError::state(path, "cannot be written", error))
+    }
+
+    /// Forgets the pass: it has come to its end.
+    pub(crate) fn clear(&self) -> Result<(), ScrubError> {
+        let path = self.path("scrub");
+        remove_durably(&path).map_err(|error| ScrubError::state(path, "cannot be removed", error))
+    }
+}

@@ -1,0 +1,292 @@
+//! An array as a scrub sees it: which member lies on which drive of which node, and which equations hold for a stripe.
+
+use crate::scrub::ScrubError;
+use pumice_blockdev::AlignedBuffer;
+use pumice_offload::{ClassPlan, DataNode, DriveId, Piece, Rule, Source};
+use pumice_parity::check_matrix::CheckMatrix;
+use pumice_raid::Array;
+use pumice_raid::diagnosis::ParityRoles;
+use pumice_raid::geometry::Geometry;
+use pumice_units::{Role, StripeIndex};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A member that is present.
+#[derive(Clone)]
+pub struct Member {
+    /// The node that has its drive.
+    pub node: Arc<dyn DataNode>,
+    /// That node's name.
+    pub node_name: String,
+    /// The drive.
+    pub drive: DriveId,
+    /// What the operator calls the device.
+    pub device: String,
+    /// Where the array's data begins on it, in bytes.
+    pub data_offset: u64,
+    /// Stripes from 0 of which its content can be relied on: all, unless it is being rebuilt.
+    pub valid_stripes: u64,
+}
+
+/// An array with its members on their nodes.
+pub struct Target {
+    array: Array,
+    members: Vec<Option<Member>>,
+}
+
+/// The members of a view that one node has.
+pub(crate) struct Share {
+    pub(crate) node: Arc<dyn DataNode>,
+    pub(crate) node_name: String,
+    pub(crate) roles: Vec<Role>,
+    pub(crate) sources: Vec<Source>,
+    pub(crate) rule: Rule,
+    /// The drive whose local memory the node uses for interims.
+    pub(crate) memory_drive: DriveId,
+}
+
+/// A range of stripes with the same members present.
+pub(crate) struct View {
+    pub(crate) shares: Vec<Share>,
+    /// The remaining equations, by class of stripe; columns are roles.
+    pub(crate) classes: Vec<CheckMatrix>,
+    /// Bytes of local memory of the first share's drive.
+    pub(crate) memory_bytes: u64,
+}
+
+impl View {
+    /// Parity rows that remain.
+    pub(crate) fn rows(&self) -> usize {
+        self.classes[0].rows()
+    }
+
+    /// The remaining equations of a stripe.
+    pub(crate) fn check_matrix(&self, stripe: u64) -> &CheckMatrix {
+        &self.classes[(stripe % self.classes.len() as u64) as usize]
+    }
+
+    /// Members present.
+    pub(crate) fn present(&self) -> usize {
+        self.shares.iter().map(|share| share.roles.len()).sum()
+    }
+
+    /// The roles present, in the order in which [`Stripes`] delivers their chunks.
+    pub(crate) fn roles(&self) -> impl Iterator<Item = Role> + '_ {
+        self.shares.iter().flat_map(|share| share.roles.iter().copied())
+    }
+
+    /// How a host folds each class, sources in the order of [`roles`](Self::roles).
+    pub(crate) fn plans(&self) -> Vec<ClassPlan> {
+        let columns: Vec<usize> = self.roles().map(Role::index).collect();
+        let rule = Rule::for_columns(&self.classes, &columns).expect("a view has rows and members");
+        (0..self.classes.len()).map(|class| ClassPlan::new(&rule, class)).collect()
+    }
+
+    /// Columns of the whole code that weights must not be blind to.
+    pub(crate) fn guard(&self) -> &[Vec<u8>] {
+        self.shares[0].rule.guard()
+    }
+}
+
+impl Target {
+    /// An array and its members by role; `None` where a role is missing.
+    ///
+    /// # Panics
+    /// Where there are not as many members as roles.
+    #[must_use]
+    pub fn new(array: Array, members: Vec<Option<Member>>) -> Self {
+        assert_eq!(members.len(), usize::from(array.geometry().raid_disks()), "one entry a role");
+        Self { array, members }
+    }
+
+    /// The array.
+    #[must_use]
+    pub fn array(&self) -> &Array {
+        &self.array
+    }
+
+    /// Its geometry.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        self.array.geometry()
+    }
+
+    /// Bytes of a chunk.
+    ///
+    /// # Panics
+    /// Never: a geometry bounds its chunk to 1 GiB.
+    #[must_use]
+    pub fn chunk(&self) -> u32 {
+        u32::try_from(self.geometry().chunk_bytes()).expect("a chunk is at most 1 GiB")
+    }
+
+    /// The member in a role.
+    #[must_use]
+    pub fn member(&self, role: Role) -> Option<&Member> {
+        self.members.get(role.index())?.as_ref()
+    }
+
+    /// Every member present.
+    pub fn members(&self) -> impl Iterator<Item = (Role, &Member)> {
+        self.members.iter().enumerate().filter_map(|(i, m)| Some((Role(i as u16), m.as_ref()?)))
+    }
+
+    /// The byte offset on its device of byte `start` of a member's chunk.
+    ///
+    /// # Panics
+    /// Where the member is missing.
+    #[must_use]
+    pub fn place(&self, role: Role, stripe: u64, start: u32) -> u64 {
+        let member = self.member(role).expect("the member is present");
+        member.data_offset + stripe * u64::from(self.chunk()) + u64::from(start)
+    }
+
+    /// The parity roles of a stripe.
+    #[must_use]
+    pub fn parity_roles(&self, stripe: u64) -> ParityRoles {
+        let map = self.geometry().stripe(StripeIndex(stripe));
+        ParityRoles { p: map.p, q: map.q }
+    }
+
+    /// All equations of a stripe, whoever is missing.
+    #[must_use]
+    ///
+    /// # Panics
+    /// Never: a geometry's rows are a matrix.
+    pub fn full_check_matrix(&self, stripe: u64) -> CheckMatrix {
+        let rows = self.geometry().check_rows(StripeIndex(stripe));
+        let columns = usize::from(self.geometry().raid_disks());
+        CheckMatrix::new(rows.len(), columns, &rows.concat())
+            .expect("a geometry has one or two rows, one column a role")
+    }
+
+    /// The stripes at which the set of usable members changes, in order; the first is 0.
+    pub(crate) fn borders(&self) -> Vec<u64> {
+        let mut borders: Vec<u64> = self.members().map(|(_, m)| m.valid_stripes).collect();
+        borders.retain(|border| *border < self.geometry().stripes());
+        borders.push(0);
+        borders.sort_unstable();
+        borders.dedup();
+        borders
+    }
+
+    /// The view of a stripe: members present, grouped by node, and the equations that remain without the others.
+    ///
+    /// # Errors
+    /// Where nothing can be checked with the members present.
+    pub(crate) fn view(&self, stripe: u64) -> Result<View, ScrubError> {
+        let present: Vec<(Role, &Member)> =
+            self.members().filter(|(_, member)| stripe < member.valid_stripes).collect();
+        let missing: Vec<usize> = (0..self.members.len())
+            .filter(|role| !present.iter().any(|(present, _)| present.index() == *role))
+            .collect();
+        let classes: Vec<CheckMatrix> = (0..self.geometry().period())
+            .map(|class| self.full_check_matrix(class).eliminate(&missing))
+            .collect();
+        if classes.iter().any(|class| class.rows() == 0) {
+            return Err(ScrubError::TooFewMembers { stripe, missing: missing.len() });
+        }
+        let mut by_node: BTreeMap<&str, Vec<(Role, &Member)>> = BTreeMap::new();
+        let mut order: Vec<&str> = Vec::new();
+        for (role, member) in present {
+            let name = member.node_name.as_str();
+            if !order.contains(&name) {
+                order.push(name);
+            }
+            by_node.entry(name).or_default().push((role, member));
+        }
+        let shares: Vec<Share> =
+            order.iter().map(|name| share(&by_node[name], &classes)).collect::<Result<_, _>>()?;
+        let first = &shares[0];
+        let memory_bytes = first
+            .node
+            .describe()?
+            .drives
+            .iter()
+            .find(|drive| drive.id == first.memory_drive)
+            .map_or(0, |drive| drive.memory_bytes);
+        Ok(View { shares, classes, memory_bytes })
+    }
+}
+
+fn share(members: &[(Role, &Member)], classes: &[CheckMatrix]) -> Result<Share, ScrubError> {
+    let roles: Vec<Role> = members.iter().map(|(role, _)| *role).collect();
+    let columns: Vec<usize> = roles.iter().map(|role| role.index()).collect();
+    let rule = Rule::for_columns(classes, &columns)
+        .map_err(|error| pumice_offload::NodeError::invalid("rule", error.to_string()))?;
+    let first = members[0].1;
+    Ok(Share {
+        node: Arc::clone(&first.node),
+        node_name: first.node_name.clone(),
+        roles,
+        sources: members.iter().map(|(_, m)| Source::Media { drive: m.drive, base: m.data_offset }).collect(),
+        rule,
+        memory_drive: first.drive,
+    })
+}
+
+/// Bytes of one window over all members, at most, when a host reads stripes itself.
+const WINDOW_BYTES: usize = 8 << 20;
+
+/// Reads stripes to the host, a window at a time, into buffers that are used again.
+pub(crate) struct Stripes<'v> {
+    view: &'v View,
+    chunk: u32,
+    window: u32,
+    buffers: Vec<Option<AlignedBuffer>>,
+}
+
+/// A window of a stripe.
+pub(crate) struct StripeWindow<'r> {
+    /// The chunks' bytes, in the order of [`View::roles`].
+    pub(crate) chunks: Vec<&'r [u8]>,
+    /// The members that did not give all of it back, with the drive's words.
+    pub(crate) holes: Vec<(Role, String)>,
+    /// Bytes that were read.
+    pub(crate) bytes: u64,
+}
+
+impl<'v> Stripes<'v> {
+    pub(crate) fn new(view: &'v View, chunk: u32) -> Self {
+        let per_member = WINDOW_BYTES / view.present() / 4096 * 4096;
+        let window = u32::try_from(per_member.max(4096)).unwrap_or(u32::MAX).min(chunk);
+        Self { view, chunk, window, buffers: view.shares.iter().map(|_| None).collect() }
+    }
+
+    /// The longest window that [`read`](Self::read) takes.
+    pub(crate) fn window_bytes(&self) -> u32 {
+        self.window
+    }
+
+    /// Reads `len` bytes from `start` of every member's chunk.
+    pub(crate) fn read(&mut self, stripe: u64, start: u32, len: u32) -> Result<StripeWindow<'_>, ScrubError> {
+        assert!(len <= self.window && start + len <= self.chunk, "a window within the chunk");
+        let pitch = self.window.next_multiple_of(4096) as usize;
+        let mut holes = Vec::new();
+        for (share, slot) in self.view.shares.iter().zip(&mut self.buffers) {
+            let buffer = slot.take().unwrap_or_else(|| AlignedBuffer::new(pitch * share.roles.len()));
+            let pieces: Vec<Piece> = share
+                .sources
+                .iter()
+                .enumerate()
+                .map(|(i, source)| {
+                    let Source::Media { drive, base } = *source else {
+                        unreachable!("a share's sources are media")
+                    };
+                    let offset = base + stripe * u64::from(self.chunk) + u64::from(start);
+                    Piece { drive, offset, at: i * pitch, len: len as usize }
+                })
+                .collect();
+            let (buffer, failures) = share.node.gather(&pieces, buffer)?;
+            holes.extend(failures.into_iter().map(|f| (share.roles[f.piece], f.reason)));
+            *slot = Some(buffer);
+        }
+        let mut chunks = Vec::with_capacity(self.view.present());
+        for (share, slot) in self.view.shares.iter().zip(&self.buffers) {
+            let buffer = slot.as_ref().expect("put back above");
+            chunks.extend((0..share.roles.len()).map(|i| &buffer[i * pitch..][..len as usize]));
+        }
+        let bytes = u64::from(len) * chunks.len() as u64;
+        Ok(StripeWindow { chunks, holes, bytes })
+    }
+}
