@@ -1,2 +1,49 @@
-//! The `pumice` command.
-fn main() {}
+//! The `pumice` command: checks, locates and repairs silent corruption in RAID arrays, near the drives.
+
+mod demo;
+mod devices;
+mod failure;
+mod inspect;
+mod plan;
+mod progress;
+mod scrub;
+mod text;
+
+use clap::{Parser, Subcommand};
+use failure::Failure;
+use std::process::ExitCode;
+
+/// Scrubs RAID arrays where the data lives.
+///
+/// Exit codes: 0 clean, 1 findings, 2 could not run, 3 interrupted or incomplete.
+#[derive(Debug, Parser)]
+#[command(name = "pumice", version, arg_required_else_help = true)]
+struct Pumice {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Check an array, say where it is inconsistent and which member is probably wrong, and repair it if told to
+    Scrub(scrub::ScrubArgs),
+    /// Show the arrays that devices belong to
+    Inspect(inspect::InspectArgs),
+    /// Compute what a scrub moves, and where, before building anything
+    Plan(plan::PlanArgs),
+    /// See it work: an array, ten kinds of damage, four methods, repair
+    Demo(demo::DemoArgs),
+}
+
+fn main() -> ExitCode {
+    let done = match Pumice::parse().command {
+        Command::Scrub(args) => scrub::run(&args),
+        Command::Inspect(args) => inspect::run(&args),
+        Command::Plan(args) => plan::run(&args),
+        Command::Demo(args) => demo::run(&args),
+    };
+    done.unwrap_or_else(|failure: Failure| {
+        eprintln!("pumice: {failure}");
+        ExitCode::from(2)
+    })
+}

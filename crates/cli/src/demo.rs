@@ -1,0 +1,194 @@
+//! `pumice demo`: an array, ten kinds of damage, four methods, and what they move.
+
+mod damage;
+mod world;
+
+use crate::devices::{Access, Placement, place, probe_all};
+use crate::failure::Failure;
+use crate::scrub::fresh_seed;
+use crate::text::{print, table};
+use clap::Args;
+use damage::{Planted, plant};
+use pumice_host::Method;
+use pumice_host::finding::Finding;
+use pumice_host::scrub::{Observer, Options, Outcome, Progress, RepairPolicy, run as run_pass};
+use pumice_host::state::StateFiles;
+use pumice_host::target::Target;
+use pumice_node::NodeOptions;
+use pumice_raid::assemble;
+use pumice_telemetry::{Ledger, Place};
+use pumice_units::format_decimal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+use world::World;
+
+/// Data nodes of the demo's array.
+const NODES: usize = 3;
+
+/// Makes a 22+2 array in a temporary folder, damages it in ten ways, finds the damage by four methods, shows what each of them moved, and repairs
+/// what can be repaired.
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Make the array in this folder, and leave it there (damaged again) to try things on
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+}
+
+struct Silent;
+
+impl Observer for Silent {
+    fn progress(&mut self, _: &Progress) {}
+    fn finding(&mut self, _: &Finding) {}
+    fn note(&mut self, _: &str) {}
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode, Failure> {
+    let began = Instant::now();
+    let temporary;
+    let folder = match &args.keep {
+        Some(folder) => {
+            std::fs::create_dir_all(folder)?;
+            folder.clone()
+        }
+        None => {
+            temporary = tempfile::Builder::new().prefix("pumice-demo-").tempdir()?;
+            temporary.path().to_owned()
+        }
+    };
+    let world = World::make(&folder)?;
+    print(&format!(
+        "An array of {} drives, {} data and 2 parity, on {NODES} data nodes: {} in {} stripes.\n\
+         Linux md's own format, version 1.2, RAID-6 left-symmetric, chunks of 64 KiB.  ({:.1} s)\n\n",
+        world.members(),
+        world.members() - 2,
+        format_decimal(world.bytes()),
+        world.stripes(),
+        began.elapsed().as_secs_f64(),
+    ));
+    let planted = plant(&world)?;
+    let state = StateFiles::open(&folder.join("state"), "demo")?;
+    let outcomes = by_every_method(&world, &state)?;
+    print("Ten kinds of damage, planted behind its back, and who finds them:\n\n");
+    let all_found = show_findings(&planted, &outcomes);
+    let repaired = repair(&world, &state, &planted)?;
+    if let Some(folder) = &args.keep {
+        plant(&world)?;
+        let members = folder.join("drive*.img");
+        print(&format!(
+            "\nThe array is in {0}, damaged again.  Try:\n    pumice inspect {1}\n    pumice scrub --nodes 3 {1}\n    pumice scrub --repair {1}\n",
+            folder.display(),
+            members.display()
+        ));
+    }
+    print(&format!("\nAll of it took {:.1} s.\n", began.elapsed().as_secs_f64()));
+    if all_found && repaired {
+        Ok(ExitCode::SUCCESS)
+    } else {
+        Err(Failure::new("the demo did not find what it planted"))
+    }
+}
+
+fn by_every_method(world: &World, state: &StateFiles) -> Result<Vec<Outcome>, Failure> {
+    let one = |method| -> Result<Outcome, Failure> {
+        let target = assemble_world(world, false)?;
+        let options = Options { method: Some(method), ..Options::with_seed(fresh_seed()?) };
+        Ok(run_pass(&target, Some(state), &options, &mut Silent, &AtomicBool::new(false))?)
+    };
+    Method::ALL.into_iter().map(one).collect()
+}
+
+fn assemble_world(world: &World, write: bool) -> Result<Target, Failure> {
+    let mut probed = probe_all(world.paths(), Access { write, allow_in_use: false })?;
+    let mut records = Vec::new();
+    for probed in &mut probed {
+        let record = probed.record.take().ok_or_else(|| Failure::new("a member lost its superblock"))?;
+        records.push((probed.path.clone(), record));
+    }
+    place(assemble(records)?, &probed, &Placement::Runs(NODES), &NodeOptions::default())
+}
+
+/// One line for each kind of damage, one column for each method; tells whether everything was found, by all, and nothing else.
+fn show_findings(planted: &[Planted], outcomes: &[Outcome]) -> bool {
+    let mut complete = true;
+    let mut rows = vec![
+        ["damage"]
+            .into_iter()
+            .chain(Method::ALL.iter().map(|m| m.name()))
+            .chain(["verdict"])
+            .map(str::to_owned)
+            .collect(),
+    ];
+    for kind in planted {
+        let mut row = vec![kind.words.to_owned()];
+        for outcome in outcomes {
+            let found =
+                kind.places.iter().filter(|place| outcome.findings.iter().any(|f| place.is(f))).count();
+            complete &= found == kind.places.len();
+            row.push(format!("{found}/{}", kind.places.len()));
+        }
+        row.push(kind.expected.to_owned());
+        rows.push(row);
+    }
+    print(&table(&rows));
+    let places: usize = planted.iter().map(|kind| kind.places.len()).sum();
+    let false_ones: usize = outcomes
+        .iter()
+        .flat_map(|outcome| &outcome.findings)
+        .filter(|finding| !planted.iter().any(|kind| kind.places.iter().any(|place| place.is(finding))))
+        .count();
+    print(&format!(
+        "\n{places} places, each with the right stripe, bytes and verdict; {false_ones} false findings.\n\
+         A verdict from parity is never more than likely: pumice lists what else it could be.\n"
+    ));
+    complete && false_ones == 0
+}
+
+fn ledgers(outcomes: &[Outcome]) -> String {
+    let mut rows = vec![
+        std::iter::once(String::new()).chain(outcomes.iter().map(|o| o.method.name().to_owned())).collect(),
+    ];
+    let mut row = |label: &str, cell: &dyn Fn(&Outcome) -> String| {
+        rows.push(std::iter::once(label.to_owned()).chain(outcomes.iter().map(cell)).collect::<Vec<_>>());
+    };
+    for place in Place::ALL.into_iter().filter(|place| *place != Place::MediaWritten) {
+        row(place.label(), &|o| format_decimal(o.ledger[place]));
+    }
+    let network = |ledger: &Ledger| ledger.to_host + ledger.node_to_node;
+    row("network, of the data", &|o| {
+        format!("{:.5} %", 100.0 * network(&o.ledger) as f64 / o.bytes_checked as f64)
+    });
+    row("chance to miss, at most", &|o| {
+        if o.miss_bound == 0.0 { "0".to_owned() } else { format!("{:.0e}", o.miss_bound) }
+    });
+    row("seconds", &|o| format!("{:.2}", o.seconds));
+    table(&rows)
+}
+
+/// Repairs, and checks again; tells whether only what cannot be located is left.
+fn repair(world: &World, state: &StateFiles, planted: &[Planted]) -> Result<bool, Failure> {
+    let never = AtomicBool::new(false);
+    let options = Options { repair: Some(RepairPolicy::Locate), ..Options::with_seed(fresh_seed()?) };
+    let outcome = run_pass(&assemble_world(world, true)?, Some(state), &options, &mut Silent, &never)?;
+    let repaired = outcome.findings.iter().filter(|finding| finding.repaired).count();
+    let again = by_every_method(world, state)?;
+    let still = |place| again.iter().flat_map(|o| &o.findings).any(|f| damage::Place::is(place, f));
+    let left: Vec<&Planted> = planted.iter().filter(|kind| kind.places.iter().any(still)).collect();
+    print(&format!(
+        "\nRepair: {repaired} of {} places rewritten, each verified, journalled and read back.\nChecked again: ",
+        outcome.findings.len()
+    ));
+    for kind in &left {
+        print(&format!("left alone: {} ({}).  ", kind.words, kind.expected));
+    }
+    let intact = world.differences(&left)?;
+    print(&match intact {
+        0 => "Every other byte is what it was before the damage.\n".to_owned(),
+        n => format!("{n} chunks differ from what they were!\n"),
+    });
+    print("\nWhat each method moved for that second check:\n\n");
+    print(&ledgers(&again));
+    Ok(left.iter().all(|kind| !kind.can_be_located) && intact == 0)
+}

@@ -1,0 +1,214 @@
+//! From what the operator names to an array on its nodes: opening devices, reading superblocks, grouping members.
+
+use crate::failure::Failure;
+use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options};
+use pumice_host::probe::DriveReader;
+use pumice_host::target::{Member, Target};
+use pumice_node::{LocalNode, NodeOptions, Peers};
+use pumice_offload::{DataNode, DriveId};
+use pumice_raid::{Array, MemberRecord, probe};
+use pumice_units::Role;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Local memory of a drive beyond what the largest set of interims needs.
+const SPARE_MEMORY: u64 = 1 << 20;
+
+/// A device of this machine with what its superblock says.
+pub(crate) struct Probed {
+    pub(crate) path: String,
+    pub(crate) device: Arc<dyn BlockDevice>,
+    pub(crate) record: Option<MemberRecord>,
+}
+
+/// How devices are opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Access {
+    /// For writing, and then exclusively.
+    pub(crate) write: bool,
+    /// Devices that the kernel holds are let through, for reading.
+    pub(crate) allow_in_use: bool,
+}
+
+/// The members behind what was named: an assembled array stands for its members.
+pub(crate) fn expand(paths: &[PathBuf], sysfs: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let mut out = Vec::new();
+    for path in paths {
+        match md_members(path, sysfs)? {
+            Some(members) => out.extend(members),
+            None => out.push(path.clone()),
+        }
+    }
+    Ok(out)
+}
+
+/// The members of an assembled md array, found through sysfs; `None` where the path is no such array.
+fn md_members(path: &Path, sysfs: &Path) -> Result<Option<Vec<PathBuf>>, Failure> {
+    // /dev/md/name is a link to /dev/mdX.
+    let Ok(real) = path.canonicalize() else { return Ok(None) };
+    let Some(name) = real.file_name().filter(|_| real.starts_with("/dev")) else { return Ok(None) };
+    let block = sysfs.join("class/block").join(name);
+    if !block.join("md").is_dir() {
+        return Ok(None);
+    }
+    let entries = std::fs::read_dir(block.join("slaves")).map_err(|error| {
+        Failure::new(format!("{}: its members cannot be listed: {error}", path.display()))
+    })?;
+    let mut members = Vec::new();
+    for entry in entries {
+        members.push(Path::new("/dev").join(entry?.file_name()));
+    }
+    if members.is_empty() {
+        return Err(Failure::new(format!("{}: the array is not running, it has no members", path.display())));
+    }
+    members.sort();
+    Ok(Some(members))
+}
+
+/// Opens devices.
+pub(crate) fn open(paths: &[PathBuf], access: Access) -> Result<Vec<Arc<dyn BlockDevice>>, Failure> {
+    let mode = if access.write { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
+    let mut out: Vec<Arc<dyn BlockDevice>> = Vec::with_capacity(paths.len());
+    let mut seen: Vec<PathBuf> = Vec::new();
+    for path in paths {
+        let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+        if seen.contains(&real) {
+            return Err(Failure::new(format!("{}: named twice", path.display())));
+        }
+        seen.push(real);
+        let device = FileDevice::open(path, mode, Options::default())?;
+        if !access.write && !access.allow_in_use && device.held_by_kernel()? {
+            return Err(Failure::new(format!(
+                "{}: the kernel holds the device (an assembled array, or a mount); stop the array first, or check it as it is with --allow-in-use",
+                path.display()
+            )));
+        }
+        out.push(Arc::new(device));
+    }
+    Ok(out)
+}
+
+/// Opens devices and reads their superblocks.
+pub(crate) fn probe_all(paths: &[PathBuf], access: Access) -> Result<Vec<Probed>, Failure> {
+    let devices = open(paths, access)?;
+    let node = LocalNode::new("probe", devices.clone(), &Peers::new(), NodeOptions::default());
+    let mut out = Vec::with_capacity(devices.len());
+    for (i, (path, device)) in paths.iter().zip(devices).enumerate() {
+        let path = path.display().to_string();
+        let reader = DriveReader::new(&node, DriveId(i as u32 + 1), device.size_bytes());
+        let record = probe(&reader).map_err(|error| Failure::new(format!("{path}: {error}")))?;
+        out.push(Probed { path, device, record });
+    }
+    Ok(out)
+}
+
+/// Which members share a data node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Placement {
+    /// All on one.
+    One,
+    /// Contiguous runs of roles, as equal as can be.
+    Runs(usize),
+    /// As named: node, then its devices.
+    Named(Vec<(String, Vec<PathBuf>)>),
+}
+
+/// Puts an array's members on in-process nodes. `index_of` maps a role to the device's place in `probed`.
+pub(crate) fn place(
+    array: Array,
+    probed: &[Probed],
+    placement: &Placement,
+    options: &NodeOptions,
+) -> Result<Target, Failure> {
+    let geometry = array.geometry();
+    let raid_disks = usize::from(geometry.raid_disks());
+    let mut device_of: Vec<Option<usize>> = vec![None; raid_disks];
+    for member in array.members().iter().flatten() {
+        let index = probed
+            .iter()
+            .position(|p| p.path == member.device)
+            .ok_or_else(|| Failure::new(format!("{}: not among the devices", member.device)))?;
+        device_of[member.role.index()] = Some(index);
+    }
+    let groups = groups(&device_of, probed, placement)?;
+    let mut options = options.clone();
+    let interims = groups.len() as u64 * geometry.chunk_bytes() * 8;
+    options.memory_bytes = options.memory_bytes.max(interims + SPARE_MEMORY);
+    options.workers = options.workers.div_ceil(groups.len()).max(1);
+    let peers = Peers::new();
+    let mut members: Vec<Option<Member>> = (0..raid_disks).map(|_| None).collect();
+    for (name, roles) in groups {
+        let devices = roles.iter().map(|role| {
+            Arc::clone(&probed[device_of[*role].expect("groups hold roles that are present")].device)
+        });
+        let node: Arc<dyn DataNode> =
+            Arc::new(LocalNode::new(&name, devices.collect(), &peers, options.clone()));
+        for (i, role) in roles.iter().enumerate() {
+            let info = array.member(Role(*role as u16)).expect("a role that is present has a member");
+            members[*role] = Some(Member {
+                node: Arc::clone(&node),
+                node_name: name.clone(),
+                drive: DriveId(i as u32 + 1),
+                device: info.device.clone(),
+                data_offset: info.data_offset_bytes(),
+                valid_stripes: info.valid_stripes(array.geometry()),
+            });
+        }
+    }
+    Ok(Target::new(array, members))
+}
+
+/// Node names with the roles on them; roles that are missing are left out.
+fn groups(
+    device_of: &[Option<usize>],
+    probed: &[Probed],
+    placement: &Placement,
+) -> Result<Vec<(String, Vec<usize>)>, Failure> {
+    let present = |role: &usize| device_of[*role].is_some();
+    let roles = 0..device_of.len();
+    let mut out = match placement {
+        Placement::One => vec![("node1".to_owned(), roles.filter(present).collect())],
+        Placement::Runs(nodes) => {
+            if *nodes == 0 || *nodes > device_of.len() {
+                return Err(Failure::new(format!(
+                    "--nodes is {nodes}: 1 to {} for this array",
+                    device_of.len()
+                )));
+            }
+            let mut out: Vec<(String, Vec<usize>)> =
+                (1..=*nodes).map(|i| (format!("node{i}"), Vec::new())).collect();
+            for role in roles.filter(present) {
+                out[role * nodes / device_of.len()].1.push(role);
+            }
+            out
+        }
+        Placement::Named(named) => {
+            let mut out: Vec<(String, Vec<usize>)> = Vec::new();
+            let mut left: Vec<usize> = roles.filter(present).collect();
+            for (name, paths) in named {
+                let mut on_node = Vec::new();
+                for path in paths {
+                    let text = path.display().to_string();
+                    let at = left
+                        .iter()
+                        .position(|role| device_of[*role].is_some_and(|i| probed[i].path == text))
+                        .ok_or_else(|| {
+                            Failure::new(format!(
+                                "--node {name}: {text} is not a member, or on another node already"
+                            ))
+                        })?;
+                    on_node.push(left.remove(at));
+                }
+                on_node.sort_unstable();
+                out.push((name.clone(), on_node));
+            }
+            if let Some(role) = left.first() {
+                let path = device_of[*role].map_or("", |i| probed[i].path.as_str());
+                return Err(Failure::new(format!("--node: {path} is on no node")));
+            }
+            out
+        }
+    };
+    out.retain(|(_, roles)| !roles.is_empty());
+    Ok(out)
+}

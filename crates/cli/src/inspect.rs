@@ -1,0 +1,170 @@
+//! `pumice inspect`.
+
+use crate::devices::{Access, expand, open};
+use crate::failure::Failure;
+use crate::text::{print, print_json, table};
+use clap::Args;
+use pumice_host::probe::DriveReader;
+use pumice_node::{LocalNode, NodeOptions, Peers};
+use pumice_offload::DriveId;
+use pumice_raid::inspect::Probed;
+use pumice_raid::{InspectReport, Uuid, probe};
+use pumice_units::{format_binary, format_decimal};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Shows the arrays that devices belong to: geometry, state, members, and what keeps an array from being checked.
+#[derive(Debug, Args)]
+#[command(after_help = "Exit codes: 0 every device carries a good superblock, 2 some do not.")]
+pub(crate) struct InspectArgs {
+    /// Block devices or image files; or /dev/mdX, for its members
+    #[arg(required = true, value_name = "DEVICE")]
+    devices: Vec<PathBuf>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Document {
+    arrays: Vec<ArrayDocument>,
+}
+
+#[derive(Debug, Serialize)]
+struct ArrayDocument {
+    uuid: String,
+    name: String,
+    level: i32,
+    layout: Option<String>,
+    metadata: String,
+    chunk_bytes: u64,
+    raid_disks: u16,
+    size_bytes: u64,
+    events: u64,
+    state: String,
+    members: Vec<MemberDocument>,
+    problems: Vec<String>,
+    notes: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct MemberDocument {
+    role: Option<u16>,
+    device: Option<String>,
+    events: Option<u64>,
+    state: String,
+    data_offset_bytes: Option<u64>,
+}
+
+impl From<&InspectReport> for ArrayDocument {
+    fn from(report: &InspectReport) -> Self {
+        let members = report.members.iter().map(|member| MemberDocument {
+            role: member.role.map(|role| role.0),
+            device: member.device.clone(),
+            events: member.events,
+            state: member.state.to_string(),
+            data_offset_bytes: member.data_offset_bytes,
+        });
+        Self {
+            uuid: report.uuid.to_string(),
+            name: report.name.clone(),
+            level: report.level.number(),
+            layout: report.layout.map(|layout| layout.to_string()),
+            metadata: report.metadata.to_string(),
+            chunk_bytes: report.chunk_bytes,
+            raid_disks: report.raid_disks,
+            size_bytes: report.size_bytes,
+            events: report.events,
+            state: report.state.to_string(),
+            members: members.collect(),
+            problems: report.problems.clone(),
+            notes: report.notes.clone(),
+        }
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
+    let paths = expand(&args.devices, Path::new("/sys"))?;
+    let mut arrays: BTreeMap<Uuid, Vec<Probed>> = BTreeMap::new();
+    let mut problems = Vec::new();
+    for path in &paths {
+        // One device that cannot be opened or read says nothing of the others.
+        match look(path) {
+            Ok((uuid, probed)) => arrays.entry(uuid).or_default().push(probed),
+            Err(failure) => problems.push(failure.to_string()),
+        }
+    }
+    let reports: Vec<InspectReport> =
+        arrays.into_values().map(InspectReport::new).collect::<Result<_, _>>()?;
+    if args.json {
+        print_json(&Document { arrays: reports.iter().map(ArrayDocument::from).collect() });
+    } else {
+        print(&reports.iter().map(human).collect::<Vec<_>>().join("\n"));
+    }
+    for problem in &problems {
+        eprintln!("pumice: {problem}");
+    }
+    Ok(ExitCode::from(if problems.is_empty() { 0 } else { 2 }))
+}
+
+fn look(path: &Path) -> Result<(Uuid, Probed), Failure> {
+    let access = Access { write: false, allow_in_use: true };
+    let devices = open(&[path.to_owned()], access)?;
+    let size = devices[0].size_bytes();
+    let node = LocalNode::new("probe", devices, &Peers::new(), NodeOptions::default());
+    let name = path.display().to_string();
+    let found = probe(&DriveReader::new(&node, DriveId(1), size));
+    match found {
+        Ok(Some(record)) => Ok((record.superblock.array_uuid, (name, Ok(Some(record))))),
+        Ok(None) => Err(Failure::new(format!("{name}: no md superblock"))),
+        Err(error) => Err(Failure::new(format!("{name}: {error}"))),
+    }
+}
+
+fn human(report: &InspectReport) -> String {
+    let mut out = String::new();
+    let missing = report.members.iter().filter(|m| m.role.is_some() && m.device.is_none()).count();
+    let _ = write!(out, "RAID-{}", report.level.number());
+    if let Some(layout) = report.layout {
+        let _ = write!(out, " {layout}");
+    }
+    let _ = writeln!(
+        out,
+        ", {}, {} of {} members: {}",
+        format_decimal(report.size_bytes),
+        usize::from(report.raid_disks) - missing.min(usize::from(report.raid_disks)),
+        report.raid_disks,
+        report.state,
+    );
+    if !report.name.is_empty() {
+        let _ = writeln!(out, "name      {}", report.name);
+    }
+    let _ = writeln!(out, "uuid      {}", report.uuid);
+    let _ = writeln!(out, "metadata  {}, {} events", report.metadata, report.events);
+    let _ = writeln!(out, "chunk     {}", format_binary(report.chunk_bytes));
+    let mut rows: Vec<Vec<String>> =
+        vec![["member", "state", "events", "data at", "device"].map(str::to_owned).to_vec()];
+    for member in &report.members {
+        let dash = || "-".to_owned();
+        rows.push(vec![
+            member.role.map_or_else(dash, |role| role.to_string()),
+            member.state.to_string(),
+            member.events.map_or_else(dash, |e| e.to_string()),
+            member.data_offset_bytes.map_or_else(dash, format_binary),
+            member.device.clone().unwrap_or_else(dash),
+        ]);
+    }
+    out.push('\n');
+    out.push_str(&table(&rows));
+    for problem in &report.problems {
+        let _ = writeln!(out, "problem: {problem}");
+    }
+    for note in &report.notes {
+        let _ = writeln!(out, "note: {note}");
+    }
+    out
+}

@@ -1,0 +1,129 @@
+//! `pumice scrub`.
+
+mod args;
+mod human;
+
+pub(crate) use args::ScrubArgs;
+
+use crate::devices::{Access, expand, place, probe_all};
+use crate::failure::Failure;
+use crate::progress::Display;
+use crate::text::{print, print_json};
+use pumice_host::report::Report;
+use pumice_host::scrub::{StopReason, run as run_pass};
+use pumice_host::state::StateFiles;
+use pumice_node::NodeOptions;
+use pumice_parity::kernels::Kernels;
+use pumice_parity::seed::Seed;
+use pumice_raid::assemble;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Runs the command.
+pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
+    let options = args.options(fresh_seed()?)?;
+    Kernels::best().self_test()?;
+    let access = Access { write: args.repair, allow_in_use: args.allow_in_use };
+    if access.write && access.allow_in_use {
+        return Err(Failure::new(
+            "--repair and --allow-in-use exclude each other: a device is repaired only while nobody else has it",
+        ));
+    }
+    let paths = expand(&args.devices, Path::new("/sys"))?;
+    let mut probed = probe_all(&paths, access)?;
+    let mut records = Vec::new();
+    for probed in &mut probed {
+        let record =
+            probed.record.take().ok_or_else(|| Failure::new(format!("{}: no md superblock", probed.path)))?;
+        records.push((probed.path.clone(), record));
+    }
+    let mut array = assemble(records)?;
+    if args.assume_settled {
+        array.assume_settled();
+    } else if array.needs_assume_settled() {
+        return Err(Failure::new(format!(
+            "array {}: it is running, or was not stopped cleanly, or was never synced, and has no bitmap that says where: parity cannot be judged; --assume-settled checks it all the same",
+            array.uuid()
+        )));
+    }
+    let target = place(array, &probed, &args.placement(), &NodeOptions::default())?;
+    let state = open_state(args, &target.array().uuid().to_string())?;
+    let mut display = Display::new(args.quiet);
+    let interrupt = stop_on_signal()?;
+    let outcome = run_pass(&target, state.as_ref(), &options, &mut display, &interrupt)?;
+    display.finish();
+    if let Some(StopReason::Failed(why)) = &outcome.stopped {
+        eprintln!("pumice: stopped: {why}");
+    }
+    let report = Report::new(&target, &outcome);
+    if args.json {
+        print_json(&report);
+    } else {
+        print(&human::report(&target, &outcome, &report, options.repair.is_some()));
+    }
+    Ok(ExitCode::from(report.result.exit_code()))
+}
+
+/// Where progress and journal are kept: for a plain check, a directory that cannot be used is a pity; for a repair, or a pass that should be
+/// resumed, it is a reason not to begin.
+fn open_state(args: &ScrubArgs, array: &str) -> Result<Option<StateFiles>, Failure> {
+    let needed = args.repair || args.resume || args.state_dir.is_some();
+    let folder = match args.state_dir.clone().or_else(default_state_dir) {
+        Some(folder) => folder,
+        None if needed => {
+            return Err(Failure::new(
+                "no place for the state of the scrub is known: name one with --state-dir",
+            ));
+        }
+        None => return Ok(None),
+    };
+    match StateFiles::open(&folder, array) {
+        Ok(state) => Ok(Some(state)),
+        Err(error @ pumice_host::scrub::ScrubError::State { .. }) if !needed => {
+            if !args.quiet {
+                eprintln!("pumice: progress is not saved: {error}");
+            }
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// `/var/lib/pumice` for root, the user's own state directory otherwise.
+fn default_state_dir() -> Option<PathBuf> {
+    let root = std::fs::metadata("/proc/self").is_ok_and(|meta| {
+        use std::os::unix::fs::MetadataExt;
+        meta.uid() == 0
+    });
+    if root {
+        return Some(PathBuf::from("/var/lib/pumice"));
+    }
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    absolute("XDG_STATE_HOME")
+        .or_else(|| Some(absolute("HOME")?.join(".local/state")))
+        .map(|p| p.join("pumice"))
+}
+
+/// A seed that nobody could have known before.
+pub(crate) fn fresh_seed() -> Result<Seed, Failure> {
+    let mut bytes = [0; 32];
+    File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut bytes))?;
+    Ok(Seed(bytes))
+}
+
+/// A flag that Ctrl-C and SIGTERM raise; a second signal ends the program at once.
+fn stop_on_signal() -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let raised = Arc::clone(&flag);
+    ctrlc::set_handler(move || {
+        if raised.swap(true, Ordering::Relaxed) {
+            std::process::exit(3);
+        }
+        eprintln!("pumice: stopping after this batch (again to stop at once)");
+    })?;
+    Ok(flag)
+}

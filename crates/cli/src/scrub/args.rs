@@ -1,0 +1,143 @@
+//! What the operator typed, and what was meant.
+
+use crate::devices::Placement;
+use crate::failure::Failure;
+use clap::{Args, ValueEnum};
+use pumice_host::Method;
+use pumice_host::scrub::{Options, Order, RepairPolicy};
+use pumice_parity::seed::Seed;
+use std::ops::Range;
+use std::path::PathBuf;
+
+/// Checks an md array and says whether it is consistent, where it is not, which member is probably wrong, and how sure that is.
+///
+/// Nothing is written to any device without --repair. Devices are opened read-only, with --repair exclusively.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Memory: at most 4 reads of 8 MiB in flight for each processor core, and local memory for interims: 8 chunks for each node. A pass over
+24 members with 64 KiB chunks stays under 200 MiB; --help of `pumice plan` says what it moves.
+
+Environment: PUMICE_IO_ENGINE=uring|threads|inline chooses how reads are issued.
+
+Exit codes: 0 clean, 1 findings (also when repaired), 2 could not run, 3 interrupted or incomplete.")]
+pub(crate) struct ScrubArgs {
+    /// Members of the array: block devices or image files; or /dev/mdX, for its members
+    #[arg(required = true, value_name = "DEVICE")]
+    pub(crate) devices: Vec<PathBuf>,
+    /// How stripes are checked; auto: `stripe` when all members share a node, else `fingerprint`
+    #[arg(long, value_enum, default_value_t = MethodArg::Auto)]
+    method: MethodArg,
+    /// Spread the members over N data nodes, in contiguous runs of roles
+    #[arg(long, value_name = "N", conflicts_with = "node", value_parser = clap::value_parser!(u16).range(1..))]
+    nodes: Option<u16>,
+    /// Say which members share a data node; once for each node
+    #[arg(long, value_name = "NAME=DEV,DEV", value_parser = parse_node)]
+    node: Vec<(String, Vec<PathBuf>)>,
+    /// Stripes of a batch [default: 255]
+    #[arg(long, value_name = "STRIPES", value_parser = clap::value_parser!(u64).range(1..=u64::from(u32::MAX)))]
+    batch: Option<u64>,
+    /// Independent accumulators of `stripe` across nodes and `aggregate`: the miss bound to that power [default: 1]
+    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u8).range(1..=8))]
+    accumulators: Option<u8>,
+    /// What weights and keys are drawn from: 64 hexadecimal digits, or a number [default: fresh for each pass]
+    #[arg(long)]
+    seed: Option<Seed>,
+    /// Only these stripes, the last not included
+    #[arg(long, value_name = "A..B", value_parser = parse_range)]
+    range: Option<Range<u64>>,
+    /// In which order: staggered visits every region of the array early [default: sequential]
+    #[arg(long, value_name = "ORDER", value_parser = ["sequential", "staggered"])]
+    order: Option<String>,
+    /// Rewrite what can be repaired: verified before, journalled, read back
+    #[arg(long)]
+    pub(crate) repair: bool,
+    /// What a repair rewrites: the members that are located, or P and Q from the data as it is (md's way: damaged data becomes lasting)
+    #[arg(long, value_enum, default_value_t = PolicyArg::Locate, requires = "repair")]
+    repair_policy: PolicyArg,
+    /// Go on with the interrupted scrub of this array
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Where progress and the repair journal are kept [default: /var/lib/pumice for root, else $XDG_STATE_HOME/pumice]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+    /// Check devices that the kernel holds, as they are: an inconsistency must stand for half a second
+    #[arg(long)]
+    pub(crate) allow_in_use: bool,
+    /// Take an array that was not stopped cleanly, and has no bitmap, for settled
+    #[arg(long)]
+    pub(crate) assume_settled: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// No progress, no notes
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum MethodArg {
+    Auto,
+    Host,
+    Stripe,
+    Aggregate,
+    Fingerprint,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum PolicyArg {
+    Locate,
+    Parity,
+}
+
+impl ScrubArgs {
+    /// What was meant.
+    pub(crate) fn options(&self, fresh_seed: Seed) -> Result<Options, Failure> {
+        let method = match self.method {
+            MethodArg::Auto => None,
+            MethodArg::Host => Some(Method::Host),
+            MethodArg::Stripe => Some(Method::Stripe),
+            MethodArg::Aggregate => Some(Method::Aggregate),
+            MethodArg::Fingerprint => Some(Method::Fingerprint),
+        };
+        let policy = match self.repair_policy {
+            PolicyArg::Locate => RepairPolicy::Locate,
+            PolicyArg::Parity => RepairPolicy::Parity,
+        };
+        let order: Option<Order> = self.order.as_deref().map(str::parse).transpose().map_err(Failure::new)?;
+        Ok(Options {
+            method,
+            batch: self.batch,
+            accumulators: self.accumulators,
+            seed: self.seed.clone(),
+            range: self.range.clone(),
+            order,
+            repair: self.repair.then_some(policy),
+            resume: self.resume,
+            in_use: self.allow_in_use,
+            ..Options::with_seed(fresh_seed)
+        })
+    }
+
+    /// Which members share a node.
+    pub(crate) fn placement(&self) -> Placement {
+        match (self.nodes, self.node.as_slice()) {
+            (Some(nodes), _) => Placement::Runs(usize::from(nodes)),
+            (None, []) => Placement::One,
+            (None, named) => Placement::Named(named.to_vec()),
+        }
+    }
+}
+
+fn parse_range(text: &str) -> Result<Range<u64>, String> {
+    let wrong = || format!("'{text}' is no range of stripes: write A..B, B not included");
+    let (start, end) = text.split_once("..").ok_or_else(wrong)?;
+    let range = start.trim().parse().map_err(|_| wrong())?..end.trim().parse().map_err(|_| wrong())?;
+    if range.start >= range.end { Err(format!("{text} is empty")) } else { Ok(range) }
+}
+
+fn parse_node(text: &str) -> Result<(String, Vec<PathBuf>), String> {
+    let wrong = || format!("'{text}' names no node: write name=device,device");
+    let (name, devices) = text.split_once('=').ok_or_else(wrong)?;
+    let devices: Vec<PathBuf> = devices.split(',').filter(|d| !d.is_empty()).map(PathBuf::from).collect();
+    if name.is_empty() || devices.is_empty() { Err(wrong()) } else { Ok((name.to_owned(), devices)) }
+}

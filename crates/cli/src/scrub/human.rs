@@ -1,0 +1,173 @@
+//! The report for a person: the verdict first, in one line.
+
+use crate::text::{count, table};
+use pumice_host::Method;
+use pumice_host::finding::{Certainty, Finding, Verdict};
+use pumice_host::plan::{Batches, PassShape, actual};
+use pumice_host::report::{ArrayResult, Report};
+use pumice_host::scrub::{Outcome, StopReason};
+use pumice_host::target::Target;
+use pumice_telemetry::{Ledger, Place};
+use pumice_units::{format_binary, format_decimal};
+use std::fmt::Write;
+
+/// Findings that are listed in full.
+const LISTED: usize = 40;
+
+/// The whole report.
+pub(crate) fn report(target: &Target, outcome: &Outcome, report: &Report, repairing: bool) -> String {
+    let mut out = verdict_line(outcome, report, repairing);
+    let array = &report.array;
+    let name = if array.name.is_empty() { String::new() } else { format!("{}  ", array.name) };
+    let _ = writeln!(
+        out,
+        "\narray    {name}{}  RAID-{} {}, {} members, chunks of {}, metadata {}",
+        array.uuid,
+        array.level,
+        array.layout.as_deref().unwrap_or("parity on the last"),
+        array.raid_disks,
+        format_binary(array.chunk_bytes),
+        array.metadata,
+    );
+    let rate = report.bytes_checked as f64 / report.seconds.max(1e-9);
+    let _ = writeln!(
+        out,
+        "checked  {} of {}, {} in {:.1} s ({}/s), method {}",
+        report.stripes_checked,
+        count(array.stripes, "stripe"),
+        format_decimal(report.bytes_checked),
+        report.seconds,
+        format_decimal(rate as u64),
+        report.method,
+    );
+    for (reason, stripes) in &outcome.skipped {
+        let _ = writeln!(out, "skipped  {}: {reason}", count(*stripes, "stripe"));
+    }
+    let _ = writeln!(out, "missed   {}", bound_words(report.miss_bound, outcome.batches));
+    out.push('\n');
+    out.push_str(&findings(&report.findings));
+    if !report.findings.is_empty() {
+        out.push('\n');
+    }
+    out.push_str(&ledger_table(&[
+        ("this scrub", report.ledger),
+        ("conventional", conventional(target, report)),
+    ]));
+    out
+}
+
+fn verdict_line(outcome: &Outcome, report: &Report, repairing: bool) -> String {
+    let found = report.findings.len() as u64;
+    let repaired = report.findings.iter().filter(|f| f.repaired).count() as u64;
+    let findings = match (found, repairing) {
+        (0, _) => "nothing inconsistent found".to_owned(),
+        (n, false) => format!("{}, nothing was written", count(n, "finding")),
+        (n, true) => format!("{}, {repaired} repaired", count(n, "finding")),
+    };
+    match report.result {
+        ArrayResult::Clean => "CLEAN: every stripe is consistent\n".to_owned(),
+        ArrayResult::Findings => format!("FINDINGS: {findings}\n"),
+        ArrayResult::Incomplete => {
+            let why = match &outcome.stopped {
+                Some(StopReason::Interrupted) => "interrupted; --resume goes on".to_owned(),
+                Some(StopReason::Failed(_)) => "stopped by a failure; --resume goes on".to_owned(),
+                Some(StopReason::TooManyFindings) => "stopped: too many findings".to_owned(),
+                None if outcome.unsettled_stripes() > 0 => {
+                    format!("{} could not be judged", count(outcome.unsettled_stripes(), "stripe"))
+                }
+                None => "some stripes would not stand still".to_owned(),
+            };
+            format!("INCOMPLETE: {why}; {findings}\n")
+        }
+    }
+}
+
+fn bound_words(bound: f64, batches: usize) -> String {
+    if bound == 0.0 {
+        return "impossible: every equation of every stripe was checked exactly".to_owned();
+    }
+    format!(
+        "with a chance of at most {bound:.1e} per batch ({}), for damage that parity can see",
+        if batches == 1 { "1 batch".to_owned() } else { format!("{batches} batches") }
+    )
+}
+
+/// What the conventional method moves for the same stripes.
+fn conventional(target: &Target, report: &Report) -> Ledger {
+    let present = target.members().count() as u64;
+    let shape = PassShape {
+        members_of_node: vec![present],
+        rows: 1,
+        chunk: report.array.chunk_bytes,
+        batches: Batches::of_run(report.stripes_checked, report.stripes_checked.max(1)),
+        accumulators: 1,
+        powers: 2,
+    };
+    actual(Method::Host, &shape)
+}
+
+/// Ledgers side by side.
+pub(crate) fn ledger_table(ledgers: &[(&str, Ledger)]) -> String {
+    let mut rows = vec![
+        std::iter::once("bytes moved")
+            .chain(ledgers.iter().map(|(name, _)| *name))
+            .map(str::to_owned)
+            .collect(),
+    ];
+    for place in Place::ALL {
+        if ledgers.iter().any(|(_, ledger)| ledger[place] != 0) {
+            let cells = ledgers.iter().map(|(_, ledger)| format_decimal(ledger[place]));
+            rows.push(std::iter::once(place.label().to_owned()).chain(cells).collect());
+        }
+    }
+    table(&rows)
+}
+
+/// The findings, one paragraph each.
+pub(crate) fn findings(findings: &[Finding]) -> String {
+    let mut out = String::new();
+    for finding in findings.iter().take(LISTED) {
+        let _ = writeln!(out, "stripe {}: {}", finding.stripe, headline(finding));
+        let _ = writeln!(out, "    {}", place(finding));
+        for alternative in &finding.alternatives {
+            let _ = writeln!(out, "    or: {}", alternative.reason);
+        }
+    }
+    if findings.len() > LISTED {
+        let _ = writeln!(out, "… and {} more; --json lists them all", findings.len() - LISTED);
+    }
+    out
+}
+
+fn headline(finding: &Finding) -> String {
+    let mut out = finding.verdict.words().to_owned();
+    if let (Some(role), Some(device)) = (finding.member, &finding.device) {
+        let _ = write!(out, " on member {role} ({device})");
+    }
+    if !finding.members.is_empty() {
+        let roles: Vec<String> = finding.members.iter().map(ToString::to_string).collect();
+        let word = if finding.verdict == Verdict::Ambiguous { "candidates" } else { "members" };
+        let _ = write!(out, " ({word} {})", roles.join(", "));
+    }
+    match finding.certainty {
+        Certainty::Proven => out.push_str(", proven"),
+        Certainty::Likely => out.push_str(", likely"),
+        Certainty::None => {}
+    }
+    if finding.repaired {
+        out.push_str(", repaired");
+    }
+    out
+}
+
+fn place(finding: &Finding) -> String {
+    let bytes = count(finding.length, "byte");
+    let mut out = format!("{bytes} at {} of the chunk", finding.chunk_offset);
+    if let Some(offset) = finding.device_offset {
+        let _ = write!(out, ", {offset} of the device");
+    }
+    if let Some(offset) = finding.array_offset {
+        let _ = write!(out, ", {offset} of the array");
+    }
+    out
+}

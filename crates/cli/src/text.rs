@@ -1,0 +1,64 @@
+//! Text on standard output.
+
+use std::io::{self, Write};
+
+/// Writes a text. A reader that has gone away (`| head`) is no error.
+pub(crate) fn print(text: &str) {
+    let mut out = io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    if let Err(error) = written
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        eprintln!("pumice: standard output: {error}");
+    }
+}
+
+/// Writes a JSON document and a newline.
+pub(crate) fn print_json(document: &impl serde::Serialize) {
+    let mut text = serde_json::to_string_pretty(document).expect("plain data has a JSON form");
+    text.push('\n');
+    print(&text);
+}
+
+/// A table: columns as wide as their widest cell, the first left-aligned, the others right-aligned, two spaces between.
+pub(crate) fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut out = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (i, cell) in row.iter().enumerate() {
+            let pad = " ".repeat(widths[i] - cell.chars().count());
+            if i == 0 {
+                line.push_str(cell);
+                line.push_str(&pad);
+            } else {
+                line.push_str("  ");
+                line.push_str(&pad);
+                line.push_str(cell);
+            }
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// `1 stripe`, `2 stripes`.
+pub(crate) fn count(n: u64, noun: &str) -> String {
+    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_line_up() {
+        let rows = vec![vec!["a".to_owned(), "1".to_owned()], vec!["bcd".to_owned(), "1000".to_owned()]];
+        assert_eq!(table(&rows), "a       1\nbcd  1000\n");
+    }
+}
