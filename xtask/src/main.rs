@@ -1,2 +1,72 @@
-//! Development entry points.
-fn main() {}
+//! Development entry points: one way to say each thing.
+//!
+//! ```text
+//! cargo xtask setup    install, by package name, what the tests need and this machine lacks
+//! cargo xtask check    fmt, clippy, docs
+//! cargo xtask test     every test (as root or in CI: setup first)
+//! cargo xtask bench    the measurements of benches/record
+//! cargo xtask tidy     rules of the house that no linter knows
+//! ```
+
+mod run;
+mod setup;
+mod tidy;
+
+use run::{Failed, cargo, say};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let task = args.next().unwrap_or_default();
+    let rest: Vec<String> = args.collect();
+    let done = match task.as_str() {
+        "setup" => setup::setup(),
+        "check" => check(),
+        "test" => test(&rest),
+        "bench" => bench(&rest),
+        "tidy" => tidy::tidy(),
+        _ => {
+            eprintln!("usage: cargo xtask setup|check|test|bench|tidy");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failed(what)) => {
+            eprintln!("xtask {task}: {what}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// fmt, clippy and the docs build, warnings being errors.
+fn check() -> Result<(), Failed> {
+    cargo(&["fmt", "--all", "--check"], &[])?;
+    cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"], &[])?;
+    cargo(&["doc", "--workspace", "--no-deps", "--quiet"], &[("RUSTDOCFLAGS", "--deny warnings")])?;
+    tidy::tidy()
+}
+
+/// Every test. As root, or in CI, what they need is installed first; elsewhere the tests that lack it say so.
+fn test(rest: &[String]) -> Result<(), Failed> {
+    if setup::may_install() {
+        setup::setup()?;
+    } else {
+        say("not root: nothing is installed; tests that lack a program say so and are skipped");
+    }
+    // The command's own tests run the optimised program, as a user would.
+    cargo(&["build", "--release", "--quiet", "--package", "pumice"], &[])?;
+    let mut args = vec!["test", "--workspace"];
+    args.extend(rest.iter().map(String::as_str));
+    cargo(&args, &[])
+}
+
+/// The measurements that are kept in `benches/record`.
+fn bench(rest: &[String]) -> Result<(), Failed> {
+    let mut args = vec!["run", "--release", "--quiet", "--package", "pumice", "--", "bench"];
+    if rest.is_empty() {
+        args.push("parity");
+    }
+    args.extend(rest.iter().map(String::as_str));
+    cargo(&args, &[])
+}

@@ -1,0 +1,25 @@
+//! Running programs.
+
+use std::process::Command;
+
+/// What failed.
+pub(crate) struct Failed(pub(crate) String);
+
+/// A line about what is being done.
+pub(crate) fn say(line: &str) {
+    eprintln!("xtask: {line}");
+}
+
+/// Runs cargo.
+pub(crate) fn cargo(args: &[&str], env: &[(&str, &str)]) -> Result<(), Failed> {
+    let program = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    say(&format!("cargo {}", args.join(" ")));
+    run(Command::new(program).args(args).envs(env.iter().copied()))
+}
+
+/// Runs a program to its end.
+pub(crate) fn run(command: &mut Command) -> Result<(), Failed> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let status = command.status().map_err(|error| Failed(format!("{name}: {error}")))?;
+    if status.success() { Ok(()) } else { Err(Failed(format!("{name}: {status}"))) }
+}

@@ -1,0 +1,43 @@
+//! What the tests need from the system, installed by package name.
+
+use crate::run::{Failed, run, say};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
+
+/// A program that tests use, and the Debian package that has it.
+const NEEDED: [(&str, &str); 1] = [
+    // The judge of superblocks that our writer makes.
+    ("mdadm", "mdadm"),
+];
+
+/// Whether this process may install packages: as root, or in CI.
+pub(crate) fn may_install() -> bool {
+    std::env::var_os("CI").is_some() || std::fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)
+}
+
+fn present(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/sbin", "/sbin"].into_iter().map(Into::into);
+    std::env::split_paths(&path).chain(system).any(|folder| folder.join(program).is_file())
+}
+
+/// Installs what is missing.
+pub(crate) fn setup() -> Result<(), Failed> {
+    let missing: Vec<&str> =
+        NEEDED.into_iter().filter(|(program, _)| !present(program)).map(|(_, package)| package).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if !Path::new("/usr/bin/apt-get").exists() {
+        say(&format!("this system has no apt-get; install by hand: {}", missing.join(" ")));
+        return Ok(());
+    }
+    say(&format!("installing {}", missing.join(" ")));
+    let apt =
+        |args: &[&str]| run(Command::new("apt-get").args(args).env("DEBIAN_FRONTEND", "noninteractive"));
+    apt(&["update", "-qq"])?;
+    let mut install = vec!["install", "-y", "-qq", "--no-install-recommends"];
+    install.extend(&missing);
+    apt(&install)
+}
