@@ -10,7 +10,11 @@ pub struct ParseSizeError {
 
 impl fmt::Display for ParseSizeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}' is not a size: write a number with B, kB, KiB, MB, MiB, GB, GiB, TB or TiB", self.text)
+        write!(
+            f,
+            "'{}' is not a size: write a number with B, kB, KiB, MB, MiB, GB, GiB, TB or TiB",
+            self.text
+        )
     }
 }
 
