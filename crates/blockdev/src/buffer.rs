@@ -10,6 +10,8 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
+/// The border on which memory for direct I/O must begin: what the block layer of current systems asks for at most.
+pub(crate) const MEMORY_GRAIN: usize = 512;
 /// The border on which a buffer begins: the largest that direct I/O asks for on current systems.
 pub const ALIGNMENT: usize = 4096;
 /// Buffers of this size and more begin on a huge page, and ask for huge pages: a fold over many streams is up to a seventh faster.

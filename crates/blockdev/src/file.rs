@@ -1,6 +1,6 @@
 //! Block devices and image files of this machine.
 
-use crate::buffer::{ALIGNMENT, AlignedBuffer};
+use crate::buffer::{ALIGNMENT, AlignedBuffer, MEMORY_GRAIN};
 use crate::device::DirectFd;
 use crate::error::Operation;
 use crate::system;
@@ -121,7 +121,7 @@ impl FileDevice {
         let end = offset + buf.len() as u64;
         let aligned = offset.is_multiple_of(grain)
             && end.is_multiple_of(grain)
-            && buf.as_ptr().align_offset(ALIGNMENT) == 0;
+            && buf.as_ptr().align_offset(MEMORY_GRAIN) == 0;
         let start = offset / grain * grain;
         (!aligned).then(|| (start, (end.next_multiple_of(grain) - start) as usize))
     }

@@ -7,6 +7,7 @@
 mod ring;
 mod threads;
 
+use crate::buffer::MEMORY_GRAIN;
 use crate::{AlignedBuffer, BlockDevice, IoError};
 use ring::Ring;
 use std::collections::VecDeque;
@@ -181,7 +182,7 @@ fn fits_ring(device: &dyn BlockDevice, part: &Part) -> bool {
         part.len > 0
             && part.offset.is_multiple_of(grain)
             && (part.len as u64).is_multiple_of(grain)
-            && part.at.is_multiple_of(512)
+            && part.at.is_multiple_of(MEMORY_GRAIN)
             && part.offset.checked_add(part.len as u64).is_some_and(|end| end <= device.size_bytes())
     })
 }

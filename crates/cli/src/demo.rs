@@ -3,19 +3,18 @@
 mod damage;
 mod world;
 
-use crate::devices::{Access, Placement, place, probe_all};
+use crate::devices::{Access, Placement, assemble_from, place, probe_all};
 use crate::failure::Failure;
+use crate::progress::Silent;
 use crate::scrub::fresh_seed;
 use crate::text::{print, table};
 use clap::Args;
 use damage::{Planted, plant};
 use pumice_host::Method;
-use pumice_host::finding::Finding;
-use pumice_host::scrub::{Observer, Options, Outcome, Progress, RepairPolicy, run as run_pass};
+use pumice_host::scrub::{Options, Outcome, RepairPolicy, run as run_pass};
 use pumice_host::state::StateFiles;
 use pumice_host::target::Target;
 use pumice_node::NodeOptions;
-use pumice_raid::assemble;
 use pumice_telemetry::{Ledger, Place};
 use pumice_units::format_decimal;
 use std::path::PathBuf;
@@ -34,14 +33,6 @@ pub(crate) struct DemoArgs {
     /// Make the array in this folder, and leave it there (damaged again) to try things on
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
-}
-
-struct Silent;
-
-impl Observer for Silent {
-    fn progress(&mut self, _: &Progress) {}
-    fn finding(&mut self, _: &Finding) {}
-    fn note(&mut self, _: &str) {}
 }
 
 /// Runs the command.
@@ -69,7 +60,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode, Failure> {
         began.elapsed().as_secs_f64(),
     ));
     let planted = plant(&world)?;
-    let state = StateFiles::open(&folder.join("state"), "demo")?;
+    let state = StateFiles::open(&folder.join("state"), world::ARRAY)?;
     let outcomes = by_every_method(&world, &state)?;
     print("Ten kinds of damage, planted behind its back, and who finds them:\n\n");
     let all_found = show_findings(&planted, &outcomes);
@@ -102,12 +93,8 @@ fn by_every_method(world: &World, state: &StateFiles) -> Result<Vec<Outcome>, Fa
 
 fn assemble_world(world: &World, write: bool) -> Result<Target, Failure> {
     let mut probed = probe_all(world.paths(), Access { write, allow_in_use: false })?;
-    let mut records = Vec::new();
-    for probed in &mut probed {
-        let record = probed.record.take().ok_or_else(|| Failure::new("a member lost its superblock"))?;
-        records.push((probed.path.clone(), record));
-    }
-    place(assemble(records)?, &probed, &Placement::Runs(NODES), &NodeOptions::default())
+    let array = assemble_from(&mut probed)?;
+    place(array, &probed, &Placement::Runs(NODES), &NodeOptions::default())
 }
 
 /// One line for each kind of damage, one column for each method; tells whether everything was found, by all, and nothing else.

@@ -6,7 +6,7 @@ use pumice_host::probe::DriveReader;
 use pumice_host::target::{Member, Target};
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{DataNode, DriveId};
-use pumice_raid::{Array, MemberRecord, probe};
+use pumice_raid::{Array, MemberRecord, assemble, probe};
 use pumice_units::Role;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -100,6 +100,17 @@ pub(crate) fn probe_all(paths: &[PathBuf], access: Access) -> Result<Vec<Probed>
         out.push(Probed { path, device, record });
     }
     Ok(out)
+}
+
+/// Assembles the array of which all devices are members.
+pub(crate) fn assemble_from(probed: &mut [Probed]) -> Result<Array, Failure> {
+    let mut records = Vec::new();
+    for probed in probed {
+        let record =
+            probed.record.take().ok_or_else(|| Failure::new(format!("{}: no md superblock", probed.path)))?;
+        records.push((probed.path.clone(), record));
+    }
+    Ok(assemble(records)?)
 }
 
 /// Which members share a data node.

@@ -1,5 +1,6 @@
 //! The `pumice` command: checks, locates and repairs silent corruption in RAID arrays, near the drives.
 
+mod bench;
 mod demo;
 mod devices;
 mod failure;
@@ -31,6 +32,9 @@ enum Command {
     Inspect(inspect::InspectArgs),
     /// Compute what a scrub moves, and where, before building anything
     Plan(plan::PlanArgs),
+    /// Measure what this machine can do
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
     /// See it work: an array, ten kinds of damage, four methods, repair
     Demo(demo::DemoArgs),
 }
@@ -40,6 +44,7 @@ fn main() -> ExitCode {
         Command::Scrub(args) => scrub::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Plan(args) => plan::run(&args),
+        Command::Bench(command) => bench::run(&command),
         Command::Demo(args) => demo::run(&args),
     };
     done.unwrap_or_else(|failure: Failure| {

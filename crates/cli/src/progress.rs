@@ -101,3 +101,12 @@ impl Observer for Display {
         }
     }
 }
+
+/// Shows nothing.
+pub(crate) struct Silent;
+
+impl Observer for Silent {
+    fn progress(&mut self, _: &Progress) {}
+    fn finding(&mut self, _: &Finding) {}
+    fn note(&mut self, _: &str) {}
+}

@@ -5,7 +5,7 @@ mod human;
 
 pub(crate) use args::ScrubArgs;
 
-use crate::devices::{Access, expand, place, probe_all};
+use crate::devices::{Access, assemble_from, expand, place, probe_all};
 use crate::failure::Failure;
 use crate::progress::Display;
 use crate::text::{print, print_json};
@@ -15,7 +15,7 @@ use pumice_host::state::StateFiles;
 use pumice_node::NodeOptions;
 use pumice_parity::kernels::Kernels;
 use pumice_parity::seed::Seed;
-use pumice_raid::assemble;
+use pumice_raid::Uuid;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -35,13 +35,7 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     }
     let paths = expand(&args.devices, Path::new("/sys"))?;
     let mut probed = probe_all(&paths, access)?;
-    let mut records = Vec::new();
-    for probed in &mut probed {
-        let record =
-            probed.record.take().ok_or_else(|| Failure::new(format!("{}: no md superblock", probed.path)))?;
-        records.push((probed.path.clone(), record));
-    }
-    let mut array = assemble(records)?;
+    let mut array = assemble_from(&mut probed)?;
     if args.assume_settled {
         array.assume_settled();
     } else if array.needs_assume_settled() {
@@ -51,7 +45,7 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
         )));
     }
     let target = place(array, &probed, &args.placement(), &NodeOptions::default())?;
-    let state = open_state(args, &target.array().uuid().to_string())?;
+    let state = open_state(args, target.array().uuid())?;
     let mut display = Display::new(args.quiet);
     let interrupt = stop_on_signal()?;
     let outcome = run_pass(&target, state.as_ref(), &options, &mut display, &interrupt)?;
@@ -70,7 +64,7 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
 
 /// Where progress and journal are kept: for a plain check, a directory that cannot be used is a pity; for a repair, or a pass that should be
 /// resumed, it is a reason not to begin.
-fn open_state(args: &ScrubArgs, array: &str) -> Result<Option<StateFiles>, Failure> {
+fn open_state(args: &ScrubArgs, array: Uuid) -> Result<Option<StateFiles>, Failure> {
     let needed = args.repair || args.resume || args.state_dir.is_some();
     let folder = match args.state_dir.clone().or_else(default_state_dir) {
         Some(folder) => folder,

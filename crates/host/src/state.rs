@@ -4,6 +4,7 @@ use crate::Method;
 use crate::files::{remove_durably, write_durably};
 use crate::finding::Finding;
 use crate::scrub::{Order, ScrubError};
+use pumice_raid::Uuid;
 use pumice_telemetry::Ledger;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, TryLockError};
@@ -77,13 +78,14 @@ impl StateFiles {
     ///
     /// # Errors
     /// [`ScrubError::Locked`] where another scrub of the array runs, [`ScrubError::State`] where the directory cannot be used.
-    pub fn open(folder: &Path, array: &str) -> Result<Self, ScrubError> {
+    pub fn open(folder: &Path, array: Uuid) -> Result<Self, ScrubError> {
+        let array = array.to_string();
         fs::create_dir_all(folder)
             .map_err(|error| ScrubError::state(folder, "the state directory cannot be made", error))?;
         let path = folder.join(format!("{array}.lock"));
         let lock = File::create(&path).map_err(|error| ScrubError::state(&path, "cannot be made", error))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { folder: folder.to_owned(), array: array.to_owned(), _lock: lock }),
+            Ok(()) => Ok(Self { folder: folder.to_owned(), array, _lock: lock }),
             Err(TryLockError::WouldBlock) => Err(ScrubError::Locked(path)),
             Err(TryLockError::Error(error)) => Err(ScrubError::state(&path, "cannot be locked", error)),
         }

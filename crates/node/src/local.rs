@@ -109,6 +109,26 @@ impl LocalNode {
         store.truncate(2 * self.options.workers);
     }
 
+    /// Reads what a command over media would read, in the same way, and folds nothing: the limit that it is measured against.
+    ///
+    /// # Errors
+    /// As [`parity`](DataNode::parity).
+    pub fn read_only_pass(&self, command: &ParityCommand) -> Result<Ledger, NodeError> {
+        command.validate()?;
+        let fold = Fold::new(command, self.options.kernels, &self.memory);
+        let job = MediaJob::new(command, &self.drives, self.media_sources(command)?, fold);
+        Ok(self.run_job(&job.reading_only())?.moved)
+    }
+
+    fn run_job(&self, job: &MediaJob<'_>) -> Result<ParityResult, NodeError> {
+        let count =
+            usize::try_from(job.useful_workers()).unwrap_or(usize::MAX).min(self.options.workers).max(1);
+        let mut workers = self.borrow_workers(count)?;
+        let result = job.run(&mut workers);
+        self.return_workers(workers);
+        result
+    }
+
     fn media_sources(&self, command: &ParityCommand) -> Result<Vec<MediaSource>, NodeError> {
         command
             .sources
@@ -176,11 +196,14 @@ impl DataNode for LocalNode {
         workers[0].gatherer.submit(Gather { tag: 0, buffer, parts });
         let done = workers[0].gatherer.next(true).expect("one gather was submitted");
         self.return_workers(workers);
-        let failures = done
-            .failures
-            .into_iter()
-            .map(|(piece, error)| PieceFailure { piece, reason: error.to_string() })
-            .collect();
+        let mut failures = Vec::with_capacity(done.failures.len());
+        for (piece, error) in done.failures {
+            // A sector that cannot be read is a finding; a drive that is gone is not.
+            if !error.is_media_error() {
+                return Err(io_error(error));
+            }
+            failures.push(PieceFailure { piece, reason: error.to_string() });
+        }
         Ok((done.buffer, failures))
     }
 
@@ -221,13 +244,7 @@ impl DataNode for LocalNode {
         if let Some(addresses) = addresses {
             return fold_memory(command, &addresses, &fold, &self.memory);
         }
-        let job = MediaJob::new(command, &self.drives, self.media_sources(command)?, fold);
-        let count =
-            usize::try_from(job.useful_workers()).unwrap_or(usize::MAX).min(self.options.workers).max(1);
-        let mut workers = self.borrow_workers(count)?;
-        let result = job.run(&mut workers);
-        self.return_workers(workers);
-        result
+        self.run_job(&MediaJob::new(command, &self.drives, self.media_sources(command)?, fold))
     }
 
     fn transfer(&self, transfer: &Transfer) -> Result<TransferResult, NodeError> {

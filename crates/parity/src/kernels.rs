@@ -275,6 +275,28 @@ impl Kernels {
         sum
     }
 
+    /// Reads every byte once and does nothing else with it but to say whether any is not zero: the limit that the other kernels are measured
+    /// against.
+    #[must_use]
+    pub fn read(&self, data: &[u8]) -> bool {
+        // SAFETY: `is_available` released the table.
+        let (done, any) = unsafe { (self.table.read)(data) };
+        any | data[done..].iter().any(|byte| *byte != 0)
+    }
+
+    /// Reads many sources side by side, as a fold does, and does nothing else: the limit of every kernel over these sources. Whole
+    /// registers only.
+    ///
+    /// # Panics
+    /// As [`xor`](Self::xor).
+    #[must_use]
+    pub fn read_streams(&self, sources: &[&[u8]]) -> bool {
+        let len = sources.first().map_or(0, |source| source.len());
+        let (pointers, count) = self.xor_sources(sources, len);
+        // SAFETY: `is_available` released the table; the pointers are of slices of `len` bytes; nothing is written.
+        unsafe { (self.table.read_streams)(&pointers[..count], len) }
+    }
+
     /// From the first to the last byte that is not zero; `None` where all are zero.
     #[must_use]
     pub fn nonzero_range(&self, data: &[u8]) -> Option<Range<usize>> {

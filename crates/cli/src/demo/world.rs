@@ -18,6 +18,9 @@ pub(super) const CHUNK: usize = 64 << 10;
 /// Where the data area begins.
 const DATA_OFFSET: u64 = 1 << 20;
 
+/// The array's UUID.
+pub(super) const ARRAY: Uuid = Uuid(*b"pumice demo raid");
+
 /// The array's files.
 pub(super) struct World {
     paths: Vec<PathBuf>,
@@ -60,7 +63,7 @@ impl World {
             chunk_bytes: CHUNK as u64,
             component_bytes: Some(component),
             device_bytes: vec![device; usize::from(DRIVES)],
-            array_uuid: Uuid(*b"pumice demo raid"),
+            array_uuid: ARRAY,
             device_uuids: (0..DRIVES).map(|_| uuid()).collect(),
             name: "demo:pumice".to_owned(),
             ctime: now(),

@@ -45,7 +45,7 @@ pub(crate) struct Hole {
 pub(crate) struct Outcome {
     /// Stripes with an inconsistency somewhere.
     pub(crate) suspects: BTreeSet<u64>,
-    /// Stripes that could not be read whole.
+    /// Stripes that could not be read whole, with the places that are known.
     pub(crate) holes: BTreeMap<u64, Vec<Hole>>,
     pub(crate) moved: Ledger,
 }

@@ -1,7 +1,7 @@
 //! The conventional method: every chunk travels to the host, and the host folds.
 
 use super::ScrubError;
-use super::check::{Checker, Hole, Outcome};
+use super::check::{Checker, Outcome};
 use crate::target::Stripes;
 use pumice_offload::ClassPlan;
 use pumice_telemetry::Ledger;
@@ -54,13 +54,8 @@ fn one(
         let read = reader.read(stripe, start, len)?;
         out.moved += Ledger::read_from_drives(read.bytes) + Ledger::arrived_at_host(read.bytes);
         if !read.holes.is_empty() {
-            let holes = read.holes.iter().map(|(role, reason)| Hole {
-                role: *role,
-                start,
-                len,
-                reason: reason.clone(),
-            });
-            out.holes.entry(stripe).or_default().extend(holes);
+            // Which bytes exactly, the examination finds out: it reads block by block.
+            out.holes.entry(stripe).or_default();
         } else {
             let class = &classes[(stripe % classes.len() as u64) as usize];
             if class.check(&checker.kernels, &read.chunks).0 != 0 {

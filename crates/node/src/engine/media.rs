@@ -11,6 +11,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Bytes by which a source's place is shifted against the last one's, beyond whole pages: the smallest border that direct I/O takes.
+const SKEW: usize = 512;
+
 /// A thread's own ring and buffers, kept from command to command: both are dear to make.
 pub(crate) struct Worker {
     pub(crate) gatherer: Gatherer,
@@ -39,6 +42,7 @@ pub(crate) struct MediaJob<'c> {
     sources: Vec<MediaSource>,
     shape: Shape,
     fold: Fold<'c>,
+    folding: bool,
     next: AtomicU64,
 }
 
@@ -57,7 +61,13 @@ impl<'c> MediaJob<'c> {
         fold: Fold<'c>,
     ) -> Self {
         let direct = sources.iter().any(|source| devices[source.device].direct_fd().is_some());
-        Self { command, devices, sources, shape: Shape::new(command, direct), fold, next: AtomicU64::new(0) }
+        let shape = Shape::new(command, direct);
+        Self { command, devices, sources, shape, fold, folding: true, next: AtomicU64::new(0) }
+    }
+
+    /// The same reads, with nothing folded: what a command could be at best.
+    pub(crate) fn reading_only(self) -> Self {
+        Self { folding: false, ..self }
     }
 
     /// Workers that can be of use, at most.
@@ -139,10 +149,10 @@ impl<'c> MediaJob<'c> {
         }
     }
 
-    /// Bytes between the sources' places in a unit's buffer: each on a page of its own, and not all on
-    /// the same sets of the first-level cache.
+    /// Bytes between the sources' places in a unit's buffer. Not a power of two: sources that are folded side by side would share a few
+    /// sets of the caches and push each other out.
     fn pitch(&self) -> usize {
-        self.shape.unit_bytes().next_multiple_of(4096)
+        self.shape.unit_bytes().next_multiple_of(4096) + SKEW
     }
 
     fn buffer_bytes(&self) -> usize {
@@ -172,12 +182,16 @@ impl<'c> MediaJob<'c> {
         mut done: Gathered,
     ) -> Result<(), NodeError> {
         let unit = flying.remove(&done.tag).expect("a gather of this command");
-        share.read += (unit.len() * self.sources.len()) as u64;
+        share.read += (unit.len() * (self.sources.len() - done.failures.len())) as u64;
         let mut bad_stripes = Vec::new();
         if !done.failures.is_empty() {
             let before = share.unreadable.len();
             self.probe(share, &unit, &mut done)?;
             bad_stripes = share.unreadable[before..].iter().map(|u| u.stripe).collect();
+        }
+        if !self.folding {
+            worker.spare.push(done.buffer);
+            return Ok(());
         }
         let pitch = self.pitch();
         let mut slices: Vec<&[u8]> = Vec::with_capacity(self.sources.len());

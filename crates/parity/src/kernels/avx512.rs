@@ -9,7 +9,7 @@ use std::arch::x86_64::*;
 /// The truth table of `a ^ b ^ c`.
 const XOR3: i32 = 0x96;
 /// Bytes between the line that is hashed and the line that is asked for: one stream, so further than with many.
-const AHEAD: usize = 2048;
+const AHEAD: usize = 256;
 
 #[derive(Clone, Copy)]
 struct Zmm(__m512i);

@@ -19,7 +19,7 @@ use super::vector::Vector;
 use crate::matrix::Coefficient;
 
 /// Bytes between the place that is folded and the place that is asked for.
-const AHEAD: usize = 512;
+const AHEAD: usize = 256;
 
 /// What becomes of folded rows.
 pub(super) mod mode {
@@ -220,6 +220,43 @@ pub(super) unsafe fn dot<V: Vector, const ROWS: usize, const UNROLL: usize, cons
             mask |= u8::from(!bad.is_zero()) << r;
         }
         (at, mask)
+    }
+}
+
+/// Reads every whole register of `data`, and nothing else: no prefetch, one accumulator in four. Returns how far it came, and whether any
+/// byte is not zero.
+#[inline(always)]
+pub(super) unsafe fn read<V: Vector>(data: &[u8]) -> (usize, bool) {
+    let mut at = 0;
+    // SAFETY: every load ends within `data`.
+    unsafe {
+        let mut sum = [V::zero(); 4];
+        while at + 4 * V::BYTES <= data.len() {
+            for (u, sum) in sum.iter_mut().enumerate() {
+                *sum = sum.or(V::load(data.as_ptr().add(at + u * V::BYTES)));
+            }
+            at += 4 * V::BYTES;
+        }
+        (at, !sum[0].or(sum[1]).or(sum[2].or(sum[3])).is_zero())
+    }
+}
+
+/// Reads every whole register of all sources, vertically as the folds do, and nothing else: no prefetch, no arithmetic but an OR.
+#[inline(always)]
+pub(super) unsafe fn read_streams<V: Vector, const UNROLL: usize>(sources: &[*const u8], len: usize) -> bool {
+    // SAFETY: by the contract, every access is within `len` bytes of a valid pointer.
+    unsafe {
+        let mut sum = [V::zero(); UNROLL];
+        let mut at = 0;
+        while at + UNROLL * V::BYTES <= len {
+            for source in sources {
+                for u in 0..UNROLL {
+                    sum[u] = sum[u].or(V::load(source.add(at + u * V::BYTES)));
+                }
+            }
+            at += UNROLL * V::BYTES;
+        }
+        sum.iter().any(|register| !register.is_zero())
     }
 }
 

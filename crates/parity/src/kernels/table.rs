@@ -14,6 +14,8 @@ pub(super) struct Table {
     pub(super) pq: unsafe fn(&[*const u8], *mut u8, *mut u8, usize) -> usize,
     pub(super) pq_check: unsafe fn(&[*const u8], *const u8, *const u8, usize) -> (usize, u8),
     pub(super) dot: Dot,
+    pub(super) read: unsafe fn(&[u8]) -> (usize, bool),
+    pub(super) read_streams: unsafe fn(&[*const u8], usize) -> bool,
     pub(super) first_nonzero: unsafe fn(&[u8]) -> Option<usize>,
     /// Keys (one a line) and whole lines of 64 bytes: plane b of the sum at index b.
     pub(super) fingerprint: unsafe fn(&[u64], &[u8]) -> [u64; 8],
@@ -34,19 +36,19 @@ macro_rules! table {
             $(#[$features])?
             pub(super) unsafe fn xor(sources: &[*const u8], out: *mut u8, len: usize) -> usize {
                 // SAFETY: see above.
-                unsafe { body::xor::<$vector, 4, false>(sources, out, len).0 }
+                unsafe { body::xor::<$vector, 2, false>(sources, out, len).0 }
             }
 
             $(#[$features])?
             pub(super) unsafe fn xor_check(sources: &[*const u8], len: usize) -> (usize, bool) {
                 // SAFETY: see above.
-                unsafe { body::xor::<$vector, 4, true>(sources, std::ptr::null_mut(), len) }
+                unsafe { body::xor::<$vector, 2, true>(sources, std::ptr::null_mut(), len) }
             }
 
             $(#[$features])?
             pub(super) unsafe fn pq(data: &[*const u8], p: *mut u8, q: *mut u8, len: usize) -> usize {
                 // SAFETY: see above.
-                unsafe { body::pq::<$vector, 4, false>(data, p, q, len).0 }
+                unsafe { body::pq::<$vector, 2, false>(data, p, q, len).0 }
             }
 
             $(#[$features])?
@@ -57,7 +59,7 @@ macro_rules! table {
                 len: usize,
             ) -> (usize, u8) {
                 // SAFETY: see above; a check does not write, so the pointers may be shared ones.
-                unsafe { body::pq::<$vector, 4, true>(data, p.cast_mut(), q.cast_mut(), len) }
+                unsafe { body::pq::<$vector, 2, true>(data, p.cast_mut(), q.cast_mut(), len) }
             }
 
             $(#[$features])?
@@ -73,7 +75,7 @@ macro_rules! table {
                     ($rows:literal) => {{
                         // As many registers for accumulators as leave room for two sources and their factors.
                         const UNROLL: usize = match ($rows, <$vector as Vector>::MANY_REGISTERS) {
-                            (1..=4, true) => 4,
+                            (1..=4, true) => 2,
                             (_, true) | (1..=2, false) => 2,
                             (_, false) => 1,
                         };
@@ -109,6 +111,18 @@ macro_rules! table {
             }
 
             $(#[$features])?
+            pub(super) unsafe fn read(data: &[u8]) -> (usize, bool) {
+                // SAFETY: see above.
+                unsafe { body::read::<$vector>(data) }
+            }
+
+            $(#[$features])?
+            pub(super) unsafe fn read_streams(sources: &[*const u8], len: usize) -> bool {
+                // SAFETY: see above.
+                unsafe { body::read_streams::<$vector, 4>(sources, len) }
+            }
+
+            $(#[$features])?
             pub(super) unsafe fn first_nonzero(data: &[u8]) -> Option<usize> {
                 // SAFETY: see above.
                 unsafe { body::first_nonzero::<$vector>(data) }
@@ -122,6 +136,8 @@ macro_rules! table {
             pq: instance::pq,
             pq_check: instance::pq_check,
             dot: instance::dot,
+            read: instance::read,
+            read_streams: instance::read_streams,
             first_nonzero: instance::first_nonzero,
             fingerprint: $fingerprint,
         };

@@ -1,0 +1,28 @@
+//! `pumice bench`: what this machine can do.
+
+mod clock;
+#[cfg(feature = "isal")]
+mod isal;
+mod parity;
+mod scrub;
+
+use crate::failure::Failure;
+use clap::Subcommand;
+use std::process::ExitCode;
+
+/// What to measure.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// The parity kernels, beside a plain read of the same memory
+    Parity(parity::ParityArgs),
+    /// A scrub of real devices, beside reading them in the same way and folding nothing
+    Scrub(scrub::ScrubArgs),
+}
+
+/// Runs the command.
+pub(crate) fn run(command: &BenchCommand) -> Result<ExitCode, Failure> {
+    match command {
+        BenchCommand::Parity(args) => parity::run(args),
+        BenchCommand::Scrub(args) => scrub::run(args),
+    }
+}

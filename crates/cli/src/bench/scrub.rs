@@ -1,0 +1,137 @@
+//! `pumice bench scrub`.
+
+use crate::devices::{Access, Placement, assemble_from, place, probe_all};
+use crate::failure::Failure;
+use crate::progress::Silent;
+use crate::scrub::fresh_seed;
+use crate::text::{print, print_json, table};
+use clap::Args;
+use pumice_blockdev::BlockDevice;
+use pumice_host::Method;
+use pumice_host::scrub::{Options, run as run_pass};
+use pumice_node::{LocalNode, NodeOptions, Peers};
+use pumice_offload::{DriveId, Mode, ParityCommand, Rule, Source, Window};
+use pumice_raid::Array;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+/// Measures a scrub of an array against reading its members with the same engine and no parity: pairs, one after the other.
+#[derive(Debug, Args)]
+pub(crate) struct ScrubArgs {
+    /// Members of the array
+    #[arg(required = true, value_name = "DEVICE")]
+    devices: Vec<PathBuf>,
+    /// Pairs
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// Data nodes that the members are spread over
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    nodes: u16,
+    /// How stripes are checked: host, stripe, aggregate or fingerprint
+    #[arg(long, default_value = "stripe")]
+    method: Method,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Document {
+    method: Method,
+    bytes: u64,
+    read_gb_per_s: f64,
+    scrub_gb_per_s: f64,
+    /// Median of the pairs' own ratios.
+    ratio_to_read: f64,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
+    let mut probed = probe_all(&args.devices, Access { write: false, allow_in_use: false })?;
+    let array = assemble_from(&mut probed)?;
+    let members = array.members().iter().flatten();
+    let devices: Vec<Arc<dyn BlockDevice>> = members
+        .filter_map(|member| probed.iter().find(|p| p.path == member.device).map(|p| Arc::clone(&p.device)))
+        .collect();
+    let node = LocalNode::new("read", devices, &Peers::new(), NodeOptions::default());
+    let commands = read_commands(&array)?;
+    let placement = if args.nodes == 1 { Placement::One } else { Placement::Runs(usize::from(args.nodes)) };
+    let target = place(array, &probed, &placement, &NodeOptions::default())?;
+    let (mut reads, mut scrubs) = (Vec::new(), Vec::new());
+    let mut bytes = 0;
+    // The first pair fills caches and pools and is not counted.
+    for round in 0..=args.rounds {
+        let began = Instant::now();
+        let mut read = 0;
+        for command in &commands {
+            read += node.read_only_pass(command)?.media_read;
+        }
+        let reading = read as f64 / began.elapsed().as_secs_f64() / 1e9;
+        let options = Options { method: Some(args.method), ..Options::with_seed(fresh_seed()?) };
+        let began = Instant::now();
+        let outcome = run_pass(&target, None, &options, &mut Silent, &AtomicBool::new(false))?;
+        let scrubbing = outcome.bytes_checked as f64 / began.elapsed().as_secs_f64() / 1e9;
+        bytes = outcome.bytes_checked;
+        if round > 0 {
+            reads.push(reading);
+            scrubs.push(scrubbing);
+        }
+    }
+    let ratios = scrubs.iter().zip(&reads).map(|(s, r)| s / r).collect();
+    let document = Document {
+        method: args.method,
+        bytes,
+        read_gb_per_s: median(reads),
+        scrub_gb_per_s: median(scrubs),
+        ratio_to_read: median(ratios),
+    };
+    if args.json {
+        print_json(&document);
+    } else {
+        let row = |name: &str, speed: f64, ratio: String| vec![name.to_owned(), format!("{speed:.2}"), ratio];
+        print(&table(&[
+            ["", "GB/s", "of reading"].map(str::to_owned).to_vec(),
+            row("reading", document.read_gb_per_s, "100 %".to_owned()),
+            row(
+                args.method.name(),
+                document.scrub_gb_per_s,
+                format!("{:.0} %", document.ratio_to_read * 100.0),
+            ),
+        ]));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Commands that cover the whole array, in the batches of a scrub.
+fn read_commands(array: &Array) -> Result<Vec<ParityCommand>, Failure> {
+    const BATCH: u64 = 255;
+    let geometry = array.geometry();
+    let chunk = u32::try_from(geometry.chunk_bytes())?;
+    let sources: Vec<Source> = array
+        .members()
+        .iter()
+        .flatten()
+        .enumerate()
+        .map(|(i, m)| Source::Media { drive: DriveId(i as u32 + 1), base: m.data_offset_bytes() })
+        .collect();
+    let stripes = geometry.stripes();
+    Ok((0..stripes.div_ceil(BATCH))
+        .map(|batch| ParityCommand {
+            sources: sources.clone(),
+            chunk,
+            window: Window { start: 0, len: chunk },
+            stripes: batch * BATCH..(batch * BATCH + BATCH).min(stripes),
+            rule: Rule::sum(sources.len()),
+            mode: Mode::Check,
+        })
+        .collect())
+}
+
+pub(super) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}

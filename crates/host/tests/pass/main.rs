@@ -1,0 +1,8 @@
+//! Whole passes over arrays in memory: every method, every layout, faults from a seed.
+
+mod crash;
+mod damage;
+mod ledger;
+mod progress;
+mod unreadable;
+mod world;

@@ -1,0 +1,103 @@
+//! Interruption and resumption.
+
+use crate::world::{Notes, RAID6, UUID, World, options, pass};
+use pumice_host::Method;
+use pumice_host::finding::Finding;
+use pumice_host::scrub::{Observer, Options, Order, Progress, ScrubError, StopReason, run};
+use pumice_host::state::StateFiles;
+use pumice_raid::Uuid;
+use pumice_units::Role;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Interrupts after some stripes.
+struct Stopper<'f> {
+    after: u64,
+    flag: &'f AtomicBool,
+}
+
+impl Observer for Stopper<'_> {
+    fn progress(&mut self, progress: &Progress) {
+        if progress.stripes >= self.after {
+            self.flag.store(true, Ordering::Relaxed);
+        }
+    }
+    fn finding(&mut self, _: &Finding) {}
+    fn note(&mut self, _: &str) {}
+}
+
+#[test]
+fn a_resumed_pass_ends_as_an_uninterrupted_one_does() {
+    for order in [Order::Sequential, Order::Staggered] {
+        for method in Method::ALL {
+            let folder = tempfile::tempdir().unwrap();
+            let state = StateFiles::open(folder.path(), UUID).unwrap();
+            let world = World::new(RAID6, 8);
+            world.damage(Role(1), 2, 0, 1, 1);
+            world.damage(Role(5), 17, 300, 9, 1);
+            let target = world.target(3, &[]);
+            let base = Options { method: Some(method), order: Some(order), batch: Some(3), ..options(4) };
+            let whole = pass(&target, None, &base);
+            let flag = AtomicBool::new(false);
+            let mut stopper = Stopper { after: 9, flag: &flag };
+            let stopped = run(&target, Some(&state), &base, &mut stopper, &flag).unwrap();
+            assert_eq!(stopped.stopped, Some(StopReason::Interrupted));
+            assert!(stopped.stripes_checked < 20);
+            let rest = Options { resume: true, batch: None, order: None, method: None, ..options(99) };
+            let resumed = pass(&target, Some(&state), &rest);
+            assert_eq!(resumed.findings, whole.findings, "{order} {method}");
+            assert_eq!(resumed.stripes_checked, 20);
+            assert_eq!(resumed.bytes_checked, whole.bytes_checked);
+            assert_eq!(resumed.method, method);
+            assert!(resumed.stopped.is_none());
+            // Its state is gone: the next pass begins anew.
+            let mut notes = Notes(Vec::new());
+            run(&target, Some(&state), &rest, &mut notes, &AtomicBool::new(false)).unwrap();
+            assert!(notes.0.iter().any(|n| n.contains("no interrupted scrub")), "{:?}", notes.0);
+        }
+    }
+}
+
+#[test]
+fn options_that_differ_from_the_interrupted_pass_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = StateFiles::open(folder.path(), UUID).unwrap();
+    let world = World::new(RAID6, 8);
+    let target = world.target(1, &[]);
+    let flag = AtomicBool::new(true);
+    run(&target, Some(&state), &options(1), &mut Notes(Vec::new()), &flag).unwrap();
+    let refused = |change: &dyn Fn(&mut Options)| {
+        let mut options = Options { resume: true, batch: None, ..options(1) };
+        change(&mut options);
+        match run(&target, Some(&state), &options, &mut Notes(Vec::new()), &AtomicBool::new(true)) {
+            Err(ScrubError::Resume { option, .. }) => option,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(refused(&|o| o.batch = Some(9)), "--batch");
+    assert_eq!(refused(&|o| o.method = Some(Method::Host)), "--method");
+    assert_eq!(refused(&|o| o.range = Some(0..4)), "--range");
+    assert_eq!(refused(&|o| o.accumulators = Some(2)), "--accumulators");
+    assert_eq!(refused(&|o| o.order = Some(Order::Staggered)), "--order");
+}
+
+#[test]
+fn two_scrubs_of_one_array_do_not_meet() {
+    let folder = tempfile::tempdir().unwrap();
+    let _first = StateFiles::open(folder.path(), UUID).unwrap();
+    assert!(matches!(StateFiles::open(folder.path(), UUID), Err(ScrubError::Locked(_))));
+    assert!(StateFiles::open(folder.path(), Uuid([8; 16])).is_ok());
+}
+
+#[test]
+fn a_range_covers_just_its_stripes() {
+    let world = World::new(RAID6, 8);
+    world.damage(Role(1), 4, 0, 1, 1);
+    world.damage(Role(1), 7, 0, 1, 1);
+    let target = world.target(1, &[]);
+    let outcome = pass(&target, None, &Options { range: Some(5..9), ..options(1) });
+    assert_eq!(outcome.stripes_checked, 4);
+    assert_eq!(outcome.findings.iter().map(|f| f.stripe).collect::<Vec<_>>(), [7]);
+    let wrong = Options { range: Some(5..21), ..options(1) };
+    let result = run(&target, None, &wrong, &mut Notes(Vec::new()), &AtomicBool::new(false));
+    assert!(matches!(result, Err(ScrubError::Range { .. })));
+}
