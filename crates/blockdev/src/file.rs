@@ -11,6 +11,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 /// What a device is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +70,7 @@ impl FileDevice {
             return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, format!("is {what}"))));
         }
         let is_block_device = kind.is_block_device();
-        let (file, direct) = open_file(path, mode, options, is_block_device).map_err(fail)?;
+        let (file, direct) = patiently(|| open_file(path, mode, options, is_block_device)).map_err(fail)?;
         if mode == OpenMode::ReadWrite && !is_block_device {
             lock(&file).map_err(fail)?;
         }
@@ -182,13 +183,27 @@ fn in_use(error: io::Error) -> io::Error {
 }
 
 fn lock(file: &File) -> io::Result<()> {
-    match file.try_lock() {
+    patiently(|| match file.try_lock() {
         Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => {
             Err(io::Error::new(io::ErrorKind::ResourceBusy, "another program has it locked for writing"))
         }
         Err(TryLockError::Error(error)) => Err(error),
+    })
+}
+
+/// Tries again for a second while something is busy: a program that was killed with reads in flight holds its files until the kernel has brought
+/// those to their end.
+fn patiently<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    const TRIES: u32 = 50;
+    const PAUSE: Duration = Duration::from_millis(20);
+    for _ in 0..TRIES {
+        match attempt() {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => std::thread::sleep(PAUSE),
+            other => return other,
+        }
     }
+    attempt()
 }
 
 impl BlockDevice for FileDevice {

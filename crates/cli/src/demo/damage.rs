@@ -43,6 +43,9 @@ pub(super) struct Planted {
 /// Stripes whose data was overwritten, in part, by a host that also updated P and Q: stripe, data index, offset in the chunk.
 const OVERWRITTEN: [(u64, usize, usize); 2] = [(120, 5, 8192), (140, 4, 16384)];
 
+/// The stripe with two members damaged in one block.
+const TWO_MEMBERS: u64 = 73;
+
 /// The new data of such a write.
 fn new_data(stripe: u64) -> Vec<u8> {
     (0..BLOCK).map(|i| (i as u64 * 31 + stripe * 7) as u8).collect()
@@ -115,7 +118,8 @@ impl Vandal<'_> {
 /// Plants all ten.
 pub(super) fn plant(world: &World) -> Result<Vec<Planted>, Failure> {
     let v = Vandal { world };
-    for (stripe, ..) in OVERWRITTEN {
+    // The damage that no repair takes away would be taken away by doing it again.
+    for stripe in OVERWRITTEN.map(|(stripe, ..)| stripe).into_iter().chain([TWO_MEMBERS]) {
         v.restore(stripe)?;
     }
     let located = |words, places| Planted { words, expected: "located", can_be_located: true, places };
@@ -128,13 +132,19 @@ pub(super) fn plant(world: &World) -> Result<Vec<Planted>, Failure> {
     let q = map.q.expect("RAID-6 has Q");
     v.change(q, 58, 4096, 300)?;
     out.push(located("Q", vec![parity(58, Verdict::ParityQ, q)]));
-    v.change(v.role(73, 2), 73, 12288, 64)?;
-    v.change(v.role(73, 9), 73, 12288, 200)?;
+    v.change(v.role(TWO_MEMBERS, 2), TWO_MEMBERS, 12288, 64)?;
+    v.change(v.role(TWO_MEMBERS, 9), TWO_MEMBERS, 12288, 200)?;
     out.push(Planted {
         words: "two members in one block",
         expected: "ambiguous",
         can_be_located: false,
-        places: vec![Place { stripe: 73, start: 12288, len: 200, verdict: Verdict::Ambiguous, member: None }],
+        places: vec![Place {
+            stripe: TWO_MEMBERS,
+            start: 12288,
+            len: 200,
+            verdict: Verdict::Ambiguous,
+            member: None,
+        }],
     });
     // The same bytes in two stripes of a batch: a plain XOR across stripes would not see them.
     for stripe in [90, 97] {

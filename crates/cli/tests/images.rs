@@ -1,0 +1,181 @@
+//! Arrays that Linux itself wrote, where somebody has put them: `PUMICE_MD_IMAGES` names the folder.
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const METHODS: [&str; 4] = ["host", "stripe", "aggregate", "fingerprint"];
+
+/// The images, unpacked; `None` (said aloud) where there are none.
+fn unpacked() -> Option<(PathBuf, tempfile::TempDir)> {
+    let Some(folder) = std::env::var_os("PUMICE_MD_IMAGES").map(PathBuf::from) else {
+        eprintln!("SKIPPED: PUMICE_MD_IMAGES is not set, so no array written by Linux is tested");
+        return None;
+    };
+    let target = tempfile::tempdir().unwrap();
+    let done = Command::new(folder.join("unpack.sh")).arg(target.path()).status().unwrap();
+    assert!(done.success(), "the images unpack");
+    Some((folder, target))
+}
+
+fn members(folder: &Path) -> Vec<PathBuf> {
+    let mut out: Vec<PathBuf> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == "raw"))
+        .collect();
+    out.sort();
+    out
+}
+
+fn pumice(state: &Path, args: &[&str], members: &[PathBuf]) -> (i32, Value) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pumice"));
+    command.args(args);
+    if args[0] == "scrub" {
+        command.arg("--state-dir").arg(state);
+    }
+    let output = command.arg("--json").args(members).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let json =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{args:?}: {error}: {text}"));
+    (output.status.code().unwrap(), json)
+}
+
+/// What `mdadm --examine` said of a field of the first member.
+fn examined(folder: &Path, field: &str) -> Option<String> {
+    let text = fs::read_to_string(folder.join("examine-stopped.txt")).unwrap();
+    let line = text.lines().find(|line| line.trim_start().starts_with(field))?;
+    Some(line.split_once(" : ")?.1.trim().to_owned())
+}
+
+#[test]
+fn every_image_inspects_as_mdadm_says_and_scrubs_clean_by_every_method() {
+    let Some((source, images)) = unpacked() else { return };
+    let state = tempfile::tempdir().unwrap();
+    let mut count = 0;
+    for entry in fs::read_dir(images.path()).unwrap() {
+        let folder = entry.unwrap().path();
+        let name = folder.file_name().unwrap().to_string_lossy().into_owned();
+        let about = source.join(&name);
+        let members = members(&folder);
+        let (code, json) = pumice(state.path(), &["inspect"], &members);
+        assert_eq!(code, 0, "{name}");
+        let array = &json["arrays"][0];
+        let uuid = examined(&about, "Array UUID").or_else(|| examined(&about, "UUID")).unwrap();
+        assert_eq!(array["uuid"], uuid.split_whitespace().next().unwrap(), "{name}");
+        let level = examined(&about, "Raid Level").unwrap();
+        assert_eq!(array["level"].to_string(), level.trim_start_matches("raid"), "{name}");
+        assert_eq!(array["layout"].as_str().map(str::to_owned), examined(&about, "Layout"), "{name}");
+        let version = examined(&about, "Version").unwrap();
+        assert_eq!(array["metadata"], version.trim_end_matches(".00"), "{name}");
+        assert_eq!(array["raid_disks"].to_string(), examined(&about, "Raid Devices").unwrap(), "{name}");
+        let chunk = examined(&about, "Chunk Size").unwrap();
+        let chunk: u64 = chunk.trim_end_matches('K').parse().unwrap();
+        assert_eq!(array["chunk_bytes"], chunk * 1024, "{name}");
+        assert_eq!(array["members"][0]["events"].to_string(), examined(&about, "Events").unwrap(), "{name}");
+        assert_eq!(array["state"], "clean", "{name}");
+        assert_eq!(array["problems"].as_array().unwrap().len(), 0, "{name}");
+        for method in METHODS {
+            for nodes in ["1", "3"] {
+                let args = ["scrub", "--method", method, "--nodes", nodes];
+                let (code, json) = pumice(state.path(), &args, &members);
+                assert_eq!((code, json["result"].as_str()), (0, Some("clean")), "{name} {method} {nodes}");
+                assert_eq!(json["stripes_checked"], json["array"]["stripes"], "{name} {method}");
+            }
+        }
+        count += 1;
+    }
+    assert!(count > 0, "there are images");
+}
+
+/// One line of a damage case.
+struct Patch {
+    member: String,
+    offset: u64,
+    len: usize,
+    flip: bool,
+}
+
+fn patches(case: &Path) -> (String, Vec<Patch>) {
+    let text = fs::read_to_string(case.join("patch.txt")).unwrap();
+    let mut lines = text.lines();
+    let source = lines.next().unwrap().split_whitespace().nth(1).unwrap().to_owned();
+    let patches = lines.map(|line| {
+        let json: Value = serde_json::from_str(line).unwrap();
+        Patch {
+            member: json["member"].as_str().unwrap().to_owned(),
+            offset: json["offset"].as_u64().unwrap(),
+            len: json["len"].as_u64().unwrap() as usize,
+            flip: json["mode"] == "flip1",
+        }
+    });
+    (source, patches.collect())
+}
+
+fn apply(folder: &Path, patch: &Patch) {
+    let path = folder.join(&patch.member);
+    let mut bytes = fs::read(&path).unwrap();
+    let range = &mut bytes[patch.offset as usize..][..patch.len];
+    for (i, byte) in range.iter_mut().enumerate() {
+        // Every byte becomes another, without a pattern that two members would share.
+        let change = (i as u64).wrapping_mul(patch.offset | 1).wrapping_add(7) as u8;
+        *byte ^= if patch.flip { 1 } else { change.max(1) };
+    }
+    fs::write(&path, bytes).unwrap();
+}
+
+fn sha256(path: &Path) -> String {
+    Sha256::digest(fs::read(path).unwrap()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn known_damage_is_found_by_every_method_and_repaired_where_it_is_located() {
+    let Some((source, images)) = unpacked() else { return };
+    let state = tempfile::tempdir().unwrap();
+    for case in fs::read_dir(source.join("corrupt")).unwrap() {
+        let case = case.unwrap().path();
+        let (array, patches) = patches(&case);
+        let folder = images.path().join(&array);
+        let members = members(&folder);
+        let before: Vec<Vec<u8>> = members.iter().map(|m| fs::read(m).unwrap()).collect();
+        patches.iter().for_each(|patch| apply(&folder, patch));
+        for method in METHODS {
+            let (code, json) = pumice(state.path(), &["scrub", "--nodes", "3", "--method", method], &members);
+            assert_eq!(code, 1, "{} {method}", case.display());
+            for patch in &patches {
+                let chunk = json["array"]["chunk_bytes"].as_u64().unwrap();
+                let stripe = (patch.offset - (1 << 20)) / chunk;
+                let at = (patch.offset - (1 << 20)) % chunk;
+                let found = json["findings"].as_array().unwrap().iter().find(|f| f["stripe"] == stripe);
+                let found = found.unwrap_or_else(|| panic!("{} {method}: stripe {stripe}", case.display()));
+                assert_eq!((&found["chunk_offset"], &found["length"]), (&at.into(), &patch.len.into()));
+                assert_ne!(found["certainty"], "proven");
+            }
+        }
+        for (member, bytes) in members.iter().zip(&before) {
+            fs::write(member, bytes).unwrap();
+        }
+        // One at a time, each is repaired to the byte; RAID-5 cannot say which member it is.
+        let sums = fs::read_to_string(source.join(&array).join("members.sha256")).unwrap();
+        for patch in &patches {
+            apply(&folder, patch);
+            let (code, json) = pumice(state.path(), &["scrub", "--repair"], &members);
+            assert_eq!(code, 1);
+            let finding = &json["findings"][0];
+            if json["array"]["level"] == 5 {
+                assert_eq!((&finding["verdict"], &finding["repaired"]), (&"unlocated".into(), &false.into()));
+                fs::write(folder.join(&patch.member), &before[0]).unwrap();
+                break;
+            }
+            let role = patch.member.trim_matches(|c: char| !c.is_ascii_digit()).parse::<u64>().unwrap();
+            assert_eq!((&finding["member"], &finding["repaired"]), (&role.into(), &true.into()));
+            assert_eq!(finding["device_offset"], patch.offset);
+            for member in &members {
+                let line = format!("{}  {}", sha256(member), member.file_name().unwrap().to_string_lossy());
+                assert!(sums.contains(&line), "{} after repair", member.display());
+            }
+        }
+    }
+}
