@@ -82,13 +82,16 @@ struct Case {
     pumice_is_faster_by: Option<f64>,
 }
 
+/// One pass over the streams given; returns the source bytes that it went through.
+type Turn<'w> = Box<dyn FnMut(&[&[u8]]) -> usize + 'w>;
+
 /// A thing to measure: what it is called, and what does it once over the streams given. Returns source bytes.
 struct Candidate<'w> {
     kernel: &'static str,
     isa: String,
     /// Our kernel that does the same, for foreign libraries.
     ours: Option<&'static str>,
-    turn: Box<dyn FnMut(&[&[u8]]) -> usize + 'w>,
+    turn: Turn<'w>,
 }
 
 /// Runs the command.
@@ -209,7 +212,7 @@ fn candidates<'w>(sets: &[Kernels], window: usize) -> Vec<Candidate<'w>> {
 }
 
 fn of_set(k: Kernels, window: usize, out: &mut Vec<Candidate<'_>>) {
-    let mut add = |kernel, turn: Box<dyn FnMut(&[&[u8]]) -> usize>| {
+    let mut add = |kernel, turn: Turn<'static>| {
         out.push(Candidate { kernel, isa: k.isa().to_string(), ours: None, turn });
     };
     let all = STREAMS * window;
