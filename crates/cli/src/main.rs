@@ -8,6 +8,7 @@ mod inspect;
 mod plan;
 mod progress;
 mod scrub;
+mod sim;
 mod text;
 
 use clap::{Parser, Subcommand};
@@ -35,6 +36,9 @@ enum Command {
     /// Measure what this machine can do
     #[command(subcommand)]
     Bench(bench::BenchCommand),
+    /// Replay foreground traces under virtual time, and compare when and how large to scrub
+    #[command(subcommand)]
+    Sim(sim::SimCommand),
     /// See it work: an array, ten kinds of damage, four methods, repair
     Demo(demo::DemoArgs),
 }
@@ -45,6 +49,7 @@ fn main() -> ExitCode {
         Command::Inspect(args) => inspect::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Bench(command) => bench::run(&command),
+        Command::Sim(command) => sim::run(&command),
         Command::Demo(args) => demo::run(&args),
     };
     done.unwrap_or_else(|failure: Failure| {
