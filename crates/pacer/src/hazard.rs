@@ -2,10 +2,11 @@
 //!
 //! The rate is a product of three factors, each a table: the *age* of the idle interval (rates fall with it on most drives: *Practical
 //! scrubbing*, section V.B), the *phase* within a period that the load keeps, if it keeps one (flush daemons and timers do), and the
-//! *mood*, the recent idle lengths. Cells of (mood, age, phase) hold observed time and ends, both forgotten by halves; the factors are
+//! *mood*, how many long idle intervals ended lately. Cells of (mood, age, phase) hold observed time and ends, both forgotten by halves; the factors are
 //! fitted to them by iterative proportional fitting, in bounded time.
 
 use crate::Nanos;
+use crate::mood::MOODS;
 
 /// Classes of age: below 2^18 ns, then one for each doubling.
 const AGES: usize = 20;
@@ -13,17 +14,10 @@ const AGES: usize = 20;
 const AGE_SHIFT: u32 = 18;
 /// Parts of a period.
 pub(crate) const PHASES: usize = 100;
-/// Classes of recent idle length.
-pub(crate) const MOODS: usize = 6;
 /// Rounds of fitting.
 const ROUNDS: usize = 4;
 /// Ends that a factor is believed to have seen at the prior rate.
 const PRIOR: f64 = 1.0;
-
-/// The class of recent idle lengths from a moving mean of their base-2 logarithm (in nanoseconds): 2 ms to 2 s in factors of 4.
-pub(crate) fn mood_of(mean_log2: f64) -> usize {
-    (((mean_log2 - 21.0) / 2.0).max(0.0) as usize).min(MOODS - 1)
-}
 
 fn age_class(age: Nanos) -> usize {
     let scaled = age >> AGE_SHIFT;
@@ -35,7 +29,7 @@ fn class_end(class: usize) -> Nanos {
     if class + 1 >= AGES { Nanos::MAX } else { 1 << (AGE_SHIFT + class as u32) }
 }
 
-/// A learned hazard rate. About 100 KiB, taken when it is made.
+/// A learned hazard rate. About 250 KiB, taken when it is made.
 #[derive(Debug, Clone)]
 pub struct Hazard {
     period: Nanos,
@@ -152,7 +146,7 @@ impl Hazard {
         self.time.iter().map(|&t| f64::from(t)).sum()
     }
 
-    /// Fits the factors: four rounds over 12 000 cells.
+    /// Fits the factors: four rounds over 32 000 cells.
     pub(crate) fn fit(&mut self) {
         let total: f64 = self.ends.iter().map(|&e| f64::from(e)).sum();
         let time = self.observed();

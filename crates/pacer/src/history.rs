@@ -13,7 +13,7 @@ pub struct Idle {
     pub predicted: f32,
     /// Foreground requests that arrived from its end to the start of the next.
     pub arrivals: u32,
-    /// The class of recent idle lengths when it began.
+    /// The mood of the load when it began: a class of how many long intervals had ended lately.
     pub mood: u8,
 }
 

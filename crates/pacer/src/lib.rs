@@ -12,6 +12,7 @@ mod figures;
 mod goal;
 mod hazard;
 mod history;
+mod mood;
 mod order;
 mod pacer;
 mod period;

@@ -82,6 +82,8 @@ struct Flight {
     kind: Kind,
     bytes: u64,
     started: Nanos,
+    /// Nanoseconds of collision that it was expected to cost.
+    expected: f64,
     first_arrival: Option<Nanos>,
     arrivals: u32,
 }
@@ -129,8 +131,7 @@ impl Pacer {
             Policy::Tuned(family) => Some(Tuner::new(family, goal, MARGIN)),
             _ => None,
         };
-        let pricing =
-            (policy == Policy::Priced).then(|| Pricing::new(&curve, goal.mean, config.half_life));
+        let pricing = (policy == Policy::Priced).then(|| Pricing::new(&curve, goal.mean, config.half_life));
         Self {
             policy,
             charge: config.charge,
@@ -164,7 +165,7 @@ impl Pacer {
         self.account.earn();
         self.figures.foreground += 1;
         if let Some(pricing) = &mut self.pricing {
-            pricing.arrived();
+            pricing.arrived(now);
         }
         if self.outstanding == 0 {
             self.end_idle(now);
@@ -205,7 +206,11 @@ impl Pacer {
         let (started, done) = self.last_flight;
         let met = self.flight.is_some_and(|f| f.started <= arrived) || (started <= arrived && arrived < done);
         let response = now.saturating_sub(arrived);
-        if met { self.figures.met.add(response) } else { self.figures.clear.add(response) }
+        if met {
+            self.figures.met.add(response);
+        } else {
+            self.figures.clear.add(response);
+        }
         self.outstanding = self.outstanding.saturating_sub(1);
         if self.outstanding == 0 {
             self.idle_since = now;
@@ -231,6 +236,10 @@ impl Pacer {
         self.figures.bytes[flight.kind.index()] += bytes;
         self.figures.busy += took;
         self.last_flight = (flight.started, now);
+        let cost = flight.first_arrival.map_or(0, |first| now.saturating_sub(first));
+        if let Some(pricing) = &mut self.pricing {
+            pricing.cost(flight.expected, cost as f64);
+        }
         if let Some(first) = flight.first_arrival {
             let delay = now.saturating_sub(first);
             self.figures.collisions += 1;
@@ -238,6 +247,10 @@ impl Pacer {
             let times = if self.charge == Charge::Queued { flight.arrivals } else { 1 };
             self.shadow = delay;
             self.spend(delay, times);
+            let weight = self.weight();
+            if let Some(pricing) = &mut self.pricing {
+                pricing.solve(&self.account, weight);
+            }
         }
         debug_assert!(bytes <= flight.bytes, "a background request is no larger than granted");
     }
@@ -258,7 +271,7 @@ impl Pacer {
         }
     }
 
-    /// What to do now. Constant time, except that a fit is made when one is due: see [`crate::pricing`].
+    /// What to do now. Constant time, except that a fit is made when one is due: a millisecond every 10 s, under the policy `Priced`.
     pub fn next(&mut self, now: Nanos) -> Decision {
         if self.paused || self.flight.is_some() {
             return Decision::WaitForEvent;
@@ -271,8 +284,8 @@ impl Pacer {
         if self.outstanding > 0 && !self.policy.ignores_foreground() {
             return Decision::WaitForEvent;
         }
-        let bytes = match self.choose(now) {
-            Worth::Start(bytes) => bytes,
+        let (bytes, expected) = match self.choose(now) {
+            Worth::Start(bytes, expected) => (bytes, expected),
             Worth::Nothing(Nanos::MAX) => return Decision::WaitForEvent,
             Worth::Nothing(until) => return Decision::WaitUntil(until),
         };
@@ -288,17 +301,17 @@ impl Pacer {
         }
         self.works.serve(kind, bytes);
         self.issued += 1;
-        self.flight = Some(Flight { kind, bytes, started: now, first_arrival: None, arrivals: 0 });
+        self.flight = Some(Flight { kind, bytes, started: now, expected, first_arrival: None, arrivals: 0 });
         Decision::StartRequest { kind, bytes }
     }
 
     fn choose(&mut self, now: Nanos) -> Worth {
         let weight = self.weight();
         match self.policy {
-            Policy::BackToBack { bytes } => Worth::Start(bytes),
+            Policy::BackToBack { bytes } => Worth::Start(bytes, 0.0),
             Policy::FixedDelay { delay, bytes } => {
                 let ready = if self.figures.background == 0 { now } else { self.last_flight.1 + delay };
-                if ready <= now { Worth::Start(bytes) } else { Worth::Nothing(ready) }
+                if ready <= now { Worth::Start(bytes, 0.0) } else { Worth::Nothing(ready) }
             }
             Policy::Fixed(start) => self.follow(start, now),
             Policy::Tuned(_) => {
@@ -318,7 +331,7 @@ impl Pacer {
             return Worth::Nothing(Nanos::MAX);
         }
         let ready = self.idle_since.saturating_add(start.threshold);
-        if now < ready { Worth::Nothing(ready) } else { Worth::Start(start.sizing.at(self.issued)) }
+        if now < ready { Worth::Nothing(ready) } else { Worth::Start(start.sizing.at(self.issued), 0.0) }
     }
 
     /// A kind of work has something to do, with a weight among the kinds.
@@ -360,7 +373,7 @@ impl Pacer {
             self.tuner = Some(Tuner::new(family, goal, MARGIN));
         }
         if let Some(pricing) = &mut self.pricing {
-            pricing.rewind();
+            pricing.refit();
         }
     }
 
@@ -370,6 +383,9 @@ impl Pacer {
         self.set_goal(goal, now);
         (self.outstanding, self.idle_since, self.flight, self.shadow) = (0, now, None, 0);
         self.last_flight = (0, 0);
+        if let Some(pricing) = &mut self.pricing {
+            pricing.rewind();
+        }
     }
 
     /// What was measured.

@@ -26,6 +26,8 @@ const CANDIDATES: [Nanos; 14] = [
 
 /// Events that are looked at, at most.
 const EVENTS: usize = 1024;
+/// Periods that the events span at least.
+const CYCLES: u64 = 8;
 /// Events below which nothing is concluded.
 const ENOUGH: usize = 48;
 
@@ -75,7 +77,10 @@ impl Moments {
         if self.ring.len() < ENOUGH {
             return 0;
         }
-        let scored = CANDIDATES.map(|period| (period, self.evidence(period)));
+        let first = self.ring.iter().min().copied().unwrap_or(0);
+        let span = self.ring.iter().max().map_or(0, |last| last - first);
+        let scored = CANDIDATES
+            .map(|period| (period, if period > span / CYCLES { 0.0 } else { self.evidence(period) }));
         let best = scored.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
         best.filter(|b| b.1 > 5.0).map_or(0, |b| b.0)
     }

@@ -29,7 +29,8 @@ pub enum Policy {
 
 impl Policy {
     /// The idle class of Linux's CFQ: after 10 ms of idleness, 64 KiB at a time. *Practical scrubbing*, section III.B.
-    pub const CFQ: Self = Self::Fixed(Start { threshold: 10_000_000, cutoff: 0, sizing: Sizing::fixed(64 << 10) });
+    pub const CFQ: Self =
+        Self::Fixed(Start { threshold: 10_000_000, cutoff: 0, sizing: Sizing::fixed(64 << 10) });
 
     /// Whether it starts requests while the foreground is being served.
     #[must_use]

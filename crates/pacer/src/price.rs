@@ -23,6 +23,10 @@ impl Ladder {
     pub(crate) fn new(curve: &ServiceCurve) -> Self {
         Self(SIZES.map(|bytes| (bytes, curve.time(bytes) as f64)))
     }
+
+    pub(crate) fn time(&self, bytes: u64) -> Nanos {
+        self.0.iter().find(|s| s.0 >= bytes).map_or(Nanos::MAX, |s| s.1 as Nanos)
+    }
 }
 
 /// Idle time by hazard rate.
@@ -48,6 +52,11 @@ impl RateClasses {
         out
     }
 
+    /// All the observed time, in nanoseconds.
+    pub(crate) fn total(&self) -> f64 {
+        self.time.iter().sum()
+    }
+
     /// Expected slowdown in nanoseconds over all the observed time, at a price; `usable` says which sizes may be used.
     fn slowdown(&self, ladder: &Ladder, price: f64, weight: f64, usable: &[bool; SIZES.len()]) -> f64 {
         let mut sum = 0.0;
@@ -70,7 +79,13 @@ impl RateClasses {
 
     /// The lowest price at which the expected slowdown is at most `budget` nanoseconds. `weight` is how many nanoseconds of slowdown a
     /// nanosecond of collision makes.
-    pub(crate) fn price(&self, ladder: &Ladder, budget: f64, weight: f64, usable: &[bool; SIZES.len()]) -> f64 {
+    pub(crate) fn price(
+        &self,
+        ladder: &Ladder,
+        budget: f64,
+        weight: f64,
+        usable: &[bool; SIZES.len()],
+    ) -> f64 {
         let (mut low, mut high) = (LOWEST.ln(), HIGHEST.ln());
         if self.slowdown(ladder, LOWEST, weight, usable) <= budget {
             return LOWEST;
@@ -88,9 +103,10 @@ impl RateClasses {
 }
 
 /// What to do now: a size, or nothing until a time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Worth {
-    Start(u64),
+    /// A request of so many bytes, expected to slow the foreground by so many nanoseconds.
+    Start(u64, f64),
     Nothing(Nanos),
 }
 
@@ -125,9 +141,10 @@ pub(crate) fn best_size(
     for _ in 0..LOOK_AHEAD {
         let stretch = hazard.stretch(moment.start, at, moment.mood);
         if !hopeless(stretch.rate, stretch.end, at)
-            && let Some(bytes) = best_at(hazard, ladder, Moment { now: at, ..moment }, price, &usable)
+            && let Some((bytes, delay)) =
+                best_at(hazard, ladder, Moment { now: at, ..moment }, price, &usable)
         {
-            return if at == moment.now { Worth::Start(bytes) } else { Worth::Nothing(at) };
+            return if at == moment.now { Worth::Start(bytes, delay) } else { Worth::Nothing(at) };
         }
         at = stretch.end;
         if at == Nanos::MAX {
@@ -143,7 +160,7 @@ fn best_at(
     moment: Moment,
     price: f64,
     usable: &impl Fn(u64, f64) -> bool,
-) -> Option<u64> {
+) -> Option<(u64, f64)> {
     let (mut hit, mut hit_times_when) = (0.0, 0.0);
     let mut offset = 0.0;
     let mut at = moment.now;
@@ -167,7 +184,7 @@ fn best_at(
         let delay = service * hit - hit_times_when;
         let value = (bytes as f64 - price * delay) / service;
         if value > worth && usable(bytes, service) {
-            (best, worth) = (Some(bytes), value);
+            (best, worth) = (Some((bytes, delay)), value);
         }
     }
     best

@@ -1,33 +1,51 @@
 //! The state of the `Priced` policy: hazard, period, price, and when they are fitted again.
 
-use crate::hazard::{Hazard, mood_of};
+use crate::hazard::Hazard;
+use crate::mood::Mood;
 use crate::period::Moments;
 use crate::price::{Ladder, Moment, RateClasses, Worth, best_size};
 use crate::{Account, History, Idle, Nanos, SIZES, ServiceCurve};
 
-/// Time between two fits.
-const EVERY: Nanos = 10_000_000_000;
+/// Time between two fits, at most; sooner while little was seen.
+const EVERY: f64 = 10e9;
+const SOONEST: f64 = 0.25e9;
+/// Stretches of about ten seconds of which the rate of arrivals is remembered.
+const STRETCHES: usize = 64;
+/// The share of these stretches, the quieter ones, that earnings are counted on from.
+const COUNTED_ON: f64 = 0.75;
+/// The share of these earnings that is spent as they come.
+const SPENT_AT_ONCE: f64 = 0.9;
+/// Over which time a surplus and a debt of the account are worked off, in nanoseconds.
+const SURPLUS_TIME: f64 = 60e9;
+const DEBT_TIME: f64 = 100e9;
 /// Fits between two searches for the period.
 const PERIOD_EVERY: u32 = 8;
 /// Ends of idle intervals before the first fit.
 const ENOUGH: u64 = 16;
-/// Over how many foreground requests a surplus or debt of the account is worked off.
-const HORIZON: f64 = 1_000.0;
+/// How many of the largest requests the correction of expected costs is believed to have seen.
+const BIAS_PRIOR: f64 = 5.0;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Pricing {
     hazard: Hazard,
     moments: Moments,
+    mood: Mood,
     ladder: Ladder,
+    classes: Option<RateClasses>,
     price: f64,
-    /// Foreground requests, forgotten like the cells of the hazard.
-    arrivals: f64,
     seen: u64,
     half_life: Nanos,
-    mood: f64,
     next_fit: Nanos,
     fitted: Nanos,
     fits: u32,
+    /// Arrivals a nanosecond in the last stretches.
+    rates: [f64; STRETCHES],
+    rates_seen: usize,
+    count: f64,
+    count_since: Nanos,
+    /// What collisions were expected to cost, and cost: their ratio corrects the hazard's level.
+    expected: f64,
+    cost: f64,
 }
 
 impl Pricing {
@@ -35,16 +53,22 @@ impl Pricing {
         Self {
             hazard: Hazard::new(),
             moments: Moments::new(),
+            mood: Mood::default(),
             ladder: Ladder::new(curve),
+            classes: None,
             // Until something is known: a slowdown of the whole goal costs as much as the largest request brings.
             price: SIZES[SIZES.len() - 1] as f64 / goal_mean.max(1) as f64,
-            arrivals: 0.0,
             seen: 0,
             half_life: half_life.max(1),
-            mood: 25.0,
             next_fit: 0,
             fitted: 0,
             fits: 0,
+            rates: [0.0; STRETCHES],
+            rates_seen: 0,
+            count: 0.0,
+            count_since: 0,
+            expected: 0.0,
+            cost: 0.0,
         }
     }
 
@@ -56,30 +80,56 @@ impl Pricing {
         self.hazard.period()
     }
 
+    /// The mood of an idle interval that begins now.
     pub(crate) fn mood(&self) -> u8 {
-        mood_of(self.mood) as u8
+        self.mood.class()
     }
 
-    pub(crate) fn arrived(&mut self) {
-        self.arrivals += 1.0;
+    pub(crate) fn arrived(&mut self, now: Nanos) {
+        self.count += 1.0;
+        let passed = now.saturating_sub(self.count_since) as f64;
+        if passed >= EVERY {
+            self.rates[self.rates_seen % STRETCHES] = self.count / passed;
+            self.rates_seen += 1;
+            (self.count, self.count_since) = (0.0, now);
+        }
     }
 
     pub(crate) fn observe(&mut self, idle: &Idle) {
-        let length = idle.length();
         self.hazard.observe(idle.start, idle.end, usize::from(idle.mood));
-        if length as f64 >= 2.0 * self.ladder.0[0].1 {
+        // Only what a background request could have been started in.
+        let long = idle.length() as f64 >= 2.0 * self.ladder.0[0].1;
+        if long {
             self.moments.push(idle.end);
         }
-        self.mood += 0.3 * ((length.max(1) as f64).log2() - self.mood);
+        self.mood.observe(idle.end, long);
         self.seen += 1;
     }
 
     /// Time begins anew; what was learned stays.
     pub(crate) fn rewind(&mut self) {
         (self.next_fit, self.fitted) = (0, 0);
+        (self.count, self.count_since) = (0.0, 0);
+        self.mood = Mood::default();
     }
 
-    /// Fits again if it is time. At most about half a millisecond, at most every 10 s.
+    /// The next question finds the price anew.
+    pub(crate) fn refit(&mut self) {
+        self.next_fit = 0;
+    }
+
+    /// What a background request was expected to cost and what it cost, in nanoseconds of collision.
+    pub(crate) fn cost(&mut self, expected: f64, cost: f64) {
+        self.expected += expected;
+        self.cost += cost;
+    }
+
+    fn bias(&self) -> f64 {
+        let prior = BIAS_PRIOR * self.ladder.0[SIZES.len() - 1].1;
+        (self.cost + prior) / (self.expected + prior)
+    }
+
+    /// Fits again if it is time: about a millisecond, at most every 10 s once 160 s of idle time were seen.
     pub(crate) fn fit(
         &mut self,
         now: Nanos,
@@ -91,31 +141,58 @@ impl Pricing {
         if now < self.next_fit || self.seen < ENOUGH {
             return;
         }
-        self.next_fit = now.saturating_add(EVERY);
+        let pause = (self.hazard.observed() / 16.0).clamp(SOONEST, EVERY);
+        self.next_fit = now.saturating_add(pause as Nanos);
         self.ladder = Ladder::new(curve);
         if self.fits.is_multiple_of(PERIOD_EVERY) {
             self.find_period(history);
         }
-        self.fits += 1;
+        self.fits = self.fits.wrapping_add(1);
         let passed = now.saturating_sub(self.fitted) as f64;
         self.fitted = now;
         let keep = (-passed / self.half_life as f64 * std::f64::consts::LN_2).exp();
         self.hazard.forget(keep as f32);
-        self.arrivals *= keep;
+        (self.expected, self.cost) = (self.expected * keep, self.cost * keep);
         self.hazard.fit();
-        let mean = account.goal().mean as f64;
-        let target = self.ladder.0[SIZES.len() - 1].1;
-        let correction = 1.0 + (account.balance() - target) / (mean.max(1.0) * HORIZON);
-        let budget = mean * correction.clamp(0.05, 3.0) * self.arrivals;
-        let usable = SIZES.map(|bytes| account.goal().allows(curve.time(bytes)));
-        self.price = RateClasses::of(&self.hazard).price(&self.ladder, budget, weight, &usable);
+        self.classes = Some(RateClasses::of(&self.hazard));
+        self.solve(account, weight);
+    }
+
+    /// Finds the price at which the expected slowdown is what the account can afford in the observed idle time.
+    pub(crate) fn solve(&mut self, account: &Account, weight: f64) {
+        let Some(classes) = &self.classes else { return };
+        let reserve = self.ladder.0[SIZES.len() - 1].1 * weight;
+        let surplus = account.balance() - reserve;
+        let earning = self.rate() * account.goal().mean as f64;
+        let extra = match () {
+            () if surplus <= 0.0 => surplus / DEBT_TIME,
+            () if earning <= 0.0 => surplus / SURPLUS_TIME,
+            // A large surplus comes from a burst of requests: it lasts the longer, the larger it is.
+            () => (surplus / SURPLUS_TIME / earning).ln_1p() * earning,
+        };
+        let affordable = (SPENT_AT_ONCE * earning + extra).max(0.02 * earning);
+        let usable = SIZES.map(|bytes| account.goal().allows(self.ladder.time(bytes)));
+        let bias = self.bias();
+        let budget = affordable * classes.total();
+        self.price = classes.price(&self.ladder, budget, weight * bias, &usable) * bias;
+    }
+
+    /// Foreground requests a nanosecond that can be counted on: the mean of the quieter stretches, so that a burst raises the balance, not the hopes.
+    fn rate(&self) -> f64 {
+        let n = self.rates_seen.min(STRETCHES);
+        if n == 0 {
+            return self.count / EVERY;
+        }
+        let mut sorted = self.rates;
+        sorted[..n].sort_unstable_by(f64::total_cmp);
+        let quiet = ((n as f64 * COUNTED_ON) as usize).max(1);
+        sorted[..quiet].iter().sum::<f64>() / quiet as f64
     }
 
     fn find_period(&mut self, history: &History) {
         let period = self.moments.period();
         if period != self.hazard.period() {
             self.hazard.restart(period);
-            self.arrivals = history.arrivals() as f64;
             for idle in history.intervals() {
                 self.hazard.observe(idle.start, idle.end, usize::from(idle.mood));
             }

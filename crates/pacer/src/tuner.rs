@@ -20,16 +20,8 @@ pub const THRESHOLDS: [Nanos; 18] = {
 };
 
 /// Least predicted lengths that are tried.
-pub const CUTOFFS: [Nanos; 8] = [
-    MILLI,
-    4 * MILLI,
-    16 * MILLI,
-    64 * MILLI,
-    256 * MILLI,
-    1_024 * MILLI,
-    4_096 * MILLI,
-    16_384 * MILLI,
-];
+pub const CUTOFFS: [Nanos; 8] =
+    [MILLI, 4 * MILLI, 16 * MILLI, 64 * MILLI, 256 * MILLI, 1_024 * MILLI, 4_096 * MILLI, 16_384 * MILLI];
 
 /// Below this squared coefficient of variation idle times are no more variable than memoryless ones, and waiting cannot help
 /// (Mi and others, ACM TOS 5(2), 2009).
@@ -119,9 +111,11 @@ impl Tuner {
         let fixed = Sizing::fixed(size);
         match self.family {
             Family::Waiting => Start { threshold: THRESHOLDS[rest], cutoff: 0, sizing: fixed },
-            Family::Growing => {
-                Start { threshold: THRESHOLDS[rest], cutoff: 0, sizing: Sizing { first: SIZES[0], max: size } }
-            }
+            Family::Growing => Start {
+                threshold: THRESHOLDS[rest],
+                cutoff: 0,
+                sizing: Sizing { first: SIZES[0], max: size },
+            },
             Family::Predicted => Start { threshold: 0, cutoff: CUTOFFS[rest], sizing: fixed },
             Family::PredictedWaiting => Start {
                 threshold: THRESHOLDS[rest % THRESHOLDS.len()],
@@ -185,7 +179,8 @@ mod tests {
     }
 
     fn curve() -> ServiceCurve {
-        ServiceCurve::new(&[(64 << 10, 4 * MILLI), (1 << 20, 15 * MILLI), (4 << 20, 48 * MILLI)]).expect("grows")
+        ServiceCurve::new(&[(64 << 10, 4 * MILLI), (1 << 20, 15 * MILLI), (4 << 20, 48 * MILLI)])
+            .expect("grows")
     }
 
     #[test]
@@ -200,8 +195,8 @@ mod tests {
 
     #[test]
     fn equal_intervals_make_waiting_useless() {
-        let tuned =
-            Tuner::new(Family::Waiting, Goal::mean(8 * MILLI), 1.0).run(&window(vec![500 * MILLI; 100]), &curve());
+        let tuned = Tuner::new(Family::Waiting, Goal::mean(8 * MILLI), 1.0)
+            .run(&window(vec![500 * MILLI; 100]), &curve());
         assert_eq!(tuned.advice, Advice::WaitingCannotHelp);
     }
 

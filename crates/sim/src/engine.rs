@@ -82,19 +82,15 @@ impl Engine {
             self.begin();
         }
         self.advance(at);
-        self.play_known(at);
+        let over = self.play_known(at);
         let begin = at.max(self.alone);
         let delay = self.free.saturating_sub(begin);
-        let mut own = 0;
+        let mut own = over;
         if let Some(flight) = &mut self.flight
             && !flight.met
         {
             flight.met = true;
             own = delay - delay.min(flight.without.saturating_sub(begin));
-        } else if let Player::Lossless(..) | Player::Oracle(_) = &self.player
-            && self.alone < at
-        {
-            own = delay;
         }
         if self.measuring {
             self.figures.request(own, delay);
@@ -115,14 +111,14 @@ impl Engine {
         }
     }
 
-    /// Lets those who know the future fill the idle interval that ends at `at`.
-    fn play_known(&mut self, at: Nanos) {
+    /// Lets those who know the future fill the idle interval that ends at `at`; how far they reach past its end.
+    fn play_known(&mut self, at: Nanos) -> Nanos {
         let begin = self.free.max(self.from);
         if !self.measuring || begin >= at {
-            return;
+            return 0;
         }
         let (bytes, over) = match &mut self.player {
-            Player::Pacer(_) => return,
+            Player::Pacer(_) => return 0,
             Player::Lossless(start, curve) => lossless(start, curve, at - begin),
             Player::Oracle(oracle) => oracle.play(at - begin),
         };
@@ -130,6 +126,7 @@ impl Engine {
         if over > 0 {
             self.free = at + over;
         }
+        over
     }
 
     /// Goes on to the end of the trace.

@@ -16,7 +16,13 @@ impl Learner {
     /// Remembers the last `capacity` intervals, from time `from` on.
     #[must_use]
     pub fn new(capacity: usize, from: Nanos) -> Self {
-        Self { history: History::new(capacity), predictor: Predictor::default(), free: from, idle: 0, requests: 0 }
+        Self {
+            history: History::new(capacity),
+            predictor: Predictor::default(),
+            free: from,
+            idle: 0,
+            requests: 0,
+        }
     }
 
     /// A request arrived, and was done; the idle interval that it ended, if it ended one.

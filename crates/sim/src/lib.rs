@@ -7,9 +7,12 @@ mod drive;
 mod engine;
 mod learner;
 mod player;
+pub mod plot;
 mod scan;
 pub mod scrub;
 mod slowdown;
+pub mod stagger;
+pub mod stats;
 pub mod trace;
 
 pub use drive::{Baseline, Disk, Drive, Nvme};

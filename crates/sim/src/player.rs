@@ -29,7 +29,9 @@ impl Oracle {
         let ladder = SIZES.map(|bytes| (bytes, curve.time(bytes)));
         let mut oracle = Self { ladder, price: 1e9, account: Account::new(goal, u32::MAX) };
         let budget = goal.mean as f64 * future.arrivals() as f64;
-        let (mut low, mut high) = (1e-6_f64.ln(), 1e9_f64.ln());
+        // Reaching past an interval's end takes time from the next one: that is what it costs at least.
+        let (largest, service) = ladder[SIZES.len() - 1];
+        let (mut low, mut high) = ((largest as f64 / service as f64).ln(), 1e9_f64.ln());
         for _ in 0..40 {
             oracle.price = f64::midpoint(low, high).exp();
             let spent: f64 = future.intervals().iter().map(|i| oracle.best(i.length()).1 as f64).sum();

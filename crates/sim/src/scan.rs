@@ -1,6 +1,7 @@
 //! The first reading of a trace: what is in it.
 
 use crate::drive::Drive;
+use crate::scrub::StudyError;
 use crate::trace::{Devices, Format, Request, TraceError, TraceReader};
 use pumice_pacer::Nanos;
 use std::path::Path;
@@ -40,7 +41,7 @@ impl Scan {
     pub fn of(path: &Path, format: Option<Format>) -> Result<Self, TraceError> {
         let mut reader = TraceReader::open(path, format)?;
         let mut seen: Vec<Seen> = Vec::new();
-        while let Some(request) = reader.next()? {
+        while let Some(request) = reader.next_request()? {
             let index = request.device as usize;
             if index >= seen.len() {
                 seen.resize(index + 1, Seen::default());
@@ -59,6 +60,19 @@ impl Scan {
     pub fn busiest(&self) -> u32 {
         let most = self.seen.iter().map(|s| s.requests).max().unwrap_or(0);
         self.seen.iter().position(|s| s.requests == most).unwrap_or(0) as u32
+    }
+
+    /// The device with a name, or without one the busiest.
+    ///
+    /// # Errors
+    /// Where there is no such device.
+    pub fn choose(&self, path: &Path, name: Option<&str>) -> Result<u32, StudyError> {
+        let Some(name) = name else { return Ok(self.busiest()) };
+        self.devices.find(name).ok_or_else(|| StudyError::Device {
+            path: path.display().to_string(),
+            device: name.to_owned(),
+            known: self.listed().into_iter().map(|d| d.0).collect::<Vec<_>>().join(", "),
+        })
     }
 
     /// The devices with their numbers of requests.
@@ -87,7 +101,7 @@ pub fn each_request(
     mut see: impl FnMut(&Request),
 ) -> Result<(), TraceError> {
     let mut reader = TraceReader::open(path, format)?;
-    while let Some(request) = reader.next()? {
+    while let Some(request) = reader.next_request()? {
         if request.device == device {
             see(&request);
         }

@@ -10,7 +10,7 @@ pub use outcome::{Equal, Point, Report, Row};
 
 use crate::drive::Drive;
 use crate::trace::{Format, TraceError};
-use pumice_pacer::Goal;
+use pumice_pacer::{Advice, Goal};
 use std::path::PathBuf;
 use thiserror::Error;
 
@@ -53,6 +53,15 @@ pub enum StudyError {
         /// What there is.
         known: String,
     },
+}
+
+/// How a document names an advice.
+pub(crate) fn advice_name(advice: Advice) -> &'static str {
+    match advice {
+        Advice::NoHistory => "no_history",
+        Advice::WaitingHelps => "waiting_helps",
+        Advice::WaitingCannotHelp => "waiting_cannot_help",
+    }
 }
 
 /// Makes a study. The trace is read three times, in a stream.

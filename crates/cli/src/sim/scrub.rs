@@ -1,10 +1,12 @@
 //! `pumice sim scrub`: policies side by side on a trace.
 
+use super::write_plot;
 use crate::failure::Failure;
 use crate::text::{print, print_json, table};
 use clap::Args;
 use pumice_pacer::{Goal, Percentile};
 use pumice_sim::Drive;
+use pumice_sim::plot::{Axis, Figure, Series};
 use pumice_sim::scrub::{PolicyName, Report, Study, study};
 use pumice_sim::trace::Format;
 use std::path::PathBuf;
@@ -46,6 +48,9 @@ pub(crate) struct ScrubStudyArgs {
     /// Print one JSON document
     #[arg(long)]
     json: bool,
+    /// Draw throughput against slowdown into an SVG file
+    #[arg(long)]
+    plot: Option<PathBuf>,
 }
 
 /// A duration with its unit, in nanoseconds.
@@ -90,12 +95,15 @@ pub(crate) fn run(args: &ScrubStudyArgs) -> Result<ExitCode, Failure> {
         format: args.format,
         device: args.device.clone(),
         goal: Goal { mean: args.slowdown, percentile: args.percentile, maximum: args.maximum },
-        curves: args.policy == "all",
+        curves: args.policy == "all" || args.plot.is_some(),
         policies,
         train: args.train,
         drive: args.drive,
         queued: args.queued,
     })?;
+    if let Some(path) = &args.plot {
+        write_plot(path, &figure(&report).svg())?;
+    }
     if args.json {
         print_json(&report);
     } else {
@@ -104,8 +112,40 @@ pub(crate) fn run(args: &ScrubStudyArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn figure(report: &Report) -> Figure {
+    let curve = |policy: &str, name: &str| {
+        let points = report.curves.iter().filter(|p| p.policy == policy);
+        let points = points.map(|p| (p.mean_slowdown_ms, p.scrub_mb_per_s)).collect();
+        Series { name: name.to_owned(), points, line: true }
+    };
+    let mut series = vec![
+        curve("oracle", "oracle"),
+        curve("priced", "priced"),
+        curve("waiting", "waiting"),
+        curve("cfq", "10 ms, 64 KiB to 4 MiB"),
+    ];
+    // The rows of the part that the curves belong to.
+    let in_sample = report.policies.iter().all(|r| r.in_sample);
+    for row in report.policies.iter().filter(|r| r.in_sample == in_sample) {
+        if series.iter().all(|s| s.name != row.policy) {
+            let points = vec![(row.mean_slowdown_ms, row.scrub_mb_per_s)];
+            series.push(Series { name: row.policy.to_owned(), points, line: false });
+        }
+    }
+    let part = if in_sample { "in sample" } else { "held-out part" };
+    Figure {
+        title: format!("{}, device {}, {part}", report.trace, report.device),
+        x: Axis { label: "mean slowdown of a foreground request (ms)".to_owned(), log: true },
+        y: Axis { label: "scrub throughput (MB/s)".to_owned(), log: false },
+        series,
+    }
+}
+
 fn seconds(value: Option<f64>) -> String {
-    value.map_or_else(String::new, |s| if s < 1.0 { format!("{:.0} ms", s * 1e3) } else { format!("{s:.1} s") })
+    value.map_or_else(
+        String::new,
+        |s| if s < 1.0 { format!("{:.0} ms", s * 1e3) } else { format!("{s:.1} s") },
+    )
 }
 
 fn human(report: &Report) -> String {
@@ -122,7 +162,8 @@ fn human(report: &Report) -> String {
         report.goal_ms,
         report.accounting,
     );
-    let header = ["policy", "wait", "request", "MB/s", "mean ms", "p99 ms", "queued ms", "x cfq", "of oracle", ""];
+    let header =
+        ["policy", "wait", "request", "MB/s", "mean ms", "p99 ms", "queued ms", "x cfq", "of oracle", ""];
     let mut rows = vec![header.iter().map(|&h| h.to_owned()).collect::<Vec<_>>()];
     for row in &report.policies {
         let times = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |v| format!("{v:.2}"));
@@ -143,7 +184,11 @@ fn human(report: &Report) -> String {
     if let Some(equal) = &report.equal_throughput {
         out.push_str(&format!(
             "\nAt cfq's {:.1} MB/s, {} slows by {:.4} ms instead of {:.3} ms: {:.1} times less.\n",
-            equal.scrub_mb_per_s, equal.policy, equal.mean_slowdown_ms, equal.cfq_slowdown_ms, equal.times_less
+            equal.scrub_mb_per_s,
+            equal.policy,
+            equal.mean_slowdown_ms,
+            equal.cfq_slowdown_ms,
+            equal.times_less
         ));
     }
     for note in &report.notes {

@@ -77,8 +77,7 @@ mod tests {
     #[test]
     fn rounds_walk_over_the_regions() -> Result<(), OrderError> {
         let mut order = Staggered::new(0, 11, 4, 2)?;
-        let offsets: Vec<_> =
-            std::iter::from_fn(|| order.next(100)).map(|e| (e.offset, e.len)).collect();
+        let offsets: Vec<_> = std::iter::from_fn(|| order.next(100)).map(|e| (e.offset, e.len)).collect();
         assert_eq!(offsets, [(0, 2), (4, 2), (8, 2), (2, 2), (6, 2), (10, 1)]);
         Ok(())
     }

@@ -21,6 +21,11 @@ pub struct Disk {
     free: Nanos,
 }
 
+/// Where a track begins: skew, zones and spared sectors put it anywhere, so it is drawn from the track's number.
+fn first_sector(track: u64) -> Nanos {
+    (track.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24) % REVOLUTION
+}
+
 impl Disk {
     /// A disk of `capacity` bytes at rest.
     #[must_use]
@@ -42,7 +47,7 @@ impl Disk {
         let there = begin + OVERHEAD + self.seek(track.abs_diff(self.head));
         // Where the platter stands then, and how far the first sector still has to come.
         let angle = there % REVOLUTION;
-        let sector = offset % TRACK * REVOLUTION / TRACK;
+        let sector = offset % TRACK * REVOLUTION / TRACK + first_sector(track);
         let rotation = (sector + REVOLUTION - angle) % REVOLUTION;
         let transfer = bytes * REVOLUTION / TRACK;
         self.head = (offset + bytes) / TRACK;

@@ -66,6 +66,6 @@ mod tests {
         assert_eq!(Nvme::new().complete(&read(0, 8 * PAGE)), one);
         assert_eq!(ssd.complete(&read(8 * PAGE, PAGE)), one + MOVE, "the same channel again");
         let large = Nvme::read_time(4 << 20);
-        assert!((4 << 20) as f64 / large as f64 > 2.8, "GB/s of a large read");
+        assert!(f64::from(4 << 20) / large as f64 > 2.8, "GB/s of a large read");
     }
 }

@@ -148,9 +148,7 @@ impl Choice<'_> {
             }
             PolicyName::WaitingLive => live(Policy::Tuned(Family::Waiting)),
             PolicyName::Priced => live(Policy::Priced),
-            PolicyName::Oracle => {
-                (Player::Oracle(Oracle::new(self.goal, self.curve, self.future)), None)
-            }
+            PolicyName::Oracle => (Player::Oracle(Oracle::new(self.goal, self.curve, self.future)), None),
             PolicyName::Waiting
             | PolicyName::Growing
             | PolicyName::Ar

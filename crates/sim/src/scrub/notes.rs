@@ -19,7 +19,9 @@ pub(super) fn notes(study: &Study, scan: &Scan, device: u32, drive: Drive, rows:
         notes.push(format!("the trace has no completion times: they come from the model of {drive}"));
     } else if seen.recorded < seen.requests {
         let missing = seen.requests - seen.recorded;
-        notes.push(format!("{missing} requests have no completion time: theirs come from the model of {drive}"));
+        notes.push(format!(
+            "{missing} requests have no completion time: theirs come from the model of {drive}"
+        ));
     }
     for row in rows.iter().filter(|r| r.holds_goal && !r.goal_held) {
         let part = if row.in_sample { "in sample" } else { "on the held-out part" };

@@ -9,7 +9,7 @@ use crate::learner::Learner;
 use crate::player::Player;
 use crate::scan::{Scan, each_request};
 use crate::trace::TraceError;
-use pumice_pacer::{Advice, Goal, Nanos, Pacer, Policy, SIZES, ServiceCurve, Sizing, Start, Tuned};
+use pumice_pacer::{Advice, Goal, Nanos, Pacer, Policy, SIZES, ServiceCurve, Sizing, Start};
 
 /// Idle intervals that are remembered for tuning once: the last quarter of a million.
 const REMEMBERED: usize = 1 << 18;
@@ -59,21 +59,13 @@ struct Run {
     name: PolicyName,
     in_sample: bool,
     wanted: bool,
-    tuned: Option<Tuned>,
     point: Option<(Option<f64>, Option<u64>)>,
     engine: Engine,
 }
 
 pub(super) fn run(study: &Study) -> Result<Report, StudyError> {
     let scan = Scan::of(&study.trace, study.format)?;
-    let device = match &study.device {
-        None => scan.busiest(),
-        Some(name) => scan.devices.find(name).ok_or_else(|| StudyError::Device {
-            path: study.trace.display().to_string(),
-            device: name.clone(),
-            known: scan.listed().iter().map(|d| d.0.clone()).collect::<Vec<_>>().join(", "),
-        })?,
-    };
+    let device = scan.choose(&study.trace, study.device.as_deref())?;
     let drive = study.drive.unwrap_or_else(|| scan.fitting_drive(device));
     let capacity = scan.seen[device as usize].capacity.max(1 << 30);
     let setting = Setting { study, device, drive, capacity, curve: drive.curve() };
@@ -100,9 +92,11 @@ fn learn(setting: &Setting<'_>, boundary: Nanos) -> Result<Learned, TraceError> 
         queued: setting.study.queued,
         history: LIVE,
     };
-    let live = setting.study.policies.iter().filter(|p| matches!(p, PolicyName::Priced | PolicyName::WaitingLive));
-    let mut observers: Vec<(PolicyName, Engine)> =
-        live.map(|&name| (name, Engine::new(blank.player(name).0, setting.curve.clone(), Nanos::MAX))).collect();
+    let live =
+        setting.study.policies.iter().filter(|p| matches!(p, PolicyName::Priced | PolicyName::WaitingLive));
+    let mut observers: Vec<(PolicyName, Engine)> = live
+        .map(|&name| (name, Engine::new(blank.player(name).0, setting.curve.clone(), Nanos::MAX)))
+        .collect();
     setting.each(|at, done| {
         whole.request(at, done);
         if at < boundary {
@@ -141,14 +135,14 @@ fn contenders(setting: &Setting<'_>, learned: &Learned) -> Vec<Run> {
             if runs.iter().any(|r| r.name == name && r.in_sample == in_sample) {
                 continue;
             }
-            let (mut player, tuned) = choice.player(name);
+            let (mut player, _) = choice.player(name);
             if in_sample && let Some((_, pacer)) = learned.informed.iter().find(|p| p.0 == name) {
                 let mut pacer = pacer.clone();
                 pacer.rewind(0);
                 player = Player::Pacer(Box::new(pacer));
             }
             let engine = Engine::new(player, setting.curve.clone(), from);
-            runs.push(Run { name, in_sample, wanted: i < study.policies.len(), tuned, point: None, engine });
+            runs.push(Run { name, in_sample, wanted: i < study.policies.len(), point: None, engine });
         }
     }
     runs
@@ -159,7 +153,7 @@ fn curve_runs(setting: &Setting<'_>, learned: &Learned) -> Vec<Run> {
     let mut runs = Vec::new();
     let mut add = |name, player, point| {
         let engine = Engine::new(player, setting.curve.clone(), learned.boundary);
-        runs.push(Run { name, in_sample, wanted: false, tuned: None, point: Some(point), engine });
+        runs.push(Run { name, in_sample, wanted: false, point: Some(point), engine });
     };
     for power in POWERS {
         let scaled = |nanos: Nanos| (nanos as f64 * f64::from(power).exp2()).round() as Nanos;
@@ -262,11 +256,7 @@ fn report(setting: &Setting<'_>, scan: &Scan, learned: &Learned, runs: &[Run]) -
         span_s: learned.end as f64 / 1e9,
         idle_share: learned.whole.idle() as f64 / learned.end.max(1) as f64,
         variability: history.variability(),
-        advice: match Advice::of(advice) {
-            Advice::NoHistory => "no_history",
-            Advice::WaitingHelps => "waiting_helps",
-            Advice::WaitingCannotHelp => "waiting_cannot_help",
-        },
+        advice: super::advice_name(Advice::of(advice)),
         policies: rows,
         curves,
         equal_throughput,

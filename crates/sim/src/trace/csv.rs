@@ -75,6 +75,15 @@ impl Columns {
             Some(device) => super::fields::present("dev", cell(device))?,
             None => b"0",
         };
-        Ok(Parsed::Request(Line { time_field: "ts_us", at, device, alias: None, op, offset, bytes, response }))
+        Ok(Parsed::Request(Line {
+            time_field: "ts_us",
+            at,
+            device,
+            alias: None,
+            op,
+            offset,
+            bytes,
+            response,
+        }))
     }
 }

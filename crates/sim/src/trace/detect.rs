@@ -54,12 +54,18 @@ impl Format {
             return Some(Self::Msr);
         }
         let letter = |i: usize| fields.get(i).is_some_and(|f| matches!(f, [b'r' | b'R' | b'w' | b'W']));
-        if fields.len() >= 5 && number(0) && number(1) && number(2) && letter(3) && seconds("", Some(fields[4])).is_ok()
+        if fields.len() >= 5
+            && number(0)
+            && number(1)
+            && number(2)
+            && letter(3)
+            && seconds("", Some(fields[4])).is_ok()
         {
             return Some(Self::Spc);
         }
         let parts: Vec<&[u8]> = words(line).collect();
-        let device = |w: &[u8]| split(w, b',').count() == 2 && split(w, b',').all(|p| whole("", Some(p)).is_ok());
+        let device =
+            |w: &[u8]| split(w, b',').count() == 2 && split(w, b',').all(|p| whole("", Some(p)).is_ok());
         if parts.len() >= 7 && device(parts[0]) && seconds("", Some(parts[3])).is_ok() {
             return Some(Self::Blkparse);
         }
@@ -96,7 +102,10 @@ mod tests {
             (b"ts_us,op,lbn512,size_bytes", Some(Format::Csv)),
             (b"128166372003061629,src1,1,Read,7014609920,24576,41286", Some(Format::Msr)),
             (b"0,20941264,8192,W,0.551706", Some(Format::Spc)),
-            (b"  8,0    3        1     0.000000000   697  Q  WS 223490 + 8 [kjournald]", Some(Format::Blkparse)),
+            (
+                b"  8,0    3        1     0.000000000   697  Q  WS 223490 + 8 [kjournald]",
+                Some(Format::Blkparse),
+            ),
             (b"12, 433000, 0, 4096", Some(Format::Fio)),
             (b"fio version 3 iolog", Some(Format::Fio)),
             (b"hello world", None),

@@ -37,7 +37,9 @@ pub enum TraceError {
         what: String,
     },
     /// No format that is known.
-    #[error("{path}: line {line}, field '{field}': {what}; formats are csv, msr, spc, blkparse and fio (--format)")]
+    #[error(
+        "{path}: line {line}, field '{field}': {what}; formats are csv, msr, spc, blkparse and fio (--format)"
+    )]
     Format {
         /// The file's path.
         path: String,

@@ -38,7 +38,9 @@ pub(crate) fn parse_latency(line: &[u8]) -> Result<Parsed<'_>, Wrong> {
         0 => Op::Read,
         1 => Op::Write,
         2 => return Ok(Parsed::Nothing),
-        other => return Err(Wrong::new("direction", format!("{other} is none of 0 (read), 1 (write), 2 (trim)"))),
+        other => {
+            return Err(Wrong::new("direction", format!("{other} is none of 0 (read), 1 (write), 2 (trim)")));
+        }
     };
     let bytes = length("block size", whole("block size", fields.next())?)?;
     let offset = match fields.next() {
@@ -50,7 +52,16 @@ pub(crate) fn parse_latency(line: &[u8]) -> Result<Parsed<'_>, Wrong> {
         _ => 0,
     };
     let response = Some(latency);
-    Ok(Parsed::Finished(Line { time_field: "time", at: done, device: b"0", alias: None, op, offset, bytes, response }))
+    Ok(Parsed::Finished(Line {
+        time_field: "time",
+        at: done,
+        device: b"0",
+        alias: None,
+        op,
+        offset,
+        bytes,
+        response,
+    }))
 }
 
 /// A line of an I/O log. `clock` is the sum of the waits so far, in nanoseconds.
@@ -78,5 +89,14 @@ pub(crate) fn parse_io<'a>(log: Log, line: &'a [u8], clock: &mut u64) -> Result<
     let offset = whole("offset", parts.next())?;
     let bytes = length("length", whole("length", parts.next())?)?;
     let at = *clock;
-    Ok(Parsed::Request(Line { time_field: "timestamp", at, device, alias: None, op, offset, bytes, response: None }))
+    Ok(Parsed::Request(Line {
+        time_field: "timestamp",
+        at,
+        device,
+        alias: None,
+        op,
+        offset,
+        bytes,
+        response: None,
+    }))
 }

@@ -32,7 +32,10 @@ pub(crate) fn read_line(input: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Resu
     if line.last() == Some(&b'\n') {
         line.pop();
     } else if got as u64 == LONGEST {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "a line of more than 64 KiB: this is no text"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "a line of more than 64 KiB: this is no text",
+        ));
     }
     if line.last() == Some(&b'\r') {
         line.pop();

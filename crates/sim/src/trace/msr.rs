@@ -14,7 +14,8 @@ pub(crate) fn parse(line: &[u8]) -> Result<Parsed<'_>, Wrong> {
     let disk = present("DiskNumber", fields.next())?;
     whole("DiskNumber", Some(disk))?;
     // "host,disk" as it stands in the line: `src1,1`.
-    let (from, to) = (line.iter().position(|&b| b == b','), disk.as_ptr() as usize - line.as_ptr() as usize + disk.len());
+    let (from, to) =
+        (line.iter().position(|&b| b == b','), disk.as_ptr() as usize - line.as_ptr() as usize + disk.len());
     let device = &line[from.map_or(0, |f| f + 1)..to];
     let op = needed_op("Type", fields.next())?;
     let offset = whole("Offset", fields.next())?;

@@ -135,7 +135,10 @@ pub struct TraceReader {
 
 impl std::fmt::Debug for TraceReader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TraceReader").field("path", &self.path).field("format", &self.format).finish_non_exhaustive()
+        f.debug_struct("TraceReader")
+            .field("path", &self.path)
+            .field("format", &self.format)
+            .finish_non_exhaustive()
     }
 }
 
@@ -151,8 +154,11 @@ impl TraceReader {
         let (mut line, mut number) = (Vec::with_capacity(256), 0);
         loop {
             number += 1;
-            let more = input::read_line(&mut *input, &mut line)
-                .map_err(|source| TraceError::Read { path: shown.clone(), line: number, source })?;
+            let more = input::read_line(&mut *input, &mut line).map_err(|source| TraceError::Read {
+                path: shown.clone(),
+                line: number,
+                source,
+            })?;
             if !more {
                 let what = "the trace has no lines".to_owned();
                 return Err(TraceError::Empty { path: shown, line: number, field: "first line", what });
@@ -232,7 +238,7 @@ impl TraceReader {
     ///
     /// # Errors
     /// Where a line is damaged, time goes back, the file ends early, or holds no request at all.
-    pub fn next(&mut self) -> Result<Option<Request>, TraceError> {
+    pub fn next_request(&mut self) -> Result<Option<Request>, TraceError> {
         loop {
             if let Some(request) = self.settled() {
                 self.given += 1;
@@ -336,7 +342,9 @@ impl TraceReader {
 
     /// Gives a request on, or keeps it until its completion is seen.
     fn place(&mut self, request: Request, event: Event) -> Option<Request> {
-        let same = |open: &Open| !open.settled && open.request.device == request.device && open.request.offset == request.offset;
+        let same = |open: &Open| {
+            !open.settled && open.request.device == request.device && open.request.offset == request.offset
+        };
         match event {
             Event::Request => return Some(request),
             Event::Finished => self.place_finished(request),
