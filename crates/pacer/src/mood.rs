@@ -14,6 +14,7 @@ pub(crate) struct Mood {
     near: f64,
     far: f64,
     at: Nanos,
+    class: u8,
 }
 
 impl Mood {
@@ -24,12 +25,13 @@ impl Mood {
         let more = f64::from(u8::from(long));
         self.near = self.near * (-passed / NEAR).exp() + more;
         self.far = self.far * (-passed / FAR).exp() + more;
+        // 0 to 1/2, to 3/2, to 7/2, above.
+        let class = |count: f64| u8::from(count > 0.5) + u8::from(count > 1.5) + u8::from(count > 3.5);
+        self.class = class(self.near) + 4 * class(self.far / 2.0);
     }
 
     pub(crate) fn class(self) -> u8 {
-        // 0 to 1/2, to 3/2, to 7/2, above.
-        let class = |count: f64| ((count + 0.5).log2() + 1.0).clamp(0.0, 3.0) as u8;
-        class(self.near) + 4 * class(self.far / 2.0)
+        self.class
     }
 }
 

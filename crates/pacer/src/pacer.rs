@@ -195,7 +195,9 @@ impl Pacer {
             return;
         }
         self.history.push(idle);
-        self.predictor.observe(idle.length());
+        if self.policy.asks_predictor() {
+            self.predictor.observe(idle.length());
+        }
         if let Some(pricing) = &mut self.pricing {
             pricing.observe(&idle);
         }
@@ -216,7 +218,9 @@ impl Pacer {
             self.idle_since = now;
             self.issued = 0;
             self.shadow = 0;
-            self.predicted = self.predictor.expected();
+            if self.policy.asks_predictor() {
+                self.predicted = self.predictor.expected();
+            }
             if let Some(tuner) = &mut self.tuner
                 && let Some(tuned) = tuner.step(&self.history, &self.curve)
             {
@@ -249,7 +253,7 @@ impl Pacer {
             self.spend(delay, times);
             let weight = self.weight();
             if let Some(pricing) = &mut self.pricing {
-                pricing.solve(&self.account, weight);
+                pricing.charged(now, &self.account, weight);
             }
         }
         debug_assert!(bytes <= flight.bytes, "a background request is no larger than granted");

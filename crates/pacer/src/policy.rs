@@ -38,6 +38,16 @@ impl Policy {
         matches!(self, Self::BackToBack { .. } | Self::FixedDelay { .. })
     }
 
+    /// Whether it asks how long an idle interval will be.
+    #[must_use]
+    pub fn asks_predictor(&self) -> bool {
+        match self {
+            Self::Fixed(start) => start.cutoff > 0,
+            Self::Tuned(family) => matches!(family, Family::Predicted | Family::PredictedWaiting),
+            _ => false,
+        }
+    }
+
     /// Whether the slowdown account binds it.
     #[must_use]
     pub fn holds_goal(&self) -> bool {

@@ -13,7 +13,7 @@ const CLASSES: usize = 128;
 const LOWEST: f64 = 1e-6;
 const HIGHEST: f64 = 1e9;
 /// Halvings of the search (of the price's logarithm).
-const HALVINGS: usize = 40;
+const HALVINGS: usize = 30;
 
 /// The request sizes with their service times in nanoseconds.
 #[derive(Debug, Clone, Copy)]
@@ -119,7 +119,7 @@ pub(crate) struct Moment {
 }
 
 /// Stretches looked at before the question is put off.
-const LOOK_AHEAD: usize = 256;
+const LOOK_AHEAD: usize = 8;
 
 /// The size that is worth most at this moment, or when to ask again.
 pub(crate) fn best_size(
@@ -134,7 +134,8 @@ pub(crate) fn best_size(
     let hopeless = |rate: f64, end: Nanos, at: Nanos| {
         ladder.0.iter().all(|&(bytes, service)| {
             let inside = ((end - at) as f64).min(service);
-            let hit = 1.0 - (-rate * inside).exp();
+            // A lower bound of 1 - exp(-x).
+            let hit = rate * inside / (1.0 + rate * inside);
             price * hit * (service - inside / 2.0) >= bytes as f64
         })
     };

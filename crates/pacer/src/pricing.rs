@@ -6,8 +6,12 @@ use crate::period::Moments;
 use crate::price::{Ladder, Moment, RateClasses, Worth, best_size};
 use crate::{Account, History, Idle, Nanos, SIZES, ServiceCurve};
 
-/// Time between two fits, at most; sooner while little was seen.
+/// Length of a stretch of which the rate of arrivals is remembered, and time between two prices.
 const EVERY: f64 = 10e9;
+/// Time between two prices that collisions make, at least.
+const SOON: Nanos = 1_000_000_000;
+/// Time between two fits, at most; sooner while little was seen.
+const LATEST: f64 = 60e9;
 const SOONEST: f64 = 0.25e9;
 /// Stretches of about ten seconds of which the rate of arrivals is remembered.
 const STRETCHES: usize = 64;
@@ -36,6 +40,9 @@ pub(crate) struct Pricing {
     seen: u64,
     half_life: Nanos,
     next_fit: Nanos,
+    next_price: Nanos,
+    /// When a collision last made a new price.
+    priced: Nanos,
     fitted: Nanos,
     fits: u32,
     /// Arrivals a nanosecond in the last stretches.
@@ -61,6 +68,8 @@ impl Pricing {
             seen: 0,
             half_life: half_life.max(1),
             next_fit: 0,
+            next_price: 0,
+            priced: 0,
             fitted: 0,
             fits: 0,
             rates: [0.0; STRETCHES],
@@ -108,7 +117,7 @@ impl Pricing {
 
     /// Time begins anew; what was learned stays.
     pub(crate) fn rewind(&mut self) {
-        (self.next_fit, self.fitted) = (0, 0);
+        (self.next_fit, self.next_price, self.fitted, self.priced) = (0, 0, 0, 0);
         (self.count, self.count_since) = (0.0, 0);
         self.mood = Mood::default();
     }
@@ -129,7 +138,7 @@ impl Pricing {
         (self.cost + prior) / (self.expected + prior)
     }
 
-    /// Fits again if it is time: about a millisecond, at most every 10 s once 160 s of idle time were seen.
+    /// Fits again if it is time: about a millisecond, at most once a minute after 16 minutes of idle time; a new price every 10 s, in a tenth of that.
     pub(crate) fn fit(
         &mut self,
         now: Nanos,
@@ -138,10 +147,18 @@ impl Pricing {
         account: &Account,
         weight: f64,
     ) {
-        if now < self.next_fit || self.seen < ENOUGH {
+        if self.seen < ENOUGH {
             return;
         }
-        let pause = (self.hazard.observed() / 16.0).clamp(SOONEST, EVERY);
+        if now < self.next_fit {
+            if now >= self.next_price {
+                self.next_price = now.saturating_add(EVERY as Nanos);
+                self.solve(account, weight);
+            }
+            return;
+        }
+        self.next_price = now.saturating_add(EVERY as Nanos);
+        let pause = (self.hazard.observed() / 16.0).clamp(SOONEST, LATEST);
         self.next_fit = now.saturating_add(pause as Nanos);
         self.ladder = Ladder::new(curve);
         if self.fits.is_multiple_of(PERIOD_EVERY) {
@@ -156,6 +173,14 @@ impl Pricing {
         self.hazard.fit();
         self.classes = Some(RateClasses::of(&self.hazard));
         self.solve(account, weight);
+    }
+
+    /// A collision was charged: a new price, unless the last one is less than a second old.
+    pub(crate) fn charged(&mut self, now: Nanos, account: &Account, weight: f64) {
+        if now >= self.priced.saturating_add(SOON) {
+            self.priced = now;
+            self.solve(account, weight);
+        }
     }
 
     /// Finds the price at which the expected slowdown is what the account can afford in the observed idle time.

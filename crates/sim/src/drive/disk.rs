@@ -23,7 +23,11 @@ pub struct Disk {
 
 /// Where a track begins: skew, zones and spared sectors put it anywhere, so it is drawn from the track's number.
 fn first_sector(track: u64) -> Nanos {
-    (track.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24) % REVOLUTION
+    // The finalizer of splitmix64.
+    let mut x = track.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (x ^ (x >> 31)) % REVOLUTION
 }
 
 impl Disk {

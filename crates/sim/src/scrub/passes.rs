@@ -18,6 +18,9 @@ const LIVE: usize = 4_096;
 /// Goals of a curve: the study's, times two to these powers.
 const POWERS: std::ops::RangeInclusive<i32> = -12..=3;
 
+/// Requests that go to the simulations at once.
+const BATCH: usize = 1 << 16;
+
 struct Learned {
     past: Learner,
     rest: Learner,
@@ -74,9 +77,32 @@ pub(super) fn run(study: &Study) -> Result<Report, StudyError> {
     if study.curves {
         runs.extend(curve_runs(&setting, &learned));
     }
-    setting.each(|at, done| runs.iter_mut().for_each(|run| run.engine.request(at, done)))?;
+    let mut batch = Vec::with_capacity(BATCH);
+    setting.each(|at, done| {
+        batch.push((at, done));
+        if batch.len() == BATCH {
+            feed(&mut runs, &batch);
+            batch.clear();
+        }
+    })?;
+    feed(&mut runs, &batch);
     runs.iter_mut().for_each(|run| run.engine.finish(learned.end));
     Ok(report(&setting, &scan, &learned, &runs))
+}
+
+/// Gives a batch of (arrival, completion alone) to every simulation. Each is on its own, so threads change nothing but the time it takes.
+fn feed(runs: &mut [Run], batch: &[(Nanos, Nanos)]) {
+    let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let share = runs.len().div_ceil(workers).max(1);
+    std::thread::scope(|scope| {
+        for part in runs.chunks_mut(share) {
+            scope.spawn(move || {
+                for run in part {
+                    batch.iter().for_each(|&(at, done)| run.engine.request(at, done));
+                }
+            });
+        }
+    });
 }
 
 fn learn(setting: &Setting<'_>, boundary: Nanos) -> Result<Learned, TraceError> {
