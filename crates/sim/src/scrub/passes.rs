@@ -40,11 +40,25 @@ struct Setting<'a> {
 }
 
 impl Setting<'_> {
-    fn each(&self, mut see: impl FnMut(Nanos, Nanos)) -> Result<(), TraceError> {
-        let mut baseline = Baseline::new(self.drive, self.capacity);
-        each_request(&self.study.trace, self.study.format, self.device, |request| {
-            let done = baseline.complete(request);
-            see(request.at, done);
+    /// Gives the device's requests in batches of (arrival, completion alone), read by a thread of its own: two batches at most wait.
+    fn batches(&self, mut see: impl FnMut(&[(Nanos, Nanos)])) -> Result<(), TraceError> {
+        let (sender, receiver) = std::sync::mpsc::sync_channel::<Vec<(Nanos, Nanos)>>(2);
+        std::thread::scope(|scope| {
+            let reading = scope.spawn(move || {
+                let mut baseline = Baseline::new(self.drive, self.capacity);
+                let mut batch = Vec::with_capacity(BATCH);
+                each_request(&self.study.trace, self.study.format, self.device, |request| {
+                    batch.push((request.at, baseline.complete(request)));
+                    if batch.len() == BATCH {
+                        // Nobody listens only if the other side has panicked.
+                        let _ = sender.send(std::mem::replace(&mut batch, Vec::with_capacity(BATCH)));
+                    }
+                })?;
+                let _ = sender.send(batch);
+                Ok(())
+            });
+            receiver.iter().for_each(|batch| see(&batch));
+            reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
 
@@ -77,15 +91,7 @@ pub(super) fn run(study: &Study) -> Result<Report, StudyError> {
     if study.curves {
         runs.extend(curve_runs(&setting, &learned));
     }
-    let mut batch = Vec::with_capacity(BATCH);
-    setting.each(|at, done| {
-        batch.push((at, done));
-        if batch.len() == BATCH {
-            feed(&mut runs, &batch);
-            batch.clear();
-        }
-    })?;
-    feed(&mut runs, &batch);
+    setting.batches(|batch| feed(&mut runs, batch))?;
     runs.iter_mut().for_each(|run| run.engine.finish(learned.end));
     Ok(report(&setting, &scan, &learned, &runs))
 }
@@ -123,14 +129,16 @@ fn learn(setting: &Setting<'_>, boundary: Nanos) -> Result<Learned, TraceError> 
     let mut observers: Vec<(PolicyName, Engine)> = live
         .map(|&name| (name, Engine::new(blank.player(name).0, setting.curve.clone(), Nanos::MAX)))
         .collect();
-    setting.each(|at, done| {
-        whole.request(at, done);
-        if at < boundary {
-            past.request(at, done);
-        } else {
-            rest.request(at, done);
+    setting.batches(|batch| {
+        for &(at, done) in batch {
+            whole.request(at, done);
+            if at < boundary {
+                past.request(at, done);
+            } else {
+                rest.request(at, done);
+            }
+            observers.iter_mut().for_each(|(_, engine)| engine.request(at, done));
         }
-        observers.iter_mut().for_each(|(_, engine)| engine.request(at, done));
     })?;
     let end = whole.end();
     let informed = observers
