@@ -132,12 +132,17 @@ pub(crate) fn best_size(
     let mut at = moment.now;
     // Above this rate no size is worth anything, whatever comes after.
     let hopeless = |rate: f64, end: Nanos, at: Nanos| {
-        ladder.0.iter().all(|&(bytes, service)| {
-            let inside = ((end - at) as f64).min(service);
-            // A lower bound of 1 - exp(-x).
-            let hit = rate * inside / (1.0 + rate * inside);
-            price * hit * (service - inside / 2.0) >= bytes as f64
-        })
+        let width = (end - at) as f64;
+        // Of the sizes that reach past the stretch, the largest brings most for what it risks in it.
+        let last = ladder.0.len() - 1;
+        ladder.0.iter().enumerate().filter(|&(i, size)| i == last || size.1 <= width).all(
+            |(_, &(bytes, service))| {
+                let inside = width.min(service);
+                // A lower bound of 1 - exp(-x).
+                let hit = rate * inside / (1.0 + rate * inside);
+                price * hit * (service - inside / 2.0) >= bytes as f64
+            },
+        )
     };
     for _ in 0..LOOK_AHEAD {
         let stretch = hazard.stretch(moment.start, at, moment.mood);
