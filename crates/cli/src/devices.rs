@@ -197,6 +197,9 @@ fn groups(
             let mut out: Vec<(String, Vec<usize>)> = Vec::new();
             let mut left: Vec<usize> = roles.filter(present).collect();
             for (name, paths) in named {
+                if out.iter().any(|(taken, _)| taken == name) {
+                    return Err(Failure::new(format!("--node {name}: the name is given twice")));
+                }
                 let mut on_node = Vec::new();
                 for path in paths {
                     let text = path.display().to_string();

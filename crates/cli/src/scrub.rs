@@ -45,6 +45,7 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
         )));
     }
     let target = place(array, &probed, &args.placement(), &NodeOptions::default())?;
+    options.check(&target)?;
     let state = open_state(args, target.array().uuid())?;
     let mut display = Display::new(args.quiet);
     let interrupt = stop_on_signal()?;

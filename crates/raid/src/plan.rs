@@ -43,6 +43,23 @@ impl SkipReason {
         Self::Syncing,
         Self::NeverWritten,
     ];
+
+    /// The reason in words for a person.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::JournalPending => "writes may wait in the journal",
+            Self::Unclean => {
+                "the array was not stopped cleanly, and nothing says where writes were under way"
+            }
+            Self::Recovering => "a member is being rebuilt and has not come this far",
+            Self::BadBlock => "a member's bad-block log covers part of it",
+            Self::PplPending => "the partial parity log says that a write may have been cut short",
+            Self::Dirty => "the bitmap says that writes may be under way",
+            Self::Syncing => "parity is being built, or has to be",
+            Self::NeverWritten => "never written, so parity was never built",
+        }
+    }
 }
 
 impl fmt::Display for SkipReason {

@@ -14,8 +14,8 @@ use std::path::PathBuf;
 /// Nothing is written to any device without --repair. Devices are opened read-only, with --repair exclusively.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Memory: at most 4 reads of 8 MiB in flight for each processor core, and local memory for interims: 8 chunks for each node. A pass over
-24 members with 64 KiB chunks stays under 200 MiB; --help of `pumice plan` says what it moves.
+Memory: at most 4 reads of 8 MiB in flight for each processor core, and local memory for interims, 8 chunks for each node. A pass over
+24 members with 64 KiB chunks on two cores stays under 200 MiB. `pumice plan` says what a pass moves.
 
 Environment: PUMICE_IO_ENGINE=uring|threads|inline chooses how reads are issued.
 
