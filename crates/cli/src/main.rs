@@ -5,6 +5,7 @@ mod demo;
 mod devices;
 mod failure;
 mod inspect;
+mod node;
 mod plan;
 mod progress;
 mod scrub;
@@ -32,6 +33,8 @@ enum Command {
     Inspect(inspect::InspectArgs),
     /// Compute what a scrub moves, and where, before building anything
     Plan(plan::PlanArgs),
+    /// Serve drives over NVMe/TCP
+    Node(node::NodeArgs),
     /// Measure what this machine can do
     #[command(subcommand)]
     Bench(bench::BenchCommand),
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Command::Scrub(args) => scrub::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Plan(args) => plan::run(&args),
+        Command::Node(args) => node::run(&args),
         Command::Bench(command) => bench::run(&command),
         Command::Demo(args) => demo::run(&args),
     };

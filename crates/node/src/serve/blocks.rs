@@ -1,0 +1,96 @@
+//! What a core does with requests for blocks: memory at once, everything else through workers.
+
+use super::core::{CoreHandle, Shared};
+use super::workers::{Job, Ticket, Workers};
+use pumice_blockdev::{AlignedBuffer, BlockDevice};
+use pumice_nvme::spec::Status;
+use pumice_nvme::target::{Media, Op, Request};
+use std::sync::Arc;
+
+/// The media of one connection, as its core sees them.
+pub(super) struct Blocks<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) workers: &'a Workers,
+    pub(super) core: &'a CoreHandle,
+    pub(super) connection: usize,
+    /// Commands of the connection that are with the workers, counted up here.
+    pub(super) in_flight: &'a mut usize,
+}
+
+impl Blocks<'_> {
+    fn device(&self, nsid: u32) -> Option<&Arc<dyn BlockDevice>> {
+        self.shared.devices().get((nsid as usize).checked_sub(1)?)
+    }
+
+    /// Carries out at once what a memory drive is asked for.
+    fn at_once(&self, device: &dyn BlockDevice, request: &Request<'_>) -> Option<Status> {
+        let done = |result: Result<(), pumice_blockdev::IoError>| {
+            Some(if result.is_ok() { Status::SUCCESS } else { Status::WRITE_FAULT })
+        };
+        match request.op {
+            Op::Write => done(device.write_at(request.offset, request.data)),
+            Op::Flush => Some(Status::SUCCESS),
+            _ => None,
+        }
+    }
+}
+
+impl Media for Blocks<'_> {
+    fn read_now(&mut self, nsid: u32, offset: u64, into: &mut [u8]) -> Option<Status> {
+        let device = self.device(nsid)?;
+        Some(match device.read_at(offset, into) {
+            Ok(()) => Status::SUCCESS,
+            Err(_) => Status::READ_ERROR,
+        })
+    }
+
+    fn is_immediate(&self, nsid: u32) -> bool {
+        self.shared.is_immediate(nsid)
+    }
+
+    fn submit(&mut self, request: &Request<'_>) -> Option<Status> {
+        let devices = if request.nsid == u32::MAX {
+            self.shared.devices().iter().filter(|d| !d.read_only()).cloned().collect()
+        } else {
+            vec![Arc::clone(self.device(request.nsid)?)]
+        };
+        if request.op == Op::WriteUncorrectable {
+            return Some(Status::INVALID_OPCODE.dnr());
+        }
+        if self.shared.is_immediate(request.nsid)
+            && let [device] = devices.as_slice()
+            && let Some(status) = self.at_once(&**device, request)
+        {
+            return Some(status);
+        }
+        let shift = self.shared.block_shift(request.nsid);
+        let data = (matches!(request.op, Op::Write | Op::Compare)).then(|| {
+            let mut buffer = AlignedBuffer::new(request.data.len());
+            buffer[..request.data.len()].copy_from_slice(request.data);
+            buffer
+        });
+        *self.in_flight += 1;
+        self.workers.submit(Job {
+            ticket: Ticket { connection: self.connection, slot: request.slot },
+            core: self.core.clone(),
+            devices,
+            op: request.op,
+            offset: request.offset,
+            len: request.len,
+            fua: request.fua,
+            data,
+            ranges: if request.op == Op::Deallocate { ranges(request.data, shift) } else { Vec::new() },
+        });
+        None
+    }
+}
+
+/// Byte ranges of a Dataset Management list; the protocol has checked them against the namespace. Only ranges to deallocate count.
+fn ranges(list: &[u8], shift: u8) -> Vec<(u64, u64)> {
+    let ranges = list.chunks_exact(16).map(|range| {
+        let blocks = u32::from_le_bytes([range[4], range[5], range[6], range[7]]);
+        let first = u64::from_le_bytes(std::array::from_fn(|i| range[8 + i]));
+        (first << shift, u64::from(blocks) << shift)
+    });
+    ranges.collect()
+}
