@@ -111,15 +111,15 @@ fn work(shared: &(Mutex<Queue>, Condvar)) {
         };
         drop(state);
         let core = job.core.clone();
-        core.done(carry_out(job));
+        core.done(carry_out(&job));
     }
 }
 
 /// Carries out a command.
-fn carry_out(job: Job) -> Done {
+fn carry_out(job: &Job) -> Done {
     let (ticket, len) = (job.ticket, job.len as usize);
     let mut read = None;
-    let status = match execute(&job, &mut read) {
+    let status = match execute(job, &mut read) {
         Ok(()) => Status::SUCCESS,
         Err(status) => status,
     };
