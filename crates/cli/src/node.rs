@@ -2,7 +2,8 @@
 
 use crate::failure::Failure;
 use clap::Args;
-use pumice_node::serve::{Backend, Drive, DriveConfig, NodeConfig, Server};
+use pumice_node::NodeOptions;
+use pumice_node::serve::{Backend, Drive, DriveConfig, NodeConfig, Peer, Server, Service};
 use pumice_nvme::spec::Nqn;
 use pumice_nvme::target::Limits;
 use std::io::Write;
@@ -25,11 +26,13 @@ The whole can be written down in a file, for --config:
     cores = 1
     [[drive]]
     backend = \"/dev/sdb\"                   # a block device, an image file, or mem:SIZE
+    [[peer]]                               # nodes that local memory may be sent to
+    address = \"127.0.0.1:4421\"
 
 Exit codes: 0 stopped, 2 could not run.")]
 pub(crate) struct NodeArgs {
     /// A file that says all this
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "drive", "nqn", "block_size", "cores"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "drive", "nqn", "block_size", "cores", "peer"])]
     config: Option<PathBuf>,
     /// Where to listen; port 0 picks one
     #[arg(long, value_name = "ADDRESS", required_unless_present = "config")]
@@ -43,6 +46,9 @@ pub(crate) struct NodeArgs {
     /// Bytes of a block: 512 or 4096
     #[arg(long, default_value = "512", value_parser = ["512", "4096"])]
     block_size: String,
+    /// A node that this one may send local memory to, for scrubs across nodes; once for each
+    #[arg(long, value_name = "ADDRESS")]
+    peer: Vec<SocketAddr>,
     /// Threads that serve connections; each connection lives on one
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     cores: u16,
@@ -60,6 +66,7 @@ impl NodeArgs {
             block_size: self.block_size.parse().expect("one of two"),
             cores: usize::from(self.cores),
             drives: self.drive.iter().map(drive).collect(),
+            peers: self.peer.iter().map(|address| Peer { address: *address, nqn: None }).collect(),
         })
     }
 }
@@ -78,20 +85,19 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
         // Only the first counts; the receiver may be gone already.
         let _ = stop.send(());
     })?;
-    let serial = serial(&nqn);
-    let server = Server::start(config.listen, nqn, &serial, drives, Limits::default(), config.cores)?;
+    let server = Server::start(Service {
+        address: config.listen,
+        nqn,
+        drives,
+        limits: Limits::default(),
+        cores: config.cores,
+        node: NodeOptions::default(),
+        peers: config.peers,
+    })?;
     let mut out = std::io::stdout();
     writeln!(out, "listening on {} nqn {}", server.address(), server.nqn())?;
     out.flush()?;
     stopped.recv().map_err(|_| Failure::new("the signal handler is gone"))?;
     server.stop()?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// A serial number from the name: 20 characters, the same after a restart.
-fn serial(nqn: &Nqn) -> String {
-    // FNV-1a: a short name for a long one, nothing more.
-    let hash =
-        |seed: u64| nqn.as_str().bytes().fold(seed, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01B3));
-    format!("PMC{:016X}", hash(0xCBF2_9CE4_8422_2325))
 }

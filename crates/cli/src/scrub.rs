@@ -34,6 +34,11 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
         ));
     }
     let paths = expand(&args.devices, Path::new("/sys"))?;
+    if access.write && paths.iter().any(|path| path.to_string_lossy().starts_with("nvme://")) {
+        return Err(Failure::new(
+            "--repair works on devices of this machine only: run it where the drives are, with the node stopped",
+        ));
+    }
     let mut probed = probe_all(&paths, access)?;
     let mut array = assemble_from(&mut probed)?;
     if args.assume_settled {

@@ -13,16 +13,20 @@ mod blocks;
 mod config;
 mod core;
 mod drive;
+mod offload;
 mod socket;
 mod workers;
 
-pub use config::{ConfigError, DriveConfig, NodeConfig};
+pub use config::{ConfigError, DriveConfig, NodeConfig, Peer};
 pub use drive::{Backend, BackendError, Drive};
 
 use self::core::{Core, CoreHandle, Shared};
+use self::offload::Offload;
+use crate::NodeOptions;
 use mio::net::TcpListener;
 use pumice_nvme::spec::Nqn;
 use pumice_nvme::target::{Access, Identity, Limits, Subsystem};
+use sha2::{Digest, Sha256};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -57,6 +61,31 @@ pub enum ServeError {
     NoDrives,
 }
 
+/// What is served, and where.
+pub struct Service {
+    /// Where to listen; port 0 picks one.
+    pub address: SocketAddr,
+    /// The subsystem's name.
+    pub nqn: Nqn,
+    /// Namespaces 1, 2, ….
+    pub drives: Vec<Drive>,
+    /// What hosts may ask for.
+    pub limits: Limits,
+    /// Threads that serve connections.
+    pub cores: usize,
+    /// What the parity engine may use.
+    pub node: NodeOptions,
+    /// The nodes that local memory may be sent to.
+    pub peers: Vec<Peer>,
+}
+
+/// A serial number from the subsystem's name: 20 characters, the same after a restart.
+fn serial(nqn: &Nqn) -> String {
+    let digest = Sha256::digest(nqn.as_str());
+    let hex: String = digest.iter().take(8).map(|byte| format!("{byte:02X}")).collect();
+    format!("PMC-{hex}")
+}
+
 /// A running server. Stops when told to, or when it is dropped.
 #[derive(Debug)]
 pub struct Server {
@@ -68,18 +97,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts serving `drives` as namespaces 1, 2, …, on `cores` threads.
+    /// Starts serving.
     ///
     /// # Errors
-    /// Where the address cannot be listened on, or the machine refuses threads.
-    pub fn start(
-        address: SocketAddr,
-        nqn: Nqn,
-        serial: &str,
-        drives: Vec<Drive>,
-        limits: Limits,
-        cores: usize,
-    ) -> Result<Self, ServeError> {
+    /// Where there is no drive, the address cannot be listened on, or the machine refuses threads.
+    pub fn start(service: Service) -> Result<Self, ServeError> {
+        let Service { address, nqn, drives, limits, cores, node, peers } = service;
         if drives.is_empty() {
             return Err(ServeError::NoDrives);
         }
@@ -87,21 +110,21 @@ impl Server {
         let address = listener.local_addr()?;
         let identity = Identity {
             nqn: nqn.clone(),
-            serial: serial.to_owned(),
+            serial: serial(&nqn),
             model: "Pumice".to_owned(),
             firmware: env!("CARGO_PKG_VERSION").to_owned(),
         };
         let namespaces = drives.iter().map(Drive::namespace).collect();
-        let subsystem = Subsystem::new(identity, limits, namespaces);
-        let shared = Arc::new(Shared::new(
-            SharedSubsystem(Arc::new(Mutex::new(subsystem))),
-            limits,
-            drives.into_iter().map(|drive| drive.device).collect(),
-        ));
+        let mut subsystem = Subsystem::new(identity, limits, namespaces);
+        let devices: Vec<_> = drives.into_iter().map(|drive| drive.device).collect();
+        let offload = Offload::new(nqn.as_str(), devices.clone(), node, peers);
+        subsystem.set_vendor(offload.announcement());
+        let subsystem = SharedSubsystem(Arc::new(Mutex::new(subsystem)));
+        let shared = Arc::new(Shared::new(subsystem, limits, devices, offload));
         let count = cores.max(1);
         let mut parts = Vec::with_capacity(count);
-        for _ in 0..count {
-            parts.push(Core::new(Arc::clone(&shared))?);
+        for number in 0..count {
+            parts.push(Core::new(number, Arc::clone(&shared))?);
         }
         let handles: Vec<CoreHandle> = parts.iter().map(Core::handle).collect();
         let mut listener = Some(listener);

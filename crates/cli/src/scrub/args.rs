@@ -21,7 +21,8 @@ Environment: PUMICE_IO_ENGINE=uring|threads|inline chooses how reads are issued.
 
 Exit codes: 0 clean, 1 findings (also when repaired), 2 could not run, 3 interrupted or incomplete.")]
 pub(crate) struct ScrubArgs {
-    /// Members of the array: block devices or image files; or /dev/mdX, for its members
+    /// Members of the array: block devices or image files; /dev/mdX, for its members; nvme://HOST:PORT/NSID, a drive of a data node, or
+    /// nvme://HOST:PORT, all of its drives that carry a superblock
     #[arg(required = true, value_name = "DEVICE")]
     pub(crate) devices: Vec<PathBuf>,
     /// How stripes are checked; auto: `stripe` when all members share a node, else `fingerprint`

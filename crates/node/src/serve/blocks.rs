@@ -1,10 +1,12 @@
 //! What a core does with requests for blocks: memory at once, everything else through workers.
 
 use super::core::{CoreHandle, Shared};
-use super::workers::{Job, Ticket, Workers};
+use super::offload::QueueId;
+use super::workers::{Job, OffloadJob, Ticket, Workers};
 use pumice_blockdev::{AlignedBuffer, BlockDevice};
 use pumice_nvme::spec::Status;
 use pumice_nvme::target::{Media, Op, Request};
+use pumice_offload::wire::opcode;
 use std::sync::Arc;
 
 /// The media of one connection, as its core sees them.
@@ -13,6 +15,7 @@ pub(super) struct Blocks<'a> {
     pub(super) workers: &'a Workers,
     pub(super) core: &'a CoreHandle,
     pub(super) connection: usize,
+    pub(super) core_number: usize,
     /// Commands of the connection that are with the workers, counted up here.
     pub(super) in_flight: &'a mut usize,
 }
@@ -20,6 +23,32 @@ pub(super) struct Blocks<'a> {
 impl Blocks<'_> {
     fn device(&self, nsid: u32) -> Option<&Arc<dyn BlockDevice>> {
         self.shared.devices().get((nsid as usize).checked_sub(1)?)
+    }
+
+    /// Begins a command of the parity command set.
+    fn offload(&mut self, request: &Request<'_>) -> Option<Status> {
+        if !opcode::ALL.contains(&request.command.opcode()) {
+            return Some(Status::INVALID_OPCODE.dnr());
+        }
+        *self.in_flight += 1;
+        self.workers.submit(Job {
+            ticket: Ticket { connection: self.connection, slot: request.slot },
+            core: self.core.clone(),
+            devices: Vec::new(),
+            op: request.op,
+            offset: 0,
+            len: request.len,
+            fua: false,
+            data: None,
+            offload: Some(OffloadJob {
+                offload: Arc::clone(self.shared.offload()),
+                queue: QueueId { core: self.core_number, connection: self.connection },
+                command: *request.command,
+                data: request.data.to_vec(),
+            }),
+            ranges: Vec::new(),
+        });
+        None
     }
 
     /// Carries out at once what a memory drive is asked for.
@@ -49,6 +78,9 @@ impl Media for Blocks<'_> {
     }
 
     fn submit(&mut self, request: &Request<'_>) -> Option<Status> {
+        if request.op == Op::Vendor {
+            return self.offload(request);
+        }
         let devices = if request.nsid == u32::MAX {
             self.shared.devices().iter().filter(|d| !d.read_only()).cloned().collect()
         } else {
@@ -79,6 +111,7 @@ impl Media for Blocks<'_> {
             len: request.len,
             fua: request.fua,
             data,
+            offload: None,
             ranges: if request.op == Op::Deallocate { ranges(request.data, shift) } else { Vec::new() },
         });
         None

@@ -20,6 +20,17 @@ pub struct NodeConfig {
     pub cores: usize,
     /// The drives, in the order of their namespaces.
     pub drives: Vec<DriveConfig>,
+    /// The nodes that local memory may be sent to.
+    pub peers: Vec<Peer>,
+}
+
+/// A node that local memory may be sent to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Its subsystem; `None` for the one that its discovery service lists.
+    pub nqn: Option<Nqn>,
 }
 
 /// A drive of a node.
@@ -61,6 +72,15 @@ struct File {
     cores: Option<usize>,
     #[serde(default)]
     drive: Vec<FileDrive>,
+    #[serde(default)]
+    peer: Vec<FilePeer>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FilePeer {
+    address: SocketAddr,
+    nqn: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -90,6 +110,10 @@ impl NodeConfig {
                 block_size: drive.block_size.map(block_size).transpose().map_err(field)?,
             })
         });
+        let peers = file.peer.iter().enumerate().map(|(i, peer)| {
+            let nqn = peer.nqn.as_ref().map(|nqn| nqn.parse()).transpose();
+            Ok(Peer { address: peer.address, nqn: nqn.map_err(|e| format!("peer {}: nqn: {e}", i + 1))? })
+        });
         Ok(Self {
             listen: file.listen,
             nqn: file.nqn.map(|nqn| nqn.parse().map_err(|e| format!("nqn: {e}"))).transpose()?,
@@ -100,6 +124,7 @@ impl NodeConfig {
                 None => 1,
             },
             drives: drives.collect::<Result<_, String>>()?,
+            peers: peers.collect::<Result<_, String>>()?,
         })
     }
 

@@ -2,6 +2,7 @@
 
 use super::SharedSubsystem;
 use super::blocks::Blocks;
+use super::offload::{Offload, QueueId};
 use super::socket::{Socket, Turn};
 use super::workers::{Done, Workers};
 use mio::net::{TcpListener, TcpStream};
@@ -32,6 +33,7 @@ pub(super) struct Shared {
     subsystem: SharedSubsystem,
     limits: Limits,
     devices: Vec<Arc<dyn BlockDevice>>,
+    offload: Arc<Offload>,
     /// By drive: whether it answers at once; and its block size as a power of two.
     kinds: Vec<(bool, u8)>,
     connections: AtomicUsize,
@@ -50,6 +52,7 @@ impl Shared {
         subsystem: SharedSubsystem,
         limits: Limits,
         devices: Vec<Arc<dyn BlockDevice>>,
+        offload: Offload,
     ) -> Self {
         let shifts = subsystem.with(|s| s.namespaces().iter().map(|n| n.block_shift).collect::<Vec<_>>());
         let kinds =
@@ -58,6 +61,7 @@ impl Shared {
             subsystem,
             limits,
             devices,
+            offload: Arc::new(offload),
             kinds,
             connections: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
@@ -71,6 +75,10 @@ impl Shared {
 
     pub(super) fn devices(&self) -> &[Arc<dyn BlockDevice>] {
         &self.devices
+    }
+
+    pub(super) fn offload(&self) -> &Arc<Offload> {
+        &self.offload
     }
 
     fn kind(&self, nsid: u32) -> Option<(bool, u8)> {
@@ -144,6 +152,7 @@ impl CoreHandle {
 
 /// A core: its poll, its sockets.
 pub(super) struct Core {
+    number: usize,
     shared: Arc<Shared>,
     poll: Poll,
     handle: CoreHandle,
@@ -156,7 +165,7 @@ pub(super) struct Core {
 }
 
 impl Core {
-    pub(super) fn new(shared: Arc<Shared>) -> io::Result<Self> {
+    pub(super) fn new(number: usize, shared: Arc<Shared>) -> io::Result<Self> {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let handle = CoreHandle { inbox: Arc::default(), waker };
@@ -164,6 +173,7 @@ impl Core {
         // Memory alone needs one, for the commands that are not done at once.
         let workers = Workers::start(if waiting { WORKERS } else { 1 })?;
         Ok(Self {
+            number,
             shared,
             poll,
             handle,
@@ -267,7 +277,7 @@ impl Core {
             let number = done.ticket.connection;
             // The connection may be gone: then nobody waits for the command any more.
             if let Some(socket) = self.sockets.get_mut(&number) {
-                socket.complete(&self.shared, done.ticket.slot, done.status, done.data());
+                socket.complete(&self.shared, &done);
                 self.turns.push(number);
             }
         }
@@ -300,6 +310,7 @@ impl Core {
                 workers: &self.workers,
                 core: &self.handle,
                 connection: number,
+                core_number: self.number,
                 in_flight: &mut in_flight,
             };
             let turn = socket.turn(&self.shared, &mut blocks, now);
@@ -328,6 +339,7 @@ impl Core {
     fn close(&mut self, number: usize) {
         if let Some(mut socket) = self.sockets.remove(&number) {
             socket.connection.closed(self.shared.subsystem());
+            self.shared.offload().forget(QueueId { core: self.number, connection: number });
             // Either may fail where the peer was first.
             let _ = self.poll.registry().deregister(&mut socket.stream);
             let _ = socket.close();

@@ -2,8 +2,8 @@
 
 use super::blocks::Blocks;
 use super::core::Shared;
+use super::workers::Done;
 use mio::net::TcpStream;
-use pumice_nvme::spec::Status;
 use pumice_nvme::target::Connection;
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -38,6 +38,8 @@ pub(super) struct Socket {
     filled: usize,
     out: Vec<u8>,
     sent: usize,
+    /// Bytes that were received and sent and not yet counted.
+    uncounted: (u64, u64),
     /// The socket may have more.
     readable: bool,
     pub(super) in_flight: usize,
@@ -53,6 +55,7 @@ impl Socket {
             filled: 0,
             out: Vec::new(),
             sent: 0,
+            uncounted: (0, 0),
             readable: true,
             in_flight: 0,
             ended: false,
@@ -77,6 +80,7 @@ impl Socket {
                 Ok(0) => self.ended = true,
                 Ok(n) => {
                     taken += n;
+                    self.uncounted.0 += n as u64;
                     self.filled += n;
                     self.readable = self.filled == self.receive.len();
                     self.process(shared, blocks, now);
@@ -87,6 +91,8 @@ impl Socket {
             }
         }
         self.send();
+        let (received, sent) = std::mem::take(&mut self.uncounted);
+        shared.offload().traffic().count(received, sent);
         if self.ended || self.connection.is_closed() && self.sent == self.out.len() {
             Turn::Over
         } else if self.readable && self.has_room(*blocks.in_flight) {
@@ -119,7 +125,10 @@ impl Socket {
         while self.sent < self.out.len() {
             match self.stream.write(&self.out[self.sent..]) {
                 Ok(0) => return,
-                Ok(n) => self.sent += n,
+                Ok(n) => {
+                    self.sent += n;
+                    self.uncounted.1 += n as u64;
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => {
@@ -133,12 +142,12 @@ impl Socket {
     }
 
     /// A command is done.
-    pub(super) fn complete(&mut self, shared: &Shared, slot: u16, status: Status, data: Option<&[u8]>) {
+    pub(super) fn complete(&mut self, shared: &Shared, done: &Done) {
         self.in_flight -= 1;
-        let access = shared.subsystem();
-        match data {
+        let (access, slot) = (shared.subsystem(), done.ticket.slot);
+        match done.data() {
             Some(data) => self.connection.complete_with(slot, Ok(data), access, &mut self.out),
-            None => self.connection.complete(slot, status, 0, access, &mut self.out),
+            None => self.connection.complete(slot, done.status, done.result, access, &mut self.out),
         }
     }
 

@@ -1,8 +1,9 @@
 //! Threads that wait for media, so that no core has to.
 
 use super::core::CoreHandle;
+use super::offload::{Answered, Offload, QueueId};
 use pumice_blockdev::{AlignedBuffer, BlockDevice};
-use pumice_nvme::spec::Status;
+use pumice_nvme::spec::{Sqe, Status};
 use pumice_nvme::target::Op;
 use std::collections::VecDeque;
 use std::io;
@@ -33,22 +34,38 @@ pub(super) struct Job {
     pub(super) fua: bool,
     /// Data from the host; a buffer is whole pages, of which the first `len` bytes count.
     pub(super) data: Option<AlignedBuffer>,
+    /// A command of the parity command set, with its data and the queue whose results it may use.
+    pub(super) offload: Option<OffloadJob>,
     /// Byte ranges of a deallocation.
     pub(super) ranges: Vec<(u64, u64)>,
+}
+
+/// A command of the parity command set.
+pub(super) struct OffloadJob {
+    pub(super) offload: Arc<Offload>,
+    pub(super) queue: QueueId,
+    pub(super) command: Sqe,
+    pub(super) data: Vec<u8>,
 }
 
 /// A command that is done.
 pub(super) struct Done {
     pub(super) ticket: Ticket,
     pub(super) status: Status,
+    pub(super) result: u64,
+    /// What a command of the parity command set gives to the host.
+    answer: Option<Vec<u8>>,
     data: Option<AlignedBuffer>,
     len: usize,
 }
 
 impl Done {
-    /// What a read has read.
+    /// What goes to the host.
     pub(super) fn data(&self) -> Option<&[u8]> {
-        Some(&self.data.as_deref()?[..self.len])
+        match &self.answer {
+            Some(answer) => Some(answer),
+            None => Some(&self.data.as_deref()?[..self.len]),
+        }
     }
 }
 
@@ -118,12 +135,16 @@ fn work(shared: &(Mutex<Queue>, Condvar)) {
 /// Carries out a command.
 fn carry_out(job: &Job) -> Done {
     let (ticket, len) = (job.ticket, job.len as usize);
+    if let Some(OffloadJob { offload, queue, command, data }) = &job.offload {
+        let Answered { status, result, data } = offload.execute(*queue, command, data);
+        return Done { ticket, status, result, answer: data, data: None, len: 0 };
+    }
     let mut read = None;
     let status = match execute(job, &mut read) {
         Ok(()) => Status::SUCCESS,
         Err(status) => status,
     };
-    Done { ticket, status, data: read.filter(|_| status.is_success()), len }
+    Done { ticket, status, result: 0, answer: None, data: read.filter(|_| status.is_success()), len }
 }
 
 fn execute(job: &Job, read: &mut Option<AlignedBuffer>) -> Result<(), Status> {

@@ -13,6 +13,9 @@ use crate::spec::identify::{
 use crate::spec::opcode::{admin, feature};
 use crate::spec::{Sgl, Sqe, Status};
 
+/// Where the vendor's part of Identify Controller begins.
+const VENDOR: usize = 3072;
+
 /// What an admin command answers: data and status, or a number and status.
 pub(super) enum Answer {
     /// Data, cut to what the host asked for.
@@ -115,7 +118,7 @@ impl Connection {
         let cntlid = self.queue.as_ref().map_or(0, |queue| queue.cntlid);
         access.with(|subsystem| {
             let identity = subsystem.identity().clone();
-            IdentifyController {
+            let mut page = IdentifyController {
                 serial: identity.serial,
                 model: identity.model,
                 firmware: identity.firmware,
@@ -130,7 +133,10 @@ impl Connection {
                     identity.nqn.as_str().to_owned()
                 },
             }
-            .encode()
+            .encode();
+            let vendor = &subsystem.vendor().identify;
+            page[VENDOR..VENDOR + vendor.len()].copy_from_slice(vendor);
+            page
         })
     }
 

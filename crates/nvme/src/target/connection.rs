@@ -364,6 +364,11 @@ impl Connection {
             Ok(data) => {
                 let Some(entry) = self.slots.get(slot) else { return };
                 let sqe = entry.sqe;
+                if data.is_empty() || data.len() > sqe.sgl().len as usize {
+                    let status = if data.is_empty() { Status::SUCCESS } else { Status::SGL_LENGTH.dnr() };
+                    self.complete(slot, status, 0, access, out);
+                    return;
+                }
                 self.slots.free(slot);
                 self.respond_with(&sqe, data.len() as u32, out, |to| {
                     to.copy_from_slice(data);

@@ -15,6 +15,13 @@ const MAX_TRANSFER: u64 = 4096 << MDTS;
 /// Bytes of the largest list of ranges: 256 of 16 bytes.
 const MAX_RANGES: u64 = 4096;
 
+/// Opcodes of the vendor's own, from here on.
+const VENDOR: u8 = 0x80;
+/// Opcode bits: data go to the controller.
+const TO_CONTROLLER: u8 = 0b01;
+/// Opcode bits: data go to the host.
+const TO_HOST: u8 = 0b10;
+
 fn op_of(sqe: &Sqe) -> Option<Op> {
     Some(match sqe.opcode() {
         io::FLUSH => Op::Flush,
@@ -25,6 +32,7 @@ fn op_of(sqe: &Sqe) -> Option<Op> {
         io::WRITE_ZEROES => Op::WriteZeroes,
         io::DATASET_MANAGEMENT => Op::Deallocate,
         io::VERIFY => Op::Verify,
+        VENDOR.. => Op::Vendor,
         _ => return None,
     })
 }
@@ -69,7 +77,7 @@ impl Connection {
                 return Ok(());
             }
         }
-        let transport = takes_data(request.op) && sqe.sgl().kind == Sgl::TRANSPORT;
+        let transport = takes_data(&request) && sqe.sgl().kind == Sgl::TRANSPORT;
         if transport {
             return self.ask(*sqe, sqe.sgl().len, out);
         }
@@ -95,6 +103,18 @@ impl Connection {
         let nsid = sqe.nsid();
         let mut request = Request { slot, nsid, op, offset: 0, len: 0, fua: false, data, command: sqe };
         if op == Op::Flush && nsid == u32::MAX {
+            return Ok(request);
+        }
+        if op == Op::Vendor {
+            // What it means, and for which namespace, is the medium's affair.
+            request.len = u64::from(sqe.sgl().len);
+            match sqe.opcode() & 0b11 {
+                TO_CONTROLLER => check_data(sqe, request.len, MAX_TRANSFER)?,
+                TO_HOST if sqe.sgl().kind == Sgl::TRANSPORT => check_data(sqe, request.len, MAX_TRANSFER)?,
+                TO_HOST => return Err(Status::SGL_TYPE.dnr()),
+                0 => {}
+                _ => return Err(Status::INVALID_OPCODE.dnr()),
+            }
             return Ok(request);
         }
         let namespace = nsid
@@ -131,7 +151,7 @@ impl Connection {
         request.offset = sqe.slba() << namespace.block_shift;
         request.len = blocks << namespace.block_shift;
         request.fua = sqe.control() & Sqe::FUA != 0;
-        if takes_data(op) || op == Op::Read {
+        if takes_data(&request) || op == Op::Read {
             check_data(sqe, request.len, MAX_TRANSFER)?;
             if op == Op::Read && sqe.sgl().kind != Sgl::TRANSPORT {
                 return Err(Status::SGL_TYPE.dnr());
@@ -141,8 +161,11 @@ impl Connection {
     }
 }
 
-fn takes_data(op: Op) -> bool {
-    matches!(op, Op::Write | Op::Compare | Op::Deallocate)
+fn takes_data(request: &Request<'_>) -> bool {
+    match request.op {
+        Op::Vendor => request.command.opcode() & 0b11 == TO_CONTROLLER,
+        op => matches!(op, Op::Write | Op::Compare | Op::Deallocate),
+    }
 }
 
 fn check_data(sqe: &Sqe, len: u64, max: u64) -> Result<(), Status> {

@@ -70,6 +70,7 @@ fn page(subsystem: &mut Subsystem, cntlid: u16, id: u8, retain: bool, seconds: u
     let errors = subsystem.controllers.get(&cntlid)?.error_count;
     let health = subsystem.health(errors, seconds);
     let firmware = subsystem.identity().firmware.clone();
+    let vendor = subsystem.vendor().commands.clone();
     let controller = subsystem.controllers.get_mut(&cntlid)?;
     let page = match id {
         lid::SUPPORTED => supported(&[
@@ -93,7 +94,7 @@ fn page(subsystem: &mut Subsystem, cntlid: u16, id: u8, retain: bool, seconds: u
             page
         }
         lid::CHANGED_NAMESPACES => changed(controller, retain),
-        lid::EFFECTS => effects(),
+        lid::EFFECTS => effects(&vendor),
         _ => return None,
     };
     unmask(controller, id, retain);
@@ -131,7 +132,7 @@ fn changed(controller: &mut Controller, retain: bool) -> Vec<u8> {
 }
 
 /// Commands Supported and Effects: admin commands at 0, I/O commands at 1024, four bytes each.
-fn effects() -> Vec<u8> {
+fn effects(vendor: &[(u8, u32)]) -> Vec<u8> {
     let mut page = vec![0; 4096];
     for opcode in [
         admin::GET_LOG_PAGE,
@@ -155,6 +156,9 @@ fn effects() -> Vec<u8> {
         (io::VERIFY, SUPPORTED),
     ] {
         put(&mut page, 1024 + usize::from(opcode) * 4, &effect.to_le_bytes());
+    }
+    for (opcode, effect) in vendor {
+        put(&mut page, 1024 + usize::from(*opcode) * 4, &effect.to_le_bytes());
     }
     page
 }

@@ -83,6 +83,16 @@ pub struct Subsystem {
     pub(crate) controllers: BTreeMap<u16, Controller>,
     next_cntlid: u16,
     counters: Arc<Counters>,
+    vendor: VendorSet,
+}
+
+/// What a subsystem has beyond the specification.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct VendorSet {
+    /// What stands in Identify Controller from byte 3072 on: at most 1024 bytes.
+    pub identify: Vec<u8>,
+    /// I/O opcodes from 0x80 on, with their entries of the Commands Supported and Effects log.
+    pub commands: Vec<(u8, u32)>,
 }
 
 /// A refusal of Connect: the status, and dw0.
@@ -110,6 +120,7 @@ impl Subsystem {
             controllers: BTreeMap::new(),
             next_cntlid: 1,
             counters: Arc::default(),
+            vendor: VendorSet::default(),
         }
     }
 
@@ -129,6 +140,19 @@ impl Subsystem {
     #[must_use]
     pub fn namespaces(&self) -> &Arc<[Namespace]> {
         &self.namespaces
+    }
+
+    /// Says what it has beyond the specification.
+    ///
+    /// # Panics
+    /// Where the identify part has more than 1024 bytes.
+    pub fn set_vendor(&mut self, vendor: VendorSet) {
+        assert!(vendor.identify.len() <= 1024, "the vendor's part of Identify Controller has 1024 bytes");
+        self.vendor = vendor;
+    }
+
+    pub(crate) fn vendor(&self) -> &VendorSet {
+        &self.vendor
     }
 
     /// What connections count.

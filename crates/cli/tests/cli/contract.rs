@@ -1,9 +1,7 @@
 //! The documents, exit codes and manners that others build on. `docs/json.md` is the contract.
 
-mod small_array;
-
+use crate::small_array::{CHUNK, DATA_OFFSET, Made, RAID5, RAID6, STRIPES, scrub};
 use serde_json::Value;
-use small_array::{CHUNK, DATA_OFFSET, Made, RAID5, RAID6, STRIPES, scrub};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;

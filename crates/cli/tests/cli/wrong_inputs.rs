@@ -1,11 +1,9 @@
 //! What must not be scrubbed: exit 2, a message that names the device and the field, nothing written.
 
-mod small_array;
-
+use crate::small_array::{Made, RAID5, RAID6, scrub};
 use pumice_raid::Metadata;
 use pumice_raid::superblock::features::Features;
 use pumice_raid::superblock::v1::V1;
-use small_array::{Made, RAID5, RAID6, scrub};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
