@@ -2,8 +2,10 @@
 
 use crate::devices::{Access, expand, probe_all};
 use crate::failure::Failure;
+use crate::running::{Running, running};
 use crate::text::{print, print_json, table};
 use clap::Args;
+use pumice_raid::assembly::State;
 use pumice_raid::inspect::Probed;
 use pumice_raid::{InspectReport, Uuid};
 use pumice_units::{format_binary, format_decimal};
@@ -99,8 +101,9 @@ pub(crate) fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
             Err(failure) => problems.push(failure.to_string()),
         }
     }
-    let reports: Vec<InspectReport> =
+    let mut reports: Vec<InspectReport> =
         arrays.into_values().map(InspectReport::new).collect::<Result<_, _>>()?;
+    reports.iter_mut().for_each(ask_the_kernel);
     if args.json {
         print_json(&Document { arrays: reports.iter().map(ArrayDocument::from).collect() });
     } else {
@@ -110,6 +113,19 @@ pub(crate) fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
         eprintln!("pumice: {problem}");
     }
     Ok(ExitCode::from(if problems.is_empty() { 0 } else { 2 }))
+}
+
+/// An array that runs here is active, not unclean, whatever its superblocks leave open.
+fn ask_the_kernel(report: &mut InspectReport) {
+    let devices: Vec<PathBuf> =
+        report.members.iter().filter_map(|member| member.device.as_ref().map(PathBuf::from)).collect();
+    if report.state != State::Unclean {
+        return;
+    }
+    if let Some(array) = running(&devices, Path::new("/sys")).filter(Running::is_settled) {
+        report.state = State::Active;
+        report.notes = vec![format!("assembled and running as {}", array.name)];
+    }
 }
 
 /// The members behind a name: one, or for a node all of its drives that are members.

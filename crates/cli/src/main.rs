@@ -11,6 +11,7 @@ mod node;
 mod plan;
 mod progress;
 mod remote;
+mod running;
 mod scrub;
 mod text;
 
