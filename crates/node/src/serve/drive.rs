@@ -96,7 +96,15 @@ impl Drive {
     ) -> Result<Self, BackendError> {
         let (device, place): (Arc<dyn BlockDevice>, String) = match backend {
             Backend::Memory(size) => {
-                (Arc::new(MemoryDevice::new(&backend.to_string(), *size)), format!("memory {number}"))
+                let len = usize::try_from(*size).map_err(|_| BackendError::Size {
+                    text: backend.to_string(),
+                    why: "more than this machine can address".to_owned(),
+                })?;
+                // Written once, so that the system gives the pages now, and not one by one to the first writes of a host.
+                let mut content = vec![0xFF; len];
+                content.fill(0);
+                let device = MemoryDevice::with_content(&backend.to_string(), content);
+                (Arc::new(device), format!("memory {number}"))
             }
             Backend::Path(path) => {
                 let device = FileDevice::open(path, OpenMode::ReadWrite, Options::default())?;
