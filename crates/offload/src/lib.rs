@@ -23,7 +23,7 @@ mod rule;
 pub mod wire;
 
 pub use class::ClassPlan;
-pub use command::{MemoryAddress, Mode, ParityCommand, Source, Transfer, Window};
+pub use command::{MAX_STRIPES, MemoryAddress, Mode, ParityCommand, Source, Transfer, Window};
 pub use error::{ErrorKind, NodeError};
 pub use node::{DataNode, DriveDescription, DriveId, NodeDescription, Piece, PieceFailure};
 pub use result::{

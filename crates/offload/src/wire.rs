@@ -44,6 +44,8 @@ pub mod opcode {
 /// Status: the peer of a transfer is not known or does not answer.
 pub const STATUS_PEER: u16 = 0x7C0;
 
+/// Unreadable places of a result, at most; more are not told.
+const MAX_UNREADABLE: usize = 1 << 14;
 const FIXED: usize = 88;
 const SOURCE: usize = 16;
 const MAX_SOURCES: usize = 1920;
@@ -219,7 +221,7 @@ pub fn decode_command(bytes: &[u8]) -> Result<ParityCommand, WireError> {
 pub fn encode_result(result: &ParityResult) -> Vec<u8> {
     let mut out = vec![0; RESULT_HEADER_BYTES as usize];
     let sums = result.fingerprint.as_ref().map(PowerSums::to_bytes).unwrap_or_default();
-    let unreadable = &result.unreadable[..result.unreadable.len().min(usize::from(u16::MAX))];
+    let unreadable = &result.unreadable[..result.unreadable.len().min(MAX_UNREADABLE)];
     out[0] = VERSION;
     out[1] = u8::from(result.range.is_some());
     put(&mut out, 2, &(unreadable.len() as u16).to_le_bytes());

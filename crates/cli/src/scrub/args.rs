@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use pumice_host::Method;
 use pumice_host::scrub::{Options, Order, RepairPolicy};
+use pumice_offload::MAX_STRIPES;
 use pumice_parity::seed::Seed;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -35,7 +36,7 @@ pub(crate) struct ScrubArgs {
     #[arg(long, value_name = "NAME=DEV,DEV", value_parser = parse_node)]
     node: Vec<(String, Vec<PathBuf>)>,
     /// Stripes of a batch [default: 255]
-    #[arg(long, value_name = "STRIPES", value_parser = clap::value_parser!(u64).range(1..=u64::from(u32::MAX)))]
+    #[arg(long, value_name = "STRIPES", value_parser = clap::value_parser!(u64).range(1..=MAX_STRIPES))]
     batch: Option<u64>,
     /// Independent accumulators of `stripe` across nodes and `aggregate`: the miss bound to that power [default: 1]
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u8).range(1..=8))]

@@ -1,33 +1,13 @@
 //! The documents, exit codes and manners that others build on. `docs/json.md` is the contract.
 
-use crate::small_array::{CHUNK, DATA_OFFSET, Made, RAID5, RAID6, STRIPES, scrub};
+use crate::small_array::{CHUNK, DATA_OFFSET, Made, RAID5, RAID6, STRIPES, damage, run, scrub};
 use serde_json::Value;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 fn keys(value: &Value) -> Vec<&str> {
     value.as_object().unwrap().keys().map(String::as_str).collect()
-}
-
-/// Changes bytes of a chunk.
-fn damage(array: &Made, role: usize, stripe: u64, at: usize, len: usize) {
-    let file = File::options().read(true).write(true).open(&array.members[role]).unwrap();
-    let place = DATA_OFFSET + stripe * CHUNK as u64 + at as u64;
-    let mut bytes = vec![0; len];
-    file.read_exact_at(&mut bytes, place).unwrap();
-    bytes.iter_mut().for_each(|b| *b ^= 0xA5);
-    file.write_all_at(&bytes, place).unwrap();
-}
-
-fn run(state: &Path, options: &[&str], array: &Made) -> (i32, Value) {
-    let output = scrub(state).arg("--json").args(options).args(&array.members).output().unwrap();
-    let code = output.status.code().unwrap();
-    let value = serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)));
-    (code, value)
 }
 
 const SCRUB: [&str; 12] = [
@@ -82,7 +62,7 @@ fn a_scrub_says_what_the_contract_says() {
         (&["--method", "stripe", "--nodes", "5", "--accumulators", "3"], "stripe"),
         (&["--order", "staggered", "--batch", "3", "--seed", "5"], "stripe"),
     ] {
-        let (code, report) = run(state.path(), options, &array);
+        let (code, report) = run(state.path(), options, &array.members);
         assert_eq!(code, 1, "{options:?}");
         assert_eq!(sorted(keys(&report)), SCRUB);
         assert_eq!(sorted(keys(&report["array"])), ARRAY);
@@ -118,16 +98,16 @@ fn one_equation_finds_and_does_not_locate() {
     let array = Made::new(RAID5);
     damage(&array, 1, 3, 4096, 4096);
     let state = tempfile::tempdir().unwrap();
-    let (code, report) = run(state.path(), &["--repair"], &array);
+    let (code, report) = run(state.path(), &["--repair"], &array.members);
     let finding = &report["findings"][0];
     assert_eq!((code, finding["verdict"].as_str()), (1, Some("unlocated")));
     assert_eq!((finding["stripe"].as_u64(), finding["length"].as_u64()), (Some(3), Some(4096)));
     assert_eq!(finding["chunk_offset"], 4096);
     assert!(finding["member"].is_null() && finding["device"].is_null() && finding["array_offset"].is_null());
     assert_eq!(finding["repaired"], false, "nothing to repair it by");
-    let (code, report) = run(state.path(), &["--repair", "--repair-policy", "parity"], &array);
+    let (code, report) = run(state.path(), &["--repair", "--repair-policy", "parity"], &array.members);
     assert_eq!((code, report["findings"][0]["repaired"].as_bool()), (1, Some(true)));
-    let (code, _) = run(state.path(), &[], &array);
+    let (code, _) = run(state.path(), &[], &array.members);
     assert_eq!(code, 0, "parity is what the data says now");
 }
 
@@ -137,14 +117,14 @@ fn a_repair_is_reported_and_the_next_scrub_is_clean() {
     damage(&array, 4, 0, 0, CHUNK);
     let before = std::fs::read(&array.members[4]).unwrap();
     let state = tempfile::tempdir().unwrap();
-    let (code, report) = run(state.path(), &["--range", "1..40"], &array);
+    let (code, report) = run(state.path(), &["--range", "1..40"], &array.members);
     assert_eq!((code, report["stripes_checked"].as_u64()), (0, Some(39)), "the damage is outside the range");
-    let (code, _) = run(state.path(), &[], &array);
+    let (code, _) = run(state.path(), &[], &array.members);
     assert_eq!(code, 1);
     assert!(std::fs::read(&array.members[4]).unwrap() == before, "a check writes nothing");
-    let (code, report) = run(state.path(), &["--repair"], &array);
+    let (code, report) = run(state.path(), &["--repair"], &array.members);
     assert_eq!((code, report["findings"][0]["repaired"].as_bool()), (1, Some(true)));
-    assert_eq!(run(state.path(), &[], &array).0, 0);
+    assert_eq!(run(state.path(), &[], &array.members).0, 0);
     let left: Vec<_> = std::fs::read_dir(state.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert!(left.iter().all(|name| name.to_string_lossy().ends_with(".lock")), "{left:?}");
 }
@@ -225,7 +205,7 @@ fn an_interrupted_scrub_says_so_and_is_resumed() {
             continue;
         }
         met = true;
-        let (code, report) = run(state.path(), &["--resume"], &array);
+        let (code, report) = run(state.path(), &["--resume"], &array.members);
         assert_eq!((code, report["stripes_checked"].as_u64()), (0, Some(STRIPES)));
         break;
     }

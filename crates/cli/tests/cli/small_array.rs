@@ -4,6 +4,7 @@ use pumice_parity::gf;
 use pumice_raid::layout::{Layout, Level};
 use pumice_raid::{FormatSpec, Metadata, Uuid};
 use pumice_units::{Role, StripeIndex};
+use serde_json::Value;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -83,4 +84,22 @@ pub(crate) fn scrub(state: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pumice"));
     command.args(["scrub", "--quiet", "--state-dir"]).arg(state);
     command
+}
+
+/// Changes bytes of a chunk.
+pub(crate) fn damage(array: &Made, role: usize, stripe: u64, at: usize, len: usize) {
+    let file = File::options().read(true).write(true).open(&array.members[role]).unwrap();
+    let place = DATA_OFFSET + stripe * CHUNK as u64 + at as u64;
+    let mut bytes = vec![0; len];
+    file.read_exact_at(&mut bytes, place).unwrap();
+    bytes.iter_mut().for_each(|b| *b ^= 0xA5);
+    file.write_all_at(&bytes, place).unwrap();
+}
+
+/// `pumice scrub --json` of members: its exit code, and its document.
+pub(crate) fn run(state: &Path, options: &[&str], members: &[PathBuf]) -> (i32, Value) {
+    let output = scrub(state).arg("--json").args(options).args(members).output().unwrap();
+    let value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)));
+    (output.status.code().unwrap(), value)
 }

@@ -9,6 +9,7 @@ use crate::repair::{Journal, Repaired, Repairer};
 use crate::state::{PassKey, SavedPass, StateFiles};
 use crate::target::{Target, View};
 use crate::{Method, repair};
+use pumice_offload::MAX_STRIPES;
 use pumice_parity::kernels::Kernels;
 use pumice_parity::seed::Seed;
 use pumice_parity::weights::miss_bound;
@@ -69,9 +70,9 @@ impl Options {
         if let Some(range) = self.range.as_ref().filter(|r| r.start >= r.end || r.end > stripes) {
             return Err(ScrubError::Range { start: range.start, end: range.end, stripes });
         }
-        if let Some(batch) = self.batch.filter(|batch| !(1..=u64::from(u32::MAX)).contains(batch)) {
+        if let Some(batch) = self.batch.filter(|batch| !(1..=MAX_STRIPES).contains(batch)) {
             let value = batch.to_string();
-            return Err(ScrubError::Option { option: "--batch", value, allowed: "1 to 4294967295 stripes" });
+            return Err(ScrubError::Option { option: "--batch", value, allowed: "1 to 4194304 stripes" });
         }
         if let Some(accumulators) = self.accumulators.filter(|n| !(1..=8).contains(n)) {
             let value = accumulators.to_string();
