@@ -86,9 +86,6 @@ impl Media for Blocks<'_> {
         } else {
             vec![Arc::clone(self.device(request.nsid)?)]
         };
-        if request.op == Op::WriteUncorrectable {
-            return Some(Status::INVALID_OPCODE.dnr());
-        }
         if self.shared.is_immediate(request.nsid)
             && let [device] = devices.as_slice()
             && let Some(status) = self.at_once(&**device, request)

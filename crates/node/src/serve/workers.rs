@@ -187,7 +187,7 @@ fn execute(job: &Job, read: &mut Option<AlignedBuffer>) -> Result<(), Status> {
                 device.read_at(job.offset + at, &mut buffer[..len]).map_err(lost)?;
             }
         }
-        Op::WriteUncorrectable | Op::Vendor => return Err(Status::INVALID_OPCODE.dnr()),
+        Op::Vendor => return Err(Status::INVALID_OPCODE.dnr()),
     }
     if job.fua {
         device.flush().map_err(fault)?;

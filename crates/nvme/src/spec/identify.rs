@@ -49,8 +49,8 @@ pub struct Controller {
     pub subnqn: String,
 }
 
-/// Optional NVM commands: Compare, Write Uncorrectable, DSM, Write Zeroes, Verify.
-pub const ONCS: u16 = 1 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 7;
+/// Optional NVM commands: Compare, DSM, Write Zeroes, Verify.
+pub const ONCS: u16 = 1 | 1 << 2 | 1 << 3 | 1 << 7;
 /// Outstanding AER commands, less one.
 pub const AERL: u8 = 3;
 /// Outstanding Abort commands, less one.

@@ -41,8 +41,6 @@ pub mod io {
     pub const WRITE: u8 = 0x01;
     /// Read blocks.
     pub const READ: u8 = 0x02;
-    /// Mark blocks unreadable.
-    pub const WRITE_UNCORRECTABLE: u8 = 0x04;
     /// Compare blocks with data.
     pub const COMPARE: u8 = 0x05;
     /// Write zeros.

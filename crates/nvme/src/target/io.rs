@@ -27,7 +27,6 @@ fn op_of(sqe: &Sqe) -> Option<Op> {
         io::FLUSH => Op::Flush,
         io::WRITE => Op::Write,
         io::READ => Op::Read,
-        io::WRITE_UNCORRECTABLE => Op::WriteUncorrectable,
         io::COMPARE => Op::Compare,
         io::WRITE_ZEROES => Op::WriteZeroes,
         io::DATASET_MANAGEMENT => Op::Deallocate,
@@ -121,7 +120,7 @@ impl Connection {
             .checked_sub(1)
             .and_then(|index| self.namespaces.get(index as usize))
             .ok_or(Status::INVALID_NAMESPACE.dnr())?;
-        let writes = matches!(op, Op::Write | Op::WriteZeroes | Op::Deallocate | Op::WriteUncorrectable);
+        let writes = matches!(op, Op::Write | Op::WriteZeroes | Op::Deallocate);
         if writes && namespace.read_only {
             return Err(Status::WRITE_PROTECTED.dnr());
         }

@@ -149,7 +149,6 @@ fn effects(vendor: &[(u8, u32)]) -> Vec<u8> {
         (io::FLUSH, SUPPORTED),
         (io::WRITE, SUPPORTED | CHANGES_DATA),
         (io::READ, SUPPORTED),
-        (io::WRITE_UNCORRECTABLE, SUPPORTED | CHANGES_DATA),
         (io::COMPARE, SUPPORTED),
         (io::WRITE_ZEROES, SUPPORTED | CHANGES_DATA),
         (io::DATASET_MANAGEMENT, SUPPORTED | CHANGES_DATA),

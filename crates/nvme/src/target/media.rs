@@ -22,8 +22,6 @@ pub enum Op {
     Deallocate,
     /// Read without transferring.
     Verify,
-    /// Mark blocks unreadable.
-    WriteUncorrectable,
     /// A vendor command; see `command`.
     Vendor,
 }

@@ -84,6 +84,10 @@ fn a_controller_comes_up() {
 
     let effects = admin.read(&mut target, log(5, 4096, 0), 4096).unwrap();
     assert_eq!((effects[6 * 4], effects[1024 + 4], effects[1024 + 0x19 * 4]), (1, 3, 0));
+    // What Identify offers and what the log lists are the same commands; Write Uncorrectable is not among them.
+    for (bit, opcode) in [(0, 5), (1, 4), (2, 9), (3, 8), (7, 0x0C), (8, 0x19)] {
+        assert_eq!(word(520) >> bit & 1 != 0, effects[1024 + opcode * 4] & 1 != 0, "opcode {opcode:#04x}");
+    }
     assert_eq!(admin.read(&mut target, log(0x7F, 512, 0), 512), Err(Status::INVALID_LOG.dnr()));
     let granted = admin.write(&mut target, feature(opcode::admin::SET_FEATURES, 7, 3 | 3 << 16), &[]);
     assert_eq!(granted.result, 3 | 3 << 16);
