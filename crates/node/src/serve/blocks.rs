@@ -109,18 +109,24 @@ impl Media for Blocks<'_> {
             fua: request.fua,
             data,
             offload: None,
-            ranges: if request.op == Op::Deallocate { ranges(request.data, shift) } else { Vec::new() },
+            ranges: ranges(request, shift),
         });
         None
     }
 }
 
-/// Byte ranges of a Dataset Management list; the protocol has checked them against the namespace. Only ranges to deallocate count.
-fn ranges(list: &[u8], shift: u8) -> Vec<(u64, u64)> {
-    let ranges = list.chunks_exact(16).map(|range| {
+/// Dataset Management, dword 11: the ranges are to be deallocated. Other attributes are hints of how they will be used, and change nothing.
+const DEALLOCATE: u32 = 1 << 2;
+
+/// Byte ranges that a Dataset Management command deallocates; the protocol has checked them against the namespace. A range may be empty.
+fn ranges(request: &Request<'_>, shift: u8) -> Vec<(u64, u64)> {
+    if request.op != Op::Deallocate || request.command.dword(11) & DEALLOCATE == 0 {
+        return Vec::new();
+    }
+    let ranges = request.data.chunks_exact(16).map(|range| {
         let blocks = u32::from_le_bytes([range[4], range[5], range[6], range[7]]);
         let first = u64::from_le_bytes(std::array::from_fn(|i| range[8 + i]));
         (first << shift, u64::from(blocks) << shift)
     });
-    ranges.collect()
+    ranges.filter(|(_, len)| *len != 0).collect()
 }
