@@ -6,9 +6,11 @@ use std::path::Path;
 use std::process::Command;
 
 /// A program that tests use, and the Debian package that has it.
-const NEEDED: [(&str, &str); 1] = [
+const NEEDED: [(&str, &str); 2] = [
     // The judge of superblocks that our writer makes.
     ("mdadm", "mdadm"),
+    // Archives of arrays that Linux wrote.
+    ("zstd", "zstd"),
 ];
 
 /// Whether this process may install packages: as root, or in CI.

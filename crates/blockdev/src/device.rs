@@ -28,6 +28,11 @@ pub trait BlockDevice: Send + Sync {
     /// Whether writes are refused.
     fn read_only(&self) -> bool;
 
+    /// Whether reads and writes end at once, without waiting for a medium.
+    fn is_immediate(&self) -> bool {
+        false
+    }
+
     /// The descriptor for direct I/O, where reads come from the medium by DMA; `None` where a processor copies them.
     fn direct_fd(&self) -> Option<DirectFd> {
         None

@@ -87,7 +87,10 @@ impl FileDevice {
             if is_block_device { system::logical_block_size(&file).map_err(fail)? } else { 512 };
         let grain = if is_block_device { logical_block } else { ALIGNMENT as u32 };
         // The last partial block of a file could only be written by making the file longer.
-        let direct = direct && size.is_multiple_of(u64::from(grain)) && !system::lives_in_memory(&file);
+        // The node of a block device lies in memory, in /dev; the device does not, and what the page cache holds of it may be old: md writes
+        // past it.
+        let in_memory = !is_block_device && system::lives_in_memory(&file);
+        let direct = direct && size.is_multiple_of(u64::from(grain)) && !in_memory;
         let file = if direct { file } else { buffered(path, file, mode, is_block_device).map_err(fail)? };
         Ok(Self {
             file,
@@ -274,5 +277,32 @@ impl BlockDevice for FileDevice {
             return Ok(());
         }
         self.file.sync_data().map_err(|error| IoError::new(&self.name, Operation::Flush, 0, 0, error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The node of a block device lies on a file system in memory. Read through the page cache, a member that md writes shows an old superblock.
+    #[test]
+    fn block_devices_are_read_past_the_page_cache() {
+        let devices = std::fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
+        let mut tried = 0;
+        for entry in devices {
+            let path = Path::new("/dev").join(entry.file_name());
+            let Ok(device) = FileDevice::open(&path, OpenMode::ReadOnly, Options::default()) else {
+                continue;
+            };
+            // A RAM disk may refuse; everything else takes direct I/O.
+            if entry.file_name().to_string_lossy().starts_with("ram") {
+                continue;
+            }
+            tried += 1;
+            assert!(device.direct_fd().is_some(), "{}", path.display());
+        }
+        if tried == 0 {
+            eprintln!("SKIPPED: there is no block device here that this user may read");
+        }
     }
 }

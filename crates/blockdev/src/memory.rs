@@ -67,6 +67,10 @@ impl BlockDevice for MemoryDevice {
         false
     }
 
+    fn is_immediate(&self) -> bool {
+        true
+    }
+
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError> {
         let content = self.content.read().unwrap_or_else(PoisonError::into_inner);
         let range = range(&self.name, Operation::Read, offset, buf.len(), content.len())?;

@@ -3,6 +3,7 @@
 mod clock;
 #[cfg(feature = "isal")]
 mod isal;
+mod node;
 mod parity;
 mod scrub;
 
@@ -17,6 +18,8 @@ pub(crate) enum BenchCommand {
     Parity(parity::ParityArgs),
     /// A scrub of real devices, beside reading them in the same way and folding nothing
     Scrub(scrub::ScrubArgs),
+    /// A node's drive under load, beside a bare echo of messages of the same sizes
+    Node(node::NodeArgs),
 }
 
 /// Runs the command.
@@ -24,5 +27,6 @@ pub(crate) fn run(command: &BenchCommand) -> Result<ExitCode, Failure> {
     match command {
         BenchCommand::Parity(args) => parity::run(args),
         BenchCommand::Scrub(args) => scrub::run(args),
+        BenchCommand::Node(args) => node::run(args),
     }
 }

@@ -1,6 +1,7 @@
 //! `pumice demo`: an array, ten kinds of damage, four methods, and what they move.
 
 mod damage;
+mod network;
 mod world;
 
 use crate::devices::{Access, Placement, assemble_from, place, probe_all};
@@ -33,10 +34,19 @@ pub(crate) struct DemoArgs {
     /// Make the array in this folder, and leave it there (damaged again) to try things on
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
+    /// Put the drives behind three node processes on this machine, and measure what goes over their sockets
+    #[arg(long, conflicts_with = "keep")]
+    network: bool,
+    /// With --network: print one JSON document
+    #[arg(long, requires = "network")]
+    json: bool,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode, Failure> {
+    if args.network {
+        return network::run(args.json);
+    }
     let began = Instant::now();
     let temporary;
     let folder = match &args.keep {
@@ -49,7 +59,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode, Failure> {
             temporary.path().to_owned()
         }
     };
-    let world = World::make(&folder)?;
+    let world = World::make(&folder, world::STRIPES)?;
     print(&format!(
         "An array of {} drives, {} data and 2 parity, on {NODES} data nodes: {} in {} stripes.\n\
          Linux md's own format, version 1.2, RAID-6 left-symmetric, chunks of 64 KiB.  ({:.1} s)\n\n",

@@ -1,8 +1,10 @@
 //! From what the operator names to an array on its nodes: opening devices, reading superblocks, grouping members.
 
 use crate::failure::Failure;
+use crate::remote::{RemoteName, probe_remote};
 use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options};
 use pumice_host::probe::DriveReader;
+use pumice_host::remote::RemoteNode;
 use pumice_host::target::{Member, Target};
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{DataNode, DriveId};
@@ -14,11 +16,30 @@ use std::sync::Arc;
 /// Local memory of a drive beyond what the largest set of interims needs.
 const SPARE_MEMORY: u64 = 1 << 20;
 
-/// A device of this machine with what its superblock says.
+/// A device with what its superblock says.
 pub(crate) struct Probed {
     pub(crate) path: String,
-    pub(crate) device: Arc<dyn BlockDevice>,
+    pub(crate) place: Place,
     pub(crate) record: Option<MemberRecord>,
+}
+
+/// Where a device is.
+#[derive(Clone)]
+pub(crate) enum Place {
+    /// In this machine.
+    Here(Arc<dyn BlockDevice>),
+    /// A drive of a data node.
+    There(Arc<RemoteNode>, DriveId),
+}
+
+impl Probed {
+    /// The device, where it is in this machine.
+    pub(crate) fn here(&self) -> Option<&Arc<dyn BlockDevice>> {
+        match &self.place {
+            Place::Here(device) => Some(device),
+            Place::There(..) => None,
+        }
+    }
 }
 
 /// How devices are opened.
@@ -34,6 +55,10 @@ pub(crate) struct Access {
 pub(crate) fn expand(paths: &[PathBuf], sysfs: &Path) -> Result<Vec<PathBuf>, Failure> {
     let mut out = Vec::new();
     for path in paths {
+        if RemoteName::of(path)?.is_some() {
+            out.push(path.clone());
+            continue;
+        }
         match md_members(path, sysfs)? {
             Some(members) => out.extend(members),
             None => out.push(path.clone()),
@@ -88,17 +113,29 @@ pub(crate) fn open(paths: &[PathBuf], access: Access) -> Result<Vec<Arc<dyn Bloc
     Ok(out)
 }
 
-/// Opens devices and reads their superblocks.
+/// Opens devices, and connects to nodes, and reads superblocks. A node that is named without a drive stands for all of its drives that carry one.
 pub(crate) fn probe_all(paths: &[PathBuf], access: Access) -> Result<Vec<Probed>, Failure> {
-    let devices = open(paths, access)?;
+    let mut remote: Vec<RemoteName> = Vec::new();
+    let mut local: Vec<PathBuf> = Vec::new();
+    for path in paths {
+        match RemoteName::of(path)? {
+            Some(name) if remote.contains(&name) => {
+                return Err(Failure::new(format!("{name}: named twice")));
+            }
+            Some(name) => remote.push(name),
+            None => local.push(path.clone()),
+        }
+    }
+    let mut out = Vec::with_capacity(paths.len());
+    let devices = open(&local, access)?;
     let node = LocalNode::new("probe", devices.clone(), &Peers::new(), NodeOptions::default());
-    let mut out = Vec::with_capacity(devices.len());
-    for (i, (path, device)) in paths.iter().zip(devices).enumerate() {
+    for (i, (path, device)) in local.iter().zip(devices).enumerate() {
         let path = path.display().to_string();
         let reader = DriveReader::new(&node, DriveId(i as u32 + 1), device.size_bytes());
         let record = probe(&reader).map_err(|error| Failure::new(format!("{path}: {error}")))?;
-        out.push(Probed { path, device, record });
+        out.push(Probed { path, place: Place::Here(device), record });
     }
+    out.extend(probe_remote(&remote)?);
     Ok(out)
 }
 
@@ -145,28 +182,42 @@ pub(crate) fn place(
     let mut options = options.clone();
     let interims = groups.len() as u64 * geometry.chunk_bytes() * 8;
     options.memory_bytes = options.memory_bytes.max(interims + SPARE_MEMORY);
-    options.workers = options.workers.div_ceil(groups.len()).max(1);
+    options.workers = options.workers.div_ceil(groups.len().max(1)).max(1);
     let peers = Peers::new();
     let mut members: Vec<Option<Member>> = (0..raid_disks).map(|_| None).collect();
     for (name, roles) in groups {
-        let devices = roles.iter().map(|role| {
-            Arc::clone(&probed[device_of[*role].expect("groups hold roles that are present")].device)
-        });
+        let devices = roles.iter().filter_map(|role| probed[device_of[*role]?].here().cloned());
         let node: Arc<dyn DataNode> =
             Arc::new(LocalNode::new(&name, devices.collect(), &peers, options.clone()));
         for (i, role) in roles.iter().enumerate() {
-            let info = array.member(Role(*role as u16)).expect("a role that is present has a member");
-            members[*role] = Some(Member {
-                node: Arc::clone(&node),
-                node_name: name.clone(),
-                drive: DriveId(i as u32 + 1),
-                device: info.device.clone(),
-                data_offset: info.data_offset_bytes(),
-                valid_stripes: info.valid_stripes(array.geometry()),
-            });
+            members[*role] = Some(member(&array, *role, Arc::clone(&node), &name, DriveId(i as u32 + 1)));
+        }
+    }
+    for (role, index) in device_of.iter().enumerate() {
+        if let Some(index) = index
+            && let Place::There(node, drive) = &probed[*index].place
+        {
+            if *placement != Placement::One {
+                return Err(Failure::new(
+                    "--nodes and --node spread devices of this machine; members on nvme:// have nodes of their own",
+                ));
+            }
+            members[role] = Some(member(&array, role, Arc::clone(node) as _, node.name(), *drive));
         }
     }
     Ok(Target::new(array, members))
+}
+
+fn member(array: &Array, role: usize, node: Arc<dyn DataNode>, name: &str, drive: DriveId) -> Member {
+    let info = array.member(Role(role as u16)).expect("a role that is present has a member");
+    Member {
+        node,
+        node_name: name.to_owned(),
+        drive,
+        device: info.device.clone(),
+        data_offset: info.data_offset_bytes(),
+        valid_stripes: info.valid_stripes(array.geometry()),
+    }
 }
 
 /// Node names with the roles on them; roles that are missing are left out.
@@ -175,7 +226,7 @@ fn groups(
     probed: &[Probed],
     placement: &Placement,
 ) -> Result<Vec<(String, Vec<usize>)>, Failure> {
-    let present = |role: &usize| device_of[*role].is_some();
+    let present = |role: &usize| device_of[*role].is_some_and(|i| probed[i].here().is_some());
     let roles = 0..device_of.len();
     let mut out = match placement {
         Placement::One => vec![("node1".to_owned(), roles.filter(present).collect())],
@@ -197,6 +248,9 @@ fn groups(
             let mut out: Vec<(String, Vec<usize>)> = Vec::new();
             let mut left: Vec<usize> = roles.filter(present).collect();
             for (name, paths) in named {
+                if out.iter().any(|(taken, _)| taken == name) {
+                    return Err(Failure::new(format!("--node {name}: the name is given twice")));
+                }
                 let mut on_node = Vec::new();
                 for path in paths {
                     let text = path.display().to_string();

@@ -1,14 +1,13 @@
 //! `pumice inspect`.
 
-use crate::devices::{Access, expand, open};
+use crate::devices::{Access, expand, probe_all};
 use crate::failure::Failure;
+use crate::running::{Running, running};
 use crate::text::{print, print_json, table};
 use clap::Args;
-use pumice_host::probe::DriveReader;
-use pumice_node::{LocalNode, NodeOptions, Peers};
-use pumice_offload::DriveId;
+use pumice_raid::assembly::State;
 use pumice_raid::inspect::Probed;
-use pumice_raid::{InspectReport, Uuid, probe};
+use pumice_raid::{InspectReport, Uuid};
 use pumice_units::{format_binary, format_decimal};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -20,7 +19,7 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 #[command(after_help = "Exit codes: 0 every device carries a good superblock, 2 some do not.")]
 pub(crate) struct InspectArgs {
-    /// Block devices or image files; or /dev/mdX, for its members
+    /// Block devices or image files; /dev/mdX, for its members; nvme://HOST:PORT/NSID or nvme://HOST:PORT, drives of a data node
     #[arg(required = true, value_name = "DEVICE")]
     devices: Vec<PathBuf>,
     /// Print one JSON document
@@ -94,12 +93,17 @@ pub(crate) fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
     for path in &paths {
         // One device that cannot be opened or read says nothing of the others.
         match look(path) {
-            Ok((uuid, probed)) => arrays.entry(uuid).or_default().push(probed),
+            Ok(found) => {
+                for (uuid, probed) in found {
+                    arrays.entry(uuid).or_default().push(probed);
+                }
+            }
             Err(failure) => problems.push(failure.to_string()),
         }
     }
-    let reports: Vec<InspectReport> =
+    let mut reports: Vec<InspectReport> =
         arrays.into_values().map(InspectReport::new).collect::<Result<_, _>>()?;
+    reports.iter_mut().for_each(ask_the_kernel);
     if args.json {
         print_json(&Document { arrays: reports.iter().map(ArrayDocument::from).collect() });
     } else {
@@ -111,18 +115,28 @@ pub(crate) fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(if problems.is_empty() { 0 } else { 2 }))
 }
 
-fn look(path: &Path) -> Result<(Uuid, Probed), Failure> {
-    let access = Access { write: false, allow_in_use: true };
-    let devices = open(&[path.to_owned()], access)?;
-    let size = devices[0].size_bytes();
-    let node = LocalNode::new("probe", devices, &Peers::new(), NodeOptions::default());
-    let name = path.display().to_string();
-    let found = probe(&DriveReader::new(&node, DriveId(1), size));
-    match found {
-        Ok(Some(record)) => Ok((record.superblock.array_uuid, (name, Ok(Some(record))))),
-        Ok(None) => Err(Failure::new(format!("{name}: no md superblock"))),
-        Err(error) => Err(Failure::new(format!("{name}: {error}"))),
+/// An array that runs here is active, not unclean, whatever its superblocks leave open.
+fn ask_the_kernel(report: &mut InspectReport) {
+    let devices: Vec<PathBuf> =
+        report.members.iter().filter_map(|member| member.device.as_ref().map(PathBuf::from)).collect();
+    if report.state != State::Unclean {
+        return;
     }
+    if let Some(array) = running(&devices, Path::new("/sys")).filter(Running::is_settled) {
+        report.state = State::Active;
+        report.notes = vec![format!("assembled and running as {}", array.name)];
+    }
+}
+
+/// The members behind a name: one, or for a node all of its drives that are members.
+fn look(path: &Path) -> Result<Vec<(Uuid, Probed)>, Failure> {
+    let access = Access { write: false, allow_in_use: true };
+    let found = probe_all(&[path.to_owned()], access)?;
+    let found = found.into_iter().map(|device| match device.record {
+        Some(record) => Ok((record.superblock.array_uuid, (device.path, Ok(Some(record))))),
+        None => Err(Failure::new(format!("{}: no md superblock", device.path))),
+    });
+    found.collect()
 }
 
 fn human(report: &InspectReport) -> String {

@@ -3,10 +3,15 @@
 mod bench;
 mod demo;
 mod devices;
+mod discover;
+mod drives;
 mod failure;
 mod inspect;
+mod node;
 mod plan;
 mod progress;
+mod remote;
+mod running;
 mod scrub;
 mod sim;
 mod text;
@@ -33,6 +38,12 @@ enum Command {
     Inspect(inspect::InspectArgs),
     /// Compute what a scrub moves, and where, before building anything
     Plan(plan::PlanArgs),
+    /// Serve drives over NVMe/TCP
+    Node(node::NodeArgs),
+    /// Ask a discovery service what it lists
+    Discover(discover::DiscoverArgs),
+    /// Show the drives of a data node, and the arrays on them
+    Drives(drives::DrivesArgs),
     /// Measure what this machine can do
     #[command(subcommand)]
     Bench(bench::BenchCommand),
@@ -48,6 +59,9 @@ fn main() -> ExitCode {
         Command::Scrub(args) => scrub::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Plan(args) => plan::run(&args),
+        Command::Node(args) => node::run(&args),
+        Command::Discover(args) => discover::run(&args),
+        Command::Drives(args) => drives::run(&args),
         Command::Bench(command) => bench::run(&command),
         Command::Sim(command) => sim::run(&command),
         Command::Demo(args) => demo::run(&args),

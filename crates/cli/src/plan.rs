@@ -91,7 +91,13 @@ impl PlanArgs {
                 self.nodes, self.members
             )));
         }
-        if self.chunk == 0 || self.drive < self.chunk {
+        if !self.chunk.is_power_of_two() || self.chunk < 4096 {
+            return Err(Failure::new(format!(
+                "--chunk is {} bytes: a power of two from 4096 on, as md has it",
+                self.chunk
+            )));
+        }
+        if self.drive < self.chunk {
             return Err(Failure::new(format!(
                 "--drive is {} bytes: not even one chunk of {}",
                 self.drive, self.chunk

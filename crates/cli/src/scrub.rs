@@ -8,6 +8,7 @@ pub(crate) use args::ScrubArgs;
 use crate::devices::{Access, assemble_from, expand, place, probe_all};
 use crate::failure::Failure;
 use crate::progress::Display;
+use crate::running::running;
 use crate::text::{print, print_json};
 use pumice_host::report::Report;
 use pumice_host::scrub::{StopReason, run as run_pass};
@@ -25,7 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Runs the command.
 pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
-    let options = args.options(fresh_seed()?)?;
+    let mut options = args.options(fresh_seed()?)?;
     Kernels::best().self_test()?;
     let access = Access { write: args.repair, allow_in_use: args.allow_in_use };
     if access.write && access.allow_in_use {
@@ -34,9 +35,20 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
         ));
     }
     let paths = expand(&args.devices, Path::new("/sys"))?;
+    let remote = paths.iter().any(|path| path.to_string_lossy().starts_with("nvme://"));
+    // Nobody here knows who else writes the drives of a node.
+    options.in_use |= remote;
+    if access.write && remote {
+        return Err(Failure::new(
+            "--repair works on devices of this machine only: run it where the drives are, with the node stopped",
+        ));
+    }
     let mut probed = probe_all(&paths, access)?;
     let mut array = assemble_from(&mut probed)?;
-    if args.assume_settled {
+    let runs = || running(&paths, Path::new("/sys")).is_some_and(|array| array.is_settled());
+    if args.allow_in_use && runs() {
+        array.assume_running();
+    } else if args.assume_settled {
         array.assume_settled();
     } else if array.needs_assume_settled() {
         return Err(Failure::new(format!(
@@ -45,6 +57,7 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
         )));
     }
     let target = place(array, &probed, &args.placement(), &NodeOptions::default())?;
+    options.check(&target)?;
     let state = open_state(args, target.array().uuid())?;
     let mut display = Display::new(args.quiet);
     let interrupt = stop_on_signal()?;

@@ -13,6 +13,8 @@ pub mod finding;
 mod method;
 pub mod plan;
 pub mod probe;
+mod relay;
+pub mod remote;
 pub mod repair;
 pub mod report;
 pub mod scrub;

@@ -184,7 +184,10 @@ mod tests {
         let ledger = actual(Method::Fingerprint, &pass);
         assert!((ledger.to_host as f64) < 2e-5 * ledger.media_read as f64, "{ledger:?}");
         assert_eq!(ledger.node_to_node, 0);
-        assert_eq!(ledger.to_host, pass.batches.iter().map(|b| b.count).sum::<u64>() * 3 * (32 + 64 * 2 * 8));
+        assert_eq!(
+            ledger.to_host,
+            pass.batches.iter().map(|b| b.count).sum::<u64>() * 3 * (RESULT_HEADER_BYTES + 64 * 2 * 8)
+        );
     }
 
     #[test]

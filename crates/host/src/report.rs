@@ -5,6 +5,7 @@ use crate::scrub::{Outcome, StopReason};
 use crate::target::Target;
 use pumice_telemetry::Ledger;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// The array as the report names it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -85,6 +86,8 @@ pub struct Report {
     pub stripes_checked: u64,
     /// Stripes left out.
     pub stripes_skipped: u64,
+    /// Stripes left out, by reason.
+    pub skipped: BTreeMap<String, u64>,
     /// Bytes checked.
     pub bytes_checked: u64,
     /// What was found.
@@ -119,6 +122,7 @@ impl Report {
             }),
             stripes_checked: outcome.stripes_checked,
             stripes_skipped: outcome.skipped.values().sum(),
+            skipped: outcome.skipped.iter().map(|(reason, n)| (reason.to_string(), *n)).collect(),
             bytes_checked: outcome.bytes_checked,
             findings: outcome.findings.clone(),
             ledger: outcome.ledger,

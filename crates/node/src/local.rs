@@ -257,6 +257,10 @@ impl DataNode for LocalNode {
         Ok(TransferResult { moved: Ledger { node_to_node: transfer.len, ..Ledger::default() } })
     }
 
+    fn memory_write(&self, address: MemoryAddress, data: &[u8]) -> Result<(), NodeError> {
+        self.memory.write(address, data)
+    }
+
     fn memory_read(&self, address: MemoryAddress, buf: &mut [u8]) -> Result<(), NodeError> {
         self.memory.read(address, buf)
     }

@@ -13,6 +13,9 @@ pub struct MemoryAddress {
     pub offset: u64,
 }
 
+/// Stripes of one command, at most: what it answers stays within half a MiB.
+pub const MAX_STRIPES: u64 = 1 << 22;
+
 /// One source of a parity command. Repetition `r` of the command (a stripe, counted from the start of the drive's data area)
 /// takes its bytes `r` strides further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,6 +130,9 @@ impl ParityCommand {
         }
         if self.stripes.start >= self.stripes.end {
             return fail("stripes", format!("{}..{} is empty", self.stripes.start, self.stripes.end));
+        }
+        if self.count() > MAX_STRIPES {
+            return fail("stripes", format!("{} of them, more than {MAX_STRIPES}", self.count()));
         }
         if self.window.len == 0
             || self.window.start.checked_add(self.window.len).is_none_or(|end| end > self.chunk)

@@ -11,7 +11,7 @@
 //!      ── Transfer ───────▶ node ── local memory ──▶ another node
 //! ```
 //!
-//! `docs/offload.md` describes commands, results and their sizes. `node` implements [`DataNode`] over block devices in this process;
+//! `docs/offload.md` describes commands, results and their sizes, `docs/wire-format/offload.md` their bytes. `node` implements [`DataNode`] over block devices in this process;
 //! `host` drives any implementation.
 
 mod class;
@@ -20,9 +20,10 @@ mod error;
 mod node;
 mod result;
 mod rule;
+pub mod wire;
 
 pub use class::ClassPlan;
-pub use command::{MemoryAddress, Mode, ParityCommand, Source, Transfer, Window};
+pub use command::{MAX_STRIPES, MemoryAddress, Mode, ParityCommand, Source, Transfer, Window};
 pub use error::{ErrorKind, NodeError};
 pub use node::{DataNode, DriveDescription, DriveId, NodeDescription, Piece, PieceFailure};
 pub use result::{

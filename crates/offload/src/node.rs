@@ -114,6 +114,12 @@ pub trait DataNode: Send + Sync {
     /// Where a range lies outside its memory, or the peer is not known or not reachable.
     fn transfer(&self, transfer: &Transfer) -> Result<TransferResult, NodeError>;
 
+    /// Writes local memory.
+    ///
+    /// # Errors
+    /// Where the range lies outside it.
+    fn memory_write(&self, address: MemoryAddress, data: &[u8]) -> Result<(), NodeError>;
+
     /// Reads local memory.
     ///
     /// # Errors

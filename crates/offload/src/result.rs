@@ -4,7 +4,7 @@ use pumice_parity::fingerprint::PowerSums;
 use pumice_telemetry::Ledger;
 
 /// Bytes of every result before its payload: status, counts, first and last non-zero byte.
-pub const RESULT_HEADER_BYTES: u64 = 32;
+pub const RESULT_HEADER_BYTES: u64 = 64;
 /// Bytes of one entry in the list of unreadable places.
 pub const UNREADABLE_ENTRY_BYTES: u64 = 24;
 
@@ -69,6 +69,26 @@ impl StripeBitmap {
     #[must_use]
     pub fn encoded_len(&self) -> u64 {
         self.len.div_ceil(8)
+    }
+
+    /// Its bytes: bit 0 first.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out: Vec<u8> = self.words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        out.truncate(self.len.div_ceil(8) as usize);
+        out
+    }
+
+    /// `len` bits from bytes; bits beyond are not looked at.
+    #[must_use]
+    pub fn from_bytes(len: u64, bytes: &[u8]) -> Self {
+        let mut map = Self::new(len);
+        for bit in
+            (0..len).filter(|bit| bytes.get((bit / 8) as usize).is_some_and(|b| b >> (bit % 8) & 1 != 0))
+        {
+            map.set(bit);
+        }
+        map
     }
 }
 

@@ -148,6 +148,8 @@ pub struct Array {
     pub(crate) journal_stripes: Option<Vec<Range<u64>>>,
     untracked: bool,
     settled: bool,
+    /// It runs, under a kernel that says that nothing but writes is under way.
+    pub(crate) running: bool,
     /// The members' bitmaps, each that differs once.
     pub(crate) bitmaps: Vec<Arc<Bitmap>>,
 }
@@ -220,6 +222,7 @@ impl Array {
             journal_stripes,
             untracked,
             settled: false,
+            running: false,
             bitmaps,
         })
     }
@@ -306,6 +309,14 @@ impl Array {
     /// Takes the operator's word that parity agrees with the data although the superblocks do not say so.
     pub const fn assume_settled(&mut self) {
         self.settled = true;
+    }
+
+    /// Takes the kernel's word that the array runs and that no resync, recovery or reshape does: what superblocks, bitmap and partial parity
+    /// log say of writes under way is then about writes that will end, not about writes that were cut off. Whoever checks such an array must look
+    /// twice before it calls a stripe inconsistent.
+    pub const fn assume_running(&mut self) {
+        self.settled = true;
+        self.running = true;
     }
 
     /// The roles whose chunk of `stripe` cannot be used: no member, or one that has not been rebuilt that far.

@@ -43,6 +43,23 @@ impl SkipReason {
         Self::Syncing,
         Self::NeverWritten,
     ];
+
+    /// The reason in words for a person.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::JournalPending => "writes may wait in the journal",
+            Self::Unclean => {
+                "the array was not stopped cleanly, and nothing says where writes were under way"
+            }
+            Self::Recovering => "a member is being rebuilt and has not come this far",
+            Self::BadBlock => "a member's bad-block log covers part of it",
+            Self::PplPending => "the partial parity log says that a write may have been cut short",
+            Self::Dirty => "the bitmap says that writes may be under way",
+            Self::Syncing => "parity is being built, or has to be",
+            Self::NeverWritten => "never written, so parity was never built",
+        }
+    }
 }
 
 impl fmt::Display for SkipReason {
@@ -101,7 +118,8 @@ impl Array {
     ///
     /// The bits of a classic bitmap and the entries of a partial parity log count only where the array is not clean: a clean
     /// array has no write under way, and bits that are still set then tell what a *missing* member lacks. The states of a
-    /// lockless bitmap always count, since they also say where parity was never built.
+    /// lockless bitmap always count, since they also say where parity was never built. Of an array that runs
+    /// ([`assume_running`](Array::assume_running)), writes under way are no reason to leave a stripe out.
     #[must_use]
     pub fn plan(&self, range: Range<u64>) -> Plan<'_> {
         let stripes = self.geometry().stripes();
@@ -115,6 +133,7 @@ impl Array {
         if self.needs_assume_settled() {
             sources.push(everything(SkipReason::Unclean));
         }
+        let cut_off = self.unclean() && !self.running;
         let mut cuts: Vec<u64> =
             self.members().iter().flatten().map(|m| m.valid_stripes(self.geometry())).collect();
         cuts.retain(|cut| *cut < stripes);
@@ -126,11 +145,11 @@ impl Array {
         }
         for member in self.members().iter().flatten() {
             sources.push(sorted(self.bad_stripes(member), SkipReason::BadBlock));
-            if let Some(ppl) = member.record.ppl.as_ref().filter(|_| self.unclean()) {
+            if let Some(ppl) = member.record.ppl.as_ref().filter(|_| cut_off) {
                 sources.push(sorted(self.ppl_stripes(ppl), SkipReason::PplPending));
             }
         }
-        let counting = self.bitmaps.iter().filter(|b| self.unclean() || b.is_lockless());
+        let counting = self.bitmaps.iter().filter(|b| cut_off || b.is_lockless());
         sources.extend(counting.map(|bitmap| self.bitmap_stripes(bitmap)));
         Plan { at: range.start.min(end), end, sources, cuts }
     }
@@ -159,6 +178,7 @@ impl Array {
         source(bitmap.runs().filter_map(|(sectors, region)| {
             let reason = match region {
                 Region::Clean => return None,
+                Region::Dirty if self.running => return None,
                 Region::Dirty => SkipReason::Dirty,
                 Region::NeedSync | Region::Syncing => SkipReason::Syncing,
                 Region::NeverWritten => SkipReason::NeverWritten,

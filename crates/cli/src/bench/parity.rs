@@ -74,13 +74,18 @@ struct Case {
     isa: String,
     buffers: &'static str,
     gb_per_s: f64,
+    /// To a plain read of the same buffers in the same order: side by side for what folds streams together, one stream
+    /// after another for what takes each by itself ([`ONE_BY_ONE`]).
     ratio_to_read: f64,
-    /// The same to a plain read of the 24 streams side by side.
-    ratio_to_read_streams: f64,
+    /// To a plain read one stream after another, whatever the kernel's order: the most that the memory gives.
+    ratio_to_sequential_read: f64,
     /// How many times as fast our best kernel for the same work is, in the same rounds; of foreign libraries only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pumice_is_faster_by: Option<f64>,
 }
+
+/// Kernels that go through one stream after another; all others go through the streams side by side.
+const ONE_BY_ONE: [&str; 2] = ["read", "fingerprint_pq"];
 
 /// One pass over the streams given; returns the source bytes that it went through.
 type Turn<'w> = Box<dyn FnMut(&[&[u8]]) -> usize + 'w>;
@@ -186,8 +191,8 @@ fn measure(args: &ParityArgs, sets: &[Kernels], buffers: &'static str) -> Vec<Ca
             isa: candidate.isa.clone(),
             buffers,
             gb_per_s: median(speeds[i].clone()),
-            ratio_to_read: ratio(i, read),
-            ratio_to_read_streams: ratio(i, streams),
+            ratio_to_read: ratio(i, if ONE_BY_ONE.contains(&candidate.kernel) { read } else { streams }),
+            ratio_to_sequential_read: ratio(i, read),
             pumice_is_faster_by: candidate.ours.and_then(|ours| {
                 candidates.iter().rposition(|c| c.kernel == ours).map(|ours| ratio(ours, i))
             }),
@@ -320,7 +325,7 @@ fn foreign(window: usize, out: &mut Vec<Candidate<'_>>) {
 
 fn human(cases: &[Case]) -> String {
     let mut rows = vec![
-        ["kernel", "isa", "buffers", "GB/s", "of a plain read", "of 24 streams", "ours is"]
+        ["kernel", "isa", "buffers", "GB/s", "of a plain read", "of a sequential one", "ours is"]
             .map(str::to_owned)
             .to_vec(),
     ];
@@ -331,7 +336,7 @@ fn human(cases: &[Case]) -> String {
             case.buffers.to_owned(),
             format!("{:.1}", case.gb_per_s),
             format!("{:.0} %", case.ratio_to_read * 100.0),
-            format!("{:.0} %", case.ratio_to_read_streams * 100.0),
+            format!("{:.0} %", case.ratio_to_sequential_read * 100.0),
             case.pumice_is_faster_by.map_or_else(String::new, |by| format!("{by:.2} x")),
         ]);
     }

@@ -55,8 +55,11 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     let array = assemble_from(&mut probed)?;
     let members = array.members().iter().flatten();
     let devices: Vec<Arc<dyn BlockDevice>> = members
-        .filter_map(|member| probed.iter().find(|p| p.path == member.device).map(|p| Arc::clone(&p.device)))
+        .filter_map(|member| probed.iter().find(|p| p.path == member.device)?.here().cloned())
         .collect();
+    if devices.len() < probed.len() {
+        return Err(Failure::new("bench scrub measures devices of this machine"));
+    }
     let node = LocalNode::new("read", devices, &Peers::new(), NodeOptions::default());
     let commands = read_commands(&array)?;
     let placement = if args.nodes == 1 { Placement::One } else { Placement::Runs(usize::from(args.nodes)) };

@@ -13,7 +13,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 const DRIVES: u16 = 24;
-const STRIPES: u64 = 192;
+/// Stripes of the small array.
+pub(super) const STRIPES: u64 = 192;
 pub(super) const CHUNK: usize = 64 << 10;
 /// Where the data area begins.
 const DATA_OFFSET: u64 = 1 << 20;
@@ -26,6 +27,7 @@ pub(super) struct World {
     paths: Vec<PathBuf>,
     files: Vec<File>,
     geometry: Geometry,
+    stripes: u64,
 }
 
 /// The data of a chunk: made up from its place, so that it can be made up again. (SplitMix64, for the looks of it.)
@@ -47,9 +49,9 @@ fn now() -> u64 {
 }
 
 impl World {
-    /// Makes the array in a folder.
-    pub(super) fn make(folder: &Path) -> Result<Self, Failure> {
-        let component = STRIPES * CHUNK as u64;
+    /// Makes an array of so many stripes in a folder.
+    pub(super) fn make(folder: &Path, stripes: u64) -> Result<Self, Failure> {
+        let component = stripes * CHUNK as u64;
         let device = DATA_OFFSET + component;
         let mut number = 0_u8;
         let mut uuid = || {
@@ -84,8 +86,8 @@ impl World {
             paths.push(path);
             files.push(file);
         }
-        let world = Self { paths, files, geometry: format.geometry };
-        for stripe in 0..STRIPES {
+        let world = Self { paths, files, geometry: format.geometry, stripes };
+        for stripe in 0..stripes {
             for (role, chunk) in world.content(stripe) {
                 world.write(role, stripe, 0, &chunk)?;
             }
@@ -120,11 +122,11 @@ impl World {
     }
 
     pub(super) fn stripes(&self) -> u64 {
-        STRIPES
+        self.stripes
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        u64::from(DRIVES) * STRIPES * CHUNK as u64
+        u64::from(DRIVES) * self.stripes * CHUNK as u64
     }
 
     fn place(stripe: u64, at: usize) -> u64 {
@@ -145,7 +147,7 @@ impl World {
     pub(super) fn differences(&self, left: &[&Planted]) -> Result<usize, Failure> {
         let excused = |stripe| left.iter().any(|kind| kind.places.iter().any(|place| place.stripe == stripe));
         let mut count = 0;
-        for stripe in (0..STRIPES).filter(|stripe| !excused(*stripe)) {
+        for stripe in (0..self.stripes).filter(|stripe| !excused(*stripe)) {
             for (role, chunk) in super::damage::intended(self, stripe) {
                 count += usize::from(self.read(role, stripe, 0, CHUNK)? != chunk);
             }

@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use pumice_host::Method;
 use pumice_host::scrub::{Options, Order, RepairPolicy};
+use pumice_offload::MAX_STRIPES;
 use pumice_parity::seed::Seed;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -14,14 +15,15 @@ use std::path::PathBuf;
 /// Nothing is written to any device without --repair. Devices are opened read-only, with --repair exclusively.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Memory: at most 4 reads of 8 MiB in flight for each processor core, and local memory for interims: 8 chunks for each node. A pass over
-24 members with 64 KiB chunks stays under 200 MiB; --help of `pumice plan` says what it moves.
+Memory: at most 4 reads of 8 MiB in flight for each processor core, and local memory for interims, 8 chunks for each node. A pass over
+24 members with 64 KiB chunks on two cores stays under 200 MiB. `pumice plan` says what a pass moves.
 
 Environment: PUMICE_IO_ENGINE=uring|threads|inline chooses how reads are issued.
 
 Exit codes: 0 clean, 1 findings (also when repaired), 2 could not run, 3 interrupted or incomplete.")]
 pub(crate) struct ScrubArgs {
-    /// Members of the array: block devices or image files; or /dev/mdX, for its members
+    /// Members of the array: block devices or image files; /dev/mdX, for its members; nvme://HOST:PORT/NSID, a drive of a data node, or
+    /// nvme://HOST:PORT, all of its drives that carry a superblock
     #[arg(required = true, value_name = "DEVICE")]
     pub(crate) devices: Vec<PathBuf>,
     /// How stripes are checked; auto: `stripe` when all members share a node, else `fingerprint`
@@ -34,7 +36,7 @@ pub(crate) struct ScrubArgs {
     #[arg(long, value_name = "NAME=DEV,DEV", value_parser = parse_node)]
     node: Vec<(String, Vec<PathBuf>)>,
     /// Stripes of a batch [default: 255]
-    #[arg(long, value_name = "STRIPES", value_parser = clap::value_parser!(u64).range(1..=u64::from(u32::MAX)))]
+    #[arg(long, value_name = "STRIPES", value_parser = clap::value_parser!(u64).range(1..=MAX_STRIPES))]
     batch: Option<u64>,
     /// Independent accumulators of `stripe` across nodes and `aggregate`: the miss bound to that power [default: 1]
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u8).range(1..=8))]
@@ -60,7 +62,8 @@ pub(crate) struct ScrubArgs {
     /// Where progress and the repair journal are kept [default: /var/lib/pumice for root, else $XDG_STATE_HOME/pumice]
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
-    /// Check devices that the kernel holds, as they are: an inconsistency must stand for half a second
+    /// Check devices that the kernel holds, as they are: an inconsistency must stand unchanged for half a second. Drives of nodes are always
+    /// checked so
     #[arg(long)]
     pub(crate) allow_in_use: bool,
     /// Take an array that was not stopped cleanly, and has no bitmap, for settled

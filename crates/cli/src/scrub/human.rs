@@ -16,7 +16,7 @@ const LISTED: usize = 40;
 
 /// The whole report.
 pub(crate) fn report(target: &Target, outcome: &Outcome, report: &Report, repairing: bool) -> String {
-    let mut out = verdict_line(outcome, report, repairing);
+    let mut out = verdict_line(target, outcome, report, repairing);
     let array = &report.array;
     let name = if array.name.is_empty() { String::new() } else { format!("{}  ", array.name) };
     let _ = writeln!(
@@ -29,6 +29,17 @@ pub(crate) fn report(target: &Target, outcome: &Outcome, report: &Report, repair
         format_binary(array.chunk_bytes),
         array.metadata,
     );
+    if missing(target) > 0 {
+        let _ = writeln!(
+            out,
+            "degraded {}: one equation of each stripe is used up by it, damage is found and not located",
+            if missing(target) == 1 {
+                "a member is missing".to_owned()
+            } else {
+                format!("{} members are missing", missing(target))
+            },
+        );
+    }
     let rate = report.bytes_checked as f64 / report.seconds.max(1e-9);
     let _ = writeln!(
         out,
@@ -41,7 +52,7 @@ pub(crate) fn report(target: &Target, outcome: &Outcome, report: &Report, repair
         report.method,
     );
     for (reason, stripes) in &outcome.skipped {
-        let _ = writeln!(out, "skipped  {}: {reason}", count(*stripes, "stripe"));
+        let _ = writeln!(out, "skipped  {}: {}", count(*stripes, "stripe"), reason.words());
     }
     let _ = writeln!(out, "missed   {}", bound_words(report.miss_bound, outcome.batches));
     out.push('\n');
@@ -56,7 +67,12 @@ pub(crate) fn report(target: &Target, outcome: &Outcome, report: &Report, repair
     out
 }
 
-fn verdict_line(outcome: &Outcome, report: &Report, repairing: bool) -> String {
+/// Roles without a member.
+fn missing(target: &Target) -> usize {
+    usize::from(target.geometry().raid_disks()) - target.members().count()
+}
+
+fn verdict_line(target: &Target, outcome: &Outcome, report: &Report, repairing: bool) -> String {
     let found = report.findings.len() as u64;
     let repaired = report.findings.iter().filter(|f| f.repaired).count() as u64;
     let findings = match (found, repairing) {
@@ -65,6 +81,9 @@ fn verdict_line(outcome: &Outcome, report: &Report, repairing: bool) -> String {
         (n, true) => format!("{}, {repaired} repaired", count(n, "finding")),
     };
     match report.result {
+        ArrayResult::Clean if missing(target) > 0 => {
+            "CLEAN: every stripe is consistent, as far as the members present can tell\n".to_owned()
+        }
         ArrayResult::Clean => "CLEAN: every stripe is consistent\n".to_owned(),
         ArrayResult::Findings => format!("FINDINGS: {findings}\n"),
         ArrayResult::Incomplete => {

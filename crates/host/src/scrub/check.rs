@@ -4,6 +4,7 @@
 
 use super::ScrubError;
 use crate::Method;
+use crate::relay::bring;
 use crate::target::{Share, View};
 use pumice_offload::{
     ErrorKind, MemoryAddress, Mode, NodeError, ParityCommand, ParityResult, Rule, Source, Transfer, Window,
@@ -163,7 +164,7 @@ impl Checker<'_> {
         for (i, share) in shares.iter().enumerate().skip(1) {
             let transfer =
                 Transfer { from: own(share), len, peer: collector.node_name.clone(), to: place(i) };
-            out.moved += share.node.transfer(&transfer)?.moved;
+            out.moved += bring(&*share.node, &*collector.node, &transfer)?;
         }
         let sum = ParityCommand {
             sources: (0..shares.len()).map(|i| Source::Memory { address: place(i) }).collect(),

@@ -6,6 +6,7 @@
 
 use super::ScrubError;
 use super::check::{Hole, on_each};
+use crate::relay::bring;
 use crate::target::{Stripes, Target, View};
 use pumice_offload::{
     MemoryAddress, Mode, ParityCommand, RESULT_HEADER_BYTES, Rule, Source, Transfer, Window,
@@ -90,7 +91,8 @@ fn syndromes(
         for (i, share) in view.shares.iter().enumerate().skip(1) {
             let from = MemoryAddress { drive: share.memory_drive, offset: 0 };
             let peer = collector.node_name.clone();
-            *moved += share.node.transfer(&Transfer { from, len: set, peer, to: place(i as u64) })?.moved;
+            let transfer = Transfer { from, len: set, peer, to: place(i as u64) };
+            *moved += bring(&*share.node, &*collector.node, &transfer)?;
         }
         let sum = place(view.shares.len() as u64);
         let result = collector.node.parity(&ParityCommand {

@@ -9,6 +9,7 @@ use crate::repair::{Journal, Repaired, Repairer};
 use crate::state::{PassKey, SavedPass, StateFiles};
 use crate::target::{Target, View};
 use crate::{Method, repair};
+use pumice_offload::MAX_STRIPES;
 use pumice_parity::kernels::Kernels;
 use pumice_parity::seed::Seed;
 use pumice_parity::weights::miss_bound;
@@ -29,6 +30,8 @@ const SAVE_EVERY: Duration = Duration::from_secs(1);
 /// On devices that somebody may be writing: how long an inconsistency must stand unchanged, and how often that is tried.
 const SETTLE: Duration = Duration::from_millis(500);
 const SETTLE_TRIES: u32 = 6;
+/// Stripes of a batch unless said otherwise: the period of 2 in GF(2^8).
+const BATCH: u64 = 255;
 /// Power sums a row of a fingerprint: they name up to four bad stripes in each plane.
 pub(crate) const POWERS: u8 = 8;
 
@@ -58,6 +61,26 @@ pub struct Options {
 }
 
 impl Options {
+    /// Whether the options make sense for an array: what can be refused before anything is opened, recovered or written.
+    ///
+    /// # Errors
+    /// Names the option.
+    pub fn check(&self, target: &Target) -> Result<(), ScrubError> {
+        let stripes = target.geometry().stripes();
+        if let Some(range) = self.range.as_ref().filter(|r| r.start >= r.end || r.end > stripes) {
+            return Err(ScrubError::Range { start: range.start, end: range.end, stripes });
+        }
+        if let Some(batch) = self.batch.filter(|batch| !(1..=MAX_STRIPES).contains(batch)) {
+            let value = batch.to_string();
+            return Err(ScrubError::Option { option: "--batch", value, allowed: "1 to 4194304 stripes" });
+        }
+        if let Some(accumulators) = self.accumulators.filter(|n| !(1..=8).contains(n)) {
+            let value = accumulators.to_string();
+            return Err(ScrubError::Option { option: "--accumulators", value, allowed: "1 to 8" });
+        }
+        Ok(())
+    }
+
     /// The pass's own choices, with a fresh seed.
     #[must_use]
     pub fn with_seed(fresh_seed: Seed) -> Self {
@@ -192,6 +215,7 @@ impl<'t> Pass<'t> {
         options: &Options,
         observer: &mut dyn Observer,
     ) -> Result<Self, ScrubError> {
+        options.check(target)?;
         let repairer = match (options.repair, state) {
             (None, _) => None,
             (Some(policy), Some(state)) => {
@@ -470,22 +494,11 @@ fn geometry_words(target: &Target) -> String {
 }
 
 fn fresh(target: &Target, options: &Options) -> Result<(SavedPass, Schedule), ScrubError> {
-    let stripes = target.geometry().stripes();
-    let range = options.range.clone().unwrap_or(0..stripes);
-    if range.start >= range.end || range.end > stripes {
-        return Err(ScrubError::Range { start: range.start, end: range.end, stripes });
-    }
+    options.check(target)?;
+    let range = options.range.clone().unwrap_or(0..target.geometry().stripes());
     let view = target.view(range.start)?;
-    let batch = options.batch.unwrap_or(255);
-    if batch == 0 || batch > u64::from(u32::MAX) {
-        let value = batch.to_string();
-        return Err(ScrubError::Option { option: "--batch", value, allowed: "1 to 4294967295 stripes" });
-    }
+    let batch = options.batch.unwrap_or(BATCH);
     let accumulators = options.accumulators.unwrap_or(1);
-    if !(1..=8).contains(&accumulators) {
-        let value = accumulators.to_string();
-        return Err(ScrubError::Option { option: "--accumulators", value, allowed: "1 to 8" });
-    }
     let order = options.order.unwrap_or_default();
     let schedule = schedule(target, &range, batch, order);
     let key = PassKey {

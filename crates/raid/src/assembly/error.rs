@@ -107,7 +107,7 @@ pub enum AssemblyError {
         size: Sectors,
     },
     /// So many members are missing that no parity is left to check.
-    #[error("{} missing: {level} can be checked with {} at most", roles(.missing), allowed(*.level))]
+    #[error("{} missing: {level} can be checked only with all members{}", roles(.missing), allowed(*.level))]
     Incomplete {
         /// The roles that nobody has.
         missing: Vec<Role>,
@@ -134,8 +134,8 @@ fn roles(missing: &[Role]) -> String {
 
 fn allowed(level: Level) -> &'static str {
     match level {
-        Level::Raid4 | Level::Raid5 => "none missing",
-        Level::Raid6 => "one missing",
+        Level::Raid4 | Level::Raid5 => "",
+        Level::Raid6 => " but one",
     }
 }
 

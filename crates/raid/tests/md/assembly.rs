@@ -57,7 +57,7 @@ fn missing_members() {
         assert_eq!(error, AssemblyError::Incomplete { missing: vec![Role(1)], level });
         assert_eq!(
             error.to_string(),
-            format!("role 1 is missing: {level} can be checked with none missing at most")
+            format!("role 1 is missing: {level} can be checked only with all members")
         );
     }
     let mut one = set(Level::Raid6, 5);
@@ -66,7 +66,10 @@ fn missing_members() {
     assert_eq!((array.state(), array.absent(StripeIndex(0))), (State::Degraded, vec![Role(3)]));
     assert_eq!(array.notes(), [Note::Degraded { missing: vec![Role(3)] }]);
     let error = error(Level::Raid6, 5, |set| drop(set.drain(1..3)));
-    assert_eq!(error.to_string(), "roles 1, 2 are missing: raid6 can be checked with one missing at most");
+    assert_eq!(
+        error.to_string(),
+        "roles 1, 2 are missing: raid6 can be checked only with all members but one"
+    );
 }
 
 #[test]

@@ -1,12 +1,15 @@
 //! Arrays made by Linux: what is read from them against what mdadm says of them, and their content against its hash.
 //!
-//! The images are large and not in the repository. `PUMICE_MD_IMAGES` names a folder with one folder for each array: `m0.raw`, `m1.raw`, …
-//! (the members), `examine-stopped.txt` (`mdadm --examine` of all of them), `array.txt` (sectors and SHA-256 of the array's content).
+//! The images are large and not in the repository. `PUMICE_MD_IMAGES` names a folder with one folder for each array
+//! (`examine-stopped.txt`, which is `mdadm --examine` of all members, and `array.txt`, sectors and SHA-256 of the array's content) and
+//! a program `unpack.sh DEST` that writes the members to `DEST/ARRAY/m0.raw`, `m1.raw`, …
 
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
 
 use pumice_parity::gf;
 use pumice_raid::assembly::State;
@@ -28,20 +31,36 @@ impl ReadAt for Image {
     }
 }
 
-/// The folders of arrays, or none, said aloud.
-fn images() -> Vec<PathBuf> {
-    let Some(folder) = std::env::var_os("PUMICE_MD_IMAGES") else {
-        eprintln!("SKIPPED: PUMICE_MD_IMAGES is not set, no real array is tried");
-        return Vec::new();
-    };
-    let mut found: Vec<_> = fs::read_dir(&folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.join("examine-stopped.txt").exists() && path.join("m0.raw").exists())
-        .collect();
-    found.sort();
-    assert!(!found.is_empty(), "no array in {}", folder.display());
-    found
+/// An array: what was written down of it, and its members.
+struct Set {
+    /// `examine-stopped.txt`, `array.txt`.
+    about: PathBuf,
+    /// `m0.raw`, `m1.raw`, …
+    members: PathBuf,
+}
+
+/// The arrays, unpacked once for all tests; none, said aloud, where nobody has put them.
+fn images() -> &'static [Set] {
+    static SETS: OnceLock<Vec<Set>> = OnceLock::new();
+    SETS.get_or_init(|| {
+        let Some(folder) = std::env::var_os("PUMICE_MD_IMAGES").map(PathBuf::from) else {
+            eprintln!("SKIPPED: PUMICE_MD_IMAGES is not set, no real array is tried");
+            return Vec::new();
+        };
+        // Kept between runs, and written anew by each.
+        let unpacked = Path::new(env!("CARGO_TARGET_TMPDIR")).join("md-images");
+        let done = Command::new(folder.join("unpack.sh")).arg(&unpacked).status().unwrap();
+        assert!(done.success(), "the images unpack");
+        let mut found: Vec<Set> = fs::read_dir(&folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|about| about.join("examine-stopped.txt").exists())
+            .map(|about| Set { members: unpacked.join(about.file_name().unwrap()), about })
+            .collect();
+        found.sort_by(|a, b| a.about.cmp(&b.about));
+        assert!(!found.is_empty(), "no array in {}", folder.display());
+        found
+    })
 }
 
 fn members(folder: &Path) -> Vec<Image> {
@@ -64,10 +83,10 @@ fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
 
 #[test]
 fn superblocks_say_what_mdadm_says() {
-    for folder in images() {
-        let text = fs::read_to_string(folder.join("examine-stopped.txt")).unwrap();
+    for Set { about, members: folder } in images() {
+        let text = fs::read_to_string(about.join("examine-stopped.txt")).unwrap();
         let parts: Vec<&str> = text.split("/dev/vd").filter(|part| part.contains("Magic")).collect();
-        let records = records(&members(&folder));
+        let records = records(&members(folder));
         assert_eq!(parts.len(), records.len(), "{}", folder.display());
         for (part, (device, record)) in parts.iter().zip(&records) {
             let s = &record.superblock;
@@ -123,8 +142,8 @@ fn content(array: &Array, members: &[Image], mut each: impl FnMut(&[u8])) {
 
 #[test]
 fn content_has_its_hash_and_every_parity_row_holds() {
-    for folder in images() {
-        let members = members(&folder);
+    for Set { about, members: folder } in images() {
+        let members = members(folder);
         let array = assemble(records(&members)).unwrap();
         let place = folder.display();
         assert_eq!(array.state(), State::Clean, "{place}");
@@ -133,7 +152,7 @@ fn content_has_its_hash_and_every_parity_row_holds() {
         let whole = Extent { stripes: 0..geometry.stripes(), kind: Kind::Check };
         assert_eq!(array.plan(0..u64::MAX).collect::<Vec<_>>(), [whole], "{place}");
 
-        let text = fs::read_to_string(folder.join("array.txt")).unwrap();
+        let text = fs::read_to_string(about.join("array.txt")).unwrap();
         let sectors: u64 = text.lines().next().unwrap().rsplit(' ').next().unwrap().parse().unwrap();
         assert_eq!(geometry.array_bytes(), sectors * 512, "{place}");
         let mut hash = Sha256::new();
@@ -171,8 +190,8 @@ fn check_parity(array: &Array, members: &[Image]) {
 #[test]
 fn broken_sets_are_described_and_not_assembled() {
     let mut last: Option<Vec<(String, MemberRecord)>> = None;
-    for folder in images() {
-        let records = records(&members(&folder));
+    for Set { members: folder, .. } in images() {
+        let records = records(&members(folder));
         let place = folder.display();
         let one_less = records[1..].to_vec();
         let report =

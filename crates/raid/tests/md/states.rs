@@ -127,6 +127,9 @@ fn a_running_array_is_checked_where_its_bitmap_is_clean() {
     let array = assemble(state!("bitmap-live")).unwrap();
     assert_eq!(array.state(), State::Active);
     assert_eq!(skips(&array), [(0..14, SkipReason::Dirty)]);
+    let mut running = array.clone();
+    running.assume_running();
+    assert_eq!(skips(&running), [], "under a kernel that runs it, writes under way will end");
     // After its first resync, before the bits were cleared: every bit set, and the array clean.
     let array = assemble(state!("bitmap-idle")).unwrap();
     assert_eq!(array.state(), State::Clean);
@@ -158,6 +161,9 @@ fn partial_parity_logs_name_the_stripes_in_flux() {
     assert_eq!(array.state(), State::Active);
     let expected = [10..11, 12..14, 111..112].map(|range| (range, SkipReason::PplPending));
     assert_eq!(skips(&array), expected);
+    let mut running = array.clone();
+    running.assume_running();
+    assert_eq!(skips(&running), []);
     // A stopped array's log still lists its last writes. They are done.
     let array = assemble(state!("ppl-stopped")).unwrap();
     let log = array.members()[0].as_ref().unwrap().record.ppl.as_ref();

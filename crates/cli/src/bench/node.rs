@@ -1,0 +1,305 @@
+//! `pumice bench node`: a load generator over the host library.
+
+use super::scrub::median;
+use crate::failure::Failure;
+use crate::remote::{DEADLINE, RemoteName, host_nqn};
+use crate::text::{print, print_json, table};
+use clap::Args;
+use pumice_initiator::{ConnectOptions, Controller, Queue, discover};
+use pumice_nvme::pdu::Digests;
+use pumice_nvme::spec::identify::Namespace;
+use pumice_nvme::spec::log::DiscoveryEntry;
+use pumice_nvme::spec::opcode::io;
+use pumice_nvme::spec::{Nqn, Sqe};
+use serde::Serialize;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Drives one namespace of a node with reads and writes of several sizes and depths, and shows rates and latencies, beside what a bare echo of messages of
+/// the same sizes reaches over loopback. Writes overwrite the drive: --write must be given for them.
+#[derive(Debug, Args)]
+pub(crate) struct NodeArgs {
+    /// HOST:PORT
+    #[arg(value_name = "ADDRESS")]
+    address: String,
+    /// The drive
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    nsid: u32,
+    /// Measure writes too. Destroys what the drive holds
+    #[arg(long)]
+    write: bool,
+    /// Header and data digests
+    #[arg(long)]
+    digests: bool,
+    /// Seconds of each measurement
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+    /// Rounds, of which the median is shown
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=50))]
+    rounds: u32,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Document {
+    cases: Vec<Case>,
+}
+
+#[derive(Debug, Serialize)]
+struct Case {
+    io: &'static str,
+    block_bytes: u32,
+    queue_depth: u16,
+    iops: f64,
+    gb_per_s: f64,
+    /// Commands a second over round trips a second of a bare echo, median of the rounds' own ratios.
+    ratio_to_echo: f64,
+    latency_us: Latency,
+}
+
+#[derive(Debug, Serialize)]
+struct Latency {
+    p50: f64,
+    p99: f64,
+    p999: f64,
+    max: f64,
+}
+
+/// What is measured: name, whether it writes, whether places are random, bytes, depth.
+const CASES: [(&str, bool, bool, u32, u16); 10] = [
+    ("random read", false, true, 4096, 1),
+    ("random read", false, true, 4096, 32),
+    ("random read", false, true, 4096, 127),
+    ("random write", true, true, 4096, 1),
+    ("random write", true, true, 4096, 32),
+    ("random write", true, true, 4096, 127),
+    ("sequential read", false, false, 131_072, 1),
+    ("sequential read", false, false, 131_072, 32),
+    ("sequential write", true, false, 131_072, 1),
+    ("sequential write", true, false, 131_072, 32),
+];
+
+/// Runs the command.
+pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
+    if !(0.05..=600.0).contains(&args.seconds) {
+        return Err(Failure::new(format!("--seconds is {}: 0.05 to 600", args.seconds)));
+    }
+    let address = RemoteName::parse(&args.address)?.address;
+    let mut controller = connect(address, args.digests)?;
+    let namespace = controller
+        .namespace(args.nsid)?
+        .ok_or_else(|| Failure::new(format!("--nsid is {}: the node has no such drive", args.nsid)))?;
+    let mut cases = Vec::new();
+    for (io, writes, random, bytes, depth) in CASES {
+        if writes && !args.write {
+            continue;
+        }
+        let shape = Shape { writes, random, bytes, depth };
+        cases.push(measure(args, &controller, &namespace, io, &shape)?);
+    }
+    let document = Document { cases };
+    if args.json {
+        print_json(&document);
+    } else {
+        print(&human(&document));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn connect(address: SocketAddr, digests: bool) -> Result<Controller, Failure> {
+    let mut options = ConnectOptions {
+        subsystem: Nqn::discovery(),
+        host: host_nqn(),
+        hostid: *b"pumice bench....",
+        digests: Digests { header: digests, data: digests },
+        flow_control: false,
+        deadline: DEADLINE,
+    };
+    let entries = discover(address, &ConnectOptions { digests: Digests::default(), ..options.clone() })?;
+    options.subsystem = entries
+        .iter()
+        .filter(|entry| entry.subtype == DiscoveryEntry::NVM)
+        .find_map(|entry| entry.subnqn.parse().ok())
+        .ok_or_else(|| Failure::new(format!("{address}: its discovery service lists no subsystem")))?;
+    Ok(Controller::connect(address, options)?)
+}
+
+struct Shape {
+    writes: bool,
+    random: bool,
+    bytes: u32,
+    depth: u16,
+}
+
+fn measure(
+    args: &NodeArgs,
+    controller: &Controller,
+    namespace: &Namespace,
+    io: &'static str,
+    shape: &Shape,
+) -> Result<Case, Failure> {
+    let (mut rates, mut ratios, mut latencies) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..args.rounds {
+        let mut queue = controller.queue(1, shape.depth)?;
+        let (rate, mut took) = load(&mut queue, args, namespace, shape)?;
+        drop(queue);
+        rates.push(rate);
+        ratios.push(rate / echo(shape, args.seconds)?);
+        latencies.append(&mut took);
+    }
+    latencies.sort_unstable();
+    let at = |part: f64| {
+        let index = ((latencies.len() as f64 * part) as usize).min(latencies.len().saturating_sub(1));
+        latencies.get(index).map_or(0.0, |ns| f64::from(*ns) / 1e3)
+    };
+    let latency_us = Latency { p50: at(0.5), p99: at(0.99), p999: at(0.999), max: at(1.0) };
+    let iops = median(rates);
+    Ok(Case {
+        io,
+        block_bytes: shape.bytes,
+        queue_depth: shape.depth,
+        iops,
+        gb_per_s: iops * f64::from(shape.bytes) / 1e9,
+        ratio_to_echo: median(ratios),
+        latency_us,
+    })
+}
+
+/// Commands a second, and what each of them took in nanoseconds.
+fn load(
+    queue: &mut Queue,
+    args: &NodeArgs,
+    namespace: &Namespace,
+    shape: &Shape,
+) -> Result<(f64, Vec<u32>), Failure> {
+    let blocks = shape.bytes >> namespace.block_shift;
+    let places = namespace.blocks / u64::from(blocks);
+    if places == 0 {
+        return Err(Failure::new(format!("the drive has not even {} bytes", shape.bytes)));
+    }
+    let data = if shape.writes { vec![0x5A; shape.bytes as usize] } else { Vec::new() };
+    let opcode = if shape.writes { io::WRITE } else { io::READ };
+    let expected = if shape.writes { 0 } else { shape.bytes };
+    let (mut state, mut took) = (0x9E37_79B9_u64, Vec::new());
+    let mut failed = None;
+    let began = Instant::now();
+    let end = began + Duration::from_secs_f64(args.seconds);
+    queue.stream(
+        || {
+            if Instant::now() >= end {
+                return None;
+            }
+            // SplitMix64 (Steele, Lea, Flood, 2014), or one after another.
+            state = state.wrapping_add(if shape.random { 0x9E37_79B9_7F4A_7C15 } else { 1 });
+            let place = if shape.random { (state ^ state >> 31) % places } else { state % places };
+            let mut sqe = Sqe::new(opcode, args.nsid);
+            sqe.set_blocks(place * u64::from(blocks), blocks);
+            Some((sqe, data.as_slice(), expected))
+        },
+        |latency, status| {
+            if !status.is_success() {
+                failed = Some(status);
+            }
+            took.push(u32::try_from(latency.as_nanos()).unwrap_or(u32::MAX));
+        },
+    )?;
+    if let Some(status) = failed {
+        return Err(Failure::new(format!("the node failed a command: {status}")));
+    }
+    Ok((took.len() as f64 / began.elapsed().as_secs_f64(), took))
+}
+
+/// Round trips a second of messages of the same sizes, as many in flight, between two threads that do nothing else.
+fn echo(shape: &Shape, seconds: f64) -> Result<f64, Failure> {
+    const CAPSULE: usize = 72;
+    const COMPLETION: usize = 24;
+    let bytes = shape.bytes as usize;
+    let (ask, answer) =
+        if shape.writes { (CAPSULE + bytes, COMPLETION) } else { (CAPSULE, COMPLETION + bytes) };
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    let server = std::thread::spawn(move || -> std::io::Result<()> {
+        let (mut stream, _) = listener.accept()?;
+        stream.set_nodelay(true)?;
+        let mut buffer = vec![0; (256 << 10).max(ask)];
+        let answers = vec![0; answer * 256];
+        let mut pending = 0;
+        loop {
+            let n = stream.read(&mut buffer)?;
+            if n == 0 {
+                return Ok(());
+            }
+            pending += n;
+            let mut whole = pending / ask;
+            pending %= ask;
+            while whole > 0 {
+                let now = whole.min(256);
+                stream.write_all(&answers[..now * answer])?;
+                whole -= now;
+            }
+        }
+    });
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(DEADLINE))?;
+    let asks = vec![0; ask * usize::from(shape.depth)];
+    let mut buffer = vec![0; (256 << 10).max(answer)];
+    let began = Instant::now();
+    let end = began + Duration::from_secs_f64(seconds);
+    let (mut in_flight, mut pending, mut done) = (usize::from(shape.depth), 0, 0_u64);
+    stream.write_all(&asks)?;
+    while in_flight > 0 {
+        pending += stream.read(&mut buffer)?;
+        let whole = pending / answer;
+        pending %= answer;
+        done += whole as u64;
+        in_flight -= whole;
+        if Instant::now() < end {
+            stream.write_all(&asks[..whole * ask])?;
+            in_flight += whole;
+        }
+    }
+    let rate = done as f64 / began.elapsed().as_secs_f64();
+    drop(stream);
+    server.join().map_err(|_| Failure::new("the echo's thread panicked"))??;
+    Ok(rate)
+}
+
+fn human(document: &Document) -> String {
+    let mut rows = vec![
+        [
+            "",
+            "bytes",
+            "depth",
+            "commands/s",
+            "GB/s",
+            "of a bare echo",
+            "p50 us",
+            "p99 us",
+            "p99.9 us",
+            "max us",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+    ];
+    for case in &document.cases {
+        let latency = &case.latency_us;
+        rows.push(vec![
+            case.io.to_owned(),
+            case.block_bytes.to_string(),
+            case.queue_depth.to_string(),
+            format!("{:.0}", case.iops),
+            format!("{:.2}", case.gb_per_s),
+            format!("{:.0} %", case.ratio_to_echo * 100.0),
+            format!("{:.1}", latency.p50),
+            format!("{:.1}", latency.p99),
+            format!("{:.1}", latency.p999),
+            format!("{:.1}", latency.max),
+        ]);
+    }
+    table(&rows)
+}

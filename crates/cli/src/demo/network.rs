@@ -1,0 +1,183 @@
+//! `pumice demo --network`: three node processes on this machine, and the bytes that really went over their sockets.
+
+use super::damage::plant;
+use super::world::World;
+use super::{NODES, assemble_world};
+use crate::devices::{Access, Place, Placement, assemble_from, place, probe_all};
+use crate::failure::Failure;
+use crate::progress::Silent;
+use crate::scrub::fresh_seed;
+use crate::text::{print, print_json, table};
+use pumice_host::Method;
+use pumice_host::finding::Finding;
+use pumice_host::remote::RemoteNode;
+use pumice_host::scrub::{Options, Outcome, run as run_pass};
+use pumice_host::target::Target;
+use pumice_node::NodeOptions;
+use pumice_units::format_decimal;
+use serde::Serialize;
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Stripes: three whole batches, 1.2 GB.
+const STRIPES: u64 = 765;
+
+#[derive(Debug, Serialize)]
+struct Document {
+    network: Vec<Line>,
+    /// Whether every method found over the network what it finds in this process, field by field but for the names of devices.
+    same_findings: bool,
+    findings: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Line {
+    method: Method,
+    scrubbed_bytes: u64,
+    socket_bytes: u64,
+    seconds: f64,
+}
+
+/// A node process; ends with this value.
+struct Process {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended already; either way it is waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs the demonstration.
+pub(super) fn run(json: bool) -> Result<ExitCode, Failure> {
+    let folder = tempfile::Builder::new().prefix("pumice-demo-").tempdir()?;
+    let world = World::make(folder.path(), STRIPES)?;
+    let nodes = start_nodes(&world)?;
+    let names: Vec<PathBuf> = nodes.iter().map(|n| format!("nvme://{}", n.address).into()).collect();
+    if !json {
+        print(&format!(
+            "An array of {} drives behind {NODES} node processes on this machine: {}.\n\
+             Each method checks it once; the nodes count every byte that goes over their sockets.\n\n",
+            world.members(),
+            format_decimal(world.bytes()),
+        ));
+    }
+    let (target, remote) = assemble_remote(&names)?;
+    let mut network = Vec::new();
+    for method in Method::ALL {
+        let before = socket_bytes(&remote)?;
+        let outcome = check(&target, method)?;
+        let socket_bytes = socket_bytes(&remote)? - before;
+        if !outcome.findings.is_empty() || !outcome.is_complete() {
+            return Err(Failure::new(format!("{method} found something in an array that is whole")));
+        }
+        let (scrubbed_bytes, seconds) = (outcome.bytes_checked, outcome.seconds);
+        network.push(Line { method, scrubbed_bytes, socket_bytes, seconds });
+    }
+    plant(&world)?;
+    let far: Vec<Outcome> = Method::ALL.into_iter().map(|m| check(&target, m)).collect::<Result<_, _>>()?;
+    drop((target, remote, nodes));
+    let local = assemble_world(&world, false)?;
+    let near: Vec<Outcome> = Method::ALL.into_iter().map(|m| check(&local, m)).collect::<Result<_, _>>()?;
+    let same_findings = far.iter().zip(&near).all(|(far, near)| same(&far.findings, &near.findings));
+    let document = Document { network, same_findings, findings: far[0].findings.len() };
+    if json {
+        print_json(&document);
+    } else {
+        print(&human(&document));
+    }
+    if same_findings { Ok(ExitCode::SUCCESS) } else { Err(Failure::new("findings differ over the network")) }
+}
+
+fn check(target: &Target, method: Method) -> Result<Outcome, Failure> {
+    let options = Options { method: Some(method), ..Options::with_seed(fresh_seed()?) };
+    Ok(run_pass(target, None, &options, &mut Silent, &AtomicBool::new(false))?)
+}
+
+/// The same findings, but for the names of devices.
+fn same(far: &[Finding], near: &[Finding]) -> bool {
+    let nameless = |findings: &[Finding]| -> Vec<Finding> {
+        findings.iter().map(|f| Finding { device: None, ..f.clone() }).collect()
+    };
+    nameless(far) == nameless(near)
+}
+
+/// Starts the nodes, each with its run of drives, each allowed to send to the others.
+fn start_nodes(world: &World) -> Result<Vec<Process>, Failure> {
+    // Ports that are free now; the nodes have to know each other's before they start.
+    let held = (0..NODES).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<Vec<_>, _>>()?;
+    let addresses = held.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
+    drop(held);
+    let share = world.paths().len() / NODES;
+    let mut nodes = Vec::new();
+    for (address, drives) in addresses.iter().zip(world.paths().chunks(share)) {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["node", "--listen"]).arg(address.to_string());
+        for drive in drives {
+            command.arg("--drive").arg(drive);
+        }
+        for peer in addresses.iter().filter(|peer| *peer != address) {
+            command.arg("--peer").arg(peer.to_string());
+        }
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+        let out = child.stdout.take().ok_or_else(|| Failure::new("a node has no output"))?;
+        nodes.push(Process { child, address: *address });
+        let mut line = String::new();
+        BufReader::new(out).read_line(&mut line)?;
+        if !line.starts_with("listening on ") {
+            return Err(Failure::new(format!("the node at {address} did not start")));
+        }
+    }
+    Ok(nodes)
+}
+
+fn assemble_remote(names: &[PathBuf]) -> Result<(Target, Vec<Arc<RemoteNode>>), Failure> {
+    let mut probed = probe_all(names, Access { write: false, allow_in_use: false })?;
+    let array = assemble_from(&mut probed)?;
+    let mut nodes: Vec<Arc<RemoteNode>> = Vec::new();
+    for device in &probed {
+        if let Place::There(node, _) = &device.place
+            && !nodes.iter().any(|known| Arc::ptr_eq(known, node))
+        {
+            nodes.push(Arc::clone(node));
+        }
+    }
+    Ok((place(array, &probed, &Placement::One, &NodeOptions::default())?, nodes))
+}
+
+fn socket_bytes(nodes: &[Arc<RemoteNode>]) -> Result<u64, Failure> {
+    let mut sum = 0;
+    for node in nodes {
+        let bytes = node.socket_bytes()?;
+        sum += bytes.received + bytes.sent;
+    }
+    Ok(sum)
+}
+
+fn human(document: &Document) -> String {
+    let mut rows =
+        vec![["method", "scrubbed", "over sockets", "of the data", "seconds"].map(str::to_owned).to_vec()];
+    for line in &document.network {
+        rows.push(vec![
+            line.method.to_string(),
+            format_decimal(line.scrubbed_bytes),
+            format_decimal(line.socket_bytes),
+            format!("{:.5} %", 100.0 * line.socket_bytes as f64 / line.scrubbed_bytes as f64),
+            format!("{:.2}", line.seconds),
+        ]);
+    }
+    format!(
+        "{}\nTen kinds of damage planted: {} findings by each method over the network, {} as in one process.\n",
+        table(&rows),
+        document.findings,
+        if document.same_findings { "the same" } else { "NOT the same" },
+    )
+}

@@ -1,0 +1,81 @@
+//! `pumice discover`.
+
+use crate::failure::Failure;
+use crate::remote::{DEADLINE, RemoteName, host_nqn};
+use crate::text::{print, print_json, table};
+use clap::Args;
+use pumice_initiator::{ConnectOptions, discover};
+use pumice_nvme::pdu::Digests;
+use pumice_nvme::spec::Nqn;
+use pumice_nvme::spec::log::DiscoveryEntry;
+use serde::Serialize;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Asks the discovery service at an address which subsystems are reached there.
+#[derive(Debug, Args)]
+pub(crate) struct DiscoverArgs {
+    /// HOST:PORT
+    #[arg(value_name = "ADDRESS")]
+    address: String,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Document {
+    subsystems: Vec<Subsystem>,
+}
+
+#[derive(Debug, Serialize)]
+struct Subsystem {
+    kind: &'static str,
+    nqn: String,
+    transport: &'static str,
+    address: String,
+    port: String,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &DiscoverArgs) -> Result<ExitCode, Failure> {
+    let name = RemoteName::parse(&args.address)?;
+    let options = ConnectOptions {
+        subsystem: Nqn::discovery(),
+        host: host_nqn(),
+        hostid: *b"pumice discover.",
+        digests: Digests::default(),
+        flow_control: true,
+        deadline: DEADLINE,
+    };
+    let entries = discover(name.address, &options)?;
+    let subsystems = entries.into_iter().map(|entry| Subsystem {
+        kind: if entry.subtype == DiscoveryEntry::NVM { "nvm" } else { "discovery" },
+        nqn: entry.subnqn,
+        transport: "tcp",
+        address: entry.traddr,
+        port: entry.trsvcid,
+    });
+    let document = Document { subsystems: subsystems.collect() };
+    if args.json {
+        print_json(&document);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut rows = vec![["kind", "address", "port", "nqn"].map(str::to_owned).to_vec()];
+    for subsystem in document.subsystems {
+        rows.push(vec![subsystem.kind.to_owned(), subsystem.address, subsystem.port, subsystem.nqn]);
+    }
+    print(&table(&rows));
+    Ok(ExitCode::SUCCESS)
+}
+
+impl RemoteName {
+    /// An address as an argument of its own: with or without `nvme://`.
+    pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
+        let full = if text.starts_with("nvme://") { text.to_owned() } else { format!("nvme://{text}") };
+        match Self::of(Path::new(&full))? {
+            Some(name) if name.nsid.is_none() => Ok(name),
+            _ => Err(Failure::new(format!("{text}: a node is HOST:PORT"))),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! `pumice node`.
+
+use crate::failure::Failure;
+use clap::Args;
+use pumice_node::NodeOptions;
+use pumice_node::serve::{Backend, Drive, DriveConfig, NodeConfig, Peer, Server, Service};
+use pumice_nvme::spec::Nqn;
+use pumice_nvme::target::Limits;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::mpsc;
+
+/// Serves drives to any NVMe/TCP host: one subsystem, a namespace for each drive, in the order given.
+///
+/// Prints `listening on ADDRESS nqn NQN` when it is ready. SIGTERM and Ctrl-C stop it: commands in flight end, every write is made
+/// durable.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The whole can be written down in a file, for --config:
+
+    listen = \"127.0.0.1:4420\"
+    nqn = \"nqn.2026-11.example:node1\"      # optional; made from the machine and the drives where it is left out
+    block_size = 512                       # or 4096
+    cores = 1
+    [[drive]]
+    backend = \"/dev/sdb\"                   # a block device, an image file, or mem:SIZE
+    [[peer]]                               # nodes that local memory may be sent to
+    address = \"127.0.0.1:4421\"
+
+Exit codes: 0 stopped, 2 could not run.")]
+pub(crate) struct NodeArgs {
+    /// A file that says all this
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "drive", "nqn", "block_size", "cores", "peer"])]
+    config: Option<PathBuf>,
+    /// Where to listen; port 0 picks one
+    #[arg(long, value_name = "ADDRESS", required_unless_present = "config")]
+    listen: Option<SocketAddr>,
+    /// A drive: a block device, an image file, or mem:SIZE; once for each
+    #[arg(long, value_name = "DRIVE", required_unless_present = "config")]
+    drive: Vec<Backend>,
+    /// The subsystem's name [default: made from the machine and the drives]
+    #[arg(long)]
+    nqn: Option<Nqn>,
+    /// Bytes of a block: 512 or 4096
+    #[arg(long, default_value = "512", value_parser = ["512", "4096"])]
+    block_size: String,
+    /// A node that this one may send local memory to, for scrubs across nodes; once for each
+    #[arg(long, value_name = "ADDRESS")]
+    peer: Vec<SocketAddr>,
+    /// Threads that serve connections; each connection lives on one
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    cores: u16,
+}
+
+impl NodeArgs {
+    fn config(&self) -> Result<NodeConfig, Failure> {
+        if let Some(path) = &self.config {
+            return Ok(NodeConfig::read(path)?);
+        }
+        let drive = |backend: &Backend| DriveConfig { backend: backend.clone(), block_size: None };
+        Ok(NodeConfig {
+            listen: self.listen.expect("clap asks for it"),
+            nqn: self.nqn.clone(),
+            block_size: self.block_size.parse().expect("one of two"),
+            cores: usize::from(self.cores),
+            drives: self.drive.iter().map(drive).collect(),
+            peers: self.peer.iter().map(|address| Peer { address: *address, nqn: None }).collect(),
+        })
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
+    let config = args.config()?;
+    let nqn = config.nqn_or_made();
+    let mut drives = Vec::with_capacity(config.drives.len());
+    for (i, drive) in config.drives.iter().enumerate() {
+        let block_size = drive.block_size.unwrap_or(config.block_size);
+        drives.push(Drive::open(&drive.backend, block_size, nqn.as_str(), i + 1)?);
+    }
+    let (stop, stopped) = mpsc::channel();
+    ctrlc::set_handler(move || {
+        // Only the first counts; the receiver may be gone already.
+        let _ = stop.send(());
+    })?;
+    let server = Server::start(Service {
+        address: config.listen,
+        nqn,
+        drives,
+        limits: Limits::default(),
+        cores: config.cores,
+        node: NodeOptions::default(),
+        peers: config.peers,
+    })?;
+    let mut out = std::io::stdout();
+    writeln!(out, "listening on {} nqn {}", server.address(), server.nqn())?;
+    out.flush()?;
+    stopped.recv().map_err(|_| Failure::new("the signal handler is gone"))?;
+    server.stop()?;
+    Ok(ExitCode::SUCCESS)
+}

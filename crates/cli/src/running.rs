@@ -1,0 +1,80 @@
+//! What the kernel says of an array that it has assembled.
+//!
+//! A running array's superblocks look like those of one that was not stopped cleanly: `resync_offset` is 0 from the first write on. The kernel knows better.
+
+use std::path::{Path, PathBuf};
+
+/// An array that runs on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Running {
+    /// The kernel's name of it.
+    pub(crate) name: String,
+    array_state: String,
+    sync_action: String,
+}
+
+impl Running {
+    /// Whether its parity agrees with its data but for writes that are under way: it runs, and no resync, recovery or reshape does.
+    pub(crate) fn is_settled(&self) -> bool {
+        let runs = matches!(
+            self.array_state.as_str(),
+            "clean" | "active" | "active-idle" | "write-pending" | "readonly" | "read-auto"
+        );
+        // A check reads, a repair writes the parity that the data ask for.
+        runs && matches!(self.sync_action.as_str(), "idle" | "check" | "frozen")
+    }
+}
+
+/// The array that holds every one of the devices, by sysfs (`class/block/DEVICE/holders`).
+pub(crate) fn running(devices: &[PathBuf], sysfs: &Path) -> Option<Running> {
+    let mut found: Option<String> = None;
+    for device in devices {
+        let real = device.canonicalize().ok()?;
+        let holders = sysfs.join("class/block").join(real.file_name()?).join("holders");
+        let mut names =
+            std::fs::read_dir(holders).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let name = names.find(|name| sysfs.join("class/block").join(name).join("md").is_dir())?;
+        if found.as_ref().is_some_and(|known| *known != name) {
+            return None;
+        }
+        found = Some(name);
+    }
+    let name = found?;
+    let md = sysfs.join("class/block").join(&name).join("md");
+    let word = |file: &str| std::fs::read_to_string(md.join(file)).map(|text| text.trim().to_owned()).ok();
+    Some(Running { array_state: word("array_state")?, sync_action: word("sync_action")?, name })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn the_kernel_is_asked_by_every_member() {
+        let folder = tempfile::tempdir().unwrap();
+        let sysfs = folder.path().join("sys");
+        let devices: Vec<PathBuf> =
+            ["sda", "sdb", "sdc"].iter().map(|name| folder.path().join(name)).collect();
+        for device in &devices {
+            fs::write(device, "").unwrap();
+        }
+        let holders = |device: &str, array: &str| {
+            fs::create_dir_all(sysfs.join("class/block").join(device).join("holders").join(array)).unwrap();
+        };
+        holders("sda", "md0");
+        holders("sdb", "md0");
+        holders("sdc", "md1");
+        for (array, action) in [("md0", "idle"), ("md1", "resync")] {
+            let md = sysfs.join("class/block").join(array).join("md");
+            fs::create_dir_all(&md).unwrap();
+            fs::write(md.join("array_state"), "active\n").unwrap();
+            fs::write(md.join("sync_action"), format!("{action}\n")).unwrap();
+        }
+        let found = running(&devices[..2], &sysfs).unwrap();
+        assert_eq!((found.name.as_str(), found.is_settled()), ("md0", true));
+        assert_eq!(running(&devices, &sysfs), None, "members of two arrays");
+        assert!(!running(&devices[2..], &sysfs).unwrap().is_settled(), "a resync is under way");
+        assert_eq!(running(&[folder.path().join("nothing")], &sysfs), None);
+    }
+}

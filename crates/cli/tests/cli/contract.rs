@@ -1,0 +1,264 @@
+//! The documents, exit codes and manners that others build on. `docs/json.md` is the contract.
+
+use crate::small_array::{CHUNK, DATA_OFFSET, Made, RAID5, RAID6, STRIPES, damage, run, scrub};
+use serde_json::Value;
+use std::fs::File;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+fn keys(value: &Value) -> Vec<&str> {
+    value.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+const SCRUB: [&str; 12] = [
+    "array",
+    "bytes_checked",
+    "findings",
+    "ledger",
+    "method",
+    "miss_bound",
+    "result",
+    "seconds",
+    "skipped",
+    "stopped",
+    "stripes_checked",
+    "stripes_skipped",
+];
+const ARRAY: [&str; 8] =
+    ["chunk_bytes", "layout", "level", "metadata", "name", "raid_disks", "stripes", "uuid"];
+const FINDING: [&str; 12] = [
+    "alternatives",
+    "array_offset",
+    "certainty",
+    "chunk_offset",
+    "device",
+    "device_offset",
+    "length",
+    "member",
+    "members",
+    "repaired",
+    "stripe",
+    "verdict",
+];
+const LEDGER: [&str; 8] =
+    ["host_cpu", "host_dram", "media_read", "media_written", "node_cpu", "node_to_node", "pcie", "to_host"];
+
+fn sorted(mut keys: Vec<&str>) -> Vec<&str> {
+    keys.sort_unstable();
+    keys
+}
+
+#[test]
+fn a_scrub_says_what_the_contract_says() {
+    let array = Made::new(RAID6);
+    // A data chunk of stripe 7: left-symmetric with five members has P of stripe 7 on 2 and Q on 3.
+    damage(&array, 0, 7, 8192 + 100, 20);
+    let state = tempfile::tempdir().unwrap();
+    for (options, method) in [
+        (&["--nodes", "1"][..], "stripe"),
+        (&["--nodes", "2"], "fingerprint"),
+        (&["--method", "host"], "host"),
+        (&["--method", "aggregate", "--nodes", "2"], "aggregate"),
+        (&["--method", "stripe", "--nodes", "5", "--accumulators", "3"], "stripe"),
+        (&["--order", "staggered", "--batch", "3", "--seed", "5"], "stripe"),
+    ] {
+        let (code, report) = run(state.path(), options, &array.members);
+        assert_eq!(code, 1, "{options:?}");
+        assert_eq!(sorted(keys(&report)), SCRUB);
+        assert_eq!(sorted(keys(&report["array"])), ARRAY);
+        assert_eq!(sorted(keys(&report["ledger"])), LEDGER);
+        assert_eq!(report["array"]["uuid"], "03030303:03030303:03030303:03030303");
+        assert_eq!(report["array"]["level"], 6);
+        assert_eq!(report["array"]["layout"], "left-symmetric");
+        assert_eq!(report["array"]["metadata"], "1.2");
+        assert_eq!(report["array"]["stripes"], STRIPES);
+        assert_eq!(report["method"], method);
+        assert_eq!(report["result"], "findings");
+        assert_eq!(report["stripes_checked"], STRIPES);
+        assert_eq!(report["stripes_skipped"], 0);
+        assert_eq!(report["bytes_checked"], STRIPES * 5 * CHUNK as u64);
+        assert_eq!(report["findings"].as_array().unwrap().len(), 1, "{report}");
+        let finding = &report["findings"][0];
+        assert_eq!(sorted(keys(finding)), FINDING);
+        assert_eq!(finding["stripe"], 7);
+        assert_eq!(finding["verdict"], "member");
+        assert_eq!(finding["member"], 0);
+        assert_eq!(finding["device"], array.members[0].display().to_string());
+        assert_eq!(finding["device_offset"], DATA_OFFSET + 7 * CHUNK as u64 + 8192 + 100);
+        assert_eq!(finding["chunk_offset"], 8192 + 100);
+        assert_eq!(finding["length"], 20);
+        assert_eq!(finding["certainty"], "likely");
+        assert!(finding["array_offset"].is_u64());
+        assert_eq!(finding["repaired"], false);
+    }
+}
+
+#[test]
+fn one_equation_finds_and_does_not_locate() {
+    let array = Made::new(RAID5);
+    damage(&array, 1, 3, 4096, 4096);
+    let state = tempfile::tempdir().unwrap();
+    let (code, report) = run(state.path(), &["--repair"], &array.members);
+    let finding = &report["findings"][0];
+    assert_eq!((code, finding["verdict"].as_str()), (1, Some("unlocated")));
+    assert_eq!((finding["stripe"].as_u64(), finding["length"].as_u64()), (Some(3), Some(4096)));
+    assert_eq!(finding["chunk_offset"], 4096);
+    assert!(finding["member"].is_null() && finding["device"].is_null() && finding["array_offset"].is_null());
+    assert_eq!(finding["repaired"], false, "nothing to repair it by");
+    let (code, report) = run(state.path(), &["--repair", "--repair-policy", "parity"], &array.members);
+    assert_eq!((code, report["findings"][0]["repaired"].as_bool()), (1, Some(true)));
+    let (code, _) = run(state.path(), &[], &array.members);
+    assert_eq!(code, 0, "parity is what the data says now");
+}
+
+#[test]
+fn a_repair_is_reported_and_the_next_scrub_is_clean() {
+    let array = Made::new(RAID6);
+    damage(&array, 4, 0, 0, CHUNK);
+    let before = std::fs::read(&array.members[4]).unwrap();
+    let state = tempfile::tempdir().unwrap();
+    let (code, report) = run(state.path(), &["--range", "1..40"], &array.members);
+    assert_eq!((code, report["stripes_checked"].as_u64()), (0, Some(39)), "the damage is outside the range");
+    let (code, _) = run(state.path(), &[], &array.members);
+    assert_eq!(code, 1);
+    assert!(std::fs::read(&array.members[4]).unwrap() == before, "a check writes nothing");
+    let (code, report) = run(state.path(), &["--repair"], &array.members);
+    assert_eq!((code, report["findings"][0]["repaired"].as_bool()), (1, Some(true)));
+    assert_eq!(run(state.path(), &[], &array.members).0, 0);
+    let left: Vec<_> = std::fs::read_dir(state.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| name.to_string_lossy().ends_with(".lock")), "{left:?}");
+}
+
+#[test]
+fn an_inspection_says_what_the_contract_says() {
+    let array = Made::new(RAID6);
+    let inspect = |members: &[std::path::PathBuf]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_pumice"))
+            .args(["inspect", "--json"])
+            .args(members)
+            .output()
+            .unwrap();
+        (output.status.code(), serde_json::from_slice::<Value>(&output.stdout).unwrap())
+    };
+    let (code, document) = inspect(&array.members);
+    assert_eq!(code, Some(0));
+    let found = &document["arrays"][0];
+    let mut expected = vec![
+        "chunk_bytes",
+        "events",
+        "layout",
+        "level",
+        "members",
+        "metadata",
+        "name",
+        "notes",
+        "problems",
+        "raid_disks",
+        "size_bytes",
+        "state",
+        "uuid",
+    ];
+    expected.sort_unstable();
+    assert_eq!(sorted(keys(found)), expected);
+    assert_eq!(found["state"], "clean");
+    assert_eq!(found["size_bytes"], STRIPES * 3 * CHUNK as u64);
+    assert_eq!(
+        sorted(keys(&found["members"][0])),
+        ["data_offset_bytes", "device", "events", "role", "state"]
+    );
+    assert_eq!(found["members"][4]["data_offset_bytes"], DATA_OFFSET);
+
+    let (_, document) = inspect(&array.members[..4]);
+    assert_eq!(document["arrays"][0]["state"], "degraded");
+    let (_, document) = inspect(&array.members[..3]);
+    assert_eq!(document["arrays"][0]["state"], "incomplete");
+    assert_ne!(document["arrays"][0]["problems"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn an_interrupted_scrub_says_so_and_is_resumed() {
+    // Large enough, with a batch of one stripe across nodes, to be met in the middle.
+    let array = Made::new(RAID6);
+    let state = tempfile::tempdir().unwrap();
+    let mut met = false;
+    for wait in (0..40).map(|i| Duration::from_micros(500 + i * 700)) {
+        let child = scrub(state.path())
+            .args(["--json", "--method", "host", "--batch", "1"])
+            .args(&array.members)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(wait);
+        let pid = child.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        // Killed before the handler stood, or after the end: nothing to see.
+        if output.status.code() != Some(3) {
+            continue;
+        }
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["result"], "incomplete");
+        assert_eq!(report["stopped"], "interrupted");
+        let done = report["stripes_checked"].as_u64().unwrap();
+        if done == 0 {
+            continue;
+        }
+        met = true;
+        let (code, report) = run(state.path(), &["--resume"], &array.members);
+        assert_eq!((code, report["stripes_checked"].as_u64()), (0, Some(STRIPES)));
+        break;
+    }
+    assert!(met, "no scrub was met in its middle");
+}
+
+#[test]
+fn two_scrubs_of_one_array_do_not_meet() {
+    let array = Made::new(RAID6);
+    let lock = array.folder.path().join("03030303:03030303:03030303:03030303.lock");
+    let held = File::create(&lock).unwrap();
+    held.lock().unwrap();
+    let output = scrub(array.folder.path()).args(&array.members).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("another scrub"));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let array = Made::new(RAID6);
+    let state = tempfile::tempdir().unwrap();
+    let mut child = scrub(state.path())
+        .args(&array.members)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(!message.contains("panicked"), "{message}");
+}
+
+#[test]
+fn the_demo_finds_what_it_planted_and_ends_in_time() {
+    let start = Instant::now();
+    let output = Command::new(env!("CARGO_BIN_EXE_pumice")).arg("demo").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    for word in [
+        "host",
+        "stripe",
+        "aggregate",
+        "fingerprint",
+        "lost write",
+        "misdirected",
+        "swapped",
+        "13 places",
+        "0 false findings",
+        "12 of 13",
+    ] {
+        assert!(text.to_lowercase().contains(word), "'{word}' is not in: {text}");
+    }
+    // A bound on hanging, not a measurement: the unoptimised program takes its time.
+    assert!(start.elapsed() < Duration::from_secs(300));
+}

@@ -1,0 +1,303 @@
+//! Node processes on loopback, and the program that scrubs across them.
+
+use crate::small_array::{CHUNK, Made, RAID6, STRIPES, damage, run, scrub};
+use serde_json::Value;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+fn pumice() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_pumice"))
+}
+
+/// A node process; killed when it goes.
+struct Node {
+    child: Child,
+    address: SocketAddr,
+    nqn: String,
+}
+
+impl Node {
+    fn start(args: &[&str], drives: &[PathBuf]) -> Self {
+        let mut command = pumice();
+        command.arg("node").args(args);
+        for drive in drives {
+            command.arg("--drive").arg(drive);
+        }
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!((words[0], words[1], words[3]), ("listening", "on", "nqn"), "{line}");
+        Self { child, address: words[2].parse().unwrap(), nqn: words[4].to_owned() }
+    }
+
+    fn name(&self) -> PathBuf {
+        format!("nvme://{}", self.address).into()
+    }
+
+    /// SIGTERM, and its exit code.
+    fn stop(&mut self) -> Option<i32> {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Ports that are free now.
+fn free_ports<const N: usize>() -> [SocketAddr; N] {
+    let held: [TcpListener; N] = std::array::from_fn(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+    std::array::from_fn(|i| held[i].local_addr().unwrap())
+}
+
+/// Two nodes with the array's members, each allowed to send to the other.
+fn two_nodes(array: &Made) -> [Node; 2] {
+    let addresses = free_ports::<2>();
+    let node = |me: usize, drives: &[PathBuf]| {
+        let (listen, peer) = (addresses[me].to_string(), addresses[1 - me].to_string());
+        Node::start(&["--listen", &listen, "--peer", &peer], drives)
+    };
+    [node(0, &array.members[..3]), node(1, &array.members[3..])]
+}
+
+/// Findings without the names of devices.
+fn findings(report: &Value) -> Vec<Value> {
+    let mut findings = report["findings"].as_array().unwrap().clone();
+    findings.iter_mut().for_each(|f| f["device"] = Value::Null);
+    findings
+}
+
+#[test]
+fn findings_and_ledger_are_the_same_over_the_network() {
+    let array = Made::new(RAID6);
+    for (role, stripe, at, len) in
+        [(0, 7, 8192, 20), (3, 12, 0, CHUNK), (4, 12, 0, CHUNK), (1, 39, 65_000, 536)]
+    {
+        damage(&array, role, stripe, at, len);
+    }
+    let paths: Vec<String> = array.members.iter().map(|m| m.display().to_string()).collect();
+    let (a, b) = (format!("a={}", paths[..3].join(",")), format!("b={}", paths[3..].join(",")));
+    let state = tempfile::tempdir().unwrap();
+    let seed = ["--seed", "7", "--batch", "16"];
+    let local: Vec<Value> = ["host", "stripe", "aggregate", "fingerprint"]
+        .iter()
+        .map(|method| {
+            let node = ["--node", &a, "--node", &b];
+            // Drives of nodes are always looked at twice.
+            let options = [&seed[..], &["--allow-in-use", "--method", method], &node].concat();
+            run(state.path(), &options, &array.members).1
+        })
+        .collect();
+    let nodes = two_nodes(&array);
+    for near in &local {
+        let method = near["method"].as_str().unwrap();
+        let names = [nodes[0].name(), nodes[1].name()];
+        let (code, far) = run(state.path(), &[&seed[..], &["--method", method]].concat(), &names);
+        assert_eq!(code, 1, "{method}");
+        assert_eq!(findings(&far), findings(near), "{method}");
+        assert_eq!(far["ledger"], near["ledger"], "{method}");
+        assert_eq!(far["stripes_checked"], STRIPES);
+    }
+    // One drive by one, in any order; and drives of this machine mixed with them.
+    let one_by_one: Vec<PathBuf> = (1..=3)
+        .rev()
+        .map(|i| format!("nvme://{}/{i}", nodes[0].address).into())
+        .chain((1..=2).map(|i| format!("nvme://{}/{i}", nodes[1].address).into()))
+        .collect();
+    let (code, far) = run(state.path(), &seed, &one_by_one);
+    assert_eq!((code, findings(&far)), (1, findings(&local[3])));
+    assert_eq!(far["method"], "fingerprint");
+    let [first, mut second] = nodes;
+    assert_eq!(second.stop(), Some(0), "SIGTERM is a clean stop");
+    let mixed = [vec![first.name()], array.members[3..].to_vec()].concat();
+    for method in ["host", "stripe", "aggregate", "fingerprint"] {
+        let (code, far) = run(state.path(), &["--method", method], &mixed);
+        assert_eq!((code, findings(&far)), (1, findings(&local[0])), "{method}");
+    }
+}
+
+#[test]
+fn a_node_that_dies_leaves_a_scrub_incomplete_and_a_resume_ends_it() {
+    let array = Made::new(RAID6);
+    let state = tempfile::tempdir().unwrap();
+    let mut met = false;
+    for wait in (0..60).map(|i| Duration::from_millis(5 + i * 3)) {
+        let [first, second] = two_nodes(&array);
+        let names = [first.name(), second.name()];
+        let child = scrub(state.path())
+            .args(["--json", "--batch", "1", "--method", "stripe"])
+            .args(&names)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(wait);
+        // kill -9
+        drop(second);
+        let output = child.wait_with_output().unwrap();
+        let Ok(report) = serde_json::from_slice::<Value>(&output.stdout) else { continue };
+        let done = report["stripes_checked"].as_u64().unwrap();
+        if output.status.code() != Some(3) || done == 0 {
+            continue;
+        }
+        assert_eq!(report["result"], "incomplete");
+        assert!(report["stopped"].as_str().unwrap().contains("127.0.0.1"), "{report}");
+        drop(first);
+        let [first, second] = two_nodes(&array);
+        let (code, report) = run(state.path(), &["--resume"], &[first.name(), second.name()]);
+        assert_eq!((code, report["stripes_checked"].as_u64()), (0, Some(STRIPES)));
+        met = true;
+        break;
+    }
+    assert!(met, "no scrub was met in its middle");
+}
+
+#[test]
+fn garbage_on_one_connection_is_not_noticed_on_others() {
+    let array = Made::new(RAID6);
+    let [first, second] = two_nodes(&array);
+    let names = [first.name(), second.name()];
+    let state = tempfile::tempdir().unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let address = first.address;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut round = 0_u8;
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                round = round.wrapping_add(1);
+                let mut stream = TcpStream::connect(address).unwrap();
+                let garbage: Vec<u8> = match round % 4 {
+                    0 => vec![round; 300],
+                    // An ICReq of four gigabytes; half a PDU; the other end's type.
+                    1 => vec![0, 0, 128, 0, 0xFF, 0xFF, 0xFF, 0xFF],
+                    2 => vec![0, 0, 128],
+                    _ => vec![7; 64],
+                };
+                let _ = stream.write_all(&garbage);
+                if round % 4 != 2 {
+                    // The connection ends as the standard says: a C2HTermReq.
+                    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+                    let mut answer = [0; 24];
+                    stream.read_exact(&mut answer).unwrap();
+                    assert_eq!(answer[0], 3);
+                }
+            }
+        });
+        for _ in 0..6 {
+            let (code, report) = run(state.path(), &["--method", "host"], &names);
+            assert_eq!((code, report["result"].as_str()), (0, Some("clean")));
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn thousands_of_connections_are_bounded_and_harmless() {
+    let array = Made::new(RAID6);
+    let [first, second] = two_nodes(&array);
+    let state = tempfile::tempdir().unwrap();
+    let held: Vec<TcpStream> = (0..800).filter_map(|_| TcpStream::connect(first.address).ok()).collect();
+    assert!(held.len() > 500);
+    let (code, _) = run(state.path(), &[], &[first.name(), second.name()]);
+    assert_eq!(code, 0);
+}
+
+#[test]
+fn what_a_node_serves_is_shown() {
+    let array = Made::new(RAID6);
+    let [first, _second] = two_nodes(&array);
+    let json = |args: &[&str]| {
+        let output = pumice().args(args).arg("--json").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let address = first.address.to_string();
+    let found = json(&["discover", &address]);
+    assert_eq!(found["subsystems"][1]["nqn"], first.nqn);
+    assert_eq!(found["subsystems"][1]["port"], first.address.port().to_string());
+    let drives = json(&["drives", &address]);
+    assert_eq!(drives["drives"].as_array().unwrap().len(), 3);
+    assert_eq!(drives["drives"][2]["array"]["uuid"], "03030303:03030303:03030303:03030303");
+    let inspected = json(&["inspect", &format!("nvme://{address}"), array.members[3].to_str().unwrap()]);
+    assert_eq!(inspected["arrays"][0]["state"], "degraded");
+    assert_eq!(inspected["arrays"][0]["members"][0]["device"], format!("nvme://{address}/1"));
+}
+
+#[test]
+fn identities_outlive_a_restart() {
+    let array = Made::new(RAID6);
+    let start = || Node::start(&["--listen", "127.0.0.1:0"], &array.members);
+    let mut first = start();
+    let nqn = first.nqn.clone();
+    assert_eq!(first.stop(), Some(0));
+    assert_eq!(start().nqn, nqn);
+}
+
+#[test]
+fn wrong_names_and_absent_nodes_are_refused() {
+    let array = Made::new(RAID6);
+    let [first, _second] = two_nodes(&array);
+    let [nobody] = free_ports::<1>();
+    let state = tempfile::tempdir().unwrap();
+    let address = first.address;
+    let twice = format!("nvme://{address}/1");
+    for (members, word) in [
+        (vec![format!("nvme://{nobody}")], "refused"),
+        (vec![format!("nvme://{address}/9")], "no drive 9"),
+        (vec![format!("nvme://{address}/x")], "a number from 1 on"),
+        (vec![format!("nvme://{address}/0")], "a number from 1 on"),
+        (vec!["nvme://nowhere".to_owned()], "HOST:PORT"),
+        (vec![twice.clone(), twice], "named twice"),
+        (vec![format!("nvme://{address}")], "missing"),
+    ] {
+        let output = scrub(state.path()).args(&members).output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{members:?} {message}");
+        assert!(message.contains(word), "{members:?}: '{word}' is not in: {message}");
+    }
+    let repair = scrub(state.path()).arg("--repair").arg(first.name()).output().unwrap();
+    assert_eq!(repair.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&repair.stderr).contains("--repair"));
+}
+
+#[test]
+fn a_node_that_cannot_serve_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let odd = folder.path().join("odd");
+    File::create(&odd).unwrap().set_len(1000).unwrap();
+    let config = folder.path().join("node.toml");
+    std::fs::write(&config, "listen = '127.0.0.1:0'\nspeed = 1\n").unwrap();
+    let odd = odd.to_str().unwrap();
+    let cases: [(&[&str], &str); 6] = [
+        (&["--listen", "127.0.0.1:0", "--drive", odd], "1000 bytes"),
+        (&["--listen", "127.0.0.1:0", "--drive", "/nothing"], "/nothing"),
+        (&["--listen", "127.0.0.1:0", "--drive", "mem:x"], "mem:x"),
+        (&["--listen", "here", "--drive", "mem:1MiB"], "--listen"),
+        (&["--listen", "127.0.0.1:0"], "--drive"),
+        (&["--config", config.to_str().unwrap()], "speed"),
+    ];
+    for (args, word) in cases {
+        let output = pumice().arg("node").args(args).output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
+        assert!(message.contains(word), "{args:?}: {message}");
+    }
+    // A configuration that is whole.
+    std::fs::write(&config, "listen = '127.0.0.1:0'\nblock_size = 4096\n[[drive]]\nbackend = 'mem:1MiB'\n")
+        .unwrap();
+    let began = Instant::now();
+    let mut node = Node::start(&["--config", config.to_str().unwrap()], &[]);
+    assert_eq!(node.stop(), Some(0));
+    assert!(began.elapsed() < Duration::from_secs(20));
+}

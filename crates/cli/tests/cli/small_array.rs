@@ -1,0 +1,105 @@
+//! A small array in files, made by our own writer: five members, data that differs from chunk to chunk, parity.
+
+use pumice_parity::gf;
+use pumice_raid::layout::{Layout, Level};
+use pumice_raid::{FormatSpec, Metadata, Uuid};
+use pumice_units::{Role, StripeIndex};
+use serde_json::Value;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub(crate) const DISKS: usize = 5;
+pub(crate) const STRIPES: u64 = 40;
+pub(crate) const CHUNK: usize = 64 << 10;
+pub(crate) const DATA_OFFSET: u64 = 1 << 20;
+pub(crate) const RAID5: Level = Level::Raid5;
+pub(crate) const RAID6: Level = Level::Raid6;
+
+/// An array in a folder that goes when it does.
+pub(crate) struct Made {
+    pub(crate) folder: tempfile::TempDir,
+    /// By role: `member0`, `member1`, …
+    pub(crate) members: Vec<PathBuf>,
+}
+
+fn byte(stripe: u64, index: usize, at: usize) -> u8 {
+    ((stripe as usize * 31 + index * 101 + at * 7 + at / 512) % 251) as u8
+}
+
+impl Made {
+    pub(crate) fn new(level: Level) -> Self {
+        let component = STRIPES * CHUNK as u64;
+        let format = FormatSpec {
+            metadata: Metadata::V1_2,
+            level,
+            layout: Some(Layout::LeftSymmetric),
+            chunk_bytes: CHUNK as u64,
+            component_bytes: Some(component),
+            device_bytes: vec![DATA_OFFSET + component; DISKS],
+            array_uuid: Uuid([level.parities() as u8 + 1; 16]),
+            device_uuids: (0..DISKS).map(|i| Uuid([i as u8 * 16 + level.parities() as u8; 16])).collect(),
+            name: "test:small".to_owned(),
+            ctime: 1_700_000_000,
+            bitmap: false,
+            bad_block_log: true,
+            data_offset: Some(DATA_OFFSET),
+        }
+        .format()
+        .unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let members: Vec<PathBuf> = (0..DISKS).map(|i| folder.path().join(format!("member{i}"))).collect();
+        let files: Vec<File> = members.iter().map(|path| File::create_new(path).unwrap()).collect();
+        for (file, member) in files.iter().zip(&format.members) {
+            file.set_len(DATA_OFFSET + component).unwrap();
+            for (offset, bytes) in &member.writes {
+                file.write_all_at(bytes, *offset).unwrap();
+            }
+        }
+        for stripe in (0..STRIPES).map(StripeIndex) {
+            let (p, q) = format.geometry.parity_roles(stripe);
+            let parity: Vec<Role> = std::iter::once(p).chain(q).collect();
+            let mut chunks = vec![vec![0_u8; CHUNK]; DISKS];
+            for role in (0..DISKS).filter(|role| !parity.contains(&Role(*role as u16))) {
+                chunks[role].iter_mut().enumerate().for_each(|(at, b)| *b = byte(stripe.0, role, at));
+            }
+            // P enters the first row only, Q the second, each with the coefficient 1: it is what makes its row zero.
+            for (row, role) in format.geometry.check_rows(stripe).iter().zip(&parity) {
+                let mut sum = vec![0; CHUNK];
+                for (chunk, c) in chunks.iter().zip(row) {
+                    sum.iter_mut().zip(chunk).for_each(|(s, b)| *s ^= gf::mul(*c, *b));
+                }
+                chunks[role.index()] = sum;
+            }
+            let at = DATA_OFFSET + format.geometry.chunk_offset(stripe);
+            files.iter().zip(&chunks).for_each(|(file, chunk)| file.write_all_at(chunk, at).unwrap());
+        }
+        Self { folder, members }
+    }
+}
+
+/// `pumice scrub`, without progress.
+pub(crate) fn scrub(state: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pumice"));
+    command.args(["scrub", "--quiet", "--state-dir"]).arg(state);
+    command
+}
+
+/// Changes bytes of a chunk.
+pub(crate) fn damage(array: &Made, role: usize, stripe: u64, at: usize, len: usize) {
+    let file = File::options().read(true).write(true).open(&array.members[role]).unwrap();
+    let place = DATA_OFFSET + stripe * CHUNK as u64 + at as u64;
+    let mut bytes = vec![0; len];
+    file.read_exact_at(&mut bytes, place).unwrap();
+    bytes.iter_mut().for_each(|b| *b ^= 0xA5);
+    file.write_all_at(&bytes, place).unwrap();
+}
+
+/// `pumice scrub --json` of members: its exit code, and its document.
+pub(crate) fn run(state: &Path, options: &[&str], members: &[PathBuf]) -> (i32, Value) {
+    let output = scrub(state).arg("--json").args(options).args(members).output().unwrap();
+    let value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)));
+    (output.status.code().unwrap(), value)
+}

@@ -1,0 +1,265 @@
+//! What must not be scrubbed: exit 2, a message that names the device and the field, nothing written.
+
+use crate::small_array::{Made, RAID5, RAID6, scrub};
+use pumice_raid::Metadata;
+use pumice_raid::superblock::features::Features;
+use pumice_raid::superblock::v1::V1;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const SUPERBLOCK: u64 = 4096;
+
+/// Every byte of a file that holds any, and its length.
+fn content(path: &Path) -> Vec<u8> {
+    fs::read(path).unwrap()
+}
+
+/// Scrubs, checking and repairing, and asserts exit 2, every word in the message, and devices as they were.
+fn refused(devices: &[PathBuf], words: &[&str]) {
+    refused_with(&[], devices, words);
+}
+
+fn refused_with(options: &[&str], devices: &[PathBuf], words: &[&str]) {
+    let files: Vec<&PathBuf> =
+        devices.iter().filter(|d| d.metadata().is_ok_and(|m| m.is_file() && m.len() < 1 << 30)).collect();
+    let before: Vec<Vec<u8>> = files.iter().map(|d| content(d)).collect();
+    for repair in [&[][..], &["--repair"]] {
+        let state = tempfile::tempdir().unwrap();
+        let output = scrub(state.path()).args(options).args(repair).args(devices).output().unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{options:?} {message}");
+        assert!(output.stdout.is_empty(), "no document of a scrub that did not run");
+        for word in words {
+            assert!(message.contains(word), "'{word}' is not in: {message}");
+        }
+        assert!(message.lines().count() < 12, "{message}");
+        assert_eq!(fs::read_dir(state.path()).unwrap().count(), 0, "no state of a scrub that did not run");
+    }
+    for (file, before) in files.iter().zip(before) {
+        assert!(content(file) == before, "{} was written", file.display());
+    }
+}
+
+/// Rewrites a member's superblock, with a checksum that fits.
+fn patch(member: &Path, change: impl FnOnce(&mut V1)) {
+    let file = File::options().read(true).write(true).open(member).unwrap();
+    let mut bytes = vec![0; 4096];
+    file.read_exact_at(&mut bytes, SUPERBLOCK).unwrap();
+    let mut superblock = V1::decode(&bytes, Metadata::V1_2).unwrap();
+    change(&mut superblock);
+    file.write_all_at(&superblock.encode(), SUPERBLOCK).unwrap();
+}
+
+fn name(path: &Path) -> &str {
+    path.file_name().unwrap().to_str().unwrap()
+}
+
+#[test]
+fn the_array_by_itself_is_clean() {
+    for spec in [RAID5, RAID6] {
+        let array = Made::new(spec);
+        let state = tempfile::tempdir().unwrap();
+        let output = scrub(state.path()).args(&array.members).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn truncated_members() {
+    let array = Made::new(RAID6);
+    let file = File::options().write(true).open(&array.members[2]).unwrap();
+    file.set_len(2 << 20).unwrap();
+    refused(&array.members, &[name(&array.members[2]), "data_size", "to the end of the device"]);
+    file.set_len(5000).unwrap();
+    refused(&array.members, &[name(&array.members[2]), "superblock"]);
+    file.set_len(0).unwrap();
+    refused(&array.members, &[name(&array.members[2]), "empty"]);
+}
+
+#[test]
+fn a_wrong_checksum() {
+    let array = Made::new(RAID6);
+    let file = File::options().write(true).open(&array.members[3]).unwrap();
+    file.write_all_at(b"other name", SUPERBLOCK + 32).unwrap();
+    refused(&array.members, &[name(&array.members[3]), "sb_csum"]);
+}
+
+#[test]
+fn too_many_members_missing() {
+    let array = Made::new(RAID6);
+    let degraded = &array.members[..array.members.len() - 1];
+    let state = tempfile::tempdir().unwrap();
+    let output = scrub(state.path()).args(degraded).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "one equation of each stripe remains");
+    refused(&array.members[..array.members.len() - 2], &["roles 3, 4 are missing", "raid6"]);
+
+    let array = Made::new(RAID5);
+    refused(&array.members[1..], &["role 0 is missing", "raid5"]);
+}
+
+#[test]
+fn a_member_twice() {
+    let array = Made::new(RAID6);
+    let mut twice = array.members.clone();
+    twice.push(array.members[0].clone());
+    refused(&twice, &[name(&array.members[0]), "named twice"]);
+    let link = array.folder.path().join("link");
+    std::os::unix::fs::symlink(&array.members[0], &link).unwrap();
+    *twice.last_mut().unwrap() = link;
+    refused(&twice, &["link", "named twice"]);
+    let copy = array.folder.path().join("copy");
+    fs::copy(&array.members[0], &copy).unwrap();
+    *twice.last_mut().unwrap() = copy;
+    refused(&twice, &[name(&array.members[0]), "copy", "device uuid"]);
+}
+
+#[test]
+fn members_of_two_arrays() {
+    let (one, other) = (Made::new(RAID6), Made::new(RAID5));
+    let mut mixed = one.members.clone();
+    mixed[4] = other.members[4].clone();
+    refused(&mixed, &["belongs to another array", "uuid"]);
+    refused(&[one.members.clone(), other.members.clone()].concat(), &["belongs to another array"]);
+}
+
+#[test]
+fn events_too_far_apart() {
+    let array = Made::new(RAID6);
+    let events = |n| move |s: &mut V1| s.events += n;
+    patch(&array.members[1], events(1));
+    let state = tempfile::tempdir().unwrap();
+    let output = scrub(state.path()).args(&array.members).output().unwrap();
+    assert_ne!(output.status.code(), Some(2), "counts that differ by one are those of an array in use");
+    patch(&array.members[1], events(7));
+    refused(&array.members, &["out of date", "events"]);
+}
+
+#[test]
+fn a_resync_that_never_ended() {
+    let array = Made::new(RAID6);
+    for member in &array.members {
+        patch(member, |s| s.resync_offset = 128);
+    }
+    refused(&array.members, &["member0", "resync_offset 128"]);
+}
+
+#[test]
+fn an_unclean_array_without_a_bitmap() {
+    let array = Made::new(RAID6);
+    for member in &array.members {
+        patch(member, |s| s.resync_offset = 0);
+    }
+    refused(&array.members, &["--assume-settled"]);
+    let state = tempfile::tempdir().unwrap();
+    let output = scrub(state.path()).arg("--assume-settled").args(&array.members).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn a_reshape() {
+    let array = Made::new(RAID6);
+    for member in &array.members {
+        patch(member, |s| {
+            s.feature_map |= Features::RESHAPE;
+            s.reshape_position = 1024;
+            s.new_level = 6;
+            s.new_layout = 2;
+            s.new_chunk = 128;
+            s.delta_disks = 1;
+        });
+    }
+    refused(&array.members, &["member", "reshape"]);
+}
+
+#[test]
+fn an_unknown_feature() {
+    let array = Made::new(RAID6);
+    patch(&array.members[0], |s| s.feature_map |= 1 << 20);
+    refused(&array.members, &["member0", "feature_map"]);
+}
+
+#[test]
+fn what_is_no_member_at_all() {
+    let array = Made::new(RAID6);
+    let folder = array.folder.path();
+    let with = |path: PathBuf| [array.members[..4].to_vec(), vec![path]].concat();
+    refused(&with(folder.to_owned()), &["is a directory"]);
+    refused(&with(folder.join("nothing")), &["nothing", "No such file"]);
+    refused(&with(PathBuf::from("/dev/null")), &["/dev/null", "neither a block device nor a file"]);
+
+    let empty = folder.join("empty");
+    File::create(&empty).unwrap();
+    refused(&with(empty), &["empty"]);
+
+    // A file of zeros as large as a drive; looked at only where superblocks lie.
+    let zeros = folder.join("zeros");
+    File::create(&zeros).unwrap().set_len(1 << 40).unwrap();
+    refused(&with(zeros.clone()), &["zeros", "no md superblock"]);
+    refused(&[zeros], &["no md superblock"]);
+
+    let pipe = folder.join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    refused(&with(pipe), &["pipe", "neither a block device nor a file"]);
+}
+
+#[test]
+fn options_that_make_no_sense() {
+    let array = Made::new(RAID6);
+    let paths: Vec<String> = array.members.iter().map(|m| m.display().to_string()).collect();
+    let two_names = [format!("a={},{}", paths[0], paths[1]), format!("a={}", paths[2..].join(","))];
+    let cases: [(&[&str], &[&str]); 13] = [
+        (&["--range", "5..2"], &["--range", "5..2"]),
+        (&["--range", "0..99999"], &["range", "99999"]),
+        (&["--batch", "0"], &["--batch"]),
+        (&["--accumulators", "9"], &["--accumulators"]),
+        (&["--nodes", "0"], &["--nodes"]),
+        (&["--nodes", "6"], &["--nodes", "1 to 5"]),
+        (&["--node", "a"], &["--node"]),
+        (&["--node", "a=nothing"], &["--node a", "nothing"]),
+        (&["--node", &two_names[0], "--node", &two_names[1]], &["--node a", "twice"]),
+        (&["--node", &two_names[0]], &["--node", "member2", "on no node"]),
+        (&["--seed", "zz"], &["--seed"]),
+        (&["--method", "magic"], &["--method"]),
+        (&["--order", "random"], &["--order"]),
+    ];
+    for (options, words) in cases {
+        refused_with(options, &array.members, words);
+    }
+}
+
+#[test]
+fn a_state_directory_that_is_none() {
+    let array = Made::new(RAID6);
+    let file = array.folder.path().join("file");
+    File::create(&file).unwrap();
+    let output = scrub(&file).args(&array.members).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("state directory"));
+}
+
+#[test]
+fn a_plan_of_nothing_real() {
+    let base = ["--members", "24", "--parity", "2", "--nodes", "3", "--drive", "4TB", "--chunk", "64KiB"];
+    for (option, value) in [
+        ("--members", "1"),
+        ("--parity", "24"),
+        ("--nodes", "99"),
+        ("--drive", "4XB"),
+        ("--chunk", "3"),
+        ("--chunk", "8TiB"),
+        ("--batch", "0"),
+    ] {
+        let mut args: Vec<OsString> = base.iter().map(OsString::from).collect();
+        match base.iter().position(|a| *a == option) {
+            Some(at) => args[at + 1] = value.into(),
+            None => args.extend([option.into(), value.into()]),
+        }
+        let output = Command::new(env!("CARGO_BIN_EXE_pumice")).arg("plan").args(&args).output().unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{option} {value}: {message}");
+        assert!(message.contains(option) || message.contains("--drive"), "{message}");
+    }
+}

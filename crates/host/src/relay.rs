@@ -1,0 +1,21 @@
+//! Bringing local memory from one node to another.
+
+use pumice_offload::{DataNode, ErrorKind, NodeError, Transfer};
+use pumice_telemetry::Ledger;
+
+/// Has `from` send to `to`. Where the two may not, or cannot, talk to each other, the bytes pass through this host, and the ledger says so.
+pub(crate) fn bring(
+    from: &dyn DataNode,
+    to: &dyn DataNode,
+    transfer: &Transfer,
+) -> Result<Ledger, NodeError> {
+    match from.transfer(transfer) {
+        Ok(done) => return Ok(done.moved),
+        Err(error) if error.kind() == ErrorKind::Unreachable => {}
+        Err(error) => return Err(error),
+    }
+    let mut bytes = vec![0; usize::try_from(transfer.len).expect("local memory fits memory")];
+    from.memory_read(transfer.from, &mut bytes)?;
+    to.memory_write(transfer.to, &bytes)?;
+    Ok(Ledger::arrived_at_host(transfer.len))
+}

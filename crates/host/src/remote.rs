@@ -1,0 +1,332 @@
+//! A data node behind NVMe/TCP.
+//!
+//! Media are read with standard commands; parity, local memory and transfers with the parity command set
+//! (`docs/wire-format/offload.md`). Calls from several threads each take a queue of their own from a pool; a queue whose connection failed is thrown
+//! away, and the next call opens another.
+
+mod blocks;
+mod pool;
+
+use blocks::{Geometry, aligned, outcome};
+use pool::{Lease, Pool};
+use pumice_blockdev::AlignedBuffer;
+use pumice_initiator::{Command, ConnectOptions, Controller, InitiatorError, Queue, discover};
+use pumice_nvme::pdu::Digests;
+use pumice_nvme::spec::log::DiscoveryEntry;
+use pumice_nvme::spec::opcode::io;
+use pumice_nvme::spec::{Nqn, Sqe, Status};
+use pumice_offload::wire::{self, SocketBytes, opcode};
+use pumice_offload::{
+    DataNode, DriveDescription, DriveId, ErrorKind, MemoryAddress, NodeDescription, NodeError, ParityCommand,
+    ParityResult, Piece, PieceFailure, Transfer, TransferResult,
+};
+use pumice_telemetry::Ledger;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Bytes of one read or write command.
+const PIECE: usize = 256 << 10;
+/// Bytes of one command that moves local memory.
+const MEMORY_PIECE: usize = 1 << 20;
+
+/// Drives of another machine.
+pub struct RemoteNode {
+    name: String,
+    drives: Vec<DriveDescription>,
+    geometry: Vec<Geometry>,
+    pool: Pool,
+}
+
+fn unreachable(error: &InitiatorError) -> NodeError {
+    NodeError::new(ErrorKind::Unreachable, error.to_string())
+}
+
+/// What a command that failed means.
+fn refused(what: &str, status: Status, explanation: &str) -> NodeError {
+    let text = if explanation.is_empty() { format!("{what}: {status}") } else { explanation.to_owned() };
+    let kind = match status.code() {
+        0x281 | 0x280 => ErrorKind::Media,
+        0x020 => ErrorKind::ReadOnly,
+        wire::STATUS_PEER => ErrorKind::Unreachable,
+        _ => ErrorKind::InvalidField("command"),
+    };
+    NodeError::new(kind, text)
+}
+
+impl RemoteNode {
+    /// Connects to the node at `address`; its subsystem is asked for where it is not named. No call takes longer than `deadline` without any
+    /// answer.
+    ///
+    /// # Errors
+    /// Where the node cannot be reached, does not answer in time, or has no parity command set.
+    pub fn connect(
+        address: SocketAddr,
+        nqn: Option<Nqn>,
+        host: Nqn,
+        deadline: Duration,
+    ) -> Result<Self, NodeError> {
+        let mut options = ConnectOptions {
+            subsystem: Nqn::discovery(),
+            host,
+            hostid: *b"pumice scrubber.",
+            digests: Digests::default(),
+            flow_control: true,
+            deadline,
+        };
+        options.subsystem = match nqn {
+            Some(nqn) => nqn,
+            None => Self::ask(address, &options)?,
+        };
+        let mut controller = Controller::connect(address, options).map_err(|e| unreachable(&e))?;
+        let vendor = controller.vendor();
+        if vendor[..8] != wire::SIGNATURE || vendor[8] != wire::VERSION {
+            let what = format!(
+                "{address}: serves drives, but has no parity command set of version {}",
+                wire::VERSION
+            );
+            return Err(NodeError::invalid("node", what));
+        }
+        let mut queue = controller.queue(1, pool::DEPTH).map_err(|e| unreachable(&e))?;
+        let drives = describe(&mut queue)?;
+        let mut geometry = Vec::with_capacity(drives.len());
+        for drive in &drives {
+            let namespace =
+                controller.namespace(drive.id.0).map_err(|e| unreachable(&e))?.ok_or_else(|| {
+                    NodeError::invalid("drive", format!("{address}: {} is no namespace", drive.id))
+                })?;
+            geometry.push(Geometry::of(&namespace));
+        }
+        Ok(Self { name: address.to_string(), drives, geometry, pool: Pool::new(controller, queue) })
+    }
+
+    fn ask(address: SocketAddr, options: &ConnectOptions) -> Result<Nqn, NodeError> {
+        let entries = discover(address, options).map_err(|e| unreachable(&e))?;
+        let found = entries.iter().filter(|entry| entry.subtype == DiscoveryEntry::NVM);
+        found.filter_map(|entry| entry.subnqn.parse().ok()).next().ok_or_else(|| {
+            NodeError::invalid("node", format!("{address}: its discovery service lists no subsystem"))
+        })
+    }
+
+    /// The node's name: its address.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its drives.
+    #[must_use]
+    pub fn drives(&self) -> &[DriveDescription] {
+        &self.drives
+    }
+
+    /// Bytes that went over the node's sockets since it started: to and from all that have connected to it, other nodes among them.
+    ///
+    /// # Errors
+    /// Where the node does not answer.
+    pub fn socket_bytes(&self) -> Result<SocketBytes, NodeError> {
+        let mut header = [0; wire::DESCRIPTION_HEADER];
+        let done =
+            self.lease()?.run(|queue| queue.execute(describe_page(u32::MAX, header.len()), &[], &mut header));
+        let done = done.map_err(|e| unreachable(&e))?;
+        let sockets = wire::decode_sockets(&header).filter(|_| done.status.is_success());
+        sockets.ok_or_else(|| refused("Describe", done.status, ""))
+    }
+
+    fn lease(&self) -> Result<Lease<'_>, NodeError> {
+        self.pool.lease().map_err(|e| unreachable(&e))
+    }
+
+    fn geometry(&self, drive: DriveId, offset: u64, len: u64) -> Result<Geometry, NodeError> {
+        let index = (drive.0 as usize).wrapping_sub(1);
+        let geometry = self
+            .geometry
+            .get(index)
+            .ok_or_else(|| NodeError::invalid("drive", format!("node {} has no {drive}", self.name)))?;
+        if offset.checked_add(len).is_none_or(|end| end > geometry.bytes()) {
+            let what = format!(
+                "{offset}+{len} is outside the {} bytes of {drive} of {}",
+                geometry.bytes(),
+                self.name
+            );
+            return Err(NodeError::invalid("offset", what));
+        }
+        Ok(*geometry)
+    }
+
+    /// Reads whole blocks, in commands side by side.
+    fn read_blocks(
+        &self,
+        drive: DriveId,
+        geometry: Geometry,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<(), NodeError> {
+        let mut commands: Vec<Command<'_>> = Vec::new();
+        for (i, piece) in buf.chunks_mut(PIECE).enumerate() {
+            let at = offset + (i * PIECE) as u64;
+            commands.push(Command {
+                sqe: geometry.command(io::READ, drive, at, piece.len()),
+                send: &[],
+                receive: piece,
+            });
+        }
+        let outcomes = self.lease()?.run(|queue| queue.run(&mut commands)).map_err(|e| unreachable(&e))?;
+        outcomes.iter().try_for_each(|o| outcome(&self.name, drive, "read", o.status))
+    }
+
+    /// Carries out a command whose result is kept by the node, and reads it.
+    fn kept(&self, what: &'static str, opcode: u8, descriptor: &[u8]) -> Result<Vec<u8>, NodeError> {
+        // The queue is ours until the result is read: one tag will do.
+        const TAG: u32 = 1;
+        let mut lease = self.lease()?;
+        let done = lease.run(|queue| {
+            let mut sqe = Sqe::new(opcode, 0);
+            sqe.set_dword(10, TAG);
+            sqe.set_dword(12, descriptor.len() as u32);
+            let outcome = queue.execute(sqe, descriptor, &mut [])?;
+            let mut bytes = vec![0; (outcome.result as usize).min(wire::MAX_DESCRIPTOR)];
+            if !bytes.is_empty() {
+                let mut sqe = Sqe::new(opcode::RESULT_READ, 0);
+                sqe.set_dword(10, TAG);
+                sqe.set_dword(12, bytes.len() as u32);
+                let read = queue.execute(sqe, &[], &mut bytes)?;
+                if !read.status.is_success() || read.received as usize != bytes.len() {
+                    bytes.clear();
+                }
+            }
+            Ok((outcome.status, bytes))
+        });
+        let (status, bytes) = done.map_err(|e| unreachable(&e))?;
+        if status.is_success() {
+            return Ok(bytes);
+        }
+        Err(refused(what, status, &String::from_utf8_lossy(&bytes)))
+    }
+}
+
+fn describe_page(page: u32, len: usize) -> Sqe {
+    let mut sqe = Sqe::new(opcode::DESCRIBE, 0);
+    sqe.set_dword(10, page);
+    sqe.set_dword(12, len as u32);
+    sqe
+}
+
+/// The node's drives, page by page.
+fn describe(queue: &mut Queue) -> Result<Vec<DriveDescription>, NodeError> {
+    let mut drives = Vec::new();
+    for page in 0.. {
+        let mut buffer = vec![0; wire::DESCRIPTION_HEADER + 128 * wire::DRIVES_PER_PAGE as usize];
+        let sqe = describe_page(page, buffer.len());
+        let outcome = queue.execute(sqe, &[], &mut buffer).map_err(|e| unreachable(&e))?;
+        if !outcome.status.is_success() {
+            return Err(refused("Describe", outcome.status, ""));
+        }
+        buffer.truncate(outcome.received as usize);
+        let (all, part) = wire::decode_drives(&buffer, page)
+            .map_err(|e| NodeError::invalid("description", e.to_string()))?;
+        let empty = part.is_empty();
+        drives.extend(part);
+        if empty || drives.len() >= all as usize {
+            break;
+        }
+    }
+    Ok(drives)
+}
+
+impl DataNode for RemoteNode {
+    fn describe(&self) -> Result<NodeDescription, NodeError> {
+        Ok(NodeDescription { name: self.name.clone(), drives: self.drives.clone() })
+    }
+
+    fn read(&self, drive: DriveId, offset: u64, buf: &mut [u8]) -> Result<(), NodeError> {
+        let geometry = self.geometry(drive, offset, buf.len() as u64)?;
+        let (start, end) = aligned(geometry, offset, buf.len());
+        if start == offset && end == offset + buf.len() as u64 {
+            return self.read_blocks(drive, geometry, offset, buf);
+        }
+        let mut whole = vec![0; (end - start) as usize];
+        self.read_blocks(drive, geometry, start, &mut whole)?;
+        let skip = (offset - start) as usize;
+        buf.copy_from_slice(&whole[skip..skip + buf.len()]);
+        Ok(())
+    }
+
+    fn gather(
+        &self,
+        pieces: &[Piece],
+        mut buffer: AlignedBuffer,
+    ) -> Result<(AlignedBuffer, Vec<PieceFailure>), NodeError> {
+        let failures = blocks::gather(self, pieces, &mut buffer)?;
+        Ok((buffer, failures))
+    }
+
+    fn write(&self, drive: DriveId, offset: u64, data: &[u8]) -> Result<(), NodeError> {
+        let geometry = self.geometry(drive, offset, data.len() as u64)?;
+        let (start, end) = aligned(geometry, offset, data.len());
+        let mut whole = vec![0; (end - start) as usize];
+        if start != offset || end != offset + data.len() as u64 {
+            self.read_blocks(drive, geometry, start, &mut whole)?;
+        }
+        let skip = (offset - start) as usize;
+        whole[skip..skip + data.len()].copy_from_slice(data);
+        let mut commands: Vec<Command<'_>> = Vec::new();
+        for (i, piece) in whole.chunks(PIECE).enumerate() {
+            let at = start + (i * PIECE) as u64;
+            let sqe = geometry.command(io::WRITE, drive, at, piece.len());
+            commands.push(Command { sqe, send: piece, receive: &mut [] });
+        }
+        let outcomes = self.lease()?.run(|queue| queue.run(&mut commands)).map_err(|e| unreachable(&e))?;
+        outcomes.iter().try_for_each(|o| outcome(&self.name, drive, "write", o.status))
+    }
+
+    fn flush(&self, drive: DriveId) -> Result<(), NodeError> {
+        let sqe = Sqe::new(io::FLUSH, drive.0);
+        let done = self.lease()?.run(|queue| queue.execute(sqe, &[], &mut []));
+        outcome(&self.name, drive, "flush", done.map_err(|e| unreachable(&e))?.status)
+    }
+
+    fn parity(&self, command: &ParityCommand) -> Result<ParityResult, NodeError> {
+        command.validate()?;
+        let bytes = self.kept("Parity Execute", opcode::PARITY_EXECUTE, &wire::encode_command(command))?;
+        wire::decode_result(&bytes, command)
+            .map_err(|e| NodeError::new(ErrorKind::Unreachable, format!("{}: result: {e}", self.name)))
+    }
+
+    fn transfer(&self, transfer: &Transfer) -> Result<TransferResult, NodeError> {
+        self.kept("Transfer", opcode::TRANSFER, &wire::encode_transfer(transfer))?;
+        Ok(TransferResult { moved: Ledger { node_to_node: transfer.len, ..Ledger::default() } })
+    }
+
+    fn memory_read(&self, address: MemoryAddress, buf: &mut [u8]) -> Result<(), NodeError> {
+        let mut lease = self.lease()?;
+        for (i, piece) in buf.chunks_mut(MEMORY_PIECE).enumerate() {
+            let sqe = memory_command(opcode::MEMORY_READ, address, i, piece.len());
+            let done = lease.run(|queue| queue.execute(sqe, &[], piece)).map_err(|e| unreachable(&e))?;
+            if !done.status.is_success() {
+                return Err(refused("Memory Read", done.status, ""));
+            }
+        }
+        Ok(())
+    }
+
+    fn memory_write(&self, address: MemoryAddress, data: &[u8]) -> Result<(), NodeError> {
+        let mut lease = self.lease()?;
+        for (i, piece) in data.chunks(MEMORY_PIECE).enumerate() {
+            let sqe = memory_command(opcode::MEMORY_WRITE, address, i, piece.len());
+            let done = lease.run(|queue| queue.execute(sqe, piece, &mut [])).map_err(|e| unreachable(&e))?;
+            if !done.status.is_success() {
+                return Err(refused("Memory Write", done.status, ""));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn memory_command(opcode: u8, address: MemoryAddress, piece: usize, len: usize) -> Sqe {
+    let offset = address.offset.saturating_add((piece * MEMORY_PIECE) as u64);
+    let mut sqe = Sqe::new(opcode, address.drive.0);
+    sqe.set_dword(10, offset as u32);
+    sqe.set_dword(11, (offset >> 32) as u32);
+    sqe.set_dword(12, len as u32);
+    sqe
+}

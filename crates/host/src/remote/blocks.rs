@@ -1,0 +1,129 @@
+//! Byte ranges over a drive that is read and written in blocks.
+
+use super::{PIECE, RemoteNode, refused, unreachable};
+use pumice_initiator::Command;
+use pumice_nvme::spec::identify::Namespace;
+use pumice_nvme::spec::opcode::io;
+use pumice_nvme::spec::{Sqe, Status};
+use pumice_offload::{DriveId, NodeError, Piece, PieceFailure};
+
+/// Blocks of a drive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Geometry {
+    blocks: u64,
+    shift: u8,
+}
+
+impl Geometry {
+    pub(super) fn of(namespace: &Namespace) -> Self {
+        Self { blocks: namespace.blocks, shift: namespace.block_shift }
+    }
+
+    pub(super) fn bytes(self) -> u64 {
+        self.blocks << self.shift
+    }
+
+    /// A command over whole blocks.
+    pub(super) fn command(self, opcode: u8, drive: DriveId, offset: u64, len: usize) -> Sqe {
+        let mut sqe = Sqe::new(opcode, drive.0);
+        sqe.set_blocks(offset >> self.shift, (len >> self.shift) as u32);
+        sqe
+    }
+}
+
+/// The whole blocks around a byte range: first byte, and the byte after the last.
+pub(super) fn aligned(geometry: Geometry, offset: u64, len: usize) -> (u64, u64) {
+    let block = 1_u64 << geometry.shift;
+    (offset & !(block - 1), (offset + len as u64).next_multiple_of(block))
+}
+
+/// The outcome of a command for a medium.
+pub(super) fn outcome(node: &str, drive: DriveId, what: &str, status: Status) -> Result<(), NodeError> {
+    if status.is_success() { Ok(()) } else { Err(refused(&format!("{drive} of {node}: {what}"), status, "")) }
+}
+
+/// One command of a gathered read.
+struct Part {
+    piece: usize,
+    sqe: Sqe,
+    at: usize,
+    len: usize,
+}
+
+/// Reads pieces, all side by side. Those of whole blocks go straight to their place, others through memory of their own.
+pub(super) fn gather(
+    node: &RemoteNode,
+    pieces: &[Piece],
+    buffer: &mut [u8],
+) -> Result<Vec<PieceFailure>, NodeError> {
+    let mut parts = Vec::new();
+    let mut ragged = Vec::new();
+    for (i, piece) in pieces.iter().enumerate() {
+        let geometry = node.geometry(piece.drive, piece.offset, piece.len as u64)?;
+        if piece.at.checked_add(piece.len).is_none_or(|end| end > buffer.len()) {
+            return Err(NodeError::invalid(
+                "at",
+                format!("{}+{} is outside the buffer", piece.at, piece.len),
+            ));
+        }
+        let (start, end) = aligned(geometry, piece.offset, piece.len);
+        if start != piece.offset || end != piece.offset + piece.len as u64 {
+            ragged.push(i);
+            continue;
+        }
+        for done in (0..piece.len).step_by(PIECE) {
+            let len = (piece.len - done).min(PIECE);
+            let sqe = geometry.command(io::READ, piece.drive, piece.offset + done as u64, len);
+            parts.push(Part { piece: i, sqe, at: piece.at + done, len });
+        }
+    }
+    let mut failures = read_parts(node, parts, buffer, pieces)?;
+    for i in ragged {
+        let piece = &pieces[i];
+        let place = &mut buffer[piece.at..piece.at + piece.len];
+        match pumice_offload::DataNode::read(node, piece.drive, piece.offset, place) {
+            Ok(()) => {}
+            Err(error) if error.kind() == pumice_offload::ErrorKind::Media => {
+                failures.push(PieceFailure { piece: i, reason: error.to_string() });
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    failures.sort_by_key(|failure| failure.piece);
+    failures.dedup_by_key(|failure| failure.piece);
+    Ok(failures)
+}
+
+fn read_parts(
+    node: &RemoteNode,
+    mut parts: Vec<Part>,
+    buffer: &mut [u8],
+    pieces: &[Piece],
+) -> Result<Vec<PieceFailure>, NodeError> {
+    // In the order of their places, the buffer can be dealt out to them.
+    parts.sort_by_key(|part| part.at);
+    let mut commands = Vec::with_capacity(parts.len());
+    let (mut rest, mut begins) = (buffer, 0);
+    for part in &parts {
+        let skip = part
+            .at
+            .checked_sub(begins)
+            .ok_or_else(|| NodeError::invalid("at", "pieces overlap in the buffer".to_owned()))?;
+        let (place, after) = std::mem::take(&mut rest)[skip..].split_at_mut(part.len);
+        (rest, begins) = (after, part.at + part.len);
+        commands.push(Command { sqe: part.sqe, send: &[], receive: place });
+    }
+    if commands.is_empty() {
+        return Ok(Vec::new());
+    }
+    let outcomes = node.lease()?.run(|queue| queue.run(&mut commands)).map_err(|e| unreachable(&e))?;
+    let mut failures = Vec::new();
+    for (part, done) in parts.iter().zip(outcomes) {
+        if done.status.code() == Status::READ_ERROR.code() {
+            failures.push(PieceFailure { piece: part.piece, reason: done.status.to_string() });
+        } else {
+            outcome(node.name(), pieces[part.piece].drive, "read", done.status)?;
+        }
+    }
+    Ok(failures)
+}

@@ -1,0 +1,84 @@
+//! The queues of one controller.
+
+use pumice_initiator::{Controller, InitiatorError, Queue};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Commands in flight on a queue.
+pub(super) const DEPTH: u16 = 64;
+/// Queues of a pool: calls beyond wait for one.
+const QUEUES: u16 = 8;
+
+/// Queues that are not in use, and numbers of queues that are not connected.
+struct State {
+    controller: Controller,
+    idle: Vec<(u16, Queue)>,
+    numbers: Vec<u16>,
+}
+
+/// Up to [`QUEUES`] queues.
+pub(super) struct Pool {
+    state: Mutex<State>,
+    returned: Condvar,
+}
+
+/// A queue for the time of a call.
+pub(super) struct Lease<'p> {
+    pool: &'p Pool,
+    number: u16,
+    queue: Option<Queue>,
+}
+
+impl Pool {
+    pub(super) fn new(controller: Controller, first: Queue) -> Self {
+        let state = State { controller, idle: vec![(1, first)], numbers: (2..=QUEUES).rev().collect() };
+        Self { state: Mutex::new(state), returned: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A queue that is idle, or a new one; waits where all are in use.
+    pub(super) fn lease(&self) -> Result<Lease<'_>, InitiatorError> {
+        let mut state = self.lock();
+        loop {
+            if let Some((number, queue)) = state.idle.pop() {
+                return Ok(Lease { pool: self, number, queue: Some(queue) });
+            }
+            if let Some(number) = state.numbers.pop() {
+                match state.controller.queue(number, DEPTH) {
+                    Ok(queue) => return Ok(Lease { pool: self, number, queue: Some(queue) }),
+                    Err(error) => {
+                        state.numbers.push(number);
+                        return Err(error);
+                    }
+                }
+            }
+            state = self.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Lease<'_> {
+    /// Does something with the queue.
+    pub(super) fn run<T>(
+        &mut self,
+        work: impl FnOnce(&mut Queue) -> Result<T, InitiatorError>,
+    ) -> Result<T, InitiatorError> {
+        work(self.queue.as_mut().expect("a lease has its queue until it is dropped"))
+    }
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        let Some(queue) = self.queue.take() else { return };
+        let mut state = self.pool.lock();
+        if queue.is_broken() {
+            state.numbers.push(self.number);
+        } else {
+            state.idle.push((self.number, queue));
+        }
+        drop(state);
+        self.pool.returned.notify_one();
+    }
+}

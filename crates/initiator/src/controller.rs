@@ -1,0 +1,167 @@
+//! A controller as a host sees it: its admin queue, and what it says of itself.
+
+use crate::{InitiatorError, Queue};
+use pumice_nvme::host::Options;
+use pumice_nvme::pdu::Digests;
+use pumice_nvme::spec::connect::{DYNAMIC, Data};
+use pumice_nvme::spec::identify::{self, LEN, Namespace, cns};
+use pumice_nvme::spec::property::{cc, csts, offset};
+use pumice_nvme::spec::{Nqn, Sqe, opcode};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// Commands in flight on an admin queue.
+const ADMIN_DEPTH: u16 = 16;
+/// How long to wait between looks at CSTS.
+const POLL: Duration = Duration::from_millis(10);
+/// Where a controller's own part of Identify Controller begins.
+const VENDOR: usize = 3072;
+
+/// How to connect.
+#[derive(Debug, Clone)]
+pub struct ConnectOptions {
+    /// The subsystem.
+    pub subsystem: Nqn,
+    /// Who connects.
+    pub host: Nqn,
+    /// Its id.
+    pub hostid: [u8; 16],
+    /// Digests asked for.
+    pub digests: Digests,
+    /// Whether submission queue flow control is wanted.
+    pub flow_control: bool,
+    /// How long anything may take.
+    pub deadline: Duration,
+}
+
+/// A controller, enabled.
+#[derive(Debug)]
+pub struct Controller {
+    address: SocketAddr,
+    options: ConnectOptions,
+    admin: Queue,
+    cntlid: u16,
+    identity: identify::Controller,
+    vendor: Vec<u8>,
+}
+
+impl Controller {
+    /// Connects the admin queue, enables the controller, and asks who it is.
+    ///
+    /// # Errors
+    /// Where it cannot be reached, does not answer in time, or refuses.
+    pub fn connect(address: SocketAddr, options: ConnectOptions) -> Result<Self, InitiatorError> {
+        let data = Self::data(&options, DYNAMIC);
+        let queue = Options {
+            qid: 0,
+            depth: ADMIN_DEPTH,
+            digests: options.digests,
+            flow_control: options.flow_control,
+            // The connection itself says whether the host lives; between scrubs of batches nothing need be said.
+            kato_ms: 0,
+            data,
+            capsule_data: 0,
+        };
+        let (mut admin, cntlid) = Queue::connect(address, queue, options.deadline)?;
+        enable(&mut admin, options.deadline)?;
+        let mut page = vec![0; LEN];
+        let mut sqe = Sqe::new(opcode::admin::IDENTIFY, 0);
+        sqe.0[40] = cns::CONTROLLER;
+        let outcome = admin.execute(sqe, &[], &mut page)?;
+        if !outcome.status.is_success() {
+            return Err(InitiatorError::Refused { address, what: "Identify", status: outcome.status });
+        }
+        let identity = identify::Controller::decode(&page);
+        Ok(Self { address, options, admin, cntlid, identity, vendor: page[VENDOR..].to_vec() })
+    }
+
+    fn data(options: &ConnectOptions, cntlid: u16) -> Data {
+        Data {
+            hostid: options.hostid,
+            cntlid,
+            subnqn: options.subsystem.as_str().to_owned(),
+            hostnqn: options.host.as_str().to_owned(),
+        }
+    }
+
+    /// What it says of itself.
+    #[must_use]
+    pub fn identity(&self) -> &identify::Controller {
+        &self.identity
+    }
+
+    /// Its own part of Identify Controller.
+    #[must_use]
+    pub fn vendor(&self) -> &[u8] {
+        &self.vendor
+    }
+
+    /// Its admin queue.
+    pub fn admin(&mut self) -> &mut Queue {
+        &mut self.admin
+    }
+
+    /// Connects I/O queue `qid` with room for `depth` commands.
+    ///
+    /// # Errors
+    /// Where the controller refuses, or does not answer in time.
+    pub fn queue(&self, qid: u16, depth: u16) -> Result<Queue, InitiatorError> {
+        // A queue of n + 1 entries takes n commands, and MAXCMD entries are allowed.
+        let most = self.identity.queue_depth.saturating_sub(1).max(1);
+        let queue = Options {
+            qid,
+            depth: depth.clamp(1, most),
+            digests: self.options.digests,
+            flow_control: self.options.flow_control,
+            kato_ms: 0,
+            data: Self::data(&self.options, self.cntlid),
+            capsule_data: self.identity.capsule_data,
+        };
+        Ok(Queue::connect(self.address, queue, self.options.deadline)?.0)
+    }
+
+    /// A namespace; `None` where there is none of that number, or its blocks are of no size.
+    ///
+    /// # Errors
+    /// Where the connection fails.
+    pub fn namespace(&mut self, nsid: u32) -> Result<Option<Namespace>, InitiatorError> {
+        let mut page = vec![0; LEN];
+        let mut sqe = Sqe::new(opcode::admin::IDENTIFY, nsid);
+        sqe.0[40] = cns::NAMESPACE;
+        let outcome = self.admin.execute(sqe, &[], &mut page)?;
+        Ok(Namespace::decode(&page).filter(|_| outcome.status.is_success()))
+    }
+}
+
+fn property(kind: u8, offset: u32, value: u32) -> Sqe {
+    let mut sqe = Sqe::new(opcode::FABRICS, 0);
+    sqe.0[4] = kind;
+    sqe.set_dword(11, offset);
+    sqe.set_dword(12, value);
+    sqe
+}
+
+fn enable(admin: &mut Queue, deadline: Duration) -> Result<(), InitiatorError> {
+    let address = admin.address();
+    let mut run = |sqe, what| {
+        let outcome = admin.execute(sqe, &[], &mut [])?;
+        if outcome.status.is_success() {
+            Ok(outcome.result as u32)
+        } else {
+            Err(InitiatorError::Refused { address, what, status: outcome.status })
+        }
+    };
+    let configuration = cc::ENABLE | cc::ENTRY_SIZES_64_16;
+    run(property(opcode::fabrics::PROPERTY_SET, offset::CC, configuration), "enabling the controller")?;
+    let until = Instant::now() + deadline;
+    loop {
+        let status = run(property(opcode::fabrics::PROPERTY_GET, offset::CSTS, 0), "reading CSTS")?;
+        if status & csts::READY != 0 {
+            return Ok(());
+        }
+        if Instant::now() >= until {
+            return Err(InitiatorError::Deadline { address, seconds: deadline.as_secs() });
+        }
+        std::thread::sleep(POLL);
+    }
+}

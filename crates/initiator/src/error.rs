@@ -1,0 +1,45 @@
+//! What can go wrong between a host and a controller.
+
+use pumice_nvme::pdu::Violation;
+use pumice_nvme::spec::Status;
+use std::io;
+use std::net::SocketAddr;
+
+/// What can go wrong between a host and a controller.
+#[derive(Debug, thiserror::Error)]
+pub enum InitiatorError {
+    /// The connection could not be made, or is gone.
+    #[error("{address}: {source}")]
+    Socket {
+        /// The controller's address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// No answer in time.
+    #[error("{address}: no answer within {seconds} s")]
+    Deadline {
+        /// The controller's address.
+        address: SocketAddr,
+        /// The deadline.
+        seconds: u64,
+    },
+    /// The controller breaks the protocol.
+    #[error("{address}: the controller breaks the protocol: {violation}")]
+    Protocol {
+        /// The controller's address.
+        address: SocketAddr,
+        /// How.
+        violation: Violation,
+    },
+    /// A command that the connection stands or falls by was refused.
+    #[error("{address}: {what}: {status}")]
+    Refused {
+        /// The controller's address.
+        address: SocketAddr,
+        /// The command.
+        what: &'static str,
+        /// Its status.
+        status: Status,
+    },
+}

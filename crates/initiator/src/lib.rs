@@ -1,0 +1,18 @@
+//! An NVMe/TCP host over blocking sockets.
+//!
+//! ```text
+//! Controller ── admin queue: Connect, enable, Identify, logs
+//!     └▶ Queue ── one connection: many commands in flight, a deadline on each batch
+//! ```
+//!
+//! The protocol is the `nvme` crate's; here are sockets and deadlines.
+
+mod controller;
+mod discovery;
+mod error;
+mod queue;
+
+pub use controller::{ConnectOptions, Controller};
+pub use discovery::discover;
+pub use error::InitiatorError;
+pub use queue::{Command, Outcome, Queue};

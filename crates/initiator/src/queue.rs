@@ -1,0 +1,268 @@
+//! One queue: a connection, and many commands in flight on it.
+
+use crate::InitiatorError;
+use pumice_nvme::host::{Connection, Event, Options};
+use pumice_nvme::spec::{Sqe, Status};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+/// Bytes of the receive buffer to begin with.
+const RECEIVE: usize = 256 << 10;
+/// Bytes that wait to be sent, beyond which no more commands are submitted.
+const SEND_LIMIT: usize = 1 << 20;
+
+/// A command of a batch.
+#[derive(Debug)]
+pub struct Command<'a> {
+    /// The command; its id and SGL are set when it is submitted.
+    pub sqe: Sqe,
+    /// Data for the controller.
+    pub send: &'a [u8],
+    /// Where data for the host go.
+    pub receive: &'a mut [u8],
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outcome {
+    /// Its status.
+    pub status: Status,
+    /// dw0 and dw1.
+    pub result: u64,
+    /// Bytes of data that came.
+    pub received: u32,
+}
+
+/// A queue over a socket.
+#[derive(Debug)]
+pub struct Queue {
+    address: SocketAddr,
+    stream: TcpStream,
+    connection: Connection,
+    deadline: Duration,
+    out: Vec<u8>,
+    buffer: Vec<u8>,
+    filled: usize,
+    /// By command id: the command of the batch.
+    of_cid: Vec<usize>,
+    broken: bool,
+}
+
+impl Queue {
+    /// Connects a queue, and returns what Connect returned: the controller's id.
+    ///
+    /// # Errors
+    /// Where the controller cannot be reached, does not answer in time, or refuses.
+    pub fn connect(
+        address: SocketAddr,
+        options: Options,
+        deadline: Duration,
+    ) -> Result<(Self, u16), InitiatorError> {
+        let socket = |source| InitiatorError::Socket { address, source };
+        let stream = TcpStream::connect_timeout(&address, deadline).map_err(socket)?;
+        stream.set_nodelay(true).map_err(socket)?;
+        stream.set_write_timeout(Some(deadline)).map_err(socket)?;
+        stream.set_read_timeout(Some(deadline)).map_err(socket)?;
+        let mut out = Vec::new();
+        let depth = usize::from(options.depth);
+        let connection = Connection::new(options, &mut out);
+        let mut queue = Self {
+            address,
+            stream,
+            connection,
+            deadline,
+            out,
+            buffer: vec![0; RECEIVE],
+            filled: 0,
+            of_cid: vec![usize::MAX; depth.max(1)],
+            broken: false,
+        };
+        let until = Instant::now() + deadline;
+        let mut answer = None;
+        while answer.is_none() {
+            queue.send()?;
+            queue.receive(until, |event| {
+                if let Event::Completion(completion) = event {
+                    answer = Some(completion);
+                }
+            })?;
+        }
+        let answer = answer.expect("the loop ends with one");
+        if !answer.status.is_success() {
+            return Err(InitiatorError::Refused { address, what: "Connect", status: answer.status });
+        }
+        Ok((queue, answer.result as u16))
+    }
+
+    /// The controller's address.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Whether the connection is of no more use.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Carries out commands, as many at a time as the queue takes. Outcomes are in the order of the commands.
+    ///
+    /// # Errors
+    /// Where the connection fails, or nothing at all comes within the deadline. The queue is of no more use then.
+    pub fn run(&mut self, commands: &mut [Command<'_>]) -> Result<Vec<Outcome>, InitiatorError> {
+        let result = self.batch(commands);
+        self.broken |= result.is_err();
+        result
+    }
+
+    /// Carries out one command.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn execute(&mut self, sqe: Sqe, send: &[u8], receive: &mut [u8]) -> Result<Outcome, InitiatorError> {
+        let mut command = [Command { sqe, send, receive }];
+        Ok(self.run(&mut command)?[0])
+    }
+
+    /// Keeps the queue full with what `next` gives (a command, data for the controller, bytes for the host) until it gives nothing more and everything
+    /// has ended. `done` is told how long each command took and how it ended. Data for the host are thrown away: this is for measuring.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn stream<'d>(
+        &mut self,
+        mut next: impl FnMut() -> Option<(Sqe, &'d [u8], u32)>,
+        mut done: impl FnMut(Duration, Status),
+    ) -> Result<(), InitiatorError> {
+        let mut began = vec![Instant::now(); self.of_cid.len()];
+        let (mut in_flight, mut more) = (0_usize, true);
+        loop {
+            while more && self.connection.room() > 0 && self.out.len() < SEND_LIMIT {
+                let Some((sqe, send, expected)) = next() else {
+                    more = false;
+                    break;
+                };
+                let cid = if send.is_empty() {
+                    self.connection.submit_read(sqe, expected, &mut self.out)
+                } else {
+                    self.connection.submit(sqe, send, &mut self.out)
+                };
+                began[usize::from(cid.expect("there is room on a live queue"))] = Instant::now();
+                in_flight += 1;
+            }
+            self.send()?;
+            if in_flight == 0 && !more {
+                return Ok(());
+            }
+            let until = Instant::now() + self.deadline;
+            let result = self.receive(until, |event| {
+                if let Event::Completion(completion) = event {
+                    in_flight -= 1;
+                    done(began[usize::from(completion.cid)].elapsed(), completion.status);
+                }
+            });
+            if let Err(error) = result {
+                self.broken = true;
+                return Err(error);
+            }
+        }
+    }
+
+    fn batch(&mut self, commands: &mut [Command<'_>]) -> Result<Vec<Outcome>, InitiatorError> {
+        let nothing = Outcome { status: Status::HOST_PATH, result: 0, received: 0 };
+        let mut outcomes = vec![nothing; commands.len()];
+        let (mut next, mut ended) = (0, 0);
+        let mut until = Instant::now() + self.deadline;
+        while ended < commands.len() {
+            while next < commands.len() && self.connection.room() > 0 && self.out.len() < SEND_LIMIT {
+                let command = &commands[next];
+                let cid = if command.send.is_empty() {
+                    self.connection.submit_read(command.sqe, command.receive.len() as u32, &mut self.out)
+                } else {
+                    self.connection.submit(command.sqe, command.send, &mut self.out)
+                };
+                let cid = cid.expect("there is room on a live queue");
+                self.of_cid[usize::from(cid)] = next;
+                next += 1;
+            }
+            self.send()?;
+            let of_cid = std::mem::take(&mut self.of_cid);
+            let mut progress = false;
+            let done = self.receive(until, |event| match event {
+                Event::Data { cid, offset, data } => {
+                    progress = true;
+                    let which = of_cid[usize::from(cid)];
+                    let at = offset as usize;
+                    // The connection holds data to what the command expects.
+                    commands[which].receive[at..at + data.len()].copy_from_slice(data);
+                    outcomes[which].received += data.len() as u32;
+                }
+                Event::Completion(completion) => {
+                    progress = true;
+                    let outcome = &mut outcomes[of_cid[usize::from(completion.cid)]];
+                    outcome.status = completion.status;
+                    outcome.result = completion.result;
+                    ended += 1;
+                }
+            });
+            self.of_cid = of_cid;
+            done?;
+            if progress {
+                until = Instant::now() + self.deadline;
+            }
+        }
+        Ok(outcomes)
+    }
+
+    fn failed(&self, source: std::io::Error) -> InitiatorError {
+        if matches!(source.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
+            return InitiatorError::Deadline { address: self.address, seconds: self.deadline.as_secs() };
+        }
+        InitiatorError::Socket { address: self.address, source }
+    }
+
+    fn send(&mut self) -> Result<(), InitiatorError> {
+        if self.out.is_empty() {
+            return Ok(());
+        }
+        let done = self.stream.write_all(&self.out);
+        done.map_err(|source| self.failed(source))?;
+        self.out.clear();
+        Ok(())
+    }
+
+    /// Waits for bytes, once, and hands on what they bring.
+    fn receive(&mut self, until: Instant, each: impl FnMut(Event<'_>)) -> Result<(), InitiatorError> {
+        if Instant::now() >= until {
+            return Err(InitiatorError::Deadline { address: self.address, seconds: self.deadline.as_secs() });
+        }
+        let read = loop {
+            match self.stream.read(&mut self.buffer[self.filled..]) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                other => break other,
+            }
+        };
+        let n = read.map_err(|source| self.failed(source))?;
+        if n == 0 {
+            return Err(self.failed(ErrorKind::ConnectionReset.into()));
+        }
+        self.filled += n;
+        let done = self.connection.receive(&self.buffer[..self.filled], &mut self.out, each);
+        let (consumed, needed) = match done {
+            Ok(done) => done,
+            Err(violation) => {
+                // Said as a courtesy; the connection ends either way.
+                let _ = self.send();
+                return Err(InitiatorError::Protocol { address: self.address, violation });
+            }
+        };
+        self.buffer.copy_within(consumed..self.filled, 0);
+        self.filled -= consumed;
+        if self.buffer.len() < needed {
+            self.buffer.resize(needed, 0);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,187 @@
+//! A node that serves its drives over NVMe/TCP.
+//!
+//! ```text
+//! accept (core 0) ─▶ Core: one thread, its sockets, its share of connections
+//!                      socket ─▶ nvme Connection ─▶ Blocks ─┬─ memory: done at once, into the send buffer
+//!                      socket ◀─ send buffer ◀── completion ◀┴─ Workers: threads that wait for the medium
+//! ```
+//!
+//! A connection lives on one core. A wake-up reads what has come, carries out every whole command in it, and answers with one send.
+//! `docs/node.md` has the states, limits and deadlines.
+
+mod blocks;
+mod config;
+mod core;
+mod drive;
+mod offload;
+mod socket;
+mod workers;
+
+pub use config::{ConfigError, DriveConfig, NodeConfig, Peer};
+pub use drive::{Backend, BackendError, Drive};
+
+use self::core::{Core, CoreHandle, Shared};
+use self::offload::Offload;
+use crate::NodeOptions;
+use mio::net::TcpListener;
+use pumice_nvme::spec::Nqn;
+use pumice_nvme::target::{Access, Identity, Limits, Subsystem};
+use sha2::{Digest, Sha256};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// The subsystem, which all cores share. Taken for admin commands and ten times a second, never for reads and writes.
+#[derive(Debug, Clone)]
+pub(crate) struct SharedSubsystem(Arc<Mutex<Subsystem>>);
+
+impl Access for SharedSubsystem {
+    fn with<R>(&self, f: impl FnOnce(&mut Subsystem) -> R) -> R {
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Why a server did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address cannot be listened on.
+    #[error("{address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// The machine refuses threads or descriptors.
+    #[error("the server cannot start: {0}")]
+    System(#[from] io::Error),
+    /// No drive was given.
+    #[error("no drive: a node serves one at least")]
+    NoDrives,
+}
+
+/// What is served, and where.
+pub struct Service {
+    /// Where to listen; port 0 picks one.
+    pub address: SocketAddr,
+    /// The subsystem's name.
+    pub nqn: Nqn,
+    /// Namespaces 1, 2, ….
+    pub drives: Vec<Drive>,
+    /// What hosts may ask for.
+    pub limits: Limits,
+    /// Threads that serve connections.
+    pub cores: usize,
+    /// What the parity engine may use.
+    pub node: NodeOptions,
+    /// The nodes that local memory may be sent to.
+    pub peers: Vec<Peer>,
+}
+
+/// A serial number from the subsystem's name: 20 characters, the same after a restart.
+fn serial(nqn: &Nqn) -> String {
+    let digest = Sha256::digest(nqn.as_str());
+    let hex: String = digest.iter().take(8).map(|byte| format!("{byte:02X}")).collect();
+    format!("PMC-{hex}")
+}
+
+/// A running server. Stops when told to, or when it is dropped.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    nqn: Nqn,
+    shared: Arc<Shared>,
+    cores: Vec<CoreHandle>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Starts serving.
+    ///
+    /// # Errors
+    /// Where there is no drive, the address cannot be listened on, or the machine refuses threads.
+    pub fn start(service: Service) -> Result<Self, ServeError> {
+        let Service { address, nqn, drives, limits, cores, node, peers } = service;
+        if drives.is_empty() {
+            return Err(ServeError::NoDrives);
+        }
+        let listener = TcpListener::bind(address).map_err(|source| ServeError::Listen { address, source })?;
+        let address = listener.local_addr()?;
+        let identity = Identity {
+            nqn: nqn.clone(),
+            serial: serial(&nqn),
+            model: "Pumice".to_owned(),
+            firmware: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let namespaces = drives.iter().map(Drive::namespace).collect();
+        let mut subsystem = Subsystem::new(identity, limits, namespaces);
+        let devices: Vec<_> = drives.into_iter().map(|drive| drive.device).collect();
+        let offload = Offload::new(nqn.as_str(), devices.clone(), node, peers);
+        subsystem.set_vendor(offload.announcement());
+        let subsystem = SharedSubsystem(Arc::new(Mutex::new(subsystem)));
+        let shared = Arc::new(Shared::new(subsystem, limits, devices, offload));
+        let count = cores.max(1);
+        let mut parts = Vec::with_capacity(count);
+        for number in 0..count {
+            parts.push(Core::new(number, Arc::clone(&shared))?);
+        }
+        let handles: Vec<CoreHandle> = parts.iter().map(Core::handle).collect();
+        let mut listener = Some(listener);
+        let mut threads = Vec::with_capacity(count);
+        for (i, mut core) in parts.into_iter().enumerate() {
+            if let Some(listener) = listener.take() {
+                core.listen(listener, handles.clone())?;
+            }
+            let thread = std::thread::Builder::new().name(format!("core{i}")).spawn(move || core.run())?;
+            threads.push(thread);
+        }
+        Ok(Self { address, nqn, shared, cores: handles, threads })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The subsystem's name.
+    #[must_use]
+    pub fn nqn(&self) -> &Nqn {
+        &self.nqn
+    }
+
+    /// Stops: no new connections, commands in flight end, every write is made durable.
+    ///
+    /// # Errors
+    /// Where a drive could not be flushed.
+    pub fn stop(mut self) -> io::Result<()> {
+        self.end();
+        let mut result = Ok(());
+        for device in self.shared.devices() {
+            if !device.read_only()
+                && let Err(error) = device.flush()
+            {
+                result = Err(io::Error::other(error));
+            }
+        }
+        result
+    }
+
+    fn end(&mut self) {
+        self.shared.stop();
+        for core in &self.cores {
+            core.wake();
+        }
+        for thread in self.threads.drain(..) {
+            // A core that panicked has said so itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

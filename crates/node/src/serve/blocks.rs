@@ -1,0 +1,132 @@
+//! What a core does with requests for blocks: memory at once, everything else through workers.
+
+use super::core::{CoreHandle, Shared};
+use super::offload::QueueId;
+use super::workers::{Job, OffloadJob, Ticket, Workers};
+use pumice_blockdev::{AlignedBuffer, BlockDevice};
+use pumice_nvme::spec::Status;
+use pumice_nvme::target::{Media, Op, Request};
+use pumice_offload::wire::opcode;
+use std::sync::Arc;
+
+/// The media of one connection, as its core sees them.
+pub(super) struct Blocks<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) workers: &'a Workers,
+    pub(super) core: &'a CoreHandle,
+    pub(super) connection: usize,
+    pub(super) core_number: usize,
+    /// Commands of the connection that are with the workers, counted up here.
+    pub(super) in_flight: &'a mut usize,
+}
+
+impl Blocks<'_> {
+    fn device(&self, nsid: u32) -> Option<&Arc<dyn BlockDevice>> {
+        self.shared.devices().get((nsid as usize).checked_sub(1)?)
+    }
+
+    /// Begins a command of the parity command set.
+    fn offload(&mut self, request: &Request<'_>) -> Option<Status> {
+        if !opcode::ALL.contains(&request.command.opcode()) {
+            return Some(Status::INVALID_OPCODE.dnr());
+        }
+        *self.in_flight += 1;
+        self.workers.submit(Job {
+            ticket: Ticket { connection: self.connection, slot: request.slot },
+            core: self.core.clone(),
+            devices: Vec::new(),
+            op: request.op,
+            offset: 0,
+            len: request.len,
+            fua: false,
+            data: None,
+            offload: Some(OffloadJob {
+                offload: Arc::clone(self.shared.offload()),
+                queue: QueueId { core: self.core_number, connection: self.connection },
+                command: *request.command,
+                data: request.data.to_vec(),
+            }),
+            ranges: Vec::new(),
+        });
+        None
+    }
+
+    /// Carries out at once what a memory drive is asked for.
+    fn at_once(&self, device: &dyn BlockDevice, request: &Request<'_>) -> Option<Status> {
+        let done = |result: Result<(), pumice_blockdev::IoError>| {
+            Some(if result.is_ok() { Status::SUCCESS } else { Status::WRITE_FAULT })
+        };
+        match request.op {
+            Op::Write => done(device.write_at(request.offset, request.data)),
+            Op::Flush => Some(Status::SUCCESS),
+            _ => None,
+        }
+    }
+}
+
+impl Media for Blocks<'_> {
+    fn read_now(&mut self, nsid: u32, offset: u64, into: &mut [u8]) -> Option<Status> {
+        let device = self.device(nsid)?;
+        Some(match device.read_at(offset, into) {
+            Ok(()) => Status::SUCCESS,
+            Err(_) => Status::READ_ERROR,
+        })
+    }
+
+    fn is_immediate(&self, nsid: u32) -> bool {
+        self.shared.is_immediate(nsid)
+    }
+
+    fn submit(&mut self, request: &Request<'_>) -> Option<Status> {
+        if request.op == Op::Vendor {
+            return self.offload(request);
+        }
+        let devices = if request.nsid == u32::MAX {
+            self.shared.devices().iter().filter(|d| !d.read_only()).cloned().collect()
+        } else {
+            vec![Arc::clone(self.device(request.nsid)?)]
+        };
+        if self.shared.is_immediate(request.nsid)
+            && let [device] = devices.as_slice()
+            && let Some(status) = self.at_once(&**device, request)
+        {
+            return Some(status);
+        }
+        let shift = self.shared.block_shift(request.nsid);
+        let data = (matches!(request.op, Op::Write | Op::Compare)).then(|| {
+            let mut buffer = AlignedBuffer::new(request.data.len());
+            buffer[..request.data.len()].copy_from_slice(request.data);
+            buffer
+        });
+        *self.in_flight += 1;
+        self.workers.submit(Job {
+            ticket: Ticket { connection: self.connection, slot: request.slot },
+            core: self.core.clone(),
+            devices,
+            op: request.op,
+            offset: request.offset,
+            len: request.len,
+            fua: request.fua,
+            data,
+            offload: None,
+            ranges: ranges(request, shift),
+        });
+        None
+    }
+}
+
+/// Dataset Management, dword 11: the ranges are to be deallocated. Other attributes are hints of how they will be used, and change nothing.
+const DEALLOCATE: u32 = 1 << 2;
+
+/// Byte ranges that a Dataset Management command deallocates; the protocol has checked them against the namespace. A range may be empty.
+fn ranges(request: &Request<'_>, shift: u8) -> Vec<(u64, u64)> {
+    if request.op != Op::Deallocate || request.command.dword(11) & DEALLOCATE == 0 {
+        return Vec::new();
+    }
+    let ranges = request.data.chunks_exact(16).map(|range| {
+        let blocks = u32::from_le_bytes([range[4], range[5], range[6], range[7]]);
+        let first = u64::from_le_bytes(std::array::from_fn(|i| range[8 + i]));
+        (first << shift, u64::from(blocks) << shift)
+    });
+    ranges.filter(|(_, len)| *len != 0).collect()
+}

@@ -1,0 +1,204 @@
+//! `node.toml`.
+
+use super::drive::Backend;
+use pumice_nvme::spec::Nqn;
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// What a node serves, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeConfig {
+    /// Where it listens; port 0 picks one.
+    pub listen: SocketAddr,
+    /// The subsystem's name; `None` for one made from the machine and the drives.
+    pub nqn: Option<Nqn>,
+    /// Bytes of a block: 512 or 4096.
+    pub block_size: u32,
+    /// Threads that serve connections.
+    pub cores: usize,
+    /// The drives, in the order of their namespaces.
+    pub drives: Vec<DriveConfig>,
+    /// The nodes that local memory may be sent to.
+    pub peers: Vec<Peer>,
+}
+
+/// A node that local memory may be sent to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Its subsystem; `None` for the one that its discovery service lists.
+    pub nqn: Option<Nqn>,
+}
+
+/// A drive of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DriveConfig {
+    /// What holds its blocks.
+    pub backend: Backend,
+    /// Bytes of a block, where not as the node's.
+    pub block_size: Option<u32>,
+}
+
+/// Why a configuration is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("{path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is no TOML, or has fields that make no sense.
+    #[error("{path}: {why}")]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// What and where.
+        why: String,
+    },
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    listen: SocketAddr,
+    nqn: Option<String>,
+    block_size: Option<u32>,
+    cores: Option<usize>,
+    #[serde(default)]
+    drive: Vec<FileDrive>,
+    #[serde(default)]
+    peer: Vec<FilePeer>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FilePeer {
+    address: SocketAddr,
+    nqn: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileDrive {
+    backend: String,
+    block_size: Option<u32>,
+}
+
+impl NodeConfig {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// Names the file and the field.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        Self::parse(&text).map_err(|why| ConfigError::Parse { path: path.to_owned(), why })
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let file: File = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
+        let drives = file.drive.iter().enumerate().map(|(i, drive)| {
+            let field = |why: String| format!("drive {}: {why}", i + 1);
+            Ok(DriveConfig {
+                backend: drive.backend.parse().map_err(|e| field(format!("backend: {e}")))?,
+                block_size: drive.block_size.map(block_size).transpose().map_err(field)?,
+            })
+        });
+        let peers = file.peer.iter().enumerate().map(|(i, peer)| {
+            let nqn = peer.nqn.as_ref().map(|nqn| nqn.parse()).transpose();
+            Ok(Peer { address: peer.address, nqn: nqn.map_err(|e| format!("peer {}: nqn: {e}", i + 1))? })
+        });
+        Ok(Self {
+            listen: file.listen,
+            nqn: file.nqn.map(|nqn| nqn.parse().map_err(|e| format!("nqn: {e}"))).transpose()?,
+            block_size: block_size(file.block_size.unwrap_or(512))?,
+            cores: match file.cores {
+                Some(cores @ 1..=256) => cores,
+                Some(cores) => return Err(format!("cores is {cores}: 1 to 256")),
+                None => 1,
+            },
+            drives: drives.collect::<Result<_, String>>()?,
+            peers: peers.collect::<Result<_, String>>()?,
+        })
+    }
+
+    /// The subsystem's name: as given, or made from the machine's id and the drives, so that it is the same after a restart.
+    #[must_use]
+    pub fn nqn_or_made(&self) -> Nqn {
+        if let Some(nqn) = &self.nqn {
+            return nqn.clone();
+        }
+        let machine = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
+        let mut hash = Sha256::new();
+        hash.update(b"pumice node ");
+        hash.update(machine.trim());
+        for drive in &self.drives {
+            let place = match &drive.backend {
+                Backend::Path(path) => path.canonicalize().unwrap_or_else(|_| path.clone()),
+                memory => memory.to_string().into(),
+            };
+            hash.update(b"\n");
+            hash.update(place.as_os_str().as_encoded_bytes());
+        }
+        let bytes = hash.finalize();
+        let hex = |range: std::ops::Range<usize>| {
+            bytes[range].iter().map(|b| format!("{b:02x}")).collect::<String>()
+        };
+        let uuid =
+            format!("{}-{}-8{}-a{}-{}", hex(0..4), hex(4..6), &hex(6..8)[1..], &hex(8..10)[1..], hex(10..16));
+        format!("nqn.2014-08.org.nvmexpress:uuid:{uuid}").parse().expect("a name of the UUID form")
+    }
+}
+
+/// Checks a block size.
+fn block_size(bytes: u32) -> Result<u32, String> {
+    if matches!(bytes, 512 | 4096) { Ok(bytes) } else { Err(format!("block_size is {bytes}: 512 or 4096")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_says_what_is_served() {
+        let config = NodeConfig::parse(
+            "listen = '127.0.0.1:4420'\nnqn = 'nqn.2026-11.example:one'\ncores = 2\n\
+             [[drive]]\nbackend = 'mem:1MiB'\n[[drive]]\nbackend = '/dev/sdb'\nblock_size = 4096\n",
+        )
+        .unwrap();
+        assert_eq!(config.listen.port(), 4420);
+        assert_eq!(config.cores, 2);
+        assert_eq!(config.drives[0], DriveConfig { backend: Backend::Memory(1 << 20), block_size: None });
+        assert_eq!(config.drives[1].block_size, Some(4096));
+    }
+
+    #[test]
+    fn wrong_fields_are_named() {
+        for (text, word) in [
+            ("listen = 'here'", "listen"),
+            ("listen = '127.0.0.1:1'\nspeed = 1", "speed"),
+            ("listen = '127.0.0.1:1'\nblock_size = 1000", "block_size"),
+            ("listen = '127.0.0.1:1'\ncores = 0", "cores"),
+            ("listen = '127.0.0.1:1'\nnqn = 'x'", "nqn"),
+            ("listen = '127.0.0.1:1'\n[[drive]]\nbackend = 'mem:x'", "drive 1"),
+        ] {
+            let why = NodeConfig::parse(text).unwrap_err();
+            assert!(why.contains(word), "{text}: {why}");
+        }
+    }
+
+    #[test]
+    fn a_made_name_is_the_same_again_and_another_for_other_drives() {
+        let config = |drive: &str| {
+            NodeConfig::parse(&format!("listen = '127.0.0.1:0'\n[[drive]]\nbackend = '{drive}'")).unwrap()
+        };
+        assert_eq!(config("mem:1MiB").nqn_or_made(), config("mem:1MiB").nqn_or_made());
+        assert_ne!(config("mem:1MiB").nqn_or_made(), config("mem:2MiB").nqn_or_made());
+    }
+}

@@ -1,0 +1,349 @@
+//! One thread with its sockets.
+
+use super::SharedSubsystem;
+use super::blocks::Blocks;
+use super::offload::{Offload, QueueId};
+use super::socket::{Socket, Turn};
+use super::workers::{Done, Workers};
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token, Waker};
+use pumice_blockdev::BlockDevice;
+use pumice_nvme::target::{Access, Connection, Limits};
+use std::collections::HashMap;
+use std::io::{self, ErrorKind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+const LISTENER: Token = Token(0);
+const WAKER: Token = Token(1);
+/// Connections are numbered from here on, and no number comes twice.
+const FIRST: usize = 2;
+/// How often time is told to connections.
+const TICK: Duration = Duration::from_millis(100);
+/// How long commands in flight may take to end when the server stops.
+const STOP_PATIENCE: Duration = Duration::from_secs(10);
+/// Connections of the whole server, at most.
+const MAX_CONNECTIONS: usize = 4096;
+/// Threads that wait for media, of each core.
+const WORKERS: usize = 8;
+
+/// What all cores share.
+pub(super) struct Shared {
+    subsystem: SharedSubsystem,
+    limits: Limits,
+    devices: Vec<Arc<dyn BlockDevice>>,
+    offload: Arc<Offload>,
+    /// By drive: whether it answers at once; and its block size as a power of two.
+    kinds: Vec<(bool, u8)>,
+    connections: AtomicUsize,
+    stopping: AtomicBool,
+    began: Instant,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("drives", &self.devices.len()).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    pub(super) fn new(
+        subsystem: SharedSubsystem,
+        limits: Limits,
+        devices: Vec<Arc<dyn BlockDevice>>,
+        offload: Offload,
+    ) -> Self {
+        let shifts = subsystem.with(|s| s.namespaces().iter().map(|n| n.block_shift).collect::<Vec<_>>());
+        let kinds =
+            devices.iter().zip(shifts).map(|(device, shift)| (device.is_immediate(), shift)).collect();
+        Self {
+            subsystem,
+            limits,
+            devices,
+            offload: Arc::new(offload),
+            kinds,
+            connections: AtomicUsize::new(0),
+            stopping: AtomicBool::new(false),
+            began: Instant::now(),
+        }
+    }
+
+    pub(super) fn subsystem(&self) -> &SharedSubsystem {
+        &self.subsystem
+    }
+
+    pub(super) fn devices(&self) -> &[Arc<dyn BlockDevice>] {
+        &self.devices
+    }
+
+    pub(super) fn offload(&self) -> &Arc<Offload> {
+        &self.offload
+    }
+
+    fn kind(&self, nsid: u32) -> Option<(bool, u8)> {
+        self.kinds.get((nsid as usize).checked_sub(1)?).copied()
+    }
+
+    pub(super) fn is_immediate(&self, nsid: u32) -> bool {
+        self.kind(nsid).is_some_and(|(immediate, _)| immediate)
+    }
+
+    pub(super) fn block_shift(&self, nsid: u32) -> u8 {
+        self.kind(nsid).map_or(9, |(_, shift)| shift)
+    }
+
+    pub(super) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+#[derive(Default)]
+struct Inbox {
+    streams: Vec<TcpStream>,
+    done: Vec<Done>,
+}
+
+/// The way to a core from other threads.
+#[derive(Clone)]
+pub(super) struct CoreHandle {
+    inbox: Arc<Mutex<Inbox>>,
+    waker: Arc<Waker>,
+}
+
+impl std::fmt::Debug for CoreHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("CoreHandle")
+    }
+}
+
+impl CoreHandle {
+    /// Wakes it.
+    pub(super) fn wake(&self) {
+        // A core that is gone needs no waking.
+        let _ = self.waker.wake();
+    }
+
+    /// Hands it a command that is done.
+    pub(super) fn done(&self, done: Done) {
+        let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = inbox.done.is_empty();
+        inbox.done.push(done);
+        drop(inbox);
+        // Others have woken it for theirs, and it takes all at once.
+        if first {
+            self.wake();
+        }
+    }
+
+    fn give(&self, stream: TcpStream) {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner).streams.push(stream);
+        self.wake();
+    }
+}
+
+/// A core: its poll, its sockets.
+pub(super) struct Core {
+    number: usize,
+    shared: Arc<Shared>,
+    poll: Poll,
+    handle: CoreHandle,
+    workers: Workers,
+    listener: Option<(TcpListener, Vec<CoreHandle>, usize)>,
+    sockets: HashMap<usize, Socket>,
+    next: usize,
+    /// Connections that have a turn now.
+    turns: Vec<usize>,
+}
+
+impl Core {
+    pub(super) fn new(number: usize, shared: Arc<Shared>) -> io::Result<Self> {
+        let poll = Poll::new()?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        let handle = CoreHandle { inbox: Arc::default(), waker };
+        let waiting = shared.kinds.iter().any(|(immediate, _)| !immediate);
+        // Memory alone needs one, for the commands that are not done at once.
+        let workers = Workers::start(if waiting { WORKERS } else { 1 })?;
+        Ok(Self {
+            number,
+            shared,
+            poll,
+            handle,
+            workers,
+            listener: None,
+            sockets: HashMap::new(),
+            next: FIRST,
+            turns: Vec::new(),
+        })
+    }
+
+    pub(super) fn handle(&self) -> CoreHandle {
+        self.handle.clone()
+    }
+
+    /// Accepts connections, and deals them out to `cores` in turn.
+    pub(super) fn listen(&mut self, mut listener: TcpListener, cores: Vec<CoreHandle>) -> io::Result<()> {
+        self.poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        self.listener = Some((listener, cores, 0));
+        Ok(())
+    }
+
+    /// Runs until the server stops.
+    pub(super) fn run(&mut self) {
+        let mut events = Events::with_capacity(1024);
+        let mut ticked = Instant::now();
+        let mut stop_at = None;
+        loop {
+            let wait = if self.turns.is_empty() { TICK } else { Duration::ZERO };
+            match self.poll.poll(&mut events, Some(wait)) {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    eprintln!("pumice: a core stops: {error}");
+                    return;
+                }
+            }
+            for event in &events {
+                match event.token() {
+                    LISTENER => self.accept(),
+                    WAKER => {}
+                    Token(number) => {
+                        if let Some(socket) = self.sockets.get_mut(&number) {
+                            if event.is_readable() || event.is_error() || event.is_read_closed() {
+                                socket.readable();
+                            }
+                            self.turns.push(number);
+                        }
+                    }
+                }
+            }
+            self.take_inbox();
+            self.take_turns();
+            if ticked.elapsed() >= TICK {
+                ticked = Instant::now();
+                self.tick();
+            }
+            if self.shared.is_stopping() {
+                self.listener = None;
+                let until = *stop_at.get_or_insert_with(|| Instant::now() + STOP_PATIENCE);
+                if self.sockets.values().all(Socket::is_idle) || Instant::now() >= until {
+                    break;
+                }
+            }
+        }
+        for number in self.sockets.keys().copied().collect::<Vec<_>>() {
+            self.close(number);
+        }
+    }
+
+    fn accept(&mut self) {
+        let Some((listener, cores, turn)) = &mut self.listener else { return };
+        loop {
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    if self.shared.connections.load(Ordering::Relaxed) >= MAX_CONNECTIONS {
+                        // Dropped: the peer sees the connection closed.
+                        continue;
+                    }
+                    self.shared.connections.fetch_add(1, Ordering::Relaxed);
+                    // A peer that is gone already shows when it is read.
+                    let _ = stream.set_nodelay(true);
+                    cores[*turn % cores.len()].give(stream);
+                    *turn += 1;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                // Out of descriptors, or a peer that went away: the next is tried.
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn take_inbox(&mut self) {
+        let Inbox { streams, done } =
+            std::mem::take(&mut *self.handle.inbox.lock().unwrap_or_else(PoisonError::into_inner));
+        for stream in streams {
+            self.adopt(stream);
+        }
+        for done in done {
+            let number = done.ticket.connection;
+            // The connection may be gone: then nobody waits for the command any more.
+            if let Some(socket) = self.sockets.get_mut(&number) {
+                socket.complete(&self.shared, &done);
+                self.turns.push(number);
+            }
+        }
+    }
+
+    fn adopt(&mut self, mut stream: TcpStream) {
+        let number = self.next;
+        self.next += 1;
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let registered = self.poll.registry().register(&mut stream, Token(number), interest);
+        let (Ok(()), Ok(local)) = (registered, stream.local_addr()) else {
+            self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+            return;
+        };
+        let connection = Connection::new(self.shared.limits, local, self.shared.now());
+        self.sockets.insert(number, Socket::new(stream, connection));
+        self.turns.push(number);
+    }
+
+    fn take_turns(&mut self) {
+        let mut turns = std::mem::take(&mut self.turns);
+        turns.sort_unstable();
+        turns.dedup();
+        let now = self.shared.now();
+        for number in turns.drain(..) {
+            let Some(socket) = self.sockets.get_mut(&number) else { continue };
+            let mut in_flight = socket.in_flight;
+            let mut blocks = Blocks {
+                shared: &self.shared,
+                workers: &self.workers,
+                core: &self.handle,
+                connection: number,
+                core_number: self.number,
+                in_flight: &mut in_flight,
+            };
+            let turn = socket.turn(&self.shared, &mut blocks, now);
+            socket.in_flight = in_flight;
+            match turn {
+                Turn::Waits => {}
+                Turn::Again => self.turns.push(number),
+                Turn::Over => self.close(number),
+            }
+        }
+    }
+
+    fn tick(&mut self) {
+        let now = self.shared.now();
+        let mut over = Vec::new();
+        for (number, socket) in &mut self.sockets {
+            if socket.tick(&self.shared, now) == Turn::Over {
+                over.push(*number);
+            }
+        }
+        for number in over {
+            self.close(number);
+        }
+    }
+
+    fn close(&mut self, number: usize) {
+        if let Some(mut socket) = self.sockets.remove(&number) {
+            socket.connection.closed(self.shared.subsystem());
+            self.shared.offload().forget(QueueId { core: self.number, connection: number });
+            // Either may fail where the peer was first.
+            let _ = self.poll.registry().deregister(&mut socket.stream);
+            let _ = socket.close();
+            self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! A drive as it is served: what holds its blocks, and who it is.
+
+use pumice_blockdev::{BlockDevice, FileDevice, IoError, MemoryDevice, OpenMode, Options};
+use pumice_nvme::spec::identify::Namespace;
+use pumice_units::parse_size;
+use sha2::{Digest, Sha256};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// What holds a drive's blocks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Backend {
+    /// Memory of so many bytes; lost when the node ends.
+    Memory(u64),
+    /// A block device or an image file.
+    Path(PathBuf),
+}
+
+/// Why a drive cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum BackendError {
+    /// `mem:` and no size.
+    #[error("'{text}': {why}")]
+    Size {
+        /// What was given.
+        text: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The device cannot be opened.
+    #[error(transparent)]
+    Open(#[from] IoError),
+    /// The device's size is no multiple of the block size, or none at all.
+    #[error("{name}: {size} bytes are no whole number of blocks of {block} bytes")]
+    Blocks {
+        /// The device.
+        name: String,
+        /// Its size.
+        size: u64,
+        /// The block size.
+        block: u32,
+    },
+    /// The device cannot be written in blocks as small as that.
+    #[error("{name}: its own blocks are {own} bytes, larger than --block-size {block}")]
+    TooFine {
+        /// The device.
+        name: String,
+        /// Its block size.
+        own: u32,
+        /// The block size asked for.
+        block: u32,
+    },
+}
+
+impl FromStr for Backend {
+    type Err = BackendError;
+
+    /// `mem:SIZE`, or a path.
+    fn from_str(text: &str) -> Result<Self, BackendError> {
+        let Some(size) = text.strip_prefix("mem:") else { return Ok(Self::Path(text.into())) };
+        parse_size(size)
+            .map(Self::Memory)
+            .map_err(|error| BackendError::Size { text: text.to_owned(), why: error.to_string() })
+    }
+}
+
+impl std::fmt::Display for Backend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Memory(size) => write!(f, "mem:{size}"),
+            Self::Path(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// A device with its identity.
+#[derive(Clone)]
+pub struct Drive {
+    pub(crate) device: Arc<dyn BlockDevice>,
+    block_shift: u8,
+    identity: [u8; 32],
+}
+
+impl Drive {
+    /// Opens a drive. `subsystem` and `number` enter its identifiers where it is in memory; a path does where it has one, so that identifiers
+    /// are the same after a restart.
+    ///
+    /// # Errors
+    /// Where the device cannot be opened, or blocks of that size do not fit it.
+    pub fn open(
+        backend: &Backend,
+        block_size: u32,
+        subsystem: &str,
+        number: usize,
+    ) -> Result<Self, BackendError> {
+        let (device, place): (Arc<dyn BlockDevice>, String) = match backend {
+            Backend::Memory(size) => {
+                let len = usize::try_from(*size).map_err(|_| BackendError::Size {
+                    text: backend.to_string(),
+                    why: "more than this machine can address".to_owned(),
+                })?;
+                // Written once, so that the system gives the pages now, and not one by one to the first writes of a host.
+                let mut content = vec![0xFF; len];
+                content.fill(0);
+                let device = MemoryDevice::with_content(&backend.to_string(), content);
+                (Arc::new(device), format!("memory {number}"))
+            }
+            Backend::Path(path) => {
+                let device = FileDevice::open(path, OpenMode::ReadWrite, Options::default())?;
+                let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+                (Arc::new(device), real.display().to_string())
+            }
+        };
+        Self::with_device(device, block_size, &format!("{subsystem} {place}"))
+    }
+
+    /// A drive over any device; `identity` is what its identifiers are made from.
+    ///
+    /// # Errors
+    /// Where blocks of that size do not fit the device.
+    pub fn with_device(
+        device: Arc<dyn BlockDevice>,
+        block_size: u32,
+        identity: &str,
+    ) -> Result<Self, BackendError> {
+        let (size, name) = (device.size_bytes(), device.name().to_owned());
+        if size == 0 || !size.is_multiple_of(u64::from(block_size)) {
+            return Err(BackendError::Blocks { name, size, block: block_size });
+        }
+        if device.logical_block() > block_size {
+            return Err(BackendError::TooFine { name, own: device.logical_block(), block: block_size });
+        }
+        let block_shift = block_size.trailing_zeros() as u8;
+        let identity = Sha256::digest(format!("pumice drive {identity}")).into();
+        Ok(Self { device, block_shift, identity })
+    }
+
+    /// The namespace that it is.
+    pub(crate) fn namespace(&self) -> Namespace {
+        let half = |at: usize| std::array::from_fn(|i| self.identity[at + i]);
+        let mut uuid: [u8; 16] = half(16);
+        // A UUID of version 8 (made by a rule of one's own), variant 1. (RFC 9562, section 5.8.)
+        uuid[6] = uuid[6] & 0x0F | 0x80;
+        uuid[8] = uuid[8] & 0x3F | 0x80;
+        Namespace {
+            blocks: self.device.size_bytes() >> self.block_shift,
+            block_shift: self.block_shift,
+            nguid: half(0),
+            uuid,
+            read_only: self.device.read_only(),
+        }
+    }
+}

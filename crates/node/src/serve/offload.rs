@@ -1,0 +1,305 @@
+//! The parity command set, as the node carries it out. Byte tables: `docs/wire-format/offload.md`.
+
+use super::config::Peer;
+use crate::{LocalNode, NodeOptions, Peers};
+use pumice_blockdev::BlockDevice;
+use pumice_initiator::{ConnectOptions, Controller, InitiatorError, Queue, discover};
+use pumice_nvme::pdu::Digests;
+use pumice_nvme::spec::log::DiscoveryEntry;
+use pumice_nvme::spec::{Nqn, Sqe, Status};
+use pumice_nvme::target::VendorSet;
+use pumice_offload::wire::{self, SocketBytes, opcode};
+use pumice_offload::{DataNode, DriveId, ErrorKind, MemoryAddress, NodeError, Transfer};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Results of a queue that wait to be read, at most.
+const MAX_RESULTS: usize = 16;
+/// Bytes that one command moves into or out of local memory, at most: what a queue transfers in one command.
+const MAX_MOVE: u64 = 1 << 20;
+/// How long a peer may take.
+const PEER_DEADLINE: Duration = Duration::from_secs(10);
+
+/// A queue: results belong to the one that asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct QueueId {
+    pub(super) core: usize,
+    pub(super) connection: usize,
+}
+
+/// What a command ends with.
+#[derive(Debug, Default)]
+pub(super) struct Answered {
+    pub(super) status: Status,
+    pub(super) result: u64,
+    pub(super) data: Option<Vec<u8>>,
+}
+
+impl Answered {
+    fn refused(status: Status) -> Self {
+        Self { status, ..Self::default() }
+    }
+}
+
+/// Bytes over the sockets that others have connected.
+#[derive(Debug, Default)]
+pub(super) struct Traffic {
+    received: AtomicU64,
+    sent: AtomicU64,
+}
+
+impl Traffic {
+    /// Counts bytes.
+    pub(super) fn count(&self, received: u64, sent: u64) {
+        // Relaxed: sums that are read when nothing is under way.
+        self.received.fetch_add(received, Ordering::Relaxed);
+        self.sent.fetch_add(sent, Ordering::Relaxed);
+    }
+
+    fn sum(&self) -> SocketBytes {
+        SocketBytes {
+            received: self.received.load(Ordering::Relaxed),
+            sent: self.sent.load(Ordering::Relaxed),
+        }
+    }
+}
+
+type Results = HashMap<QueueId, HashMap<u32, Vec<u8>>>;
+
+/// A connection to a peer.
+struct Link {
+    queue: Queue,
+    /// The queue's controller: it ends when its admin queue does.
+    _controller: Controller,
+}
+
+/// The engines behind the command set.
+pub(super) struct Offload {
+    node: LocalNode,
+    memory_bytes: u64,
+    results: Mutex<Results>,
+    traffic: Arc<Traffic>,
+    host: Nqn,
+    peers: Vec<Peer>,
+    /// Connections to peers that are not in use.
+    links: Mutex<HashMap<SocketAddr, Vec<Link>>>,
+}
+
+impl Offload {
+    pub(super) fn new(
+        nqn: &str,
+        devices: Vec<Arc<dyn BlockDevice>>,
+        options: NodeOptions,
+        peers: Vec<Peer>,
+    ) -> Self {
+        let memory_bytes = options.memory_bytes;
+        Self {
+            node: LocalNode::new(nqn, devices, &Peers::new(), options),
+            memory_bytes,
+            results: Mutex::default(),
+            traffic: Arc::default(),
+            host: nqn.parse().expect("a subsystem's name is a host's name too"),
+            peers,
+            links: Mutex::default(),
+        }
+    }
+
+    /// What the subsystem says of it.
+    pub(super) fn announcement(&self) -> VendorSet {
+        let mut identify = wire::SIGNATURE.to_vec();
+        identify.extend_from_slice(&[wire::VERSION, 0, 0, 0]);
+        identify.extend_from_slice(&((self.memory_bytes / 4096) as u32).to_le_bytes());
+        // Supported; none changes a namespace's content.
+        VendorSet { identify, commands: opcode::ALL.iter().map(|opcode| (*opcode, 1)).collect() }
+    }
+
+    /// What counts the bytes of sockets.
+    pub(super) fn traffic(&self) -> &Arc<Traffic> {
+        &self.traffic
+    }
+
+    /// A queue is gone, and its results with it.
+    pub(super) fn forget(&self, queue: QueueId) {
+        self.results().remove(&queue);
+    }
+
+    fn results(&self) -> std::sync::MutexGuard<'_, Results> {
+        self.results.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Carries out a command.
+    pub(super) fn execute(&self, queue: QueueId, sqe: &Sqe, data: &[u8]) -> Answered {
+        let (tag, len) = (sqe.dword(10), u64::from(sqe.dword(12)));
+        let to_controller = sqe.opcode() & 0b11 == 0b01;
+        if to_controller && len != data.len() as u64 || len > MAX_MOVE && sqe.opcode() != opcode::MEMORY_FILL
+        {
+            return Answered::refused(Status::INVALID_FIELD.dnr());
+        }
+        let offset = u64::from(sqe.dword(10)) | u64::from(sqe.dword(11)) << 32;
+        let address = MemoryAddress { drive: DriveId(sqe.nsid()), offset };
+        match sqe.opcode() {
+            opcode::PARITY_EXECUTE => self.kept(queue, tag, || self.parity(data)),
+            opcode::TRANSFER => self.kept(queue, tag, || self.transfer(data)),
+            opcode::RESULT_READ => self.take(queue, tag, len),
+            opcode::MEMORY_WRITE => plain(self.node.memory_write(address, data)),
+            opcode::MEMORY_FILL => plain(self.fill(address, len, sqe.dword(13) as u8)),
+            opcode::MEMORY_READ => {
+                let mut out = vec![0; len as usize];
+                match self.node.memory_read(address, &mut out) {
+                    Ok(()) => Answered { data: Some(out), ..Answered::default() },
+                    Err(error) => plain(Err(error)),
+                }
+            }
+            opcode::DESCRIBE => match self.node.describe() {
+                Ok(description) => {
+                    let mut page = wire::encode_drives(&description.drives, tag, self.traffic.sum());
+                    page.truncate(len as usize);
+                    Answered { data: Some(page), ..Answered::default() }
+                }
+                Err(error) => plain(Err(error)),
+            },
+            _ => Answered::refused(Status::INVALID_OPCODE.dnr()),
+        }
+    }
+
+    /// Carries out a command whose result, or the explanation of its failure, is kept until it is read.
+    fn kept(&self, queue: QueueId, tag: u32, work: impl FnOnce() -> Result<Vec<u8>, NodeError>) -> Answered {
+        if self.results().get(&queue).is_some_and(|of| of.len() >= MAX_RESULTS && !of.contains_key(&tag)) {
+            return Answered::refused(Status::SEQUENCE.dnr());
+        }
+        let (status, bytes) = match work() {
+            Ok(bytes) => (Status::SUCCESS, bytes),
+            Err(error) => (status_of(&error), error.to_string().into_bytes()),
+        };
+        let result = bytes.len() as u64;
+        if !bytes.is_empty() {
+            self.results().entry(queue).or_default().insert(tag, bytes);
+        }
+        Answered { status, result, data: None }
+    }
+
+    fn take(&self, queue: QueueId, tag: u32, len: u64) -> Answered {
+        let taken = self.results().get_mut(&queue).and_then(|of| of.remove(&tag));
+        match taken {
+            Some(bytes) if bytes.len() as u64 == len => Answered { data: Some(bytes), ..Answered::default() },
+            Some(_) => Answered::refused(Status::INVALID_FIELD.dnr()),
+            None => Answered::refused(Status::SEQUENCE.dnr()),
+        }
+    }
+
+    fn parity(&self, descriptor: &[u8]) -> Result<Vec<u8>, NodeError> {
+        let command =
+            wire::decode_command(descriptor).map_err(|e| NodeError::invalid(e.field, e.to_string()))?;
+        let result = self.node.parity(&command)?;
+        Ok(wire::encode_result(&result))
+    }
+
+    fn fill(&self, address: MemoryAddress, len: u64, value: u8) -> Result<(), NodeError> {
+        let piece = vec![value; len.min(MAX_MOVE) as usize];
+        let mut done = 0;
+        while done < len {
+            let part = (len - done).min(MAX_MOVE) as usize;
+            let at = MemoryAddress { offset: address.offset.saturating_add(done), ..address };
+            self.node.memory_write(at, &piece[..part])?;
+            done += part as u64;
+        }
+        Ok(())
+    }
+
+    /// Sends local memory to a peer: to nobody who is not on the list.
+    fn transfer(&self, descriptor: &[u8]) -> Result<Vec<u8>, NodeError> {
+        let transfer =
+            wire::decode_transfer(descriptor).map_err(|e| NodeError::invalid(e.field, e.to_string()))?;
+        let unknown =
+            || NodeError::new(ErrorKind::Unreachable, format!("'{}' is no peer of this node", transfer.peer));
+        let address: SocketAddr = transfer.peer.parse().map_err(|_| unknown())?;
+        let peer = self.peers.iter().find(|peer| peer.address == address).ok_or_else(unknown)?;
+        // A connection that was idle may have died with the peer; a new one tells.
+        if let Some(mut link) = self.idle(address)
+            && let Ok(done) = self.send(&mut link.queue, &transfer)
+        {
+            return self.sent(address, link, done);
+        }
+        let mut link = self.connect(peer).map_err(|error| unreachable(&error))?;
+        let done = self.send(&mut link.queue, &transfer)?;
+        self.sent(address, link, done)
+    }
+
+    fn sent(&self, address: SocketAddr, link: Link, status: Status) -> Result<Vec<u8>, NodeError> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner).entry(address).or_default().push(link);
+        if status.is_success() {
+            return Ok(Vec::new());
+        }
+        Err(NodeError::new(ErrorKind::Unreachable, format!("peer {address}: memory write: {status}")))
+    }
+
+    fn idle(&self, address: SocketAddr) -> Option<Link> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&address)?.pop()
+    }
+
+    fn send(&self, link: &mut Queue, transfer: &Transfer) -> Result<Status, NodeError> {
+        let mut done = 0;
+        while done < transfer.len {
+            let len = (transfer.len - done).min(MAX_MOVE);
+            let mut data = vec![0; len as usize];
+            let from = MemoryAddress { offset: transfer.from.offset.saturating_add(done), ..transfer.from };
+            self.node.memory_read(from, &mut data)?;
+            let to = transfer.to.offset.saturating_add(done);
+            let mut sqe = Sqe::new(opcode::MEMORY_WRITE, transfer.to.drive.0);
+            sqe.set_dword(10, to as u32);
+            sqe.set_dword(11, (to >> 32) as u32);
+            sqe.set_dword(12, len as u32);
+            let outcome = link.execute(sqe, &data, &mut []).map_err(|error| unreachable(&error))?;
+            if !outcome.status.is_success() {
+                return Ok(outcome.status);
+            }
+            done += len;
+        }
+        Ok(Status::SUCCESS)
+    }
+
+    /// A new connection to a peer, with a controller of its own.
+    fn connect(&self, peer: &Peer) -> Result<Link, InitiatorError> {
+        let mut options = ConnectOptions {
+            subsystem: Nqn::discovery(),
+            host: self.host.clone(),
+            hostid: [0x50; 16],
+            digests: Digests::default(),
+            flow_control: true,
+            deadline: PEER_DEADLINE,
+        };
+        options.subsystem = match &peer.nqn {
+            Some(nqn) => nqn.clone(),
+            None => discover(peer.address, &options)?
+                .iter()
+                .filter(|entry| entry.subtype == DiscoveryEntry::NVM)
+                .find_map(|entry| entry.subnqn.parse().ok())
+                .unwrap_or_else(Nqn::discovery),
+        };
+        let controller = Controller::connect(peer.address, options)?;
+        Ok(Link { queue: controller.queue(1, 16)?, _controller: controller })
+    }
+}
+
+fn unreachable(error: &InitiatorError) -> NodeError {
+    NodeError::new(ErrorKind::Unreachable, error.to_string())
+}
+
+fn status_of(error: &NodeError) -> Status {
+    match error.kind() {
+        ErrorKind::Media => Status::READ_ERROR,
+        ErrorKind::InvalidField(_) => Status::INVALID_FIELD.dnr(),
+        ErrorKind::ReadOnly => Status::WRITE_PROTECTED.dnr(),
+        ErrorKind::Unreachable => Status(wire::STATUS_PEER),
+    }
+}
+
+fn plain(result: Result<(), NodeError>) -> Answered {
+    Answered {
+        status: result.map_or_else(|error| status_of(&error), |()| Status::SUCCESS),
+        ..Answered::default()
+    }
+}

@@ -1,0 +1,165 @@
+//! A connection's socket with its buffers.
+
+use super::blocks::Blocks;
+use super::core::Shared;
+use super::workers::Done;
+use mio::net::TcpStream;
+use pumice_nvme::target::Connection;
+use std::io::{self, ErrorKind, Read, Write};
+
+/// Bytes of the receive buffer to begin with; it grows to the longest PDU when one comes.
+const FIRST_BUFFER: usize = 16 << 10;
+/// Bytes of the receive buffer of an I/O queue: many capsules a read.
+const IO_BUFFER: usize = 256 << 10;
+/// Bytes that one turn of a connection takes from its socket, so that others have theirs.
+const TURN: usize = 1 << 20;
+/// Bytes that wait to be sent, beyond which no more commands are taken.
+const SEND_LIMIT: usize = 4 << 20;
+/// Commands with the media, beyond which no more are taken.
+const IN_FLIGHT_LIMIT: usize = 256;
+
+/// What a turn leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// Nothing to do until the socket says so.
+    Waits,
+    /// More may be there: another turn after the others'.
+    Again,
+    /// The connection is over.
+    Over,
+}
+
+/// A connection.
+pub(super) struct Socket {
+    pub(super) stream: TcpStream,
+    pub(super) connection: Connection,
+    receive: Vec<u8>,
+    /// Bytes in the receive buffer.
+    filled: usize,
+    out: Vec<u8>,
+    sent: usize,
+    /// Bytes that were received and sent and not yet counted.
+    uncounted: (u64, u64),
+    /// The socket may have more.
+    readable: bool,
+    pub(super) in_flight: usize,
+    ended: bool,
+}
+
+impl Socket {
+    pub(super) fn new(stream: TcpStream, connection: Connection) -> Self {
+        Self {
+            stream,
+            connection,
+            receive: vec![0; FIRST_BUFFER],
+            filled: 0,
+            out: Vec::new(),
+            sent: 0,
+            uncounted: (0, 0),
+            readable: true,
+            in_flight: 0,
+            ended: false,
+        }
+    }
+
+    /// The socket says that it can be read.
+    pub(super) fn readable(&mut self) {
+        self.readable = true;
+    }
+
+    /// Whether it waits for nothing but its own commands to end.
+    pub(super) fn is_idle(&self) -> bool {
+        self.in_flight == 0 && self.sent == self.out.len()
+    }
+
+    /// Takes what has come, and sends what there is to send.
+    pub(super) fn turn(&mut self, shared: &Shared, blocks: &mut Blocks<'_>, now: u64) -> Turn {
+        let mut taken = 0;
+        while self.readable && !self.ended && taken < TURN && self.has_room(*blocks.in_flight) {
+            match self.stream.read(&mut self.receive[self.filled..]) {
+                Ok(0) => self.ended = true,
+                Ok(n) => {
+                    taken += n;
+                    self.uncounted.0 += n as u64;
+                    self.filled += n;
+                    self.readable = self.filled == self.receive.len();
+                    self.process(shared, blocks, now);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.readable = false,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => self.ended = true,
+            }
+        }
+        self.send();
+        let (received, sent) = std::mem::take(&mut self.uncounted);
+        shared.offload().traffic().count(received, sent);
+        if self.ended || self.connection.is_closed() && self.sent == self.out.len() {
+            Turn::Over
+        } else if self.readable && self.has_room(*blocks.in_flight) {
+            Turn::Again
+        } else {
+            Turn::Waits
+        }
+    }
+
+    fn has_room(&self, in_flight: usize) -> bool {
+        self.out.len() - self.sent < SEND_LIMIT && in_flight < IN_FLIGHT_LIMIT
+    }
+
+    fn process(&mut self, shared: &Shared, blocks: &mut Blocks<'_>, now: u64) {
+        let bytes = &self.receive[..self.filled];
+        let received = self.connection.receive(now, bytes, shared.subsystem(), blocks, &mut self.out);
+        let kept = self.filled - received.consumed;
+        self.receive.copy_within(received.consumed..self.filled, 0);
+        self.filled = kept;
+        let wanted = if self.connection.is_io_queue() { IO_BUFFER } else { FIRST_BUFFER };
+        let wanted = wanted.max(received.needed);
+        if self.receive.len() < wanted {
+            self.receive.resize(wanted, 0);
+            self.readable = true;
+        }
+    }
+
+    /// Sends what the socket takes.
+    pub(super) fn send(&mut self) {
+        while self.sent < self.out.len() {
+            match self.stream.write(&self.out[self.sent..]) {
+                Ok(0) => return,
+                Ok(n) => {
+                    self.sent += n;
+                    self.uncounted.1 += n as u64;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.ended = true;
+                    return;
+                }
+            }
+        }
+        self.out.clear();
+        self.sent = 0;
+    }
+
+    /// A command is done.
+    pub(super) fn complete(&mut self, shared: &Shared, done: &Done) {
+        self.in_flight -= 1;
+        let (access, slot) = (shared.subsystem(), done.ticket.slot);
+        match done.data() {
+            Some(data) => self.connection.complete_with(slot, Ok(data), access, &mut self.out),
+            None => self.connection.complete(slot, done.status, done.result, access, &mut self.out),
+        }
+    }
+
+    /// Lets time pass.
+    pub(super) fn tick(&mut self, shared: &Shared, now: u64) -> Turn {
+        self.connection.tick(now, shared.subsystem(), &mut self.out);
+        self.send();
+        if self.ended || self.connection.is_closed() { Turn::Over } else { Turn::Waits }
+    }
+
+    /// Says goodbye to the peer.
+    pub(super) fn close(&mut self) -> io::Result<()> {
+        self.stream.shutdown(std::net::Shutdown::Both)
+    }
+}

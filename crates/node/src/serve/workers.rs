@@ -1,0 +1,206 @@
+//! Threads that wait for media, so that no core has to.
+
+use super::core::CoreHandle;
+use super::offload::{Answered, Offload, QueueId};
+use pumice_blockdev::{AlignedBuffer, BlockDevice};
+use pumice_nvme::spec::{Sqe, Status};
+use pumice_nvme::target::Op;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// Bytes that zeros are written and blocks verified in at a time.
+const PIECE: u64 = 1 << 20;
+
+/// Whose command it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ticket {
+    /// The connection on its core.
+    pub(super) connection: usize,
+    /// Its slot.
+    pub(super) slot: u16,
+}
+
+/// A command for a medium.
+pub(super) struct Job {
+    pub(super) ticket: Ticket,
+    pub(super) core: CoreHandle,
+    /// The devices that it is for: one, or all for a flush of everything.
+    pub(super) devices: Vec<Arc<dyn BlockDevice>>,
+    pub(super) op: Op,
+    pub(super) offset: u64,
+    pub(super) len: u64,
+    pub(super) fua: bool,
+    /// Data from the host; a buffer is whole pages, of which the first `len` bytes count.
+    pub(super) data: Option<AlignedBuffer>,
+    /// A command of the parity command set, with its data and the queue whose results it may use.
+    pub(super) offload: Option<OffloadJob>,
+    /// Byte ranges of a deallocation.
+    pub(super) ranges: Vec<(u64, u64)>,
+}
+
+/// A command of the parity command set.
+pub(super) struct OffloadJob {
+    pub(super) offload: Arc<Offload>,
+    pub(super) queue: QueueId,
+    pub(super) command: Sqe,
+    pub(super) data: Vec<u8>,
+}
+
+/// A command that is done.
+pub(super) struct Done {
+    pub(super) ticket: Ticket,
+    pub(super) status: Status,
+    pub(super) result: u64,
+    /// What a command of the parity command set gives to the host.
+    answer: Option<Vec<u8>>,
+    data: Option<AlignedBuffer>,
+    len: usize,
+}
+
+impl Done {
+    /// What goes to the host.
+    pub(super) fn data(&self) -> Option<&[u8]> {
+        match &self.answer {
+            Some(answer) => Some(answer),
+            None => Some(&self.data.as_deref()?[..self.len]),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    stopping: bool,
+}
+
+/// A pool of threads.
+pub(super) struct Workers {
+    queue: Arc<(Mutex<Queue>, Condvar)>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Workers {
+    pub(super) fn start(count: usize) -> io::Result<Self> {
+        let queue: Arc<(Mutex<Queue>, Condvar)> = Arc::default();
+        let mut threads = Vec::with_capacity(count);
+        for i in 0..count {
+            let queue = Arc::clone(&queue);
+            let thread =
+                std::thread::Builder::new().name(format!("medium{i}")).spawn(move || work(&queue))?;
+            threads.push(thread);
+        }
+        Ok(Self { queue, threads })
+    }
+
+    pub(super) fn submit(&self, job: Job) {
+        let (queue, ready) = &*self.queue;
+        queue.lock().unwrap_or_else(PoisonError::into_inner).jobs.push_back(job);
+        ready.notify_one();
+    }
+}
+
+impl Drop for Workers {
+    /// Ends the threads after the jobs that are waiting.
+    fn drop(&mut self) {
+        let (queue, ready) = &*self.queue;
+        queue.lock().unwrap_or_else(PoisonError::into_inner).stopping = true;
+        ready.notify_all();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn work(shared: &(Mutex<Queue>, Condvar)) {
+    let (queue, ready) = shared;
+    loop {
+        let mut state = queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let job = loop {
+            if let Some(job) = state.jobs.pop_front() {
+                break job;
+            }
+            if state.stopping {
+                return;
+            }
+            state = ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+        };
+        drop(state);
+        let core = job.core.clone();
+        core.done(carry_out(&job));
+    }
+}
+
+/// Carries out a command.
+fn carry_out(job: &Job) -> Done {
+    let (ticket, len) = (job.ticket, job.len as usize);
+    if let Some(OffloadJob { offload, queue, command, data }) = &job.offload {
+        let Answered { status, result, data } = offload.execute(*queue, command, data);
+        return Done { ticket, status, result, answer: data, data: None, len: 0 };
+    }
+    let mut read = None;
+    let status = match execute(job, &mut read) {
+        Ok(()) => Status::SUCCESS,
+        Err(status) => status,
+    };
+    Done { ticket, status, result: 0, answer: None, data: read.filter(|_| status.is_success()), len }
+}
+
+fn execute(job: &Job, read: &mut Option<AlignedBuffer>) -> Result<(), Status> {
+    let fault = |_| Status::WRITE_FAULT;
+    let lost = |_| Status::READ_ERROR;
+    let device = job.devices.first().ok_or(Status::INTERNAL)?;
+    let len = job.len as usize;
+    match job.op {
+        Op::Read => {
+            let buffer = read.insert(AlignedBuffer::new(len));
+            device.read_at(job.offset, &mut buffer[..len]).map_err(lost)?;
+        }
+        Op::Write => {
+            let data = job.data.as_ref().ok_or(Status::INTERNAL)?;
+            device.write_at(job.offset, &data[..len]).map_err(fault)?;
+        }
+        Op::Flush => {
+            for device in &job.devices {
+                device.flush().map_err(fault)?;
+            }
+        }
+        Op::Compare => {
+            let data = job.data.as_ref().ok_or(Status::INTERNAL)?;
+            let mut stored = AlignedBuffer::new(len);
+            device.read_at(job.offset, &mut stored[..len]).map_err(lost)?;
+            if stored[..len] != data[..len] {
+                return Err(Status::COMPARE_FAILURE.dnr());
+            }
+        }
+        Op::WriteZeroes => zero(&**device, job.offset, job.len)?,
+        Op::Deallocate => {
+            for (offset, len) in &job.ranges {
+                zero(&**device, *offset, *len)?;
+            }
+        }
+        Op::Verify => {
+            let mut buffer = AlignedBuffer::new(job.len.min(PIECE) as usize);
+            for at in (0..job.len).step_by(PIECE as usize) {
+                let len = (job.len - at).min(PIECE) as usize;
+                device.read_at(job.offset + at, &mut buffer[..len]).map_err(lost)?;
+            }
+        }
+        Op::Vendor => return Err(Status::INVALID_OPCODE.dnr()),
+    }
+    if job.fua {
+        device.flush().map_err(fault)?;
+    }
+    Ok(())
+}
+
+/// Writes zeros: what deallocated blocks read as, too.
+fn zero(device: &dyn BlockDevice, offset: u64, len: u64) -> Result<(), Status> {
+    let zeros = AlignedBuffer::new(len.min(PIECE) as usize);
+    for at in (0..len).step_by(PIECE as usize) {
+        let piece = (len - at).min(PIECE) as usize;
+        device.write_at(offset + at, &zeros[..piece]).map_err(|_| Status::WRITE_FAULT)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,360 @@
+//! One queue of a host.
+
+use crate::pdu::{
+    Digests, Fatal, Frame, Framing, H2cData, IcReq, IcResp, Kind, LAST, SUCCESS, Transfer, Violation, frame,
+    push, push_with_data,
+};
+use crate::spec::connect::{Data, Fields, NO_FLOW_CONTROL};
+use crate::spec::opcode::{FABRICS, fabrics};
+use crate::spec::{Cqe, Sgl, Sqe, Status};
+use std::collections::VecDeque;
+use std::convert::Infallible;
+
+/// Bytes of data in one C2HData PDU that are taken: what a command may move, and no more.
+const MAX_DATA: u32 = 16 << 20;
+/// Bytes that a Fabrics or admin command may carry in its capsule.
+const ADMIN_CAPSULE: usize = 8192;
+
+/// How a queue is connected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// The queue: 0 is the admin queue.
+    pub qid: u16,
+    /// Commands in flight, at most: 1 to 1023.
+    pub depth: u16,
+    /// Digests asked for.
+    pub digests: Digests,
+    /// Whether submission queue flow control is wanted.
+    pub flow_control: bool,
+    /// Keep-alive timeout in milliseconds, 0 for none. On the admin queue.
+    pub kato_ms: u32,
+    /// Who connects, and to whom.
+    pub data: Data,
+    /// Bytes of data in a capsule of an I/O queue, from Identify (IOCCSZ); 0 for none.
+    pub capsule_data: u32,
+}
+
+/// What has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// Data for the command with this id, at this offset of its data.
+    Data {
+        /// The command.
+        cid: u16,
+        /// Byte offset.
+        offset: u32,
+        /// The bytes.
+        data: &'a [u8],
+    },
+    /// A command has ended. For Connect, the result's low 16 bits are the controller's id.
+    Completion(Completion),
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Completion {
+    /// The command.
+    pub cid: u16,
+    /// How it ended.
+    pub status: Status,
+    /// dw0 and dw1.
+    pub result: u64,
+}
+
+/// Why a command cannot be submitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SubmitError {
+    /// The queue is not connected.
+    #[error("the queue is not connected")]
+    NotConnected,
+    /// As many commands as the queue has entries are in flight.
+    #[error("the queue is full")]
+    Full,
+}
+
+/// A command in flight.
+#[derive(Debug, Default)]
+struct Command {
+    used: bool,
+    /// Data for the controller that the capsule did not carry.
+    data: Vec<u8>,
+    /// Bytes for the host: expected, and come.
+    expected: u32,
+    come: u32,
+    /// The data were not what their digest said.
+    damaged: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    AwaitIcResp,
+    AwaitConnect,
+    Live,
+    Failed,
+}
+
+/// A queue of a host.
+#[derive(Debug)]
+pub struct Connection {
+    options: Options,
+    state: State,
+    framing: Framing,
+    maxh2cdata: u32,
+    commands: Vec<Command>,
+    free: VecDeque<u16>,
+}
+
+/// Id of the Connect command.
+const CONNECT_CID: u16 = 0;
+
+impl Connection {
+    /// A queue whose TCP connection stands: appends ICReq to `out`.
+    pub fn new(options: Options, out: &mut Vec<u8>) -> Self {
+        out.extend_from_slice(&IcReq { hpda: 0, digests: options.digests, maxr2t: 0 }.encode());
+        let depth = options.depth.clamp(1, 1023);
+        Self {
+            framing: Framing {
+                controller: false,
+                digests: Digests::default(),
+                max_capsule_data: 0,
+                max_data: MAX_DATA,
+            },
+            state: State::AwaitIcResp,
+            maxh2cdata: 4096,
+            commands: (0..depth).map(|_| Command::default()).collect(),
+            free: (0..depth).collect(),
+            options,
+        }
+    }
+
+    /// Whether commands may be submitted.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.state == State::Live
+    }
+
+    /// Commands that may still be submitted.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        if self.is_live() { self.free.len() } else { 0 }
+    }
+
+    /// Submits a command with data for the controller; empty for none. Returns its id.
+    ///
+    /// # Errors
+    /// Where the queue is not connected, or is full.
+    pub fn submit(&mut self, sqe: Sqe, data: &[u8], out: &mut Vec<u8>) -> Result<u16, SubmitError> {
+        self.submit_expecting(sqe, data, 0, out)
+    }
+
+    /// Submits a command that brings `expected` bytes for the host. Returns its id.
+    ///
+    /// # Errors
+    /// As [`submit`](Self::submit).
+    pub fn submit_read(&mut self, sqe: Sqe, expected: u32, out: &mut Vec<u8>) -> Result<u16, SubmitError> {
+        self.submit_expecting(sqe, &[], expected, out)
+    }
+
+    fn submit_expecting(
+        &mut self,
+        mut sqe: Sqe,
+        data: &[u8],
+        expected: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<u16, SubmitError> {
+        if self.state != State::Live {
+            return Err(SubmitError::NotConnected);
+        }
+        let cid = self.free.pop_front().ok_or(SubmitError::Full)?;
+        sqe.set_cid(cid);
+        let in_capsule = data.len()
+            <= if self.options.qid == 0 { ADMIN_CAPSULE } else { self.options.capsule_data as usize };
+        let command = &mut self.commands[usize::from(cid)];
+        command.used = true;
+        command.expected = expected;
+        command.come = 0;
+        command.damaged = false;
+        command.data.clear();
+        if data.is_empty() {
+            sqe.set_sgl(Sgl::transport(expected));
+            push(out, Kind::CapsuleCmd, 0, &sqe.0, self.framing.digests);
+        } else if in_capsule {
+            sqe.set_sgl(Sgl::in_capsule(data.len() as u32));
+            self.push_capsule(&sqe, data, out);
+        } else {
+            sqe.set_sgl(Sgl::transport(data.len() as u32));
+            command.data.extend_from_slice(data);
+            push(out, Kind::CapsuleCmd, 0, &sqe.0, self.framing.digests);
+        }
+        Ok(cid)
+    }
+
+    fn push_capsule(&self, sqe: &Sqe, data: &[u8], out: &mut Vec<u8>) {
+        let fill = |to: &mut [u8]| {
+            to.copy_from_slice(data);
+            Ok::<(), Infallible>(())
+        };
+        let Ok(()) = push_with_data(out, Kind::CapsuleCmd, 0, &sqe.0, self.framing.digests, data.len(), fill);
+    }
+
+    /// Takes what has come. Events are handed to `each`; what must be sent is appended to `out`. Returns the bytes that are done with, and how
+    /// many must be there before more can happen.
+    ///
+    /// # Errors
+    /// Where the controller breaks the protocol; a term request is appended then, and the connection is over.
+    pub fn receive(
+        &mut self,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+        mut each: impl FnMut(Event<'_>),
+    ) -> Result<(usize, usize), Violation> {
+        let mut consumed = 0;
+        let mut needed = 0;
+        loop {
+            let done = frame(&bytes[consumed..], &self.framing, &mut needed).and_then(|frame| {
+                frame.map(|frame| self.pdu(&frame, out, &mut each).map(|()| frame.len)).transpose()
+            });
+            match done {
+                Ok(Some(len)) => consumed += len,
+                Ok(None) => return Ok((consumed, needed)),
+                Err(violation) => {
+                    self.state = State::Failed;
+                    violation.encode(true, out);
+                    return Err(violation);
+                }
+            }
+        }
+    }
+
+    fn pdu(
+        &mut self,
+        frame: &Frame<'_>,
+        out: &mut Vec<u8>,
+        each: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), Violation> {
+        let wrong = |fes, fei, what| Err(Violation::new(fes, fei, frame.header, what));
+        match (self.state, frame.common.kind) {
+            (_, Kind::C2hTermReq) => wrong(Fatal::Sequence, 0, "the controller ends the connection"),
+            (State::AwaitIcResp, Kind::IcResp) => self.connect(frame, out),
+            (State::AwaitIcResp, _) => wrong(Fatal::Sequence, 0, "a PDU before ICResp"),
+            (_, Kind::IcResp) => wrong(Fatal::Sequence, 0, "a second ICResp"),
+            (_, Kind::CapsuleResp) => self.completion(frame, each),
+            (State::Live, Kind::C2hData) => self.data(frame, each),
+            (State::Live, Kind::R2t) => self.request(frame, out),
+            _ => wrong(Fatal::Sequence, 0, "data before Connect"),
+        }
+    }
+
+    fn connect(&mut self, frame: &Frame<'_>, out: &mut Vec<u8>) -> Result<(), Violation> {
+        let response = IcResp::decode(frame.header)?;
+        if response.digests != self.options.digests {
+            let what = "ICResp: other digests than were asked for";
+            return Err(Violation::new(Fatal::UnsupportedParameter, 11, frame.header, what));
+        }
+        if response.cpda != 0 {
+            let what = "ICResp: padded data are not supported";
+            return Err(Violation::new(Fatal::UnsupportedParameter, 10, frame.header, what));
+        }
+        self.framing.digests = response.digests;
+        self.maxh2cdata = response.maxh2cdata;
+        self.state = State::AwaitConnect;
+        let mut sqe = Sqe::new(FABRICS, 0);
+        sqe.0[4] = fabrics::CONNECT;
+        sqe.set_cid(CONNECT_CID);
+        let data = self.options.data.encode();
+        sqe.set_sgl(Sgl::in_capsule(data.len() as u32));
+        let fields = Fields {
+            recfmt: 0,
+            qid: self.options.qid,
+            sqsize: self.commands.len() as u16,
+            cattr: if self.options.flow_control { 0 } else { NO_FLOW_CONTROL },
+            kato_ms: self.options.kato_ms,
+        };
+        fields.encode(&mut sqe);
+        self.push_capsule(&sqe, &data, out);
+        Ok(())
+    }
+
+    fn completion(&mut self, frame: &Frame<'_>, each: &mut impl FnMut(Event<'_>)) -> Result<(), Violation> {
+        let cqe = Cqe::decode(&frame.header[8..24]);
+        if self.state == State::AwaitConnect {
+            if cqe.cid != CONNECT_CID {
+                return Err(Violation::new(Fatal::Sequence, 0, frame.header, "a completion of no command"));
+            }
+            self.state = if cqe.status.is_success() { State::Live } else { State::Failed };
+            each(Event::Completion(Completion { cid: cqe.cid, status: cqe.status, result: cqe.result }));
+            return Ok(());
+        }
+        let completion = Completion { cid: cqe.cid, status: cqe.status, result: cqe.result };
+        self.end(completion, frame, each)
+    }
+
+    fn end(
+        &mut self,
+        mut completion: Completion,
+        frame: &Frame<'_>,
+        each: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), Violation> {
+        let command = self.commands.get_mut(usize::from(completion.cid)).filter(|command| command.used);
+        let Some(command) = command else {
+            return Err(Violation::new(Fatal::Sequence, 0, frame.header, "a completion of no command"));
+        };
+        command.used = false;
+        if command.damaged {
+            completion.status = Status::TRANSIENT_TRANSPORT;
+        }
+        self.free.push_back(completion.cid);
+        each(Event::Completion(completion));
+        Ok(())
+    }
+
+    fn data(&mut self, frame: &Frame<'_>, each: &mut impl FnMut(Event<'_>)) -> Result<(), Violation> {
+        let wrong = |fes, fei, what| Err(Violation::new(fes, fei, frame.header, what));
+        let transfer = Transfer::decode(frame.header);
+        let command = self.commands.get_mut(usize::from(transfer.cccid)).filter(|command| command.used);
+        let Some(command) = command else {
+            return wrong(Fatal::InvalidHeaderField, 8, "C2HData of no command");
+        };
+        if transfer.len as usize != frame.data.len() {
+            return wrong(Fatal::InvalidHeaderField, 16, "C2HData: datal is not the data of the PDU");
+        }
+        if transfer.offset != command.come || transfer.len > command.expected - command.come {
+            return wrong(Fatal::DataOutOfRange, 0, "C2HData that was not asked for");
+        }
+        command.come += transfer.len;
+        command.damaged |= !frame.data_good;
+        each(Event::Data { cid: transfer.cccid, offset: transfer.offset, data: frame.data });
+        let flags = frame.common.flags & (LAST | SUCCESS);
+        match flags {
+            SUCCESS => wrong(Fatal::InvalidHeaderField, 1, "C2HData: SUCCESS without LAST"),
+            f if f & SUCCESS != 0 => {
+                let done = Completion { cid: transfer.cccid, status: Status::SUCCESS, result: 0 };
+                self.end(done, frame, each)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends what an R2T asks for.
+    fn request(&mut self, frame: &Frame<'_>, out: &mut Vec<u8>) -> Result<(), Violation> {
+        let wrong = |fes, fei, what| Err(Violation::new(fes, fei, frame.header, what));
+        let transfer = Transfer::decode(frame.header);
+        let command = self.commands.get(usize::from(transfer.cccid)).filter(|command| command.used);
+        let Some(command) = command else { return wrong(Fatal::InvalidHeaderField, 8, "R2T of no command") };
+        let (start, len) = (transfer.offset as usize, transfer.len as usize);
+        let Some(data) = start.checked_add(len).and_then(|end| command.data.get(start..end)) else {
+            return wrong(Fatal::DataOutOfRange, 0, "R2T for data that the command does not have");
+        };
+        if data.is_empty() {
+            return wrong(Fatal::InvalidHeaderField, 16, "R2T for nothing");
+        }
+        let pieces = data.chunks(self.maxh2cdata as usize);
+        let last = pieces.len() - 1;
+        for (i, piece) in pieces.enumerate() {
+            let offset = transfer.offset + i as u32 * self.maxh2cdata;
+            let part = Transfer { offset, len: piece.len() as u32, ..transfer };
+            H2cData::push(out, part, i == last, piece, self.framing.digests);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,14 @@
+//! The structures of the NVMe base, NVM command set and fabrics specifications, as far as a target over TCP needs them.
+
+pub mod connect;
+pub mod identify;
+pub mod log;
+mod nqn;
+pub mod opcode;
+pub mod property;
+mod sqe;
+mod status;
+
+pub use nqn::{DISCOVERY_NQN, Nqn, NqnError};
+pub use sqe::{Cqe, Sgl, Sqe};
+pub use status::Status;

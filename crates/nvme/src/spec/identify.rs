@@ -1,0 +1,223 @@
+//! Identify data: 4096 bytes each. Offsets as in NVMe Base (controller) and the NVM command set (namespace).
+
+use crate::bytes::{put, put_padded, u16_at, u32_at, u64_at};
+
+/// Bytes of every Identify answer.
+pub const LEN: usize = 4096;
+
+/// What is asked for.
+pub mod cns {
+    /// A namespace.
+    pub const NAMESPACE: u8 = 0x00;
+    /// The controller.
+    pub const CONTROLLER: u8 = 0x01;
+    /// Namespaces above an nsid.
+    pub const NAMESPACE_LIST: u8 = 0x02;
+    /// The identifiers of a namespace.
+    pub const NAMESPACE_IDS: u8 = 0x03;
+    /// A namespace, what the command set adds.
+    pub const NAMESPACE_OF_SET: u8 = 0x05;
+    /// The controller, what the command set adds.
+    pub const CONTROLLER_OF_SET: u8 = 0x06;
+    /// A namespace, what no command set owns.
+    pub const NAMESPACE_INDEPENDENT: u8 = 0x08;
+}
+
+/// The most data that one command moves, as a power of two of 4096 bytes: 1 MiB.
+pub const MDTS: u8 = 8;
+
+/// What an Identify Controller answer says beyond what is the same for every controller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Controller {
+    /// Serial number, at most 20 bytes.
+    pub serial: String,
+    /// Model, at most 40 bytes.
+    pub model: String,
+    /// Firmware revision, at most 8 bytes.
+    pub firmware: String,
+    /// Controller id.
+    pub cntlid: u16,
+    /// Whether it is the discovery service's.
+    pub discovery: bool,
+    /// The largest nsid.
+    pub namespaces: u32,
+    /// Entries of a queue.
+    pub queue_depth: u16,
+    /// Bytes of data in a capsule of an I/O queue.
+    pub capsule_data: u32,
+    /// The subsystem.
+    pub subnqn: String,
+}
+
+/// Optional NVM commands: Compare, DSM, Write Zeroes, Verify.
+pub const ONCS: u16 = 1 | 1 << 2 | 1 << 3 | 1 << 7;
+/// Outstanding AER commands, less one.
+pub const AERL: u8 = 3;
+/// Outstanding Abort commands, less one.
+pub const ACL: u8 = 3;
+/// Entries of the error log, less one.
+pub const ELPE: u8 = 63;
+/// Granularity of the keep-alive timer in units of 100 ms.
+pub const KAS: u16 = 10;
+/// Event: namespaces changed.
+pub const OAES_NAMESPACES: u32 = 1 << 8;
+/// Event: the discovery log changed.
+pub const OAES_DISCOVERY: u32 = 1 << 31;
+
+impl Controller {
+    /// The 4096 bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut d = vec![0; LEN];
+        put_padded(&mut d, 4, 20, &self.serial);
+        put_padded(&mut d, 24, 40, &self.model);
+        put_padded(&mut d, 64, 8, &self.firmware);
+        d[72] = 6;
+        // Several controllers in the subsystem.
+        d[76] = if self.discovery { 0 } else { 1 << 1 };
+        d[77] = MDTS;
+        put(&mut d, 78, &self.cntlid.to_le_bytes());
+        put(&mut d, 80, &super::property::VERSION.to_le_bytes());
+        let oaes = if self.discovery { OAES_DISCOVERY } else { OAES_NAMESPACES };
+        put(&mut d, 92, &oaes.to_le_bytes());
+        // 128-bit host identifiers.
+        put(&mut d, 96, &1_u32.to_le_bytes());
+        d[111] = if self.discovery { 2 } else { 1 };
+        d[258] = ACL;
+        d[259] = AERL;
+        // One firmware slot, read-only.
+        d[260] = 1 << 1 | 1;
+        // Effects log, offsets in log pages.
+        d[261] = 1 << 1 | 1 << 2;
+        d[262] = ELPE;
+        put(&mut d, 266, &343_u16.to_le_bytes());
+        put(&mut d, 268, &353_u16.to_le_bytes());
+        put(&mut d, 320, &KAS.to_le_bytes());
+        put(&mut d, 514, &self.queue_depth.to_le_bytes());
+        // SGLs with any alignment, offsets in the capsule, transport data blocks.
+        put(&mut d, 536, &(1_u32 | 1 << 20 | 1 << 21).to_le_bytes());
+        put(&mut d, 768, self.subnqn.as_bytes());
+        put(&mut d, 1792, &((64 + self.capsule_data) / 16).to_le_bytes());
+        put(&mut d, 1796, &1_u32.to_le_bytes());
+        // One SGL descriptor a command.
+        d[1803] = 1;
+        // Disconnect of I/O queues.
+        put(&mut d, 1804, &1_u16.to_le_bytes());
+        if self.discovery {
+            d[1806] = 1;
+        } else {
+            d[512] = 0x66;
+            d[513] = 0x44;
+            put(&mut d, 516, &self.namespaces.to_le_bytes());
+            put(&mut d, 540, &self.namespaces.to_le_bytes());
+            put(&mut d, 520, &ONCS.to_le_bytes());
+            // A volatile write cache; Flush of all namespaces is supported.
+            d[525] = 1 | 3 << 1;
+        }
+        d
+    }
+
+    /// Reads what a host needs of an answer.
+    #[must_use]
+    pub fn decode(d: &[u8]) -> Self {
+        let padded = |at: usize, len: usize| {
+            String::from_utf8_lossy(&d[at..at + len]).trim_end_matches([' ', '\0']).to_owned()
+        };
+        let name = &d[768..1024];
+        let end = name.iter().position(|b| *b == 0).unwrap_or(name.len());
+        Self {
+            serial: padded(4, 20),
+            model: padded(24, 40),
+            firmware: padded(64, 8),
+            cntlid: u16_at(d, 78),
+            discovery: d[111] == 2,
+            namespaces: u32_at(d, 516),
+            queue_depth: u16_at(d, 514),
+            capsule_data: u32_at(d, 1792).saturating_mul(16).saturating_sub(64),
+            subnqn: String::from_utf8_lossy(&name[..end]).into_owned(),
+        }
+    }
+}
+
+/// A namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Namespace {
+    /// Blocks.
+    pub blocks: u64,
+    /// Bytes of a block as a power of two: 9 or 12.
+    pub block_shift: u8,
+    /// Globally unique identifier; the same over restarts.
+    pub nguid: [u8; 16],
+    /// UUID; the same over restarts.
+    pub uuid: [u8; 16],
+    /// Whether writes are refused.
+    pub read_only: bool,
+}
+
+impl Namespace {
+    /// The 4096 bytes of CNS 00.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut d = vec![0; LEN];
+        for at in [0, 8, 16] {
+            put(&mut d, at, &self.blocks.to_le_bytes());
+        }
+        // Deallocated blocks read as zeros, and Write Zeroes may deallocate.
+        d[33] = 1 | 1 << 3;
+        // Shared: several controllers reach it.
+        d[30] = 1;
+        let bytes = u128::from(self.blocks) << self.block_shift;
+        put(&mut d, 48, &bytes.to_le_bytes());
+        d[99] = u8::from(self.read_only);
+        put(&mut d, 104, &self.nguid);
+        d[128 + 2] = self.block_shift;
+        d
+    }
+
+    /// Reads what a host needs of CNS 00; the UUID is not in it. `None` where the block size makes no sense.
+    #[must_use]
+    pub fn decode(d: &[u8]) -> Option<Self> {
+        let format = usize::from(d[26] & 0xF);
+        let block_shift = d[128 + 4 * format + 2];
+        (9..=16).contains(&block_shift).then(|| Self {
+            blocks: u64_at(d, 0),
+            block_shift,
+            nguid: std::array::from_fn(|i| d[104 + i]),
+            uuid: [0; 16],
+            read_only: d[99] & 1 != 0,
+        })
+    }
+
+    /// The 4096 bytes of CNS 03: NGUID, UUID and command set.
+    #[must_use]
+    pub fn ids(&self) -> Vec<u8> {
+        let mut d = vec![0; LEN];
+        d[..2].copy_from_slice(&[2, 16]);
+        put(&mut d, 4, &self.nguid);
+        d[20..22].copy_from_slice(&[3, 16]);
+        put(&mut d, 24, &self.uuid);
+        d[40..42].copy_from_slice(&[4, 1]);
+        d
+    }
+
+    /// The 4096 bytes of CNS 08.
+    #[must_use]
+    pub fn independent(&self) -> Vec<u8> {
+        let mut d = vec![0; LEN];
+        d[1] = 1;
+        d[8] = u8::from(self.read_only);
+        // Ready.
+        d[14] = 1;
+        d
+    }
+}
+
+/// The list of namespaces above `after`, of `count` in all: they are numbered without gaps.
+#[must_use]
+pub fn namespace_list(after: u32, count: u32) -> Vec<u8> {
+    let mut d = vec![0; LEN];
+    for (field, nsid) in d.chunks_exact_mut(4).zip(after.saturating_add(1)..=count) {
+        field.copy_from_slice(&nsid.to_le_bytes());
+    }
+    d
+}

@@ -1,0 +1,23 @@
+//! The controller's side: a subsystem with its namespaces and controllers, and the connections that reach it.
+//!
+//! ```text
+//! bytes ─▶ Connection ─▶ frame ─▶ Sqe ─┬─ Fabrics, admin ─▶ Subsystem (shared; behind [`Access`])
+//!                                      └─ I/O ─▶ Media (what the caller does with blocks)
+//! bytes ◀─ out ◀───────────── completion ◀──────┘
+//! ```
+//!
+//! Nothing here reads a clock, a socket or a medium. States, limits and deadlines are in `docs/nvme-tcp.md`.
+
+mod admin;
+mod connection;
+mod controller;
+mod fabrics;
+mod io;
+mod logs;
+mod media;
+mod slots;
+mod subsystem;
+
+pub use connection::{Connection, Received};
+pub use media::{Media, Op, Request, SHUTDOWN_SLOT};
+pub use subsystem::{Access, Counters, Identity, Limits, Subsystem, VendorSet};

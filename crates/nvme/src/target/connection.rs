@@ -1,0 +1,540 @@
+//! One TCP connection: from bytes to commands, and back.
+
+use super::controller::Life;
+use super::media::{Media, Request};
+use super::slots::{Phase, Slots};
+use super::subsystem::{Access, Counters, Limits};
+use crate::pdu::{
+    C2hData, Digests, Fatal, Frame, Framing, IcReq, IcResp, Kind, LAST, R2t, Transfer, Violation, frame, push,
+};
+use crate::spec::identify::Namespace;
+use crate::spec::log::ErrorEntry;
+use crate::spec::{Cqe, Sgl, Sqe, Status, opcode};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Nanoseconds that a host has for ICReq, for Connect, for the rest of a PDU, and to close after a term request.
+pub(super) const PATIENCE: u64 = 30_000_000_000;
+/// Bytes of data in a capsule of the admin queue and of every Fabrics command, whatever IOCCSZ says.
+pub(super) const ADMIN_CAPSULE: u32 = 8192;
+
+/// What became of received bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Received {
+    /// Bytes that are done with; the caller keeps the rest and hands it in again with what follows.
+    pub consumed: usize,
+    /// Bytes that must be there, from the first that is kept, before anything more can happen.
+    pub needed: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Nothing but ICReq may come.
+    AwaitIcReq,
+    /// Nothing but Connect may come.
+    AwaitConnect,
+    /// A queue of a controller.
+    Live,
+    /// A term request is out: what comes is thrown away until the host closes.
+    Quiesce,
+    /// The caller closes the socket.
+    Closed,
+}
+
+/// The queue that a connection is.
+#[derive(Debug)]
+pub(super) struct Queue {
+    pub(super) qid: u16,
+    pub(super) cntlid: u16,
+    pub(super) discovery: bool,
+    pub(super) entries: u16,
+    pub(super) sqhd: u16,
+    pub(super) flow_control: bool,
+    pub(super) life: Arc<Life>,
+    pub(super) epoch: u32,
+    pub(super) counters: Arc<Counters>,
+    pub(super) kato_ns: u64,
+    pub(super) last_keep_alive: u64,
+}
+
+/// One connection of a host.
+#[derive(Debug)]
+pub struct Connection {
+    state: State,
+    /// When the present state, or the PDU that has begun, has lasted too long.
+    deadline: Option<u64>,
+    pub(super) now: u64,
+    /// Where the host came in.
+    pub(super) local: SocketAddr,
+    pub(super) limits: Limits,
+    framing: Framing,
+    pub(super) queue: Option<Queue>,
+    pub(super) namespaces: Arc<[Namespace]>,
+    pub(super) slots: Slots,
+    /// Bytes of write data that were asked for and have not come.
+    asked: u32,
+    /// Slots that wait for room, in order.
+    waiting: std::collections::VecDeque<u16>,
+}
+
+impl Connection {
+    /// A connection that was just accepted at `local`. `now` is in nanoseconds from any start.
+    #[must_use]
+    pub fn new(limits: Limits, local: SocketAddr, now: u64) -> Self {
+        Self {
+            state: State::AwaitIcReq,
+            deadline: Some(now + PATIENCE),
+            now,
+            local,
+            limits,
+            framing: Framing {
+                controller: true,
+                digests: Digests::default(),
+                max_capsule_data: ADMIN_CAPSULE,
+                max_data: limits.maxh2cdata,
+            },
+            queue: None,
+            namespaces: Arc::new([]),
+            slots: Slots::new(limits.queue_depth),
+            asked: 0,
+            waiting: std::collections::VecDeque::new(),
+        }
+    }
+
+    /// Whether the caller should close the socket, after sending what is left.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.state == State::Closed
+    }
+
+    /// Whether it is an I/O queue.
+    #[must_use]
+    pub fn is_io_queue(&self) -> bool {
+        self.queue.as_ref().is_some_and(|q| q.qid != 0)
+    }
+
+    /// Takes what has come: as many whole PDUs as there are. Answers are appended to `out`.
+    pub fn receive<A: Access, M: Media>(
+        &mut self,
+        now: u64,
+        bytes: &[u8],
+        access: &A,
+        media: &mut M,
+        out: &mut Vec<u8>,
+    ) -> Received {
+        self.now = now;
+        self.check_life();
+        let mut consumed = 0;
+        let mut needed = 0;
+        while !self.is_closed() {
+            if self.state == State::Quiesce {
+                consumed = bytes.len();
+                break;
+            }
+            match frame(&bytes[consumed..], &self.framing, &mut needed) {
+                Ok(Some(frame)) => {
+                    let len = frame.len;
+                    if let Err(violation) = self.pdu(&frame, access, media, out) {
+                        self.terminate(&violation, out);
+                        continue;
+                    }
+                    consumed += len;
+                    if self.state == State::Live {
+                        self.deadline = None;
+                    }
+                }
+                Ok(None) => break,
+                Err(violation) => self.terminate(&violation, out),
+            }
+        }
+        if self.state == State::Live && consumed < bytes.len() && self.deadline.is_none() {
+            self.deadline = Some(now + PATIENCE);
+        }
+        Received { consumed, needed }
+    }
+
+    /// Lets time pass: deadlines, keep alive, events, the end of the controller. To be called ten times a second.
+    pub fn tick<A: Access>(&mut self, now: u64, access: &A, out: &mut Vec<u8>) {
+        self.now = now;
+        self.check_life();
+        if self.deadline.is_some_and(|deadline| now >= deadline) {
+            self.state = State::Closed;
+        }
+        if self.state != State::Live {
+            return;
+        }
+        let Some(queue) = &self.queue else { return };
+        if queue.qid == 0 {
+            if queue.kato_ns != 0 && now.saturating_sub(queue.last_keep_alive) > queue.kato_ns {
+                self.state = State::Closed;
+                return;
+            }
+            self.deliver_events(access, out);
+        } else {
+            self.namespaces = access.with(|s| Arc::clone(s.namespaces()));
+        }
+    }
+
+    /// The socket is closed: leaves the controller; the admin queue takes the whole association with it.
+    pub fn closed<A: Access>(&mut self, access: &A) {
+        self.state = State::Closed;
+        let Some(queue) = self.queue.take() else { return };
+        access.with(|subsystem| {
+            if queue.qid == 0 {
+                subsystem.end(queue.cntlid);
+            } else if let Some(controller) = subsystem.controllers.get_mut(&queue.cntlid)
+                && queue.life.epoch() == queue.epoch
+            {
+                controller.queues.remove(&queue.qid);
+            }
+        });
+    }
+
+    fn check_life(&mut self) {
+        if self.queue.as_ref().is_some_and(|queue| queue.life.epoch() != queue.epoch) {
+            self.state = State::Closed;
+        }
+    }
+
+    fn terminate(&mut self, violation: &Violation, out: &mut Vec<u8>) {
+        violation.encode(false, out);
+        self.state = State::Quiesce;
+        self.deadline = Some(self.now + PATIENCE);
+    }
+
+    fn pdu<A: Access, M: Media>(
+        &mut self,
+        frame: &Frame<'_>,
+        access: &A,
+        media: &mut M,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Violation> {
+        let sequence = |what| Err(Violation::new(Fatal::Sequence, 0, frame.header, what));
+        match (self.state, frame.common.kind) {
+            (_, Kind::H2cTermReq) => self.state = State::Closed,
+            (State::AwaitIcReq, Kind::IcReq) => self.initialize(frame, out)?,
+            (State::AwaitIcReq, _) => return sequence("a PDU before ICReq"),
+            (_, Kind::IcReq) => return sequence("a second ICReq"),
+            (State::AwaitConnect, Kind::CapsuleCmd) => self.before_connect(frame, access, out)?,
+            (State::AwaitConnect, _) => return sequence("data before Connect"),
+            (_, Kind::CapsuleCmd) => self.capsule(frame, access, media, out)?,
+            (_, Kind::H2cData) => self.data(frame, access, media, out)?,
+            _ => return sequence("a PDU that no host sends"),
+        }
+        Ok(())
+    }
+
+    fn initialize(&mut self, frame: &Frame<'_>, out: &mut Vec<u8>) -> Result<(), Violation> {
+        let request = IcReq::decode(frame.header)?;
+        // Data follow the header directly: on an alignment of hpda they would be padded, which Linux neither asks for nor reads.
+        if request.hpda != 0 {
+            let what = "ICReq: padded data are not supported";
+            return Err(Violation::new(Fatal::UnsupportedParameter, 10, frame.header, what));
+        }
+        let response = IcResp { cpda: 0, digests: request.digests, maxh2cdata: self.limits.maxh2cdata };
+        out.extend_from_slice(&response.encode());
+        self.framing.digests = request.digests;
+        self.state = State::AwaitConnect;
+        self.deadline = Some(self.now + PATIENCE);
+        Ok(())
+    }
+
+    fn before_connect<A: Access>(
+        &mut self,
+        frame: &Frame<'_>,
+        access: &A,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Violation> {
+        let sqe = sqe_of(frame);
+        if sqe.opcode() != opcode::FABRICS || sqe.0[4] != opcode::fabrics::CONNECT {
+            self.respond(&sqe, Status::SEQUENCE.dnr(), 0, out);
+            return Ok(());
+        }
+        check_capsule(&sqe, frame)?;
+        match self.connect(&sqe, frame, access) {
+            Ok(cntlid) => {
+                self.state = State::Live;
+                self.deadline = None;
+                if self.is_io_queue() {
+                    self.framing.max_capsule_data = self.limits.capsule_data;
+                }
+                self.take_sqe();
+                self.respond(&sqe, Status::SUCCESS, u64::from(cntlid), out);
+            }
+            Err((status, dw0)) => self.respond(&sqe, status, u64::from(dw0), out),
+        }
+        Ok(())
+    }
+
+    /// A capsule on a live queue.
+    fn capsule<A: Access, M: Media>(
+        &mut self,
+        frame: &Frame<'_>,
+        access: &A,
+        media: &mut M,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Violation> {
+        let sqe = sqe_of(frame);
+        if !frame.data.is_empty() {
+            check_capsule(&sqe, frame)?;
+        }
+        self.take_sqe();
+        if !frame.data_good {
+            self.respond(&sqe, Status::TRANSIENT_TRANSPORT, 0, out);
+            return Ok(());
+        }
+        if sqe.opcode() == opcode::FABRICS {
+            self.fabrics(&sqe, access, media, out);
+        } else if self.is_io_queue() {
+            return self.io(&sqe, frame, access, media, out);
+        } else {
+            self.admin(&sqe, frame, access, media, out);
+        }
+        Ok(())
+    }
+
+    fn take_sqe(&mut self) {
+        if let Some(queue) = &mut self.queue {
+            queue.sqhd = (queue.sqhd + 1) % queue.entries;
+        }
+    }
+
+    /// Appends a completion without data.
+    pub(super) fn respond(&self, sqe: &Sqe, status: Status, result: u64, out: &mut Vec<u8>) {
+        let sqhd = self.queue.as_ref().map_or(0, |q| if q.flow_control { q.sqhd } else { u16::MAX });
+        let cqe = Cqe { result, sqhd, cid: sqe.cid(), status };
+        push(out, Kind::CapsuleResp, 0, &cqe.encode(), self.framing.digests);
+    }
+
+    /// Appends data that `fill` writes in place, and the completion. Where `fill` fails, the completion alone, with that status.
+    pub(super) fn respond_with(
+        &self,
+        sqe: &Sqe,
+        len: u32,
+        out: &mut Vec<u8>,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), Status>,
+    ) -> Status {
+        // Without flow control a success needs no completion of its own: there is no sqhd to report.
+        let alone = self.queue.as_ref().is_some_and(|q| !q.flow_control);
+        match C2hData::push(out, sqe.cid(), len, alone, self.framing.digests, fill) {
+            Ok(()) => {
+                if !alone {
+                    self.respond(sqe, Status::SUCCESS, 0, out);
+                }
+                Status::SUCCESS
+            }
+            Err(status) => {
+                self.respond(sqe, status, 0, out);
+                status
+            }
+        }
+    }
+
+    /// The command of a slot is done: completes it without data.
+    pub fn complete<A: Access>(
+        &mut self,
+        slot: u16,
+        status: Status,
+        result: u64,
+        access: &A,
+        out: &mut Vec<u8>,
+    ) {
+        if slot == super::media::SHUTDOWN_SLOT {
+            self.shutdown_done(access);
+            return;
+        }
+        let Some(entry) = self.slots.get(slot) else { return };
+        let (sqe, status) = (entry.sqe, entry.fault.unwrap_or(status));
+        self.slots.free(slot);
+        self.note(&sqe, status, access);
+        self.respond(&sqe, status, result, out);
+    }
+
+    /// A read is done: completes it with its data.
+    pub fn complete_with<A: Access>(
+        &mut self,
+        slot: u16,
+        data: Result<&[u8], Status>,
+        access: &A,
+        out: &mut Vec<u8>,
+    ) {
+        match data {
+            Err(status) => self.complete(slot, status, 0, access, out),
+            Ok(data) => {
+                let Some(entry) = self.slots.get(slot) else { return };
+                let sqe = entry.sqe;
+                if data.is_empty() || data.len() > sqe.sgl().len as usize {
+                    let status = if data.is_empty() { Status::SUCCESS } else { Status::SGL_LENGTH.dnr() };
+                    self.complete(slot, status, 0, access, out);
+                    return;
+                }
+                self.slots.free(slot);
+                self.respond_with(&sqe, data.len() as u32, out, |to| {
+                    to.copy_from_slice(data);
+                    Ok(())
+                });
+            }
+        }
+    }
+
+    /// Writes down a command that failed.
+    pub(super) fn note<A: Access>(&self, sqe: &Sqe, status: Status, access: &A) {
+        let Some(queue) = self.queue.as_ref().filter(|_| !status.is_success()) else { return };
+        if matches!(status.code(), 0x280 | 0x281) {
+            queue.counters.media_errors.fetch_add(1, Ordering::Relaxed);
+        }
+        let entry = ErrorEntry {
+            count: 0,
+            sqid: queue.qid,
+            cid: sqe.cid(),
+            status_word: status.word(),
+            lba: if queue.qid == 0 { 0 } else { sqe.slba() },
+            nsid: sqe.nsid(),
+        };
+        access.with(|subsystem| {
+            if let Some(controller) = subsystem.controllers.get_mut(&queue.cntlid) {
+                controller.log_error(entry);
+            }
+        });
+    }
+
+    /// Asks for the data of a command, or lets it wait until there is room.
+    pub(super) fn ask(&mut self, sqe: Sqe, len: u32, out: &mut Vec<u8>) -> Result<(), Violation> {
+        let Some(slot) = self.slots.take(sqe, Phase::WaitsForRoom) else {
+            return Err(Violation::new(
+                Fatal::Sequence,
+                0,
+                &sqe.0,
+                "more commands than the queue has entries",
+            ));
+        };
+        self.slots.get(slot).expect("just taken").expected = len;
+        self.waiting.push_back(slot);
+        self.ask_next(out);
+        Ok(())
+    }
+
+    fn ask_next(&mut self, out: &mut Vec<u8>) {
+        while let Some(slot) = self.waiting.front().copied() {
+            let Some(entry) = self.slots.get(slot) else {
+                self.waiting.pop_front();
+                continue;
+            };
+            // One at least is always under way, however small the window is.
+            if self.asked != 0 && self.asked + entry.expected > self.limits.write_window {
+                return;
+            }
+            entry.phase = Phase::Receiving;
+            let transfer =
+                Transfer { cccid: entry.sqe.cid(), ttag: slot + 1, offset: 0, len: entry.expected };
+            self.asked += entry.expected;
+            R2t::push(out, transfer, self.framing.digests);
+            self.waiting.pop_front();
+        }
+    }
+
+    fn data<A: Access, M: Media>(
+        &mut self,
+        frame: &Frame<'_>,
+        access: &A,
+        media: &mut M,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Violation> {
+        let wrong = |fes, fei, what| Err(Violation::new(fes, fei, frame.header, what));
+        let transfer = Transfer::decode(frame.header);
+        if transfer.ttag == 0 || transfer.ttag > self.limits.queue_depth {
+            return wrong(Fatal::Sequence, 0, "H2CData: a ttag that was never given");
+        }
+        let slot = transfer.ttag - 1;
+        let Some(entry) = self.slots.get(slot).filter(|entry| entry.phase == Phase::Receiving) else {
+            return wrong(Fatal::InvalidHeaderField, 10, "H2CData: ttag of no transfer under way");
+        };
+        if transfer.cccid != entry.sqe.cid() {
+            return wrong(Fatal::Sequence, 0, "H2CData: cccid of another command");
+        }
+        let so_far = entry.data.len() as u32;
+        if transfer.len as usize != frame.data.len() {
+            return wrong(Fatal::InvalidHeaderField, 16, "H2CData: datal is not the data of the PDU");
+        }
+        if transfer.offset != so_far || transfer.len > entry.expected - so_far {
+            return wrong(Fatal::DataOutOfRange, 0, "H2CData: data that were not asked for");
+        }
+        let done = so_far + transfer.len == entry.expected;
+        if done != (frame.common.flags & LAST != 0) {
+            return wrong(
+                Fatal::InvalidHeaderField,
+                1,
+                "H2CData: LAST belongs on the last PDU of a transfer",
+            );
+        }
+        entry.data.extend_from_slice(frame.data);
+        if !frame.data_good {
+            entry.fault = Some(Status::TRANSIENT_TRANSPORT);
+        }
+        if done {
+            self.asked -= entry.expected;
+            self.submit(slot, access, media, out);
+            self.ask_next(out);
+        }
+        Ok(())
+    }
+
+    /// All data of a command are here: hands it to the medium.
+    fn submit<A: Access, M: Media>(&mut self, slot: u16, access: &A, media: &mut M, out: &mut Vec<u8>) {
+        let Some(entry) = self.slots.get(slot) else { return };
+        entry.phase = Phase::Submitted;
+        if let Some(fault) = entry.fault {
+            self.complete(slot, fault, 0, access, out);
+            return;
+        }
+        let sqe = entry.sqe;
+        let data = std::mem::take(&mut entry.data);
+        let status = match self.request(slot, &sqe, &data) {
+            Ok(request) => {
+                let status = media.submit(&request);
+                self.count_write(&request);
+                status
+            }
+            Err(status) => Some(status),
+        };
+        // The memory is kept for the slot's next command.
+        if let Some(entry) = self.slots.get(slot) {
+            entry.data = data;
+        }
+        if let Some(status) = status {
+            self.complete(slot, status, 0, access, out);
+        }
+    }
+
+    pub(super) fn count_write(&self, request: &Request<'_>) {
+        if let Some(queue) = self.queue.as_ref().filter(|_| request.op == super::media::Op::Write) {
+            queue.counters.writes.fetch_add(1, Ordering::Relaxed);
+            queue.counters.bytes_written.fetch_add(request.len, Ordering::Relaxed);
+        }
+    }
+}
+
+fn sqe_of(frame: &Frame<'_>) -> Sqe {
+    let mut bytes = [0; 64];
+    bytes.copy_from_slice(&frame.header[8..72]);
+    Sqe(bytes)
+}
+
+/// Data in a capsule must be what the SGL says.
+fn check_capsule(sqe: &Sqe, frame: &Frame<'_>) -> Result<(), Violation> {
+    let sgl = sqe.sgl();
+    if sgl.kind != Sgl::IN_CAPSULE {
+        let what = "data in a capsule whose SGL does not say so";
+        return Err(Violation::new(Fatal::UnsupportedParameter, 47, frame.header, what));
+    }
+    if sgl.offset != 0 {
+        let what = "data at an offset in the capsule";
+        return Err(Violation::new(Fatal::UnsupportedParameter, 32, frame.header, what));
+    }
+    if sgl.len as usize != frame.data.len() {
+        let what = "data in a capsule are not as long as the SGL says";
+        return Err(Violation::new(Fatal::InvalidHeaderField, 4, frame.header, what));
+    }
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! A controller: what one host's association has of the subsystem.
+
+use crate::spec::log::ErrorEntry;
+use crate::spec::property::{cc, csts};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Entries of the error log that are kept.
+const ERRORS: usize = crate::spec::identify::ELPE as usize + 1;
+
+/// Tells the queues of a controller whether it still stands: they compare the number that they connected under.
+#[derive(Debug, Default)]
+pub(crate) struct Life(AtomicU32);
+
+impl Life {
+    /// The number now.
+    pub(crate) fn epoch(&self) -> u32 {
+        // Relaxed: the queue looks again with every receive; nothing else is published with it.
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Ends every queue that connected before.
+    pub(crate) fn end(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A controller and its state.
+#[derive(Debug)]
+pub(crate) struct Controller {
+    pub(crate) cntlid: u16,
+    pub(crate) hostnqn: String,
+    pub(crate) hostid: [u8; 16],
+    pub(crate) discovery: bool,
+    pub(crate) cc: u32,
+    pub(crate) csts: u32,
+    /// The I/O queues that are connected.
+    pub(crate) queues: BTreeSet<u16>,
+    /// Ends when the association ends.
+    pub(crate) life: Arc<Life>,
+    /// Ends when the controller is reset: its I/O queues only.
+    pub(crate) io_life: Arc<Life>,
+    /// Which events the host wants (feature 0B).
+    pub(crate) event_mask: u32,
+    pub(crate) kato_ms: u32,
+    /// Events that wait for an AER command, as its dw0.
+    pub(crate) events: VecDeque<u32>,
+    /// Events that were reported and whose log page was not read since, by log page.
+    pub(crate) masked: BTreeSet<u8>,
+    /// Namespaces that changed since the log was read.
+    pub(crate) changed: BTreeSet<u32>,
+    pub(crate) errors: VecDeque<ErrorEntry>,
+    pub(crate) error_count: u64,
+}
+
+/// What a write of CC asks of the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Configured {
+    /// Nothing more.
+    Done,
+    /// All writes must become durable; then the shutdown is complete.
+    Shutdown,
+}
+
+impl Controller {
+    pub(crate) fn new(cntlid: u16, hostnqn: String, hostid: [u8; 16], discovery: bool, kato_ms: u32) -> Self {
+        Self {
+            cntlid,
+            hostnqn,
+            hostid,
+            discovery,
+            cc: 0,
+            csts: 0,
+            queues: BTreeSet::new(),
+            life: Arc::default(),
+            io_life: Arc::default(),
+            event_mask: 0,
+            kato_ms,
+            events: VecDeque::new(),
+            masked: BTreeSet::new(),
+            changed: BTreeSet::new(),
+            errors: VecDeque::new(),
+            error_count: 0,
+        }
+    }
+
+    /// Whether commands other than Fabrics ones may come.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.csts & csts::READY != 0
+    }
+
+    /// Writes CC.
+    pub(crate) fn configure(&mut self, value: u32) -> Configured {
+        let (was, now) = (self.cc & cc::ENABLE != 0, value & cc::ENABLE != 0);
+        let shuts_down = value & cc::SHUTDOWN != 0 && self.cc & cc::SHUTDOWN == 0;
+        self.cc = value;
+        if now && !was {
+            let sizes = value & cc::ENTRY_SIZES;
+            let fits = value & cc::MUST_BE_ZERO == 0 && (sizes == cc::ENTRY_SIZES_64_16 || self.discovery);
+            self.csts = if fits { csts::READY } else { csts::FATAL };
+        } else if was && !now {
+            // A reset: the I/O queues are gone, the admin queue stays.
+            self.csts = 0;
+            self.drop_queues();
+        }
+        if shuts_down {
+            self.csts |= csts::SHUTDOWN_OCCURRING;
+            return Configured::Shutdown;
+        }
+        Configured::Done
+    }
+
+    /// Every write is durable: the shutdown is complete.
+    pub(crate) fn shut_down(&mut self) {
+        self.csts = self.csts & !csts::SHUTDOWN_OCCURRING | csts::SHUTDOWN_COMPLETE;
+    }
+
+    fn drop_queues(&mut self) {
+        self.io_life.end();
+        self.queues.clear();
+    }
+
+    /// Notes an error; the newest come first in the log.
+    pub(crate) fn log_error(&mut self, mut entry: ErrorEntry) {
+        self.error_count += 1;
+        entry.count = self.error_count;
+        self.errors.push_front(entry);
+        self.errors.truncate(ERRORS);
+    }
+
+    /// Queues an event, where the host wants it and has read the last one of its kind.
+    pub(crate) fn event(&mut self, bit: u32, dw0: u32) {
+        let page = (dw0 >> 16) as u8;
+        if self.event_mask & bit != 0 && !self.masked.contains(&page) && !self.events.contains(&dw0) {
+            self.events.push_back(dw0);
+        }
+    }
+
+    /// The next event, which masks its kind until its log page is read.
+    pub(crate) fn take_event(&mut self) -> Option<u32> {
+        let dw0 = self.events.pop_front()?;
+        self.masked.insert((dw0 >> 16) as u8);
+        Some(dw0)
+    }
+}

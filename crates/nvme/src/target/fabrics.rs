@@ -1,0 +1,161 @@
+//! Fabrics commands: Connect, properties, Disconnect.
+
+use super::connection::{Connection, Queue};
+use super::controller::{Configured, Controller};
+use super::media::{Media, Op, Request, SHUTDOWN_SLOT};
+use super::subsystem::{Access, Refusal, bad_parameter};
+use crate::bytes::{u32_at, u64_at};
+use crate::pdu::Frame;
+use crate::spec::connect::{DATA_LEN, Data, Fields, NO_FLOW_CONTROL};
+use crate::spec::opcode::fabrics;
+use crate::spec::property::{VERSION, capabilities, offset};
+use crate::spec::{Sqe, Status};
+use std::sync::Arc;
+
+impl Connection {
+    /// Connect: binds the connection to a queue of a controller. Returns the controller's id.
+    pub(super) fn connect<A: Access>(
+        &mut self,
+        sqe: &Sqe,
+        frame: &Frame<'_>,
+        access: &A,
+    ) -> Result<u16, Refusal> {
+        let fields = Fields::decode(sqe);
+        if !frame.data_good {
+            return Err((Status::TRANSIENT_TRANSPORT, 0));
+        }
+        if frame.data.len() != DATA_LEN {
+            return Err((Status::SGL_LENGTH.dnr(), 0));
+        }
+        if fields.recfmt != 0 {
+            return Err((Status::CONNECT_FORMAT.dnr(), 0));
+        }
+        let data = Data::decode(frame.data).map_err(|at| bad_parameter(at, true))?;
+        if fields.sqsize == 0 || fields.sqsize >= self.limits.queue_depth {
+            return Err(bad_parameter(44, false));
+        }
+        let now = self.now;
+        let queue = access.with(|subsystem| {
+            let counters = Arc::clone(subsystem.counters());
+            let controller = if fields.qid == 0 {
+                subsystem.associate(&fields, &data)
+            } else {
+                subsystem.join(&fields, &data)
+            }?;
+            let life = Arc::clone(if fields.qid == 0 { &controller.life } else { &controller.io_life });
+            let epoch = life.epoch();
+            Ok(Queue {
+                qid: fields.qid,
+                cntlid: controller.cntlid,
+                discovery: controller.discovery,
+                entries: fields.sqsize + 1,
+                sqhd: 0,
+                flow_control: fields.cattr & NO_FLOW_CONTROL == 0,
+                life,
+                epoch,
+                counters,
+                kato_ns: keep_alive_ns(fields.kato_ms),
+                last_keep_alive: now,
+            })
+        })?;
+        self.namespaces = access.with(|subsystem| Arc::clone(subsystem.namespaces()));
+        let cntlid = queue.cntlid;
+        self.queue = Some(queue);
+        Ok(cntlid)
+    }
+
+    /// A Fabrics command on a live queue.
+    pub(super) fn fabrics<A: Access, M: Media>(
+        &mut self,
+        sqe: &Sqe,
+        access: &A,
+        media: &mut M,
+        out: &mut Vec<u8>,
+    ) {
+        let admin = !self.is_io_queue();
+        let (status, result) = match sqe.0[4] {
+            fabrics::CONNECT => (Status::SEQUENCE.dnr(), 0),
+            fabrics::PROPERTY_GET if admin => self.property_get(sqe, access),
+            fabrics::PROPERTY_SET if admin => (self.property_set(sqe, access, media), 0),
+            fabrics::DISCONNECT if admin => (Status::INVALID_QUEUE_TYPE.dnr(), 0),
+            fabrics::DISCONNECT => (self.disconnect(sqe, access), 0),
+            _ => (Status::INVALID_OPCODE.dnr(), 0),
+        };
+        self.note(sqe, status, access);
+        self.respond(sqe, status, result, out);
+    }
+
+    fn disconnect<A: Access>(&mut self, sqe: &Sqe, access: &A) -> Status {
+        if sqe.0[40] != 0 || sqe.0[41] != 0 {
+            return Status::CONNECT_FORMAT.dnr();
+        }
+        // The host closes the connection; the queue may be connected again at once.
+        if let Some(queue) = &self.queue {
+            access.with(|s| s.controllers.get_mut(&queue.cntlid).map(|c| c.queues.remove(&queue.qid)));
+        }
+        Status::SUCCESS
+    }
+
+    /// Runs `f` on the connection's controller.
+    pub(super) fn with_controller<A: Access, R>(
+        &self,
+        access: &A,
+        f: impl FnOnce(&mut Controller) -> R,
+    ) -> Option<R> {
+        let cntlid = self.queue.as_ref()?.cntlid;
+        access.with(|subsystem| subsystem.controllers.get_mut(&cntlid).map(f))
+    }
+
+    fn property_get<A: Access>(&self, sqe: &Sqe, access: &A) -> (Status, u64) {
+        let wide = sqe.0[40] & 0b111 == 1;
+        let depth = self.limits.queue_depth;
+        let value = self.with_controller(access, |controller| match (u32_at(&sqe.0, 44), wide) {
+            (offset::CAP, true) => Some(capabilities(depth)),
+            (offset::VS, false) => Some(u64::from(VERSION)),
+            (offset::CC, false) => Some(u64::from(controller.cc)),
+            (offset::CSTS, false) => Some(u64::from(controller.csts)),
+            _ => None,
+        });
+        value.flatten().map_or((Status::INVALID_FIELD.dnr(), 0), |value| (Status::SUCCESS, value))
+    }
+
+    fn property_set<A: Access, M: Media>(&mut self, sqe: &Sqe, access: &A, media: &mut M) -> Status {
+        if sqe.0[40] & 0b111 != 0 || u32_at(&sqe.0, 44) != offset::CC {
+            return Status::INVALID_FIELD.dnr();
+        }
+        let value = u64_at(&sqe.0, 48) as u32;
+        let configured = self.with_controller(access, |controller| controller.configure(value));
+        if configured == Some(Configured::Shutdown) {
+            let flush = Request {
+                slot: SHUTDOWN_SLOT,
+                nsid: u32::MAX,
+                op: Op::Flush,
+                offset: 0,
+                len: 0,
+                fua: false,
+                data: &[],
+                command: sqe,
+            };
+            if media.submit(&flush).is_some() {
+                self.shutdown_done(access);
+            }
+        }
+        Status::SUCCESS
+    }
+
+    /// Every write is durable.
+    pub(super) fn shutdown_done<A: Access>(&mut self, access: &A) {
+        self.with_controller(access, Controller::shut_down);
+    }
+}
+
+/// The keep-alive timeout in nanoseconds, with one unit of its granularity more; 0 for none.
+pub(super) fn keep_alive_ns(kato_ms: u32) -> u64 {
+    if kato_ms == 0 {
+        0
+    } else {
+        (u64::from(kato_ms) + u64::from(crate::spec::identify::KAS) * 100) * 1_000_000
+    }
+}
+
+const _: () = assert!(DATA_LEN <= super::connection::ADMIN_CAPSULE as usize);

@@ -1,0 +1,282 @@
+//! The subsystem: namespaces, controllers, identity and limits; what all connections share.
+
+use super::controller::Controller;
+use crate::spec::connect::{DYNAMIC, Data, Fields, offset};
+use crate::spec::identify::{Namespace, OAES_NAMESPACES};
+use crate::spec::log::{DiscoveryEntry, Health};
+use crate::spec::{DISCOVERY_NQN, Nqn, Status};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bounds of a target. Everything that a peer can ask for has one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Associations at a time.
+    pub controllers: usize,
+    /// I/O queues of a controller.
+    pub queues: u16,
+    /// Entries of a queue: 2 to 1024.
+    pub queue_depth: u16,
+    /// Bytes of data in a capsule of an I/O queue: a multiple of 16, from 4096 on.
+    pub capsule_data: u32,
+    /// Bytes of data in one H2CData PDU.
+    pub maxh2cdata: u32,
+    /// Bytes of write data that a connection may have under way beside those in capsules.
+    pub write_window: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            controllers: 64,
+            queues: 64,
+            queue_depth: 128,
+            capsule_data: 16 << 10,
+            maxh2cdata: 128 << 10,
+            write_window: 8 << 20,
+        }
+    }
+}
+
+/// Who a subsystem is. Stays the same over restarts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Its name.
+    pub nqn: Nqn,
+    /// Serial number: at most 20 bytes of ASCII.
+    pub serial: String,
+    /// Model: at most 40 bytes of ASCII.
+    pub model: String,
+    /// Firmware revision: at most 8 bytes of ASCII.
+    pub firmware: String,
+}
+
+/// What all connections count.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Read commands.
+    pub reads: AtomicU64,
+    /// Write commands.
+    pub writes: AtomicU64,
+    /// Bytes read.
+    pub bytes_read: AtomicU64,
+    /// Bytes written.
+    pub bytes_written: AtomicU64,
+    /// Commands that the medium failed.
+    pub media_errors: AtomicU64,
+}
+
+/// The way to the subsystem that connections share.
+pub trait Access {
+    /// Runs `f` while nobody else has the subsystem.
+    fn with<R>(&self, f: impl FnOnce(&mut Subsystem) -> R) -> R;
+}
+
+/// A subsystem, and the discovery service beside it.
+#[derive(Debug)]
+pub struct Subsystem {
+    identity: Identity,
+    limits: Limits,
+    namespaces: Arc<[Namespace]>,
+    pub(crate) controllers: BTreeMap<u16, Controller>,
+    next_cntlid: u16,
+    counters: Arc<Counters>,
+    vendor: VendorSet,
+}
+
+/// What a subsystem has beyond the specification.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct VendorSet {
+    /// What stands in Identify Controller from byte 3072 on: at most 1024 bytes.
+    pub identify: Vec<u8>,
+    /// I/O opcodes from 0x80 on, with their entries of the Commands Supported and Effects log.
+    pub commands: Vec<(u8, u32)>,
+}
+
+/// A refusal of Connect: the status, and dw0.
+pub(crate) type Refusal = (Status, u32);
+
+/// A parameter of Connect that is wrong: in the data, or in the command.
+pub(crate) fn bad_parameter(at: usize, in_data: bool) -> Refusal {
+    (Status::CONNECT_INVALID.dnr(), at as u32 | u32::from(in_data) << 16)
+}
+
+impl Subsystem {
+    /// A subsystem with namespaces 1, 2, ….
+    ///
+    /// # Panics
+    /// Where a limit is outside its range.
+    #[must_use]
+    pub fn new(identity: Identity, limits: Limits, namespaces: Vec<Namespace>) -> Self {
+        assert!((2..=1024).contains(&limits.queue_depth), "queue_depth is {}", limits.queue_depth);
+        assert!(limits.capsule_data >= 4096 && limits.capsule_data.is_multiple_of(16), "capsule_data");
+        assert!(limits.maxh2cdata >= 4096 && limits.maxh2cdata.is_multiple_of(4), "maxh2cdata");
+        Self {
+            identity,
+            limits,
+            namespaces: namespaces.into(),
+            controllers: BTreeMap::new(),
+            next_cntlid: 1,
+            counters: Arc::default(),
+            vendor: VendorSet::default(),
+        }
+    }
+
+    /// Who it is.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Its bounds.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Its namespaces; the first is nsid 1.
+    #[must_use]
+    pub fn namespaces(&self) -> &Arc<[Namespace]> {
+        &self.namespaces
+    }
+
+    /// Says what it has beyond the specification.
+    ///
+    /// # Panics
+    /// Where the identify part has more than 1024 bytes.
+    pub fn set_vendor(&mut self, vendor: VendorSet) {
+        assert!(vendor.identify.len() <= 1024, "the vendor's part of Identify Controller has 1024 bytes");
+        self.vendor = vendor;
+    }
+
+    pub(crate) fn vendor(&self) -> &VendorSet {
+        &self.vendor
+    }
+
+    /// What connections count.
+    #[must_use]
+    pub fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+
+    /// How many hosts are associated with it, the discovery service's readers not counted.
+    #[must_use]
+    pub fn hosts(&self) -> usize {
+        self.controllers.values().filter(|c| !c.discovery).count()
+    }
+
+    /// The discovery log for a host that came in at `local`: this is where the subsystem is reached from there.
+    pub(crate) fn discovery_log(&self, local: SocketAddr) -> Vec<u8> {
+        let entry = |subtype, subnqn: &str| DiscoveryEntry {
+            subtype,
+            ipv6: local.is_ipv6(),
+            portid: 1,
+            trsvcid: local.port().to_string(),
+            subnqn: subnqn.to_owned(),
+            traddr: local.ip().to_string(),
+        };
+        // What it says never changes while the target runs.
+        let generation = 1;
+        DiscoveryEntry::log(
+            generation,
+            &[
+                entry(DiscoveryEntry::CURRENT_DISCOVERY, DISCOVERY_NQN),
+                entry(DiscoveryEntry::NVM, self.identity.nqn.as_str()),
+            ],
+        )
+    }
+
+    /// A namespace has changed, in its size for one: tells every host that wants to know.
+    ///
+    /// # Panics
+    /// Where there is no such namespace.
+    pub fn change_namespace(&mut self, nsid: u32, namespace: Namespace) {
+        let mut all = self.namespaces.to_vec();
+        all[nsid as usize - 1] = namespace;
+        self.namespaces = all.into();
+        for controller in self.controllers.values_mut().filter(|c| !c.discovery) {
+            controller.changed.insert(nsid);
+            // Notice: namespaces changed, log page 04.
+            controller.event(OAES_NAMESPACES, 2 | 0x04 << 16);
+        }
+    }
+
+    pub(crate) fn health(&self, errors: u64, seconds: u64) -> Health {
+        let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Health {
+            bytes_read: value(&self.counters.bytes_read),
+            bytes_written: value(&self.counters.bytes_written),
+            reads: value(&self.counters.reads),
+            writes: value(&self.counters.writes),
+            seconds,
+            media_errors: value(&self.counters.media_errors),
+            error_entries: errors,
+        }
+    }
+
+    /// The admin queue's Connect: makes a controller.
+    pub(crate) fn associate(&mut self, fields: &Fields, data: &Data) -> Result<&mut Controller, Refusal> {
+        let discovery = data.subnqn == DISCOVERY_NQN;
+        if !discovery && data.subnqn != self.identity.nqn.as_str() {
+            return Err(bad_parameter(offset::SUBNQN, true));
+        }
+        if data.hostnqn.parse::<Nqn>().is_err() {
+            return Err(bad_parameter(offset::HOSTNQN, true));
+        }
+        if data.cntlid != DYNAMIC {
+            return Err(bad_parameter(offset::CNTLID, true));
+        }
+        if self.controllers.len() >= self.limits.controllers {
+            return Err((Status::CONNECT_BUSY, 0));
+        }
+        let cntlid = self.free_cntlid();
+        let controller =
+            Controller::new(cntlid, data.hostnqn.clone(), data.hostid, discovery, fields.kato_ms);
+        Ok(self.controllers.entry(cntlid).or_insert(controller))
+    }
+
+    /// The next id that nobody has: ids come again as late as they can.
+    fn free_cntlid(&mut self) -> u16 {
+        loop {
+            let id = self.next_cntlid;
+            self.next_cntlid = if id >= 0xFFEF { 1 } else { id + 1 };
+            if !self.controllers.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+
+    /// An I/O queue's Connect: finds its controller.
+    pub(crate) fn join(&mut self, fields: &Fields, data: &Data) -> Result<&mut Controller, Refusal> {
+        if data.subnqn != self.identity.nqn.as_str() {
+            return Err(bad_parameter(offset::SUBNQN, true));
+        }
+        let limits = self.limits;
+        let Some(controller) = self.controllers.get_mut(&data.cntlid).filter(|c| !c.discovery) else {
+            return Err(bad_parameter(offset::CNTLID, true));
+        };
+        if controller.hostnqn != data.hostnqn || controller.hostid != data.hostid {
+            return Err(bad_parameter(offset::HOSTNQN, true));
+        }
+        if !controller.is_ready() {
+            return Err((Status::SEQUENCE.dnr(), 0));
+        }
+        if fields.qid > limits.queues {
+            return Err((Status::INVALID_QUEUE.dnr(), 0));
+        }
+        if !controller.queues.insert(fields.qid) {
+            return Err((Status::SEQUENCE.dnr(), 0));
+        }
+        Ok(controller)
+    }
+
+    /// Ends an association: its queues see it at their next receive or tick.
+    pub(crate) fn end(&mut self, cntlid: u16) {
+        if let Some(controller) = self.controllers.remove(&cntlid) {
+            controller.life.end();
+            controller.io_life.end();
+        }
+    }
+}

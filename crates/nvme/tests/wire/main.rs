@@ -1,0 +1,7 @@
+//! The protocol from outside: golden bytes, both ends against each other in virtual time, and what breaks a connection.
+
+mod golden;
+mod pair;
+mod replay;
+mod violations;
+mod world;

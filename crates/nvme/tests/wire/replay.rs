@@ -1,0 +1,199 @@
+//! The commands that a Linux host sends, in its order, and what it insists on in the answers.
+
+use crate::pair::{HostQueue, admin, options};
+use crate::world::{BLOCKS, NQN, Target};
+use pumice_nvme::pdu::Digests;
+use pumice_nvme::spec::connect::DYNAMIC;
+use pumice_nvme::spec::identify::{Controller, Namespace};
+use pumice_nvme::spec::log::DiscoveryEntry;
+use pumice_nvme::spec::{DISCOVERY_NQN, Sqe, Status, opcode};
+use pumice_nvme::target::Limits;
+
+const PLAIN: Digests = Digests { header: false, data: false };
+
+fn property_get(offset: u32, wide: bool) -> Sqe {
+    let mut sqe = Sqe::new(opcode::FABRICS, 0);
+    sqe.0[4] = opcode::fabrics::PROPERTY_GET;
+    sqe.0[40] = u8::from(wide);
+    sqe.set_dword(11, offset);
+    sqe
+}
+
+fn identify(cns: u8, nsid: u32) -> Sqe {
+    let mut sqe = Sqe::new(opcode::admin::IDENTIFY, nsid);
+    sqe.0[40] = cns;
+    sqe
+}
+
+fn log(id: u8, bytes: u32, offset: u32) -> Sqe {
+    let mut sqe = Sqe::new(opcode::admin::GET_LOG_PAGE, u32::MAX);
+    sqe.set_dword(10, u32::from(id) | (bytes / 4 - 1) << 16);
+    sqe.set_dword(12, offset);
+    sqe
+}
+
+fn feature(opcode: u8, id: u32, value: u32) -> Sqe {
+    let mut sqe = Sqe::new(opcode, 0);
+    sqe.set_dword(10, id);
+    sqe.set_dword(11, value);
+    sqe
+}
+
+#[test]
+fn a_controller_comes_up() {
+    let mut target = Target::new(Limits::default());
+    let mut admin = HostQueue::connect(&mut target, options(0, DYNAMIC, PLAIN, true), &[1 << 20]);
+    let cntlid = admin.completions.pop().unwrap().result as u16;
+    assert!((1..=0xFFEF).contains(&cntlid));
+    // Nothing but Fabrics commands before it is enabled.
+    assert_eq!(admin.read(&mut target, identify(1, 0), 4096), Err(Status::SEQUENCE.dnr()));
+
+    let cap = admin.write(&mut target, property_get(0, true), &[]).result;
+    assert_eq!((cap & 0xFFFF, cap >> 16 & 1, cap >> 37 & 1), (127, 1, 1));
+    assert_eq!(admin.write(&mut target, property_get(0x1C, false), &[]).result, 0);
+    let mut enable = property_get(0x14, false);
+    enable.0[4] = opcode::fabrics::PROPERTY_SET;
+    enable.set_dword(12, 0x0046_0001);
+    assert!(admin.write(&mut target, enable, &[]).status.is_success());
+    assert_eq!(admin.write(&mut target, property_get(0x1C, false), &[]).result, 1, "ready");
+    assert_eq!(admin.write(&mut target, property_get(8, false), &[]).result, 0x0001_0400);
+
+    let page = admin.read(&mut target, identify(1, 0), 4096).unwrap();
+    let controller = Controller::decode(&page);
+    assert_eq!((controller.cntlid, controller.discovery), (cntlid, false));
+    assert_eq!((controller.subnqn.as_str(), controller.serial.as_str()), (NQN, "SN1"));
+    assert_eq!(controller.capsule_data, 16 << 10);
+    let word = |at: usize| u16::from_le_bytes([page[at], page[at + 1]]);
+    let dword = |at: usize| u32::from(word(at)) | u32::from(word(at + 2)) << 16;
+    // kas, maxcmd, sgls, ioccsz, iorcsz must not be zero, icdoff must.
+    assert!(word(320) != 0 && word(514) != 0 && dword(536) & 3 != 0);
+    assert!(dword(1792) >= 4 && dword(1796) >= 1);
+    assert_eq!((word(1800), page[111], page[77]), (0, 1, 8));
+
+    for cns in [6, 2] {
+        assert_eq!(admin.read(&mut target, identify(cns, 0), 4096).unwrap().len(), 4096);
+    }
+    let list = admin.read(&mut target, identify(2, 0), 4096).unwrap();
+    assert_eq!(list[..12], [1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]);
+    let namespace = Namespace::decode(&admin.read(&mut target, identify(0, 1), 4096).unwrap()).unwrap();
+    assert_eq!((namespace.blocks, namespace.block_shift), (BLOCKS, 9));
+    let ids = admin.read(&mut target, identify(3, 1), 4096).unwrap();
+    assert_eq!((ids[0], ids[1], ids[20], ids[21], ids[40], ids[44]), (2, 16, 3, 16, 4, 0));
+    assert_eq!(admin.read(&mut target, identify(0, 9), 4096), Err(Status::INVALID_NAMESPACE.dnr()));
+    assert_eq!(admin.read(&mut target, identify(0x55, 0), 4096), Err(Status::INVALID_FIELD.dnr()));
+
+    let effects = admin.read(&mut target, log(5, 4096, 0), 4096).unwrap();
+    assert_eq!((effects[6 * 4], effects[1024 + 4], effects[1024 + 0x19 * 4]), (1, 3, 0));
+    // What Identify offers and what the log lists are the same commands; Write Uncorrectable is not among them.
+    for (bit, opcode) in [(0, 5), (1, 4), (2, 9), (3, 8), (7, 0x0C), (8, 0x19)] {
+        assert_eq!(word(520) >> bit & 1 != 0, effects[1024 + opcode * 4] & 1 != 0, "opcode {opcode:#04x}");
+    }
+    assert_eq!(admin.read(&mut target, log(0x7F, 512, 0), 512), Err(Status::INVALID_LOG.dnr()));
+    let granted = admin.write(&mut target, feature(opcode::admin::SET_FEATURES, 7, 3 | 3 << 16), &[]);
+    assert_eq!(granted.result, 3 | 3 << 16);
+    assert!(admin.write(&mut target, Sqe::new(opcode::admin::KEEP_ALIVE, 0), &[]).status.is_success());
+
+    // The errors above stand in the log, the newest first.
+    let errors = admin.read(&mut target, log(1, 128, 0), 128).unwrap();
+    assert_eq!(errors[0], 4);
+    assert_eq!(u16::from_le_bytes([errors[12], errors[13]]) >> 1, Status::INVALID_LOG.dnr().0);
+}
+
+#[test]
+fn queues_are_refused_by_name() {
+    let mut target = Target::new(Limits { queues: 2, controllers: 2, ..Limits::default() });
+    let (_admin, cntlid) = admin(&mut target, PLAIN, true, &[1 << 20]);
+    let mut refused = |change: fn(&mut pumice_nvme::host::Options), status: Status, dw0: u64| {
+        let mut options = options(1, cntlid, PLAIN, true);
+        change(&mut options);
+        let mut queue = HostQueue::connect(&mut target, options, &[1 << 20]);
+        let done = queue.completions.pop().unwrap();
+        assert_eq!((done.status.code(), done.result), (status.code(), dw0));
+        queue.socket.connection.closed(&target.shared);
+    };
+    refused(|o| o.data.cntlid = 77, Status::CONNECT_INVALID, 16 | 1 << 16);
+    refused(
+        |o| o.data.subnqn = "nqn.2026-11.example:other".to_owned(),
+        Status::CONNECT_INVALID,
+        256 | 1 << 16,
+    );
+    refused(
+        |o| o.data.hostnqn = "nqn.2026-11.example:other".to_owned(),
+        Status::CONNECT_INVALID,
+        512 | 1 << 16,
+    );
+    refused(|o| o.data.hostid = [1; 16], Status::CONNECT_INVALID, 512 | 1 << 16);
+    refused(|o| o.qid = 3, Status::INVALID_QUEUE, 0);
+    refused(|o| o.depth = 200, Status::CONNECT_INVALID, 44);
+    // One more association, and no more.
+    let (_second, _) = admin(&mut target, PLAIN, true, &[1 << 20]);
+    let mut third = HostQueue::connect(&mut target, options(0, DYNAMIC, PLAIN, true), &[1 << 20]);
+    assert_eq!(third.completions.pop().unwrap().status, Status::CONNECT_BUSY);
+}
+
+#[test]
+fn a_queue_is_connected_once_and_again_after_a_reset() {
+    let mut target = Target::new(Limits::default());
+    let (mut admin, cntlid) = admin(&mut target, PLAIN, true, &[1 << 20]);
+    let connect = |target: &mut Target| {
+        let mut queue = HostQueue::connect(target, options(1, cntlid, PLAIN, true), &[1 << 20]);
+        (queue.completions.pop().unwrap().status, queue)
+    };
+    let (status, first) = connect(&mut target);
+    assert!(status.is_success());
+    assert_eq!(connect(&mut target).0, Status::SEQUENCE.dnr());
+    let mut configure = property_get(0x14, false);
+    configure.0[4] = opcode::fabrics::PROPERTY_SET;
+    for value in [0x0046_0000, 0x0046_0001] {
+        configure.set_dword(12, value);
+        assert!(admin.write(&mut target, configure, &[]).status.is_success());
+    }
+    let (status, second) = connect(&mut target);
+    assert!(status.is_success());
+    // The old connection is closed without taking the new queue with it.
+    let mut old = first.socket;
+    old.connection.tick(1, &target.shared, &mut Vec::new());
+    assert!(old.connection.is_closed());
+    old.connection.closed(&target.shared);
+    assert_eq!(connect(&mut target).0, Status::SEQUENCE.dnr());
+    drop(second);
+}
+
+#[test]
+fn a_shutdown_flushes_everything() {
+    let mut target = Target::new(Limits::default());
+    let (mut admin, _) = admin(&mut target, PLAIN, true, &[1 << 20]);
+    let mut shutdown = property_get(0x14, false);
+    shutdown.0[4] = opcode::fabrics::PROPERTY_SET;
+    shutdown.set_dword(12, 0x0046_0001 | 1 << 14);
+    assert!(admin.write(&mut target, shutdown, &[]).status.is_success());
+    assert_eq!(target.drives.flushes, 1);
+    assert_eq!(admin.write(&mut target, property_get(0x1C, false), &[]).result & 0xC, 2 << 2, "complete");
+}
+
+#[test]
+fn discovery_lists_what_is_reached_there() {
+    let mut target = Target::new(Limits::default());
+    let mut with = options(0, DYNAMIC, PLAIN, true);
+    with.data.subnqn = DISCOVERY_NQN.to_owned();
+    let mut queue = HostQueue::connect(&mut target, with, &[1 << 20]);
+    assert!(queue.completions.pop().unwrap().status.is_success());
+    let mut enable = property_get(0x14, false);
+    enable.0[4] = opcode::fabrics::PROPERTY_SET;
+    enable.set_dword(12, 0x0046_0001);
+    assert!(queue.write(&mut target, enable, &[]).status.is_success());
+    assert!(Controller::decode(&queue.read(&mut target, identify(1, 0), 4096).unwrap()).discovery);
+    assert_eq!(queue.read(&mut target, identify(2, 0), 4096), Err(Status::INVALID_FIELD.dnr()));
+    let header = queue.read(&mut target, log(0x70, 1024, 0), 1024).unwrap();
+    assert_eq!((header[0], header[8]), (1, 2));
+    // In parts, as hosts read it.
+    let parts: Vec<u8> = [1024, 2048]
+        .iter()
+        .flat_map(|at| queue.read(&mut target, log(0x70, 1024, *at), 1024).unwrap())
+        .collect();
+    let entries: Vec<DiscoveryEntry> =
+        parts.chunks(1024).map(|e| DiscoveryEntry::decode(e).unwrap()).collect();
+    assert_eq!((entries[0].subtype, entries[0].subnqn.as_str()), (3, DISCOVERY_NQN));
+    assert_eq!((entries[1].subtype, entries[1].subnqn.as_str()), (2, NQN));
+    assert_eq!((entries[1].traddr.as_str(), entries[1].trsvcid.as_str()), ("192.0.2.1", "4420"));
+}

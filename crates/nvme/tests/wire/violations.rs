@@ -1,0 +1,204 @@
+//! What ends a connection, and with which words.
+
+use crate::pair::{HostQueue, admin, options};
+use crate::world::{SECOND, Socket, Target};
+use pumice_nvme::pdu::{Digests, IcReq, Kind, Transfer, Violation, push};
+use pumice_nvme::spec::{Sgl, Sqe, opcode};
+use pumice_nvme::target::Limits;
+
+const PLAIN: Digests = Digests { header: false, data: false };
+const BOTH: Digests = Digests { header: true, data: true };
+
+/// Asserts that bytes end the connection with FES and FEI, a copy of the header, and then silence.
+fn breaks(target: &mut Target, mut socket: Socket, bytes: &[u8], expected: (u16, u32)) {
+    socket.out.clear();
+    target.receive(&mut socket, SECOND, bytes);
+    assert_eq!(socket.out.first(), Some(&3), "a C2HTermReq answers {:02x?}", &bytes[..bytes.len().min(8)]);
+    assert_eq!(Violation::decode(&socket.out), expected);
+    let copied = &socket.out[24..];
+    assert!((1..=128).contains(&copied.len()));
+    assert_eq!(copied[0], bytes[0], "the header of the PDU that broke it");
+    let len = socket.out.len();
+    target.receive(&mut socket, SECOND, &IcReq { hpda: 0, digests: PLAIN, maxr2t: 0 }.encode());
+    assert_eq!(socket.out.len(), len, "and silence");
+    assert!(!socket.connection.is_closed());
+    socket.connection.tick(32 * SECOND, &target.shared, &mut Vec::new());
+    assert!(socket.connection.is_closed(), "until the host has had its time to close");
+}
+
+fn changed(at: usize, value: u8) -> Vec<u8> {
+    let mut bytes = IcReq { hpda: 0, digests: PLAIN, maxr2t: 0 }.encode().to_vec();
+    bytes[at] = value;
+    bytes
+}
+
+#[test]
+fn before_the_connection_stands() {
+    let mut target = Target::new(Limits::default());
+    let cases: [(Vec<u8>, (u16, u32)); 11] = [
+        (changed(0, 8), (1, 0)),
+        (changed(0, 0xFF), (1, 0)),
+        // Types of the other direction.
+        (changed(0, 1), (1, 0)),
+        (changed(0, 9), (1, 0)),
+        (changed(1, 1), (1, 1)),
+        (changed(2, 24), (1, 2)),
+        (changed(4, 129), (1, 4)),
+        // Four gigabytes that nobody waits for.
+        (changed(7, 0xFF), (1, 4)),
+        (changed(8, 1), (1, 8)),
+        (changed(10, 32), (1, 10)),
+        (changed(10, 1), (6, 10)),
+    ];
+    for (bytes, expected) in cases {
+        let socket = target.accept(0);
+        breaks(&mut target, socket, &bytes, expected);
+    }
+    let mut capsule = Vec::new();
+    push(&mut capsule, Kind::CapsuleCmd, 0, &Sqe::new(2, 1).0, PLAIN);
+    let socket = target.accept(0);
+    breaks(&mut target, socket, &capsule, (2, 0));
+}
+
+fn io_queue(target: &mut Target, digests: Digests) -> HostQueue {
+    let (admin, cntlid) = admin(target, digests, true, &[1 << 20]);
+    // Closing it would end the association.
+    std::mem::forget(admin);
+    HostQueue::connect(target, options(1, cntlid, digests, true), &[1 << 20])
+}
+
+fn capsule(change: impl FnOnce(&mut Sqe), data: usize, digests: Digests) -> Vec<u8> {
+    let mut sqe = Sqe::new(opcode::io::WRITE, 1);
+    sqe.set_blocks(0, 1);
+    sqe.set_sgl(Sgl::in_capsule(data as u32));
+    change(&mut sqe);
+    let mut out = Vec::new();
+    let Ok(()) =
+        pumice_nvme::pdu::push_with_data(&mut out, Kind::CapsuleCmd, 0, &sqe.0, digests, data, |to| {
+            to.fill(0x5A);
+            Ok::<(), std::convert::Infallible>(())
+        });
+    out
+}
+
+#[test]
+fn on_a_live_queue() {
+    let mut target = Target::new(Limits::default());
+    let plain = |change: fn(&mut Vec<u8>)| {
+        let mut bytes = capsule(|_| {}, 512, PLAIN);
+        change(&mut bytes);
+        bytes
+    };
+    let h2c = |ttag, flags| {
+        let mut out = Vec::new();
+        let transfer = Transfer { cccid: 0, ttag, offset: 0, len: 512 };
+        let Ok(()) = pumice_nvme::pdu::push_with_data(
+            &mut out,
+            Kind::H2cData,
+            flags,
+            &transfer.body(),
+            PLAIN,
+            512,
+            |_| Ok::<(), std::convert::Infallible>(()),
+        );
+        out
+    };
+    let cases: [(Vec<u8>, (u16, u32)); 13] = [
+        (IcReq { hpda: 0, digests: PLAIN, maxr2t: 0 }.encode().to_vec(), (2, 0)),
+        // Digests that were not agreed on.
+        (plain(|b| b[1] |= 1), (1, 1)),
+        (plain(|b| b[1] |= 2), (1, 1)),
+        (plain(|b| b[1] |= 4), (1, 1)),
+        (plain(|b| b[2] = 24), (1, 2)),
+        (plain(|b| b[3] = 8), (1, 3)),
+        (plain(|b| b[3] = 73), (1, 3)),
+        // More in a capsule than IOCCSZ allows.
+        (capsule(|s| s.set_sgl(Sgl::in_capsule(32 << 10)), 32 << 10, PLAIN), (1, 4)),
+        (capsule(|s| s.set_sgl(Sgl::in_capsule(1024)), 512, PLAIN), (1, 4)),
+        (capsule(|s| s.set_sgl(Sgl { offset: 4, len: 512, kind: 1 }), 512, PLAIN), (6, 32)),
+        (capsule(|s| s.set_sgl(Sgl::transport(512)), 512, PLAIN), (6, 47)),
+        (h2c(0, 4), (2, 0)),
+        (h2c(5, 4), (1, 10)),
+    ];
+    for (bytes, expected) in cases {
+        let queue = io_queue(&mut target, PLAIN);
+        breaks(&mut target, queue.socket, &bytes, expected);
+    }
+}
+
+#[test]
+fn digests_that_do_not_fit() {
+    let mut target = Target::new(Limits::default());
+    let mut bytes = capsule(|_| {}, 512, BOTH);
+    let digest = u32::from_le_bytes(bytes[72..76].try_into().unwrap());
+    bytes[72] ^= 1;
+    let queue = io_queue(&mut target, BOTH);
+    breaks(&mut target, queue.socket, &bytes, (3, digest ^ 1));
+
+    // Of data: the command fails and may be tried again; the connection stays.
+    let mut bytes = capsule(|_| {}, 512, BOTH);
+    *bytes.last_mut().unwrap() ^= 1;
+    let mut queue = io_queue(&mut target, BOTH);
+    queue.completions.clear();
+    queue.socket.out.clear();
+    target.receive(&mut queue.socket, SECOND, &bytes);
+    assert_eq!(queue.socket.out[0], 5);
+    assert_eq!(queue.socket.out[22..24], (0x22_u16 << 1).to_le_bytes());
+    assert!(target.drives.content[0].iter().all(|b| *b == 0), "nothing was written");
+}
+
+/// A write by R2T whose data come wrong.
+fn transfer_breaks(change: impl FnOnce(&mut Transfer, &mut u8), expected: (u16, u32)) {
+    let mut target = Target::new(Limits::default());
+    let mut queue = io_queue(&mut target, PLAIN);
+    let mut sqe = Sqe::new(opcode::io::WRITE, 1);
+    sqe.set_blocks(0, 64);
+    sqe.set_cid(3);
+    sqe.set_sgl(Sgl::transport(64 * 512));
+    let mut bytes = Vec::new();
+    push(&mut bytes, Kind::CapsuleCmd, 0, &sqe.0, PLAIN);
+    queue.socket.out.clear();
+    target.receive(&mut queue.socket, SECOND, &bytes);
+    let asked = Transfer::decode(&queue.socket.out);
+    assert_eq!((queue.socket.out[0], asked.cccid, asked.len), (9, 3, 64 * 512));
+    let (mut transfer, mut flags) = (Transfer { len: 512, ..asked }, 0);
+    change(&mut transfer, &mut flags);
+    let mut bytes = Vec::new();
+    let Ok(()) = pumice_nvme::pdu::push_with_data(
+        &mut bytes,
+        Kind::H2cData,
+        flags,
+        &transfer.body(),
+        PLAIN,
+        512,
+        |_| Ok::<(), std::convert::Infallible>(()),
+    );
+    breaks(&mut target, queue.socket, &bytes, expected);
+}
+
+#[test]
+fn data_that_were_not_asked_for() {
+    transfer_breaks(|t, _| t.cccid = 4, (2, 0));
+    transfer_breaks(|t, _| t.offset = 512, (4, 0));
+    transfer_breaks(|t, _| t.len = 1024, (1, 16));
+    transfer_breaks(|_, flags| *flags = 4, (1, 1));
+    transfer_breaks(|t, _| t.ttag = 2000, (2, 0));
+    transfer_breaks(|t, _| t.ttag += 1, (1, 10));
+}
+
+#[test]
+fn every_truncation_waits_and_does_nothing() {
+    let mut target = Target::new(Limits::default());
+    let bytes = capsule(|_| {}, 512, BOTH);
+    for len in 0..bytes.len() {
+        let mut queue = io_queue(&mut target, BOTH);
+        queue.socket.out.clear();
+        target.receive(&mut queue.socket, SECOND, &bytes[..len]);
+        assert!(queue.socket.out.is_empty(), "{len} bytes of {}", bytes.len());
+        // What follows completes it.
+        target.receive(&mut queue.socket, SECOND, &bytes[len..]);
+        assert_eq!(queue.socket.out[0], 5, "{len}");
+        queue.socket.connection.closed(&target.shared);
+        target = Target::new(Limits::default());
+    }
+}

@@ -1,0 +1,136 @@
+//! A target with drives in memory, and the way to it byte by byte.
+
+use pumice_nvme::spec::Status;
+use pumice_nvme::spec::identify::Namespace;
+use pumice_nvme::target::{Access, Connection, Identity, Limits, Media, Op, Request, Subsystem};
+use std::cell::RefCell;
+use std::net::SocketAddr;
+
+pub(crate) const NQN: &str = "nqn.2026-11.example:target";
+pub(crate) const HOST: &str = "nqn.2026-11.example:host";
+pub(crate) const BLOCKS: u64 = 4096;
+pub(crate) const SECOND: u64 = 1_000_000_000;
+
+/// The subsystem, for one thread.
+pub(crate) struct Shared(pub(crate) RefCell<Subsystem>);
+
+impl Access for Shared {
+    fn with<R>(&self, f: impl FnOnce(&mut Subsystem) -> R) -> R {
+        f(&mut self.0.borrow_mut())
+    }
+}
+
+/// Two drives of 512-byte blocks: the first answers at once, the second when it is told to.
+pub(crate) struct Drives {
+    pub(crate) content: [Vec<u8>; 2],
+    /// Requests of the second drive that were not answered: slot, and what is to be read.
+    pub(crate) waiting: Vec<(u16, Option<std::ops::Range<usize>>)>,
+    pub(crate) flushes: usize,
+}
+
+impl Drives {
+    fn apply(&mut self, request: &Request<'_>) -> Status {
+        if request.op == Op::Flush {
+            self.flushes += 1;
+            return Status::SUCCESS;
+        }
+        let content = &mut self.content[request.nsid as usize - 1];
+        let range = request.offset as usize..(request.offset + request.len) as usize;
+        match request.op {
+            Op::Write => content[range].copy_from_slice(request.data),
+            Op::WriteZeroes => content[range].fill(0),
+            Op::Compare if content[range.clone()] != *request.data => {
+                return Status::COMPARE_FAILURE.dnr();
+            }
+            _ => {}
+        }
+        Status::SUCCESS
+    }
+}
+
+impl Media for Drives {
+    fn read_now(&mut self, nsid: u32, offset: u64, into: &mut [u8]) -> Option<Status> {
+        into.copy_from_slice(&self.content[nsid as usize - 1][offset as usize..][..into.len()]);
+        Some(Status::SUCCESS)
+    }
+
+    fn is_immediate(&self, nsid: u32) -> bool {
+        nsid == 1
+    }
+
+    fn submit(&mut self, request: &Request<'_>) -> Option<Status> {
+        if request.nsid == 1 || request.nsid == u32::MAX {
+            return Some(self.apply(request));
+        }
+        let status = self.apply(request);
+        assert!(status.is_success());
+        let range = request.offset as usize..(request.offset + request.len) as usize;
+        self.waiting.push((request.slot, (request.op == Op::Read).then_some(range)));
+        None
+    }
+}
+
+/// A target.
+pub(crate) struct Target {
+    pub(crate) shared: Shared,
+    pub(crate) drives: Drives,
+    pub(crate) limits: Limits,
+}
+
+/// One of its connections, with what it has not consumed.
+pub(crate) struct Socket {
+    pub(crate) connection: Connection,
+    pending: Vec<u8>,
+    pub(crate) out: Vec<u8>,
+}
+
+impl Target {
+    pub(crate) fn new(limits: Limits) -> Self {
+        let namespace = |n: u8| Namespace {
+            blocks: BLOCKS,
+            block_shift: 9,
+            nguid: [n; 16],
+            uuid: [n + 16; 16],
+            read_only: false,
+        };
+        let identity = Identity {
+            nqn: NQN.parse().unwrap(),
+            serial: "SN1".to_owned(),
+            model: "Pumice".to_owned(),
+            firmware: "1".to_owned(),
+        };
+        let subsystem = Subsystem::new(identity, limits, vec![namespace(1), namespace(2)]);
+        let content = || vec![0; BLOCKS as usize * 512];
+        Self {
+            shared: Shared(RefCell::new(subsystem)),
+            drives: Drives { content: [content(), content()], waiting: Vec::new(), flushes: 0 },
+            limits,
+        }
+    }
+
+    pub(crate) fn accept(&self, now: u64) -> Socket {
+        let local: SocketAddr = "192.0.2.1:4420".parse().unwrap();
+        Socket { connection: Connection::new(self.limits, local, now), pending: Vec::new(), out: Vec::new() }
+    }
+
+    /// Hands bytes to a connection.
+    pub(crate) fn receive(&mut self, socket: &mut Socket, now: u64, bytes: &[u8]) {
+        socket.pending.extend_from_slice(bytes);
+        let received =
+            socket.connection.receive(now, &socket.pending, &self.shared, &mut self.drives, &mut socket.out);
+        socket.pending.drain(..received.consumed);
+    }
+
+    /// The second drive answers everything, the newest first.
+    pub(crate) fn answer(&mut self, socket: &mut Socket) {
+        while let Some((slot, read)) = self.drives.waiting.pop() {
+            match read {
+                Some(range) => {
+                    let data = self.drives.content[1][range].to_vec();
+                    socket.connection.complete_with(slot, Ok(&data), &self.shared, &mut socket.out);
+                }
+                None => socket.connection.complete(slot, Status::SUCCESS, 0, &self.shared, &mut socket.out),
+            }
+        }
+    }
+}

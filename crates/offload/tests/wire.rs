@@ -1,0 +1,150 @@
+//! What is encoded is what is decoded; what is cut or changed is refused, and never panics.
+
+use proptest::prelude::*;
+use pumice_offload::wire::{
+    SocketBytes, decode_command, decode_drives, decode_result, decode_transfer, encode_command,
+    encode_drives, encode_result, encode_transfer,
+};
+use pumice_offload::{
+    DriveDescription, DriveId, MemoryAddress, Mode, ParityCommand, ParityResult, Rule, Source, StripeBitmap,
+    Transfer, Unreadable, Window,
+};
+use pumice_parity::fingerprint::PowerSums;
+use pumice_parity::seed::Seed;
+use pumice_telemetry::Ledger;
+
+fn address() -> impl Strategy<Value = MemoryAddress> {
+    (1..100_u32, any::<u64>()).prop_map(|(drive, offset)| MemoryAddress { drive: DriveId(drive), offset })
+}
+
+fn mode() -> impl Strategy<Value = Mode> {
+    let seed = any::<[u8; 32]>().prop_map(Seed);
+    prop_oneof![
+        Just(Mode::Check),
+        address().prop_map(|into| Mode::Generate { into }),
+        (address(), seed.clone(), 1..=8_u8).prop_map(|(into, seed, accumulators)| Mode::Interims {
+            into,
+            seed,
+            accumulators
+        }),
+        (address(), seed.clone(), 1..=8_u8).prop_map(|(into, seed, accumulators)| Mode::Accumulate {
+            into,
+            seed,
+            accumulators
+        }),
+        (seed, 1..=4_u8).prop_map(|(seed, half)| Mode::Fingerprint { seed, powers: half * 2 }),
+    ]
+}
+
+prop_compose! {
+    fn command()(
+        rows in 1..=8_usize, sources in 1..=10_usize, classes in 1..=5_usize, guard in 0..=6_usize,
+    )(
+        coefficients in proptest::collection::vec(any::<u8>(), rows * sources * classes),
+        guard in proptest::collection::vec(proptest::collection::vec(any::<u8>(), rows), guard),
+        sources in proptest::collection::vec(
+            prop_oneof![
+                (1..100_u32, any::<u64>()).prop_map(|(d, base)| Source::Media { drive: DriveId(d), base }),
+                address().prop_map(|address| Source::Memory { address }),
+            ],
+            sources,
+        ),
+        rows in Just(rows), count in Just(sources),
+        chunk in any::<u32>(), start in any::<u32>(), len in any::<u32>(), first in 0..1_u64 << 60, stripes in 0..1000_u64,
+        mode in mode(),
+    ) -> ParityCommand {
+        ParityCommand {
+            sources,
+            chunk,
+            window: Window { start, len },
+            stripes: first..first + stripes,
+            rule: Rule::new(rows, count, coefficients, guard).unwrap(),
+            mode,
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn commands_come_back(command in command(), cut in any::<proptest::sample::Index>(), flip in any::<(proptest::sample::Index, u8)>()) {
+        let bytes = encode_command(&command);
+        prop_assert_eq!(decode_command(&bytes).unwrap(), command);
+        prop_assert!(decode_command(&bytes[..cut.index(bytes.len())]).is_err(), "every truncation is refused");
+        let mut longer = bytes.clone();
+        longer.push(0);
+        prop_assert!(decode_command(&longer).is_err());
+        // Any change is another command or an error.
+        let mut changed = bytes;
+        let at = flip.0.index(changed.len());
+        changed[at] ^= flip.1;
+        let _ = decode_command(&changed);
+    }
+
+    #[test]
+    fn results_come_back(command in command(), bits in proptest::collection::vec(any::<bool>(), 1000), places in 0..4_usize, range in any::<Option<(u32, u32)>>(), moved in any::<(u64, u64, u64)>(), cut in any::<proptest::sample::Index>()) {
+        let count = command.count();
+        prop_assume!(count > 0);
+        let mut result = ParityResult { range, ..ParityResult::default() };
+        match command.mode {
+            Mode::Check | Mode::Generate { .. } => {
+                result.nonzero = StripeBitmap::new(count);
+                bits.iter().take(count as usize).enumerate().filter(|(_, b)| **b).for_each(|(i, _)| result.nonzero.set(i as u64));
+            }
+            Mode::Fingerprint { powers, .. } => {
+                let len = PowerSums::new(command.rule.rows(), usize::from(powers)).encoded_len();
+                let bytes: Vec<u8> = (0..len).map(|i| (i * 37) as u8).collect();
+                result.fingerprint = Some(PowerSums::from_bytes(command.rule.rows(), usize::from(powers), &bytes).unwrap());
+            }
+            _ => {}
+        }
+        result.unreadable = (0..places)
+            .map(|i| Unreadable {
+                source: i % command.sources.len(),
+                stripe: command.stripes.start,
+                start: i as u32,
+                len: 512,
+                reason: "unrecovered read error".to_owned(),
+            })
+            .collect();
+        result.moved = Ledger { media_read: moved.0, pcie: moved.1, node_cpu: moved.2, ..Ledger::default() };
+        let bytes = encode_result(&result);
+        prop_assert_eq!(bytes.len() as u64, result.encoded_len(), "the ledger counts what travels");
+        let back = decode_result(&bytes, &command).unwrap();
+        prop_assert_eq!(&back.nonzero, &result.nonzero);
+        prop_assert_eq!(back.range, result.range);
+        prop_assert_eq!(&back.unreadable, &result.unreadable);
+        prop_assert_eq!(back.moved, result.moved);
+        prop_assert_eq!(back.fingerprint.map(|f| f.to_bytes()), result.fingerprint.map(|f| f.to_bytes()));
+        prop_assert!(decode_result(&bytes[..cut.index(bytes.len())], &command).is_err());
+    }
+
+    #[test]
+    fn transfers_and_drives_come_back(from in address(), to in address(), len in any::<u64>(), peer in "[a-z0-9.:-]{1,60}", drives in 0..40_u32) {
+        let transfer = Transfer { from, len, peer, to };
+        let bytes = encode_transfer(&transfer);
+        prop_assert_eq!(decode_transfer(&bytes).unwrap(), transfer);
+        prop_assert!(decode_transfer(&bytes[..bytes.len() - 1]).is_err());
+        let all: Vec<DriveDescription> = (1..=drives)
+            .map(|i| DriveDescription { id: DriveId(i), name: format!("/dev/disk{i}"), size_bytes: u64::from(i) << 30, memory_bytes: 1 << 25 })
+            .collect();
+        let mut read = Vec::new();
+        for page in 0..3 {
+            let (count, part) = decode_drives(&encode_drives(&all, page, SocketBytes::default()), page).unwrap();
+            prop_assert_eq!(count, drives);
+            read.extend(part);
+        }
+        prop_assert_eq!(read, all);
+    }
+
+    #[test]
+    fn any_bytes_at_all_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..300), command in command()) {
+        let mut bytes = bytes;
+        if let Some(version) = bytes.first_mut() {
+            *version = 1;
+        }
+        let _ = decode_command(&bytes);
+        let _ = decode_transfer(&bytes);
+        let _ = decode_drives(&bytes, 0);
+        let _ = decode_result(&bytes, &command);
+    }
+}

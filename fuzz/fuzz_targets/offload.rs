@@ -1,0 +1,15 @@
+//! Any descriptor, result and description of the parity command set.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use pumice_offload::wire::{decode_command, decode_drives, decode_result, decode_transfer, encode_command};
+
+fuzz_target!(|data: &[u8]| {
+    let _ = decode_transfer(data);
+    let _ = decode_drives(data, 0);
+    if let Ok(command) = decode_command(data) {
+        assert_eq!(encode_command(&command).len(), data.len());
+        let _ = command.validate();
+        let _ = decode_result(data, &command);
+    }
+});
