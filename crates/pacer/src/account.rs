@@ -46,9 +46,15 @@ impl Account {
 
     /// A foreground request was slowed by `delay` nanoseconds.
     pub fn spend(&mut self, delay: Nanos) {
-        self.balance -= delay as f64;
-        self.spent += delay as f64;
-        if self.goal.percentile.is_some_and(|p| delay > p.limit) {
+        self.charge(delay as f64);
+    }
+
+    /// A foreground request was measured to be slowed by `delay` nanoseconds; below 0 where it was faster than the mean without background work.
+    pub fn charge(&mut self, delay: f64) {
+        let most = self.goal.mean as f64 * self.depth;
+        self.balance = (self.balance - delay).min(most);
+        self.spent += delay;
+        if self.goal.percentile.is_some_and(|p| delay > p.limit as f64) {
             self.excesses -= 1.0;
         }
     }

@@ -60,7 +60,7 @@ impl Drive {
             None => at,
         };
         self.now = begin + 5 * MILLI;
-        self.pacer.foreground_completed(self.now, at);
+        self.pacer.foreground_completed(self.now, at, 4_096);
     }
 }
 
