@@ -267,8 +267,9 @@ impl Live {
         let size = self.costs.size();
         let expected = self.costs.expected(size, ladder, outstanding, self.rate);
         let service = ladder.0[size].1 as Nanos;
-        let affordable =
-            self.tokens >= expected && account.balance() >= self.pending_cost && account.allows(service);
+        let affordable = self.tokens >= expected
+            && account.balance() >= self.pending_cost + expected
+            && account.allows(service);
         let wanted = affordable && !self.gap && self.baseline.known();
         match self.stage {
             Stage::Off if wanted => {

@@ -383,8 +383,17 @@ impl Pacer {
         }
         if self.outstanding == 0 {
             let held = self.live.as_ref().map_or(0, |live| live.hold(self.idle_since));
-            let hold = held > now && self.figures.foreground > 0 && self.policy.holds_goal();
-            return if hold { Worth::Nothing(held) } else { self.choose(now) };
+            if held > now && self.figures.foreground > 0 && self.policy.holds_goal() {
+                return Worth::Nothing(held);
+            }
+            if self.live.is_some() && self.policy.holds_goal() && self.account.balance() < 0.0 {
+                let forgiven = self.account.forgiven_at(self.idle_since);
+                if forgiven > now {
+                    return Worth::Nothing(forgiven);
+                }
+                self.account.forgive();
+            }
+            return self.choose(now);
         }
         let (Some(live), Some(pricing)) = (&mut self.live, &mut self.pricing) else {
             return Worth::Nothing(Nanos::MAX);

@@ -244,7 +244,10 @@ impl Pricing {
 
     pub(crate) fn choose(&self, start: Nanos, now: Nanos, account: &Account, weight: f64) -> Worth {
         let moment = Moment { start, now, mood: usize::from(self.mood()) };
-        best_size(&self.hazard, &self.ladder, moment, self.price * weight, |_, service| {
+        // While nothing is known: the more collisions of the smallest request are saved up, the less one matters.
+        let saved = account.balance() / (self.ladder.0[0].1 * weight);
+        let ease = if self.classes.is_none() { saved.max(1.0) } else { 1.0 };
+        best_size(&self.hazard, &self.ladder, moment, self.price * weight / ease, |_, service| {
             account.allows(service as Nanos)
         })
     }

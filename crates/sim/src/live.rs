@@ -23,7 +23,11 @@ pub struct Load {
     pub bytes: u64,
     /// Mean of the exponential pause between a client's requests.
     pub think: Nanos,
-    /// For how long all of them work and then rest; a rest of 0 is a steady load.
+    /// How many of them never rest.
+    pub steady: u32,
+    /// Bytes of a request of the others.
+    pub burst_bytes: u64,
+    /// For how long the others work and then rest; a rest of 0 is a steady load.
     pub on: Nanos,
     /// See `on`.
     pub off: Nanos,
@@ -61,9 +65,11 @@ pub struct Seen {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    Done(Nanos),
+    /// Of a client's request that arrived at a time.
+    Done(u32, Nanos),
     Background(u64),
-    Arrive,
+    /// Of a client's request.
+    Arrive(u32),
 }
 
 const CAPACITY: u64 = 300_000_000_000;
@@ -106,9 +112,7 @@ pub fn play(load: &Load, background: &mut Background) -> Seen {
     if let Background::Pacer(pacer) = background {
         pacer.begin_work(Kind::default(), 1);
     }
-    for _ in 0..load.clients {
-        run.arrive_later(0);
-    }
+    (0..load.clients).for_each(|client| run.arrive_later(client, 0));
     run.ask(0, background);
     loop {
         let next = run.events.peek().map_or(Nanos::MAX, |e| e.0.0);
@@ -140,14 +144,18 @@ impl Run<'_> {
         (self.random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    fn arrive_later(&mut self, now: Nanos) {
+    fn bytes(&self, client: u32) -> u64 {
+        if client < self.load.steady { self.load.bytes } else { self.load.burst_bytes }
+    }
+
+    fn arrive_later(&mut self, client: u32, now: Nanos) {
         let think = -(1.0 - self.uniform()).ln() * self.load.think as f64;
         let mut at = now + think as Nanos;
         let cycle = self.load.on + self.load.off;
-        if self.load.off > 0 && at % cycle >= self.load.on {
+        if client >= self.load.steady && self.load.off > 0 && at % cycle >= self.load.on {
             at = at - at % cycle + cycle;
         }
-        self.push(at, Event::Arrive);
+        self.push(at, Event::Arrive(client));
     }
 
     fn serve(&mut self, at: Nanos, offset: u64, bytes: u64) -> Nanos {
@@ -156,22 +164,24 @@ impl Run<'_> {
 
     fn happen(&mut self, now: Nanos, event: Event, background: &mut Background) {
         match event {
-            Event::Arrive => {
-                let offset = (self.uniform() * (CAPACITY - self.load.bytes) as f64) as u64 & !0xfff;
+            Event::Arrive(client) => {
+                let bytes = self.bytes(client);
+                let offset = (self.uniform() * (CAPACITY - bytes) as f64) as u64 & !0xfff;
                 if let Background::Pacer(pacer) = background {
                     pacer.foreground_arrived(now);
                 }
-                let done = self.serve(now, offset, self.load.bytes);
-                self.push(done, Event::Done(now));
+                let done = self.serve(now, offset, bytes);
+                self.push(done, Event::Done(client, now));
             }
-            Event::Done(arrived) => {
+            Event::Done(client, arrived) => {
                 if let Background::Pacer(pacer) = background {
-                    pacer.foreground_completed(now, arrived, self.load.bytes);
+                    let bytes = self.bytes(client);
+                    pacer.foreground_completed(now, arrived, bytes);
                 }
                 self.seen.requests += 1;
                 self.sum += (now - arrived) as f64;
                 self.seen.responses.add(now - arrived);
-                self.arrive_later(now);
+                self.arrive_later(client, now);
             }
             Event::Background(bytes) => {
                 if let Background::Pacer(pacer) = background {
