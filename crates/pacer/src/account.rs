@@ -6,6 +6,8 @@
 
 use crate::{Goal, Nanos};
 
+const MINUTE: Nanos = 60_000_000_000;
+
 /// What the goal has earned and what collisions have spent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Account {
@@ -46,11 +48,31 @@ impl Account {
 
     /// A foreground request was slowed by `delay` nanoseconds.
     pub fn spend(&mut self, delay: Nanos) {
-        self.balance -= delay as f64;
-        self.spent += delay as f64;
-        if self.goal.percentile.is_some_and(|p| delay > p.limit) {
+        self.charge(delay as f64);
+    }
+
+    /// A foreground request was measured to be slowed by `delay` nanoseconds; below 0 where it was faster than the mean without background work.
+    pub fn charge(&mut self, delay: f64) {
+        let most = self.goal.mean as f64 * self.depth;
+        self.balance = (self.balance - delay).min(most);
+        self.spent += delay;
+        if self.goal.percentile.is_some_and(|p| delay > p.limit as f64) {
             self.excesses -= 1.0;
         }
+    }
+
+    /// When a debt is forgiven on a drive without foreground requests since `idle_since`: each minute after the first counts as a foreground request that
+    /// was not slowed. Or else one collision in the evening could stop all work until the morning.
+    #[must_use]
+    pub fn forgiven_at(&self, idle_since: Nanos) -> Nanos {
+        let minutes = (-self.balance / (self.goal.mean as f64).max(1e-3)).ceil().clamp(0.0, 1e9);
+        idle_since.saturating_add((1 + minutes as Nanos).saturating_mul(MINUTE))
+    }
+
+    /// Forgives a debt.
+    pub(crate) fn forgive(&mut self) {
+        self.balance = self.balance.max(0.0);
+        self.excesses = self.excesses.max(0.0);
     }
 
     /// Whether a background request that takes `service` nanoseconds may start.
@@ -96,6 +118,16 @@ mod tests {
         }
         account.earn();
         assert!(account.allows(5_000));
+    }
+
+    #[test]
+    fn a_debt_is_forgiven_in_the_end() {
+        let mut account = Account::new(Goal::mean(1_000), 10);
+        assert_eq!(account.forgiven_at(5), 5 + MINUTE);
+        account.spend(2_500);
+        assert_eq!(account.forgiven_at(5), 5 + 4 * MINUTE);
+        account.forgive();
+        assert!(account.allows(1));
     }
 
     #[test]

@@ -7,11 +7,15 @@
 //! [`Pacer`]. `docs/pacing.md` has the policies and how they are tuned.
 
 mod account;
+mod baseline;
 mod bucket;
+mod cost;
 mod figures;
 mod goal;
 mod hazard;
 mod history;
+mod latency;
+mod live;
 mod mood;
 mod order;
 mod pacer;
@@ -32,6 +36,7 @@ pub use figures::{Figures, Times};
 pub use goal::{Goal, Percentile};
 pub use hazard::Hazard;
 pub use history::{History, Idle};
+pub use latency::Latency;
 pub use order::{ErrorFirst, Extent, OldestFirst, Order, OrderError, Sequential, Staggered};
 pub use pacer::{Charge, Config, Decision, Pacer};
 pub use policy::Policy;

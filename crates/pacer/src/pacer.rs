@@ -1,11 +1,12 @@
 //! The pacer of one drive: told of every foreground and background request, asked when the next background request may start.
 
-use crate::price::Worth;
+use crate::live::Live;
+use crate::price::{Ladder, Worth};
 use crate::pricing::Pricing;
 use crate::tuner::{Tuned, Tuner};
 use crate::{
-    Account, Figures, Goal, History, Idle, Kind, Nanos, Policy, Predictor, ServiceCurve, Sizing, Start,
-    TokenBucket, Windows, Works,
+    Account, Figures, Goal, History, Idle, Kind, Latency, Nanos, Policy, Predictor, ServiceCurve, Sizing,
+    Start, TokenBucket, Windows, Works,
 };
 
 /// What a collision costs.
@@ -15,6 +16,9 @@ pub enum Charge {
     Collision,
     /// That wait for every request until the drive falls idle again: those behind the first wait as well. The strict way, for live use.
     Queued,
+    /// What every foreground request near background work took more than its like without: for drives that serve requests side by side, and for any other.
+    /// `Priced` starts beside foreground requests too, where that buys more bytes for the slowdown than waiting for idleness.
+    Measured,
 }
 
 /// How a drive is to be paced.
@@ -30,6 +34,8 @@ pub struct Config {
     pub learn_service: bool,
     /// What a collision costs.
     pub charge: Charge,
+    /// Background requests in progress at once, at most. Above 1 under [`Charge::Measured`] only.
+    pub in_flight: usize,
     /// Idle intervals that are remembered, 40 bytes each.
     pub history: usize,
     /// Foreground requests whose earnings can be saved up.
@@ -51,7 +57,8 @@ impl Config {
             policy,
             curve,
             learn_service: true,
-            charge: Charge::Queued,
+            charge: Charge::Measured,
+            in_flight: 1,
             history: 4_096,
             depth: 100_000,
             half_life: 6 * 3_600 * 1_000_000_000,
@@ -84,6 +91,8 @@ struct Flight {
     started: Nanos,
     /// Nanoseconds of collision that it was expected to cost.
     expected: f64,
+    /// Started beside foreground requests.
+    beside: bool,
     first_arrival: Option<Nanos>,
     arrivals: u32,
 }
@@ -110,8 +119,14 @@ pub struct Pacer {
     outstanding: u32,
     idle_since: Nanos,
     issued: u32,
-    flight: Option<Flight>,
+    in_flight: usize,
+    /// Background requests in progress, the oldest first; never more than `in_flight`.
+    flights: Vec<Flight>,
     last_flight: (Nanos, Nanos),
+    live: Option<Live>,
+    ladder: Ladder,
+    clear: Latency,
+    met: Latency,
     shadow: Nanos,
     collided: f64,
     figures: Figures,
@@ -132,6 +147,10 @@ impl Pacer {
             _ => None,
         };
         let pricing = (policy == Policy::Priced).then(|| Pricing::new(&curve, goal.mean, config.half_life));
+        let measured = config.charge == Charge::Measured;
+        let live = measured.then(|| Live::new(now));
+        let in_flight = if measured { config.in_flight.max(1) } else { 1 };
+        let ladder = Ladder::new(&curve);
         Self {
             policy,
             charge: config.charge,
@@ -152,8 +171,13 @@ impl Pacer {
             outstanding: 0,
             idle_since: now,
             issued: 0,
-            flight: None,
+            in_flight,
+            flights: Vec::with_capacity(in_flight),
             last_flight: (0, 0),
+            live,
+            ladder,
+            clear: Latency::default(),
+            met: Latency::default(),
             shadow: 0,
             collided: 0.0,
             figures: Figures { since: now, ..Figures::default() },
@@ -172,12 +196,16 @@ impl Pacer {
         } else {
             self.history.arrived();
         }
+        if let Some(live) = &mut self.live {
+            live.arrived(now, self.outstanding, &self.ladder, &self.account);
+        }
         self.outstanding += 1;
-        if let Some(flight) = &mut self.flight {
+        if self.flights.is_empty() && self.shadow > 0 && self.charge == Charge::Queued {
+            self.spend(self.shadow, 1);
+        }
+        for flight in &mut self.flights {
             flight.first_arrival.get_or_insert(now);
             flight.arrivals += 1;
-        } else if self.shadow > 0 && self.charge == Charge::Queued {
-            self.spend(self.shadow, 1);
         }
     }
 
@@ -203,15 +231,31 @@ impl Pacer {
         }
     }
 
-    /// A foreground request that had arrived at `arrived` is done.
-    pub fn foreground_completed(&mut self, now: Nanos, arrived: Nanos) {
+    /// A foreground request of `bytes` that had arrived at `arrived` is done.
+    pub fn foreground_completed(&mut self, now: Nanos, arrived: Nanos, bytes: u64) {
         let (started, done) = self.last_flight;
-        let met = self.flight.is_some_and(|f| f.started <= arrived) || (started <= arrived && arrived < done);
         let response = now.saturating_sub(arrived);
+        let met = if let Some(live) = &mut self.live {
+            let from = self.flights.first().map_or(started, |f| f.started).max(arrived);
+            let to = if self.flights.is_empty() { done } else { now };
+            let left = self.outstanding.saturating_sub(1);
+            let charge = live.completed(now, arrived, bytes, left, to.saturating_sub(from));
+            if let Some(charge) = charge {
+                self.account.charge(charge);
+                self.figures.slowdown.count += 1;
+                self.figures.slowdown.sum += charge;
+                self.figures.slowdown.max = self.figures.slowdown.max.max(charge.max(0.0) as Nanos);
+            }
+            charge.is_some()
+        } else {
+            self.flights.iter().any(|f| f.started <= arrived) || (started <= arrived && arrived < done)
+        };
         if met {
             self.figures.met.add(response);
+            self.met.add(response);
         } else {
             self.figures.clear.add(response);
+            self.clear.add(response);
         }
         self.outstanding = self.outstanding.saturating_sub(1);
         if self.outstanding == 0 {
@@ -229,20 +273,38 @@ impl Pacer {
         }
     }
 
-    /// The background request in progress is done, with so many bytes (fewer than granted at the end of a drive).
+    /// A background request in progress is done, with so many bytes (fewer than granted at the end of a drive). Of several in progress it is taken to be the
+    /// oldest of those that were granted so many, or else more, bytes.
     pub fn background_done(&mut self, now: Nanos, bytes: u64) {
-        let Some(flight) = self.flight.take() else { return };
+        let same = self.flights.iter().position(|f| f.bytes == bytes);
+        let Some(which) = same.or_else(|| self.flights.iter().position(|f| f.bytes > bytes)) else {
+            debug_assert!(self.flights.is_empty(), "a background request is no larger than granted");
+            return;
+        };
+        let flight = self.flights.remove(which);
         let took = now.saturating_sub(flight.started);
-        if self.learn_service && bytes > 0 && took > 0 && flight.first_arrival.is_none() {
+        let undisturbed = self.live.is_some() || flight.first_arrival.is_none();
+        if self.learn_service && bytes > 0 && took > 0 && undisturbed && self.flights.is_empty() {
             self.curve.observe(bytes, took);
+            self.ladder = Ladder::new(&self.curve);
         }
         self.figures.background += 1;
         self.figures.bytes[flight.kind.index()] += bytes;
         self.figures.busy += took;
         self.last_flight = (flight.started, now);
         let cost = flight.first_arrival.map_or(0, |first| now.saturating_sub(first));
-        if let Some(pricing) = &mut self.pricing {
+        if !flight.beside
+            && let Some(pricing) = &mut self.pricing
+        {
             pricing.cost(flight.expected, cost as f64);
+        }
+        if let Some(live) = &mut self.live {
+            self.figures.collisions += u64::from(flight.first_arrival.is_some() || flight.beside);
+            live.ended(now, took, self.flights.len(), self.outstanding, cost);
+            if cost > 0 && !flight.beside {
+                self.price_anew(now);
+            }
+            return;
         }
         if let Some(first) = flight.first_arrival {
             let delay = now.saturating_sub(first);
@@ -251,12 +313,15 @@ impl Pacer {
             let times = if self.charge == Charge::Queued { flight.arrivals } else { 1 };
             self.shadow = delay;
             self.spend(delay, times);
-            let weight = self.weight();
-            if let Some(pricing) = &mut self.pricing {
-                pricing.charged(now, &self.account, weight);
-            }
+            self.price_anew(now);
         }
-        debug_assert!(bytes <= flight.bytes, "a background request is no larger than granted");
+    }
+
+    fn price_anew(&mut self, now: Nanos) {
+        let weight = self.weight();
+        if let Some(pricing) = &mut self.pricing {
+            pricing.charged(now, &self.account, weight);
+        }
     }
 
     fn spend(&mut self, delay: Nanos, times: u32) {
@@ -272,12 +337,13 @@ impl Pacer {
         match self.charge {
             Charge::Collision => 1.0,
             Charge::Queued => (self.figures.slowdown.sum + 1e8) / (self.collided + 5e7),
+            Charge::Measured => self.live.as_ref().map_or(1.0, |live| live.weight(&self.ladder)),
         }
     }
 
     /// What to do now. Constant time, except that a fit is made when one is due: a millisecond every 10 s, under the policy `Priced`.
     pub fn next(&mut self, now: Nanos) -> Decision {
-        if self.paused || self.flight.is_some() {
+        if self.paused || self.flights.len() >= self.in_flight {
             return Decision::WaitForEvent;
         }
         let Some(kind) = self.works.next() else { return Decision::WaitForEvent };
@@ -285,10 +351,8 @@ impl Pacer {
         if open > now {
             return Decision::WaitUntil(open);
         }
-        if self.outstanding > 0 && !self.policy.ignores_foreground() {
-            return Decision::WaitForEvent;
-        }
-        let (bytes, expected) = match self.choose(now) {
+        let beside = self.outstanding > 0;
+        let (bytes, expected) = match self.worth(now) {
             Worth::Start(bytes, expected) => (bytes, expected),
             Worth::Nothing(Nanos::MAX) => return Decision::WaitForEvent,
             Worth::Nothing(until) => return Decision::WaitUntil(until),
@@ -305,8 +369,40 @@ impl Pacer {
         }
         self.works.serve(kind, bytes);
         self.issued += 1;
-        self.flight = Some(Flight { kind, bytes, started: now, expected, first_arrival: None, arrivals: 0 });
+        if let Some(live) = &mut self.live {
+            live.started(now, self.outstanding, bytes, &self.ladder, expected);
+        }
+        let flight = Flight { kind, bytes, started: now, expected, beside, first_arrival: None, arrivals: 0 };
+        self.flights.push(flight);
         Decision::StartRequest { kind, bytes }
+    }
+
+    fn worth(&mut self, now: Nanos) -> Worth {
+        if self.policy.ignores_foreground() {
+            return self.choose(now);
+        }
+        if self.outstanding == 0 {
+            let held = self.live.as_ref().map_or(0, |live| live.hold(self.idle_since));
+            if held > now && self.figures.foreground > 0 && self.policy.holds_goal() {
+                return Worth::Nothing(held);
+            }
+            if self.live.is_some() && self.policy.holds_goal() && self.account.balance() < 0.0 {
+                let forgiven = self.account.forgiven_at(self.idle_since);
+                if forgiven > now {
+                    return Worth::Nothing(forgiven);
+                }
+                self.account.forgive();
+            }
+            return self.choose(now);
+        }
+        let (Some(live), Some(pricing)) = (&mut self.live, &mut self.pricing) else {
+            return Worth::Nothing(Nanos::MAX);
+        };
+        live.share = pricing.divide(live.price());
+        match live.want(now, self.outstanding, self.flights.len(), &self.ladder, &self.account) {
+            Ok((bytes, expected)) => Worth::Start(bytes, expected),
+            Err(until) => Worth::Nothing(until),
+        }
     }
 
     fn choose(&mut self, now: Nanos) -> Worth {
@@ -373,6 +469,8 @@ impl Pacer {
         self.account = Account::new(goal, self.depth);
         self.figures = Figures { since: now, ..Figures::default() };
         self.collided = 0.0;
+        self.clear.clear();
+        self.met.clear();
         if let Policy::Tuned(family) = self.policy {
             self.tuner = Some(Tuner::new(family, goal, MARGIN));
         }
@@ -385,7 +483,11 @@ impl Pacer {
     pub fn rewind(&mut self, now: Nanos) {
         let goal = *self.account.goal();
         self.set_goal(goal, now);
-        (self.outstanding, self.idle_since, self.flight, self.shadow) = (0, now, None, 0);
+        (self.outstanding, self.idle_since, self.shadow) = (0, now, 0);
+        self.flights.clear();
+        if let Some(live) = &mut self.live {
+            live.rewind(now);
+        }
         self.last_flight = (0, 0);
         if let Some(pricing) = &mut self.pricing {
             pricing.rewind();
@@ -396,6 +498,12 @@ impl Pacer {
     #[must_use]
     pub fn figures(&self) -> &Figures {
         &self.figures
+    }
+
+    /// Response times of foreground requests that met no background request, and of those that did (under [`Charge::Measured`]: that were near one).
+    #[must_use]
+    pub fn latencies(&self) -> (&Latency, &Latency) {
+        (&self.clear, &self.met)
     }
 
     /// The slowdown account.

@@ -58,7 +58,13 @@ impl RateClasses {
     }
 
     /// Expected slowdown in nanoseconds over all the observed time, at a price; `usable` says which sizes may be used.
-    fn slowdown(&self, ladder: &Ladder, price: f64, weight: f64, usable: &[bool; SIZES.len()]) -> f64 {
+    pub(crate) fn slowdown(
+        &self,
+        ladder: &Ladder,
+        price: f64,
+        weight: f64,
+        usable: &[bool; SIZES.len()],
+    ) -> f64 {
         let mut sum = 0.0;
         for (&rate, &time) in self.rate.iter().zip(&self.time) {
             if time <= 0.0 {

@@ -22,6 +22,8 @@ const SPENT_AT_ONCE: f64 = 0.9;
 /// Over which time a surplus and a debt of the account are worked off, in nanoseconds.
 const SURPLUS_TIME: f64 = 60e9;
 const DEBT_TIME: f64 = 100e9;
+/// The share of the goal that may be spent beside foreground requests in any case, so that their cost stays known.
+const LEAST_SHARE: f64 = 0.02;
 /// Fits between two searches for the period.
 const PERIOD_EVERY: u32 = 8;
 /// Ends of idle intervals before the first fit.
@@ -53,6 +55,9 @@ pub(crate) struct Pricing {
     /// What collisions were expected to cost, and cost: their ratio corrects the hazard's level.
     expected: f64,
     cost: f64,
+    /// Bytes that a nanosecond of slowdown buys beside foreground requests (0: nothing is known), and the share of the goal that is better spent there.
+    beside: f64,
+    share: f64,
 }
 
 impl Pricing {
@@ -78,7 +83,15 @@ impl Pricing {
             count_since: 0,
             expected: 0.0,
             cost: 0.0,
+            beside: 0.0,
+            share: 1.0,
         }
+    }
+
+    /// Tells what a nanosecond of slowdown buys beside foreground requests. The share of the goal that is better spent there, as of the last price.
+    pub(crate) fn divide(&mut self, beside: f64) -> f64 {
+        self.beside = beside;
+        self.share
     }
 
     pub(crate) fn price(&self) -> f64 {
@@ -195,11 +208,16 @@ impl Pricing {
             // A large surplus comes from a burst of requests: it lasts the longer, the larger it is.
             () => (surplus / SURPLUS_TIME / earning).ln_1p() * earning,
         };
-        let affordable = (SPENT_AT_ONCE * earning + extra).max(0.02 * earning);
+        let affordable: f64 = (SPENT_AT_ONCE * earning + extra).max(0.02 * earning);
         let usable = SIZES.map(|bytes| account.goal().allows(self.ladder.time(bytes)));
         let bias = self.bias();
         let budget = affordable * classes.total();
-        self.price = classes.price(&self.ladder, budget, weight * bias, &usable) * bias;
+        let price = classes.price(&self.ladder, budget, weight * bias, &usable);
+        // Idle time is used as far as its last nanosecond of slowdown buys as much as one beside foreground requests does.
+        let price = price.max(self.beside);
+        let here = classes.slowdown(&self.ladder, price, weight * bias, &usable);
+        self.share = if budget > 0.0 { (1.0 - here / budget).clamp(LEAST_SHARE, 1.0) } else { 0.0 };
+        self.price = price * bias;
     }
 
     /// Foreground requests a nanosecond that can be counted on: the mean of the quieter stretches, so that a burst raises the balance, not the hopes.
@@ -226,7 +244,10 @@ impl Pricing {
 
     pub(crate) fn choose(&self, start: Nanos, now: Nanos, account: &Account, weight: f64) -> Worth {
         let moment = Moment { start, now, mood: usize::from(self.mood()) };
-        best_size(&self.hazard, &self.ladder, moment, self.price * weight, |_, service| {
+        // While nothing is known: the more collisions of the smallest request are saved up, the less one matters.
+        let saved = account.balance() / (self.ladder.0[0].1 * weight);
+        let ease = if self.classes.is_none() { saved.max(1.0) } else { 1.0 };
+        best_size(&self.hazard, &self.ladder, moment, self.price * weight / ease, |_, service| {
             account.allows(service as Nanos)
         })
     }

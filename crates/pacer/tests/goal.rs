@@ -60,7 +60,7 @@ impl Drive {
             None => at,
         };
         self.now = begin + 5 * MILLI;
-        self.pacer.foreground_completed(self.now, at);
+        self.pacer.foreground_completed(self.now, at, 4_096);
     }
 }
 
@@ -135,4 +135,22 @@ fn kinds_share_by_weight_and_pause_and_windows_hold() {
     drive.idle_until(200_000 * MILLI);
     assert!(drive.starts.len() > before);
     assert!(drive.starts.iter().all(|s| s.0 < 100_000 * MILLI), "nothing after the window");
+}
+
+#[test]
+fn a_debt_does_not_stop_work_for_good() {
+    let mut drive = Drive::new(Config::new(Goal::mean(MILLI), Policy::Priced, curve()));
+    // Each comes while a background request is in progress.
+    while drive.pacer.account().balance() >= 0.0 {
+        while drive.flight.is_none() {
+            drive.idle_until(drive.now + 100 * MILLI);
+        }
+        drive.foreground(drive.now + 1);
+    }
+    let (debt, started) = (-drive.pacer.account().balance(), drive.starts.len());
+    let minutes = (debt / MILLI as f64).ceil() as u64 + 1;
+    drive.idle_until(drive.now + (minutes - 1) * 60_000 * MILLI);
+    assert_eq!(drive.starts.len(), started, "in debt by {debt}");
+    drive.idle_until(drive.now + 120_000 * MILLI);
+    assert!(drive.starts.len() > started + 1_000);
 }

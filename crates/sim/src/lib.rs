@@ -6,6 +6,7 @@
 mod drive;
 mod engine;
 mod learner;
+pub mod live;
 mod player;
 pub mod plot;
 mod scan;
