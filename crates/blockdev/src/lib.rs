@@ -21,3 +21,4 @@ pub use faulty::{Counts, FaultyDevice};
 pub use file::{Direct, FileDevice, OpenMode, Options};
 pub use gather::{Engine, Gather, Gathered, Gatherer, Part};
 pub use memory::MemoryDevice;
+pub use system::step_back;

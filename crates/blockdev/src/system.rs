@@ -1,6 +1,6 @@
 //! The few system calls that the standard library does not have.
 
-#![expect(unsafe_code, reason = "ioctl and fstatfs are foreign functions")]
+#![expect(unsafe_code, reason = "ioctl, fstatfs and setpriority are foreign functions")]
 
 use std::fs::File;
 use std::io;
@@ -39,6 +39,14 @@ pub(crate) fn lives_in_memory(file: &File) -> bool {
     // SAFETY: the call succeeded, so it filled the structure.
     let kind = unsafe { about.assume_init() }.f_type;
     kind == libc::TMPFS_MAGIC || kind == RAMFS_MAGIC
+}
+
+/// Gives the calling thread the lowest of the ordinary priorities: it runs where no other thread wants to. For the rest of the thread's life; does nothing where
+/// the system refuses.
+pub fn step_back() {
+    const LOWEST: libc::c_int = 19;
+    // SAFETY: no pointers; on Linux, process 0 means the calling thread (setpriority(2), "C library/kernel differences"). Raising one's own niceness is always allowed.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, LOWEST) };
 }
 
 fn check(result: libc::c_int) -> io::Result<()> {
