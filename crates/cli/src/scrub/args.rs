@@ -5,12 +5,13 @@ use crate::devices::Placement;
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use pumice_host::Method;
-use pumice_host::scrub::{Options, Order, RepairPolicy};
+use pumice_host::scrub::{Options, Order, RepairPolicy, SETTLE};
 use pumice_offload::{MAX_STRIPES, PaceRequest, parse_window};
 use pumice_parity::seed::Seed;
 use pumice_units::{parse_duration, parse_size};
 use std::ops::Range;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Checks an md array and says whether it is consistent, where it is not, which member is probably wrong, and how sure that is.
 ///
@@ -64,10 +65,13 @@ pub(crate) struct ScrubArgs {
     /// Where progress and the repair journal are kept [default: /var/lib/pumice for root, else $XDG_STATE_HOME/pumice]
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
-    /// Check devices that the kernel holds, as they are: an inconsistency must stand unchanged for half a second. Drives of nodes need no such word: who
+    /// Check devices that the kernel holds, as they are: an inconsistency must stand unchanged for --settle. Drives of nodes need no such word: who
     /// writes them is counted there
     #[arg(long)]
     pub(crate) allow_in_use: bool,
+    /// How long an inconsistency must stand unchanged where others may be writing [default: 3s]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    settle: Option<u64>,
     /// Take an array that was not stopped cleanly, and has no bitmap, for settled
     #[arg(long)]
     pub(crate) assume_settled: bool,
@@ -131,6 +135,7 @@ impl ScrubArgs {
             repair: self.repair.then_some(policy),
             resume: self.resume,
             in_use: self.allow_in_use,
+            settle: self.settle.map_or(SETTLE, Duration::from_nanos),
             pace: self.pace()?,
             ..Options::with_seed(fresh_seed)
         })

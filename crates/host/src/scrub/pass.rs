@@ -3,7 +3,7 @@
 use super::batch::{Order, Schedule};
 use super::check::Checker;
 use super::error::ScrubError;
-use super::settle::{Settled, Settler};
+use super::settle::{SETTLE, Settled, Settler};
 use crate::finding::Finding;
 use crate::repair::{Journal, Repaired, Repairer};
 use crate::state::{PassKey, SavedPass, StateFiles};
@@ -58,6 +58,8 @@ pub struct Options {
     pub resume: bool,
     /// The devices may be written meanwhile: inconsistencies must stand.
     pub in_use: bool,
+    /// How long an inconsistency must stand on devices that others may be writing.
+    pub settle: Duration,
     /// The pace of the nodes' reads; nothing to leave it to their own configuration.
     pub pace: PaceRequest,
     /// Another host runs the array, and its superblocks do not tell that from one that was not stopped cleanly.
@@ -99,6 +101,7 @@ impl Options {
             repair: None,
             resume: false,
             in_use: false,
+            settle: SETTLE,
             pace: PaceRequest::default(),
             running_elsewhere: false,
         }
@@ -208,6 +211,7 @@ struct Pass<'t> {
     target: &'t Target,
     state: Option<&'t StateFiles>,
     in_use: bool,
+    settle: Duration,
     running_elsewhere: bool,
     seed: Seed,
     schedule: Schedule,
@@ -263,6 +267,7 @@ impl<'t> Pass<'t> {
             target,
             state,
             in_use: options.in_use,
+            settle: options.settle,
             running_elsewhere: options.running_elsewhere,
             seed,
             schedule,
@@ -351,7 +356,8 @@ impl<'t> Pass<'t> {
         let mut findings = Vec::new();
         let mut suspects = checked.holes;
         suspects.extend(checked.suspects.into_iter().map(|stripe| (stripe, Vec::new())));
-        let settled = Settler { target: self.target, view: &view, in_use: self.in_use }.settle(&suspects)?;
+        let settled = Settler { target: self.target, view: &view, in_use: self.in_use, settle: self.settle }
+            .settle(&suspects)?;
         ledger += settled.moved;
         self.refuse_unsynced(&stripes, &settled)?;
         for (stripe, diagnoses) in &settled.findings {
