@@ -64,8 +64,10 @@ pub(crate) struct Live {
     /// Foreground requests expected to be met in this run, and their slowdown.
     met: f64,
     slowdown: f64,
+    /// Arrivals in this run, and those that found as much to spend as may be saved; and whether the size of the next run is chosen.
     arrivals: u32,
     full: u32,
+    chosen: bool,
     /// What requests in progress are still expected to cost.
     pending_cost: f64,
     /// What may be spent beside foreground requests now, so that starts are spread evenly.
@@ -102,6 +104,7 @@ impl Live {
             slowdown: 0.0,
             arrivals: 0,
             full: 0,
+            chosen: false,
             pending_cost: 0.0,
             tokens: 0.0,
             share: 1.0,
@@ -131,11 +134,10 @@ impl Live {
         let goal = account.goal().mean as f64;
         let eager = (EAGER + account.balance() / (2.0 * SAVINGS * goal.max(1.0))).clamp(0.5, 1.5);
         let most = 2.0 * self.costs.expected(self.costs.size(), ladder, outstanding + 1, self.rate);
-        self.arrivals += 1;
-        self.tokens += goal * self.share * eager;
-        if self.tokens >= most {
-            self.tokens = most;
-            self.full += 1;
+        self.tokens = (self.tokens + goal * self.share * eager).min(most);
+        if self.stage != Stage::Off {
+            self.arrivals += 1;
+            self.full += u32::from(self.tokens >= most);
         }
         if self.stage == Stage::Off {
             self.baseline.arrived(outstanding);
@@ -272,10 +274,15 @@ impl Live {
             && account.allows(service);
         let wanted = affordable && !self.gap && self.baseline.known();
         match self.stage {
-            Stage::Off if wanted => {
+            Stage::Off if wanted && !self.chosen => {
                 let short = 2 * self.full < self.arrivals;
                 self.costs.choose(ladder, account.goal(), outstanding, self.rate, short);
-                (self.arrivals, self.full) = (0, 0);
+                self.chosen = true;
+                // Asked again at once: what another size needs may have to be saved up first.
+                Err(now)
+            }
+            Stage::Off if wanted => {
+                (self.arrivals, self.full, self.chosen) = (0, 0, false);
                 self.enter(Stage::Drain, now);
                 self.beside = true;
                 (self.mark, self.pending) = (now, outstanding);

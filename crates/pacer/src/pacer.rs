@@ -401,7 +401,7 @@ impl Pacer {
         live.share = pricing.divide(live.price());
         match live.want(now, self.outstanding, self.flights.len(), &self.ladder, &self.account) {
             Ok((bytes, expected)) => Worth::Start(bytes, expected),
-            Err(until) => Worth::Nothing(until),
+            Err(until) => Worth::Nothing(until.max(now + 1)),
         }
     }
 
