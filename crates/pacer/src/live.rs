@@ -33,6 +33,10 @@ const RATE_OF: u32 = 32;
 const EAGER: f64 = 0.9;
 const SAVINGS: f64 = 1_000.0;
 
+/// What is left in the account by those who start beside foreground requests, in times of the smallest background request: a debt when the foreground stops
+/// would keep an idle drive unused.
+const RESERVE: f64 = 8.0;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Off,
@@ -269,9 +273,8 @@ impl Live {
         let size = self.costs.size();
         let expected = self.costs.expected(size, ladder, outstanding, self.rate);
         let service = ladder.0[size].1 as Nanos;
-        let affordable = self.tokens >= expected
-            && account.balance() >= self.pending_cost + expected
-            && account.allows(service);
+        let needed = self.pending_cost + expected + RESERVE * ladder.0[0].1;
+        let affordable = self.tokens >= expected && account.balance() >= needed && account.allows(service);
         let wanted = affordable && !self.gap && self.baseline.known();
         match self.stage {
             Stage::Off if wanted && !self.chosen => {
