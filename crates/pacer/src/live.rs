@@ -25,6 +25,8 @@ const CHARGED_PER_CLEAR: f64 = 9.0;
 const GAP: f64 = 32.0;
 /// How long a gap holds back background work on an idle drive.
 const HOLD: Nanos = 800_000_000;
+/// A burst is what comes after so long an idleness.
+const BURST_AFTER: Nanos = 100_000_000;
 /// A generation that takes longer is not waited for.
 const PATIENCE: Nanos = 1_000_000_000;
 /// Arrivals of which the rate is taken.
@@ -57,6 +59,8 @@ pub(crate) struct Live {
     untouched: bool,
     /// Who arrived in it teaches the baseline.
     window: (Nanos, Nanos),
+    /// Who arrived in it began a burst while background work was in progress: the baseline, learned in the midst of bursts, is too high for them.
+    fresh: (Nanos, Nanos),
     /// Clear requests that are owed, and whether background work waits for them.
     owed: f64,
     gap: bool,
@@ -99,6 +103,7 @@ impl Live {
             generations: 0,
             untouched: false,
             window: (now, Nanos::MAX),
+            fresh: (Nanos::MAX, Nanos::MAX),
             owed: GAP,
             gap: true,
             level_changed: false,
@@ -127,8 +132,18 @@ impl Live {
         GAP.max(4.0 * self.baseline.level().max(self.busy_level))
     }
 
-    /// A foreground request arrived, and found `outstanding` others.
-    pub(crate) fn arrived(&mut self, now: Nanos, outstanding: u32, ladder: &Ladder, account: &Account) {
+    /// A foreground request arrived, and found `outstanding` others, or the drive idle for `idle`.
+    pub(crate) fn arrived(
+        &mut self,
+        now: Nanos,
+        outstanding: u32,
+        idle: Nanos,
+        ladder: &Ladder,
+        account: &Account,
+    ) {
+        if outstanding == 0 && idle >= BURST_AFTER && self.stage == Stage::On {
+            self.fresh = (now, Nanos::MAX);
+        }
         self.rate_count += 1;
         if self.rate_count >= RATE_OF {
             let passed = now.saturating_sub(self.rate_since).max(1) as f64;
@@ -184,7 +199,9 @@ impl Live {
             None
         } else {
             let measured = self.baseline.slowdown(bytes, response, self.longest);
-            let charge = measured.unwrap_or(overlap.min(response) as f64);
+            let bound = overlap.min(response) as f64;
+            let fresh = self.fresh.0 <= arrived && arrived < self.fresh.1;
+            let charge = measured.map_or(bound, |m| if fresh { m.max(bound) } else { m });
             if self.beside {
                 self.slowdown += charge;
             } else {
@@ -340,6 +357,7 @@ impl Live {
                 self.idle_slowdown /= 2.0;
             }
         }
+        self.fresh.1 = self.fresh.1.min(now);
         if left == 0 && self.stage == Stage::On {
             self.settle(now, outstanding);
         }
