@@ -18,7 +18,7 @@ use crate::price::Ladder;
 use crate::{Account, Nanos, SIZES};
 
 /// Generations of foreground requests until the queue that background work made is gone.
-const GENERATIONS: u32 = 3;
+const GENERATIONS: u32 = 6;
 /// Foreground requests charged for each one that must be left clear.
 const CHARGED_PER_CLEAR: f64 = 9.0;
 /// Clear requests in one gap, at least; more where many are in progress at once.
