@@ -63,6 +63,12 @@ fn every_policy_is_compared_and_the_same_bytes_come_again() {
     assert_eq!(rows.len(), 24, "twelve policies, out of sample and in sample");
     for row in rows {
         let name = row["policy"].as_str().expect("a name");
+        for field in ["threshold_s", "request_bytes"] {
+            let value = &row[field];
+            let absent = value.is_null() && row.get(field).is_some();
+            assert!(absent || value.as_f64().is_some_and(|v| v >= 0.0), "{name} {field}");
+        }
+        assert!(row["in_sample"].is_boolean(), "{name}");
         for field in
             ["scrub_mb_per_s", "mean_slowdown_ms", "p99_slowdown_ms", "ratio_to_cfq", "ratio_to_oracle"]
         {
@@ -204,7 +210,7 @@ fn packed_traces_are_read_and_cut_ones_refused() {
         (packed["trace"], expected["trace"]) = (0.into(), 0.into());
         assert_eq!(packed, expected, "{name}");
         fs::write(&path, &bytes[..bytes.len() * 2 / 3]).expect("written");
-        refused(&scrub(&path, &[]), &["line ", "cut off"]);
+        refused(&scrub(&path, &[]), &["line ", "field 'line'", "cut off"]);
     }
 }
 

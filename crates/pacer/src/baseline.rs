@@ -14,7 +14,9 @@ const ENOUGH: u32 = 16;
 /// drive must not move the mean for long.
 const LIMIT: f64 = 64.0;
 /// Arrivals that the level remembers.
-const LEVEL_MEMORY: f64 = 64.0;
+const LEVEL_MEMORY: f64 = 256.0;
+/// Doublings from the middle of a class at which it is left.
+const LEAVE: f64 = 1.3;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Cell {
@@ -28,6 +30,7 @@ pub(crate) struct Baseline {
     cells: [[Cell; SIZES]; LEVELS],
     level: f64,
     arrivals: f64,
+    class: usize,
 }
 
 fn size_class(bytes: u64) -> usize {
@@ -37,13 +40,18 @@ fn size_class(bytes: u64) -> usize {
 
 impl Baseline {
     pub(crate) fn new() -> Self {
-        Self { cells: [[Cell::default(); SIZES]; LEVELS], level: 0.0, arrivals: 0.0 }
+        Self { cells: [[Cell::default(); SIZES]; LEVELS], level: 0.0, arrivals: 0.0, class: 0 }
     }
 
     /// A request arrived without background work near, and found `outstanding` others.
     pub(crate) fn arrived(&mut self, outstanding: u32) {
         self.arrivals = (self.arrivals + 1.0).min(LEVEL_MEMORY);
         self.level += (f64::from(outstanding) - self.level) / self.arrivals;
+        // A class is left only for good: a level that sways between two would sort quick and slow times apart, and background work goes by their difference.
+        let doublings = (self.level + 1.0).log2();
+        if (doublings - self.class as f64).abs() > LEAVE {
+            self.class = (doublings.round() as usize).min(LEVELS - 1);
+        }
     }
 
     /// The level is another one now: it is learned anew.
@@ -56,14 +64,9 @@ impl Baseline {
         self.level
     }
 
-    fn level_class(&self) -> usize {
-        ((self.level + 1.0).log2().round() as usize).min(LEVELS - 1)
-    }
-
     /// A request that met no background work took `response`.
     pub(crate) fn add(&mut self, bytes: u64, response: Nanos) {
-        let level = self.level_class();
-        let cell = &mut self.cells[level][size_class(bytes)];
+        let cell = &mut self.cells[self.class][size_class(bytes)];
         let response = response as f64;
         let counted = if cell.count < ENOUGH { response } else { response.min(LIMIT * cell.mean) };
         cell.count = (cell.count + 1).min(MEMORY);
@@ -72,12 +75,12 @@ impl Baseline {
 
     /// Whether enough is known at the present level.
     pub(crate) fn known(&self) -> bool {
-        self.cells[self.level_class()].iter().any(|c| c.count >= ENOUGH)
+        self.cells[self.class].iter().any(|c| c.count >= ENOUGH)
     }
 
     /// Response less the mean without background work, in nanoseconds; `None` where that is unknown. It may be negative: only so the mean is right.
     pub(crate) fn slowdown(&self, bytes: u64, response: Nanos, longest: Nanos) -> Option<f64> {
-        let cell = &self.cells[self.level_class()][size_class(bytes)];
+        let cell = &self.cells[self.class][size_class(bytes)];
         let limit = LIMIT * cell.mean + 4.0 * longest as f64;
         (cell.count >= ENOUGH).then(|| (response as f64).min(limit) - cell.mean)
     }

@@ -18,13 +18,15 @@ use crate::price::Ladder;
 use crate::{Account, Nanos, SIZES};
 
 /// Generations of foreground requests until the queue that background work made is gone.
-const GENERATIONS: u32 = 3;
+const GENERATIONS: u32 = 6;
 /// Foreground requests charged for each one that must be left clear.
 const CHARGED_PER_CLEAR: f64 = 9.0;
 /// Clear requests in one gap, at least; more where many are in progress at once.
 const GAP: f64 = 32.0;
 /// How long a gap holds back background work on an idle drive.
 const HOLD: Nanos = 800_000_000;
+/// A burst is what comes after so long an idleness.
+const BURST_AFTER: Nanos = 100_000_000;
 /// A generation that takes longer is not waited for.
 const PATIENCE: Nanos = 1_000_000_000;
 /// Arrivals of which the rate is taken.
@@ -32,6 +34,10 @@ const RATE_OF: u32 = 32;
 /// The share of what is earned that is spent as it comes while the account is empty, and the savings (in requests' earnings) at which half the goal more is.
 const EAGER: f64 = 0.9;
 const SAVINGS: f64 = 1_000.0;
+
+/// What is left in the account by those who start beside foreground requests, in times of the smallest background request: a debt when the foreground stops
+/// would keep an idle drive unused.
+const RESERVE: f64 = 8.0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
@@ -53,6 +59,8 @@ pub(crate) struct Live {
     untouched: bool,
     /// Who arrived in it teaches the baseline.
     window: (Nanos, Nanos),
+    /// Who arrived in it began a burst while background work was in progress: the baseline, learned in the midst of bursts, is too high for them.
+    fresh: (Nanos, Nanos),
     /// Clear requests that are owed, and whether background work waits for them.
     owed: f64,
     gap: bool,
@@ -64,8 +72,10 @@ pub(crate) struct Live {
     /// Foreground requests expected to be met in this run, and their slowdown.
     met: f64,
     slowdown: f64,
+    /// Arrivals in this run, and those that found as much to spend as may be saved; and whether the size of the next run is chosen.
     arrivals: u32,
     full: u32,
+    chosen: bool,
     /// What requests in progress are still expected to cost.
     pending_cost: f64,
     /// What may be spent beside foreground requests now, so that starts are spread evenly.
@@ -93,6 +103,7 @@ impl Live {
             generations: 0,
             untouched: false,
             window: (now, Nanos::MAX),
+            fresh: (Nanos::MAX, Nanos::MAX),
             owed: GAP,
             gap: true,
             level_changed: false,
@@ -102,6 +113,7 @@ impl Live {
             slowdown: 0.0,
             arrivals: 0,
             full: 0,
+            chosen: false,
             pending_cost: 0.0,
             tokens: 0.0,
             share: 1.0,
@@ -120,8 +132,18 @@ impl Live {
         GAP.max(4.0 * self.baseline.level().max(self.busy_level))
     }
 
-    /// A foreground request arrived, and found `outstanding` others.
-    pub(crate) fn arrived(&mut self, now: Nanos, outstanding: u32, ladder: &Ladder, account: &Account) {
+    /// A foreground request arrived, and found `outstanding` others, or the drive idle for `idle`.
+    pub(crate) fn arrived(
+        &mut self,
+        now: Nanos,
+        outstanding: u32,
+        idle: Nanos,
+        ladder: &Ladder,
+        account: &Account,
+    ) {
+        if outstanding == 0 && idle >= BURST_AFTER && self.stage == Stage::On {
+            self.fresh = (now, Nanos::MAX);
+        }
         self.rate_count += 1;
         if self.rate_count >= RATE_OF {
             let passed = now.saturating_sub(self.rate_since).max(1) as f64;
@@ -131,11 +153,10 @@ impl Live {
         let goal = account.goal().mean as f64;
         let eager = (EAGER + account.balance() / (2.0 * SAVINGS * goal.max(1.0))).clamp(0.5, 1.5);
         let most = 2.0 * self.costs.expected(self.costs.size(), ladder, outstanding + 1, self.rate);
-        self.arrivals += 1;
-        self.tokens += goal * self.share * eager;
-        if self.tokens >= most {
-            self.tokens = most;
-            self.full += 1;
+        self.tokens = (self.tokens + goal * self.share * eager).min(most);
+        if self.stage != Stage::Off {
+            self.arrivals += 1;
+            self.full += u32::from(self.tokens >= most);
         }
         if self.stage == Stage::Off {
             self.baseline.arrived(outstanding);
@@ -178,7 +199,9 @@ impl Live {
             None
         } else {
             let measured = self.baseline.slowdown(bytes, response, self.longest);
-            let charge = measured.unwrap_or(overlap.min(response) as f64);
+            let bound = overlap.min(response) as f64;
+            let fresh = self.fresh.0 <= arrived && arrived < self.fresh.1;
+            let charge = measured.map_or(bound, |m| if fresh { m.max(bound) } else { m });
             if self.beside {
                 self.slowdown += charge;
             } else {
@@ -267,15 +290,19 @@ impl Live {
         let size = self.costs.size();
         let expected = self.costs.expected(size, ladder, outstanding, self.rate);
         let service = ladder.0[size].1 as Nanos;
-        let affordable = self.tokens >= expected
-            && account.balance() >= self.pending_cost + expected
-            && account.allows(service);
+        let needed = self.pending_cost + expected + RESERVE * ladder.0[0].1;
+        let affordable = self.tokens >= expected && account.balance() >= needed && account.allows(service);
         let wanted = affordable && !self.gap && self.baseline.known();
         match self.stage {
-            Stage::Off if wanted => {
+            Stage::Off if wanted && !self.chosen => {
                 let short = 2 * self.full < self.arrivals;
                 self.costs.choose(ladder, account.goal(), outstanding, self.rate, short);
-                (self.arrivals, self.full) = (0, 0);
+                self.chosen = true;
+                // Asked again at once: what another size needs may have to be saved up first.
+                Err(now)
+            }
+            Stage::Off if wanted => {
+                (self.arrivals, self.full, self.chosen) = (0, 0, false);
                 self.enter(Stage::Drain, now);
                 self.beside = true;
                 (self.mark, self.pending) = (now, outstanding);
@@ -330,6 +357,7 @@ impl Live {
                 self.idle_slowdown /= 2.0;
             }
         }
+        self.fresh.1 = self.fresh.1.min(now);
         if left == 0 && self.stage == Stage::On {
             self.settle(now, outstanding);
         }

@@ -197,7 +197,8 @@ impl Pacer {
             self.history.arrived();
         }
         if let Some(live) = &mut self.live {
-            live.arrived(now, self.outstanding, &self.ladder, &self.account);
+            let idle = now.saturating_sub(self.idle_since);
+            live.arrived(now, self.outstanding, idle, &self.ladder, &self.account);
         }
         self.outstanding += 1;
         if self.flights.is_empty() && self.shadow > 0 && self.charge == Charge::Queued {
@@ -404,7 +405,7 @@ impl Pacer {
         live.share = pricing.divide(live.price());
         match live.want(now, self.outstanding, self.flights.len(), &self.ladder, &self.account) {
             Ok((bytes, expected)) => Worth::Start(bytes, expected),
-            Err(until) => Worth::Nothing(until),
+            Err(until) => Worth::Nothing(until.max(now + 1)),
         }
     }
 

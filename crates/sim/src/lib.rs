@@ -20,5 +20,5 @@ pub use drive::{Baseline, Disk, Drive, Nvme};
 pub use engine::Engine;
 pub use learner::Learner;
 pub use player::{Oracle, Player};
-pub use scan::{Scan, Seen, each_request};
+pub use scan::{Scan, Seen};
 pub use slowdown::{LogCounts, Slowdowns};

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-const WIDTH: f64 = 860.0;
+const WIDTH: f64 = 890.0;
 const HEIGHT: f64 = 540.0;
 const LEFT: f64 = 78.0;
-const RIGHT: f64 = 190.0;
+const RIGHT: f64 = 220.0;
 const TOP: f64 = 48.0;
 const BOTTOM: f64 = 62.0;
 /// Colours that stay apart for most eyes (Okabe and Ito).

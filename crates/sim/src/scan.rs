@@ -2,9 +2,9 @@
 
 use crate::drive::Drive;
 use crate::scrub::StudyError;
-use crate::trace::{Devices, Format, Request, TraceError, TraceReader};
+use crate::trace::{Devices, Format, Kept, Request, TraceError, TraceReader};
 use pumice_pacer::Nanos;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Requests a second above which a device cannot be one disk: a disk serves fewer than 200 random ones.
 const MORE_THAN_A_DISK: f64 = 140.0;
@@ -31,6 +31,8 @@ pub struct Scan {
     pub devices: Devices,
     /// What is known of each.
     pub seen: Vec<Seen>,
+    path: PathBuf,
+    kept: Kept,
 }
 
 impl Scan {
@@ -41,7 +43,9 @@ impl Scan {
     pub fn of(path: &Path, format: Option<Format>) -> Result<Self, TraceError> {
         let mut reader = TraceReader::open(path, format)?;
         let mut seen: Vec<Seen> = Vec::new();
+        let mut kept = Kept::default();
         while let Some(request) = reader.next_request()? {
+            kept.push(&request);
             let index = request.device as usize;
             if index >= seen.len() {
                 seen.resize(index + 1, Seen::default());
@@ -52,7 +56,8 @@ impl Scan {
             device.last = request.at;
             device.recorded += u64::from(request.response.is_some());
         }
-        Ok(Self { format: reader.format(), devices: reader.devices().clone(), seen })
+        let (format, devices) = (reader.format(), reader.devices().clone());
+        Ok(Self { format, devices, seen, path: path.to_owned(), kept })
     }
 
     /// The device with the most requests (the first of them).
@@ -88,23 +93,25 @@ impl Scan {
         let rate = seen.requests as f64 / (seen.last.max(1) as f64 / 1e9);
         if seen.recorded == 0 && rate > MORE_THAN_A_DISK { Drive::Nvme } else { Drive::Ultrastar }
     }
-}
 
-/// Reads the requests of one device.
-///
-/// # Errors
-/// Where the trace is damaged.
-pub fn each_request(
-    path: &Path,
-    format: Option<Format>,
-    device: u32,
-    mut see: impl FnMut(&Request),
-) -> Result<(), TraceError> {
-    let mut reader = TraceReader::open(path, format)?;
-    while let Some(request) = reader.next_request()? {
-        if request.device == device {
+    /// Gives the requests of one device again: from memory, if they fit there, or else from the file.
+    ///
+    /// # Errors
+    /// Where the trace has been damaged since.
+    pub fn each_request(&self, device: u32, mut see: impl FnMut(&Request)) -> Result<(), TraceError> {
+        let mut see = |request: &Request| {
+            if request.device == device {
+                see(request);
+            }
+        };
+        if self.kept.whole() {
+            self.kept.each(see);
+            return Ok(());
+        }
+        let mut reader = TraceReader::open(&self.path, Some(self.format))?;
+        while let Some(request) = reader.next_request()? {
             see(&request);
         }
+        Ok(())
     }
-    Ok(())
 }

@@ -2,7 +2,7 @@
 
 use crate::drive::{Baseline, Drive};
 use crate::learner::Learner;
-use crate::scan::{Scan, each_request};
+use crate::scan::Scan;
 use crate::scrub::StudyError;
 use crate::slowdown::LogCounts;
 use crate::trace::{Format, Op};
@@ -162,7 +162,7 @@ pub fn trace_stats(
     let mut baseline = Baseline::new(drive, seen.capacity.max(1 << 30));
     let mut learner = Learner::new(1 << 16, 0);
     let (mut sums, mut reads, mut bytes) = (Sums::default(), 0_u64, 0.0);
-    each_request(path, format, device, |request| {
+    scan.each_request(device, |request| {
         let done: Nanos = baseline.complete(request);
         reads += u64::from(request.op == Op::Read);
         bytes += request.bytes as f64;

@@ -7,12 +7,14 @@ mod error;
 mod fields;
 mod fio;
 mod input;
+mod kept;
 mod msr;
 mod reader;
 mod spc;
 
 pub use detect::Format;
 pub use error::TraceError;
+pub(crate) use kept::Kept;
 pub use reader::{Devices, TraceReader};
 
 use pumice_pacer::Nanos;

@@ -140,7 +140,7 @@ fn a_steady_load_on_a_disk() {
 
 #[test]
 fn clients_that_think_on_a_disk() {
-    for (clients, think) in [(1, 50 * MILLI), (8, 100 * MILLI), (64, 1_000 * MILLI)] {
+    for (clients, think) in [(1, 50 * MILLI), (8, 100 * MILLI)] {
         for goal in [200 * MICRO, MILLI, 4 * MILLI] {
             let load = disk(clients, think, 2_400 * SECOND);
             let outcome = Outcome::of(&load, config(&load, goal));
@@ -150,16 +150,31 @@ fn clients_that_think_on_a_disk() {
     }
 }
 
+/// Queues come and go by themselves here, so one run's mean says little: the mean of eight does.
+#[test]
+fn an_open_load_on_a_disk() {
+    for goal in [MILLI, 4 * MILLI] {
+        let seeds = 8;
+        let of = |seed| {
+            let load = Load { seed, ..disk(64, 1_000 * MILLI, 2_400 * SECOND) };
+            Outcome::of(&load, config(&load, goal)).slowdown()
+        };
+        let mean = (0..seeds).map(of).sum::<f64>() / seeds as f64;
+        println!("disk, 64 think 1000: goal {goal}, slowed {mean:.0}");
+        assert!(mean <= 1.1 * goal as f64, "{mean} for {goal}");
+    }
+}
+
 #[test]
 fn a_bursty_load() {
     for goal in [50 * MICRO, 200 * MICRO, MILLI] {
-        let load = Load { on: 500 * MILLI, off: 500 * MILLI, span: 5 * SECOND, ..nvme(8) };
+        let load = Load { on: 500 * MILLI, off: 500 * MILLI, span: 12 * SECOND, ..nvme(8) };
         let outcome = Outcome::of(&load, config(&load, goal));
         outcome.check("ssd, bursty", 0.0);
         outcome.beats_fixed(&load, 3.0);
         let load = Load { on: 5 * SECOND, off: 5 * SECOND, ..disk(4, 0, 1_200 * SECOND) };
         let outcome = Outcome::of(&load, config(&load, goal));
-        outcome.check("disk, bursty", error(&outcome, 4));
+        outcome.check("disk, bursty", error(&outcome, 1));
         outcome.beats_fixed(&load, 3.0);
     }
 }
@@ -206,8 +221,8 @@ fn it_takes_the_rests_and_yields() {
             for at in (start + SECOND..start + load.on).step_by(SECOND as usize) {
                 assert!(second(at) < 3 * full, "{:?} at {at}: {} in a second", load.drive, second(at));
             }
-            for at in (start + load.on + SECOND..start + cycle).step_by(100_000_000) {
-                assert!(tenth(at) > full, "{:?} at {at}: {} in a tenth", load.drive, tenth(at));
+            for at in (start + load.on + SECOND..start + cycle).step_by(SECOND as usize) {
+                assert!(second(at) > 7 * full, "{:?} at {at}: {} in a second", load.drive, second(at));
             }
         }
     }

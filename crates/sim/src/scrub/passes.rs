@@ -7,7 +7,7 @@ use crate::drive::{Baseline, Drive};
 use crate::engine::Engine;
 use crate::learner::Learner;
 use crate::player::Player;
-use crate::scan::{Scan, each_request};
+use crate::scan::Scan;
 use crate::trace::TraceError;
 use pumice_pacer::{Advice, Goal, Nanos, Pacer, Policy, SIZES, ServiceCurve, Sizing, Start};
 
@@ -33,6 +33,7 @@ struct Learned {
 
 struct Setting<'a> {
     study: &'a Study,
+    scan: &'a Scan,
     device: u32,
     drive: Drive,
     capacity: u64,
@@ -47,7 +48,7 @@ impl Setting<'_> {
             let reading = scope.spawn(move || {
                 let mut baseline = Baseline::new(self.drive, self.capacity);
                 let mut batch = Vec::with_capacity(BATCH);
-                each_request(&self.study.trace, self.study.format, self.device, |request| {
+                self.scan.each_request(self.device, |request| {
                     batch.push((request.at, baseline.complete(request)));
                     if batch.len() == BATCH {
                         // Nobody listens only if the other side has panicked.
@@ -85,7 +86,7 @@ pub(super) fn run(study: &Study) -> Result<Report, StudyError> {
     let device = scan.choose(&study.trace, study.device.as_deref())?;
     let drive = study.drive.unwrap_or_else(|| scan.fitting_drive(device));
     let capacity = scan.seen[device as usize].capacity.max(1 << 30);
-    let setting = Setting { study, device, drive, capacity, curve: drive.curve() };
+    let setting = Setting { study, scan: &scan, device, drive, capacity, curve: drive.curve() };
     let learned = learn(&setting, (scan.seen[device as usize].last as f64 * study.train) as Nanos)?;
     let mut runs = contenders(&setting, &learned);
     if study.curves {

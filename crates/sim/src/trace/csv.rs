@@ -49,8 +49,17 @@ impl Columns {
 
     pub(crate) fn parse<'a>(&self, line: &'a [u8]) -> Result<Parsed<'a>, Wrong> {
         let mut cells: [Option<&[u8]>; 16] = [None; 16];
-        for (cell, text) in cells.iter_mut().zip(split(line, b',')).take(self.last + 1) {
-            *cell = Some(text);
+        let mut rest = line;
+        for cell in cells.iter_mut().take(self.last + 1) {
+            let end = rest.iter().position(|&b| b == b',');
+            let (text, more) = end.map_or((rest, None), |end| (&rest[..end], Some(&rest[end + 1..])));
+            // Few traces have blanks.
+            let blank = |b: Option<&u8>| b.is_some_and(u8::is_ascii_whitespace);
+            *cell = Some(if blank(text.first()) || blank(text.last()) { text.trim_ascii() } else { text });
+            match more {
+                Some(more) => rest = more,
+                None => break,
+            }
         }
         let cell = |at: usize| cells.get(at).copied().flatten();
         let at = match self.time.1 {

@@ -15,7 +15,9 @@ pub enum TraceError {
         source: io::Error,
     },
     /// It ends early or its compression is damaged.
-    #[error("{path}: line {line}: the file is damaged or cut off after the line before: {source}")]
+    #[error(
+        "{path}: line {line}, field 'line': the file is damaged or cut off within it or the line before: {source}"
+    )]
     Read {
         /// Its path.
         path: String,

@@ -27,6 +27,10 @@ pub(crate) fn present<'a>(field: &'static str, text: Option<&'a [u8]>) -> Result
 pub(crate) fn whole(field: &'static str, text: Option<&[u8]>) -> Result<u64, Wrong> {
     let text = present(field, text)?;
     let mut value = 0_u64;
+    // 19 digits always fit.
+    if text.len() <= 19 && text.iter().all(u8::is_ascii_digit) {
+        return Ok(text.iter().fold(0, |value, b| value * 10 + u64::from(b - b'0')));
+    }
     for &byte in text {
         let digit = byte.wrapping_sub(b'0');
         if digit > 9 {
