@@ -1,6 +1,7 @@
 //! `pumice node`.
 
 use crate::failure::Failure;
+use crate::scrub::default_state_dir;
 use clap::Args;
 use pumice_node::NodeOptions;
 use pumice_node::serve::{Backend, Drive, DriveConfig, NodeConfig, Peer, Server, Service};
@@ -24,6 +25,7 @@ The whole can be written down in a file, for --config:
     nqn = \"nqn.2026-11.example:node1\"      # optional; made from the machine and the drives where it is left out
     block_size = 512                       # or 4096
     cores = 1
+    state_dir = \"/var/lib/pumice\"          # optional; the default is the same
     [[drive]]
     backend = \"/dev/sdb\"                   # a block device, an image file, or mem:SIZE
     [[peer]]                               # nodes that local memory may be sent to
@@ -32,7 +34,7 @@ The whole can be written down in a file, for --config:
 Exit codes: 0 stopped, 2 could not run.")]
 pub(crate) struct NodeArgs {
     /// A file that says all this
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "drive", "nqn", "block_size", "cores", "peer"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "drive", "nqn", "block_size", "cores", "peer", "state_dir"])]
     config: Option<PathBuf>,
     /// Where to listen; port 0 picks one
     #[arg(long, value_name = "ADDRESS", required_unless_present = "config")]
@@ -52,6 +54,9 @@ pub(crate) struct NodeArgs {
     /// Threads that serve connections; each connection lives on one
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     cores: u16,
+    /// Where it is kept which blocks hosts have made unreadable [default: /var/lib/pumice for root, else $XDG_STATE_HOME/pumice]
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
 }
 
 impl NodeArgs {
@@ -65,6 +70,7 @@ impl NodeArgs {
             nqn: self.nqn.clone(),
             block_size: self.block_size.parse().expect("one of two"),
             cores: usize::from(self.cores),
+            state_dir: self.state_dir.clone(),
             drives: self.drive.iter().map(drive).collect(),
             peers: self.peer.iter().map(|address| Peer { address: *address, nqn: None }).collect(),
         })
@@ -75,10 +81,15 @@ impl NodeArgs {
 pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
     let config = args.config()?;
     let nqn = config.nqn_or_made();
+    let state = config.state_dir.clone().or_else(default_state_dir);
     let mut drives = Vec::with_capacity(config.drives.len());
     for (i, drive) in config.drives.iter().enumerate() {
         let block_size = drive.block_size.unwrap_or(config.block_size);
-        drives.push(Drive::open(&drive.backend, block_size, nqn.as_str(), i + 1)?);
+        let drive = Drive::open(&drive.backend, block_size, nqn.as_str(), i + 1)?;
+        drives.push(match &state {
+            Some(folder) => drive.keep_marks(folder)?,
+            None => drive,
+        });
     }
     let (stop, stopped) = mpsc::channel();
     ctrlc::set_handler(move || {

@@ -2,7 +2,7 @@
 
 use super::core::{CoreHandle, Shared};
 use super::offload::QueueId;
-use super::workers::{Job, OffloadJob, Ticket, Workers};
+use super::workers::{Job, OffloadJob, Ticket, Workers, write_fault};
 use pumice_blockdev::{AlignedBuffer, BlockDevice};
 use pumice_nvme::spec::Status;
 use pumice_nvme::target::{Media, Op, Request};
@@ -54,10 +54,11 @@ impl Blocks<'_> {
     /// Carries out at once what a memory drive is asked for.
     fn at_once(&self, device: &dyn BlockDevice, request: &Request<'_>) -> Option<Status> {
         let done = |result: Result<(), pumice_blockdev::IoError>| {
-            Some(if result.is_ok() { Status::SUCCESS } else { Status::WRITE_FAULT })
+            Some(result.map_or_else(|error| write_fault(&error), |()| Status::SUCCESS))
         };
         match request.op {
             Op::Write => done(device.write_at(request.offset, request.data)),
+            Op::WriteUncorrectable => done(device.mark(request.offset, request.len)),
             Op::Flush => Some(Status::SUCCESS),
             _ => None,
         }

@@ -18,6 +18,8 @@ pub struct NodeConfig {
     pub block_size: u32,
     /// Threads that serve connections.
     pub cores: usize,
+    /// Where it is kept which blocks hosts have made unreadable; `None` for the place that is usual.
+    pub state_dir: Option<PathBuf>,
     /// The drives, in the order of their namespaces.
     pub drives: Vec<DriveConfig>,
     /// The nodes that local memory may be sent to.
@@ -70,6 +72,7 @@ struct File {
     nqn: Option<String>,
     block_size: Option<u32>,
     cores: Option<usize>,
+    state_dir: Option<PathBuf>,
     #[serde(default)]
     drive: Vec<FileDrive>,
     #[serde(default)]
@@ -123,6 +126,7 @@ impl NodeConfig {
                 Some(cores) => return Err(format!("cores is {cores}: 1 to 256")),
                 None => 1,
             },
+            state_dir: file.state_dir,
             drives: drives.collect::<Result<_, String>>()?,
             peers: peers.collect::<Result<_, String>>()?,
         })

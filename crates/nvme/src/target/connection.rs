@@ -289,7 +289,7 @@ impl Connection {
         } else if self.is_io_queue() {
             return self.io(&sqe, frame, access, media, out);
         } else {
-            self.admin(&sqe, frame, access, media, out);
+            return self.admin(&sqe, frame.data, access, out);
         }
         Ok(())
     }
@@ -381,7 +381,7 @@ impl Connection {
     /// Writes down a command that failed.
     pub(super) fn note<A: Access>(&self, sqe: &Sqe, status: Status, access: &A) {
         let Some(queue) = self.queue.as_ref().filter(|_| !status.is_success()) else { return };
-        if matches!(status.code(), 0x280 | 0x281) {
+        if matches!(Status(status.code()), Status::WRITE_FAULT | Status::READ_ERROR) {
             queue.counters.media_errors.fetch_add(1, Ordering::Relaxed);
         }
         let entry = ErrorEntry {
@@ -490,6 +490,11 @@ impl Connection {
         }
         let sqe = entry.sqe;
         let data = std::mem::take(&mut entry.data);
+        if !self.is_io_queue() {
+            self.slots.free(slot);
+            self.admin_with(&sqe, &data, access, out);
+            return;
+        }
         let status = match self.request(slot, &sqe, &data) {
             Ok(request) => {
                 let status = media.submit(&request);

@@ -11,7 +11,7 @@ use crate::spec::{Sgl, Sqe, Status};
 use std::sync::atomic::Ordering;
 
 /// Bytes of a transfer, at most.
-const MAX_TRANSFER: u64 = 4096 << MDTS;
+pub(super) const MAX_TRANSFER: u64 = 4096 << MDTS;
 /// Bytes of the largest list of ranges: 256 of 16 bytes.
 const MAX_RANGES: u64 = 4096;
 
@@ -27,6 +27,7 @@ fn op_of(sqe: &Sqe) -> Option<Op> {
         io::FLUSH => Op::Flush,
         io::WRITE => Op::Write,
         io::READ => Op::Read,
+        io::WRITE_UNCORRECTABLE => Op::WriteUncorrectable,
         io::COMPARE => Op::Compare,
         io::WRITE_ZEROES => Op::WriteZeroes,
         io::DATASET_MANAGEMENT => Op::Deallocate,
@@ -120,7 +121,7 @@ impl Connection {
             .checked_sub(1)
             .and_then(|index| self.namespaces.get(index as usize))
             .ok_or(Status::INVALID_NAMESPACE.dnr())?;
-        let writes = matches!(op, Op::Write | Op::WriteZeroes | Op::Deallocate);
+        let writes = matches!(op, Op::Write | Op::WriteUncorrectable | Op::WriteZeroes | Op::Deallocate);
         if writes && namespace.read_only {
             return Err(Status::WRITE_PROTECTED.dnr());
         }

@@ -1,9 +1,10 @@
 //! The subsystem: namespaces, controllers, identity and limits; what all connections share.
 
 use super::controller::Controller;
+use crate::spec::ana::{self, AnaGroup, AnaLog, AnaState};
 use crate::spec::connect::{DYNAMIC, Data, Fields, offset};
-use crate::spec::identify::{Namespace, OAES_NAMESPACES};
-use crate::spec::log::{DiscoveryEntry, Health};
+use crate::spec::identify::{Namespace, OAES_ANA, OAES_NAMESPACES};
+use crate::spec::log::{DiscoveryEntry, Health, lid};
 use crate::spec::{DISCOVERY_NQN, Nqn, Status};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -84,6 +85,9 @@ pub struct Subsystem {
     next_cntlid: u16,
     counters: Arc<Counters>,
     vendor: VendorSet,
+    ana: AnaState,
+    /// How often the access state has changed, from 1: 0 would say that nobody counts.
+    ana_changes: u64,
 }
 
 /// What a subsystem has beyond the specification.
@@ -121,6 +125,8 @@ impl Subsystem {
             next_cntlid: 1,
             counters: Arc::default(),
             vendor: VendorSet::default(),
+            ana: AnaState::default(),
+            ana_changes: 1,
         }
     }
 
@@ -199,8 +205,33 @@ impl Subsystem {
         for controller in self.controllers.values_mut().filter(|c| !c.discovery) {
             controller.changed.insert(nsid);
             // Notice: namespaces changed, log page 04.
-            controller.event(OAES_NAMESPACES, 2 | 0x04 << 16);
+            controller.event(OAES_NAMESPACES, 2 | u32::from(lid::CHANGED_NAMESPACES) << 16);
         }
+    }
+
+    /// Says how well the namespaces are reached here: tells every host that wants to know, where that changes.
+    pub fn set_access(&mut self, state: AnaState) {
+        if state == self.ana {
+            return;
+        }
+        self.ana = state;
+        self.ana_changes += 1;
+        for controller in self.controllers.values_mut().filter(|c| !c.discovery) {
+            // Notice: asymmetric access changed, log page 0C.
+            controller.event(OAES_ANA, 2 | 3 << 8 | u32::from(lid::ANA) << 16);
+        }
+    }
+
+    /// The log page 0C: the same for every controller.
+    pub(crate) fn ana_log(&self, groups_only: bool) -> AnaLog {
+        let namespaces = if groups_only { 0 } else { self.namespaces.len() as u32 };
+        let group = AnaGroup {
+            group: ana::GROUP,
+            changes: self.ana_changes,
+            state: self.ana as u8,
+            namespaces: (1..=namespaces).collect(),
+        };
+        AnaLog { changes: self.ana_changes, groups: vec![group] }
     }
 
     pub(crate) fn health(&self, errors: u64, seconds: u64) -> Health {
@@ -213,11 +244,17 @@ impl Subsystem {
             seconds,
             media_errors: value(&self.counters.media_errors),
             error_entries: errors,
+            ..Health::default()
         }
     }
 
     /// The admin queue's Connect: makes a controller.
-    pub(crate) fn associate(&mut self, fields: &Fields, data: &Data) -> Result<&mut Controller, Refusal> {
+    pub(crate) fn associate(
+        &mut self,
+        fields: &Fields,
+        data: &Data,
+        now: u64,
+    ) -> Result<&mut Controller, Refusal> {
         let discovery = data.subnqn == DISCOVERY_NQN;
         if !discovery && data.subnqn != self.identity.nqn.as_str() {
             return Err(bad_parameter(offset::SUBNQN, true));
@@ -232,8 +269,7 @@ impl Subsystem {
             return Err((Status::CONNECT_BUSY, 0));
         }
         let cntlid = self.free_cntlid();
-        let controller =
-            Controller::new(cntlid, data.hostnqn.clone(), data.hostid, discovery, fields.kato_ms);
+        let controller = Controller::new(cntlid, data, discovery, fields.kato_ms, now);
         Ok(self.controllers.entry(cntlid).or_insert(controller))
     }
 
