@@ -5,7 +5,7 @@ use super::controller::Controller;
 use super::io::MAX_TRANSFER;
 use super::slots::Phase;
 use super::subsystem::Access;
-use crate::pdu::Violation;
+use crate::pdu::{Frame, Violation};
 use crate::spec::identify::{
     ACL, AERL, Controller as IdentifyController, LEN, Namespace, cns, namespace_list,
 };
@@ -32,17 +32,17 @@ impl Connection {
     pub(super) fn admin<A: Access>(
         &mut self,
         sqe: &Sqe,
-        data: &[u8],
+        frame: &Frame<'_>,
         access: &A,
         out: &mut Vec<u8>,
     ) -> Result<(), Violation> {
         let waits =
-            data.is_empty() && sqe.opcode() == admin::SET_FEATURES && sqe.sgl().kind == Sgl::TRANSPORT;
+            frame.data.is_empty() && sqe.opcode() == admin::SET_FEATURES && sqe.sgl().kind == Sgl::TRANSPORT;
         let expected = if waits { feature::data_len(sqe.0[40]) } else { 0 };
         if expected != 0 && sqe.sgl().len == expected {
-            return self.ask(*sqe, expected, out);
+            return self.ask(*sqe, expected, frame, out);
         }
-        self.admin_with(sqe, data, access, out);
+        self.admin_with(sqe, frame.data, access, out);
         Ok(())
     }
 

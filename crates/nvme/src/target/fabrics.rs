@@ -3,7 +3,7 @@
 use super::connection::{Connection, Queue};
 use super::controller::{Configured, Controller};
 use super::media::{Media, Op, Request, SHUTDOWN_SLOT};
-use super::slots::Phase;
+use super::slots::{Phase, Slots};
 use super::subsystem::{Access, Refusal, bad_parameter};
 use crate::bytes::{u32_at, u64_at};
 use crate::pdu::Frame;
@@ -61,6 +61,7 @@ impl Connection {
         })?;
         self.namespaces = access.with(|subsystem| Arc::clone(subsystem.namespaces()));
         let cntlid = queue.cntlid;
+        self.slots = Slots::new(queue.entries);
         self.queue = Some(queue);
         Ok(cntlid)
     }

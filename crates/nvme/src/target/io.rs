@@ -4,7 +4,7 @@ use super::connection::Connection;
 use super::media::{Media, Op, Request};
 use super::slots::Phase;
 use super::subsystem::Access;
-use crate::pdu::{Fatal, Frame, Violation};
+use crate::pdu::{Frame, Violation};
 use crate::spec::identify::{MDTS, Namespace};
 use crate::spec::opcode::io;
 use crate::spec::{Sgl, Sqe, Status};
@@ -79,12 +79,9 @@ impl Connection {
         }
         let transport = takes_data(&request) && sqe.sgl().kind == Sgl::TRANSPORT;
         if transport {
-            return self.ask(*sqe, sqe.sgl().len, out);
+            return self.ask(*sqe, sqe.sgl().len, frame, out);
         }
-        let Some(slot) = self.slots.take(*sqe, Phase::Submitted) else {
-            let what = "more commands than the queue has entries";
-            return Err(Violation::new(Fatal::Sequence, 0, frame.header, what));
-        };
+        let slot = self.slot(*sqe, Phase::Submitted, frame)?;
         let request = Request { slot, ..request };
         self.count_write(&request);
         if let Some(status) = media.submit(&request) {

@@ -3,6 +3,7 @@
 mod admin;
 mod announced;
 mod golden;
+mod host_violations;
 mod pages;
 mod pair;
 mod replay;
