@@ -1,6 +1,6 @@
 //! The few system calls that the standard library does not have.
 
-#![expect(unsafe_code, reason = "ioctl and fstatfs are foreign functions")]
+#![expect(unsafe_code, reason = "ioctl, fstatfs and the limits of the process are foreign functions")]
 
 use std::fs::File;
 use std::io;
@@ -39,6 +39,22 @@ pub(crate) fn lives_in_memory(file: &File) -> bool {
     // SAFETY: the call succeeded, so it filled the structure.
     let kind = unsafe { about.assume_init() }.f_type;
     kind == libc::TMPFS_MAGIC || kind == RAMFS_MAGIC
+}
+
+/// Lets the process have as many open descriptors as it is allowed to ask for, and returns how many that are.
+///
+/// # Errors
+/// Where the system refuses.
+pub fn raise_descriptor_limit() -> io::Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the call writes one rlimit to the pointer, which is valid for that.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
+    if limit.rlim_cur < limit.rlim_max {
+        limit.rlim_cur = limit.rlim_max;
+        // SAFETY: the call reads one rlimit from the pointer, which is valid for that.
+        check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) })?;
+    }
+    Ok(limit.rlim_cur)
 }
 
 fn check(result: libc::c_int) -> io::Result<()> {

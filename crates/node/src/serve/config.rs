@@ -2,10 +2,14 @@
 
 use super::drive::Backend;
 use pumice_nvme::spec::Nqn;
+use pumice_nvme::target::Limits;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+
+/// Connections that a node may be told to take.
+const MAX_CONNECTIONS: usize = 65_536;
 
 /// What a node serves, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +22,8 @@ pub struct NodeConfig {
     pub block_size: u32,
     /// Threads that serve connections.
     pub cores: usize,
+    /// Connections at a time.
+    pub connections: usize,
     /// Where it is kept which blocks hosts have made unreadable; `None` for the place that is usual.
     pub state_dir: Option<PathBuf>,
     /// The drives, in the order of their namespaces.
@@ -72,6 +78,7 @@ struct File {
     nqn: Option<String>,
     block_size: Option<u32>,
     cores: Option<usize>,
+    connections: Option<usize>,
     state_dir: Option<PathBuf>,
     #[serde(default)]
     drive: Vec<FileDrive>,
@@ -125,6 +132,13 @@ impl NodeConfig {
                 Some(cores @ 1..=256) => cores,
                 Some(cores) => return Err(format!("cores is {cores}: 1 to 256")),
                 None => 1,
+            },
+            connections: match file.connections {
+                Some(connections @ 1..=MAX_CONNECTIONS) => connections,
+                Some(connections) => {
+                    return Err(format!("connections is {connections}: 1 to {MAX_CONNECTIONS}"));
+                }
+                None => Limits::default().connections,
             },
             state_dir: file.state_dir,
             drives: drives.collect::<Result<_, String>>()?,
@@ -189,6 +203,7 @@ mod tests {
             ("listen = '127.0.0.1:1'\nspeed = 1", "speed"),
             ("listen = '127.0.0.1:1'\nblock_size = 1000", "block_size"),
             ("listen = '127.0.0.1:1'\ncores = 0", "cores"),
+            ("listen = '127.0.0.1:1'\nconnections = 70000", "connections"),
             ("listen = '127.0.0.1:1'\nnqn = 'x'", "nqn"),
             ("listen = '127.0.0.1:1'\n[[drive]]\nbackend = 'mem:x'", "drive 1"),
         ] {

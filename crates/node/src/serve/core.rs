@@ -23,8 +23,6 @@ const FIRST: usize = 2;
 const TICK: Duration = Duration::from_millis(100);
 /// How long commands in flight may take to end when the server stops.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
-/// Connections of the whole server, at most.
-const MAX_CONNECTIONS: usize = 4096;
 /// Threads that wait for media, of each core.
 const WORKERS: usize = 8;
 
@@ -229,6 +227,8 @@ impl Core {
             self.take_turns();
             if ticked.elapsed() >= TICK {
                 ticked = Instant::now();
+                // Those that had to wait for a descriptor have no event of their own.
+                self.accept();
                 self.tick();
             }
             if self.shared.is_stopping() {
@@ -249,7 +249,7 @@ impl Core {
         loop {
             match listener.accept() {
                 Ok((stream, _)) => {
-                    if self.shared.connections.load(Ordering::Relaxed) >= MAX_CONNECTIONS {
+                    if self.shared.connections.load(Ordering::Relaxed) >= self.shared.limits.connections {
                         // Dropped: the peer sees the connection closed.
                         continue;
                     }

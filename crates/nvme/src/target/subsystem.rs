@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Bounds of a target. Everything that a peer can ask for has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
+    /// Connections at a time, whoever they belong to; the caller counts them.
+    pub connections: usize,
     /// Associations at a time.
     pub controllers: usize,
     /// I/O queues of a controller.
@@ -31,6 +33,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
+            connections: 4096,
             controllers: 64,
             queues: 64,
             queue_depth: 128,
