@@ -1,11 +1,11 @@
 //! The few system calls that the standard library does not have.
 
-#![expect(unsafe_code, reason = "ioctl, fstatfs and the limits of the process are foreign functions")]
+#![expect(unsafe_code, reason = "ioctl, fstatfs, listen and the limits of the process are foreign functions")]
 
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 /// Bytes of a logical block: `BLKSSZGET` of linux/fs.h, `_IO(0x12, 104)`.
 const BLKSSZGET: libc::c_ulong = 0x1268;
@@ -55,6 +55,17 @@ pub fn raise_descriptor_limit() -> io::Result<u64> {
         check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) })?;
     }
     Ok(limit.rlim_cur)
+}
+
+/// Lets a listening socket hold so many connections that were not accepted yet; the standard library's hold 128, and the system has a bound of
+/// its own (`net.core.somaxconn`). A connection beyond that waits a second before it tries again.
+///
+/// # Errors
+/// Where the descriptor is no listening socket.
+pub fn set_backlog(socket: &impl AsFd, connections: u16) -> io::Result<()> {
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: the descriptor is open while `socket` is borrowed; the call takes no pointer.
+    check(unsafe { libc::listen(fd, libc::c_int::from(connections)) })
 }
 
 fn check(result: libc::c_int) -> io::Result<()> {
