@@ -68,8 +68,9 @@ pub const OAES_ANA: u32 = 1 << 11;
 pub const OAES: u32 = OAES_NAMESPACES | OAES_ANA;
 /// Seconds that a group may take to change its state, at most.
 const ANATT: u8 = 10;
-/// The states that are reported, optimized and non-optimized; and that a namespace stays in its group.
-const ANACAP: u8 = 1 | 1 << 1 | 1 << 6;
+/// The states that are reported: optimized and non-optimized. That a namespace stays in its group (bit 6) is true and not said: nvme-cli before 2.10
+/// leaves no room for the namespaces in the log page then (nvme-cli pull request 2377).
+const ANACAP: u8 = 1 | 1 << 1;
 /// Degrees (kelvin) from which on a controller calls itself warm: the default of the temperature threshold.
 pub const WCTEMP: u16 = 343;
 /// Event: the discovery log changed.

@@ -64,7 +64,7 @@ fn identify_controller() {
             (268, &353_u16.to_le_bytes()),
             // kas; anatt, anacap, anagrpmax, nanagrpid.
             (320, &[10]),
-            (342, &[10, 0x43, 1, 0, 0, 0, 1, 0, 0, 0]),
+            (342, &[10, 3, 1, 0, 0, 0, 1, 0, 0, 0]),
             // sqes, cqes, maxcmd, nn, oncs.
             (512, &[0x66, 0x44, 128, 0, 2, 0, 0, 0, 0xDF, 0]),
             // vwc; sgls; mnan.
