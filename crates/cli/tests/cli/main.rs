@@ -3,5 +3,6 @@
 mod connections;
 mod contract;
 mod network;
+mod online;
 mod small_array;
 mod wrong_inputs;
