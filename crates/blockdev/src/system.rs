@@ -1,6 +1,9 @@
 //! The few system calls that the standard library does not have.
 
-#![expect(unsafe_code, reason = "ioctl, fstatfs, listen and the limits of the process are foreign functions")]
+#![expect(
+    unsafe_code,
+    reason = "ioctl, fstatfs, listen, setpriority and the limits of the process are foreign functions"
+)]
 
 use std::fs::File;
 use std::io;
@@ -66,6 +69,14 @@ pub fn set_backlog(socket: &impl AsFd, connections: u16) -> io::Result<()> {
     let fd = socket.as_fd().as_raw_fd();
     // SAFETY: the descriptor is open while `socket` is borrowed; the call takes no pointer.
     check(unsafe { libc::listen(fd, libc::c_int::from(connections)) })
+}
+
+/// Gives the calling thread the lowest of the ordinary priorities: it runs where no other thread wants to. For the rest of the thread's life; does nothing where
+/// the system refuses.
+pub fn step_back() {
+    const LOWEST: libc::c_int = 19;
+    // SAFETY: no pointers; on Linux, process 0 means the calling thread (setpriority(2), "C library/kernel differences"). Raising one's own niceness is always allowed.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, LOWEST) };
 }
 
 fn check(result: libc::c_int) -> io::Result<()> {

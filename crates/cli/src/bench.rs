@@ -4,6 +4,7 @@ mod clock;
 #[cfg(feature = "isal")]
 mod isal;
 mod node;
+mod pace;
 mod parity;
 mod scrub;
 
@@ -20,6 +21,8 @@ pub(crate) enum BenchCommand {
     Scrub(scrub::ScrubArgs),
     /// A node's drive under load, beside a bare echo of messages of the same sizes
     Node(node::NodeArgs),
+    /// A paced scrub of a node's drives beside other users, and one at a fixed rate that costs them the same
+    Pace(pace::PaceArgs),
 }
 
 /// Runs the command.
@@ -28,5 +31,6 @@ pub(crate) fn run(command: &BenchCommand) -> Result<ExitCode, Failure> {
         BenchCommand::Parity(args) => parity::run(args),
         BenchCommand::Scrub(args) => scrub::run(args),
         BenchCommand::Node(args) => node::run(args),
+        BenchCommand::Pace(args) => pace::run(args),
     }
 }

@@ -1,6 +1,7 @@
 //! The `pumice` command: checks, locates and repairs silent corruption in RAID arrays, near the drives.
 
 mod bench;
+mod daytime;
 mod demo;
 mod devices;
 mod discover;

@@ -1,5 +1,6 @@
 //! `pumice node`.
 
+use crate::daytime::to_utc;
 use crate::failure::Failure;
 use crate::scrub::default_state_dir;
 use clap::Args;
@@ -8,6 +9,7 @@ use pumice_node::NodeOptions;
 use pumice_node::serve::{Backend, Drive, DriveConfig, NodeConfig, Peer, Server, Service};
 use pumice_nvme::spec::Nqn;
 use pumice_nvme::target::Limits;
+use pumice_offload::PaceRequest;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -32,6 +34,10 @@ The whole can be written down in a file, for --config:
     backend = \"/dev/sdb\"                   # a block device, an image file, or mem:SIZE
     [[peer]]                               # nodes that local memory may be sent to
     address = \"127.0.0.1:4421\"
+    [pacing]                               # optional; scrubs may ask for less, never for more
+    slowdown = \"1ms\"                       # of a foreground request, in the mean
+    rate = \"200MB\"                         # a second, from each drive
+    window = [\"22:00-06:00\"]              # local time
 
 Exit codes: 0 stopped, 2 could not run.")]
 pub(crate) struct NodeArgs {
@@ -78,6 +84,7 @@ impl NodeArgs {
             connections: self.connections as usize,
             state_dir: self.state_dir.clone(),
             drives: self.drive.iter().map(drive).collect(),
+            pacing: PaceRequest::default(),
             peers: self.peer.iter().map(|address| Peer { address: *address, nqn: None }).collect(),
         })
     }
@@ -118,6 +125,7 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
         cores: config.cores,
         node: NodeOptions::default(),
         peers: config.peers,
+        pacing: PaceRequest { windows: to_utc(&config.pacing.windows), ..config.pacing },
     })?;
     let mut out = std::io::stdout();
     writeln!(out, "listening on {} nqn {}", server.address(), server.nqn())?;

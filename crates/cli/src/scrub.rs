@@ -16,6 +16,7 @@ use pumice_host::report::Report;
 use pumice_host::scrub::{StopReason, run as run_pass};
 use pumice_host::state::StateFiles;
 use pumice_node::NodeOptions;
+use pumice_offload::PacePolicy;
 use pumice_parity::kernels::Kernels;
 use pumice_parity::seed::Seed;
 use pumice_raid::{Array, Uuid};
@@ -41,6 +42,13 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     let nodes = nodes_of(&probed);
     // Other hosts may write the drives of a node, unless they are kept away.
     options.in_use |= !nodes.is_empty() && !access.write;
+    // Somebody else's requests to a device of this machine go past this program.
+    if let Some(here) = probed.iter().find(|p| p.here().is_some())
+        && (options.pace.slowdown_ns.is_some() || options.pace.policy == Some(PacePolicy::Cfq))
+    {
+        let what = "--slowdown and --policy cfq are for drives of nodes, which see the foreground's requests; --rate and --window work here too";
+        return Err(Failure::new(format!("{}: {what}", here.path)));
+    }
     let mut array = assemble_from(&mut probed)?;
     let runs = || running(&paths, Path::new("/sys")).is_some_and(|array| array.is_settled());
     if args.allow_in_use && runs() {

@@ -20,7 +20,7 @@ use pumice_nvme::spec::{Nqn, Sqe, Status};
 use pumice_offload::wire::{self, SocketBytes, opcode};
 use pumice_offload::{
     DataNode, DriveDescription, DriveId, ErrorKind, Hosts, MemoryAddress, NodeDescription, NodeError,
-    ParityCommand, ParityResult, Piece, PieceFailure, Transfer, TransferResult,
+    PaceFigures, PaceRequest, ParityCommand, ParityResult, Piece, PieceFailure, Transfer, TransferResult,
 };
 use pumice_telemetry::Ledger;
 use std::net::SocketAddr;
@@ -190,7 +190,8 @@ impl RemoteNode {
             let mut sqe = Sqe::new(opcode, 0);
             sqe.set_dword(10, TAG);
             sqe.set_dword(12, descriptor.len() as u32);
-            let outcome = queue.execute(sqe, descriptor, &mut [])?;
+            // A command that keeps a pace can take as long as it likes, while the node is there.
+            let outcome = queue.execute_while(sqe, descriptor, &mut [], || self.pool.is_alive())?;
             let mut bytes = vec![0; (outcome.result as usize).min(wire::MAX_DESCRIPTOR)];
             if !bytes.is_empty() {
                 let mut sqe = Sqe::new(opcode::RESULT_READ, 0);
@@ -316,6 +317,43 @@ impl DataNode for RemoteNode {
         let done = self.lease()?.run(|queue| queue.execute(sqe, &[], &mut []));
         let status = done.map_err(|e| unreachable(&e))?.status;
         if status.is_success() { Ok(()) } else { Err(refused("Hold", status, "")) }
+    }
+
+    fn pace(&self, request: &PaceRequest) -> Result<(), NodeError> {
+        if !request.is_empty() {
+            request.validate().map_err(|(field, why)| NodeError::invalid(field, why))?;
+        }
+        let bytes = wire::encode_pace(request);
+        let mut sqe = Sqe::new(opcode::PACE, 0);
+        sqe.set_dword(12, bytes.len() as u32);
+        let done = self.lease()?.run(|queue| queue.execute(sqe, &bytes, &mut []));
+        let status = done.map_err(|e| unreachable(&e))?.status;
+        if status.is_success() { Ok(()) } else { Err(refused("Pace", status, "")) }
+    }
+
+    fn pace_figures(&self) -> Result<Vec<PaceFigures>, NodeError> {
+        let mut figures = Vec::new();
+        for page in 0.. {
+            let len = wire::FIGURES_HEADER + wire::FIGURES_BYTES * wire::FIGURES_PER_PAGE as usize;
+            let mut bytes = vec![0; len];
+            let mut sqe = Sqe::new(opcode::PACE_READ, 0);
+            sqe.set_dword(10, page);
+            sqe.set_dword(12, len as u32);
+            let done = self.lease()?.run(|queue| queue.execute(sqe, &[], &mut bytes));
+            let done = done.map_err(|e| unreachable(&e))?;
+            if !done.status.is_success() {
+                return Err(refused("Pace Read", done.status, ""));
+            }
+            bytes.truncate(done.received as usize);
+            let (all, part) = wire::decode_figures(&bytes)
+                .map_err(|e| NodeError::new(ErrorKind::Unreachable, format!("{}: {e}", self.name)))?;
+            let empty = part.is_empty();
+            figures.extend(part);
+            if empty || figures.len() >= all as usize {
+                break;
+            }
+        }
+        Ok(figures)
     }
 
     fn absolute(&self, address: MemoryAddress) -> Result<MemoryAddress, NodeError> {

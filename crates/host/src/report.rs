@@ -3,7 +3,9 @@
 use crate::finding::Finding;
 use crate::scrub::{Outcome, StopReason};
 use crate::target::Target;
+use pumice_offload::PaceFigures;
 use pumice_telemetry::Ledger;
+use pumice_units::Role;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -71,6 +73,49 @@ impl ArrayResult {
     }
 }
 
+/// What a node measured of the pace on one drive.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Pacing {
+    /// The role of the drive.
+    pub member: u16,
+    /// Its device.
+    pub device: String,
+    /// Background bytes a second.
+    pub bytes_per_s: f64,
+    /// Background requests.
+    pub requests: u64,
+    /// Foreground requests.
+    pub foreground: u64,
+    /// Foreground requests that met a background request.
+    pub collisions: u64,
+    /// The mean slowdown over all foreground requests, in milliseconds; `None` without any.
+    pub mean_slowdown_ms: Option<f64>,
+    /// The mean response of foreground requests with no background request near them, in milliseconds.
+    pub clear_mean_ms: Option<f64>,
+    /// The same of those with one near them.
+    pub met_mean_ms: Option<f64>,
+    /// Seconds since the part of the drive that was checked longest ago was, by any scrub since the node's start.
+    pub oldest_check_s: Option<u64>,
+}
+
+impl Pacing {
+    fn of(target: &Target, role: Role, figures: &PaceFigures) -> Self {
+        let ms = |count: u64, ns: f64| (count > 0).then_some(ns / 1e6);
+        Self {
+            member: role.0,
+            device: target.member(role).map(|member| member.device.clone()).unwrap_or_default(),
+            bytes_per_s: figures.bytes as f64 * 1e9 / (figures.elapsed_ns.max(1)) as f64,
+            requests: figures.requests,
+            foreground: figures.foreground,
+            collisions: figures.collisions,
+            mean_slowdown_ms: ms(figures.foreground, figures.slowdown_mean_ns as f64),
+            clear_mean_ms: ms(figures.clear, figures.clear_mean_ns as f64),
+            met_mean_ms: ms(figures.met, figures.met_mean_ns as f64),
+            oldest_check_s: figures.oldest_check_s,
+        }
+    }
+}
+
 /// The JSON document of a scrub.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
@@ -94,6 +139,8 @@ pub struct Report {
     pub bytes_checked: u64,
     /// What was found.
     pub findings: Vec<Finding>,
+    /// What was measured of the pace, drive by drive; empty where there was none.
+    pub pacing: Vec<Pacing>,
     /// Bytes by place.
     pub ledger: Ledger,
     /// The chance that damage of a batch went unseen, at most.
@@ -128,6 +175,7 @@ impl Report {
             stripes_rechecked: outcome.rechecked,
             bytes_checked: outcome.bytes_checked,
             findings: outcome.findings.clone(),
+            pacing: outcome.pacing.iter().map(|(role, figures)| Pacing::of(target, *role, figures)).collect(),
             ledger: outcome.ledger,
             miss_bound: outcome.miss_bound,
             seconds: outcome.seconds,

@@ -2,7 +2,7 @@
 
 use crate::scrub::ScrubError;
 use pumice_blockdev::AlignedBuffer;
-use pumice_offload::{ClassPlan, DataNode, DriveId, Piece, Rule, Source};
+use pumice_offload::{ClassPlan, DataNode, DriveId, PaceFigures, Piece, Rule, Source};
 use pumice_parity::check_matrix::CheckMatrix;
 use pumice_raid::Array;
 use pumice_raid::diagnosis::ParityRoles;
@@ -129,6 +129,34 @@ impl Target {
     /// Every member present.
     pub fn members(&self) -> impl Iterator<Item = (Role, &Member)> {
         self.members.iter().enumerate().filter_map(|(i, m)| Some((Role(i as u16), m.as_ref()?)))
+    }
+
+    /// The nodes of the members, each once.
+    pub fn nodes(&self) -> impl Iterator<Item = &Arc<dyn DataNode>> {
+        let mut seen: Vec<&str> = Vec::new();
+        self.members().filter_map(move |(_, member)| {
+            let new = !seen.contains(&member.node_name.as_str());
+            seen.push(&member.node_name);
+            new.then_some(&member.node)
+        })
+    }
+
+    /// What the nodes measured of their pace on the members' drives.
+    ///
+    /// # Errors
+    /// Where a node does not answer.
+    pub fn pace_figures(&self) -> Result<Vec<(Role, PaceFigures)>, ScrubError> {
+        let mut out = Vec::new();
+        for node in self.nodes() {
+            for figures in node.pace_figures()? {
+                let at = |(_, member): &(Role, &Member)| {
+                    Arc::ptr_eq(&member.node, node) && member.drive == figures.drive
+                };
+                out.extend(self.members().find(at).map(|(role, _)| (role, figures)));
+            }
+        }
+        out.sort_by_key(|(role, _)| *role);
+        Ok(out)
     }
 
     /// The byte offset on its device of byte `start` of a member's chunk.

@@ -101,6 +101,18 @@ impl Controller {
         &mut self.admin
     }
 
+    /// Says that the host is alive, and hears whether the controller is.
+    ///
+    /// # Errors
+    /// Where it does not answer in time, or refuses.
+    pub fn keep_alive(&mut self) -> Result<(), InitiatorError> {
+        let outcome = self.admin.execute(Sqe::new(opcode::admin::KEEP_ALIVE, 0), &[], &mut [])?;
+        if outcome.status.is_success() {
+            return Ok(());
+        }
+        Err(InitiatorError::Refused { address: self.address, what: "Keep Alive", status: outcome.status })
+    }
+
     /// Connects I/O queue `qid` with room for `depth` commands.
     ///
     /// # Errors

@@ -112,7 +112,7 @@ impl Queue {
     /// # Errors
     /// Where the connection fails, or nothing at all comes within the deadline. The queue is of no more use then.
     pub fn run(&mut self, commands: &mut [Command<'_>]) -> Result<Vec<Outcome>, InitiatorError> {
-        let result = self.batch(commands);
+        let result = self.batch(commands, || false);
         self.broken |= result.is_err();
         result
     }
@@ -124,6 +124,23 @@ impl Queue {
     pub fn execute(&mut self, sqe: Sqe, send: &[u8], receive: &mut [u8]) -> Result<Outcome, InitiatorError> {
         let mut command = [Command { sqe, send, receive }];
         Ok(self.run(&mut command)?[0])
+    }
+
+    /// Carries out one command that may take longer than the deadline: whenever nothing came for so long, `patient` says whether to go on waiting.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run), the deadline where patience is at an end.
+    pub fn execute_while(
+        &mut self,
+        sqe: Sqe,
+        send: &[u8],
+        receive: &mut [u8],
+        patient: impl FnMut() -> bool,
+    ) -> Result<Outcome, InitiatorError> {
+        let mut command = [Command { sqe, send, receive }];
+        let result = self.batch(&mut command, patient);
+        self.broken |= result.is_err();
+        Ok(result?[0])
     }
 
     /// Keeps the queue full with what `next` gives (a command, data for the controller, bytes for the host) until it gives nothing more and everything
@@ -170,7 +187,11 @@ impl Queue {
         }
     }
 
-    fn batch(&mut self, commands: &mut [Command<'_>]) -> Result<Vec<Outcome>, InitiatorError> {
+    fn batch(
+        &mut self,
+        commands: &mut [Command<'_>],
+        mut patient: impl FnMut() -> bool,
+    ) -> Result<Vec<Outcome>, InitiatorError> {
         let nothing = Outcome { status: Status::HOST_PATH, result: 0, received: 0 };
         let mut outcomes = vec![nothing; commands.len()];
         let (mut next, mut ended) = (0, 0);
@@ -208,7 +229,10 @@ impl Queue {
                 }
             });
             self.of_cid = of_cid;
-            done?;
+            match done {
+                Err(InitiatorError::Deadline { .. }) if patient() => progress = true,
+                done => done?,
+            }
             if progress {
                 until = Instant::now() + self.deadline;
             }

@@ -10,9 +10,11 @@
 mod engine;
 mod local;
 mod memory;
+mod pace;
 pub mod serve;
 mod watch;
 
 pub use local::{LocalNode, NodeOptions};
 pub use memory::Peers;
+pub use pace::Pacing;
 pub use watch::{WriteWatch, Writing};

@@ -2,11 +2,13 @@
 
 use crate::engine::{Fold, MediaJob, MediaSource, Worker, fold_memory};
 use crate::memory::{LocalMemory, Peers};
+use crate::pace::Pacing;
 use crate::watch::WriteWatch;
 use pumice_blockdev::{AlignedBuffer, BlockDevice, Engine, Gather, Gatherer, IoError, Part};
 use pumice_offload::{
     Activity, DataNode, DriveDescription, DriveId, ErrorKind, MemoryAddress, Mode, NodeDescription,
-    NodeError, ParityCommand, ParityResult, Piece, PieceFailure, Source, Transfer, TransferResult,
+    NodeError, PaceFigures, PaceRequest, ParityCommand, ParityResult, Piece, PieceFailure, Source, Transfer,
+    TransferResult,
 };
 use pumice_parity::kernels::Kernels;
 use pumice_telemetry::Ledger;
@@ -49,6 +51,7 @@ pub struct LocalNode {
     options: NodeOptions,
     workers: Mutex<Vec<Worker>>,
     watch: Option<Arc<WriteWatch>>,
+    pacing: Arc<Pacing>,
 }
 
 impl LocalNode {
@@ -63,6 +66,7 @@ impl LocalNode {
         let name = name.into();
         let memory = Arc::new(LocalMemory::new(drives.len(), options.memory_bytes));
         peers.announce(&name, &memory);
+        let pacing = Arc::new(Pacing::new(drives.iter().map(|drive| drive.size_bytes())));
         Self {
             name,
             drives,
@@ -71,6 +75,7 @@ impl LocalNode {
             options,
             workers: Mutex::new(Vec::new()),
             watch: None,
+            pacing,
         }
     }
 
@@ -138,6 +143,11 @@ impl LocalNode {
         Ok(self.run_job(&job.reading_only())?.moved)
     }
 
+    /// The pace of its drives.
+    pub(crate) fn pacing(&self) -> &Arc<Pacing> {
+        &self.pacing
+    }
+
     fn run_job(&self, job: &MediaJob<'_>) -> Result<ParityResult, NodeError> {
         let count =
             usize::try_from(job.useful_workers()).unwrap_or(usize::MAX).min(self.options.workers).max(1);
@@ -145,6 +155,60 @@ impl LocalNode {
         let result = job.run(&mut workers);
         self.return_workers(workers);
         result
+    }
+
+    /// Executes a parity command as long as `wanted` says so: a command whose reads keep a pace can take long.
+    ///
+    /// # Errors
+    /// As [`parity`](DataNode::parity), and where it is not wanted any more.
+    pub(crate) fn parity_while(
+        &self,
+        command: &ParityCommand,
+        wanted: &(dyn Fn() -> bool + Sync),
+    ) -> Result<ParityResult, NodeError> {
+        command.validate()?;
+        if let Mode::Fingerprint { .. } = command.mode
+            && !command.window.start.is_multiple_of(64)
+        {
+            return Err(NodeError::invalid("window", "a fingerprint begins on a line of 64 bytes"));
+        }
+        if let Some((into, len)) = command.output() {
+            self.memory.range("into", into, len)?;
+        }
+        let fold = Fold::new(command, self.options.kernels, &self.memory);
+        let addresses: Option<Vec<MemoryAddress>> = command
+            .sources
+            .iter()
+            .map(|source| match source {
+                Source::Memory { address } => Some(*address),
+                Source::Media { .. } => None,
+            })
+            .collect();
+        if let Some(addresses) = addresses {
+            return fold_memory(command, &addresses, &fold, &self.memory);
+        }
+        let sources = self.media_sources(command)?;
+        // Whole chunks, whatever the window: what was examined through a window is judged by the same counters as the batch that it came from.
+        let chunk = u64::from(command.chunk);
+        let ranges: Vec<(usize, Range<u64>)> = sources
+            .iter()
+            .map(|s| (s.device, s.base + command.stripes.start * chunk..s.base + command.stripes.end * chunk))
+            .collect();
+        let before = self.watch.as_ref().map(|watch| watch.sum(ranges.iter().cloned()));
+        let job = MediaJob::new(command, &self.drives, sources, fold);
+        let mut result = if self.pacing.is_active() && command.count() > 1 {
+            job.run_paced(&self.pacing, wanted)?
+        } else {
+            self.run_job(&job)?
+        };
+        if let (Some(watch), Some(before)) = (&self.watch, before) {
+            let after = watch.sum(ranges.iter().cloned());
+            result.activity = Some(Activity { epoch: watch.epoch(), before, after });
+        }
+        if command.window.len == command.chunk {
+            ranges.iter().for_each(|(index, bytes)| self.pacing.checked(*index, bytes));
+        }
+        Ok(result)
     }
 
     fn media_sources(&self, command: &ParityCommand) -> Result<Vec<MediaSource>, NodeError> {
@@ -241,42 +305,15 @@ impl DataNode for LocalNode {
     }
 
     fn parity(&self, command: &ParityCommand) -> Result<ParityResult, NodeError> {
-        command.validate()?;
-        if let Mode::Fingerprint { .. } = command.mode
-            && !command.window.start.is_multiple_of(64)
-        {
-            return Err(NodeError::invalid("window", "a fingerprint begins on a line of 64 bytes"));
-        }
-        if let Some((into, len)) = command.output() {
-            self.memory.range("into", into, len)?;
-        }
-        let fold = Fold::new(command, self.options.kernels, &self.memory);
-        let addresses: Option<Vec<MemoryAddress>> = command
-            .sources
-            .iter()
-            .map(|source| match source {
-                Source::Memory { address } => Some(*address),
-                Source::Media { .. } => None,
-            })
-            .collect();
-        if let Some(addresses) = addresses {
-            return fold_memory(command, &addresses, &fold, &self.memory);
-        }
-        let sources = self.media_sources(command)?;
-        let Some(watch) = &self.watch else {
-            return self.run_job(&MediaJob::new(command, &self.drives, sources, fold));
-        };
-        // Whole chunks, whatever the window: what was examined through a window is judged by the same counters as the batch that it came from.
-        let chunk = u64::from(command.chunk);
-        let ranges: Vec<(usize, Range<u64>)> = sources
-            .iter()
-            .map(|s| (s.device, s.base + command.stripes.start * chunk..s.base + command.stripes.end * chunk))
-            .collect();
-        let before = watch.sum(ranges.iter().cloned());
-        let mut result = self.run_job(&MediaJob::new(command, &self.drives, sources, fold))?;
-        let after = watch.sum(ranges);
-        result.activity = Some(Activity { epoch: watch.epoch(), before, after });
-        Ok(result)
+        self.parity_while(command, &|| true)
+    }
+
+    fn pace(&self, request: &PaceRequest) -> Result<(), NodeError> {
+        self.pacing.ask(0, request.clone())
+    }
+
+    fn pace_figures(&self) -> Result<Vec<PaceFigures>, NodeError> {
+        Ok(self.pacing.figures())
     }
 
     fn transfer(&self, transfer: &Transfer) -> Result<TransferResult, NodeError> {

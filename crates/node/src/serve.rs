@@ -29,6 +29,7 @@ use mio::net::TcpListener;
 use pumice_blockdev::set_backlog;
 use pumice_nvme::spec::Nqn;
 use pumice_nvme::target::{Access, Identity, Limits, Subsystem};
+use pumice_offload::PaceRequest;
 use sha2::{Digest, Sha256};
 use std::io;
 use std::net::SocketAddr;
@@ -62,6 +63,9 @@ pub enum ServeError {
     /// The machine refuses threads or descriptors.
     #[error("the server cannot start: {0}")]
     System(#[from] io::Error),
+    /// The pace makes no sense.
+    #[error("pacing: {0}")]
+    Pacing(String),
     /// No drive was given.
     #[error("no drive: a node serves one at least")]
     NoDrives,
@@ -83,6 +87,8 @@ pub struct Service {
     pub node: NodeOptions,
     /// The nodes that local memory may be sent to.
     pub peers: Vec<Peer>,
+    /// The pace of parity work on its drives, whoever asks for it; windows in UTC.
+    pub pacing: PaceRequest,
 }
 
 /// A serial number from the subsystem's name: 20 characters, the same after a restart.
@@ -114,7 +120,7 @@ impl Server {
     /// # Errors
     /// Where there is no drive, the address cannot be listened on, or the machine refuses threads.
     pub fn start(service: Service) -> Result<Self, ServeError> {
-        let Service { address, nqn, drives, limits, cores, node, peers } = service;
+        let Service { address, nqn, drives, limits, cores, node, peers, pacing } = service;
         if drives.is_empty() {
             return Err(ServeError::NoDrives);
         }
@@ -132,6 +138,7 @@ impl Server {
         let devices: Vec<_> = drives.into_iter().map(|drive| drive.device).collect();
         let watch = WriteWatch::new(devices.iter().map(|device| device.size_bytes()), epoch());
         let offload = Offload::new(nqn.as_str(), devices.clone(), node, peers, Arc::clone(&watch));
+        offload.pacing().configure(pacing).map_err(|error| ServeError::Pacing(error.to_string()))?;
         subsystem.set_vendor(offload.announcement());
         let subsystem = SharedSubsystem(Arc::new(Mutex::new(subsystem)));
         let shared = Arc::new(Shared::new(subsystem, limits, devices, offload, watch));

@@ -36,6 +36,7 @@ fn hints_and_empty_ranges_change_nothing() {
         cores: 1,
         node: NodeOptions { memory_bytes: 4096, ..NodeOptions::default() },
         peers: Vec::new(),
+        pacing: pumice_offload::PaceRequest::default(),
     })
     .unwrap();
     let options = ConnectOptions {

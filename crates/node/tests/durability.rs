@@ -146,6 +146,7 @@ fn acknowledged_writes_outlive_two_hundred_power_cuts() {
             cores: 1,
             node: NodeOptions { memory_bytes: 4096, ..NodeOptions::default() },
             peers: Vec::new(),
+            pacing: pumice_offload::PaceRequest::default(),
         })
         .unwrap();
         let (controller, mut queue) = queue(&server);

@@ -29,6 +29,7 @@ fn serve(folder: &Path) -> Server {
         cores: 1,
         node: NodeOptions { memory_bytes: 4096, ..NodeOptions::default() },
         peers: Vec::new(),
+        pacing: pumice_offload::PaceRequest::default(),
     })
     .unwrap()
 }

@@ -19,6 +19,7 @@ mod class;
 mod command;
 mod error;
 mod node;
+mod pacing;
 mod result;
 mod rule;
 pub mod wire;
@@ -28,6 +29,7 @@ pub use class::ClassPlan;
 pub use command::{MAX_STRIPES, MemoryAddress, Mode, ParityCommand, Source, Transfer, Window};
 pub use error::{ErrorKind, NodeError};
 pub use node::{DataNode, DriveDescription, DriveId, NodeDescription, Piece, PieceFailure};
+pub use pacing::{DAY, MAX_WINDOWS, PaceFigures, PacePolicy, PaceRequest, parse_window};
 pub use result::{
     ParityResult, RESULT_HEADER_BYTES, StripeBitmap, TransferResult, UNREADABLE_ENTRY_BYTES, Unreadable,
 };

@@ -1,11 +1,14 @@
 //! What every data node offers, in this process or behind a network.
 
-use crate::{Hosts, MemoryAddress, NodeError, ParityCommand, ParityResult, Transfer, TransferResult};
+use crate::{
+    Hosts, MemoryAddress, NodeError, PaceFigures, PaceRequest, ParityCommand, ParityResult, Transfer,
+    TransferResult,
+};
 use pumice_blockdev::AlignedBuffer;
 use std::fmt;
 
 /// A drive of a node, counted from 1 as NVMe counts namespaces.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct DriveId(pub u32);
 
 impl fmt::Display for DriveId {
@@ -123,6 +126,19 @@ pub trait DataNode: Send + Sync {
     fn hold(&self) -> Result<(), NodeError> {
         Ok(())
     }
+
+    /// Has every parity command over media, of this and any other host, read its drives at a pace, for as long as the caller is associated. Where several ask, and
+    /// the node's own configuration does, all of them are heeded. An empty request is taken back.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidField`](crate::ErrorKind::InvalidField) names the field of a request that makes no sense.
+    fn pace(&self, request: &PaceRequest) -> Result<(), NodeError>;
+
+    /// What was measured of each drive since its pacing began; empty where there is none.
+    ///
+    /// # Errors
+    /// Where the node does not answer.
+    fn pace_figures(&self) -> Result<Vec<PaceFigures>, NodeError>;
 
     /// Where an address of local memory, as this caller counts it, lies for other nodes: several hosts may share a drive's memory, each has its
     /// own part of it.

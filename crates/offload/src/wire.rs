@@ -1,8 +1,13 @@
 //! Commands and results as bytes. Byte tables: `docs/wire-format/offload.md`.
 
 mod hosts;
+mod pacing;
 
 pub use hosts::{HOST_BYTES, HOSTS_HEADER, MAX_HOSTS, decode_hosts, encode_hosts};
+pub use pacing::{
+    FIGURES_BYTES, FIGURES_HEADER, FIGURES_PER_PAGE, PACE_BYTES, decode_figures, decode_pace, encode_figures,
+    encode_pace,
+};
 
 use crate::{
     Activity, DriveDescription, DriveId, MemoryAddress, Mode, ParityCommand, ParityResult,
@@ -31,6 +36,10 @@ pub mod opcode {
     pub const HOLD: u8 = 0x84;
     /// Take a part of a drive's local memory for this host.
     pub const MEMORY_LEASE: u8 = 0x88;
+    /// Ask for a pace.
+    pub const PACE: u8 = 0x8D;
+    /// Read what was measured of it.
+    pub const PACE_READ: u8 = 0x92;
     /// Read which other hosts are associated.
     pub const HOSTS_READ: u8 = 0x8E;
     /// Execute a parity command.
@@ -47,7 +56,7 @@ pub mod opcode {
     pub const DESCRIBE: u8 = 0x8A;
 
     /// All of them.
-    pub const ALL: [u8; 10] = [
+    pub const ALL: [u8; 12] = [
         MEMORY_FILL,
         PARITY_EXECUTE,
         RESULT_READ,
@@ -58,6 +67,8 @@ pub mod opcode {
         TRANSFER,
         DESCRIBE,
         HOSTS_READ,
+        PACE,
+        PACE_READ,
     ];
 }
 

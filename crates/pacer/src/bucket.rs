@@ -49,6 +49,12 @@ impl TokenBucket {
         now.saturating_add(u64::try_from(wait).unwrap_or(u64::MAX))
     }
 
+    /// Gives back the tokens of bytes that were granted and not used.
+    pub fn give_back(&mut self, bytes: u64) {
+        let full = i128::from(self.burst) * SECOND as i128;
+        self.tokens = (self.tokens + i128::from(bytes) * SECOND as i128).min(full);
+    }
+
     /// Takes the tokens of a request that starts now.
     pub fn take(&mut self, now: Nanos, bytes: u64) {
         self.fill(now);
@@ -82,5 +88,18 @@ mod tests {
             let allowed = u128::from(rate) * u128::from(now) / SECOND + u128::from(burst.max(last));
             prop_assert!(u128::from(total) <= allowed + 1, "{total} > {allowed}");
         }
+    }
+
+    #[test]
+    fn what_was_granted_and_not_used_costs_nothing() {
+        let mut bucket = TokenBucket::new(1_000, 1_000, 0);
+        bucket.take(0, 1_000);
+        assert!(bucket.ready_at(0, 1_000) > 0);
+        bucket.give_back(1_000);
+        assert_eq!(bucket.ready_at(0, 1_000), 0);
+        // And no more than the burst is ever saved up.
+        bucket.give_back(5_000);
+        bucket.take(0, 1_000);
+        assert_eq!(bucket.ready_at(0, 1_000), 1_000_000_000);
     }
 }

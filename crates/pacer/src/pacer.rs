@@ -283,6 +283,9 @@ impl Pacer {
         };
         let flight = self.flights.remove(which);
         let took = now.saturating_sub(flight.started);
+        if let Some(bucket) = &mut self.bucket {
+            bucket.give_back(flight.bytes - bytes);
+        }
         let undisturbed = self.live.is_some() || flight.first_arrival.is_none();
         if self.learn_service && bytes > 0 && took > 0 && undisturbed && self.flights.is_empty() {
             self.curve.observe(bytes, took);

@@ -4,8 +4,10 @@
 //! classic bug of storage code. Each of these is a type of its own here; crossing from one to
 //! another takes a named method that says what it does.
 
+mod duration;
 mod size;
 
+pub use duration::{ParseDurationError, parse_duration};
 pub use size::{ParseSizeError, format_binary, format_decimal, parse_size};
 
 use std::fmt;

@@ -110,7 +110,7 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn connect(address: SocketAddr, digests: bool) -> Result<Controller, Failure> {
+pub(super) fn connect(address: SocketAddr, digests: bool) -> Result<Controller, Failure> {
     let mut options = ConnectOptions {
         subsystem: Nqn::discovery(),
         host: host_nqn(),

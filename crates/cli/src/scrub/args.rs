@@ -1,14 +1,17 @@
 //! What the operator typed, and what was meant.
 
+use crate::daytime::to_utc;
 use crate::devices::Placement;
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use pumice_host::Method;
-use pumice_host::scrub::{Options, Order, RepairPolicy};
-use pumice_offload::MAX_STRIPES;
+use pumice_host::scrub::{Options, Order, RepairPolicy, SETTLE};
+use pumice_offload::{MAX_STRIPES, PaceRequest, parse_window};
 use pumice_parity::seed::Seed;
+use pumice_units::{parse_duration, parse_size};
 use std::ops::Range;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Checks an md array and says whether it is consistent, where it is not, which member is probably wrong, and how sure that is.
 ///
@@ -62,13 +65,28 @@ pub(crate) struct ScrubArgs {
     /// Where progress and the repair journal are kept [default: /var/lib/pumice for root, else $XDG_STATE_HOME/pumice]
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
-    /// Check devices that the kernel holds, as they are: an inconsistency must stand unchanged for half a second. Drives of nodes need no such word: who
+    /// Check devices that the kernel holds, as they are: an inconsistency must stand unchanged for --settle. Drives of nodes need no such word: who
     /// writes them is counted there
     #[arg(long)]
     pub(crate) allow_in_use: bool,
+    /// How long an inconsistency must stand unchanged where others may be writing [default: 3s]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    settle: Option<u64>,
     /// Take an array that was not stopped cleanly, and has no bitmap, for settled
     #[arg(long)]
     pub(crate) assume_settled: bool,
+    /// How much a foreground request may be slowed in the mean, such as 1ms. Drives of nodes only: nowhere else are foreground requests seen
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    slowdown: Option<u64>,
+    /// Bytes a second from each drive, at most, such as 50MB
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    rate: Option<u64>,
+    /// When reads start: priced or waiting, which hold --slowdown; cfq, after 10 ms of idleness; back-to-back [default: priced with --slowdown, else back-to-back]
+    #[arg(long, value_name = "POLICY", value_parser = ["priced", "waiting", "cfq", "back-to-back"])]
+    policy: Option<String>,
+    /// A time of day, local, during which reads may start, such as 22:00-06:00; once for each
+    #[arg(long, value_name = "FROM-TO", value_parser = parse_window)]
+    window: Vec<(u32, u32)>,
     /// Print one JSON document
     #[arg(long)]
     pub(crate) json: bool,
@@ -117,8 +135,24 @@ impl ScrubArgs {
             repair: self.repair.then_some(policy),
             resume: self.resume,
             in_use: self.allow_in_use,
+            settle: self.settle.map_or(SETTLE, Duration::from_nanos),
+            pace: self.pace()?,
             ..Options::with_seed(fresh_seed)
         })
+    }
+
+    /// The pace that is asked for.
+    fn pace(&self) -> Result<PaceRequest, Failure> {
+        let pace = PaceRequest {
+            policy: self.policy.as_deref().map(str::parse).transpose().map_err(Failure::new)?,
+            slowdown_ns: self.slowdown,
+            rate: self.rate,
+            windows: to_utc(&self.window),
+        };
+        if !pace.is_empty() {
+            pace.validate().map_err(|(field, why)| Failure::new(format!("--{field}: {why}")))?;
+        }
+        Ok(pace)
     }
 
     /// Which members share a node.

@@ -4,7 +4,7 @@ use crate::text::{count, table};
 use pumice_host::Method;
 use pumice_host::finding::{Certainty, Finding, Verdict};
 use pumice_host::plan::{Batches, PassShape, actual};
-use pumice_host::report::{ArrayResult, Report};
+use pumice_host::report::{ArrayResult, Pacing, Report};
 use pumice_host::scrub::{Outcome, StopReason};
 use pumice_host::target::Target;
 use pumice_telemetry::{Ledger, Place};
@@ -61,6 +61,7 @@ pub(crate) fn report(target: &Target, outcome: &Outcome, report: &Report, repair
     for (reason, stripes) in &outcome.skipped {
         let _ = writeln!(out, "skipped  {}: {}", count(*stripes, "stripe"), reason.words());
     }
+    out.push_str(&pace(&report.pacing));
     let _ = writeln!(out, "missed   {}", bound_words(report.miss_bound, outcome.batches));
     out.push('\n');
     out.push_str(&findings(&report.findings));
@@ -71,6 +72,30 @@ pub(crate) fn report(target: &Target, outcome: &Outcome, report: &Report, repair
         ("this scrub", report.ledger),
         ("conventional", conventional(target, report)),
     ]));
+    out
+}
+
+/// What the pace brought: one line for the drive that was slowed most, and how long ago the oldest check is.
+fn pace(drives: &[Pacing]) -> String {
+    let slowdown = |drive: &&Pacing| drive.mean_slowdown_ms.unwrap_or(f64::MIN);
+    let Some(worst) = drives.iter().max_by(|a, b| slowdown(a).total_cmp(&slowdown(b))) else {
+        return String::new();
+    };
+    let rate: f64 = drives.iter().map(|drive| drive.bytes_per_s).sum();
+    let mut out = format!("pace     {}/s from the drives together", format_decimal(rate as u64));
+    if let (Some(slowdown), Some(clear)) = (worst.mean_slowdown_ms, worst.clear_mean_ms) {
+        let _ = write!(
+            out,
+            "; foreground slowed most on {}: by {slowdown:.3} ms in the mean, from {clear:.3} ms, {} of {} met a read",
+            worst.device,
+            worst.collisions,
+            count(worst.foreground, "request"),
+        );
+    }
+    if let Some(oldest) = drives.iter().filter_map(|drive| drive.oldest_check_s).max() {
+        let _ = write!(out, "; oldest check {oldest} s ago");
+    }
+    out.push('\n');
     out
 }
 

@@ -10,13 +10,14 @@ fn keys(value: &Value) -> Vec<&str> {
     value.as_object().unwrap().keys().map(String::as_str).collect()
 }
 
-const SCRUB: [&str; 13] = [
+const SCRUB: [&str; 14] = [
     "array",
     "bytes_checked",
     "findings",
     "ledger",
     "method",
     "miss_bound",
+    "pacing",
     "result",
     "seconds",
     "skipped",

@@ -82,7 +82,8 @@ impl Made {
 /// `pumice scrub`, without progress.
 pub(crate) fn scrub(state: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pumice"));
-    command.args(["scrub", "--quiet", "--state-dir"]).arg(state);
+    // A short time to settle: who writes in these tests is never short of processors for long.
+    command.args(["scrub", "--quiet", "--settle", "500ms", "--state-dir"]).arg(state);
     command
 }
 

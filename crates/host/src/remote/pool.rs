@@ -38,6 +38,11 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether the controller answers: its admin queue is asked, within its deadline.
+    pub(super) fn is_alive(&self) -> bool {
+        self.lock().controller.keep_alive().is_ok()
+    }
+
     /// A queue that is idle, or a new one; waits where all are in use.
     pub(super) fn lease(&self) -> Result<Lease<'_>, InitiatorError> {
         let mut state = self.lock();

@@ -17,3 +17,4 @@ mod settle;
 pub use batch::Order;
 pub use error::ScrubError;
 pub use pass::{Observer, Options, Outcome, Progress, RepairPolicy, SkippedStripes, StopReason, run};
+pub use settle::SETTLE;

@@ -3,19 +3,20 @@
 use super::batch::{Order, Schedule};
 use super::check::Checker;
 use super::error::ScrubError;
-use super::settle::{Settled, Settler};
+use super::settle::{SETTLE, Settled, Settler};
 use crate::finding::Finding;
 use crate::repair::{Journal, Repaired, Repairer};
 use crate::state::{PassKey, SavedPass, StateFiles};
 use crate::target::{Target, View};
 use crate::{Method, repair};
-use pumice_offload::MAX_STRIPES;
+use pumice_offload::{MAX_STRIPES, PaceFigures, PaceRequest};
 use pumice_parity::kernels::Kernels;
 use pumice_parity::seed::Seed;
 use pumice_parity::weights::miss_bound;
 use pumice_raid::diagnosis::Diagnosis;
 use pumice_raid::plan::SkipReason;
 use pumice_telemetry::Ledger;
+use pumice_units::Role;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,6 +58,10 @@ pub struct Options {
     pub resume: bool,
     /// The devices may be written meanwhile: inconsistencies must stand.
     pub in_use: bool,
+    /// How long an inconsistency must stand on devices that others may be writing.
+    pub settle: Duration,
+    /// The pace of the nodes' reads; nothing to leave it to their own configuration.
+    pub pace: PaceRequest,
     /// Another host runs the array, and its superblocks do not tell that from one that was not stopped cleanly.
     pub running_elsewhere: bool,
 }
@@ -96,6 +101,8 @@ impl Options {
             repair: None,
             resume: false,
             in_use: false,
+            settle: SETTLE,
+            pace: PaceRequest::default(),
             running_elsewhere: false,
         }
     }
@@ -153,6 +160,8 @@ pub struct Outcome {
     pub rechecked: u64,
     /// Bytes checked, resumed ones included.
     pub bytes_checked: u64,
+    /// What the members' nodes measured of their pace, by role; nothing where there was none.
+    pub pacing: Vec<(Role, PaceFigures)>,
     /// Bytes by place.
     pub ledger: Ledger,
     /// The chance that damage of a batch went unseen, at most: the largest over the batches.
@@ -202,6 +211,7 @@ struct Pass<'t> {
     target: &'t Target,
     state: Option<&'t StateFiles>,
     in_use: bool,
+    settle: Duration,
     running_elsewhere: bool,
     seed: Seed,
     schedule: Schedule,
@@ -248,12 +258,16 @@ impl<'t> Pass<'t> {
             value: saved.key.seed.clone(),
             allowed: "64 hexadecimal digits",
         })?;
+        if !options.pace.is_empty() {
+            target.nodes().try_for_each(|node| node.pace(&options.pace))?;
+        }
         let now = Instant::now();
         let seconds_before = saved.seconds;
         Ok(Self {
             target,
             state,
             in_use: options.in_use,
+            settle: options.settle,
             running_elsewhere: options.running_elsewhere,
             seed,
             schedule,
@@ -342,7 +356,8 @@ impl<'t> Pass<'t> {
         let mut findings = Vec::new();
         let mut suspects = checked.holes;
         suspects.extend(checked.suspects.into_iter().map(|stripe| (stripe, Vec::new())));
-        let settled = Settler { target: self.target, view: &view, in_use: self.in_use }.settle(&suspects)?;
+        let settled = Settler { target: self.target, view: &view, in_use: self.in_use, settle: self.settle }
+            .settle(&suspects)?;
         ledger += settled.moved;
         self.refuse_unsynced(&stripes, &settled)?;
         for (stripe, diagnoses) in &settled.findings {
@@ -408,6 +423,8 @@ impl<'t> Pass<'t> {
             (stopped, Ok(())) => stopped,
             (stopped, Err(error)) => stopped.or_else(|| Some(StopReason::Failed(error.to_string()))),
         };
+        // A node that does not answer has been reported already.
+        let pacing = self.target.pace_figures().unwrap_or_default();
         let saved = self.saved;
         Ok(Outcome {
             method: saved.key.method,
@@ -416,6 +433,7 @@ impl<'t> Pass<'t> {
             skipped: self.schedule.skipped,
             rechecked: saved.rechecked,
             bytes_checked: saved.bytes_checked,
+            pacing,
             ledger: saved.ledger,
             miss_bound: saved.miss_bound,
             batches: saved.batches_done,

@@ -22,10 +22,11 @@ use pumice_telemetry::Ledger;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How long an inconsistency must stand.
-const SETTLE: Duration = Duration::from_millis(500);
+/// How long an inconsistency must stand, unless the operator says otherwise. The parity write that belongs to a data write follows within milliseconds, or, in a host that is
+/// short of processors, within seconds.
+pub const SETTLE: Duration = Duration::from_secs(3);
 /// Looks after the first, at most.
-const TRIES: u32 = 8;
+const TRIES: u32 = 6;
 /// How long a host may be silent: Linux sends a keep alive every half of its timeout, which is 5 s unless said otherwise.
 const SILENCE: Duration = Duration::from_secs(8);
 /// How often a silent host is asked after.
@@ -54,6 +55,8 @@ pub(crate) struct Settler<'p> {
     pub(crate) view: &'p View,
     /// Others may be writing.
     pub(crate) in_use: bool,
+    /// How long an inconsistency must stand then.
+    pub(crate) settle: Duration,
 }
 
 impl Settler<'_> {
@@ -82,7 +85,7 @@ impl Settler<'_> {
             if open.is_empty() {
                 return Ok(out);
             }
-            let Some(heard) = witness.wait(self.view)? else { break };
+            let Some(heard) = witness.wait(self.view, self.settle)? else { break };
             let mut looks = Vec::with_capacity(open.len());
             for suspect in &open {
                 looks.push(self.look(suspect.stripe, suspect.holes, &mut out.moved)?);
@@ -175,17 +178,17 @@ impl Witness {
 
     /// Lets an inconsistency stand: until the time is over, and every host was heard of on every node since. `None` where one stays silent: then it cannot be
     /// known what it still has to write. Where hosts come and go there is nothing to wait for.
-    fn wait(&self, view: &View) -> Result<Option<Self>, ScrubError> {
+    fn wait(&self, view: &View, settle: Duration) -> Result<Option<Self>, ScrubError> {
         if self.is_nobody() {
             return Self::take(view).map(Some);
         }
-        std::thread::sleep(SETTLE.saturating_sub(self.asked.elapsed()));
+        std::thread::sleep(settle.saturating_sub(self.asked.elapsed()));
         loop {
             let now = Self::take(view)?;
             if self.heard_by(&now) || !self.same_as(&now) || !now.same_everywhere() {
                 return Ok(Some(now));
             }
-            if self.asked.elapsed() > SILENCE {
+            if self.asked.elapsed() > settle + SILENCE {
                 return Ok(None);
             }
             std::thread::sleep(POLL);

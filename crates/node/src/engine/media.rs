@@ -4,7 +4,7 @@ use super::shape::{Part, Unit};
 use super::unreadable::Probe;
 use super::{Fold, Section, Shape};
 use crate::engine::fold::Partial;
-use pumice_blockdev::{AlignedBuffer, BlockDevice, Gather, Gathered, Gatherer};
+use pumice_blockdev::{AlignedBuffer, BlockDevice, Gather, Gathered, Gatherer, IoError};
 use pumice_offload::{NodeError, ParityCommand, ParityResult, Unreadable};
 use pumice_telemetry::Ledger;
 use std::collections::BTreeMap;
@@ -47,10 +47,11 @@ pub(crate) struct MediaJob<'c> {
 }
 
 /// What one worker brings back.
-struct Share {
+pub(super) struct Share {
     partial: Partial,
-    unreadable: Vec<Unreadable>,
-    read: u64,
+    pub(super) unreadable: Vec<Unreadable>,
+    /// Bytes that media gave.
+    pub(super) read: u64,
 }
 
 impl<'c> MediaJob<'c> {
@@ -84,10 +85,31 @@ impl<'c> MediaJob<'c> {
                 threads.into_iter().map(|t| t.join().expect("a worker does not panic")).collect()
             }),
         };
+        self.finish(shares.into_iter().collect::<Result<_, _>>()?)
+    }
+
+    pub(super) fn command(&self) -> &ParityCommand {
+        self.command
+    }
+
+    pub(super) fn devices(&self) -> &[Arc<dyn BlockDevice>] {
+        self.devices
+    }
+
+    pub(super) fn sources(&self) -> &[MediaSource] {
+        &self.sources
+    }
+
+    /// A worker's empty start.
+    pub(super) fn share(&self) -> Share {
+        Share { partial: self.fold.start(), unreadable: Vec::new(), read: 0 }
+    }
+
+    /// Brings together what the workers have.
+    pub(super) fn finish(&self, shares: Vec<Share>) -> Result<ParityResult, NodeError> {
         let mut shares = shares.into_iter();
-        let mut sum = shares.next().expect("at least one worker")?;
+        let mut sum = shares.next().expect("at least one worker");
         for share in shares {
-            let share = share?;
             self.fold.merge(&mut sum.partial, &share.partial);
             sum.unreadable.extend(share.unreadable);
             sum.read += share.read;
@@ -106,7 +128,7 @@ impl<'c> MediaJob<'c> {
     }
 
     fn work(&self, worker: &mut Worker) -> Result<Share, NodeError> {
-        let mut share = Share { partial: self.fold.start(), unreadable: Vec::new(), read: 0 };
+        let mut share = self.share();
         let mut flying: BTreeMap<u64, Unit> = BTreeMap::new();
         let result = self.pump(worker, &mut share, &mut flying);
         // After an error, too: nothing of this command may be in flight when the next one begins.
@@ -193,42 +215,79 @@ impl<'c> MediaJob<'c> {
             worker.spare.push(done.buffer);
             return Ok(());
         }
-        let pitch = self.pitch();
-        let mut slices: Vec<&[u8]> = Vec::with_capacity(self.sources.len());
-        for Part { stripe, start, len, at } in self.shape.parts(&unit) {
-            if bad_stripes.contains(&stripe) {
+        let (pitch, len) = (self.pitch(), unit.len());
+        let sources: Vec<&[u8]> = (0..self.sources.len()).map(|i| &done.buffer[i * pitch..][..len]).collect();
+        self.fold_parts(&self.shape, share, &unit, &bad_stripes, &sources)?;
+        drop(sources);
+        worker.spare.push(done.buffer);
+        Ok(())
+    }
+
+    /// Folds a unit, whose bytes of each source are in `sources`, but for the stripes in `without`.
+    pub(super) fn fold_parts(
+        &self,
+        shape: &Shape,
+        share: &mut Share,
+        unit: &Unit,
+        without: &[u64],
+        sources: &[&[u8]],
+    ) -> Result<(), NodeError> {
+        let mut slices: Vec<&[u8]> = Vec::with_capacity(sources.len());
+        for Part { stripe, start, len, at } in shape.parts(unit) {
+            if without.contains(&stripe) {
                 continue;
             }
             slices.clear();
-            slices.extend((0..self.sources.len()).map(|i| &done.buffer[i * pitch + at..][..len as usize]));
+            slices.extend(sources.iter().map(|source| &source[at..][..len as usize]));
             self.fold.section(&mut share.partial, &Section { stripe, start, slices: &slices })?;
         }
-        drop(slices);
-        worker.spare.push(done.buffer);
         Ok(())
     }
 
     /// Reads failed parts again in small pieces: what can be read is used, what cannot is listed.
     fn probe(&self, share: &mut Share, unit: &Unit, done: &mut Gathered) -> Result<(), NodeError> {
         for (index, error) in std::mem::take(&mut done.failures) {
-            if !error.is_media_error() {
-                let context = format!("reading {}", self.devices[self.sources[index].device].name());
-                return Err(NodeError::new(pumice_offload::ErrorKind::Media, context).with_source(error));
-            }
             let part = done.parts[index];
-            let mut probe = Probe::new(&*self.devices[self.sources[index].device]);
-            probe.read(part.offset, &mut done.buffer[part.at..part.at + part.len], &error.to_string());
-            share.read += probe.bytes_read();
-            for hole in probe.holes() {
-                self.list(share, index, unit, hole);
-            }
+            let bytes = &mut done.buffer[part.at..part.at + part.len];
+            self.probe_part(&self.shape, share, unit, (index, error), bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Reads a source's part of a unit again, in small pieces, after an error.
+    pub(super) fn probe_part(
+        &self,
+        shape: &Shape,
+        share: &mut Share,
+        unit: &Unit,
+        (index, error): (usize, IoError),
+        bytes: &mut [u8],
+    ) -> Result<(), NodeError> {
+        let source = self.sources[index];
+        let device = &*self.devices[source.device];
+        if !error.is_media_error() {
+            let context = format!("reading {}", device.name());
+            return Err(NodeError::new(pumice_offload::ErrorKind::Media, context).with_source(error));
+        }
+        let mut probe = Probe::new(device);
+        probe.read(shape.medium_offset(unit, source.base), bytes, &error.to_string());
+        share.read += probe.bytes_read();
+        for hole in probe.holes() {
+            self.list(shape, share, index, unit, hole);
         }
         Ok(())
     }
 
     /// Lists a hole, cut at the borders of stripes.
-    fn list(&self, share: &mut Share, source: usize, unit: &Unit, hole: &super::unreadable::Hole) {
-        for part in self.shape.parts(unit) {
+    fn list(
+        &self,
+        shape: &Shape,
+        share: &mut Share,
+        source: usize,
+        unit: &Unit,
+        hole: &super::unreadable::Hole,
+    ) {
+        for part in shape.parts(unit) {
             let start = hole.at.max(part.at);
             let end = (hole.at + hole.len).min(part.at + part.len as usize);
             if start < end {

@@ -4,6 +4,7 @@ mod fingerprint;
 mod fold;
 mod media;
 mod memory;
+mod paced;
 mod shape;
 mod unreadable;
 

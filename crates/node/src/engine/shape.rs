@@ -58,8 +58,15 @@ impl Shape {
     /// Shapes a command over its sources; `direct` where they are devices rather than page cache.
     pub(crate) fn new(command: &ParityCommand, direct: bool) -> Self {
         let sources = command.sources.len();
-        let per_source =
-            if direct { (DEVICE_UNIT / sources).min(DEVICE_REQUEST) } else { HOT_UNIT / sources };
+        if direct {
+            Self::with(command, (DEVICE_UNIT / sources).min(DEVICE_REQUEST), 4)
+        } else {
+            Self::with(command, HOT_UNIT / sources, 1)
+        }
+    }
+
+    /// Units of about `per_source` bytes of each source, `depth` of them in flight.
+    pub(crate) fn with(command: &ParityCommand, per_source: usize, depth: usize) -> Self {
         let mut unit = (per_source / GRAIN * GRAIN).max(GRAIN) as u64;
         let window = u64::from(command.window.len);
         let whole = command.window.len == command.chunk;
@@ -77,7 +84,7 @@ impl Shape {
             window: command.window,
             total: window * command.count(),
             unit,
-            depth: if direct { 4 } else { 1 },
+            depth,
         }
     }
 

@@ -8,11 +8,16 @@ use pumice_nvme::spec::Status;
 use pumice_nvme::target::{Media, Op, Request};
 use pumice_offload::wire::opcode;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// The media of one connection, as its core sees them.
 pub(super) struct Blocks<'a> {
     pub(super) shared: &'a Arc<Shared>,
     pub(super) workers: &'a Workers,
+    /// Where parity commands and transfers are carried out.
+    pub(super) engine: &'a Workers,
+    /// Raised when the connection is closed.
+    pub(super) gone: &'a Arc<AtomicBool>,
     pub(super) core: &'a CoreHandle,
     pub(super) connection: usize,
     pub(super) core_number: usize,
@@ -31,7 +36,9 @@ impl Blocks<'_> {
             return Some(Status::INVALID_OPCODE.dnr());
         }
         *self.in_flight += 1;
-        self.workers.submit(Job {
+        let long = matches!(request.command.opcode(), opcode::PARITY_EXECUTE | opcode::TRANSFER);
+        let workers = if long { self.engine } else { self.workers };
+        workers.submit(Job {
             ticket: Ticket { connection: self.connection, slot: request.slot },
             core: self.core.clone(),
             devices: Vec::new(),
@@ -46,13 +53,24 @@ impl Blocks<'_> {
                     queue: QueueId { core: self.core_number, connection: self.connection },
                     cntlid: request.cntlid,
                 },
+                gone: Arc::clone(self.gone),
                 command: *request.command,
                 data: request.data.to_vec(),
             }),
             ranges: Vec::new(),
             writing: Vec::new(),
+            foreground: None,
         });
         None
+    }
+
+    /// Does something at once that the drive's pacer should know of.
+    fn foreground(&self, nsid: u32, bytes: u64, work: impl FnOnce() -> Option<Status>) -> Option<Status> {
+        let index = nsid as usize - 1;
+        let request = self.shared.pacing().arrived(index);
+        let done = work();
+        self.shared.pacing().completed(index, request, bytes);
+        done
     }
 
     /// Carries out at once what a memory drive is asked for.
@@ -80,9 +98,12 @@ impl Blocks<'_> {
 impl Media for Blocks<'_> {
     fn read_now(&mut self, nsid: u32, offset: u64, into: &mut [u8]) -> Option<Status> {
         let device = self.device(nsid)?;
-        Some(match device.read_at(offset, into) {
-            Ok(()) => Status::SUCCESS,
-            Err(_) => Status::READ_ERROR,
+        let len = into.len() as u64;
+        self.foreground(nsid, len, || {
+            Some(match device.read_at(offset, into) {
+                Ok(()) => Status::SUCCESS,
+                Err(_) => Status::READ_ERROR,
+            })
         })
     }
 
@@ -99,9 +120,11 @@ impl Media for Blocks<'_> {
         } else {
             vec![Arc::clone(self.device(request.nsid)?)]
         };
-        if self.shared.is_immediate(request.nsid)
+        if matches!(request.op, Op::Write | Op::Flush)
+            && self.shared.is_immediate(request.nsid)
             && let [device] = devices.as_slice()
-            && let Some(status) = self.at_once(&**device, request)
+            && let Some(status) =
+                self.foreground(request.nsid, request.len, || self.at_once(&**device, request))
         {
             return Some(status);
         }
@@ -122,6 +145,9 @@ impl Media for Blocks<'_> {
             Op::Deallocate => ranges.iter().map(|(start, len)| begin(*start, *len)).collect(),
             _ => Vec::new(),
         };
+        let index =
+            (request.nsid as usize).checked_sub(1).filter(|index| *index < self.shared.devices().len());
+        let foreground = index.map(|index| (index, self.shared.pacing().arrived(index)));
         *self.in_flight += 1;
         self.workers.submit(Job {
             ticket: Ticket { connection: self.connection, slot: request.slot },
@@ -135,6 +161,7 @@ impl Media for Blocks<'_> {
             offload: None,
             ranges,
             writing,
+            foreground,
         });
         None
     }

@@ -3,6 +3,8 @@
 use super::drive::Backend;
 use pumice_nvme::spec::Nqn;
 use pumice_nvme::target::Limits;
+use pumice_offload::{PaceRequest, parse_window};
+use pumice_units::{parse_duration, parse_size};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use std::net::SocketAddr;
@@ -30,6 +32,8 @@ pub struct NodeConfig {
     pub drives: Vec<DriveConfig>,
     /// The nodes that local memory may be sent to.
     pub peers: Vec<Peer>,
+    /// The pace of parity work on its drives, whoever asks for it; windows in local time.
+    pub pacing: PaceRequest,
 }
 
 /// A node that local memory may be sent to.
@@ -84,6 +88,37 @@ struct File {
     drive: Vec<FileDrive>,
     #[serde(default)]
     peer: Vec<FilePeer>,
+    #[serde(default)]
+    pacing: FilePacing,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FilePacing {
+    slowdown: Option<String>,
+    rate: Option<String>,
+    policy: Option<String>,
+    #[serde(default)]
+    window: Vec<String>,
+}
+
+impl FilePacing {
+    fn request(&self) -> Result<PaceRequest, String> {
+        let field = |field: &'static str, why: String| format!("pacing: {field}: {why}");
+        let slowdown = self.slowdown.as_deref().map(parse_duration).transpose();
+        let rate = self.rate.as_deref().map(parse_size).transpose();
+        let windows = self.window.iter().map(|text| parse_window(text)).collect::<Result<_, _>>();
+        let request = PaceRequest {
+            policy: self.policy.as_deref().map(str::parse).transpose().map_err(|e| field("policy", e))?,
+            slowdown_ns: slowdown.map_err(|e| field("slowdown", e.to_string()))?,
+            rate: rate.map_err(|e| field("rate", e.to_string()))?,
+            windows: windows.map_err(|e| field("window", e))?,
+        };
+        if !request.is_empty() {
+            request.validate().map_err(|(name, why)| field(name, why))?;
+        }
+        Ok(request)
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -143,6 +178,7 @@ impl NodeConfig {
             state_dir: file.state_dir,
             drives: drives.collect::<Result<_, String>>()?,
             peers: peers.collect::<Result<_, String>>()?,
+            pacing: file.pacing.request()?,
         })
     }
 
@@ -197,6 +233,17 @@ mod tests {
     }
 
     #[test]
+    fn a_pace_is_read() {
+        let config = NodeConfig::parse(
+            "listen = '127.0.0.1:4420'\n[pacing]\nslowdown = '1ms'\nrate = '50MB'\nwindow = ['22:00-06:00']\n",
+        )
+        .unwrap();
+        let pacing = config.pacing;
+        assert_eq!((pacing.slowdown_ns, pacing.rate), (Some(1_000_000), Some(50_000_000)));
+        assert_eq!(pacing.windows, [(79_200, 21_600)]);
+    }
+
+    #[test]
     fn wrong_fields_are_named() {
         for (text, word) in [
             ("listen = 'here'", "listen"),
@@ -206,6 +253,10 @@ mod tests {
             ("listen = '127.0.0.1:1'\nconnections = 70000", "connections"),
             ("listen = '127.0.0.1:1'\nnqn = 'x'", "nqn"),
             ("listen = '127.0.0.1:1'\n[[drive]]\nbackend = 'mem:x'", "drive 1"),
+            ("listen = '127.0.0.1:1'\n[pacing]\nslowdown = '1'", "pacing: slowdown"),
+            ("listen = '127.0.0.1:1'\n[pacing]\nrate = 'fast'", "pacing: rate"),
+            ("listen = '127.0.0.1:1'\n[pacing]\npolicy = 'priced'", "pacing: policy"),
+            ("listen = '127.0.0.1:1'\n[pacing]\nwindow = ['6-8']", "pacing: window"),
         ] {
             let why = NodeConfig::parse(text).unwrap_err();
             assert!(why.contains(word), "{text}: {why}");

@@ -5,6 +5,7 @@ use super::blocks::Blocks;
 use super::offload::{Offload, QueueId};
 use super::socket::{Socket, Turn};
 use super::workers::{Done, Workers};
+use crate::pace::Pacing;
 use crate::watch::WriteWatch;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -28,6 +29,8 @@ const STOP_PATIENCE: Duration = Duration::from_secs(10);
 const ACCEPTS: usize = 32;
 /// Threads that wait for media, of each core.
 const WORKERS: usize = 8;
+/// Parity commands and transfers at a time, of each core. They have threads of their own, because they can take long.
+const ENGINES: usize = 4;
 
 /// What all cores share.
 pub(super) struct Shared {
@@ -99,10 +102,15 @@ impl Shared {
 
     pub(super) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
+        self.pacing().stop();
     }
 
     fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
+    }
+
+    pub(super) fn pacing(&self) -> &Pacing {
+        self.offload.pacing()
     }
 
     pub(super) fn watch(&self) -> &Arc<WriteWatch> {
@@ -166,6 +174,7 @@ pub(super) struct Core {
     poll: Poll,
     handle: CoreHandle,
     workers: Workers,
+    engine: Workers,
     listener: Option<(TcpListener, Vec<CoreHandle>, usize)>,
     sockets: HashMap<usize, Socket>,
     next: usize,
@@ -183,12 +192,14 @@ impl Core {
         let waiting = shared.kinds.iter().any(|(immediate, _)| !immediate);
         // Memory alone needs one, for the commands that are not done at once.
         let workers = Workers::start(if waiting { WORKERS } else { 1 })?;
+        let engine = Workers::start(ENGINES)?;
         Ok(Self {
             number,
             shared,
             poll,
             handle,
             workers,
+            engine,
             listener: None,
             sockets: HashMap::new(),
             next: FIRST,
@@ -295,6 +306,9 @@ impl Core {
             self.adopt(stream);
         }
         for done in done {
+            if let Some((index, request, bytes)) = done.foreground() {
+                self.shared.pacing().completed(index, request, bytes);
+            }
             let number = done.ticket.connection;
             // The connection may be gone: then nobody waits for the command any more.
             if let Some(socket) = self.sockets.get_mut(&number) {
@@ -326,9 +340,12 @@ impl Core {
         for number in turns.drain(..) {
             let Some(socket) = self.sockets.get_mut(&number) else { continue };
             let mut in_flight = socket.in_flight;
+            let gone = Arc::clone(&socket.gone);
             let mut blocks = Blocks {
                 shared: &self.shared,
                 workers: &self.workers,
+                engine: &self.engine,
+                gone: &gone,
                 core: &self.handle,
                 connection: number,
                 core_number: self.number,
@@ -359,7 +376,10 @@ impl Core {
 
     fn close(&mut self, number: usize) {
         if let Some(mut socket) = self.sockets.remove(&number) {
+            socket.gone.store(true, Ordering::Relaxed);
             socket.connection.closed(self.shared.subsystem());
+            let stands = |cntlid| self.shared.subsystem().with(|s| s.stands(cntlid));
+            self.shared.pacing().sweep(stands);
             self.shared.offload().forget(QueueId { core: self.number, connection: number });
             // Either may fail where the peer was first.
             let _ = self.poll.registry().deregister(&mut socket.stream);

@@ -3,6 +3,7 @@
 use super::SharedSubsystem;
 use super::config::Peer;
 use super::leases::Leases;
+use crate::pace::Pacing;
 use crate::watch::WriteWatch;
 use crate::{LocalNode, NodeOptions, Peers};
 use pumice_blockdev::BlockDevice;
@@ -148,7 +149,12 @@ impl Offload {
         self.results.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Carries out a command. `now` is on the clock of the connections.
+    /// The pace of the drives.
+    pub(super) fn pacing(&self) -> &Arc<Pacing> {
+        self.node.pacing()
+    }
+
+    /// Carries out a command. `now` is on the clock of the connections; `wanted` says whether anybody waits for the outcome.
     pub(super) fn execute(
         &self,
         sender: Sender,
@@ -156,9 +162,10 @@ impl Offload {
         data: &[u8],
         subsystem: &SharedSubsystem,
         now: u64,
+        wanted: &(dyn Fn() -> bool + Sync),
     ) -> Answered {
         self.leases().enter(sender.cntlid);
-        let answered = self.command(sender, sqe, data, subsystem, now);
+        let answered = self.command(sender, sqe, data, subsystem, now, wanted);
         self.leases().leave(sender.cntlid);
         answered
     }
@@ -174,6 +181,7 @@ impl Offload {
         data: &[u8],
         subsystem: &SharedSubsystem,
         now: u64,
+        wanted: &(dyn Fn() -> bool + Sync),
     ) -> Answered {
         let Sender { queue, cntlid } = sender;
         let (tag, len) = (sqe.dword(10), u64::from(sqe.dword(12)));
@@ -186,9 +194,15 @@ impl Offload {
         let offset = u64::from(sqe.dword(10)) | u64::from(sqe.dword(11)) << 32;
         let address = MemoryAddress { drive: DriveId(sqe.nsid()), offset };
         match sqe.opcode() {
-            opcode::PARITY_EXECUTE => self.kept(queue, tag, || self.parity(data)),
+            opcode::PARITY_EXECUTE => self.kept(queue, tag, || self.parity(data, wanted)),
             opcode::TRANSFER => self.kept(queue, tag, || self.transfer(data)),
             opcode::RESULT_READ => self.take(queue, tag, len),
+            opcode::PACE => plain(self.pace(cntlid, data)),
+            opcode::PACE_READ => {
+                let mut page = wire::encode_figures(&self.node.pacing().figures(), tag);
+                page.truncate(len as usize);
+                Answered { data: Some(page), ..Answered::default() }
+            }
             opcode::HOLD => hold(subsystem, cntlid, sqe.dword(10)),
             opcode::HOSTS_READ => {
                 let mut bytes = wire::encode_hosts(&self.hosts(subsystem, cntlid, now));
@@ -264,10 +278,15 @@ impl Offload {
         }
     }
 
-    fn parity(&self, descriptor: &[u8]) -> Result<Vec<u8>, NodeError> {
+    fn pace(&self, cntlid: u16, bytes: &[u8]) -> Result<(), NodeError> {
+        let request = wire::decode_pace(bytes).map_err(|e| NodeError::invalid(e.field, e.to_string()))?;
+        self.node.pacing().ask(cntlid, request)
+    }
+
+    fn parity(&self, descriptor: &[u8], wanted: &(dyn Fn() -> bool + Sync)) -> Result<Vec<u8>, NodeError> {
         let command =
             wire::decode_command(descriptor).map_err(|e| NodeError::invalid(e.field, e.to_string()))?;
-        let result = self.node.parity(&command)?;
+        let result = self.node.parity_while(&command, wanted)?;
         Ok(wire::encode_result(&result))
     }
 

@@ -6,6 +6,8 @@ use super::workers::Done;
 use mio::net::TcpStream;
 use pumice_nvme::target::Connection;
 use std::io::{self, ErrorKind, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// Bytes of the receive buffer to begin with; it grows to the longest PDU when one comes.
 const FIRST_BUFFER: usize = 16 << 10;
@@ -43,6 +45,8 @@ pub(super) struct Socket {
     /// The socket may have more.
     readable: bool,
     pub(super) in_flight: usize,
+    /// Raised when the connection is closed, for those who work for it.
+    pub(super) gone: Arc<AtomicBool>,
     ended: bool,
 }
 
@@ -58,6 +62,7 @@ impl Socket {
             uncounted: (0, 0),
             readable: true,
             in_flight: 0,
+            gone: Arc::default(),
             ended: false,
         }
     }

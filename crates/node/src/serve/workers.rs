@@ -3,12 +3,14 @@
 use super::core::CoreHandle;
 use super::core::Shared;
 use super::offload::{Answered, Sender};
+use crate::pace::Foreground;
 use crate::watch::Writing;
 use pumice_blockdev::{AlignedBuffer, BlockDevice, IoError};
 use pumice_nvme::spec::{Sqe, Status};
 use pumice_nvme::target::Op;
 use std::collections::VecDeque;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -40,6 +42,8 @@ pub(super) struct Job {
     pub(super) offload: Option<OffloadJob>,
     /// Byte ranges of a deallocation.
     pub(super) ranges: Vec<(u64, u64)>,
+    /// The drive that it is for, by index, and when it came in: how its pacer knows it.
+    pub(super) foreground: Option<(usize, Foreground)>,
     /// What it changes on the medium: counted as under way until the job is gone.
     pub(super) writing: Vec<Writing>,
 }
@@ -48,6 +52,8 @@ pub(super) struct Job {
 pub(super) struct OffloadJob {
     pub(super) shared: Arc<Shared>,
     pub(super) sender: Sender,
+    /// The connection is gone: nobody waits for it any more.
+    pub(super) gone: Arc<AtomicBool>,
     pub(super) command: Sqe,
     pub(super) data: Vec<u8>,
 }
@@ -61,9 +67,15 @@ pub(super) struct Done {
     answer: Option<Vec<u8>>,
     data: Option<AlignedBuffer>,
     len: usize,
+    foreground: Option<(usize, Foreground)>,
 }
 
 impl Done {
+    /// The foreground request that it was: its drive, and its bytes.
+    pub(super) fn foreground(&self) -> Option<(usize, Foreground, u64)> {
+        self.foreground.map(|(index, request)| (index, request, self.len as u64))
+    }
+
     /// What goes to the host.
     pub(super) fn data(&self) -> Option<&[u8]> {
         match &self.answer {
@@ -142,17 +154,20 @@ fn work(shared: &(Mutex<Queue>, Condvar)) {
 /// Carries out a command.
 fn carry_out(job: &Job) -> Done {
     let (ticket, len) = (job.ticket, job.len as usize);
-    if let Some(OffloadJob { shared, sender, command, data }) = &job.offload {
+    if let Some(OffloadJob { shared, sender, gone, command, data }) = &job.offload {
+        // Relaxed: it is only ever raised.
+        let wanted = || !gone.load(Ordering::Relaxed);
         let Answered { status, result, data } =
-            shared.offload().execute(*sender, command, data, shared.subsystem(), shared.now());
-        return Done { ticket, status, result, answer: data, data: None, len: 0 };
+            shared.offload().execute(*sender, command, data, shared.subsystem(), shared.now(), &wanted);
+        return Done { ticket, status, result, answer: data, data: None, len: 0, foreground: None };
     }
     let mut read = None;
     let status = match execute(job, &mut read) {
         Ok(()) => Status::SUCCESS,
         Err(status) => status,
     };
-    Done { ticket, status, result: 0, answer: None, data: read.filter(|_| status.is_success()), len }
+    let (data, foreground) = (read.filter(|_| status.is_success()), job.foreground);
+    Done { ticket, status, result: 0, answer: None, data, len, foreground }
 }
 
 fn execute(job: &Job, read: &mut Option<AlignedBuffer>) -> Result<(), Status> {

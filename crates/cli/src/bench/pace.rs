@@ -1,0 +1,407 @@
+//! `pumice bench pace`: what a paced scrub costs the foreground, and what it brings, beside a scrub at a fixed rate.
+//!
+//! Clients of our own keep the node busy, steadily or by turns. Their mean response without any scrub is measured before and after each scrub, so that a drift of the machine is not
+//! taken for slowdown. The paced scrub comes first; then scrubs at fixed rates, from which the highest one is taken that slows the clients no more than the paced scrub did.
+
+use super::node::connect;
+use crate::failure::Failure;
+use crate::remote::{self, RemoteName};
+use crate::text::{print, print_json, table};
+use clap::Args;
+use pumice_host::remote::RemoteNode;
+use pumice_initiator::{Controller, Queue};
+use pumice_nvme::spec::Sqe;
+use pumice_nvme::spec::identify::Namespace;
+use pumice_nvme::spec::opcode::io;
+use pumice_offload::{
+    DataNode, Mode, NodeError, PacePolicy, PaceRequest, ParityCommand, Rule, Source, Window,
+};
+use pumice_parity::seed::Seed;
+use pumice_units::parse_duration;
+use serde::Serialize;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Shows what scrubs of a node's drives cost its other users: paced, and at fixed rates that cost the same. Reads only.
+#[derive(Debug, Args)]
+pub(crate) struct PaceArgs {
+    /// HOST:PORT
+    #[arg(value_name = "ADDRESS")]
+    address: String,
+    /// Mean slowdown of a foreground request, at most
+    #[arg(long, default_value = "1ms", value_parser = parse_duration)]
+    slowdown: u64,
+    /// Clients, each with one request in progress and a queue of its own
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=16))]
+    clients: u16,
+    /// Mean pause between a client's requests
+    #[arg(long, default_value = "2ms", value_parser = parse_duration)]
+    think: u64,
+    /// How long clients of the bursty load work
+    #[arg(long, default_value = "2s", value_parser = parse_duration)]
+    on: u64,
+    /// How long they rest
+    #[arg(long, default_value = "4s", value_parser = parse_duration)]
+    off: u64,
+    /// Seconds of each measurement
+    #[arg(long, default_value_t = 18.0)]
+    seconds: f64,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Document {
+    goal_ms: f64,
+    loads: Vec<LoadCase>,
+}
+
+#[derive(Debug, Serialize)]
+struct LoadCase {
+    load: &'static str,
+    foreground_per_s: f64,
+    clear_mean_ms: f64,
+    paced: Measured,
+    /// The fixed rate that slows the foreground no more than the paced scrub.
+    fixed: Measured,
+    ratio_to_fixed: f64,
+    /// Seconds after the clients fell silent until the scrub ran at four fifths of its speed on an idle drive, at most. Bursty only.
+    full_speed_after_s: Option<f64>,
+    /// Seconds after the clients came back until the scrub was slower than half of that, at most. Bursty only.
+    yields_after_s: Option<f64>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct Measured {
+    /// What was asked for, for a fixed rate: bytes a second from each drive.
+    rate: Option<u64>,
+    bytes_per_s: f64,
+    mean_slowdown_ms: f64,
+    p99_ms: f64,
+}
+
+/// A chunk and a batch of the commands that read.
+const CHUNK: u32 = 64 << 10;
+const BATCH: u64 = 256;
+/// How often the scrub's progress is written down.
+const SAMPLE: Duration = Duration::from_millis(100);
+/// Fixed rates, bytes a second from each drive: doubled from step to step.
+const RATES: [u64; 11] =
+    [1 << 18, 1 << 19, 1 << 20, 1 << 21, 1 << 22, 1 << 23, 1 << 24, 1 << 25, 1 << 26, 1 << 27, 1 << 28];
+
+/// When the clients work: nanoseconds on, and off (0 for always).
+#[derive(Debug, Clone, Copy)]
+struct Turns {
+    on: u64,
+    off: u64,
+}
+
+impl Turns {
+    fn works(self, at: Duration) -> bool {
+        let period = self.on + self.off;
+        self.off == 0 || (at.as_nanos() as u64) % period < self.on
+    }
+}
+
+/// What a run brought.
+struct Run {
+    /// Response times of the foreground, in nanoseconds.
+    responses: Vec<u32>,
+    seconds: f64,
+    /// Background bytes in each stretch of [`SAMPLE`], all drives together.
+    progress: Vec<u64>,
+}
+
+impl Run {
+    fn mean_ms(&self) -> f64 {
+        let sum: f64 = self.responses.iter().map(|ns| f64::from(*ns)).sum();
+        sum / (self.responses.len().max(1)) as f64 / 1e6
+    }
+
+    fn p99_ms(&self) -> f64 {
+        let mut sorted = self.responses.clone();
+        sorted.sort_unstable();
+        sorted.get(sorted.len() * 99 / 100).map_or(0.0, |ns| f64::from(*ns) / 1e6)
+    }
+
+    fn bytes_per_s(&self) -> f64 {
+        self.progress.iter().sum::<u64>() as f64 / self.seconds
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &PaceArgs) -> Result<ExitCode, Failure> {
+    if !(1.0..=600.0).contains(&args.seconds) {
+        return Err(Failure::new(format!("--seconds is {}: 1 to 600", args.seconds)));
+    }
+    if args.slowdown == 0 {
+        return Err(Failure::new("--slowdown is 0: a goal is more than nothing"));
+    }
+    let address = RemoteName::parse(&args.address)?.address;
+    let mut controller = connect(address, false)?;
+    let node = remote::connect(address)?;
+    let mut namespaces = Vec::new();
+    for drive in node.drives() {
+        namespaces
+            .push(controller.namespace(drive.id.0)?.ok_or_else(|| Failure::new("a drive is no namespace"))?);
+    }
+    let bench = Bench { args, controller: &controller, node: &node, namespaces: &namespaces };
+    let loads = [
+        bench.case("steady", Turns { on: 1, off: 0 })?,
+        bench.case("bursty", Turns { on: args.on.max(1), off: args.off.max(1) })?,
+    ];
+    let document = Document { goal_ms: args.slowdown as f64 / 1e6, loads: loads.into() };
+    if args.json {
+        print_json(&document);
+    } else {
+        print(&human(&document));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+struct Bench<'a> {
+    args: &'a PaceArgs,
+    controller: &'a Controller,
+    node: &'a RemoteNode,
+    namespaces: &'a [Namespace],
+}
+
+impl Bench<'_> {
+    fn case(&self, load: &'static str, turns: Turns) -> Result<LoadCase, Failure> {
+        let goal = PaceRequest { slowdown_ns: Some(self.args.slowdown), ..PaceRequest::default() };
+        let first = self.measure(turns, None)?;
+        // What is learned at first is part of a long scrub, not of its cost later on.
+        self.measure(turns, Some(&goal))?;
+        let (paced, seen) = self.beside(turns, &goal, first.mean_ms())?;
+        let mut fixed = Measured { rate: Some(0), bytes_per_s: 0.0, mean_slowdown_ms: 0.0, p99_ms: 0.0 };
+        for rate in RATES {
+            let request = PaceRequest {
+                policy: Some(PacePolicy::BackToBack),
+                rate: Some(rate),
+                ..PaceRequest::default()
+            };
+            let (measured, _) = self.beside(turns, &request, first.mean_ms())?;
+            let measured = Measured { rate: Some(rate), ..measured };
+            let slower = measured.mean_slowdown_ms > paced.mean_slowdown_ms.max(0.0);
+            if !slower && measured.bytes_per_s > fixed.bytes_per_s {
+                fixed = measured.clone();
+            }
+            // Twice past it: higher rates slow no less.
+            if measured.mean_slowdown_ms > 2.0 * paced.mean_slowdown_ms.max(0.01) {
+                break;
+            }
+        }
+        let follows = (turns.off > 0).then(|| self.follows(turns, &seen));
+        Ok(LoadCase {
+            load,
+            foreground_per_s: first.responses.len() as f64 / first.seconds,
+            clear_mean_ms: first.mean_ms(),
+            ratio_to_fixed: paced.bytes_per_s / fixed.bytes_per_s.max(1.0),
+            paced,
+            fixed,
+            full_speed_after_s: follows.and_then(|(up, _)| up),
+            yields_after_s: follows.and_then(|(_, down)| down),
+        })
+    }
+
+    /// A run with a scrub, and one without before and after it.
+    fn beside(&self, turns: Turns, request: &PaceRequest, before: f64) -> Result<(Measured, Run), Failure> {
+        let with = self.measure(turns, Some(request))?;
+        let after = self.measure(turns, None)?.mean_ms();
+        let measured = Measured {
+            rate: None,
+            bytes_per_s: with.bytes_per_s(),
+            mean_slowdown_ms: with.mean_ms() - (before + after) / 2.0,
+            p99_ms: with.p99_ms(),
+        };
+        Ok((measured, with))
+    }
+
+    /// The worst times from a turn of the clients until the scrub has followed it.
+    fn follows(&self, turns: Turns, seen: &Run) -> (Option<f64>, Option<f64>) {
+        let full = seen.progress.iter().copied().max().unwrap_or(0) as f64;
+        // One sample says little: three together.
+        let speed = |i: usize| {
+            let part = &seen.progress[i..(i + 3).min(seen.progress.len())];
+            part.iter().sum::<u64>() as f64 / part.len() as f64
+        };
+        let (mut up, mut down) = (None::<f64>, None::<f64>);
+        for turn in 1..seen.progress.len() {
+            let (was, is) = (turns.works(SAMPLE * (turn as u32 - 1)), turns.works(SAMPLE * turn as u32));
+            let rest = turn..seen.progress.len().saturating_sub(3);
+            if was && !is {
+                let reached = rest.clone().find(|i| speed(*i) >= 0.8 * full).map(|i| (i - turn) as f64 * 0.1);
+                up = longer(up, reached);
+            } else if !was && is {
+                let reached = rest.clone().find(|i| speed(*i) <= 0.5 * full).map(|i| (i - turn) as f64 * 0.1);
+                down = longer(down, reached);
+            }
+        }
+        (up, down)
+    }
+
+    /// Lets the clients work for the time of a measurement, with a scrub beside them where one is asked for.
+    fn measure(&self, turns: Turns, request: Option<&PaceRequest>) -> Result<Run, Failure> {
+        self.node.pace(request.unwrap_or(&PaceRequest::default()))?;
+        let mut queues = Vec::new();
+        for qid in 1..=self.args.clients {
+            queues.push(self.controller.queue(qid, 1)?);
+        }
+        let (stop, failed) = (AtomicBool::new(false), Mutex::new(None::<Failure>));
+        let fail = |failure: Failure| {
+            let mut failed = failed.lock().expect("nobody panics with it");
+            failed.get_or_insert(failure);
+            stop.store(true, Ordering::Relaxed);
+        };
+        let began = Instant::now();
+        let (mut responses, mut progress) = (Vec::new(), Vec::new());
+        std::thread::scope(|scope| {
+            let clients: Vec<_> = queues
+                .iter_mut()
+                .enumerate()
+                .map(|(i, queue)| {
+                    let (stop, fail) = (&stop, &fail);
+                    scope.spawn(move || {
+                        self.client(i as u64, queue, turns, began, stop).unwrap_or_else(|failure| {
+                            fail(failure);
+                            Vec::new()
+                        })
+                    })
+                })
+                .collect();
+            if request.is_some() {
+                let (stop, fail) = (&stop, &fail);
+                scope.spawn(move || {
+                    if let Err(error) = self.scrub(stop) {
+                        fail(Failure::from(error));
+                    }
+                });
+            }
+            let mut last = 0;
+            while began.elapsed().as_secs_f64() < self.args.seconds && !stop.load(Ordering::Relaxed) {
+                let next = SAMPLE * (progress.len() as u32 + 1);
+                std::thread::sleep(next.saturating_sub(began.elapsed()));
+                match self.node.pace_figures() {
+                    Ok(figures) => {
+                        let bytes = figures.iter().map(|drive| drive.bytes).sum::<u64>();
+                        progress.push(bytes.saturating_sub(last));
+                        last = bytes;
+                    }
+                    Err(error) => fail(Failure::from(error)),
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+            for client in clients {
+                responses.extend(client.join().expect("a client does not panic"));
+            }
+            // A scrub that waits for its turn is let go.
+            if let Err(error) = self.node.pace(&PaceRequest::default()) {
+                fail(Failure::from(error));
+            }
+        });
+        let seconds = progress.len() as f64 * SAMPLE.as_secs_f64();
+        match failed.into_inner().expect("nobody panics with it") {
+            Some(failure) => Err(failure),
+            None => Ok(Run { responses, seconds, progress }),
+        }
+    }
+
+    /// Reads 4 KiB at random places, one after another, with pauses; response times in nanoseconds.
+    fn client(
+        &self,
+        seed: u64,
+        queue: &mut Queue,
+        turns: Turns,
+        began: Instant,
+        stop: &AtomicBool,
+    ) -> Result<Vec<u32>, Failure> {
+        let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) + 88_172_645_463_325_252;
+        let mut next = move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        let mut buffer = vec![0; 4096];
+        let mut responses = Vec::new();
+        while !stop.load(Ordering::Relaxed) {
+            if !turns.works(began.elapsed()) {
+                std::thread::sleep(Duration::from_millis(2));
+                continue;
+            }
+            let nsid = next() as usize % self.namespaces.len();
+            let namespace = &self.namespaces[nsid];
+            let blocks = 4096_u32 >> namespace.block_shift;
+            let mut sqe = Sqe::new(io::READ, nsid as u32 + 1);
+            sqe.set_blocks(next() % (namespace.blocks / u64::from(blocks)) * u64::from(blocks), blocks);
+            let asked = Instant::now();
+            let done = queue.execute(sqe, &[], &mut buffer)?;
+            if !done.status.is_success() {
+                return Err(Failure::new(format!("the node failed a read: {}", done.status)));
+            }
+            responses.push(u32::try_from(asked.elapsed().as_nanos()).unwrap_or(u32::MAX));
+            // An exponential pause: -ln(1 - u) of the mean.
+            let uniform = (next() >> 11) as f64 / (1_u64 << 53) as f64;
+            std::thread::sleep(Duration::from_nanos((-(1.0 - uniform).ln() * self.args.think as f64) as u64));
+        }
+        Ok(responses)
+    }
+
+    /// Reads all drives from the first byte to the last, again and again, as a scrub would: what the sums come to does not matter.
+    fn scrub(&self, stop: &AtomicBool) -> Result<(), NodeError> {
+        let drives = self.node.drives();
+        let smallest = drives.iter().map(|drive| drive.size_bytes).min().unwrap_or(0);
+        let stripes = smallest / u64::from(CHUNK);
+        let mut first = 0;
+        while !stop.load(Ordering::Relaxed) {
+            let end = (first + BATCH).min(stripes);
+            self.node.parity(&ParityCommand {
+                sources: drives.iter().map(|drive| Source::Media { drive: drive.id, base: 0 }).collect(),
+                chunk: CHUNK,
+                window: Window { start: 0, len: CHUNK },
+                stripes: first..end,
+                rule: Rule::sum(drives.len()),
+                mode: Mode::Fingerprint { seed: Seed::from_number(1), powers: 2 },
+            })?;
+            first = if end == stripes { 0 } else { end };
+        }
+        Ok(())
+    }
+}
+
+/// The longer of two times that are known.
+fn longer(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    a.into_iter().chain(b).reduce(f64::max)
+}
+
+fn human(document: &Document) -> String {
+    let mut rows = vec![
+        ["load", "requests/s", "alone ms", "scrub", "MB/s", "slowdown ms", "p99 ms", "of fixed"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    let mut notes = String::new();
+    for case in &document.loads {
+        for (name, measured) in [("paced", &case.paced), ("fixed rate", &case.fixed)] {
+            rows.push(vec![
+                case.load.to_owned(),
+                format!("{:.0}", case.foreground_per_s),
+                format!("{:.3}", case.clear_mean_ms),
+                name.to_owned(),
+                format!("{:.1}", measured.bytes_per_s / 1e6),
+                format!("{:.3}", measured.mean_slowdown_ms),
+                format!("{:.2}", measured.p99_ms),
+                if name == "paced" { format!("{:.2}", case.ratio_to_fixed) } else { String::new() },
+            ]);
+        }
+        if let (Some(up), Some(down)) = (case.full_speed_after_s, case.yields_after_s) {
+            notes = format!(
+                "the scrub is at full speed {up:.1} s after the clients fall silent, and gives way {down:.1} s after they come back, at most\n"
+            );
+        }
+    }
+    format!("goal: {} ms mean slowdown\n\n{}{notes}", document.goal_ms, table(&rows))
+}

@@ -1,0 +1,439 @@
+//! The pace of background reads, drive by drive.
+//!
+//! Each drive has a [`Pacer`]. Those who serve the drive tell it of every foreground request when it comes in and when it is done; the parity engine asks it
+//! before every background read and tells it afterwards. While nobody has asked for a pace, nothing is told and nothing is asked.
+
+use pumice_offload::{DriveId, NodeError, PaceFigures, PacePolicy, PaceRequest};
+use pumice_pacer::{Config, Decision, Family, Goal, Kind, Pacer, Policy, ServiceCurve, Windows};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+/// How long a background read sleeps at most before it looks whether it is still wanted.
+const NAP: Duration = Duration::from_millis(100);
+/// Bytes of a request that follows another one at once.
+const BACK_TO_BACK: u64 = 1 << 20;
+/// The one kind of background work that there is.
+const SCRUB: u8 = 0;
+/// Parts of a drive whose last check is remembered, at most, and the bytes of one at least.
+const MAX_PARTS: u64 = 4096;
+const PART: u64 = 1 << 20;
+
+/// Who asks for a pace: the node's own configuration and the caller in this process are 0, a host is its controller's number.
+pub(crate) type Asker = u16;
+
+#[derive(Debug, Default)]
+struct Requests {
+    own: PaceRequest,
+    asked: BTreeMap<Asker, PaceRequest>,
+    effective: PaceRequest,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    pacer: Option<Pacer>,
+    readers: u32,
+}
+
+/// One drive.
+#[derive(Debug)]
+struct Lane {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Background reads that wait for something to change.
+    waiting: AtomicUsize,
+    checks: Checks,
+}
+
+/// When the parts of a drive were checked last: seconds since the node's start, and one; 0 for never.
+#[derive(Debug)]
+struct Checks {
+    part: u64,
+    last: Vec<AtomicU32>,
+}
+
+impl Checks {
+    fn new(size: u64) -> Self {
+        let part = size.div_ceil(MAX_PARTS).max(PART).next_power_of_two();
+        let count = usize::try_from(size.div_ceil(part)).expect("at most 4096");
+        Self { part, last: (0..count).map(|_| AtomicU32::new(0)).collect() }
+    }
+
+    fn checked(&self, bytes: &Range<u64>, second: u32) {
+        let first = (bytes.start / self.part) as usize;
+        let end = (bytes.end.div_ceil(self.part) as usize).min(self.last.len());
+        for part in self.last.get(first..end).unwrap_or_default() {
+            // Relaxed: a time that is looked at alone.
+            part.store(second, Ordering::Relaxed);
+        }
+    }
+
+    /// The oldest check among the parts from the first to the last that was ever checked: around them lie superblocks, which no check reads.
+    fn oldest(&self) -> Option<u32> {
+        let times: Vec<u32> = self.last.iter().map(|part| part.load(Ordering::Relaxed)).collect();
+        let first = times.iter().position(|time| *time != 0)?;
+        let last = times.iter().rposition(|time| *time != 0)?;
+        times[first..=last].iter().copied().min()
+    }
+}
+
+/// The pacers of a node's drives.
+#[derive(Debug)]
+pub struct Pacing {
+    began: Instant,
+    /// Seconds of the day, UTC, when it began.
+    second_of_day: u32,
+    lanes: Vec<Lane>,
+    requests: Mutex<Requests>,
+    /// Somebody has asked for a pace.
+    active: AtomicBool,
+    stopping: AtomicBool,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Pacing {
+    /// Drives of these sizes, without a pace.
+    pub(crate) fn new(sizes: impl IntoIterator<Item = u64>) -> Self {
+        let lane = |size| Lane {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            waiting: AtomicUsize::new(0),
+            checks: Checks::new(size),
+        };
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Self {
+            began: Instant::now(),
+            second_of_day: (since_1970.as_secs() % u64::from(pumice_offload::DAY)) as u32,
+            lanes: sizes.into_iter().map(lane).collect(),
+            requests: Mutex::default(),
+            active: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+        }
+    }
+
+    /// Nanoseconds since it began, never 0.
+    fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1)
+    }
+
+    /// Whether there is a pace.
+    pub(crate) fn is_active(&self) -> bool {
+        // Acquire: whoever sees it sees the pacers that were made before.
+        self.active.load(Ordering::Acquire)
+    }
+
+    /// The pace that the node's own configuration asks for.
+    pub(crate) fn configure(&self, own: PaceRequest) -> Result<(), NodeError> {
+        if !own.is_empty() {
+            own.validate().map_err(|(field, why)| NodeError::invalid(field, why))?;
+        }
+        let mut requests = locked(&self.requests);
+        requests.own = own;
+        self.apply(&mut requests)
+    }
+
+    /// A pace that somebody asks for; an empty request takes the last one back. Figures begin anew.
+    pub(crate) fn ask(&self, asker: Asker, request: PaceRequest) -> Result<(), NodeError> {
+        let mut requests = locked(&self.requests);
+        if request.is_empty() {
+            requests.asked.remove(&asker);
+        } else {
+            request.validate().map_err(|(field, why)| NodeError::invalid(field, why))?;
+            requests.asked.insert(asker, request);
+        }
+        self.apply(&mut requests)
+    }
+
+    /// Forgets what those have asked for who are gone.
+    pub(crate) fn sweep(&self, stands: impl Fn(Asker) -> bool) {
+        if !self.is_active() {
+            return;
+        }
+        let mut requests = locked(&self.requests);
+        let before = requests.asked.len();
+        requests.asked.retain(|asker, _| *asker == 0 || stands(*asker));
+        if requests.asked.len() != before {
+            // What was valid together with more is valid without it.
+            let _ = self.apply(&mut requests);
+        }
+    }
+
+    fn apply(&self, requests: &mut Requests) -> Result<(), NodeError> {
+        let effective = requests.asked.values().fold(requests.own.clone(), |all, one| all.and(one));
+        let now = self.now();
+        for lane in &self.lanes {
+            let mut state = locked(&lane.state);
+            state.pacer = match state.pacer.take() {
+                _ if effective.is_empty() => None,
+                // What was learned of the drive stays.
+                Some(mut pacer) if requests.effective.policy() == effective.policy() => {
+                    pacer.set_goal(goal(&effective), now);
+                    pacer.set_rate(bucket(&effective), now);
+                    pacer.set_windows(self.windows(&effective)?);
+                    Some(pacer)
+                }
+                _ => Some(self.pacer(&effective, state.readers, now)?),
+            };
+            lane.changed.notify_all();
+        }
+        self.active.store(!effective.is_empty(), Ordering::Release);
+        requests.effective = effective;
+        Ok(())
+    }
+
+    fn windows(&self, request: &PaceRequest) -> Result<Windows, NodeError> {
+        Windows::daily(&request.windows, self.second_of_day)
+            .map_err(|error| NodeError::invalid("window", error.to_string()))
+    }
+
+    fn pacer(&self, request: &PaceRequest, readers: u32, now: u64) -> Result<Pacer, NodeError> {
+        let policy = match request.policy() {
+            PacePolicy::Priced => Policy::Priced,
+            PacePolicy::Waiting => Policy::Tuned(Family::Waiting),
+            PacePolicy::Cfq => Policy::CFQ,
+            PacePolicy::BackToBack => Policy::BackToBack { bytes: BACK_TO_BACK },
+        };
+        // A first guess, between a disk and a fast SSD; corrected by every read.
+        let guess = [(64 << 10, 1_000_000), (1 << 20, 4_000_000), (4 << 20, 12_000_000)];
+        let curve = ServiceCurve::new(&guess).expect("sizes and times grow");
+        let mut config = Config::new(goal(request), policy, curve);
+        config.rate = bucket(request);
+        config.windows = self.windows(request)?;
+        let mut pacer = Pacer::new(config, now);
+        if readers > 0 {
+            pacer.begin_work(Kind::new(SCRUB).expect("there is a first kind"), 1);
+        }
+        Ok(pacer)
+    }
+
+    /// A foreground request came in for drive `index`. What is returned belongs to [`completed`](Self::completed).
+    pub(crate) fn arrived(&self, index: usize) -> Foreground {
+        if !self.is_active() {
+            return Foreground(0);
+        }
+        let now = self.now();
+        let mut state = locked(&self.lanes[index].state);
+        match &mut state.pacer {
+            Some(pacer) => pacer.foreground_arrived(now),
+            None => return Foreground(0),
+        }
+        Foreground(now)
+    }
+
+    /// A foreground request of so many bytes is done.
+    pub(crate) fn completed(&self, index: usize, request: Foreground, bytes: u64) {
+        // One that came in before anybody asked for a pace was not told.
+        if request.0 == 0 {
+            return;
+        }
+        let now = self.now();
+        let lane = &self.lanes[index];
+        if let Some(pacer) = &mut locked(&lane.state).pacer {
+            pacer.foreground_completed(now, request.0, bytes);
+        }
+        if lane.waiting.load(Ordering::Relaxed) > 0 {
+            lane.changed.notify_all();
+        }
+    }
+
+    /// A background reader of a drive, as long as it lives.
+    pub(crate) fn reader(&self, index: usize) -> Reader<'_> {
+        let mut state = locked(&self.lanes[index].state);
+        state.readers += 1;
+        if let Some(pacer) = &mut state.pacer {
+            pacer.begin_work(Kind::new(SCRUB).expect("there is a first kind"), 1);
+        }
+        Reader { pacing: self, index }
+    }
+
+    /// Ends every wait: the node stops.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        for lane in &self.lanes {
+            lane.changed.notify_all();
+        }
+    }
+
+    /// Bytes of a drive were checked.
+    pub(crate) fn checked(&self, index: usize, bytes: &Range<u64>) {
+        let second = u32::try_from(self.began.elapsed().as_secs()).unwrap_or(u32::MAX - 1);
+        self.lanes[index].checks.checked(bytes, second + 1);
+    }
+
+    /// What was measured of each drive that has a pace.
+    pub(crate) fn figures(&self) -> Vec<PaceFigures> {
+        let now = self.now();
+        let seconds = self.began.elapsed().as_secs();
+        let of = |(index, lane): (usize, &Lane)| {
+            let state = locked(&lane.state);
+            let figures = state.pacer.as_ref()?.figures();
+            Some(PaceFigures {
+                drive: DriveId(index as u32 + 1),
+                elapsed_ns: now.saturating_sub(figures.since),
+                bytes: figures.total_bytes(),
+                requests: figures.background,
+                foreground: figures.foreground,
+                collisions: figures.collisions,
+                clear: figures.clear.count,
+                clear_mean_ns: figures.clear.mean() as u64,
+                met: figures.met.count,
+                met_mean_ns: figures.met.mean() as u64,
+                slowdown_mean_ns: figures.mean_slowdown() as i64,
+                oldest_check_s: lane
+                    .checks
+                    .oldest()
+                    .map(|second| (seconds + 1).saturating_sub(u64::from(second))),
+            })
+        };
+        self.lanes.iter().enumerate().filter_map(of).collect()
+    }
+}
+
+/// A foreground request: when it came in; 0 where nobody wanted to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Foreground(u64);
+
+/// Something reads a drive in the background.
+pub(crate) struct Reader<'p> {
+    pacing: &'p Pacing,
+    index: usize,
+}
+
+impl Reader<'_> {
+    /// Waits until a background read of at most `want` bytes may start, and returns how long it may be. `None` where it is not wanted any more.
+    pub(crate) fn start(&self, want: u64, wanted: &(dyn Fn() -> bool + Sync)) -> Option<u64> {
+        let lane = &self.pacing.lanes[self.index];
+        let mut state = locked(&lane.state);
+        loop {
+            if self.pacing.stopping.load(Ordering::Acquire) || !wanted() {
+                return None;
+            }
+            let now = self.pacing.now();
+            let nap = match state.pacer.as_mut().map(|pacer| pacer.next(now)) {
+                // Nobody wants a pace any more.
+                None => return Some(want),
+                Some(Decision::StartRequest { bytes, .. }) => return Some(bytes.min(want)),
+                Some(Decision::WaitUntil(then)) => Duration::from_nanos(then.saturating_sub(now)).min(NAP),
+                Some(Decision::WaitForEvent) => NAP,
+            };
+            lane.waiting.fetch_add(1, Ordering::Relaxed);
+            state = lane.changed.wait_timeout(state, nap).unwrap_or_else(PoisonError::into_inner).0;
+            lane.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// It has ended.
+    pub(crate) fn done(&self, bytes: u64) {
+        let lane = &self.pacing.lanes[self.index];
+        let now = self.pacing.now();
+        if let Some(pacer) = &mut locked(&lane.state).pacer {
+            pacer.background_done(now, bytes);
+        }
+        if lane.waiting.load(Ordering::Relaxed) > 0 {
+            lane.changed.notify_all();
+        }
+    }
+}
+
+impl Drop for Reader<'_> {
+    fn drop(&mut self) {
+        let mut state = locked(&self.pacing.lanes[self.index].state);
+        state.readers -= 1;
+        if state.readers == 0
+            && let Some(pacer) = &mut state.pacer
+        {
+            pacer.end_work(Kind::new(SCRUB).expect("there is a first kind"));
+        }
+    }
+}
+
+/// A goal; without one the policy does not ask for it.
+fn goal(request: &PaceRequest) -> Goal {
+    Goal::mean(request.slowdown_ns.unwrap_or(0))
+}
+
+/// The rate, with a tenth of a second saved up.
+fn bucket(request: &PaceRequest) -> Option<(u64, u64)> {
+    request.rate.map(|rate| (rate, (rate / 10).max(BACK_TO_BACK)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALWAYS: &(dyn Fn() -> bool + Sync) = &|| true;
+
+    fn rate(rate: u64) -> PaceRequest {
+        PaceRequest { rate: Some(rate), ..PaceRequest::default() }
+    }
+
+    #[test]
+    fn a_rate_is_held() {
+        let pacing = Pacing::new([1 << 30]);
+        pacing.ask(1, rate(20 << 20)).unwrap();
+        let reader = pacing.reader(0);
+        let began = Instant::now();
+        let mut bytes = 0;
+        while began.elapsed() < Duration::from_millis(300) {
+            let granted = reader.start(100_000, ALWAYS).unwrap();
+            assert!(granted <= 100_000);
+            bytes += granted;
+            reader.done(granted);
+        }
+        let most = f64::from(20 << 20) * began.elapsed().as_secs_f64() + f64::from(2 << 20) + 100_000.0;
+        assert!((bytes as f64) <= most, "{bytes} of {most}");
+        assert_eq!(pacing.figures()[0].bytes, bytes);
+    }
+
+    #[test]
+    fn what_several_ask_for_is_all_heeded_until_they_are_gone() {
+        let pacing = Pacing::new([1 << 30]);
+        assert!(!pacing.is_active() && pacing.figures().is_empty());
+        pacing.ask(1, rate(1 << 20)).unwrap();
+        pacing.ask(2, rate(8 << 20)).unwrap();
+        assert_eq!(locked(&pacing.requests).effective.rate, Some(1 << 20));
+        pacing.sweep(|asker| asker == 2);
+        assert_eq!(locked(&pacing.requests).effective.rate, Some(8 << 20));
+        pacing.sweep(|_| false);
+        assert!(!pacing.is_active() && pacing.figures().is_empty());
+        let wrong = PaceRequest { policy: Some(PacePolicy::Priced), ..PaceRequest::default() };
+        assert!(pacing.ask(3, wrong).is_err());
+    }
+
+    #[test]
+    fn a_read_that_nobody_wants_any_more_does_not_wait_for_its_window() {
+        let pacing = Pacing::new([1 << 30]);
+        let now = pacing.second_of_day;
+        let later = ((now + 7200) % 86_400, (now + 7260) % 86_400);
+        pacing.ask(1, PaceRequest { windows: vec![later], ..PaceRequest::default() }).unwrap();
+        let wanted = AtomicBool::new(true);
+        std::thread::scope(|scope| {
+            let read = scope.spawn(|| pacing.reader(0).start(4096, &|| wanted.load(Ordering::Relaxed)));
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(!read.is_finished());
+            wanted.store(false, Ordering::Relaxed);
+            assert_eq!(read.join().unwrap(), None);
+            let read = scope.spawn(|| pacing.reader(0).start(4096, ALWAYS));
+            pacing.stop();
+            assert_eq!(read.join().unwrap(), None);
+        });
+    }
+
+    #[test]
+    fn the_oldest_check_is_that_of_the_part_checked_longest_ago() {
+        let checks = Checks::new(100 << 20);
+        assert_eq!(checks.oldest(), None);
+        checks.checked(&(1 << 20..50 << 20), 7);
+        checks.checked(&(60 << 20..90 << 20), 9);
+        assert_eq!(checks.oldest(), Some(0), "a gap was never checked");
+        checks.checked(&(50 << 20..60 << 20), 12);
+        assert_eq!(checks.oldest(), Some(7));
+        checks.checked(&(1 << 20..50 << 20), 20);
+        assert_eq!(checks.oldest(), Some(9));
+    }
+}

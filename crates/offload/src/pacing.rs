@@ -1,0 +1,236 @@
+//! How gently a node is to read its drives for parity work, and what came of it.
+
+use crate::DriveId;
+
+/// When background requests start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PacePolicy {
+    /// Whenever a request is worth the slowdown that it is expected to cause; bound by the goal.
+    #[default]
+    Priced,
+    /// After a threshold of idleness that is tuned all the time; bound by the goal.
+    Waiting,
+    /// After 10 ms of idleness, 64 KiB at a time: the idle class of Linux's CFQ.
+    Cfq,
+    /// One after another, whatever the foreground does.
+    BackToBack,
+}
+
+impl PacePolicy {
+    /// All of them; the place is the number on the wire.
+    pub const ALL: [Self; 4] = [Self::Priced, Self::Waiting, Self::Cfq, Self::BackToBack];
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Priced => "priced",
+            Self::Waiting => "waiting",
+            Self::Cfq => "cfq",
+            Self::BackToBack => "back-to-back",
+        }
+    }
+
+    /// Whether it holds a goal, and so needs one.
+    #[must_use]
+    pub const fn holds_goal(self) -> bool {
+        matches!(self, Self::Priced | Self::Waiting)
+    }
+}
+
+impl std::str::FromStr for PacePolicy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|policy| policy.name() == text);
+        found.ok_or_else(|| format!("'{text}' is no policy: priced, waiting, cfq or back-to-back"))
+    }
+}
+
+/// Windows of a day at most.
+pub const MAX_WINDOWS: usize = 8;
+/// Seconds of a day.
+pub const DAY: u32 = 86_400;
+
+/// A window of the day, such as `22:00-06:00`, in seconds from midnight; `24:00` is its end.
+///
+/// # Errors
+/// Says how to write one.
+pub fn parse_window(text: &str) -> Result<(u32, u32), String> {
+    let wrong = || format!("'{text}' is no window of the day: write HH:MM-HH:MM");
+    let second = |text: &str| {
+        let (hours, minutes) = text.trim().split_once(':')?;
+        let (hours, minutes): (u32, u32) = (hours.parse().ok()?, minutes.parse().ok()?);
+        Some(hours.min(99) * 3600 + minutes.min(99) * 60).filter(|second| minutes < 60 && *second <= DAY)
+    };
+    let (from, to) = text.split_once('-').ok_or_else(wrong)?;
+    let (from, to) = (second(from).ok_or_else(wrong)?, second(to).ok_or_else(wrong)?);
+    if from == to || from == DAY {
+        return Err(wrong());
+    }
+    Ok((from, to))
+}
+
+/// How background requests are to be paced, for each drive.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PaceRequest {
+    /// When they start; the other fields decide where it is not given.
+    pub policy: Option<PacePolicy>,
+    /// How much a foreground request may be slowed in the mean, in nanoseconds.
+    pub slowdown_ns: Option<u64>,
+    /// Bytes a second from each drive, at most.
+    pub rate: Option<u64>,
+    /// Times of day, in seconds from midnight UTC, during which they may start; one that ends before it begins runs over midnight. None means always.
+    pub windows: Vec<(u32, u32)>,
+}
+
+impl PaceRequest {
+    /// Whether it asks for nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The policy: as given, or the one that the other fields need.
+    #[must_use]
+    pub fn policy(&self) -> PacePolicy {
+        let needed = if self.slowdown_ns.is_some() { PacePolicy::Priced } else { PacePolicy::BackToBack };
+        self.policy.unwrap_or(needed)
+    }
+
+    /// Checks the fields against each other and their ranges.
+    ///
+    /// # Errors
+    /// Names the field and what is wrong with it.
+    pub fn validate(&self) -> Result<(), (&'static str, String)> {
+        let policy = self.policy();
+        if policy.holds_goal() && self.slowdown_ns.is_none() {
+            return Err(("policy", format!("'{}' needs a slowdown to hold", policy.name())));
+        }
+        if !policy.holds_goal() && self.slowdown_ns.is_some() {
+            return Err(("slowdown", format!("the policy '{}' holds none", policy.name())));
+        }
+        if self.slowdown_ns.is_some_and(|ns| ns == 0 || ns > 10_000_000_000) {
+            return Err(("slowdown", "more than nothing, and at most 10 s".to_owned()));
+        }
+        if self.rate.is_some_and(|rate| rate < 4096) {
+            return Err(("rate", "4096 bytes a second at least".to_owned()));
+        }
+        if self.windows.len() > MAX_WINDOWS {
+            return Err(("window", format!("{} of them, more than {MAX_WINDOWS}", self.windows.len())));
+        }
+        if self.windows.iter().any(|(from, to)| from == to || *from >= DAY || *to > DAY) {
+            return Err(("window", "it begins and ends within a day, and is not empty".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Both requests together: the lower goal, the lower rate; policy and windows of `self` where it has any.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        let lower = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).min();
+        let mut both = Self {
+            policy: self.policy.or(other.policy),
+            slowdown_ns: lower(self.slowdown_ns, other.slowdown_ns),
+            rate: lower(self.rate, other.rate),
+            windows: if self.windows.is_empty() { other.windows.clone() } else { self.windows.clone() },
+        };
+        // A goal that one of them has is held, whatever policy the other asked for.
+        if both.slowdown_ns.is_some() && !both.policy().holds_goal() {
+            both.policy = None;
+        }
+        both
+    }
+}
+
+/// What was measured of one drive since its pacing began.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct PaceFigures {
+    /// The drive.
+    pub drive: DriveId,
+    /// Nanoseconds since then.
+    pub elapsed_ns: u64,
+    /// Background bytes.
+    pub bytes: u64,
+    /// Background requests.
+    pub requests: u64,
+    /// Foreground requests.
+    pub foreground: u64,
+    /// Foreground requests that met a background request.
+    pub collisions: u64,
+    /// Foreground requests with no background request near them.
+    pub clear: u64,
+    /// Their mean response time in nanoseconds.
+    pub clear_mean_ns: u64,
+    /// Foreground requests with background requests near them.
+    pub met: u64,
+    /// Their mean response time in nanoseconds.
+    pub met_mean_ns: u64,
+    /// The mean slowdown over all foreground requests, in nanoseconds: what was charged to the goal. Below zero where chance had it so.
+    pub slowdown_mean_ns: i64,
+    /// Seconds since the part of the drive that was checked longest ago was; `None` where nothing was checked since the node's start.
+    pub oldest_check_s: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_is_named() {
+        let request = |policy, slowdown_ns, rate, windows: &[(u32, u32)]| PaceRequest {
+            policy,
+            slowdown_ns,
+            rate,
+            windows: windows.to_vec(),
+        };
+        let field = |request: PaceRequest| request.validate().map_err(|(field, _)| field);
+        assert_eq!(field(request(None, Some(1_000_000), None, &[])), Ok(()));
+        assert_eq!(field(request(None, None, Some(1 << 20), &[(79_200, 21_600)])), Ok(()));
+        assert_eq!(field(request(Some(PacePolicy::Cfq), None, None, &[])), Ok(()));
+        assert_eq!(field(request(Some(PacePolicy::Priced), None, None, &[])), Err("policy"));
+        assert_eq!(field(request(Some(PacePolicy::Cfq), Some(1), None, &[])), Err("slowdown"));
+        assert_eq!(field(request(None, Some(0), None, &[])), Err("slowdown"));
+        assert_eq!(field(request(None, None, Some(1), &[])), Err("rate"));
+        assert_eq!(field(request(None, None, None, &[(5, 5)])), Err("window"));
+        assert_eq!(field(request(None, None, None, &[(0, DAY + 1)])), Err("window"));
+        assert_eq!(field(request(None, None, None, &[(0, 1); 9])), Err("window"));
+    }
+
+    #[test]
+    fn windows_are_read() {
+        assert_eq!(parse_window("22:00-06:30"), Ok((79_200, 23_400)));
+        assert_eq!(parse_window("00:00 - 24:00"), Ok((0, DAY)));
+        for text in [
+            "",
+            "22-6",
+            "22:00",
+            "22:60-23:00",
+            "25:00-26:00",
+            "06:00-06:00",
+            "24:00-01:00",
+            "99999999:00-1:00",
+        ] {
+            assert!(parse_window(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn two_requests_are_both_kept() {
+        let gentle = PaceRequest { slowdown_ns: Some(5), ..PaceRequest::default() };
+        let slow = PaceRequest {
+            policy: Some(PacePolicy::BackToBack),
+            rate: Some(1 << 20),
+            windows: vec![(0, 60)],
+            ..PaceRequest::default()
+        };
+        for both in [gentle.and(&slow), slow.and(&gentle)] {
+            assert_eq!(
+                (both.policy(), both.slowdown_ns, both.rate),
+                (PacePolicy::Priced, Some(5), Some(1 << 20))
+            );
+            assert_eq!(both.windows, [(0, 60)]);
+            assert_eq!(both.validate(), Ok(()));
+        }
+    }
+}
