@@ -1,6 +1,7 @@
 //! What every block device offers.
 
 use crate::IoError;
+use crate::error::Operation;
 use std::os::fd::RawFd;
 
 /// A file descriptor that takes direct I/O.
@@ -49,6 +50,22 @@ pub trait BlockDevice: Send + Sync {
     /// # Errors
     /// Where the device is read-only, the range is not all within it, or the medium fails.
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), IoError>;
+
+    /// Whether some of a range was made unreadable by [`mark`](Self::mark): then reads must not go past the device, by its
+    /// [`direct_fd`](Self::direct_fd).
+    fn has_marks(&self, _offset: u64, _len: u64) -> bool {
+        false
+    }
+
+    /// Makes a range unreadable until it is written: reads of it fail as those of a bad medium do.
+    ///
+    /// # Errors
+    /// Where the device cannot do that, or not for one range more ([`IoError::is_full`]).
+    fn mark(&self, offset: u64, len: u64) -> Result<(), IoError> {
+        let source = std::io::ErrorKind::Unsupported.into();
+        let length = usize::try_from(len).unwrap_or(usize::MAX);
+        Err(IoError::new(self.name(), Operation::Mark, offset, length, source))
+    }
 
     /// Makes every completed write durable.
     ///

@@ -14,6 +14,8 @@ pub enum Operation {
     Write,
     /// Making writes durable.
     Flush,
+    /// Making a range unreadable.
+    Mark,
 }
 
 impl fmt::Display for Operation {
@@ -23,6 +25,7 @@ impl fmt::Display for Operation {
             Self::Read => "read",
             Self::Write => "write",
             Self::Flush => "flush",
+            Self::Mark => "mark",
         })
     }
 }
@@ -62,6 +65,12 @@ impl IoError {
     #[must_use]
     pub fn operation(&self) -> Operation {
         self.operation
+    }
+
+    /// Whether what the device keeps beside the medium has no room left.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.source.kind() == io::ErrorKind::StorageFull
     }
 
     /// Whether the medium itself is at fault, for these bytes: others may still be read.

@@ -184,6 +184,7 @@ fn fits_ring(device: &dyn BlockDevice, part: &Part) -> bool {
             && (part.len as u64).is_multiple_of(grain)
             && part.at.is_multiple_of(MEMORY_GRAIN)
             && part.offset.checked_add(part.len as u64).is_some_and(|end| end <= device.size_bytes())
+            && !device.has_marks(part.offset, part.len as u64)
     })
 }
 

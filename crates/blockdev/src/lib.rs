@@ -3,6 +3,7 @@
 //! * [`BlockDevice`] is what every device offers: any byte range, synchronously.
 //! * [`FileDevice`] is a block device or an image file, past the page cache where that means DMA.
 //! * [`MemoryDevice`] holds its content in memory; [`FaultyDevice`] fails as drives do, from a seed.
+//! * [`MarkedDevice`] has ranges that were made unreadable on purpose.
 //! * [`Gatherer`] reads many pieces at once.
 
 mod buffer;
@@ -11,6 +12,7 @@ mod error;
 mod faulty;
 mod file;
 mod gather;
+mod marked;
 mod memory;
 mod system;
 
@@ -20,5 +22,6 @@ pub use error::{IoError, Operation};
 pub use faulty::{Counts, FaultyDevice};
 pub use file::{Direct, FileDevice, OpenMode, Options};
 pub use gather::{Engine, Gather, Gathered, Gatherer, Part};
+pub use marked::{MAX_MARKS, MarkedDevice, MarksError};
 pub use memory::MemoryDevice;
-pub use system::step_back;
+pub use system::{raise_descriptor_limit, set_backlog, step_back};

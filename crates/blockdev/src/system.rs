@@ -1,11 +1,14 @@
 //! The few system calls that the standard library does not have.
 
-#![expect(unsafe_code, reason = "ioctl, fstatfs and setpriority are foreign functions")]
+#![expect(
+    unsafe_code,
+    reason = "ioctl, fstatfs, listen, setpriority and the limits of the process are foreign functions"
+)]
 
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 /// Bytes of a logical block: `BLKSSZGET` of linux/fs.h, `_IO(0x12, 104)`.
 const BLKSSZGET: libc::c_ulong = 0x1268;
@@ -39,6 +42,33 @@ pub(crate) fn lives_in_memory(file: &File) -> bool {
     // SAFETY: the call succeeded, so it filled the structure.
     let kind = unsafe { about.assume_init() }.f_type;
     kind == libc::TMPFS_MAGIC || kind == RAMFS_MAGIC
+}
+
+/// Lets the process have as many open descriptors as it is allowed to ask for, and returns how many that are.
+///
+/// # Errors
+/// Where the system refuses.
+pub fn raise_descriptor_limit() -> io::Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the call writes one rlimit to the pointer, which is valid for that.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
+    if limit.rlim_cur < limit.rlim_max {
+        limit.rlim_cur = limit.rlim_max;
+        // SAFETY: the call reads one rlimit from the pointer, which is valid for that.
+        check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) })?;
+    }
+    Ok(limit.rlim_cur)
+}
+
+/// Lets a listening socket hold so many connections that were not accepted yet; the standard library's hold 128, and the system has a bound of
+/// its own (`net.core.somaxconn`). A connection beyond that waits a second before it tries again.
+///
+/// # Errors
+/// Where the descriptor is no listening socket.
+pub fn set_backlog(socket: &impl AsFd, connections: u16) -> io::Result<()> {
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: the descriptor is open while `socket` is borrowed; the call takes no pointer.
+    check(unsafe { libc::listen(fd, libc::c_int::from(connections)) })
 }
 
 /// Gives the calling thread the lowest of the ordinary priorities: it runs where no other thread wants to. For the rest of the thread's life; does nothing where

@@ -2,7 +2,9 @@
 
 use crate::daytime::to_utc;
 use crate::failure::Failure;
+use crate::scrub::default_state_dir;
 use clap::Args;
+use pumice_blockdev::raise_descriptor_limit;
 use pumice_node::NodeOptions;
 use pumice_node::serve::{Backend, Drive, DriveConfig, NodeConfig, Peer, Server, Service};
 use pumice_nvme::spec::Nqn;
@@ -26,6 +28,8 @@ The whole can be written down in a file, for --config:
     nqn = \"nqn.2026-11.example:node1\"      # optional; made from the machine and the drives where it is left out
     block_size = 512                       # or 4096
     cores = 1
+    connections = 4096
+    state_dir = \"/var/lib/pumice\"          # optional; the default is the same
     [[drive]]
     backend = \"/dev/sdb\"                   # a block device, an image file, or mem:SIZE
     [[peer]]                               # nodes that local memory may be sent to
@@ -38,7 +42,7 @@ The whole can be written down in a file, for --config:
 Exit codes: 0 stopped, 2 could not run.")]
 pub(crate) struct NodeArgs {
     /// A file that says all this
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "drive", "nqn", "block_size", "cores", "peer"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "drive", "nqn", "block_size", "cores", "peer", "connections", "state_dir"])]
     config: Option<PathBuf>,
     /// Where to listen; port 0 picks one
     #[arg(long, value_name = "ADDRESS", required_unless_present = "config")]
@@ -58,6 +62,12 @@ pub(crate) struct NodeArgs {
     /// Threads that serve connections; each connection lives on one
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     cores: u16,
+    /// Connections at a time; more are closed at once
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    connections: u32,
+    /// Where it is kept which blocks hosts have made unreadable [default: /var/lib/pumice for root, else $XDG_STATE_HOME/pumice]
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
 }
 
 impl NodeArgs {
@@ -71,6 +81,8 @@ impl NodeArgs {
             nqn: self.nqn.clone(),
             block_size: self.block_size.parse().expect("one of two"),
             cores: usize::from(self.cores),
+            connections: self.connections as usize,
+            state_dir: self.state_dir.clone(),
             drives: self.drive.iter().map(drive).collect(),
             pacing: PaceRequest::default(),
             peers: self.peer.iter().map(|address| Peer { address: *address, nqn: None }).collect(),
@@ -82,10 +94,23 @@ impl NodeArgs {
 pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
     let config = args.config()?;
     let nqn = config.nqn_or_made();
+    let state = config.state_dir.clone().or_else(default_state_dir);
     let mut drives = Vec::with_capacity(config.drives.len());
     for (i, drive) in config.drives.iter().enumerate() {
         let block_size = drive.block_size.unwrap_or(config.block_size);
-        drives.push(Drive::open(&drive.backend, block_size, nqn.as_str(), i + 1)?);
+        let drive = Drive::open(&drive.backend, block_size, nqn.as_str(), i + 1)?;
+        drives.push(match &state {
+            Some(folder) => drive.keep_marks(folder)?,
+            None => drive,
+        });
+    }
+    // One of each connection, and some of the node's own.
+    let descriptors = raise_descriptor_limit().unwrap_or(0);
+    if descriptors < config.connections as u64 + 256 {
+        eprintln!(
+            "pumice: {} connections are allowed, but only {descriptors} open descriptors: see `ulimit -Hn`",
+            config.connections
+        );
     }
     let (stop, stopped) = mpsc::channel();
     ctrlc::set_handler(move || {
@@ -96,7 +121,7 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
         address: config.listen,
         nqn,
         drives,
-        limits: Limits::default(),
+        limits: Limits { connections: config.connections, ..Limits::default() },
         cores: config.cores,
         node: NodeOptions::default(),
         peers: config.peers,

@@ -128,7 +128,7 @@ fn open_state(args: &ScrubArgs, array: Uuid) -> Result<Option<StateFiles>, Failu
 }
 
 /// `/var/lib/pumice` for root, the user's own state directory otherwise.
-fn default_state_dir() -> Option<PathBuf> {
+pub(crate) fn default_state_dir() -> Option<PathBuf> {
     let root = std::fs::metadata("/proc/self").is_ok_and(|meta| {
         use std::os::unix::fs::MetadataExt;
         meta.uid() == 0

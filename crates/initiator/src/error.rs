@@ -1,5 +1,6 @@
 //! What can go wrong between a host and a controller.
 
+use pumice_nvme::host::DiscoveryError;
 use pumice_nvme::pdu::Violation;
 use pumice_nvme::spec::Status;
 use std::io;
@@ -31,6 +32,14 @@ pub enum InitiatorError {
         address: SocketAddr,
         /// How.
         violation: Violation,
+    },
+    /// The discovery log cannot be read.
+    #[error("{address}: {source}")]
+    Discovery {
+        /// The service's address.
+        address: SocketAddr,
+        /// Why.
+        source: DiscoveryError,
     },
     /// A command that the connection stands or falls by was refused.
     #[error("{address}: {what}: {status}")]

@@ -26,6 +26,7 @@ use self::offload::Offload;
 use crate::NodeOptions;
 use crate::watch::WriteWatch;
 use mio::net::TcpListener;
+use pumice_blockdev::set_backlog;
 use pumice_nvme::spec::Nqn;
 use pumice_nvme::target::{Access, Identity, Limits, Subsystem};
 use pumice_offload::PaceRequest;
@@ -44,6 +45,9 @@ impl Access for SharedSubsystem {
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
+
+/// Connections that wait to be accepted: a burst of hosts comes in at once.
+const BACKLOG: u16 = 4096;
 
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
@@ -121,6 +125,7 @@ impl Server {
             return Err(ServeError::NoDrives);
         }
         let listener = TcpListener::bind(address).map_err(|source| ServeError::Listen { address, source })?;
+        set_backlog(&listener, BACKLOG)?;
         let address = listener.local_addr()?;
         let identity = Identity {
             nqn: nqn.clone(),

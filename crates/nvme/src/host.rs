@@ -1,8 +1,10 @@
 //! The host's side of one queue: from commands to bytes, and from bytes to completions.
 //!
 //! A [`Connection`] is a queue: it says ICReq, then Connect, then takes commands. Data for the host are handed out as they come, data for the
-//! controller are sent in the capsule where they fit, on request otherwise.
+//! controller are sent in the capsule where they fit, on request otherwise. A [`DiscoveryReader`] reads a discovery log.
 
 mod connection;
+mod discovery;
 
 pub use connection::{Completion, Connection, Event, Options, SubmitError};
+pub use discovery::{DiscoveryError, DiscoveryReader, MAX_RECORDS, Part, TRIES};

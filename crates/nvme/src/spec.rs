@@ -1,6 +1,9 @@
 //! The structures of the NVMe base, NVM command set and fabrics specifications, as far as a target over TCP needs them.
 
+pub mod ana;
 pub mod connect;
+pub mod effects;
+pub mod feature;
 pub mod identify;
 pub mod log;
 mod nqn;

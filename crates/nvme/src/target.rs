@@ -12,9 +12,11 @@ mod admin;
 mod connection;
 mod controller;
 mod fabrics;
+mod features;
 mod io;
 mod logs;
 mod media;
+mod settings;
 mod slots;
 mod subsystem;
 

@@ -1,5 +1,6 @@
 //! The command from outside.
 
+mod connections;
 mod contract;
 mod network;
 mod online;

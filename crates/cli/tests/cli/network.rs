@@ -1,6 +1,9 @@
 //! Node processes on loopback, and the program that scrubs across them.
 
 use crate::small_array::{CHUNK, Made, RAID6, STRIPES, damage, run, scrub};
+use pumice_initiator::{ConnectOptions, Controller};
+use pumice_nvme::pdu::Digests;
+use pumice_nvme::spec::{Sqe, opcode};
 use serde_json::Value;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -211,6 +214,51 @@ fn thousands_of_connections_are_bounded_and_harmless() {
     assert!(held.len() > 500);
     let (code, _) = run(state.path(), &[], &[first.name(), second.name()]);
     assert_eq!(code, 0);
+}
+
+/// What a host made unreadable, a scrub finds unreadable: through the parity engine as well, and after a kill -9.
+#[test]
+fn blocks_that_a_host_made_unreadable_are_found() {
+    let array = Made::new(RAID6);
+    let state = tempfile::tempdir().unwrap();
+    let kept = state.path().join("node");
+    let start = |drives: &[PathBuf]| {
+        let folder = kept.to_str().unwrap();
+        Node::start(&["--listen", "127.0.0.1:0", "--state-dir", folder], drives)
+    };
+    let node = start(&array.members);
+    let options = ConnectOptions {
+        subsystem: node.nqn.parse().unwrap(),
+        host: "nqn.2026-11.example:host".parse().unwrap(),
+        hostid: [7; 16],
+        digests: Digests::default(),
+        flow_control: true,
+        deadline: Duration::from_secs(20),
+    };
+    let controller = Controller::connect(node.address, options).unwrap();
+    let mut queue = controller.queue(1, 4).unwrap();
+    let mut sqe = Sqe::new(opcode::io::WRITE_UNCORRECTABLE, 2);
+    // In the data of a stripe: past the superblock and its surroundings.
+    let middle = std::fs::metadata(&array.members[1]).unwrap().len() / 2 / 512;
+    sqe.set_blocks(middle, 4);
+    assert!(queue.execute(sqe, &[], &mut []).unwrap().status.is_success());
+    let look = |node: &Node| -> Vec<Vec<Value>> {
+        ["host", "stripe", "aggregate", "fingerprint"]
+            .iter()
+            .map(|method| {
+                let (_, report) = run(state.path(), &["--method", method], &[node.name()]);
+                assert_eq!(report["method"], *method);
+                findings(&report)
+            })
+            .collect()
+    };
+    let found = look(&node);
+    assert_eq!(found[0].len(), 1, "{found:?}");
+    assert!(found[0][0].to_string().contains("unreadable"), "{found:?}");
+    assert!(found.iter().all(|each| *each == found[0]), "every method: {found:?}");
+    drop((queue, controller, node));
+    let node = start(&array.members);
+    assert_eq!(look(&node), found, "after a kill -9");
 }
 
 #[test]

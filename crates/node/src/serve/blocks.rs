@@ -2,7 +2,7 @@
 
 use super::core::{CoreHandle, Shared};
 use super::offload::{QueueId, Sender};
-use super::workers::{Job, OffloadJob, Ticket, Workers};
+use super::workers::{Job, OffloadJob, Ticket, Workers, write_fault};
 use pumice_blockdev::{AlignedBuffer, BlockDevice};
 use pumice_nvme::spec::Status;
 use pumice_nvme::target::{Media, Op, Request};
@@ -76,13 +76,18 @@ impl Blocks<'_> {
     /// Carries out at once what a memory drive is asked for.
     fn at_once(&self, device: &dyn BlockDevice, request: &Request<'_>) -> Option<Status> {
         let done = |result: Result<(), pumice_blockdev::IoError>| {
-            Some(if result.is_ok() { Status::SUCCESS } else { Status::WRITE_FAULT })
+            Some(result.map_or_else(|error| write_fault(&error), |()| Status::SUCCESS))
         };
         match request.op {
             Op::Write => {
                 let bytes = request.offset..request.offset + request.len;
                 let _writing = self.shared.watch().begin(request.nsid as usize - 1, bytes);
                 done(device.write_at(request.offset, request.data))
+            }
+            Op::WriteUncorrectable => {
+                let bytes = request.offset..request.offset + request.len;
+                let _writing = self.shared.watch().begin(request.nsid as usize - 1, bytes);
+                done(device.mark(request.offset, request.len))
             }
             Op::Flush => Some(Status::SUCCESS),
             _ => None,
@@ -134,7 +139,9 @@ impl Media for Blocks<'_> {
         let begin =
             |start: u64, len: u64| self.shared.watch().begin(request.nsid as usize - 1, start..start + len);
         let writing = match request.op {
-            Op::Write | Op::WriteZeroes => vec![begin(request.offset, request.len)],
+            Op::Write | Op::WriteZeroes | Op::WriteUncorrectable => {
+                vec![begin(request.offset, request.len)]
+            }
             Op::Deallocate => ranges.iter().map(|(start, len)| begin(*start, *len)).collect(),
             _ => Vec::new(),
         };

@@ -2,12 +2,16 @@
 
 use super::drive::Backend;
 use pumice_nvme::spec::Nqn;
+use pumice_nvme::target::Limits;
 use pumice_offload::{PaceRequest, parse_window};
 use pumice_units::{parse_duration, parse_size};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+
+/// Connections that a node may be told to take.
+const MAX_CONNECTIONS: usize = 65_536;
 
 /// What a node serves, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +24,10 @@ pub struct NodeConfig {
     pub block_size: u32,
     /// Threads that serve connections.
     pub cores: usize,
+    /// Connections at a time.
+    pub connections: usize,
+    /// Where it is kept which blocks hosts have made unreadable; `None` for the place that is usual.
+    pub state_dir: Option<PathBuf>,
     /// The drives, in the order of their namespaces.
     pub drives: Vec<DriveConfig>,
     /// The nodes that local memory may be sent to.
@@ -74,6 +82,8 @@ struct File {
     nqn: Option<String>,
     block_size: Option<u32>,
     cores: Option<usize>,
+    connections: Option<usize>,
+    state_dir: Option<PathBuf>,
     #[serde(default)]
     drive: Vec<FileDrive>,
     #[serde(default)]
@@ -158,6 +168,14 @@ impl NodeConfig {
                 Some(cores) => return Err(format!("cores is {cores}: 1 to 256")),
                 None => 1,
             },
+            connections: match file.connections {
+                Some(connections @ 1..=MAX_CONNECTIONS) => connections,
+                Some(connections) => {
+                    return Err(format!("connections is {connections}: 1 to {MAX_CONNECTIONS}"));
+                }
+                None => Limits::default().connections,
+            },
+            state_dir: file.state_dir,
             drives: drives.collect::<Result<_, String>>()?,
             peers: peers.collect::<Result<_, String>>()?,
             pacing: file.pacing.request()?,
@@ -232,6 +250,7 @@ mod tests {
             ("listen = '127.0.0.1:1'\nspeed = 1", "speed"),
             ("listen = '127.0.0.1:1'\nblock_size = 1000", "block_size"),
             ("listen = '127.0.0.1:1'\ncores = 0", "cores"),
+            ("listen = '127.0.0.1:1'\nconnections = 70000", "connections"),
             ("listen = '127.0.0.1:1'\nnqn = 'x'", "nqn"),
             ("listen = '127.0.0.1:1'\n[[drive]]\nbackend = 'mem:x'", "drive 1"),
             ("listen = '127.0.0.1:1'\n[pacing]\nslowdown = '1'", "pacing: slowdown"),

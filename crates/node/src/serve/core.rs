@@ -25,8 +25,8 @@ const FIRST: usize = 2;
 const TICK: Duration = Duration::from_millis(100);
 /// How long commands in flight may take to end when the server stops.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
-/// Connections of the whole server, at most.
-const MAX_CONNECTIONS: usize = 4096;
+/// Connections that are accepted at a time, so that a burst of them does not hold up those that stand.
+const ACCEPTS: usize = 32;
 /// Threads that wait for media, of each core.
 const WORKERS: usize = 8;
 /// Parity commands and transfers at a time, of each core. They have threads of their own, because they can take long.
@@ -180,6 +180,8 @@ pub(super) struct Core {
     next: usize,
     /// Connections that have a turn now.
     turns: Vec<usize>,
+    /// More connections may wait to be accepted.
+    accepting: bool,
 }
 
 impl Core {
@@ -202,6 +204,7 @@ impl Core {
             sockets: HashMap::new(),
             next: FIRST,
             turns: Vec::new(),
+            accepting: false,
         })
     }
 
@@ -222,7 +225,8 @@ impl Core {
         let mut ticked = Instant::now();
         let mut stop_at = None;
         loop {
-            let wait = if self.turns.is_empty() { TICK } else { Duration::ZERO };
+            let busy = self.accepting || !self.turns.is_empty();
+            let wait = if busy { Duration::ZERO } else { TICK };
             match self.poll.poll(&mut events, Some(wait)) {
                 Ok(()) => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
@@ -233,7 +237,7 @@ impl Core {
             }
             for event in &events {
                 match event.token() {
-                    LISTENER => self.accept(),
+                    LISTENER => self.accepting = true,
                     WAKER => {}
                     Token(number) => {
                         if let Some(socket) = self.sockets.get_mut(&number) {
@@ -245,10 +249,15 @@ impl Core {
                     }
                 }
             }
+            if self.accepting {
+                self.accept();
+            }
             self.take_inbox();
             self.take_turns();
             if ticked.elapsed() >= TICK {
                 ticked = Instant::now();
+                // Those that had to wait for a descriptor have no event of their own.
+                self.accepting = true;
                 self.tick();
             }
             if self.shared.is_stopping() {
@@ -264,12 +273,14 @@ impl Core {
         }
     }
 
+    /// Accepts some of the connections that wait; the others' turn comes after those that stand already.
     fn accept(&mut self) {
+        self.accepting = false;
         let Some((listener, cores, turn)) = &mut self.listener else { return };
-        loop {
+        for _ in 0..ACCEPTS {
             match listener.accept() {
                 Ok((stream, _)) => {
-                    if self.shared.connections.load(Ordering::Relaxed) >= MAX_CONNECTIONS {
+                    if self.shared.connections.load(Ordering::Relaxed) >= self.shared.limits.connections {
                         // Dropped: the peer sees the connection closed.
                         continue;
                     }
@@ -279,12 +290,13 @@ impl Core {
                     cores[*turn % cores.len()].give(stream);
                     *turn += 1;
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // Out of descriptors, or a peer that went away: the next is tried.
+                // A peer that went away: the next is tried.
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                // None waits; or there are no descriptors, and the next tick tries again.
                 Err(_) => return,
             }
         }
+        self.accepting = true;
     }
 
     fn take_inbox(&mut self) {

@@ -1,10 +1,12 @@
 //! A drive as it is served: what holds its blocks, and who it is.
 
-use pumice_blockdev::{BlockDevice, FileDevice, IoError, MemoryDevice, OpenMode, Options};
+use pumice_blockdev::{
+    BlockDevice, FileDevice, IoError, MarkedDevice, MarksError, MemoryDevice, OpenMode, Options,
+};
 use pumice_nvme::spec::identify::Namespace;
 use pumice_units::parse_size;
 use sha2::{Digest, Sha256};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -31,6 +33,9 @@ pub enum BackendError {
     /// The device cannot be opened.
     #[error(transparent)]
     Open(#[from] IoError),
+    /// What hosts made unreadable on it is not known.
+    #[error(transparent)]
+    Marks(#[from] MarksError),
     /// The device's size is no multiple of the block size, or none at all.
     #[error("{name}: {size} bytes are no whole number of blocks of {block} bytes")]
     Blocks {
@@ -80,6 +85,8 @@ pub struct Drive {
     pub(crate) device: Arc<dyn BlockDevice>,
     block_shift: u8,
     identity: [u8; 32],
+    /// Where it is, where it is a path.
+    path: Option<PathBuf>,
 }
 
 impl Drive {
@@ -94,7 +101,7 @@ impl Drive {
         subsystem: &str,
         number: usize,
     ) -> Result<Self, BackendError> {
-        let (device, place): (Arc<dyn BlockDevice>, String) = match backend {
+        let (device, path): (Arc<dyn BlockDevice>, _) = match backend {
             Backend::Memory(size) => {
                 let len = usize::try_from(*size).map_err(|_| BackendError::Size {
                     text: backend.to_string(),
@@ -104,15 +111,32 @@ impl Drive {
                 let mut content = vec![0xFF; len];
                 content.fill(0);
                 let device = MemoryDevice::with_content(&backend.to_string(), content);
-                (Arc::new(device), format!("memory {number}"))
+                (Arc::new(MarkedDevice::in_memory(Arc::new(device), block_size)), None)
             }
             Backend::Path(path) => {
                 let device = FileDevice::open(path, OpenMode::ReadWrite, Options::default())?;
                 let real = path.canonicalize().unwrap_or_else(|_| path.clone());
-                (Arc::new(device), real.display().to_string())
+                (Arc::new(device), Some(real))
             }
         };
-        Self::with_device(device, block_size, &format!("{subsystem} {place}"))
+        let place =
+            path.as_ref().map_or_else(|| format!("memory {number}"), |path| path.display().to_string());
+        Ok(Self { path, ..Self::with_device(device, block_size, &format!("{subsystem} {place}"))? })
+    }
+
+    /// Lets hosts make blocks unreadable (Write Uncorrectable), and keeps what they made so in a file of `folder`, named after the drive's path.
+    /// A drive in memory needs no file; one of a path refuses the command without this.
+    ///
+    /// # Errors
+    /// Where the file is there and cannot be read.
+    pub fn keep_marks(mut self, folder: &Path) -> Result<Self, BackendError> {
+        if let Some(path) = &self.path {
+            let digest = Sha256::digest(path.as_os_str().as_encoded_bytes());
+            let name: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+            let file = folder.join(format!("unreadable-{name}.marks"));
+            self.device = Arc::new(MarkedDevice::with_file(self.device, 1 << self.block_shift, file)?);
+        }
+        Ok(self)
     }
 
     /// A drive over any device; `identity` is what its identifiers are made from.
@@ -133,7 +157,7 @@ impl Drive {
         }
         let block_shift = block_size.trailing_zeros() as u8;
         let identity = Sha256::digest(format!("pumice drive {identity}")).into();
-        Ok(Self { device, block_shift, identity })
+        Ok(Self { device, block_shift, identity, path: None })
     }
 
     /// The namespace that it is.

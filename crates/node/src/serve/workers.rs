@@ -5,7 +5,7 @@ use super::core::Shared;
 use super::offload::{Answered, Sender};
 use crate::pace::Foreground;
 use crate::watch::Writing;
-use pumice_blockdev::{AlignedBuffer, BlockDevice};
+use pumice_blockdev::{AlignedBuffer, BlockDevice, IoError};
 use pumice_nvme::spec::{Sqe, Status};
 use pumice_nvme::target::Op;
 use std::collections::VecDeque;
@@ -171,7 +171,7 @@ fn carry_out(job: &Job) -> Done {
 }
 
 fn execute(job: &Job, read: &mut Option<AlignedBuffer>) -> Result<(), Status> {
-    let fault = |_| Status::WRITE_FAULT;
+    let fault = |error: IoError| write_fault(&error);
     let lost = |_| Status::READ_ERROR;
     let device = job.devices.first().ok_or(Status::INTERNAL)?;
     let len = job.len as usize;
@@ -184,6 +184,7 @@ fn execute(job: &Job, read: &mut Option<AlignedBuffer>) -> Result<(), Status> {
             let data = job.data.as_ref().ok_or(Status::INTERNAL)?;
             device.write_at(job.offset, &data[..len]).map_err(fault)?;
         }
+        Op::WriteUncorrectable => device.mark(job.offset, job.len).map_err(fault)?,
         Op::Flush => {
             for device in &job.devices {
                 device.flush().map_err(fault)?;
@@ -218,12 +219,17 @@ fn execute(job: &Job, read: &mut Option<AlignedBuffer>) -> Result<(), Status> {
     Ok(())
 }
 
+/// The status of a write that failed.
+pub(super) fn write_fault(error: &IoError) -> Status {
+    if error.is_full() { Status::CAPACITY.dnr() } else { Status::WRITE_FAULT }
+}
+
 /// Writes zeros: what deallocated blocks read as, too.
 fn zero(device: &dyn BlockDevice, offset: u64, len: u64) -> Result<(), Status> {
     let zeros = AlignedBuffer::new(len.min(PIECE) as usize);
     for at in (0..len).step_by(PIECE as usize) {
         let piece = (len - at).min(PIECE) as usize;
-        device.write_at(offset + at, &zeros[..piece]).map_err(|_| Status::WRITE_FAULT)?;
+        device.write_at(offset + at, &zeros[..piece]).map_err(|error| write_fault(&error))?;
     }
     Ok(())
 }

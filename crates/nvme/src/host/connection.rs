@@ -5,7 +5,7 @@ use crate::pdu::{
     push, push_with_data,
 };
 use crate::spec::connect::{Data, Fields, NO_FLOW_CONTROL};
-use crate::spec::opcode::{FABRICS, fabrics};
+use crate::spec::opcode::{FABRICS, fabrics, io};
 use crate::spec::{Cqe, Sgl, Sqe, Status};
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -78,9 +78,13 @@ struct Command {
     used: bool,
     /// Data for the controller that the capsule did not carry.
     data: Vec<u8>,
+    /// Bytes of it that were asked for and sent.
+    sent: u32,
     /// Bytes for the host: expected, and come.
     expected: u32,
     come: u32,
+    /// It cannot succeed with fewer bytes than expected.
+    whole: bool,
     /// The data were not what their digest said.
     damaged: bool,
 }
@@ -173,6 +177,9 @@ impl Connection {
         command.used = true;
         command.expected = expected;
         command.come = 0;
+        command.sent = 0;
+        // Other commands may have less to tell than there is room for.
+        command.whole = self.options.qid != 0 && sqe.opcode() == io::READ;
         command.damaged = false;
         command.data.clear();
         if data.is_empty() {
@@ -211,6 +218,10 @@ impl Connection {
         let mut consumed = 0;
         let mut needed = 0;
         loop {
+            if self.state == State::Failed {
+                // Nothing is believed any more.
+                return Ok((bytes.len(), 0));
+            }
             let done = frame(&bytes[consumed..], &self.framing, &mut needed).and_then(|frame| {
                 frame.map(|frame| self.pdu(&frame, out, &mut each).map(|()| frame.len)).transpose()
             });
@@ -297,11 +308,14 @@ impl Connection {
     ) -> Result<(), Violation> {
         let command = self.commands.get_mut(usize::from(completion.cid)).filter(|command| command.used);
         let Some(command) = command else {
-            return Err(Violation::new(Fatal::Sequence, 0, frame.header, "a completion of no command"));
+            let what = "a completion of no command";
+            return Err(Violation::new(Fatal::InvalidHeaderField, 20, frame.header, what));
         };
         command.used = false;
         if command.damaged {
             completion.status = Status::TRANSIENT_TRANSPORT;
+        } else if command.whole && completion.status.is_success() && command.come < command.expected {
+            completion.status = Status::DATA_TRANSFER_ERROR;
         }
         self.free.push_back(completion.cid);
         each(Event::Completion(completion));
@@ -339,8 +353,11 @@ impl Connection {
     fn request(&mut self, frame: &Frame<'_>, out: &mut Vec<u8>) -> Result<(), Violation> {
         let wrong = |fes, fei, what| Err(Violation::new(fes, fei, frame.header, what));
         let transfer = Transfer::decode(frame.header);
-        let command = self.commands.get(usize::from(transfer.cccid)).filter(|command| command.used);
+        let command = self.commands.get_mut(usize::from(transfer.cccid)).filter(|command| command.used);
         let Some(command) = command else { return wrong(Fatal::InvalidHeaderField, 8, "R2T of no command") };
+        if transfer.offset != command.sent {
+            return wrong(Fatal::DataOutOfRange, 0, "R2T for other data than the next");
+        }
         let (start, len) = (transfer.offset as usize, transfer.len as usize);
         let Some(data) = start.checked_add(len).and_then(|end| command.data.get(start..end)) else {
             return wrong(Fatal::DataOutOfRange, 0, "R2T for data that the command does not have");
@@ -348,6 +365,7 @@ impl Connection {
         if data.is_empty() {
             return wrong(Fatal::InvalidHeaderField, 16, "R2T for nothing");
         }
+        command.sent += transfer.len;
         let pieces = data.chunks(self.maxh2cdata as usize);
         let last = pieces.len() - 1;
         for (i, piece) in pieces.enumerate() {

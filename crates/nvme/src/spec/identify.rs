@@ -1,5 +1,6 @@
 //! Identify data: 4096 bytes each. Offsets as in NVMe Base (controller) and the NVM command set (namespace).
 
+use super::ana;
 use crate::bytes::{put, put_padded, u16_at, u32_at, u64_at};
 
 /// Bytes of every Identify answer.
@@ -49,8 +50,8 @@ pub struct Controller {
     pub subnqn: String,
 }
 
-/// Optional NVM commands: Compare, DSM, Write Zeroes, Verify.
-pub const ONCS: u16 = 1 | 1 << 2 | 1 << 3 | 1 << 7;
+/// Optional commands and features: Compare, Write Uncorrectable, DSM, Write Zeroes, Save and Select of features, Timestamp, Verify.
+pub const ONCS: u16 = 1 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7;
 /// Outstanding AER commands, less one.
 pub const AERL: u8 = 3;
 /// Outstanding Abort commands, less one.
@@ -61,6 +62,17 @@ pub const ELPE: u8 = 63;
 pub const KAS: u16 = 10;
 /// Event: namespaces changed.
 pub const OAES_NAMESPACES: u32 = 1 << 8;
+/// Event: the state of a group of namespaces changed.
+pub const OAES_ANA: u32 = 1 << 11;
+/// What an I/O controller reports.
+pub const OAES: u32 = OAES_NAMESPACES | OAES_ANA;
+/// Seconds that a group may take to change its state, at most.
+const ANATT: u8 = 10;
+/// The states that are reported: optimized and non-optimized. That a namespace stays in its group (bit 6) is true and not said: nvme-cli before 2.10
+/// leaves no room for the namespaces in the log page then (nvme-cli pull request 2377).
+const ANACAP: u8 = 1 | 1 << 1;
+/// Degrees (kelvin) from which on a controller calls itself warm: the default of the temperature threshold.
+pub const WCTEMP: u16 = 343;
 /// Event: the discovery log changed.
 pub const OAES_DISCOVERY: u32 = 1 << 31;
 
@@ -73,12 +85,12 @@ impl Controller {
         put_padded(&mut d, 24, 40, &self.model);
         put_padded(&mut d, 64, 8, &self.firmware);
         d[72] = 6;
-        // Several controllers in the subsystem.
-        d[76] = if self.discovery { 0 } else { 1 << 1 };
+        // Several controllers in the subsystem, which report how well namespaces are reached.
+        d[76] = if self.discovery { 0 } else { 1 << 1 | 1 << 3 };
         d[77] = MDTS;
         put(&mut d, 78, &self.cntlid.to_le_bytes());
         put(&mut d, 80, &super::property::VERSION.to_le_bytes());
-        let oaes = if self.discovery { OAES_DISCOVERY } else { OAES_NAMESPACES };
+        let oaes = if self.discovery { OAES_DISCOVERY } else { OAES };
         put(&mut d, 92, &oaes.to_le_bytes());
         // 128-bit host identifiers.
         put(&mut d, 96, &1_u32.to_le_bytes());
@@ -90,8 +102,8 @@ impl Controller {
         // Effects log, offsets in log pages.
         d[261] = 1 << 1 | 1 << 2;
         d[262] = ELPE;
-        put(&mut d, 266, &343_u16.to_le_bytes());
-        put(&mut d, 268, &353_u16.to_le_bytes());
+        put(&mut d, 266, &WCTEMP.to_le_bytes());
+        put(&mut d, 268, &(WCTEMP + 10).to_le_bytes());
         put(&mut d, 320, &KAS.to_le_bytes());
         put(&mut d, 514, &self.queue_depth.to_le_bytes());
         // SGLs with any alignment, offsets in the capsule, transport data blocks.
@@ -106,6 +118,11 @@ impl Controller {
         if self.discovery {
             d[1806] = 1;
         } else {
+            d[342] = ANATT;
+            d[343] = ANACAP;
+            // The largest group, and how many there are.
+            put(&mut d, 344, &ana::GROUP.to_le_bytes());
+            put(&mut d, 348, &ana::GROUP.to_le_bytes());
             d[512] = 0x66;
             d[513] = 0x44;
             put(&mut d, 516, &self.namespaces.to_le_bytes());
@@ -168,6 +185,7 @@ impl Namespace {
         d[30] = 1;
         let bytes = u128::from(self.blocks) << self.block_shift;
         put(&mut d, 48, &bytes.to_le_bytes());
+        put(&mut d, 92, &ana::GROUP.to_le_bytes());
         d[99] = u8::from(self.read_only);
         put(&mut d, 104, &self.nguid);
         d[128 + 2] = self.block_shift;
@@ -205,6 +223,7 @@ impl Namespace {
     pub fn independent(&self) -> Vec<u8> {
         let mut d = vec![0; LEN];
         d[1] = 1;
+        put(&mut d, 4, &ana::GROUP.to_le_bytes());
         d[8] = u8::from(self.read_only);
         // Ready.
         d[14] = 1;

@@ -62,6 +62,10 @@ impl ErrorEntry {
 /// What the health page says of a target without a thermometer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Health {
+    /// Critical warnings, a bit each: spare, temperature, reliability, read-only, backup.
+    pub warnings: u8,
+    /// The temperature in kelvin.
+    pub temperature: u16,
     /// Bytes read by hosts.
     pub bytes_read: u64,
     /// Bytes written by hosts.
@@ -83,8 +87,9 @@ impl Health {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut page = vec![0; 512];
-        // 25 degrees Celsius in kelvin; no spare is used up.
-        put(&mut page, 1, &298_u16.to_le_bytes());
+        page[0] = self.warnings;
+        put(&mut page, 1, &self.temperature.to_le_bytes());
+        // No spare is used up.
         page[3] = 100;
         page[4] = 10;
         let unit = |bytes: u64| bytes.div_ceil(512_000);

@@ -41,6 +41,8 @@ pub mod io {
     pub const WRITE: u8 = 0x01;
     /// Read blocks.
     pub const READ: u8 = 0x02;
+    /// Make blocks unreadable until they are written.
+    pub const WRITE_UNCORRECTABLE: u8 = 0x04;
     /// Compare blocks with data.
     pub const COMPARE: u8 = 0x05;
     /// Write zeros.
@@ -49,26 +51,4 @@ pub mod io {
     pub const DATASET_MANAGEMENT: u8 = 0x09;
     /// Read without transferring.
     pub const VERIFY: u8 = 0x0C;
-}
-
-/// Features.
-pub mod feature {
-    /// Arbitration.
-    pub const ARBITRATION: u8 = 0x01;
-    /// Power state.
-    pub const POWER: u8 = 0x02;
-    /// Temperature threshold.
-    pub const TEMPERATURE: u8 = 0x04;
-    /// Error recovery.
-    pub const ERROR_RECOVERY: u8 = 0x05;
-    /// Volatile write cache.
-    pub const WRITE_CACHE: u8 = 0x06;
-    /// Number of queues.
-    pub const QUEUES: u8 = 0x07;
-    /// Which events are reported.
-    pub const ASYNC_EVENTS: u8 = 0x0B;
-    /// Keep-alive timeout in milliseconds.
-    pub const KEEP_ALIVE: u8 = 0x0F;
-    /// The host's id.
-    pub const HOST_ID: u8 = 0x81;
 }

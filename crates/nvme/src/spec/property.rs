@@ -10,8 +10,6 @@ pub mod offset {
     pub const CC: u32 = 0x14;
     /// Status, 4 bytes.
     pub const CSTS: u32 = 0x1C;
-    /// Subsystem reset, 4 bytes.
-    pub const NSSR: u32 = 0x20;
 }
 
 /// NVMe 1.4: what this target speaks.

@@ -31,8 +31,6 @@ statuses! {
     INVALID_OPCODE = 0x001, "invalid opcode";
     /// A field of the command makes no sense.
     INVALID_FIELD = 0x002, "invalid field";
-    /// The command id is in use.
-    ID_CONFLICT = 0x003, "command id conflict";
     /// The data did not come or go whole.
     DATA_TRANSFER_ERROR = 0x004, "data transfer error";
     /// The target failed.
@@ -47,20 +45,16 @@ statuses! {
     SGL_LENGTH = 0x00F, "data SGL length invalid";
     /// The kind of SGL is not supported.
     SGL_TYPE = 0x011, "SGL descriptor type invalid";
-    /// The offset in the capsule is not supported.
-    SGL_OFFSET = 0x016, "SGL offset invalid";
-    /// The keep-alive timeout is not supported.
-    KEEP_ALIVE_INVALID = 0x01A, "keep alive timeout invalid";
     /// The namespace may not be written.
     WRITE_PROTECTED = 0x020, "namespace is write protected";
     /// The transport damaged the data; trying again is right.
     TRANSIENT_TRANSPORT = 0x022, "transient transport error";
     /// Past the end of the namespace.
     LBA_RANGE = 0x080, "LBA out of range";
+    /// The command would take more than there is room for.
+    CAPACITY = 0x081, "capacity exceeded";
     /// No such queue.
     INVALID_QUEUE = 0x101, "invalid queue identifier";
-    /// More Abort commands than allowed.
-    ABORT_LIMIT = 0x103, "abort command limit exceeded";
     /// More AER commands than allowed.
     AER_LIMIT = 0x105, "asynchronous event request limit exceeded";
     /// The log page is not known here.
@@ -75,8 +69,6 @@ statuses! {
     CONNECT_BUSY = 0x181, "controller busy";
     /// Connect: a parameter; dw0 says which.
     CONNECT_INVALID = 0x182, "connect invalid parameters";
-    /// Connect: this host is not allowed.
-    CONNECT_HOST = 0x184, "connect invalid host";
     /// Disconnect on the admin queue.
     INVALID_QUEUE_TYPE = 0x185, "invalid queue type";
     /// The medium did not take the data.

@@ -2,16 +2,15 @@
 
 use super::connection::Connection;
 use super::controller::Controller;
-use super::fabrics::keep_alive_ns;
-use super::media::Media;
+use super::io::MAX_TRANSFER;
 use super::slots::Phase;
 use super::subsystem::Access;
-use crate::pdu::Frame;
+use crate::pdu::{Frame, Violation};
 use crate::spec::identify::{
     ACL, AERL, Controller as IdentifyController, LEN, Namespace, cns, namespace_list,
 };
-use crate::spec::opcode::{admin, feature};
-use crate::spec::{Sgl, Sqe, Status};
+use crate::spec::opcode::admin;
+use crate::spec::{Sgl, Sqe, Status, feature};
 
 /// Where the vendor's part of Identify Controller begins.
 const VENDOR: usize = 3072;
@@ -29,29 +28,40 @@ pub(super) enum Answer {
 }
 
 impl Connection {
-    /// An admin command.
-    pub(super) fn admin<A: Access, M: Media>(
+    /// An admin command, whose data may be still to come.
+    pub(super) fn admin<A: Access>(
         &mut self,
         sqe: &Sqe,
         frame: &Frame<'_>,
         access: &A,
-        _media: &mut M,
         out: &mut Vec<u8>,
-    ) {
+    ) -> Result<(), Violation> {
+        let waits =
+            frame.data.is_empty() && sqe.opcode() == admin::SET_FEATURES && sqe.sgl().kind == Sgl::TRANSPORT;
+        let expected = if waits { feature::data_len(sqe.0[40]) } else { 0 };
+        if expected != 0 && sqe.sgl().len == expected {
+            return self.ask(*sqe, expected, frame, out);
+        }
+        self.admin_with(sqe, frame.data, access, out);
+        Ok(())
+    }
+
+    /// An admin command with the data that it has.
+    pub(super) fn admin_with<A: Access>(&mut self, sqe: &Sqe, data: &[u8], access: &A, out: &mut Vec<u8>) {
         let ready = self.with_controller(access, |c: &mut Controller| c.is_ready());
         let answer = if ready != Some(true) {
             Answer::Failed(Status::SEQUENCE.dnr())
-        } else if sqe.flags() & 0b11 != 0 {
+        } else if sqe.flags() & 0b11 != 0 || sqe.flags() >> 6 == 0 {
             Answer::Failed(Status::INVALID_FIELD.dnr())
         } else {
             match sqe.opcode() {
                 admin::IDENTIFY => self.identify(sqe, access),
                 admin::GET_LOG_PAGE => self.log_page(sqe, access),
-                admin::SET_FEATURES => self.set_features(sqe, frame, access),
+                admin::SET_FEATURES => self.set_features(sqe, data, access),
                 admin::GET_FEATURES => self.get_features(sqe, access),
                 admin::ASYNC_EVENT => self.async_event(sqe),
                 admin::KEEP_ALIVE => self.keep_alive(),
-                admin::ABORT => self.abort(sqe, out),
+                admin::ABORT if !self.is_discovery() => self.abort(sqe, out),
                 _ => Answer::Failed(Status::INVALID_OPCODE.dnr()),
             }
         };
@@ -67,16 +77,17 @@ impl Connection {
         self.deliver_events(access, out);
     }
 
+    /// Answers with data, cut to what the host asked for, or with zeros behind them: a read that succeeds brings all that was asked for.
     fn answer_data<A: Access>(&self, sqe: &Sqe, data: &[u8], access: &A, out: &mut Vec<u8>) {
         let sgl = sqe.sgl();
         let status = if sgl.kind != Sgl::TRANSPORT {
             Status::SGL_TYPE.dnr()
-        } else if sgl.len == 0 {
+        } else if sgl.len == 0 || u64::from(sgl.len) > MAX_TRANSFER {
             Status::SGL_LENGTH.dnr()
         } else {
-            let len = data.len().min(sgl.len as usize);
-            self.respond_with(sqe, len as u32, out, |to| {
-                to.copy_from_slice(&data[..len]);
+            self.respond_with(sqe, sgl.len, out, |to| {
+                let known = data.len().min(to.len());
+                to[..known].copy_from_slice(&data[..known]);
                 Ok(())
             });
             return;
@@ -85,7 +96,7 @@ impl Connection {
         self.respond(sqe, status, 0, out);
     }
 
-    fn is_discovery(&self) -> bool {
+    pub(super) fn is_discovery(&self) -> bool {
         self.queue.as_ref().is_some_and(|queue| queue.discovery)
     }
 
@@ -138,75 +149,6 @@ impl Connection {
             page[VENDOR..VENDOR + vendor.len()].copy_from_slice(vendor);
             page
         })
-    }
-
-    fn set_features<A: Access>(&mut self, sqe: &Sqe, frame: &Frame<'_>, access: &A) -> Answer {
-        if sqe.dword(10) >> 31 != 0 {
-            return Answer::Failed(Status::NOT_SAVEABLE.dnr());
-        }
-        let (fid, value) = (sqe.0[40], sqe.dword(11));
-        let discovery = self.is_discovery();
-        match fid {
-            feature::KEEP_ALIVE => {
-                if let Some(queue) = &mut self.queue {
-                    queue.kato_ns = keep_alive_ns(value);
-                    queue.last_keep_alive = self.now;
-                }
-                self.with_controller(access, |controller| controller.kato_ms = value);
-                Answer::Number(0)
-            }
-            feature::ASYNC_EVENTS => {
-                self.with_controller(access, |controller| controller.event_mask = value);
-                Answer::Number(0)
-            }
-            _ if discovery => Answer::Failed(Status::INVALID_FIELD.dnr()),
-            feature::QUEUES if value & 0xFFFF != 0xFFFF && value >> 16 != 0xFFFF => {
-                Answer::Number(self.queues_granted(value))
-            }
-            // There is one power state; the write cache is the backend's own affair and cannot be turned off.
-            feature::POWER if value & 0x1F == 0 => Answer::Number(0),
-            feature::WRITE_CACHE if value & 1 == 1 => Answer::Number(0),
-            feature::WRITE_CACHE => Answer::Failed(Status::NOT_CHANGEABLE.dnr()),
-            feature::ARBITRATION | feature::TEMPERATURE => Answer::Number(0),
-            feature::ERROR_RECOVERY if value >> 16 == 0 => Answer::Number(0),
-            feature::HOST_ID => self.host_id_is(frame, access),
-            _ => Answer::Failed(Status::INVALID_FIELD.dnr()),
-        }
-    }
-
-    /// The host id was given by Connect: it may be said again, not changed.
-    fn host_id_is<A: Access>(&self, frame: &Frame<'_>, access: &A) -> Answer {
-        let same = self.with_controller(access, |controller| frame.data == controller.hostid);
-        if same == Some(true) { Answer::Number(0) } else { Answer::Failed(Status::SEQUENCE.dnr()) }
-    }
-
-    fn queues_granted(&self, asked: u32) -> u32 {
-        let most = u32::from(self.limits.queues) - 1;
-        (asked & 0xFFFF).min(most) | (asked >> 16).min(most) << 16
-    }
-
-    fn get_features<A: Access>(&self, sqe: &Sqe, access: &A) -> Answer {
-        // Current and default values are told; there are no saved ones, and no capabilities of changing.
-        if sqe.dword(10) >> 8 & 0b111 > 1 {
-            return Answer::Failed(Status::INVALID_FIELD.dnr());
-        }
-        let of = |f: fn(&Controller) -> u32| {
-            Answer::Number(self.with_controller(access, |controller| f(controller)).unwrap_or(0))
-        };
-        match sqe.0[40] {
-            feature::KEEP_ALIVE => of(|controller| controller.kato_ms),
-            feature::ASYNC_EVENTS => of(|controller| controller.event_mask),
-            _ if self.is_discovery() => Answer::Failed(Status::INVALID_FIELD.dnr()),
-            feature::QUEUES => Answer::Number(self.queues_granted(0xFFFE_FFFE)),
-            feature::WRITE_CACHE => Answer::Number(1),
-            feature::ARBITRATION | feature::POWER | feature::ERROR_RECOVERY => Answer::Number(0),
-            feature::TEMPERATURE => Answer::Number(343),
-            feature::HOST_ID => {
-                let id = self.with_controller(access, |controller| controller.hostid.to_vec());
-                Answer::Data(id.unwrap_or_default())
-            }
-            _ => Answer::Failed(Status::INVALID_FIELD.dnr()),
-        }
     }
 
     fn keep_alive(&mut self) -> Answer {

@@ -98,7 +98,7 @@ impl Connection {
             },
             queue: None,
             namespaces: Arc::new([]),
-            slots: Slots::new(limits.queue_depth),
+            slots: Slots::default(),
             asked: 0,
             waiting: std::collections::VecDeque::new(),
         }
@@ -296,7 +296,7 @@ impl Connection {
         } else if self.is_io_queue() {
             return self.io(&sqe, frame, access, media, out);
         } else {
-            self.admin(&sqe, frame, access, media, out);
+            return self.admin(&sqe, frame, access, out);
         }
         Ok(())
     }
@@ -388,7 +388,7 @@ impl Connection {
     /// Writes down a command that failed.
     pub(super) fn note<A: Access>(&self, sqe: &Sqe, status: Status, access: &A) {
         let Some(queue) = self.queue.as_ref().filter(|_| !status.is_success()) else { return };
-        if matches!(status.code(), 0x280 | 0x281) {
+        if matches!(Status(status.code()), Status::WRITE_FAULT | Status::READ_ERROR) {
             queue.counters.media_errors.fetch_add(1, Ordering::Relaxed);
         }
         let entry = ErrorEntry {
@@ -407,19 +407,25 @@ impl Connection {
     }
 
     /// Asks for the data of a command, or lets it wait until there is room.
-    pub(super) fn ask(&mut self, sqe: Sqe, len: u32, out: &mut Vec<u8>) -> Result<(), Violation> {
-        let Some(slot) = self.slots.take(sqe, Phase::WaitsForRoom) else {
-            return Err(Violation::new(
-                Fatal::Sequence,
-                0,
-                &sqe.0,
-                "more commands than the queue has entries",
-            ));
-        };
+    pub(super) fn ask(
+        &mut self,
+        sqe: Sqe,
+        len: u32,
+        frame: &Frame<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Violation> {
+        let slot = self.slot(sqe, Phase::WaitsForRoom, frame)?;
         self.slots.get(slot).expect("just taken").expected = len;
         self.waiting.push_back(slot);
         self.ask_next(out);
         Ok(())
+    }
+
+    /// A slot for a command.
+    pub(super) fn slot(&mut self, sqe: Sqe, phase: Phase, frame: &Frame<'_>) -> Result<u16, Violation> {
+        let what = "more commands than the queue has entries";
+        let full = || Violation::new(Fatal::Sequence, 0, frame.header, what);
+        self.slots.take(sqe, phase).ok_or_else(full)
     }
 
     fn ask_next(&mut self, out: &mut Vec<u8>) {
@@ -450,7 +456,7 @@ impl Connection {
     ) -> Result<(), Violation> {
         let wrong = |fes, fei, what| Err(Violation::new(fes, fei, frame.header, what));
         let transfer = Transfer::decode(frame.header);
-        if transfer.ttag == 0 || transfer.ttag > self.limits.queue_depth {
+        if transfer.ttag == 0 || transfer.ttag > self.slots.depth() {
             return wrong(Fatal::Sequence, 0, "H2CData: a ttag that was never given");
         }
         let slot = transfer.ttag - 1;
@@ -497,6 +503,11 @@ impl Connection {
         }
         let sqe = entry.sqe;
         let data = std::mem::take(&mut entry.data);
+        if !self.is_io_queue() {
+            self.slots.free(slot);
+            self.admin_with(&sqe, &data, access, out);
+            return;
+        }
         let status = match self.request(slot, &sqe, &data) {
             Ok(request) => {
                 let status = media.submit(&request);

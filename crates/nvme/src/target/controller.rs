@@ -1,5 +1,7 @@
 //! A controller: what one host's association has of the subsystem.
 
+use super::settings::Settings;
+use crate::spec::connect::Data;
 use crate::spec::log::ErrorEntry;
 use crate::spec::property::{cc, csts};
 use std::collections::{BTreeSet, VecDeque};
@@ -41,8 +43,8 @@ pub(crate) struct Controller {
     pub(crate) life: Arc<Life>,
     /// Ends when the controller is reset: its I/O queues only.
     pub(crate) io_life: Arc<Life>,
-    /// Which events the host wants (feature 0B).
-    pub(crate) event_mask: u32,
+    /// What the host has set.
+    pub(crate) settings: Settings,
     pub(crate) kato_ms: u32,
     /// When anything came over any of its queues, in nanoseconds.
     pub(crate) heard: Arc<AtomicU64>,
@@ -66,18 +68,18 @@ pub(crate) enum Configured {
 }
 
 impl Controller {
-    pub(crate) fn new(cntlid: u16, hostnqn: String, hostid: [u8; 16], discovery: bool, kato_ms: u32) -> Self {
+    pub(crate) fn new(cntlid: u16, host: &Data, discovery: bool, kato_ms: u32, now: u64) -> Self {
         Self {
             cntlid,
-            hostnqn,
-            hostid,
+            hostnqn: host.hostnqn.clone(),
+            hostid: host.hostid,
             discovery,
             cc: 0,
             csts: 0,
             queues: BTreeSet::new(),
             life: Arc::default(),
             io_life: Arc::default(),
-            event_mask: 0,
+            settings: Settings::new(now),
             kato_ms,
             heard: Arc::default(),
             events: VecDeque::new(),
@@ -100,17 +102,20 @@ impl Controller {
     }
 
     /// Writes CC.
-    pub(crate) fn configure(&mut self, value: u32) -> Configured {
-        let (was, now) = (self.cc & cc::ENABLE != 0, value & cc::ENABLE != 0);
+    pub(crate) fn configure(&mut self, value: u32, now: u64) -> Configured {
+        let (was, enabled) = (self.cc & cc::ENABLE != 0, value & cc::ENABLE != 0);
         let shuts_down = value & cc::SHUTDOWN != 0 && self.cc & cc::SHUTDOWN == 0;
         self.cc = value;
-        if now && !was {
+        if enabled && !was {
             let sizes = value & cc::ENTRY_SIZES;
             let fits = value & cc::MUST_BE_ZERO == 0 && (sizes == cc::ENTRY_SIZES_64_16 || self.discovery);
             self.csts = if fits { csts::READY } else { csts::FATAL };
-        } else if was && !now {
-            // A reset: the I/O queues are gone, the admin queue stays.
+        } else if was && !enabled {
+            // A reset: the I/O queues are gone and the settings the defaults; the admin queue stays.
             self.csts = 0;
+            self.settings = Settings::new(now);
+            self.events.clear();
+            self.masked.clear();
             self.drop_queues();
         }
         if shuts_down {
@@ -141,7 +146,7 @@ impl Controller {
     /// Queues an event, where the host wants it and has read the last one of its kind.
     pub(crate) fn event(&mut self, bit: u32, dw0: u32) {
         let page = (dw0 >> 16) as u8;
-        if self.event_mask & bit != 0 && !self.masked.contains(&page) && !self.events.contains(&dw0) {
+        if self.settings.events & bit != 0 && !self.masked.contains(&page) && !self.events.contains(&dw0) {
             self.events.push_back(dw0);
         }
     }

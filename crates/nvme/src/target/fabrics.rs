@@ -3,12 +3,13 @@
 use super::connection::{Connection, Queue};
 use super::controller::{Configured, Controller};
 use super::media::{Media, Op, Request, SHUTDOWN_SLOT};
+use super::slots::{Phase, Slots};
 use super::subsystem::{Access, Refusal, bad_parameter};
 use crate::bytes::{u32_at, u64_at};
 use crate::pdu::Frame;
 use crate::spec::connect::{DATA_LEN, Data, Fields, NO_FLOW_CONTROL};
 use crate::spec::opcode::fabrics;
-use crate::spec::property::{VERSION, capabilities, offset};
+use crate::spec::property::{VERSION, capabilities, cc, offset};
 use crate::spec::{Sqe, Status};
 use std::sync::Arc;
 
@@ -38,7 +39,7 @@ impl Connection {
         let queue = access.with(|subsystem| {
             let counters = Arc::clone(subsystem.counters());
             let controller = if fields.qid == 0 {
-                subsystem.associate(&fields, &data)
+                subsystem.associate(&fields, &data, now)
             } else {
                 subsystem.join(&fields, &data)
             }?;
@@ -62,6 +63,7 @@ impl Connection {
         })?;
         self.namespaces = access.with(|subsystem| Arc::clone(subsystem.namespaces()));
         let cntlid = queue.cntlid;
+        self.slots = Slots::new(queue.entries);
         self.queue = Some(queue);
         Ok(cntlid)
     }
@@ -125,8 +127,14 @@ impl Connection {
         if sqe.0[40] & 0b111 != 0 || u32_at(&sqe.0, 44) != offset::CC {
             return Status::INVALID_FIELD.dnr();
         }
-        let value = u64_at(&sqe.0, 48) as u32;
-        let configured = self.with_controller(access, |controller| controller.configure(value));
+        let (value, now) = (u64_at(&sqe.0, 48) as u32, self.now);
+        let configured = self.with_controller(access, |controller| controller.configure(value, now));
+        if value & cc::ENABLE == 0 {
+            // A reset takes the AER commands with it, without a completion.
+            while let Some(slot) = self.slots.find(|slot| slot.phase == Phase::Event) {
+                self.slots.free(slot);
+            }
+        }
         if configured == Some(Configured::Shutdown) {
             let flush = Request {
                 slot: SHUTDOWN_SLOT,

@@ -4,14 +4,14 @@ use super::connection::Connection;
 use super::media::{Media, Op, Request};
 use super::slots::Phase;
 use super::subsystem::Access;
-use crate::pdu::{Fatal, Frame, Violation};
+use crate::pdu::{Frame, Violation};
 use crate::spec::identify::{MDTS, Namespace};
 use crate::spec::opcode::io;
 use crate::spec::{Sgl, Sqe, Status};
 use std::sync::atomic::Ordering;
 
 /// Bytes of a transfer, at most.
-const MAX_TRANSFER: u64 = 4096 << MDTS;
+pub(super) const MAX_TRANSFER: u64 = 4096 << MDTS;
 /// Bytes of the largest list of ranges: 256 of 16 bytes.
 const MAX_RANGES: u64 = 4096;
 
@@ -27,6 +27,7 @@ fn op_of(sqe: &Sqe) -> Option<Op> {
         io::FLUSH => Op::Flush,
         io::WRITE => Op::Write,
         io::READ => Op::Read,
+        io::WRITE_UNCORRECTABLE => Op::WriteUncorrectable,
         io::COMPARE => Op::Compare,
         io::WRITE_ZEROES => Op::WriteZeroes,
         io::DATASET_MANAGEMENT => Op::Deallocate,
@@ -78,12 +79,9 @@ impl Connection {
         }
         let transport = takes_data(&request) && sqe.sgl().kind == Sgl::TRANSPORT;
         if transport {
-            return self.ask(*sqe, sqe.sgl().len, out);
+            return self.ask(*sqe, sqe.sgl().len, frame, out);
         }
-        let Some(slot) = self.slots.take(*sqe, Phase::Submitted) else {
-            let what = "more commands than the queue has entries";
-            return Err(Violation::new(Fatal::Sequence, 0, frame.header, what));
-        };
+        let slot = self.slot(*sqe, Phase::Submitted, frame)?;
         let request = Request { slot, ..request };
         self.count_write(&request);
         if let Some(status) = media.submit(&request) {
@@ -122,7 +120,7 @@ impl Connection {
             .checked_sub(1)
             .and_then(|index| self.namespaces.get(index as usize))
             .ok_or(Status::INVALID_NAMESPACE.dnr())?;
-        let writes = matches!(op, Op::Write | Op::WriteZeroes | Op::Deallocate);
+        let writes = matches!(op, Op::Write | Op::WriteUncorrectable | Op::WriteZeroes | Op::Deallocate);
         if writes && namespace.read_only {
             return Err(Status::WRITE_PROTECTED.dnr());
         }

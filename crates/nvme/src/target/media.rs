@@ -14,6 +14,8 @@ pub enum Op {
     Write,
     /// Make every completed write durable.
     Flush,
+    /// Make the blocks unreadable until they are written.
+    WriteUncorrectable,
     /// Compare with the request's data.
     Compare,
     /// Write zeros.

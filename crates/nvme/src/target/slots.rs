@@ -42,6 +42,11 @@ impl Slots {
         Self { slots: Vec::new(), used: Vec::new(), free: Vec::new(), depth }
     }
 
+    /// How many there are, made or not.
+    pub(super) fn depth(&self) -> u16 {
+        self.depth
+    }
+
     /// A slot for a command; `None` where the host has more commands in flight than its queue has entries.
     pub(super) fn take(&mut self, sqe: Sqe, phase: Phase) -> Option<u16> {
         let index = match self.free.pop() {

@@ -1,9 +1,10 @@
 //! The subsystem: namespaces, controllers, identity and limits; what all connections share.
 
 use super::controller::Controller;
+use crate::spec::ana::{self, AnaGroup, AnaLog, AnaState};
 use crate::spec::connect::{DYNAMIC, Data, Fields, offset};
-use crate::spec::identify::{Namespace, OAES_NAMESPACES};
-use crate::spec::log::{DiscoveryEntry, Health};
+use crate::spec::identify::{Namespace, OAES_ANA, OAES_NAMESPACES};
+use crate::spec::log::{DiscoveryEntry, Health, lid};
 use crate::spec::{DISCOVERY_NQN, Nqn, Status};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,6 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Bounds of a target. Everything that a peer can ask for has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
+    /// Connections at a time, whoever they belong to; the caller counts them.
+    pub connections: usize,
     /// Associations at a time.
     pub controllers: usize,
     /// I/O queues of a controller.
@@ -30,6 +33,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
+            connections: 4096,
             controllers: 64,
             queues: 64,
             queue_depth: 128,
@@ -84,6 +88,9 @@ pub struct Subsystem {
     next_cntlid: u16,
     counters: Arc<Counters>,
     vendor: VendorSet,
+    ana: AnaState,
+    /// How often the access state has changed, from 1: 0 would say that nobody counts.
+    ana_changes: u64,
     /// Associations of hosts that began or ended, and queues that were lost.
     changes: u64,
     /// The controller that keeps other hosts away.
@@ -140,6 +147,8 @@ impl Subsystem {
             next_cntlid: 1,
             counters: Arc::default(),
             vendor: VendorSet::default(),
+            ana: AnaState::default(),
+            ana_changes: 1,
             changes: 0,
             holder: None,
         }
@@ -274,8 +283,33 @@ impl Subsystem {
         for controller in self.controllers.values_mut().filter(|c| !c.discovery) {
             controller.changed.insert(nsid);
             // Notice: namespaces changed, log page 04.
-            controller.event(OAES_NAMESPACES, 2 | 0x04 << 16);
+            controller.event(OAES_NAMESPACES, 2 | u32::from(lid::CHANGED_NAMESPACES) << 16);
         }
+    }
+
+    /// Says how well the namespaces are reached here: tells every host that wants to know, where that changes.
+    pub fn set_access(&mut self, state: AnaState) {
+        if state == self.ana {
+            return;
+        }
+        self.ana = state;
+        self.ana_changes += 1;
+        for controller in self.controllers.values_mut().filter(|c| !c.discovery) {
+            // Notice: asymmetric access changed, log page 0C.
+            controller.event(OAES_ANA, 2 | 3 << 8 | u32::from(lid::ANA) << 16);
+        }
+    }
+
+    /// The log page 0C: the same for every controller.
+    pub(crate) fn ana_log(&self, groups_only: bool) -> AnaLog {
+        let namespaces = if groups_only { 0 } else { self.namespaces.len() as u32 };
+        let group = AnaGroup {
+            group: ana::GROUP,
+            changes: self.ana_changes,
+            state: self.ana as u8,
+            namespaces: (1..=namespaces).collect(),
+        };
+        AnaLog { changes: self.ana_changes, groups: vec![group] }
     }
 
     pub(crate) fn health(&self, errors: u64, seconds: u64) -> Health {
@@ -288,11 +322,17 @@ impl Subsystem {
             seconds,
             media_errors: value(&self.counters.media_errors),
             error_entries: errors,
+            ..Health::default()
         }
     }
 
     /// The admin queue's Connect: makes a controller.
-    pub(crate) fn associate(&mut self, fields: &Fields, data: &Data) -> Result<&mut Controller, Refusal> {
+    pub(crate) fn associate(
+        &mut self,
+        fields: &Fields,
+        data: &Data,
+        now: u64,
+    ) -> Result<&mut Controller, Refusal> {
         let discovery = data.subnqn == DISCOVERY_NQN;
         if !discovery && data.subnqn != self.identity.nqn.as_str() {
             return Err(bad_parameter(offset::SUBNQN, true));
@@ -307,8 +347,7 @@ impl Subsystem {
             return Err((Status::CONNECT_BUSY, 0));
         }
         let cntlid = self.free_cntlid();
-        let controller =
-            Controller::new(cntlid, data.hostnqn.clone(), data.hostid, discovery, fields.kato_ms);
+        let controller = Controller::new(cntlid, data, discovery, fields.kato_ms, now);
         let counts = self.counts(&controller);
         if counts && self.holder.is_some() {
             // Not for ever: the host may try again.

@@ -1,6 +1,11 @@
 //! The protocol from outside: golden bytes, both ends against each other in virtual time, and what breaks a connection.
 
+mod admin;
+mod announced;
+mod discovery;
 mod golden;
+mod host_violations;
+mod pages;
 mod pair;
 mod replay;
 mod violations;

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 pub(crate) struct HostQueue {
     pub(crate) connection: Connection,
     pub(crate) socket: Socket,
-    out: Vec<u8>,
+    pub(crate) out: Vec<u8>,
     pending: Vec<u8>,
     pub(crate) completions: Vec<Completion>,
     pub(crate) data: HashMap<u16, Vec<u8>>,

@@ -11,7 +11,7 @@ use pumice_nvme::target::Limits;
 
 const PLAIN: Digests = Digests { header: false, data: false };
 
-fn property_get(offset: u32, wide: bool) -> Sqe {
+pub(crate) fn property_get(offset: u32, wide: bool) -> Sqe {
     let mut sqe = Sqe::new(opcode::FABRICS, 0);
     sqe.0[4] = opcode::fabrics::PROPERTY_GET;
     sqe.0[40] = u8::from(wide);
@@ -19,20 +19,20 @@ fn property_get(offset: u32, wide: bool) -> Sqe {
     sqe
 }
 
-fn identify(cns: u8, nsid: u32) -> Sqe {
+pub(crate) fn identify(cns: u8, nsid: u32) -> Sqe {
     let mut sqe = Sqe::new(opcode::admin::IDENTIFY, nsid);
     sqe.0[40] = cns;
     sqe
 }
 
-fn log(id: u8, bytes: u32, offset: u32) -> Sqe {
+pub(crate) fn log(id: u8, bytes: u32, offset: u32) -> Sqe {
     let mut sqe = Sqe::new(opcode::admin::GET_LOG_PAGE, u32::MAX);
     sqe.set_dword(10, u32::from(id) | (bytes / 4 - 1) << 16);
     sqe.set_dword(12, offset);
     sqe
 }
 
-fn feature(opcode: u8, id: u32, value: u32) -> Sqe {
+pub(crate) fn feature(opcode: u8, id: u32, value: u32) -> Sqe {
     let mut sqe = Sqe::new(opcode, 0);
     sqe.set_dword(10, id);
     sqe.set_dword(11, value);
@@ -84,7 +84,7 @@ fn a_controller_comes_up() {
 
     let effects = admin.read(&mut target, log(5, 4096, 0), 4096).unwrap();
     assert_eq!((effects[6 * 4], effects[1024 + 4], effects[1024 + 0x19 * 4]), (1, 3, 0));
-    // What Identify offers and what the log lists are the same commands; Write Uncorrectable is not among them.
+    // What Identify offers and what the log lists are the same commands.
     for (bit, opcode) in [(0, 5), (1, 4), (2, 9), (3, 8), (7, 0x0C), (8, 0x19)] {
         assert_eq!(word(520) >> bit & 1 != 0, effects[1024 + opcode * 4] & 1 != 0, "opcode {opcode:#04x}");
     }

@@ -2,7 +2,7 @@
 
 use crate::pair::{HostQueue, admin, options};
 use crate::world::{SECOND, Socket, Target};
-use pumice_nvme::pdu::{Digests, IcReq, Kind, Transfer, Violation, push};
+use pumice_nvme::pdu::{Digests, Fatal, H2cData, IcReq, Kind, Transfer, Violation, push};
 use pumice_nvme::spec::{Sgl, Sqe, opcode};
 use pumice_nvme::target::Limits;
 
@@ -201,4 +201,124 @@ fn every_truncation_waits_and_does_nothing() {
         queue.socket.connection.closed(&target.shared);
         target = Target::new(Limits::default());
     }
+}
+
+/// Every PDU that a host sends, cut anywhere: nothing happens until the rest is here.
+#[test]
+fn every_pdu_may_come_in_two_parts() {
+    let icreq = IcReq { hpda: 0, digests: BOTH, maxr2t: 0 }.encode();
+    for len in 0..icreq.len() {
+        let mut target = Target::new(Limits::default());
+        let mut socket = target.accept(0);
+        target.receive(&mut socket, SECOND, &icreq[..len]);
+        assert!(socket.out.is_empty(), "ICReq, {len}");
+        target.receive(&mut socket, SECOND, &icreq[len..]);
+        assert_eq!((socket.out[0], socket.out.len()), (1, 128));
+    }
+    // Data of a write, in two PDUs, each cut.
+    let mut target = Target::new(Limits::default());
+    for len in (0..2 * (28 + 8192 + 4)).step_by(211) {
+        let mut queue = io_queue(&mut target, BOTH);
+        let mut sqe = Sqe::new(opcode::io::WRITE, 1);
+        sqe.set_blocks(0, 32);
+        sqe.set_cid(3);
+        sqe.set_sgl(Sgl::transport(32 * 512));
+        let mut bytes = Vec::new();
+        push(&mut bytes, Kind::CapsuleCmd, 0, &sqe.0, BOTH);
+        queue.socket.out.clear();
+        target.receive(&mut queue.socket, SECOND, &bytes);
+        let asked = Transfer::decode(&queue.socket.out);
+        queue.socket.out.clear();
+        let mut bytes = Vec::new();
+        for (offset, last) in [(0, false), (8192, true)] {
+            let part = Transfer { offset, len: 8192, ..asked };
+            H2cData::push(&mut bytes, part, last, &[len as u8; 8192], BOTH);
+        }
+        target.receive(&mut queue.socket, SECOND, &bytes[..len]);
+        assert!(queue.socket.out.is_empty(), "H2CData, {len}");
+        target.receive(&mut queue.socket, SECOND, &bytes[len..]);
+        assert_eq!((queue.socket.out[0], queue.socket.out.len()), (5, 28));
+        assert!(target.drives.content[0][..16384].iter().all(|b| *b == len as u8));
+        target = Target::new(Limits::default());
+    }
+    // A term request: the connection ends when it is whole, without an answer.
+    let mut term = Vec::new();
+    Violation::new(Fatal::Sequence, 0, &[4; 72], "").encode(true, &mut term);
+    for len in 0..=term.len() {
+        let mut target = Target::new(Limits::default());
+        let mut socket = target.accept(0);
+        target.receive(&mut socket, SECOND, &term[..len]);
+        assert_eq!((socket.connection.is_closed(), socket.out.len()), (len == term.len(), 0));
+    }
+}
+
+#[test]
+fn lengths_that_no_pdu_has() {
+    let mut target = Target::new(Limits::default());
+    let mut term = Vec::new();
+    Violation::new(Fatal::Sequence, 0, &[4; 72], "").encode(true, &mut term);
+    let with = |bytes: &[u8], at: usize, value: u32| {
+        let mut bytes = bytes.to_vec();
+        bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        bytes
+    };
+    let data = |len: usize, digests| {
+        let mut out = Vec::new();
+        let transfer = Transfer { cccid: 0, ttag: 1, offset: 0, len: len as u32 };
+        H2cData::push(&mut out, transfer, true, &vec![0; len], digests);
+        out
+    };
+    let plain = capsule(|_| {}, 512, PLAIN);
+    let cases: [(Vec<u8>, (u16, u32)); 10] = [
+        (with(&term, 4, 23), (1, 4)),
+        (with(&term, 4, 24 + 129), (1, 4)),
+        (with(&term, 4, u32::MAX), (1, 4)),
+        (with(&plain, 4, 71), (1, 4)),
+        (with(&plain, 4, u32::MAX), (1, 4)),
+        // Data must be there.
+        (with(&data(512, PLAIN), 4, 24), (1, 4)),
+        (with(&data(512, PLAIN), 4, 23), (1, 4)),
+        (data((128 << 10) + 4, PLAIN), (5, 0)),
+        (with(&data(512, PLAIN), 4, u32::MAX), (5, 0)),
+        (with(&data(512, PLAIN), 0, 0x1418_0006), (1, 3)),
+    ];
+    for (bytes, expected) in cases {
+        let queue = io_queue(&mut target, PLAIN);
+        breaks(&mut target, queue.socket, &bytes, expected);
+    }
+    // With digests: no room for them.
+    for (bytes, expected) in [
+        (with(&capsule(|_| {}, 512, BOTH), 4, 76 + 4), (1, 4)),
+        (with(&capsule(|_| {}, 512, BOTH), 4, 72), (1, 4)),
+        (with(&data(512, BOTH), 4, 28 + 4), (1, 4)),
+    ] {
+        let queue = io_queue(&mut target, BOTH);
+        breaks(&mut target, queue.socket, &bytes, expected);
+    }
+}
+
+#[test]
+fn more_commands_than_the_queue_has_entries() {
+    let mut target = Target::new(Limits { write_window: 4096, ..Limits::default() });
+    let mut socket = io_queue(&mut target, PLAIN).socket;
+    socket.out.clear();
+    // Writes whose data never come, on a queue of 33 entries.
+    for cid in 0..33 {
+        let mut sqe = Sqe::new(opcode::io::WRITE, 1);
+        sqe.set_blocks(0, 8);
+        sqe.set_cid(cid);
+        sqe.set_sgl(Sgl::transport(4096));
+        let mut bytes = Vec::new();
+        push(&mut bytes, Kind::CapsuleCmd, 0, &sqe.0, PLAIN);
+        target.receive(&mut socket, SECOND, &bytes);
+    }
+    // One of them is asked for: the window is no larger.
+    assert_eq!((socket.out[0], socket.out.len()), (9, 24));
+    let mut sqe = Sqe::new(opcode::io::WRITE, 1);
+    sqe.set_blocks(0, 8);
+    sqe.set_cid(999);
+    sqe.set_sgl(Sgl::transport(4096));
+    let mut bytes = Vec::new();
+    push(&mut bytes, Kind::CapsuleCmd, 0, &sqe.0, PLAIN);
+    breaks(&mut target, socket, &bytes, (2, 0));
 }

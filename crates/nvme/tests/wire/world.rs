@@ -4,6 +4,7 @@ use pumice_nvme::spec::Status;
 use pumice_nvme::spec::identify::Namespace;
 use pumice_nvme::target::{Access, Connection, Identity, Limits, Media, Op, Request, Subsystem};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 pub(crate) const NQN: &str = "nqn.2026-11.example:target";
@@ -26,6 +27,8 @@ pub(crate) struct Drives {
     /// Requests of the second drive that were not answered: slot, and what is to be read.
     pub(crate) waiting: Vec<(u16, Option<std::ops::Range<usize>>)>,
     pub(crate) flushes: usize,
+    /// Blocks that were made unreadable, by drive.
+    pub(crate) unreadable: [BTreeSet<u64>; 2],
 }
 
 impl Drives {
@@ -33,6 +36,16 @@ impl Drives {
         if request.op == Op::Flush {
             self.flushes += 1;
             return Status::SUCCESS;
+        }
+        let blocks = request.offset / 512..(request.offset + request.len) / 512;
+        let unreadable = &mut self.unreadable[request.nsid as usize - 1];
+        match request.op {
+            Op::WriteUncorrectable => unreadable.extend(blocks),
+            Op::Write | Op::WriteZeroes => unreadable.retain(|block| !blocks.contains(block)),
+            Op::Read | Op::Compare | Op::Verify if unreadable.range(blocks.clone()).next().is_some() => {
+                return Status::READ_ERROR;
+            }
+            _ => {}
         }
         let content = &mut self.content[request.nsid as usize - 1];
         let range = request.offset as usize..(request.offset + request.len) as usize;
@@ -50,6 +63,10 @@ impl Drives {
 
 impl Media for Drives {
     fn read_now(&mut self, nsid: u32, offset: u64, into: &mut [u8]) -> Option<Status> {
+        let blocks = offset / 512..(offset + into.len() as u64) / 512;
+        if self.unreadable[nsid as usize - 1].range(blocks).next().is_some() {
+            return Some(Status::READ_ERROR);
+        }
         into.copy_from_slice(&self.content[nsid as usize - 1][offset as usize..][..into.len()]);
         Some(Status::SUCCESS)
     }
@@ -103,7 +120,12 @@ impl Target {
         let content = || vec![0; BLOCKS as usize * 512];
         Self {
             shared: Shared(RefCell::new(subsystem)),
-            drives: Drives { content: [content(), content()], waiting: Vec::new(), flushes: 0 },
+            drives: Drives {
+                content: [content(), content()],
+                waiting: Vec::new(),
+                flushes: 0,
+                unreadable: Default::default(),
+            },
             limits,
         }
     }

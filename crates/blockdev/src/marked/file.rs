@@ -1,0 +1,173 @@
+//! The file that keeps marks over restarts. Everything is little-endian.
+//!
+//! | off | size | field |
+//! |---|---|---|
+//! | 0 | 8 | `PUMICEMK` |
+//! | 8 | 4 | version, 1 |
+//! | 12 | 4 | ranges, n |
+//! | 16 | 16 n | each: first byte 0:8, end 8:8; ascending, apart from each other |
+//! | 16 + 16 n | 4 | CRC-32C of everything before |
+//!
+//! A change writes a new file beside it, makes that durable, and renames it: the old one or the new one is there, whole.
+
+use super::MAX_MARKS;
+use super::ranges::Ranges;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+
+const MAGIC: [u8; 8] = *b"PUMICEMK";
+const VERSION: u32 = 1;
+const HEADER: usize = 16;
+const RANGE: usize = 16;
+const CRC: usize = 4;
+/// Bytes of the longest file.
+const MAX_LEN: usize = HEADER + RANGE * MAX_MARKS + CRC;
+
+/// Why the marks of a device cannot be known.
+#[derive(Debug, thiserror::Error)]
+pub enum MarksError {
+    /// The file cannot be read.
+    #[error("{path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file is damaged, or another kind of file.
+    #[error(
+        "{path}: {why}; without it, the ranges that hosts made unreadable are not known: remove it to have none"
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+}
+
+/// A file of marks.
+#[derive(Debug)]
+pub(super) struct MarksFile(pub(super) PathBuf);
+
+impl MarksFile {
+    /// The marks in it; none where there is no file.
+    pub(super) fn load(&self) -> Result<Ranges, MarksError> {
+        let path = || self.0.clone();
+        let mut bytes = Vec::new();
+        let read = File::open(&self.0).and_then(|file| file.take(MAX_LEN as u64 + 1).read_to_end(&mut bytes));
+        match read {
+            Ok(_) => decode(&bytes).map_err(|why| MarksError::Damaged { path: path(), why }),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Ranges::default()),
+            Err(source) => Err(MarksError::Read { path: path(), source }),
+        }
+    }
+
+    /// Keeps marks: durable when this returns.
+    pub(super) fn store(&self, marks: &Ranges) -> io::Result<()> {
+        let folder = self.0.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        fs::create_dir_all(folder)?;
+        let new = self.0.with_extension("new");
+        let mut file = File::create(&new)?;
+        file.write_all(&encode(marks))?;
+        file.sync_all()?;
+        fs::rename(&new, &self.0)?;
+        File::open(folder)?.sync_all()
+    }
+}
+
+fn encode(marks: &Ranges) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEADER + RANGE * marks.len() + CRC);
+    bytes.extend_from_slice(&MAGIC);
+    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&(marks.len() as u32).to_le_bytes());
+    for (start, end) in marks.iter() {
+        bytes.extend_from_slice(&start.to_le_bytes());
+        bytes.extend_from_slice(&end.to_le_bytes());
+    }
+    let crc = crc32c::crc32c(&bytes);
+    bytes.extend_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+fn decode(bytes: &[u8]) -> Result<Ranges, &'static str> {
+    let dword = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+    let qword = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+    if bytes.len() < HEADER + CRC || bytes.len() > MAX_LEN || bytes[..8] != MAGIC {
+        return Err("no file of unreadable ranges");
+    }
+    let end = bytes.len() - CRC;
+    if dword(end) != crc32c::crc32c(&bytes[..end]) {
+        return Err("damaged: its checksum does not fit");
+    }
+    if dword(8) != VERSION {
+        return Err("of a version that is not known");
+    }
+    if end - HEADER != dword(12) as usize * RANGE {
+        return Err("damaged: its length does not fit");
+    }
+    let mut marks = Ranges::default();
+    let mut so_far = 0;
+    for at in (HEADER..end).step_by(RANGE) {
+        let (start, end) = (qword(at), qword(at + 8));
+        if start >= end || (so_far != 0 && start <= so_far) {
+            return Err("damaged: its ranges are in no order");
+        }
+        marks.insert(start, end);
+        so_far = end;
+    }
+    Ok(marks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    #[test]
+    fn the_bytes_of_a_file() {
+        let mut marks = Ranges::default();
+        marks.insert(0x200, 0x600);
+        marks.insert(0x1_0000_0000, 0x1_0000_1000);
+        let bytes = encode(&marks);
+        let expected = "50554d4943454d4b0100000002000000\
+             00020000000000000006000000000000\
+             00000000010000000010000001000000";
+        assert_eq!(hex(&bytes[..48]), expected);
+        assert_eq!(bytes[48..], crc32c::crc32c(&bytes[..48]).to_le_bytes());
+        assert_eq!(decode(&bytes), Ok(marks));
+    }
+
+    #[test]
+    fn no_damaged_file_is_believed() {
+        let mut marks = Ranges::default();
+        marks.insert(0, 512);
+        marks.insert(4096, 8192);
+        let bytes = encode(&marks);
+        for len in 0..bytes.len() {
+            assert!(decode(&bytes[..len]).is_err(), "{len}");
+        }
+        for at in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[at] ^= 1;
+            assert!(decode(&changed).is_err(), "{at}");
+        }
+        // Of another version, overlapping, empty: with a checksum that fits.
+        for (at, value) in [(8, 2), (12, 1), (24, 0), (33, 1)] {
+            let mut changed = bytes[..bytes.len() - CRC].to_vec();
+            changed[at] = value;
+            if at == 24 {
+                changed[25] = 0;
+            }
+            let crc = crc32c::crc32c(&changed);
+            changed.extend_from_slice(&crc.to_le_bytes());
+            assert!(decode(&changed).is_err(), "{at}");
+        }
+        assert!(decode(&vec![0; MAX_LEN + 1]).is_err());
+    }
+}
