@@ -4,10 +4,12 @@
 //! cargo xtask setup    install, by package name, what the tests need and this machine lacks
 //! cargo xtask check    fmt, clippy, docs
 //! cargo xtask test     every test (as root or in CI: setup first)
+//! cargo xtask e2e      a real Linux kernel in QEMU against the node; the short form is part of test
 //! cargo xtask bench    the measurements of benches/record
 //! cargo xtask tidy     rules of the house that no linter knows
 //! ```
 
+mod e2e;
 mod run;
 mod setup;
 mod tidy;
@@ -23,10 +25,11 @@ fn main() -> ExitCode {
         "setup" => setup::setup(),
         "check" => check(),
         "test" => test(&rest),
+        "e2e" => e2e::e2e(&rest),
         "bench" => bench(&rest),
         "tidy" => tidy::tidy(),
         _ => {
-            eprintln!("usage: cargo xtask setup|check|test|bench|tidy");
+            eprintln!("usage: cargo xtask setup|check|test|e2e|bench|tidy");
             return ExitCode::from(2);
         }
     };

@@ -6,11 +6,20 @@ use std::path::Path;
 use std::process::Command;
 
 /// A program that tests use, and the Debian package that has it.
-const NEEDED: [(&str, &str); 2] = [
+const NEEDED: [(&str, &str); 9] = [
     // The judge of superblocks that our writer makes.
     ("mdadm", "mdadm"),
     // Archives of arrays that Linux wrote.
     ("zstd", "zstd"),
+    // The machine in which a real Linux kernel runs, and what runs there beside it.
+    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("busybox", "busybox-static"),
+    ("nvme", "nvme-cli"),
+    ("fio", "fio"),
+    ("mke2fs", "e2fsprogs"),
+    ("e2fsck", "e2fsprogs"),
+    // Modules of kernels.
+    ("xz", "xz-utils"),
 ];
 
 /// Whether this process may install packages: as root, or in CI.

@@ -1,0 +1,144 @@
+//! `cargo xtask e2e`: a real, unmodified Linux kernel in QEMU against `pumice node` and `pumice scrub`.
+//!
+//! `docs/testing.md` says what is tested and how.
+
+mod cpio;
+mod guest;
+mod initrd;
+mod kernel;
+mod modules;
+mod node;
+mod options;
+mod programs;
+mod protocol;
+mod scenario;
+mod steps;
+
+use crate::run::{Failed, cargo, say};
+use initrd::Initrd;
+use kernel::Unpacked;
+use options::Options;
+use scenario::{Bench, SCENARIOS, Scenario};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use steps::Steps;
+
+/// Something that the harness needs, and this machine cannot give.
+pub(crate) struct Missing(String);
+
+/// Programs of this machine that are needed, each in the package that `setup` installs.
+const PROGRAMS: [&str; 10] =
+    ["qemu-system-x86_64", "busybox", "nvme", "mdadm", "fio", "mke2fs", "e2fsck", "xz", "dpkg", "apt-get"];
+
+/// A line of the table at the end.
+struct Row {
+    name: String,
+    steps: usize,
+    time: Duration,
+    failure: Option<String>,
+}
+
+/// Runs what the arguments ask for. Where something is missing it is skipped, loudly; in CI that is a failure.
+pub(crate) fn e2e(arguments: &[String]) -> Result<(), Failed> {
+    let options = Options::parse(arguments)?;
+    let folder = target().join("e2e");
+    let ready = match prepare(&options, &folder) {
+        Ok(ready) => ready,
+        Err(Missing(why)) if std::env::var_os("CI").is_some() => {
+            return Err(Failed(format!("in CI nothing may be missing: {why}")));
+        }
+        Err(Missing(why)) => {
+            say("****************************************************************");
+            say(&format!("NOT RUN: the tests against a real Linux kernel. {why}"));
+            say("****************************************************************");
+            return Ok(());
+        }
+    };
+    let binary = match &options.binary {
+        Some(path) => path.clone(),
+        None => {
+            cargo(&["build", "--release", "--quiet", "--package", "pumice"], &[])?;
+            target().join("release/pumice")
+        }
+    };
+    let start = Instant::now();
+    let mut rows = Vec::new();
+    for round in 1..=options.repeat {
+        if options.repeat > 1 {
+            say(&format!("round {round} of {}", options.repeat));
+        }
+        for (kernel, initrd) in &ready {
+            for scenario in SCENARIOS.iter().filter(|scenario| options.wants(scenario)) {
+                rows.push(run(scenario, kernel, initrd, &binary, &options, &folder)?);
+            }
+        }
+    }
+    table(&rows, start.elapsed());
+    let failed = rows.iter().filter(|row| row.failure.is_some()).count();
+    if failed == 0 { Ok(()) } else { Err(Failed(format!("{failed} of {} scenarios failed", rows.len()))) }
+}
+
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from)
+}
+
+/// Kernels and initrds, or what is missing for them.
+fn prepare(options: &Options, folder: &Path) -> Result<Vec<(Unpacked, Initrd)>, Missing> {
+    let lacking: Vec<&str> = PROGRAMS.into_iter().filter(|name| programs::find(name).is_none()).collect();
+    if !lacking.is_empty() {
+        let list = lacking.join(", ");
+        return Err(Missing(format!(
+            "This machine lacks {list}; `cargo xtask setup` as root installs them."
+        )));
+    }
+    fs::create_dir_all(folder).map_err(|error| Missing(format!("{}: {error}", folder.display())))?;
+    let mut ready = Vec::new();
+    for kernel in &options.kernels {
+        let unpacked = kernel.fetch(folder)?;
+        let initrd = initrd::make(&unpacked, folder).map_err(|Failed(why)| Missing(why))?;
+        ready.push((unpacked, initrd));
+    }
+    Ok(ready)
+}
+
+fn run(
+    scenario: &Scenario,
+    kernel: &Unpacked,
+    initrd: &Initrd,
+    binary: &Path,
+    options: &Options,
+    folder: &Path,
+) -> Result<Row, Failed> {
+    let name = format!("{}-{}", scenario.name, kernel.kernel.name);
+    let own = folder.join(&name);
+    // Consoles and drives of the run before.
+    let _ = fs::remove_dir_all(&own);
+    fs::create_dir_all(&own).map_err(|error| Failed(format!("{}: {error}", own.display())))?;
+    let steps = Steps::begin(&name);
+    let bench = Bench { kernel, initrd, binary, options, folder: &own, steps: steps.clone() };
+    let done = (scenario.run)(&bench);
+    let failure = done.err().map(|Failed(why)| why);
+    if let Some(why) = &failure {
+        println!("{name:22} FAILED  {why}");
+    } else {
+        // Consoles stay; drives are large.
+        for entry in fs::read_dir(&own).into_iter().flatten().flatten() {
+            if entry.path().extension().is_some_and(|e| e == "drive") {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+    let (steps, time) = steps.total();
+    Ok(Row { name, steps, time, failure })
+}
+
+fn table(rows: &[Row], all: Duration) {
+    println!("\n{:24} {:>6} {:>9}  result", "scenario", "steps", "seconds");
+    for row in rows {
+        let result = row.failure.as_deref().map_or("passed", |why| why.lines().next().unwrap_or("FAILED"));
+        let mark = if row.failure.is_some() { "FAILED: " } else { "" };
+        println!("{:24} {:>6} {:>9.1}  {mark}{result}", row.name, row.steps, row.time.as_secs_f64());
+    }
+    println!("{:24} {:>6} {:>9.1}", "all", "", all.as_secs_f64());
+}
