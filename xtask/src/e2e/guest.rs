@@ -89,32 +89,24 @@ impl Guest {
         Ok(Self { qemu, to, words, until, console, report: Report::default(), steps })
     }
 
-    /// Waits until the script is at a mark.
-    pub(crate) fn reach(&mut self, mark: &str) -> Result<(), Failed> {
-        let until = self.until;
-        loop {
-            match self.hear(until)? {
-                Some(Word::Mark(name)) if name == mark => return Ok(()),
-                Some(Word::Mark(_)) => {}
-                Some(_) | None => {
-                    return Err(self.lost(&format!("it ended before '{mark}'")));
-                }
-            }
-        }
-    }
-
-    /// Takes in what the guest says for a while; true once it passed `mark`.
+    /// Takes in what the guest says for a while; true as soon as it passed `mark`.
     pub(crate) fn listen(&mut self, time: Duration, mark: &str) -> Result<bool, Failed> {
         let until = (Instant::now() + time).min(self.until);
         loop {
             match self.hear(until) {
-                Ok(Some(Word::Mark(name))) if name == mark => return Ok(true),
-                Ok(Some(Word::Mark(_))) => {}
-                Ok(Some(_) | None) => return Err(self.lost(&format!("it ended before '{mark}'"))),
-                Err(_) if Instant::now() < self.until => return Ok(false),
-                Err(late) => return Err(late),
+                Heard::Word(Word::Mark(name)) if name == mark => return Ok(true),
+                Heard::Word(Word::Mark(_)) => {}
+                Heard::Word(_) | Heard::End => return Err(self.lost(&format!("it ended before '{mark}'"))),
+                Heard::Nothing if Instant::now() < self.until => return Ok(false),
+                Heard::Nothing => return Err(self.lost("it took too long")),
             }
         }
+    }
+
+    /// Waits until the script is at a mark.
+    pub(crate) fn reach(&mut self, mark: &str) -> Result<(), Failed> {
+        let all = self.until.saturating_duration_since(Instant::now());
+        if self.listen(all, mark)? { Ok(()) } else { Err(self.lost("it took too long")) }
     }
 
     /// Lets a script go on that waits at a mark.
@@ -126,9 +118,11 @@ impl Guest {
     /// Waits for the end of the script. It must end well, and the kernel must not have complained.
     pub(crate) fn finish(mut self) -> Result<Report, Failed> {
         let until = self.until;
-        while let Some(word) = self.hear(until)? {
-            if word_is_exit(&word) {
-                break;
+        loop {
+            match self.hear(until) {
+                Heard::Word(Word::Exit(_)) | Heard::End => break,
+                Heard::Word(_) => {}
+                Heard::Nothing => return Err(self.lost("it took too long")),
             }
         }
         if self.report.exit != Some(0) {
@@ -143,8 +137,8 @@ impl Guest {
         Ok(std::mem::take(&mut self.report))
     }
 
-    /// The next mark or the exit; steps and values are taken in. `None`: QEMU is gone.
-    fn hear(&mut self, until: Instant) -> Result<Option<Word>, Failed> {
+    /// The next mark or the exit; steps and values are taken in.
+    fn hear(&mut self, until: Instant) -> Heard {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             match self.words.recv_timeout(left) {
@@ -158,11 +152,11 @@ impl Guest {
                 Ok(Word::Fail(why)) => self.report.failure = Some(why),
                 Ok(Word::Exit(status)) => {
                     self.report.exit = Some(status);
-                    return Ok(Some(Word::Exit(status)));
+                    return Heard::Word(Word::Exit(status));
                 }
-                Ok(word) => return Ok(Some(word)),
-                Err(RecvTimeoutError::Timeout) => return Err(self.lost("it took too long")),
-                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Ok(word) => return Heard::Word(word),
+                Err(RecvTimeoutError::Timeout) => return Heard::Nothing,
+                Err(RecvTimeoutError::Disconnected) => return Heard::End,
             }
         }
     }
@@ -178,8 +172,13 @@ impl Guest {
     }
 }
 
-fn word_is_exit(word: &Word) -> bool {
-    matches!(word, Word::Exit(_))
+/// What came over the line.
+enum Heard {
+    Word(Word),
+    /// Not in time.
+    Nothing,
+    /// QEMU is gone.
+    End,
 }
 
 impl Drop for Guest {

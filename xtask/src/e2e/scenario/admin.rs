@@ -21,7 +21,7 @@ pub(crate) fn run(bench: &Bench<'_>) -> Result<(), Failed> {
     // Both drives, and room for no other.
     same("namespaces", "2")?;
     same("critical_warning", "0")?;
-    // Read and Write are carried out; effects without "supported" would tell a host otherwise.
+    // Bit 0: the controller carries it out.
     same("effects_read", "1")?;
     same("effects_write", "1")?;
     same("ana_state", "0x1")?;

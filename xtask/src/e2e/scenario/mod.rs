@@ -3,6 +3,7 @@
 mod admin;
 mod connect;
 mod filesystem;
+mod restart;
 mod verify;
 
 use super::guest::{Guest, Machine};
@@ -24,12 +25,13 @@ pub(crate) struct Scenario {
 }
 
 /// All, in order.
-pub(crate) const SCENARIOS: [Scenario; 5] = [
+pub(crate) const SCENARIOS: [Scenario; 6] = [
     Scenario { name: "connect", short: true, run: connect::one_queue },
     Scenario { name: "queues", short: true, run: connect::several_queues },
     Scenario { name: "verify", short: true, run: verify::run },
     Scenario { name: "filesystem", short: true, run: filesystem::run },
     Scenario { name: "admin", short: true, run: admin::run },
+    Scenario { name: "restart", short: true, run: restart::run },
 ];
 
 /// What a scenario has to work with.
