@@ -28,6 +28,7 @@ script=$(disk script) && cat "$script" > /run/script || echo "::fail no script" 
   . /run/script
 )
 status=$?
+echo "-- the kernel's log"
 dmesg | tail -n 60
 echo "::exit $status" > /dev/ttyS1
 sync

@@ -18,6 +18,9 @@ const KERNEL_LINE: &str = "console=ttyS0 quiet loglevel=5 panic=-1 nokaslr mitig
 const ALARMS: [&str; 6] =
     ["I/O error", "Oops", "BUG:", "Kernel panic", "Call Trace", "blocked for more than"];
 
+/// What init.sh prints between the script's output and the kernel's log.
+const KERNEL_LOG: &str = "-- the kernel's log";
+
 /// The machine that a scenario wants.
 pub(crate) struct Machine<'a> {
     pub(crate) image: &'a Path,
@@ -165,8 +168,12 @@ impl Guest {
     fn lost(&self, what: &str) -> Failed {
         let printed = fs::read(&self.console).unwrap_or_default();
         let printed = String::from_utf8_lossy(&printed);
-        let lines: Vec<&str> = printed.lines().collect();
-        let tail = lines[lines.len().saturating_sub(25)..].join("\n    ");
+        let (script, kernel) = printed.split_once(KERNEL_LOG).unwrap_or((&*printed, ""));
+        let last = |text: &str| {
+            let lines: Vec<&str> = text.lines().collect();
+            lines[lines.len().saturating_sub(12)..].join("\n    ")
+        };
+        let tail = format!("{}\n    {}", last(script), last(kernel));
         let own = self.report.failure.as_deref().map_or(String::new(), |why| format!(": {why}"));
         Failed(format!("{what}{own}\n    {tail}\n    (all of it: {})", self.console.display()))
     }

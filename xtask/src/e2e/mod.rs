@@ -3,8 +3,10 @@
 //! `docs/testing.md` says what is tested and how.
 
 mod cpio;
+mod damage;
 mod guest;
 mod initrd;
+mod json;
 mod kernel;
 mod modules;
 mod node;
@@ -12,6 +14,7 @@ mod options;
 mod programs;
 mod protocol;
 mod scenario;
+mod scrub;
 mod steps;
 
 use crate::run::{Failed, cargo, say};

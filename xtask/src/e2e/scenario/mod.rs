@@ -1,6 +1,7 @@
 //! What is tested: each scenario starts its nodes and guests, and judges what they report.
 
 mod admin;
+mod array;
 mod connect;
 mod filesystem;
 mod restart;
@@ -25,13 +26,15 @@ pub(crate) struct Scenario {
 }
 
 /// All, in order.
-pub(crate) const SCENARIOS: [Scenario; 6] = [
+pub(crate) const SCENARIOS: [Scenario; 8] = [
     Scenario { name: "connect", short: true, run: connect::one_queue },
     Scenario { name: "queues", short: true, run: connect::several_queues },
     Scenario { name: "verify", short: true, run: verify::run },
     Scenario { name: "filesystem", short: true, run: filesystem::run },
     Scenario { name: "admin", short: true, run: admin::run },
     Scenario { name: "restart", short: true, run: restart::run },
+    Scenario { name: "raid6", short: true, run: array::raid6 },
+    Scenario { name: "raid5", short: false, run: array::raid5 },
 ];
 
 /// What a scenario has to work with.
