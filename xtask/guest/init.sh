@@ -24,6 +24,10 @@ echo 6f1b2a94-0c5e-4a57-9d0e-5a0f3c9b7e11 > /etc/nvme/hostid
 echo nqn.2014-08.org.nvmexpress:uuid:6f1b2a94-0c5e-4a57-9d0e-5a0f3c9b7e11 > /etc/nvme/hostnqn
 
 script=$(disk script) && cat "$script" > /run/script || echo "::fail no script" > /dev/ttyS1
+# A guest whose host is gone ends by itself.
+limit=$(sed -n "s/^limit='\(.*\)'/\1/p" /run/script)
+(sleep "${limit:-600}"; poweroff -f) &
+
 (
   . /run/script
 )

@@ -50,10 +50,11 @@ fn check() -> Result<(), Failed> {
     tidy::tidy()
 }
 
-/// Every test. As root, or in CI, what they need is installed first; elsewhere the tests that lack it say so.
+/// Every test. As root, or in CI, what they need is installed first; elsewhere the tests that lack it say so. With
+/// arguments only the tests that cargo picks by them, else also the short form of those against a real Linux kernel.
 fn test(rest: &[String]) -> Result<(), Failed> {
     if setup::may_install() {
-        setup::setup()?;
+        setup::tests()?;
     } else {
         say("not root: nothing is installed; tests that lack a program say so and are skipped");
     }
@@ -61,7 +62,16 @@ fn test(rest: &[String]) -> Result<(), Failed> {
     cargo(&["build", "--release", "--quiet", "--package", "pumice"], &[])?;
     let mut args = vec!["test", "--workspace"];
     args.extend(rest.iter().map(String::as_str));
-    cargo(&args, &[])
+    cargo(&args, &[])?;
+    if rest.is_empty() {
+        say(
+            "a real Linux kernel in QEMU against pumice node and pumice scrub: the short form of cargo xtask e2e",
+        );
+        e2e::e2e(&[])
+    } else {
+        say("tests were picked: not those against a real Linux kernel (cargo xtask e2e)");
+        Ok(())
+    }
 }
 
 /// The measurements that are kept in `benches/record`.

@@ -54,7 +54,7 @@ impl Guest {
         let disk = folder.join(format!("{}.script", steps.name()));
         let console = folder.join(format!("{}.console", steps.name()));
         let wrong = |error: std::io::Error| Failed(format!("{}: {error}", folder.display()));
-        fs::write(&disk, script_disk(script, variables)).map_err(wrong)?;
+        fs::write(&disk, script_disk(script, variables, machine.limit)).map_err(wrong)?;
         let (memory, initrd) =
             if machine.fio { ("768", &machine.initrd.with_fio) } else { ("448", &machine.initrd.small) };
         let mut qemu = Command::new("qemu-system-x86_64")
@@ -197,8 +197,8 @@ impl Drop for Guest {
 }
 
 /// The script, its variables before it, filled up to whole blocks with empty lines.
-fn script_disk(script: &str, variables: &[(&str, String)]) -> Vec<u8> {
-    let mut text = String::new();
+fn script_disk(script: &str, variables: &[(&str, String)], limit: Duration) -> Vec<u8> {
+    let mut text = format!("limit='{}'\n", limit.as_secs() + 5);
     for (name, value) in variables {
         text.push_str(&format!("{name}='{}'\n", value.replace('\'', "")));
     }

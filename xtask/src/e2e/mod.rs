@@ -18,6 +18,7 @@ mod scrub;
 mod steps;
 
 use crate::run::{Failed, cargo, say};
+use crate::setup;
 use initrd::Initrd;
 use kernel::Unpacked;
 use options::Options;
@@ -29,10 +30,6 @@ use steps::Steps;
 
 /// Something that the harness needs, and this machine cannot give.
 pub(crate) struct Missing(String);
-
-/// Programs of this machine that are needed, each in the package that `setup` installs.
-const PROGRAMS: [&str; 10] =
-    ["qemu-system-x86_64", "busybox", "nvme", "mdadm", "fio", "mke2fs", "e2fsck", "xz", "dpkg", "apt-get"];
 
 /// A line of the table at the end.
 struct Row {
@@ -71,11 +68,7 @@ pub(crate) fn e2e(arguments: &[String]) -> Result<(), Failed> {
         if options.repeat > 1 {
             say(&format!("round {round} of {}", options.repeat));
         }
-        for (kernel, initrd) in &ready {
-            for scenario in SCENARIOS.iter().filter(|scenario| options.wants(scenario)) {
-                rows.push(run(scenario, kernel, initrd, &binary, &options, &folder)?);
-            }
-        }
+        rows.extend(side_by_side(&ready, &binary, &options, &folder)?);
     }
     table(&rows, start.elapsed());
     let failed = rows.iter().filter(|row| row.failure.is_some()).count();
@@ -88,7 +81,11 @@ fn target() -> PathBuf {
 
 /// Kernels and initrds, or what is missing for them.
 fn prepare(options: &Options, folder: &Path) -> Result<Vec<(Unpacked, Initrd)>, Missing> {
-    let lacking: Vec<&str> = PROGRAMS.into_iter().filter(|name| programs::find(name).is_none()).collect();
+    if setup::may_install() {
+        setup::e2e().map_err(|Failed(why)| Missing(format!("What it takes cannot be installed: {why}.")))?;
+    }
+    let mut lacking = setup::lacking();
+    lacking.extend(["dpkg", "apt-get", "apt-cache"].iter().filter(|name| programs::find(name).is_none()));
     if !lacking.is_empty() {
         let list = lacking.join(", ");
         return Err(Missing(format!(
@@ -103,6 +100,34 @@ fn prepare(options: &Options, folder: &Path) -> Result<Vec<(Unpacked, Initrd)>, 
         ready.push((unpacked, initrd));
     }
     Ok(ready)
+}
+
+/// The scenarios, one after another on each kernel, and the kernels at the same time: a guest has one processor, and
+/// waits a good part of its time.
+fn side_by_side(
+    ready: &[(Unpacked, Initrd)],
+    binary: &Path,
+    options: &Options,
+    folder: &Path,
+) -> Result<Vec<Row>, Failed> {
+    let wanted: Vec<&Scenario> = SCENARIOS.iter().filter(|scenario| options.wants(scenario)).collect();
+    let column = |kernel: &Unpacked, initrd: &Initrd| -> Result<Vec<Row>, Failed> {
+        wanted.iter().map(|scenario| run(scenario, kernel, initrd, binary, options, folder)).collect()
+    };
+    let columns: Vec<Result<Vec<Row>, Failed>> = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            ready.iter().map(|(kernel, initrd)| scope.spawn(|| column(kernel, initrd))).collect();
+        let ended = |thread: std::thread::ScopedJoinHandle<'_, _>| match thread.join() {
+            Ok(column) => column,
+            Err(_) => Err(Failed("a thread of the harness panicked".to_owned())),
+        };
+        threads.into_iter().map(ended).collect()
+    });
+    let mut rows = Vec::new();
+    for column in columns {
+        rows.extend(column?);
+    }
+    Ok(rows)
 }
 
 fn run(

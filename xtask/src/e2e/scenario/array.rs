@@ -11,8 +11,6 @@ use std::time::{Duration, Instant};
 const ARRAY: &str = include_str!("../../../guest/array.sh");
 const REASSEMBLE: &str = include_str!("../../../guest/reassemble.sh");
 const DRIVES: usize = 6;
-/// Of a drive.
-const SIZE: u64 = 48 * MIB;
 
 /// A shape of array, and where its drives are.
 struct Shape {
@@ -23,7 +21,7 @@ struct Shape {
 
 /// RAID-5 on one node, with a write-intent bitmap.
 pub(crate) fn raid5(bench: &Bench<'_>) -> Result<(), Failed> {
-    run(bench, &Shape { level: 5, nodes: 1, bitmap: "none" })
+    run(bench, &Shape { level: 5, nodes: 1, bitmap: "internal" })
 }
 
 /// RAID-6 across three nodes.
@@ -32,13 +30,13 @@ pub(crate) fn raid6(bench: &Bench<'_>) -> Result<(), Failed> {
 }
 
 fn run(bench: &Bench<'_>, shape: &Shape) -> Result<(), Failed> {
-    let drives: Vec<String> =
-        (0..DRIVES).map(|n| bench.drive(&format!("member{n}"), SIZE)).collect::<Result<_, _>>()?;
-    let (seconds, damages) = if bench.options.full {
-        (u64::from(bench.options.minutes) * 60, bench.options.damages)
+    let (size, seconds, damages) = if bench.options.full {
+        (48 * MIB, u64::from(bench.options.minutes) * 60, bench.options.damages)
     } else {
-        (12, 2)
+        (24 * MIB, 12, 2)
     };
+    let drives: Vec<String> =
+        (0..DRIVES).map(|n| bench.drive(&format!("member{n}"), size)).collect::<Result<_, _>>()?;
 
     let nodes = start(bench, shape, &drives)?;
     let mut variables = place(&nodes, shape);

@@ -11,7 +11,7 @@ const AWAY: Duration = Duration::from_millis(700);
 /// Runs it.
 pub(crate) fn run(bench: &Bench<'_>) -> Result<(), Failed> {
     let kills: u32 = if bench.options.full { 5 } else { 2 };
-    let seconds = 4 + 5 * kills;
+    let seconds = 4 + 4 * kills;
     let mut node = bench.node("restart", 512, vec![bench.drive("restart", 32 * MIB)?])?;
     let variables =
         [("port", node.port.to_string()), ("nqn", Bench::nqn("restart")), ("seconds", seconds.to_string())];
@@ -19,7 +19,7 @@ pub(crate) fn run(bench: &Bench<'_>) -> Result<(), Failed> {
     let mut guest = bench.guest(&bench.machine(true, limit), SCRIPT, &variables)?;
     guest.reach("load")?;
     for kill in 1..=kills {
-        if guest.listen(Duration::from_secs(3), "done")? {
+        if guest.listen(Duration::from_secs(2), "done")? {
             return Err(Failed(format!("the load ended before the node was killed for the {kill}. time")));
         }
         node.kill();

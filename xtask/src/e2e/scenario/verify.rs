@@ -14,6 +14,7 @@ pub(crate) fn run(bench: &Bench<'_>) -> Result<(), Failed> {
         ("ports", format!("{} {}", small.port, large.port)),
         ("nqns", format!("{} {}", Bench::nqn("b512"), Bench::nqn("b4096"))),
         ("size", format!("{size}m")),
+        ("full", if bench.options.full { "yes" } else { "" }.to_owned()),
         ("digests", if bench.options.full { "--hdr-digest --data-digest" } else { "" }.to_owned()),
     ];
     bench.guest(&bench.machine(true, 400), SCRIPT, &variables)?.finish()?;
