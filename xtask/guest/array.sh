@@ -15,7 +15,7 @@ echo 500000 > /proc/sys/dev/raid/speed_limit_max
 echo 500000 > /proc/sys/dev/raid/speed_limit_min
 # shellcheck disable=SC2086
 must mdadm --create /dev/md0 --run --metadata=1.2 --level="$level" --raid-devices=6 --chunk=64 \
-  --bitmap="$bitmap" $devices
+  $bitmap $devices
 settled() { [ "$(cat /sys/block/md0/md/resync_start)" = none ] && [ "$(cat /sys/block/md0/md/sync_action)" = idle ]; }
 sleep 1
 await 200 settled || fail "the first resync does not end: $(cat /proc/mdstat)"

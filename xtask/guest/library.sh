@@ -68,11 +68,16 @@ controller() {
   done
   return 1
 }
-# drive PORT NSID: its block device, once it is there.
-drive() {
-  drive_="/dev/$(controller "$1")n$2"
-  await 10 test -b "$drive_" || return 1
-  echo "$drive_"
+# drive PORT NSID: its block device, once it is there. Kernels scan namespaces in any order, and name them as they come.
+drive() { await 10 named "$@" && named "$@"; }
+named() {
+  for block in /sys/block/"$(controller "$1")"n*; do
+    if [ "$(cat "$block/nsid")" = "$2" ] && [ -b "/dev/${block##*/}" ]; then
+      echo "/dev/${block##*/}"
+      return 0
+    fi
+  done
+  return 1
 }
 attribute() { cat "/sys/class/nvme/$(controller "$1")/$2"; }
 

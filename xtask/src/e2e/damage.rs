@@ -18,19 +18,21 @@ pub(crate) const BLOCK: u64 = 4096;
 /// One member's place in the array.
 #[derive(Debug, Clone)]
 pub(crate) struct Member {
-    pub(crate) path: String,
-    pub(crate) role: u64,
+    path: String,
+    /// How a scrub over nodes names it.
+    served: String,
+    role: u64,
     data_offset: u64,
     chunk: u64,
-    pub(crate) disks: u64,
-    pub(crate) level: u64,
+    disks: u64,
+    level: u64,
     /// Of the array: chunks of one member.
     pub(crate) stripes: u64,
 }
 
 impl Member {
-    /// Reads it from a drive's file.
-    pub(crate) fn read(path: &str) -> Result<Self, Failed> {
+    /// Reads it from a drive's file; a node serves the same as `served`.
+    pub(crate) fn read(path: &str, served: &str) -> Result<Self, Failed> {
         let mut block = [0u8; 1024];
         let file = File::open(path).map_err(|error| Failed(format!("{path}: {error}")))?;
         file.read_exact_at(&mut block, SUPERBLOCK).map_err(|error| Failed(format!("{path}: {error}")))?;
@@ -48,6 +50,7 @@ impl Member {
         }
         Ok(Self {
             path: path.to_owned(),
+            served: served.to_owned(),
             role: u64::from(role),
             data_offset: wide(128) * SECTOR,
             chunk: chunk * SECTOR,
@@ -126,8 +129,11 @@ impl Damage {
         } else {
             "member"
         };
+        let device = finding.device.as_ref();
         let located = self.member.level == 5
-            || (finding.device_offset == Some(self.offset()) && finding.member == Some(self.member.role));
+            || (device.is_some_and(|name| [&self.member.path, &self.member.served].contains(&name))
+                && finding.device_offset == Some(self.offset())
+                && finding.member == Some(self.member.role));
         self.is_at(finding) && finding.verdict == verdict && located
     }
 
@@ -156,6 +162,7 @@ mod tests {
     fn members(level: u64) -> Vec<Member> {
         let member = |role| Member {
             path: String::new(),
+            served: String::new(),
             role,
             data_offset: 1 << 20,
             chunk: 65536,
