@@ -4,7 +4,7 @@
 //! cargo xtask setup    install, by package name, what the tests need and this machine lacks
 //! cargo xtask check    fmt, clippy, docs
 //! cargo xtask test     every test (as root or in CI: setup first)
-//! cargo xtask e2e      a real Linux kernel in QEMU against the node; the short form is part of test
+//! cargo xtask e2e      real Linux kernels in QEMU against the node; the short form is part of test
 //! cargo xtask bench    the measurements of benches/record
 //! cargo xtask tidy     rules of the house that no linter knows
 //! ```
