@@ -1,13 +1,14 @@
 //! A guest: QEMU with a Linux kernel, a script in it, and the line over which the two sides speak.
 
 use super::initrd::Initrd;
+use super::mortal;
 use super::protocol::{Report, Word, parse};
 use super::steps::Steps;
 use crate::run::Failed;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -57,7 +58,7 @@ impl Guest {
         fs::write(&disk, script_disk(script, variables, machine.limit)).map_err(wrong)?;
         let (memory, initrd) =
             if machine.fio { ("768", &machine.initrd.with_fio) } else { ("448", &machine.initrd.small) };
-        let mut qemu = Command::new("qemu-system-x86_64")
+        let mut qemu = mortal(Path::new("qemu-system-x86_64"))
             .args(["-accel", "tcg,thread=multi,tb-size=256", "-cpu", "max", "-machine", "pc", "-m", memory])
             .args(["-smp", &machine.cpus.to_string(), "-nodefaults", "-no-user-config", "-no-reboot"])
             .args(["-display", "none", "-serial", &format!("file:{}", console.display()), "-serial", "stdio"])

@@ -3,6 +3,7 @@
 use super::Missing;
 use super::modules::Modules;
 use crate::run::{Failed, output, say};
+use crate::setup;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -52,7 +53,15 @@ impl Kernel {
     }
 
     fn unpack(self, root: &Path) -> Result<(), Missing> {
-        let package = self.resolve()?;
+        let package = match self.resolve() {
+            // As root, perhaps the lists of packages were never fetched.
+            Err(_) if setup::may_install() => {
+                output(Command::new("apt-get").args(["update", "-qq"]))
+                    .map_err(|Failed(why)| Missing(why))?;
+                self.resolve()?
+            }
+            resolved => resolved?,
+        };
         say(&format!("downloading {package}"));
         // What an interrupted run left.
         let _ = fs::remove_dir_all(root);

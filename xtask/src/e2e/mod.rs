@@ -13,6 +13,7 @@ mod node;
 mod options;
 mod programs;
 mod protocol;
+mod pulse;
 mod scenario;
 mod scrub;
 mod steps;
@@ -22,9 +23,11 @@ use crate::setup;
 use initrd::Initrd;
 use kernel::Unpacked;
 use options::Options;
+use pulse::Pulse;
 use scenario::{Bench, SCENARIOS, Scenario};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 use steps::Steps;
 
@@ -39,10 +42,23 @@ struct Row {
     failure: Option<String>,
 }
 
+/// What all scenarios of a run share.
+struct Run<'a> {
+    binary: &'a Path,
+    options: &'a Options,
+    folder: &'a Path,
+    pulse: &'a Pulse,
+}
+
 /// Runs what the arguments ask for. Where something is missing it is skipped, loudly; in CI that is a failure.
 pub(crate) fn e2e(arguments: &[String]) -> Result<(), Failed> {
     let options = Options::parse(arguments)?;
     let folder = target().join("e2e");
+    let wrong = |error: std::io::Error| Failed(format!("{}: {error}", folder.display()));
+    fs::create_dir_all(&folder).map_err(wrong)?;
+    // Another harness in the same folder comes after this one. Released when the file is closed.
+    let lock = fs::File::create(folder.join("lock")).map_err(wrong)?;
+    lock.lock().map_err(wrong)?;
     let ready = match prepare(&options, &folder) {
         Ok(ready) => ready,
         Err(Missing(why)) if std::env::var_os("CI").is_some() => {
@@ -63,16 +79,25 @@ pub(crate) fn e2e(arguments: &[String]) -> Result<(), Failed> {
         }
     };
     let start = Instant::now();
+    let pulse = Pulse::begin();
+    let all = Run { binary: &binary, options: &options, folder: &folder, pulse: &pulse };
     let mut rows = Vec::new();
     for round in 1..=options.repeat {
         if options.repeat > 1 {
             say(&format!("round {round} of {}", options.repeat));
         }
-        rows.extend(side_by_side(&ready, &binary, &options, &folder)?);
+        rows.extend(side_by_side(&ready, &all)?);
     }
     table(&rows, start.elapsed());
     let failed = rows.iter().filter(|row| row.failure.is_some()).count();
     if failed == 0 { Ok(()) } else { Err(Failed(format!("{failed} of {} scenarios failed", rows.len()))) }
+}
+
+/// A program that the system kills as soon as the thread that started it is gone, however that came.
+fn mortal(program: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+    command
 }
 
 fn target() -> PathBuf {
@@ -85,14 +110,15 @@ fn prepare(options: &Options, folder: &Path) -> Result<Vec<(Unpacked, Initrd)>, 
         setup::e2e().map_err(|Failed(why)| Missing(format!("What it takes cannot be installed: {why}.")))?;
     }
     let mut lacking = setup::lacking();
-    lacking.extend(["dpkg", "apt-get", "apt-cache"].iter().filter(|name| programs::find(name).is_none()));
+    lacking.extend(
+        ["dpkg", "apt-get", "apt-cache", "setpriv"].iter().filter(|name| programs::find(name).is_none()),
+    );
     if !lacking.is_empty() {
         let list = lacking.join(", ");
         return Err(Missing(format!(
             "This machine lacks {list}; `cargo xtask setup` as root installs them."
         )));
     }
-    fs::create_dir_all(folder).map_err(|error| Missing(format!("{}: {error}", folder.display())))?;
     let mut ready = Vec::new();
     for kernel in &options.kernels {
         let unpacked = kernel.fetch(folder)?;
@@ -104,15 +130,10 @@ fn prepare(options: &Options, folder: &Path) -> Result<Vec<(Unpacked, Initrd)>, 
 
 /// The scenarios, one after another on each kernel, and the kernels at the same time: a guest has one processor, and
 /// waits a good part of its time.
-fn side_by_side(
-    ready: &[(Unpacked, Initrd)],
-    binary: &Path,
-    options: &Options,
-    folder: &Path,
-) -> Result<Vec<Row>, Failed> {
-    let wanted: Vec<&Scenario> = SCENARIOS.iter().filter(|scenario| options.wants(scenario)).collect();
+fn side_by_side(ready: &[(Unpacked, Initrd)], all: &Run<'_>) -> Result<Vec<Row>, Failed> {
+    let wanted: Vec<&Scenario> = SCENARIOS.iter().filter(|scenario| all.options.wants(scenario)).collect();
     let column = |kernel: &Unpacked, initrd: &Initrd| -> Result<Vec<Row>, Failed> {
-        wanted.iter().map(|scenario| run(scenario, kernel, initrd, binary, options, folder)).collect()
+        wanted.iter().map(|scenario| run(scenario, kernel, initrd, all)).collect()
     };
     let columns: Vec<Result<Vec<Row>, Failed>> = std::thread::scope(|scope| {
         let threads: Vec<_> =
@@ -130,23 +151,30 @@ fn side_by_side(
     Ok(rows)
 }
 
-fn run(
-    scenario: &Scenario,
-    kernel: &Unpacked,
-    initrd: &Initrd,
-    binary: &Path,
-    options: &Options,
-    folder: &Path,
-) -> Result<Row, Failed> {
+/// One scenario on one kernel. Where it failed while this machine stood still, it has one more chance.
+fn run(scenario: &Scenario, kernel: &Unpacked, initrd: &Initrd, run: &Run<'_>) -> Result<Row, Failed> {
+    let start = Instant::now();
+    let row = once(scenario, kernel, initrd, run)?;
+    match run.pulse.longest_since(start) {
+        Some(still) if row.failure.is_some() => {
+            let seconds = still.as_secs_f64();
+            println!("{:22} again: this machine stood still for {seconds:.0} s", row.name);
+            once(scenario, kernel, initrd, run)
+        }
+        _ => Ok(row),
+    }
+}
+
+fn once(scenario: &Scenario, kernel: &Unpacked, initrd: &Initrd, run: &Run<'_>) -> Result<Row, Failed> {
     let name = format!("{}-{}", scenario.name, kernel.kernel.name);
-    let own = folder.join(&name);
+    let own = run.folder.join(&name);
     // Consoles and drives of the run before.
     let _ = fs::remove_dir_all(&own);
     fs::create_dir_all(&own).map_err(|error| Failed(format!("{}: {error}", own.display())))?;
     let steps = Steps::begin(&name);
+    let (binary, options) = (run.binary, run.options);
     let bench = Bench { kernel, initrd, binary, options, folder: &own, steps: steps.clone() };
-    let done = (scenario.run)(&bench);
-    let failure = done.err().map(|Failed(why)| why);
+    let failure = (scenario.run)(&bench).err().map(|Failed(why)| why);
     if let Some(why) = &failure {
         println!("{name:22} FAILED  {why}");
     } else {

@@ -1,5 +1,6 @@
 //! `pumice node` as a process of its own.
 
+use super::mortal;
 use crate::run::Failed;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -34,7 +35,7 @@ impl Node {
     fn on_port(setting: Setting, port: u16) -> Result<Self, Failed> {
         let log = File::options().create(true).append(true).open(&setting.log);
         let log = log.map_err(|error| Failed(format!("{}: {error}", setting.log.display())))?;
-        let mut command = Command::new(&setting.binary);
+        let mut command = mortal(&setting.binary);
         command.args(["node", "--listen", &format!("127.0.0.1:{port}"), "--nqn", &setting.nqn]);
         command.args(["--block-size", &setting.block.to_string()]);
         for drive in &setting.drives {
