@@ -1,7 +1,7 @@
 //! From what the operator names to an array on its nodes: opening devices, reading superblocks, grouping members.
 
 use crate::failure::Failure;
-use crate::remote::{RemoteName, probe_remote};
+use crate::remote::{RemoteName, look_remote};
 use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options};
 use pumice_host::probe::DriveReader;
 use pumice_host::remote::RemoteNode;
@@ -126,6 +126,8 @@ pub(crate) fn probe_all(paths: &[PathBuf], access: Access) -> Result<Vec<Probed>
             None => local.push(path.clone()),
         }
     }
+    // Other hosts are kept away first: what is read afterwards stays as it is.
+    let far = look_remote(&remote, access.write)?;
     let mut out = Vec::with_capacity(paths.len());
     let devices = open(&local, access)?;
     let node = LocalNode::new("probe", devices.clone(), &Peers::new(), NodeOptions::default());
@@ -135,7 +137,9 @@ pub(crate) fn probe_all(paths: &[PathBuf], access: Access) -> Result<Vec<Probed>
         let record = probe(&reader).map_err(|error| Failure::new(format!("{path}: {error}")))?;
         out.push(Probed { path, place: Place::Here(device), record });
     }
-    out.extend(probe_remote(&remote)?);
+    for (_, looked) in far {
+        out.push(looked?);
+    }
     Ok(out)
 }
 
@@ -276,4 +280,17 @@ fn groups(
     };
     out.retain(|(_, roles)| !roles.is_empty());
     Ok(out)
+}
+
+/// The nodes behind devices, each once.
+pub(crate) fn nodes_of(probed: &[Probed]) -> Vec<Arc<RemoteNode>> {
+    let mut nodes: Vec<Arc<RemoteNode>> = Vec::new();
+    for device in probed {
+        if let Place::There(node, _) = &device.place
+            && !nodes.iter().any(|known| Arc::ptr_eq(known, node))
+        {
+            nodes.push(Arc::clone(node));
+        }
+    }
+    nodes
 }

@@ -2,6 +2,7 @@
 
 use crate::devices::{Access, expand, probe_all};
 use crate::failure::Failure;
+use crate::remote::{RemoteName, look_remote};
 use crate::running::{Running, running};
 use crate::text::{print, print_json, table};
 use clap::Args;
@@ -94,8 +95,11 @@ pub(crate) fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
         // One device that cannot be opened or read says nothing of the others.
         match look(path) {
             Ok(found) => {
-                for (uuid, probed) in found {
-                    arrays.entry(uuid).or_default().push(probed);
+                for device in found {
+                    match device {
+                        Ok((uuid, probed)) => arrays.entry(uuid).or_default().push(probed),
+                        Err(failure) => problems.push(failure.to_string()),
+                    }
                 }
             }
             Err(failure) => problems.push(failure.to_string()),
@@ -128,15 +132,21 @@ fn ask_the_kernel(report: &mut InspectReport) {
     }
 }
 
+/// A device that is a member of an array, or why it cannot be told.
+type Found = Result<(Uuid, Probed), Failure>;
+
 /// The members behind a name: one, or for a node all of its drives that are members.
-fn look(path: &Path) -> Result<Vec<(Uuid, Probed)>, Failure> {
+fn look(path: &Path) -> Result<Vec<Found>, Failure> {
     let access = Access { write: false, allow_in_use: true };
-    let found = probe_all(&[path.to_owned()], access)?;
-    let found = found.into_iter().map(|device| match device.record {
+    let found: Vec<Result<crate::devices::Probed, Failure>> = match RemoteName::of(path)? {
+        Some(name) => look_remote(&[name], false)?.into_iter().map(|(_, looked)| looked).collect(),
+        None => probe_all(&[path.to_owned()], access)?.into_iter().map(Ok).collect(),
+    };
+    let member = |device: crate::devices::Probed| match device.record {
         Some(record) => Ok((record.superblock.array_uuid, (device.path, Ok(Some(record))))),
         None => Err(Failure::new(format!("{}: no md superblock", device.path))),
-    });
-    found.collect()
+    };
+    Ok(found.into_iter().map(|device| device.and_then(member)).collect())
 }
 
 fn human(report: &InspectReport) -> String {

@@ -13,6 +13,7 @@ mod progress;
 mod remote;
 mod running;
 mod scrub;
+mod sim;
 mod text;
 
 use clap::{Parser, Subcommand};
@@ -46,6 +47,9 @@ enum Command {
     /// Measure what this machine can do
     #[command(subcommand)]
     Bench(bench::BenchCommand),
+    /// Replay foreground traces under virtual time, and compare when and how large to scrub
+    #[command(subcommand)]
+    Sim(sim::SimCommand),
     /// See it work: an array, ten kinds of damage, four methods, repair
     Demo(demo::DemoArgs),
 }
@@ -59,6 +63,7 @@ fn main() -> ExitCode {
         Command::Discover(args) => discover::run(&args),
         Command::Drives(args) => drives::run(&args),
         Command::Bench(command) => bench::run(&command),
+        Command::Sim(command) => sim::run(&command),
         Command::Demo(args) => demo::run(&args),
     };
     done.unwrap_or_else(|failure: Failure| {

@@ -5,10 +5,12 @@ use crate::failure::Failure;
 use pumice_host::probe::DriveReader;
 use pumice_host::remote::RemoteNode;
 use pumice_nvme::spec::Nqn;
-use pumice_offload::DriveId;
+use pumice_offload::{DataNode, DriveId, ErrorKind, Hosts};
 use pumice_raid::probe;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::File;
+use std::io::Read;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
@@ -18,6 +20,8 @@ use std::time::Duration;
 const SCHEME: &str = "nvme://";
 /// How long a node may take without any answer.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+/// A host that was silent for so many milliseconds may be gone: Linux sends a keep alive every 2.5 s unless told otherwise.
+const ALIVE_MS: u32 = 10_000;
 
 /// A drive of a node, or all of its drives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,44 +65,96 @@ pub(crate) fn host_nqn() -> Nqn {
     format!("nqn.2026-11.invalid.pumice:host:{name}").parse().expect("a name of the right form")
 }
 
+/// The identifier under which this process connects: drawn anew, because two scrubs of one machine are two hosts for a node.
+fn host_id() -> Result<[u8; 16], Failure> {
+    let mut id = [0; 16];
+    File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut id))?;
+    // A UUID of version 4, variant 1. (RFC 9562, section 5.4.)
+    id[6] = id[6] & 0x0F | 0x40;
+    id[8] = id[8] & 0x3F | 0x80;
+    Ok(id)
+}
+
 /// Connects to a node.
 pub(crate) fn connect(address: SocketAddr) -> Result<Arc<RemoteNode>, Failure> {
-    RemoteNode::connect(address, None, host_nqn(), DEADLINE)
+    RemoteNode::connect(address, None, host_nqn(), host_id()?, DEADLINE)
         .map(Arc::new)
         .map_err(|error| Failure::new(format!("{SCHEME}{address}: {error}")))
 }
 
-/// Connects to the nodes, each once, and reads superblocks.
-pub(crate) fn probe_remote(names: &[RemoteName]) -> Result<Vec<Probed>, Failure> {
+/// Keeps other hosts away from a node's drives while this process runs.
+fn hold(node: &RemoteNode) -> Result<(), Failure> {
+    match node.hold() {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::Busy => {
+            let hosts = node.hosts()?.unwrap_or_default().hosts;
+            let names: Vec<String> = hosts.into_iter().map(|host| host.nqn).collect();
+            Err(Failure::new(format!(
+                "{SCHEME}{}: --repair needs the drives for itself, and other hosts are connected: {}",
+                node.name(),
+                if names.is_empty() { "one that has just gone".to_owned() } else { names.join(", ") }
+            )))
+        }
+        Err(error) => Err(Failure::new(format!("{SCHEME}{}: {error}", node.name()))),
+    }
+}
+
+/// A drive, with what its superblock says, or why that cannot be told.
+pub(crate) type Looked = (String, Result<Probed, Failure>);
+
+/// Connects to the nodes, each once, and reads superblocks; a drive that cannot be made out does not stand in the way of others. With `alone`, other
+/// hosts are kept away before anything is read.
+pub(crate) fn look_remote(names: &[RemoteName], alone: bool) -> Result<Vec<Looked>, Failure> {
     let mut nodes: BTreeMap<SocketAddr, Arc<RemoteNode>> = BTreeMap::new();
-    let mut out = Vec::new();
+    let mut out: Vec<Looked> = Vec::new();
     for name in names {
         let node = match nodes.get(&name.address) {
             Some(node) => Arc::clone(node),
             None => {
                 let node = connect(name.address)?;
+                if alone {
+                    hold(&node)?;
+                }
                 nodes.insert(name.address, Arc::clone(&node));
                 node
             }
         };
-        for drive in node.drives() {
-            if name.nsid.is_some_and(|nsid| drive.id != DriveId(nsid)) {
-                continue;
-            }
+        let before = out.len();
+        for drive in node.drives().iter().filter(|d| name.nsid.is_none_or(|nsid| d.id == DriveId(nsid))) {
             let path = RemoteName { nsid: Some(drive.id.0), ..*name }.to_string();
             let reader = DriveReader::new(&*node, drive.id, drive.size_bytes);
-            let record = probe(&reader).map_err(|error| Failure::new(format!("{path}: {error}")))?;
-            // All drives of a node means those that are members of something.
-            if record.is_some() || name.nsid.is_some() {
-                out.push(Probed { path, place: Place::There(Arc::clone(&node), drive.id), record });
+            match probe(&reader) {
+                // All drives of a node means those that are members of something.
+                Ok(None) if name.nsid.is_none() => {}
+                Ok(record) => {
+                    let place = Place::There(Arc::clone(&node), drive.id);
+                    out.push((path.clone(), Ok(Probed { path, place, record })));
+                }
+                Err(error) => out.push((path.clone(), Err(Failure::new(format!("{path}: {error}"))))),
             }
         }
-        if let Some(nsid) = name.nsid.filter(|nsid| !node.drives().iter().any(|d| d.id == DriveId(*nsid))) {
-            return Err(Failure::new(format!("{name}: the node has no drive {nsid}")));
-        }
-        if name.nsid.is_none() && !out.iter().any(|probed| probed.path.starts_with(&name.to_string())) {
-            return Err(Failure::new(format!("{name}: none of its drives carries an md superblock")));
+        if out.len() == before {
+            return Err(Failure::new(match name.nsid {
+                Some(nsid) => format!("{name}: the node has no drive {nsid}"),
+                None => format!("{name}: none of its drives carries an md superblock"),
+            }));
         }
     }
     Ok(out)
+}
+
+/// Hosts that are associated with all of the nodes, and alive: the ones that may run an array over their drives. `None` where there is none, or not the same ones
+/// everywhere.
+pub(crate) fn common_hosts(nodes: &[Arc<RemoteNode>]) -> Result<Option<Vec<String>>, Failure> {
+    let mut common: Option<Hosts> = None;
+    for node in nodes {
+        let hosts = node.hosts()?.unwrap_or_default();
+        let alive = hosts.hosts.iter().all(|host| host.silent_ms < ALIVE_MS);
+        if hosts.hosts.is_empty() || !alive || common.as_ref().is_some_and(|known| !known.same_hosts(&hosts))
+        {
+            return Ok(None);
+        }
+        common = Some(hosts);
+    }
+    Ok(common.map(|common| common.hosts.into_iter().map(|host| host.nqn).collect()))
 }

@@ -5,18 +5,20 @@ mod human;
 
 pub(crate) use args::ScrubArgs;
 
-use crate::devices::{Access, assemble_from, expand, place, probe_all};
+use crate::devices::{Access, Probed, assemble_from, expand, nodes_of, place, probe_all};
 use crate::failure::Failure;
 use crate::progress::Display;
+use crate::remote::common_hosts;
 use crate::running::running;
 use crate::text::{print, print_json};
+use pumice_host::remote::RemoteNode;
 use pumice_host::report::Report;
 use pumice_host::scrub::{StopReason, run as run_pass};
 use pumice_host::state::StateFiles;
 use pumice_node::NodeOptions;
 use pumice_parity::kernels::Kernels;
 use pumice_parity::seed::Seed;
-use pumice_raid::Uuid;
+use pumice_raid::{Array, Uuid};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -35,18 +37,21 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
         ));
     }
     let paths = expand(&args.devices, Path::new("/sys"))?;
-    let remote = paths.iter().any(|path| path.to_string_lossy().starts_with("nvme://"));
-    // Nobody here knows who else writes the drives of a node.
-    options.in_use |= remote;
-    if access.write && remote {
-        return Err(Failure::new(
-            "--repair works on devices of this machine only: run it where the drives are, with the node stopped",
-        ));
-    }
     let mut probed = probe_all(&paths, access)?;
+    let nodes = nodes_of(&probed);
+    // Other hosts may write the drives of a node, unless they are kept away.
+    options.in_use |= !nodes.is_empty() && !access.write;
     let mut array = assemble_from(&mut probed)?;
     let runs = || running(&paths, Path::new("/sys")).is_some_and(|array| array.is_settled());
     if args.allow_in_use && runs() {
+        array.assume_running();
+    } else if let Some(hosts) = elsewhere(&array, &probed, &nodes, args)? {
+        if !args.quiet {
+            eprintln!(
+                "pumice: the array is active, and {hosts} is connected to all of its drives: taken as running there"
+            );
+        }
+        options.running_elsewhere = true;
         array.assume_running();
     } else if args.assume_settled {
         array.assume_settled();
@@ -73,6 +78,20 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
         print(&human::report(&target, &outcome, &report, options.repair.is_some()));
     }
     Ok(ExitCode::from(report.result.exit_code()))
+}
+
+/// The hosts that run an array over drives of nodes, as far as can be told from here: its superblocks say that writes may be under way, every
+/// member is on a node, and the same hosts are connected to all of them. `None` where that is not so, or the operator has judged.
+fn elsewhere(
+    array: &Array,
+    probed: &[Probed],
+    nodes: &[Arc<RemoteNode>],
+    args: &ScrubArgs,
+) -> Result<Option<String>, Failure> {
+    if !array.unclean() || args.assume_settled || args.repair || probed.iter().any(|p| p.here().is_some()) {
+        return Ok(None);
+    }
+    Ok(common_hosts(nodes)?.map(|hosts| hosts.join(", ")))
 }
 
 /// Where progress and journal are kept: for a plain check, a directory that cannot be used is a pity; for a repair, or a pass that should be

@@ -18,6 +18,7 @@ pub mod remote;
 pub mod repair;
 pub mod report;
 pub mod scrub;
+mod standing;
 pub mod state;
 pub mod target;
 

@@ -9,7 +9,8 @@ pub(crate) fn bring(
     to: &dyn DataNode,
     transfer: &Transfer,
 ) -> Result<Ledger, NodeError> {
-    match from.transfer(transfer) {
+    let to_address = to.absolute(transfer.to)?;
+    match from.transfer(&Transfer { to: to_address, ..transfer.clone() }) {
         Ok(done) => return Ok(done.moved),
         Err(error) if error.kind() == ErrorKind::Unreachable => {}
         Err(error) => return Err(error),

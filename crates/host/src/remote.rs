@@ -5,9 +5,11 @@
 //! away, and the next call opens another.
 
 mod blocks;
+mod memory;
 mod pool;
 
 use blocks::{Geometry, aligned, outcome};
+use memory::Parts;
 use pool::{Lease, Pool};
 use pumice_blockdev::AlignedBuffer;
 use pumice_initiator::{Command, ConnectOptions, Controller, InitiatorError, Queue, discover};
@@ -17,8 +19,8 @@ use pumice_nvme::spec::opcode::io;
 use pumice_nvme::spec::{Nqn, Sqe, Status};
 use pumice_offload::wire::{self, SocketBytes, opcode};
 use pumice_offload::{
-    DataNode, DriveDescription, DriveId, ErrorKind, MemoryAddress, NodeDescription, NodeError, ParityCommand,
-    ParityResult, Piece, PieceFailure, Transfer, TransferResult,
+    DataNode, DriveDescription, DriveId, ErrorKind, Hosts, MemoryAddress, NodeDescription, NodeError,
+    ParityCommand, ParityResult, Piece, PieceFailure, Transfer, TransferResult,
 };
 use pumice_telemetry::Ledger;
 use std::net::SocketAddr;
@@ -34,6 +36,8 @@ pub struct RemoteNode {
     name: String,
     drives: Vec<DriveDescription>,
     geometry: Vec<Geometry>,
+    /// This host's parts of the drives' local memory.
+    parts: Parts,
     pool: Pool,
 }
 
@@ -47,6 +51,7 @@ fn refused(what: &str, status: Status, explanation: &str) -> NodeError {
     let kind = match status.code() {
         0x281 | 0x280 => ErrorKind::Media,
         0x020 => ErrorKind::ReadOnly,
+        wire::STATUS_IN_USE | wire::STATUS_NO_MEMORY => ErrorKind::Busy,
         wire::STATUS_PEER => ErrorKind::Unreachable,
         _ => ErrorKind::InvalidField("command"),
     };
@@ -54,7 +59,7 @@ fn refused(what: &str, status: Status, explanation: &str) -> NodeError {
 }
 
 impl RemoteNode {
-    /// Connects to the node at `address`; its subsystem is asked for where it is not named. No call takes longer than `deadline` without any
+    /// Connects to the node at `address` as the host `host` with the identifier `hostid`; its subsystem is asked for where it is not named. No call takes longer than `deadline` without any
     /// answer.
     ///
     /// # Errors
@@ -63,12 +68,13 @@ impl RemoteNode {
         address: SocketAddr,
         nqn: Option<Nqn>,
         host: Nqn,
+        hostid: [u8; 16],
         deadline: Duration,
     ) -> Result<Self, NodeError> {
         let mut options = ConnectOptions {
             subsystem: Nqn::discovery(),
             host,
-            hostid: *b"pumice scrubber.",
+            hostid,
             digests: Digests::default(),
             flow_control: true,
             deadline,
@@ -88,6 +94,7 @@ impl RemoteNode {
         }
         let mut queue = controller.queue(1, pool::DEPTH).map_err(|e| unreachable(&e))?;
         let drives = describe(&mut queue)?;
+        let parts = Parts::of(&drives);
         let mut geometry = Vec::with_capacity(drives.len());
         for drive in &drives {
             let namespace =
@@ -96,7 +103,7 @@ impl RemoteNode {
                 })?;
             geometry.push(Geometry::of(&namespace));
         }
-        Ok(Self { name: address.to_string(), drives, geometry, pool: Pool::new(controller, queue) })
+        Ok(Self { name: address.to_string(), drives, geometry, parts, pool: Pool::new(controller, queue) })
     }
 
     fn ask(address: SocketAddr, options: &ConnectOptions) -> Result<Nqn, NodeError> {
@@ -235,7 +242,11 @@ fn describe(queue: &mut Queue) -> Result<Vec<DriveDescription>, NodeError> {
 
 impl DataNode for RemoteNode {
     fn describe(&self) -> Result<NodeDescription, NodeError> {
-        Ok(NodeDescription { name: self.name.clone(), drives: self.drives.clone() })
+        let mut drives = self.drives.clone();
+        for drive in &mut drives {
+            drive.memory_bytes = self.parts.bytes(drive.id);
+        }
+        Ok(NodeDescription { name: self.name.clone(), drives })
     }
 
     fn read(&self, drive: DriveId, offset: u64, buf: &mut [u8]) -> Result<(), NodeError> {
@@ -285,19 +296,64 @@ impl DataNode for RemoteNode {
         outcome(&self.name, drive, "flush", done.map_err(|e| unreachable(&e))?.status)
     }
 
+    fn hosts(&self) -> Result<Option<Hosts>, NodeError> {
+        let mut bytes = vec![0; wire::HOSTS_HEADER + wire::MAX_HOSTS * wire::HOST_BYTES];
+        let mut sqe = Sqe::new(opcode::HOSTS_READ, 0);
+        sqe.set_dword(12, bytes.len() as u32);
+        let done = self.lease()?.run(|queue| queue.execute(sqe, &[], &mut bytes));
+        let done = done.map_err(|e| unreachable(&e))?;
+        if !done.status.is_success() {
+            return Err(refused("Hosts Read", done.status, ""));
+        }
+        bytes.truncate(done.received as usize);
+        let hosts = wire::decode_hosts(&bytes);
+        hosts.map(Some).map_err(|e| NodeError::new(ErrorKind::Unreachable, format!("{}: {e}", self.name)))
+    }
+
+    fn hold(&self) -> Result<(), NodeError> {
+        let mut sqe = Sqe::new(opcode::HOLD, 0);
+        sqe.set_dword(10, 1);
+        let done = self.lease()?.run(|queue| queue.execute(sqe, &[], &mut []));
+        let status = done.map_err(|e| unreachable(&e))?.status;
+        if status.is_success() { Ok(()) } else { Err(refused("Hold", status, "")) }
+    }
+
+    fn absolute(&self, address: MemoryAddress) -> Result<MemoryAddress, NodeError> {
+        self.parts.absolute(address, |drive, bytes| {
+            let mut sqe = Sqe::new(opcode::MEMORY_LEASE, drive.0);
+            sqe.set_dword(12, bytes as u32);
+            let done = self.lease()?.run(|queue| queue.execute(sqe, &[], &mut []));
+            let done = done.map_err(|e| unreachable(&e))?;
+            if done.status.is_success() {
+                return Ok(done.result * wire::LEASE_UNIT);
+            }
+            let what = format!("{drive} of {}: other hosts have all of its local memory", self.name);
+            Err(refused(
+                "Memory Lease",
+                done.status,
+                if done.status.code() == wire::STATUS_NO_MEMORY { &what } else { "" },
+            ))
+        })
+    }
+
     fn parity(&self, command: &ParityCommand) -> Result<ParityResult, NodeError> {
         command.validate()?;
-        let bytes = self.kept("Parity Execute", opcode::PARITY_EXECUTE, &wire::encode_command(command))?;
+        let mut there = command.clone();
+        memory::translate(&mut there, |address| self.absolute(address))?;
+        let bytes = self.kept("Parity Execute", opcode::PARITY_EXECUTE, &wire::encode_command(&there))?;
         wire::decode_result(&bytes, command)
             .map_err(|e| NodeError::new(ErrorKind::Unreachable, format!("{}: result: {e}", self.name)))
     }
 
     fn transfer(&self, transfer: &Transfer) -> Result<TransferResult, NodeError> {
-        self.kept("Transfer", opcode::TRANSFER, &wire::encode_transfer(transfer))?;
+        let from = self.absolute(transfer.from)?;
+        let there = wire::encode_transfer(&Transfer { from, ..transfer.clone() });
+        self.kept("Transfer", opcode::TRANSFER, &there)?;
         Ok(TransferResult { moved: Ledger { node_to_node: transfer.len, ..Ledger::default() } })
     }
 
     fn memory_read(&self, address: MemoryAddress, buf: &mut [u8]) -> Result<(), NodeError> {
+        let address = self.absolute(address)?;
         let mut lease = self.lease()?;
         for (i, piece) in buf.chunks_mut(MEMORY_PIECE).enumerate() {
             let sqe = memory_command(opcode::MEMORY_READ, address, i, piece.len());
@@ -310,6 +366,7 @@ impl DataNode for RemoteNode {
     }
 
     fn memory_write(&self, address: MemoryAddress, data: &[u8]) -> Result<(), NodeError> {
+        let address = self.absolute(address)?;
         let mut lease = self.lease()?;
         for (i, piece) in data.chunks(MEMORY_PIECE).enumerate() {
             let sqe = memory_command(opcode::MEMORY_WRITE, address, i, piece.len());

@@ -88,6 +88,8 @@ pub struct Report {
     pub stripes_skipped: u64,
     /// Stripes left out, by reason.
     pub skipped: BTreeMap<String, u64>,
+    /// Stripes that were written while they were read, and consistent when they were looked at again.
+    pub stripes_rechecked: u64,
     /// Bytes checked.
     pub bytes_checked: u64,
     /// What was found.
@@ -123,6 +125,7 @@ impl Report {
             stripes_checked: outcome.stripes_checked,
             stripes_skipped: outcome.skipped.values().sum(),
             skipped: outcome.skipped.iter().map(|(reason, n)| (reason.to_string(), *n)).collect(),
+            stripes_rechecked: outcome.rechecked,
             bytes_checked: outcome.bytes_checked,
             findings: outcome.findings.clone(),
             ledger: outcome.ledger,

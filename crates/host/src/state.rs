@@ -39,6 +39,9 @@ pub(crate) struct SavedPass {
     pub(crate) key: PassKey,
     pub(crate) batches_done: usize,
     pub(crate) stripes_checked: u64,
+    /// Not in files of earlier versions.
+    #[serde(default)]
+    pub(crate) rechecked: u64,
     pub(crate) bytes_checked: u64,
     pub(crate) findings: Vec<Finding>,
     pub(crate) ledger: Ledger,
@@ -55,6 +58,7 @@ impl SavedPass {
             key,
             batches_done: 0,
             stripes_checked: 0,
+            rechecked: 0,
             bytes_checked: 0,
             findings: Vec::new(),
             ledger: Ledger::default(),

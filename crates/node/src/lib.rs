@@ -11,6 +11,8 @@ mod engine;
 mod local;
 mod memory;
 pub mod serve;
+mod watch;
 
 pub use local::{LocalNode, NodeOptions};
 pub use memory::Peers;
+pub use watch::{WriteWatch, Writing};

@@ -2,13 +2,15 @@
 
 use crate::engine::{Fold, MediaJob, MediaSource, Worker, fold_memory};
 use crate::memory::{LocalMemory, Peers};
+use crate::watch::WriteWatch;
 use pumice_blockdev::{AlignedBuffer, BlockDevice, Engine, Gather, Gatherer, IoError, Part};
 use pumice_offload::{
-    DataNode, DriveDescription, DriveId, ErrorKind, MemoryAddress, Mode, NodeDescription, NodeError,
-    ParityCommand, ParityResult, Piece, PieceFailure, Source, Transfer, TransferResult,
+    Activity, DataNode, DriveDescription, DriveId, ErrorKind, MemoryAddress, Mode, NodeDescription,
+    NodeError, ParityCommand, ParityResult, Piece, PieceFailure, Source, Transfer, TransferResult,
 };
 use pumice_parity::kernels::Kernels;
 use pumice_telemetry::Ledger;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a node may use.
@@ -46,6 +48,7 @@ pub struct LocalNode {
     peers: Peers,
     options: NodeOptions,
     workers: Mutex<Vec<Worker>>,
+    watch: Option<Arc<WriteWatch>>,
 }
 
 impl LocalNode {
@@ -60,7 +63,22 @@ impl LocalNode {
         let name = name.into();
         let memory = Arc::new(LocalMemory::new(drives.len(), options.memory_bytes));
         peers.announce(&name, &memory);
-        Self { name, drives, memory, peers: peers.clone(), options, workers: Mutex::new(Vec::new()) }
+        Self {
+            name,
+            drives,
+            memory,
+            peers: peers.clone(),
+            options,
+            workers: Mutex::new(Vec::new()),
+            watch: None,
+        }
+    }
+
+    /// Reports the counters of `watch`, which those raise who write the drives.
+    #[must_use]
+    pub fn with_watch(mut self, watch: Arc<WriteWatch>) -> Self {
+        self.watch = Some(watch);
+        self
     }
 
     fn index(&self, drive: DriveId) -> Result<usize, NodeError> {
@@ -244,7 +262,21 @@ impl DataNode for LocalNode {
         if let Some(addresses) = addresses {
             return fold_memory(command, &addresses, &fold, &self.memory);
         }
-        self.run_job(&MediaJob::new(command, &self.drives, self.media_sources(command)?, fold))
+        let sources = self.media_sources(command)?;
+        let Some(watch) = &self.watch else {
+            return self.run_job(&MediaJob::new(command, &self.drives, sources, fold));
+        };
+        // Whole chunks, whatever the window: what was examined through a window is judged by the same counters as the batch that it came from.
+        let chunk = u64::from(command.chunk);
+        let ranges: Vec<(usize, Range<u64>)> = sources
+            .iter()
+            .map(|s| (s.device, s.base + command.stripes.start * chunk..s.base + command.stripes.end * chunk))
+            .collect();
+        let before = watch.sum(ranges.iter().cloned());
+        let mut result = self.run_job(&MediaJob::new(command, &self.drives, sources, fold))?;
+        let after = watch.sum(ranges);
+        result.activity = Some(Activity { epoch: watch.epoch(), before, after });
+        Ok(result)
     }
 
     fn transfer(&self, transfer: &Transfer) -> Result<TransferResult, NodeError> {

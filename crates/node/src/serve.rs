@@ -13,6 +13,7 @@ mod blocks;
 mod config;
 mod core;
 mod drive;
+mod leases;
 mod offload;
 mod socket;
 mod workers;
@@ -23,6 +24,7 @@ pub use drive::{Backend, BackendError, Drive};
 use self::core::{Core, CoreHandle, Shared};
 use self::offload::Offload;
 use crate::NodeOptions;
+use crate::watch::WriteWatch;
 use mio::net::TcpListener;
 use pumice_nvme::spec::Nqn;
 use pumice_nvme::target::{Access, Identity, Limits, Subsystem};
@@ -86,6 +88,12 @@ fn serial(nqn: &Nqn) -> String {
     format!("PMC-{hex}")
 }
 
+/// A number that no start of a node had before, by far most probably: never 0.
+fn epoch() -> u64 {
+    // The standard library's hasher is keyed anew, from the system, each time.
+    std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id()) | 1
+}
+
 /// A running server. Stops when told to, or when it is dropped.
 #[derive(Debug)]
 pub struct Server {
@@ -117,10 +125,11 @@ impl Server {
         let namespaces = drives.iter().map(Drive::namespace).collect();
         let mut subsystem = Subsystem::new(identity, limits, namespaces);
         let devices: Vec<_> = drives.into_iter().map(|drive| drive.device).collect();
-        let offload = Offload::new(nqn.as_str(), devices.clone(), node, peers);
+        let watch = WriteWatch::new(devices.iter().map(|device| device.size_bytes()), epoch());
+        let offload = Offload::new(nqn.as_str(), devices.clone(), node, peers, Arc::clone(&watch));
         subsystem.set_vendor(offload.announcement());
         let subsystem = SharedSubsystem(Arc::new(Mutex::new(subsystem)));
-        let shared = Arc::new(Shared::new(subsystem, limits, devices, offload));
+        let shared = Arc::new(Shared::new(subsystem, limits, devices, offload, watch));
         let count = cores.max(1);
         let mut parts = Vec::with_capacity(count);
         for number in 0..count {

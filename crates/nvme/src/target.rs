@@ -20,4 +20,4 @@ mod subsystem;
 
 pub use connection::{Connection, Received};
 pub use media::{Media, Op, Request, SHUTDOWN_SLOT};
-pub use subsystem::{Access, Counters, Identity, Limits, Subsystem, VendorSet};
+pub use subsystem::{Access, Counters, HostInfo, Identity, Limits, Subsystem, VendorSet};

@@ -12,6 +12,8 @@ pub enum ErrorKind {
     InvalidField(&'static str),
     /// The drive may not be written.
     ReadOnly,
+    /// Other hosts are in the way.
+    Busy,
     /// The node, or the peer that it should send to, did not answer in time.
     Unreachable,
 }

@@ -14,6 +14,7 @@
 //! `docs/offload.md` describes commands, results and their sizes, `docs/wire-format/offload.md` their bytes. `node` implements [`DataNode`] over block devices in this process;
 //! `host` drives any implementation.
 
+mod activity;
 mod class;
 mod command;
 mod error;
@@ -22,6 +23,7 @@ mod result;
 mod rule;
 pub mod wire;
 
+pub use activity::{Activity, AssociatedHost, Hosts, Writes};
 pub use class::ClassPlan;
 pub use command::{MAX_STRIPES, MemoryAddress, Mode, ParityCommand, Source, Transfer, Window};
 pub use error::{ErrorKind, NodeError};

@@ -1,6 +1,6 @@
 //! What every data node offers, in this process or behind a network.
 
-use crate::{MemoryAddress, NodeError, ParityCommand, ParityResult, Transfer, TransferResult};
+use crate::{Hosts, MemoryAddress, NodeError, ParityCommand, ParityResult, Transfer, TransferResult};
 use pumice_blockdev::AlignedBuffer;
 use std::fmt;
 
@@ -108,7 +108,33 @@ pub trait DataNode: Send + Sync {
     /// [`ErrorKind::InvalidField`](crate::ErrorKind::InvalidField) names the field of a command that makes no sense for this node.
     fn parity(&self, command: &ParityCommand) -> Result<ParityResult, NodeError>;
 
-    /// Moves local memory of one drive to local memory of a drive of another node.
+    /// The other hosts that may write the node's drives; `None` where the node cannot know.
+    ///
+    /// # Errors
+    /// Where the node does not answer.
+    fn hosts(&self) -> Result<Option<Hosts>, NodeError> {
+        Ok(None)
+    }
+
+    /// Keeps all other hosts away from the node's drives for as long as the caller is associated with it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`](crate::ErrorKind::Busy) where another host is associated already.
+    fn hold(&self) -> Result<(), NodeError> {
+        Ok(())
+    }
+
+    /// Where an address of local memory, as this caller counts it, lies for other nodes: several hosts may share a drive's memory, each has its
+    /// own part of it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`](crate::ErrorKind::Busy) where other hosts have all of the memory.
+    fn absolute(&self, address: MemoryAddress) -> Result<MemoryAddress, NodeError> {
+        Ok(address)
+    }
+
+    /// Moves local memory of one drive to local memory of a drive of another node. `from` is counted as the caller counts it, `to` as
+    /// [`absolute`](Self::absolute) says.
     ///
     /// # Errors
     /// Where a range lies outside its memory, or the peer is not known or not reachable.

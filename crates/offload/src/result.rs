@@ -1,10 +1,11 @@
 //! What comes back: small, whatever amount of data was folded.
 
+use crate::Activity;
 use pumice_parity::fingerprint::PowerSums;
 use pumice_telemetry::Ledger;
 
-/// Bytes of every result before its payload: status, counts, first and last non-zero byte.
-pub const RESULT_HEADER_BYTES: u64 = 64;
+/// Bytes of every result before its payload: counts, first and last non-zero byte, what was moved, counters of writes.
+pub const RESULT_HEADER_BYTES: u64 = 96;
 /// Bytes of one entry in the list of unreadable places.
 pub const UNREADABLE_ENTRY_BYTES: u64 = 24;
 
@@ -120,6 +121,8 @@ pub struct ParityResult {
     /// Places that could not be read. Where there is one, everything that sums over repetitions means nothing, and the bits of
     /// its stripe mean nothing.
     pub unreadable: Vec<Unreadable>,
+    /// Writes of others to the regions that were read; `None` where the node does not see who writes its drives.
+    pub activity: Option<Activity>,
     /// What the command moved inside the node.
     pub moved: Ledger,
 }

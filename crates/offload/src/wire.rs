@@ -1,8 +1,12 @@
 //! Commands and results as bytes. Byte tables: `docs/wire-format/offload.md`.
 
+mod hosts;
+
+pub use hosts::{HOST_BYTES, HOSTS_HEADER, MAX_HOSTS, decode_hosts, encode_hosts};
+
 use crate::{
-    DriveDescription, DriveId, MemoryAddress, Mode, ParityCommand, ParityResult, RESULT_HEADER_BYTES, Rule,
-    Source, StripeBitmap, Transfer, Unreadable, Window,
+    Activity, DriveDescription, DriveId, MemoryAddress, Mode, ParityCommand, ParityResult,
+    RESULT_HEADER_BYTES, Rule, Source, StripeBitmap, Transfer, Unreadable, Window, Writes,
 };
 use pumice_parity::fingerprint::PowerSums;
 use pumice_parity::seed::Seed;
@@ -11,7 +15,7 @@ use std::fmt::Display;
 use thiserror::Error;
 
 /// The version of descriptors and results.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// Bytes of a descriptor, at most.
 pub const MAX_DESCRIPTOR: usize = 1 << 20;
 /// Drives of a page of a description.
@@ -23,6 +27,12 @@ pub const SIGNATURE: [u8; 8] = *b"PUMICEPC";
 pub mod opcode {
     /// Fill local memory.
     pub const MEMORY_FILL: u8 = 0x80;
+    /// Keep other hosts away, or no longer.
+    pub const HOLD: u8 = 0x84;
+    /// Take a part of a drive's local memory for this host.
+    pub const MEMORY_LEASE: u8 = 0x88;
+    /// Read which other hosts are associated.
+    pub const HOSTS_READ: u8 = 0x8E;
     /// Execute a parity command.
     pub const PARITY_EXECUTE: u8 = 0x81;
     /// Read a result.
@@ -37,12 +47,30 @@ pub mod opcode {
     pub const DESCRIBE: u8 = 0x8A;
 
     /// All of them.
-    pub const ALL: [u8; 7] =
-        [MEMORY_FILL, PARITY_EXECUTE, RESULT_READ, MEMORY_WRITE, MEMORY_READ, TRANSFER, DESCRIBE];
+    pub const ALL: [u8; 10] = [
+        MEMORY_FILL,
+        PARITY_EXECUTE,
+        RESULT_READ,
+        HOLD,
+        MEMORY_WRITE,
+        MEMORY_READ,
+        MEMORY_LEASE,
+        TRANSFER,
+        DESCRIBE,
+        HOSTS_READ,
+    ];
 }
 
 /// Status: the peer of a transfer is not known or does not answer.
 pub const STATUS_PEER: u16 = 0x7C0;
+/// Status: other hosts are associated, or one of them holds the node.
+pub const STATUS_IN_USE: u16 = 0x7C1;
+/// Status: other hosts have leased the drive's local memory.
+pub const STATUS_NO_MEMORY: u16 = 0x7C2;
+/// The host identifier under which a node connects to another one. It moves local memory and never writes a medium, so it is not counted among the hosts.
+pub const NODE_HOST_ID: [u8; 16] = *b"pumice data node";
+/// Local memory is leased in units of so many bytes.
+pub const LEASE_UNIT: u64 = 4096;
 
 /// Unreadable places of a result, at most; more are not told.
 const MAX_UNREADABLE: usize = 1 << 14;
@@ -233,6 +261,12 @@ pub fn encode_result(result: &ParityResult) -> Vec<u8> {
     for (at, bytes) in [(24, result.moved.media_read), (32, result.moved.pcie), (40, result.moved.node_cpu)] {
         put(&mut out, at, &bytes.to_le_bytes());
     }
+    if let Some(Activity { epoch, before, after }) = result.activity {
+        let counters = [epoch, before.started, before.completed, after.started, after.completed];
+        for (i, counter) in counters.into_iter().enumerate() {
+            put(&mut out, 48 + 8 * i, &counter.to_le_bytes());
+        }
+    }
     out.extend_from_slice(&result.nonzero.to_bytes());
     out.extend_from_slice(&sums);
     for place in unreadable {
@@ -290,6 +324,11 @@ pub fn decode_result(bytes: &[u8], command: &ParityCommand) -> Result<ParityResu
         range: (bytes[1] & 1 != 0).then(|| (f.u32(16), f.u32(20))),
         fingerprint,
         unreadable: places,
+        activity: (f.u64(48) != 0).then(|| Activity {
+            epoch: f.u64(48),
+            before: Writes { started: f.u64(56), completed: f.u64(64) },
+            after: Writes { started: f.u64(72), completed: f.u64(80) },
+        }),
         moved: Ledger { media_read: f.u64(24), pcie: f.u64(32), node_cpu: f.u64(40), ..Ledger::default() },
     })
 }

@@ -319,6 +319,12 @@ impl Array {
         self.running = true;
     }
 
+    /// Takes over what was assumed of `other`: the same array, read before.
+    pub const fn assume_like(&mut self, other: &Self) {
+        self.settled = other.settled;
+        self.running = other.running;
+    }
+
     /// The roles whose chunk of `stripe` cannot be used: no member, or one that has not been rebuilt that far.
     #[must_use]
     pub fn absent(&self, stripe: StripeIndex) -> Vec<Role> {

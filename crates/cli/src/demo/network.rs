@@ -3,7 +3,7 @@
 use super::damage::plant;
 use super::world::World;
 use super::{NODES, assemble_world};
-use crate::devices::{Access, Place, Placement, assemble_from, place, probe_all};
+use crate::devices::{Access, Placement, assemble_from, nodes_of, place, probe_all};
 use crate::failure::Failure;
 use crate::progress::Silent;
 use crate::scrub::fresh_seed;
@@ -142,14 +142,7 @@ fn start_nodes(world: &World) -> Result<Vec<Process>, Failure> {
 fn assemble_remote(names: &[PathBuf]) -> Result<(Target, Vec<Arc<RemoteNode>>), Failure> {
     let mut probed = probe_all(names, Access { write: false, allow_in_use: false })?;
     let array = assemble_from(&mut probed)?;
-    let mut nodes: Vec<Arc<RemoteNode>> = Vec::new();
-    for device in &probed {
-        if let Place::There(node, _) = &device.place
-            && !nodes.iter().any(|known| Arc::ptr_eq(known, node))
-        {
-            nodes.push(Arc::clone(node));
-        }
-    }
+    let nodes = nodes_of(&probed);
     Ok((place(array, &probed, &Placement::One, &NodeOptions::default())?, nodes))
 }
 

@@ -62,8 +62,8 @@ pub(crate) struct ScrubArgs {
     /// Where progress and the repair journal are kept [default: /var/lib/pumice for root, else $XDG_STATE_HOME/pumice]
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
-    /// Check devices that the kernel holds, as they are: an inconsistency must stand unchanged for half a second. Drives of nodes are always
-    /// checked so
+    /// Check devices that the kernel holds, as they are: an inconsistency must stand unchanged for half a second. Drives of nodes need no such word: who
+    /// writes them is counted there
     #[arg(long)]
     pub(crate) allow_in_use: bool,
     /// Take an array that was not stopped cleanly, and has no bitmap, for settled

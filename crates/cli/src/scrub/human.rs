@@ -51,6 +51,13 @@ pub(crate) fn report(target: &Target, outcome: &Outcome, report: &Report, repair
         format_decimal(rate as u64),
         report.method,
     );
+    if report.stripes_rechecked > 0 {
+        let _ = writeln!(
+            out,
+            "again    {}: written while they were read, consistent when looked at again",
+            count(report.stripes_rechecked, "stripe")
+        );
+    }
     for (reason, stripes) in &outcome.skipped {
         let _ = writeln!(out, "skipped  {}: {}", count(*stripes, "stripe"), reason.words());
     }

@@ -10,7 +10,7 @@ fn keys(value: &Value) -> Vec<&str> {
     value.as_object().unwrap().keys().map(String::as_str).collect()
 }
 
-const SCRUB: [&str; 12] = [
+const SCRUB: [&str; 13] = [
     "array",
     "bytes_checked",
     "findings",
@@ -22,6 +22,7 @@ const SCRUB: [&str; 12] = [
     "skipped",
     "stopped",
     "stripes_checked",
+    "stripes_rechecked",
     "stripes_skipped",
 ];
 const ARRAY: [&str; 8] =

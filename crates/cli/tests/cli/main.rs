@@ -2,5 +2,6 @@
 
 mod contract;
 mod network;
+mod online;
 mod small_array;
 mod wrong_inputs;

@@ -30,6 +30,16 @@ pub enum ScrubError {
     /// A batch longer than the method can name.
     #[error("a batch of {0} stripes is too long")]
     Batch(u64),
+    /// Most of a batch is inconsistent, of an array that was taken for synced because it runs.
+    #[error(
+        "most of the stripes {start}..{end} are inconsistent: the array looks as if its parity were being built; scrub it when the resync is over"
+    )]
+    Unsynced {
+        /// First stripe.
+        start: u64,
+        /// Stripe after the last.
+        end: u64,
+    },
     /// A stripe that was readable before.
     #[error("stripe {stripe} could be read a moment ago and cannot now: {reason}")]
     LostMeanwhile {

@@ -9,7 +9,8 @@ use super::check::{Hole, on_each};
 use crate::relay::bring;
 use crate::target::{Stripes, Target, View};
 use pumice_offload::{
-    MemoryAddress, Mode, ParityCommand, RESULT_HEADER_BYTES, Rule, Source, Transfer, Window,
+    Activity, MemoryAddress, Mode, ParityCommand, ParityResult, RESULT_HEADER_BYTES, Rule, Source, Transfer,
+    Window, Writes,
 };
 use pumice_parity::gf;
 use pumice_raid::diagnosis::{BLOCK, Certainty, Diagnosis, Verdict, diagnose_window};
@@ -21,7 +22,28 @@ use pumice_units::Role;
 pub(crate) struct Examination {
     /// By place in the chunk.
     pub(crate) diagnoses: Vec<Diagnosis>,
+    /// The counters of each share's node before the first read and after the last.
+    pub(crate) activity: Vec<Option<Activity>>,
     pub(crate) moved: Ledger,
+}
+
+impl Examination {
+    /// Takes the counters of a command on every share, which came after the ones before it.
+    fn witness<'r>(&mut self, results: impl IntoIterator<Item = &'r ParityResult>) {
+        let now: Vec<Option<Activity>> = results.into_iter().map(|result| result.activity).collect();
+        if self.activity.is_empty() {
+            self.activity = now;
+            return;
+        }
+        for (known, now) in self.activity.iter_mut().zip(now) {
+            *known = match (*known, now) {
+                (Some(a), Some(b)) if a.epoch == b.epoch => Some(Activity { after: b.after, ..a }),
+                // The node was started anew in between: under this epoch nothing is quiet.
+                (Some(a), _) => Some(Activity { epoch: u64::MAX, after: Writes::default(), ..a }),
+                (None, _) => None,
+            };
+        }
+    }
 }
 
 /// Examines a stripe that every drive gives back.
@@ -43,7 +65,7 @@ pub(crate) fn examine(target: &Target, view: &View, stripe: u64) -> Result<Exami
     let mut start = 0;
     while start < chunk {
         let len = window.min(chunk - start);
-        let found = syndromes(view, chunk, stripe, Window { start, len }, &mut out.moved)?;
+        let found = syndromes(view, chunk, stripe, Window { start, len }, &mut out)?;
         if let Some((offset, rows)) = found {
             let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
             let parity = target.parity_roles(stripe);
@@ -62,7 +84,7 @@ fn syndromes(
     chunk: u32,
     stripe: u64,
     window: Window,
-    moved: &mut Ledger,
+    out: &mut Examination,
 ) -> Result<Syndromes, ScrubError> {
     let rows = view.rows() as u64;
     let len = u64::from(window.len);
@@ -77,6 +99,8 @@ fn syndromes(
             mode: Mode::Generate { into: MemoryAddress { drive: share.memory_drive, offset: 0 } },
         })
     })?;
+    out.witness(&results);
+    let moved = &mut out.moved;
     for result in &results {
         *moved += result.moved + Ledger::arrived_at_host(result.encoded_len());
         if let Some(hole) = result.unreadable.first() {
@@ -111,15 +135,15 @@ fn syndromes(
     let block = BLOCK as u32;
     let start = first / block * block;
     let end = (last / block + 1).saturating_mul(block).min(window.len);
-    let mut out = Vec::with_capacity(view.rows());
+    let mut syndromes = Vec::with_capacity(view.rows());
     for row in 0..rows {
         let mut bytes = vec![0; (end - start) as usize];
         let offset = sum.offset + row * len + u64::from(start);
         collector.node.memory_read(MemoryAddress { drive: sum.drive, offset }, &mut bytes)?;
         *moved += Ledger::arrived_at_host(bytes.len() as u64 + RESULT_HEADER_BYTES);
-        out.push(bytes);
+        syndromes.push(bytes);
     }
-    Ok(Some((window.start + start, out)))
+    Ok(Some((window.start + start, syndromes)))
 }
 
 /// Examines a stripe with places that some drive does not give back: those are findings, and the equations that remain
@@ -138,6 +162,7 @@ pub(crate) fn examine_with_holes(
     let check = view.check_matrix(stripe);
     let mut reader = Stripes::new(view, chunk);
     let mut out = Examination::default();
+    count_writes(view, chunk, stripe, &mut out)?;
     let mut start = 0;
     while start < chunk {
         let len = (BLOCK as u32).min(chunk - start);
@@ -164,7 +189,27 @@ pub(crate) fn examine_with_holes(
         }
         start += len;
     }
+    count_writes(view, chunk, stripe, &mut out)?;
     Ok(out)
+}
+
+/// Asks every node for the counters of the stripe's regions, with a check of a single block, whose outcome does not matter.
+fn count_writes(view: &View, chunk: u32, stripe: u64, out: &mut Examination) -> Result<(), ScrubError> {
+    let results = on_each(&view.shares, |share| {
+        share.node.parity(&ParityCommand {
+            sources: share.sources.clone(),
+            chunk,
+            window: Window { start: 0, len: chunk.min(BLOCK as u32) },
+            stripes: stripe..stripe + 1,
+            rule: share.rule.clone(),
+            mode: Mode::Check,
+        })
+    })?;
+    for result in &results {
+        out.moved += result.moved + Ledger::arrived_at_host(result.encoded_len());
+    }
+    out.witness(&results);
+    Ok(())
 }
 
 /// One row over the chunks in the view's order.

@@ -12,6 +12,7 @@ mod conventional;
 mod error;
 mod examine;
 mod pass;
+mod settle;
 
 pub use batch::Order;
 pub use error::ScrubError;

@@ -1,9 +1,9 @@
 //! One pass over an array.
 
 use super::batch::{Order, Schedule};
-use super::check::{Checker, Hole};
+use super::check::Checker;
 use super::error::ScrubError;
-use super::examine::{Examination, examine, examine_with_holes};
+use super::settle::{Settled, Settler};
 use crate::finding::Finding;
 use crate::repair::{Journal, Repaired, Repairer};
 use crate::state::{PassKey, SavedPass, StateFiles};
@@ -13,7 +13,7 @@ use pumice_offload::MAX_STRIPES;
 use pumice_parity::kernels::Kernels;
 use pumice_parity::seed::Seed;
 use pumice_parity::weights::miss_bound;
-use pumice_raid::diagnosis::{Certainty, Diagnosis, Verdict};
+use pumice_raid::diagnosis::Diagnosis;
 use pumice_raid::plan::SkipReason;
 use pumice_telemetry::Ledger;
 use std::collections::BTreeMap;
@@ -27,9 +27,8 @@ pub use crate::repair::RepairPolicy;
 const MAX_FINDINGS: usize = 100_000;
 /// How often progress is saved.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
-/// On devices that somebody may be writing: how long an inconsistency must stand unchanged, and how often that is tried.
-const SETTLE: Duration = Duration::from_millis(500);
-const SETTLE_TRIES: u32 = 6;
+/// Stripes of a batch from which on it can be said that most of them are inconsistent.
+const UNSYNCED_BATCH: u64 = 8;
 /// Stripes of a batch unless said otherwise: the period of 2 in GF(2^8).
 const BATCH: u64 = 255;
 /// Power sums a row of a fingerprint: they name up to four bad stripes in each plane.
@@ -58,6 +57,8 @@ pub struct Options {
     pub resume: bool,
     /// The devices may be written meanwhile: inconsistencies must stand.
     pub in_use: bool,
+    /// Another host runs the array, and its superblocks do not tell that from one that was not stopped cleanly.
+    pub running_elsewhere: bool,
 }
 
 impl Options {
@@ -95,6 +96,7 @@ impl Options {
             repair: None,
             resume: false,
             in_use: false,
+            running_elsewhere: false,
         }
     }
 }
@@ -147,6 +149,8 @@ pub struct Outcome {
     pub stripes_checked: u64,
     /// Stripes left out.
     pub skipped: SkippedStripes,
+    /// Stripes that looked inconsistent, and were consistent when they were looked at again: written while they were read.
+    pub rechecked: u64,
     /// Bytes checked, resumed ones included.
     pub bytes_checked: u64,
     /// Bytes by place.
@@ -198,6 +202,7 @@ struct Pass<'t> {
     target: &'t Target,
     state: Option<&'t StateFiles>,
     in_use: bool,
+    running_elsewhere: bool,
     seed: Seed,
     schedule: Schedule,
     repairer: Option<Repairer<'t>>,
@@ -249,6 +254,7 @@ impl<'t> Pass<'t> {
             target,
             state,
             in_use: options.in_use,
+            running_elsewhere: options.running_elsewhere,
             seed,
             schedule,
             repairer,
@@ -334,18 +340,19 @@ impl<'t> Pass<'t> {
         let checked = checker.check(method, stripes.clone())?;
         let mut ledger = checked.moved;
         let mut findings = Vec::new();
-        for stripe in &checked.suspects {
-            let found = self.examine(&view, *stripe, &[], &mut ledger)?;
-            self.judge(&view, *stripe, &found, &mut findings, &mut ledger, observer)?;
-        }
-        for (stripe, holes) in &checked.holes {
-            let found = self.examine(&view, *stripe, holes, &mut ledger)?;
-            self.judge(&view, *stripe, &found, &mut findings, &mut ledger, observer)?;
+        let mut suspects = checked.holes;
+        suspects.extend(checked.suspects.into_iter().map(|stripe| (stripe, Vec::new())));
+        let settled = Settler { target: self.target, view: &view, in_use: self.in_use }.settle(&suspects)?;
+        ledger += settled.moved;
+        self.refuse_unsynced(&stripes, &settled)?;
+        for (stripe, diagnoses) in &settled.findings {
+            self.judge(&view, *stripe, diagnoses, &mut findings, &mut ledger, observer)?;
         }
         let count = stripes.end - stripes.start;
         let present = view.present() as u64;
         self.saved.ledger += ledger;
         self.saved.stripes_checked += count;
+        self.saved.rechecked += settled.rechecked;
         self.saved.bytes_checked += count * present * u64::from(checker.chunk);
         self.saved.miss_bound = self.saved.miss_bound.max(bound(method, &view, count, checker.accumulators));
         self.saved.findings.extend(findings);
@@ -353,51 +360,14 @@ impl<'t> Pass<'t> {
         Ok(())
     }
 
-    /// Examines a stripe; on devices in use, until it stands still.
-    fn examine(
-        &self,
-        view: &View,
-        stripe: u64,
-        holes: &[Hole],
-        ledger: &mut Ledger,
-    ) -> Result<Vec<Diagnosis>, ScrubError> {
-        let mut look = || -> Result<Vec<Diagnosis>, ScrubError> {
-            let Examination { diagnoses, moved } = if holes.is_empty() {
-                match examine(self.target, view, stripe) {
-                    Err(ScrubError::LostMeanwhile { .. }) => {
-                        examine_with_holes(self.target, view, stripe, holes)?
-                    }
-                    other => other?,
-                }
-            } else {
-                examine_with_holes(self.target, view, stripe, holes)?
-            };
-            *ledger += moved;
-            Ok(diagnoses)
-        };
-        let mut last = look()?;
-        if !self.in_use {
-            return Ok(last);
+    /// An array that another host runs is taken for synced (`Options::running_elsewhere`). Where most stripes of a batch are inconsistent, it is not: its parity is being
+    /// built, and what it looks like now are no findings.
+    fn refuse_unsynced(&self, stripes: &Range<u64>, settled: &Settled) -> Result<(), ScrubError> {
+        let count = stripes.end - stripes.start;
+        if self.running_elsewhere && count >= UNSYNCED_BATCH && settled.findings.len() as u64 > count / 2 {
+            return Err(ScrubError::Unsynced { start: stripes.start, end: stripes.end });
         }
-        for _ in 0..SETTLE_TRIES {
-            if last.is_empty() {
-                return Ok(last);
-            }
-            std::thread::sleep(SETTLE);
-            let again = look()?;
-            if again == last {
-                return Ok(last);
-            }
-            last = again;
-        }
-        for diagnosis in &mut last {
-            if !matches!(diagnosis.verdict, Verdict::Unreadable(_)) {
-                diagnosis.verdict = Verdict::Busy;
-                diagnosis.certainty = Certainty::None;
-                diagnosis.alternatives.clear();
-            }
-        }
-        Ok(last)
+        Ok(())
     }
 
     /// Makes findings of diagnoses, repairing what may be repaired.
@@ -444,6 +414,7 @@ impl<'t> Pass<'t> {
             findings: saved.findings,
             stripes_checked: saved.stripes_checked,
             skipped: self.schedule.skipped,
+            rechecked: saved.rechecked,
             bytes_checked: saved.bytes_checked,
             ledger: saved.ledger,
             miss_bound: saved.miss_bound,

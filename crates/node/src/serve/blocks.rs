@@ -1,7 +1,7 @@
 //! What a core does with requests for blocks: memory at once, everything else through workers.
 
 use super::core::{CoreHandle, Shared};
-use super::offload::QueueId;
+use super::offload::{QueueId, Sender};
 use super::workers::{Job, OffloadJob, Ticket, Workers};
 use pumice_blockdev::{AlignedBuffer, BlockDevice};
 use pumice_nvme::spec::Status;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// The media of one connection, as its core sees them.
 pub(super) struct Blocks<'a> {
-    pub(super) shared: &'a Shared,
+    pub(super) shared: &'a Arc<Shared>,
     pub(super) workers: &'a Workers,
     pub(super) core: &'a CoreHandle,
     pub(super) connection: usize,
@@ -41,12 +41,16 @@ impl Blocks<'_> {
             fua: false,
             data: None,
             offload: Some(OffloadJob {
-                offload: Arc::clone(self.shared.offload()),
-                queue: QueueId { core: self.core_number, connection: self.connection },
+                shared: Arc::clone(self.shared),
+                sender: Sender {
+                    queue: QueueId { core: self.core_number, connection: self.connection },
+                    cntlid: request.cntlid,
+                },
                 command: *request.command,
                 data: request.data.to_vec(),
             }),
             ranges: Vec::new(),
+            writing: Vec::new(),
         });
         None
     }
@@ -57,7 +61,11 @@ impl Blocks<'_> {
             Some(if result.is_ok() { Status::SUCCESS } else { Status::WRITE_FAULT })
         };
         match request.op {
-            Op::Write => done(device.write_at(request.offset, request.data)),
+            Op::Write => {
+                let bytes = request.offset..request.offset + request.len;
+                let _writing = self.shared.watch().begin(request.nsid as usize - 1, bytes);
+                done(device.write_at(request.offset, request.data))
+            }
             Op::Flush => Some(Status::SUCCESS),
             _ => None,
         }
@@ -98,6 +106,15 @@ impl Media for Blocks<'_> {
             buffer[..request.data.len()].copy_from_slice(request.data);
             buffer
         });
+        let ranges = ranges(request, shift);
+        // Counted from here on: a write that waits for a worker is under way.
+        let begin =
+            |start: u64, len: u64| self.shared.watch().begin(request.nsid as usize - 1, start..start + len);
+        let writing = match request.op {
+            Op::Write | Op::WriteZeroes => vec![begin(request.offset, request.len)],
+            Op::Deallocate => ranges.iter().map(|(start, len)| begin(*start, *len)).collect(),
+            _ => Vec::new(),
+        };
         *self.in_flight += 1;
         self.workers.submit(Job {
             ticket: Ticket { connection: self.connection, slot: request.slot },
@@ -109,7 +126,8 @@ impl Media for Blocks<'_> {
             fua: request.fua,
             data,
             offload: None,
-            ranges: ranges(request, shift),
+            ranges,
+            writing,
         });
         None
     }

@@ -5,6 +5,7 @@ use super::blocks::Blocks;
 use super::offload::{Offload, QueueId};
 use super::socket::{Socket, Turn};
 use super::workers::{Done, Workers};
+use crate::watch::WriteWatch;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 use pumice_blockdev::BlockDevice;
@@ -33,7 +34,8 @@ pub(super) struct Shared {
     subsystem: SharedSubsystem,
     limits: Limits,
     devices: Vec<Arc<dyn BlockDevice>>,
-    offload: Arc<Offload>,
+    offload: Offload,
+    watch: Arc<WriteWatch>,
     /// By drive: whether it answers at once; and its block size as a power of two.
     kinds: Vec<(bool, u8)>,
     connections: AtomicUsize,
@@ -53,6 +55,7 @@ impl Shared {
         limits: Limits,
         devices: Vec<Arc<dyn BlockDevice>>,
         offload: Offload,
+        watch: Arc<WriteWatch>,
     ) -> Self {
         let shifts = subsystem.with(|s| s.namespaces().iter().map(|n| n.block_shift).collect::<Vec<_>>());
         let kinds =
@@ -61,7 +64,8 @@ impl Shared {
             subsystem,
             limits,
             devices,
-            offload: Arc::new(offload),
+            offload,
+            watch,
             kinds,
             connections: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
@@ -77,7 +81,7 @@ impl Shared {
         &self.devices
     }
 
-    pub(super) fn offload(&self) -> &Arc<Offload> {
+    pub(super) fn offload(&self) -> &Offload {
         &self.offload
     }
 
@@ -101,7 +105,12 @@ impl Shared {
         self.stopping.load(Ordering::Acquire)
     }
 
-    fn now(&self) -> u64 {
+    pub(super) fn watch(&self) -> &Arc<WriteWatch> {
+        &self.watch
+    }
+
+    /// Nanoseconds since the server's start.
+    pub(super) fn now(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 }

@@ -1,16 +1,21 @@
 //! The parity command set, as the node carries it out. Byte tables: `docs/wire-format/offload.md`.
 
+use super::SharedSubsystem;
 use super::config::Peer;
+use super::leases::Leases;
+use crate::watch::WriteWatch;
 use crate::{LocalNode, NodeOptions, Peers};
 use pumice_blockdev::BlockDevice;
 use pumice_initiator::{ConnectOptions, Controller, InitiatorError, Queue, discover};
 use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::log::DiscoveryEntry;
 use pumice_nvme::spec::{Nqn, Sqe, Status};
-use pumice_nvme::target::VendorSet;
+use pumice_nvme::target::{Access, VendorSet};
 use pumice_offload::wire::{self, SocketBytes, opcode};
-use pumice_offload::{DataNode, DriveId, ErrorKind, MemoryAddress, NodeError, Transfer};
-use std::collections::HashMap;
+use pumice_offload::{
+    AssociatedHost, DataNode, DriveId, ErrorKind, Hosts, MemoryAddress, NodeError, Transfer,
+};
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,6 +33,13 @@ const PEER_DEADLINE: Duration = Duration::from_secs(10);
 pub(super) struct QueueId {
     pub(super) core: usize,
     pub(super) connection: usize,
+}
+
+/// Who sent a command: the queue, and its controller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sender {
+    pub(super) queue: QueueId,
+    pub(super) cntlid: u16,
 }
 
 /// What a command ends with.
@@ -79,7 +91,9 @@ struct Link {
 /// The engines behind the command set.
 pub(super) struct Offload {
     node: LocalNode,
+    watch: Arc<WriteWatch>,
     memory_bytes: u64,
+    leases: Mutex<Leases>,
     results: Mutex<Results>,
     traffic: Arc<Traffic>,
     host: Nqn,
@@ -94,10 +108,13 @@ impl Offload {
         devices: Vec<Arc<dyn BlockDevice>>,
         options: NodeOptions,
         peers: Vec<Peer>,
+        watch: Arc<WriteWatch>,
     ) -> Self {
         let memory_bytes = options.memory_bytes;
         Self {
-            node: LocalNode::new(nqn, devices, &Peers::new(), options),
+            leases: Mutex::new(Leases::new(devices.len(), memory_bytes)),
+            node: LocalNode::new(nqn, devices, &Peers::new(), options).with_watch(Arc::clone(&watch)),
+            watch,
             memory_bytes,
             results: Mutex::default(),
             traffic: Arc::default(),
@@ -113,7 +130,8 @@ impl Offload {
         identify.extend_from_slice(&[wire::VERSION, 0, 0, 0]);
         identify.extend_from_slice(&((self.memory_bytes / 4096) as u32).to_le_bytes());
         // Supported; none changes a namespace's content.
-        VendorSet { identify, commands: opcode::ALL.iter().map(|opcode| (*opcode, 1)).collect() }
+        let commands = opcode::ALL.iter().map(|opcode| (*opcode, 1)).collect();
+        VendorSet { identify, commands, helper: Some(wire::NODE_HOST_ID) }
     }
 
     /// What counts the bytes of sockets.
@@ -130,11 +148,38 @@ impl Offload {
         self.results.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Carries out a command.
-    pub(super) fn execute(&self, queue: QueueId, sqe: &Sqe, data: &[u8]) -> Answered {
+    /// Carries out a command. `now` is on the clock of the connections.
+    pub(super) fn execute(
+        &self,
+        sender: Sender,
+        sqe: &Sqe,
+        data: &[u8],
+        subsystem: &SharedSubsystem,
+        now: u64,
+    ) -> Answered {
+        self.leases().enter(sender.cntlid);
+        let answered = self.command(sender, sqe, data, subsystem, now);
+        self.leases().leave(sender.cntlid);
+        answered
+    }
+
+    fn leases(&self) -> std::sync::MutexGuard<'_, Leases> {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn command(
+        &self,
+        sender: Sender,
+        sqe: &Sqe,
+        data: &[u8],
+        subsystem: &SharedSubsystem,
+        now: u64,
+    ) -> Answered {
+        let Sender { queue, cntlid } = sender;
         let (tag, len) = (sqe.dword(10), u64::from(sqe.dword(12)));
         let to_controller = sqe.opcode() & 0b11 == 0b01;
-        if to_controller && len != data.len() as u64 || len > MAX_MOVE && sqe.opcode() != opcode::MEMORY_FILL
+        if to_controller && len != data.len() as u64
+            || len > MAX_MOVE && !matches!(sqe.opcode(), opcode::MEMORY_FILL | opcode::MEMORY_LEASE)
         {
             return Answered::refused(Status::INVALID_FIELD.dnr());
         }
@@ -144,6 +189,22 @@ impl Offload {
             opcode::PARITY_EXECUTE => self.kept(queue, tag, || self.parity(data)),
             opcode::TRANSFER => self.kept(queue, tag, || self.transfer(data)),
             opcode::RESULT_READ => self.take(queue, tag, len),
+            opcode::HOLD => hold(subsystem, cntlid, sqe.dword(10)),
+            opcode::HOSTS_READ => {
+                let mut bytes = wire::encode_hosts(&self.hosts(subsystem, cntlid, now));
+                bytes.truncate(len as usize);
+                Answered { data: Some(bytes), ..Answered::default() }
+            }
+            opcode::MEMORY_LEASE => {
+                let stands = |cntlid| subsystem.with(|s| s.stands(cntlid));
+                match self.leases().lease(sqe.nsid(), len, cntlid, stands) {
+                    Some(start) => Answered { result: start / wire::LEASE_UNIT, ..Answered::default() },
+                    None if len == 0 || len > self.memory_bytes || !len.is_multiple_of(wire::LEASE_UNIT) => {
+                        Answered::refused(Status::INVALID_FIELD.dnr())
+                    }
+                    None => Answered::refused(Status(wire::STATUS_NO_MEMORY)),
+                }
+            }
             opcode::MEMORY_WRITE => plain(self.node.memory_write(address, data)),
             opcode::MEMORY_FILL => plain(self.fill(address, len, sqe.dword(13) as u8)),
             opcode::MEMORY_READ => {
@@ -163,6 +224,19 @@ impl Offload {
             },
             _ => Answered::refused(Status::INVALID_OPCODE.dnr()),
         }
+    }
+
+    /// The hosts but for the one that asks; several controllers of one host are told as one.
+    fn hosts(&self, subsystem: &SharedSubsystem, cntlid: u16, now: u64) -> Hosts {
+        let (others, changes) = subsystem.with(|s| (s.other_hosts(cntlid), s.changes()));
+        let mut hosts: BTreeMap<(String, [u8; 16]), u32> = BTreeMap::new();
+        for host in others {
+            let silent = u32::try_from(now.saturating_sub(host.heard) / 1_000_000).unwrap_or(u32::MAX);
+            let longest = hosts.entry((host.nqn, host.id)).or_default();
+            *longest = silent.max(*longest);
+        }
+        let hosts = hosts.into_iter().map(|((nqn, id), silent_ms)| AssociatedHost { nqn, id, silent_ms });
+        Hosts { epoch: self.watch.epoch(), changes, hosts: hosts.collect() }
     }
 
     /// Carries out a command whose result, or the explanation of its failure, is kept until it is read.
@@ -266,7 +340,7 @@ impl Offload {
         let mut options = ConnectOptions {
             subsystem: Nqn::discovery(),
             host: self.host.clone(),
-            hostid: [0x50; 16],
+            hostid: wire::NODE_HOST_ID,
             digests: Digests::default(),
             flow_control: true,
             deadline: PEER_DEADLINE,
@@ -284,6 +358,17 @@ impl Offload {
     }
 }
 
+/// Takes the hold on the node (1), or gives it back (0).
+fn hold(subsystem: &SharedSubsystem, cntlid: u16, what: u32) -> Answered {
+    match what {
+        0 => subsystem.with(|s| s.release(cntlid)),
+        1 if subsystem.with(|s| s.hold(cntlid)) => {}
+        1 => return Answered::refused(Status(wire::STATUS_IN_USE)),
+        _ => return Answered::refused(Status::INVALID_FIELD.dnr()),
+    }
+    Answered::default()
+}
+
 fn unreachable(error: &InitiatorError) -> NodeError {
     NodeError::new(ErrorKind::Unreachable, error.to_string())
 }
@@ -293,6 +378,7 @@ fn status_of(error: &NodeError) -> Status {
         ErrorKind::Media => Status::READ_ERROR,
         ErrorKind::InvalidField(_) => Status::INVALID_FIELD.dnr(),
         ErrorKind::ReadOnly => Status::WRITE_PROTECTED.dnr(),
+        ErrorKind::Busy => Status(wire::STATUS_IN_USE),
         ErrorKind::Unreachable => Status(wire::STATUS_PEER),
     }
 }

@@ -1,7 +1,9 @@
 //! Threads that wait for media, so that no core has to.
 
 use super::core::CoreHandle;
-use super::offload::{Answered, Offload, QueueId};
+use super::core::Shared;
+use super::offload::{Answered, Sender};
+use crate::watch::Writing;
 use pumice_blockdev::{AlignedBuffer, BlockDevice};
 use pumice_nvme::spec::{Sqe, Status};
 use pumice_nvme::target::Op;
@@ -38,12 +40,14 @@ pub(super) struct Job {
     pub(super) offload: Option<OffloadJob>,
     /// Byte ranges of a deallocation.
     pub(super) ranges: Vec<(u64, u64)>,
+    /// What it changes on the medium: counted as under way until the job is gone.
+    pub(super) writing: Vec<Writing>,
 }
 
 /// A command of the parity command set.
 pub(super) struct OffloadJob {
-    pub(super) offload: Arc<Offload>,
-    pub(super) queue: QueueId,
+    pub(super) shared: Arc<Shared>,
+    pub(super) sender: Sender,
     pub(super) command: Sqe,
     pub(super) data: Vec<u8>,
 }
@@ -128,15 +132,19 @@ fn work(shared: &(Mutex<Queue>, Condvar)) {
         };
         drop(state);
         let core = job.core.clone();
-        core.done(carry_out(&job));
+        let done = carry_out(&job);
+        // The writes have ended before their completion can be seen.
+        drop(job.writing);
+        core.done(done);
     }
 }
 
 /// Carries out a command.
 fn carry_out(job: &Job) -> Done {
     let (ticket, len) = (job.ticket, job.len as usize);
-    if let Some(OffloadJob { offload, queue, command, data }) = &job.offload {
-        let Answered { status, result, data } = offload.execute(*queue, command, data);
+    if let Some(OffloadJob { shared, sender, command, data }) = &job.offload {
+        let Answered { status, result, data } =
+            shared.offload().execute(*sender, command, data, shared.subsystem(), shared.now());
         return Done { ticket, status, result, answer: data, data: None, len: 0 };
     }
     let mut read = None;

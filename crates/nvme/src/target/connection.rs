@@ -12,7 +12,7 @@ use crate::spec::log::ErrorEntry;
 use crate::spec::{Cqe, Sgl, Sqe, Status, opcode};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Nanoseconds that a host has for ICReq, for Connect, for the rest of a PDU, and to close after a term request.
 pub(super) const PATIENCE: u64 = 30_000_000_000;
@@ -53,6 +53,8 @@ pub(super) struct Queue {
     pub(super) flow_control: bool,
     pub(super) life: Arc<Life>,
     pub(super) epoch: u32,
+    /// When the controller was heard of last.
+    pub(super) heard: Arc<AtomicU64>,
     pub(super) counters: Arc<Counters>,
     pub(super) kato_ns: u64,
     pub(super) last_keep_alive: u64,
@@ -125,6 +127,10 @@ impl Connection {
     ) -> Received {
         self.now = now;
         self.check_life();
+        if let Some(queue) = &self.queue {
+            // Relaxed: a time that is looked at alone.
+            queue.heard.store(now, Ordering::Relaxed);
+        }
         let mut consumed = 0;
         let mut needed = 0;
         while !self.is_closed() {
@@ -187,6 +193,7 @@ impl Connection {
                 && queue.life.epoch() == queue.epoch
             {
                 controller.queues.remove(&queue.qid);
+                subsystem.note_change(queue.cntlid);
             }
         });
     }

@@ -4,7 +4,7 @@ use crate::spec::log::ErrorEntry;
 use crate::spec::property::{cc, csts};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Entries of the error log that are kept.
 const ERRORS: usize = crate::spec::identify::ELPE as usize + 1;
@@ -44,6 +44,8 @@ pub(crate) struct Controller {
     /// Which events the host wants (feature 0B).
     pub(crate) event_mask: u32,
     pub(crate) kato_ms: u32,
+    /// When anything came over any of its queues, in nanoseconds.
+    pub(crate) heard: Arc<AtomicU64>,
     /// Events that wait for an AER command, as its dw0.
     pub(crate) events: VecDeque<u32>,
     /// Events that were reported and whose log page was not read since, by log page.
@@ -77,12 +79,19 @@ impl Controller {
             io_life: Arc::default(),
             event_mask: 0,
             kato_ms,
+            heard: Arc::default(),
             events: VecDeque::new(),
             masked: BTreeSet::new(),
             changed: BTreeSet::new(),
             errors: VecDeque::new(),
             error_count: 0,
         }
+    }
+
+    /// Something came from the host.
+    pub(crate) fn hear(&self, now: u64) {
+        // Relaxed: a time that is looked at alone.
+        self.heard.store(now, Ordering::Relaxed);
     }
 
     /// Whether commands other than Fabrics ones may come.

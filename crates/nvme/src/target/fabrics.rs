@@ -44,6 +44,7 @@ impl Connection {
             }?;
             let life = Arc::clone(if fields.qid == 0 { &controller.life } else { &controller.io_life });
             let epoch = life.epoch();
+            controller.hear(now);
             Ok(Queue {
                 qid: fields.qid,
                 cntlid: controller.cntlid,
@@ -53,6 +54,7 @@ impl Connection {
                 flow_control: fields.cattr & NO_FLOW_CONTROL == 0,
                 life,
                 epoch,
+                heard: Arc::clone(&controller.heard),
                 counters,
                 kato_ns: keep_alive_ns(fields.kato_ms),
                 last_keep_alive: now,
@@ -129,6 +131,7 @@ impl Connection {
             let flush = Request {
                 slot: SHUTDOWN_SLOT,
                 nsid: u32::MAX,
+                cntlid: self.queue.as_ref().map_or(0, |queue| queue.cntlid),
                 op: Op::Flush,
                 offset: 0,
                 len: 0,

@@ -100,7 +100,9 @@ impl Connection {
             return Err(Status::INVALID_FIELD.dnr());
         }
         let nsid = sqe.nsid();
-        let mut request = Request { slot, nsid, op, offset: 0, len: 0, fua: false, data, command: sqe };
+        let cntlid = self.queue.as_ref().map_or(0, |queue| queue.cntlid);
+        let mut request =
+            Request { slot, nsid, cntlid, op, offset: 0, len: 0, fua: false, data, command: sqe };
         if op == Op::Flush && nsid == u32::MAX {
             return Ok(request);
         }

@@ -33,6 +33,8 @@ pub struct Request<'a> {
     pub slot: u16,
     /// The namespace, 1 to as many as there are; `u32::MAX` for all of them (Flush).
     pub nsid: u32,
+    /// The controller whose queue it came over.
+    pub cntlid: u16,
     /// What is asked for.
     pub op: Op,
     /// First byte.

@@ -84,6 +84,23 @@ pub struct Subsystem {
     next_cntlid: u16,
     counters: Arc<Counters>,
     vendor: VendorSet,
+    /// Associations of hosts that began or ended, and queues that were lost.
+    changes: u64,
+    /// The controller that keeps other hosts away.
+    holder: Option<u16>,
+}
+
+/// A host that is associated with the subsystem.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostInfo {
+    /// Its controller.
+    pub cntlid: u16,
+    /// Its name.
+    pub nqn: String,
+    /// Its identifier.
+    pub id: [u8; 16],
+    /// When anything came from it last: nanoseconds on the clock of the connections.
+    pub heard: u64,
 }
 
 /// What a subsystem has beyond the specification.
@@ -93,6 +110,8 @@ pub struct VendorSet {
     pub identify: Vec<u8>,
     /// I/O opcodes from 0x80 on, with their entries of the Commands Supported and Effects log.
     pub commands: Vec<(u8, u32)>,
+    /// The host identifier of machines that never write a medium, and are not counted among the hosts.
+    pub helper: Option<[u8; 16]>,
 }
 
 /// A refusal of Connect: the status, and dw0.
@@ -121,6 +140,8 @@ impl Subsystem {
             next_cntlid: 1,
             counters: Arc::default(),
             vendor: VendorSet::default(),
+            changes: 0,
+            holder: None,
         }
     }
 
@@ -165,6 +186,60 @@ impl Subsystem {
     #[must_use]
     pub fn hosts(&self) -> usize {
         self.controllers.values().filter(|c| !c.discovery).count()
+    }
+
+    fn counts(&self, controller: &Controller) -> bool {
+        !controller.discovery && self.vendor.helper != Some(controller.hostid)
+    }
+
+    /// The hosts that may write, but for the one of controller `but`.
+    #[must_use]
+    pub fn other_hosts(&self, but: u16) -> Vec<HostInfo> {
+        let others = self.controllers.values().filter(|c| c.cntlid != but && self.counts(c));
+        others
+            .map(|c| HostInfo {
+                cntlid: c.cntlid,
+                nqn: c.hostnqn.clone(),
+                id: c.hostid,
+                heard: c.heard.load(Ordering::Relaxed),
+            })
+            .collect()
+    }
+
+    /// How often an association of a host that may write began or ended, or lost a queue.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    pub(crate) fn note_change(&mut self, cntlid: u16) {
+        if self.controllers.get(&cntlid).is_some_and(|controller| self.counts(controller)) {
+            self.changes += 1;
+        }
+    }
+
+    /// Whether a controller stands.
+    #[must_use]
+    pub fn stands(&self, cntlid: u16) -> bool {
+        self.controllers.contains_key(&cntlid)
+    }
+
+    /// Keeps hosts other than that of controller `cntlid` away until it ends or [`release`](Self::release)s; false where one is associated.
+    pub fn hold(&mut self, cntlid: u16) -> bool {
+        let free = self.holder.is_none_or(|holder| holder == cntlid)
+            && self.stands(cntlid)
+            && self.other_hosts(cntlid).is_empty();
+        if free {
+            self.holder = Some(cntlid);
+        }
+        free
+    }
+
+    /// Lets other hosts in again, where `cntlid` kept them away.
+    pub fn release(&mut self, cntlid: u16) {
+        if self.holder == Some(cntlid) {
+            self.holder = None;
+        }
     }
 
     /// The discovery log for a host that came in at `local`: this is where the subsystem is reached from there.
@@ -234,6 +309,12 @@ impl Subsystem {
         let cntlid = self.free_cntlid();
         let controller =
             Controller::new(cntlid, data.hostnqn.clone(), data.hostid, discovery, fields.kato_ms);
+        let counts = self.counts(&controller);
+        if counts && self.holder.is_some() {
+            // Not for ever: the host may try again.
+            return Err((Status::CONNECT_BUSY, 0));
+        }
+        self.changes += u64::from(counts);
         Ok(self.controllers.entry(cntlid).or_insert(controller))
     }
 
@@ -274,6 +355,8 @@ impl Subsystem {
 
     /// Ends an association: its queues see it at their next receive or tick.
     pub(crate) fn end(&mut self, cntlid: u16) {
+        self.note_change(cntlid);
+        self.release(cntlid);
         if let Some(controller) = self.controllers.remove(&cntlid) {
             controller.life.end();
             controller.io_life.end();

@@ -1,0 +1,198 @@
+//! `pumice sim scrub`: policies side by side on a trace.
+
+use super::write_plot;
+use crate::failure::Failure;
+use crate::text::{print, print_json, table};
+use clap::Args;
+use pumice_pacer::{Goal, Percentile};
+use pumice_sim::Drive;
+use pumice_sim::plot::{Axis, Figure, Series};
+use pumice_sim::scrub::{PolicyName, Report, Study, study};
+use pumice_sim::trace::Format;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Compares policies on a trace.
+#[derive(Debug, Args)]
+pub(crate) struct ScrubStudyArgs {
+    /// The trace: CSV with a header, MSR Cambridge, SPC, blkparse text or fio log; plain, gzip or zstd
+    #[arg(long)]
+    trace: PathBuf,
+    /// Its format, where its first line does not tell: csv, msr, spc, blkparse, fio
+    #[arg(long)]
+    format: Option<Format>,
+    /// A device of the trace; without one, the device with the most requests
+    #[arg(long)]
+    device: Option<String>,
+    /// A policy, or all of them
+    #[arg(long, default_value = "all")]
+    policy: String,
+    /// Mean slowdown of a foreground request, at most
+    #[arg(long, default_value = "1ms", value_parser = parse_duration)]
+    slowdown: u64,
+    /// A share of requests with a limit of its own, such as 99:20ms
+    #[arg(long, value_parser = parse_percentile)]
+    percentile: Option<Percentile>,
+    /// The largest slowdown of any request: no larger background request is made
+    #[arg(long, value_parser = parse_duration)]
+    maximum: Option<u64>,
+    /// Share of the trace that is for tuning; the rest is measured. 0: tuned and measured on all of it only
+    #[arg(long, default_value_t = 0.3)]
+    train: f64,
+    /// The drive's model: ultrastar, caviar, deskstar, nvme
+    #[arg(long)]
+    drive: Option<Drive>,
+    /// Count the requests that queue behind a slowed one as well
+    #[arg(long)]
+    queued: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+    /// Draw throughput against slowdown into an SVG file
+    #[arg(long)]
+    plot: Option<PathBuf>,
+}
+
+/// A duration with its unit, in nanoseconds.
+pub(crate) fn parse_duration(text: &str) -> Result<u64, String> {
+    let wrong = || format!("'{text}' is no duration: write a number with ns, us, ms, s, m or h");
+    let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(split);
+    let scale = match unit.trim() {
+        "ns" => 1.0,
+        "us" | "µs" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        "m" | "min" => 60e9,
+        "h" => 3_600e9,
+        _ => return Err(wrong()),
+    };
+    let value = number.parse::<f64>().map_err(|_| wrong())? * scale;
+    if value.is_finite() && value < 1e18 { Ok(value.round() as u64) } else { Err(wrong()) }
+}
+
+fn parse_percentile(text: &str) -> Result<Percentile, String> {
+    let wrong = || format!("'{text}' is no percentile: write one like 99:20ms");
+    let (share, limit) = text.split_once(':').ok_or_else(wrong)?;
+    let share = share.parse::<f64>().map_err(|_| wrong())? / 100.0;
+    if !(share > 0.0 && share < 1.0) {
+        return Err(wrong());
+    }
+    Ok(Percentile { share, limit: parse_duration(limit)? })
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &ScrubStudyArgs) -> Result<ExitCode, Failure> {
+    if !(0.0..1.0).contains(&args.train) {
+        return Err(Failure::new(format!("--train is {}: from 0 to less than 1", args.train)));
+    }
+    let policies = match args.policy.as_str() {
+        "all" => PolicyName::ALL.to_vec(),
+        names => names.split(',').map(str::parse).collect::<Result<_, _>>().map_err(Failure::new)?,
+    };
+    let report = study(&Study {
+        trace: args.trace.clone(),
+        format: args.format,
+        device: args.device.clone(),
+        goal: Goal { mean: args.slowdown, percentile: args.percentile, maximum: args.maximum },
+        curves: args.policy == "all" || args.plot.is_some(),
+        policies,
+        train: args.train,
+        drive: args.drive,
+        queued: args.queued,
+    })?;
+    if let Some(path) = &args.plot {
+        write_plot(path, &figure(&report).svg())?;
+    }
+    if args.json {
+        print_json(&report);
+    } else {
+        print(&human(&report));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn figure(report: &Report) -> Figure {
+    let curve = |policy: &str, name: &str| {
+        let points = report.curves.iter().filter(|p| p.policy == policy);
+        let points = points.map(|p| (p.mean_slowdown_ms, p.scrub_mb_per_s)).collect();
+        Series { name: name.to_owned(), points, line: true }
+    };
+    let mut series = vec![
+        curve("oracle", "oracle"),
+        curve("priced", "priced"),
+        curve("waiting", "waiting"),
+        curve("cfq", "10 ms, 64 KiB to 4 MiB"),
+    ];
+    // The rows of the part that the curves belong to.
+    let in_sample = report.policies.iter().all(|r| r.in_sample);
+    for row in report.policies.iter().filter(|r| r.in_sample == in_sample) {
+        if series.iter().all(|s| s.name != row.policy) {
+            let points = vec![(row.mean_slowdown_ms, row.scrub_mb_per_s)];
+            series.push(Series { name: row.policy.to_owned(), points, line: false });
+        }
+    }
+    let part = if in_sample { "in sample" } else { "held-out part" };
+    Figure {
+        title: format!("{}, device {}, {part}", report.trace, report.device),
+        x: Axis { label: "mean slowdown of a foreground request (ms)".to_owned(), log: true },
+        y: Axis { label: "scrub throughput (MB/s)".to_owned(), log: false },
+        series,
+    }
+}
+
+fn seconds(value: Option<f64>) -> String {
+    value.map_or_else(
+        String::new,
+        |s| if s < 1.0 { format!("{:.0} ms", s * 1e3) } else { format!("{s:.1} s") },
+    )
+}
+
+fn human(report: &Report) -> String {
+    let mut out = format!(
+        "{}, device {}: {} requests in {:.0} s, idle {:.1} % of the time, squared variation of idle times {:.1}\n\
+         drive {}; goal: {} ms mean slowdown ({})\n\n",
+        report.trace,
+        report.device,
+        report.requests,
+        report.span_s,
+        report.idle_share * 100.0,
+        report.variability,
+        report.drive,
+        report.goal_ms,
+        report.accounting,
+    );
+    let header =
+        ["policy", "wait", "request", "MB/s", "mean ms", "p99 ms", "queued ms", "x cfq", "of oracle", ""];
+    let mut rows = vec![header.iter().map(|&h| h.to_owned()).collect::<Vec<_>>()];
+    for row in &report.policies {
+        let times = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |v| format!("{v:.2}"));
+        rows.push(vec![
+            row.policy.to_owned(),
+            seconds(row.threshold_s),
+            row.request_bytes.map_or_else(String::new, |b| format!("{} KiB", b >> 10)),
+            format!("{:.1}", row.scrub_mb_per_s),
+            format!("{:.3}", row.mean_slowdown_ms),
+            format!("{:.2}", row.p99_slowdown_ms),
+            format!("{:.3}", row.mean_slowdown_queued_ms),
+            times(row.ratio_to_cfq),
+            times(row.ratio_to_oracle),
+            if row.in_sample { "in sample" } else { "held out" }.to_owned(),
+        ]);
+    }
+    out.push_str(&table(&rows));
+    if let Some(equal) = &report.equal_throughput {
+        out.push_str(&format!(
+            "\nAt cfq's {:.1} MB/s, {} slows by {:.4} ms instead of {:.3} ms: {:.1} times less.\n",
+            equal.scrub_mb_per_s,
+            equal.policy,
+            equal.mean_slowdown_ms,
+            equal.cfq_slowdown_ms,
+            equal.times_less
+        ));
+    }
+    for note in &report.notes {
+        out.push_str(&format!("note: {note}\n"));
+    }
+    out
+}

@@ -1,0 +1,109 @@
+//! `pumice sim trace-stats`: idle times of a traced drive.
+
+use super::write_plot;
+use crate::failure::Failure;
+use crate::text::{print, print_json, table};
+use clap::Args;
+use pumice_sim::Drive;
+use pumice_sim::plot::{Axis, Figure, Series};
+use pumice_sim::stats::{TraceStats, trace_stats};
+use pumice_sim::trace::Format;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Shows how idle a traced drive is.
+#[derive(Debug, Args)]
+pub(crate) struct TraceStatsArgs {
+    /// The trace: CSV with a header, MSR Cambridge, SPC, blkparse text or fio log; plain, gzip or zstd
+    #[arg(long)]
+    trace: PathBuf,
+    /// Its format, where its first line does not tell: csv, msr, spc, blkparse, fio
+    #[arg(long)]
+    format: Option<Format>,
+    /// A device of the trace; without one, the device with the most requests
+    #[arg(long)]
+    device: Option<String>,
+    /// The drive's model, where the trace has no completion times: ultrastar, caviar, deskstar, nvme
+    #[arg(long)]
+    drive: Option<Drive>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+    /// Draw hazard rate and remaining idle time into an SVG file
+    #[arg(long)]
+    plot: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &TraceStatsArgs) -> Result<ExitCode, Failure> {
+    let stats = trace_stats(&args.trace, args.format, args.device.as_deref(), args.drive)?;
+    if let Some(path) = &args.plot {
+        write_plot(path, &figure(&stats).svg())?;
+    }
+    if args.json {
+        print_json(&stats);
+    } else {
+        print(&human(&stats));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn figure(stats: &TraceStats) -> Figure {
+    let axis = |label: &str| Axis { label: label.to_owned(), log: true };
+    let remaining = stats.remaining.iter().map(|r| (r.waited_s, r.mean_remaining_s)).collect();
+    let hazard = stats.hazard.iter().map(|h| (h.age_s, h.per_s)).collect();
+    Figure {
+        title: format!("{}, device {}: idle times", stats.trace, stats.device),
+        x: axis("idle for (s)"),
+        y: axis("hazard rate (1/s), mean remaining idle time (s)"),
+        series: vec![
+            Series { name: "hazard rate".to_owned(), points: hazard, line: true },
+            Series { name: "remaining time".to_owned(), points: remaining, line: true },
+        ],
+    }
+}
+
+fn human(stats: &TraceStats) -> String {
+    let source = if stats.recorded_times { "recorded" } else { stats.drive };
+    let mut out = format!(
+        "{}, format {}, device {} of {}, completion times: {source}\n\n",
+        stats.trace,
+        stats.format,
+        stats.device,
+        stats.devices.len(),
+    );
+    let [one, five, fifteen] = stats.longest.map(|l| format!("{:.1} %", l * 100.0));
+    let rows = [
+        ("requests", stats.requests.to_string()),
+        ("span", format!("{:.1} s", stats.span_s)),
+        ("rate", format!("{:.2} /s", stats.per_s)),
+        ("reads", format!("{:.1} %", stats.reads * 100.0)),
+        ("mean length", format!("{:.1} KiB", stats.mean_bytes / 1024.0)),
+        ("idle", format!("{:.1} %", stats.idle_share * 100.0)),
+        ("idle intervals", stats.intervals.to_string()),
+        ("mean, median", format!("{:.4} s, {:.4} s", stats.mean_idle_s, stats.median_idle_s)),
+        ("coefficient of variation", format!("{:.2}", stats.cv)),
+        ("autocorrelation of the logarithm", format!("{:.2}", stats.autocorrelation)),
+        ("idle time in the longest 1, 5, 15 %", format!("{one}, {five}, {fifteen}")),
+        ("advice", stats.advice.replace('_', " ")),
+    ];
+    out.push_str(&table(&rows.map(|(name, value)| vec![name.to_owned(), value])));
+    out.push('\n');
+    let heads = ["waited", "still idle", "mean rest"].map(str::to_owned).to_vec();
+    let mut rows = vec![heads];
+    for r in &stats.remaining {
+        rows.push(vec![
+            format!("{} s", r.waited_s),
+            format!("{:.2} %", r.share * 100.0),
+            format!("{:.3} s", r.mean_remaining_s),
+        ]);
+    }
+    out.push_str(&table(&rows));
+    out.push('\n');
+    let mut rows = vec![vec!["idle for".to_owned(), "ends".to_owned()]];
+    for h in &stats.hazard {
+        rows.push(vec![format!("{} s", h.age_s), format!("{:.4} /s", h.per_s)]);
+    }
+    out.push_str(&table(&rows));
+    out
+}

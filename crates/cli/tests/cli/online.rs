@@ -1,0 +1,261 @@
+//! Scrubs of an array that another host is writing, and repair over the network.
+
+use crate::network::{Node, two_nodes};
+use crate::small_array::{CHUNK, DATA_OFFSET, DISKS, Made, RAID6, STRIPES, damage, run, scrub};
+use pumice_initiator::{Command, ConnectOptions, Controller, Queue, discover};
+use pumice_nvme::pdu::Digests;
+use pumice_nvme::spec::opcode::io;
+use pumice_nvme::spec::{Nqn, Sqe};
+use pumice_parity::gf;
+use pumice_raid::geometry::Geometry;
+use pumice_raid::{assemble, probe};
+use pumice_units::StripeIndex;
+use serde_json::Value;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+const DEADLINE: Duration = Duration::from_secs(10);
+/// Stripes that the writer leaves alone: their regions of 1 MiB hold no other stripe.
+const QUIET: std::ops::Range<u64> = 32..STRIPES;
+const BLOCK: usize = 4096;
+
+/// Another host, associated with a node.
+struct Host {
+    _controller: Controller,
+    queue: Queue,
+}
+
+impl Host {
+    fn connect(node: &Node) -> Self {
+        let options = ConnectOptions {
+            subsystem: Nqn::discovery(),
+            host: "nqn.2026-11.example:writer".parse().unwrap(),
+            hostid: [7; 16],
+            digests: Digests::default(),
+            flow_control: true,
+            deadline: DEADLINE,
+        };
+        assert_eq!(discover(node.address, &options).unwrap().len(), 2);
+        let subsystem = node.nqn.parse().unwrap();
+        let controller = Controller::connect(node.address, ConnectOptions { subsystem, ..options }).unwrap();
+        let queue = controller.queue(1, 16).unwrap();
+        Self { _controller: controller, queue }
+    }
+
+    fn write(&mut self, nsid: u32, offset: u64, data: &[u8]) {
+        let mut sqe = Sqe::new(io::WRITE, nsid);
+        sqe.set_blocks(offset / 512, (data.len() / 512) as u32);
+        let mut command = [Command { sqe, send: data, receive: &mut [] }];
+        assert!(self.queue.run(&mut command).unwrap()[0].status.is_success());
+    }
+}
+
+fn geometry(array: &Made) -> Geometry {
+    let record = |path: &PathBuf| {
+        let file = std::fs::read(path).unwrap();
+        (path.display().to_string(), probe(&file).unwrap().unwrap())
+    };
+    *assemble(array.members.iter().map(record).collect()).unwrap().geometry()
+}
+
+/// Writes blocks of the stripes before [`QUIET`] the way a RAID-6 host does, data and parity one after another with a pause in between: for most of the time some stripe is torn.
+/// Every stripe is whole again at the end.
+fn write_until(stop: &AtomicBool, hosts: &mut [Host], place: &[(usize, u32)], geometry: &Geometry) -> u64 {
+    let mut x = 88_172_645_463_325_252_u64;
+    let mut next = move || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x
+    };
+    let mut writes = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let stripe = StripeIndex(next() % QUIET.start);
+        let at = (next() as usize % (CHUNK / BLOCK)) * BLOCK;
+        let (p, q) = geometry.parity_roles(stripe);
+        let parity = [p.index(), q.unwrap().index()];
+        // A whole row of new data: no old content is needed to make its parity.
+        let mut blocks = vec![vec![0_u8; BLOCK]; DISKS];
+        for role in (0..DISKS).filter(|role| !parity.contains(role)) {
+            let seed = next();
+            blocks[role].iter_mut().enumerate().for_each(|(i, b)| *b = (seed >> (i % 57)) as u8 ^ i as u8);
+        }
+        for (row, role) in geometry.check_rows(stripe).iter().zip(parity) {
+            let mut sum = vec![0; BLOCK];
+            for (block, c) in blocks.iter().zip(row) {
+                sum.iter_mut().zip(block).for_each(|(s, b)| *s ^= gf::mul(*c, *b));
+            }
+            blocks[role] = sum;
+        }
+        let offset = DATA_OFFSET + geometry.chunk_offset(stripe) + at as u64;
+        for (role, block) in blocks.iter().enumerate() {
+            let (host, nsid) = place[role];
+            hosts[host].write(nsid, offset, block);
+            std::thread::sleep(Duration::from_micros(next() % 3000));
+        }
+        writes += 1;
+    }
+    writes
+}
+
+fn findings(report: &Value) -> &[Value] {
+    report["findings"].as_array().unwrap()
+}
+
+/// Scrubs while a host writes: no false finding, and damage where nobody writes is found.
+fn scrub_under_writes(array: &Made, nodes: &[Node], place: &[(usize, u32)]) {
+    let geometry = geometry(array);
+    let names: Vec<PathBuf> = nodes.iter().map(Node::name).collect();
+    let mut hosts: Vec<Host> = nodes.iter().map(Host::connect).collect();
+    let state = tempfile::tempdir().unwrap();
+    let (stop, rechecked) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write_until(&stop, &mut hosts, place, &geometry));
+        let passes = || {
+            for round in 0..4 {
+                for method in ["host", "stripe", "aggregate", "fingerprint"] {
+                    let (code, report) = run(state.path(), &["--method", method, "--batch", "8"], &names);
+                    let seen = findings(&report);
+                    let real: Vec<&Value> = seen.iter().filter(|f| f["verdict"] != "busy").collect();
+                    rechecked.fetch_add(report["stripes_rechecked"].as_u64().unwrap(), Ordering::Relaxed);
+                    if round < 2 {
+                        assert!(real.is_empty(), "{method}: a false finding: {real:?}");
+                        continue;
+                    }
+                    assert_eq!(real.len(), 1, "{method}: {seen:?}");
+                    assert_eq!((&real[0]["stripe"], &real[0]["verdict"]), (&35.into(), &"member".into()));
+                    assert_ne!(real[0]["certainty"], "proven");
+                    assert!(code == 1 || code == 3 && seen.len() > 1, "{code}");
+                }
+                if round == 1 {
+                    // In one byte range of a data member of stripe 35, behind the node's back.
+                    let data = (0..DISKS).find(|role| {
+                        geometry.data_index(StripeIndex(35), pumice_units::Role(*role as u16)).is_some()
+                    });
+                    damage(array, data.unwrap(), 35, 8192, 300);
+                }
+            }
+        };
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(passes));
+        stop.store(true, Ordering::Relaxed);
+        assert!(writer.join().unwrap() > 100);
+        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+    assert!(rechecked.load(Ordering::Relaxed) > 0, "no scrub met a torn stripe: the test shows nothing");
+    // The host is gone: now the array is ours, over the network, and nothing but the damage is repaired.
+    drop(hosts);
+    let (code, report) = run(state.path(), &["--repair"], &names);
+    assert_eq!(
+        (code, findings(&report).len(), &findings(&report)[0]["repaired"]),
+        (1, 1, &Value::Bool(true))
+    );
+    assert_eq!(run(state.path(), &[], &names).0, 0);
+}
+
+#[test]
+fn writes_of_another_host_are_no_findings_on_one_node() {
+    let array = Made::new(RAID6);
+    let node = Node::start(&["--listen", "127.0.0.1:0"], &array.members);
+    let place: Vec<(usize, u32)> = (1..=DISKS as u32).map(|nsid| (0, nsid)).collect();
+    scrub_under_writes(&array, &[node], &place);
+}
+
+#[test]
+fn writes_of_another_host_are_no_findings_on_two_nodes() {
+    let array = Made::new(RAID6);
+    let nodes = two_nodes(&array);
+    scrub_under_writes(&array, &nodes, &[(0, 1), (0, 2), (0, 3), (1, 1), (1, 2)]);
+}
+
+/// A stripe that is half written for longer than any settle time, because the writer has lost its way to one of the nodes: nobody may call it damaged.
+#[test]
+fn a_parity_write_that_waits_for_its_path_is_no_damage() {
+    let array = Made::new(RAID6);
+    let nodes = two_nodes(&array);
+    let names = [nodes[0].name(), nodes[1].name()];
+    let state = tempfile::tempdir().unwrap();
+    // The host has both nodes; then its data block is written, and the way to the parities is gone.
+    let (mut first, second) = (Host::connect(&nodes[0]), Host::connect(&nodes[1]));
+    let offset = DATA_OFFSET + 35 * CHUNK as u64;
+    first.write(1, offset, &[0x5A; BLOCK]);
+    drop(second);
+    let (code, report) = run(state.path(), &[], &names);
+    assert_eq!(code, 3);
+    assert_eq!(findings(&report).len(), 1, "{report}");
+    assert_eq!(findings(&report)[0]["verdict"], "busy");
+    // The host is gone altogether: what it left behind is a finding.
+    drop(first);
+    let (code, report) = run(state.path(), &[], &names);
+    assert_eq!((code, findings(&report).len()), (1, 1));
+    assert_ne!(findings(&report)[0]["verdict"], "busy");
+}
+
+/// A stripe whose data are written again and again, always the same, while its parity lags behind: it looks the same at each look, and is no damage all the same.
+#[test]
+fn a_stripe_that_is_being_written_is_busy_though_it_looks_the_same() {
+    let array = Made::new(RAID6);
+    let node = Node::start(&["--listen", "127.0.0.1:0"], &array.members);
+    let state = tempfile::tempdir().unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let mut host = Host::connect(&node);
+        host.write(1, DATA_OFFSET + 35 * CHUNK as u64, &[0x5A; BLOCK]);
+        let stop = &stop;
+        scope.spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                host.write(1, DATA_OFFSET + 35 * CHUNK as u64, &[0x5A; BLOCK]);
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        let (code, report) = run(state.path(), &[], &[node.name()]);
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!((code, findings(&report).len(), &findings(&report)[0]["verdict"]), (3, 1, &"busy".into()));
+    });
+}
+
+#[test]
+fn a_repair_has_the_drives_for_itself_or_does_not_begin() {
+    let array = Made::new(RAID6);
+    damage(&array, 1, 3, 0, 100);
+    let before: Vec<Vec<u8>> = array.members.iter().map(|m| std::fs::read(m).unwrap()).collect();
+    let nodes = two_nodes(&array);
+    let names = [nodes[0].name(), nodes[1].name()];
+    let state = tempfile::tempdir().unwrap();
+    let host = Host::connect(&nodes[1]);
+    let output = scrub(state.path()).arg("--repair").args(&names).output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("--repair") && message.contains("nqn.2026-11.example:writer"), "{message}");
+    for (member, before) in array.members.iter().zip(&before) {
+        assert!(std::fs::read(member).unwrap() == *before, "nothing is written");
+    }
+    drop(host);
+    let (code, report) = run(state.path(), &["--repair"], &names);
+    assert_eq!((code, &findings(&report)[0]["repaired"]), (1, &Value::Bool(true)));
+    // The hold has ended with the program: other hosts come in again.
+    drop(Host::connect(&nodes[0]));
+    assert_eq!(run(state.path(), &[], &names).0, 0);
+}
+
+/// Two scrubs of the same nodes at a time, with the methods that use local memory: each has a part of its own.
+#[test]
+fn two_scrubs_of_one_node_do_not_disturb_each_other() {
+    let array = Made::new(RAID6);
+    let nodes = two_nodes(&array);
+    let names = [nodes[0].name(), nodes[1].name()];
+    std::thread::scope(|scope| {
+        for method in ["stripe", "aggregate", "stripe"] {
+            let names = &names;
+            scope.spawn(move || {
+                for _ in 0..8 {
+                    let state = tempfile::tempdir().unwrap();
+                    let (code, report) = run(state.path(), &["--method", method, "--batch", "5"], names);
+                    assert_eq!((code, findings(&report).len()), (0, 0), "{method}");
+                    // Other scrubs are associated, and write nothing; a sum that was disturbed would show as a stripe that had to be looked at again.
+                    assert_eq!(report["stripes_rechecked"], 0, "{method}");
+                }
+            });
+        }
+    });
+}

@@ -1,0 +1,247 @@
+//! `pumice sim` from outside: formats, damaged traces, documents.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn pumice(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_pumice")).arg("sim").args(args).output().expect("pumice runs")
+}
+
+fn scrub(trace: &Path, more: &[&str]) -> Output {
+    let mut args = vec!["scrub", "--trace", trace.to_str().expect("UTF-8")];
+    args.extend(more);
+    pumice(&args)
+}
+
+fn document(output: &Output) -> serde_json::Value {
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("one JSON document")
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> PathBuf {
+    let path = folder.join(name);
+    fs::write(&path, text).expect("written");
+    path
+}
+
+/// Arrivals in microseconds: bursts of five requests, then a pause of 50 ms to about 7 s.
+fn arrivals(bursts: u64) -> Vec<u64> {
+    let mut x = 12_345_u64;
+    let mut at = 0;
+    let mut out = Vec::new();
+    for _ in 0..bursts {
+        for _ in 0..5 {
+            out.push(at);
+            at += 6_000;
+        }
+        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        at += 50_000 << ((x >> 40) % 8);
+    }
+    out
+}
+
+fn csv(bursts: u64) -> String {
+    let rows =
+        arrivals(bursts).into_iter().map(|at| format!("{at},d0,R,{},4096,10,5010\n", at % 100_000 * 512));
+    std::iter::once("ts_us,dev,op,offset_bytes,size_bytes,svc_start_us,svc_stop_us\n".to_owned())
+        .chain(rows)
+        .collect()
+}
+
+#[test]
+fn every_policy_is_compared_and_the_same_bytes_come_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let trace = write(folder.path(), "t.csv", &csv(400));
+    let plot = folder.path().join("out.svg");
+    let args = ["--slowdown", "1ms", "--train", "0.3", "--json", "--plot", plot.to_str().expect("UTF-8")];
+    let first = scrub(&trace, &args);
+    let report = document(&first);
+    assert_eq!(first.stdout, scrub(&trace, &args).stdout, "the same input, the same bytes");
+    let rows = report["policies"].as_array().expect("rows");
+    assert_eq!(rows.len(), 24, "twelve policies, out of sample and in sample");
+    for row in rows {
+        let name = row["policy"].as_str().expect("a name");
+        for field in
+            ["scrub_mb_per_s", "mean_slowdown_ms", "p99_slowdown_ms", "ratio_to_cfq", "ratio_to_oracle"]
+        {
+            assert!(row[field].as_f64().is_some_and(|v| v >= 0.0), "{name} {field}");
+        }
+        if ["priced", "waiting-live", "oracle"].contains(&name) {
+            assert!(row["mean_slowdown_ms"].as_f64().expect("a number") <= 1.1, "{row}");
+        }
+        if !["oracle", "back-to-back"].contains(&name) {
+            assert!(row["ratio_to_oracle"].as_f64().expect("a number") <= 1.02, "{row}");
+        }
+    }
+    let svg = fs::read_to_string(plot).expect("a plot");
+    assert!(
+        svg.starts_with("<svg") && svg.contains("oracle") && svg.contains("(ms)") && svg.contains("MB/s")
+    );
+}
+
+#[test]
+fn one_policy_alone_has_its_ratios() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let trace = write(folder.path(), "t.csv", &csv(300));
+    let report = document(&scrub(&trace, &["--policy", "waiting", "--slowdown", "2ms", "--json"]));
+    let rows = report["policies"].as_array().expect("rows");
+    assert_eq!(rows.len(), 2);
+    assert!(rows[0]["ratio_to_cfq"].as_f64().expect("a number") > 1.0, "{rows:?}");
+    assert!(rows[0]["threshold_s"].is_number() && rows[0]["request_bytes"].is_number());
+    assert_eq!((rows[0]["in_sample"].as_bool(), rows[1]["in_sample"].as_bool()), (Some(false), Some(true)));
+}
+
+#[test]
+fn all_formats_tell_the_same_story() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let times = arrivals(200);
+    let msr: String = times
+        .iter()
+        .map(|t| format!("{},srv,1,Read,{},4096,50000\n", 128_166_372_000_000_000 + t * 10, t % 1000 * 512))
+        .collect();
+    let spc: String = times
+        .iter()
+        .map(|t| format!("0,{},4096,r,{}.{:06}\n", t % 1000, t / 1_000_000, t % 1_000_000))
+        .collect();
+    let mut events = Vec::new();
+    for (i, t) in times.iter().enumerate() {
+        events.push((*t, i, 'Q'));
+        events.push((t + 5_000, i, 'C'));
+    }
+    events.sort_unstable();
+    let mut blk: String = events
+        .iter()
+        .map(|(t, i, e)| {
+            format!(
+                "  8,0    1 {i:8} {:5}.{:09}  697  {e}   R {} + 8 [x]\n",
+                t / 1_000_000,
+                t % 1_000_000 * 1_000,
+                i * 8
+            )
+        })
+        .collect();
+    blk.push_str("CPU0 (8,0):\n Reads Queued:  1, 4KiB\n");
+    let fio: String = times
+        .iter()
+        .map(|t| format!("{}, 5000000, 0, 4096, {}\n", (t + 5_000) / 1_000, t % 1000 * 512))
+        .collect();
+    let iolog: String = std::iter::once("fio version 3 iolog\n0 /dev/x open\n".to_owned())
+        .chain(times.iter().map(|t| format!("{t} /dev/x read {} 4096\n", t % 1000 * 512)))
+        .collect();
+    let cases = [
+        ("msr", &msr, true),
+        ("spc", &spc, false),
+        ("blkparse", &blk, true),
+        ("fio", &fio, true),
+        ("fio", &iolog, false),
+    ];
+    for (format, text, recorded) in cases {
+        let trace = write(folder.path(), "t", text);
+        let args = ["trace-stats", "--trace", trace.to_str().expect("UTF-8"), "--json"];
+        let stats = document(&pumice(&args));
+        assert_eq!(stats["format"], format);
+        assert_eq!(stats["requests"], 1_000, "{format}");
+        assert_eq!(stats["recorded_times"].as_bool(), Some(recorded), "{format}");
+        assert!(stats["idle_share"].as_f64().is_some_and(|v| v > 0.9), "{format} {stats}");
+        assert_eq!(stats["advice"], "waiting_helps", "{format}");
+    }
+}
+
+/// Exit code 2, and a message with these words.
+fn refused(output: &Output, words: &[&str]) {
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    for word in words {
+        assert!(message.contains(word), "'{word}' in: {message}");
+    }
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn damaged_lines_are_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let good = csv(10);
+    let cases: [(&str, &str, &[&str]); 5] = [
+        ("5000,d0,R,0,x12,1,2\n", "", &["line 52", "'size_bytes'", "x12"]),
+        ("0,d0,R,0,4096,1,2\n", "", &["line 52", "'ts_us'", "time goes back"]),
+        ("999999999,d0,Q,0,4096,1,2\n", "", &["line 52", "'op'"]),
+        ("999999999,d0,R\n", "", &["line 52", "'offset_bytes'", "missing"]),
+        ("99999999999999999999999,d0,R,0,1,1,2\n", "", &["line 52", "'ts_us'", "64 bits"]),
+    ];
+    for (bad, _, words) in cases {
+        let trace = write(folder.path(), "t.csv", &format!("{good}{bad}"));
+        refused(&scrub(&trace, &[]), words);
+    }
+    let other = write(folder.path(), "t.txt", "what is this\n");
+    refused(&scrub(&other, &[]), &["line 1", "first line", "--format"]);
+    refused(&scrub(&other, &["--format", "csv"]), &["line 1", "'ts_us'"]);
+    refused(&scrub(&write(folder.path(), "e", ""), &[]), &["line 1", "no lines"]);
+    refused(&scrub(&write(folder.path(), "h", "ts_us,op,lbn512,size_bytes\n"), &[]), &["line 2", "'op'"]);
+    refused(&scrub(&folder.path().join("none"), &[]), &["none"]);
+    let trace = write(folder.path(), "t.csv", &good);
+    refused(&scrub(&trace, &["--device", "sdz"]), &["sdz", "d0"]);
+    refused(&scrub(&trace, &["--train", "1.5"]), &["--train"]);
+    refused(&scrub(&trace, &["--slowdown", "5"]), &["--slowdown"]);
+    refused(&scrub(&trace, &["--policy", "best"]), &["'best'", "waiting"]);
+}
+
+#[test]
+fn packed_traces_are_read_and_cut_ones_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = csv(400);
+    let plain = scrub(&write(folder.path(), "t.csv", &text), &["--policy", "waiting", "--json"]);
+    let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gz.write_all(text.as_bytes()).expect("packed");
+    let gz = gz.finish().expect("packed");
+    let zst = zstd::stream::encode_all(text.as_bytes(), 1).expect("packed");
+    for (name, bytes) in [("t.gz", gz), ("t.zst", zst)] {
+        let path = folder.path().join(name);
+        fs::write(&path, &bytes).expect("written");
+        let mut packed = document(&scrub(&path, &["--policy", "waiting", "--json"]));
+        let mut expected = document(&plain);
+        (packed["trace"], expected["trace"]) = (0.into(), 0.into());
+        assert_eq!(packed, expected, "{name}");
+        fs::write(&path, &bytes[..bytes.len() * 2 / 3]).expect("written");
+        refused(&scrub(&path, &[]), &["line ", "cut off"]);
+    }
+}
+
+#[test]
+fn staggering_is_compared() {
+    let found = document(&pumice(&["stagger", "--samples", "200000", "--json"]));
+    for delay in found["delays"].as_array().expect("delays") {
+        let ratio =
+            delay["staggered"].as_f64().expect("a number") / delay["formula"].as_f64().expect("a number");
+        assert!((ratio - 1.0).abs() < 0.01, "{delay}");
+    }
+    refused(&pumice(&["stagger", "--segments", "8", "--burst", "9"]), &["--burst"]);
+}
+
+/// The figures of the shared study of real traces: skipped, and said so, where there are none.
+#[test]
+fn real_traces_keep_their_shape() {
+    let Some(folder) = std::env::var_os("PUMICE_TRACES") else {
+        eprintln!("SKIPPED: PUMICE_TRACES names no folder of traces");
+        return;
+    };
+    let trace = Path::new(&folder).join("hp2003-server-1h.csv.zst");
+    // In sample, on the same table of service times: MB/s at goals of 1, 2 and 4 ms, and of the baseline.
+    let known = [
+        ("1f01", 13.3, [61.8, 75.2, 80.0]),
+        ("1f02", 13.3, [51.0, 66.5, 76.5]),
+        ("1f09", 13.4, [56.9, 73.9, 80.4]),
+        ("1f12", 13.5, [67.2, 77.3, 84.0]),
+    ];
+    for (device, baseline, figures) in known {
+        for (goal, expected) in ["1ms", "2ms", "4ms"].into_iter().zip(figures) {
+            let args =
+                ["--device", device, "--slowdown", goal, "--policy", "waiting,cfq", "--train", "0", "--json"];
+            let report = document(&scrub(&trace, &args));
+            let of = |i: usize| report["policies"][i]["scrub_mb_per_s"].as_f64().expect("a number");
+            assert!((of(0) / expected - 1.0).abs() < 0.05, "{device} {goal}: {} for {expected}", of(0));
+            assert!((of(1) / baseline - 1.0).abs() < 0.05, "{device}: {} for {baseline}", of(1));
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! This host's parts of a node's local memory.
+
+use pumice_offload::wire::LEASE_UNIT;
+use pumice_offload::{DriveDescription, DriveId, MemoryAddress, Mode, NodeError, ParityCommand, Source};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+/// So many hosts share a drive's memory.
+const HOSTS: u64 = 4;
+
+/// Where this host's part of each drive's memory begins, asked for when it is first needed.
+pub(super) struct Parts {
+    bytes: BTreeMap<DriveId, u64>,
+    starts: Mutex<BTreeMap<DriveId, u64>>,
+}
+
+impl Parts {
+    /// Parts of a node's drives.
+    pub(super) fn of(drives: &[DriveDescription]) -> Self {
+        let part = |drive: &DriveDescription| {
+            let quarter = drive.memory_bytes / HOSTS / LEASE_UNIT * LEASE_UNIT;
+            let part = if quarter == 0 { drive.memory_bytes } else { quarter };
+            // A lease's length is told in 32 bits.
+            (drive.id, part.min(u64::from(u32::MAX) / LEASE_UNIT * LEASE_UNIT))
+        };
+        Self { bytes: drives.iter().map(part).collect(), starts: Mutex::default() }
+    }
+
+    /// Bytes of this host's part of a drive's memory.
+    pub(super) fn bytes(&self, drive: DriveId) -> u64 {
+        self.bytes.get(&drive).copied().unwrap_or(0)
+    }
+
+    /// Where an address of this host's lies on the drive. `lease` asks the node for bytes of a drive's memory.
+    pub(super) fn absolute(
+        &self,
+        address: MemoryAddress,
+        lease: impl FnOnce(DriveId, u64) -> Result<u64, NodeError>,
+    ) -> Result<MemoryAddress, NodeError> {
+        let drive = address.drive;
+        let Some(bytes) = self.bytes.get(&drive).copied().filter(|bytes| *bytes > 0) else {
+            return Err(NodeError::invalid("address", format!("{drive} has no local memory")));
+        };
+        if address.offset > bytes {
+            let offset = address.offset;
+            return Err(NodeError::invalid(
+                "address",
+                format!("{offset} is outside the {bytes} bytes of {drive}"),
+            ));
+        }
+        // Held while the node is asked: two leases of one drive would take the first away.
+        let mut starts = self.starts.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = match starts.get(&drive) {
+            Some(start) => *start,
+            None => {
+                let start = lease(drive, bytes)?;
+                starts.insert(drive, start);
+                start
+            }
+        };
+        Ok(MemoryAddress { drive, offset: start + address.offset })
+    }
+}
+
+/// Translates every address in a command.
+pub(super) fn translate(
+    command: &mut ParityCommand,
+    absolute: impl Fn(MemoryAddress) -> Result<MemoryAddress, NodeError>,
+) -> Result<(), NodeError> {
+    for source in &mut command.sources {
+        if let Source::Memory { address } = source {
+            *address = absolute(*address)?;
+        }
+    }
+    match &mut command.mode {
+        Mode::Check | Mode::Fingerprint { .. } => {}
+        Mode::Generate { into } | Mode::Interims { into, .. } | Mode::Accumulate { into, .. } => {
+            *into = absolute(*into)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! Parts of the drives' local memory, each for one host.
+
+use pumice_offload::wire::LEASE_UNIT;
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// Who has which part of each drive's memory. A part belongs to the controller that asked for it, until that ends and no command of it is left.
+#[derive(Debug)]
+pub(super) struct Leases {
+    size: u64,
+    drives: Vec<Vec<(Range<u64>, u16)>>,
+    /// Commands under way, by controller.
+    active: HashMap<u16, u32>,
+}
+
+impl Leases {
+    /// Memory of `size` bytes for each of `drives` drives.
+    pub(super) fn new(drives: usize, size: u64) -> Self {
+        Self { size, drives: vec![Vec::new(); drives], active: HashMap::new() }
+    }
+
+    /// A command of a controller begins.
+    pub(super) fn enter(&mut self, cntlid: u16) {
+        *self.active.entry(cntlid).or_default() += 1;
+    }
+
+    /// It has ended.
+    pub(super) fn leave(&mut self, cntlid: u16) {
+        if let Some(count) = self.active.get_mut(&cntlid) {
+            *count -= 1;
+            if *count == 0 {
+                self.active.remove(&cntlid);
+            }
+        }
+    }
+
+    /// The start of `len` bytes of a drive's memory (counted from 1) that are `cntlid`'s from now on; what it had there before is given back. `None` where the drive or
+    /// the room is missing. `stands` says which controllers are still there.
+    pub(super) fn lease(
+        &mut self,
+        drive: u32,
+        len: u64,
+        cntlid: u16,
+        stands: impl Fn(u16) -> bool,
+    ) -> Option<u64> {
+        if len == 0 || !len.is_multiple_of(LEASE_UNIT) {
+            return None;
+        }
+        let Self { size, drives, active } = self;
+        let taken = drives.get_mut((drive as usize).checked_sub(1)?)?;
+        // The command that asks is one of its controller's, so that one stays among the active.
+        taken.retain(|(_, owner)| *owner != cntlid && (stands(*owner) || active.contains_key(owner)));
+        let mut start = 0;
+        for (range, _) in taken.iter() {
+            if range.start.checked_sub(start).is_some_and(|room| room >= len) {
+                break;
+            }
+            start = range.end;
+        }
+        let end = start.checked_add(len).filter(|end| *end <= *size)?;
+        taken.push((start..end, cntlid));
+        taken.sort_by_key(|(range, _)| range.start);
+        Some(start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: u64 = 1 << 10;
+
+    #[test]
+    fn hosts_have_parts_of_their_own_until_they_are_gone() {
+        let mut leases = Leases::new(2, 64 * KIB);
+        let all = |_| true;
+        assert_eq!(leases.lease(1, 16 * KIB, 1, all), Some(0));
+        assert_eq!(leases.lease(1, 16 * KIB, 2, all), Some(16 * KIB));
+        assert_eq!(leases.lease(1, 32 * KIB, 3, all), Some(32 * KIB));
+        assert_eq!(leases.lease(1, 4 * KIB, 4, all), None, "it is full");
+        assert_eq!(leases.lease(2, 64 * KIB, 4, all), Some(0), "another drive's memory is its own");
+        // The second is gone: its part is free, and a smaller one fits into the gap.
+        assert_eq!(leases.lease(1, 12 * KIB, 4, |cntlid| cntlid != 2), Some(16 * KIB));
+        // Who asks again gives back what it had.
+        assert_eq!(leases.lease(1, 16 * KIB, 1, all), Some(0));
+    }
+
+    #[test]
+    fn a_part_is_not_given_away_while_a_command_of_its_owner_runs() {
+        let mut leases = Leases::new(1, 8 * KIB);
+        assert_eq!(leases.lease(1, 8 * KIB, 1, |_| true), Some(0));
+        leases.enter(1);
+        assert_eq!(leases.lease(1, 4 * KIB, 2, |_| false), None);
+        leases.leave(1);
+        assert_eq!(leases.lease(1, 4 * KIB, 2, |_| false), Some(0));
+    }
+
+    #[test]
+    fn senseless_requests_get_nothing() {
+        let mut leases = Leases::new(1, 8 * KIB);
+        for (drive, len) in
+            [(0, 4 * KIB), (2, 4 * KIB), (1, 0), (1, 100), (1, 12 * KIB), (1, 0u64.wrapping_sub(4 * KIB))]
+        {
+            assert_eq!(leases.lease(drive, len, 1, |_| true), None, "{drive} {len}");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Counters of writes: how a check knows that nobody wrote while it read.
+//!
+//! Each drive is cut into regions. A command that changes the medium raises *started* of every region that it touches before it does, and *completed* when it
+//! has; a region whose counters are equal and unchanged was not written meanwhile. One odd and even number would not do: two
+//! writes that overlap make it even. The counters begin at 0 with the node, so they are told together with an epoch that is drawn at its start.
+
+use pumice_offload::Writes;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// Bytes of a region, at least: 1 MiB.
+const REGION_SHIFT: u32 = 20;
+/// Regions of a drive, at most: 16 MiB of counters. Larger drives have larger regions.
+const MAX_REGIONS: u64 = 1 << 20;
+
+#[derive(Debug, Default)]
+struct Region {
+    started: AtomicU64,
+    completed: AtomicU64,
+}
+
+/// The counters of one drive.
+#[derive(Debug)]
+struct DriveWatch {
+    shift: u32,
+    regions: Vec<Region>,
+}
+
+impl DriveWatch {
+    fn new(size: u64) -> Self {
+        let mut shift = REGION_SHIFT;
+        while size.div_ceil(1 << shift) > MAX_REGIONS {
+            shift += 1;
+        }
+        let count = usize::try_from(size.div_ceil(1 << shift)).expect("at most 2^20");
+        Self { shift, regions: (0..count).map(|_| Region::default()).collect() }
+    }
+
+    /// The regions that a range of bytes touches; those past the end of the drive do not exist.
+    fn of(&self, bytes: &Range<u64>) -> &[Region] {
+        if bytes.is_empty() {
+            return &[];
+        }
+        let index = |at: u64| usize::try_from(at >> self.shift).unwrap_or(usize::MAX).min(self.regions.len());
+        &self.regions[index(bytes.start)..index(bytes.end - 1).saturating_add(1).min(self.regions.len())]
+    }
+}
+
+/// The counters of a node's drives.
+#[derive(Debug)]
+pub struct WriteWatch {
+    epoch: u64,
+    drives: Vec<DriveWatch>,
+}
+
+impl WriteWatch {
+    /// Counters at zero for drives of these sizes in bytes, under an epoch, which must not be 0 and never come again.
+    ///
+    /// # Panics
+    /// Where the epoch is 0.
+    #[must_use]
+    pub fn new(sizes: impl IntoIterator<Item = u64>, epoch: u64) -> Arc<Self> {
+        assert_ne!(epoch, 0, "epoch 0 means that nothing is counted");
+        Arc::new(Self { epoch, drives: sizes.into_iter().map(DriveWatch::new).collect() })
+    }
+
+    /// Drawn when the node started.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// A command that changes `bytes` of drive `index` (0 is the first) is about to begin; it has ended when what is returned is dropped.
+    #[must_use]
+    pub fn begin(self: &Arc<Self>, index: usize, bytes: Range<u64>) -> Writing {
+        for region in self.drives[index].of(&bytes) {
+            // SeqCst: whoever reads a byte of this write finds `started` raised when it looks afterwards.
+            region.started.fetch_add(1, Ordering::SeqCst);
+        }
+        fence(Ordering::SeqCst);
+        Writing { watch: Arc::clone(self), index, bytes }
+    }
+
+    /// The counters over ranges of drives, summed.
+    #[must_use]
+    pub fn sum(&self, ranges: impl IntoIterator<Item = (usize, Range<u64>)>) -> Writes {
+        fence(Ordering::SeqCst);
+        let mut sum = Writes::default();
+        for (index, bytes) in ranges {
+            for region in self.drives.get(index).map_or(&[][..], |drive| drive.of(&bytes)) {
+                // `completed` first: a write that ends in between then shows as under way, never as one that was not there.
+                sum.completed += region.completed.load(Ordering::SeqCst);
+                sum.started += region.started.load(Ordering::SeqCst);
+            }
+        }
+        fence(Ordering::SeqCst);
+        sum
+    }
+}
+
+/// A command that changes a medium, from before it begins until it has ended.
+#[derive(Debug)]
+pub struct Writing {
+    watch: Arc<WriteWatch>,
+    index: usize,
+    bytes: Range<u64>,
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        fence(Ordering::SeqCst);
+        for region in self.watch.drives[self.index].of(&self.bytes) {
+            region.completed.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn a_write_shows_in_its_regions_and_in_no_other() {
+        let watch = WriteWatch::new([10 * MIB, MIB + 1], 3);
+        let at = |index, bytes: Range<u64>| {
+            let Writes { started, completed } = watch.sum([(index, bytes)]);
+            (started, completed)
+        };
+        let writing = watch.begin(0, 2 * MIB - 1..2 * MIB + 1);
+        assert_eq!(at(0, MIB..MIB + 1), (1, 0));
+        assert_eq!(at(0, 2 * MIB..3 * MIB), (1, 0));
+        assert_eq!(at(0, 0..10 * MIB), (2, 0), "two regions are touched");
+        assert_eq!(at(0, 0..MIB), (0, 0));
+        assert_eq!(at(0, 3 * MIB..10 * MIB), (0, 0));
+        assert_eq!(at(1, 0..2 * MIB), (0, 0));
+        drop(writing);
+        assert_eq!(at(0, MIB..3 * MIB), (2, 2));
+        drop(watch.begin(1, MIB..MIB + 1));
+        assert_eq!(at(1, MIB..MIB + 1), (1, 1), "the last region is a short one");
+        assert_eq!(at(1, 5 * MIB..6 * MIB), (0, 0), "past the end there is nothing");
+        drop(watch.begin(0, 5..5));
+        assert_eq!(at(0, 0..MIB), (0, 0), "an empty range touches nothing");
+    }
+
+    #[test]
+    fn large_drives_have_large_regions() {
+        let drive = DriveWatch::new(20 << 40);
+        assert!(drive.regions.len() as u64 <= MAX_REGIONS);
+        assert_eq!(drive.of(&((20 << 40) - 1..20 << 40)).len(), 1);
+    }
+
+    /// Two writers whose writes overlap, and a reader: between equal and balanced counters, nothing that it reads is half written.
+    #[test]
+    fn what_is_read_between_equal_counters_is_whole() {
+        let watch = WriteWatch::new([MIB], 1);
+        // Each writer changes its two halves one after the other: different while a write is under way.
+        let pairs: [[AtomicU64; 2]; 2] = Default::default();
+        std::thread::scope(|scope| {
+            let writers: Vec<_> = pairs
+                .iter()
+                .map(|[low, high]| {
+                    let watch = &watch;
+                    scope.spawn(move || {
+                        for i in 1..=20_000 {
+                            let _writing = watch.begin(0, 0..MIB);
+                            low.store(i, Ordering::Relaxed);
+                            high.store(i, Ordering::Relaxed);
+                        }
+                    })
+                })
+                .collect();
+            let mut quiet_at_the_end = false;
+            while !quiet_at_the_end {
+                let ended = writers.iter().all(std::thread::ScopedJoinHandle::is_finished);
+                let before = watch.sum([(0, 0..MIB)]);
+                let seen =
+                    pairs.each_ref().map(|pair| pair.each_ref().map(|half| half.load(Ordering::Relaxed)));
+                let after = watch.sum([(0, 0..MIB)]);
+                let quiet = before == after && before.started == before.completed;
+                if quiet {
+                    assert!(seen.iter().all(|[low, high]| low == high), "{seen:?}");
+                }
+                quiet_at_the_end = ended && quiet;
+            }
+        });
+    }
+}

@@ -1,0 +1,90 @@
+//! Who else is at work on a node's drives: counters of writes, and the hosts that are associated.
+//!
+//! A drive counts, region by region, the commands that change its medium: *started* before the first byte is touched, *completed* after the
+//! last. Sums over regions tell as much as the counters themselves, because none of them ever falls: a sum that is unchanged says that each one
+//! is, and `started = completed` in the sum says so for each region. `docs/offload.md` has the rule that is made of this.
+
+/// Commands that change a medium, over the regions that a command read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Writes {
+    /// Begun since the node's start.
+    pub started: u64,
+    /// Ended since then.
+    pub completed: u64,
+}
+
+/// The counters before and after a command read its media.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Activity {
+    /// Drawn when the node started, never 0: counters of another epoch say nothing about this one.
+    pub epoch: u64,
+    /// Before the first read.
+    pub before: Writes,
+    /// After the last.
+    pub after: Writes,
+}
+
+impl Activity {
+    /// Whether nothing was written from before this command to after `later`.
+    #[must_use]
+    pub fn is_quiet_until(&self, later: &Self) -> bool {
+        self.epoch == later.epoch
+            && self.before.started == self.before.completed
+            && self.before == later.after
+    }
+}
+
+/// A host that is associated with a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AssociatedHost {
+    /// Its name.
+    pub nqn: String,
+    /// Its identifier.
+    pub id: [u8; 16],
+    /// Milliseconds since anything came from it, a keep alive at least; of several controllers, the one that was silent longest.
+    pub silent_ms: u32,
+}
+
+/// The hosts of a node, the one that asks and other nodes not counted.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Hosts {
+    /// The node's epoch, as in [`Activity`].
+    pub epoch: u64,
+    /// Associations that began or ended, and I/O queues that were lost, since the node's start.
+    pub changes: u64,
+    /// The hosts, each once.
+    pub hosts: Vec<AssociatedHost>,
+}
+
+impl Hosts {
+    /// Whether the same hosts are associated with two nodes.
+    #[must_use]
+    pub fn same_hosts(&self, other: &Self) -> bool {
+        let names = |of: &Self| {
+            let mut names: Vec<_> = of.hosts.iter().map(|host| (host.nqn.clone(), host.id)).collect();
+            names.sort();
+            names
+        };
+        names(self) == names(other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quiet_means_that_nothing_began_was_under_way_or_ended() {
+        let writes = |started, completed| Writes { started, completed };
+        let at = |epoch, w: Writes| Activity { epoch, before: w, after: w };
+        let first = at(7, writes(5, 5));
+        assert!(first.is_quiet_until(&at(7, writes(5, 5))));
+        assert!(!first.is_quiet_until(&at(8, writes(5, 5))), "the node was started anew");
+        assert!(!first.is_quiet_until(&at(7, writes(6, 5))), "a write began");
+        assert!(!first.is_quiet_until(&at(7, writes(6, 6))), "a write came and went");
+        let under_way = at(7, writes(6, 5));
+        assert!(!under_way.is_quiet_until(&under_way), "a write is under way all the time");
+        // Two that overlap would make one odd and even number look unchanged; two counters do not.
+        assert!(!at(7, writes(2, 0)).is_quiet_until(&at(7, writes(2, 0))));
+    }
+}

@@ -1,0 +1,270 @@
+//! How likely the next foreground request is to come now: a hazard rate learned from idle intervals.
+//!
+//! The rate is a product of three factors, each a table: the *age* of the idle interval (rates fall with it on most drives: *Practical
+//! scrubbing*, section V.B), the *phase* within a period that the load keeps, if it keeps one (flush daemons and timers do), and the
+//! *mood*, how many long idle intervals ended lately. Cells of (mood, age, phase) hold observed time and ends, both forgotten by halves; the factors are
+//! fitted to them by iterative proportional fitting, in bounded time.
+
+use crate::Nanos;
+use crate::mood::MOODS;
+
+/// Classes of age: below 2^18 ns, then one for each doubling.
+const AGES: usize = 20;
+/// An age class ends at this power of two, times two for each further class.
+const AGE_SHIFT: u32 = 18;
+/// Parts of a period.
+pub(crate) const PHASES: usize = 100;
+/// Rounds of fitting.
+const ROUNDS: usize = 4;
+/// Ends that a factor is believed to have seen at the prior rate.
+const PRIOR: f64 = 1.0;
+
+fn age_class(age: Nanos) -> usize {
+    let scaled = age >> AGE_SHIFT;
+    ((Nanos::BITS - scaled.leading_zeros()) as usize).min(AGES - 1)
+}
+
+/// The age at which a class ends.
+fn class_end(class: usize) -> Nanos {
+    if class + 1 >= AGES { Nanos::MAX } else { 1 << (AGE_SHIFT + class as u32) }
+}
+
+/// A learned hazard rate. About 250 KiB, taken when it is made.
+#[derive(Debug, Clone)]
+pub struct Hazard {
+    period: Nanos,
+    /// Observed idle nanoseconds, and ends, by mood, age and phase.
+    time: Vec<f32>,
+    ends: Vec<f32>,
+    age: [f64; AGES],
+    phase: [f64; PHASES],
+    mood: [f64; MOODS],
+}
+
+/// A stretch of equal rate.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stretch {
+    /// Ends a nanosecond.
+    pub(crate) rate: f64,
+    /// Where it ends.
+    pub(crate) end: Nanos,
+}
+
+impl Default for Hazard {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Hazard {
+    /// A rate that has seen nothing: it falls with one over the age.
+    #[must_use]
+    pub fn new() -> Self {
+        let cells = MOODS * AGES * PHASES;
+        Self {
+            period: 0,
+            time: vec![0.0; cells],
+            ends: vec![0.0; cells],
+            // As if an end were as likely in each doubling of the age: the older, the safer.
+            age: std::array::from_fn(|class| 1.0 / (1_u64 << (AGE_SHIFT + class as u32)) as f64),
+            phase: [1.0; PHASES],
+            mood: [1.0; MOODS],
+        }
+    }
+
+    /// The period in nanoseconds; 0 for none.
+    #[must_use]
+    pub fn period(&self) -> Nanos {
+        self.period
+    }
+
+    /// Takes another period and forgets everything: the intervals of the window are to be observed anew.
+    pub fn restart(&mut self, period: Nanos) {
+        self.period = period;
+        self.time.fill(0.0);
+        self.ends.fill(0.0);
+    }
+
+    fn cell(mood: usize, age: usize, phase: usize) -> usize {
+        (mood * AGES + age) * PHASES + phase
+    }
+
+    fn phase_at(&self, at: Nanos) -> usize {
+        let within = at.checked_rem(self.period).unwrap_or(0);
+        (within * PHASES as u64).checked_div(self.period).unwrap_or(0) as usize
+    }
+
+    /// When the phase class of `at` ends.
+    fn phase_end(&self, at: Nanos, phase: usize) -> Nanos {
+        if self.period == 0 {
+            return Nanos::MAX;
+        }
+        let start = at - at % self.period;
+        start + ((phase as u64 + 1) * self.period).div_ceil(PHASES as u64)
+    }
+
+    /// Takes in an idle interval, `start..end`, which a foreground request ended. At most 2000 cells are touched, one for a short interval.
+    pub(crate) fn observe(&mut self, start: Nanos, end: Nanos, mood: usize) {
+        let mut at = start;
+        while at < end {
+            let age = age_class(at - start);
+            let until = start.saturating_add(class_end(age)).min(end);
+            self.spread(Self::cell(mood, age, 0), at, until);
+            at = until;
+        }
+        let last = Self::cell(mood, age_class(end.saturating_sub(start)), self.phase_at(end));
+        self.ends[last] += 1.0;
+    }
+
+    fn spread(&mut self, row: usize, from: Nanos, to: Nanos) {
+        if self.period == 0 {
+            self.time[row] += (to - from) as f32;
+            return;
+        }
+        let whole = (to - from) / self.period;
+        if whole > 0 {
+            let each = (whole * self.period) as f32 / PHASES as f32;
+            self.time[row..row + PHASES].iter_mut().for_each(|cell| *cell += each);
+        }
+        let mut at = from + whole * self.period;
+        while at < to {
+            let phase = self.phase_at(at);
+            let until = self.phase_end(at, phase).min(to);
+            self.time[row + phase] += (until - at) as f32;
+            at = until;
+        }
+    }
+
+    /// Forgets a share of what was observed: `keep` is what remains (0 to 1).
+    pub(crate) fn forget(&mut self, keep: f32) {
+        self.time.iter_mut().chain(&mut self.ends).for_each(|cell| *cell *= keep);
+    }
+
+    /// Observed idle time in nanoseconds, forgotten parts left out.
+    #[must_use]
+    pub fn observed(&self) -> f64 {
+        self.time.iter().map(|&t| f64::from(t)).sum()
+    }
+
+    /// Fits the factors: four rounds over 32 000 cells.
+    pub(crate) fn fit(&mut self) {
+        let total: f64 = self.ends.iter().map(|&e| f64::from(e)).sum();
+        let time = self.observed();
+        if total < 1.0 || time <= 0.0 {
+            return;
+        }
+        self.age = [total / time; AGES];
+        self.phase = [1.0; PHASES];
+        self.mood = [1.0; MOODS];
+        for _ in 0..ROUNDS {
+            self.fit_ages();
+            if self.period > 0 {
+                self.fit_phases();
+            }
+            self.fit_moods();
+        }
+    }
+
+    fn fit_ages(&mut self) {
+        let (mut seen, mut expected) = ([0.0; AGES], [0.0; AGES]);
+        self.each_cell(|mood, age, phase, time, ends| {
+            seen[age] += ends;
+            expected[age] += time * self.mood[mood] * self.phase[phase];
+        });
+        for class in 0..AGES {
+            // An age that was hardly seen is like the one before it.
+            let before = self.age[class.saturating_sub(1)];
+            self.age[class] = (seen[class] + PRIOR) / (expected[class] + PRIOR / before);
+        }
+    }
+
+    fn fit_phases(&mut self) {
+        let (mut seen, mut expected) = ([0.0; PHASES], [0.0; PHASES]);
+        self.each_cell(|mood, age, phase, time, ends| {
+            seen[phase] += ends;
+            expected[phase] += time * self.mood[mood] * self.age[age];
+        });
+        for (class, factor) in self.phase.iter_mut().enumerate() {
+            *factor = (seen[class] + 2.0 * PRIOR) / (expected[class] + 2.0 * PRIOR);
+        }
+    }
+
+    fn fit_moods(&mut self) {
+        let (mut seen, mut expected) = ([0.0; MOODS], [0.0; MOODS]);
+        self.each_cell(|mood, age, phase, time, ends| {
+            seen[mood] += ends;
+            expected[mood] += time * self.phase[phase] * self.age[age];
+        });
+        for (class, factor) in self.mood.iter_mut().enumerate() {
+            *factor = (seen[class] + 2.0 * PRIOR) / (expected[class] + 2.0 * PRIOR);
+        }
+    }
+
+    fn each_cell(&self, mut see: impl FnMut(usize, usize, usize, f64, f64)) {
+        let phases = if self.period == 0 { 1 } else { PHASES };
+        for mood in 0..MOODS {
+            for age in 0..AGES {
+                for phase in 0..phases {
+                    let cell = Self::cell(mood, age, phase);
+                    if self.time[cell] > 0.0 || self.ends[cell] > 0.0 {
+                        see(mood, age, phase, f64::from(self.time[cell]), f64::from(self.ends[cell]));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Calls `see` with (rate in ends a nanosecond, observed nanoseconds) of every cell.
+    pub(crate) fn each_rate(&self, mut see: impl FnMut(f64, f64)) {
+        self.each_cell(|mood, age, phase, time, _| {
+            see(self.age[age] * self.phase[phase] * self.mood[mood], time);
+        });
+    }
+
+    /// The rate at `at` in an idle interval that began at `start`, and until when it stays.
+    pub(crate) fn stretch(&self, start: Nanos, at: Nanos, mood: usize) -> Stretch {
+        let age = age_class(at - start);
+        let phase = self.phase_at(at);
+        let end = start.saturating_add(class_end(age)).min(self.phase_end(at, phase));
+        Stretch { rate: self.age[age] * self.phase[phase] * self.mood[mood], end }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_adjacent() {
+        for class in 0..AGES - 1 {
+            assert_eq!(age_class(class_end(class) - 1), class);
+            assert_eq!(age_class(class_end(class)), class + 1);
+        }
+    }
+
+    #[test]
+    fn a_steady_clock_is_seen() {
+        let period = 1_000_000_000;
+        let mut hazard = Hazard::new();
+        hazard.restart(period);
+        for i in 0..500_u64 {
+            let end = (i * 3 + 3) * period + 155_000_000;
+            hazard.observe(end - 2 * period, end, 3);
+        }
+        hazard.fit();
+        let (tick, other) = (500 * period + 152_000_000, 500 * period + 500_000_000);
+        let start = 499 * period;
+        let at = |t| hazard.stretch(start, t, 3).rate;
+        assert!(at(tick) > 50.0 * at(other), "{} {}", at(tick), at(other));
+        assert_eq!(hazard.stretch(start, tick, 3).end, 500 * period + 160_000_000);
+    }
+
+    #[test]
+    fn time_is_spread_without_loss() {
+        let mut hazard = Hazard::new();
+        hazard.restart(1_000_000_007);
+        hazard.observe(123, 9_876_543_210_123, 0);
+        let sum = hazard.observed();
+        assert!((sum / 9_876_543_210_000.0 - 1.0).abs() < 1e-4, "{sum}");
+    }
+}

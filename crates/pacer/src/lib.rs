@@ -1,0 +1,51 @@
+//! When background requests go to a drive, in which order and how large.
+//!
+//! After *Practical scrubbing: Getting to the bad sector at the right time* (Amvrosiadis, Oprea, Schroeder, DSN 2012): background work
+//! waits for idleness that will probably last, and its requests are as large as a stated slowdown of the foreground allows.
+//!
+//! Everything here is pure: time is an argument, in nanoseconds since any fixed moment. The simulator and the data node drive the same
+//! [`Pacer`]. `docs/pacing.md` has the policies and how they are tuned.
+
+mod account;
+mod baseline;
+mod bucket;
+mod cost;
+mod figures;
+mod goal;
+mod hazard;
+mod history;
+mod latency;
+mod live;
+mod mood;
+mod order;
+mod pacer;
+mod period;
+mod policy;
+mod predictor;
+mod price;
+mod pricing;
+mod replay;
+mod service;
+mod tuner;
+mod window;
+mod work;
+
+pub use account::Account;
+pub use bucket::TokenBucket;
+pub use figures::{Figures, Times};
+pub use goal::{Goal, Percentile};
+pub use hazard::Hazard;
+pub use history::{History, Idle};
+pub use latency::Latency;
+pub use order::{ErrorFirst, Extent, OldestFirst, Order, OrderError, Sequential, Staggered};
+pub use pacer::{Charge, Config, Decision, Pacer};
+pub use policy::Policy;
+pub use predictor::Predictor;
+pub use replay::{Outcome, Sizing, Start};
+pub use service::{CurveError, SIZES, ServiceCurve};
+pub use tuner::{Advice, CUTOFFS, ENOUGH, Family, THRESHOLDS, Tuned, Tuner, WAITING_HELPS_ABOVE};
+pub use window::{WindowError, Windows};
+pub use work::{KINDS, Kind, Works};
+
+/// Nanoseconds, of a duration or since a fixed moment.
+pub type Nanos = u64;

@@ -1,0 +1,203 @@
+//! What a nanosecond of slowdown costs, in bytes: the one number that a goal turns into.
+//!
+//! At price `p` a request of `b` bytes that takes `s` and is expected to slow the foreground by `d` is worth `(b - p * d) / s` a
+//! nanosecond. The size that is worth most is taken; while none is worth anything, the drive is left alone. Over all idle time
+//! this gives the most bytes for the slowdown it causes (Lagrange); the price is the one at which the expected slowdown is what the goal earns.
+
+use crate::hazard::Hazard;
+use crate::{Nanos, SIZES, ServiceCurve};
+
+/// Classes of hazard rate, four to an octave.
+const CLASSES: usize = 128;
+/// Prices looked for: bytes a nanosecond.
+const LOWEST: f64 = 1e-6;
+const HIGHEST: f64 = 1e9;
+/// Halvings of the search (of the price's logarithm).
+const HALVINGS: usize = 30;
+
+/// The request sizes with their service times in nanoseconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ladder(pub(crate) [(u64, f64); SIZES.len()]);
+
+impl Ladder {
+    pub(crate) fn new(curve: &ServiceCurve) -> Self {
+        Self(SIZES.map(|bytes| (bytes, curve.time(bytes) as f64)))
+    }
+
+    pub(crate) fn time(&self, bytes: u64) -> Nanos {
+        self.0.iter().find(|s| s.0 >= bytes).map_or(Nanos::MAX, |s| s.1 as Nanos)
+    }
+}
+
+/// Idle time by hazard rate.
+#[derive(Debug, Clone)]
+pub(crate) struct RateClasses {
+    time: [f64; CLASSES],
+    rate: [f64; CLASSES],
+}
+
+impl RateClasses {
+    pub(crate) fn of(hazard: &Hazard) -> Self {
+        let mut out = Self { time: [0.0; CLASSES], rate: [0.0; CLASSES] };
+        hazard.each_rate(|rate, time| {
+            // 1e-16 a nanosecond is once in a hundred days.
+            let class = ((rate.max(1e-16) * 1e16).log2() * 2.5) as usize;
+            let class = class.min(CLASSES - 1);
+            out.time[class] += time;
+            out.rate[class] += rate * time;
+        });
+        for (rate, time) in out.rate.iter_mut().zip(&out.time) {
+            *rate = if *time > 0.0 { *rate / time } else { 0.0 };
+        }
+        out
+    }
+
+    /// All the observed time, in nanoseconds.
+    pub(crate) fn total(&self) -> f64 {
+        self.time.iter().sum()
+    }
+
+    /// Expected slowdown in nanoseconds over all the observed time, at a price; `usable` says which sizes may be used.
+    pub(crate) fn slowdown(
+        &self,
+        ladder: &Ladder,
+        price: f64,
+        weight: f64,
+        usable: &[bool; SIZES.len()],
+    ) -> f64 {
+        let mut sum = 0.0;
+        for (&rate, &time) in self.rate.iter().zip(&self.time) {
+            if time <= 0.0 {
+                continue;
+            }
+            let (mut worth, mut cost) = (0.0, 0.0);
+            for (i, &(bytes, service)) in ladder.0.iter().enumerate() {
+                let delay = rate * service * service / 2.0 * weight;
+                let value = (bytes as f64 - price * delay) / service;
+                if usable[i] && value > worth {
+                    (worth, cost) = (value, delay / service);
+                }
+            }
+            sum += cost * time;
+        }
+        sum
+    }
+
+    /// The lowest price at which the expected slowdown is at most `budget` nanoseconds. `weight` is how many nanoseconds of slowdown a
+    /// nanosecond of collision makes.
+    pub(crate) fn price(
+        &self,
+        ladder: &Ladder,
+        budget: f64,
+        weight: f64,
+        usable: &[bool; SIZES.len()],
+    ) -> f64 {
+        let (mut low, mut high) = (LOWEST.ln(), HIGHEST.ln());
+        if self.slowdown(ladder, LOWEST, weight, usable) <= budget {
+            return LOWEST;
+        }
+        for _ in 0..HALVINGS {
+            let middle = f64::midpoint(low, high);
+            if self.slowdown(ladder, middle.exp(), weight, usable) > budget {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        high.exp()
+    }
+}
+
+/// What to do now: a size, or nothing until a time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Worth {
+    /// A request of so many bytes, expected to slow the foreground by so many nanoseconds.
+    Start(u64, f64),
+    Nothing(Nanos),
+}
+
+/// An idle interval at a moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment {
+    pub(crate) start: Nanos,
+    pub(crate) now: Nanos,
+    pub(crate) mood: usize,
+}
+
+/// Stretches looked at before the question is put off.
+const LOOK_AHEAD: usize = 8;
+
+/// The size that is worth most at this moment, or when to ask again.
+pub(crate) fn best_size(
+    hazard: &Hazard,
+    ladder: &Ladder,
+    moment: Moment,
+    price: f64,
+    usable: impl Fn(u64, f64) -> bool,
+) -> Worth {
+    let mut at = moment.now;
+    // Above this rate no size is worth anything, whatever comes after.
+    let hopeless = |rate: f64, end: Nanos, at: Nanos| {
+        let width = (end - at) as f64;
+        // Of the sizes that reach past the stretch, the largest brings most for what it risks in it.
+        let last = ladder.0.len() - 1;
+        ladder.0.iter().enumerate().filter(|&(i, size)| i == last || size.1 <= width).all(
+            |(_, &(bytes, service))| {
+                let inside = width.min(service);
+                // A lower bound of 1 - exp(-x).
+                let hit = rate * inside / (1.0 + rate * inside);
+                price * hit * (service - inside / 2.0) >= bytes as f64
+            },
+        )
+    };
+    for _ in 0..LOOK_AHEAD {
+        let stretch = hazard.stretch(moment.start, at, moment.mood);
+        if !hopeless(stretch.rate, stretch.end, at)
+            && let Some((bytes, delay)) =
+                best_at(hazard, ladder, Moment { now: at, ..moment }, price, &usable)
+        {
+            return if at == moment.now { Worth::Start(bytes, delay) } else { Worth::Nothing(at) };
+        }
+        at = stretch.end;
+        if at == Nanos::MAX {
+            break;
+        }
+    }
+    Worth::Nothing(at)
+}
+
+fn best_at(
+    hazard: &Hazard,
+    ladder: &Ladder,
+    moment: Moment,
+    price: f64,
+    usable: &impl Fn(u64, f64) -> bool,
+) -> Option<(u64, f64)> {
+    let (mut hit, mut hit_times_when) = (0.0, 0.0);
+    let mut offset = 0.0;
+    let mut at = moment.now;
+    let mut stretch = hazard.stretch(moment.start, at, moment.mood);
+    let (mut best, mut worth) = (None, 0.0);
+    for &(bytes, service) in &ladder.0 {
+        while offset < service {
+            let left = (stretch.end - at) as f64;
+            let width = left.min(service - offset);
+            let part = (1.0 - hit) * (1.0 - (-stretch.rate * width).exp());
+            hit += part;
+            hit_times_when += part * (offset + width / 2.0);
+            offset += width;
+            if width >= left {
+                at = stretch.end;
+                stretch = hazard.stretch(moment.start, at, moment.mood);
+            } else {
+                at += width as Nanos;
+            }
+        }
+        let delay = service * hit - hit_times_when;
+        let value = (bytes as f64 - price * delay) / service;
+        if value > worth && usable(bytes, service) {
+            (best, worth) = (Some((bytes, delay)), value);
+        }
+    }
+    best
+}

@@ -1,0 +1,254 @@
+//! The state of the `Priced` policy: hazard, period, price, and when they are fitted again.
+
+use crate::hazard::Hazard;
+use crate::mood::Mood;
+use crate::period::Moments;
+use crate::price::{Ladder, Moment, RateClasses, Worth, best_size};
+use crate::{Account, History, Idle, Nanos, SIZES, ServiceCurve};
+
+/// Length of a stretch of which the rate of arrivals is remembered, and time between two prices.
+const EVERY: f64 = 10e9;
+/// Time between two prices that collisions make, at least.
+const SOON: Nanos = 1_000_000_000;
+/// Time between two fits, at most; sooner while little was seen.
+const LATEST: f64 = 60e9;
+const SOONEST: f64 = 0.25e9;
+/// Stretches of about ten seconds of which the rate of arrivals is remembered.
+const STRETCHES: usize = 64;
+/// The share of these stretches, the quieter ones, that earnings are counted on from.
+const COUNTED_ON: f64 = 0.75;
+/// The share of these earnings that is spent as they come.
+const SPENT_AT_ONCE: f64 = 0.9;
+/// Over which time a surplus and a debt of the account are worked off, in nanoseconds.
+const SURPLUS_TIME: f64 = 60e9;
+const DEBT_TIME: f64 = 100e9;
+/// The share of the goal that may be spent beside foreground requests in any case, so that their cost stays known.
+const LEAST_SHARE: f64 = 0.02;
+/// Fits between two searches for the period.
+const PERIOD_EVERY: u32 = 8;
+/// Ends of idle intervals before the first fit.
+const ENOUGH: u64 = 16;
+/// How many of the largest requests the correction of expected costs is believed to have seen.
+const BIAS_PRIOR: f64 = 5.0;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Pricing {
+    hazard: Hazard,
+    moments: Moments,
+    mood: Mood,
+    ladder: Ladder,
+    classes: Option<RateClasses>,
+    price: f64,
+    seen: u64,
+    half_life: Nanos,
+    next_fit: Nanos,
+    next_price: Nanos,
+    /// When a collision last made a new price.
+    priced: Nanos,
+    fitted: Nanos,
+    fits: u32,
+    /// Arrivals a nanosecond in the last stretches.
+    rates: [f64; STRETCHES],
+    rates_seen: usize,
+    count: f64,
+    count_since: Nanos,
+    /// What collisions were expected to cost, and cost: their ratio corrects the hazard's level.
+    expected: f64,
+    cost: f64,
+    /// Bytes that a nanosecond of slowdown buys beside foreground requests (0: nothing is known), and the share of the goal that is better spent there.
+    beside: f64,
+    share: f64,
+}
+
+impl Pricing {
+    pub(crate) fn new(curve: &ServiceCurve, goal_mean: Nanos, half_life: Nanos) -> Self {
+        Self {
+            hazard: Hazard::new(),
+            moments: Moments::new(),
+            mood: Mood::default(),
+            ladder: Ladder::new(curve),
+            classes: None,
+            // Until something is known: a slowdown of the whole goal costs as much as the largest request brings.
+            price: SIZES[SIZES.len() - 1] as f64 / goal_mean.max(1) as f64,
+            seen: 0,
+            half_life: half_life.max(1),
+            next_fit: 0,
+            next_price: 0,
+            priced: 0,
+            fitted: 0,
+            fits: 0,
+            rates: [0.0; STRETCHES],
+            rates_seen: 0,
+            count: 0.0,
+            count_since: 0,
+            expected: 0.0,
+            cost: 0.0,
+            beside: 0.0,
+            share: 1.0,
+        }
+    }
+
+    /// Tells what a nanosecond of slowdown buys beside foreground requests. The share of the goal that is better spent there, as of the last price.
+    pub(crate) fn divide(&mut self, beside: f64) -> f64 {
+        self.beside = beside;
+        self.share
+    }
+
+    pub(crate) fn price(&self) -> f64 {
+        self.price
+    }
+
+    pub(crate) fn period(&self) -> Nanos {
+        self.hazard.period()
+    }
+
+    /// The mood of an idle interval that begins now.
+    pub(crate) fn mood(&self) -> u8 {
+        self.mood.class()
+    }
+
+    pub(crate) fn arrived(&mut self, now: Nanos) {
+        self.count += 1.0;
+        let passed = now.saturating_sub(self.count_since) as f64;
+        if passed >= EVERY {
+            self.rates[self.rates_seen % STRETCHES] = self.count / passed;
+            self.rates_seen += 1;
+            (self.count, self.count_since) = (0.0, now);
+        }
+    }
+
+    pub(crate) fn observe(&mut self, idle: &Idle) {
+        self.hazard.observe(idle.start, idle.end, usize::from(idle.mood));
+        // Only what a background request could have been started in.
+        let long = idle.length() as f64 >= 2.0 * self.ladder.0[0].1;
+        if long {
+            self.moments.push(idle.end);
+        }
+        self.mood.observe(idle.end, long);
+        self.seen += 1;
+    }
+
+    /// Time begins anew; what was learned stays.
+    pub(crate) fn rewind(&mut self) {
+        (self.next_fit, self.next_price, self.fitted, self.priced) = (0, 0, 0, 0);
+        (self.count, self.count_since) = (0.0, 0);
+        self.mood = Mood::default();
+    }
+
+    /// The next question finds the price anew.
+    pub(crate) fn refit(&mut self) {
+        self.next_fit = 0;
+    }
+
+    /// What a background request was expected to cost and what it cost, in nanoseconds of collision.
+    pub(crate) fn cost(&mut self, expected: f64, cost: f64) {
+        self.expected += expected;
+        self.cost += cost;
+    }
+
+    fn bias(&self) -> f64 {
+        let prior = BIAS_PRIOR * self.ladder.0[SIZES.len() - 1].1;
+        (self.cost + prior) / (self.expected + prior)
+    }
+
+    /// Fits again if it is time: about a millisecond, at most once a minute after 16 minutes of idle time; a new price every 10 s, in a tenth of that.
+    pub(crate) fn fit(
+        &mut self,
+        now: Nanos,
+        history: &History,
+        curve: &ServiceCurve,
+        account: &Account,
+        weight: f64,
+    ) {
+        if self.seen < ENOUGH {
+            return;
+        }
+        if now < self.next_fit {
+            if now >= self.next_price {
+                self.next_price = now.saturating_add(EVERY as Nanos);
+                self.solve(account, weight);
+            }
+            return;
+        }
+        self.next_price = now.saturating_add(EVERY as Nanos);
+        let pause = (self.hazard.observed() / 16.0).clamp(SOONEST, LATEST);
+        self.next_fit = now.saturating_add(pause as Nanos);
+        self.ladder = Ladder::new(curve);
+        if self.fits.is_multiple_of(PERIOD_EVERY) {
+            self.find_period(history);
+        }
+        self.fits = self.fits.wrapping_add(1);
+        let passed = now.saturating_sub(self.fitted) as f64;
+        self.fitted = now;
+        let keep = (-passed / self.half_life as f64 * std::f64::consts::LN_2).exp();
+        self.hazard.forget(keep as f32);
+        (self.expected, self.cost) = (self.expected * keep, self.cost * keep);
+        self.hazard.fit();
+        self.classes = Some(RateClasses::of(&self.hazard));
+        self.solve(account, weight);
+    }
+
+    /// A collision was charged: a new price, unless the last one is less than a second old.
+    pub(crate) fn charged(&mut self, now: Nanos, account: &Account, weight: f64) {
+        if now >= self.priced.saturating_add(SOON) {
+            self.priced = now;
+            self.solve(account, weight);
+        }
+    }
+
+    /// Finds the price at which the expected slowdown is what the account can afford in the observed idle time.
+    pub(crate) fn solve(&mut self, account: &Account, weight: f64) {
+        let Some(classes) = &self.classes else { return };
+        let reserve = self.ladder.0[SIZES.len() - 1].1 * weight;
+        let surplus = account.balance() - reserve;
+        let earning = self.rate() * account.goal().mean as f64;
+        let extra = match () {
+            () if surplus <= 0.0 => surplus / DEBT_TIME,
+            () if earning <= 0.0 => surplus / SURPLUS_TIME,
+            // A large surplus comes from a burst of requests: it lasts the longer, the larger it is.
+            () => (surplus / SURPLUS_TIME / earning).ln_1p() * earning,
+        };
+        let affordable: f64 = (SPENT_AT_ONCE * earning + extra).max(0.02 * earning);
+        let usable = SIZES.map(|bytes| account.goal().allows(self.ladder.time(bytes)));
+        let bias = self.bias();
+        let budget = affordable * classes.total();
+        let price = classes.price(&self.ladder, budget, weight * bias, &usable);
+        // Idle time is used as far as its last nanosecond of slowdown buys as much as one beside foreground requests does.
+        let price = price.max(self.beside);
+        let here = classes.slowdown(&self.ladder, price, weight * bias, &usable);
+        self.share = if budget > 0.0 { (1.0 - here / budget).clamp(LEAST_SHARE, 1.0) } else { 0.0 };
+        self.price = price * bias;
+    }
+
+    /// Foreground requests a nanosecond that can be counted on: the mean of the quieter stretches, so that a burst raises the balance, not the hopes.
+    fn rate(&self) -> f64 {
+        let n = self.rates_seen.min(STRETCHES);
+        if n == 0 {
+            return self.count / EVERY;
+        }
+        let mut sorted = self.rates;
+        sorted[..n].sort_unstable_by(f64::total_cmp);
+        let quiet = ((n as f64 * COUNTED_ON) as usize).max(1);
+        sorted[..quiet].iter().sum::<f64>() / quiet as f64
+    }
+
+    fn find_period(&mut self, history: &History) {
+        let period = self.moments.period();
+        if period != self.hazard.period() {
+            self.hazard.restart(period);
+            for idle in history.intervals() {
+                self.hazard.observe(idle.start, idle.end, usize::from(idle.mood));
+            }
+        }
+    }
+
+    pub(crate) fn choose(&self, start: Nanos, now: Nanos, account: &Account, weight: f64) -> Worth {
+        let moment = Moment { start, now, mood: usize::from(self.mood()) };
+        // While nothing is known: the more collisions of the smallest request are saved up, the less one matters.
+        let saved = account.balance() / (self.ladder.0[0].1 * weight);
+        let ease = if self.classes.is_none() { saved.max(1.0) } else { 1.0 };
+        best_size(&self.hazard, &self.ladder, moment, self.price * weight / ease, |_, service| {
+            account.allows(service as Nanos)
+        })
+    }
+}

@@ -1,0 +1,108 @@
+//! How long a drive takes for a background request of a given size.
+
+use crate::Nanos;
+use thiserror::Error;
+
+/// The request sizes that are considered: 64 KiB (below it a VERIFY takes as long) to 4 MiB (above it nothing is gained).
+/// *Practical scrubbing*, section IV.A.
+pub const SIZES: [u64; 7] = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20];
+
+/// Points a curve has at most.
+const POINTS: usize = 16;
+
+/// Why a curve cannot be.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum CurveError {
+    /// No points, or more than 16.
+    #[error("a curve of service times has 1 to 16 points, not {0}")]
+    Points(usize),
+    /// Sizes must grow, and no time is 0.
+    #[error("point {0} of the curve of service times: sizes grow from point to point, and no time is 0")]
+    Order(usize),
+}
+
+/// Service time by request size: linear between points, proportional past the last.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServiceCurve {
+    bytes: [u64; POINTS],
+    nanos: [f64; POINTS],
+    len: usize,
+}
+
+impl ServiceCurve {
+    /// A curve through points of (bytes, nanoseconds).
+    ///
+    /// # Errors
+    /// Where there are no points or too many, where sizes do not grow, or where a time is 0.
+    pub fn new(points: &[(u64, Nanos)]) -> Result<Self, CurveError> {
+        if points.is_empty() || points.len() > POINTS {
+            return Err(CurveError::Points(points.len()));
+        }
+        let mut curve = Self { bytes: [0; POINTS], nanos: [0.0; POINTS], len: points.len() };
+        for (i, &(bytes, nanos)) in points.iter().enumerate() {
+            if nanos == 0 || bytes == 0 || (i > 0 && bytes <= points[i - 1].0) {
+                return Err(CurveError::Order(i));
+            }
+            (curve.bytes[i], curve.nanos[i]) = (bytes, nanos as f64);
+        }
+        Ok(curve)
+    }
+
+    /// Expected service time of a request of `bytes`, in nanoseconds.
+    #[must_use]
+    pub fn time(&self, bytes: u64) -> Nanos {
+        let last = self.len - 1;
+        let i = self.bytes[..self.len].partition_point(|&b| b < bytes);
+        if i == 0 {
+            return self.nanos[0] as Nanos;
+        }
+        if i > last {
+            let slope = self.nanos[last] / self.bytes[last] as f64;
+            return (slope * bytes as f64) as Nanos;
+        }
+        let (b0, b1) = (self.bytes[i - 1] as f64, self.bytes[i] as f64);
+        let (t0, t1) = (self.nanos[i - 1], self.nanos[i]);
+        (t0 + (t1 - t0) * (bytes as f64 - b0) / (b1 - b0)).round() as Nanos
+    }
+
+    /// Takes in a measurement: a background request of `bytes` took `took` nanoseconds. The nearest point moves an eighth
+    /// of the way.
+    pub fn observe(&mut self, bytes: u64, took: Nanos) {
+        let points = &self.bytes[..self.len];
+        let i = points.partition_point(|&b| b < bytes).min(self.len - 1);
+        let i = if i > 0 && points[i].abs_diff(bytes) > points[i - 1].abs_diff(bytes) { i - 1 } else { i };
+        let expected = self.time(bytes) as f64;
+        self.nanos[i] = (self.nanos[i] * (1.0 + (took as f64 / expected - 1.0) / 8.0)).max(1.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_curve_goes_through_its_points() -> Result<(), CurveError> {
+        let curve = ServiceCurve::new(&[(65_536, 4_610_000), (131_072, 5_327_000)])?;
+        assert_eq!(curve.time(4_096), 4_610_000);
+        assert_eq!(curve.time(65_536), 4_610_000);
+        assert_eq!(curve.time(98_304), 4_968_500);
+        assert_eq!(curve.time(262_144), 10_654_000);
+        Ok(())
+    }
+
+    #[test]
+    fn a_curve_learns() -> Result<(), CurveError> {
+        let mut curve = ServiceCurve::new(&[(65_536, 1_000_000), (1 << 20, 2_000_000)])?;
+        (0..200).for_each(|_| curve.observe(65_536, 5_000_000));
+        assert!(curve.time(65_536).abs_diff(5_000_000) < 10_000);
+        assert_eq!(curve.time(1 << 20), 2_000_000);
+        Ok(())
+    }
+
+    #[test]
+    fn senseless_curves_are_refused() {
+        assert_eq!(ServiceCurve::new(&[]), Err(CurveError::Points(0)));
+        assert_eq!(ServiceCurve::new(&[(1, 1), (1, 2)]), Err(CurveError::Order(1)));
+        assert_eq!(ServiceCurve::new(&[(1, 0)]), Err(CurveError::Order(0)));
+    }
+}

@@ -1,0 +1,69 @@
+//! What the foreground alone does: idle intervals, with what a predictor would have expected of each.
+
+use pumice_pacer::{History, Idle, Nanos, Predictor};
+
+/// Learns idle intervals from arrivals and completions without background work.
+#[derive(Debug, Clone)]
+pub struct Learner {
+    history: History,
+    predictor: Predictor,
+    free: Nanos,
+    idle: Nanos,
+    requests: u64,
+}
+
+impl Learner {
+    /// Remembers the last `capacity` intervals, from time `from` on.
+    #[must_use]
+    pub fn new(capacity: usize, from: Nanos) -> Self {
+        Self {
+            history: History::new(capacity),
+            predictor: Predictor::default(),
+            free: from,
+            idle: 0,
+            requests: 0,
+        }
+    }
+
+    /// A request arrived, and was done; the idle interval that it ended, if it ended one.
+    pub fn request(&mut self, at: Nanos, done: Nanos) -> Option<Idle> {
+        let mut ended = None;
+        self.requests += 1;
+        if at > self.free {
+            let predicted = self.predictor.expected() as f32;
+            let idle = Idle { start: self.free, end: at, predicted, arrivals: 1, mood: 0 };
+            self.idle += idle.length();
+            self.history.push(idle);
+            self.predictor.observe(idle.length());
+            ended = Some(idle);
+        } else {
+            self.history.arrived();
+        }
+        self.free = self.free.max(done);
+        ended
+    }
+
+    /// The intervals.
+    #[must_use]
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// When the last request was done.
+    #[must_use]
+    pub fn end(&self) -> Nanos {
+        self.free
+    }
+
+    /// Idle time in nanoseconds, all of it.
+    #[must_use]
+    pub fn idle(&self) -> Nanos {
+        self.idle
+    }
+
+    /// Requests seen.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.requests
+    }
+}

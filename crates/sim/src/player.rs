@@ -1,0 +1,128 @@
+//! Who decides about background requests in a simulation: a pacer as it is used live, or one that knows the future.
+
+use pumice_pacer::{Account, Goal, History, Idle, Nanos, Pacer, SIZES, ServiceCurve, Start};
+
+/// A decider.
+#[derive(Debug, Clone)]
+pub enum Player {
+    /// The live code: sees what has happened, nothing else.
+    Pacer(Box<Pacer>),
+    /// Waiting whose waits are not lost: an upper bound for every start after a threshold.
+    Lossless(Start, ServiceCurve),
+    /// Knows when each idle interval ends.
+    Oracle(Oracle),
+}
+
+/// Knows the length of every idle interval when it begins. It fills the interval with the largest requests, the rest with smaller ones, and lets the last
+/// request collide where the goal allows it and the bytes are worth it: an upper bound for every policy.
+#[derive(Debug, Clone)]
+pub struct Oracle {
+    ladder: [(u64, Nanos); SIZES.len()],
+    price: f64,
+    account: Account,
+}
+
+impl Oracle {
+    /// An oracle for a goal, that has seen all the idle intervals to come.
+    #[must_use]
+    pub fn new(goal: Goal, curve: &ServiceCurve, future: &History) -> Self {
+        let ladder = SIZES.map(|bytes| (bytes, curve.time(bytes)));
+        let mut oracle = Self { ladder, price: 1e9, account: Account::new(goal, u32::MAX) };
+        let budget = goal.mean as f64 * future.arrivals() as f64;
+        // Reaching past an interval's end takes time from the next one: that is what it costs at least.
+        let (largest, service) = ladder[SIZES.len() - 1];
+        let (mut low, mut high) = ((largest as f64 / service as f64).ln(), 1e9_f64.ln());
+        for _ in 0..40 {
+            oracle.price = f64::midpoint(low, high).exp();
+            let spent: f64 = future.intervals().iter().map(|i| oracle.best(i.length()).1 as f64).sum();
+            if spent > budget {
+                low = oracle.price.ln();
+            } else {
+                high = oracle.price.ln();
+            }
+        }
+        oracle.price = high.exp();
+        oracle
+    }
+
+    /// An account for another stretch.
+    pub(crate) fn open_account(&mut self) {
+        self.account = Account::new(*self.account.goal(), u32::MAX);
+    }
+
+    pub(crate) fn earn(&mut self) {
+        self.account.earn();
+    }
+
+    /// Bytes, and how far the last request reaches past the end.
+    pub(crate) fn play(&mut self, length: Nanos) -> (u64, Nanos) {
+        let (bytes, over) = self.best(length);
+        if over as f64 > self.account.balance() || !self.account.goal().allows(over) {
+            return self.within(length, self.ladder.len());
+        }
+        self.account.spend(over);
+        (bytes, over)
+    }
+
+    /// Fills an interval without a collision, with the `usable` smallest sizes after the largest one.
+    fn within(&self, length: Nanos, usable: usize) -> (u64, Nanos) {
+        let (mut bytes, mut left) = (0, length);
+        for &(size, service) in self.ladder[..usable].iter().rev() {
+            let count = left / service;
+            bytes += count * size;
+            left -= count * service;
+        }
+        (bytes, 0)
+    }
+
+    fn best(&self, length: Nanos) -> (u64, Nanos) {
+        let (largest, service) = self.ladder[SIZES.len() - 1];
+        let full = length / service * largest;
+        let left = length % service;
+        let (filled, mut rest) = (self.within(left, SIZES.len()).0, left);
+        for &(_, service) in self.ladder.iter().rev() {
+            rest %= service;
+        }
+        let mut best = (full + filled, 0);
+        let mut worth = best.0 as f64;
+        let mut consider = |bytes: u64, over: Nanos| {
+            let value = bytes as f64 - self.price * over as f64;
+            if value > worth {
+                (best, worth) = ((bytes, over), value);
+            }
+        };
+        for &(size, service) in &self.ladder {
+            if service > left {
+                consider(full + size, service - left);
+            }
+            if service > rest {
+                consider(full + filled + size, service - rest);
+            }
+        }
+        best
+    }
+}
+
+/// What lossless waiting does in an idle interval: bytes, and how far the last request reaches past its end.
+pub(crate) fn lossless(start: &Start, curve: &ServiceCurve, length: Nanos) -> (u64, Nanos) {
+    if length <= start.threshold {
+        return (0, 0);
+    }
+    let idle = Idle { start: 0, end: length, ..Idle::default() };
+    let (bytes, over) = Start { threshold: 0, ..*start }.interval(&idle, curve);
+    (bytes as u64, over)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_oracle_without_a_budget_never_collides() {
+        let curve = crate::drive::Drive::Ultrastar.curve();
+        let mut oracle = Oracle::new(Goal::mean(0), &curve, &History::new(1));
+        assert_eq!(oracle.play(4_000_000), (0, 0));
+        assert_eq!(oracle.play(4_610_000), (64 << 10, 0));
+        assert_eq!(oracle.play(95_074_000 + 9_288_000), ((8 << 20) + (512 << 10), 0));
+    }
+}

@@ -1,0 +1,73 @@
+//! The study: one foreground trace, every policy, tuned on its first part and measured on the rest, beside tuned and measured on all of it.
+
+mod contender;
+mod notes;
+mod outcome;
+mod passes;
+
+pub use contender::{Choice, PolicyName};
+pub use outcome::{Equal, Point, Report, Row};
+
+use crate::drive::Drive;
+use crate::trace::{Format, TraceError};
+use pumice_pacer::{Advice, Goal};
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// What to study.
+#[derive(Debug, Clone)]
+pub struct Study {
+    /// The trace.
+    pub trace: PathBuf,
+    /// Its format, if it is not to be detected.
+    pub format: Option<Format>,
+    /// A device of it; without one, the device with the most requests.
+    pub device: Option<String>,
+    /// How much the foreground may be slowed.
+    pub goal: Goal,
+    /// Which policies.
+    pub policies: Vec<PolicyName>,
+    /// The share of the trace's time that is for tuning (0 to less than 1); 0 gives in-sample rows only.
+    pub train: f64,
+    /// The drive's model; without one, a disk, or an SSD where the load is more than a disk can serve.
+    pub drive: Option<Drive>,
+    /// Whether the goal counts requests that queue behind a slowed one.
+    pub queued: bool,
+    /// Whether curves of throughput against slowdown are wanted.
+    pub curves: bool,
+}
+
+/// Why a study cannot be made.
+#[derive(Debug, Error)]
+pub enum StudyError {
+    /// The trace cannot be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// No such device.
+    #[error("{path}: no device '{device}'; it has {known}")]
+    Device {
+        /// The trace.
+        path: String,
+        /// What was asked for.
+        device: String,
+        /// What there is.
+        known: String,
+    },
+}
+
+/// How a document names an advice.
+pub(crate) fn advice_name(advice: Advice) -> &'static str {
+    match advice {
+        Advice::NoHistory => "no_history",
+        Advice::WaitingHelps => "waiting_helps",
+        Advice::WaitingCannotHelp => "waiting_cannot_help",
+    }
+}
+
+/// Makes a study. The trace is read three times, in a stream.
+///
+/// # Errors
+/// Where the trace is damaged or has no such device.
+pub fn study(study: &Study) -> Result<Report, StudyError> {
+    passes::run(study)
+}

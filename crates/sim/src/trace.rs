@@ -1,0 +1,44 @@
+//! Traces: requests of a foreground load, read in a stream from files of several formats.
+
+mod blkparse;
+mod csv;
+mod detect;
+mod error;
+mod fields;
+mod fio;
+mod input;
+mod msr;
+mod reader;
+mod spc;
+
+pub use detect::Format;
+pub use error::TraceError;
+pub use reader::{Devices, TraceReader};
+
+use pumice_pacer::Nanos;
+
+/// Read or write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Op {
+    /// Data comes from the drive.
+    Read,
+    /// Data goes to the drive.
+    Write,
+}
+
+/// One foreground request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    /// When it arrived, in nanoseconds since the first request of the trace.
+    pub at: Nanos,
+    /// Its device: an index into [`Devices`].
+    pub device: u32,
+    /// Read or write.
+    pub op: Op,
+    /// Bytes from the start of the device.
+    pub offset: u64,
+    /// Length in bytes.
+    pub bytes: u64,
+    /// Response time in nanoseconds, where the trace has it.
+    pub response: Option<Nanos>,
+}

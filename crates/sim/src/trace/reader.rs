@@ -1,0 +1,397 @@
+//! A trace as a stream of requests by growing time, in bounded memory.
+
+use super::blkparse;
+use super::csv::Columns;
+use super::detect::Format;
+use super::error::{TraceError, Wrong};
+use super::fio::{self, Log};
+use super::input;
+use super::{Op, Request, msr, spc};
+use pumice_pacer::Nanos;
+use std::collections::VecDeque;
+use std::io::BufRead;
+use std::path::Path;
+
+/// Requests without completion that are kept while their completion is looked for.
+const OPEN: usize = 4_096;
+/// Devices of one trace, at most.
+const DEVICES: usize = 65_536;
+
+/// What a line says.
+#[derive(Debug)]
+pub(crate) struct Line<'a> {
+    pub(crate) time_field: &'static str,
+    pub(crate) at: Nanos,
+    pub(crate) device: &'a [u8],
+    /// Another name of the device.
+    pub(crate) alias: Option<&'a [u8]>,
+    pub(crate) op: Op,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+    pub(crate) response: Option<Nanos>,
+}
+
+/// A parsed line.
+#[derive(Debug)]
+pub(crate) enum Parsed<'a> {
+    /// Nothing that concerns the drive.
+    Nothing,
+    /// A request, at its arrival.
+    Request(Line<'a>),
+    /// A request, at its completion, with its response time.
+    Finished(Line<'a>),
+    /// Events of a request.
+    Queued(Line<'a>),
+    Issued(Line<'a>),
+    Completed(Line<'a>),
+    Merged(Line<'a>),
+}
+
+/// The devices of a trace, numbered as they appear.
+#[derive(Debug, Clone, Default)]
+pub struct Devices {
+    names: Vec<(Vec<u8>, Vec<u8>)>,
+    last: usize,
+}
+
+impl Devices {
+    fn number(&mut self, name: &[u8], alias: Option<&[u8]>) -> Result<u32, Wrong> {
+        if self.names.get(self.last).is_none_or(|(n, _)| n != name) {
+            self.last = match self.names.iter().position(|(n, _)| n == name) {
+                Some(found) => found,
+                None if self.names.len() == DEVICES => {
+                    return Err(Wrong::new("device", "more than 65536 devices: this is no trace of drives"));
+                }
+                None => {
+                    self.names.push((name.to_vec(), alias.unwrap_or_default().to_vec()));
+                    self.names.len() - 1
+                }
+            };
+        }
+        Ok(self.last as u32)
+    }
+
+    /// How many have appeared.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Whether none has.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// A device's name.
+    #[must_use]
+    pub fn name(&self, device: u32) -> String {
+        let name = self.names.get(device as usize).map_or(&[][..], |(n, _)| n);
+        String::from_utf8_lossy(name).into_owned()
+    }
+
+    /// The device with a name (or, in MSR traces, with a disk number).
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<u32> {
+        let name = name.as_bytes();
+        let exact = self.names.iter().position(|(n, _)| n == name);
+        exact.or_else(|| self.names.iter().position(|(_, a)| a == name)).map(|i| i as u32)
+    }
+}
+
+enum State {
+    Csv(Columns),
+    Msr,
+    Spc,
+    Blkparse { summary: bool },
+    FioLatency,
+    FioIo { log: Log, clock: Nanos },
+}
+
+/// A request whose completion is awaited, or that waits for its place in time.
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    request: Request,
+    settled: bool,
+}
+
+/// Reads a trace.
+pub struct TraceReader {
+    path: String,
+    input: Box<dyn BufRead>,
+    line: Vec<u8>,
+    number: u64,
+    format: Format,
+    state: State,
+    devices: Devices,
+    origin: Option<Nanos>,
+    last: Nanos,
+    open: VecDeque<Open>,
+    pending_first: bool,
+    ended: bool,
+    given: u64,
+    released: Nanos,
+}
+
+impl std::fmt::Debug for TraceReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TraceReader")
+            .field("path", &self.path)
+            .field("format", &self.format)
+            .finish_non_exhaustive()
+    }
+}
+
+impl TraceReader {
+    /// Opens a trace; its format is told by its first line unless it is given.
+    ///
+    /// # Errors
+    /// Where the file cannot be opened or read, or its first line fits no format.
+    pub fn open(path: &Path, format: Option<Format>) -> Result<Self, TraceError> {
+        let shown = path.display().to_string();
+        let mut input =
+            input::open(path).map_err(|source| TraceError::Open { path: shown.clone(), source })?;
+        let (mut line, mut number) = (Vec::with_capacity(256), 0);
+        loop {
+            number += 1;
+            let more = input::read_line(&mut *input, &mut line).map_err(|source| TraceError::Read {
+                path: shown.clone(),
+                line: number,
+                source,
+            })?;
+            if !more {
+                let what = "the trace has no lines".to_owned();
+                return Err(TraceError::Empty { path: shown, line: number, field: "first line", what });
+            }
+            if !line.trim_ascii().is_empty() {
+                break;
+            }
+        }
+        let unknown = || TraceError::Format {
+            path: shown.clone(),
+            line: number,
+            field: "first line",
+            what: "no known format of traces".to_owned(),
+        };
+        let format = format.or_else(|| Format::detect(&line)).ok_or_else(unknown)?;
+        let (state, header) = Self::begin(format, &line).map_err(|wrong| TraceError::Format {
+            path: shown.clone(),
+            line: number,
+            field: wrong.field,
+            what: wrong.what,
+        })?;
+        Ok(Self {
+            path: shown,
+            input,
+            line,
+            number,
+            format,
+            state,
+            devices: Devices::default(),
+            origin: None,
+            last: 0,
+            open: VecDeque::new(),
+            pending_first: !header,
+            ended: false,
+            given: 0,
+            released: 0,
+        })
+    }
+
+    /// The state of a format, and whether the first line is a header.
+    fn begin(format: Format, line: &[u8]) -> Result<(State, bool), Wrong> {
+        Ok(match format {
+            Format::Csv => (State::Csv(Columns::of(line)?), true),
+            Format::Msr => (State::Msr, false),
+            Format::Spc => (State::Spc, false),
+            Format::Blkparse => (State::Blkparse { summary: false }, false),
+            Format::Fio => match Log::of(line)? {
+                Log::Latency => (State::FioLatency, false),
+                log => (State::FioIo { log, clock: 0 }, true),
+            },
+        })
+    }
+
+    /// Its format.
+    #[must_use]
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Whether the format tells response times.
+    #[must_use]
+    pub fn has_responses(&self) -> bool {
+        match &self.state {
+            State::Csv(columns) => columns.has_responses(),
+            State::Msr | State::FioLatency | State::Blkparse { .. } => true,
+            State::Spc | State::FioIo { .. } => false,
+        }
+    }
+
+    /// The devices that have appeared so far.
+    #[must_use]
+    pub fn devices(&self) -> &Devices {
+        &self.devices
+    }
+
+    /// The next request; `None` at the end.
+    ///
+    /// # Errors
+    /// Where a line is damaged, time goes back, the file ends early, or holds no request at all.
+    pub fn next_request(&mut self) -> Result<Option<Request>, TraceError> {
+        loop {
+            if let Some(request) = self.settled() {
+                self.given += 1;
+                return Ok(Some(request));
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            if !std::mem::take(&mut self.pending_first) {
+                self.number += 1;
+                let more = input::read_line(&mut *self.input, &mut self.line).map_err(|source| {
+                    TraceError::Read { path: self.path.clone(), line: self.number, source }
+                })?;
+                if !more {
+                    self.finish()?;
+                    continue;
+                }
+            }
+            if let Some(request) = self.take_line().map_err(|wrong| self.complaint(wrong))? {
+                self.given += 1;
+                return Ok(Some(request));
+            }
+        }
+    }
+
+    fn complaint(&self, wrong: Wrong) -> TraceError {
+        TraceError::Field { path: self.path.clone(), line: self.number, field: wrong.field, what: wrong.what }
+    }
+
+    fn finish(&mut self) -> Result<(), TraceError> {
+        self.ended = true;
+        self.open.iter_mut().for_each(|open| open.settled = true);
+        if self.given == 0 && self.open.is_empty() {
+            let what = "the trace has no reads or writes".to_owned();
+            return Err(TraceError::Empty { path: self.path.clone(), line: self.number, field: "op", what });
+        }
+        Ok(())
+    }
+
+    /// A request that waits for nothing any more.
+    fn settled(&mut self) -> Option<Request> {
+        let front = self.open.front()?;
+        if !front.settled && self.open.len() <= OPEN {
+            return None;
+        }
+        let mut request = self.open.pop_front()?.request;
+        // Arrivals that are computed from completions may overtake each other by more than the window.
+        request.at = request.at.max(self.released);
+        self.released = request.at;
+        Some(request)
+    }
+
+    fn take_line(&mut self) -> Result<Option<Request>, Wrong> {
+        if self.line.trim_ascii().is_empty() {
+            return Ok(None);
+        }
+        let parsed = match &mut self.state {
+            State::Csv(columns) => columns.parse(&self.line)?,
+            State::Msr => msr::parse(&self.line)?,
+            State::Spc => spc::parse(&self.line)?,
+            State::Blkparse { summary } => {
+                *summary |= blkparse::is_summary(&self.line);
+                if *summary { Parsed::Nothing } else { blkparse::parse(&self.line)? }
+            }
+            State::FioLatency => fio::parse_latency(&self.line)?,
+            State::FioIo { log, clock } => fio::parse_io(*log, &self.line, clock)?,
+        };
+        let (line, event) = match parsed {
+            Parsed::Nothing => return Ok(None),
+            Parsed::Request(line) => (line, Event::Request),
+            Parsed::Finished(line) => (line, Event::Finished),
+            Parsed::Queued(line) => (line, Event::Queued),
+            Parsed::Issued(line) => (line, Event::Issued),
+            Parsed::Completed(line) => (line, Event::Completed),
+            Parsed::Merged(line) => (line, Event::Merged),
+        };
+        let origin = match (self.origin, event) {
+            (Some(origin), _) => origin,
+            (None, Event::Finished) => line.at.saturating_sub(line.response.unwrap_or(0)),
+            (None, _) => line.at,
+        };
+        self.origin = Some(origin);
+        if line.at < self.last {
+            let back = self.last - line.at;
+            return Err(Wrong::new(
+                line.time_field,
+                format!("time goes back by {}.{:09} s", back / 1_000_000_000, back % 1_000_000_000),
+            ));
+        }
+        self.last = line.at;
+        let request = Request {
+            at: line.at.saturating_sub(origin),
+            device: self.devices.number(line.device, line.alias)?,
+            op: line.op,
+            offset: line.offset,
+            bytes: line.bytes,
+            response: line.response,
+        };
+        Ok(self.place(request, event))
+    }
+
+    /// Gives a request on, or keeps it until its completion is seen.
+    fn place(&mut self, request: Request, event: Event) -> Option<Request> {
+        let same = |open: &Open| {
+            !open.settled && open.request.device == request.device && open.request.offset == request.offset
+        };
+        match event {
+            Event::Request => return Some(request),
+            Event::Finished => self.place_finished(request),
+            Event::Queued => self.open.push_back(Open { request, settled: false }),
+            Event::Issued => {
+                if !self.open.iter().any(same) {
+                    self.open.push_back(Open { request, settled: false });
+                }
+            }
+            Event::Completed => {
+                if let Some(open) = self.open.iter_mut().find(|open| same(open)) {
+                    open.request.response = Some(request.at - open.request.at);
+                    open.settled = true;
+                }
+            }
+            Event::Merged => {
+                // It travels within another request from now on.
+                if let Some(at) = self.open.iter().rposition(same) {
+                    self.open.remove(at);
+                }
+            }
+        }
+        None
+    }
+
+    /// Puts a request, known at its completion, at its arrival.
+    fn place_finished(&mut self, mut request: Request) {
+        let done = request.at;
+        request.at = done.saturating_sub(request.response.unwrap_or(0));
+        let at = self.open.partition_point(|open| open.request.at <= request.at);
+        self.open.insert(at, Open { request, settled: false });
+        // What arrived a second before anything that completes now is in its place, as good as always.
+        for open in &mut self.open {
+            if open.settled || open.request.at + 1_000_000_000 > done {
+                break;
+            }
+            open.settled = true;
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Event {
+    Request,
+    Finished,
+    Queued,
+    Issued,
+    Completed,
+    Merged,
+}
