@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// What scrubbing an array takes that a kernel is writing to, over nodes.
-const LIVE: [&str; 1] = ["--assume-settled"];
+const LIVE: [&str; 0] = [];
 /// Verdicts that say "not known while it is being written to". They name no damage.
 const UNDECIDED: [&str; 1] = ["busy"];
 
@@ -35,8 +35,12 @@ pub(crate) struct Pass {
 
 /// A pass over the drives of nodes while their array is in use.
 pub(crate) fn live(binary: &Path, state: &Path, ports: &[u16]) -> Result<Pass, Failed> {
-    let nodes: Vec<String> = ports.iter().map(|port| format!("nvme://127.0.0.1:{port}")).collect();
-    pass(binary, state, &LIVE, &nodes)
+    pass(binary, state, &LIVE, &urls(ports))
+}
+
+/// How a scrub names all drives of nodes.
+pub(crate) fn urls(ports: &[u16]) -> Vec<String> {
+    ports.iter().map(|port| format!("nvme://127.0.0.1:{port}")).collect()
 }
 
 /// A pass that repairs, over drives that are not in use. `policy` is the scrub's own word.

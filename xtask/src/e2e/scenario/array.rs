@@ -21,16 +21,26 @@ struct Shape {
     nodes: usize,
     /// What mdadm is told of a bitmap.
     bitmap: &'static str,
+    /// Else the drives' files are repaired where they are, with the nodes stopped.
+    repair_over_nodes: bool,
 }
 
 /// RAID-5 on one node, with a write-intent bitmap whose bits are small enough for the last quarter to stay clean.
 pub(crate) fn raid5(bench: &Bench<'_>) -> Result<(), Failed> {
-    run(bench, &Shape { level: 5, nodes: 1, bitmap: "--bitmap=internal --bitmap-chunk=1M" })
+    run(
+        bench,
+        &Shape {
+            level: 5,
+            nodes: 1,
+            bitmap: "--bitmap=internal --bitmap-chunk=1M",
+            repair_over_nodes: false,
+        },
+    )
 }
 
 /// RAID-6 across three nodes.
 pub(crate) fn raid6(bench: &Bench<'_>) -> Result<(), Failed> {
-    run(bench, &Shape { level: 6, nodes: 3, bitmap: "--bitmap=none" })
+    run(bench, &Shape { level: 6, nodes: 3, bitmap: "--bitmap=none", repair_over_nodes: true })
 }
 
 fn run(bench: &Bench<'_>, shape: &Shape) -> Result<(), Failed> {
@@ -49,13 +59,17 @@ fn run(bench: &Bench<'_>, shape: &Shape) -> Result<(), Failed> {
     guest.reach("load")?;
     let load = under_load(bench, &mut guest, &nodes, &drives, seconds, damages)?;
     let report = guest.finish()?;
-    for node in nodes {
-        node.stop()?;
-    }
     load.right(bench, &drives)?;
     let planted = load.planted;
 
-    mend(bench, shape, &drives, &planted)?;
+    let remote = scrub::urls(&ports(&nodes));
+    if shape.repair_over_nodes {
+        mend(bench, shape, &remote, &planted)?;
+    }
+    nodes.into_iter().try_for_each(Node::stop)?;
+    if !shape.repair_over_nodes {
+        mend(bench, shape, &drives, &planted)?;
+    }
 
     let nodes = start(bench, shape, &drives)?;
     let mut variables = place(&nodes, shape);
@@ -76,6 +90,10 @@ fn start(bench: &Bench<'_>, shape: &Shape, drives: &[String]) -> Result<Vec<Node
     let each = drives.len() / shape.nodes;
     let parts = drives.chunks(each).enumerate();
     parts.map(|(n, drives)| bench.node(&format!("array{n}"), 512, drives.to_vec())).collect()
+}
+
+fn ports(nodes: &[Node]) -> Vec<u16> {
+    nodes.iter().map(|node| node.port).collect()
 }
 
 /// What both scripts are told.
@@ -99,7 +117,7 @@ fn under_load(
     seconds: u64,
     damages: u32,
 ) -> Result<Load, Failed> {
-    let ports: Vec<u16> = nodes.iter().map(|node| node.port).collect();
+    let ports = ports(nodes);
     let each = drives.len() / nodes.len();
     let served = |n: usize| format!("nvme://127.0.0.1:{}/{}", ports[n / each], n % each + 1);
     let members = drives.iter().enumerate().map(|(n, path)| Member::read(path, &served(n)));
@@ -210,7 +228,7 @@ fn judge(pass: &Pass, planted: &[Damage], quiet_from: u64) -> Vec<String> {
     wrong
 }
 
-/// Repairs the drives' files, with the nodes stopped, and checks them once more.
+/// Repairs the drives, which nobody uses, and checks them once more.
 fn mend(bench: &Bench<'_>, shape: &Shape, drives: &[String], planted: &[Damage]) -> Result<(), Failed> {
     let state = bench.folder.join("state");
     let policy = if shape.level == 5 { "parity" } else { "locate" };
@@ -226,6 +244,7 @@ fn mend(bench: &Bench<'_>, shape: &Shape, drives: &[String], planted: &[Damage])
         let (checked, all) = (pass.checked, pass.stripes);
         return Err(Failed(format!("after the repair: {}, {checked} of {all} stripes checked", pass.result)));
     }
-    bench.steps.done(&format!("{} damages repaired, scrubbed clean", planted.len()));
+    let place = if shape.repair_over_nodes { "over the nodes" } else { "in the files" };
+    bench.steps.done(&format!("{} damages repaired {place}, scrubbed clean", planted.len()));
     Ok(())
 }
