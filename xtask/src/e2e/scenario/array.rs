@@ -126,6 +126,7 @@ fn under_load(
     let quiet_from = members.first().map_or(0, |member| member.stripes * 3 / 4);
     let mut planted: Vec<Damage> = Vec::new();
     let (mut passes, mut undecided, mut time) = (0u32, 0, Duration::ZERO);
+    let (mut checked, mut stripes) = (0, 0);
     let mut wrong: BTreeMap<String, Wrong> = BTreeMap::new();
     let start = Instant::now();
     // The last one is planted early enough to be found under load too.
@@ -143,6 +144,8 @@ fn under_load(
         time += begun.elapsed();
         passes += 1;
         undecided += pass.undecided;
+        checked += pass.checked;
+        stripes += pass.stripes;
         if guest.listen(Duration::from_millis(20), "loaded")? {
             break pass.findings.len();
         }
@@ -164,7 +167,8 @@ fn under_load(
         )));
     }
     bench.steps.done(&format!(
-        "{passes} scrubs under load, {:.1} s each, {found} findings, {} things wrong, {undecided} undecided",
+        "{passes} scrubs under load, {:.1} s each, {found} findings, {} things wrong, {undecided} undecided, \
+         {checked} of {stripes} stripes checked",
         time.as_secs_f64() / f64::from(passes),
         wrong.len()
     ));
