@@ -4,10 +4,12 @@
 //! cargo xtask setup    install, by package name, what the tests need and this machine lacks
 //! cargo xtask check    fmt, clippy, docs
 //! cargo xtask test     every test (as root or in CI: setup first)
+//! cargo xtask e2e      real Linux kernels in QEMU against the node; the short form is part of test
 //! cargo xtask bench    the measurements of benches/record
 //! cargo xtask tidy     rules of the house that no linter knows
 //! ```
 
+mod e2e;
 mod run;
 mod setup;
 mod tidy;
@@ -23,10 +25,11 @@ fn main() -> ExitCode {
         "setup" => setup::setup(),
         "check" => check(),
         "test" => test(&rest),
+        "e2e" => e2e::e2e(&rest),
         "bench" => bench(&rest),
         "tidy" => tidy::tidy(),
         _ => {
-            eprintln!("usage: cargo xtask setup|check|test|bench|tidy");
+            eprintln!("usage: cargo xtask setup|check|test|e2e|bench|tidy");
             return ExitCode::from(2);
         }
     };
@@ -47,10 +50,11 @@ fn check() -> Result<(), Failed> {
     tidy::tidy()
 }
 
-/// Every test. As root, or in CI, what they need is installed first; elsewhere the tests that lack it say so.
+/// Every test. As root, or in CI, what they need is installed first; elsewhere the tests that lack it say so. With
+/// arguments only the tests that cargo picks by them, else also the short form of those against a real Linux kernel.
 fn test(rest: &[String]) -> Result<(), Failed> {
     if setup::may_install() {
-        setup::setup()?;
+        setup::tests()?;
     } else {
         say("not root: nothing is installed; tests that lack a program say so and are skipped");
     }
@@ -58,7 +62,16 @@ fn test(rest: &[String]) -> Result<(), Failed> {
     cargo(&["build", "--release", "--quiet", "--package", "pumice"], &[])?;
     let mut args = vec!["test", "--workspace"];
     args.extend(rest.iter().map(String::as_str));
-    cargo(&args, &[])
+    cargo(&args, &[])?;
+    if rest.is_empty() {
+        say(
+            "a real Linux kernel in QEMU against pumice node and pumice scrub: the short form of cargo xtask e2e",
+        );
+        e2e::e2e(&[])
+    } else {
+        say("tests were picked: not those against a real Linux kernel (cargo xtask e2e)");
+        Ok(())
+    }
 }
 
 /// The measurements that are kept in `benches/record`.

@@ -1,8 +1,9 @@
 //! Running programs.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// What failed.
+#[derive(Debug)]
 pub(crate) struct Failed(pub(crate) String);
 
 /// A line about what is being done.
@@ -22,4 +23,16 @@ pub(crate) fn run(command: &mut Command) -> Result<(), Failed> {
     let name = command.get_program().to_string_lossy().into_owned();
     let status = command.status().map_err(|error| Failed(format!("{name}: {error}")))?;
     if status.success() { Ok(()) } else { Err(Failed(format!("{name}: {status}"))) }
+}
+
+/// Runs a program to its end, and gives what it printed.
+pub(crate) fn output(command: &mut Command) -> Result<Vec<u8>, Failed> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let out = command.stdin(Stdio::null()).output().map_err(|error| Failed(format!("{name}: {error}")))?;
+    // `ldd` says of a static program that it is not a dynamic one, with status 1.
+    if out.status.success() || (name == "ldd" && !out.stdout.is_empty()) {
+        return Ok(out.stdout);
+    }
+    let why = String::from_utf8_lossy(&out.stderr).trim().to_owned();
+    Err(Failed(format!("{name}: {}: {why}", out.status)))
 }

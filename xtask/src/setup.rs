@@ -5,12 +5,28 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
-/// A program that tests use, and the Debian package that has it.
-const NEEDED: [(&str, &str); 2] = [
+/// A program, and the Debian package that has it.
+type Program = (&'static str, &'static str);
+
+/// What `cargo test` uses.
+const TESTS: [Program; 2] = [
     // The judge of superblocks that our writer makes.
     ("mdadm", "mdadm"),
     // Archives of arrays that Linux wrote.
     ("zstd", "zstd"),
+];
+
+/// What the tests against a real Linux kernel use besides: the machine that it runs in, and what runs there beside it.
+const E2E: [Program; 8] = [
+    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("busybox", "busybox-static"),
+    ("nvme", "nvme-cli"),
+    ("mdadm", "mdadm"),
+    ("fio", "fio"),
+    ("mke2fs", "e2fsprogs"),
+    ("e2fsck", "e2fsprogs"),
+    // Modules of kernels.
+    ("xz", "xz-utils"),
 ];
 
 /// Whether this process may install packages: as root, or in CI.
@@ -24,10 +40,31 @@ fn present(program: &str) -> bool {
     std::env::split_paths(&path).chain(system).any(|folder| folder.join(program).is_file())
 }
 
-/// Installs what is missing.
+/// Installs what is missing for all tests.
 pub(crate) fn setup() -> Result<(), Failed> {
-    let missing: Vec<&str> =
-        NEEDED.into_iter().filter(|(program, _)| !present(program)).map(|(_, package)| package).collect();
+    tests()?;
+    e2e()
+}
+
+/// Installs what is missing for `cargo test`.
+pub(crate) fn tests() -> Result<(), Failed> {
+    install(&TESTS)
+}
+
+/// Installs what is missing for the tests against a real Linux kernel.
+pub(crate) fn e2e() -> Result<(), Failed> {
+    install(&E2E)
+}
+
+/// The programs that those tests lack here.
+pub(crate) fn lacking() -> Vec<&'static str> {
+    E2E.into_iter().map(|(program, _)| program).filter(|program| !present(program)).collect()
+}
+
+fn install(needed: &[Program]) -> Result<(), Failed> {
+    let mut missing: Vec<&str> =
+        needed.iter().filter(|(program, _)| !present(program)).map(|(_, package)| *package).collect();
+    missing.dedup();
     if missing.is_empty() {
         return Ok(());
     }

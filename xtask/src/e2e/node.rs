@@ -1,0 +1,113 @@
+//! `pumice node` as a process of its own.
+
+use super::mortal;
+use crate::run::Failed;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What a node serves, and how.
+#[derive(Clone)]
+pub(crate) struct Setting {
+    pub(crate) binary: PathBuf,
+    pub(crate) nqn: String,
+    pub(crate) block: u32,
+    pub(crate) drives: Vec<String>,
+    /// Where its standard error goes.
+    pub(crate) log: PathBuf,
+}
+
+/// A node that runs. It is killed when it is dropped.
+pub(crate) struct Node {
+    child: Child,
+    setting: Setting,
+    pub(crate) port: u16,
+}
+
+impl Node {
+    /// Starts a node on a free port of the loopback interface.
+    pub(crate) fn start(setting: Setting) -> Result<Self, Failed> {
+        Self::on_port(setting, 0)
+    }
+
+    fn on_port(setting: Setting, port: u16) -> Result<Self, Failed> {
+        let log = File::options().create(true).append(true).open(&setting.log);
+        let log = log.map_err(|error| Failed(format!("{}: {error}", setting.log.display())))?;
+        let mut command = mortal(&setting.binary);
+        command.args(["node", "--listen", &format!("127.0.0.1:{port}"), "--nqn", &setting.nqn]);
+        command.args(["--block-size", &setting.block.to_string()]);
+        for drive in &setting.drives {
+            command.args(["--drive", drive]);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+        let mut child = command.spawn().map_err(|error| Failed(format!("pumice node: {error}")))?;
+        let mut line = String::new();
+        if let Some(out) = child.stdout.take() {
+            // "listening on ADDRESS nqn NQN", or the end of the file.
+            let _ = BufReader::new(out).read_line(&mut line);
+        }
+        let heard = line.split(' ').nth(2).and_then(|address| address.rsplit(':').next());
+        match heard.and_then(|port| port.parse().ok()) {
+            Some(port) => Ok(Self { child, setting, port }),
+            None => {
+                end(&mut child);
+                let said = std::fs::read_to_string(&setting.log).unwrap_or_default();
+                Err(Failed(format!("pumice node did not start: {}", said.trim())))
+            }
+        }
+    }
+
+    /// As a power cut for the process: killed with no chance to put anything in order.
+    pub(crate) fn kill(&mut self) {
+        end(&mut self.child);
+    }
+
+    /// Starts it again where it was.
+    pub(crate) fn restart(&mut self) -> Result<(), Failed> {
+        end(&mut self.child);
+        *self = Self::on_port(self.setting.clone(), self.port)?;
+        Ok(())
+    }
+
+    /// Asks it to stop, and waits; a node that was asked must end well.
+    pub(crate) fn stop(mut self) -> Result<(), Failed> {
+        let pid = self.child.id().to_string();
+        crate::run::run(Command::new("kill").args(["-TERM", &pid]))?;
+        let until = Instant::now() + Duration::from_secs(15);
+        while Instant::now() < until {
+            let ended = self.child.try_wait().map_err(|error| Failed(format!("pumice node: {error}")))?;
+            if let Some(status) = ended {
+                let said = std::fs::read_to_string(&self.setting.log).unwrap_or_default();
+                return if status.success() {
+                    Ok(())
+                } else {
+                    Err(Failed(format!("pumice node ended with {status}: {}", said.trim())))
+                };
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Err(Failed("pumice node did not stop within 15 s".to_owned()))
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        end(&mut self.child);
+    }
+}
+
+fn end(child: &mut Child) {
+    // A child that has ended is no error.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// A new drive: a sparse file. Gives its path as text.
+pub(crate) fn file_drive(folder: &Path, name: &str, bytes: u64) -> Result<PathBuf, Failed> {
+    let path = folder.join(name);
+    let wrong = |error: std::io::Error| Failed(format!("{}: {error}", path.display()));
+    File::create(&path).and_then(|file| file.set_len(bytes)).map_err(wrong)?;
+    Ok(path)
+}

@@ -1,0 +1,90 @@
+//! What is tested: each scenario starts its nodes and guests, and judges what they report.
+
+mod admin;
+mod array;
+mod connect;
+mod filesystem;
+mod restart;
+mod verify;
+
+use super::guest::{Guest, Machine};
+use super::initrd::Initrd;
+use super::kernel::Unpacked;
+use super::node::{Node, Setting, file_drive};
+use super::options::Options;
+use super::steps::Steps;
+use crate::run::Failed;
+use std::path::Path;
+use std::time::Duration;
+
+/// A scenario.
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    /// Part of the short form.
+    pub(crate) short: bool,
+    pub(crate) run: fn(&Bench<'_>) -> Result<(), Failed>,
+}
+
+/// All, in order.
+pub(crate) const SCENARIOS: [Scenario; 8] = [
+    Scenario { name: "connect", short: true, run: connect::one_queue },
+    Scenario { name: "queues", short: true, run: connect::several_queues },
+    Scenario { name: "verify", short: true, run: verify::run },
+    Scenario { name: "filesystem", short: true, run: filesystem::run },
+    Scenario { name: "admin", short: true, run: admin::run },
+    Scenario { name: "restart", short: true, run: restart::run },
+    Scenario { name: "raid6", short: true, run: array::raid6 },
+    Scenario { name: "raid5", short: false, run: array::raid5 },
+];
+
+/// What a scenario has to work with.
+pub(crate) struct Bench<'a> {
+    pub(crate) kernel: &'a Unpacked,
+    pub(crate) initrd: &'a Initrd,
+    pub(crate) binary: &'a Path,
+    pub(crate) options: &'a Options,
+    /// Its own, empty at the start.
+    pub(crate) folder: &'a Path,
+    pub(crate) steps: Steps,
+}
+
+/// One mebibyte.
+const MIB: u64 = 1 << 20;
+
+impl Bench<'_> {
+    /// A guest with one processor.
+    fn machine(&self, fio: bool, limit: u64) -> Machine<'_> {
+        let image = &self.kernel.image;
+        Machine { image, initrd: self.initrd, cpus: 1, fio, limit: Duration::from_secs(limit) }
+    }
+
+    fn guest(
+        &self,
+        machine: &Machine<'_>,
+        script: &str,
+        variables: &[(&str, String)],
+    ) -> Result<Guest, Failed> {
+        Guest::start(machine, script, variables, self.folder, self.steps.clone())
+    }
+
+    /// A node's name, fit for one host to know several.
+    fn nqn(name: &str) -> String {
+        format!("nqn.2026-11.example.pumice:{name}")
+    }
+
+    fn node(&self, name: &str, block: u32, drives: Vec<String>) -> Result<Node, Failed> {
+        Node::start(Setting {
+            binary: self.binary.to_owned(),
+            nqn: Self::nqn(name),
+            block,
+            drives,
+            log: self.folder.join(format!("node-{name}.log")),
+        })
+    }
+
+    /// A file to serve.
+    fn drive(&self, name: &str, bytes: u64) -> Result<String, Failed> {
+        let path = file_drive(self.folder, &format!("{name}.drive"), bytes)?;
+        Ok(path.to_string_lossy().into_owned())
+    }
+}

@@ -1,0 +1,101 @@
+//! `pumice scrub --json` as a process, and what it found.
+
+use super::json::Json;
+use crate::run::Failed;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// What scrubbing an array takes that a kernel is writing to, over nodes.
+const LIVE: [&str; 0] = [];
+/// Verdicts that say "not known while it is being written to". They name no damage.
+const UNDECIDED: [&str; 1] = ["busy"];
+
+/// One finding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub(crate) stripe: u64,
+    pub(crate) verdict: String,
+    pub(crate) member: Option<u64>,
+    pub(crate) device: Option<String>,
+    pub(crate) device_offset: Option<u64>,
+    pub(crate) chunk_offset: u64,
+    pub(crate) length: u64,
+    pub(crate) repaired: bool,
+}
+
+/// What a pass said.
+pub(crate) struct Pass {
+    pub(crate) result: String,
+    pub(crate) stripes: u64,
+    pub(crate) checked: u64,
+    pub(crate) findings: Vec<Finding>,
+    /// Findings that say only that a stripe was being written to.
+    pub(crate) undecided: usize,
+}
+
+/// A pass over the drives of nodes while their array is in use.
+pub(crate) fn live(binary: &Path, state: &Path, ports: &[u16]) -> Result<Pass, Failed> {
+    pass(binary, state, &LIVE, &urls(ports))
+}
+
+/// How a scrub names all drives of nodes.
+pub(crate) fn urls(ports: &[u16]) -> Vec<String> {
+    ports.iter().map(|port| format!("nvme://127.0.0.1:{port}")).collect()
+}
+
+/// A pass that repairs, over drives that are not in use. `policy` is the scrub's own word.
+pub(crate) fn repair(binary: &Path, state: &Path, policy: &str, drives: &[String]) -> Result<Pass, Failed> {
+    pass(binary, state, &["--repair", "--repair-policy", policy], drives)
+}
+
+/// A pass over drives that are not in use.
+pub(crate) fn still(binary: &Path, state: &Path, drives: &[String]) -> Result<Pass, Failed> {
+    pass(binary, state, &[], drives)
+}
+
+fn pass(binary: &Path, state: &Path, flags: &[&str], devices: &[String]) -> Result<Pass, Failed> {
+    let mut command = Command::new(binary);
+    command.args(["scrub", "--json", "--quiet", "--state-dir"]).arg(state).args(flags).args(devices);
+    let out = command.stdin(Stdio::null()).output();
+    let out = out.map_err(|error| Failed(format!("pumice scrub: {error}")))?;
+    let text = String::from_utf8_lossy(&out.stdout);
+    let said = String::from_utf8_lossy(&out.stderr);
+    let document = Json::parse(&text)
+        .ok_or_else(|| Failed(format!("pumice scrub ended with {}, and no document: {said}", out.status)))?;
+    let pass = read(&document).ok_or_else(|| Failed(format!("pumice scrub: a field is missing: {text}")))?;
+    let wanted = match pass.result.as_str() {
+        "clean" => 0,
+        "findings" => 1,
+        _ => 3,
+    };
+    if out.status.code() != Some(wanted) {
+        return Err(Failed(format!("pumice scrub said {} and ended with {}", pass.result, out.status)));
+    }
+    Ok(pass)
+}
+
+fn read(document: &Json) -> Option<Pass> {
+    let all: Option<Vec<Finding>> = document.list("findings")?.iter().map(finding).collect();
+    let (undecided, findings): (Vec<_>, Vec<_>) =
+        all?.into_iter().partition(|finding| UNDECIDED.contains(&finding.verdict.as_str()));
+    Some(Pass {
+        result: document.text("result")?.to_owned(),
+        stripes: document.field("array")?.number("stripes")?,
+        checked: document.number("stripes_checked")?,
+        findings,
+        undecided: undecided.len(),
+    })
+}
+
+fn finding(json: &Json) -> Option<Finding> {
+    Some(Finding {
+        stripe: json.number("stripe")?,
+        verdict: json.text("verdict")?.to_owned(),
+        member: json.number("member"),
+        device: json.text("device").map(str::to_owned),
+        device_offset: json.number("device_offset"),
+        chunk_offset: json.number("chunk_offset")?,
+        length: json.number("length")?,
+        repaired: matches!(json.field("repaired"), Some(Json::Bool(true))),
+    })
+}
