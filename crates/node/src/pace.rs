@@ -29,11 +29,15 @@ struct Requests {
     own: PaceRequest,
     asked: BTreeMap<Asker, PaceRequest>,
     effective: PaceRequest,
+    /// The policy of the pacers that there are, parked ones too.
+    policy: Option<PacePolicy>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     pacer: Option<Pacer>,
+    /// The pacer while there is no pace, for what it has learned, and under which policy.
+    parked: Option<Pacer>,
     readers: u32,
 }
 
@@ -168,18 +172,31 @@ impl Pacing {
         let now = self.now();
         for lane in &self.lanes {
             let mut state = locked(&lane.state);
-            state.pacer = match state.pacer.take() {
-                _ if effective.is_empty() => None,
-                // What was learned of the drive stays.
-                Some(mut pacer) if requests.effective.policy() == effective.policy() => {
+            if effective.is_empty() {
+                state.parked = state.pacer.take().or(state.parked.take());
+                lane.changed.notify_all();
+                continue;
+            }
+            // What was learned of the drive stays.
+            let resumed = state.parked.take().map(|mut pacer| {
+                pacer.rewind(now);
+                pacer
+            });
+            let known = state.pacer.take().or(resumed);
+            state.pacer = Some(match known.filter(|_| requests.policy == Some(effective.policy())) {
+                Some(mut pacer) => {
                     pacer.set_goal(goal(&effective), now);
                     pacer.set_rate(bucket(&effective), now);
                     pacer.set_windows(self.windows(&effective)?);
-                    Some(pacer)
+                    set_work(&mut pacer, state.readers);
+                    pacer
                 }
-                _ => Some(self.pacer(&effective, state.readers, now)?),
-            };
+                None => self.pacer(&effective, state.readers, now)?,
+            });
             lane.changed.notify_all();
+        }
+        if !effective.is_empty() {
+            requests.policy = Some(effective.policy());
         }
         self.active.store(!effective.is_empty(), Ordering::Release);
         requests.effective = effective;
@@ -205,9 +222,7 @@ impl Pacing {
         config.rate = bucket(request);
         config.windows = self.windows(request)?;
         let mut pacer = Pacer::new(config, now);
-        if readers > 0 {
-            pacer.begin_work(Kind::new(SCRUB).expect("there is a first kind"), 1);
-        }
+        set_work(&mut pacer, readers);
         Ok(pacer)
     }
 
@@ -349,6 +364,16 @@ impl Drop for Reader<'_> {
         {
             pacer.end_work(Kind::new(SCRUB).expect("there is a first kind"));
         }
+    }
+}
+
+/// Tells a pacer whether anybody wants to read.
+fn set_work(pacer: &mut Pacer, readers: u32) {
+    let kind = Kind::new(SCRUB).expect("there is a first kind");
+    if readers > 0 {
+        pacer.begin_work(kind, 1);
+    } else {
+        pacer.end_work(kind);
     }
 }
 

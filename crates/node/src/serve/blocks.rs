@@ -3,10 +3,12 @@
 use super::core::{CoreHandle, Shared};
 use super::offload::{QueueId, Sender};
 use super::workers::{Job, OffloadJob, Ticket, Workers, write_fault};
+use crate::watch::Writing;
 use pumice_blockdev::{AlignedBuffer, BlockDevice};
 use pumice_nvme::spec::Status;
 use pumice_nvme::target::{Media, Op, Request};
 use pumice_offload::wire::opcode;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -23,6 +25,10 @@ pub(super) struct Blocks<'a> {
     pub(super) core_number: usize,
     /// Commands of the connection that are with the workers, counted up here.
     pub(super) in_flight: &'a mut usize,
+    /// Writes of those.
+    pub(super) writes: &'a mut usize,
+    /// Writes whose data are still to come, by slot.
+    pub(super) expected: &'a mut HashMap<u16, Writing>,
 }
 
 impl Blocks<'_> {
@@ -42,6 +48,7 @@ impl Blocks<'_> {
             ticket: Ticket { connection: self.connection, slot: request.slot },
             core: self.core.clone(),
             devices: Vec::new(),
+            gone: Arc::clone(self.gone),
             op: request.op,
             offset: 0,
             len: request.len,
@@ -53,7 +60,6 @@ impl Blocks<'_> {
                     queue: QueueId { core: self.core_number, connection: self.connection },
                     cntlid: request.cntlid,
                 },
-                gone: Arc::clone(self.gone),
                 command: *request.command,
                 data: request.data.to_vec(),
             }),
@@ -111,7 +117,21 @@ impl Media for Blocks<'_> {
         self.shared.is_immediate(nsid)
     }
 
+    fn expect(&mut self, request: &Request<'_>) {
+        if request.op == Op::Write {
+            let bytes = request.offset..request.offset + request.len;
+            let writing = self.shared.watch().begin(request.nsid as usize - 1, bytes);
+            self.expected.insert(request.slot, writing);
+        }
+    }
+
+    fn abandon(&mut self, slot: u16) {
+        self.expected.remove(&slot);
+    }
+
     fn submit(&mut self, request: &Request<'_>) -> Option<Status> {
+        // Held until it is carried out, or with the job.
+        let expected = self.expected.remove(&request.slot);
         if request.op == Op::Vendor {
             return self.offload(request);
         }
@@ -138,7 +158,7 @@ impl Media for Blocks<'_> {
         // Counted from here on: a write that waits for a worker is under way.
         let begin =
             |start: u64, len: u64| self.shared.watch().begin(request.nsid as usize - 1, start..start + len);
-        let writing = match request.op {
+        let writing: Vec<Writing> = match request.op {
             Op::Write | Op::WriteZeroes | Op::WriteUncorrectable => {
                 vec![begin(request.offset, request.len)]
             }
@@ -148,11 +168,14 @@ impl Media for Blocks<'_> {
         let index =
             (request.nsid as usize).checked_sub(1).filter(|index| *index < self.shared.devices().len());
         let foreground = index.map(|index| (index, self.shared.pacing().arrived(index)));
+        drop(expected);
         *self.in_flight += 1;
+        *self.writes += usize::from(!writing.is_empty());
         self.workers.submit(Job {
             ticket: Ticket { connection: self.connection, slot: request.slot },
             core: self.core.clone(),
             devices,
+            gone: Arc::clone(self.gone),
             op: request.op,
             offset: request.offset,
             len: request.len,

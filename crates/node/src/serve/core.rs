@@ -178,6 +178,8 @@ pub(super) struct Core {
     listener: Option<(TcpListener, Vec<CoreHandle>, usize)>,
     sockets: HashMap<usize, Socket>,
     next: usize,
+    /// Closed connections of which writes are with the workers: the host, and how many.
+    orphans: HashMap<usize, ([u8; 16], usize)>,
     /// Connections that have a turn now.
     turns: Vec<usize>,
     /// More connections may wait to be accepted.
@@ -203,6 +205,7 @@ impl Core {
             listener: None,
             sockets: HashMap::new(),
             next: FIRST,
+            orphans: HashMap::new(),
             turns: Vec::new(),
             accepting: false,
         })
@@ -314,6 +317,8 @@ impl Core {
             if let Some(socket) = self.sockets.get_mut(&number) {
                 socket.complete(&self.shared, &done);
                 self.turns.push(number);
+            } else if done.wrote {
+                self.orphan_ended(number);
             }
         }
     }
@@ -339,7 +344,8 @@ impl Core {
         let now = self.shared.now();
         for number in turns.drain(..) {
             let Some(socket) = self.sockets.get_mut(&number) else { continue };
-            let mut in_flight = socket.in_flight;
+            let (mut in_flight, mut writes) = (socket.in_flight, socket.writes);
+            let mut expected = std::mem::take(&mut socket.expected);
             let gone = Arc::clone(&socket.gone);
             let mut blocks = Blocks {
                 shared: &self.shared,
@@ -350,9 +356,11 @@ impl Core {
                 connection: number,
                 core_number: self.number,
                 in_flight: &mut in_flight,
+                writes: &mut writes,
+                expected: &mut expected,
             };
             let turn = socket.turn(&self.shared, &mut blocks, now);
-            socket.in_flight = in_flight;
+            (socket.in_flight, socket.writes, socket.expected) = (in_flight, writes, expected);
             match turn {
                 Turn::Waits => {}
                 Turn::Again => self.turns.push(number),
@@ -374,9 +382,24 @@ impl Core {
         }
     }
 
+    /// A write of a closed connection has ended.
+    fn orphan_ended(&mut self, number: usize) {
+        let Some((host, left)) = self.orphans.get_mut(&number) else { return };
+        *left -= 1;
+        if *left == 0 {
+            let host = *host;
+            self.orphans.remove(&number);
+            self.shared.subsystem().with(|s| s.orphan_ended(host));
+        }
+    }
+
     fn close(&mut self, number: usize) {
         if let Some(mut socket) = self.sockets.remove(&number) {
             socket.gone.store(true, Ordering::Relaxed);
+            if let Some(host) = socket.connection.host().filter(|_| socket.writes > 0) {
+                self.shared.subsystem().with(|s| s.orphan(host));
+                self.orphans.insert(number, (host, socket.writes));
+            }
             socket.connection.closed(self.shared.subsystem());
             let stands = |cntlid| self.shared.subsystem().with(|s| s.stands(cntlid));
             self.shared.pacing().sweep(stands);

@@ -3,8 +3,10 @@
 use super::blocks::Blocks;
 use super::core::Shared;
 use super::workers::Done;
+use crate::watch::Writing;
 use mio::net::TcpStream;
 use pumice_nvme::target::Connection;
+use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -45,6 +47,10 @@ pub(super) struct Socket {
     /// The socket may have more.
     readable: bool,
     pub(super) in_flight: usize,
+    /// Writes of those.
+    pub(super) writes: usize,
+    /// Writes whose data are still to come, by slot: they are under way for whoever counts.
+    pub(super) expected: HashMap<u16, Writing>,
     /// Raised when the connection is closed, for those who work for it.
     pub(super) gone: Arc<AtomicBool>,
     ended: bool,
@@ -62,6 +68,8 @@ impl Socket {
             uncounted: (0, 0),
             readable: true,
             in_flight: 0,
+            writes: 0,
+            expected: HashMap::new(),
             gone: Arc::default(),
             ended: false,
         }
@@ -149,6 +157,7 @@ impl Socket {
     /// A command is done.
     pub(super) fn complete(&mut self, shared: &Shared, done: &Done) {
         self.in_flight -= 1;
+        self.writes -= usize::from(done.wrote);
         let (access, slot) = (shared.subsystem(), done.ticket.slot);
         match done.data() {
             Some(data) => self.connection.complete_with(slot, Ok(data), access, &mut self.out),

@@ -32,6 +32,8 @@ pub(super) struct Job {
     pub(super) core: CoreHandle,
     /// The devices that it is for: one, or all for a flush of everything.
     pub(super) devices: Vec<Arc<dyn BlockDevice>>,
+    /// The connection is gone: what it would change is left as it is.
+    pub(super) gone: Arc<AtomicBool>,
     pub(super) op: Op,
     pub(super) offset: u64,
     pub(super) len: u64,
@@ -52,8 +54,6 @@ pub(super) struct Job {
 pub(super) struct OffloadJob {
     pub(super) shared: Arc<Shared>,
     pub(super) sender: Sender,
-    /// The connection is gone: nobody waits for it any more.
-    pub(super) gone: Arc<AtomicBool>,
     pub(super) command: Sqe,
     pub(super) data: Vec<u8>,
 }
@@ -63,6 +63,8 @@ pub(super) struct Done {
     pub(super) ticket: Ticket,
     pub(super) status: Status,
     pub(super) result: u64,
+    /// It changed, or was to change, the medium.
+    pub(super) wrote: bool,
     /// What a command of the parity command set gives to the host.
     answer: Option<Vec<u8>>,
     data: Option<AlignedBuffer>,
@@ -154,20 +156,35 @@ fn work(shared: &(Mutex<Queue>, Condvar)) {
 /// Carries out a command.
 fn carry_out(job: &Job) -> Done {
     let (ticket, len) = (job.ticket, job.len as usize);
-    if let Some(OffloadJob { shared, sender, gone, command, data }) = &job.offload {
-        // Relaxed: it is only ever raised.
-        let wanted = || !gone.load(Ordering::Relaxed);
+    // Relaxed: it is only ever raised.
+    let wanted = || !job.gone.load(Ordering::Relaxed);
+    let wrote = !job.writing.is_empty();
+    if let Some(OffloadJob { shared, sender, command, data }) = &job.offload {
         let Answered { status, result, data } =
             shared.offload().execute(*sender, command, data, shared.subsystem(), shared.now(), &wanted);
-        return Done { ticket, status, result, answer: data, data: None, len: 0, foreground: None };
+        return Done { ticket, status, result, answer: data, data: None, len: 0, foreground: None, wrote };
     }
     let mut read = None;
+    if wrote && !wanted() {
+        // The host has no answer and will write anew: this one must not come after that.
+        let foreground = job.foreground;
+        return Done {
+            ticket,
+            status: Status::ABORTED,
+            result: 0,
+            answer: None,
+            data: None,
+            len,
+            foreground,
+            wrote,
+        };
+    }
     let status = match execute(job, &mut read) {
         Ok(()) => Status::SUCCESS,
         Err(status) => status,
     };
     let (data, foreground) = (read.filter(|_| status.is_success()), job.foreground);
-    Done { ticket, status, result: 0, answer: None, data, len, foreground }
+    Done { ticket, status, result: 0, answer: None, data, len, foreground, wrote }
 }
 
 fn execute(job: &Job, read: &mut Option<AlignedBuffer>) -> Result<(), Status> {

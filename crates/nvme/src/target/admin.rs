@@ -40,7 +40,8 @@ impl Connection {
             frame.data.is_empty() && sqe.opcode() == admin::SET_FEATURES && sqe.sgl().kind == Sgl::TRANSPORT;
         let expected = if waits { feature::data_len(sqe.0[40]) } else { 0 };
         if expected != 0 && sqe.sgl().len == expected {
-            return self.ask(*sqe, expected, frame, out);
+            self.ask(*sqe, expected, frame, out)?;
+            return Ok(());
         }
         self.admin_with(sqe, frame.data, access, out);
         Ok(())

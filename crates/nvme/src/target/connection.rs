@@ -47,6 +47,7 @@ enum State {
 pub(super) struct Queue {
     pub(super) qid: u16,
     pub(super) cntlid: u16,
+    pub(super) hostid: [u8; 16],
     pub(super) discovery: bool,
     pub(super) entries: u16,
     pub(super) sqhd: u16,
@@ -108,6 +109,12 @@ impl Connection {
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed
+    }
+
+    /// The identifier of the host whose queue it is.
+    #[must_use]
+    pub fn host(&self) -> Option<[u8; 16]> {
+        self.queue.as_ref().map(|queue| queue.hostid)
     }
 
     /// Whether it is an I/O queue.
@@ -413,12 +420,12 @@ impl Connection {
         len: u32,
         frame: &Frame<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<(), Violation> {
+    ) -> Result<u16, Violation> {
         let slot = self.slot(sqe, Phase::WaitsForRoom, frame)?;
         self.slots.get(slot).expect("just taken").expected = len;
         self.waiting.push_back(slot);
         self.ask_next(out);
-        Ok(())
+        Ok(slot)
     }
 
     /// A slot for a command.
@@ -498,6 +505,7 @@ impl Connection {
         let Some(entry) = self.slots.get(slot) else { return };
         entry.phase = Phase::Submitted;
         if let Some(fault) = entry.fault {
+            media.abandon(slot);
             self.complete(slot, fault, 0, access, out);
             return;
         }
@@ -514,7 +522,10 @@ impl Connection {
                 self.count_write(&request);
                 status
             }
-            Err(status) => Some(status),
+            Err(status) => {
+                media.abandon(slot);
+                Some(status)
+            }
         };
         // The memory is kept for the slot's next command.
         if let Some(entry) = self.slots.get(slot) {

@@ -49,6 +49,7 @@ impl Connection {
             Ok(Queue {
                 qid: fields.qid,
                 cntlid: controller.cntlid,
+                hostid: controller.hostid,
                 discovery: controller.discovery,
                 entries: fields.sqsize + 1,
                 sqhd: 0,

@@ -79,7 +79,9 @@ impl Connection {
         }
         let transport = takes_data(&request) && sqe.sgl().kind == Sgl::TRANSPORT;
         if transport {
-            return self.ask(*sqe, sqe.sgl().len, frame, out);
+            let slot = self.ask(*sqe, sqe.sgl().len, frame, out)?;
+            media.expect(&Request { slot, ..request });
+            return Ok(());
         }
         let slot = self.slot(*sqe, Phase::Submitted, frame)?;
         let request = Request { slot, ..request };

@@ -60,6 +60,12 @@ pub trait Media {
     /// Whether [`read_now`](Self::read_now) answers for this namespace.
     fn is_immediate(&self, nsid: u32) -> bool;
 
+    /// A command has come whose data are still to come: it will be submitted under the same slot, or [`abandon`](Self::abandon)ed.
+    fn expect(&mut self, _request: &Request<'_>) {}
+
+    /// A command that was expected will not be submitted.
+    fn abandon(&mut self, _slot: u16) {}
+
     /// Begins a request; `Some` where it is already done. `request.data` is gone afterwards.
     fn submit(&mut self, request: &Request<'_>) -> Option<Status>;
 }

@@ -95,6 +95,8 @@ pub struct Subsystem {
     changes: u64,
     /// The controller that keeps other hosts away.
     holder: Option<u16>,
+    /// Closed connections of which writes are still with the media, by host.
+    orphans: BTreeMap<[u8; 16], usize>,
 }
 
 /// A host that is associated with the subsystem.
@@ -151,6 +153,7 @@ impl Subsystem {
             ana_changes: 1,
             changes: 0,
             holder: None,
+            orphans: BTreeMap::new(),
         }
     }
 
@@ -242,6 +245,22 @@ impl Subsystem {
             self.holder = Some(cntlid);
         }
         free
+    }
+
+    /// A connection of a host is closed, and writes of it are still with the media. Until they have ended, the host cannot associate again: it would write anew what
+    /// it got no answer for, and then other data, and an old write must not come after that.
+    pub fn orphan(&mut self, host: [u8; 16]) {
+        *self.orphans.entry(host).or_default() += 1;
+    }
+
+    /// The writes of a closed connection have ended.
+    pub fn orphan_ended(&mut self, host: [u8; 16]) {
+        if let Some(count) = self.orphans.get_mut(&host) {
+            *count -= 1;
+            if *count == 0 {
+                self.orphans.remove(&host);
+            }
+        }
     }
 
     /// Lets other hosts in again, where `cntlid` kept them away.
@@ -349,7 +368,8 @@ impl Subsystem {
         let cntlid = self.free_cntlid();
         let controller = Controller::new(cntlid, data, discovery, fields.kato_ms, now);
         let counts = self.counts(&controller);
-        if counts && self.holder.is_some() {
+        let orphaned = self.orphans.contains_key(&data.hostid);
+        if counts && (self.holder.is_some() || orphaned) {
             // Not for ever: the host may try again.
             return Err((Status::CONNECT_BUSY, 0));
         }
