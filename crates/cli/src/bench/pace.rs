@@ -45,7 +45,7 @@ pub(crate) struct PaceArgs {
     /// How long they rest
     #[arg(long, default_value = "4s", value_parser = parse_duration)]
     off: u64,
-    /// Seconds of each measurement
+    /// Seconds of each measurement; there are about forty
     #[arg(long, default_value_t = 18.0)]
     seconds: f64,
     /// Print one JSON document
@@ -88,9 +88,8 @@ const CHUNK: u32 = 64 << 10;
 const BATCH: u64 = 256;
 /// How often the scrub's progress is written down.
 const SAMPLE: Duration = Duration::from_millis(100);
-/// Fixed rates, bytes a second from each drive: doubled from step to step.
-const RATES: [u64; 11] =
-    [1 << 18, 1 << 19, 1 << 20, 1 << 21, 1 << 22, 1 << 23, 1 << 24, 1 << 25, 1 << 26, 1 << 27, 1 << 28];
+/// Fixed rates: so many steps of a factor of two, the first a 32nd of what the paced scrub reached.
+const RATES: u32 = 8;
 
 /// When the clients work: nanoseconds on, and off (0 for always).
 #[derive(Debug, Clone, Copy)]
@@ -177,7 +176,8 @@ impl Bench<'_> {
         self.measure(turns, Some(&goal))?;
         let (paced, seen) = self.beside(turns, &goal, first.mean_ms())?;
         let mut fixed = Measured { rate: Some(0), bytes_per_s: 0.0, mean_slowdown_ms: 0.0, p99_ms: 0.0 };
-        for rate in RATES {
+        let lowest = paced.bytes_per_s / self.namespaces.len() as f64 / 32.0;
+        for rate in (0..RATES).map(|step| ((lowest * f64::from(1 << step)) as u64).max(4096)) {
             let request = PaceRequest {
                 policy: Some(PacePolicy::BackToBack),
                 rate: Some(rate),
