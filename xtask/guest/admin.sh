@@ -9,8 +9,8 @@ ask() {
   cat /tmp/answer
   [ -s /tmp/answer ] || fail "nvme $* printed nothing"
 }
-# field NAME: of "NAME : value"
-field() { sed -n "s/^ *$1 *: *//p" /tmp/answer | head -n 1; }
+# field NAME: of "NAME : value", with spaces or tabs
+field() { sed -n "s/^[[:space:]]*$1[[:space:]]*:[[:space:]]*//p" /tmp/answer | head -n 1; }
 
 ask id-ctrl "$c"
 result subnqn "$(field subnqn)"

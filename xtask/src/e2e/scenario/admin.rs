@@ -24,6 +24,6 @@ pub(crate) fn run(bench: &Bench<'_>) -> Result<(), Failed> {
     // Bit 0: the controller carries it out.
     same("effects_read", "1")?;
     same("effects_write", "1")?;
-    same("ana_state", "0x1")?;
+    same("ana_state", "optimized")?;
     node.stop()
 }
