@@ -9,6 +9,7 @@ use pumice_sim::Drive;
 use pumice_sim::plot::{Axis, Figure, Series};
 use pumice_sim::scrub::{PolicyName, Report, Study, study};
 use pumice_sim::trace::Format;
+use pumice_units::parse_duration;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -53,24 +54,6 @@ pub(crate) struct ScrubStudyArgs {
     plot: Option<PathBuf>,
 }
 
-/// A duration with its unit, in nanoseconds.
-pub(crate) fn parse_duration(text: &str) -> Result<u64, String> {
-    let wrong = || format!("'{text}' is no duration: write a number with ns, us, ms, s, m or h");
-    let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).ok_or_else(wrong)?;
-    let (number, unit) = text.split_at(split);
-    let scale = match unit.trim() {
-        "ns" => 1.0,
-        "us" | "µs" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        "m" | "min" => 60e9,
-        "h" => 3_600e9,
-        _ => return Err(wrong()),
-    };
-    let value = number.parse::<f64>().map_err(|_| wrong())? * scale;
-    if value.is_finite() && value < 1e18 { Ok(value.round() as u64) } else { Err(wrong()) }
-}
-
 fn parse_percentile(text: &str) -> Result<Percentile, String> {
     let wrong = || format!("'{text}' is no percentile: write one like 99:20ms");
     let (share, limit) = text.split_once(':').ok_or_else(wrong)?;
@@ -78,7 +61,7 @@ fn parse_percentile(text: &str) -> Result<Percentile, String> {
     if !(share > 0.0 && share < 1.0) {
         return Err(wrong());
     }
-    Ok(Percentile { share, limit: parse_duration(limit)? })
+    Ok(Percentile { share, limit: parse_duration(limit).map_err(|error| error.to_string())? })
 }
 
 /// Runs the command.
