@@ -24,4 +24,4 @@ pub use file::{Direct, FileDevice, OpenMode, Options};
 pub use gather::{Engine, Gather, Gathered, Gatherer, Part};
 pub use marked::{MAX_MARKS, MarkedDevice, MarksError};
 pub use memory::MemoryDevice;
-pub use system::{raise_descriptor_limit, set_backlog, step_back};
+pub use system::{ask_silent_peer, raise_descriptor_limit, set_backlog, step_back};

@@ -71,6 +71,27 @@ pub fn set_backlog(socket: &impl AsFd, connections: u16) -> io::Result<()> {
     check(unsafe { libc::listen(fd, libc::c_int::from(connections)) })
 }
 
+/// Has the system ask a silent peer of a TCP connection whether it is still there: after a minute, then every ten seconds; three times in vain, and the connection
+/// ends. Without that, a host whose machine lost its power would stay associated for ever, unless it had asked for a keep alive timeout.
+///
+/// # Errors
+/// Where the descriptor is no TCP socket.
+pub fn ask_silent_peer(socket: &impl AsFd) -> io::Result<()> {
+    let fd = socket.as_fd().as_raw_fd();
+    for (level, option, value) in [
+        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 60),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 10),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 3),
+        (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
+    ] {
+        let value: libc::c_int = value;
+        let len = size_of::<libc::c_int>() as libc::socklen_t;
+        // SAFETY: the descriptor is open while `socket` is borrowed; the call reads `len` bytes at the pointer, which are those of `value`.
+        check(unsafe { libc::setsockopt(fd, level, option, (&raw const value).cast(), len) })?;
+    }
+    Ok(())
+}
+
 /// Gives the calling thread the lowest of the ordinary priorities: it runs where no other thread wants to. For the rest of the thread's life; does nothing where
 /// the system refuses.
 pub fn step_back() {

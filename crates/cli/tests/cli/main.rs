@@ -4,5 +4,6 @@ mod connections;
 mod contract;
 mod network;
 mod online;
+mod pacing;
 mod small_array;
 mod wrong_inputs;

@@ -21,13 +21,13 @@ const QUIET: std::ops::Range<u64> = 32..STRIPES;
 const BLOCK: usize = 4096;
 
 /// Another host, associated with a node.
-struct Host {
+pub(crate) struct Host {
     _controller: Controller,
     queue: Queue,
 }
 
 impl Host {
-    fn connect(node: &Node) -> Self {
+    pub(crate) fn connect(node: &Node) -> Self {
         let options = ConnectOptions {
             subsystem: Nqn::discovery(),
             host: "nqn.2026-11.example:writer".parse().unwrap(),
@@ -41,6 +41,14 @@ impl Host {
         let controller = Controller::connect(node.address, ConnectOptions { subsystem, ..options }).unwrap();
         let queue = controller.queue(1, 16).unwrap();
         Self { _controller: controller, queue }
+    }
+
+    pub(crate) fn read(&mut self, nsid: u32, offset: u64, len: usize) -> Vec<u8> {
+        let mut sqe = Sqe::new(io::READ, nsid);
+        sqe.set_blocks(offset / 512, (len / 512) as u32);
+        let mut data = vec![0; len];
+        assert!(self.queue.execute(sqe, &[], &mut data).unwrap().status.is_success());
+        data
     }
 
     fn write(&mut self, nsid: u32, offset: u64, data: &[u8]) {

@@ -9,7 +9,7 @@ use crate::pace::Pacing;
 use crate::watch::WriteWatch;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
-use pumice_blockdev::BlockDevice;
+use pumice_blockdev::{BlockDevice, ask_silent_peer};
 use pumice_nvme::target::{Access, Connection, Limits};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
@@ -290,6 +290,7 @@ impl Core {
                     self.shared.connections.fetch_add(1, Ordering::Relaxed);
                     // A peer that is gone already shows when it is read.
                     let _ = stream.set_nodelay(true);
+                    let _ = ask_silent_peer(&stream);
                     cores[*turn % cores.len()].give(stream);
                     *turn += 1;
                 }
