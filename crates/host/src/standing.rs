@@ -34,10 +34,8 @@ pub(crate) fn still_stands(target: &Target, stripes: &[u64]) -> Result<bool, Scr
         };
         of(then) == of(&now)
     });
-    let checked = |stripe: &u64| {
-        now.plan(*stripe..*stripe + 1).all(|extent| extent.kind == Kind::Check)
-            && now.plan(*stripe..*stripe + 1).next().is_some()
-    };
+    let checked =
+        |stripe: &u64| now.plan(*stripe..*stripe + 1).next().is_some_and(|extent| extent.kind == Kind::Check);
     Ok(now.uuid() == then.uuid()
         && now.geometry() == then.geometry()
         && same_members

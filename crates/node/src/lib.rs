@@ -16,5 +16,4 @@ mod watch;
 
 pub use local::{LocalNode, NodeOptions};
 pub use memory::Peers;
-pub use pace::Pacing;
 pub use watch::{WriteWatch, Writing};

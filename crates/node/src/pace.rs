@@ -41,6 +41,18 @@ struct State {
     readers: u32,
 }
 
+impl State {
+    /// Tells the pacer whether anybody wants to read.
+    fn tell_work(&mut self) {
+        let kind = Kind::new(SCRUB).expect("there is a first kind");
+        match &mut self.pacer {
+            Some(pacer) if self.readers > 0 => pacer.begin_work(kind, 1),
+            Some(pacer) => pacer.end_work(kind),
+            None => {}
+        }
+    }
+}
+
 /// One drive.
 #[derive(Debug)]
 struct Lane {
@@ -85,7 +97,7 @@ impl Checks {
 
 /// The pacers of a node's drives.
 #[derive(Debug)]
-pub struct Pacing {
+pub(crate) struct Pacing {
     began: Instant,
     /// Seconds of the day, UTC, when it began.
     second_of_day: u32,
@@ -183,16 +195,17 @@ impl Pacing {
                 pacer
             });
             let known = state.pacer.take().or(resumed);
-            state.pacer = Some(match known.filter(|_| requests.policy == Some(effective.policy())) {
+            let pacer = match known.filter(|_| requests.policy == Some(effective.policy())) {
                 Some(mut pacer) => {
                     pacer.set_goal(goal(&effective), now);
                     pacer.set_rate(bucket(&effective), now);
                     pacer.set_windows(self.windows(&effective)?);
-                    set_work(&mut pacer, state.readers);
                     pacer
                 }
-                None => self.pacer(&effective, state.readers, now)?,
-            });
+                None => self.pacer(&effective, now)?,
+            };
+            state.pacer = Some(pacer);
+            state.tell_work();
             lane.changed.notify_all();
         }
         if !effective.is_empty() {
@@ -208,7 +221,7 @@ impl Pacing {
             .map_err(|error| NodeError::invalid("window", error.to_string()))
     }
 
-    fn pacer(&self, request: &PaceRequest, readers: u32, now: u64) -> Result<Pacer, NodeError> {
+    fn pacer(&self, request: &PaceRequest, now: u64) -> Result<Pacer, NodeError> {
         let policy = match request.policy() {
             PacePolicy::Priced => Policy::Priced,
             PacePolicy::Waiting => Policy::Tuned(Family::Waiting),
@@ -221,9 +234,7 @@ impl Pacing {
         let mut config = Config::new(goal(request), policy, curve);
         config.rate = bucket(request);
         config.windows = self.windows(request)?;
-        let mut pacer = Pacer::new(config, now);
-        set_work(&mut pacer, readers);
-        Ok(pacer)
+        Ok(Pacer::new(config, now))
     }
 
     /// A foreground request came in for drive `index`. What is returned belongs to [`completed`](Self::completed).
@@ -260,9 +271,7 @@ impl Pacing {
     pub(crate) fn reader(&self, index: usize) -> Reader<'_> {
         let mut state = locked(&self.lanes[index].state);
         state.readers += 1;
-        if let Some(pacer) = &mut state.pacer {
-            pacer.begin_work(Kind::new(SCRUB).expect("there is a first kind"), 1);
-        }
+        state.tell_work();
         Reader { pacing: self, index }
     }
 
@@ -359,21 +368,7 @@ impl Drop for Reader<'_> {
     fn drop(&mut self) {
         let mut state = locked(&self.pacing.lanes[self.index].state);
         state.readers -= 1;
-        if state.readers == 0
-            && let Some(pacer) = &mut state.pacer
-        {
-            pacer.end_work(Kind::new(SCRUB).expect("there is a first kind"));
-        }
-    }
-}
-
-/// Tells a pacer whether anybody wants to read.
-fn set_work(pacer: &mut Pacer, readers: u32) {
-    let kind = Kind::new(SCRUB).expect("there is a first kind");
-    if readers > 0 {
-        pacer.begin_work(kind, 1);
-    } else {
-        pacer.end_work(kind);
+        state.tell_work();
     }
 }
 

@@ -22,8 +22,7 @@ use pumice_telemetry::Ledger;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How long an inconsistency must stand, unless the operator says otherwise. The parity write that belongs to a data write follows within milliseconds, or, in a host that is
-/// short of processors, within seconds.
+/// How long an inconsistency must stand, unless the operator says otherwise: `docs/adr/0008` says what was seen with half a second, and with this.
 pub const SETTLE: Duration = Duration::from_secs(3);
 /// Looks after the first, at most.
 const TRIES: u32 = 6;

@@ -52,6 +52,12 @@ pub(super) struct Answered {
 }
 
 impl Answered {
+    /// A success with data: as much of it as the host has room for.
+    fn data(mut bytes: Vec<u8>, room: u64) -> Self {
+        bytes.truncate(room as usize);
+        Self { data: Some(bytes), ..Self::default() }
+    }
+
     fn refused(status: Status) -> Self {
         Self { status, ..Self::default() }
     }
@@ -199,15 +205,11 @@ impl Offload {
             opcode::RESULT_READ => self.take(queue, tag, len),
             opcode::PACE => plain(self.pace(cntlid, data)),
             opcode::PACE_READ => {
-                let mut page = wire::encode_figures(&self.node.pacing().figures(), tag);
-                page.truncate(len as usize);
-                Answered { data: Some(page), ..Answered::default() }
+                Answered::data(wire::encode_figures(&self.node.pacing().figures(), tag), len)
             }
             opcode::HOLD => hold(subsystem, cntlid, sqe.dword(10)),
             opcode::HOSTS_READ => {
-                let mut bytes = wire::encode_hosts(&self.hosts(subsystem, cntlid, now));
-                bytes.truncate(len as usize);
-                Answered { data: Some(bytes), ..Answered::default() }
+                Answered::data(wire::encode_hosts(&self.hosts(subsystem, cntlid, now)), len)
             }
             opcode::MEMORY_LEASE => {
                 let stands = |cntlid| subsystem.with(|s| s.stands(cntlid));
@@ -224,15 +226,13 @@ impl Offload {
             opcode::MEMORY_READ => {
                 let mut out = vec![0; len as usize];
                 match self.node.memory_read(address, &mut out) {
-                    Ok(()) => Answered { data: Some(out), ..Answered::default() },
+                    Ok(()) => Answered::data(out, len),
                     Err(error) => plain(Err(error)),
                 }
             }
             opcode::DESCRIBE => match self.node.describe() {
                 Ok(description) => {
-                    let mut page = wire::encode_drives(&description.drives, tag, self.traffic.sum());
-                    page.truncate(len as usize);
-                    Answered { data: Some(page), ..Answered::default() }
+                    Answered::data(wire::encode_drives(&description.drives, tag, self.traffic.sum()), len)
                 }
                 Err(error) => plain(Err(error)),
             },
