@@ -3,6 +3,7 @@
 use crate::IoError;
 use crate::error::Operation;
 use std::os::fd::RawFd;
+use std::sync::RwLockReadGuard;
 
 /// A file descriptor that takes direct I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +33,12 @@ pub trait BlockDevice: Send + Sync {
     /// Whether reads and writes end at once, without waiting for a medium.
     fn is_immediate(&self) -> bool {
         false
+    }
+
+    /// The device's whole content, where it lies in memory: reads need no copy. Nothing is written while it is held. What was made unreadable is in it too:
+    /// ask [`has_marks`](Self::has_marks).
+    fn resident(&self) -> Option<RwLockReadGuard<'_, Vec<u8>>> {
+        None
     }
 
     /// The descriptor for direct I/O, where reads come from the medium by DMA; `None` where a processor copies them.

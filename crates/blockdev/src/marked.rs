@@ -14,7 +14,7 @@ use ranges::Ranges;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 /// Ranges of a device, at most.
 pub const MAX_MARKS: usize = 4096;
@@ -122,6 +122,10 @@ impl BlockDevice for MarkedDevice {
 
     fn is_immediate(&self) -> bool {
         self.inner.is_immediate()
+    }
+
+    fn resident(&self) -> Option<RwLockReadGuard<'_, Vec<u8>>> {
+        self.inner.resident()
     }
 
     fn direct_fd(&self) -> Option<DirectFd> {

@@ -1,10 +1,11 @@
 //! A device in memory.
 
 use crate::error::Operation;
+use crate::system::prefer_large_pages;
 use crate::{BlockDevice, IoError};
 use std::io;
 use std::ops::Range;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 /// Bytes of a block.
 const BLOCK: u32 = 512;
@@ -16,13 +17,17 @@ pub struct MemoryDevice {
 }
 
 impl MemoryDevice {
-    /// A device of `size` bytes.
+    /// A device of `size` bytes. The system gives the memory now, in large pages where it can, and not page by page to the first writes.
     ///
     /// # Panics
     /// Where `size` does not fit the address space.
     #[must_use]
     pub fn new(name: &str, size: u64) -> Self {
-        Self::with_content(name, vec![0; usize::try_from(size).expect("it fits memory")])
+        let size = usize::try_from(size).expect("it fits memory");
+        let mut content = Vec::with_capacity(size);
+        prefer_large_pages(content.spare_capacity_mut());
+        content.resize(size, 0);
+        Self::with_content(name, content)
     }
 
     /// A device that holds `content`.
@@ -69,6 +74,10 @@ impl BlockDevice for MemoryDevice {
 
     fn is_immediate(&self) -> bool {
         true
+    }
+
+    fn resident(&self) -> Option<RwLockReadGuard<'_, Vec<u8>>> {
+        Some(self.content.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError> {

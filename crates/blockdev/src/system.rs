@@ -2,7 +2,7 @@
 
 #![expect(
     unsafe_code,
-    reason = "ioctl, fstatfs, listen, setpriority and the limits of the process are foreign functions"
+    reason = "ioctl, fstatfs, listen, madvise, setpriority and the limits of the process are foreign functions"
 )]
 
 use std::fs::File;
@@ -58,6 +58,18 @@ pub fn raise_descriptor_limit() -> io::Result<u64> {
         check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) })?;
     }
     Ok(limit.rlim_cur)
+}
+
+/// Asks for large pages under memory that was allocated and not touched yet; random reads of it miss the TLB less. Does nothing where the system has none.
+pub(crate) fn prefer_large_pages(memory: &mut [MaybeUninit<u8>]) {
+    const PAGE: usize = 4096;
+    let skipped = memory.as_ptr().align_offset(PAGE);
+    let len = memory.len().saturating_sub(skipped) & !(PAGE - 1);
+    if len == 0 {
+        return;
+    }
+    // SAFETY: the pages lie within `memory`, which is borrowed alone; MADV_HUGEPAGE changes how they are backed and nothing of what they hold.
+    unsafe { libc::madvise(memory[skipped..].as_mut_ptr().cast(), len, libc::MADV_HUGEPAGE) };
 }
 
 /// Lets a listening socket hold so many connections that were not accepted yet; the standard library's hold 128, and the system has a bound of

@@ -7,12 +7,16 @@
 //!
 //! The protocol is the `nvme` crate's; here are sockets and deadlines.
 
+mod busy_poll;
 mod controller;
 mod discovery;
 mod error;
 mod queue;
+mod stream;
 
+pub use busy_poll::BusyPoll;
 pub use controller::{ConnectOptions, Controller};
 pub use discovery::discover;
 pub use error::InitiatorError;
 pub use queue::{Command, Outcome, Queue};
+pub use stream::PollingStream;

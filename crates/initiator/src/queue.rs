@@ -1,6 +1,6 @@
 //! One queue: a connection, and many commands in flight on it.
 
-use crate::InitiatorError;
+use crate::{BusyPoll, InitiatorError, PollingStream};
 use pumice_nvme::host::{Connection, Event, Options};
 use pumice_nvme::spec::{Sqe, Status};
 use std::io::{ErrorKind, Read, Write};
@@ -38,7 +38,7 @@ pub struct Outcome {
 #[derive(Debug)]
 pub struct Queue {
     address: SocketAddr,
-    stream: TcpStream,
+    stream: PollingStream,
     connection: Connection,
     deadline: Duration,
     out: Vec<u8>,
@@ -69,7 +69,7 @@ impl Queue {
         let connection = Connection::new(options, &mut out);
         let mut queue = Self {
             address,
-            stream,
+            stream: PollingStream::new(stream, BusyPoll::USUAL),
             connection,
             deadline,
             out,
@@ -156,6 +156,8 @@ impl Queue {
         let mut began = vec![Instant::now(); self.of_cid.len()];
         let (mut in_flight, mut more) = (0_usize, true);
         loop {
+            // One look at the clock for all that are sent together, and one for all that come together.
+            let now = Instant::now();
             while more && self.connection.room() > 0 && self.out.len() < SEND_LIMIT {
                 let Some((sqe, send, expected)) = next() else {
                     more = false;
@@ -166,18 +168,19 @@ impl Queue {
                 } else {
                     self.connection.submit(sqe, send, &mut self.out)
                 };
-                began[usize::from(cid.expect("there is room on a live queue"))] = Instant::now();
+                began[usize::from(cid.expect("there is room on a live queue"))] = now;
                 in_flight += 1;
             }
             self.send()?;
             if in_flight == 0 && !more {
                 return Ok(());
             }
-            let until = Instant::now() + self.deadline;
-            let result = self.receive(until, |event| {
+            let mut came = None;
+            let result = self.receive(Instant::now() + self.deadline, |event| {
                 if let Event::Completion(completion) = event {
                     in_flight -= 1;
-                    done(began[usize::from(completion.cid)].elapsed(), completion.status);
+                    let now = *came.get_or_insert_with(Instant::now);
+                    done(now - began[usize::from(completion.cid)], completion.status);
                 }
             });
             if let Err(error) = result {

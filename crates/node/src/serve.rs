@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! accept (core 0) ─▶ Core: one thread, its sockets, its share of connections
-//!                      socket ─▶ nvme Connection ─▶ Blocks ─┬─ memory: done at once, into the send buffer
+//!                      socket ─▶ nvme Connection ─▶ Blocks ─┬─ memory: done at once; what is read is lent to the gathered send
 //!                      socket ◀─ send buffer ◀── completion ◀┴─ Workers: threads that wait for the medium
 //! ```
 //!
@@ -15,6 +15,7 @@ mod core;
 mod drive;
 mod leases;
 mod offload;
+mod outgoing;
 mod socket;
 mod workers;
 

@@ -203,18 +203,41 @@ pub fn push_with_data<E>(
     len: usize,
     fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
 ) -> Result<(), E> {
+    let at = out.len();
+    push_header(out, kind, flags, body, digests, len);
+    let start = out.len();
+    out.resize(start + len + digests.data_len(), 0);
+    let (data, digest) = out[start..].split_at_mut(len);
+    if let Err(error) = fill(data) {
+        out.truncate(at);
+        return Err(error);
+    }
+    if digests.data {
+        digest.copy_from_slice(&crc32c::crc32c(data).to_le_bytes());
+    }
+    Ok(())
+}
+
+/// Appends the header of a PDU with its digest; `len` bytes of data, and their digest if there is one, are to follow directly.
+pub(crate) fn push_header(
+    out: &mut Vec<u8>,
+    kind: Kind,
+    flags: u8,
+    body: &[u8],
+    digests: Digests,
+    len: usize,
+) {
     let hlen = COMMON + body.len();
     let pdo = hlen + digests.header_len();
-    let plen = pdo + len + digests.data_len();
     let at = out.len();
-    out.resize(at + plen, 0);
+    out.resize(at + pdo, 0);
     let pdu = &mut out[at..];
     let header = CommonHeader {
         kind,
         flags: flags | digests.flags(true),
         hlen: hlen as u8,
         pdo: pdo as u8,
-        plen: plen as u32,
+        plen: (pdo + len + digests.data_len()) as u32,
     };
     header.encode(pdu);
     put(pdu, COMMON, body);
@@ -222,13 +245,4 @@ pub fn push_with_data<E>(
         let digest = crc32c::crc32c(&pdu[..hlen]);
         put(pdu, hlen, &digest.to_le_bytes());
     }
-    if let Err(error) = fill(&mut pdu[pdo..pdo + len]) {
-        out.truncate(at);
-        return Err(error);
-    }
-    if digests.data {
-        let digest = crc32c::crc32c(&pdu[pdo..pdo + len]);
-        put(pdu, pdo + len, &digest.to_le_bytes());
-    }
-    Ok(())
 }

@@ -2,6 +2,7 @@
 
 use super::core::{CoreHandle, Shared};
 use super::offload::{QueueId, Sender};
+use super::outgoing::Loan;
 use super::workers::{Job, OffloadJob, Ticket, Workers, write_fault};
 use crate::watch::Writing;
 use pumice_blockdev::{AlignedBuffer, BlockDevice};
@@ -29,6 +30,8 @@ pub(super) struct Blocks<'a> {
     pub(super) writes: &'a mut usize,
     /// Writes whose data are still to come, by slot.
     pub(super) expected: &'a mut HashMap<u16, Writing>,
+    /// Data that drives have lent since they were last taken from here.
+    pub(super) loans: Vec<Loan>,
 }
 
 impl Blocks<'_> {
@@ -111,6 +114,20 @@ impl Media for Blocks<'_> {
                 Err(_) => Status::READ_ERROR,
             })
         })
+    }
+
+    fn lend(&mut self, nsid: u32, offset: u64, len: u64, at: usize) -> Option<Status> {
+        if !self.shared.is_resident(nsid) {
+            return None;
+        }
+        let device = self.device(nsid)?;
+        let status = self.foreground(nsid, len, || {
+            Some(if device.has_marks(offset, len) { Status::READ_ERROR } else { Status::SUCCESS })
+        });
+        if status == Some(Status::SUCCESS) {
+            self.loans.push(Loan { at, device: nsid as usize - 1, offset, len: len as usize });
+        }
+        status
     }
 
     fn is_immediate(&self, nsid: u32) -> bool {

@@ -10,6 +10,7 @@ use crate::watch::WriteWatch;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 use pumice_blockdev::{BlockDevice, ask_silent_peer};
+use pumice_initiator::BusyPoll;
 use pumice_nvme::target::{Access, Connection, Limits};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
@@ -39,11 +40,21 @@ pub(super) struct Shared {
     devices: Vec<Arc<dyn BlockDevice>>,
     offload: Offload,
     watch: Arc<WriteWatch>,
-    /// By drive: whether it answers at once; and its block size as a power of two.
-    kinds: Vec<(bool, u8)>,
+    kinds: Vec<DriveKind>,
     connections: AtomicUsize,
     stopping: AtomicBool,
     began: Instant,
+}
+
+/// What every command asks about a drive.
+#[derive(Debug, Clone, Copy)]
+struct DriveKind {
+    /// It answers at once.
+    immediate: bool,
+    /// Its content lies in memory.
+    resident: bool,
+    /// Its block size as a power of two.
+    block_shift: u8,
 }
 
 impl std::fmt::Debug for Shared {
@@ -61,8 +72,12 @@ impl Shared {
         watch: Arc<WriteWatch>,
     ) -> Self {
         let shifts = subsystem.with(|s| s.namespaces().iter().map(|n| n.block_shift).collect::<Vec<_>>());
-        let kinds =
-            devices.iter().zip(shifts).map(|(device, shift)| (device.is_immediate(), shift)).collect();
+        let kind = |(device, block_shift): (&Arc<dyn BlockDevice>, u8)| DriveKind {
+            immediate: device.is_immediate(),
+            resident: device.resident().is_some(),
+            block_shift,
+        };
+        let kinds = devices.iter().zip(shifts).map(kind).collect();
         Self {
             subsystem,
             limits,
@@ -88,16 +103,20 @@ impl Shared {
         &self.offload
     }
 
-    fn kind(&self, nsid: u32) -> Option<(bool, u8)> {
+    fn kind(&self, nsid: u32) -> Option<DriveKind> {
         self.kinds.get((nsid as usize).checked_sub(1)?).copied()
     }
 
     pub(super) fn is_immediate(&self, nsid: u32) -> bool {
-        self.kind(nsid).is_some_and(|(immediate, _)| immediate)
+        self.kind(nsid).is_some_and(|kind| kind.immediate)
+    }
+
+    pub(super) fn is_resident(&self, nsid: u32) -> bool {
+        self.kind(nsid).is_some_and(|kind| kind.resident)
     }
 
     pub(super) fn block_shift(&self, nsid: u32) -> u8 {
-        self.kind(nsid).map_or(9, |(_, shift)| shift)
+        self.kind(nsid).map_or(9, |kind| kind.block_shift)
     }
 
     pub(super) fn stop(&self) {
@@ -184,6 +203,7 @@ pub(super) struct Core {
     turns: Vec<usize>,
     /// More connections may wait to be accepted.
     accepting: bool,
+    busy_poll: BusyPoll,
 }
 
 impl Core {
@@ -191,7 +211,7 @@ impl Core {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let handle = CoreHandle { inbox: Arc::default(), waker };
-        let waiting = shared.kinds.iter().any(|(immediate, _)| !immediate);
+        let waiting = shared.kinds.iter().any(|kind| !kind.immediate);
         // Memory alone needs one, for the commands that are not done at once.
         let workers = Workers::start(if waiting { WORKERS } else { 1 })?;
         let engine = Workers::start(ENGINES)?;
@@ -208,6 +228,7 @@ impl Core {
             orphans: HashMap::new(),
             turns: Vec::new(),
             accepting: false,
+            busy_poll: BusyPoll::new(BusyPoll::USUAL),
         })
     }
 
@@ -228,15 +249,9 @@ impl Core {
         let mut ticked = Instant::now();
         let mut stop_at = None;
         loop {
-            let busy = self.accepting || !self.turns.is_empty();
-            let wait = if busy { Duration::ZERO } else { TICK };
-            match self.poll.poll(&mut events, Some(wait)) {
-                Ok(()) => {}
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => {
-                    eprintln!("pumice: a core stops: {error}");
-                    return;
-                }
+            if let Err(error) = self.wait(&mut events) {
+                eprintln!("pumice: a core stops: {error}");
+                return;
             }
             for event in &events {
                 match event.token() {
@@ -273,6 +288,43 @@ impl Core {
         }
         for number in self.sockets.keys().copied().collect::<Vec<_>>() {
             self.close(number);
+        }
+    }
+
+    /// Waits until there is something to do, or time to be told.
+    fn wait(&mut self, events: &mut Events) -> io::Result<()> {
+        if self.accepting || !self.turns.is_empty() {
+            return self.look(events, Duration::ZERO);
+        }
+        if !self.busy_poll.is_on() {
+            return self.look(events, TICK);
+        }
+        let began = Instant::now();
+        let longest = self.busy_poll.look();
+        let mut wait = Duration::ZERO;
+        loop {
+            if began.elapsed() >= longest {
+                wait = TICK;
+            }
+            self.look(events, wait)?;
+            if !events.is_empty() || !wait.is_zero() {
+                break;
+            }
+            if !BusyPoll::has_the_core() {
+                wait = TICK;
+            }
+        }
+        self.busy_poll.waited(began.elapsed());
+        Ok(())
+    }
+
+    fn look(&mut self, events: &mut Events, wait: Duration) -> io::Result<()> {
+        match self.poll.poll(events, Some(wait)) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {
+                events.clear();
+                Ok(())
+            }
+            done => done,
         }
     }
 
@@ -359,6 +411,7 @@ impl Core {
                 in_flight: &mut in_flight,
                 writes: &mut writes,
                 expected: &mut expected,
+                loans: Vec::new(),
             };
             let turn = socket.turn(&self.shared, &mut blocks, now);
             (socket.in_flight, socket.writes, socket.expected) = (in_flight, writes, expected);

@@ -103,14 +103,12 @@ impl Drive {
     ) -> Result<Self, BackendError> {
         let (device, path): (Arc<dyn BlockDevice>, _) = match backend {
             Backend::Memory(size) => {
-                let len = usize::try_from(*size).map_err(|_| BackendError::Size {
-                    text: backend.to_string(),
-                    why: "more than this machine can address".to_owned(),
-                })?;
-                // Written once, so that the system gives the pages now, and not one by one to the first writes of a host.
-                let mut content = vec![0xFF; len];
-                content.fill(0);
-                let device = MemoryDevice::with_content(&backend.to_string(), content);
+                let name = backend.to_string();
+                if isize::try_from(*size).is_err() {
+                    let why = "more than this machine can address".to_owned();
+                    return Err(BackendError::Size { text: name, why });
+                }
+                let device = MemoryDevice::new(&name, *size);
                 (Arc::new(MarkedDevice::in_memory(Arc::new(device), block_size)), None)
             }
             Backend::Path(path) => {

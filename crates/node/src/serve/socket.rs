@@ -2,12 +2,13 @@
 
 use super::blocks::Blocks;
 use super::core::Shared;
+use super::outgoing::Outgoing;
 use super::workers::Done;
 use crate::watch::Writing;
 use mio::net::TcpStream;
 use pumice_nvme::target::Connection;
 use std::collections::HashMap;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -40,8 +41,7 @@ pub(super) struct Socket {
     receive: Vec<u8>,
     /// Bytes in the receive buffer.
     filled: usize,
-    out: Vec<u8>,
-    sent: usize,
+    out: Outgoing,
     /// Bytes that were received and sent and not yet counted.
     uncounted: (u64, u64),
     /// The socket may have more.
@@ -63,8 +63,7 @@ impl Socket {
             connection,
             receive: vec![0; FIRST_BUFFER],
             filled: 0,
-            out: Vec::new(),
-            sent: 0,
+            out: Outgoing::default(),
             uncounted: (0, 0),
             readable: true,
             in_flight: 0,
@@ -82,7 +81,7 @@ impl Socket {
 
     /// Whether it waits for nothing but its own commands to end.
     pub(super) fn is_idle(&self) -> bool {
-        self.in_flight == 0 && self.sent == self.out.len()
+        self.in_flight == 0 && self.out.is_empty()
     }
 
     /// Takes what has come, and sends what there is to send.
@@ -103,10 +102,10 @@ impl Socket {
                 Err(_) => self.ended = true,
             }
         }
-        self.send();
+        self.send(shared);
         let (received, sent) = std::mem::take(&mut self.uncounted);
         shared.offload().traffic().count(received, sent);
-        if self.ended || self.connection.is_closed() && self.sent == self.out.len() {
+        if self.ended || self.connection.is_closed() && self.out.is_empty() {
             Turn::Over
         } else if self.readable && self.has_room(*blocks.in_flight) {
             Turn::Again
@@ -116,17 +115,25 @@ impl Socket {
     }
 
     fn has_room(&self, in_flight: usize) -> bool {
-        self.out.len() - self.sent < SEND_LIMIT && in_flight < IN_FLIGHT_LIMIT
+        self.out.len() < SEND_LIMIT && in_flight < IN_FLIGHT_LIMIT
     }
 
     fn process(&mut self, shared: &Shared, blocks: &mut Blocks<'_>, now: u64) {
-        let bytes = &self.receive[..self.filled];
-        let received = self.connection.receive(now, bytes, shared.subsystem(), blocks, &mut self.out);
-        let kept = self.filled - received.consumed;
-        self.receive.copy_within(received.consumed..self.filled, 0);
-        self.filled = kept;
+        let mut taken = 0;
+        let needed = loop {
+            let bytes = &self.receive[taken..self.filled];
+            let received = self.connection.receive(now, bytes, shared.subsystem(), blocks, self.out.bytes());
+            self.out.lend(&mut blocks.loans);
+            taken += received.consumed;
+            if !received.more {
+                break received.needed;
+            }
+            self.send(shared);
+        };
+        self.receive.copy_within(taken..self.filled, 0);
+        self.filled -= taken;
         let wanted = if self.connection.is_io_queue() { IO_BUFFER } else { FIRST_BUFFER };
-        let wanted = wanted.max(received.needed);
+        let wanted = wanted.max(needed);
         if self.receive.len() < wanted {
             self.receive.resize(wanted, 0);
             self.readable = true;
@@ -134,24 +141,11 @@ impl Socket {
     }
 
     /// Sends what the socket takes.
-    pub(super) fn send(&mut self) {
-        while self.sent < self.out.len() {
-            match self.stream.write(&self.out[self.sent..]) {
-                Ok(0) => return,
-                Ok(n) => {
-                    self.sent += n;
-                    self.uncounted.1 += n as u64;
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => {
-                    self.ended = true;
-                    return;
-                }
-            }
+    fn send(&mut self, shared: &Shared) {
+        match self.out.send(&mut self.stream, shared.devices()) {
+            Ok(sent) => self.uncounted.1 += sent,
+            Err(_) => self.ended = true,
         }
-        self.out.clear();
-        self.sent = 0;
     }
 
     /// A command is done.
@@ -160,15 +154,15 @@ impl Socket {
         self.writes -= usize::from(done.wrote);
         let (access, slot) = (shared.subsystem(), done.ticket.slot);
         match done.data() {
-            Some(data) => self.connection.complete_with(slot, Ok(data), access, &mut self.out),
-            None => self.connection.complete(slot, done.status, done.result, access, &mut self.out),
+            Some(data) => self.connection.complete_with(slot, Ok(data), access, self.out.bytes()),
+            None => self.connection.complete(slot, done.status, done.result, access, self.out.bytes()),
         }
     }
 
     /// Lets time pass.
     pub(super) fn tick(&mut self, shared: &Shared, now: u64) -> Turn {
-        self.connection.tick(now, shared.subsystem(), &mut self.out);
-        self.send();
+        self.connection.tick(now, shared.subsystem(), self.out.bytes());
+        self.send(shared);
         if self.ended || self.connection.is_closed() { Turn::Over } else { Turn::Waits }
     }
 

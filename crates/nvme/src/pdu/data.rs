@@ -6,7 +6,7 @@
 //! | C2HData | cccid | – | datao | datal | – |
 //! | R2T | cccid | ttag | r2to | r2tl | – |
 
-use super::{COMMON, Digests, Kind, LAST, SUCCESS, push, push_with_data};
+use super::{COMMON, Digests, Kind, LAST, SUCCESS, push, push_header, push_with_data};
 use crate::bytes::{put, u16_at, u32_at};
 
 /// The fields of all three.
@@ -77,9 +77,20 @@ impl C2hData {
         digests: Digests,
         fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let flags = LAST | if success { SUCCESS } else { 0 };
-        let body = Transfer { cccid, ttag: 0, offset: 0, len }.body();
+        let (flags, body) = Self::whole(cccid, len, success);
         push_with_data(out, Kind::C2hData, flags, &body, digests, len as usize, fill)
+    }
+
+    /// Appends the header of one with the whole of a command's data, which are to follow directly.
+    pub(crate) fn push_header(out: &mut Vec<u8>, cccid: u16, len: u32, success: bool, digests: Digests) {
+        let (flags, body) = Self::whole(cccid, len, success);
+        push_header(out, Kind::C2hData, flags, &body, digests, len as usize);
+    }
+
+    /// Flags and body of one that has all data of a command.
+    fn whole(cccid: u16, len: u32, success: bool) -> (u8, [u8; 16]) {
+        let flags = LAST | if success { SUCCESS } else { 0 };
+        (flags, Transfer { cccid, ttag: 0, offset: 0, len }.body())
     }
 }
 

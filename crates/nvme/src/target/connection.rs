@@ -18,6 +18,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(super) const PATIENCE: u64 = 30_000_000_000;
 /// Bytes of data in a capsule of the admin queue and of every Fabrics command, whatever IOCCSZ says.
 pub(super) const ADMIN_CAPSULE: u32 = 8192;
+/// Bytes of answers that are worth sending before more is done: while they are under way, the host can work on them, and they are still in this core's cache.
+const BATCH: usize = 128 << 10;
 
 /// What became of received bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub struct Received {
     pub consumed: usize,
     /// Bytes that must be there, from the first that is kept, before anything more can happen.
     pub needed: usize,
+    /// Whole PDUs may be left: the caller sends what there is, and hands in the rest again at once.
+    pub more: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +83,8 @@ pub struct Connection {
     asked: u32,
     /// Slots that wait for room, in order.
     waiting: std::collections::VecDeque<u16>,
+    /// Bytes that the medium has lent since the caller's last turn to send.
+    lent: usize,
 }
 
 impl Connection {
@@ -102,6 +108,7 @@ impl Connection {
             slots: Slots::default(),
             asked: 0,
             waiting: std::collections::VecDeque::new(),
+            lent: 0,
         }
     }
 
@@ -123,7 +130,7 @@ impl Connection {
         self.queue.as_ref().is_some_and(|q| q.qid != 0)
     }
 
-    /// Takes what has come: as many whole PDUs as there are. Answers are appended to `out`.
+    /// Takes what has come: as many whole PDUs as there are, or as make a batch of answers. Those are appended to `out`.
     pub fn receive<A: Access, M: Media>(
         &mut self,
         now: u64,
@@ -138,9 +145,14 @@ impl Connection {
             // Relaxed: a time that is looked at alone.
             queue.heard.store(now, Ordering::Relaxed);
         }
-        let mut consumed = 0;
-        let mut needed = 0;
+        let (mut consumed, mut needed, mut more) = (0, 0, false);
+        let began = out.len();
+        self.lent = 0;
         while !self.is_closed() {
+            more = out.len() - began + self.lent >= BATCH && consumed < bytes.len();
+            if more {
+                break;
+            }
             if self.state == State::Quiesce {
                 consumed = bytes.len();
                 break;
@@ -164,7 +176,7 @@ impl Connection {
         if self.state == State::Live && consumed < bytes.len() && self.deadline.is_none() {
             self.deadline = Some(now + PATIENCE);
         }
-        Received { consumed, needed }
+        Received { consumed, needed, more }
     }
 
     /// Lets time pass: deadlines, keep alive, events, the end of the controller. To be called ten times a second.
@@ -329,8 +341,7 @@ impl Connection {
         out: &mut Vec<u8>,
         fill: impl FnOnce(&mut [u8]) -> Result<(), Status>,
     ) -> Status {
-        // Without flow control a success needs no completion of its own: there is no sqhd to report.
-        let alone = self.queue.as_ref().is_some_and(|q| !q.flow_control);
+        let alone = self.data_alone();
         match C2hData::push(out, sqe.cid(), len, alone, self.framing.digests, fill) {
             Ok(()) => {
                 if !alone {
@@ -343,6 +354,42 @@ impl Connection {
                 status
             }
         }
+    }
+
+    /// Appends all of an answer with data but the data, which the medium lends for the place that `lend` is told; nothing, where it does not lend, or where
+    /// data have a digest: it would be another one's, if they were written before they are sent.
+    pub(super) fn respond_lent(
+        &mut self,
+        sqe: &Sqe,
+        len: u32,
+        out: &mut Vec<u8>,
+        lend: impl FnOnce(usize) -> Option<Status>,
+    ) -> Option<Status> {
+        if self.framing.digests.data {
+            return None;
+        }
+        let begin = out.len();
+        C2hData::push_header(out, sqe.cid(), len, self.data_alone(), self.framing.digests);
+        let status = lend(out.len());
+        match status {
+            Some(Status::SUCCESS) => {
+                self.lent += len as usize;
+                if !self.data_alone() {
+                    self.respond(sqe, Status::SUCCESS, 0, out);
+                }
+            }
+            Some(status) => {
+                out.truncate(begin);
+                self.respond(sqe, status, 0, out);
+            }
+            None => out.truncate(begin),
+        }
+        status
+    }
+
+    /// Whether a success with data needs no completion of its own: without flow control there is no sqhd to report.
+    fn data_alone(&self) -> bool {
+        self.queue.as_ref().is_some_and(|q| !q.flow_control)
     }
 
     /// The command of a slot is done: completes it without data.

@@ -65,14 +65,7 @@ impl Connection {
                 queue.counters.bytes_read.fetch_add(request.len, Ordering::Relaxed);
             }
             if media.is_immediate(request.nsid) {
-                let (nsid, offset) = (request.nsid, request.offset);
-                let status = self.respond_with(sqe, request.len as u32, out, |into| {
-                    match media.read_now(nsid, offset, into) {
-                        Some(status) if status.is_success() => Ok(()),
-                        Some(status) => Err(status),
-                        None => Err(Status::INTERNAL),
-                    }
-                });
+                let status = self.read_at_once(sqe, &request, media, out);
                 self.note(sqe, status, access);
                 return Ok(());
             }
@@ -90,6 +83,26 @@ impl Connection {
             self.complete(slot, status, 0, access, out);
         }
         Ok(())
+    }
+
+    /// Answers a read from a medium that need not be waited for.
+    fn read_at_once<M: Media>(
+        &mut self,
+        sqe: &Sqe,
+        request: &Request<'_>,
+        media: &mut M,
+        out: &mut Vec<u8>,
+    ) -> Status {
+        let (nsid, offset, len) = (request.nsid, request.offset, request.len);
+        if let Some(status) = self.respond_lent(sqe, len as u32, out, |at| media.lend(nsid, offset, len, at))
+        {
+            return status;
+        }
+        self.respond_with(sqe, len as u32, out, |into| match media.read_now(nsid, offset, into) {
+            Some(status) if status.is_success() => Ok(()),
+            Some(status) => Err(status),
+            None => Err(Status::INTERNAL),
+        })
     }
 
     /// The request of a command, whose data have come or will.

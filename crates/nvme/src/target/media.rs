@@ -60,6 +60,12 @@ pub trait Media {
     /// Whether [`read_now`](Self::read_now) answers for this namespace.
     fn is_immediate(&self, nsid: u32) -> bool;
 
+    /// Lends the data of a read: the caller of [`Connection::receive`](super::Connection::receive) puts `len` bytes from `offset` on in front of byte `at` of what
+    /// that call appends, when it sends it. A status other than success where they cannot be read; `None` where the medium does not lend.
+    fn lend(&mut self, _nsid: u32, _offset: u64, _len: u64, _at: usize) -> Option<Status> {
+        None
+    }
+
     /// A command has come whose data are still to come: it will be submitted under the same slot, or [`abandon`](Self::abandon)ed.
     fn expect(&mut self, _request: &Request<'_>) {}
 

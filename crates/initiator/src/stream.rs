@@ -1,0 +1,72 @@
+//! A socket that is looked at for a while before its thread sleeps on it.
+
+use crate::BusyPoll;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+/// A blocking TCP stream whose reads look again and again for as long as that has proved worth it ([`BusyPoll`]), and only then sleep.
+#[derive(Debug)]
+pub struct PollingStream {
+    stream: TcpStream,
+    poll: BusyPoll,
+    /// The socket is such that a call returns at once, where it has nothing.
+    looking: bool,
+}
+
+impl PollingStream {
+    /// Takes a stream that blocks. Its read and write timeouts keep their meaning.
+    #[must_use]
+    pub fn new(stream: TcpStream, longest: Duration) -> Self {
+        Self { stream, poll: BusyPoll::new(longest), looking: false }
+    }
+
+    fn look(&mut self, looking: bool) -> io::Result<()> {
+        if self.looking != looking {
+            self.stream.set_nonblocking(looking)?;
+            self.looking = looking;
+        }
+        Ok(())
+    }
+}
+
+impl Read for PollingStream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if !self.poll.is_on() {
+            return self.stream.read(into);
+        }
+        let began = Instant::now();
+        let longest = self.poll.look();
+        self.look(!longest.is_zero())?;
+        loop {
+            match self.stream.read(into) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if self.looking && error.kind() == ErrorKind::WouldBlock => {
+                    if began.elapsed() >= longest || !BusyPoll::has_the_core() {
+                        self.look(false)?;
+                    }
+                }
+                done => {
+                    self.poll.waited(began.elapsed());
+                    return done;
+                }
+            }
+        }
+    }
+}
+
+impl Write for PollingStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.stream.write(bytes) {
+                // The socket is full: that is slept through.
+                Err(error) if self.looking && error.kind() == ErrorKind::WouldBlock => self.look(false)?,
+                done => return done,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
