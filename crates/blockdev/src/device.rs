@@ -46,6 +46,15 @@ pub trait BlockDevice: Send + Sync {
         None
     }
 
+    /// Begins a write of whole grains by [`direct_fd`](Self::direct_fd): until [`end_whole_write`](Self::end_whole_write), parts of a grain, which are read, changed and
+    /// written back, have to wait. False, and nothing begun, where such a one is under way or waits.
+    fn begin_whole_write(&self) -> bool {
+        false
+    }
+
+    /// Ends what [`begin_whole_write`](Self::begin_whole_write) began.
+    fn end_whole_write(&self) {}
+
     /// Reads `buf.len()` bytes at `offset`.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// What a device is opened for.
@@ -51,8 +51,82 @@ pub struct FileDevice {
     is_block_device: bool,
     /// Alignment of direct I/O; `None` where the page cache is used.
     grain: Option<u32>,
-    /// Held while a partial block is read, changed and written back.
-    partial: Mutex<()>,
+    /// Parts of a grain against whole ones.
+    gate: Gate,
+}
+
+/// Lets many writes of whole grains run side by side, or one that reads a grain, changes part of it and writes it back; that would undo a whole one under way.
+#[derive(Debug, Default)]
+struct Gate {
+    state: Mutex<GateState>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct GateState {
+    /// Writes of whole grains under way.
+    whole: usize,
+    /// Writes of parts under way or waiting.
+    parts: usize,
+    /// One of them is under way.
+    part: bool,
+}
+
+impl Gate {
+    fn state(&self) -> MutexGuard<'_, GateState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, GateState>) -> MutexGuard<'a, GateState> {
+        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a write of whole grains, if it need not wait.
+    fn try_whole(&self) -> bool {
+        let mut state = self.state();
+        let free = state.parts == 0;
+        state.whole += usize::from(free);
+        free
+    }
+
+    fn end_whole(&self) {
+        let mut state = self.state();
+        state.whole -= 1;
+        if state.whole == 0 && state.parts > 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Writes whole grains.
+    fn whole<R>(&self, write: impl FnOnce() -> R) -> R {
+        let mut state = self.state();
+        // Those that wait, too, else a stream of whole ones would keep them out for ever. The other way round it cannot be: a thread that waits here writes no parts.
+        while state.parts > 0 {
+            state = self.wait(state);
+        }
+        state.whole += 1;
+        drop(state);
+        let done = write();
+        self.end_whole();
+        done
+    }
+
+    /// Writes a part of a grain.
+    fn part<R>(&self, write: impl FnOnce() -> R) -> R {
+        let mut state = self.state();
+        state.parts += 1;
+        while state.part || state.whole > 0 {
+            state = self.wait(state);
+        }
+        state.part = true;
+        drop(state);
+        let done = write();
+        let mut state = self.state();
+        (state.part, state.parts) = (false, state.parts - 1);
+        drop(state);
+        self.changed.notify_all();
+        done
+    }
 }
 
 impl FileDevice {
@@ -100,7 +174,7 @@ impl FileDevice {
             read_only: mode == OpenMode::ReadOnly,
             is_block_device,
             grain: direct.then_some(grain),
-            partial: Mutex::new(()),
+            gate: Gate::default(),
         })
     }
 
@@ -260,16 +334,26 @@ impl BlockDevice for FileDevice {
             return Ok(());
         }
         let Some((start, len)) = self.widened(offset, data) else {
-            return self.file.write_all_at(data, offset).map_err(fail);
+            return self.gate.whole(|| self.file.write_all_at(data, offset)).map_err(fail);
         };
-        let _one_at_a_time = self.partial.lock().unwrap_or_else(PoisonError::into_inner);
         let mut bounce = AlignedBuffer::new(len);
         let skip = (offset - start) as usize;
-        if skip != 0 || len != data.len() {
-            self.file.read_exact_at(&mut bounce[..len], start).map_err(fail)?;
-        }
-        bounce[skip..skip + data.len()].copy_from_slice(data);
-        self.file.write_all_at(&bounce[..len], start).map_err(fail)
+        let write = || {
+            if skip != 0 || len != data.len() {
+                self.file.read_exact_at(&mut bounce[..len], start)?;
+            }
+            bounce[skip..skip + data.len()].copy_from_slice(data);
+            self.file.write_all_at(&bounce[..len], start)
+        };
+        self.gate.part(write).map_err(fail)
+    }
+
+    fn begin_whole_write(&self) -> bool {
+        self.gate.try_whole()
+    }
+
+    fn end_whole_write(&self) {
+        self.gate.end_whole();
     }
 
     fn flush(&self) -> Result<(), IoError> {

@@ -4,10 +4,11 @@
 //! * [`FileDevice`] is a block device or an image file, past the page cache where that means DMA.
 //! * [`MemoryDevice`] holds its content in memory; [`FaultyDevice`] fails as drives do, from a seed.
 //! * [`MarkedDevice`] has ranges that were made unreadable on purpose.
-//! * [`Gatherer`] reads many pieces at once.
+//! * [`Gatherer`] reads many pieces at once; [`DirectQueue`] carries single reads and writes without waiting for them.
 
 mod buffer;
 mod device;
+mod direct;
 mod error;
 mod faulty;
 mod file;
@@ -18,6 +19,7 @@ mod system;
 
 pub use buffer::{ALIGNMENT, AlignedBuffer};
 pub use device::{BlockDevice, DirectFd};
+pub use direct::{DirectOperation, DirectQueue, DirectRequest};
 pub use error::{IoError, Operation};
 pub use faulty::{Counts, FaultyDevice};
 pub use file::{Direct, FileDevice, OpenMode, Options};

@@ -132,6 +132,14 @@ impl BlockDevice for MarkedDevice {
         self.inner.direct_fd()
     }
 
+    fn begin_whole_write(&self) -> bool {
+        self.inner.begin_whole_write()
+    }
+
+    fn end_whole_write(&self) {
+        self.inner.end_whole_write();
+    }
+
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError> {
         if self.has_marks(offset, buf.len() as u64) {
             let source = io::Error::from_raw_os_error(libc::EIO);

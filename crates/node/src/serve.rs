@@ -3,6 +3,7 @@
 //! ```text
 //! accept (core 0) ─▶ Core: one thread, its sockets, its share of connections
 //!                      socket ─▶ nvme Connection ─▶ Blocks ─┬─ memory: done at once; what is read is lent to the gathered send
+//!                                                           ├─ Direct: the kernel carries it (io_uring)
 //!                      socket ◀─ send buffer ◀── completion ◀┴─ Workers: threads that wait for the medium
 //! ```
 //!
@@ -12,6 +13,7 @@
 mod blocks;
 mod config;
 mod core;
+mod direct;
 mod drive;
 mod leases;
 mod offload;

@@ -1,6 +1,7 @@
 //! What a core does with requests for blocks: memory at once, everything else through workers.
 
 use super::core::{CoreHandle, Shared};
+use super::direct::Direct;
 use super::offload::{QueueId, Sender};
 use super::outgoing::Loan;
 use super::workers::{Job, OffloadJob, Ticket, Workers, write_fault};
@@ -17,6 +18,8 @@ use std::sync::atomic::AtomicBool;
 pub(super) struct Blocks<'a> {
     pub(super) shared: &'a Arc<Shared>,
     pub(super) workers: &'a Workers,
+    /// Where the kernel carries what it can.
+    pub(super) direct: Option<&'a mut Direct>,
     /// Where parity commands and transfers are carried out.
     pub(super) engine: &'a Workers,
     /// Raised when the connection is closed.
@@ -188,7 +191,7 @@ impl Media for Blocks<'_> {
         drop(expected);
         *self.in_flight += 1;
         *self.writes += usize::from(!writing.is_empty());
-        self.workers.submit(Job {
+        let job = Job {
             ticket: Ticket { connection: self.connection, slot: request.slot },
             core: self.core.clone(),
             devices,
@@ -202,7 +205,14 @@ impl Media for Blocks<'_> {
             ranges,
             writing,
             foreground,
-        });
+        };
+        let job = match &mut self.direct {
+            Some(direct) => direct.submit(job).err(),
+            None => Some(job),
+        };
+        if let Some(job) = job {
+            self.workers.submit(job);
+        }
         None
     }
 }

@@ -2,12 +2,14 @@
 
 use super::SharedSubsystem;
 use super::blocks::Blocks;
+use super::direct::Direct;
 use super::offload::{Offload, QueueId};
 use super::socket::{Socket, Turn};
 use super::workers::{Done, Workers};
 use crate::pace::Pacing;
 use crate::watch::WriteWatch;
 use mio::net::{TcpListener, TcpStream};
+use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use pumice_blockdev::{BlockDevice, ask_silent_peer};
 use pumice_initiator::BusyPoll;
@@ -20,8 +22,10 @@ use std::time::{Duration, Instant};
 
 const LISTENER: Token = Token(0);
 const WAKER: Token = Token(1);
+/// The kernel is done with commands.
+const DIRECT: Token = Token(2);
 /// Connections are numbered from here on, and no number comes twice.
-const FIRST: usize = 2;
+const FIRST: usize = 3;
 /// How often time is told to connections.
 const TICK: Duration = Duration::from_millis(100);
 /// How long commands in flight may take to end when the server stops.
@@ -193,6 +197,7 @@ pub(super) struct Core {
     poll: Poll,
     handle: CoreHandle,
     workers: Workers,
+    direct: Option<Direct>,
     engine: Workers,
     listener: Option<(TcpListener, Vec<CoreHandle>, usize)>,
     sockets: HashMap<usize, Socket>,
@@ -214,6 +219,10 @@ impl Core {
         let waiting = shared.kinds.iter().any(|kind| !kind.immediate);
         // Memory alone needs one, for the commands that are not done at once.
         let workers = Workers::start(if waiting { WORKERS } else { 1 })?;
+        let direct = if waiting { Direct::new() } else { None };
+        if let Some(direct) = &direct {
+            poll.registry().register(&mut SourceFd(&direct.fd()), DIRECT, Interest::READABLE)?;
+        }
         let engine = Workers::start(ENGINES)?;
         Ok(Self {
             number,
@@ -221,6 +230,7 @@ impl Core {
             poll,
             handle,
             workers,
+            direct,
             engine,
             listener: None,
             sockets: HashMap::new(),
@@ -256,7 +266,7 @@ impl Core {
             for event in &events {
                 match event.token() {
                     LISTENER => self.accepting = true,
-                    WAKER => {}
+                    WAKER | DIRECT => {}
                     Token(number) => {
                         if let Some(socket) = self.sockets.get_mut(&number) {
                             if event.is_readable() || event.is_error() || event.is_read_closed() {
@@ -271,7 +281,11 @@ impl Core {
                 self.accept();
             }
             self.take_inbox();
+            self.take_direct();
             self.take_turns();
+            if let Some(direct) = &mut self.direct {
+                direct.enter();
+            }
             if ticked.elapsed() >= TICK {
                 ticked = Instant::now();
                 // Those that had to wait for a descriptor have no event of their own.
@@ -293,7 +307,7 @@ impl Core {
 
     /// Waits until there is something to do, or time to be told.
     fn wait(&mut self, events: &mut Events) -> io::Result<()> {
-        if self.accepting || !self.turns.is_empty() {
+        if self.accepting || !self.turns.is_empty() || self.direct.as_ref().is_some_and(Direct::must_enter) {
             return self.look(events, Duration::ZERO);
         }
         if !self.busy_poll.is_on() {
@@ -362,17 +376,32 @@ impl Core {
             self.adopt(stream);
         }
         for done in done {
-            if let Some((index, request, bytes)) = done.foreground() {
-                self.shared.pacing().completed(index, request, bytes);
+            self.ended(&done);
+        }
+    }
+
+    /// Takes what the kernel is done with: all of it, for there is no other event until something more is done.
+    fn take_direct(&mut self) {
+        while let Some(completed) = self.direct.as_mut().and_then(Direct::completed) {
+            match completed {
+                Ok(done) => self.ended(&done),
+                Err(job) => self.workers.submit(job),
             }
-            let number = done.ticket.connection;
-            // The connection may be gone: then nobody waits for the command any more.
-            if let Some(socket) = self.sockets.get_mut(&number) {
-                socket.complete(&self.shared, &done);
-                self.turns.push(number);
-            } else if done.wrote {
-                self.orphan_ended(number);
-            }
+        }
+    }
+
+    /// A command has ended.
+    fn ended(&mut self, done: &Done) {
+        if let Some((index, request, bytes)) = done.foreground() {
+            self.shared.pacing().completed(index, request, bytes);
+        }
+        let number = done.ticket.connection;
+        // The connection may be gone: then nobody waits for the command any more.
+        if let Some(socket) = self.sockets.get_mut(&number) {
+            socket.complete(&self.shared, done);
+            self.turns.push(number);
+        } else if done.wrote {
+            self.orphan_ended(number);
         }
     }
 
@@ -403,6 +432,7 @@ impl Core {
             let mut blocks = Blocks {
                 shared: &self.shared,
                 workers: &self.workers,
+                direct: self.direct.as_mut(),
                 engine: &self.engine,
                 gone: &gone,
                 core: &self.handle,

@@ -50,6 +50,22 @@ pub(super) struct Job {
     pub(super) writing: Vec<Writing>,
 }
 
+impl Job {
+    /// It has ended. Its writes have too, before the completion can be seen.
+    pub(super) fn ended(self, status: Status, read: Option<AlignedBuffer>) -> Done {
+        Done {
+            ticket: self.ticket,
+            status,
+            result: 0,
+            wrote: !self.writing.is_empty(),
+            answer: None,
+            data: read,
+            len: self.len as usize,
+            foreground: self.foreground,
+        }
+    }
+}
+
 /// A command of the parity command set.
 pub(super) struct OffloadJob {
     pub(super) shared: Arc<Shared>,
@@ -146,45 +162,29 @@ fn work(shared: &(Mutex<Queue>, Condvar)) {
         };
         drop(state);
         let core = job.core.clone();
-        let done = carry_out(&job);
-        // The writes have ended before their completion can be seen.
-        drop(job.writing);
-        core.done(done);
+        core.done(carry_out(job));
     }
 }
 
 /// Carries out a command.
-fn carry_out(job: &Job) -> Done {
-    let (ticket, len) = (job.ticket, job.len as usize);
+fn carry_out(job: Job) -> Done {
     // Relaxed: it is only ever raised.
     let wanted = || !job.gone.load(Ordering::Relaxed);
-    let wrote = !job.writing.is_empty();
     if let Some(OffloadJob { shared, sender, command, data }) = &job.offload {
-        let Answered { status, result, data } =
+        let answered =
             shared.offload().execute(*sender, command, data, shared.subsystem(), shared.now(), &wanted);
-        return Done { ticket, status, result, answer: data, data: None, len: 0, foreground: None, wrote };
+        let Answered { status, result, data: answer } = answered;
+        return Done { result, answer, ..job.ended(status, None) };
+    }
+    if !job.writing.is_empty() && !wanted() {
+        // The host has no answer and will write anew: this one must not come after that.
+        return job.ended(Status::ABORTED, None);
     }
     let mut read = None;
-    if wrote && !wanted() {
-        // The host has no answer and will write anew: this one must not come after that.
-        let foreground = job.foreground;
-        return Done {
-            ticket,
-            status: Status::ABORTED,
-            result: 0,
-            answer: None,
-            data: None,
-            len,
-            foreground,
-            wrote,
-        };
+    match execute(&job, &mut read) {
+        Ok(()) => job.ended(Status::SUCCESS, read),
+        Err(status) => job.ended(status, None),
     }
-    let status = match execute(job, &mut read) {
-        Ok(()) => Status::SUCCESS,
-        Err(status) => status,
-    };
-    let (data, foreground) = (read.filter(|_| status.is_success()), job.foreground);
-    Done { ticket, status, result: 0, answer: None, data, len, foreground, wrote }
 }
 
 fn execute(job: &Job, read: &mut Option<AlignedBuffer>) -> Result<(), Status> {

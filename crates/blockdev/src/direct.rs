@@ -1,0 +1,334 @@
+//! Single reads, writes and flushes past the page cache, many at a time, by one thread that never waits for them.
+//!
+//! ```text
+//! submit ─▶ in the ring ─ enter ─▶ with the kernel ─▶ completed: as wanted
+//!    └▶ given back: not for this way                      └─────▶ completed: not so; done again by another way, that says what is wrong
+//! ```
+
+#![expect(unsafe_code, reason = "the kernel is handed pointers to buffers")]
+
+use crate::device::DirectFd;
+use crate::{AlignedBuffer, BlockDevice};
+use io_uring::{IoUring, opcode, types};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+
+/// What is asked of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DirectOperation {
+    /// Reads.
+    Read,
+    /// Writes.
+    Write {
+        /// The data are on the medium before it completes.
+        durable: bool,
+    },
+    /// Makes every completed write durable.
+    Flush,
+}
+
+/// A request for a device.
+pub struct DirectRequest {
+    /// The device.
+    pub device: Arc<dyn BlockDevice>,
+    /// What is asked of it.
+    pub operation: DirectOperation,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes: no more than the buffer has.
+    pub len: usize,
+    /// The data, or room for them; none for a flush.
+    pub buffer: Option<AlignedBuffer>,
+}
+
+impl DirectRequest {
+    /// Where it goes, if it can go this way at all.
+    fn target(&self) -> Option<DirectFd> {
+        let target = self.device.direct_fd()?;
+        let grain = u64::from(target.grain);
+        if self.operation == DirectOperation::Flush {
+            return (!self.device.read_only()).then_some(target);
+        }
+        let end = self.offset.checked_add(self.len as u64).filter(|end| *end <= self.device.size_bytes())?;
+        let fits = self.len > 0
+            && u32::try_from(self.len).is_ok_and(|len| i32::try_from(len).is_ok())
+            && self.buffer.as_ref().is_some_and(|buffer| self.len <= buffer.len())
+            && self.offset.is_multiple_of(grain)
+            && end.is_multiple_of(grain);
+        let writes = matches!(self.operation, DirectOperation::Write { .. });
+        let may =
+            !(writes && self.device.read_only()) && !self.device.has_marks(self.offset, self.len as u64);
+        (fits && may).then_some(target)
+    }
+}
+
+struct Flight<T> {
+    request: DirectRequest,
+    token: T,
+}
+
+/// A ring of requests. `T` is what the caller knows a request by.
+pub struct DirectQueue<T> {
+    ring: IoUring,
+    /// Requests with the kernel, by the number in their entry; a place is free when it is `None`.
+    flights: Vec<Option<Flight<T>>>,
+    free: Vec<usize>,
+    /// Pushed and not handed over.
+    pushed: usize,
+}
+
+impl<T> DirectQueue<T> {
+    /// A queue for so many requests at a time.
+    ///
+    /// # Errors
+    /// Where the system has no io_uring, or refuses it.
+    pub fn new(requests: u32) -> io::Result<Self> {
+        let ring = IoUring::new(requests.clamp(1, 4096))?;
+        let places = ring.params().sq_entries() as usize;
+        let flights = (0..places).map(|_| None).collect();
+        Ok(Self { ring, flights, free: (0..places).rev().collect(), pushed: 0 })
+    }
+
+    /// Takes a request, for the kernel to get with the next [`enter`](Self::enter).
+    ///
+    /// # Errors
+    /// Gives the request back where it cannot go this way: the device has no direct I/O, the range is not on its grain or touches what was made unreadable, part of a
+    /// block is being written, or the queue is full.
+    pub fn submit(&mut self, request: DirectRequest, token: T) -> Result<(), (DirectRequest, T)> {
+        let Some(target) = request.target() else { return Err((request, token)) };
+        let Some(number) = self.free.last().copied() else { return Err((request, token)) };
+        let writes = matches!(request.operation, DirectOperation::Write { .. });
+        if writes && !request.device.begin_whole_write() {
+            return Err((request, token));
+        }
+        let fd = types::Fd(target.fd);
+        let start = request.buffer.as_ref().map_or(std::ptr::null_mut(), |buffer| buffer.start().as_ptr());
+        let len = request.len as u32;
+        let entry = match request.operation {
+            DirectOperation::Read => opcode::Read::new(fd, start, len).offset(request.offset).build(),
+            DirectOperation::Write { durable } => opcode::Write::new(fd, start, len)
+                .offset(request.offset)
+                .rw_flags(if durable { libc::RWF_DSYNC } else { 0 })
+                .build(),
+            DirectOperation::Flush => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
+        };
+        // SAFETY: `target` checked that `len` bytes lie within the buffer, whose memory stays where it is while the buffer lives. From here on the buffer is in `self.flights`,
+        // lent to nobody, and leaves it only in `completed`, when the kernel has said that it is done with the entry; if the queue goes first, `Drop` waits for that, or
+        // leaks the buffer. The descriptor is open while the device lives, and the flight holds the device.
+        let pushed = unsafe { self.ring.submission().push(&entry.user_data(number as u64)) };
+        if pushed.is_err() {
+            if writes {
+                request.device.end_whole_write();
+            }
+            return Err((request, token));
+        }
+        self.free.pop();
+        self.flights[number] = Some(Flight { request, token });
+        self.pushed += 1;
+        Ok(())
+    }
+
+    /// Hands over to the kernel what was taken since the last time. Waits for nothing.
+    pub fn enter(&mut self) {
+        while self.pushed > 0 {
+            match self.ring.submit() {
+                Ok(taken) => self.pushed -= taken.min(self.pushed),
+                Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+                // The kernel is short of memory, or wants completions taken first: the caller comes again.
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EAGAIN)) => return,
+                Err(error) => unreachable!("io_uring_enter with valid arguments: {error}"),
+            }
+        }
+    }
+
+    /// Whether something was taken that the kernel does not have yet.
+    #[must_use]
+    pub fn must_enter(&self) -> bool {
+        self.pushed > 0
+    }
+
+    /// A request that is done, and whether it was done as wanted. If not (the medium failed, or did a part of it), nothing of it can be relied on.
+    pub fn completed(&mut self) -> Option<(DirectRequest, T, bool)> {
+        let entry = self.ring.completion().next()?;
+        let number = entry.user_data() as usize;
+        let Flight { request, token } =
+            self.flights[number].take().expect("the kernel completes what it was given");
+        self.free.push(number);
+        if matches!(request.operation, DirectOperation::Write { .. }) {
+            request.device.end_whole_write();
+        }
+        let wanted = if request.operation == DirectOperation::Flush { 0 } else { request.len as i32 };
+        let done = entry.result() == wanted;
+        Some((request, token, done))
+    }
+}
+
+impl<T> AsRawFd for DirectQueue<T> {
+    /// Readable when requests are done.
+    fn as_raw_fd(&self) -> RawFd {
+        self.ring.as_raw_fd()
+    }
+}
+
+impl<T> Drop for DirectQueue<T> {
+    fn drop(&mut self) {
+        while self.free.len() < self.flights.len() {
+            match self.ring.submit_and_wait(1) {
+                Ok(_) => {}
+                Err(error)
+                    if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)) => {}
+                Err(_) => {
+                    // The kernel may still use the buffers: they must outlive everything.
+                    self.flights.drain(..).for_each(std::mem::forget);
+                    return;
+                }
+            }
+            while self.completed().is_some() {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FileDevice, MarkedDevice, MemoryDevice, OpenMode, Options};
+
+    const SIZE: usize = 1 << 20;
+
+    /// A file that is read and written past the page cache; `None` where the file system, or the system, has no such thing.
+    fn file() -> Option<(tempfile::TempDir, Arc<dyn BlockDevice>, DirectQueue<usize>)> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("drive");
+        std::fs::write(&path, vec![0; SIZE]).unwrap();
+        let device = FileDevice::open(&path, OpenMode::ReadWrite, Options::default()).unwrap();
+        let queue = DirectQueue::new(8);
+        if let (Some(_), Ok(queue)) = (device.direct_fd(), queue) {
+            return Some((folder, Arc::new(device), queue));
+        }
+        eprintln!("SKIPPED: no direct I/O or no io_uring here");
+        None
+    }
+
+    fn request(
+        device: &Arc<dyn BlockDevice>,
+        operation: DirectOperation,
+        offset: u64,
+        len: usize,
+    ) -> DirectRequest {
+        let mut buffer = AlignedBuffer::new(len.max(1));
+        buffer.fill(0x40_u8.wrapping_add((offset >> 12) as u8));
+        DirectRequest { device: Arc::clone(device), operation, offset, len, buffer: Some(buffer) }
+    }
+
+    fn wait(queue: &mut DirectQueue<usize>) -> (DirectRequest, usize, bool) {
+        loop {
+            queue.enter();
+            if let Some(done) = queue.completed() {
+                return done;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let Some((_folder, device, mut queue)) = file() else { return };
+        let write = DirectOperation::Write { durable: true };
+        for i in 0..8 {
+            assert!(queue.submit(request(&device, write, (i as u64) << 12, 4096), i).is_ok());
+        }
+        assert!(queue.submit(request(&device, DirectOperation::Read, 0, 4096), 9).is_err(), "it is full");
+        let mut tokens: Vec<usize> = (0..8)
+            .map(|_| {
+                let (_, token, done) = wait(&mut queue);
+                assert!(done);
+                token
+            })
+            .collect();
+        tokens.sort_unstable();
+        assert_eq!(tokens, (0..8).collect::<Vec<_>>());
+        assert!(queue.submit(request(&device, DirectOperation::Flush, 0, 0), 0).is_ok());
+        assert!(wait(&mut queue).2);
+        for i in 0..8_u64 {
+            assert!(queue.submit(request(&device, DirectOperation::Read, i << 12, 4096), 0).is_ok());
+            let (request, _, done) = wait(&mut queue);
+            let buffer = request.buffer.unwrap();
+            assert!(done && buffer[..4096].iter().all(|byte| *byte == 0x40 + i as u8));
+            let mut again = [0; 4096];
+            device.read_at(i << 12, &mut again).unwrap();
+            assert_eq!(again, buffer[..4096]);
+        }
+    }
+
+    #[test]
+    fn what_cannot_go_this_way_is_given_back() {
+        let Some((_folder, device, mut queue)) = file() else { return };
+        let (read, write) = (DirectOperation::Read, DirectOperation::Write { durable: false });
+        let marked: Arc<dyn BlockDevice> = Arc::new(MarkedDevice::in_memory(Arc::clone(&device), 512));
+        marked.mark(8192, 512).unwrap();
+        let memory: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new("m", SIZE as u64));
+        let mut longer = request(&device, read, 0, 4096);
+        longer.len = 8192;
+        let refused = [
+            ("no grain", request(&device, read, 512, 4096)),
+            ("part of a grain", request(&device, write, 0, 512)),
+            ("past the end", request(&device, read, SIZE as u64, 4096)),
+            ("far past the end", request(&device, read, u64::MAX - 4095, 4096)),
+            ("made unreadable", request(&marked, read, 8192, 4096)),
+            ("write over what was made unreadable", request(&marked, write, 8192, 4096)),
+            ("memory", request(&memory, read, 0, 4096)),
+            ("more than the buffer", longer),
+        ];
+        for (why, request) in refused {
+            assert!(queue.submit(request, 0).is_err(), "{why}");
+        }
+        assert!(queue.submit(request(&marked, read, 4096, 4096), 0).is_ok());
+        assert!(wait(&mut queue).2);
+    }
+
+    /// Part of a block is read, changed and written back: a whole one that is written meanwhile must not be lost to that.
+    #[test]
+    fn whole_blocks_and_parts_of_them_are_written_one_after_the_other() {
+        let Some((_folder, device, mut queue)) = file() else { return };
+        let write = DirectOperation::Write { durable: false };
+        assert!(queue.submit(request(&device, write, 0, 4096), 0).is_ok());
+        let part = std::thread::spawn({
+            let device = Arc::clone(&device);
+            move || device.write_at(512, &[1; 512])
+        });
+        // It waits for the whole one, which the kernel has not even got; then no other whole one may begin.
+        while queue.submit(request(&device, write, 0, 4096), 1).is_ok() {
+            assert!(wait(&mut queue).2);
+        }
+        assert!(!part.is_finished());
+        while !part.is_finished() {
+            queue.enter();
+            while queue.completed().is_some() {}
+        }
+        part.join().unwrap().unwrap();
+        let mut block = [0; 4096];
+        device.read_at(0, &mut block).unwrap();
+        assert!(block[..512].iter().chain(&block[1024..]).all(|byte| *byte == 0x40), "the rest is lost");
+        assert_eq!(block[512..1024], [1; 512]);
+        assert!(queue.submit(request(&device, write, 0, 4096), 0).is_ok());
+    }
+
+    #[test]
+    fn a_queue_that_goes_waits_for_what_the_kernel_has() {
+        let Some((_folder, device, mut queue)) = file() else { return };
+        for i in 0..4 {
+            let write = DirectOperation::Write { durable: false };
+            assert!(queue.submit(request(&device, write, i << 16, 1 << 16), 0).is_ok());
+        }
+        queue.enter();
+        drop(queue);
+        // Every one has ended: a part can be written, and all is there.
+        device.write_at(1, &[0]).unwrap();
+        for i in 0..4 {
+            let mut block = [0; 512];
+            device.read_at((i << 16) + 4096, &mut block).unwrap();
+            assert_eq!(block, [0x40 + ((i << 16) >> 12) as u8; 512]);
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Commands that the kernel carries for a core, without a thread that waits for each.
+
+use super::workers::{Done, Job};
+use pumice_blockdev::{AlignedBuffer, DirectOperation, DirectQueue, DirectRequest};
+use pumice_nvme::spec::Status;
+use pumice_nvme::target::Op;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+
+/// Commands with the kernel at a time, of each core; those beyond wait for threads.
+const DEPTH: u32 = 1024;
+
+/// Reads, writes and flushes under way by direct I/O.
+pub(super) struct Direct(DirectQueue<Job>);
+
+impl Direct {
+    /// `None` where the system has no io_uring, or refuses it: threads do everything then.
+    pub(super) fn new() -> Option<Self> {
+        DirectQueue::new(DEPTH).ok().map(Self)
+    }
+
+    /// Readable when commands are done.
+    pub(super) fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    /// Takes a job, or gives it back if it is for a thread.
+    pub(super) fn submit(&mut self, mut job: Job) -> Result<(), Job> {
+        let (operation, buffer) = match (job.op, job.devices.as_slice()) {
+            (Op::Read, [device]) if device.direct_fd().is_some() => {
+                (DirectOperation::Read, Some(AlignedBuffer::new(job.len as usize)))
+            }
+            (Op::Write, [_]) => (DirectOperation::Write { durable: job.fua }, job.data.take()),
+            (Op::Flush, [_]) => (DirectOperation::Flush, None),
+            _ => return Err(job),
+        };
+        let device = Arc::clone(&job.devices[0]);
+        let (offset, len) = (job.offset, job.len as usize);
+        let request = DirectRequest { device, operation, offset, len, buffer };
+        self.0.submit(request, job).map_err(|(request, job)| restore(request, job))
+    }
+
+    /// Hands over what was taken.
+    pub(super) fn enter(&mut self) {
+        self.0.enter();
+    }
+
+    /// Whether something was taken that could not be handed over yet.
+    pub(super) fn must_enter(&self) -> bool {
+        self.0.must_enter()
+    }
+
+    /// A command that is done; or the job of one that failed, for a thread to do again and to say why.
+    pub(super) fn completed(&mut self) -> Option<Result<Done, Job>> {
+        let (request, job, done) = self.0.completed()?;
+        if !done {
+            return Some(Err(restore(request, job)));
+        }
+        let read = request.buffer.filter(|_| job.op == Op::Read);
+        Some(Ok(job.ended(Status::SUCCESS, read)))
+    }
+}
+
+/// The job as it was.
+fn restore(request: DirectRequest, mut job: Job) -> Job {
+    job.data = request.buffer.filter(|_| job.op == Op::Write);
+    job
+}
