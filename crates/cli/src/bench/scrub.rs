@@ -1,6 +1,6 @@
 //! `pumice bench scrub`.
 
-use crate::devices::{Access, Placement, assemble_from, place, probe_all};
+use crate::devices::{Access, Placement, Probed, assemble_from, place, probe_all};
 use crate::failure::Failure;
 use crate::progress::Silent;
 use crate::scrub::fresh_seed;
@@ -22,9 +22,12 @@ use std::time::Instant;
 /// Measures a scrub of an array against reading its members with the same engine and no parity: pairs, one after the other.
 #[derive(Debug, Args)]
 pub(crate) struct ScrubArgs {
-    /// Members of the array
+    /// Members of the array: devices, files, or nvme://HOST:PORT
     #[arg(required = true, value_name = "DEVICE")]
     devices: Vec<PathBuf>,
+    /// The same members on this machine, to be read in comparison, where they are given by node
+    #[arg(long, value_name = "DEVICE", num_args = 1..)]
+    here: Vec<PathBuf>,
     /// Pairs
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
@@ -53,13 +56,7 @@ struct Document {
 pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     let mut probed = probe_all(&args.devices, Access { write: false, allow_in_use: false })?;
     let array = assemble_from(&mut probed)?;
-    let members = array.members().iter().flatten();
-    let devices: Vec<Arc<dyn BlockDevice>> = members
-        .filter_map(|member| probed.iter().find(|p| p.path == member.device)?.here().cloned())
-        .collect();
-    if devices.len() < probed.len() {
-        return Err(Failure::new("bench scrub measures devices of this machine"));
-    }
+    let devices = members_here(args, &array, &probed)?;
     let node = LocalNode::new("read", devices, &Peers::new(), NodeOptions::default());
     let commands = read_commands(&array)?;
     let placement = if args.nodes == 1 { Placement::One } else { Placement::Runs(usize::from(args.nodes)) };
@@ -107,6 +104,34 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
         ]));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The members' devices on this machine, in the array's order.
+fn members_here(
+    args: &ScrubArgs,
+    array: &Array,
+    probed: &[Probed],
+) -> Result<Vec<Arc<dyn BlockDevice>>, Failure> {
+    let find = |array: &Array, probed: &[Probed]| -> Vec<Arc<dyn BlockDevice>> {
+        let members = array.members().iter().flatten();
+        members.filter_map(|m| probed.iter().find(|p| p.path == m.device)?.here().cloned()).collect()
+    };
+    let devices = if args.here.is_empty() {
+        find(array, probed)
+    } else {
+        let mut here = probe_all(&args.here, Access { write: false, allow_in_use: true })?;
+        let same = assemble_from(&mut here)?;
+        if same.uuid() != array.uuid() {
+            return Err(Failure::new("--here: these are members of another array"));
+        }
+        find(&same, &here)
+    };
+    if devices.len() < array.members().iter().flatten().count() {
+        return Err(Failure::new(
+            "members of a node cannot be read without it: name the same ones with --here",
+        ));
+    }
+    Ok(devices)
 }
 
 /// Commands that cover the whole array, in the batches of a scrub.
