@@ -57,9 +57,10 @@ impl DirectRequest {
             && self.offset.is_multiple_of(grain)
             && end.is_multiple_of(grain);
         let writes = matches!(self.operation, DirectOperation::Write { .. });
-        let may =
-            !(writes && self.device.read_only()) && !self.device.has_marks(self.offset, self.len as u64);
-        (fits && may).then_some(target)
+        if !fits || writes && self.device.read_only() || self.device.has_marks(self.offset, self.len as u64) {
+            return None;
+        }
+        Some(target)
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
     /// Put the drives behind three node processes on this machine, and measure what goes over their sockets
-    #[arg(long, conflicts_with = "keep")]
+    #[arg(long)]
     network: bool,
     /// With --network: print one JSON document
     #[arg(long, requires = "network")]
@@ -44,22 +44,22 @@ pub(crate) struct DemoArgs {
 
 /// Runs the command.
 pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode, Failure> {
-    if args.network {
-        return network::run(args.json);
-    }
     let began = Instant::now();
     let temporary;
     let folder = match &args.keep {
         Some(folder) => {
             std::fs::create_dir_all(folder)?;
-            folder.clone()
+            folder.as_path()
         }
         None => {
             temporary = tempfile::Builder::new().prefix("pumice-demo-").tempdir()?;
-            temporary.path().to_owned()
+            temporary.path()
         }
     };
-    let world = World::make(&folder, world::STRIPES)?;
+    if args.network {
+        return network::run(folder, args.json);
+    }
+    let world = World::make(folder, world::STRIPES)?;
     print(&format!(
         "An array of {} drives, {} data and 2 parity, on {NODES} data nodes: {} in {} stripes.\n\
          Linux md's own format, version 1.2, RAID-6 left-symmetric, chunks of 64 KiB.  ({:.1} s)\n\n",

@@ -18,7 +18,7 @@ use pumice_units::format_decimal;
 use serde::Serialize;
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -57,9 +57,8 @@ impl Drop for Process {
 }
 
 /// Runs the demonstration.
-pub(super) fn run(json: bool) -> Result<ExitCode, Failure> {
-    let folder = tempfile::Builder::new().prefix("pumice-demo-").tempdir()?;
-    let world = World::make(folder.path(), STRIPES)?;
+pub(super) fn run(folder: &Path, json: bool) -> Result<ExitCode, Failure> {
+    let world = World::make(folder, STRIPES)?;
     let nodes = start_nodes(&world)?;
     let names: Vec<PathBuf> = nodes.iter().map(|n| format!("nvme://{}", n.address).into()).collect();
     if !json {

@@ -207,7 +207,7 @@ impl Media for Blocks<'_> {
             foreground,
         };
         let job = match &mut self.direct {
-            Some(direct) => direct.submit(job).err(),
+            Some(direct) => direct.submit(job),
             None => Some(job),
         };
         if let Some(job) = job {

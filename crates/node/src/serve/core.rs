@@ -2,7 +2,7 @@
 
 use super::SharedSubsystem;
 use super::blocks::Blocks;
-use super::direct::Direct;
+use super::direct::{Completed, Direct};
 use super::offload::{Offload, QueueId};
 use super::socket::{Socket, Turn};
 use super::workers::{Done, Workers};
@@ -384,8 +384,8 @@ impl Core {
     fn take_direct(&mut self) {
         while let Some(completed) = self.direct.as_mut().and_then(Direct::completed) {
             match completed {
-                Ok(done) => self.ended(&done),
-                Err(job) => self.workers.submit(job),
+                Completed::Done(done) => self.ended(&done),
+                Completed::Failed(job) => self.workers.submit(job),
             }
         }
     }

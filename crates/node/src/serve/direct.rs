@@ -10,6 +10,14 @@ use std::sync::Arc;
 /// Commands with the kernel at a time, of each core; those beyond wait for threads.
 const DEPTH: u32 = 1024;
 
+/// How the kernel ended a command.
+pub(super) enum Completed {
+    /// As wanted.
+    Done(Done),
+    /// It failed, or did a part: a thread does it again, and says why it cannot be done.
+    Failed(Job),
+}
+
 /// Reads, writes and flushes under way by direct I/O.
 pub(super) struct Direct(DirectQueue<Job>);
 
@@ -24,20 +32,20 @@ impl Direct {
         self.0.as_raw_fd()
     }
 
-    /// Takes a job, or gives it back if it is for a thread.
-    pub(super) fn submit(&mut self, mut job: Job) -> Result<(), Job> {
+    /// Takes a job, or returns it if it is for a thread.
+    pub(super) fn submit(&mut self, mut job: Job) -> Option<Job> {
         let (operation, buffer) = match (job.op, job.devices.as_slice()) {
             (Op::Read, [device]) if device.direct_fd().is_some() => {
                 (DirectOperation::Read, Some(AlignedBuffer::new(job.len as usize)))
             }
             (Op::Write, [_]) => (DirectOperation::Write { durable: job.fua }, job.data.take()),
             (Op::Flush, [_]) => (DirectOperation::Flush, None),
-            _ => return Err(job),
+            _ => return Some(job),
         };
         let device = Arc::clone(&job.devices[0]);
         let (offset, len) = (job.offset, job.len as usize);
         let request = DirectRequest { device, operation, offset, len, buffer };
-        self.0.submit(request, job).map_err(|(request, job)| restore(request, job))
+        self.0.submit(request, job).err().map(|(request, job)| restore(request, job))
     }
 
     /// Hands over what was taken.
@@ -50,14 +58,14 @@ impl Direct {
         self.0.must_enter()
     }
 
-    /// A command that is done; or the job of one that failed, for a thread to do again and to say why.
-    pub(super) fn completed(&mut self) -> Option<Result<Done, Job>> {
+    /// A command that the kernel has ended.
+    pub(super) fn completed(&mut self) -> Option<Completed> {
         let (request, job, done) = self.0.completed()?;
         if !done {
-            return Some(Err(restore(request, job)));
+            return Some(Completed::Failed(restore(request, job)));
         }
         let read = request.buffer.filter(|_| job.op == Op::Read);
-        Some(Ok(job.ended(Status::SUCCESS, read)))
+        Some(Completed::Done(job.ended(Status::SUCCESS, read)))
     }
 }
 
