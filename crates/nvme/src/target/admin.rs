@@ -49,8 +49,8 @@ impl Connection {
 
     /// An admin command with the data that it has.
     pub(super) fn admin_with<A: Access>(&mut self, sqe: &Sqe, data: &[u8], access: &A, out: &mut Vec<u8>) {
-        let ready = self.with_controller(access, |c: &mut Controller| c.is_ready());
-        let answer = if ready != Some(true) {
+        let cntlid = self.queue.as_ref().map(|queue| queue.cntlid);
+        let answer = if !cntlid.is_some_and(|cntlid| access.with(|s| s.is_ready(cntlid))) {
             Answer::Failed(Status::SEQUENCE.dnr())
         } else if sqe.flags() & 0b11 != 0 || sqe.flags() >> 6 == 0 {
             Answer::Failed(Status::INVALID_FIELD.dnr())

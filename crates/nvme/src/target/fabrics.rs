@@ -114,6 +114,10 @@ impl Connection {
     fn property_get<A: Access>(&self, sqe: &Sqe, access: &A) -> (Status, u64) {
         let wide = sqe.0[40] & 0b111 == 1;
         let depth = self.limits.queue_depth;
+        if let Some(queue) = &self.queue {
+            // It may have become ready since the host looked last.
+            access.with(|subsystem| subsystem.is_ready(queue.cntlid));
+        }
         let value = self.with_controller(access, |controller| match (u32_at(&sqe.0, 44), wide) {
             (offset::CAP, true) => Some(capabilities(depth)),
             (offset::VS, false) => Some(u64::from(VERSION)),

@@ -148,15 +148,68 @@ fn a_queue_is_connected_once_and_again_after_a_reset() {
         configure.set_dword(12, value);
         assert!(admin.write(&mut target, configure, &[]).status.is_success());
     }
-    let (status, second) = connect(&mut target);
-    assert!(status.is_success());
-    // The old connection is closed without taking the new queue with it.
+    // Not while the old connection stands: another core may be at work for it.
+    assert_eq!(admin.write(&mut target, property_get(0x1C, false), &[]).result, 0, "not ready");
+    assert_eq!(connect(&mut target).0, Status::SEQUENCE.dnr());
+    assert_eq!(admin.read(&mut target, identify(1, 0), 4096), Err(Status::SEQUENCE.dnr()));
     let mut old = first.socket;
     old.connection.tick(1, &target.shared, &mut Vec::new());
     assert!(old.connection.is_closed());
     old.connection.closed(&target.shared);
+    assert_eq!(admin.write(&mut target, property_get(0x1C, false), &[]).result, 1, "ready");
+    let (status, _second) = connect(&mut target);
+    assert!(status.is_success());
     assert_eq!(connect(&mut target).0, Status::SEQUENCE.dnr());
-    drop(second);
+}
+
+/// A host that has lost its association comes back while another core still has a connection of the old one: nothing of that may come after what the host
+/// does now, so the new controller is not ready before the connection is closed and its writes have ended.
+#[test]
+fn a_host_that_comes_back_waits_for_the_end_of_its_old_queues() {
+    let mut target = Target::new(Limits::default());
+    let (mut lost, cntlid) = admin(&mut target, PLAIN, true, &[1 << 20]);
+    let connect = |target: &mut Target, cntlid| {
+        let mut queue = HostQueue::connect(target, options(1, cntlid, PLAIN, true), &[1 << 20]);
+        (queue.completions.pop().unwrap().status, queue.socket)
+    };
+    let (_, mut old) = connect(&mut target, cntlid);
+    let (mut other, of_other) = {
+        let mut with = options(0, DYNAMIC, PLAIN, true);
+        with.data.hostid = [1; 16];
+        let mut queue = HostQueue::connect(&mut target, with, &[1 << 20]);
+        let cntlid = queue.completions.pop().unwrap().result as u16;
+        (queue, cntlid)
+    };
+    lost.socket.connection.closed(&target.shared);
+    let (mut back, cntlid) = admin(&mut target, PLAIN, true, &[1 << 20]);
+    let ready = |queue: &mut HostQueue, target: &mut Target| {
+        queue.write(target, property_get(0x1C, false), &[]).result == 1
+    };
+    assert!(!ready(&mut back, &mut target));
+    assert_eq!(connect(&mut target, cntlid).0, Status::SEQUENCE.dnr());
+    // Another host has nothing to wait for.
+    let mut enable = property_get(0x14, false);
+    enable.0[4] = opcode::fabrics::PROPERTY_SET;
+    enable.set_dword(12, 0x0046_0001);
+    assert!(other.write(&mut target, enable, &[]).status.is_success());
+    assert!(ready(&mut other, &mut target), "controller {of_other}");
+    // The connection is closed, and writes of it are with the medium.
+    old.connection.tick(1, &target.shared, &mut Vec::new());
+    assert!(old.connection.is_closed());
+    target.shared.0.borrow_mut().orphan([9; 16]);
+    old.connection.closed(&target.shared);
+    assert!(!ready(&mut back, &mut target));
+    target.shared.0.borrow_mut().orphan_ended([9; 16]);
+    assert!(ready(&mut back, &mut target));
+    let (status, mut queue) = connect(&mut target, cntlid);
+    assert!(status.is_success());
+    // One queue is lost, with writes: it may not come again before they have ended.
+    target.shared.0.borrow_mut().orphan([9; 16]);
+    queue.connection.closed(&target.shared);
+    assert_eq!(connect(&mut target, cntlid).0, Status::CONNECT_BUSY);
+    target.shared.0.borrow_mut().orphan_ended([9; 16]);
+    assert!(connect(&mut target, cntlid).0.is_success());
+    assert!(ready(&mut back, &mut target), "it stays so");
 }
 
 #[test]
