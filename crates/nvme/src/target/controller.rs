@@ -135,15 +135,18 @@ impl Controller {
             self.drop_queues();
         }
         if shuts_down {
-            self.csts |= csts::SHUTDOWN_OCCURRING;
+            // It may be the second since the reset.
+            self.csts = self.csts & !csts::SHUTDOWN | csts::SHUTDOWN_OCCURRING;
             return Configured::Shutdown;
         }
         Configured::Done
     }
 
-    /// Every write is durable: the shutdown is complete.
+    /// Every write is durable: the shutdown is complete, unless a reset has ended it.
     pub(crate) fn shut_down(&mut self) {
-        self.csts = self.csts & !csts::SHUTDOWN_OCCURRING | csts::SHUTDOWN_COMPLETE;
+        if self.csts & csts::SHUTDOWN == csts::SHUTDOWN_OCCURRING {
+            self.csts = self.csts & !csts::SHUTDOWN | csts::SHUTDOWN_COMPLETE;
+        }
     }
 
     /// Becomes ready, where the host waits for that.

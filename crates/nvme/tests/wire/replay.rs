@@ -7,7 +7,7 @@ use pumice_nvme::spec::connect::DYNAMIC;
 use pumice_nvme::spec::identify::{Controller, Namespace};
 use pumice_nvme::spec::log::DiscoveryEntry;
 use pumice_nvme::spec::{DISCOVERY_NQN, Sqe, Status, opcode};
-use pumice_nvme::target::Limits;
+use pumice_nvme::target::{Limits, SHUTDOWN_SLOT};
 
 const PLAIN: Digests = Digests { header: false, data: false };
 
@@ -222,6 +222,37 @@ fn a_shutdown_flushes_everything() {
     assert!(admin.write(&mut target, shutdown, &[]).status.is_success());
     assert_eq!(target.drives.flushes, 1);
     assert_eq!(admin.write(&mut target, property_get(0x1C, false), &[]).result & 0xC, 2 << 2, "complete");
+    // A second one begins anew.
+    let mut configure = |value| {
+        shutdown.set_dword(12, value);
+        admin.write(&mut target, shutdown, &[]).status.is_success()
+    };
+    assert!(configure(0x0046_0001) && configure(0x0046_0001 | 1 << 14));
+    assert_eq!(target.drives.flushes, 2);
+    assert_eq!(admin.write(&mut target, property_get(0x1C, false), &[]).result & 0xC, 2 << 2, "complete");
+}
+
+#[test]
+fn a_shutdown_ends_with_a_reset() {
+    let mut target = Target::new(Limits::default());
+    let (mut admin, _) = admin(&mut target, PLAIN, true, &[1 << 20]);
+    let mut configure = property_get(0x14, false);
+    configure.0[4] = opcode::fabrics::PROPERTY_SET;
+    target.drives.slow_flush = true;
+    for value in [0x0046_0001 | 1 << 14, 0x0046_0000, 0x0046_0001] {
+        configure.set_dword(12, value);
+        assert!(admin.write(&mut target, configure, &[]).status.is_success());
+    }
+    assert_eq!(target.drives.flushes, 1);
+    // The flush that the shutdown asked for ends now.
+    admin.socket.connection.complete(
+        SHUTDOWN_SLOT,
+        Status::SUCCESS,
+        0,
+        &target.shared,
+        &mut admin.socket.out,
+    );
+    assert_eq!(admin.write(&mut target, property_get(0x1C, false), &[]).result, 1, "ready, not shut down");
 }
 
 #[test]
