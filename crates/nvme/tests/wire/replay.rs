@@ -162,6 +162,35 @@ fn a_queue_is_connected_once_and_again_after_a_reset() {
     assert_eq!(connect(&mut target).0, Status::SEQUENCE.dnr());
 }
 
+#[test]
+fn a_queue_that_was_disconnected_is_connected_again() {
+    let mut target = Target::new(Limits::default());
+    let (_admin, cntlid) = admin(&mut target, PLAIN, true, &[1 << 20]);
+    let connect = |target: &mut Target| {
+        let mut queue = HostQueue::connect(target, options(1, cntlid, PLAIN, true), &[1 << 20]);
+        (queue.completions.pop().unwrap().status, queue)
+    };
+    let (_, mut old) = connect(&mut target);
+    let mut disconnect = Sqe::new(opcode::FABRICS, 0);
+    disconnect.0[4] = opcode::fabrics::DISCONNECT;
+    disconnect.0[40] = 1;
+    assert_eq!(old.write(&mut target, disconnect, &[]).status, Status::CONNECT_FORMAT.dnr());
+    disconnect.0[40] = 0;
+    assert!(old.write(&mut target, disconnect, &[]).status.is_success());
+    let (status, mut new) = connect(&mut target);
+    assert!(status.is_success());
+    // The old connection carries out nothing more, and its end is not that of the new queue.
+    let mut write = Sqe::new(opcode::io::WRITE, 1);
+    write.set_blocks(0, 1);
+    old.connection.submit(write, &[1; 512], &mut old.out).unwrap();
+    old.run(&mut target, 0);
+    assert!(old.socket.connection.is_closed() && old.completions.is_empty());
+    assert!(target.drives.content[0].iter().all(|byte| *byte == 0));
+    old.socket.connection.closed(&target.shared);
+    assert_eq!(connect(&mut target).0, Status::SEQUENCE.dnr());
+    assert!(new.write(&mut target, write, &[1; 512]).status.is_success());
+}
+
 /// A host that has lost its association comes back while another core still has a connection of the old one: nothing of that may come after what the host
 /// does now, so the new controller is not ready before the connection is closed and its writes have ended.
 #[test]
