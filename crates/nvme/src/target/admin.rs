@@ -11,6 +11,7 @@ use crate::spec::identify::{
 };
 use crate::spec::opcode::admin;
 use crate::spec::{Sgl, Sqe, Status, feature};
+use std::sync::Arc;
 
 /// Where the vendor's part of Identify Controller begins.
 const VENDOR: usize = 3072;
@@ -106,8 +107,10 @@ impl Connection {
         if self.is_discovery() && asked != cns::CONTROLLER {
             return Answer::Failed(Status::INVALID_FIELD.dnr());
         }
-        let count = self.namespaces.len() as u32;
-        let namespace = nsid.checked_sub(1).and_then(|index| self.namespaces.get(index as usize));
+        // As they are now: the host asks because it was told that they have changed.
+        let namespaces = access.with(|subsystem| Arc::clone(subsystem.namespaces()));
+        let count = namespaces.len() as u32;
+        let namespace = nsid.checked_sub(1).and_then(|index| namespaces.get(index as usize));
         let of_namespace = |page: Option<Vec<u8>>| {
             page.map_or(Answer::Failed(Status::INVALID_NAMESPACE.dnr()), Answer::Data)
         };

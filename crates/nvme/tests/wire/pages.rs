@@ -314,7 +314,8 @@ fn commands_and_completions() {
 fn changed_namespaces_until_they_are_read() {
     let mut target = Target::new(Limits::default());
     let (mut queue, _) = up(&mut target);
-    let namespace = target.shared.0.borrow().namespaces()[0];
+    let mut namespace = target.shared.0.borrow().namespaces()[0];
+    namespace.blocks = 77;
     target.shared.0.borrow_mut().change_namespace(2, namespace);
     target.shared.0.borrow_mut().change_namespace(1, namespace);
     let mut retained = log(4, 4096, 0);
@@ -324,4 +325,7 @@ fn changed_namespaces_until_they_are_read() {
     }
     holds(&queue.read(&mut target, log(4, 4096, 0), 4096).unwrap(), 4096, &[(0, &[1, 0, 0, 0, 2])]);
     holds(&queue.read(&mut target, log(4, 4096, 0), 4096).unwrap(), 4096, &[]);
+    for nsid in [1, 2] {
+        assert_eq!(queue.read(&mut target, identify(0, nsid), 4096).unwrap()[..8], 77_u64.to_le_bytes());
+    }
 }
