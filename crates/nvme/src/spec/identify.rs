@@ -99,8 +99,8 @@ impl Controller {
         d[259] = AERL;
         // One firmware slot, read-only.
         d[260] = 1 << 1 | 1;
-        // Effects log, offsets in log pages.
-        d[261] = 1 << 1 | 1 << 2;
+        // Offsets in log pages; and the effects log, which the discovery service has not.
+        d[261] = 1 << 2 | if self.discovery { 0 } else { 1 << 1 };
         d[262] = ELPE;
         put(&mut d, 266, &WCTEMP.to_le_bytes());
         put(&mut d, 268, &(WCTEMP + 10).to_le_bytes());
