@@ -24,13 +24,15 @@ struct Held {
     begun: AtomicUsize,
 }
 
+/// Bytes of it.
+const SIZE: u64 = 16 << 20;
 /// What hosts write first.
 const OLD: u8 = 0x11;
 
 impl Held {
     fn new(immediate: bool) -> Arc<Self> {
         Arc::new(Self {
-            inner: MemoryDevice::new("held", 1 << 20),
+            inner: MemoryDevice::new("held", SIZE),
             immediate,
             open: Mutex::new(false),
             opened: Condvar::new(),
@@ -155,6 +157,29 @@ fn a_write_of_a_lost_connection_does_not_come_after_the_next_one() {
     let mut content = vec![0; 40 * 512];
     held.read_at(0, &mut content).unwrap();
     assert!(content.iter().all(|byte| *byte == 0x22));
+}
+
+/// To deallocate means to write zeros, for as long as that takes; not when the host is gone, which could not come back until it ends.
+#[test]
+fn nothing_more_is_deallocated_for_a_host_that_is_gone() {
+    let held = Held::new(false);
+    let server = serve(Arc::clone(&held) as Arc<dyn BlockDevice>, 1);
+    let first = Controller::connect(server.address(), options(&server, 1, 1)).unwrap();
+    let mut queue = first.queue(1, 16).unwrap();
+    let mut list = [0; 16];
+    list[4..8].copy_from_slice(&((SIZE / 512) as u32).to_le_bytes());
+    let mut sqe = Sqe::new(io::DATASET_MANAGEMENT, 1);
+    sqe.set_dword(11, 1 << 2);
+    assert!(queue.execute(sqe, &list, &mut []).is_err());
+    drop(queue);
+    drop(first);
+    std::thread::sleep(Duration::from_millis(300));
+    held.set(true);
+    let until = Instant::now() + Duration::from_secs(20);
+    while let Err(error) = Controller::connect(server.address(), options(&server, 1, 20)) {
+        assert!(Instant::now() < until, "{error}");
+    }
+    assert_eq!(held.begun.load(Ordering::SeqCst), 1, "pieces that were written");
 }
 
 /// The association ends on one core while another is in the middle of a write that came over it. The host comes back, to the first core, and writes anew.
