@@ -119,9 +119,9 @@ impl Connection {
             cns::NAMESPACE => of_namespace(namespace.map(Namespace::encode)),
             cns::NAMESPACE_IDS => of_namespace(namespace.map(Namespace::ids)),
             cns::NAMESPACE_INDEPENDENT => of_namespace(namespace.map(Namespace::independent)),
-            // Nothing beyond the base: no protection information, no limits of single commands.
+            // Nothing beyond the base: no protection information.
             cns::NAMESPACE_OF_SET if csi == 0 => of_namespace(namespace.map(|_| vec![0; LEN])),
-            cns::CONTROLLER_OF_SET if csi == 0 => Answer::Data(vec![0; LEN]),
+            cns::CONTROLLER_OF_SET if csi == 0 => Answer::Data(IdentifyController::limits()),
             cns::NAMESPACE_LIST if nsid < 0xFFFF_FFFE => Answer::Data(namespace_list(nsid, count)),
             cns::NAMESPACE_LIST => Answer::Failed(Status::INVALID_NAMESPACE.dnr()),
             _ => Answer::Failed(Status::INVALID_FIELD.dnr()),

@@ -99,9 +99,9 @@ fn identify_namespace() {
         4096,
         &[(0, &[2, 16]), (4, &[2; 16]), (20, &[3, 16]), (24, &[18; 16]), (40, &[4, 1])],
     );
-    // The NVM command set adds nothing: no protection information, no limits.
+    // The NVM command set adds no protection information, and limits of deallocation alone: DMRL, DMRSL, DMSL.
     holds(&read(5, 2).unwrap(), 4096, &[]);
-    holds(&read(6, 0).unwrap(), 4096, &[]);
+    holds(&read(6, 0).unwrap(), 4096, &[(3, &[8]), (6, &[1]), (10, &[8])]);
     // nmic; anagrpid; nstat: ready.
     holds(&read(8, 2).unwrap(), 4096, &[(1, &[1]), (4, &[1]), (14, &[1])]);
     holds(&read(2, 0).unwrap(), 4096, &[(0, &[1, 0, 0, 0, 2])]);
