@@ -8,20 +8,38 @@ use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::Sqe;
 use pumice_nvme::spec::opcode::io;
 use pumice_nvme::target::Limits;
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// A medium that holds every write until it is let go.
+/// A medium that holds writes until they are let go.
 struct Held {
     inner: MemoryDevice,
+    /// It is written by the core itself, and holds writes of [`OLD`] alone: the core stands still meanwhile.
+    immediate: bool,
     open: Mutex<bool>,
     opened: Condvar,
     /// Writes that have begun.
     begun: AtomicUsize,
 }
 
+/// Bytes of it.
+const SIZE: u64 = 16 << 20;
+/// What hosts write first.
+const OLD: u8 = 0x11;
+
 impl Held {
+    fn new(immediate: bool) -> Arc<Self> {
+        Arc::new(Self {
+            inner: MemoryDevice::new("held", SIZE),
+            immediate,
+            open: Mutex::new(false),
+            opened: Condvar::new(),
+            begun: AtomicUsize::new(0),
+        })
+    }
+
     fn set(&self, open: bool) {
         *self.open.lock().unwrap() = open;
         self.opened.notify_all();
@@ -45,6 +63,10 @@ impl BlockDevice for Held {
         false
     }
 
+    fn is_immediate(&self) -> bool {
+        self.immediate
+    }
+
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError> {
         self.inner.read_at(offset, buf)
     }
@@ -52,7 +74,7 @@ impl BlockDevice for Held {
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), IoError> {
         self.begun.fetch_add(1, Ordering::SeqCst);
         let mut open = self.open.lock().unwrap();
-        while !*open {
+        while !*open && (!self.immediate || data[0] == OLD) {
             open = self.opened.wait(open).unwrap();
         }
         self.inner.write_at(offset, data)
@@ -76,39 +98,42 @@ fn write(queue: &mut Queue, blocks: &[u64], value: u8) -> bool {
     queue.run(&mut commands).is_ok_and(|done| done.iter().all(|outcome| outcome.status.is_success()))
 }
 
-#[test]
-fn a_write_of_a_lost_connection_does_not_come_after_the_next_one() {
-    let held = Arc::new(Held {
-        inner: MemoryDevice::new("held", 1 << 20),
-        open: Mutex::new(false),
-        opened: Condvar::new(),
-        begun: AtomicUsize::new(0),
-    });
-    let device = Arc::clone(&held) as Arc<dyn BlockDevice>;
-    let server = Server::start(Service {
+fn serve(device: Arc<dyn BlockDevice>, cores: usize) -> Server {
+    Server::start(Service {
         address: "127.0.0.1:0".parse().unwrap(),
         nqn: "nqn.2026-11.example:node".parse().unwrap(),
         drives: vec![Drive::with_device(device, 512, "held").unwrap()],
         limits: Limits::default(),
-        cores: 1,
+        cores,
         node: NodeOptions::default(),
         peers: Vec::new(),
         pacing: pumice_offload::PaceRequest::default(),
     })
-    .unwrap();
-    let options = |hostid: u8, seconds| ConnectOptions {
+    .unwrap()
+}
+
+fn options(server: &Server, hostid: u8, seconds: u64) -> ConnectOptions {
+    ConnectOptions {
         subsystem: server.nqn().clone(),
         host: "nqn.2026-11.example:host".parse().unwrap(),
         hostid: [hostid; 16],
         digests: Digests::default(),
         flow_control: true,
         deadline: Duration::from_secs(seconds),
-    };
+    }
+}
+
+#[test]
+fn a_write_of_a_lost_connection_does_not_come_after_the_next_one() {
+    let held = Held::new(false);
+    let device = Arc::clone(&held) as Arc<dyn BlockDevice>;
+    let server = serve(device, 1);
+    let options = |hostid, seconds| options(&server, hostid, seconds);
     // Forty writes, more than there are threads: some are with the medium, others wait. Then the host loses patience.
     let first = Controller::connect(server.address(), options(1, 1)).unwrap();
     let mut queue = first.queue(1, 64).unwrap();
     let blocks: Vec<u64> = (0..40).collect();
-    assert!(!write(&mut queue, &blocks, 0x11));
+    assert!(!write(&mut queue, &blocks, OLD));
     let begun = held.begun.load(Ordering::SeqCst);
     assert!(begun > 0 && begun < 40, "{begun}");
     drop(queue);
@@ -132,4 +157,56 @@ fn a_write_of_a_lost_connection_does_not_come_after_the_next_one() {
     let mut content = vec![0; 40 * 512];
     held.read_at(0, &mut content).unwrap();
     assert!(content.iter().all(|byte| *byte == 0x22));
+}
+
+/// To deallocate means to write zeros, for as long as that takes; not when the host is gone, which could not come back until it ends.
+#[test]
+fn nothing_more_is_deallocated_for_a_host_that_is_gone() {
+    let held = Held::new(false);
+    let server = serve(Arc::clone(&held) as Arc<dyn BlockDevice>, 1);
+    let first = Controller::connect(server.address(), options(&server, 1, 1)).unwrap();
+    let mut queue = first.queue(1, 16).unwrap();
+    let mut list = [0; 16];
+    list[4..8].copy_from_slice(&((SIZE / 512) as u32).to_le_bytes());
+    let mut sqe = Sqe::new(io::DATASET_MANAGEMENT, 1);
+    sqe.set_dword(11, 1 << 2);
+    assert!(queue.execute(sqe, &list, &mut []).is_err());
+    drop(queue);
+    drop(first);
+    std::thread::sleep(Duration::from_millis(300));
+    held.set(true);
+    let until = Instant::now() + Duration::from_secs(20);
+    while let Err(error) = Controller::connect(server.address(), options(&server, 1, 20)) {
+        assert!(Instant::now() < until, "{error}");
+    }
+    assert_eq!(held.begun.load(Ordering::SeqCst), 1, "pieces that were written");
+}
+
+/// The association ends on one core while another is in the middle of a write that came over it. The host comes back, to the first core, and writes anew.
+#[test]
+fn a_write_on_another_core_does_not_come_after_the_next_one() {
+    let held = Held::new(true);
+    let server = serve(Arc::clone(&held) as Arc<dyn BlockDevice>, 2);
+    // Connections are dealt to the cores in turn: this is the first core's, its queue the second's.
+    let first = Controller::connect(server.address(), options(&server, 1, 1)).unwrap();
+    let mut stale = first.queue(1, 16).unwrap();
+    assert!(!write(&mut stale, &[0], OLD), "the core is held up");
+    // The end of the association is seen; the other connection of it is not closed.
+    drop(first);
+    std::thread::scope(|scope| {
+        let back = scope.spawn(|| {
+            let second = Controller::connect(server.address(), options(&server, 1, 20)).unwrap();
+            let _to_the_second_core = TcpStream::connect(server.address()).unwrap();
+            assert!(write(&mut second.queue(1, 16).unwrap(), &[0], 0x22));
+        });
+        // Time enough to do harm.
+        std::thread::sleep(Duration::from_millis(500));
+        held.set(true);
+        back.join().unwrap();
+    });
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(held.begun.load(Ordering::SeqCst), 2);
+    let mut content = [0; 512];
+    held.read_at(0, &mut content).unwrap();
+    assert_eq!(content, [0x22; 512]);
 }

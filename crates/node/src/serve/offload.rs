@@ -200,8 +200,8 @@ impl Offload {
         let offset = u64::from(sqe.dword(10)) | u64::from(sqe.dword(11)) << 32;
         let address = MemoryAddress { drive: DriveId(sqe.nsid()), offset };
         match sqe.opcode() {
-            opcode::PARITY_EXECUTE => self.kept(queue, tag, || self.parity(data, wanted)),
-            opcode::TRANSFER => self.kept(queue, tag, || self.transfer(data)),
+            opcode::PARITY_EXECUTE => self.kept(queue, tag, wanted, || self.parity(data, wanted)),
+            opcode::TRANSFER => self.kept(queue, tag, wanted, || self.transfer(data)),
             opcode::RESULT_READ => self.take(queue, tag, len),
             opcode::PACE => plain(self.pace(cntlid, data)),
             opcode::PACE_READ => {
@@ -254,7 +254,13 @@ impl Offload {
     }
 
     /// Carries out a command whose result, or the explanation of its failure, is kept until it is read.
-    fn kept(&self, queue: QueueId, tag: u32, work: impl FnOnce() -> Result<Vec<u8>, NodeError>) -> Answered {
+    fn kept(
+        &self,
+        queue: QueueId,
+        tag: u32,
+        wanted: &dyn Fn() -> bool,
+        work: impl FnOnce() -> Result<Vec<u8>, NodeError>,
+    ) -> Answered {
         if self.results().get(&queue).is_some_and(|of| of.len() >= MAX_RESULTS && !of.contains_key(&tag)) {
             return Answered::refused(Status::SEQUENCE.dnr());
         }
@@ -263,8 +269,10 @@ impl Offload {
             Err(error) => (status_of(&error), error.to_string().into_bytes()),
         };
         let result = bytes.len() as u64;
-        if !bytes.is_empty() {
-            self.results().entry(queue).or_default().insert(tag, bytes);
+        let mut results = self.results();
+        // Asked with the results in hand: a queue that is gone was so before it was forgotten, and is not forgotten twice.
+        if !bytes.is_empty() && wanted() {
+            results.entry(queue).or_default().insert(tag, bytes);
         }
         Answered { status, result, data: None }
     }
@@ -406,5 +414,35 @@ fn plain(result: Result<(), NodeError>) -> Answered {
     Answered {
         status: result.map_or_else(|error| status_of(&error), |()| Status::SUCCESS),
         ..Answered::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pumice_blockdev::MemoryDevice;
+    use pumice_nvme::target::{Identity, Limits, Subsystem};
+
+    #[test]
+    fn no_result_is_kept_for_a_queue_that_is_gone() {
+        let name = "nqn.2026-11.example:node";
+        let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new("m", 4096));
+        let watch = WriteWatch::new([4096], 1);
+        let offload = Offload::new(name, vec![device], NodeOptions::default(), Vec::new(), watch);
+        let (serial, model, firmware) = ("1".to_owned(), "m".to_owned(), "1".to_owned());
+        let identity = Identity { nqn: name.parse().unwrap(), serial, model, firmware };
+        let subsystem = Subsystem::new(identity, Limits::default(), Vec::new());
+        let subsystem = SharedSubsystem(Arc::new(Mutex::new(subsystem)));
+        let queue = QueueId { core: 0, connection: 7 };
+        // No descriptor: what is kept is why not.
+        let mut sqe = Sqe::new(opcode::PARITY_EXECUTE, 0);
+        sqe.set_dword(12, 4);
+        for (wanted, kept) in [(true, 1), (false, 0)] {
+            let sender = Sender { queue, cntlid: 1 };
+            let answered = offload.execute(sender, &sqe, &[0; 4], &subsystem, 0, &|| wanted);
+            assert!(!answered.status.is_success() && answered.result > 0);
+            assert_eq!(offload.results().len(), kept);
+            offload.forget(queue);
+        }
     }
 }

@@ -181,13 +181,13 @@ fn carry_out(job: Job) -> Done {
         return job.ended(Status::ABORTED, None);
     }
     let mut read = None;
-    match execute(&job, &mut read) {
+    match execute(&job, &mut read, &wanted) {
         Ok(()) => job.ended(Status::SUCCESS, read),
         Err(status) => job.ended(status, None),
     }
 }
 
-fn execute(job: &Job, read: &mut Option<AlignedBuffer>) -> Result<(), Status> {
+fn execute(job: &Job, read: &mut Option<AlignedBuffer>, wanted: &dyn Fn() -> bool) -> Result<(), Status> {
     let fault = |error: IoError| write_fault(&error);
     let lost = |_| Status::READ_ERROR;
     let device = job.devices.first().ok_or(Status::INTERNAL)?;
@@ -215,10 +215,10 @@ fn execute(job: &Job, read: &mut Option<AlignedBuffer>) -> Result<(), Status> {
                 return Err(Status::COMPARE_FAILURE.dnr());
             }
         }
-        Op::WriteZeroes => zero(&**device, job.offset, job.len)?,
+        Op::WriteZeroes => zero(&**device, job.offset, job.len, wanted)?,
         Op::Deallocate => {
             for (offset, len) in &job.ranges {
-                zero(&**device, *offset, *len)?;
+                zero(&**device, *offset, *len, wanted)?;
             }
         }
         Op::Verify => {
@@ -241,10 +241,13 @@ pub(super) fn write_fault(error: &IoError) -> Status {
     if error.is_full() { Status::CAPACITY.dnr() } else { Status::WRITE_FAULT }
 }
 
-/// Writes zeros: what deallocated blocks read as, too.
-fn zero(device: &dyn BlockDevice, offset: u64, len: u64) -> Result<(), Status> {
+/// Writes zeros: what deallocated blocks read as, too. That can take long, and the host may not come back before it ends: so it ends where nobody waits for it any more.
+fn zero(device: &dyn BlockDevice, offset: u64, len: u64, wanted: &dyn Fn() -> bool) -> Result<(), Status> {
     let zeros = AlignedBuffer::new(len.min(PIECE) as usize);
     for at in (0..len).step_by(PIECE as usize) {
+        if !wanted() {
+            return Err(Status::ABORTED);
+        }
         let piece = (len - at).min(PIECE) as usize;
         device.write_at(offset + at, &zeros[..piece]).map_err(|error| write_fault(&error))?;
     }

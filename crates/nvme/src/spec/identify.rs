@@ -52,6 +52,10 @@ pub struct Controller {
 
 /// Optional commands and features: Compare, Write Uncorrectable, DSM, Write Zeroes, Save and Select of features, Timestamp, Verify.
 pub const ONCS: u16 = 1 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7;
+/// Ranges of a Dataset Management command that is to be carried out whole, at most.
+pub const DMRL: u8 = 8;
+/// Blocks of each of those, at most: as many as Write Zeroes has.
+pub const DMRSL: u32 = 65_536;
 /// Outstanding AER commands, less one.
 pub const AERL: u8 = 3;
 /// Outstanding Abort commands, less one.
@@ -99,8 +103,8 @@ impl Controller {
         d[259] = AERL;
         // One firmware slot, read-only.
         d[260] = 1 << 1 | 1;
-        // Effects log, offsets in log pages.
-        d[261] = 1 << 1 | 1 << 2;
+        // Offsets in log pages; and the effects log, which the discovery service has not.
+        d[261] = 1 << 2 | if self.discovery { 0 } else { 1 << 1 };
         d[262] = ELPE;
         put(&mut d, 266, &WCTEMP.to_le_bytes());
         put(&mut d, 268, &(WCTEMP + 10).to_le_bytes());
@@ -131,6 +135,16 @@ impl Controller {
             // A volatile write cache; Flush of all namespaces is supported.
             d[525] = 1 | 3 << 1;
         }
+        d
+    }
+
+    /// The 4096 bytes of CNS 06: limits of single commands. Only deallocation has some: zeros are written for it, and hosts give a command 30 seconds.
+    #[must_use]
+    pub fn limits() -> Vec<u8> {
+        let mut d = vec![0; LEN];
+        d[3] = DMRL;
+        put(&mut d, 4, &DMRSL.to_le_bytes());
+        put(&mut d, 8, &(u64::from(DMRL) * u64::from(DMRSL)).to_le_bytes());
         d
     }
 

@@ -41,6 +41,8 @@ pub mod csts {
     pub const READY: u32 = 1;
     /// Failed.
     pub const FATAL: u32 = 1 << 1;
+    /// Shutdown status.
+    pub const SHUTDOWN: u32 = 0b11 << 2;
     /// Shutdown under way.
     pub const SHUTDOWN_OCCURRING: u32 = 1 << 2;
     /// Shutdown done.

@@ -11,6 +11,7 @@ use crate::spec::identify::{
 };
 use crate::spec::opcode::admin;
 use crate::spec::{Sgl, Sqe, Status, feature};
+use std::sync::Arc;
 
 /// Where the vendor's part of Identify Controller begins.
 const VENDOR: usize = 3072;
@@ -49,8 +50,8 @@ impl Connection {
 
     /// An admin command with the data that it has.
     pub(super) fn admin_with<A: Access>(&mut self, sqe: &Sqe, data: &[u8], access: &A, out: &mut Vec<u8>) {
-        let ready = self.with_controller(access, |c: &mut Controller| c.is_ready());
-        let answer = if ready != Some(true) {
+        let cntlid = self.queue.as_ref().map(|queue| queue.cntlid);
+        let answer = if !cntlid.is_some_and(|cntlid| access.with(|s| s.is_ready(cntlid))) {
             Answer::Failed(Status::SEQUENCE.dnr())
         } else if sqe.flags() & 0b11 != 0 || sqe.flags() >> 6 == 0 {
             Answer::Failed(Status::INVALID_FIELD.dnr())
@@ -106,8 +107,10 @@ impl Connection {
         if self.is_discovery() && asked != cns::CONTROLLER {
             return Answer::Failed(Status::INVALID_FIELD.dnr());
         }
-        let count = self.namespaces.len() as u32;
-        let namespace = nsid.checked_sub(1).and_then(|index| self.namespaces.get(index as usize));
+        // As they are now: the host asks because it was told that they have changed.
+        let namespaces = access.with(|subsystem| Arc::clone(subsystem.namespaces()));
+        let count = namespaces.len() as u32;
+        let namespace = nsid.checked_sub(1).and_then(|index| namespaces.get(index as usize));
         let of_namespace = |page: Option<Vec<u8>>| {
             page.map_or(Answer::Failed(Status::INVALID_NAMESPACE.dnr()), Answer::Data)
         };
@@ -116,9 +119,9 @@ impl Connection {
             cns::NAMESPACE => of_namespace(namespace.map(Namespace::encode)),
             cns::NAMESPACE_IDS => of_namespace(namespace.map(Namespace::ids)),
             cns::NAMESPACE_INDEPENDENT => of_namespace(namespace.map(Namespace::independent)),
-            // Nothing beyond the base: no protection information, no limits of single commands.
+            // Nothing beyond the base: no protection information.
             cns::NAMESPACE_OF_SET if csi == 0 => of_namespace(namespace.map(|_| vec![0; LEN])),
-            cns::CONTROLLER_OF_SET if csi == 0 => Answer::Data(vec![0; LEN]),
+            cns::CONTROLLER_OF_SET if csi == 0 => Answer::Data(IdentifyController::limits()),
             cns::NAMESPACE_LIST if nsid < 0xFFFF_FFFE => Answer::Data(namespace_list(nsid, count)),
             cns::NAMESPACE_LIST => Answer::Failed(Status::INVALID_NAMESPACE.dnr()),
             _ => Answer::Failed(Status::INVALID_FIELD.dnr()),

@@ -5,8 +5,8 @@ use crate::spec::connect::Data;
 use crate::spec::log::ErrorEntry;
 use crate::spec::property::{cc, csts};
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Weak};
 
 /// Entries of the error log that are kept.
 const ERRORS: usize = crate::spec::identify::ELPE as usize + 1;
@@ -28,6 +28,14 @@ impl Life {
     }
 }
 
+/// Whether a connection of a queue that connected under this life is there still.
+pub(crate) fn stands(life: &Weak<Life>) -> bool {
+    let stands = life.strong_count() != 0;
+    // Acquire, with the release of the connection's end: what it has written comes before what is done now.
+    fence(Ordering::Acquire);
+    stands
+}
+
 /// A controller and its state.
 #[derive(Debug)]
 pub(crate) struct Controller {
@@ -43,6 +51,10 @@ pub(crate) struct Controller {
     pub(crate) life: Arc<Life>,
     /// Ends when the controller is reset: its I/O queues only.
     pub(crate) io_life: Arc<Life>,
+    /// Those of before the resets, while connections of them stand.
+    pub(crate) former: Vec<Weak<Life>>,
+    /// The host has enabled it, and it is not ready yet.
+    pub(crate) starting: bool,
     /// What the host has set.
     pub(crate) settings: Settings,
     pub(crate) kato_ms: u32,
@@ -79,6 +91,8 @@ impl Controller {
             queues: BTreeSet::new(),
             life: Arc::default(),
             io_life: Arc::default(),
+            former: Vec::new(),
+            starting: false,
             settings: Settings::new(now),
             kato_ms,
             heard: Arc::default(),
@@ -109,29 +123,44 @@ impl Controller {
         if enabled && !was {
             let sizes = value & cc::ENTRY_SIZES;
             let fits = value & cc::MUST_BE_ZERO == 0 && (sizes == cc::ENTRY_SIZES_64_16 || self.discovery);
-            self.csts = if fits { csts::READY } else { csts::FATAL };
+            self.csts = if fits { 0 } else { csts::FATAL };
+            self.starting = fits;
         } else if was && !enabled {
             // A reset: the I/O queues are gone and the settings the defaults; the admin queue stays.
             self.csts = 0;
+            self.starting = false;
             self.settings = Settings::new(now);
             self.events.clear();
             self.masked.clear();
             self.drop_queues();
         }
         if shuts_down {
-            self.csts |= csts::SHUTDOWN_OCCURRING;
+            // It may be the second since the reset.
+            self.csts = self.csts & !csts::SHUTDOWN | csts::SHUTDOWN_OCCURRING;
             return Configured::Shutdown;
         }
         Configured::Done
     }
 
-    /// Every write is durable: the shutdown is complete.
+    /// Every write is durable: the shutdown is complete, unless a reset has ended it.
     pub(crate) fn shut_down(&mut self) {
-        self.csts = self.csts & !csts::SHUTDOWN_OCCURRING | csts::SHUTDOWN_COMPLETE;
+        if self.csts & csts::SHUTDOWN == csts::SHUTDOWN_OCCURRING {
+            self.csts = self.csts & !csts::SHUTDOWN | csts::SHUTDOWN_COMPLETE;
+        }
+    }
+
+    /// Becomes ready, where the host waits for that.
+    pub(crate) fn start(&mut self) {
+        if std::mem::take(&mut self.starting) {
+            self.csts |= csts::READY;
+        }
     }
 
     fn drop_queues(&mut self) {
         self.io_life.end();
+        self.former.retain(stands);
+        self.former.push(Arc::downgrade(&self.io_life));
+        self.io_life = Arc::default();
         self.queues.clear();
     }
 

@@ -94,9 +94,16 @@ impl Connection {
         if sqe.0[40] != 0 || sqe.0[41] != 0 {
             return Status::CONNECT_FORMAT.dnr();
         }
-        // The host closes the connection; the queue may be connected again at once.
-        if let Some(queue) = &self.queue {
-            access.with(|s| s.controllers.get_mut(&queue.cntlid).map(|c| c.queues.remove(&queue.qid)));
+        if let Some(queue) = &mut self.queue {
+            access.with(|subsystem| {
+                if let Some(controller) = subsystem.controllers.get_mut(&queue.cntlid) {
+                    controller.queues.remove(&queue.qid);
+                    subsystem.note_change(queue.cntlid);
+                }
+            });
+            // The queue may be connected again at once. This connection is none of it any more: it ends as those of an ended association do, takes nothing more, and its end is not that of
+            // the queue that has its number then.
+            queue.epoch = queue.epoch.wrapping_sub(1);
         }
         Status::SUCCESS
     }
@@ -114,6 +121,10 @@ impl Connection {
     fn property_get<A: Access>(&self, sqe: &Sqe, access: &A) -> (Status, u64) {
         let wide = sqe.0[40] & 0b111 == 1;
         let depth = self.limits.queue_depth;
+        if let Some(queue) = &self.queue {
+            // It may have become ready since the host looked last.
+            access.with(|subsystem| subsystem.is_ready(queue.cntlid));
+        }
         let value = self.with_controller(access, |controller| match (u32_at(&sqe.0, 44), wide) {
             (offset::CAP, true) => Some(capabilities(depth)),
             (offset::VS, false) => Some(u64::from(VERSION)),

@@ -4,7 +4,7 @@ use super::connection::Connection;
 use super::media::{Media, Op, Request};
 use super::slots::Phase;
 use super::subsystem::Access;
-use crate::pdu::{Frame, Violation};
+use crate::pdu::{Fatal, Frame, Violation};
 use crate::spec::identify::{MDTS, Namespace};
 use crate::spec::opcode::io;
 use crate::spec::{Sgl, Sqe, Status};
@@ -69,6 +69,11 @@ impl Connection {
                 self.note(sqe, status, access);
                 return Ok(());
             }
+        }
+        if takes_data(&request) && sqe.sgl().kind == Sgl::IN_CAPSULE && frame.data.is_empty() {
+            // Data that are there were held to the SGL before; that there are none is seen here.
+            let what = "no data in a capsule whose SGL says that there are";
+            return Err(Violation::new(Fatal::InvalidHeaderField, 4, frame.header, what));
         }
         let transport = takes_data(&request) && sqe.sgl().kind == Sgl::TRANSPORT;
         if transport {

@@ -2,6 +2,9 @@
 
 use crate::spec::{Sqe, Status};
 
+/// Bytes of memory that free slots keep for the data of their next commands, at most: as many as are under way at a time by default.
+const KEPT: usize = 8 << 20;
+
 /// Where a command in flight is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -34,12 +37,14 @@ pub(super) struct Slots {
     slots: Vec<Slot>,
     used: Vec<bool>,
     free: Vec<u16>,
+    /// Bytes of memory that free slots have.
+    kept: usize,
     depth: u16,
 }
 
 impl Slots {
     pub(super) fn new(depth: u16) -> Self {
-        Self { slots: Vec::new(), used: Vec::new(), free: Vec::new(), depth }
+        Self { slots: Vec::new(), used: Vec::new(), free: Vec::new(), kept: 0, depth }
     }
 
     /// How many there are, made or not.
@@ -60,6 +65,7 @@ impl Slots {
             None => return None,
         };
         let slot = &mut self.slots[usize::from(index)];
+        self.kept -= slot.data.capacity().min(self.kept);
         slot.sqe = sqe;
         slot.phase = phase;
         slot.data.clear();
@@ -78,6 +84,11 @@ impl Slots {
         if let Some(used) = self.used.get_mut(usize::from(index)).filter(|used| **used) {
             *used = false;
             self.free.push(index);
+            let data = &mut self.slots[usize::from(index)].data;
+            if self.kept + data.capacity() > KEPT {
+                *data = Vec::new();
+            }
+            self.kept += data.capacity();
         }
     }
 
@@ -90,5 +101,34 @@ impl Slots {
     /// How many commands are in flight as `wanted`.
     pub(super) fn count(&self, wanted: impl Fn(&Slot) -> bool) -> usize {
         self.slots.iter().zip(&self.used).filter(|(slot, used)| **used && wanted(slot)).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A host that had a megabyte of data in each of its commands, and now has none in flight.
+    #[test]
+    fn free_slots_keep_memory_within_a_bound() {
+        let mut slots = Slots::new(128);
+        let take = |slots: &mut Slots| {
+            let index = slots.take(Sqe::new(1, 1), Phase::Receiving).unwrap();
+            slots.get(index).unwrap().data.resize(1 << 20, 0);
+            index
+        };
+        for _ in 0..3 {
+            let taken: Vec<u16> = (0..128).map(|_| take(&mut slots)).collect();
+            assert!(slots.take(Sqe::new(1, 1), Phase::Receiving).is_none());
+            taken.iter().for_each(|index| slots.free(*index));
+            let kept: usize = slots.slots.iter().map(|slot| slot.data.capacity()).sum();
+            assert!((1..=KEPT).contains(&kept), "{kept}");
+            assert_eq!(kept, slots.kept);
+        }
+        // One command after the other: always the same memory.
+        let index = take(&mut slots);
+        slots.free(index);
+        let again = slots.take(Sqe::new(1, 1), Phase::Receiving).unwrap();
+        assert_eq!(again, index);
     }
 }

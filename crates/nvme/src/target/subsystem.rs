@@ -1,6 +1,6 @@
 //! The subsystem: namespaces, controllers, identity and limits; what all connections share.
 
-use super::controller::Controller;
+use super::controller::{Controller, Life, stands};
 use crate::spec::ana::{self, AnaGroup, AnaLog, AnaState};
 use crate::spec::connect::{DYNAMIC, Data, Fields, offset};
 use crate::spec::identify::{Namespace, OAES_ANA, OAES_NAMESPACES};
@@ -8,8 +8,8 @@ use crate::spec::log::{DiscoveryEntry, Health, lid};
 use crate::spec::{DISCOVERY_NQN, Nqn, Status};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 /// Bounds of a target. Everything that a peer can ask for has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,6 +97,8 @@ pub struct Subsystem {
     holder: Option<u16>,
     /// Closed connections of which writes are still with the media, by host.
     orphans: BTreeMap<[u8; 16], usize>,
+    /// I/O queues of associations that have ended, while connections of them stand, by host.
+    ended: Vec<([u8; 16], Weak<Life>)>,
 }
 
 /// A host that is associated with the subsystem.
@@ -154,6 +156,7 @@ impl Subsystem {
             changes: 0,
             holder: None,
             orphans: BTreeMap::new(),
+            ended: Vec::new(),
         }
     }
 
@@ -261,6 +264,27 @@ impl Subsystem {
                 self.orphans.remove(&host);
             }
         }
+    }
+
+    /// Whether controller `cntlid` is ready for more than Fabrics commands. One that its host has enabled becomes so when nothing can be carried out any more that came over the
+    /// host's former queues (of ended associations, or of before a reset): other cores see the end of those later, and what lies in their sockets is older than
+    /// what the host sends now.
+    pub(crate) fn is_ready(&mut self, cntlid: u16) -> bool {
+        let Some(controller) = self.controllers.get(&cntlid) else { return false };
+        if controller.starting {
+            let host = controller.hostid;
+            self.ended.retain(|(_, life)| stands(life));
+            let quiet = !self.orphans.contains_key(&host)
+                && !controller.former.iter().any(stands)
+                && !self.ended.iter().any(|(of, _)| *of == host);
+            if !quiet && self.counts(controller) {
+                return false;
+            }
+        }
+        self.controllers.get_mut(&cntlid).is_some_and(|controller| {
+            controller.start();
+            controller.is_ready()
+        })
     }
 
     /// Lets other hosts in again, where `cntlid` kept them away.
@@ -394,14 +418,20 @@ impl Subsystem {
             return Err(bad_parameter(offset::SUBNQN, true));
         }
         let limits = self.limits;
+        let ready = self.is_ready(data.cntlid);
+        // As for an association: an old write must not come after what this queue brings.
+        let orphaned = self.orphans.contains_key(&data.hostid) && self.vendor.helper != Some(data.hostid);
         let Some(controller) = self.controllers.get_mut(&data.cntlid).filter(|c| !c.discovery) else {
             return Err(bad_parameter(offset::CNTLID, true));
         };
         if controller.hostnqn != data.hostnqn || controller.hostid != data.hostid {
             return Err(bad_parameter(offset::HOSTNQN, true));
         }
-        if !controller.is_ready() {
+        if !ready {
             return Err((Status::SEQUENCE.dnr(), 0));
+        }
+        if orphaned {
+            return Err((Status::CONNECT_BUSY, 0));
         }
         if fields.qid > limits.queues {
             return Err((Status::INVALID_QUEUE.dnr(), 0));
@@ -419,6 +449,10 @@ impl Subsystem {
         if let Some(controller) = self.controllers.remove(&cntlid) {
             controller.life.end();
             controller.io_life.end();
+            let host = controller.hostid;
+            self.ended.retain(|(_, life)| stands(life));
+            self.ended.push((host, Arc::downgrade(&controller.io_life)));
+            self.ended.extend(controller.former.iter().map(|life| (host, Weak::clone(life))));
         }
     }
 }

@@ -427,6 +427,8 @@ fn a_discovery_controller_does_what_it_must() {
     }
     assert_eq!(set(&mut queue, &mut target, 0x0B, 1 << 31).0, Status::SUCCESS);
     assert_eq!(set(&mut queue, &mut target, 0x0B, 1 << 8).0, Status::INVALID_FIELD.dnr());
+    let controller = queue.read(&mut target, identify(1, 1), 4096).unwrap();
+    assert_eq!(controller[261], 1 << 2, "LPA: no log of effects");
     // No I/O queue.
     let mut with = options(1, cntlid, PLAIN, true);
     with.data.subnqn = DISCOVERY_NQN.to_owned();

@@ -99,9 +99,9 @@ fn identify_namespace() {
         4096,
         &[(0, &[2, 16]), (4, &[2; 16]), (20, &[3, 16]), (24, &[18; 16]), (40, &[4, 1])],
     );
-    // The NVM command set adds nothing: no protection information, no limits.
+    // The NVM command set adds no protection information, and limits of deallocation alone: DMRL, DMRSL, DMSL.
     holds(&read(5, 2).unwrap(), 4096, &[]);
-    holds(&read(6, 0).unwrap(), 4096, &[]);
+    holds(&read(6, 0).unwrap(), 4096, &[(3, &[8]), (6, &[1]), (10, &[8])]);
     // nmic; anagrpid; nstat: ready.
     holds(&read(8, 2).unwrap(), 4096, &[(1, &[1]), (4, &[1]), (14, &[1])]);
     holds(&read(2, 0).unwrap(), 4096, &[(0, &[1, 0, 0, 0, 2])]);
@@ -314,7 +314,8 @@ fn commands_and_completions() {
 fn changed_namespaces_until_they_are_read() {
     let mut target = Target::new(Limits::default());
     let (mut queue, _) = up(&mut target);
-    let namespace = target.shared.0.borrow().namespaces()[0];
+    let mut namespace = target.shared.0.borrow().namespaces()[0];
+    namespace.blocks = 77;
     target.shared.0.borrow_mut().change_namespace(2, namespace);
     target.shared.0.borrow_mut().change_namespace(1, namespace);
     let mut retained = log(4, 4096, 0);
@@ -324,4 +325,7 @@ fn changed_namespaces_until_they_are_read() {
     }
     holds(&queue.read(&mut target, log(4, 4096, 0), 4096).unwrap(), 4096, &[(0, &[1, 0, 0, 0, 2])]);
     holds(&queue.read(&mut target, log(4, 4096, 0), 4096).unwrap(), 4096, &[]);
+    for nsid in [1, 2] {
+        assert_eq!(queue.read(&mut target, identify(0, nsid), 4096).unwrap()[..8], 77_u64.to_le_bytes());
+    }
 }

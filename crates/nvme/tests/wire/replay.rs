@@ -7,7 +7,7 @@ use pumice_nvme::spec::connect::DYNAMIC;
 use pumice_nvme::spec::identify::{Controller, Namespace};
 use pumice_nvme::spec::log::DiscoveryEntry;
 use pumice_nvme::spec::{DISCOVERY_NQN, Sqe, Status, opcode};
-use pumice_nvme::target::Limits;
+use pumice_nvme::target::{Limits, SHUTDOWN_SLOT};
 
 const PLAIN: Digests = Digests { header: false, data: false };
 
@@ -148,15 +148,97 @@ fn a_queue_is_connected_once_and_again_after_a_reset() {
         configure.set_dword(12, value);
         assert!(admin.write(&mut target, configure, &[]).status.is_success());
     }
-    let (status, second) = connect(&mut target);
-    assert!(status.is_success());
-    // The old connection is closed without taking the new queue with it.
+    // Not while the old connection stands: another core may be at work for it.
+    assert_eq!(admin.write(&mut target, property_get(0x1C, false), &[]).result, 0, "not ready");
+    assert_eq!(connect(&mut target).0, Status::SEQUENCE.dnr());
+    assert_eq!(admin.read(&mut target, identify(1, 0), 4096), Err(Status::SEQUENCE.dnr()));
     let mut old = first.socket;
     old.connection.tick(1, &target.shared, &mut Vec::new());
     assert!(old.connection.is_closed());
     old.connection.closed(&target.shared);
+    assert_eq!(admin.write(&mut target, property_get(0x1C, false), &[]).result, 1, "ready");
+    let (status, _second) = connect(&mut target);
+    assert!(status.is_success());
     assert_eq!(connect(&mut target).0, Status::SEQUENCE.dnr());
-    drop(second);
+}
+
+#[test]
+fn a_queue_that_was_disconnected_is_connected_again() {
+    let mut target = Target::new(Limits::default());
+    let (_admin, cntlid) = admin(&mut target, PLAIN, true, &[1 << 20]);
+    let connect = |target: &mut Target| {
+        let mut queue = HostQueue::connect(target, options(1, cntlid, PLAIN, true), &[1 << 20]);
+        (queue.completions.pop().unwrap().status, queue)
+    };
+    let (_, mut old) = connect(&mut target);
+    let mut disconnect = Sqe::new(opcode::FABRICS, 0);
+    disconnect.0[4] = opcode::fabrics::DISCONNECT;
+    disconnect.0[40] = 1;
+    assert_eq!(old.write(&mut target, disconnect, &[]).status, Status::CONNECT_FORMAT.dnr());
+    disconnect.0[40] = 0;
+    assert!(old.write(&mut target, disconnect, &[]).status.is_success());
+    let (status, mut new) = connect(&mut target);
+    assert!(status.is_success());
+    // The old connection carries out nothing more, and its end is not that of the new queue.
+    let mut write = Sqe::new(opcode::io::WRITE, 1);
+    write.set_blocks(0, 1);
+    old.connection.submit(write, &[1; 512], &mut old.out).unwrap();
+    old.run(&mut target, 0);
+    assert!(old.socket.connection.is_closed() && old.completions.is_empty());
+    assert!(target.drives.content[0].iter().all(|byte| *byte == 0));
+    old.socket.connection.closed(&target.shared);
+    assert_eq!(connect(&mut target).0, Status::SEQUENCE.dnr());
+    assert!(new.write(&mut target, write, &[1; 512]).status.is_success());
+}
+
+/// A host that has lost its association comes back while another core still has a connection of the old one: nothing of that may come after what the host
+/// does now, so the new controller is not ready before the connection is closed and its writes have ended.
+#[test]
+fn a_host_that_comes_back_waits_for_the_end_of_its_old_queues() {
+    let mut target = Target::new(Limits::default());
+    let (mut lost, cntlid) = admin(&mut target, PLAIN, true, &[1 << 20]);
+    let connect = |target: &mut Target, cntlid| {
+        let mut queue = HostQueue::connect(target, options(1, cntlid, PLAIN, true), &[1 << 20]);
+        (queue.completions.pop().unwrap().status, queue.socket)
+    };
+    let (_, mut old) = connect(&mut target, cntlid);
+    let (mut other, of_other) = {
+        let mut with = options(0, DYNAMIC, PLAIN, true);
+        with.data.hostid = [1; 16];
+        let mut queue = HostQueue::connect(&mut target, with, &[1 << 20]);
+        let cntlid = queue.completions.pop().unwrap().result as u16;
+        (queue, cntlid)
+    };
+    lost.socket.connection.closed(&target.shared);
+    let (mut back, cntlid) = admin(&mut target, PLAIN, true, &[1 << 20]);
+    let ready = |queue: &mut HostQueue, target: &mut Target| {
+        queue.write(target, property_get(0x1C, false), &[]).result == 1
+    };
+    assert!(!ready(&mut back, &mut target));
+    assert_eq!(connect(&mut target, cntlid).0, Status::SEQUENCE.dnr());
+    // Another host has nothing to wait for.
+    let mut enable = property_get(0x14, false);
+    enable.0[4] = opcode::fabrics::PROPERTY_SET;
+    enable.set_dword(12, 0x0046_0001);
+    assert!(other.write(&mut target, enable, &[]).status.is_success());
+    assert!(ready(&mut other, &mut target), "controller {of_other}");
+    // The connection is closed, and writes of it are with the medium.
+    old.connection.tick(1, &target.shared, &mut Vec::new());
+    assert!(old.connection.is_closed());
+    target.shared.0.borrow_mut().orphan([9; 16]);
+    old.connection.closed(&target.shared);
+    assert!(!ready(&mut back, &mut target));
+    target.shared.0.borrow_mut().orphan_ended([9; 16]);
+    assert!(ready(&mut back, &mut target));
+    let (status, mut queue) = connect(&mut target, cntlid);
+    assert!(status.is_success());
+    // One queue is lost, with writes: it may not come again before they have ended.
+    target.shared.0.borrow_mut().orphan([9; 16]);
+    queue.connection.closed(&target.shared);
+    assert_eq!(connect(&mut target, cntlid).0, Status::CONNECT_BUSY);
+    target.shared.0.borrow_mut().orphan_ended([9; 16]);
+    assert!(connect(&mut target, cntlid).0.is_success());
+    assert!(ready(&mut back, &mut target), "it stays so");
 }
 
 #[test]
@@ -169,6 +251,37 @@ fn a_shutdown_flushes_everything() {
     assert!(admin.write(&mut target, shutdown, &[]).status.is_success());
     assert_eq!(target.drives.flushes, 1);
     assert_eq!(admin.write(&mut target, property_get(0x1C, false), &[]).result & 0xC, 2 << 2, "complete");
+    // A second one begins anew.
+    let mut configure = |value| {
+        shutdown.set_dword(12, value);
+        admin.write(&mut target, shutdown, &[]).status.is_success()
+    };
+    assert!(configure(0x0046_0001) && configure(0x0046_0001 | 1 << 14));
+    assert_eq!(target.drives.flushes, 2);
+    assert_eq!(admin.write(&mut target, property_get(0x1C, false), &[]).result & 0xC, 2 << 2, "complete");
+}
+
+#[test]
+fn a_shutdown_ends_with_a_reset() {
+    let mut target = Target::new(Limits::default());
+    let (mut admin, _) = admin(&mut target, PLAIN, true, &[1 << 20]);
+    let mut configure = property_get(0x14, false);
+    configure.0[4] = opcode::fabrics::PROPERTY_SET;
+    target.drives.slow_flush = true;
+    for value in [0x0046_0001 | 1 << 14, 0x0046_0000, 0x0046_0001] {
+        configure.set_dword(12, value);
+        assert!(admin.write(&mut target, configure, &[]).status.is_success());
+    }
+    assert_eq!(target.drives.flushes, 1);
+    // The flush that the shutdown asked for ends now.
+    admin.socket.connection.complete(
+        SHUTDOWN_SLOT,
+        Status::SUCCESS,
+        0,
+        &target.shared,
+        &mut admin.socket.out,
+    );
+    assert_eq!(admin.write(&mut target, property_get(0x1C, false), &[]).result, 1, "ready, not shut down");
 }
 
 #[test]

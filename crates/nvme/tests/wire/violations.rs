@@ -103,7 +103,15 @@ fn on_a_live_queue() {
         );
         out
     };
-    let cases: [(Vec<u8>, (u16, u32)); 13] = [
+    let without = |opcode| {
+        let mut out = Vec::new();
+        let mut sqe = Sqe::new(opcode, 1);
+        sqe.set_blocks(0, 1);
+        sqe.set_sgl(Sgl::in_capsule(512));
+        push(&mut out, Kind::CapsuleCmd, 0, &sqe.0, PLAIN);
+        out
+    };
+    let cases: [(Vec<u8>, (u16, u32)); 17] = [
         (IcReq { hpda: 0, digests: PLAIN, maxr2t: 0 }.encode().to_vec(), (2, 0)),
         // Digests that were not agreed on.
         (plain(|b| b[1] |= 1), (1, 1)),
@@ -117,6 +125,11 @@ fn on_a_live_queue() {
         (capsule(|s| s.set_sgl(Sgl::in_capsule(1024)), 512, PLAIN), (1, 4)),
         (capsule(|s| s.set_sgl(Sgl { offset: 4, len: 512, kind: 1 }), 512, PLAIN), (6, 32)),
         (capsule(|s| s.set_sgl(Sgl::transport(512)), 512, PLAIN), (6, 47)),
+        // The SGL says that data are in the capsule, and there are none.
+        (without(opcode::io::WRITE), (1, 4)),
+        (without(opcode::io::COMPARE), (1, 4)),
+        (without(opcode::io::DATASET_MANAGEMENT), (1, 4)),
+        (without(0x81), (1, 4)),
         (h2c(0, 4), (2, 0)),
         (h2c(5, 4), (1, 10)),
     ];

@@ -27,6 +27,8 @@ pub(crate) struct Drives {
     /// Requests of the second drive that were not answered: slot, and what is to be read.
     pub(crate) waiting: Vec<(u16, Option<std::ops::Range<usize>>)>,
     pub(crate) flushes: usize,
+    /// A flush of everything is not answered.
+    pub(crate) slow_flush: bool,
     /// Blocks that were made unreadable, by drive.
     pub(crate) unreadable: [BTreeSet<u64>; 2],
 }
@@ -77,7 +79,8 @@ impl Media for Drives {
 
     fn submit(&mut self, request: &Request<'_>) -> Option<Status> {
         if request.nsid == 1 || request.nsid == u32::MAX {
-            return Some(self.apply(request));
+            let status = self.apply(request);
+            return (request.nsid == 1 || !self.slow_flush).then_some(status);
         }
         let status = self.apply(request);
         assert!(status.is_success());
@@ -124,6 +127,7 @@ impl Target {
                 content: [content(), content()],
                 waiting: Vec::new(),
                 flushes: 0,
+                slow_flush: false,
                 unreadable: Default::default(),
             },
             limits,
