@@ -1,13 +1,10 @@
 //! Writes whose connection is gone: they never come after what their host writes next.
 
+use crate::world::{PATIENCE, command, connect, host, serve};
 use pumice_blockdev::{BlockDevice, IoError, MemoryDevice};
 use pumice_initiator::{Command, ConnectOptions, Controller, Queue};
-use pumice_node::NodeOptions;
-use pumice_node::serve::{Drive, Server, Service};
-use pumice_nvme::pdu::Digests;
-use pumice_nvme::spec::Sqe;
+use pumice_node::serve::Drive;
 use pumice_nvme::spec::opcode::io;
-use pumice_nvme::target::Limits;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -67,11 +64,7 @@ fn write(queue: &mut Queue, blocks: &[u64], value: u8) -> bool {
     let data = [value; 512];
     let mut commands: Vec<Command<'_>> = blocks
         .iter()
-        .map(|block| {
-            let mut sqe = Sqe::new(io::WRITE, 1);
-            sqe.set_blocks(*block, 1);
-            Command { sqe, send: &data, receive: &mut [] }
-        })
+        .map(|block| Command { sqe: command(io::WRITE, 1, *block, 1), send: &data, receive: &mut [] })
         .collect();
     queue.run(&mut commands).is_ok_and(|done| done.iter().all(|outcome| outcome.status.is_success()))
 }
@@ -85,28 +78,11 @@ fn a_write_of_a_lost_connection_does_not_come_after_the_next_one() {
         begun: AtomicUsize::new(0),
     });
     let device = Arc::clone(&held) as Arc<dyn BlockDevice>;
-    let server = Server::start(Service {
-        address: "127.0.0.1:0".parse().unwrap(),
-        nqn: "nqn.2026-11.example:node".parse().unwrap(),
-        drives: vec![Drive::with_device(device, 512, "held").unwrap()],
-        limits: Limits::default(),
-        cores: 1,
-        node: NodeOptions::default(),
-        peers: Vec::new(),
-        pacing: pumice_offload::PaceRequest::default(),
-    })
-    .unwrap();
-    let options = |hostid: u8, seconds| ConnectOptions {
-        subsystem: server.nqn().clone(),
-        host: "nqn.2026-11.example:host".parse().unwrap(),
-        hostid: [hostid; 16],
-        digests: Digests::default(),
-        flow_control: true,
-        deadline: Duration::from_secs(seconds),
-    };
+    let server = serve(vec![Drive::with_device(device, 512, "held").unwrap()]);
+    let options =
+        |number, seconds| ConnectOptions { deadline: Duration::from_secs(seconds), ..host(&server, number) };
     // Forty writes, more than there are threads: some are with the medium, others wait. Then the host loses patience.
-    let first = Controller::connect(server.address(), options(1, 1)).unwrap();
-    let mut queue = first.queue(1, 64).unwrap();
+    let (first, mut queue) = connect(&server, options(1, 1), 64);
     let blocks: Vec<u64> = (0..40).collect();
     assert!(!write(&mut queue, &blocks, 0x11));
     let begun = held.begun.load(Ordering::SeqCst);
@@ -118,9 +94,9 @@ fn a_write_of_a_lost_connection_does_not_come_after_the_next_one() {
     assert!(Controller::connect(server.address(), options(1, 5)).is_err());
     drop(Controller::connect(server.address(), options(2, 5)).unwrap());
     held.set(true);
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + PATIENCE;
     let second = loop {
-        match Controller::connect(server.address(), options(1, 20)) {
+        match Controller::connect(server.address(), host(&server, 1)) {
             Ok(controller) => break controller,
             Err(error) => assert!(Instant::now() < until, "{error}"),
         }
