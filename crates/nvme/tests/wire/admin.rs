@@ -2,15 +2,14 @@
 
 use crate::pair::{HostQueue, admin, options};
 use crate::replay::{feature, identify, log, property_get};
-use crate::world::{SECOND, Target};
-use pumice_nvme::pdu::{Digests, H2cData, Kind, Transfer, push};
+use crate::world::{PLAIN, SECOND, Target};
+use pumice_nvme::pdu::{H2cData, Kind, Transfer, push};
 use pumice_nvme::spec::ana::{AnaLog, AnaState};
 use pumice_nvme::spec::connect::DYNAMIC;
 use pumice_nvme::spec::feature::{HOST_BEHAVIOR, Timestamp};
 use pumice_nvme::spec::{DISCOVERY_NQN, Sgl, Sqe, Status, opcode};
 use pumice_nvme::target::Limits;
 
-const PLAIN: Digests = Digests { header: false, data: false };
 const SET: u8 = opcode::admin::SET_FEATURES;
 const GET: u8 = opcode::admin::GET_FEATURES;
 

@@ -2,18 +2,9 @@
 
 use crate::pair::{HostQueue, admin, options};
 use crate::replay::{identify, log};
-use crate::world::Target;
-use pumice_nvme::pdu::Digests;
+use crate::world::{PLAIN, Target, block_command};
 use pumice_nvme::spec::{Sqe, Status, effects, opcode};
 use pumice_nvme::target::Limits;
-
-const PLAIN: Digests = Digests { header: false, data: false };
-
-fn read(code: u8, nsid: u32, slba: u64, blocks: u32) -> Sqe {
-    let mut sqe = Sqe::new(code, nsid);
-    sqe.set_blocks(slba, blocks);
-    sqe
-}
 
 #[test]
 fn every_opcode_is_announced_or_invalid() {
@@ -35,7 +26,7 @@ fn every_opcode_is_announced_or_invalid() {
         }
         // The vendor's commands are the medium's: those of a node are walked there.
         if code < 0x80 {
-            let mut sqe = read(code, 1, 0, 1);
+            let mut sqe = block_command(code, 1, 0, 1);
             // Of Fabrics commands, Disconnect belongs to I/O queues.
             sqe.0[4] = if code == opcode::FABRICS { opcode::fabrics::DISCONNECT } else { 1 };
             let (len, data) = match code & 0b11 {
@@ -76,24 +67,27 @@ fn blocks_made_unreadable_until_they_are_written() {
         let mut io = HostQueue::connect(&mut target, options(1, cntlid, PLAIN, true), &[1 << 20]);
         io.completions.clear();
         // 65536 blocks move no data: no limit but the namespace's end.
-        let whole = read(opcode::io::WRITE_UNCORRECTABLE, nsid, 0, 4096);
+        let whole = block_command(opcode::io::WRITE_UNCORRECTABLE, nsid, 0, 4096);
         assert_eq!(io.write(&mut target, whole, &[]).status, Status::SUCCESS);
         for (slba, blocks) in [(0, 4097), (4096, 1), (u64::MAX, 1)] {
-            let past = read(opcode::io::WRITE_UNCORRECTABLE, nsid, slba, blocks);
+            let past = block_command(opcode::io::WRITE_UNCORRECTABLE, nsid, slba, blocks);
             assert_eq!(io.write(&mut target, past, &[]).status, Status::LBA_RANGE.dnr());
         }
         if nsid == 1 {
             // The second drive of this world answers no errors later.
-            assert_eq!(io.read(&mut target, read(opcode::io::READ, 1, 7, 1), 512), Err(Status::READ_ERROR));
-            let verify = io.write(&mut target, read(opcode::io::VERIFY, 1, 7, 1), &[]);
+            assert_eq!(
+                io.read(&mut target, block_command(opcode::io::READ, 1, 7, 1), 512),
+                Err(Status::READ_ERROR)
+            );
+            let verify = io.write(&mut target, block_command(opcode::io::VERIFY, 1, 7, 1), &[]);
             assert_eq!(verify.status, Status::READ_ERROR);
-            let compare = io.write(&mut target, read(opcode::io::COMPARE, 1, 7, 1), &[0; 512]);
+            let compare = io.write(&mut target, block_command(opcode::io::COMPARE, 1, 7, 1), &[0; 512]);
             assert_eq!(compare.status, Status::READ_ERROR);
             let health = queue.read(&mut target, log(2, 512, 0), 512).unwrap();
             assert_eq!(health[160], 3, "media errors");
         }
-        let zeroes = io.write(&mut target, read(opcode::io::WRITE_ZEROES, nsid, 7, 1), &[]);
+        let zeroes = io.write(&mut target, block_command(opcode::io::WRITE_ZEROES, nsid, 7, 1), &[]);
         assert_eq!(zeroes.status, Status::SUCCESS);
-        assert_eq!(io.read(&mut target, read(opcode::io::READ, nsid, 7, 1), 512).unwrap(), [0; 512]);
+        assert_eq!(io.read(&mut target, block_command(opcode::io::READ, nsid, 7, 1), 512).unwrap(), [0; 512]);
     }
 }

@@ -1,5 +1,6 @@
 //! Bytes that other implementations send, field by field.
 
+use crate::world::BOTH;
 use pumice_nvme::pdu::{
     C2hData, Digests, Fatal, H2cData, IcReq, IcResp, Kind, R2t, Transfer, Violation, push,
 };
@@ -10,8 +11,6 @@ fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(|b| *b != b' ').collect();
     digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
-
-const BOTH: Digests = Digests { header: true, data: true };
 
 #[test]
 fn initialize_connection() {

@@ -1,14 +1,11 @@
 //! What a controller can break towards a host, and with which words the host ends the connection.
 
 use crate::pair::options;
+use crate::world::{BOTH, PLAIN, framed};
 use pumice_nvme::host::{Connection, Event};
-use pumice_nvme::pdu::{
-    C2hData, Digests, Fatal, IcResp, Kind, LAST, R2t, SUCCESS, Transfer, Violation, push, push_with_data,
-};
+use pumice_nvme::pdu::{C2hData, Fatal, IcResp, Kind, LAST, R2t, SUCCESS, Transfer, Violation, push};
 use pumice_nvme::spec::{Cqe, Sqe, Status, opcode};
 use std::convert::Infallible;
-
-const BOTH: Digests = Digests { header: true, data: true };
 
 fn icresp() -> IcResp {
     IcResp { cpda: 0, digests: BOTH, maxh2cdata: 4096 }
@@ -22,12 +19,7 @@ fn response(cid: u16, status: Status) -> Vec<u8> {
 
 /// C2HData of `len` bytes, whatever its header says.
 fn data(transfer: Transfer, flags: u8, len: usize) -> Vec<u8> {
-    let mut out = Vec::new();
-    let Ok(()) = push_with_data(&mut out, Kind::C2hData, flags, &transfer.body(), BOTH, len, |to| {
-        to.fill(9);
-        Ok::<(), Infallible>(())
-    });
-    out
+    framed(Kind::C2hData, flags, &transfer.body(), BOTH, &vec![9; len])
 }
 
 fn r2t(cccid: u16, offset: u32, len: u32) -> Vec<u8> {
@@ -219,7 +211,7 @@ fn answers_to_icreq_that_cannot_be_used() {
     }
     let mut host = Connection::new(options(0, 0xFFFF, BOTH, true), &mut Vec::new());
     let mut early = Vec::new();
-    push(&mut early, Kind::CapsuleResp, 0, &[0; 16], Digests::default());
+    push(&mut early, Kind::CapsuleResp, 0, &[0; 16], PLAIN);
     let violation = host.receive(&early, &mut Vec::new(), |_| panic!("no event")).unwrap_err();
     assert_eq!((violation.fes, violation.fei), (Sequence, 0));
     // Data before Connect is answered.

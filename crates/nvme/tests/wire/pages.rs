@@ -2,8 +2,7 @@
 
 use crate::pair::{HostQueue, admin};
 use crate::replay::{identify, log};
-use crate::world::{NQN, Target};
-use pumice_nvme::pdu::Digests;
+use crate::world::{NQN, PLAIN, Target};
 use pumice_nvme::spec::ana::{AnaGroup, AnaLog};
 use pumice_nvme::spec::connect::{DATA_LEN, Data, Fields};
 use pumice_nvme::spec::feature::Timestamp;
@@ -11,8 +10,6 @@ use pumice_nvme::spec::identify::{Namespace, namespace_list};
 use pumice_nvme::spec::log::{DiscoveryEntry, ErrorEntry, Health};
 use pumice_nvme::spec::{Cqe, Sgl, Sqe, Status, effects};
 use pumice_nvme::target::Limits;
-
-const PLAIN: Digests = Digests { header: false, data: false };
 
 /// Asserts that a page holds these bytes at these places, and zeros everywhere else.
 #[track_caller]

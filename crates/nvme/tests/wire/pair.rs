@@ -1,6 +1,6 @@
 //! A host and a target in virtual time, over a wire that cuts bytes as it likes.
 
-use crate::world::{BLOCKS, HOST, NQN, SECOND, Socket, Target};
+use crate::world::{BLOCKS, HOST, NQN, SECOND, Socket, Target, block_command};
 use proptest::prelude::*;
 use pumice_nvme::host::{Completion, Connection, Event, Options};
 use pumice_nvme::pdu::Digests;
@@ -127,12 +127,6 @@ pub(crate) fn admin(target: &mut Target, digests: Digests, flow: bool, cuts: &[u
     let enabled = admin.write(target, property_set(0x14, 0x46 << 16 | 1), &[]);
     assert_eq!(enabled.status, Status::SUCCESS);
     (admin, cntlid)
-}
-
-fn block_command(opcode: u8, nsid: u32, slba: u64, blocks: u32) -> Sqe {
-    let mut sqe = Sqe::new(opcode, nsid);
-    sqe.set_blocks(slba, blocks);
-    sqe
 }
 
 #[derive(Debug, Clone)]

@@ -1,15 +1,12 @@
 //! The commands that a Linux host sends, in its order, and what it insists on in the answers.
 
 use crate::pair::{HostQueue, admin, options};
-use crate::world::{BLOCKS, NQN, Target};
-use pumice_nvme::pdu::Digests;
+use crate::world::{BLOCKS, NQN, PLAIN, Target};
 use pumice_nvme::spec::connect::DYNAMIC;
 use pumice_nvme::spec::identify::{Controller, Namespace};
 use pumice_nvme::spec::log::DiscoveryEntry;
 use pumice_nvme::spec::{DISCOVERY_NQN, Sqe, Status, opcode};
 use pumice_nvme::target::{Limits, SHUTDOWN_SLOT};
-
-const PLAIN: Digests = Digests { header: false, data: false };
 
 pub(crate) fn property_get(offset: u32, wide: bool) -> Sqe {
     let mut sqe = Sqe::new(opcode::FABRICS, 0);

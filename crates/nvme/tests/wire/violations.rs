@@ -1,13 +1,10 @@
 //! What ends a connection, and with which words.
 
 use crate::pair::{HostQueue, admin, options};
-use crate::world::{SECOND, Socket, Target};
+use crate::world::{BOTH, PLAIN, SECOND, Socket, Target, block_command, framed, write_by_r2t};
 use pumice_nvme::pdu::{Digests, Fatal, H2cData, IcReq, Kind, Transfer, Violation, push};
 use pumice_nvme::spec::{Sgl, Sqe, opcode};
 use pumice_nvme::target::Limits;
-
-const PLAIN: Digests = Digests { header: false, data: false };
-const BOTH: Digests = Digests { header: true, data: true };
 
 /// Asserts that bytes end the connection with FES and FEI, a copy of the header, and then silence.
 fn breaks(target: &mut Target, mut socket: Socket, bytes: &[u8], expected: (u16, u32)) {
@@ -68,17 +65,10 @@ fn io_queue(target: &mut Target, digests: Digests) -> HostQueue {
 }
 
 fn capsule(change: impl FnOnce(&mut Sqe), data: usize, digests: Digests) -> Vec<u8> {
-    let mut sqe = Sqe::new(opcode::io::WRITE, 1);
-    sqe.set_blocks(0, 1);
+    let mut sqe = block_command(opcode::io::WRITE, 1, 0, 1);
     sqe.set_sgl(Sgl::in_capsule(data as u32));
     change(&mut sqe);
-    let mut out = Vec::new();
-    let Ok(()) =
-        pumice_nvme::pdu::push_with_data(&mut out, Kind::CapsuleCmd, 0, &sqe.0, digests, data, |to| {
-            to.fill(0x5A);
-            Ok::<(), std::convert::Infallible>(())
-        });
-    out
+    framed(Kind::CapsuleCmd, 0, &sqe.0, digests, &vec![0x5A; data])
 }
 
 #[test]
@@ -90,18 +80,8 @@ fn on_a_live_queue() {
         bytes
     };
     let h2c = |ttag, flags| {
-        let mut out = Vec::new();
         let transfer = Transfer { cccid: 0, ttag, offset: 0, len: 512 };
-        let Ok(()) = pumice_nvme::pdu::push_with_data(
-            &mut out,
-            Kind::H2cData,
-            flags,
-            &transfer.body(),
-            PLAIN,
-            512,
-            |_| Ok::<(), std::convert::Infallible>(()),
-        );
-        out
+        framed(Kind::H2cData, flags, &transfer.body(), PLAIN, &[0; 512])
     };
     let without = |opcode| {
         let mut out = Vec::new();
@@ -164,28 +144,13 @@ fn digests_that_do_not_fit() {
 fn transfer_breaks(change: impl FnOnce(&mut Transfer, &mut u8), expected: (u16, u32)) {
     let mut target = Target::new(Limits::default());
     let mut queue = io_queue(&mut target, PLAIN);
-    let mut sqe = Sqe::new(opcode::io::WRITE, 1);
-    sqe.set_blocks(0, 64);
-    sqe.set_cid(3);
-    sqe.set_sgl(Sgl::transport(64 * 512));
-    let mut bytes = Vec::new();
-    push(&mut bytes, Kind::CapsuleCmd, 0, &sqe.0, PLAIN);
     queue.socket.out.clear();
-    target.receive(&mut queue.socket, SECOND, &bytes);
+    target.receive(&mut queue.socket, SECOND, &write_by_r2t(3, 64, PLAIN));
     let asked = Transfer::decode(&queue.socket.out);
     assert_eq!((queue.socket.out[0], asked.cccid, asked.len), (9, 3, 64 * 512));
     let (mut transfer, mut flags) = (Transfer { len: 512, ..asked }, 0);
     change(&mut transfer, &mut flags);
-    let mut bytes = Vec::new();
-    let Ok(()) = pumice_nvme::pdu::push_with_data(
-        &mut bytes,
-        Kind::H2cData,
-        flags,
-        &transfer.body(),
-        PLAIN,
-        512,
-        |_| Ok::<(), std::convert::Infallible>(()),
-    );
+    let bytes = framed(Kind::H2cData, flags, &transfer.body(), PLAIN, &[0; 512]);
     breaks(&mut target, queue.socket, &bytes, expected);
 }
 
@@ -232,14 +197,8 @@ fn every_pdu_may_come_in_two_parts() {
     let mut target = Target::new(Limits::default());
     for len in (0..2 * (28 + 8192 + 4)).step_by(211) {
         let mut queue = io_queue(&mut target, BOTH);
-        let mut sqe = Sqe::new(opcode::io::WRITE, 1);
-        sqe.set_blocks(0, 32);
-        sqe.set_cid(3);
-        sqe.set_sgl(Sgl::transport(32 * 512));
-        let mut bytes = Vec::new();
-        push(&mut bytes, Kind::CapsuleCmd, 0, &sqe.0, BOTH);
         queue.socket.out.clear();
-        target.receive(&mut queue.socket, SECOND, &bytes);
+        target.receive(&mut queue.socket, SECOND, &write_by_r2t(3, 32, BOTH));
         let asked = Transfer::decode(&queue.socket.out);
         queue.socket.out.clear();
         let mut bytes = Vec::new();
@@ -317,21 +276,9 @@ fn more_commands_than_the_queue_has_entries() {
     socket.out.clear();
     // Writes whose data never come, on a queue of 33 entries.
     for cid in 0..33 {
-        let mut sqe = Sqe::new(opcode::io::WRITE, 1);
-        sqe.set_blocks(0, 8);
-        sqe.set_cid(cid);
-        sqe.set_sgl(Sgl::transport(4096));
-        let mut bytes = Vec::new();
-        push(&mut bytes, Kind::CapsuleCmd, 0, &sqe.0, PLAIN);
-        target.receive(&mut socket, SECOND, &bytes);
+        target.receive(&mut socket, SECOND, &write_by_r2t(cid, 8, PLAIN));
     }
     // One of them is asked for: the window is no larger.
     assert_eq!((socket.out[0], socket.out.len()), (9, 24));
-    let mut sqe = Sqe::new(opcode::io::WRITE, 1);
-    sqe.set_blocks(0, 8);
-    sqe.set_cid(999);
-    sqe.set_sgl(Sgl::transport(4096));
-    let mut bytes = Vec::new();
-    push(&mut bytes, Kind::CapsuleCmd, 0, &sqe.0, PLAIN);
-    breaks(&mut target, socket, &bytes, (2, 0));
+    breaks(&mut target, socket, &write_by_r2t(999, 8, PLAIN), (2, 0));
 }

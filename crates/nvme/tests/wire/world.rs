@@ -1,16 +1,46 @@
 //! A target with drives in memory, and the way to it byte by byte.
 
-use pumice_nvme::spec::Status;
+use pumice_nvme::pdu::{Digests, Kind, push, push_with_data};
 use pumice_nvme::spec::identify::Namespace;
+use pumice_nvme::spec::{Sgl, Sqe, Status, opcode};
 use pumice_nvme::target::{Access, Connection, Identity, Limits, Media, Op, Request, Subsystem};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::net::SocketAddr;
 
 pub(crate) const NQN: &str = "nqn.2026-11.example:target";
 pub(crate) const HOST: &str = "nqn.2026-11.example:host";
 pub(crate) const BLOCKS: u64 = 4096;
 pub(crate) const SECOND: u64 = 1_000_000_000;
+pub(crate) const PLAIN: Digests = Digests { header: false, data: false };
+pub(crate) const BOTH: Digests = Digests { header: true, data: true };
+
+/// A PDU with data, whatever its header says of them.
+pub(crate) fn framed(kind: Kind, flags: u8, body: &[u8], digests: Digests, data: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let Ok(()) = push_with_data(&mut out, kind, flags, body, digests, data.len(), |to| {
+        to.copy_from_slice(data);
+        Ok::<(), Infallible>(())
+    });
+    out
+}
+
+/// A capsule with a write to namespace 1, whose data are to be asked for.
+pub(crate) fn write_by_r2t(cid: u16, blocks: u32, digests: Digests) -> Vec<u8> {
+    let mut sqe = block_command(opcode::io::WRITE, 1, 0, blocks);
+    sqe.set_cid(cid);
+    sqe.set_sgl(Sgl::transport(blocks * 512));
+    let mut bytes = Vec::new();
+    push(&mut bytes, Kind::CapsuleCmd, 0, &sqe.0, digests);
+    bytes
+}
+
+pub(crate) fn block_command(opcode: u8, nsid: u32, slba: u64, blocks: u32) -> Sqe {
+    let mut sqe = Sqe::new(opcode, nsid);
+    sqe.set_blocks(slba, blocks);
+    sqe
+}
 
 /// The subsystem, for one thread.
 pub(crate) struct Shared(pub(crate) RefCell<Subsystem>);

@@ -1,17 +1,14 @@
 //! The promise of a write cache: what was acknowledged with FUA, or before a Flush that completed, is there after the power went. The real server
 //! over a device that keeps, drops or tears what was not flushed.
 
+use crate::world::{command, connect, host, serve};
 use pumice_blockdev::{BlockDevice, FaultyDevice};
-use pumice_initiator::{Command, ConnectOptions, Controller, Queue};
-use pumice_node::NodeOptions;
-use pumice_node::serve::{Drive, Server, Service};
-use pumice_nvme::pdu::Digests;
+use pumice_initiator::{Command, Queue};
+use pumice_node::serve::Drive;
+use pumice_nvme::spec::Sqe;
 use pumice_nvme::spec::opcode::io;
-use pumice_nvme::spec::{Nqn, Sqe};
-use pumice_nvme::target::Limits;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 const ROUNDS: u64 = 200;
 const SECTORS: u64 = 512;
@@ -59,20 +56,6 @@ impl Model {
     }
 }
 
-fn queue(server: &Server) -> (Controller, Queue) {
-    let options = ConnectOptions {
-        subsystem: server.nqn().clone(),
-        host: "nqn.2026-11.example:host".parse().unwrap(),
-        hostid: [3; 16],
-        digests: Digests::default(),
-        flow_control: true,
-        deadline: Duration::from_secs(20),
-    };
-    let controller = Controller::connect(server.address(), options).unwrap();
-    let queue = controller.queue(1, 64).unwrap();
-    (controller, queue)
-}
-
 fn filled(sectors: u64, number: u64) -> Vec<u8> {
     number.to_le_bytes().repeat(sectors as usize * 64)
 }
@@ -92,8 +75,7 @@ fn write_until_the_end(queue: &mut Queue, random: &mut Random, model: &mut Model
             taken.extend(&sectors);
             *number += 1;
             model.begun(&sectors, *number);
-            let mut sqe = Sqe::new(io::WRITE, 1);
-            sqe.set_blocks(first, len as u32);
+            let mut sqe = command(io::WRITE, 1, first, len as u32);
             let fua = random.next(3) == 0;
             if fua {
                 sqe.0[51] |= (Sqe::FUA >> 8) as u8;
@@ -138,18 +120,8 @@ fn acknowledged_writes_outlive_two_hundred_power_cuts() {
     let (mut number, mut kept) = (0, 0);
     for round in 0..ROUNDS {
         let drive = Drive::with_device(Arc::clone(&device) as Arc<dyn BlockDevice>, 512, "one").unwrap();
-        let server = Server::start(Service {
-            address: "127.0.0.1:0".parse().unwrap(),
-            nqn: "nqn.2026-11.example:node".parse::<Nqn>().unwrap(),
-            drives: vec![drive],
-            limits: Limits::default(),
-            cores: 1,
-            node: NodeOptions { memory_bytes: 4096, ..NodeOptions::default() },
-            peers: Vec::new(),
-            pacing: pumice_offload::PaceRequest::default(),
-        })
-        .unwrap();
-        let (controller, mut queue) = queue(&server);
+        let server = serve(vec![drive]);
+        let (controller, mut queue) = connect(&server, host(&server, 3), 64);
         device.cut_power_after(1 + random.next(150));
         write_until_the_end(&mut queue, &mut random, &mut model, &mut number);
         drop((queue, controller, server));

@@ -1,13 +1,11 @@
 //! Writes whose connection is gone: they never come after what their host writes next.
 
+use crate::world::{PATIENCE, command, host, serve_on};
 use pumice_blockdev::{BlockDevice, IoError, MemoryDevice};
 use pumice_initiator::{Command, ConnectOptions, Controller, Queue};
-use pumice_node::NodeOptions;
-use pumice_node::serve::{Drive, Server, Service};
-use pumice_nvme::pdu::Digests;
+use pumice_node::serve::{Drive, Server};
 use pumice_nvme::spec::Sqe;
 use pumice_nvme::spec::opcode::io;
-use pumice_nvme::target::Limits;
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -89,46 +87,26 @@ fn write(queue: &mut Queue, blocks: &[u64], value: u8) -> bool {
     let data = [value; 512];
     let mut commands: Vec<Command<'_>> = blocks
         .iter()
-        .map(|block| {
-            let mut sqe = Sqe::new(io::WRITE, 1);
-            sqe.set_blocks(*block, 1);
-            Command { sqe, send: &data, receive: &mut [] }
-        })
+        .map(|block| Command { sqe: command(io::WRITE, 1, *block, 1), send: &data, receive: &mut [] })
         .collect();
     queue.run(&mut commands).is_ok_and(|done| done.iter().all(|outcome| outcome.status.is_success()))
 }
 
-fn serve(device: Arc<dyn BlockDevice>, cores: usize) -> Server {
-    Server::start(Service {
-        address: "127.0.0.1:0".parse().unwrap(),
-        nqn: "nqn.2026-11.example:node".parse().unwrap(),
-        drives: vec![Drive::with_device(device, 512, "held").unwrap()],
-        limits: Limits::default(),
-        cores,
-        node: NodeOptions::default(),
-        peers: Vec::new(),
-        pacing: pumice_offload::PaceRequest::default(),
-    })
-    .unwrap()
+fn server(held: &Arc<Held>, cores: usize) -> Server {
+    let device = Arc::clone(held) as Arc<dyn BlockDevice>;
+    serve_on(cores, vec![Drive::with_device(device, 512, "held").unwrap()])
 }
 
-fn options(server: &Server, hostid: u8, seconds: u64) -> ConnectOptions {
-    ConnectOptions {
-        subsystem: server.nqn().clone(),
-        host: "nqn.2026-11.example:host".parse().unwrap(),
-        hostid: [hostid; 16],
-        digests: Digests::default(),
-        flow_control: true,
-        deadline: Duration::from_secs(seconds),
-    }
+/// How a host connects that loses patience so soon.
+fn options(server: &Server, number: u8, seconds: u64) -> ConnectOptions {
+    ConnectOptions { deadline: Duration::from_secs(seconds), ..host(server, number) }
 }
 
 #[test]
 fn a_write_of_a_lost_connection_does_not_come_after_the_next_one() {
     let held = Held::new(false);
-    let device = Arc::clone(&held) as Arc<dyn BlockDevice>;
-    let server = serve(device, 1);
-    let options = |hostid, seconds| options(&server, hostid, seconds);
+    let server = server(&held, 1);
+    let options = |number, seconds| options(&server, number, seconds);
     // Forty writes, more than there are threads: some are with the medium, others wait. Then the host loses patience.
     let first = Controller::connect(server.address(), options(1, 1)).unwrap();
     let mut queue = first.queue(1, 64).unwrap();
@@ -143,9 +121,9 @@ fn a_write_of_a_lost_connection_does_not_come_after_the_next_one() {
     assert!(Controller::connect(server.address(), options(1, 5)).is_err());
     drop(Controller::connect(server.address(), options(2, 5)).unwrap());
     held.set(true);
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + PATIENCE;
     let second = loop {
-        match Controller::connect(server.address(), options(1, 20)) {
+        match Controller::connect(server.address(), host(&server, 1)) {
             Ok(controller) => break controller,
             Err(error) => assert!(Instant::now() < until, "{error}"),
         }
@@ -163,7 +141,7 @@ fn a_write_of_a_lost_connection_does_not_come_after_the_next_one() {
 #[test]
 fn nothing_more_is_deallocated_for_a_host_that_is_gone() {
     let held = Held::new(false);
-    let server = serve(Arc::clone(&held) as Arc<dyn BlockDevice>, 1);
+    let server = server(&held, 1);
     let first = Controller::connect(server.address(), options(&server, 1, 1)).unwrap();
     let mut queue = first.queue(1, 16).unwrap();
     let mut list = [0; 16];
@@ -175,8 +153,8 @@ fn nothing_more_is_deallocated_for_a_host_that_is_gone() {
     drop(first);
     std::thread::sleep(Duration::from_millis(300));
     held.set(true);
-    let until = Instant::now() + Duration::from_secs(20);
-    while let Err(error) = Controller::connect(server.address(), options(&server, 1, 20)) {
+    let until = Instant::now() + PATIENCE;
+    while let Err(error) = Controller::connect(server.address(), host(&server, 1)) {
         assert!(Instant::now() < until, "{error}");
     }
     assert_eq!(held.begun.load(Ordering::SeqCst), 1, "pieces that were written");
@@ -186,7 +164,7 @@ fn nothing_more_is_deallocated_for_a_host_that_is_gone() {
 #[test]
 fn a_write_on_another_core_does_not_come_after_the_next_one() {
     let held = Held::new(true);
-    let server = serve(Arc::clone(&held) as Arc<dyn BlockDevice>, 2);
+    let server = server(&held, 2);
     // Connections are dealt to the cores in turn: this is the first core's, its queue the second's.
     let first = Controller::connect(server.address(), options(&server, 1, 1)).unwrap();
     let mut stale = first.queue(1, 16).unwrap();
@@ -195,7 +173,7 @@ fn a_write_on_another_core_does_not_come_after_the_next_one() {
     drop(first);
     std::thread::scope(|scope| {
         let back = scope.spawn(|| {
-            let second = Controller::connect(server.address(), options(&server, 1, 20)).unwrap();
+            let second = Controller::connect(server.address(), host(&server, 1)).unwrap();
             let _to_the_second_core = TcpStream::connect(server.address()).unwrap();
             assert!(write(&mut second.queue(1, 16).unwrap(), &[0], 0x22));
         });

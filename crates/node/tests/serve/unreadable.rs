@@ -1,57 +1,30 @@
 //! Write Uncorrectable on the real server: what fails until it is written, and what a restart remembers; and that a node announces what it serves.
 
+use crate::world::{command, connect, host, serve};
 use pumice_blockdev::MAX_MARKS;
 use pumice_initiator::{ConnectOptions, Controller, Queue};
-use pumice_node::NodeOptions;
-use pumice_node::serve::{Backend, Drive, Server, Service};
+use pumice_node::serve::{Backend, Drive, Server};
 use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::opcode::{admin, io};
 use pumice_nvme::spec::{Sqe, Status, effects};
-use pumice_nvme::target::Limits;
 use std::path::Path;
-use std::time::Duration;
 
 const BLOCKS: u64 = 16_384;
 
 /// A server with a drive in memory and one in a file of `folder`.
-fn serve(folder: &Path) -> Server {
+fn start(folder: &Path) -> Server {
     let image = folder.join("image");
     if !image.exists() {
         std::fs::write(&image, vec![7; BLOCKS as usize * 512]).unwrap();
     }
     let open = |backend, n| Drive::open(&backend, 512, "node", n).unwrap();
     let drives = [open(Backend::Memory(BLOCKS * 512), 1), open(Backend::Path(image), 2)];
-    Server::start(Service {
-        address: "127.0.0.1:0".parse().unwrap(),
-        nqn: "nqn.2026-11.example:node".parse().unwrap(),
-        drives: drives.into_iter().map(|drive| drive.keep_marks(&folder.join("state")).unwrap()).collect(),
-        limits: Limits::default(),
-        cores: 1,
-        node: NodeOptions { memory_bytes: 4096, ..NodeOptions::default() },
-        peers: Vec::new(),
-        pacing: pumice_offload::PaceRequest::default(),
-    })
-    .unwrap()
+    serve(drives.into_iter().map(|drive| drive.keep_marks(&folder.join("state")).unwrap()).collect())
 }
 
-fn connect(server: &Server) -> (Controller, Queue) {
-    let options = ConnectOptions {
-        subsystem: server.nqn().clone(),
-        host: "nqn.2026-11.example:host".parse().unwrap(),
-        hostid: [3; 16],
-        digests: Digests { header: true, data: true },
-        flow_control: true,
-        deadline: Duration::from_secs(20),
-    };
-    let controller = Controller::connect(server.address(), options).unwrap();
-    let queue = controller.queue(1, 8).unwrap();
-    (controller, queue)
-}
-
-fn command(code: u8, nsid: u32, slba: u64, blocks: u32) -> Sqe {
-    let mut sqe = Sqe::new(code, nsid);
-    sqe.set_blocks(slba, blocks);
-    sqe
+fn connected(server: &Server) -> (Controller, Queue) {
+    let digests = Digests { header: true, data: true };
+    connect(server, ConnectOptions { digests, ..host(server, 3) }, 8)
 }
 
 fn run(queue: &mut Queue, sqe: Sqe, send: &[u8]) -> Status {
@@ -66,8 +39,8 @@ fn read(queue: &mut Queue, nsid: u32, slba: u64, blocks: u32) -> Status {
 #[test]
 fn blocks_fail_until_they_are_written() {
     let folder = tempfile::tempdir().unwrap();
-    let server = serve(folder.path());
-    let (_controller, mut queue) = connect(&server);
+    let server = start(folder.path());
+    let (_controller, mut queue) = connected(&server);
     for nsid in [1, 2] {
         let mark = |slba, blocks| command(io::WRITE_UNCORRECTABLE, nsid, slba, blocks);
         assert_eq!(run(&mut queue, mark(8, 24), &[]), Status::SUCCESS);
@@ -100,8 +73,8 @@ fn blocks_fail_until_they_are_written() {
 #[test]
 fn a_restart_remembers_and_what_was_written_since_stays_readable() {
     let folder = tempfile::tempdir().unwrap();
-    let server = serve(folder.path());
-    let (_controller, mut queue) = connect(&server);
+    let server = start(folder.path());
+    let (_controller, mut queue) = connected(&server);
     for nsid in [1, 2] {
         assert_eq!(run(&mut queue, command(io::WRITE_UNCORRECTABLE, nsid, 0, 16), &[]), Status::SUCCESS);
         assert_eq!(run(&mut queue, command(io::WRITE, nsid, 4, 4), &[5; 2048]), Status::SUCCESS);
@@ -109,8 +82,8 @@ fn a_restart_remembers_and_what_was_written_since_stays_readable() {
     drop(queue);
     // Dropped, not stopped: nothing is flushed at the end.
     drop(server);
-    let server = serve(folder.path());
-    let (_controller, mut queue) = connect(&server);
+    let server = start(folder.path());
+    let (_controller, mut queue) = connected(&server);
     assert_eq!(read(&mut queue, 1, 0, 16), Status::SUCCESS, "memory begins anew");
     assert_eq!(read(&mut queue, 2, 0, 4), Status::READ_ERROR);
     assert_eq!(read(&mut queue, 2, 4, 4), Status::SUCCESS);
@@ -132,8 +105,8 @@ fn a_restart_remembers_and_what_was_written_since_stays_readable() {
 #[test]
 fn ranges_are_bounded() {
     let folder = tempfile::tempdir().unwrap();
-    let server = serve(folder.path());
-    let (_controller, mut queue) = connect(&server);
+    let server = start(folder.path());
+    let (_controller, mut queue) = connected(&server);
     let mark = |slba| command(io::WRITE_UNCORRECTABLE, 1, slba, 1);
     for i in 0..MAX_MARKS as u64 {
         assert_eq!(run(&mut queue, mark(i * 2), &[]), Status::SUCCESS);
@@ -149,8 +122,8 @@ fn ranges_are_bounded() {
 #[test]
 fn a_node_serves_what_it_announces() {
     let folder = tempfile::tempdir().unwrap();
-    let server = serve(folder.path());
-    let (mut controller, mut queue) = connect(&server);
+    let server = start(folder.path());
+    let (mut controller, mut queue) = connected(&server);
     let mut page = vec![0; effects::LEN];
     let mut sqe = Sqe::new(admin::GET_LOG_PAGE, u32::MAX);
     sqe.set_dword(10, 5 | (page.len() as u32 / 4 - 1) << 16);

@@ -1,0 +1,7 @@
+//! The server from outside: a host on loopback, a real server, and devices that say what became of what was asked of them.
+
+mod deallocate;
+mod durability;
+mod orphans;
+mod unreadable;
+mod world;

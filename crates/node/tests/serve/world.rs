@@ -1,0 +1,59 @@
+//! A server on loopback, and hosts that connect to it.
+
+use pumice_initiator::{ConnectOptions, Controller, Queue};
+use pumice_node::NodeOptions;
+use pumice_node::serve::{Drive, Server, Service};
+use pumice_nvme::pdu::Digests;
+use pumice_nvme::spec::Sqe;
+use pumice_nvme::target::Limits;
+use pumice_offload::PaceRequest;
+use std::time::Duration;
+
+/// What a host waits, where a test does not say otherwise: long enough for a machine that is busy with other tests.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Serves drives. They need no local memory to speak of: nothing here asks for parity.
+pub(crate) fn serve(drives: Vec<Drive>) -> Server {
+    serve_on(1, drives)
+}
+
+/// The same, by so many cores.
+pub(crate) fn serve_on(cores: usize, drives: Vec<Drive>) -> Server {
+    Server::start(Service {
+        address: "127.0.0.1:0".parse().unwrap(),
+        nqn: "nqn.2026-11.example:node".parse().unwrap(),
+        drives,
+        limits: Limits::default(),
+        cores,
+        node: NodeOptions { memory_bytes: 4096, ..NodeOptions::default() },
+        peers: Vec::new(),
+        pacing: PaceRequest::default(),
+    })
+    .unwrap()
+}
+
+/// How the host with this number connects: without digests, and patient.
+pub(crate) fn host(server: &Server, number: u8) -> ConnectOptions {
+    ConnectOptions {
+        subsystem: server.nqn().clone(),
+        host: "nqn.2026-11.example:host".parse().unwrap(),
+        hostid: [number; 16],
+        digests: Digests::default(),
+        flow_control: true,
+        deadline: PATIENCE,
+    }
+}
+
+/// Connects, with one queue of `entries`. The association ends when the controller goes.
+pub(crate) fn connect(server: &Server, options: ConnectOptions, entries: u16) -> (Controller, Queue) {
+    let controller = Controller::connect(server.address(), options).unwrap();
+    let queue = controller.queue(1, entries).unwrap();
+    (controller, queue)
+}
+
+/// A command for `blocks` blocks from `slba` on.
+pub(crate) fn command(code: u8, nsid: u32, slba: u64, blocks: u32) -> Sqe {
+    let mut sqe = Sqe::new(code, nsid);
+    sqe.set_blocks(slba, blocks);
+    sqe
+}
