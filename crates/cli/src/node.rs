@@ -6,7 +6,7 @@ use crate::scrub::default_state_dir;
 use clap::Args;
 use pumice_blockdev::raise_descriptor_limit;
 use pumice_node::NodeOptions;
-use pumice_node::serve::{Backend, Drive, DriveConfig, NodeConfig, Peer, Server, Service};
+use pumice_node::serve::{Backend, Drive, DriveConfig, NodeConfig, Peer, Server, Service, busy_poll};
 use pumice_nvme::spec::Nqn;
 use pumice_nvme::target::Limits;
 use pumice_offload::PaceRequest;
@@ -15,6 +15,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc;
+use std::time::Duration;
 
 /// Serves drives to any NVMe/TCP host: one subsystem, a namespace for each drive, in the order given.
 ///
@@ -29,6 +30,7 @@ The whole can be written down in a file, for --config:
     block_size = 512                       # or 4096
     cores = 1
     connections = 4096
+    busy_poll = \"100us\"                    # optional; how long a core looks for work before it sleeps, \"0s\" for never
     state_dir = \"/var/lib/pumice\"          # optional; the default is the same
     [[drive]]
     backend = \"/dev/sdb\"                   # a block device, an image file, or mem:SIZE
@@ -42,7 +44,7 @@ The whole can be written down in a file, for --config:
 Exit codes: 0 stopped, 2 could not run.")]
 pub(crate) struct NodeArgs {
     /// A file that says all this
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "drive", "nqn", "block_size", "cores", "peer", "connections", "state_dir"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "drive", "nqn", "block_size", "cores", "peer", "connections", "busy_poll", "state_dir"])]
     config: Option<PathBuf>,
     /// Where to listen; port 0 picks one
     #[arg(long, value_name = "ADDRESS", required_unless_present = "config")]
@@ -65,6 +67,9 @@ pub(crate) struct NodeArgs {
     /// Connections at a time; more are closed at once
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     connections: u32,
+    /// How long a core looks for work before it sleeps, where that has paid of late; 0s for never
+    #[arg(long, value_name = "DURATION", default_value = "100us", value_parser = busy_poll)]
+    busy_poll: Duration,
     /// Where it is kept which blocks hosts have made unreadable [default: /var/lib/pumice for root, else $XDG_STATE_HOME/pumice]
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
@@ -82,6 +87,7 @@ impl NodeArgs {
             block_size: self.block_size.parse().expect("one of two"),
             cores: usize::from(self.cores),
             connections: self.connections as usize,
+            busy_poll: self.busy_poll,
             state_dir: self.state_dir.clone(),
             drives: self.drive.iter().map(drive).collect(),
             pacing: PaceRequest::default(),
@@ -123,6 +129,7 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
         drives,
         limits: Limits { connections: config.connections, ..Limits::default() },
         cores: config.cores,
+        busy_poll: config.busy_poll,
         node: NodeOptions::default(),
         peers: config.peers,
         pacing: PaceRequest { windows: to_utc(&config.pacing.windows), ..config.pacing },

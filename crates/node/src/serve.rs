@@ -21,7 +21,7 @@ mod outgoing;
 mod socket;
 mod workers;
 
-pub use config::{ConfigError, DriveConfig, NodeConfig, Peer};
+pub use config::{ConfigError, DriveConfig, NodeConfig, Peer, busy_poll};
 pub use drive::{Backend, BackendError, Drive};
 
 use self::core::{Core, CoreHandle, Shared};
@@ -38,6 +38,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// The subsystem, which all cores share. Taken for admin commands and ten times a second, never for reads and writes.
 #[derive(Debug, Clone)]
@@ -86,6 +87,8 @@ pub struct Service {
     pub limits: Limits,
     /// Threads that serve connections.
     pub cores: usize,
+    /// How long a core looks for work before it sleeps, where that has paid of late; zero for never.
+    pub busy_poll: Duration,
     /// What the parity engine may use.
     pub node: NodeOptions,
     /// The nodes that local memory may be sent to.
@@ -123,7 +126,7 @@ impl Server {
     /// # Errors
     /// Where there is no drive, the address cannot be listened on, or the machine refuses threads.
     pub fn start(service: Service) -> Result<Self, ServeError> {
-        let Service { address, nqn, drives, limits, cores, node, peers, pacing } = service;
+        let Service { address, nqn, drives, limits, cores, busy_poll, node, peers, pacing } = service;
         if drives.is_empty() {
             return Err(ServeError::NoDrives);
         }
@@ -148,7 +151,7 @@ impl Server {
         let count = cores.max(1);
         let mut parts = Vec::with_capacity(count);
         for number in 0..count {
-            parts.push(Core::new(number, Arc::clone(&shared))?);
+            parts.push(Core::new(number, Arc::clone(&shared), busy_poll)?);
         }
         let handles: Vec<CoreHandle> = parts.iter().map(Core::handle).collect();
         let mut listener = Some(listener);

@@ -1,6 +1,7 @@
 //! `node.toml`.
 
 use super::drive::Backend;
+use pumice_initiator::BusyPoll;
 use pumice_nvme::spec::Nqn;
 use pumice_nvme::target::Limits;
 use pumice_offload::{PaceRequest, parse_window};
@@ -9,6 +10,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Connections that a node may be told to take.
 const MAX_CONNECTIONS: usize = 65_536;
@@ -26,6 +28,8 @@ pub struct NodeConfig {
     pub cores: usize,
     /// Connections at a time.
     pub connections: usize,
+    /// How long a core looks for work before it sleeps, where that has paid of late; zero for never.
+    pub busy_poll: Duration,
     /// Where it is kept which blocks hosts have made unreadable; `None` for the place that is usual.
     pub state_dir: Option<PathBuf>,
     /// The drives, in the order of their namespaces.
@@ -83,6 +87,7 @@ struct File {
     block_size: Option<u32>,
     cores: Option<usize>,
     connections: Option<usize>,
+    busy_poll: Option<String>,
     state_dir: Option<PathBuf>,
     #[serde(default)]
     drive: Vec<FileDrive>,
@@ -175,6 +180,10 @@ impl NodeConfig {
                 }
                 None => Limits::default().connections,
             },
+            busy_poll: match &file.busy_poll {
+                Some(text) => busy_poll(text).map_err(|why| format!("busy_poll: {why}"))?,
+                None => BusyPoll::USUAL,
+            },
             state_dir: file.state_dir,
             drives: drives.collect::<Result<_, String>>()?,
             peers: peers.collect::<Result<_, String>>()?,
@@ -208,6 +217,19 @@ impl NodeConfig {
             format!("{}-{}-8{}-a{}-{}", hex(0..4), hex(4..6), &hex(6..8)[1..], &hex(8..10)[1..], hex(10..16));
         format!("nqn.2014-08.org.nvmexpress:uuid:{uuid}").parse().expect("a name of the UUID form")
     }
+}
+
+/// How long a core may look for work before it sleeps.
+///
+/// # Errors
+/// Where it is no duration, or longer than 10 ms: to be woken never takes as long.
+pub fn busy_poll(text: &str) -> Result<Duration, String> {
+    const MOST: Duration = Duration::from_millis(10);
+    let wait = Duration::from_nanos(parse_duration(text).map_err(|error| error.to_string())?);
+    if wait > MOST {
+        return Err(format!("'{text}' is longer than 10ms"));
+    }
+    Ok(wait)
 }
 
 /// Checks a block size.
@@ -251,6 +273,8 @@ mod tests {
             ("listen = '127.0.0.1:1'\nblock_size = 1000", "block_size"),
             ("listen = '127.0.0.1:1'\ncores = 0", "cores"),
             ("listen = '127.0.0.1:1'\nconnections = 70000", "connections"),
+            ("listen = '127.0.0.1:1'\nbusy_poll = '1s'", "busy_poll"),
+            ("listen = '127.0.0.1:1'\nbusy_poll = '1'", "busy_poll"),
             ("listen = '127.0.0.1:1'\nnqn = 'x'", "nqn"),
             ("listen = '127.0.0.1:1'\n[[drive]]\nbackend = 'mem:x'", "drive 1"),
             ("listen = '127.0.0.1:1'\n[pacing]\nslowdown = '1'", "pacing: slowdown"),

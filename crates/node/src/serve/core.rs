@@ -212,7 +212,7 @@ pub(super) struct Core {
 }
 
 impl Core {
-    pub(super) fn new(number: usize, shared: Arc<Shared>) -> io::Result<Self> {
+    pub(super) fn new(number: usize, shared: Arc<Shared>, busy_poll: Duration) -> io::Result<Self> {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let handle = CoreHandle { inbox: Arc::default(), waker };
@@ -238,7 +238,7 @@ impl Core {
             orphans: HashMap::new(),
             turns: Vec::new(),
             accepting: false,
-            busy_poll: BusyPoll::new(BusyPoll::USUAL),
+            busy_poll: BusyPoll::new(busy_poll),
         })
     }
 

@@ -25,6 +25,7 @@ pub(crate) fn serve_on(cores: usize, drives: Vec<Drive>) -> Server {
         drives,
         limits: Limits::default(),
         cores,
+        busy_poll: Duration::from_micros(100),
         node: NodeOptions { memory_bytes: 4096, ..NodeOptions::default() },
         peers: Vec::new(),
         pacing: PaceRequest::default(),
