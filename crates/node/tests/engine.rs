@@ -228,6 +228,51 @@ fn accumulators_of_all_nodes_sum_to_zero_only_while_every_stripe_holds() {
     }
 }
 
+/// Many sources in memory, with windows that are folded in more than one section: as plain arithmetic says, in every mode.
+#[test]
+fn long_windows_in_memory_are_folded_whole() {
+    const SOURCES: usize = 200;
+    let (len, stripes) = (50_000_u32, 2);
+    let size = SOURCES as u64 * stripes * u64::from(len);
+    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new("m", 4096));
+    let options = NodeOptions { memory_bytes: size + (1 << 20), ..NodeOptions::default() };
+    let node = LocalNode::new("n", vec![device], &Peers::new(), options);
+    let mut next = noise(7);
+    let content: Vec<u8> = (0..size).map(|_| next()).collect();
+    node.memory_write(at(0), &content).unwrap();
+    let of = |source: usize, stripe: usize| &content[(source * 2 + stripe) * len as usize..][..len as usize];
+    let command = |mode| ParityCommand {
+        sources: (0..SOURCES)
+            .map(|i| Source::Memory { address: at(i as u64 * stripes * u64::from(len)) })
+            .collect(),
+        chunk: len,
+        window: Window { start: 0, len },
+        stripes: 0..stripes,
+        rule: Rule::sum(SOURCES),
+        mode,
+    };
+    let mut sums = vec![0; 2 * len as usize];
+    for (stripe, sum) in sums.chunks_mut(len as usize).enumerate() {
+        for source in 0..SOURCES {
+            sum.iter_mut().zip(of(source, stripe)).for_each(|(a, b)| *a ^= b);
+        }
+    }
+    let result = node.parity(&command(Mode::Generate { into: at(size) })).unwrap();
+    let mut out = vec![0; sums.len()];
+    node.memory_read(at(size), &mut out).unwrap();
+    assert!(out == sums);
+    let first = (0..len).find(|i| (0..2).any(|s| sums[(s * len + i) as usize] != 0)).unwrap();
+    let last = (0..len).rfind(|i| (0..2).any(|s| sums[(s * len + i) as usize] != 0)).unwrap();
+    assert_eq!(result.range, Some((first, last)));
+    // A source that undoes the sum, but for one byte near the end of the second window.
+    let mut undo = out;
+    undo.iter_mut().zip(&content).for_each(|(a, b)| *a ^= b);
+    undo[2 * len as usize - 5] ^= 1;
+    node.memory_write(at(0), &undo).unwrap();
+    let result = node.parity(&command(Mode::Check)).unwrap();
+    assert_eq!((result.range, ones(&result)), (Some((len - 5, len - 5)), vec![1]));
+}
+
 #[test]
 fn fingerprints_of_all_nodes_name_the_bad_stripes() {
     for chunk in [4096, 65536, 1 << 20] {

@@ -433,7 +433,12 @@ impl Subsystem {
         if orphaned {
             return Err((Status::CONNECT_BUSY, 0));
         }
-        if fields.qid > limits.queues {
+        // A queue here is one of each kind; what was granted is less one.
+        let granted = controller
+            .settings
+            .queues
+            .map_or(limits.queues, |both| (both as u16).min((both >> 16) as u16) + 1);
+        if fields.qid > granted {
             return Err((Status::INVALID_QUEUE.dnr(), 0));
         }
         if !controller.queues.insert(fields.qid) {

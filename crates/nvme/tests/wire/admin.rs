@@ -122,6 +122,11 @@ fn the_number_of_queues_is_settled_before_there_are_any() {
     let _io = HostQueue::connect(&mut target, options(1, cntlid, PLAIN, true), &[1 << 20]);
     assert_eq!(set(&mut queue, &mut target, 7, 1).0, Status::SEQUENCE.dnr());
     assert_eq!(get(&mut queue, &mut target, 7, 0).1, 63 | 1 << 16);
+    // Two completion queues were granted: there is no third queue.
+    for (qid, status) in [(2, Status::SUCCESS), (3, Status::INVALID_QUEUE.dnr())] {
+        let mut io = HostQueue::connect(&mut target, options(qid, cntlid, PLAIN, true), &[1 << 20]);
+        assert_eq!(io.completions.pop().unwrap().status, status);
+    }
 }
 
 #[test]
