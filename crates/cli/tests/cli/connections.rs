@@ -1,6 +1,6 @@
 //! Ten thousand connections to a node: as many as it takes are served, the others are closed, and a load among them notices nothing.
 
-use crate::network::Node;
+use crate::network::{Node, PATIENCE};
 use pumice_blockdev::raise_descriptor_limit;
 use pumice_initiator::{Command, ConnectOptions, Controller, InitiatorError};
 use pumice_nvme::pdu::{Digests, IcReq};
@@ -15,18 +15,9 @@ use std::time::{Duration, Instant};
 const CONNECTIONS: usize = 10_000;
 const BLOCKS: u32 = 16;
 const DEPTH: usize = 16;
-/// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 fn options(node: &Node) -> ConnectOptions {
-    ConnectOptions {
-        subsystem: node.nqn.parse().unwrap(),
-        host: "nqn.2026-11.example:host".parse().unwrap(),
-        hostid: [7; 16],
-        digests: Digests { header: true, data: true },
-        flow_control: true,
-        deadline: PATIENCE,
-    }
+    ConnectOptions { digests: Digests { header: true, data: true }, ..node.options() }
 }
 
 fn start(connections: usize) -> Node {
@@ -165,6 +156,19 @@ fn within_patience(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
+/// Does something while a load goes on, which is to go on from before it to after it.
+fn beside_a_load(node: &Node, act: impl FnOnce(&Load)) {
+    let controller = Controller::connect(reachable(node), options(node)).unwrap();
+    let load = Load::new();
+    std::thread::scope(|scope| {
+        let _stop = Stop(&load);
+        scope.spawn(|| load.run(&controller));
+        load.goes_on();
+        act(&load);
+    });
+    load.tell();
+}
+
 #[test]
 fn what_is_beyond_the_limit_is_closed_and_nobody_else_notices() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -172,12 +176,7 @@ fn what_is_beyond_the_limit_is_closed_and_nobody_else_notices() {
         return;
     }
     let node = start(4096);
-    let controller = Controller::connect(reachable(&node), options(&node)).unwrap();
-    let load = Load::new();
-    std::thread::scope(|scope| {
-        let _stop = Stop(&load);
-        scope.spawn(|| load.run(&controller));
-        load.goes_on();
+    beside_a_load(&node, |load| {
         let began = Instant::now();
         let mut streams: Vec<TcpStream> = (0..CONNECTIONS).map(|i| open(&node, i)).collect();
         // The load has two of those that are taken.
@@ -201,7 +200,6 @@ fn what_is_beyond_the_limit_is_closed_and_nobody_else_notices() {
         });
         load.goes_on();
     });
-    load.tell();
 }
 
 #[test]
@@ -211,12 +209,7 @@ fn as_many_as_are_allowed_are_served() {
         return;
     }
     let node = start(CONNECTIONS + 100);
-    let controller = Controller::connect(reachable(&node), options(&node)).unwrap();
-    let load = Load::new();
-    std::thread::scope(|scope| {
-        let _stop = Stop(&load);
-        scope.spawn(|| load.run(&controller));
-        load.goes_on();
+    beside_a_load(&node, |load| {
         let began = Instant::now();
         let mut streams = Vec::with_capacity(CONNECTIONS);
         for i in 0..CONNECTIONS {
@@ -232,7 +225,6 @@ fn as_many_as_are_allowed_are_served() {
         drop(streams);
         load.goes_on();
     });
-    load.tell();
 }
 
 #[test]

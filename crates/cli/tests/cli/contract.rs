@@ -1,6 +1,8 @@
 //! The documents, exit codes and manners that others build on. `docs/json.md` is the contract.
 
-use crate::small_array::{CHUNK, DATA_OFFSET, Made, RAID5, RAID6, STRIPES, damage, run, scrub};
+use crate::small_array::{
+    CHUNK, DATA_OFFSET, Made, RAID5, RAID6, STRIPES, damage, pumice, refusal, run, scrub,
+};
 use serde_json::Value;
 use std::fs::File;
 use std::process::{Command, Stdio};
@@ -135,11 +137,7 @@ fn a_repair_is_reported_and_the_next_scrub_is_clean() {
 fn an_inspection_says_what_the_contract_says() {
     let array = Made::new(RAID6);
     let inspect = |members: &[std::path::PathBuf]| {
-        let output = Command::new(env!("CARGO_BIN_EXE_pumice"))
-            .args(["inspect", "--json"])
-            .args(members)
-            .output()
-            .unwrap();
+        let output = pumice().args(["inspect", "--json"]).args(members).output().unwrap();
         (output.status.code(), serde_json::from_slice::<Value>(&output.stdout).unwrap())
     };
     let (code, document) = inspect(&array.members);
@@ -220,9 +218,7 @@ fn two_scrubs_of_one_array_do_not_meet() {
     let lock = array.folder.path().join("03030303:03030303:03030303:03030303.lock");
     let held = File::create(&lock).unwrap();
     held.lock().unwrap();
-    let output = scrub(array.folder.path()).args(&array.members).output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("another scrub"));
+    assert!(refusal(scrub(array.folder.path()).args(&array.members)).contains("another scrub"));
 }
 
 #[test]
@@ -244,7 +240,7 @@ fn a_reader_that_goes_away_is_no_failure() {
 #[test]
 fn the_demo_finds_what_it_planted_and_ends_in_time() {
     let start = Instant::now();
-    let output = Command::new(env!("CARGO_BIN_EXE_pumice")).arg("demo").output().unwrap();
+    let output = pumice().arg("demo").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
     for word in [

@@ -1,6 +1,6 @@
 //! Node processes on loopback, and the program that scrubs across them.
 
-use crate::small_array::{CHUNK, Made, RAID6, STRIPES, damage, run, scrub};
+use crate::small_array::{CHUNK, Made, RAID6, STRIPES, damage, pumice, refusal, run, scrub};
 use pumice_initiator::{ConnectOptions, Controller};
 use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::{Sqe, opcode};
@@ -12,9 +12,10 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-fn pumice() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_pumice"))
-}
+/// The name of the other host.
+pub(crate) const HOST: &str = "nqn.2026-11.example:host";
+/// How long anything may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A node process; killed when it goes.
 pub(crate) struct Node {
@@ -41,6 +42,18 @@ impl Node {
 
     pub(crate) fn name(&self) -> PathBuf {
         format!("nvme://{}", self.address).into()
+    }
+
+    /// How another host connects to it.
+    pub(crate) fn options(&self) -> ConnectOptions {
+        ConnectOptions {
+            subsystem: self.nqn.parse().unwrap(),
+            host: HOST.parse().unwrap(),
+            hostid: [7; 16],
+            digests: Digests::default(),
+            flow_control: true,
+            deadline: PATIENCE,
+        }
     }
 
     /// SIGTERM, and its exit code.
@@ -227,15 +240,7 @@ fn blocks_that_a_host_made_unreadable_are_found() {
         Node::start(&["--listen", "127.0.0.1:0", "--state-dir", folder], drives)
     };
     let node = start(&array.members);
-    let options = ConnectOptions {
-        subsystem: node.nqn.parse().unwrap(),
-        host: "nqn.2026-11.example:host".parse().unwrap(),
-        hostid: [7; 16],
-        digests: Digests::default(),
-        flow_control: true,
-        deadline: Duration::from_secs(20),
-    };
-    let controller = Controller::connect(node.address, options).unwrap();
+    let controller = Controller::connect(node.address, node.options()).unwrap();
     let mut queue = controller.queue(1, 4).unwrap();
     let mut sqe = Sqe::new(opcode::io::WRITE_UNCORRECTABLE, 2);
     // In the data of a stripe: past the superblock and its surroundings.
@@ -309,9 +314,7 @@ fn wrong_names_and_absent_nodes_are_refused() {
         (vec![twice.clone(), twice], "named twice"),
         (vec![format!("nvme://{address}")], "missing"),
     ] {
-        let output = scrub(state.path()).args(&members).output().unwrap();
-        let message = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{members:?} {message}");
+        let message = refusal(scrub(state.path()).args(&members));
         assert!(message.contains(word), "{members:?}: '{word}' is not in: {message}");
     }
 }
@@ -333,9 +336,7 @@ fn a_node_that_cannot_serve_says_why() {
         (&["--config", config.to_str().unwrap()], "speed"),
     ];
     for (args, word) in cases {
-        let output = pumice().arg("node").args(args).output().unwrap();
-        let message = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
+        let message = refusal(pumice().arg("node").args(args));
         assert!(message.contains(word), "{args:?}: {message}");
     }
     // A configuration that is whole.

@@ -1,9 +1,8 @@
 //! Scrubs of an array that another host is writing, and repair over the network.
 
-use crate::network::{Node, two_nodes};
-use crate::small_array::{CHUNK, DATA_OFFSET, DISKS, Made, RAID6, STRIPES, damage, run, scrub};
+use crate::network::{HOST, Node, two_nodes};
+use crate::small_array::{CHUNK, DATA_OFFSET, DISKS, Made, RAID6, STRIPES, damage, refusal, run, scrub};
 use pumice_initiator::{Command, ConnectOptions, Controller, Queue, discover};
-use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::opcode::io;
 use pumice_nvme::spec::{Nqn, Sqe};
 use pumice_parity::gf;
@@ -15,7 +14,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-const DEADLINE: Duration = Duration::from_secs(10);
 /// Stripes that the writer leaves alone: their regions of 1 MiB hold no other stripe.
 const QUIET: std::ops::Range<u64> = 32..STRIPES;
 const BLOCK: usize = 4096;
@@ -28,17 +26,9 @@ pub(crate) struct Host {
 
 impl Host {
     pub(crate) fn connect(node: &Node) -> Self {
-        let options = ConnectOptions {
-            subsystem: Nqn::discovery(),
-            host: "nqn.2026-11.example:writer".parse().unwrap(),
-            hostid: [7; 16],
-            digests: Digests::default(),
-            flow_control: true,
-            deadline: DEADLINE,
-        };
-        assert_eq!(discover(node.address, &options).unwrap().len(), 2);
-        let subsystem = node.nqn.parse().unwrap();
-        let controller = Controller::connect(node.address, ConnectOptions { subsystem, ..options }).unwrap();
+        let asking = ConnectOptions { subsystem: Nqn::discovery(), ..node.options() };
+        assert_eq!(discover(node.address, &asking).unwrap().len(), 2);
+        let controller = Controller::connect(node.address, node.options()).unwrap();
         let queue = controller.queue(1, 16).unwrap();
         Self { _controller: controller, queue }
     }
@@ -231,10 +221,8 @@ fn a_repair_has_the_drives_for_itself_or_does_not_begin() {
     let names = [nodes[0].name(), nodes[1].name()];
     let state = tempfile::tempdir().unwrap();
     let host = Host::connect(&nodes[1]);
-    let output = scrub(state.path()).arg("--repair").args(&names).output().unwrap();
-    let message = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{message}");
-    assert!(message.contains("--repair") && message.contains("nqn.2026-11.example:writer"), "{message}");
+    let message = refusal(scrub(state.path()).arg("--repair").args(&names));
+    assert!(message.contains("--repair") && message.contains(HOST), "{message}");
     for (member, before) in array.members.iter().zip(&before) {
         assert!(std::fs::read(member).unwrap() == *before, "nothing is written");
     }

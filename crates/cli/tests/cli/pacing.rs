@@ -2,7 +2,7 @@
 
 use crate::network::{Node, two_nodes};
 use crate::online::Host;
-use crate::small_array::{CHUNK, DATA_OFFSET, Made, RAID6, STRIPES, damage, run, scrub};
+use crate::small_array::{CHUNK, DATA_OFFSET, Made, RAID6, STRIPES, damage, refusal, run, scrub};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -91,9 +91,7 @@ fn a_pace_that_cannot_be_kept_is_refused() {
         (&["--policy", "hasty"], "--policy"),
     ];
     for (options, word) in cases {
-        let output = scrub(state.path()).args(options).args(&array.members).output().unwrap();
-        let message = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{options:?}: {message}");
+        let message = refusal(scrub(state.path()).args(options).args(&array.members));
         assert!(message.contains(word), "{options:?}: {message}");
     }
 }

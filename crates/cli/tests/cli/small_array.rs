@@ -2,6 +2,7 @@
 
 use pumice_parity::gf;
 use pumice_raid::layout::{Layout, Level};
+use pumice_raid::superblock::v1::V1;
 use pumice_raid::{FormatSpec, Metadata, Uuid};
 use pumice_units::{Role, StripeIndex};
 use serde_json::Value;
@@ -14,6 +15,8 @@ pub(crate) const DISKS: usize = 5;
 pub(crate) const STRIPES: u64 = 40;
 pub(crate) const CHUNK: usize = 64 << 10;
 pub(crate) const DATA_OFFSET: u64 = 1 << 20;
+/// Where a member's superblock lies, in bytes.
+pub(crate) const SUPERBLOCK: u64 = 4096;
 pub(crate) const RAID5: Level = Level::Raid5;
 pub(crate) const RAID6: Level = Level::Raid6;
 
@@ -79,12 +82,35 @@ impl Made {
     }
 }
 
+/// The program under test.
+pub(crate) fn pumice() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_pumice"))
+}
+
+/// Asserts that a command ends with status 2, and gives what it says of that.
+pub(crate) fn refusal(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{command:?}: {message}");
+    message
+}
+
 /// `pumice scrub`, without progress.
 pub(crate) fn scrub(state: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pumice"));
+    let mut command = pumice();
     // A short time to settle: who writes in these tests is never short of processors for long.
     command.args(["scrub", "--quiet", "--settle", "500ms", "--state-dir"]).arg(state);
     command
+}
+
+/// Rewrites a member's superblock, with a checksum that fits.
+pub(crate) fn patch(member: &Path, change: impl FnOnce(&mut V1)) {
+    let file = File::options().read(true).write(true).open(member).unwrap();
+    let mut bytes = vec![0; 4096];
+    file.read_exact_at(&mut bytes, SUPERBLOCK).unwrap();
+    let mut superblock = V1::decode(&bytes, Metadata::V1_2).unwrap();
+    change(&mut superblock);
+    file.write_all_at(&superblock.encode(), SUPERBLOCK).unwrap();
 }
 
 /// Changes bytes of a chunk.
