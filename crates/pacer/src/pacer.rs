@@ -146,7 +146,8 @@ impl Pacer {
             Policy::Tuned(family) => Some(Tuner::new(family, goal, MARGIN)),
             _ => None,
         };
-        let pricing = (policy == Policy::Priced).then(|| Pricing::new(&curve, goal.mean, config.half_life));
+        let pricing =
+            (policy == Policy::Priced).then(|| Pricing::new(&curve, goal.mean, config.half_life, now));
         let measured = config.charge == Charge::Measured;
         let live = measured.then(|| Live::new(now));
         let in_flight = if measured { config.in_flight.max(1) } else { 1 };
@@ -291,6 +292,9 @@ impl Pacer {
         if self.learn_service && bytes > 0 && took > 0 && undisturbed && self.flights.is_empty() {
             self.curve.observe(bytes, took);
             self.ladder = Ladder::new(&self.curve);
+            if let Some(pricing) = &mut self.pricing {
+                pricing.measured(self.ladder);
+            }
         }
         self.figures.background += 1;
         self.figures.bytes[flight.kind.index()] += bytes;
@@ -494,7 +498,7 @@ impl Pacer {
         }
         self.last_flight = (0, 0);
         if let Some(pricing) = &mut self.pricing {
-            pricing.rewind();
+            pricing.rewind(now);
         }
     }
 
