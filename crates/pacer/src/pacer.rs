@@ -68,6 +68,10 @@ impl Config {
     }
 }
 
+/// How many times the expected slowdown of a start on an idle drive must be saved up, where it is measured: those who arrive one after another all wait for a large request, which
+/// the expectation, of the first of them, does not know; and in debt nothing is started, though small requests would bring most for what is earned.
+const COVER: f64 = 4.0;
+
 /// What to do now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
@@ -429,7 +433,8 @@ impl Pacer {
             Policy::Priced => {
                 let Some(pricing) = &mut self.pricing else { return Worth::Nothing(Nanos::MAX) };
                 pricing.fit(now, &self.history, &self.curve, &self.account, weight);
-                pricing.choose(self.idle_since, now, &self.account, weight)
+                let cover = if self.live.is_some() { COVER } else { 0.0 };
+                pricing.choose(self.idle_since, now, &self.account, weight, cover)
             }
         }
     }

@@ -248,13 +248,24 @@ impl Pricing {
         }
     }
 
-    pub(crate) fn choose(&self, start: Nanos, now: Nanos, account: &Account, weight: f64) -> Worth {
+    /// What to start on a drive that is idle since `start`. What any but the smallest request is expected to cost must be in the account `cover` times
+    /// over, with one goal more: a drive that nobody uses earns nothing.
+    pub(crate) fn choose(
+        &self,
+        start: Nanos,
+        now: Nanos,
+        account: &Account,
+        weight: f64,
+        cover: f64,
+    ) -> Worth {
         let moment = Moment { start, now, mood: usize::from(self.mood()) };
         // While nothing is known: the more collisions of the smallest request are saved up, the less one matters.
         let saved = account.balance() / (self.ladder.0[0].1 * weight);
         let ease = if self.classes.is_none() { saved.max(1.0) } else { 1.0 };
-        best_size(&self.hazard, &self.ladder, moment, self.price * weight / ease, |_, service| {
-            account.allows(service as Nanos)
+        let (smallest, there) = (self.ladder.0[0].1, account.balance() + account.goal().mean as f64);
+        best_size(&self.hazard, &self.ladder, moment, self.price * weight / ease, |delay, service| {
+            let covered = service <= smallest || there >= cover * delay * weight;
+            covered && account.allows(service as Nanos)
         })
     }
 }
@@ -299,6 +310,32 @@ mod tests {
         pricing.rewind(1_000_000 * SOON);
         pricing.fit(1_000_000 * SOON, &history, &curve, &account, 1.0);
         assert!(pricing.hazard.observed() > 0.9 * seen, "{} of {seen}", pricing.hazard.observed());
+        Ok(())
+    }
+
+    #[test]
+    fn large_requests_want_savings_where_somebody_is_near() -> Result<(), CurveError> {
+        let curve = ServiceCurve::new(&[(64 << 10, 100_000), (4 << 20, 4_000_000)])?;
+        let mut pricing = Pricing::new(&curve, 200_000, SOON, 0);
+        // So low that the size alone counts.
+        pricing.price = 1e-6;
+        let mut account = Account::new(crate::Goal::mean(200_000), 100_000);
+        let size = |account: &Account, age: Nanos, cover: f64| match pricing.choose(
+            SOON,
+            SOON + age,
+            account,
+            1.0,
+            cover,
+        ) {
+            Worth::Start(bytes, _) => bytes,
+            Worth::Nothing(_) => 0,
+        };
+        assert_eq!(size(&account, 500_000, 0.0), 4 << 20);
+        let poor = size(&account, 500_000, 4.0);
+        assert!((1..1 << 20).contains(&poor), "{poor}");
+        assert_eq!(size(&account, 2 * SOON, 4.0), 4 << 20, "a drive that nobody uses");
+        (0..200).for_each(|_| account.earn());
+        assert_eq!(size(&account, 500_000, 4.0), 4 << 20);
         Ok(())
     }
 }
