@@ -68,6 +68,10 @@ impl Config {
     }
 }
 
+/// How many times the expected slowdown of a start on an idle drive must be saved up, where it is measured: those who arrive one after another all wait for a large request, which
+/// the expectation, of the first of them, does not know; and in debt nothing is started, though small requests would bring most for what is earned.
+const COVER: f64 = 4.0;
+
 /// What to do now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
@@ -146,7 +150,8 @@ impl Pacer {
             Policy::Tuned(family) => Some(Tuner::new(family, goal, MARGIN)),
             _ => None,
         };
-        let pricing = (policy == Policy::Priced).then(|| Pricing::new(&curve, goal.mean, config.half_life));
+        let pricing =
+            (policy == Policy::Priced).then(|| Pricing::new(&curve, goal.mean, config.half_life, now));
         let measured = config.charge == Charge::Measured;
         let live = measured.then(|| Live::new(now));
         let in_flight = if measured { config.in_flight.max(1) } else { 1 };
@@ -291,6 +296,9 @@ impl Pacer {
         if self.learn_service && bytes > 0 && took > 0 && undisturbed && self.flights.is_empty() {
             self.curve.observe(bytes, took);
             self.ladder = Ladder::new(&self.curve);
+            if let Some(pricing) = &mut self.pricing {
+                pricing.measured(self.ladder);
+            }
         }
         self.figures.background += 1;
         self.figures.bytes[flight.kind.index()] += bytes;
@@ -425,7 +433,8 @@ impl Pacer {
             Policy::Priced => {
                 let Some(pricing) = &mut self.pricing else { return Worth::Nothing(Nanos::MAX) };
                 pricing.fit(now, &self.history, &self.curve, &self.account, weight);
-                pricing.choose(self.idle_since, now, &self.account, weight)
+                let cover = if self.live.is_some() { COVER } else { 0.0 };
+                pricing.choose(self.idle_since, now, &self.account, weight, cover)
             }
         }
     }
@@ -494,7 +503,7 @@ impl Pacer {
         }
         self.last_flight = (0, 0);
         if let Some(pricing) = &mut self.pricing {
-            pricing.rewind();
+            pricing.rewind(now);
         }
     }
 

@@ -29,6 +29,14 @@ impl Ladder {
     }
 }
 
+/// How long the first to arrive waits on average for the end of a request that takes `service`, where they come at `rate`; 0 where nobody comes. As [`best_size`] has it for an
+/// equal rate: a price is found for what will be chosen, and `rate * service^2 / 2` would say that large requests are never chosen where arrivals are frequent.
+fn expected_wait(rate: f64, service: f64) -> f64 {
+    let x = rate * service;
+    // Below, the difference would be lost in rounding.
+    if x < 1e-3 { x * service / 2.0 } else { service - (1.0 - (-x).exp()) / rate }
+}
+
 /// Idle time by hazard rate.
 #[derive(Debug, Clone)]
 pub(crate) struct RateClasses {
@@ -72,7 +80,7 @@ impl RateClasses {
             }
             let (mut worth, mut cost) = (0.0, 0.0);
             for (i, &(bytes, service)) in ladder.0.iter().enumerate() {
-                let delay = rate * service * service / 2.0 * weight;
+                let delay = expected_wait(rate, service) * weight;
                 let value = (bytes as f64 - price * delay) / service;
                 if usable[i] && value > worth {
                     (worth, cost) = (value, delay / service);
@@ -127,13 +135,13 @@ pub(crate) struct Moment {
 /// Stretches looked at before the question is put off.
 const LOOK_AHEAD: usize = 8;
 
-/// The size that is worth most at this moment, or when to ask again.
+/// The size that is worth most at this moment, or when to ask again. `usable` is asked with the expected slowdown and the time of a size.
 pub(crate) fn best_size(
     hazard: &Hazard,
     ladder: &Ladder,
     moment: Moment,
     price: f64,
-    usable: impl Fn(u64, f64) -> bool,
+    usable: impl Fn(f64, f64) -> bool,
 ) -> Worth {
     let mut at = moment.now;
     // Above this rate no size is worth anything, whatever comes after.
@@ -171,7 +179,7 @@ fn best_at(
     ladder: &Ladder,
     moment: Moment,
     price: f64,
-    usable: &impl Fn(u64, f64) -> bool,
+    usable: &impl Fn(f64, f64) -> bool,
 ) -> Option<(u64, f64)> {
     let (mut hit, mut hit_times_when) = (0.0, 0.0);
     let mut offset = 0.0;
@@ -195,9 +203,26 @@ fn best_at(
         }
         let delay = service * hit - hit_times_when;
         let value = (bytes as f64 - price * delay) / service;
-        if value > worth && usable(bytes, service) {
+        if value > worth && usable(delay, service) {
             (best, worth) = (Some((bytes, delay)), value);
         }
     }
     best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_arrives_first_waits_for_no_more_than_the_rest() {
+        let service = 4e6;
+        let rare = expected_wait(1e-12, service);
+        assert!((rare / (1e-12 * service * service / 2.0) - 1.0).abs() < 1e-3);
+        // Where many arrive, the first comes almost at once.
+        assert!((expected_wait(1e-3, service) / service - 1.0).abs() < 1e-3);
+        let (below, above) =
+            (expected_wait(0.999e-3 / service, service), expected_wait(1.001e-3 / service, service));
+        assert!(below < above && above < 1.01 * below, "one curve: {below} {above}");
+    }
 }

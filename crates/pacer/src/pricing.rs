@@ -61,7 +61,7 @@ pub(crate) struct Pricing {
 }
 
 impl Pricing {
-    pub(crate) fn new(curve: &ServiceCurve, goal_mean: Nanos, half_life: Nanos) -> Self {
+    pub(crate) fn new(curve: &ServiceCurve, goal_mean: Nanos, half_life: Nanos, now: Nanos) -> Self {
         Self {
             hazard: Hazard::new(),
             moments: Moments::new(),
@@ -75,12 +75,12 @@ impl Pricing {
             next_fit: 0,
             next_price: 0,
             priced: 0,
-            fitted: 0,
+            fitted: now,
             fits: 0,
             rates: [0.0; STRETCHES],
             rates_seen: 0,
             count: 0.0,
-            count_since: 0,
+            count_since: now,
             expected: 0.0,
             cost: 0.0,
             beside: 0.0,
@@ -128,16 +128,21 @@ impl Pricing {
         self.seen += 1;
     }
 
-    /// Time begins anew; what was learned stays.
-    pub(crate) fn rewind(&mut self) {
-        (self.next_fit, self.next_price, self.fitted, self.priced) = (0, 0, 0, 0);
-        (self.count, self.count_since) = (0.0, 0);
+    /// Time begins anew at `now`; what was learned stays. The time until then was not looked at: it is no quiet time, and nothing is forgotten for it.
+    pub(crate) fn rewind(&mut self, now: Nanos) {
+        (self.next_fit, self.next_price, self.fitted, self.priced) = (0, 0, now, 0);
+        (self.count, self.count_since) = (0.0, now);
         self.mood = Mood::default();
     }
 
     /// The next question finds the price anew.
     pub(crate) fn refit(&mut self) {
         self.next_fit = 0;
+    }
+
+    /// Service times as they are believed now.
+    pub(crate) fn measured(&mut self, ladder: Ladder) {
+        self.ladder = ladder;
     }
 
     /// What a background request was expected to cost and what it cost, in nanoseconds of collision.
@@ -166,7 +171,7 @@ impl Pricing {
         if now < self.next_fit {
             if now >= self.next_price {
                 self.next_price = now.saturating_add(EVERY as Nanos);
-                self.solve(account, weight);
+                self.solve(now, account, weight);
             }
             return;
         }
@@ -185,23 +190,23 @@ impl Pricing {
         (self.expected, self.cost) = (self.expected * keep, self.cost * keep);
         self.hazard.fit();
         self.classes = Some(RateClasses::of(&self.hazard));
-        self.solve(account, weight);
+        self.solve(now, account, weight);
     }
 
     /// A collision was charged: a new price, unless the last one is less than a second old.
     pub(crate) fn charged(&mut self, now: Nanos, account: &Account, weight: f64) {
         if now >= self.priced.saturating_add(SOON) {
             self.priced = now;
-            self.solve(account, weight);
+            self.solve(now, account, weight);
         }
     }
 
     /// Finds the price at which the expected slowdown is what the account can afford in the observed idle time.
-    pub(crate) fn solve(&mut self, account: &Account, weight: f64) {
+    pub(crate) fn solve(&mut self, now: Nanos, account: &Account, weight: f64) {
         let Some(classes) = &self.classes else { return };
         let reserve = self.ladder.0[SIZES.len() - 1].1 * weight;
         let surplus = account.balance() - reserve;
-        let earning = self.rate() * account.goal().mean as f64;
+        let earning = self.rate(now) * account.goal().mean as f64;
         let extra = match () {
             () if surplus <= 0.0 => surplus / DEBT_TIME,
             () if earning <= 0.0 => surplus / SURPLUS_TIME,
@@ -221,10 +226,11 @@ impl Pricing {
     }
 
     /// Foreground requests a nanosecond that can be counted on: the mean of the quieter stretches, so that a burst raises the balance, not the hopes.
-    fn rate(&self) -> f64 {
+    fn rate(&self, now: Nanos) -> f64 {
         let n = self.rates_seen.min(STRETCHES);
         if n == 0 {
-            return self.count / EVERY;
+            // Of the first stretch as much as there was of it.
+            return self.count / (now.saturating_sub(self.count_since) as f64).max(SOON as f64);
         }
         let mut sorted = self.rates;
         sorted[..n].sort_unstable_by(f64::total_cmp);
@@ -242,13 +248,94 @@ impl Pricing {
         }
     }
 
-    pub(crate) fn choose(&self, start: Nanos, now: Nanos, account: &Account, weight: f64) -> Worth {
+    /// What to start on a drive that is idle since `start`. What any but the smallest request is expected to cost must be in the account `cover` times
+    /// over, with one goal more: a drive that nobody uses earns nothing.
+    pub(crate) fn choose(
+        &self,
+        start: Nanos,
+        now: Nanos,
+        account: &Account,
+        weight: f64,
+        cover: f64,
+    ) -> Worth {
         let moment = Moment { start, now, mood: usize::from(self.mood()) };
         // While nothing is known: the more collisions of the smallest request are saved up, the less one matters.
         let saved = account.balance() / (self.ladder.0[0].1 * weight);
         let ease = if self.classes.is_none() { saved.max(1.0) } else { 1.0 };
-        best_size(&self.hazard, &self.ladder, moment, self.price * weight / ease, |_, service| {
-            account.allows(service as Nanos)
+        let (smallest, there) = (self.ladder.0[0].1, account.balance() + account.goal().mean as f64);
+        best_size(&self.hazard, &self.ladder, moment, self.price * weight / ease, |delay, service| {
+            let covered = service <= smallest || there >= cover * delay * weight;
+            covered && account.allows(service as Nanos)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::CurveError;
+
+    #[test]
+    fn the_time_before_a_beginning_is_no_quiet_time() -> Result<(), CurveError> {
+        const DAY: Nanos = 86_400 * SOON;
+        let curve = ServiceCurve::new(&[(64 << 10, 100_000)])?;
+        let mut pricing = Pricing::new(&curve, 1_000_000, DAY, DAY);
+        for begin in [DAY, 2 * DAY] {
+            // A thousand a second, for 25 s: two stretches.
+            (0..25_000).for_each(|i| pricing.arrived(begin + i * 1_000_000));
+            let rate = pricing.rate(begin + 25 * SOON);
+            assert!((0.9e-6..1.1e-6).contains(&rate), "{rate}");
+            pricing.rewind(2 * DAY);
+        }
+        // A beginning is judged by what there was of it.
+        let mut pricing = Pricing::new(&curve, 1_000_000, DAY, DAY);
+        (0..2_000).for_each(|i| pricing.arrived(DAY + i * 1_000_000));
+        let rate = pricing.rate(DAY + 2 * SOON);
+        assert!((0.9e-6..1.1e-6).contains(&rate), "{rate}");
+        Ok(())
+    }
+
+    #[test]
+    fn a_rest_of_the_clock_forgets_nothing() -> Result<(), CurveError> {
+        let curve = ServiceCurve::new(&[(64 << 10, 100_000)])?;
+        let mut pricing = Pricing::new(&curve, 1_000_000, SOON, 0);
+        let account = Account::new(crate::Goal::mean(1_000_000), 100);
+        let mut history = History::new(64);
+        for i in 1..=ENOUGH {
+            let idle = Idle { start: i * SOON, end: (i + 1) * SOON - 1, ..Idle::default() };
+            history.push(idle);
+            pricing.observe(&idle);
+        }
+        let seen = pricing.hazard.observed();
+        pricing.rewind(1_000_000 * SOON);
+        pricing.fit(1_000_000 * SOON, &history, &curve, &account, 1.0);
+        assert!(pricing.hazard.observed() > 0.9 * seen, "{} of {seen}", pricing.hazard.observed());
+        Ok(())
+    }
+
+    #[test]
+    fn large_requests_want_savings_where_somebody_is_near() -> Result<(), CurveError> {
+        let curve = ServiceCurve::new(&[(64 << 10, 100_000), (4 << 20, 4_000_000)])?;
+        let mut pricing = Pricing::new(&curve, 200_000, SOON, 0);
+        // So low that the size alone counts.
+        pricing.price = 1e-6;
+        let mut account = Account::new(crate::Goal::mean(200_000), 100_000);
+        let size = |account: &Account, age: Nanos, cover: f64| match pricing.choose(
+            SOON,
+            SOON + age,
+            account,
+            1.0,
+            cover,
+        ) {
+            Worth::Start(bytes, _) => bytes,
+            Worth::Nothing(_) => 0,
+        };
+        assert_eq!(size(&account, 500_000, 0.0), 4 << 20);
+        let poor = size(&account, 500_000, 4.0);
+        assert!((1..1 << 20).contains(&poor), "{poor}");
+        assert_eq!(size(&account, 2 * SOON, 4.0), 4 << 20, "a drive that nobody uses");
+        (0..200).for_each(|_| account.earn());
+        assert_eq!(size(&account, 500_000, 4.0), 4 << 20);
+        Ok(())
     }
 }

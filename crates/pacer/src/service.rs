@@ -26,8 +26,13 @@ pub enum CurveError {
 pub struct ServiceCurve {
     bytes: [u64; POINTS],
     nanos: [f64; POINTS],
+    /// Measurements of each point, as far as they matter: a guess counts as none.
+    seen: [u32; POINTS],
     len: usize,
 }
+
+/// Measurements after which a point moves an eighth of the way only.
+const SETTLED: u32 = 7;
 
 impl ServiceCurve {
     /// A curve through points of (bytes, nanoseconds).
@@ -38,7 +43,8 @@ impl ServiceCurve {
         if points.is_empty() || points.len() > POINTS {
             return Err(CurveError::Points(points.len()));
         }
-        let mut curve = Self { bytes: [0; POINTS], nanos: [0.0; POINTS], len: points.len() };
+        let (bytes, nanos) = ([0; POINTS], [0.0; POINTS]);
+        let mut curve = Self { bytes, nanos, seen: [SETTLED; POINTS], len: points.len() };
         for (i, &(bytes, nanos)) in points.iter().enumerate() {
             if nanos == 0 || bytes == 0 || (i > 0 && bytes <= points[i - 1].0) {
                 return Err(CurveError::Order(i));
@@ -46,6 +52,15 @@ impl ServiceCurve {
             (curve.bytes[i], curve.nanos[i]) = (bytes, nanos as f64);
         }
         Ok(curve)
+    }
+
+    /// A curve that was guessed: the first measurement of a point counts for all of it, and points that nothing was measured of follow the others in proportion. Or else a
+    /// size that the guess makes look slow would never be tried.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn guess(points: &[(u64, Nanos)]) -> Result<Self, CurveError> {
+        Ok(Self { seen: [0; POINTS], ..Self::new(points)? })
     }
 
     /// Expected service time of a request of `bytes`, in nanoseconds.
@@ -66,13 +81,19 @@ impl ServiceCurve {
     }
 
     /// Takes in a measurement: a background request of `bytes` took `took` nanoseconds. The nearest point moves an eighth
-    /// of the way.
+    /// of the way; a guessed one further at first.
     pub fn observe(&mut self, bytes: u64, took: Nanos) {
         let points = &self.bytes[..self.len];
         let i = points.partition_point(|&b| b < bytes).min(self.len - 1);
         let i = if i > 0 && points[i].abs_diff(bytes) > points[i - 1].abs_diff(bytes) { i - 1 } else { i };
         let expected = self.time(bytes) as f64;
-        self.nanos[i] = (self.nanos[i] * (1.0 + (took as f64 / expected - 1.0) / 8.0)).max(1.0);
+        let times = 1.0 + (took as f64 / expected - 1.0) / f64::from(self.seen[i] + 1);
+        self.seen[i] = (self.seen[i] + 1).min(SETTLED);
+        for (j, nanos) in self.nanos[..self.len].iter_mut().enumerate() {
+            if j == i || self.seen[j] == 0 {
+                *nanos = (*nanos * times).max(1.0);
+            }
+        }
     }
 }
 
@@ -96,6 +117,21 @@ mod tests {
         (0..200).for_each(|_| curve.observe(65_536, 5_000_000));
         assert!(curve.time(65_536).abs_diff(5_000_000) < 10_000);
         assert_eq!(curve.time(1 << 20), 2_000_000);
+        Ok(())
+    }
+
+    #[test]
+    fn what_was_guessed_follows_what_is_measured() -> Result<(), CurveError> {
+        let mut curve =
+            ServiceCurve::guess(&[(65_536, 1_000_000), (1 << 20, 4_000_000), (4 << 20, 12_000_000)])?;
+        curve.observe(1 << 20, 1_000_000);
+        assert_eq!(
+            (curve.time(65_536), curve.time(1 << 20), curve.time(4 << 20)),
+            (250_000, 1_000_000, 3_000_000)
+        );
+        (0..20).for_each(|_| curve.observe(4 << 20, 3_600_000));
+        assert_eq!(curve.time(4 << 20), 3_600_000);
+        assert_eq!(curve.time(1 << 20), 1_000_000, "what was measured stays");
         Ok(())
     }
 

@@ -1,13 +1,13 @@
 //! `pumice bench pace`: what a paced scrub costs the foreground, and what it brings, beside a scrub at a fixed rate.
 //!
 //! Clients of our own keep the node busy, steadily or by turns. Their mean response without any scrub is measured before and after each scrub, so that a drift of the machine is not
-//! taken for slowdown. The paced scrub comes first; then scrubs at fixed rates, from which the highest one is taken that slows the clients no more than the paced scrub did.
+//! taken for slowdown. The paced scrub comes first; then scrubs at fixed rates, by bisection, of which the highest one is taken that slows the clients no more than the paced scrub did.
 
 use super::node::connect;
 use crate::failure::Failure;
 use crate::remote::{self, RemoteName};
 use crate::text::{print, print_json, table};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use pumice_host::remote::RemoteNode;
 use pumice_initiator::{Controller, Queue};
 use pumice_nvme::spec::Sqe;
@@ -45,12 +45,26 @@ pub(crate) struct PaceArgs {
     /// How long they rest
     #[arg(long, default_value = "4s", value_parser = parse_duration)]
     off: u64,
-    /// Seconds of each measurement; there are about forty
+    /// Seconds of each measurement; there are about twenty of each load
     #[arg(long, default_value_t = 18.0)]
     seconds: f64,
+    /// Of these loads
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Load::Steady, Load::Bursty])]
+    load: Vec<Load>,
+    /// Leave out the scrubs at fixed rates
+    #[arg(long)]
+    no_fixed: bool,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Load {
+    /// Clients that never rest
+    Steady,
+    /// Clients that work and rest by turns
+    Bursty,
 }
 
 #[derive(Debug, Serialize)]
@@ -66,8 +80,8 @@ struct LoadCase {
     clear_mean_ms: f64,
     paced: Measured,
     /// The fixed rate that slows the foreground no more than the paced scrub.
-    fixed: Measured,
-    ratio_to_fixed: f64,
+    fixed: Option<Measured>,
+    ratio_to_fixed: Option<f64>,
     /// Seconds after the clients fell silent until the scrub ran at four fifths of its speed on an idle drive, at most. Bursty only.
     full_speed_after_s: Option<f64>,
     /// Seconds after the clients came back until the scrub was slower than half of that, at most. Bursty only.
@@ -83,13 +97,15 @@ struct Measured {
     p99_ms: f64,
 }
 
-/// A chunk and a batch of the commands that read.
-const CHUNK: u32 = 64 << 10;
+/// A chunk, md's default, and a batch of the commands that read.
+const CHUNK: u32 = 512 << 10;
 const BATCH: u64 = 256;
 /// How often the scrub's progress is written down.
 const SAMPLE: Duration = Duration::from_millis(100);
-/// Fixed rates: so many steps of a factor of two, the first a 32nd of what the paced scrub reached.
-const RATES: u32 = 8;
+/// Fixed rates that are tried, at most; the lowest, in bytes a second from each drive; and two that are near enough to each other.
+const RATES: u32 = 10;
+const LEAST_RATE: f64 = 1e6;
+const CLOSE: f64 = 1.1;
 
 /// When the clients work: nanoseconds on, and off (0 for always).
 #[derive(Debug, Clone, Copy)]
@@ -148,11 +164,11 @@ pub(crate) fn run(args: &PaceArgs) -> Result<ExitCode, Failure> {
             .push(controller.namespace(drive.id.0)?.ok_or_else(|| Failure::new("a drive is no namespace"))?);
     }
     let bench = Bench { args, controller: &controller, node: &node, namespaces: &namespaces };
-    let loads = [
-        bench.case("steady", Turns { on: 1, off: 0 })?,
-        bench.case("bursty", Turns { on: args.on.max(1), off: args.off.max(1) })?,
-    ];
-    let document = Document { goal_ms: args.slowdown as f64 / 1e6, loads: loads.into() };
+    let loads = args.load.iter().map(|load| match load {
+        Load::Steady => bench.case("steady", Turns { on: 1, off: 0 }),
+        Load::Bursty => bench.case("bursty", Turns { on: args.on.max(1), off: args.off.max(1) }),
+    });
+    let document = Document { goal_ms: args.slowdown as f64 / 1e6, loads: loads.collect::<Result<_, _>>()? };
     if args.json {
         print_json(&document);
     } else {
@@ -174,32 +190,15 @@ impl Bench<'_> {
         let first = self.measure(turns, None)?;
         // What is learned at first is part of a long scrub, not of its cost later on.
         self.measure(turns, Some(&goal))?;
-        let (paced, seen) = self.beside(turns, &goal, first.mean_ms())?;
-        let mut fixed = Measured { rate: Some(0), bytes_per_s: 0.0, mean_slowdown_ms: 0.0, p99_ms: 0.0 };
-        let lowest = paced.bytes_per_s / self.namespaces.len() as f64 / 32.0;
-        for rate in (0..RATES).map(|step| ((lowest * f64::from(1 << step)) as u64).max(4096)) {
-            let request = PaceRequest {
-                policy: Some(PacePolicy::BackToBack),
-                rate: Some(rate),
-                ..PaceRequest::default()
-            };
-            let (measured, _) = self.beside(turns, &request, first.mean_ms())?;
-            let measured = Measured { rate: Some(rate), ..measured };
-            let slower = measured.mean_slowdown_ms > paced.mean_slowdown_ms.max(0.0);
-            if !slower && measured.bytes_per_s > fixed.bytes_per_s {
-                fixed = measured.clone();
-            }
-            // Twice past it: higher rates slow no less.
-            if measured.mean_slowdown_ms > 2.0 * paced.mean_slowdown_ms.max(0.01) {
-                break;
-            }
-        }
+        let mut alone = self.measure(turns, None)?.mean_ms();
+        let (paced, seen) = self.beside(turns, &goal, &mut alone)?;
+        let fixed = if self.args.no_fixed { None } else { Some(self.fixed(turns, &paced, alone)?) };
         let follows = (turns.off > 0).then(|| self.follows(turns, &seen));
         Ok(LoadCase {
             load,
             foreground_per_s: first.responses.len() as f64 / first.seconds,
             clear_mean_ms: first.mean_ms(),
-            ratio_to_fixed: paced.bytes_per_s / fixed.bytes_per_s.max(1.0),
+            ratio_to_fixed: fixed.as_ref().map(|fixed| paced.bytes_per_s / fixed.bytes_per_s.max(1.0)),
             paced,
             fixed,
             full_speed_after_s: follows.and_then(|(up, _)| up),
@@ -207,14 +206,62 @@ impl Bench<'_> {
         })
     }
 
-    /// A run with a scrub, and one without before and after it.
-    fn beside(&self, turns: Turns, request: &PaceRequest, before: f64) -> Result<(Measured, Run), Failure> {
+    /// The highest fixed rate found that slows the clients no more than the paced scrub did: a factor of two at a time until it is between two rates, then by bisection.
+    fn fixed(&self, turns: Turns, paced: &Measured, mut alone: f64) -> Result<Measured, Failure> {
+        let target = paced.mean_slowdown_ms.max(0.0);
+        let drives = self.namespaces.len() as f64;
+        let mut at = |rate: f64| -> Result<Measured, Failure> {
+            let request = PaceRequest {
+                policy: Some(PacePolicy::BackToBack),
+                rate: Some(rate as u64),
+                ..PaceRequest::default()
+            };
+            let (measured, _) = self.beside(turns, &request, &mut alone)?;
+            Ok(Measured { rate: Some(rate as u64), ..measured })
+        };
+        let mut best = Measured { rate: Some(0), bytes_per_s: 0.0, mean_slowdown_ms: 0.0, p99_ms: 0.0 };
+        let (mut low, mut high) = (None::<f64>, None::<f64>);
+        let mut rate = (paced.bytes_per_s / drives / 2.0).max(LEAST_RATE);
+        for _ in 0..RATES {
+            let measured = at(rate)?;
+            // A rate that the drives do not reach is no limit: a higher one is the same.
+            let unlimited = measured.bytes_per_s < 0.8 * rate * drives;
+            if measured.mean_slowdown_ms > target {
+                high = Some(rate);
+            } else {
+                low = Some(rate);
+                if measured.bytes_per_s > best.bytes_per_s {
+                    best = measured;
+                }
+                if unlimited {
+                    break;
+                }
+            }
+            rate = match (low, high) {
+                (Some(low), Some(high)) if high < low * CLOSE => break,
+                (Some(low), Some(high)) => (low * high).sqrt(),
+                (_, None) => rate * 2.0,
+                (None, Some(_)) if rate <= LEAST_RATE => break,
+                (None, Some(_)) => (rate / 2.0).max(LEAST_RATE),
+            };
+        }
+        Ok(best)
+    }
+
+    /// A run with a scrub, and one without after it; `alone` is the clients' mean response of the one before it, and then of the one after it, in milliseconds.
+    fn beside(
+        &self,
+        turns: Turns,
+        request: &PaceRequest,
+        alone: &mut f64,
+    ) -> Result<(Measured, Run), Failure> {
         let with = self.measure(turns, Some(request))?;
         let after = self.measure(turns, None)?.mean_ms();
+        let before = std::mem::replace(alone, after);
         let measured = Measured {
             rate: None,
             bytes_per_s: with.bytes_per_s(),
-            mean_slowdown_ms: with.mean_ms() - (before + after) / 2.0,
+            mean_slowdown_ms: with.mean_ms() - f64::midpoint(before, after),
             p99_ms: with.p99_ms(),
         };
         Ok((measured, with))
@@ -385,7 +432,8 @@ fn human(document: &Document) -> String {
     ];
     let mut notes = String::new();
     for case in &document.loads {
-        for (name, measured) in [("paced", &case.paced), ("fixed rate", &case.fixed)] {
+        let scrubs = [("paced", Some(&case.paced)), ("fixed rate", case.fixed.as_ref())];
+        for (name, measured) in scrubs.into_iter().filter_map(|(name, measured)| Some((name, measured?))) {
             rows.push(vec![
                 case.load.to_owned(),
                 format!("{:.0}", case.foreground_per_s),
@@ -394,7 +442,9 @@ fn human(document: &Document) -> String {
                 format!("{:.1}", measured.bytes_per_s / 1e6),
                 format!("{:.3}", measured.mean_slowdown_ms),
                 format!("{:.2}", measured.p99_ms),
-                if name == "paced" { format!("{:.2}", case.ratio_to_fixed) } else { String::new() },
+                case.ratio_to_fixed
+                    .filter(|_| name == "paced")
+                    .map_or_else(String::new, |ratio| format!("{ratio:.2}")),
             ]);
         }
         if let (Some(up), Some(down)) = (case.full_speed_after_s, case.yields_after_s) {

@@ -51,8 +51,7 @@ impl MediaJob<'_> {
             for source in 0..sources {
                 let (give, take) = sync_channel(BUFFERS);
                 for _ in 0..BUFFERS {
-                    give.send(AlignedBuffer::new(shape.unit_bytes()))
-                        .expect("there is room, and the other end");
+                    give.send(pacing.buffer(shape.unit_bytes())).expect("there is room, and the other end");
                 }
                 back.push(give);
                 lines[source % threads].empty.push(take);
@@ -103,6 +102,10 @@ impl MediaJob<'_> {
                     return;
                 }
             }
+        }
+        for empty in &lines.empty {
+            // Until the fold has given all of them back.
+            empty.iter().for_each(|buffer| pacing.keep(buffer));
         }
     }
 
