@@ -269,7 +269,10 @@ impl Core {
                     WAKER | DIRECT => {}
                     Token(number) => {
                         if let Some(socket) = self.sockets.get_mut(&number) {
-                            if event.is_readable() || event.is_error() || event.is_read_closed() {
+                            if event.is_read_closed() {
+                                socket.hang_up();
+                            }
+                            if event.is_readable() || event.is_error() {
                                 socket.readable();
                             }
                             self.turns.push(number);

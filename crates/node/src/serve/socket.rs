@@ -79,6 +79,11 @@ impl Socket {
         self.readable = true;
     }
 
+    /// The peer has closed: what it sent and is not read yet is not carried out. Nobody hears how it ends, and whoever closed may write anew elsewhere.
+    pub(super) fn hang_up(&mut self) {
+        self.ended = true;
+    }
+
     /// Whether it waits for nothing but its own commands to end.
     pub(super) fn is_idle(&self) -> bool {
         self.in_flight == 0 && self.out.is_empty()

@@ -190,6 +190,10 @@ fn carry_out(job: Job) -> Done {
 fn execute(job: &Job, read: &mut Option<AlignedBuffer>, wanted: &dyn Fn() -> bool) -> Result<(), Status> {
     let fault = |error: IoError| write_fault(&error);
     let lost = |_| Status::READ_ERROR;
+    if job.op == Op::Flush {
+        // Of all drives, or none where all are read-only.
+        return job.devices.iter().try_for_each(|device| device.flush()).map_err(fault);
+    }
     let device = job.devices.first().ok_or(Status::INTERNAL)?;
     let len = job.len as usize;
     match job.op {
@@ -202,11 +206,6 @@ fn execute(job: &Job, read: &mut Option<AlignedBuffer>, wanted: &dyn Fn() -> boo
             device.write_at(job.offset, &data[..len]).map_err(fault)?;
         }
         Op::WriteUncorrectable => device.mark(job.offset, job.len).map_err(fault)?,
-        Op::Flush => {
-            for device in &job.devices {
-                device.flush().map_err(fault)?;
-            }
-        }
         Op::Compare => {
             let data = job.data.as_ref().ok_or(Status::INTERNAL)?;
             let mut stored = AlignedBuffer::new(len);
@@ -228,7 +227,7 @@ fn execute(job: &Job, read: &mut Option<AlignedBuffer>, wanted: &dyn Fn() -> boo
                 device.read_at(job.offset + at, &mut buffer[..len]).map_err(lost)?;
             }
         }
-        Op::Vendor => return Err(Status::INVALID_OPCODE.dnr()),
+        Op::Flush | Op::Vendor => return Err(Status::INVALID_OPCODE.dnr()),
     }
     if job.fua {
         device.flush().map_err(fault)?;

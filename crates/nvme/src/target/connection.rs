@@ -79,7 +79,7 @@ pub struct Connection {
     pub(super) queue: Option<Queue>,
     pub(super) namespaces: Arc<[Namespace]>,
     pub(super) slots: Slots,
-    /// Bytes of write data that were asked for and have not come.
+    /// Bytes of write data of commands whose data were asked for, and that have not ended.
     asked: u32,
     /// Slots that wait for room, in order.
     waiting: std::collections::VecDeque<u16>,
@@ -140,22 +140,25 @@ impl Connection {
         out: &mut Vec<u8>,
     ) -> Received {
         self.now = now;
-        self.check_life();
         if let Some(queue) = &self.queue {
             // Relaxed: a time that is looked at alone.
             queue.heard.store(now, Ordering::Relaxed);
         }
-        let (mut consumed, mut needed, mut more) = (0, 0, false);
+        let (mut consumed, mut needed) = (0, 0);
         let began = out.len();
         self.lent = 0;
-        while !self.is_closed() {
-            more = out.len() - began + self.lent >= BATCH && consumed < bytes.len();
-            if more {
-                break;
+        let more = loop {
+            // One before may have ended the queue: what follows is not carried out.
+            self.check_life();
+            if self.is_closed() {
+                break false;
+            }
+            if out.len() - began + self.lent >= BATCH && consumed < bytes.len() {
+                break true;
             }
             if self.state == State::Quiesce {
                 consumed = bytes.len();
-                break;
+                break false;
             }
             match frame(&bytes[consumed..], &self.framing, &mut needed) {
                 Ok(Some(frame)) => {
@@ -169,10 +172,10 @@ impl Connection {
                         self.deadline = None;
                     }
                 }
-                Ok(None) => break,
+                Ok(None) => break false,
                 Err(violation) => self.terminate(&violation, out),
             }
-        }
+        };
         if self.state == State::Live && consumed < bytes.len() && self.deadline.is_none() {
             self.deadline = Some(now + PATIENCE);
         }
@@ -402,14 +405,23 @@ impl Connection {
         out: &mut Vec<u8>,
     ) {
         if slot == super::media::SHUTDOWN_SLOT {
-            self.shutdown_done(access);
+            self.shutdown_done(status, access);
             return;
         }
         let Some(entry) = self.slots.get(slot) else { return };
         let (sqe, status) = (entry.sqe, entry.fault.unwrap_or(status));
-        self.slots.free(slot);
         self.note(&sqe, status, access);
         self.respond(&sqe, status, result, out);
+        self.release(slot, out);
+    }
+
+    /// Frees a slot; others may ask for their data now.
+    fn release(&mut self, slot: u16, out: &mut Vec<u8>) {
+        if let Some(entry) = self.slots.get(slot) {
+            self.asked -= entry.window;
+        }
+        self.slots.free(slot);
+        self.ask_next(out);
     }
 
     /// A read is done: completes it with its data.
@@ -430,11 +442,11 @@ impl Connection {
                     self.complete(slot, status, 0, access, out);
                     return;
                 }
-                self.slots.free(slot);
                 self.respond_with(&sqe, data.len() as u32, out, |to| {
                     to.copy_from_slice(data);
                     Ok(())
                 });
+                self.release(slot, out);
             }
         }
     }
@@ -495,7 +507,8 @@ impl Connection {
             entry.phase = Phase::Receiving;
             let transfer =
                 Transfer { cccid: entry.sqe.cid(), ttag: slot + 1, offset: 0, len: entry.expected };
-            self.asked += entry.expected;
+            entry.window = entry.expected;
+            self.asked += entry.window;
             R2t::push(out, transfer, self.framing.digests);
             self.waiting.pop_front();
         }
@@ -540,9 +553,7 @@ impl Connection {
             entry.fault = Some(Status::TRANSIENT_TRANSPORT);
         }
         if done {
-            self.asked -= entry.expected;
             self.submit(slot, access, media, out);
-            self.ask_next(out);
         }
         Ok(())
     }
@@ -559,7 +570,7 @@ impl Connection {
         let sqe = entry.sqe;
         let data = std::mem::take(&mut entry.data);
         if !self.is_io_queue() {
-            self.slots.free(slot);
+            self.release(slot, out);
             self.admin_with(&sqe, &data, access, out);
             return;
         }
@@ -574,11 +585,11 @@ impl Connection {
                 Some(status)
             }
         };
-        // The memory is kept for the slot's next command.
-        if let Some(entry) = self.slots.get(slot) {
-            entry.data = data;
-        }
         if let Some(status) = status {
+            // The memory is kept for the slot's next command. (A medium that is not done has its own copy, which is enough.)
+            if let Some(entry) = self.slots.get(slot) {
+                entry.data = data;
+            }
             self.complete(slot, status, 0, access, out);
         }
     }

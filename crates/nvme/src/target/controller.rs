@@ -142,10 +142,11 @@ impl Controller {
         Configured::Done
     }
 
-    /// Every write is durable: the shutdown is complete, unless a reset has ended it.
-    pub(crate) fn shut_down(&mut self) {
+    /// The shutdown is complete, unless a reset has ended it; a failure, where not every write is durable.
+    pub(crate) fn shut_down(&mut self, durable: bool) {
         if self.csts & csts::SHUTDOWN == csts::SHUTDOWN_OCCURRING {
-            self.csts = self.csts & !csts::SHUTDOWN | csts::SHUTDOWN_COMPLETE;
+            let failed = if durable { 0 } else { csts::FATAL };
+            self.csts = self.csts & !csts::SHUTDOWN | csts::SHUTDOWN_COMPLETE | failed;
         }
     }
 

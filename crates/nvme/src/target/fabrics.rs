@@ -159,16 +159,16 @@ impl Connection {
                 data: &[],
                 command: sqe,
             };
-            if media.submit(&flush).is_some() {
-                self.shutdown_done(access);
+            if let Some(status) = media.submit(&flush) {
+                self.shutdown_done(status, access);
             }
         }
         Status::SUCCESS
     }
 
     /// Every write is durable.
-    pub(super) fn shutdown_done<A: Access>(&mut self, access: &A) {
-        self.with_controller(access, Controller::shut_down);
+    pub(super) fn shutdown_done<A: Access>(&mut self, flushed: Status, access: &A) {
+        self.with_controller(access, |controller| controller.shut_down(flushed.is_success()));
     }
 }
 

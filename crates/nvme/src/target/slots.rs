@@ -27,6 +27,8 @@ pub(super) struct Slot {
     pub(super) data: Vec<u8>,
     /// Bytes of data that are to come.
     pub(super) expected: u32,
+    /// Bytes of the connection's window that it holds, from when its data are asked for until it has ended.
+    pub(super) window: u32,
     /// What is already wrong with it, whatever the medium says.
     pub(super) fault: Option<Status>,
 }
@@ -58,7 +60,7 @@ impl Slots {
             Some(index) => index,
             None if self.slots.len() < usize::from(self.depth) => {
                 let data = Vec::new();
-                self.slots.push(Slot { sqe, phase, data, expected: 0, fault: None });
+                self.slots.push(Slot { sqe, phase, data, expected: 0, window: 0, fault: None });
                 self.used.push(false);
                 (self.slots.len() - 1) as u16
             }
@@ -70,6 +72,7 @@ impl Slots {
         slot.phase = phase;
         slot.data.clear();
         slot.expected = 0;
+        slot.window = 0;
         slot.fault = None;
         self.used[usize::from(index)] = true;
         Some(index)

@@ -186,6 +186,12 @@ fn a_queue_that_was_disconnected_is_connected_again() {
     old.socket.connection.closed(&target.shared);
     assert_eq!(connect(&mut target).0, Status::SEQUENCE.dnr());
     assert!(new.write(&mut target, write, &[1; 512]).status.is_success());
+    // Nor what came together with the Disconnect.
+    new.connection.submit(disconnect, &[], &mut new.out).unwrap();
+    new.connection.submit(write, &[2; 512], &mut new.out).unwrap();
+    new.run(&mut target, 0);
+    assert_eq!(new.completions.len(), 1);
+    assert_eq!(target.drives.content[0][..512], [1; 512]);
 }
 
 /// A host that has lost its association comes back while another core still has a connection of the old one: nothing of that may come after what the host
@@ -279,6 +285,26 @@ fn a_shutdown_ends_with_a_reset() {
         &mut admin.socket.out,
     );
     assert_eq!(admin.write(&mut target, property_get(0x1C, false), &[]).result, 1, "ready, not shut down");
+}
+
+#[test]
+fn a_shutdown_that_could_not_make_writes_durable_says_so() {
+    let mut target = Target::new(Limits::default());
+    let (mut admin, _) = admin(&mut target, PLAIN, true, &[1 << 20]);
+    let mut configure = property_get(0x14, false);
+    configure.0[4] = opcode::fabrics::PROPERTY_SET;
+    configure.set_dword(12, 0x0046_0001 | 1 << 14);
+    target.drives.slow_flush = true;
+    assert!(admin.write(&mut target, configure, &[]).status.is_success());
+    admin.socket.connection.complete(
+        SHUTDOWN_SLOT,
+        Status::WRITE_FAULT,
+        0,
+        &target.shared,
+        &mut admin.socket.out,
+    );
+    let csts = admin.write(&mut target, property_get(0x1C, false), &[]).result;
+    assert_eq!((csts >> 2 & 0b11, csts >> 1 & 1), (0b10, 1), "complete, and failed");
 }
 
 #[test]

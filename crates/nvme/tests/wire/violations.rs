@@ -2,7 +2,7 @@
 
 use crate::pair::{HostQueue, admin, options};
 use crate::world::{BOTH, PLAIN, SECOND, Socket, Target, block_command, framed, write_by_r2t};
-use pumice_nvme::pdu::{Digests, Fatal, H2cData, IcReq, Kind, Transfer, Violation, push};
+use pumice_nvme::pdu::{Digests, Fatal, H2cData, IcReq, Kind, LAST, Transfer, Violation, push};
 use pumice_nvme::spec::{Sgl, Sqe, opcode};
 use pumice_nvme::target::Limits;
 
@@ -267,6 +267,31 @@ fn lengths_that_no_pdu_has() {
         let queue = io_queue(&mut target, BOTH);
         breaks(&mut target, queue.socket, &bytes, expected);
     }
+}
+
+/// Data are with the medium as long as the command is: the window is for those, too.
+#[test]
+fn the_window_is_held_until_the_medium_is_done() {
+    let mut target = Target::new(Limits { write_window: 4096, ..Limits::default() });
+    let mut socket = io_queue(&mut target, PLAIN).socket;
+    socket.out.clear();
+    let write = |target: &mut Target, socket: &mut Socket, cid: u16| {
+        let mut bytes = write_by_r2t(cid, 8, PLAIN);
+        // The second drive, which answers when it is told to.
+        bytes[8 + 4] = 2;
+        target.receive(socket, SECOND, &bytes);
+    };
+    write(&mut target, &mut socket, 1);
+    write(&mut target, &mut socket, 2);
+    let ttag = |socket: &Socket| u16::from_le_bytes([socket.out[10], socket.out[11]]);
+    assert_eq!(socket.out.len(), 24, "one is asked for");
+    let body = Transfer { cccid: 1, ttag: ttag(&socket), offset: 0, len: 4096 }.body();
+    socket.out.clear();
+    target.receive(&mut socket, SECOND, &framed(Kind::H2cData, LAST, &body, PLAIN, &[7; 4096]));
+    assert_eq!((target.drives.waiting.len(), socket.out.len()), (1, 0), "the medium has it");
+    target.answer(&mut socket);
+    // Its completion, and the other is asked for.
+    assert_eq!((socket.out[0], socket.out.len(), socket.out[24]), (5, 24 + 24, 9));
 }
 
 #[test]

@@ -172,9 +172,14 @@ impl Target {
     /// Hands bytes to a connection.
     pub(crate) fn receive(&mut self, socket: &mut Socket, now: u64, bytes: &[u8]) {
         socket.pending.extend_from_slice(bytes);
-        let received =
-            socket.connection.receive(now, &socket.pending, &self.shared, &mut self.drives, &mut socket.out);
-        socket.pending.drain(..received.consumed);
+        loop {
+            let Socket { connection, pending, out } = socket;
+            let received = connection.receive(now, pending, &self.shared, &mut self.drives, out);
+            pending.drain(..received.consumed);
+            if !received.more {
+                break;
+            }
+        }
     }
 
     /// The second drive answers everything, the newest first.
