@@ -32,3 +32,8 @@ pub(crate) fn run(command: &SimCommand) -> Result<ExitCode, Failure> {
 fn write_plot(path: &Path, svg: &str) -> Result<(), Failure> {
     std::fs::write(path, svg).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
 }
+
+/// The last part of a path: what a figure's title has room for.
+fn file_name(path: &str) -> &str {
+    Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or(path)
+}

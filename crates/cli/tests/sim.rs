@@ -83,7 +83,7 @@ fn every_policy_is_compared_and_the_same_bytes_come_again() {
     }
     let svg = fs::read_to_string(plot).expect("a plot");
     assert!(
-        svg.starts_with("<svg") && svg.contains("oracle") && svg.contains("(ms)") && svg.contains("MB/s")
+        svg.starts_with("<svg") && svg.contains("oracle") && svg.contains("(ms)") && svg.contains("MiB/s")
     );
 }
 

@@ -1,12 +1,12 @@
 //! `pumice sim scrub`: policies side by side on a trace.
 
-use super::write_plot;
+use super::{file_name, write_plot};
 use crate::failure::Failure;
 use crate::text::{print, print_json, table};
 use clap::Args;
 use pumice_pacer::{Goal, Percentile};
 use pumice_sim::Drive;
-use pumice_sim::plot::{Axis, Figure, Series};
+use pumice_sim::plot::{Axis, Division, Figure, Series};
 use pumice_sim::scrub::{PolicyName, Report, Study, study};
 use pumice_sim::trace::Format;
 use pumice_units::parse_duration;
@@ -117,9 +117,9 @@ fn figure(report: &Report) -> Figure {
     }
     let part = if in_sample { "in sample" } else { "held-out part" };
     Figure {
-        title: format!("{}, device {}, {part}", report.trace, report.device),
-        x: Axis { label: "mean slowdown of a foreground request (ms)".to_owned(), log: true },
-        y: Axis { label: "scrub throughput (MB/s)".to_owned(), log: false },
+        title: format!("{}, device {}, {part}", file_name(&report.trace), report.device),
+        x: Axis { label: "mean slowdown of a foreground request (ms)".to_owned(), division: Division::Log },
+        y: Axis { label: "scrub throughput (MiB/s)".to_owned(), division: Division::ByValues },
         series,
     }
 }

@@ -1,11 +1,11 @@
 //! `pumice sim trace-stats`: idle times of a traced drive.
 
-use super::write_plot;
+use super::{file_name, write_plot};
 use crate::failure::Failure;
 use crate::text::{print, print_json, table};
 use clap::Args;
 use pumice_sim::Drive;
-use pumice_sim::plot::{Axis, Figure, Series};
+use pumice_sim::plot::{Axis, Division, Figure, Series};
 use pumice_sim::stats::{TraceStats, trace_stats};
 use pumice_sim::trace::Format;
 use std::path::PathBuf;
@@ -49,11 +49,11 @@ pub(crate) fn run(args: &TraceStatsArgs) -> Result<ExitCode, Failure> {
 }
 
 fn figure(stats: &TraceStats) -> Figure {
-    let axis = |label: &str| Axis { label: label.to_owned(), log: true };
+    let axis = |label: &str| Axis { label: label.to_owned(), division: Division::Log };
     let remaining = stats.remaining.iter().map(|r| (r.waited_s, r.mean_remaining_s)).collect();
     let hazard = stats.hazard.iter().map(|h| (h.age_s, h.per_s)).collect();
     Figure {
-        title: format!("{}, device {}: idle times", stats.trace, stats.device),
+        title: format!("{}, device {}: idle times", file_name(&stats.trace), stats.device),
         x: axis("idle for (s)"),
         y: axis("hazard rate (1/s), mean remaining idle time (s)"),
         series: vec![
