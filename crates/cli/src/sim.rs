@@ -1,12 +1,12 @@
 //! `pumice sim`: studies under virtual time.
 
 mod scrub;
+mod shared;
 mod stagger;
 mod stats;
 
 use crate::failure::Failure;
 use clap::Subcommand;
-use std::path::Path;
 use std::process::ExitCode;
 
 #[derive(Debug, Subcommand)]
@@ -26,9 +26,4 @@ pub(crate) fn run(command: &SimCommand) -> Result<ExitCode, Failure> {
         SimCommand::TraceStats(args) => stats::run(args),
         SimCommand::Stagger(args) => stagger::run(args),
     }
-}
-
-/// Writes a figure to a file.
-fn write_plot(path: &Path, svg: &str) -> Result<(), Failure> {
-    std::fs::write(path, svg).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
 }

@@ -83,7 +83,7 @@ fn every_policy_is_compared_and_the_same_bytes_come_again() {
     }
     let svg = fs::read_to_string(plot).expect("a plot");
     assert!(
-        svg.starts_with("<svg") && svg.contains("oracle") && svg.contains("(ms)") && svg.contains("MB/s")
+        svg.starts_with("<svg") && svg.contains("oracle") && svg.contains("(ms)") && svg.contains("MiB/s")
     );
 }
 
@@ -190,7 +190,39 @@ fn damaged_lines_are_named() {
     refused(&scrub(&trace, &["--device", "sdz"]), &["sdz", "d0"]);
     refused(&scrub(&trace, &["--train", "1.5"]), &["--train"]);
     refused(&scrub(&trace, &["--slowdown", "5"]), &["--slowdown"]);
-    refused(&scrub(&trace, &["--policy", "best"]), &["'best'", "waiting"]);
+    refused(&scrub(&trace, &["--policy", "best"]), &["--policy", "'best'", "waiting"]);
+    refused(&scrub(&trace, &["--policy", "waiting,all"]), &["'all' stands alone"]);
+    let long = write(folder.path(), "l.csv", &format!("{good}{}\n", "x".repeat(10_000_000)));
+    refused(&scrub(&long, &[]), &["line 52", "field 'line'", "64 KiB"]);
+}
+
+#[test]
+fn small_traces_and_odd_goals_are_told_apart_from_errors() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = csv(100);
+    let one: String = text.lines().take(2).map(|line| format!("{line}\n")).collect();
+    let report = document(&scrub(&write(folder.path(), "one.csv", &one), &["--json"]));
+    assert_eq!(report["requests"], 1);
+    // The names of columns after a byte order mark, and lines that end as on Windows.
+    let marked = format!("\u{feff}{}", text.replace('\n', "\r\n"));
+    let report =
+        document(&scrub(&write(folder.path(), "m.csv", &marked), &["--policy", "waiting", "--json"]));
+    assert_eq!(report["requests"], 500);
+    let trace = write(folder.path(), "t.csv", &text);
+    let report = document(&scrub(&trace, &["--policy", "priced, waiting", "--maximum", "1ms", "--json"]));
+    assert!(
+        report["notes"].to_string().contains("the smallest request takes 4.61 ms"),
+        "{}",
+        report["notes"]
+    );
+    assert!(report["policies"].as_array().expect("rows").iter().all(|row| row["request_bytes"].is_null()));
+    // All requests are in the first part.
+    let early: String = text.lines().take(40).map(|line| format!("{line}\n")).collect();
+    let tail = "9000000000,d1,R,0,4096,10,5010\n";
+    let trace = write(folder.path(), "e.csv", &format!("{early}{tail}"));
+    let report =
+        document(&scrub(&trace, &["--policy", "waiting", "--device", "d0", "--train", "0.99", "--json"]));
+    assert!(report["span_s"].as_f64().is_some_and(|s| s < 300.0), "of the device, not of the trace");
 }
 
 #[test]

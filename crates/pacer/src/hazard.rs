@@ -2,7 +2,7 @@
 //!
 //! The rate is a product of three factors, each a table: the *age* of the idle interval (rates fall with it on most drives: *Practical
 //! scrubbing*, section V.B), the *phase* within a period that the load keeps, if it keeps one (flush daemons and timers do), and the
-//! *mood*, how many long idle intervals ended lately. Cells of (mood, age, phase) hold observed time and ends, both forgotten by halves; the factors are
+//! *mood*, how many requests had come lately when the interval began. Cells of (mood, age, phase) hold observed time and ends, both forgotten by halves; the factors are
 //! fitted to them by iterative proportional fitting, in bounded time.
 
 use crate::Nanos;
@@ -29,7 +29,7 @@ fn class_end(class: usize) -> Nanos {
     if class + 1 >= AGES { Nanos::MAX } else { 1 << (AGE_SHIFT + class as u32) }
 }
 
-/// A learned hazard rate. About 250 KiB, taken when it is made.
+/// A learned hazard rate. About 310 KiB, taken when it is made.
 #[derive(Debug, Clone)]
 pub struct Hazard {
     period: Nanos,
@@ -146,7 +146,7 @@ impl Hazard {
         self.time.iter().map(|&t| f64::from(t)).sum()
     }
 
-    /// Fits the factors: four rounds over 32 000 cells.
+    /// Fits the factors: four rounds over 40 000 cells.
     pub(crate) fn fit(&mut self) {
         let total: f64 = self.ends.iter().map(|&e| f64::from(e)).sum();
         let time = self.observed();

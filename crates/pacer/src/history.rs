@@ -13,7 +13,7 @@ pub struct Idle {
     pub predicted: f32,
     /// Foreground requests that arrived from its end to the start of the next.
     pub arrivals: u32,
-    /// The mood of the load when it began: a class of how many long intervals had ended lately.
+    /// The mood of the load when it began: a class of how many requests had come lately.
     pub mood: u8,
 }
 

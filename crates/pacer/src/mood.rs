@@ -1,37 +1,34 @@
-//! The mood of a load: how many long idle intervals ended lately.
+//! The mood of a load: how many requests came lately.
 
 use crate::Nanos;
 
-/// Classes of mood.
-pub(crate) const MOODS: usize = 16;
-/// After which time an end counts 1/e, in nanoseconds: for the nearest past and for the longer one.
-const NEAR: f64 = 2e9;
-const FAR: f64 = 15e9;
+/// Classes of mood: one for each doubling of the count.
+pub(crate) const MOODS: usize = 20;
+/// After which time a request counts 1/e, in nanoseconds.
+const MEMORY: f64 = 4e9;
 
-/// Two counts with forgetting, each in four classes.
+/// A count of requests with forgetting.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Mood {
-    near: f64,
-    far: f64,
+    count: f64,
     at: Nanos,
-    class: u8,
 }
 
 impl Mood {
-    /// An idle interval ended; `long` if a background request could have been in it.
-    pub(crate) fn observe(&mut self, at: Nanos, long: bool) {
-        let passed = at.saturating_sub(self.at) as f64;
-        self.at = self.at.max(at);
-        let more = f64::from(u8::from(long));
-        self.near = self.near * (-passed / NEAR).exp() + more;
-        self.far = self.far * (-passed / FAR).exp() + more;
-        // 0 to 1/2, to 3/2, to 7/2, above.
-        let class = |count: f64| u8::from(count > 0.5) + u8::from(count > 1.5) + u8::from(count > 3.5);
-        self.class = class(self.near) + 4 * class(self.far / 2.0);
+    fn count_at(self, at: Nanos) -> f64 {
+        self.count * (-(at.saturating_sub(self.at) as f64) / MEMORY).exp()
     }
 
-    pub(crate) fn class(self) -> u8 {
-        self.class
+    /// A request came.
+    pub(crate) fn arrived(&mut self, at: Nanos) {
+        self.count = self.count_at(at) + 1.0;
+        self.at = self.at.max(at);
+    }
+
+    /// The class at a moment: 0 where less than half a request counts.
+    pub(crate) fn class(self, at: Nanos) -> u8 {
+        let doublings = (self.count_at(at) + 0.5).log2();
+        (doublings + 1.0).clamp(0.0, MOODS as f64 - 1.0) as u8
     }
 }
 
@@ -42,10 +39,11 @@ mod tests {
     #[test]
     fn quiet_and_busy_differ() {
         let mut mood = Mood::default();
-        assert_eq!(mood.class(), 0);
-        (1..100).for_each(|i| mood.observe(i * 100_000_000, true));
-        assert_eq!(usize::from(mood.class()), MOODS - 1);
-        mood.observe(600_000_000_000, false);
-        assert_eq!(mood.class(), 0);
+        assert_eq!(mood.class(0), 0);
+        (1..100).for_each(|i| mood.arrived(i * 100_000_000));
+        assert_eq!(mood.class(10_000_000_000), 6, "about 40 requests");
+        assert_eq!(mood.class(60_000_000_000), 0);
+        (0..1 << 24).for_each(|i| mood.arrived(60_000_000_000 + i / 64));
+        assert_eq!(usize::from(mood.class(60_000_262_144)), MOODS - 1);
     }
 }

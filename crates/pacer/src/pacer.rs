@@ -193,13 +193,13 @@ impl Pacer {
     pub fn foreground_arrived(&mut self, now: Nanos) {
         self.account.earn();
         self.figures.foreground += 1;
-        if let Some(pricing) = &mut self.pricing {
-            pricing.arrived(now);
-        }
         if self.outstanding == 0 {
             self.end_idle(now);
         } else {
             self.history.arrived();
+        }
+        if let Some(pricing) = &mut self.pricing {
+            pricing.arrived(now);
         }
         if let Some(live) = &mut self.live {
             let idle = now.saturating_sub(self.idle_since);
@@ -216,7 +216,7 @@ impl Pacer {
     }
 
     fn end_idle(&mut self, now: Nanos) {
-        let mood = self.pricing.as_ref().map_or(0, Pricing::mood);
+        let mood = self.pricing.as_ref().map_or(0, |pricing| pricing.mood(self.idle_since));
         let idle = Idle {
             start: self.idle_since,
             end: now.max(self.idle_since),

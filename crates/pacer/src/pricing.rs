@@ -102,13 +102,14 @@ impl Pricing {
         self.hazard.period()
     }
 
-    /// The mood of an idle interval that begins now.
-    pub(crate) fn mood(&self) -> u8 {
-        self.mood.class()
+    /// The mood of an idle interval that begins at `start`.
+    pub(crate) fn mood(&self, start: Nanos) -> u8 {
+        self.mood.class(start)
     }
 
     pub(crate) fn arrived(&mut self, now: Nanos) {
         self.count += 1.0;
+        self.mood.arrived(now);
         let passed = now.saturating_sub(self.count_since) as f64;
         if passed >= EVERY {
             self.rates[self.rates_seen % STRETCHES] = self.count / passed;
@@ -120,11 +121,9 @@ impl Pricing {
     pub(crate) fn observe(&mut self, idle: &Idle) {
         self.hazard.observe(idle.start, idle.end, usize::from(idle.mood));
         // Only what a background request could have been started in.
-        let long = idle.length() as f64 >= 2.0 * self.ladder.0[0].1;
-        if long {
+        if idle.length() as f64 >= 2.0 * self.ladder.0[0].1 {
             self.moments.push(idle.end);
         }
-        self.mood.observe(idle.end, long);
         self.seen += 1;
     }
 
@@ -258,7 +257,7 @@ impl Pricing {
         weight: f64,
         cover: f64,
     ) -> Worth {
-        let moment = Moment { start, now, mood: usize::from(self.mood()) };
+        let moment = Moment { start, now, mood: usize::from(self.mood(start)) };
         // While nothing is known: the more collisions of the smallest request are saved up, the less one matters.
         let saved = account.balance() / (self.ladder.0[0].1 * weight);
         let ease = if self.classes.is_none() { saved.max(1.0) } else { 1.0 };

@@ -1,30 +1,20 @@
 //! `pumice sim scrub`: policies side by side on a trace.
 
-use super::write_plot;
+use super::shared::{ShowArgs, TraceArgs, file_name};
 use crate::failure::Failure;
-use crate::text::{print, print_json, table};
+use crate::text::table;
 use clap::Args;
 use pumice_pacer::{Goal, Percentile};
-use pumice_sim::Drive;
-use pumice_sim::plot::{Axis, Figure, Series};
+use pumice_sim::plot::{Axis, Division, Figure, Series};
 use pumice_sim::scrub::{PolicyName, Report, Study, study};
-use pumice_sim::trace::Format;
 use pumice_units::parse_duration;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Compares policies on a trace.
 #[derive(Debug, Args)]
 pub(crate) struct ScrubStudyArgs {
-    /// The trace: CSV with a header, MSR Cambridge, SPC, blkparse text or fio log; plain, gzip or zstd
-    #[arg(long)]
-    trace: PathBuf,
-    /// Its format, where its first line does not tell: csv, msr, spc, blkparse, fio
-    #[arg(long)]
-    format: Option<Format>,
-    /// A device of the trace; without one, the device with the most requests
-    #[arg(long)]
-    device: Option<String>,
+    #[command(flatten)]
+    trace: TraceArgs,
     /// A policy, or all of them
     #[arg(long, default_value = "all")]
     policy: String,
@@ -40,18 +30,11 @@ pub(crate) struct ScrubStudyArgs {
     /// Share of the trace that is for tuning; the rest is measured. 0: tuned and measured on all of it only
     #[arg(long, default_value_t = 0.3)]
     train: f64,
-    /// The drive's model: ultrastar, caviar, deskstar, nvme
-    #[arg(long)]
-    drive: Option<Drive>,
     /// Count the requests that queue behind a slowed one as well
     #[arg(long)]
     queued: bool,
-    /// Print one JSON document
-    #[arg(long)]
-    json: bool,
-    /// Draw throughput against slowdown into an SVG file
-    #[arg(long)]
-    plot: Option<PathBuf>,
+    #[command(flatten)]
+    show: ShowArgs,
 }
 
 fn parse_percentile(text: &str) -> Result<Percentile, String> {
@@ -71,28 +54,23 @@ pub(crate) fn run(args: &ScrubStudyArgs) -> Result<ExitCode, Failure> {
     }
     let policies = match args.policy.as_str() {
         "all" => PolicyName::ALL.to_vec(),
-        names => names.split(',').map(str::parse).collect::<Result<_, _>>().map_err(Failure::new)?,
+        names => {
+            let named = names.split(',').map(|name| name.trim().parse::<PolicyName>());
+            named.collect::<Result<_, _>>().map_err(|error| Failure::new(format!("--policy: {error}")))?
+        }
     };
     let report = study(&Study {
-        trace: args.trace.clone(),
-        format: args.format,
-        device: args.device.clone(),
+        trace: args.trace.trace.clone(),
+        format: args.trace.format,
+        device: args.trace.device.clone(),
         goal: Goal { mean: args.slowdown, percentile: args.percentile, maximum: args.maximum },
-        curves: args.policy == "all" || args.plot.is_some(),
+        curves: args.policy == "all" || args.show.plot.is_some(),
         policies,
         train: args.train,
-        drive: args.drive,
+        drive: args.trace.drive,
         queued: args.queued,
     })?;
-    if let Some(path) = &args.plot {
-        write_plot(path, &figure(&report).svg())?;
-    }
-    if args.json {
-        print_json(&report);
-    } else {
-        print(&human(&report));
-    }
-    Ok(ExitCode::SUCCESS)
+    args.show.show(&report, figure, human)
 }
 
 fn figure(report: &Report) -> Figure {
@@ -117,9 +95,9 @@ fn figure(report: &Report) -> Figure {
     }
     let part = if in_sample { "in sample" } else { "held-out part" };
     Figure {
-        title: format!("{}, device {}, {part}", report.trace, report.device),
-        x: Axis { label: "mean slowdown of a foreground request (ms)".to_owned(), log: true },
-        y: Axis { label: "scrub throughput (MB/s)".to_owned(), log: false },
+        title: format!("{}, device {}, {part}", file_name(&report.trace), report.device),
+        x: Axis { label: "mean slowdown of a foreground request (ms)".to_owned(), division: Division::Log },
+        y: Axis { label: "scrub throughput (MiB/s)".to_owned(), division: Division::ByValues },
         series,
     }
 }

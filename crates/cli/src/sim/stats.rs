@@ -1,59 +1,35 @@
 //! `pumice sim trace-stats`: idle times of a traced drive.
 
-use super::write_plot;
+use super::shared::{ShowArgs, TraceArgs, file_name};
 use crate::failure::Failure;
-use crate::text::{print, print_json, table};
+use crate::text::table;
 use clap::Args;
-use pumice_sim::Drive;
-use pumice_sim::plot::{Axis, Figure, Series};
+use pumice_sim::plot::{Axis, Division, Figure, Series};
 use pumice_sim::stats::{TraceStats, trace_stats};
-use pumice_sim::trace::Format;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Shows how idle a traced drive is.
 #[derive(Debug, Args)]
 pub(crate) struct TraceStatsArgs {
-    /// The trace: CSV with a header, MSR Cambridge, SPC, blkparse text or fio log; plain, gzip or zstd
-    #[arg(long)]
-    trace: PathBuf,
-    /// Its format, where its first line does not tell: csv, msr, spc, blkparse, fio
-    #[arg(long)]
-    format: Option<Format>,
-    /// A device of the trace; without one, the device with the most requests
-    #[arg(long)]
-    device: Option<String>,
-    /// The drive's model, where the trace has no completion times: ultrastar, caviar, deskstar, nvme
-    #[arg(long)]
-    drive: Option<Drive>,
-    /// Print one JSON document
-    #[arg(long)]
-    json: bool,
-    /// Draw hazard rate and remaining idle time into an SVG file
-    #[arg(long)]
-    plot: Option<PathBuf>,
+    #[command(flatten)]
+    trace: TraceArgs,
+    #[command(flatten)]
+    show: ShowArgs,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &TraceStatsArgs) -> Result<ExitCode, Failure> {
-    let stats = trace_stats(&args.trace, args.format, args.device.as_deref(), args.drive)?;
-    if let Some(path) = &args.plot {
-        write_plot(path, &figure(&stats).svg())?;
-    }
-    if args.json {
-        print_json(&stats);
-    } else {
-        print(&human(&stats));
-    }
-    Ok(ExitCode::SUCCESS)
+    let from = &args.trace;
+    let stats = trace_stats(&from.trace, from.format, from.device.as_deref(), from.drive)?;
+    args.show.show(&stats, figure, human)
 }
 
 fn figure(stats: &TraceStats) -> Figure {
-    let axis = |label: &str| Axis { label: label.to_owned(), log: true };
+    let axis = |label: &str| Axis { label: label.to_owned(), division: Division::Log };
     let remaining = stats.remaining.iter().map(|r| (r.waited_s, r.mean_remaining_s)).collect();
     let hazard = stats.hazard.iter().map(|h| (h.age_s, h.per_s)).collect();
     Figure {
-        title: format!("{}, device {}: idle times", stats.trace, stats.device),
+        title: format!("{}, device {}: idle times", file_name(&stats.trace), stats.device),
         x: axis("idle for (s)"),
         y: axis("hazard rate (1/s), mean remaining idle time (s)"),
         series: vec![

@@ -96,7 +96,7 @@ impl FromStr for PolicyName {
         let found = Self::ALL.into_iter().find(|p| p.name() == text);
         found.ok_or_else(|| {
             let names: Vec<_> = Self::ALL.iter().map(|p| p.name()).collect();
-            format!("'{text}' is none of {} and all", names.join(", "))
+            format!("'{text}' is none of {}; 'all' stands alone", names.join(", "))
         })
     }
 }

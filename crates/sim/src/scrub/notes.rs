@@ -4,6 +4,7 @@ use super::Study;
 use super::outcome::Row;
 use crate::drive::Drive;
 use crate::scan::Scan;
+use pumice_pacer::SIZES;
 
 pub(super) fn notes(study: &Study, scan: &Scan, device: u32, drive: Drive, rows: &[Row]) -> Vec<String> {
     let mut notes = Vec::new();
@@ -22,6 +23,17 @@ pub(super) fn notes(study: &Study, scan: &Scan, device: u32, drive: Drive, rows:
         notes.push(format!(
             "{missing} requests have no completion time: theirs come from the model of {drive}"
         ));
+    }
+    let least = drive.curve().time(SIZES[0]);
+    if let Some(maximum) = study.goal.maximum.filter(|m| *m < least) {
+        notes.push(format!(
+            "no policy that holds the goal starts anything: the smallest request takes {:.2} ms on {drive}, the maximum is {:.2} ms",
+            least as f64 / 1e6,
+            maximum as f64 / 1e6
+        ));
+    }
+    if rows.iter().any(|r| !r.in_sample && r.foreground == 0) {
+        notes.push("no request is in the held-out part: it has no slowdowns to measure".to_owned());
     }
     for row in rows.iter().filter(|r| r.holds_goal && !r.goal_held) {
         let part = if row.in_sample { "in sample" } else { "on the held-out part" };

@@ -221,7 +221,7 @@ fn row(run: &Run, queued: bool, goal: Goal) -> Row {
         run.name,
         PolicyName::BackToBack | PolicyName::FixedDelay | PolicyName::Rate | PolicyName::Cfq
     );
-    let chosen = matches!(run.name, PolicyName::Priced).then(|| figures.mean_background());
+    let chosen = matches!(run.name, PolicyName::Priced).then(|| figures.mean_background()).filter(|b| *b > 0);
     Row {
         policy: run.name.name(),
         threshold_s: start.map(|s| s.threshold as f64 / 1e9),

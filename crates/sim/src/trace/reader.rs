@@ -17,6 +17,9 @@ const OPEN: usize = 4_096;
 /// Devices of one trace, at most.
 const DEVICES: usize = 65_536;
 
+/// What some editors put before the first line of UTF-8.
+const BYTE_ORDER_MARK: &[u8] = &[0xef, 0xbb, 0xbf];
+
 /// What a line says.
 #[derive(Debug)]
 pub(crate) struct Line<'a> {
@@ -162,6 +165,9 @@ impl TraceReader {
             if !more {
                 let what = "the trace has no lines".to_owned();
                 return Err(TraceError::Empty { path: shown, line: number, field: "first line", what });
+            }
+            if line.starts_with(BYTE_ORDER_MARK) {
+                line.drain(..BYTE_ORDER_MARK.len());
             }
             if !line.trim_ascii().is_empty() {
                 break;

@@ -1,0 +1,65 @@
+//! What the studies of a trace have in common: which trace, and what is done with the result.
+
+use crate::failure::Failure;
+use crate::text::{print, print_json};
+use clap::Args;
+use pumice_sim::Drive;
+use pumice_sim::plot::Figure;
+use pumice_sim::trace::Format;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// A device of a trace.
+#[derive(Debug, Args)]
+pub(super) struct TraceArgs {
+    /// The trace: CSV with a header, MSR Cambridge, SPC, blkparse text or fio log; plain, gzip or zstd
+    #[arg(long)]
+    pub(super) trace: PathBuf,
+    /// Its format, where its first line does not tell: csv, msr, spc, blkparse, fio
+    #[arg(long)]
+    pub(super) format: Option<Format>,
+    /// A device of the trace; without one, the device with the most requests
+    #[arg(long)]
+    pub(super) device: Option<String>,
+    /// The drive's model, for what the trace does not tell: ultrastar, caviar, deskstar, nvme
+    #[arg(long)]
+    pub(super) drive: Option<Drive>,
+}
+
+/// How a study is shown.
+#[derive(Debug, Args)]
+pub(super) struct ShowArgs {
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+    /// Draw the figure of the study into an SVG file
+    #[arg(long)]
+    pub(super) plot: Option<PathBuf>,
+}
+
+impl ShowArgs {
+    /// Draws and prints what was asked for.
+    pub(super) fn show<R: Serialize>(
+        &self,
+        report: &R,
+        figure: impl Fn(&R) -> Figure,
+        human: impl Fn(&R) -> String,
+    ) -> Result<ExitCode, Failure> {
+        if let Some(path) = &self.plot {
+            std::fs::write(path, figure(report).svg())
+                .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+        }
+        if self.json {
+            print_json(report);
+        } else {
+            print(&human(report));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The last part of a path: what a figure's title has room for.
+pub(super) fn file_name(path: &str) -> &str {
+    Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or(path)
+}
