@@ -1,18 +1,6 @@
 # ports, nqns, each, level, bitmap, seconds: see scenario/array.rs
-load nvme-tcp raid456
-devices=
-set -- $nqns
-for port in $ports; do
-  connect "$port" "$1"
-  shift
-  nsid=1
-  while [ $nsid -le "$each" ]; do
-    devices="$devices $(drive "$port" $nsid)" || fail "no namespace $nsid at port $port"
-    nsid=$((nsid + 1))
-  done
-done
-echo 500000 > /proc/sys/dev/raid/speed_limit_max
-echo 500000 > /proc/sys/dev/raid/speed_limit_min
+digests=
+. /members.sh
 # shellcheck disable=SC2086
 must mdadm --create /dev/md0 --run --metadata=1.2 --level="$level" --raid-devices=6 --chunk=64 \
   $bitmap $devices

@@ -1,18 +1,6 @@
 # ports, nqns, each, level, quiet_from, quiet_sum, busy_sum: see scenario/array.rs
-load nvme-tcp raid456
-devices=
-set -- $nqns
-for port in $ports; do
-  connect "$port" "$1" --hdr-digest --data-digest
-  shift
-  nsid=1
-  while [ $nsid -le "$each" ]; do
-    devices="$devices $(drive "$port" $nsid)" || fail "no namespace $nsid at port $port"
-    nsid=$((nsid + 1))
-  done
-done
-echo 500000 > /proc/sys/dev/raid/speed_limit_max
-echo 500000 > /proc/sys/dev/raid/speed_limit_min
+digests="--hdr-digest --data-digest"
+. /members.sh
 # shellcheck disable=SC2086
 must mdadm --assemble /dev/md0 $devices
 [ "$(cat /sys/block/md0/md/degraded)" = 0 ] || fail "degraded: $(cat /proc/mdstat)"

@@ -127,7 +127,7 @@ pub(crate) fn probe_all(paths: &[PathBuf], access: Access) -> Result<Vec<Probed>
         }
     }
     // Other hosts are kept away first: what is read afterwards stays as it is.
-    let far = look_remote(&remote, access.write)?;
+    let far = look_remote(&remote, access.write).collect::<Result<Vec<_>, _>>()?;
     let mut out = Vec::with_capacity(paths.len());
     let devices = open(&local, access)?;
     let node = LocalNode::new("probe", devices.clone(), &Peers::new(), NodeOptions::default());
@@ -137,9 +137,7 @@ pub(crate) fn probe_all(paths: &[PathBuf], access: Access) -> Result<Vec<Probed>
         let record = probe(&reader).map_err(|error| Failure::new(format!("{path}: {error}")))?;
         out.push(Probed { path, place: Place::Here(device), record });
     }
-    for (_, looked) in far {
-        out.push(looked?);
-    }
+    out.extend(far);
     Ok(out)
 }
 

@@ -9,7 +9,6 @@ use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::Nqn;
 use pumice_nvme::spec::log::DiscoveryEntry;
 use serde::Serialize;
-use std::path::Path;
 use std::process::ExitCode;
 
 /// Asks the discovery service at an address which subsystems are reached there.
@@ -67,15 +66,4 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<ExitCode, Failure> {
     }
     print(&table(&rows));
     Ok(ExitCode::SUCCESS)
-}
-
-impl RemoteName {
-    /// An address as an argument of its own: with or without `nvme://`.
-    pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
-        let full = if text.starts_with("nvme://") { text.to_owned() } else { format!("nvme://{text}") };
-        match Self::of(Path::new(&full))? {
-            Some(name) if name.nsid.is_none() => Ok(name),
-            _ => Err(Failure::new(format!("{text}: a node is HOST:PORT"))),
-        }
-    }
 }

@@ -1,13 +1,12 @@
 //! `pumice inspect`.
 
-use crate::devices::{Access, expand, probe_all};
+use crate::devices::{Access, Probed, expand, probe_all};
 use crate::failure::Failure;
-use crate::remote::{RemoteName, look_remote};
+use crate::remote::{RemoteName, hosts_of, look_remote};
 use crate::running::{Running, running};
 use crate::text::{print, print_json, table};
 use clap::Args;
-use pumice_raid::assembly::State;
-use pumice_raid::inspect::Probed;
+use pumice_raid::assembly::{Note, State};
 use pumice_raid::{InspectReport, Uuid};
 use pumice_units::{format_binary, format_decimal};
 use serde::Serialize;
@@ -88,26 +87,29 @@ impl From<&InspectReport> for ArrayDocument {
 
 /// Runs the command.
 pub(crate) fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
-    let paths = expand(&args.devices, Path::new("/sys"))?;
     let mut arrays: BTreeMap<Uuid, Vec<Probed>> = BTreeMap::new();
     let mut problems = Vec::new();
-    for path in &paths {
-        // One device that cannot be opened or read says nothing of the others.
-        match look(path) {
-            Ok(found) => {
-                for device in found {
-                    match device {
-                        Ok((uuid, probed)) => arrays.entry(uuid).or_default().push(probed),
-                        Err(failure) => problems.push(failure.to_string()),
-                    }
-                }
+    for device in look(&expand(&args.devices, Path::new("/sys"))?)? {
+        match device {
+            Ok(Probed { record: Some(ref record), .. }) => {
+                arrays.entry(record.superblock.array_uuid).or_default().push(device?);
             }
+            Ok(Probed { path, .. }) => problems.push(format!("{path}: no md superblock")),
             Err(failure) => problems.push(failure.to_string()),
         }
     }
-    let mut reports: Vec<InspectReport> =
-        arrays.into_values().map(InspectReport::new).collect::<Result<_, _>>()?;
-    reports.iter_mut().for_each(ask_the_kernel);
+    let mut reports = Vec::with_capacity(arrays.len());
+    for devices in arrays.into_values() {
+        // A node that has gone since says nothing of what was read.
+        let hosts = hosts_of(&devices).unwrap_or_else(|failure| {
+            problems.push(failure.to_string());
+            None
+        });
+        let set = devices.into_iter().map(|device| (device.path, Ok(device.record)));
+        let mut report = InspectReport::new(set.collect())?;
+        ask_who_runs(&mut report, hosts.as_deref());
+        reports.push(report);
+    }
     if args.json {
         print_json(&Document { arrays: reports.iter().map(ArrayDocument::from).collect() });
     } else {
@@ -119,34 +121,40 @@ pub(crate) fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(if problems.is_empty() { 0 } else { 2 }))
 }
 
-/// An array that runs here is active, not unclean, whatever its superblocks leave open.
-fn ask_the_kernel(report: &mut InspectReport) {
-    let devices: Vec<PathBuf> =
-        report.members.iter().filter_map(|member| member.device.as_ref().map(PathBuf::from)).collect();
-    if report.state != State::Unclean {
-        return;
+/// Looks at devices. One that cannot be opened, reached or read says nothing of the others.
+fn look(paths: &[PathBuf]) -> Result<Vec<Result<Probed, Failure>>, Failure> {
+    let access = Access { write: false, allow_in_use: true };
+    let mut found = Vec::with_capacity(paths.len());
+    let mut remote = Vec::new();
+    for path in paths {
+        match RemoteName::of(path)? {
+            Some(name) => remote.push(name),
+            None => match probe_all(std::slice::from_ref(path), access) {
+                Ok(devices) => found.extend(devices.into_iter().map(Ok)),
+                Err(failure) => found.push(Err(failure)),
+            },
+        }
     }
-    if let Some(array) = running(&devices, Path::new("/sys")).filter(Running::is_settled) {
-        report.state = State::Active;
-        report.notes = vec![format!("assembled and running as {}", array.name)];
-    }
+    found.extend(look_remote(&remote, false));
+    Ok(found)
 }
 
-/// A device that is a member of an array, or why it cannot be told.
-type Found = Result<(Uuid, Probed), Failure>;
-
-/// The members behind a name: one, or for a node all of its drives that are members.
-fn look(path: &Path) -> Result<Vec<Found>, Failure> {
-    let access = Access { write: false, allow_in_use: true };
-    let found: Vec<Result<crate::devices::Probed, Failure>> = match RemoteName::of(path)? {
-        Some(name) => look_remote(&[name], false)?.into_iter().map(|(_, looked)| looked).collect(),
-        None => probe_all(&[path.to_owned()], access)?.into_iter().map(Ok).collect(),
+/// An array that runs, here or on the hosts that are connected to all of its drives, is active, not unclean, whatever its superblocks leave open.
+fn ask_who_runs(report: &mut InspectReport, hosts: Option<&str>) {
+    if !matches!(report.state, State::Unclean | State::Active) {
+        return;
+    }
+    let devices: Vec<PathBuf> =
+        report.members.iter().filter_map(|member| member.device.as_ref().map(PathBuf::from)).collect();
+    let here = running(&devices, Path::new("/sys")).filter(Running::is_settled);
+    let who = match (here, hosts) {
+        (Some(array), _) => format!("assembled and running as {}", array.name),
+        (None, Some(hosts)) => format!("in use by another host: {hosts} is connected to all of its drives"),
+        (None, None) => return,
     };
-    let member = |device: crate::devices::Probed| match device.record {
-        Some(record) => Ok((record.superblock.array_uuid, (device.path, Ok(Some(record))))),
-        None => Err(Failure::new(format!("{}: no md superblock", device.path))),
-    };
-    Ok(found.into_iter().map(|device| device.and_then(member)).collect())
+    report.state = State::Active;
+    report.notes.retain(|note| *note != Note::Unclean.to_string());
+    report.notes.push(who);
 }
 
 fn human(report: &InspectReport) -> String {

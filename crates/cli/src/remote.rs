@@ -1,6 +1,6 @@
 //! Drives of data nodes: `nvme://HOST:PORT/NSID`, or `nvme://HOST:PORT` for all of them.
 
-use crate::devices::{Place, Probed};
+use crate::devices::{Place, Probed, nodes_of};
 use crate::failure::Failure;
 use pumice_host::probe::DriveReader;
 use pumice_host::remote::RemoteNode;
@@ -48,6 +48,15 @@ impl RemoteName {
         let address = addresses.next().ok_or_else(|| wrong("the host has no address"))?;
         Ok(Some(Self { address, nsid }))
     }
+
+    /// The node at an address that is an argument of its own: with or without `nvme://`.
+    pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
+        let full = if text.starts_with(SCHEME) { text.to_owned() } else { format!("{SCHEME}{text}") };
+        match Self::of(Path::new(&full))? {
+            Some(name) if name.nsid.is_none() => Ok(name),
+            _ => Err(Failure::new(format!("{text}: a node is HOST:PORT"))),
+        }
+    }
 }
 
 impl fmt::Display for RemoteName {
@@ -57,12 +66,15 @@ impl fmt::Display for RemoteName {
     }
 }
 
+/// How the names begin by which this program connects.
+const HOST_NQN: &str = "nqn.2026-11.invalid.pumice:host:";
+
 /// The name by which this program connects: made from the machine's id.
 pub(crate) fn host_nqn() -> Nqn {
     let machine = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
     let machine: String = machine.trim().chars().filter(char::is_ascii_hexdigit).take(32).collect();
     let name = if machine.is_empty() { "unknown".to_owned() } else { machine };
-    format!("nqn.2026-11.invalid.pumice:host:{name}").parse().expect("a name of the right form")
+    format!("{HOST_NQN}{name}").parse().expect("a name of the right form")
 }
 
 /// The identifier under which this process connects: drawn anew, because two scrubs of one machine are two hosts for a node.
@@ -99,56 +111,61 @@ fn hold(node: &RemoteNode) -> Result<(), Failure> {
     }
 }
 
-/// A drive, with what its superblock says, or why that cannot be told.
-pub(crate) type Looked = (String, Result<Probed, Failure>);
-
-/// Connects to the nodes, each once, and reads superblocks; a drive that cannot be made out does not stand in the way of others. With `alone`, other
-/// hosts are kept away before anything is read.
-pub(crate) fn look_remote(names: &[RemoteName], alone: bool) -> Result<Vec<Looked>, Failure> {
-    let mut nodes: BTreeMap<SocketAddr, Arc<RemoteNode>> = BTreeMap::new();
-    let mut out: Vec<Looked> = Vec::new();
-    for name in names {
-        let node = match nodes.get(&name.address) {
-            Some(node) => Arc::clone(node),
-            None => {
-                let node = connect(name.address)?;
-                if alone {
-                    hold(&node)?;
-                }
-                nodes.insert(name.address, Arc::clone(&node));
-                node
-            }
-        };
-        let before = out.len();
-        for drive in node.drives().iter().filter(|d| name.nsid.is_none_or(|nsid| d.id == DriveId(nsid))) {
-            let path = RemoteName { nsid: Some(drive.id.0), ..*name }.to_string();
-            let reader = DriveReader::new(&*node, drive.id, drive.size_bytes);
-            match probe(&reader) {
-                // All drives of a node means those that are members of something.
-                Ok(None) if name.nsid.is_none() => {}
-                Ok(record) => {
-                    let place = Place::There(Arc::clone(&node), drive.id);
-                    out.push((path.clone(), Ok(Probed { path, place, record })));
-                }
-                Err(error) => out.push((path.clone(), Err(Failure::new(format!("{path}: {error}"))))),
-            }
+/// Connects to the nodes, each once, and reads superblocks, name by name as results are taken. A drive that cannot be made out, or a node that cannot be reached,
+/// is told in its place and does not stand in the way of others. With `alone`, other hosts are kept away from a node before anything of it is read.
+pub(crate) fn look_remote(
+    names: &[RemoteName],
+    alone: bool,
+) -> impl Iterator<Item = Result<Probed, Failure>> + use<'_> {
+    // `None`: it did not answer, and that has been told.
+    let mut nodes: BTreeMap<SocketAddr, Option<Arc<RemoteNode>>> = BTreeMap::new();
+    names.iter().flat_map(move |name| match nodes.get(&name.address) {
+        Some(Some(node)) => look_at(node, name),
+        Some(None) => Vec::new(),
+        None => {
+            let connected = connect(name.address).and_then(|node| match alone {
+                true => hold(&node).map(|()| node),
+                false => Ok(node),
+            });
+            nodes.insert(name.address, connected.as_ref().ok().cloned());
+            connected.map_or_else(|failure| vec![Err(failure)], |node| look_at(&node, name))
         }
-        if out.len() == before {
-            return Err(Failure::new(match name.nsid {
-                Some(nsid) => format!("{name}: the node has no drive {nsid}"),
-                None => format!("{name}: none of its drives carries an md superblock"),
-            }));
-        }
-    }
-    Ok(out)
+    })
 }
 
-/// Hosts that are associated with all of the nodes, and alive: the ones that may run an array over their drives. `None` where there is none, or not the same ones
-/// everywhere.
-pub(crate) fn common_hosts(nodes: &[Arc<RemoteNode>]) -> Result<Option<Vec<String>>, Failure> {
+/// The drives of a node that a name stands for. All of them means those that carry a superblock, whole or damaged.
+fn look_at(node: &Arc<RemoteNode>, name: &RemoteName) -> Vec<Result<Probed, Failure>> {
+    let mut out = Vec::new();
+    for drive in node.drives().iter().filter(|d| name.nsid.is_none_or(|nsid| d.id == DriveId(nsid))) {
+        let path = RemoteName { nsid: Some(drive.id.0), ..*name }.to_string();
+        match probe(&DriveReader::new(&**node, drive.id, drive.size_bytes)) {
+            Ok(None) if name.nsid.is_none() => {}
+            Ok(record) => {
+                let place = Place::There(Arc::clone(node), drive.id);
+                out.push(Ok(Probed { path, place, record }));
+            }
+            Err(error) => out.push(Err(Failure::new(format!("{path}: {error}")))),
+        }
+    }
+    if out.is_empty() {
+        out.push(Err(Failure::new(match name.nsid {
+            Some(nsid) => format!("{name}: the node has no drive {nsid}"),
+            None => format!("{name}: none of its drives carries an md superblock"),
+        })));
+    }
+    out
+}
+
+/// The hosts that may run an array over these devices: the ones that are connected to the nodes of all of them, and alive. `None` where there is none, or not the
+/// same ones everywhere, or a device is of this machine. Other scrubs and inspections run no array.
+pub(crate) fn hosts_of(devices: &[Probed]) -> Result<Option<String>, Failure> {
+    if devices.iter().any(|device| device.here().is_some()) {
+        return Ok(None);
+    }
     let mut common: Option<Hosts> = None;
-    for node in nodes {
-        let hosts = node.hosts()?.unwrap_or_default();
+    for node in nodes_of(devices) {
+        let mut hosts = node.hosts()?.unwrap_or_default();
+        hosts.hosts.retain(|host| !host.nqn.starts_with(HOST_NQN));
         let alive = hosts.hosts.iter().all(|host| host.silent_ms < ALIVE_MS);
         if hosts.hosts.is_empty() || !alive || common.as_ref().is_some_and(|known| !known.same_hosts(&hosts))
         {
@@ -156,5 +173,6 @@ pub(crate) fn common_hosts(nodes: &[Arc<RemoteNode>]) -> Result<Option<Vec<Strin
         }
         common = Some(hosts);
     }
-    Ok(common.map(|common| common.hosts.into_iter().map(|host| host.nqn).collect()))
+    let names = |hosts: Hosts| hosts.hosts.into_iter().map(|host| host.nqn).collect::<Vec<_>>().join(", ");
+    Ok(common.map(names))
 }

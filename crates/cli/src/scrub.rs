@@ -5,13 +5,12 @@ mod human;
 
 pub(crate) use args::ScrubArgs;
 
-use crate::devices::{Access, Probed, assemble_from, expand, nodes_of, place, probe_all};
+use crate::devices::{Access, Probed, assemble_from, expand, place, probe_all};
 use crate::failure::Failure;
 use crate::progress::Display;
-use crate::remote::common_hosts;
+use crate::remote::hosts_of;
 use crate::running::running;
 use crate::text::{print, print_json};
-use pumice_host::remote::RemoteNode;
 use pumice_host::report::Report;
 use pumice_host::scrub::{StopReason, run as run_pass};
 use pumice_host::state::StateFiles;
@@ -39,9 +38,8 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     }
     let paths = expand(&args.devices, Path::new("/sys"))?;
     let mut probed = probe_all(&paths, access)?;
-    let nodes = nodes_of(&probed);
     // Other hosts may write the drives of a node, unless they are kept away.
-    options.in_use |= !nodes.is_empty() && !access.write;
+    options.in_use |= !access.write && probed.iter().any(|p| p.here().is_none());
     // Somebody else's requests to a device of this machine go past this program.
     if let Some(here) = probed.iter().find(|p| p.here().is_some())
         && (options.pace.slowdown_ns.is_some() || options.pace.policy == Some(PacePolicy::Cfq))
@@ -53,7 +51,7 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     let runs = || running(&paths, Path::new("/sys")).is_some_and(|array| array.is_settled());
     if args.allow_in_use && runs() {
         array.assume_running();
-    } else if let Some(hosts) = elsewhere(&array, &probed, &nodes, args)? {
+    } else if let Some(hosts) = elsewhere(&array, &probed, args)? {
         if !args.quiet {
             eprintln!(
                 "pumice: the array is active, and {hosts} is connected to all of its drives: taken as running there"
@@ -90,16 +88,11 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
 
 /// The hosts that run an array over drives of nodes, as far as can be told from here: its superblocks say that writes may be under way, every
 /// member is on a node, and the same hosts are connected to all of them. `None` where that is not so, or the operator has judged.
-fn elsewhere(
-    array: &Array,
-    probed: &[Probed],
-    nodes: &[Arc<RemoteNode>],
-    args: &ScrubArgs,
-) -> Result<Option<String>, Failure> {
-    if !array.unclean() || args.assume_settled || args.repair || probed.iter().any(|p| p.here().is_some()) {
+fn elsewhere(array: &Array, probed: &[Probed], args: &ScrubArgs) -> Result<Option<String>, Failure> {
+    if !array.unclean() || args.assume_settled || args.repair {
         return Ok(None);
     }
-    Ok(common_hosts(nodes)?.map(|hosts| hosts.join(", ")))
+    hosts_of(probed)
 }
 
 /// Where progress and journal are kept: for a plain check, a directory that cannot be used is a pity; for a repair, or a pass that should be

@@ -3,6 +3,7 @@
 //! The superblock with the highest event count speaks for the array. Each device's role is what that superblock's role
 //! table says of its device number, not what the device says of itself: a member that dropped out keeps believing in its role.
 
+mod again;
 mod error;
 mod survey;
 
@@ -320,7 +321,7 @@ impl Array {
     }
 
     /// Takes over what was assumed of `other`: the same array, read before.
-    pub const fn assume_like(&mut self, other: &Self) {
+    const fn assume_like(&mut self, other: &Self) {
         self.settled = other.settled;
         self.running = other.running;
     }

@@ -91,7 +91,7 @@ pub fn probe(device: &dyn ReadAt) -> Result<Option<MemberRecord>, ProbeError> {
         }
     }
     match (good, damaged) {
-        (Some(superblock), _) => Ok(Some(read_rest(device, superblock)?)),
+        (Some(superblock), _) => Ok(Some(read_rest(device, superblock, Logs::ALL)?)),
         (None, Some(invalid)) => Err(invalid.into()),
         (None, None) => Ok(None),
     }
@@ -123,9 +123,35 @@ fn read(device: &dyn ReadAt, what: &'static str, offset: u64, buf: &mut [u8]) ->
     device.read_exact_at(offset, buf).map_err(|source| ProbeError::Read { what, offset, source })
 }
 
+/// The superblock of one format, wherever else there may be one. `None` where there is none in its place.
+pub(crate) fn superblock_at(
+    device: &dyn ReadAt,
+    metadata: Metadata,
+) -> Result<Option<Superblock>, ProbeError> {
+    let device_sectors = device.size_bytes() / SECTOR;
+    let Some(sector) = metadata.super_sector(device_sectors) else { return Ok(None) };
+    Ok(read_superblock(device, metadata, sector, device_sectors)?.transpose()?)
+}
+
+/// The records of writes under way that are read beside a superblock. One that is not read is as if there were none.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Logs {
+    pub(crate) bitmap: bool,
+    pub(crate) ppl: bool,
+}
+
+impl Logs {
+    const ALL: Self = Self { bitmap: true, ppl: true };
+}
+
 /// What the superblock points to.
-fn read_rest(device: &dyn ReadAt, superblock: Superblock) -> Result<MemberRecord, ProbeError> {
-    let bitmap = superblock.bitmap.map(|area| read_bitmap(device, &superblock, area)).transpose()?;
+pub(crate) fn read_rest(
+    device: &dyn ReadAt,
+    superblock: Superblock,
+    logs: Logs,
+) -> Result<MemberRecord, ProbeError> {
+    let bitmap = superblock.bitmap.filter(|_| logs.bitmap);
+    let bitmap = bitmap.map(|area| read_bitmap(device, &superblock, area)).transpose()?;
     let mut bad_blocks = Vec::new();
     if let Some(log) = superblock.bad_block_log.filter(|log| log.used) {
         // The superblock bounds the log to 128 sectors.
@@ -141,7 +167,7 @@ fn read_rest(device: &dyn ReadAt, superblock: Superblock) -> Result<MemberRecord
                 .map(|()| bytes)
         })
     };
-    let ppl = superblock.ppl.map(follow).transpose()?;
+    let ppl = superblock.ppl.filter(|_| logs.ppl).map(follow).transpose()?;
     let journal =
         superblock.journal_tail.map(|tail| read_journal(device, &superblock, tail.get())).transpose()?;
     Ok(MemberRecord { superblock, bitmap, bad_blocks, ppl, journal })

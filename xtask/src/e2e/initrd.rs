@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 const INIT: &str = include_str!("../../guest/init.sh");
 const LIBRARY: &str = include_str!("../../guest/library.sh");
+const MEMBERS: &str = include_str!("../../guest/members.sh");
 
 /// What every guest has.
 const PROGRAMS: [&str; 4] = ["nvme", "mdadm", "mke2fs", "e2fsck"];
@@ -39,6 +40,7 @@ pub(crate) fn make(kernel: &Unpacked, folder: &Path) -> Result<Initrd, Failed> {
     archive.link("etc/mtab", "/proc/mounts");
     archive.file("init", INIT.as_bytes());
     archive.file("library.sh", LIBRARY.as_bytes());
+    archive.file("members.sh", MEMBERS.as_bytes());
     pack_modules(&mut archive, kernel)?;
     let mut bytes = archive.finish();
     let name = kernel.kernel.name;

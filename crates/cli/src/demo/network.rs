@@ -6,6 +6,7 @@ use super::{NODES, assemble_world};
 use crate::devices::{Access, Placement, assemble_from, nodes_of, place, probe_all};
 use crate::failure::Failure;
 use crate::progress::Silent;
+use crate::remote::RemoteName;
 use crate::scrub::fresh_seed;
 use crate::text::{print, print_json, table};
 use pumice_host::Method;
@@ -60,7 +61,8 @@ impl Drop for Process {
 pub(super) fn run(folder: &Path, json: bool) -> Result<ExitCode, Failure> {
     let world = World::make(folder, STRIPES)?;
     let nodes = start_nodes(&world)?;
-    let names: Vec<PathBuf> = nodes.iter().map(|n| format!("nvme://{}", n.address).into()).collect();
+    let names: Vec<PathBuf> =
+        nodes.iter().map(|n| RemoteName { address: n.address, nsid: None }.to_string().into()).collect();
     if !json {
         print(&format!(
             "An array of {} drives behind {NODES} node processes on this machine: {}.\n\

@@ -72,7 +72,7 @@ impl Drop for Node {
 }
 
 /// Ports that are free now.
-fn free_ports<const N: usize>() -> [SocketAddr; N] {
+pub(crate) fn free_ports<const N: usize>() -> [SocketAddr; N] {
     let held: [TcpListener; N] = std::array::from_fn(|_| TcpListener::bind("127.0.0.1:0").unwrap());
     std::array::from_fn(|i| held[i].local_addr().unwrap())
 }

@@ -1,7 +1,9 @@
 //! Scrubs of an array that another host is writing, and repair over the network.
 
-use crate::network::{HOST, Node, two_nodes};
-use crate::small_array::{CHUNK, DATA_OFFSET, DISKS, Made, RAID6, STRIPES, damage, refusal, run, scrub};
+use crate::network::{HOST, Node, free_ports, two_nodes};
+use crate::small_array::{
+    CHUNK, DATA_OFFSET, DISKS, Made, RAID6, STRIPES, SUPERBLOCK, damage, patch, pumice, refusal, run, scrub,
+};
 use pumice_initiator::{Command, ConnectOptions, Controller, Queue, discover};
 use pumice_nvme::spec::opcode::io;
 use pumice_nvme::spec::{Nqn, Sqe};
@@ -10,6 +12,8 @@ use pumice_raid::geometry::Geometry;
 use pumice_raid::{assemble, probe};
 use pumice_units::StripeIndex;
 use serde_json::Value;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -254,4 +258,83 @@ fn two_scrubs_of_one_node_do_not_disturb_each_other() {
             });
         }
     });
+}
+
+/// What an inspection of the whole of two nodes says: its exit code, and its only array.
+fn inspected(names: &[PathBuf]) -> (Option<i32>, Value, String) {
+    let output = pumice().args(["inspect", "--json"]).args(names).output().unwrap();
+    let mut document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["arrays"].as_array().unwrap().len(), 1, "{document}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    (output.status.code(), document["arrays"][0].take(), message)
+}
+
+#[test]
+fn an_array_that_another_host_runs_is_shown_as_in_use() {
+    let array = Made::new(RAID6);
+    // What the first write of a host leaves in every superblock.
+    array.members.iter().for_each(|member| patch(member, |s| s.resync_offset = 0));
+    let nodes = two_nodes(&array);
+    let names = [nodes[0].name(), nodes[1].name()];
+    let notes = |array: &Value| array["notes"].to_string();
+    let (code, alone, _) = inspected(&names);
+    assert_eq!((code, &alone["state"]), (Some(0), &"unclean".into()));
+    let first = Host::connect(&nodes[0]);
+    let (_, half, _) = inspected(&names);
+    assert_eq!(half["state"], "unclean", "it has half of the drives: {half}");
+    assert_eq!(notes(&half), notes(&alone));
+    let second = Host::connect(&nodes[1]);
+    let (_, seen, _) = inspected(&names);
+    assert_eq!(seen["state"], "active");
+    assert!(notes(&seen).contains("in use by another host") && notes(&seen).contains(HOST), "{seen}");
+    assert_eq!(seen["notes"].as_array().unwrap().len(), 1, "and nothing of its not being clean: {seen}");
+    let (_, mixed, _) = inspected(&[vec![names[0].clone()], array.members[3..].to_vec()].concat());
+    assert_eq!(mixed["state"], "unclean", "of this machine's drives the nodes know nothing");
+    drop((first, second));
+    assert_eq!(inspected(&names).1["state"], "unclean", "it has gone");
+}
+
+/// A program of this kind is connected to every drive too, and runs no array.
+#[test]
+fn another_scrub_is_no_host_that_runs_the_array() {
+    let array = Made::new(RAID6);
+    array.members.iter().for_each(|member| patch(member, |s| s.resync_offset = 0));
+    let node = Node::start(&["--listen", "127.0.0.1:0"], &array.members);
+    let host = "nqn.2026-11.invalid.pumice:host:another".parse().unwrap();
+    let _other = Controller::connect(node.address, ConnectOptions { host, ..node.options() }).unwrap();
+    assert_eq!(inspected(&[node.name()]).1["state"], "unclean");
+    let state = tempfile::tempdir().unwrap();
+    assert!(refusal(scrub(state.path()).arg(node.name())).contains("--assume-settled"));
+}
+
+/// One superblock that is damaged, and one node that does not answer, hide nothing else: on nodes as on this machine.
+#[test]
+fn each_drive_is_inspected_by_itself() {
+    let array = Made::new(RAID6);
+    File::options()
+        .write(true)
+        .open(&array.members[1])
+        .unwrap()
+        .write_all_at(b"half", SUPERBLOCK + 32)
+        .unwrap();
+    let nodes = two_nodes(&array);
+    let [nobody] = free_ports::<1>();
+    let nowhere = PathBuf::from(format!("nvme://{nobody}"));
+    let there = [nodes[0].name(), nowhere.join("1"), nowhere.join("2"), nodes[1].name()];
+    let here = [array.members.clone(), vec![array.folder.path().join("nothing")]].concat();
+    let cases: [(&[PathBuf], String, &str); 2] = [
+        (&there, format!("nvme://{}/2", nodes[0].address), "refused"),
+        (&here, array.members[1].display().to_string(), "nothing"),
+    ];
+    for (names, damaged, absent) in cases {
+        let (code, seen, message) = inspected(names);
+        assert_eq!((code, &seen["state"]), (Some(2), &"degraded".into()), "{message}");
+        let states: Vec<&Value> =
+            seen["members"].as_array().unwrap().iter().map(|member| &member["state"]).collect();
+        assert_eq!(states, ["active", "missing", "active", "active", "active"]);
+        let problems: Vec<&str> = message.lines().collect();
+        assert_eq!(problems.len(), 2, "{message}");
+        assert!(problems[0].contains(&damaged) && problems[0].contains("sb_csum"), "{message}");
+        assert!(problems[1].contains(absent), "{message}");
+    }
 }

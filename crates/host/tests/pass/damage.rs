@@ -14,7 +14,7 @@ fn kinds() -> Vec<Kind> {
     for layout in Layout::ALL {
         for level in [Level::Raid5, Level::Raid6] {
             if layout.is_of(level) {
-                out.push(Kind { level, layout: Some(layout), disks: 6, chunk: 8192, stripes: 14 });
+                out.push(Kind { level, layout: Some(layout), disks: 6, chunk: 8192, stripes: 14, ..RAID6 });
             }
         }
     }

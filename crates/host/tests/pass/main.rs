@@ -4,5 +4,6 @@ mod crash;
 mod damage;
 mod ledger;
 mod progress;
+mod standing;
 mod unreadable;
 mod world;

@@ -25,12 +25,19 @@ pub(crate) struct Kind {
     pub(crate) disks: u16,
     pub(crate) chunk: u64,
     pub(crate) stripes: u64,
+    pub(crate) bitmap: bool,
 }
 
 pub(crate) const UUID: Uuid = Uuid([7; 16]);
 
-pub(crate) const RAID6: Kind =
-    Kind { level: Level::Raid6, layout: Some(Layout::LeftSymmetric), disks: 6, chunk: 16384, stripes: 20 };
+pub(crate) const RAID6: Kind = Kind {
+    level: Level::Raid6,
+    layout: Some(Layout::LeftSymmetric),
+    disks: 6,
+    chunk: 16384,
+    stripes: 20,
+    bitmap: false,
+};
 
 pub(crate) const RAID5: Kind = Kind { level: Level::Raid5, disks: 5, ..RAID6 };
 
@@ -65,7 +72,7 @@ impl World {
             device_uuids: (0..kind.disks).map(|i| Uuid([i as u8 + 1; 16])).collect(),
             name: "test:array".to_owned(),
             ctime: 1_700_000_000,
-            bitmap: false,
+            bitmap: kind.bitmap,
             bad_block_log: true,
             data_offset: Some(1 << 20),
         }
@@ -131,6 +138,17 @@ impl World {
 
     /// The array over `nodes` nodes, without some members.
     pub(crate) fn target(&self, nodes: usize, without: &[u16]) -> Target {
+        let devices = self.devices.iter().map(|device| Arc::clone(device) as Arc<dyn BlockDevice>);
+        self.target_over(&devices.collect::<Vec<_>>(), nodes, without)
+    }
+
+    /// The same, over other devices with the same content.
+    pub(crate) fn target_over(
+        &self,
+        devices: &[Arc<dyn BlockDevice>],
+        nodes: usize,
+        without: &[u16],
+    ) -> Target {
         let array = self.array(without);
         let n = self.devices.len();
         let peers = Peers::new();
@@ -138,8 +156,7 @@ impl World {
         for node in 0..nodes {
             let roles: Vec<usize> =
                 (0..n).filter(|r| r * nodes / n == node && !without.contains(&(*r as u16))).collect();
-            let devices =
-                roles.iter().map(|r| Arc::clone(&self.devices[*r]) as Arc<dyn BlockDevice>).collect();
+            let devices = roles.iter().map(|r| Arc::clone(&devices[*r])).collect();
             let name = format!("n{node}");
             let options = NodeOptions { workers: 2, ..NodeOptions::default() };
             let local: Arc<dyn DataNode> = Arc::new(LocalNode::new(&name, devices, &peers, options));

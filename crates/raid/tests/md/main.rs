@@ -1,5 +1,6 @@
 //! md on disk and in geometry, from outside: tables, real arrays, arrays in every state, arrays of our own making.
 
+mod again;
 mod assembly;
 mod devices;
 mod images;

@@ -1,0 +1,40 @@
+//! The same array at a later time, for as few reads as will do.
+
+use pumice_units::Role;
+
+use super::{Array, assemble};
+use crate::bitmap::Bitmap;
+use crate::probe::{Logs, read_rest, superblock_at};
+use crate::read_at::ReadAt;
+use crate::superblock::Resync;
+
+impl Array {
+    /// Reads members again, and makes an array of them: with what was assumed of this one, and as good as one from [`probe`](crate::probe()) for comparing members,
+    /// states and [`plan`](Self::plan)s. `None` where a superblock is no longer where it was or cannot be made out, or the members make no array: for the moment,
+    /// while somebody writes superblocks one after another, or for good.
+    ///
+    /// One read a member is enough where nothing else counts: superblocks are looked for in no other place, bitmaps and partial parity logs are read where the
+    /// plan looks at them, bad-block logs where they have entries. A role that has no member here is left out.
+    #[must_use]
+    pub fn read_again(&self, devices: &[(Role, &dyn ReadAt)]) -> Option<Self> {
+        let mut seen = Vec::with_capacity(devices.len());
+        for (role, device) in devices {
+            let Some(member) = self.member(*role) else { continue };
+            let superblock = superblock_at(device, self.metadata).ok()??;
+            seen.push((member, device, superblock));
+        }
+        // Whose superblock counts is settled by all of them; until then, one that is not clean is enough.
+        let cut_off = !self.running && seen.iter().any(|(.., new)| new.resync == Resync::Unclean);
+        let mut set = Vec::with_capacity(seen.len());
+        for (member, device, superblock) in seen {
+            let known = member.record.bitmap.as_ref();
+            let moved = superblock.bitmap != member.record.superblock.bitmap;
+            let logs =
+                Logs { bitmap: cut_off || moved || known.is_some_and(Bitmap::is_lockless), ppl: cut_off };
+            set.push((member.device.clone(), read_rest(device, superblock, logs).ok()?));
+        }
+        let mut now = assemble(set).ok()?;
+        now.assume_like(self);
+        Some(now)
+    }
+}
