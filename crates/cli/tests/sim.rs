@@ -188,6 +188,7 @@ fn damaged_lines_are_named() {
     refused(&scrub(&folder.path().join("none"), &[]), &["none"]);
     let trace = write(folder.path(), "t.csv", &good);
     refused(&scrub(&trace, &["--device", "sdz"]), &["sdz", "d0"]);
+    refused(&scrub(&trace, &["--plot", "/no/such/out.svg"]), &["--plot", "/no/such"]);
     refused(&scrub(&trace, &["--train", "1.5"]), &["--train"]);
     refused(&scrub(&trace, &["--slowdown", "5"]), &["--slowdown"]);
     refused(&scrub(&trace, &["--policy", "best"]), &["--policy", "'best'", "waiting"]);

@@ -34,7 +34,7 @@ pub(super) struct ShowArgs {
     #[arg(long)]
     json: bool,
     /// Draw the figure of the study into an SVG file
-    #[arg(long)]
+    #[arg(long, value_parser = plot_path)]
     pub(super) plot: Option<PathBuf>,
 }
 
@@ -57,6 +57,20 @@ impl ShowArgs {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Where a figure goes: said before the study is made, if nothing can be written there.
+fn plot_path(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if path.is_dir() || !folder.is_dir() {
+        return Err(if path.is_dir() {
+            "a folder".to_owned()
+        } else {
+            format!("no folder {}", folder.display())
+        });
+    }
+    Ok(path)
 }
 
 /// The last part of a path: what a figure's title has room for.
