@@ -1,7 +1,7 @@
 //! `pumice plan`: what a scrub moves, on paper.
 
 use crate::failure::Failure;
-use crate::text::{print, print_json, table};
+use crate::text::{count, print, print_json, table};
 use clap::{Args, ValueEnum};
 use pumice_host::Method;
 use pumice_host::plan::{Batches, BriefLines, PassShape, actual, brief, brief_batch_for};
@@ -170,9 +170,19 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode, Failure> {
 
 /// The batch that gives the across-stripe figure exactly as a table with one decimal prints it.
 fn published_batch(args: &PlanArgs, methods: &[MethodLines]) -> Option<u64> {
-    let aggregate = methods.iter().find(|lines| lines.method == Method::Aggregate.name())?;
-    let rounded = (aggregate.network_bytes / 1e11).round() * 1e11;
+    let rounded = rounded(aggregate(methods));
     (rounded > 0.0).then(|| brief_batch_for(args.members, args.drive, rounded))
+}
+
+/// Bytes of the network line of `aggregate`.
+fn aggregate(methods: &[MethodLines]) -> f64 {
+    let lines = methods.iter().find(|lines| lines.method == Method::Aggregate.name());
+    lines.expect("every method has its lines").network_bytes
+}
+
+/// To a tenth of a terabyte, as tables print it.
+fn rounded(bytes: f64) -> f64 {
+    (bytes / 1e11).round() * 1e11
 }
 
 fn terabytes(bytes: f64) -> String {
@@ -191,10 +201,9 @@ fn human(args: &PlanArgs, methods: &[MethodLines], published: Option<u64>) -> St
     let (data, parity) = (args.members - args.parity, args.parity);
     let whole = format_decimal(args.members.saturating_mul(args.drive));
     let mut out = format!(
-        "One pass over {whole}: {data}+{parity} drives of {} on {} data node{}, chunks of {}, {} stripes a batch\n\n",
+        "One pass over {whole}: {data}+{parity} drives of {} on {}, chunks of {}, {} stripes a batch\n\n",
         format_decimal(args.drive),
-        args.nodes,
-        if args.nodes == 1 { "" } else { "s" },
+        count(args.nodes, "data node"),
         pumice_units::format_binary(args.chunk),
         args.batch,
     );
@@ -213,12 +222,12 @@ fn human(args: &PlanArgs, methods: &[MethodLines], published: Option<u64>) -> St
         Accounting::Brief => {
             out.push_str("\nAccounting of the brief: drives compute by themselves; interims move between their memories.\n");
             if let Some(batch) = published {
-                let aggregate = &methods[2];
-                let exact = aggregate.network_bytes / 1e12;
+                let bytes = aggregate(methods);
                 out.push_str(&format!(
-                    "aggregate: {exact:.2} TB with batches of {}; exactly {} with batches of {batch}.\n",
+                    "aggregate: {:.2} TB with batches of {}; exactly {} with batches of {batch}.\n",
+                    bytes / 1e12,
                     args.batch,
-                    terabytes((aggregate.network_bytes / 1e11).round() * 1e11),
+                    terabytes(rounded(bytes)),
                 ));
             }
             out.push_str("host is the brief's conventional method, stripe its per-stripe and aggregate its across-stripe offload;\nfingerprint is Pumice's own.\n");

@@ -72,8 +72,9 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     let state = open_state(args, target.array().uuid())?;
     let mut display = Display::new(args.quiet);
     let interrupt = stop_on_signal()?;
-    let outcome = run_pass(&target, state.as_ref(), &options, &mut display, &interrupt)?;
+    let outcome = run_pass(&target, state.as_ref(), &options, &mut display, &interrupt);
     display.finish();
+    let outcome = outcome?;
     if let Some(StopReason::Failed(why)) = &outcome.stopped {
         eprintln!("pumice: stopped: {why}");
     }

@@ -45,12 +45,16 @@ fn unreachable(error: &InitiatorError) -> NodeError {
     NodeError::new(ErrorKind::Unreachable, error.to_string())
 }
 
-/// What a command that failed means.
-fn refused(what: &str, status: Status, explanation: &str) -> NodeError {
-    let text = if explanation.is_empty() { format!("{what}: {status}") } else { explanation.to_owned() };
+/// What a command of a node that failed means: the node's own explanation says more than the status.
+fn refused(node: &str, what: &str, status: Status, explanation: &str) -> NodeError {
+    const READ_ERROR: u16 = Status::READ_ERROR.code();
+    const WRITE_FAULT: u16 = Status::WRITE_FAULT.code();
+    const WRITE_PROTECTED: u16 = Status::WRITE_PROTECTED.code();
+    let why = if explanation.is_empty() { status.to_string() } else { explanation.to_owned() };
+    let text = format!("{node}: {what}: {why}");
     let kind = match status.code() {
-        0x281 | 0x280 => ErrorKind::Media,
-        0x020 => ErrorKind::ReadOnly,
+        READ_ERROR | WRITE_FAULT => ErrorKind::Media,
+        WRITE_PROTECTED => ErrorKind::ReadOnly,
         wire::STATUS_IN_USE | wire::STATUS_NO_MEMORY => ErrorKind::Busy,
         wire::STATUS_PEER => ErrorKind::Unreachable,
         _ => ErrorKind::InvalidField("command"),
@@ -93,7 +97,8 @@ impl RemoteNode {
             return Err(NodeError::invalid("node", what));
         }
         let mut queue = controller.queue(1, pool::DEPTH).map_err(|e| unreachable(&e))?;
-        let drives = describe(&mut queue)?;
+        let name = address.to_string();
+        let drives = describe(&name, &mut queue)?;
         let parts = Parts::of(&drives);
         let mut geometry = Vec::with_capacity(drives.len());
         for drive in &drives {
@@ -103,7 +108,7 @@ impl RemoteNode {
                 })?;
             geometry.push(Geometry::of(&namespace));
         }
-        Ok(Self { name: address.to_string(), drives, geometry, parts, pool: Pool::new(controller, queue) })
+        Ok(Self { name, drives, geometry, parts, pool: Pool::new(controller, queue) })
     }
 
     fn ask(address: SocketAddr, options: &ConnectOptions) -> Result<Nqn, NodeError> {
@@ -136,7 +141,7 @@ impl RemoteNode {
             self.lease()?.run(|queue| queue.execute(describe_page(u32::MAX, header.len()), &[], &mut header));
         let done = done.map_err(|e| unreachable(&e))?;
         let sockets = wire::decode_sockets(&header).filter(|_| done.status.is_success());
-        sockets.ok_or_else(|| refused("Describe", done.status, ""))
+        sockets.ok_or_else(|| refused(&self.name, "Describe", done.status, ""))
     }
 
     fn lease(&self) -> Result<Lease<'_>, NodeError> {
@@ -208,7 +213,7 @@ impl RemoteNode {
         if status.is_success() {
             return Ok(bytes);
         }
-        Err(refused(what, status, &String::from_utf8_lossy(&bytes)))
+        Err(refused(&self.name, what, status, &String::from_utf8_lossy(&bytes)))
     }
 }
 
@@ -220,18 +225,18 @@ fn describe_page(page: u32, len: usize) -> Sqe {
 }
 
 /// The node's drives, page by page.
-fn describe(queue: &mut Queue) -> Result<Vec<DriveDescription>, NodeError> {
+fn describe(node: &str, queue: &mut Queue) -> Result<Vec<DriveDescription>, NodeError> {
     let mut drives = Vec::new();
     for page in 0.. {
         let mut buffer = vec![0; wire::DESCRIPTION_HEADER + 128 * wire::DRIVES_PER_PAGE as usize];
         let sqe = describe_page(page, buffer.len());
         let outcome = queue.execute(sqe, &[], &mut buffer).map_err(|e| unreachable(&e))?;
         if !outcome.status.is_success() {
-            return Err(refused("Describe", outcome.status, ""));
+            return Err(refused(node, "Describe", outcome.status, ""));
         }
         buffer.truncate(outcome.received as usize);
         let (all, part) = wire::decode_drives(&buffer, page)
-            .map_err(|e| NodeError::invalid("description", e.to_string()))?;
+            .map_err(|e| NodeError::invalid("description", format!("{node}: {e}")))?;
         let empty = part.is_empty();
         drives.extend(part);
         if empty || drives.len() >= all as usize {
@@ -304,7 +309,7 @@ impl DataNode for RemoteNode {
         let done = self.lease()?.run(|queue| queue.execute(sqe, &[], &mut bytes));
         let done = done.map_err(|e| unreachable(&e))?;
         if !done.status.is_success() {
-            return Err(refused("Hosts Read", done.status, ""));
+            return Err(refused(&self.name, "Hosts Read", done.status, ""));
         }
         bytes.truncate(done.received as usize);
         let hosts = wire::decode_hosts(&bytes);
@@ -316,7 +321,7 @@ impl DataNode for RemoteNode {
         sqe.set_dword(10, 1);
         let done = self.lease()?.run(|queue| queue.execute(sqe, &[], &mut []));
         let status = done.map_err(|e| unreachable(&e))?.status;
-        if status.is_success() { Ok(()) } else { Err(refused("Hold", status, "")) }
+        if status.is_success() { Ok(()) } else { Err(refused(&self.name, "Hold", status, "")) }
     }
 
     fn pace(&self, request: &PaceRequest) -> Result<(), NodeError> {
@@ -328,7 +333,7 @@ impl DataNode for RemoteNode {
         sqe.set_dword(12, bytes.len() as u32);
         let done = self.lease()?.run(|queue| queue.execute(sqe, &bytes, &mut []));
         let status = done.map_err(|e| unreachable(&e))?.status;
-        if status.is_success() { Ok(()) } else { Err(refused("Pace", status, "")) }
+        if status.is_success() { Ok(()) } else { Err(refused(&self.name, "Pace", status, "")) }
     }
 
     fn pace_figures(&self) -> Result<Vec<PaceFigures>, NodeError> {
@@ -342,7 +347,7 @@ impl DataNode for RemoteNode {
             let done = self.lease()?.run(|queue| queue.execute(sqe, &[], &mut bytes));
             let done = done.map_err(|e| unreachable(&e))?;
             if !done.status.is_success() {
-                return Err(refused("Pace Read", done.status, ""));
+                return Err(refused(&self.name, "Pace Read", done.status, ""));
             }
             bytes.truncate(done.received as usize);
             let (all, part) = wire::decode_figures(&bytes)
@@ -365,12 +370,11 @@ impl DataNode for RemoteNode {
             if done.status.is_success() {
                 return Ok(done.result * wire::LEASE_UNIT);
             }
-            let what = format!("{drive} of {}: other hosts have all of its local memory", self.name);
-            Err(refused(
-                "Memory Lease",
-                done.status,
-                if done.status.code() == wire::STATUS_NO_MEMORY { &what } else { "" },
-            ))
+            let explanation = match done.status.code() {
+                wire::STATUS_NO_MEMORY => "other hosts have all of its local memory",
+                _ => "",
+            };
+            Err(refused(&self.name, &format!("{drive}: Memory Lease"), done.status, explanation))
         })
     }
 
@@ -397,7 +401,7 @@ impl DataNode for RemoteNode {
             let sqe = memory_command(opcode::MEMORY_READ, address, i, piece.len());
             let done = lease.run(|queue| queue.execute(sqe, &[], piece)).map_err(|e| unreachable(&e))?;
             if !done.status.is_success() {
-                return Err(refused("Memory Read", done.status, ""));
+                return Err(refused(&self.name, "Memory Read", done.status, ""));
             }
         }
         Ok(())
@@ -410,7 +414,7 @@ impl DataNode for RemoteNode {
             let sqe = memory_command(opcode::MEMORY_WRITE, address, i, piece.len());
             let done = lease.run(|queue| queue.execute(sqe, piece, &mut [])).map_err(|e| unreachable(&e))?;
             if !done.status.is_success() {
-                return Err(refused("Memory Write", done.status, ""));
+                return Err(refused(&self.name, "Memory Write", done.status, ""));
             }
         }
         Ok(())

@@ -39,7 +39,7 @@ pub(super) fn aligned(geometry: Geometry, offset: u64, len: usize) -> (u64, u64)
 
 /// The outcome of a command for a medium.
 pub(super) fn outcome(node: &str, drive: DriveId, what: &str, status: Status) -> Result<(), NodeError> {
-    if status.is_success() { Ok(()) } else { Err(refused(&format!("{drive} of {node}: {what}"), status, "")) }
+    if status.is_success() { Ok(()) } else { Err(refused(node, &format!("{drive}: {what}"), status, "")) }
 }
 
 /// One command of a gathered read.

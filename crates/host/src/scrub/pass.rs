@@ -203,8 +203,8 @@ pub fn run(
     interrupt: &AtomicBool,
 ) -> Result<Outcome, ScrubError> {
     let mut pass = Pass::prepare(target, state, options, observer)?;
-    let stopped = pass.batches(observer, interrupt)?;
-    pass.finish(stopped)
+    let stopped = pass.batches(observer, interrupt);
+    Ok(pass.finish(stopped))
 }
 
 struct Pass<'t> {
@@ -280,32 +280,30 @@ impl<'t> Pass<'t> {
         })
     }
 
-    fn batches(
-        &mut self,
-        observer: &mut dyn Observer,
-        interrupt: &AtomicBool,
-    ) -> Result<Option<StopReason>, ScrubError> {
+    /// Why it ended before its end. What was found until then stays found; a batch that failed is done again by the pass that resumes.
+    fn batches(&mut self, observer: &mut dyn Observer, interrupt: &AtomicBool) -> Option<StopReason> {
+        let failed = |error: ScrubError| Some(StopReason::Failed(error.to_string()));
         observer.progress(&self.progress());
         while let Some(stripes) = self.schedule.batches.get(self.saved.batches_done).cloned() {
             // Relaxed: a flag that is only ever raised; a batch later is soon enough.
             if interrupt.load(Ordering::Relaxed) {
-                return Ok(Some(StopReason::Interrupted));
+                return Some(StopReason::Interrupted);
             }
-            match self.batch(stripes, observer) {
-                Ok(()) => {}
-                // What was found stays found; the batch is done again by the pass that resumes.
-                Err(error) => return Ok(Some(StopReason::Failed(error.to_string()))),
+            if let Err(error) = self.batch(stripes, observer) {
+                return failed(error);
             }
             self.saved.batches_done += 1;
             observer.progress(&self.progress());
             if self.saved.findings.len() >= MAX_FINDINGS {
-                return Ok(Some(StopReason::TooManyFindings));
+                return Some(StopReason::TooManyFindings);
             }
-            if self.saved_at.elapsed() >= SAVE_EVERY {
-                self.save()?;
+            if self.saved_at.elapsed() >= SAVE_EVERY
+                && let Err(error) = self.save()
+            {
+                return failed(error);
             }
         }
-        Ok(None)
+        None
     }
 
     fn progress(&self) -> Progress {
@@ -411,22 +409,18 @@ impl<'t> Pass<'t> {
         Ok(())
     }
 
-    fn finish(mut self, stopped: Option<StopReason>) -> Result<Outcome, ScrubError> {
+    fn finish(mut self, stopped: Option<StopReason>) -> Outcome {
         self.saved.findings.sort_by_key(|f| (f.stripe, f.chunk_offset));
-        let stopped = match (stopped, self.save()) {
-            (None, Ok(())) => {
-                if let Some(state) = self.state {
-                    state.clear()?;
-                }
-                None
-            }
-            (stopped, Ok(())) => stopped,
-            (stopped, Err(error)) => stopped.or_else(|| Some(StopReason::Failed(error.to_string()))),
-        };
+        // Saved even where nothing is left to resume: a state that cannot be removed must not be one of an earlier batch.
+        let mut kept = self.save();
+        if let (Ok(()), None, Some(state)) = (&kept, &stopped, self.state) {
+            kept = state.clear();
+        }
+        let stopped = stopped.or_else(|| kept.err().map(|error| StopReason::Failed(error.to_string())));
         // A node that does not answer has been reported already.
         let pacing = self.target.pace_figures().unwrap_or_default();
         let saved = self.saved;
-        Ok(Outcome {
+        Outcome {
             method: saved.key.method,
             findings: saved.findings,
             stripes_checked: saved.stripes_checked,
@@ -439,7 +433,7 @@ impl<'t> Pass<'t> {
             batches: saved.batches_done,
             seconds: self.seconds_before + self.began.elapsed().as_secs_f64(),
             stopped,
-        })
+        }
     }
 }
 

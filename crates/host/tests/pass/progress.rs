@@ -7,7 +7,9 @@ use pumice_host::scrub::{Observer, Options, Order, Progress, ScrubError, StopRea
 use pumice_host::state::StateFiles;
 use pumice_raid::Uuid;
 use pumice_units::Role;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Interrupts after some stripes.
 struct Stopper<'f> {
@@ -100,4 +102,43 @@ fn a_range_covers_just_its_stripes() {
     let wrong = Options { range: Some(5..21), ..options(1) };
     let result = run(&target, None, &wrong, &mut Notes(Vec::new()), &AtomicBool::new(false));
     assert!(matches!(result, Err(ScrubError::Range { .. })));
+}
+
+/// Takes the state directory away once something was found, and then takes its time.
+struct Remover<'f> {
+    folder: &'f Path,
+    findings: usize,
+}
+
+impl Observer for Remover<'_> {
+    fn progress(&mut self, progress: &Progress) {
+        if progress.findings == self.findings && self.folder.exists() {
+            std::fs::remove_dir_all(self.folder).unwrap();
+            // Longer than a pass goes on without saving.
+            std::thread::sleep(Duration::from_millis(1100));
+        }
+    }
+    fn finding(&mut self, _: &Finding) {}
+    fn note(&mut self, _: &str) {}
+}
+
+/// What was found is reported, wherever the state directory fails.
+#[test]
+fn findings_outlive_the_state_directory() {
+    let world = World::new(RAID6, 8);
+    world.damage(Role(1), 2, 0, 1, 1);
+    world.damage(Role(5), 17, 300, 9, 1);
+    // After the first finding the pass stops with what it has; after the last batch, all is there.
+    for (findings, checked) in [(1, 3), (2, 20)] {
+        let folder = tempfile::tempdir().unwrap();
+        let state_folder = folder.path().join("state");
+        let state = StateFiles::open(&state_folder, UUID).unwrap();
+        let base = Options { batch: Some(if findings == 1 { 3 } else { 20 }), ..options(4) };
+        let mut remover = Remover { folder: &state_folder, findings };
+        let outcome =
+            run(&world.target(1, &[]), Some(&state), &base, &mut remover, &AtomicBool::new(false)).unwrap();
+        assert_eq!((outcome.findings.len(), outcome.stripes_checked), (findings, checked));
+        let Some(StopReason::Failed(why)) = outcome.stopped else { panic!("{:?}", outcome.stopped) };
+        assert!(why.contains(state_folder.to_str().unwrap()), "{why}");
+    }
 }

@@ -9,8 +9,8 @@ use crate::read_at::ReadAt;
 use crate::superblock::Resync;
 
 impl Array {
-    /// Reads members again, and makes an array of them: with what was assumed of this one, and as good as one from [`probe`](crate::probe()) for comparing members,
-    /// states and [`plan`](Self::plan)s. `None` where a superblock is no longer where it was or cannot be made out, or the members make no array: for the moment,
+    /// Reads members again, and makes an array of them: with what was assumed of this one, and as good as one from [`probe`](crate::probe()) for comparing members
+    /// and [`plan`](Self::plan)s, though not for its state and notes. `None` where a superblock is no longer where it was or cannot be made out, or the members make no array: for the moment,
     /// while somebody writes superblocks one after another, or for good.
     ///
     /// One read a member is enough where nothing else counts: superblocks are looked for in no other place, bitmaps and partial parity logs are read where the
