@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +30,17 @@ pub(crate) struct RemoteName {
     pub(crate) nsid: Option<u32>,
 }
 
+/// The first of a host's addresses where somebody listens, for a name often has one of each family; where nobody does, the first.
+fn answering(addresses: &[SocketAddr]) -> Option<SocketAddr> {
+    const PATIENCE: Duration = Duration::from_secs(2);
+    let first = addresses.first().copied()?;
+    if addresses.len() == 1 {
+        return Some(first);
+    }
+    let listens = |address: &&SocketAddr| TcpStream::connect_timeout(address, PATIENCE).is_ok();
+    Some(addresses.iter().find(listens).copied().unwrap_or(first))
+}
+
 impl RemoteName {
     /// The node that a name names; `None` where it is the path of a device.
     pub(crate) fn of(path: &Path) -> Result<Option<Self>, Failure> {
@@ -42,10 +53,11 @@ impl RemoteName {
                 (host, Some(number.ok_or_else(|| wrong("the drive is a number from 1 on"))?))
             }
         };
-        let mut addresses = host
+        let addresses: Vec<SocketAddr> = host
             .to_socket_addrs()
-            .map_err(|error| wrong(&format!("write nvme://HOST:PORT or nvme://HOST:PORT/NSID ({error})")))?;
-        let address = addresses.next().ok_or_else(|| wrong("the host has no address"))?;
+            .map_err(|error| wrong(&format!("write nvme://HOST:PORT or nvme://HOST:PORT/NSID ({error})")))?
+            .collect();
+        let address = answering(&addresses).ok_or_else(|| wrong("the host has no address"))?;
         Ok(Some(Self { address, nsid }))
     }
 
@@ -175,4 +187,21 @@ pub(crate) fn hosts_of(devices: &[Probed]) -> Result<Option<String>, Failure> {
     }
     let names = |hosts: Hosts| hosts.hosts.into_iter().map(|host| host.nqn).collect::<Vec<_>>().join(", ");
     Ok(common.map(names))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn of_several_addresses_the_one_that_listens() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let there = listener.local_addr().unwrap();
+        // Bound and let go: nobody listens.
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        assert_eq!(answering(&[silent, there]), Some(there));
+        assert_eq!(answering(&[silent]), Some(silent));
+        assert_eq!(answering(&[]), None);
+    }
 }
