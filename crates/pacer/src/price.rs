@@ -65,24 +65,41 @@ impl RateClasses {
         self.time.iter().sum()
     }
 
-    /// Expected slowdown in nanoseconds over all the observed time, at a price; `usable` says which sizes may be used.
-    pub(crate) fn slowdown(
-        &self,
-        ladder: &Ladder,
-        price: f64,
-        weight: f64,
-        usable: &[bool; SIZES.len()],
-    ) -> f64 {
-        let mut sum = 0.0;
+    /// What each size is expected to cost where it may be used, so that a search for a price asks for the exponentials once. `weight` is how many
+    /// nanoseconds of slowdown a nanosecond of collision makes; `usable` says which sizes may be used.
+    pub(crate) fn costs(&self, ladder: &Ladder, weight: f64, usable: &[bool; SIZES.len()]) -> Costs {
+        let mut out = Costs { classes: [(0.0, [0.0; SIZES.len()]); CLASSES], len: 0, ladder: *ladder };
         for (&rate, &time) in self.rate.iter().zip(&self.time) {
-            if time <= 0.0 {
-                continue;
+            if time > 0.0 {
+                let delays = std::array::from_fn(|i| match usable[i] {
+                    true => expected_wait(rate, ladder.0[i].1) * weight,
+                    false => f64::INFINITY,
+                });
+                out.classes[out.len] = (time, delays);
+                out.len += 1;
             }
+        }
+        out
+    }
+}
+
+/// Idle time, each class with the expected slowdown by a request of each size: infinite where the size may not be used.
+#[derive(Debug, Clone)]
+pub(crate) struct Costs {
+    classes: [(f64, [f64; SIZES.len()]); CLASSES],
+    len: usize,
+    ladder: Ladder,
+}
+
+impl Costs {
+    /// Expected slowdown in nanoseconds over all the observed time, at a price above 0.
+    pub(crate) fn slowdown(&self, price: f64) -> f64 {
+        let mut sum = 0.0;
+        for (time, delays) in &self.classes[..self.len] {
             let (mut worth, mut cost) = (0.0, 0.0);
-            for (i, &(bytes, service)) in ladder.0.iter().enumerate() {
-                let delay = expected_wait(rate, service) * weight;
+            for (&(bytes, service), &delay) in self.ladder.0.iter().zip(delays) {
                 let value = (bytes as f64 - price * delay) / service;
-                if usable[i] && value > worth {
+                if value > worth {
                     (worth, cost) = (value, delay / service);
                 }
             }
@@ -91,22 +108,15 @@ impl RateClasses {
         sum
     }
 
-    /// The lowest price at which the expected slowdown is at most `budget` nanoseconds. `weight` is how many nanoseconds of slowdown a
-    /// nanosecond of collision makes.
-    pub(crate) fn price(
-        &self,
-        ladder: &Ladder,
-        budget: f64,
-        weight: f64,
-        usable: &[bool; SIZES.len()],
-    ) -> f64 {
+    /// The lowest price at which the expected slowdown is at most `budget` nanoseconds.
+    pub(crate) fn price(&self, budget: f64) -> f64 {
         let (mut low, mut high) = (LOWEST.ln(), HIGHEST.ln());
-        if self.slowdown(ladder, LOWEST, weight, usable) <= budget {
+        if self.slowdown(LOWEST) <= budget {
             return LOWEST;
         }
         for _ in 0..HALVINGS {
             let middle = f64::midpoint(low, high);
-            if self.slowdown(ladder, middle.exp(), weight, usable) > budget {
+            if self.slowdown(middle.exp()) > budget {
                 low = middle;
             } else {
                 high = middle;
