@@ -4,7 +4,7 @@
 //! nanosecond. The size that is worth most is taken; while none is worth anything, the drive is left alone. Over all idle time
 //! this gives the most bytes for the slowdown it causes (Lagrange); the price is the one at which the expected slowdown is what the goal earns.
 
-use crate::hazard::Hazard;
+use crate::hazard::{Hazard, Stretch};
 use crate::{Nanos, SIZES, ServiceCurve};
 
 /// Classes of hazard rate, four to an octave.
@@ -162,9 +162,9 @@ pub(crate) fn best_size(
         ladder.0.iter().enumerate().filter(|&(i, size)| i == last || size.1 <= width).all(
             |(_, &(bytes, service))| {
                 let inside = width.min(service);
-                // A lower bound of 1 - exp(-x).
-                let hit = rate * inside / (1.0 + rate * inside);
-                price * hit * (service - inside / 2.0) >= bytes as f64
+                // x / (1 + x) is a lower bound of 1 - exp(-x).
+                let x = rate * inside;
+                price * x * (service - inside / 2.0) >= bytes as f64 * (1.0 + x)
             },
         )
     };
@@ -172,7 +172,7 @@ pub(crate) fn best_size(
         let stretch = hazard.stretch(moment.start, at, moment.mood);
         if !hopeless(stretch.rate, stretch.end, at)
             && let Some((bytes, delay)) =
-                best_at(hazard, ladder, Moment { now: at, ..moment }, price, &usable)
+                best_at(hazard, ladder, Moment { now: at, ..moment }, stretch, price, &usable)
         {
             return if at == moment.now { Worth::Start(bytes, delay) } else { Worth::Nothing(at) };
         }
@@ -188,15 +188,15 @@ fn best_at(
     hazard: &Hazard,
     ladder: &Ladder,
     moment: Moment,
+    mut stretch: Stretch,
     price: f64,
     usable: &impl Fn(f64, f64) -> bool,
 ) -> Option<(u64, f64)> {
     let (mut hit, mut hit_times_when) = (0.0, 0.0);
     let mut offset = 0.0;
     let mut at = moment.now;
-    let mut stretch = hazard.stretch(moment.start, at, moment.mood);
     let (mut best, mut worth) = (None, 0.0);
-    for &(bytes, service) in &ladder.0 {
+    for (i, &(bytes, service)) in ladder.0.iter().enumerate() {
         while offset < service {
             let left = (stretch.end - at) as f64;
             let width = left.min(service - offset);
@@ -212,9 +212,15 @@ fn best_at(
             }
         }
         let delay = service * hit - hit_times_when;
-        let value = (bytes as f64 - price * delay) / service;
-        if value > worth && usable(delay, service) {
-            (best, worth) = (Some((bytes, delay)), value);
+        let gain = bytes as f64 - price * delay;
+        if gain > worth * service && usable(delay, service) {
+            (best, worth) = (Some((bytes, delay)), gain / service);
+        }
+        // Whoever has come by now waits for the rest of a larger request as well: where no larger one is worth more even if nobody else comes, the
+        // exponentials are saved. The margin is for rounding.
+        let (known, slope) = (price * hit_times_when, (price * hit + worth) * (1.0 - 1e-9));
+        if ladder.0[i + 1..].iter().all(|&(bytes, service)| bytes as f64 + known < service * slope) {
+            break;
         }
     }
     best
