@@ -4,7 +4,7 @@
 //! nanosecond. The size that is worth most is taken; while none is worth anything, the drive is left alone. Over all idle time
 //! this gives the most bytes for the slowdown it causes (Lagrange); the price is the one at which the expected slowdown is what the goal earns.
 
-use crate::hazard::Hazard;
+use crate::hazard::{Hazard, Stretch};
 use crate::{Nanos, SIZES, ServiceCurve};
 
 /// Classes of hazard rate, four to an octave.
@@ -65,24 +65,41 @@ impl RateClasses {
         self.time.iter().sum()
     }
 
-    /// Expected slowdown in nanoseconds over all the observed time, at a price; `usable` says which sizes may be used.
-    pub(crate) fn slowdown(
-        &self,
-        ladder: &Ladder,
-        price: f64,
-        weight: f64,
-        usable: &[bool; SIZES.len()],
-    ) -> f64 {
-        let mut sum = 0.0;
+    /// What each size is expected to cost where it may be used, so that a search for a price asks for the exponentials once. `weight` is how many
+    /// nanoseconds of slowdown a nanosecond of collision makes; `usable` says which sizes may be used.
+    pub(crate) fn costs(&self, ladder: &Ladder, weight: f64, usable: &[bool; SIZES.len()]) -> Costs {
+        let mut out = Costs { classes: [(0.0, [0.0; SIZES.len()]); CLASSES], len: 0, ladder: *ladder };
         for (&rate, &time) in self.rate.iter().zip(&self.time) {
-            if time <= 0.0 {
-                continue;
+            if time > 0.0 {
+                let delays = std::array::from_fn(|i| match usable[i] {
+                    true => expected_wait(rate, ladder.0[i].1) * weight,
+                    false => f64::INFINITY,
+                });
+                out.classes[out.len] = (time, delays);
+                out.len += 1;
             }
+        }
+        out
+    }
+}
+
+/// Idle time, each class with the expected slowdown by a request of each size: infinite where the size may not be used.
+#[derive(Debug, Clone)]
+pub(crate) struct Costs {
+    classes: [(f64, [f64; SIZES.len()]); CLASSES],
+    len: usize,
+    ladder: Ladder,
+}
+
+impl Costs {
+    /// Expected slowdown in nanoseconds over all the observed time, at a price above 0.
+    pub(crate) fn slowdown(&self, price: f64) -> f64 {
+        let mut sum = 0.0;
+        for (time, delays) in &self.classes[..self.len] {
             let (mut worth, mut cost) = (0.0, 0.0);
-            for (i, &(bytes, service)) in ladder.0.iter().enumerate() {
-                let delay = expected_wait(rate, service) * weight;
+            for (&(bytes, service), &delay) in self.ladder.0.iter().zip(delays) {
                 let value = (bytes as f64 - price * delay) / service;
-                if usable[i] && value > worth {
+                if value > worth {
                     (worth, cost) = (value, delay / service);
                 }
             }
@@ -91,22 +108,15 @@ impl RateClasses {
         sum
     }
 
-    /// The lowest price at which the expected slowdown is at most `budget` nanoseconds. `weight` is how many nanoseconds of slowdown a
-    /// nanosecond of collision makes.
-    pub(crate) fn price(
-        &self,
-        ladder: &Ladder,
-        budget: f64,
-        weight: f64,
-        usable: &[bool; SIZES.len()],
-    ) -> f64 {
+    /// The lowest price at which the expected slowdown is at most `budget` nanoseconds.
+    pub(crate) fn price(&self, budget: f64) -> f64 {
         let (mut low, mut high) = (LOWEST.ln(), HIGHEST.ln());
-        if self.slowdown(ladder, LOWEST, weight, usable) <= budget {
+        if self.slowdown(LOWEST) <= budget {
             return LOWEST;
         }
         for _ in 0..HALVINGS {
             let middle = f64::midpoint(low, high);
-            if self.slowdown(ladder, middle.exp(), weight, usable) > budget {
+            if self.slowdown(middle.exp()) > budget {
                 low = middle;
             } else {
                 high = middle;
@@ -152,9 +162,9 @@ pub(crate) fn best_size(
         ladder.0.iter().enumerate().filter(|&(i, size)| i == last || size.1 <= width).all(
             |(_, &(bytes, service))| {
                 let inside = width.min(service);
-                // A lower bound of 1 - exp(-x).
-                let hit = rate * inside / (1.0 + rate * inside);
-                price * hit * (service - inside / 2.0) >= bytes as f64
+                // x / (1 + x) is a lower bound of 1 - exp(-x).
+                let x = rate * inside;
+                price * x * (service - inside / 2.0) >= bytes as f64 * (1.0 + x)
             },
         )
     };
@@ -162,7 +172,7 @@ pub(crate) fn best_size(
         let stretch = hazard.stretch(moment.start, at, moment.mood);
         if !hopeless(stretch.rate, stretch.end, at)
             && let Some((bytes, delay)) =
-                best_at(hazard, ladder, Moment { now: at, ..moment }, price, &usable)
+                best_at(hazard, ladder, Moment { now: at, ..moment }, stretch, price, &usable)
         {
             return if at == moment.now { Worth::Start(bytes, delay) } else { Worth::Nothing(at) };
         }
@@ -178,15 +188,15 @@ fn best_at(
     hazard: &Hazard,
     ladder: &Ladder,
     moment: Moment,
+    mut stretch: Stretch,
     price: f64,
     usable: &impl Fn(f64, f64) -> bool,
 ) -> Option<(u64, f64)> {
     let (mut hit, mut hit_times_when) = (0.0, 0.0);
     let mut offset = 0.0;
     let mut at = moment.now;
-    let mut stretch = hazard.stretch(moment.start, at, moment.mood);
     let (mut best, mut worth) = (None, 0.0);
-    for &(bytes, service) in &ladder.0 {
+    for (i, &(bytes, service)) in ladder.0.iter().enumerate() {
         while offset < service {
             let left = (stretch.end - at) as f64;
             let width = left.min(service - offset);
@@ -202,9 +212,15 @@ fn best_at(
             }
         }
         let delay = service * hit - hit_times_when;
-        let value = (bytes as f64 - price * delay) / service;
-        if value > worth && usable(delay, service) {
-            (best, worth) = (Some((bytes, delay)), value);
+        let gain = bytes as f64 - price * delay;
+        if gain > worth * service && usable(delay, service) {
+            (best, worth) = (Some((bytes, delay)), gain / service);
+        }
+        // Whoever has come by now waits for the rest of a larger request as well: where no larger one is worth more even if nobody else comes, the
+        // exponentials are saved. The margin is for rounding.
+        let (known, slope) = (price * hit_times_when, (price * hit + worth) * (1.0 - 1e-9));
+        if ladder.0[i + 1..].iter().all(|&(bytes, service)| bytes as f64 + known < service * slope) {
+            break;
         }
     }
     best

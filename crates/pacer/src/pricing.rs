@@ -216,10 +216,11 @@ impl Pricing {
         let usable = SIZES.map(|bytes| account.goal().allows(self.ladder.time(bytes)));
         let bias = self.bias();
         let budget = affordable * classes.total();
-        let price = classes.price(&self.ladder, budget, weight * bias, &usable);
+        let costs = classes.costs(&self.ladder, weight * bias, &usable);
+        let price = costs.price(budget);
         // Idle time is used as far as its last nanosecond of slowdown buys as much as one beside foreground requests does.
         let price = price.max(self.beside);
-        let here = classes.slowdown(&self.ladder, price, weight * bias, &usable);
+        let here = costs.slowdown(price);
         self.share = if budget > 0.0 { (1.0 - here / budget).clamp(LEAST_SHARE, 1.0) } else { 0.0 };
         self.price = price * bias;
     }
