@@ -216,7 +216,7 @@ impl Pacer {
     }
 
     fn end_idle(&mut self, now: Nanos) {
-        let mood = self.pricing.as_ref().map_or(0, |pricing| pricing.mood(self.idle_since));
+        let mood = self.pricing.as_mut().map_or(0, |pricing| pricing.mood(self.idle_since));
         let idle = Idle {
             start: self.idle_since,
             end: now.max(self.idle_since),

@@ -36,6 +36,8 @@ pub(crate) struct Pricing {
     hazard: Hazard,
     moments: Moments,
     mood: Mood,
+    /// The idle interval asked about last, by its start, and its mood: which is the same until somebody comes.
+    asked: Option<(Nanos, u8)>,
     ladder: Ladder,
     classes: Option<RateClasses>,
     price: f64,
@@ -66,6 +68,7 @@ impl Pricing {
             hazard: Hazard::new(),
             moments: Moments::new(),
             mood: Mood::default(),
+            asked: None,
             ladder: Ladder::new(curve),
             classes: None,
             // Until something is known: a slowdown of the whole goal costs as much as the largest request brings.
@@ -103,13 +106,21 @@ impl Pricing {
     }
 
     /// The mood of an idle interval that begins at `start`.
-    pub(crate) fn mood(&self, start: Nanos) -> u8 {
-        self.mood.class(start)
+    pub(crate) fn mood(&mut self, start: Nanos) -> u8 {
+        match self.asked {
+            Some((asked, class)) if asked == start => class,
+            _ => {
+                let class = self.mood.class(start);
+                self.asked = Some((start, class));
+                class
+            }
+        }
     }
 
     pub(crate) fn arrived(&mut self, now: Nanos) {
         self.count += 1.0;
         self.mood.arrived(now);
+        self.asked = None;
         let passed = now.saturating_sub(self.count_since) as f64;
         if passed >= EVERY {
             self.rates[self.rates_seen % STRETCHES] = self.count / passed;
@@ -131,7 +142,7 @@ impl Pricing {
     pub(crate) fn rewind(&mut self, now: Nanos) {
         (self.next_fit, self.next_price, self.fitted, self.priced) = (0, 0, now, 0);
         (self.count, self.count_since) = (0.0, now);
-        self.mood = Mood::default();
+        (self.mood, self.asked) = (Mood::default(), None);
     }
 
     /// The next question finds the price anew.
@@ -251,7 +262,7 @@ impl Pricing {
     /// What to start on a drive that is idle since `start`. What any but the smallest request is expected to cost must be in the account `cover` times
     /// over, with one goal more: a drive that nobody uses earns nothing.
     pub(crate) fn choose(
-        &self,
+        &mut self,
         start: Nanos,
         now: Nanos,
         account: &Account,
@@ -320,7 +331,7 @@ mod tests {
         // So low that the size alone counts.
         pricing.price = 1e-6;
         let mut account = Account::new(crate::Goal::mean(200_000), 100_000);
-        let size = |account: &Account, age: Nanos, cover: f64| match pricing.choose(
+        let mut size = |account: &Account, age: Nanos, cover: f64| match pricing.choose(
             SOON,
             SOON + age,
             account,
