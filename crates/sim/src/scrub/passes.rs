@@ -10,6 +10,7 @@ use crate::player::Player;
 use crate::scan::Scan;
 use crate::trace::TraceError;
 use pumice_pacer::{Advice, Goal, Nanos, Pacer, Policy, SIZES, ServiceCurve, Sizing, Start};
+use std::sync::{Mutex, PoisonError};
 
 /// Idle intervals that are remembered for tuning once: the last quarter of a million.
 const REMEMBERED: usize = 1 << 18;
@@ -100,11 +101,14 @@ pub(super) fn run(study: &Study) -> Result<Report, StudyError> {
 /// Gives a batch of (arrival, completion alone) to every simulation. Each is on its own, so threads change nothing but the time it takes.
 fn feed(runs: &mut [Run], batch: &[(Nanos, Nanos)]) {
     let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let share = runs.len().div_ceil(workers).max(1);
+    let workers = workers.min(runs.len());
+    // One after the other to whoever is free: those that are only measured later have less to do before.
+    let queue = Mutex::new(runs.iter_mut());
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
     std::thread::scope(|scope| {
-        for part in runs.chunks_mut(share) {
-            scope.spawn(move || {
-                for run in part {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some(run) = next() {
                     batch.iter().for_each(|&(at, done)| run.engine.request(at, done));
                 }
             });
@@ -131,15 +135,22 @@ fn learn(setting: &Setting<'_>, boundary: Nanos) -> Result<Learned, TraceError> 
         .map(|&name| (name, Engine::new(blank.player(name).0, setting.curve.clone(), Nanos::MAX)))
         .collect();
     setting.batches(|batch| {
-        for &(at, done) in batch {
-            whole.request(at, done);
-            if at < boundary {
-                past.request(at, done);
-            } else {
-                rest.request(at, done);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for &(at, done) in batch {
+                    whole.request(at, done);
+                }
+            });
+            scope.spawn(|| {
+                for (_, engine) in &mut observers {
+                    batch.iter().for_each(|&(at, done)| engine.request(at, done));
+                }
+            });
+            for &(at, done) in batch {
+                let part = if at < boundary { &mut past } else { &mut rest };
+                part.request(at, done);
             }
-            observers.iter_mut().for_each(|(_, engine)| engine.request(at, done));
-        }
+        });
     })?;
     let end = whole.end();
     let informed = observers
