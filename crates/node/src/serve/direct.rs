@@ -35,7 +35,8 @@ impl Direct {
     /// Takes a job, or returns it if it is for a thread.
     pub(super) fn submit(&mut self, mut job: Job) -> Option<Job> {
         let (operation, buffer) = match (job.op, job.devices.as_slice()) {
-            (Op::Read, [device]) if device.direct_fd().is_some() => {
+            // A read with FUA is flushed for as well: a thread does both.
+            (Op::Read, [device]) if !job.fua && device.direct_fd().is_some() => {
                 (DirectOperation::Read, Some(AlignedBuffer::new(job.len as usize)))
             }
             (Op::Write, [_]) => (DirectOperation::Write { durable: job.fua }, job.data.take()),
