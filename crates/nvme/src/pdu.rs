@@ -169,23 +169,8 @@ impl Digests {
 
 /// Appends a PDU without data; `body` is what follows the common header.
 pub fn push(out: &mut Vec<u8>, kind: Kind, flags: u8, body: &[u8], digests: Digests) {
-    let hlen = COMMON + body.len();
     let digests = if kind.has_digests() { digests } else { Digests::default() };
-    let at = out.len();
-    out.resize(at + COMMON, 0);
-    let header = CommonHeader {
-        kind,
-        flags: flags | digests.flags(false),
-        hlen: hlen as u8,
-        pdo: 0,
-        plen: (hlen + digests.header_len()) as u32,
-    };
-    header.encode(&mut out[at..]);
-    out.extend_from_slice(body);
-    if digests.header {
-        let digest = crc32c::crc32c(&out[at..]);
-        out.extend_from_slice(&digest.to_le_bytes());
-    }
+    push_header(out, kind, flags, body, digests, None);
 }
 
 /// Appends a PDU with `len` bytes of data right behind its header, which `fill` writes in place.
@@ -204,7 +189,7 @@ pub fn push_with_data<E>(
     fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
 ) -> Result<(), E> {
     let at = out.len();
-    push_header(out, kind, flags, body, digests, len);
+    push_header(out, kind, flags, body, digests, Some(len));
     let start = out.len();
     out.resize(start + len + digests.data_len(), 0);
     let (data, digest) = out[start..].split_at_mut(len);
@@ -218,27 +203,27 @@ pub fn push_with_data<E>(
     Ok(())
 }
 
-/// Appends the header of a PDU with its digest; `len` bytes of data, and their digest if there is one, are to follow directly.
+/// Appends the header of a PDU with its digest. Where there are data, so many bytes of them, and their digest if there is one, are to follow directly.
 pub(crate) fn push_header(
     out: &mut Vec<u8>,
     kind: Kind,
     flags: u8,
     body: &[u8],
     digests: Digests,
-    len: usize,
+    data: Option<usize>,
 ) {
     let hlen = COMMON + body.len();
-    let pdo = hlen + digests.header_len();
-    let at = out.len();
-    out.resize(at + pdo, 0);
-    let pdu = &mut out[at..];
+    let bare = hlen + digests.header_len();
     let header = CommonHeader {
         kind,
-        flags: flags | digests.flags(true),
+        flags: flags | digests.flags(data.is_some()),
         hlen: hlen as u8,
-        pdo: pdo as u8,
-        plen: (pdo + len + digests.data_len()) as u32,
+        pdo: if data.is_some() { bare as u8 } else { 0 },
+        plen: (bare + data.map_or(0, |len| len + digests.data_len())) as u32,
     };
+    let at = out.len();
+    out.resize(at + bare, 0);
+    let pdu = &mut out[at..];
     header.encode(pdu);
     put(pdu, COMMON, body);
     if digests.header {

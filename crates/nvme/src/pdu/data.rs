@@ -84,7 +84,7 @@ impl C2hData {
     /// Appends the header of one with the whole of a command's data, which are to follow directly.
     pub(crate) fn push_header(out: &mut Vec<u8>, cccid: u16, len: u32, success: bool, digests: Digests) {
         let (flags, body) = Self::whole(cccid, len, success);
-        push_header(out, Kind::C2hData, flags, &body, digests, len as usize);
+        push_header(out, Kind::C2hData, flags, &body, digests, Some(len as usize));
     }
 
     /// Flags and body of one that has all data of a command.
