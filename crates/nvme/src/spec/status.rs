@@ -63,6 +63,8 @@ statuses! {
     NOT_SAVEABLE = 0x10D, "feature identifier not saveable";
     /// The feature cannot be changed.
     NOT_CHANGEABLE = 0x10E, "feature not changeable";
+    /// The feature is of the controller, not of one namespace.
+    NOT_OF_NAMESPACE = 0x10F, "feature not namespace specific";
     /// Connect: the record format is not 0.
     CONNECT_FORMAT = 0x180, "incompatible format";
     /// Connect: no room.

@@ -16,9 +16,30 @@ use std::sync::Arc;
 /// Where the vendor's part of Identify Controller begins.
 const VENDOR: usize = 3072;
 
+/// What a command's NSID names.
+pub(super) enum Scope {
+    /// The controller: none of the namespaces, or all of them.
+    Controller,
+    /// One namespace, which exists.
+    Namespace,
+}
+
+/// Whether `len` bytes of data may go to the host: never a part of them, which the host could not tell from the whole. More room than that is
+/// filled up with zeros.
+pub(super) fn check_room(sqe: &Sqe, len: usize) -> Result<(), Status> {
+    let sgl = sqe.sgl();
+    if sgl.kind != Sgl::TRANSPORT {
+        return Err(Status::SGL_TYPE);
+    }
+    if len > sgl.len as usize || u64::from(sgl.len) > MAX_TRANSFER {
+        return Err(Status::SGL_LENGTH);
+    }
+    Ok(())
+}
+
 /// What an admin command answers: data and status, or a number and status.
 pub(super) enum Answer {
-    /// Data, cut to what the host asked for.
+    /// Data.
     Data(Vec<u8>),
     /// A result in dw0.
     Number(u32),
@@ -79,23 +100,29 @@ impl Connection {
         self.deliver_events(access, out);
     }
 
-    /// Answers with data, cut to what the host asked for, or with zeros behind them: a read that succeeds brings all that was asked for.
+    /// Answers with data, and with zeros where there is more room: a read that succeeds brings all that was asked for.
     fn answer_data<A: Access>(&self, sqe: &Sqe, data: &[u8], access: &A, out: &mut Vec<u8>) {
-        let sgl = sqe.sgl();
-        let status = if sgl.kind != Sgl::TRANSPORT {
-            Status::SGL_TYPE.dnr()
-        } else if sgl.len == 0 || u64::from(sgl.len) > MAX_TRANSFER {
-            Status::SGL_LENGTH.dnr()
-        } else {
-            self.respond_with(sqe, sgl.len, out, |to| {
-                let known = data.len().min(to.len());
-                to[..known].copy_from_slice(&data[..known]);
-                Ok(())
-            });
+        if let Err(status) = check_room(sqe, data.len()) {
+            self.note(sqe, status.dnr(), access);
+            self.respond(sqe, status.dnr(), 0, out);
             return;
-        };
-        self.note(sqe, status, access);
-        self.respond(sqe, status, 0, out);
+        }
+        self.respond_with(sqe, sqe.sgl().len, out, |to| {
+            let (known, rest) = to.split_at_mut(data.len());
+            known.copy_from_slice(data);
+            rest.fill(0);
+            Ok(())
+        });
+    }
+
+    /// What the NSID of a command names that is about the controller. The discovery service has no namespaces.
+    pub(super) fn scope<A: Access>(&self, sqe: &Sqe, access: &A) -> Result<Scope, Status> {
+        let count = || if self.is_discovery() { 0 } else { access.with(|s| s.namespaces().len()) };
+        match sqe.nsid() {
+            0 | u32::MAX => Ok(Scope::Controller),
+            nsid if nsid as usize <= count() => Ok(Scope::Namespace),
+            _ => Err(Status::INVALID_NAMESPACE),
+        }
     }
 
     pub(super) fn is_discovery(&self) -> bool {

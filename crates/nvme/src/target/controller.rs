@@ -2,7 +2,7 @@
 
 use super::settings::Settings;
 use crate::spec::connect::Data;
-use crate::spec::log::ErrorEntry;
+use crate::spec::log::{ErrorEntry, lid};
 use crate::spec::property::{cc, csts};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -178,6 +178,14 @@ impl Controller {
         let page = (dw0 >> 16) as u8;
         if self.settings.events & bit != 0 && !self.masked.contains(&page) && !self.events.contains(&dw0) {
             self.events.push_back(dw0);
+        }
+    }
+
+    /// A log page was read: events of its kind may be reported again, and changes begin anew.
+    pub(crate) fn was_read(&mut self, page: u8) {
+        self.masked.remove(&page);
+        if page == lid::CHANGED_NAMESPACES {
+            self.changed.clear();
         }
     }
 

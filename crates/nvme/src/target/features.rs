@@ -1,6 +1,6 @@
 //! Set Features and Get Features.
 
-use super::admin::Answer;
+use super::admin::{Answer, Scope};
 use super::connection::Connection;
 use super::controller::Controller;
 use super::fabrics::keep_alive_ns;
@@ -32,6 +32,9 @@ impl Connection {
     fn set_feature<A: Access>(&mut self, sqe: &Sqe, data: &[u8], access: &A) -> Result<u32, Status> {
         let (id, value, now) = (sqe.0[40], sqe.dword(11), self.now);
         capabilities(id, self.is_discovery()).ok_or(Status::INVALID_FIELD)?;
+        if let Scope::Namespace = self.scope(sqe, access)? {
+            return Err(Status::NOT_OF_NAMESPACE);
+        }
         if sqe.dword(10) & SAVE != 0 {
             return Err(Status::NOT_SAVEABLE);
         }
@@ -87,6 +90,10 @@ impl Connection {
         let Some(capabilities) = capabilities(id, self.is_discovery()) else {
             return failed(Status::INVALID_FIELD);
         };
+        // A namespace that exists will do: nvme-cli names the one whose device it was given, whatever the feature is of.
+        if let Err(status) = self.scope(sqe, access) {
+            return failed(status);
+        }
         let current = match sqe.0[41] & 0b111 {
             select::CAPABILITIES => return Answer::Number(capabilities),
             select::CURRENT => true,

@@ -1,6 +1,6 @@
 //! Get Log Page.
 
-use super::admin::Answer;
+use super::admin::{Answer, Scope, check_room};
 use super::connection::Connection;
 use super::controller::Controller;
 use super::settings::TEMPERATURE;
@@ -15,8 +15,15 @@ use std::net::SocketAddr;
 /// Bytes of one answer, at most: what one command may move.
 const MAX_PAGE: u64 = 4096 << crate::spec::identify::MDTS;
 
+/// Dword 14: the offset counts entries, not bytes.
+const BY_INDEX: u32 = 1 << 23;
+
 impl Connection {
     pub(super) fn log_page<A: Access>(&self, sqe: &Sqe, access: &A) -> Answer {
+        self.part_of_page(sqe, access).map_or_else(|status| Answer::Failed(status.dnr()), Answer::Data)
+    }
+
+    fn part_of_page<A: Access>(&self, sqe: &Sqe, access: &A) -> Result<Vec<u8>, Status> {
         let asked = Asked {
             id: sqe.0[40],
             groups_only: sqe.0[41] & AnaLog::GROUPS_ONLY != 0,
@@ -26,26 +33,35 @@ impl Connection {
         let (len, offset) = ((dwords + 1) * 4, u64_at(&sqe.0, 48));
         // There is one command set only.
         let other_set = asked.id == lid::EFFECTS && sqe.0[59] != 0;
-        if len > MAX_PAGE || !offset.is_multiple_of(4) || other_set {
-            return Answer::Failed(Status::INVALID_FIELD.dnr());
+        let by_index = sqe.dword(14) & BY_INDEX != 0;
+        if len > MAX_PAGE || !offset.is_multiple_of(4) || other_set || by_index {
+            return Err(Status::INVALID_FIELD);
         }
-        let Some(queue) = &self.queue else { return Answer::Failed(Status::INTERNAL) };
+        // No page is that of a namespace, health among them (LPA bit 0).
+        if let Scope::Namespace = self.scope(sqe, access)? {
+            return Err(Status::INVALID_FIELD);
+        }
+        let queue = self.queue.as_ref().ok_or(Status::SEQUENCE)?;
         let (cntlid, seconds) = (queue.cntlid, self.now / 1_000_000_000);
-        let page = access.with(|subsystem| {
-            if queue.discovery {
-                discovery_page(subsystem, cntlid, self.local, asked)
+        access.with(|subsystem| {
+            let page = if queue.discovery {
+                discovery_page(subsystem, self.local, asked)
             } else {
                 page(subsystem, cntlid, asked, seconds)
+            };
+            let page = page.ok_or(Status::INVALID_LOG)?;
+            let rest = usize::try_from(offset).ok().and_then(|offset| page.get(offset..));
+            let rest = rest.ok_or(Status::INVALID_FIELD)?;
+            check_room(sqe, len as usize)?;
+            let mut data = vec![0; len as usize];
+            let known = rest.len().min(data.len());
+            data[..known].copy_from_slice(&rest[..known]);
+            // Not before it is certain that the host gets the page.
+            if let Some(controller) = subsystem.controllers.get_mut(&cntlid).filter(|_| !asked.retain) {
+                controller.was_read(asked.id);
             }
-        });
-        let Some(page) = page else { return Answer::Failed(Status::INVALID_LOG.dnr()) };
-        let Some(rest) = usize::try_from(offset).ok().and_then(|offset| page.get(offset..)) else {
-            return Answer::Failed(Status::INVALID_FIELD.dnr());
-        };
-        let mut data = vec![0; len as usize];
-        let known = rest.len().min(data.len());
-        data[..known].copy_from_slice(&rest[..known]);
-        Answer::Data(data)
+            Ok(data)
+        })
     }
 }
 
@@ -58,31 +74,17 @@ struct Asked {
     retain: bool,
 }
 
-fn discovery_page(
-    subsystem: &mut Subsystem,
-    cntlid: u16,
-    local: SocketAddr,
-    asked: Asked,
-) -> Option<Vec<u8>> {
+fn discovery_page(subsystem: &Subsystem, local: SocketAddr, asked: Asked) -> Option<Vec<u8>> {
     match asked.id {
         lid::SUPPORTED => Some(supported(&[lid::SUPPORTED, lid::DISCOVERY])),
-        lid::DISCOVERY => {
-            let page = subsystem.discovery_log(local);
-            unmask(subsystem.controllers.get_mut(&cntlid)?, asked);
-            Some(page)
-        }
+        lid::DISCOVERY => Some(subsystem.discovery_log(local)),
         _ => None,
     }
 }
 
-fn page(subsystem: &mut Subsystem, cntlid: u16, asked: Asked, seconds: u64) -> Option<Vec<u8>> {
-    let errors = subsystem.controllers.get(&cntlid)?.error_count;
-    let health = subsystem.health(errors, seconds);
-    let firmware = subsystem.identity().firmware.clone();
-    let vendor = subsystem.vendor().commands.clone();
-    let ana = subsystem.ana_log(asked.groups_only);
-    let controller = subsystem.controllers.get_mut(&cntlid)?;
-    let page = match asked.id {
+fn page(subsystem: &Subsystem, cntlid: u16, asked: Asked, seconds: u64) -> Option<Vec<u8>> {
+    let controller = subsystem.controllers.get(&cntlid)?;
+    Some(match asked.id {
         lid::SUPPORTED => supported(&[
             lid::SUPPORTED,
             lid::ERRORS,
@@ -99,28 +101,20 @@ fn page(subsystem: &mut Subsystem, cntlid: u16, asked: Asked, seconds: u64) -> O
         }
         lid::HEALTH => {
             let warnings = controller.settings.warnings();
+            let health = subsystem.health(controller.error_count, seconds);
             Health { warnings, temperature: TEMPERATURE, ..health }.encode()
         }
         lid::FIRMWARE => {
             let mut page = vec![0; 512];
             page[0] = 1;
-            crate::bytes::put_padded(&mut page, 8, 8, &firmware);
+            crate::bytes::put_padded(&mut page, 8, 8, &subsystem.identity().firmware);
             page
         }
-        lid::CHANGED_NAMESPACES => changed(controller, asked.retain),
-        lid::EFFECTS => effects::encode(&vendor),
-        lid::ANA => ana.encode(),
+        lid::CHANGED_NAMESPACES => changed(controller),
+        lid::EFFECTS => effects::encode(&subsystem.vendor().commands),
+        lid::ANA => subsystem.ana_log(asked.groups_only).encode(),
         _ => return None,
-    };
-    unmask(controller, asked);
-    Some(page)
-}
-
-/// A log page was read: events of its kind may be reported again.
-fn unmask(controller: &mut Controller, asked: Asked) {
-    if !asked.retain {
-        controller.masked.remove(&asked.id);
-    }
+    })
 }
 
 fn supported(pages: &[u8]) -> Vec<u8> {
@@ -131,7 +125,7 @@ fn supported(pages: &[u8]) -> Vec<u8> {
     page
 }
 
-fn changed(controller: &mut Controller, retain: bool) -> Vec<u8> {
+fn changed(controller: &Controller) -> Vec<u8> {
     let mut page = vec![0; 4096];
     if controller.changed.len() > 1024 {
         put(&mut page, 0, &u32::MAX.to_le_bytes());
@@ -139,9 +133,6 @@ fn changed(controller: &mut Controller, retain: bool) -> Vec<u8> {
         for (field, nsid) in page.chunks_exact_mut(4).zip(&controller.changed) {
             field.copy_from_slice(&nsid.to_le_bytes());
         }
-    }
-    if !retain {
-        controller.changed.clear();
     }
     page
 }

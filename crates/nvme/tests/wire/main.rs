@@ -7,6 +7,7 @@ mod golden;
 mod host_violations;
 mod pages;
 mod pair;
+mod refused;
 mod replay;
 mod violations;
 mod world;
