@@ -94,6 +94,8 @@ enum State {
     AwaitIcResp,
     AwaitConnect,
     Live,
+    /// The controller has ended the connection.
+    Terminated,
     Failed,
 }
 
@@ -208,7 +210,8 @@ impl Connection {
     /// many must be there before more can happen.
     ///
     /// # Errors
-    /// Where the controller breaks the protocol; a term request is appended then, and the connection is over.
+    /// Where the controller breaks the protocol; a term request is appended then, and the connection is over. Where the controller ends the connection: what it
+    /// gives as the reason.
     pub fn receive(
         &mut self,
         bytes: &[u8],
@@ -229,8 +232,11 @@ impl Connection {
                 Ok(Some(len)) => consumed += len,
                 Ok(None) => return Ok((consumed, needed)),
                 Err(violation) => {
+                    // A term request is not answered with another.
+                    if self.state != State::Terminated {
+                        violation.encode(true, out);
+                    }
                     self.state = State::Failed;
-                    violation.encode(true, out);
                     return Err(violation);
                 }
             }
@@ -245,7 +251,11 @@ impl Connection {
     ) -> Result<(), Violation> {
         let wrong = |fes, fei, what| Err(Violation::new(fes, fei, frame.header, what));
         match (self.state, frame.common.kind) {
-            (_, Kind::C2hTermReq) => wrong(Fatal::Sequence, 0, "the controller ends the connection"),
+            (_, Kind::C2hTermReq) => {
+                self.state = State::Terminated;
+                let (fes, fei) = Violation::decode(frame.header);
+                wrong(Fatal::of(fes).unwrap_or(Fatal::Sequence), fei, "the controller ends the connection")
+            }
             (State::AwaitIcResp, Kind::IcResp) => self.connect(frame, out),
             (State::AwaitIcResp, _) => wrong(Fatal::Sequence, 0, "a PDU before ICResp"),
             (_, Kind::IcResp) => wrong(Fatal::Sequence, 0, "a second ICResp"),

@@ -21,6 +21,22 @@ pub enum Fatal {
     UnsupportedParameter = 6,
 }
 
+impl Fatal {
+    /// The status of a number; `None` where it is reserved.
+    #[must_use]
+    pub const fn of(number: u16) -> Option<Self> {
+        Some(match number {
+            1 => Self::InvalidHeaderField,
+            2 => Self::Sequence,
+            3 => Self::HeaderDigest,
+            4 => Self::DataOutOfRange,
+            5 => Self::LimitExceeded,
+            6 => Self::UnsupportedParameter,
+            _ => return None,
+        })
+    }
+}
+
 /// A fatal error, and the header that it was found in.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} (FES {} at byte {fei})", *fes as u16)]

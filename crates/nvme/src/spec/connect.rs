@@ -9,6 +9,8 @@ pub const DATA_LEN: usize = 1024;
 pub const DYNAMIC: u16 = 0xFFFF;
 /// Byte offsets in the data, as a refusal names them.
 pub mod offset {
+    /// Host id.
+    pub const HOSTID: usize = 0;
     /// Controller id.
     pub const CNTLID: usize = 16;
     /// Subsystem NQN.

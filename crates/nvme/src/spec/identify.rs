@@ -164,7 +164,11 @@ impl Controller {
             discovery: d[111] == 2,
             namespaces: u32_at(d, 516),
             queue_depth: u16_at(d, 514),
-            capsule_data: u32_at(d, 1792).saturating_mul(16).saturating_sub(64),
+            // Data elsewhere than right behind the command (ICDOFF) are not sent in capsules.
+            capsule_data: match u16_at(d, 1800) {
+                0 => u32_at(d, 1792).saturating_mul(16).saturating_sub(64),
+                _ => 0,
+            },
             subnqn: String::from_utf8_lossy(&name[..end]).into_owned(),
         }
     }
@@ -206,12 +210,13 @@ impl Namespace {
         d
     }
 
-    /// Reads what a host needs of CNS 00; the UUID is not in it. `None` where the block size makes no sense.
+    /// Reads what a host needs of CNS 00; the UUID is not in it. `None` where the block size makes no sense, or blocks have metadata.
     #[must_use]
     pub fn decode(d: &[u8]) -> Option<Self> {
-        let format = usize::from(d[26] & 0xF);
-        let block_shift = d[128 + 4 * format + 2];
-        (9..=16).contains(&block_shift).then(|| Self {
+        // More than 16 formats have two more bits.
+        let format = usize::from(d[26] & 0xF | (d[26] >> 1 & 0x30));
+        let (metadata, block_shift) = (u16_at(d, 128 + 4 * format), d[128 + 4 * format + 2]);
+        (metadata == 0 && (9..=16).contains(&block_shift)).then(|| Self {
             blocks: u64_at(d, 0),
             block_shift,
             nguid: std::array::from_fn(|i| d[104 + i]),

@@ -74,7 +74,7 @@ impl Connection {
         let cntlid = self.queue.as_ref().map(|queue| queue.cntlid);
         let answer = if !cntlid.is_some_and(|cntlid| access.with(|s| s.is_ready(cntlid))) {
             Answer::Failed(Status::SEQUENCE.dnr())
-        } else if sqe.flags() & 0b11 != 0 || sqe.flags() >> 6 == 0 {
+        } else if !sqe.is_plain() {
             Answer::Failed(Status::INVALID_FIELD.dnr())
         } else {
             match sqe.opcode() {

@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Nanoseconds that a host has for ICReq, for Connect, for the rest of a PDU, and to close after a term request.
 pub(super) const PATIENCE: u64 = 30_000_000_000;
+/// Nanoseconds that a host may be silent where no keep-alive timer runs: on a controller that is not at work, and on the discovery service's without KATO.
+pub(super) const SILENCE: u64 = 120_000_000_000;
 /// Bytes of data in a capsule of the admin queue and of every Fabrics command, whatever IOCCSZ says.
 pub(super) const ADMIN_CAPSULE: u32 = 8192;
 /// Bytes of answers that are worth sending before more is done: while they are under way, the host can work on them, and they are still in this core's cache.
@@ -194,7 +196,7 @@ impl Connection {
         }
         let Some(queue) = &self.queue else { return };
         if queue.qid == 0 {
-            if queue.kato_ns != 0 && now.saturating_sub(queue.last_keep_alive) > queue.kato_ns {
+            if self.is_forsaken(access) {
                 self.state = State::Closed;
                 return;
             }
@@ -202,6 +204,23 @@ impl Connection {
         } else {
             self.namespaces = access.with(|s| Arc::clone(s.namespaces()));
         }
+    }
+
+    /// Whether the host of an admin queue is taken for dead. The keep-alive timer runs while the controller is at work: a host says nothing while it waits
+    /// for that, or for the end of a shutdown.
+    fn is_forsaken<A: Access>(&mut self, access: &A) -> bool {
+        let at_work = self.with_controller(access, |controller| controller.is_at_work()).unwrap_or(false);
+        let now = self.now;
+        let Some(queue) = &mut self.queue else { return false };
+        if !at_work {
+            queue.last_keep_alive = now;
+        }
+        if at_work && queue.kato_ns != 0 {
+            return now.saturating_sub(queue.last_keep_alive) > queue.kato_ns;
+        }
+        // Relaxed: a time that is looked at alone.
+        let silence = now.saturating_sub(queue.heard.load(Ordering::Relaxed));
+        (!at_work || queue.discovery) && silence > SILENCE.max(queue.kato_ns)
     }
 
     /// The socket is closed: leaves the controller; the admin queue takes the whole association with it.

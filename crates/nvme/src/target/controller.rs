@@ -115,6 +115,11 @@ impl Controller {
         self.csts & csts::READY != 0
     }
 
+    /// Whether it is ready, and neither shuts down nor is shut down.
+    pub(crate) fn is_at_work(&self) -> bool {
+        self.is_ready() && self.cc & cc::SHUTDOWN == 0 && self.csts & csts::SHUTDOWN == 0
+    }
+
     /// Writes CC.
     pub(crate) fn configure(&mut self, value: u32, now: u64) -> Configured {
         let (was, enabled) = (self.cc & cc::ENABLE != 0, value & cc::ENABLE != 0);

@@ -147,7 +147,10 @@ impl Connection {
                 self.slots.free(slot);
             }
         }
-        if configured == Some(Configured::Shutdown) {
+        if configured == Some(Configured::Shutdown) && self.is_discovery() {
+            // It has written nothing.
+            self.shutdown_done(Status::SUCCESS, access);
+        } else if configured == Some(Configured::Shutdown) {
             let flush = Request {
                 slot: SHUTDOWN_SLOT,
                 nsid: u32::MAX,

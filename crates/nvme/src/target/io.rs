@@ -70,13 +70,14 @@ impl Connection {
                 return Ok(());
             }
         }
-        if takes_data(&request) && sqe.sgl().kind == Sgl::IN_CAPSULE && frame.data.is_empty() {
+        // A command of the vendor's may have none: an R2T for nothing would be a violation.
+        let takes = takes_data(&request) && sqe.sgl().len != 0;
+        if takes && sqe.sgl().kind == Sgl::IN_CAPSULE && frame.data.is_empty() {
             // Data that are there were held to the SGL before; that there are none is seen here.
             let what = "no data in a capsule whose SGL says that there are";
             return Err(Violation::new(Fatal::InvalidHeaderField, 4, frame.header, what));
         }
-        let transport = takes_data(&request) && sqe.sgl().kind == Sgl::TRANSPORT;
-        if transport {
+        if takes && sqe.sgl().kind == Sgl::TRANSPORT {
             let slot = self.ask(*sqe, sqe.sgl().len, frame, out)?;
             media.expect(&Request { slot, ..request });
             return Ok(());
@@ -114,7 +115,7 @@ impl Connection {
     pub(super) fn request<'a>(&self, slot: u16, sqe: &'a Sqe, data: &'a [u8]) -> Result<Request<'a>, Status> {
         let op = op_of(sqe).ok_or(Status::INVALID_OPCODE.dnr())?;
         // No fused operations; data are described by SGLs.
-        if sqe.flags() & 0b11 != 0 || sqe.flags() >> 6 == 0 {
+        if !sqe.is_plain() {
             return Err(Status::INVALID_FIELD.dnr());
         }
         let nsid = sqe.nsid();

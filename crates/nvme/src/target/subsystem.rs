@@ -296,13 +296,15 @@ impl Subsystem {
 
     /// The discovery log for a host that came in at `local`: this is where the subsystem is reached from there.
     pub(crate) fn discovery_log(&self, local: SocketAddr) -> Vec<u8> {
+        // A socket for both families has IPv4 addresses in IPv6's clothes.
+        let address = local.ip().to_canonical();
         let entry = |subtype, subnqn: &str| DiscoveryEntry {
             subtype,
-            ipv6: local.is_ipv6(),
+            ipv6: address.is_ipv6(),
             portid: 1,
             trsvcid: local.port().to_string(),
             subnqn: subnqn.to_owned(),
-            traddr: local.ip().to_string(),
+            traddr: address.to_string(),
         };
         // What it says never changes while the target runs.
         let generation = 1;
@@ -383,6 +385,10 @@ impl Subsystem {
         if data.hostnqn.parse::<Nqn>().is_err() {
             return Err(bad_parameter(offset::HOSTNQN, true));
         }
+        // Hosts are told apart by it: none of them is 0.
+        if !discovery && data.hostid == [0; 16] {
+            return Err(bad_parameter(offset::HOSTID, true));
+        }
         if data.cntlid != DYNAMIC {
             return Err(bad_parameter(offset::CNTLID, true));
         }
@@ -424,7 +430,10 @@ impl Subsystem {
         let Some(controller) = self.controllers.get_mut(&data.cntlid).filter(|c| !c.discovery) else {
             return Err(bad_parameter(offset::CNTLID, true));
         };
-        if controller.hostnqn != data.hostnqn || controller.hostid != data.hostid {
+        if controller.hostid != data.hostid {
+            return Err(bad_parameter(offset::HOSTID, true));
+        }
+        if controller.hostnqn != data.hostnqn {
             return Err(bad_parameter(offset::HOSTNQN, true));
         }
         if !ready {

@@ -75,9 +75,7 @@ fn pdus_that_fit_no_command() {
     let mut bad_digest = r2t(w, 0, 4096);
     bad_digest[9] ^= 1;
     let digest = u32::from_le_bytes(bad_digest[24..28].try_into().unwrap());
-    let mut terminated = Vec::new();
-    Violation::new(InvalidHeaderField, 2, &[1; 24], "").encode(false, &mut terminated);
-    let cases: [(Vec<u8>, (Fatal, u32)); 20] = [
+    let cases: [(Vec<u8>, (Fatal, u32)); 19] = [
         (data(Transfer { cccid: 77, ..whole }, LAST, 4096), (InvalidHeaderField, 8)),
         (data(Transfer { cccid: w, ..whole }, LAST, 4096), (DataOutOfRange, 0)),
         (data(Transfer { offset: 4096, ..whole }, 0, 4096), (DataOutOfRange, 0)),
@@ -96,12 +94,35 @@ fn pdus_that_fit_no_command() {
         (response(77, Status::SUCCESS), (InvalidHeaderField, 20)),
         ([response(r, Status::SUCCESS), response(r, Status::SUCCESS)].concat(), (InvalidHeaderField, 20)),
         (icresp().encode().to_vec(), (Sequence, 0)),
-        (terminated, (Sequence, 0)),
         // A command, from a controller.
         (vec![4, 0, 72, 0, 72, 0, 0, 0], (InvalidHeaderField, 0)),
     ];
     for (bytes, expected) in cases {
         breaks(&bytes, expected);
+    }
+}
+
+/// What the controller says is the reason, and nothing is said back.
+#[test]
+fn a_controller_that_ends_the_connection() {
+    let all = [
+        (1, Some(Fatal::InvalidHeaderField)),
+        (3, Some(Fatal::HeaderDigest)),
+        (4, Some(Fatal::DataOutOfRange)),
+    ];
+    for (number, fes) in all.into_iter().chain([(0, None), (7, None), (0xFFFF, None)]) {
+        let (mut host, read, _) = queue();
+        let mut term = Vec::new();
+        Violation::new(Fatal::LimitExceeded, 0x0203_0405, &[1; 24], "").encode(false, &mut term);
+        term[8..10].copy_from_slice(&u16::to_le_bytes(number));
+        let mut out = Vec::new();
+        let violation = host.receive(&term, &mut out, |_| panic!("no event")).unwrap_err();
+        assert_eq!((violation.fes, violation.fei), (fes.unwrap_or(Fatal::Sequence), 0x0203_0405), "{number}");
+        assert!(out.is_empty() && !host.is_live() && host.room() == 0);
+        host.receive(&response(read, Status::SUCCESS), &mut out, |_| panic!("no event")).unwrap();
+    }
+    for number in 0..=7 {
+        assert_eq!(Fatal::of(number).map(|fes| fes as u16), (1..=6).contains(&number).then_some(number));
     }
 }
 

@@ -9,5 +9,6 @@ mod pages;
 mod pair;
 mod refused;
 mod replay;
+mod silence;
 mod violations;
 mod world;

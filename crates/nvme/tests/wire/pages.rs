@@ -6,7 +6,7 @@ use crate::world::{NQN, PLAIN, Target};
 use pumice_nvme::spec::ana::{AnaGroup, AnaLog};
 use pumice_nvme::spec::connect::{DATA_LEN, Data, Fields};
 use pumice_nvme::spec::feature::Timestamp;
-use pumice_nvme::spec::identify::{Namespace, namespace_list};
+use pumice_nvme::spec::identify::{Controller, Namespace, namespace_list};
 use pumice_nvme::spec::log::{DiscoveryEntry, ErrorEntry, Health};
 use pumice_nvme::spec::{Cqe, Sgl, Sqe, Status, effects};
 use pumice_nvme::target::Limits;
@@ -75,6 +75,16 @@ fn identify_controller() {
 }
 
 #[test]
+fn data_that_belong_elsewhere_in_a_capsule_are_not_sent_there() {
+    let mut target = Target::new(Limits::default());
+    let (mut queue, _) = up(&mut target);
+    let mut page = queue.read(&mut target, identify(1, 0), 4096).unwrap();
+    assert_eq!(Controller::decode(&page).capsule_data, 16 << 10);
+    page[1800] = 1;
+    assert_eq!(Controller::decode(&page).capsule_data, 0, "ICDOFF");
+}
+
+#[test]
 fn identify_namespace() {
     let mut target = Target::new(Limits::default());
     let (mut queue, _) = up(&mut target);
@@ -122,6 +132,12 @@ fn identify_namespace() {
     let read_only = Namespace { blocks: 1, block_shift: 12, nguid: [0; 16], uuid: [0; 16], read_only: true };
     assert_eq!((read_only.encode()[99], read_only.independent()[8], read_only.encode()[130]), (1, 1, 12));
     assert_eq!(Namespace::decode(&read_only.encode()), Some(read_only));
+    // Blocks with metadata have another length on the wire; a 17th format has its number in two places.
+    let mut page = read_only.encode();
+    page[128] = 8;
+    assert_eq!(Namespace::decode(&page), None);
+    (page[25], page[26], page[128 + 64 + 2]) = (16, 1 << 5, 9);
+    assert_eq!(Namespace::decode(&page), Some(Namespace { block_shift: 9, ..read_only }));
     // 1024 of many, the last of them as well.
     let list = namespace_list(5, 2000);
     assert_eq!((&list[..4], &list[4092..]), (&[6, 0, 0, 0][..], &1029_u32.to_le_bytes()[..]));

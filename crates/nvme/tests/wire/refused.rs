@@ -2,9 +2,10 @@
 
 use crate::pair::{HostQueue, admin, options};
 use crate::replay::{feature, identify, log, property_get};
-use crate::world::{PLAIN, Target};
+use crate::world::{PLAIN, SECOND, Target, block_command};
+use pumice_nvme::pdu::{Kind, push};
 use pumice_nvme::spec::connect::DYNAMIC;
-use pumice_nvme::spec::{DISCOVERY_NQN, Sqe, Status, opcode};
+use pumice_nvme::spec::{DISCOVERY_NQN, Sgl, Sqe, Status, opcode};
 use pumice_nvme::target::Limits;
 
 const SET: u8 = opcode::admin::SET_FEATURES;
@@ -19,9 +20,10 @@ fn of(nsid: u32, mut sqe: Sqe) -> Sqe {
     sqe
 }
 
-fn discovery(target: &mut Target) -> HostQueue {
+pub(crate) fn discovery(target: &mut Target, kato_ms: u32) -> HostQueue {
     let mut with = options(0, DYNAMIC, PLAIN, true);
     with.data.subnqn = DISCOVERY_NQN.to_owned();
+    with.kato_ms = kato_ms;
     let mut queue = HostQueue::connect(target, with, &[1 << 20]);
     queue.completions.clear();
     let mut enable = property_get(0x14, false);
@@ -119,7 +121,7 @@ fn log_pages_are_of_the_controller() {
         assert_eq!(queue.read(&mut target, by_index, 8), Err(Status::INVALID_FIELD.dnr()), "{id:#04x}");
     }
     // The discovery service has no namespaces.
-    let mut queue = discovery(&mut target);
+    let mut queue = discovery(&mut target, 5000);
     for (nsid, status) in [(0, None), (u32::MAX, None), (1, Some(Status::INVALID_NAMESPACE.dnr()))] {
         assert_eq!(queue.read(&mut target, of(nsid, log(0x70, 1024, 0)), 1024).err(), status, "{nsid:#x}");
         let get = queue.write(&mut target, of(nsid, feature(GET, 0x0F, 0)), &[]).status;
@@ -153,4 +155,55 @@ fn features_are_of_the_controller() {
     for nsid in [0, u32::MAX] {
         assert!(queue.write(&mut target, of(nsid, feature(SET, 0x0A, 1)), &[]).status.is_success());
     }
+}
+
+/// PSDT 00 (PRPs) and 11 (reserved) describe nothing here.
+#[test]
+fn data_are_described_by_an_sgl() {
+    let mut target = Target::new(Limits::default());
+    let (mut queue, cntlid) = admin(&mut target, PLAIN, true, &[1 << 20]);
+    let mut io = HostQueue::connect(&mut target, options(1, cntlid, PLAIN, true), &[1 << 20]);
+    io.completions.clear();
+    for (psdt, status) in
+        [(0, Some(Status::INVALID_FIELD.dnr())), (1, None), (2, None), (3, Some(Status::INVALID_FIELD.dnr()))]
+    {
+        let mut sqe = identify(1, 0);
+        sqe.0[1] = psdt << 6;
+        assert_eq!(queue.read(&mut target, sqe, 4096).err(), status, "PSDT {psdt}");
+        let mut sqe = block_command(opcode::io::READ, 1, 0, 1);
+        sqe.0[1] = psdt << 6;
+        assert_eq!(io.read(&mut target, sqe, 512).err(), status, "PSDT {psdt}");
+    }
+}
+
+/// A vendor's command towards the controller without data: Linux describes nothing with a transport data block of no length, and breaks off where it is asked for
+/// nothing.
+#[test]
+fn nothing_is_not_asked_for() {
+    let mut target = Target::new(Limits::default());
+    let (_admin, cntlid) = admin(&mut target, PLAIN, true, &[1 << 20]);
+    let mut io = HostQueue::connect(&mut target, options(1, cntlid, PLAIN, true), &[1 << 20]);
+    for sgl in [Sgl::transport(0), Sgl::in_capsule(0)] {
+        let mut sqe = Sqe::new(0x81, 1);
+        sqe.set_sgl(sgl);
+        let mut bytes = Vec::new();
+        push(&mut bytes, Kind::CapsuleCmd, 0, &sqe.0, PLAIN);
+        io.socket.out.clear();
+        target.receive(&mut io.socket, SECOND, &bytes);
+        assert_eq!((io.socket.out[0], io.socket.out.len()), (5, 24), "a completion: the medium decides");
+    }
+}
+
+#[test]
+fn a_host_has_an_identifier() {
+    let mut target = Target::new(Limits::default());
+    let mut with = options(0, DYNAMIC, PLAIN, true);
+    with.data.hostid = [0; 16];
+    let mut queue = HostQueue::connect(&mut target, with.clone(), &[1 << 20]);
+    let refused = queue.completions.pop().unwrap();
+    assert_eq!((refused.status, refused.result), (Status::CONNECT_INVALID.dnr(), 1 << 16));
+    // Who reads the discovery log holds nothing that could be another's.
+    with.data.subnqn = DISCOVERY_NQN.to_owned();
+    let mut queue = HostQueue::connect(&mut target, with, &[1 << 20]);
+    assert!(queue.completions.pop().unwrap().status.is_success());
 }

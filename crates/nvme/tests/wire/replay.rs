@@ -119,7 +119,7 @@ fn queues_are_refused_by_name() {
         Status::CONNECT_INVALID,
         512 | 1 << 16,
     );
-    refused(|o| o.data.hostid = [1; 16], Status::CONNECT_INVALID, 512 | 1 << 16);
+    refused(|o| o.data.hostid = [1; 16], Status::CONNECT_INVALID, 1 << 16);
     refused(|o| o.qid = 3, Status::INVALID_QUEUE, 0);
     refused(|o| o.depth = 200, Status::CONNECT_INVALID, 44);
     // One more association, and no more.
@@ -305,6 +305,23 @@ fn a_shutdown_that_could_not_make_writes_durable_says_so() {
     );
     let csts = admin.write(&mut target, property_get(0x1C, false), &[]).result;
     assert_eq!((csts >> 2 & 0b11, csts >> 1 & 1), (0b10, 1), "complete, and failed");
+}
+
+/// A listener for both families sees the IPv4 addresses of its hosts and its own as IPv6 ones; who reads the log may have IPv4 alone.
+#[test]
+fn discovery_tells_the_address_of_the_family_that_it_is() {
+    for (local, family, address) in [
+        ("192.0.2.1:4420", 1, "192.0.2.1"),
+        ("[::ffff:192.0.2.1]:4420", 1, "192.0.2.1"),
+        ("[2001:db8::1]:4420", 2, "2001:db8::1"),
+    ] {
+        let mut target = Target::new(Limits::default());
+        target.local = local.parse().unwrap();
+        let mut queue = crate::refused::discovery(&mut target, 0);
+        let record = queue.read(&mut target, log(0x70, 1024, 2048), 1024).unwrap();
+        assert_eq!(record[1], family, "{local}");
+        assert_eq!(DiscoveryEntry::decode(&record).unwrap().traddr, address);
+    }
 }
 
 #[test]

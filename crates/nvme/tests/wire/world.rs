@@ -125,6 +125,8 @@ pub(crate) struct Target {
     pub(crate) shared: Shared,
     pub(crate) drives: Drives,
     pub(crate) limits: Limits,
+    /// Where hosts come in.
+    pub(crate) local: SocketAddr,
 }
 
 /// One of its connections, with what it has not consumed.
@@ -161,12 +163,16 @@ impl Target {
                 unreadable: Default::default(),
             },
             limits,
+            local: "192.0.2.1:4420".parse().unwrap(),
         }
     }
 
     pub(crate) fn accept(&self, now: u64) -> Socket {
-        let local: SocketAddr = "192.0.2.1:4420".parse().unwrap();
-        Socket { connection: Connection::new(self.limits, local, now), pending: Vec::new(), out: Vec::new() }
+        Socket {
+            connection: Connection::new(self.limits, self.local, now),
+            pending: Vec::new(),
+            out: Vec::new(),
+        }
     }
 
     /// Hands bytes to a connection.
