@@ -1,6 +1,7 @@
 //! What comes back: small, whatever amount of data was folded.
 
 use crate::Activity;
+use crate::wire::MAX_UNREADABLE;
 use pumice_parity::fingerprint::PowerSums;
 use pumice_telemetry::Ledger;
 
@@ -118,7 +119,7 @@ pub struct ParityResult {
     pub range: Option<(u32, u32)>,
     /// Fingerprint mode: the power sums.
     pub fingerprint: Option<PowerSums>,
-    /// Places that could not be read. Where there is one, everything that sums over repetitions means nothing, and the bits of
+    /// Places that could not be read, by stripe. Where there is one, everything that sums over repetitions means nothing, and the bits of
     /// its stripe mean nothing.
     pub unreadable: Vec<Unreadable>,
     /// Writes of others to the regions that were read; `None` where the node does not see who writes its drives.
@@ -134,7 +135,7 @@ impl ParityResult {
         RESULT_HEADER_BYTES
             + self.nonzero.encoded_len()
             + self.fingerprint.as_ref().map_or(0, |f| f.to_bytes().len() as u64)
-            + self.unreadable.len() as u64 * UNREADABLE_ENTRY_BYTES
+            + self.unreadable.len().min(MAX_UNREADABLE) as u64 * UNREADABLE_ENTRY_BYTES
     }
 }
 

@@ -84,7 +84,7 @@ pub const NODE_HOST_ID: [u8; 16] = *b"pumice data node";
 pub const LEASE_UNIT: u64 = 4096;
 
 /// Unreadable places of a result, at most; more are not told.
-const MAX_UNREADABLE: usize = 1 << 14;
+pub(crate) const MAX_UNREADABLE: usize = 1 << 14;
 const FIXED: usize = 88;
 const SOURCE: usize = 16;
 const MAX_SOURCES: usize = 1920;
@@ -106,6 +106,14 @@ pub struct WireError {
 
 fn wrong<T>(field: &'static str, found: impl Display) -> Result<T, WireError> {
     Err(WireError { field, found: format!("{found}") })
+}
+
+/// What is reserved, or of no meaning with the other fields, is zero: a later version's meaning is not passed over.
+fn zeros(bytes: &[u8], at: std::ops::Range<usize>) -> Result<(), WireError> {
+    match at.clone().zip(&bytes[at]).find(|(_, byte)| **byte != 0) {
+        Some((at, byte)) => wrong("a reserved byte", format!("{byte} (byte {at})")),
+        None => Ok(()),
+    }
 }
 
 /// Bytes that are read field by field, each within bounds.
@@ -222,6 +230,7 @@ pub fn decode_command(bytes: &[u8]) -> Result<ParityCommand, WireError> {
     let source = |i: usize| -> Result<Source, WireError> {
         let at = FIXED + i * SOURCE;
         f.slice(at, SOURCE)?;
+        zeros(bytes, at + 1..at + 4)?;
         let (drive, offset) = (DriveId(f.u32(at + 4)), f.u64(at + 8));
         match bytes[at] {
             0 => Ok(Source::Media { drive, base: offset }),
@@ -241,6 +250,14 @@ pub fn decode_command(bytes: &[u8]) -> Result<ParityCommand, WireError> {
         .map_err(|error| WireError { field: "rule", found: error.to_string() })?;
     let into = MemoryAddress { drive: DriveId(f.u32(40)), offset: f.u64(48) };
     let seed = Seed(f.array(56));
+    zeros(bytes, 44..48)?;
+    if matches!(mode, 0 | 1) {
+        zeros(bytes, 2..3)?;
+        zeros(bytes, 56..88)?;
+    }
+    if matches!(mode, 0 | 4) {
+        zeros(bytes, 40..56)?;
+    }
     let mode = match mode {
         0 => Mode::Check,
         1 => Mode::Generate { into },
@@ -302,7 +319,7 @@ pub fn decode_result(bytes: &[u8], command: &ParityCommand) -> Result<ParityResu
         return wrong("repetitions", repetitions);
     }
     let bitmap_len = repetitions.div_ceil(8) as usize;
-    let nonzero = StripeBitmap::from_bytes(repetitions, f.slice(header, bitmap_len)?);
+    let mut nonzero = StripeBitmap::from_bytes(repetitions, f.slice(header, bitmap_len)?);
     let sums_at = header + bitmap_len;
     let sums = f.slice(sums_at, sums_len)?;
     let fingerprint = match command.mode {
@@ -325,14 +342,23 @@ pub fn decode_result(bytes: &[u8], command: &ParityCommand) -> Result<ParityResu
             len: f.u32(at + 8),
             reason: "unrecovered read error".to_owned(),
         };
-        if place.source >= command.sources.len() || !command.stripes.contains(&place.stripe) {
+        let inside = place.start.checked_add(place.len).is_some_and(|end| end <= command.chunk);
+        if place.source >= command.sources.len() || !command.stripes.contains(&place.stripe) || !inside {
             return wrong("unreadable place", format!("{place:?}"));
         }
         places.push(place);
     }
+    // There may be more of them than are told. The bits of their stripes mean nothing: so that none is taken for good, all are looked at from the last one told on.
+    if let Some(last) = places.get(MAX_UNREADABLE - 1) {
+        (last.stripe - command.stripes.start..nonzero.len()).for_each(|bit| nonzero.set(bit));
+    }
+    let range = (bytes[1] & 1 != 0).then(|| (f.u32(16), f.u32(20)));
+    if let Some((first, last)) = range.filter(|(first, last)| first > last || *last >= command.window.len) {
+        return wrong("range", format!("{first} to {last}"));
+    }
     Ok(ParityResult {
         nonzero,
-        range: (bytes[1] & 1 != 0).then(|| (f.u32(16), f.u32(20))),
+        range,
         fingerprint,
         unreadable: places,
         activity: (f.u64(48) != 0).then(|| Activity {
@@ -370,6 +396,10 @@ pub fn decode_transfer(bytes: &[u8]) -> Result<Transfer, WireError> {
         return wrong("bytes of the peer's name", len);
     }
     let name = f.slice(TRANSFER_FIXED, len)?;
+    if TRANSFER_FIXED + len != bytes.len() {
+        return wrong("descriptor", format!("{} bytes, longer than its counts say", bytes.len()));
+    }
+    zeros(bytes, 1..4)?;
     let Ok(peer) = std::str::from_utf8(name) else { return wrong("peer", "no UTF-8") };
     Ok(Transfer {
         from: MemoryAddress { drive: DriveId(f.u32(4)), offset: f.u64(8) },
@@ -406,10 +436,9 @@ pub fn encode_drives(drives: &[DriveDescription], page: u32, sockets: SocketByte
         put(&mut entry, 0, &drive.size_bytes.to_le_bytes());
         put(&mut entry, 8, &drive.memory_bytes.to_le_bytes());
         // A path too long for the field is cut at its beginning: its end tells more.
-        let mut name = drive.name.as_str();
-        while name.len() > DRIVE_NAME {
-            name = name.split_at_checked(1).map_or("", |(_, rest)| rest);
-        }
+        let cut = drive.name.len().saturating_sub(DRIVE_NAME);
+        let cut = (cut..drive.name.len()).find(|at| drive.name.is_char_boundary(*at)).unwrap_or(cut);
+        let name = &drive.name[cut..];
         put(&mut entry, 16, &(name.len() as u32).to_le_bytes());
         put(&mut entry, 24, name.as_bytes());
         out.extend_from_slice(&entry);
@@ -443,7 +472,7 @@ pub fn decode_drives(bytes: &[u8], page: u32) -> Result<(u32, Vec<DriveDescripti
         let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| entry[at + i]));
         let len = (u64_at(16) as u32 as usize).min(DRIVE_NAME);
         Ok(DriveDescription {
-            id: DriveId(first + i + 1),
+            id: DriveId(first.saturating_add(i + 1)),
             name: String::from_utf8_lossy(&entry[24..24 + len]).into_owned(),
             size_bytes: u64_at(0),
             memory_bytes: u64_at(8),

@@ -1,6 +1,6 @@
 //! Requests for a pace, and what came of them, as bytes.
 
-use super::{VERSION, WireError, put, wrong};
+use super::{VERSION, WireError, put, wrong, zeros};
 use crate::DriveId;
 use crate::pacing::{MAX_WINDOWS, PaceFigures, PacePolicy, PaceRequest};
 
@@ -57,6 +57,9 @@ pub fn decode_pace(bytes: &[u8]) -> Result<PaceRequest, WireError> {
     let count = usize::from(bytes[2]);
     if count > MAX_WINDOWS {
         return wrong("windows", count);
+    }
+    for reserved in [3..8, 24..WINDOWS, WINDOWS + 8 * count..PACE_BYTES] {
+        zeros(bytes, reserved)?;
     }
     let windows = (0..count).map(|i| (u32_at(WINDOWS + 8 * i), u32_at(WINDOWS + 8 * i + 4))).collect();
     let given = |value: u64| (value != 0).then_some(value);
@@ -154,9 +157,16 @@ mod tests {
         for len in 0..PACE_BYTES {
             assert!(decode_pace(&bytes[..len]).is_err());
         }
-        for (at, value, field) in
-            [(0, 9, "version"), (1, 4, "policy"), (2, 9, "windows"), (38, 0xFF, "window")]
-        {
+        for (at, value, field) in [
+            (0, 9, "version"),
+            (1, 4, "policy"),
+            (2, 9, "windows"),
+            (38, 0xFF, "window"),
+            (7, 1, "a reserved byte"),
+            (31, 1, "a reserved byte"),
+            (48, 1, "a reserved byte"),
+            (95, 1, "a reserved byte"),
+        ] {
             let mut bad = bytes;
             bad[at] = value;
             assert_eq!(decode_pace(&bad).unwrap_err().field, field);
