@@ -104,12 +104,12 @@ pub fn ask_silent_peer(socket: &impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives the calling thread the lowest of the ordinary priorities: it runs where no other thread wants to. For the rest of the thread's life; does nothing where
+/// Lets the calling thread run only where no other thread wants to, and give way at once where one wakes up. For the rest of the thread's life; does nothing where
 /// the system refuses.
 pub fn step_back() {
-    const LOWEST: libc::c_int = 19;
-    // SAFETY: no pointers; on Linux, process 0 means the calling thread (setpriority(2), "C library/kernel differences"). Raising one's own niceness is always allowed.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, LOWEST) };
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: `parameters` outlives the call, which only reads it; process 0 means the calling thread (sched_setscheduler(2)).
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) };
 }
 
 fn check(result: libc::c_int) -> io::Result<()> {

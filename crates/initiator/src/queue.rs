@@ -95,6 +95,15 @@ impl Queue {
         Ok((queue, answer.result as u16))
     }
 
+    /// Looks for answers for at most so long before sleeping; zero for never. [`BusyPoll::USUAL`] to begin with.
+    ///
+    /// # Errors
+    /// Where the socket refuses.
+    pub fn set_busy_poll(&mut self, longest: Duration) -> Result<(), InitiatorError> {
+        let address = self.address;
+        self.stream.set_busy_poll(longest).map_err(|source| InitiatorError::Socket { address, source })
+    }
+
     /// The controller's address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {

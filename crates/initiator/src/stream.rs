@@ -21,6 +21,16 @@ impl PollingStream {
         Self { stream, poll: BusyPoll::new(longest), looking: false }
     }
 
+    /// Looks for at most `longest` from now on; zero for never.
+    ///
+    /// # Errors
+    /// Where the socket refuses.
+    pub fn set_busy_poll(&mut self, longest: Duration) -> io::Result<()> {
+        self.look(false)?;
+        self.poll = BusyPoll::new(longest);
+        Ok(())
+    }
+
     fn look(&mut self, looking: bool) -> io::Result<()> {
         if self.looking != looking {
             self.stream.set_nonblocking(looking)?;

@@ -255,30 +255,30 @@ impl Pacing {
         Ok(Pacer::new(config, now))
     }
 
-    /// A foreground request came in for drive `index`. What is returned belongs to [`completed`](Self::completed).
-    pub(crate) fn arrived(&self, index: usize) -> Foreground {
+    /// A foreground request for drive `index` is seen, `waited` after the machine had it. What is returned belongs to [`completed`](Self::completed).
+    pub(crate) fn arrived(&self, index: usize, waited: Duration) -> Foreground {
         if !self.is_active() {
-            return Foreground(0);
+            return Foreground::default();
         }
         let now = self.now();
         let mut state = locked(&self.lanes[index].state);
         match &mut state.pacer {
             Some(pacer) => pacer.foreground_arrived(now),
-            None => return Foreground(0),
+            None => return Foreground::default(),
         }
-        Foreground(now)
+        Foreground { seen: now, waited: u64::try_from(waited.as_nanos()).unwrap_or(0) }
     }
 
     /// A foreground request of so many bytes is done.
     pub(crate) fn completed(&self, index: usize, request: Foreground, bytes: u64) {
         // One that came in before anybody asked for a pace was not told.
-        if request.0 == 0 {
+        if request.seen == 0 {
             return;
         }
         let now = self.now();
         let lane = &self.lanes[index];
         if let Some(pacer) = &mut locked(&lane.state).pacer {
-            pacer.foreground_completed(now, request.0, bytes);
+            pacer.foreground_completed(now, request.seen, request.waited, bytes);
         }
         if lane.waiting.load(Ordering::Relaxed) > 0 {
             lane.changed.notify_all();
@@ -358,9 +358,12 @@ impl Pacing {
     }
 }
 
-/// A foreground request: when it came in; 0 where nobody wanted to know.
+/// A foreground request: when it was seen, 0 where nobody wanted to know, and for how many nanoseconds it had waited then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Foreground(u64);
+pub(crate) struct Foreground {
+    seen: u64,
+    waited: u64,
+}
 
 /// Something reads a drive in the background.
 pub(crate) struct Reader<'p> {

@@ -183,13 +183,14 @@ impl Live {
     pub(crate) fn completed(
         &mut self,
         now: Nanos,
-        arrived: Nanos,
+        (arrived, waited): (Nanos, Nanos),
         bytes: u64,
         left: u32,
         overlap: Nanos,
     ) -> Option<f64> {
-        let response = now.saturating_sub(arrived);
-        let clear = self.window.0 <= arrived && arrived < self.window.1;
+        let response = now.saturating_sub(arrived).saturating_add(waited);
+        // None of its time near background work: neither the wait before it was told of, nor the rest.
+        let clear = self.window.0 <= arrived.saturating_sub(waited) && arrived < self.window.1;
         let charge = if clear {
             self.baseline.add(bytes, response);
             self.owed = (self.owed - 1.0).max(-4.0 * GAP);

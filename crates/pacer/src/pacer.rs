@@ -237,15 +237,15 @@ impl Pacer {
         }
     }
 
-    /// A foreground request of `bytes` that had arrived at `arrived` is done.
-    pub fn foreground_completed(&mut self, now: Nanos, arrived: Nanos, bytes: u64) {
+    /// A foreground request of `bytes` that was told of at `arrived`, and had waited for `waited` then, is done: its response is both together.
+    pub fn foreground_completed(&mut self, now: Nanos, arrived: Nanos, waited: Nanos, bytes: u64) {
         let (started, done) = self.last_flight;
-        let response = now.saturating_sub(arrived);
+        let response = now.saturating_sub(arrived).saturating_add(waited);
         let met = if let Some(live) = &mut self.live {
             let from = self.flights.first().map_or(started, |f| f.started).max(arrived);
             let to = if self.flights.is_empty() { done } else { now };
             let left = self.outstanding.saturating_sub(1);
-            let charge = live.completed(now, arrived, bytes, left, to.saturating_sub(from));
+            let charge = live.completed(now, (arrived, waited), bytes, left, to.saturating_sub(from));
             if let Some(charge) = charge {
                 self.account.charge(charge);
                 self.figures.slowdown.count += 1;

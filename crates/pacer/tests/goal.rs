@@ -60,7 +60,7 @@ impl Drive {
             None => at,
         };
         self.now = begin + 5 * MILLI;
-        self.pacer.foreground_completed(self.now, at, 4_096);
+        self.pacer.foreground_completed(self.now, at, 0, 4_096);
     }
 }
 

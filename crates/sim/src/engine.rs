@@ -154,7 +154,7 @@ impl Engine {
             self.now = next;
             if completion == next {
                 if let Some(Reverse((done, arrived))) = self.completions.pop() {
-                    pacer.foreground_completed(done, arrived, 0);
+                    pacer.foreground_completed(done, arrived, 0, 0);
                 }
             } else if let Some(flight) = self.flight.take_if(|f| f.done == next) {
                 pacer.background_done(next, flight.bytes);

@@ -176,7 +176,7 @@ impl Run<'_> {
             Event::Done(client, arrived) => {
                 if let Background::Pacer(pacer) = background {
                     let bytes = self.bytes(client);
-                    pacer.foreground_completed(now, arrived, bytes);
+                    pacer.foreground_completed(now, arrived, 0, bytes);
                 }
                 self.seen.requests += 1;
                 self.sum += (now - arrived) as f64;

@@ -14,7 +14,7 @@ use pumice_nvme::spec::Sqe;
 use pumice_nvme::spec::identify::Namespace;
 use pumice_nvme::spec::opcode::io;
 use pumice_offload::{
-    DataNode, Mode, NodeError, PacePolicy, PaceRequest, ParityCommand, Rule, Source, Window,
+    DataNode, Mode, NodeError, PaceFigures, PacePolicy, PaceRequest, ParityCommand, Rule, Source, Window,
 };
 use pumice_parity::seed::Seed;
 use pumice_units::parse_duration;
@@ -95,6 +95,8 @@ struct Measured {
     bytes_per_s: f64,
     mean_slowdown_ms: f64,
     p99_ms: f64,
+    /// The mean slowdown as the node measures it, from a request's arrival there to its answer.
+    node_slowdown_ms: Option<f64>,
 }
 
 /// A chunk, md's default, and a batch of the commands that read.
@@ -128,6 +130,8 @@ struct Run {
     seconds: f64,
     /// Background bytes in each stretch of [`SAMPLE`], all drives together.
     progress: Vec<u64>,
+    /// The mean slowdown that the node itself measured, in milliseconds.
+    by_node: Option<f64>,
 }
 
 impl Run {
@@ -219,7 +223,13 @@ impl Bench<'_> {
             let (measured, _) = self.beside(turns, &request, &mut alone)?;
             Ok(Measured { rate: Some(rate as u64), ..measured })
         };
-        let mut best = Measured { rate: Some(0), bytes_per_s: 0.0, mean_slowdown_ms: 0.0, p99_ms: 0.0 };
+        let mut best = Measured {
+            rate: Some(0),
+            bytes_per_s: 0.0,
+            mean_slowdown_ms: 0.0,
+            p99_ms: 0.0,
+            node_slowdown_ms: None,
+        };
         let (mut low, mut high) = (None::<f64>, None::<f64>);
         let mut rate = (paced.bytes_per_s / drives / 2.0).max(LEAST_RATE);
         for _ in 0..RATES {
@@ -263,6 +273,7 @@ impl Bench<'_> {
             bytes_per_s: with.bytes_per_s(),
             mean_slowdown_ms: with.mean_ms() - f64::midpoint(before, after),
             p99_ms: with.p99_ms(),
+            node_slowdown_ms: with.by_node,
         };
         Ok((measured, with))
     }
@@ -295,7 +306,10 @@ impl Bench<'_> {
         self.node.pace(request.unwrap_or(&PaceRequest::default()))?;
         let mut queues = Vec::new();
         for qid in 1..=self.args.clients {
-            queues.push(self.controller.queue(qid, 1)?);
+            let mut queue = self.controller.queue(qid, 1)?;
+            // As hosts are: they sleep until they are woken.
+            queue.set_busy_poll(Duration::ZERO)?;
+            queues.push(queue);
         }
         let (stop, failed) = (AtomicBool::new(false), Mutex::new(None::<Failure>));
         let fail = |failure: Failure| {
@@ -304,7 +318,7 @@ impl Bench<'_> {
             stop.store(true, Ordering::Relaxed);
         };
         let began = Instant::now();
-        let (mut responses, mut progress) = (Vec::new(), Vec::new());
+        let (mut responses, mut progress, mut by_node) = (Vec::new(), Vec::new(), None);
         std::thread::scope(|scope| {
             let clients: Vec<_> = queues
                 .iter_mut()
@@ -336,6 +350,7 @@ impl Bench<'_> {
                         let bytes = figures.iter().map(|drive| drive.bytes).sum::<u64>();
                         progress.push(bytes.saturating_sub(last));
                         last = bytes;
+                        by_node = mean_slowdown(&figures).filter(|_| request.is_some());
                     }
                     Err(error) => fail(Failure::from(error)),
                 }
@@ -352,7 +367,7 @@ impl Bench<'_> {
         let seconds = progress.len() as f64 * SAMPLE.as_secs_f64();
         match failed.into_inner().expect("nobody panics with it") {
             Some(failure) => Err(failure),
-            None => Ok(Run { responses, seconds, progress }),
+            None => Ok(Run { responses, seconds, progress, by_node }),
         }
     }
 
@@ -419,6 +434,13 @@ impl Bench<'_> {
     }
 }
 
+/// The mean slowdown of all foreground requests that the node's pacers have seen, in milliseconds.
+fn mean_slowdown(figures: &[PaceFigures]) -> Option<f64> {
+    let requests: u64 = figures.iter().map(|drive| drive.foreground).sum();
+    let sum: f64 = figures.iter().map(|drive| drive.slowdown_mean_ns as f64 * drive.foreground as f64).sum();
+    (requests > 0).then(|| sum / requests as f64 / 1e6)
+}
+
 /// The longer of two times that are known.
 fn longer(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     a.into_iter().chain(b).reduce(f64::max)
@@ -426,9 +448,19 @@ fn longer(a: Option<f64>, b: Option<f64>) -> Option<f64> {
 
 fn human(document: &Document) -> String {
     let mut rows = vec![
-        ["load", "requests/s", "alone ms", "scrub", "MB/s", "slowdown ms", "p99 ms", "of fixed"]
-            .map(str::to_owned)
-            .to_vec(),
+        [
+            "load",
+            "requests/s",
+            "alone ms",
+            "scrub",
+            "MB/s",
+            "slowdown ms",
+            "by node ms",
+            "p99 ms",
+            "of fixed",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
     ];
     let mut notes = String::new();
     for case in &document.loads {
@@ -441,6 +473,7 @@ fn human(document: &Document) -> String {
                 name.to_owned(),
                 format!("{:.1}", measured.bytes_per_s / 1e6),
                 format!("{:.3}", measured.mean_slowdown_ms),
+                measured.node_slowdown_ms.map_or_else(String::new, |ms| format!("{ms:.3}")),
                 format!("{:.2}", measured.p99_ms),
                 case.ratio_to_fixed
                     .filter(|_| name == "paced")

@@ -59,7 +59,7 @@ impl MediaJob<'_> {
             for (first, lines) in lines.into_iter().enumerate() {
                 scope.spawn(move || self.read_at_pace(&shape, first, threads, &lines, pacing, wanted));
             }
-            // The fold itself is background work too.
+            // Those who read stay as they are: they wait for drives mostly, and share the pacers' locks with those who serve.
             scope
                 .spawn(move || {
                     step_back();
@@ -80,7 +80,6 @@ impl MediaJob<'_> {
         pacing: &Pacing,
         wanted: &(dyn Fn() -> bool + Sync),
     ) {
-        step_back();
         let mine: Vec<usize> = (first..self.sources().len()).step_by(step).collect();
         let readers: Vec<_> = mine.iter().map(|i| pacing.reader(self.sources()[*i].device)).collect();
         for unit in (0..shape.units()).map(|index| shape.unit(index)) {

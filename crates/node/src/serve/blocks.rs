@@ -13,6 +13,7 @@ use pumice_offload::wire::opcode;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 /// The media of one connection, as its core sees them.
 pub(super) struct Blocks<'a> {
@@ -35,6 +36,8 @@ pub(super) struct Blocks<'a> {
     pub(super) expected: &'a mut HashMap<u16, Writing>,
     /// Data that drives have lent since they were last taken from here.
     pub(super) loans: Vec<Loan>,
+    /// How long the commands had waited in the socket, where the drives' pacers want to know.
+    pub(super) waited: Duration,
 }
 
 impl Blocks<'_> {
@@ -79,7 +82,7 @@ impl Blocks<'_> {
     /// Does something at once that the drive's pacer should know of.
     fn foreground(&self, nsid: u32, bytes: u64, work: impl FnOnce() -> Option<Status>) -> Option<Status> {
         let index = nsid as usize - 1;
-        let request = self.shared.pacing().arrived(index);
+        let request = self.shared.pacing().arrived(index, self.waited);
         let done = work();
         self.shared.pacing().completed(index, request, bytes);
         done
@@ -187,7 +190,7 @@ impl Media for Blocks<'_> {
         };
         let index =
             (request.nsid as usize).checked_sub(1).filter(|index| *index < self.shared.devices().len());
-        let foreground = index.map(|index| (index, self.shared.pacing().arrived(index)));
+        let foreground = index.map(|index| (index, self.shared.pacing().arrived(index, self.waited)));
         drop(expected);
         *self.in_flight += 1;
         *self.writes += usize::from(!writing.is_empty());

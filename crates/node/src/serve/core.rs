@@ -445,6 +445,7 @@ impl Core {
                 writes: &mut writes,
                 expected: &mut expected,
                 loans: Vec::new(),
+                waited: Duration::ZERO,
             };
             let turn = socket.turn(&self.shared, &mut blocks, now);
             (socket.in_flight, socket.writes, socket.expected) = (in_flight, writes, expected);

@@ -1,5 +1,6 @@
 //! A connection's socket with its buffers.
 
+use super::arrival::Arrival;
 use super::blocks::Blocks;
 use super::core::Shared;
 use super::outgoing::Outgoing;
@@ -8,7 +9,7 @@ use crate::watch::Writing;
 use mio::net::TcpStream;
 use pumice_nvme::target::Connection;
 use std::collections::HashMap;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -38,6 +39,7 @@ pub(super) enum Turn {
 pub(super) struct Socket {
     pub(super) stream: TcpStream,
     pub(super) connection: Connection,
+    arrival: Arrival,
     receive: Vec<u8>,
     /// Bytes in the receive buffer.
     filled: usize,
@@ -61,6 +63,7 @@ impl Socket {
         Self {
             stream,
             connection,
+            arrival: Arrival::default(),
             receive: vec![0; FIRST_BUFFER],
             filled: 0,
             out: Outgoing::default(),
@@ -93,9 +96,11 @@ impl Socket {
     pub(super) fn turn(&mut self, shared: &Shared, blocks: &mut Blocks<'_>, now: u64) -> Turn {
         let mut taken = 0;
         while self.readable && !self.ended && taken < TURN && self.has_room(*blocks.in_flight) {
-            match self.stream.read(&mut self.receive[self.filled..]) {
-                Ok(0) => self.ended = true,
-                Ok(n) => {
+            let room = &mut self.receive[self.filled..];
+            match self.arrival.read(&mut self.stream, room, shared.pacing().is_active()) {
+                Ok((0, _)) => self.ended = true,
+                Ok((n, waited)) => {
+                    blocks.waited = waited;
                     taken += n;
                     self.uncounted.0 += n as u64;
                     self.filled += n;
