@@ -133,17 +133,21 @@ impl Workers {
         queue.lock().unwrap_or_else(PoisonError::into_inner).jobs.push_back(job);
         ready.notify_one();
     }
-}
 
-impl Drop for Workers {
     /// Ends the threads after the jobs that are waiting.
-    fn drop(&mut self) {
+    pub(super) fn stop(&mut self) {
         let (queue, ready) = &*self.queue;
         queue.lock().unwrap_or_else(PoisonError::into_inner).stopping = true;
         ready.notify_all();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 
