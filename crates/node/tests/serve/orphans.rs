@@ -215,6 +215,7 @@ fn what_nobody_has_seen_to_end_does_not_come_after_the_next_one() {
         held.set(true);
         back.join().unwrap();
     });
+    std::thread::sleep(Duration::from_millis(200));
     let mut content = [0; 60 * 512];
     held.read_at(0, &mut content).unwrap();
     assert!(content.iter().all(|byte| *byte == 0x22));
