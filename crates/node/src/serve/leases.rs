@@ -3,6 +3,7 @@
 use pumice_offload::wire::LEASE_UNIT;
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Who has which part of each drive's memory. A part belongs to the controller that asked for it, until that ends and no command of it is left.
 #[derive(Debug)]
@@ -20,12 +21,12 @@ impl Leases {
     }
 
     /// A command of a controller begins.
-    pub(super) fn enter(&mut self, cntlid: u16) {
+    fn enter(&mut self, cntlid: u16) {
         *self.active.entry(cntlid).or_default() += 1;
     }
 
     /// It has ended.
-    pub(super) fn leave(&mut self, cntlid: u16) {
+    fn leave(&mut self, cntlid: u16) {
         if let Some(count) = self.active.get_mut(&cntlid) {
             *count -= 1;
             if *count == 0 {
@@ -61,6 +62,31 @@ impl Leases {
         taken.push((start..end, cntlid));
         taken.sort_by_key(|(range, _)| range.start);
         Some(start)
+    }
+}
+
+/// Leases that commands share.
+pub(super) fn locked(leases: &Mutex<Leases>) -> MutexGuard<'_, Leases> {
+    leases.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A command under way: over when it is dropped, however it ends.
+pub(super) struct Active<'a> {
+    leases: &'a Mutex<Leases>,
+    cntlid: u16,
+}
+
+impl<'a> Active<'a> {
+    /// A command of a controller begins.
+    pub(super) fn begin(leases: &'a Mutex<Leases>, cntlid: u16) -> Self {
+        locked(leases).enter(cntlid);
+        Self { leases, cntlid }
+    }
+}
+
+impl Drop for Active<'_> {
+    fn drop(&mut self) {
+        locked(self.leases).leave(self.cntlid);
     }
 }
 

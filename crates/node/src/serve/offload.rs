@@ -2,7 +2,7 @@
 
 use super::SharedSubsystem;
 use super::config::Peer;
-use super::leases::Leases;
+use super::leases::{self, Active, Leases};
 use crate::pace::Pacing;
 use crate::watch::WriteWatch;
 use crate::{LocalNode, NodeOptions, Peers};
@@ -170,14 +170,12 @@ impl Offload {
         now: u64,
         wanted: &(dyn Fn() -> bool + Sync),
     ) -> Answered {
-        self.leases().enter(sender.cntlid);
-        let answered = self.command(sender, sqe, data, subsystem, now, wanted);
-        self.leases().leave(sender.cntlid);
-        answered
+        let _active = Active::begin(&self.leases, sender.cntlid);
+        self.command(sender, sqe, data, subsystem, now, wanted)
     }
 
     fn leases(&self) -> std::sync::MutexGuard<'_, Leases> {
-        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+        leases::locked(&self.leases)
     }
 
     fn command(

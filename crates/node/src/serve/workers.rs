@@ -10,6 +10,7 @@ use pumice_nvme::spec::{Sqe, Status};
 use pumice_nvme::target::Op;
 use std::collections::VecDeque;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -53,6 +54,11 @@ pub(super) struct Job {
 impl Job {
     /// It has ended. Its writes have too, before the completion can be seen.
     pub(super) fn ended(self, status: Status, read: Option<AlignedBuffer>) -> Done {
+        self.outcome(status, read)
+    }
+
+    /// What it ends with.
+    fn outcome(&self, status: Status, read: Option<AlignedBuffer>) -> Done {
         Done {
             ticket: self.ticket,
             status,
@@ -166,7 +172,13 @@ fn work(shared: &(Mutex<Queue>, Condvar)) {
         };
         drop(state);
         let core = job.core.clone();
-        core.done(carry_out(job));
+        // All that the job holds goes with it, and locks that were held are taken over as they are: nothing is left that others could trip over.
+        let panicked = job.outcome(Status::INTERNAL, None);
+        let carried = catch_unwind(AssertUnwindSafe(|| carry_out(job)));
+        core.done(carried.unwrap_or_else(|_| {
+            eprintln!("pumice: what carried out a command panicked: the host is told Internal Error");
+            panicked
+        }));
     }
 }
 

@@ -3,5 +3,6 @@
 mod deallocate;
 mod durability;
 mod orphans;
+mod panics;
 mod unreadable;
 mod world;
