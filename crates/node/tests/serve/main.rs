@@ -2,6 +2,7 @@
 
 mod deallocate;
 mod durability;
+mod memory;
 mod orphans;
 mod panics;
 mod unreadable;
