@@ -71,6 +71,8 @@ pub(super) struct Socket {
     pub(super) gone: Arc<AtomicBool>,
     ended: bool,
     look: Look,
+    /// The receive buffer may hold what was left for another turn.
+    left: bool,
 }
 
 impl Socket {
@@ -89,6 +91,7 @@ impl Socket {
             gone: Arc::default(),
             ended: false,
             look: Look::Unbound,
+            left: false,
         }
     }
 
@@ -110,19 +113,13 @@ impl Socket {
     /// Takes what has come, and sends what there is to send.
     pub(super) fn turn(&mut self, shared: &Shared, blocks: &mut Blocks<'_>, now: u64) -> Turn {
         let mut taken = 0;
-        if let Look::Waits { round, .. } = self.look
-            && !self.ended
-            && shared.rounds().is_made(round)
-        {
+        if self.waits().is_some_and(|round| shared.rounds().is_made(round)) {
             self.look = Look::Over;
+        }
+        if self.left && !self.ended && self.waits().is_none() && self.has_room(*blocks.in_flight) {
             self.process(shared, blocks, now);
         }
-        while self.readable
-            && !self.ended
-            && taken < TURN
-            && self.has_room(*blocks.in_flight)
-            && self.waits().is_none()
-        {
+        while self.readable && !self.left && !self.ended && taken < TURN && self.has_room(*blocks.in_flight) {
             match self.stream.read(&mut self.receive[self.filled..]) {
                 Ok(0) => self.ended = true,
                 Ok(n) => {
@@ -144,7 +141,7 @@ impl Socket {
             Turn::Over
         } else if let Some(round) = self.waits() {
             Turn::AfterRound(round)
-        } else if self.readable && self.has_room(*blocks.in_flight) {
+        } else if (self.readable || self.left) && self.has_room(*blocks.in_flight) {
             Turn::Again
         } else {
             Turn::Waits
@@ -189,6 +186,7 @@ impl Socket {
 
     fn process(&mut self, shared: &Shared, blocks: &mut Blocks<'_>, now: u64) {
         let mut taken = 0;
+        self.left = false;
         let needed = loop {
             let end = self.end(taken);
             let bytes = &self.receive[taken..end];
@@ -197,11 +195,13 @@ impl Socket {
             taken += received.consumed;
             self.bound(shared, now);
             let more = received.more || received.consumed > 0 && end < self.filled;
-            if !more || self.waits().is_some() {
-                break received.needed;
-            }
             if received.more {
                 self.send(shared);
+            }
+            // A host that asks for more than it has entries for: what it does not take waits in its own memory.
+            self.left = self.waits().is_some() || more && self.out.own() >= SEND_LIMIT;
+            if !more || self.left {
+                break received.needed;
             }
         };
         self.receive.copy_within(taken..self.filled, 0);

@@ -192,8 +192,8 @@ fn carry_out(job: Job) -> Done {
         let Answered { status, result, data: answer } = answered;
         return Done { result, answer, ..job.ended(status, None) };
     }
-    if !job.writing.is_empty() && !wanted() {
-        // The host has no answer and will write anew: this one must not come after that.
+    if job.op != Op::Flush && !wanted() {
+        // The host has no answer and will write anew: a write must not come after that. And others wait for what nobody wants to read.
         return job.ended(Status::ABORTED, None);
     }
     let mut read = None;
@@ -239,6 +239,9 @@ fn execute(job: &Job, read: &mut Option<AlignedBuffer>, wanted: &dyn Fn() -> boo
         Op::Verify => {
             let mut buffer = AlignedBuffer::new(job.len.min(PIECE) as usize);
             for at in (0..job.len).step_by(PIECE as usize) {
+                if !wanted() {
+                    return Err(Status::ABORTED);
+                }
                 let len = (job.len - at).min(PIECE) as usize;
                 device.read_at(job.offset + at, &mut buffer[..len]).map_err(lost)?;
             }
