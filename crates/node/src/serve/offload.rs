@@ -338,7 +338,17 @@ impl Offload {
         Err(NodeError::new(ErrorKind::Busy, what))
     }
 
+    /// Refuses what ends past the memory before a part of it is done.
+    fn in_memory(&self, field: &'static str, from: MemoryAddress, len: u64) -> Result<(), NodeError> {
+        let fits = from.offset.checked_add(len).is_some_and(|end| end <= self.memory_bytes);
+        let MemoryAddress { drive, offset } = from;
+        let outside =
+            || format!("{offset}+{len} is outside the {} bytes of memory of {drive}", self.memory_bytes);
+        if fits { Ok(()) } else { Err(NodeError::invalid(field, outside())) }
+    }
+
     fn fill(&self, address: MemoryAddress, len: u64, value: u8) -> Result<(), NodeError> {
+        self.in_memory("address", address, len)?;
         let piece = vec![value; len.min(MAX_MOVE) as usize];
         let mut done = 0;
         while done < len {
@@ -354,6 +364,7 @@ impl Offload {
     fn transfer(&self, descriptor: &[u8]) -> Result<Vec<u8>, NodeError> {
         let transfer =
             wire::decode_transfer(descriptor).map_err(|e| NodeError::invalid(e.field, e.to_string()))?;
+        self.in_memory("from", transfer.from, transfer.len)?;
         let unknown =
             || NodeError::new(ErrorKind::Unreachable, format!("'{}' is no peer of this node", transfer.peer));
         let address: SocketAddr = transfer.peer.parse().map_err(|_| unknown())?;
@@ -463,16 +474,38 @@ mod tests {
     use pumice_blockdev::MemoryDevice;
     use pumice_nvme::target::{Identity, Limits, Subsystem};
 
-    #[test]
-    fn no_result_is_kept_for_a_queue_that_is_gone() {
+    fn node(memory_bytes: u64) -> (Offload, SharedSubsystem) {
         let name = "nqn.2026-11.example:node";
         let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new("m", 4096));
         let watch = WriteWatch::new([4096], 1);
-        let offload = Offload::new(name, vec![device], NodeOptions::default(), Vec::new(), watch);
+        let options = NodeOptions { memory_bytes, ..NodeOptions::default() };
+        let offload = Offload::new(name, vec![device], options, Vec::new(), watch);
         let (serial, model, firmware) = ("1".to_owned(), "m".to_owned(), "1".to_owned());
         let identity = Identity { nqn: name.parse().unwrap(), serial, model, firmware };
         let subsystem = Subsystem::new(identity, Limits::default(), Vec::new());
-        let subsystem = SharedSubsystem(Arc::new(Mutex::new(subsystem)));
+        (offload, SharedSubsystem(Arc::new(Mutex::new(subsystem))))
+    }
+
+    #[test]
+    fn what_does_not_fit_is_not_done_in_part() {
+        let (offload, subsystem) = node(2 * MAX_MOVE);
+        let sender = Sender { queue: QueueId { core: 0, connection: 7 }, cntlid: 1 };
+        let mut sqe = Sqe::new(opcode::MEMORY_FILL, 1);
+        sqe.set_dword(13, 7);
+        for (len, status, first) in
+            [(2 * MAX_MOVE + 1, Status::INVALID_FIELD.dnr(), 0), (2 * MAX_MOVE, Status::SUCCESS, 7)]
+        {
+            sqe.set_dword(12, len as u32);
+            assert_eq!(offload.execute(sender, &sqe, &[], &subsystem, 0, &|| true).status, status);
+            let mut there = [1];
+            offload.node.memory_read(MemoryAddress { drive: DriveId(1), offset: 0 }, &mut there).unwrap();
+            assert_eq!(there, [first]);
+        }
+    }
+
+    #[test]
+    fn no_result_is_kept_for_a_queue_that_is_gone() {
+        let (offload, subsystem) = node(4096);
         let queue = QueueId { core: 0, connection: 7 };
         // No descriptor: what is kept is why not.
         let mut sqe = Sqe::new(opcode::PARITY_EXECUTE, 0);
