@@ -8,6 +8,7 @@
 #![expect(unsafe_code, reason = "the kernel is handed pointers to buffers")]
 
 use crate::device::DirectFd;
+use crate::ring::{drain, is_passing};
 use crate::{AlignedBuffer, BlockDevice};
 use io_uring::{IoUring, opcode, types};
 use std::io;
@@ -61,6 +62,13 @@ impl DirectRequest {
             return None;
         }
         Some(target)
+    }
+
+    /// The kernel is done with it.
+    fn ended(&self) {
+        if matches!(self.operation, DirectOperation::Write { .. }) {
+            self.device.end_whole_write();
+        }
     }
 }
 
@@ -136,8 +144,8 @@ impl<T> DirectQueue<T> {
             match self.ring.submit() {
                 Ok(taken) => self.pushed -= taken.min(self.pushed),
                 Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
-                // The kernel is short of memory, or wants completions taken first: the caller comes again.
-                Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EAGAIN)) => return,
+                // The caller comes again.
+                Err(error) if is_passing(&error) => return,
                 Err(error) => unreachable!("io_uring_enter with valid arguments: {error}"),
             }
         }
@@ -156,9 +164,7 @@ impl<T> DirectQueue<T> {
         let Flight { request, token } =
             self.flights[number].take().expect("the kernel completes what it was given");
         self.free.push(number);
-        if matches!(request.operation, DirectOperation::Write { .. }) {
-            request.device.end_whole_write();
-        }
+        request.ended();
         let wanted = if request.operation == DirectOperation::Flush { 0 } else { request.len as i32 };
         let done = entry.result() == wanted;
         Some((request, token, done))
@@ -174,18 +180,14 @@ impl<T> AsRawFd for DirectQueue<T> {
 
 impl<T> Drop for DirectQueue<T> {
     fn drop(&mut self) {
-        while self.free.len() < self.flights.len() {
-            match self.ring.submit_and_wait(1) {
-                Ok(_) => {}
-                Err(error)
-                    if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)) => {}
-                Err(_) => {
-                    // The kernel may still use the buffers: they must outlive everything.
-                    self.flights.drain(..).for_each(std::mem::forget);
-                    return;
-                }
+        let Self { ring, flights, free, .. } = self;
+        let drained = drain(ring, flights.len() - free.len(), |number| {
+            if let Some(Flight { request, .. }) = flights[number].take() {
+                request.ended();
             }
-            while self.completed().is_some() {}
+        });
+        if !drained {
+            flights.drain(..).for_each(std::mem::forget);
         }
     }
 }

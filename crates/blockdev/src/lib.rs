@@ -15,6 +15,7 @@ mod file;
 mod gather;
 mod marked;
 mod memory;
+mod ring;
 mod system;
 
 pub use buffer::{ALIGNMENT, AlignedBuffer};

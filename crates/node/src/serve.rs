@@ -19,6 +19,7 @@ mod drive;
 mod leases;
 mod offload;
 mod outgoing;
+mod rounds;
 mod socket;
 mod workers;
 
@@ -148,13 +149,14 @@ impl Server {
         offload.pacing().configure(pacing).map_err(|error| ServeError::Pacing(error.to_string()))?;
         subsystem.set_vendor(offload.announcement());
         let subsystem = SharedSubsystem(Arc::new(Mutex::new(subsystem)));
-        let shared = Arc::new(Shared::new(subsystem, limits, devices, offload, watch));
         let count = cores.max(1);
+        let shared = Arc::new(Shared::new(count, subsystem, limits, devices, offload, watch));
         let mut parts = Vec::with_capacity(count);
         for number in 0..count {
             parts.push(Core::new(number, Arc::clone(&shared), busy_poll)?);
         }
         let handles: Vec<CoreHandle> = parts.iter().map(Core::handle).collect();
+        shared.rounds().tell(handles.clone());
         let mut listener = Some(listener);
         let mut threads = Vec::with_capacity(count);
         for (i, mut core) in parts.into_iter().enumerate() {

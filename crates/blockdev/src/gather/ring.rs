@@ -4,6 +4,7 @@
 
 use super::{Flight, Gathered};
 use crate::error::Operation;
+use crate::ring::{drain, is_passing};
 use crate::{BlockDevice, IoError};
 use io_uring::{IoUring, opcode, types};
 use std::collections::VecDeque;
@@ -101,8 +102,8 @@ impl Ring {
             match self.ring.submit_and_wait(want) {
                 Ok(_) => return,
                 Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
-                // The completion queue is full, or the kernel short of memory: take what is there and come again.
-                Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EAGAIN)) => {
+                // Take what is there and come again.
+                Err(error) if is_passing(&error) => {
                     self.reap(devices);
                     if want == 0 {
                         return;
@@ -173,18 +174,8 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         self.waiting.clear();
-        while self.count > 0 {
-            match self.ring.submit_and_wait(1) {
-                Ok(_) => {}
-                Err(error)
-                    if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)) => {}
-                Err(_) => {
-                    // The kernel may still write into the buffers: they must outlive everything.
-                    self.flights.drain(..).for_each(std::mem::forget);
-                    return;
-                }
-            }
-            self.count -= self.ring.completion().count();
+        if !drain(&mut self.ring, self.count, |_| {}) {
+            self.flights.drain(..).for_each(std::mem::forget);
         }
     }
 }

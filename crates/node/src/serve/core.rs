@@ -4,6 +4,7 @@ use super::SharedSubsystem;
 use super::blocks::Blocks;
 use super::direct::{Completed, Direct};
 use super::offload::{Offload, QueueId};
+use super::rounds::Rounds;
 use super::socket::{Socket, Turn};
 use super::workers::{Done, Workers};
 use crate::pace::Pacing;
@@ -44,6 +45,7 @@ pub(super) struct Shared {
     devices: Vec<Arc<dyn BlockDevice>>,
     offload: Offload,
     watch: Arc<WriteWatch>,
+    rounds: Rounds,
     kinds: Vec<DriveKind>,
     connections: AtomicUsize,
     stopping: AtomicBool,
@@ -69,6 +71,7 @@ impl std::fmt::Debug for Shared {
 
 impl Shared {
     pub(super) fn new(
+        cores: usize,
         subsystem: SharedSubsystem,
         limits: Limits,
         devices: Vec<Arc<dyn BlockDevice>>,
@@ -88,6 +91,7 @@ impl Shared {
             devices,
             offload,
             watch,
+            rounds: Rounds::new(cores),
             kinds,
             connections: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
@@ -138,6 +142,10 @@ impl Shared {
 
     pub(super) fn watch(&self) -> &Arc<WriteWatch> {
         &self.watch
+    }
+
+    pub(super) fn rounds(&self) -> &Rounds {
+        &self.rounds
     }
 
     /// Nanoseconds since the server's start.
@@ -206,6 +214,10 @@ pub(super) struct Core {
     orphans: HashMap<usize, ([u8; 16], usize)>,
     /// Connections that have a turn now.
     turns: Vec<usize>,
+    /// The last round that was made.
+    round: u64,
+    /// Admin queues that wait until all cores have made a round, and which.
+    waiting: HashMap<usize, u64>,
     /// More connections may wait to be accepted.
     accepting: bool,
     busy_poll: BusyPoll,
@@ -237,6 +249,8 @@ impl Core {
             next: FIRST,
             orphans: HashMap::new(),
             turns: Vec::new(),
+            round: 0,
+            waiting: HashMap::new(),
             accepting: false,
             busy_poll: BusyPoll::new(busy_poll),
         })
@@ -255,10 +269,12 @@ impl Core {
 
     /// Runs until the server stops.
     pub(super) fn run(&mut self) {
-        let mut events = Events::with_capacity(1024);
+        // Room for all: what a poll does not tell has not happened when a round is asked for.
+        let mut events = Events::with_capacity(self.shared.limits.connections.saturating_add(FIRST));
         let mut ticked = Instant::now();
         let mut stop_at = None;
         loop {
+            let round = self.shared.rounds().asked();
             if let Err(error) = self.wait(&mut events) {
                 eprintln!("pumice: a core stops: {error}");
                 return;
@@ -295,6 +311,7 @@ impl Core {
                 self.accepting = true;
                 self.tick();
             }
+            self.go_round(round);
             if self.shared.is_stopping() {
                 self.listener = None;
                 let until = *stop_at.get_or_insert_with(|| Instant::now() + STOP_PATIENCE);
@@ -336,12 +353,33 @@ impl Core {
     }
 
     fn look(&mut self, events: &mut Events, wait: Duration) -> io::Result<()> {
-        match self.poll.poll(events, Some(wait)) {
-            Err(error) if error.kind() == ErrorKind::Interrupted => {
-                events.clear();
-                Ok(())
+        let mut wait = wait;
+        loop {
+            match self.poll.poll(events, Some(wait)) {
+                // A round must not take this for a look at the sockets.
+                Err(error) if error.kind() == ErrorKind::Interrupted => wait = Duration::ZERO,
+                done => return done,
             }
-            done => done,
+        }
+    }
+
+    /// Ends the round that was asked for before the last poll: connections whose peers were seen to close are closed by now, and so are, after this, those of ended
+    /// associations. Then those that wait for all cores are let go on, where all have been round.
+    fn go_round(&mut self, round: u64) {
+        if round > self.round {
+            self.round = round;
+            self.tick();
+            self.shared.rounds().made(self.number, round);
+        }
+        if !self.waiting.is_empty() {
+            let (rounds, turns) = (self.shared.rounds(), &mut self.turns);
+            self.waiting.retain(|number, round| {
+                let made = rounds.is_made(*round);
+                if made {
+                    turns.push(*number);
+                }
+                !made
+            });
         }
     }
 
@@ -452,6 +490,9 @@ impl Core {
             match turn {
                 Turn::Waits => {}
                 Turn::Again => self.turns.push(number),
+                Turn::AfterRound(round) => {
+                    self.waiting.insert(number, round);
+                }
                 Turn::Over => self.close(number),
             }
         }
@@ -484,6 +525,8 @@ impl Core {
     fn close(&mut self, number: usize) {
         if let Some(mut socket) = self.sockets.remove(&number) {
             socket.gone.store(true, Ordering::Relaxed);
+            self.waiting.remove(&number);
+            let association = socket.connection.host().is_some() && !socket.connection.is_io_queue();
             if let Some(host) = socket.connection.host().filter(|_| socket.writes > 0) {
                 self.shared.subsystem().with(|s| s.orphan(host));
                 self.orphans.insert(number, (host, socket.writes));
@@ -496,6 +539,21 @@ impl Core {
             let _ = self.poll.registry().deregister(&mut socket.stream);
             let _ = socket.close();
             self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+            if association {
+                // Its other queues may be anywhere, and a controller may wait for their end.
+                self.shared.rounds().ask();
+            }
         }
+    }
+}
+
+impl Drop for Core {
+    /// It ends, or it panicked: nothing is carried out by it any more, and nobody needs to wait for it.
+    fn drop(&mut self) {
+        self.sockets.values().for_each(|socket| socket.gone.store(true, Ordering::Relaxed));
+        self.sockets.clear();
+        self.direct = None;
+        self.workers.stop();
+        self.shared.rounds().made(self.number, u64::MAX);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::SharedSubsystem;
 use super::config::Peer;
-use super::leases::Leases;
+use super::leases::{self, Active, Leases, NoLease};
 use crate::pace::Pacing;
 use crate::watch::WriteWatch;
 use crate::{LocalNode, NodeOptions, Peers};
@@ -170,14 +170,12 @@ impl Offload {
         now: u64,
         wanted: &(dyn Fn() -> bool + Sync),
     ) -> Answered {
-        self.leases().enter(sender.cntlid);
-        let answered = self.command(sender, sqe, data, subsystem, now, wanted);
-        self.leases().leave(sender.cntlid);
-        answered
+        let _active = Active::begin(&self.leases, sender.cntlid);
+        self.command(sender, sqe, data, subsystem, now, wanted)
     }
 
     fn leases(&self) -> std::sync::MutexGuard<'_, Leases> {
-        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+        leases::locked(&self.leases)
     }
 
     fn command(
@@ -192,15 +190,18 @@ impl Offload {
         let Sender { queue, cntlid } = sender;
         let (tag, len) = (sqe.dword(10), u64::from(sqe.dword(12)));
         let to_controller = sqe.opcode() & 0b11 == 0b01;
-        if to_controller && len != data.len() as u64
-            || len > MAX_MOVE && !matches!(sqe.opcode(), opcode::MEMORY_FILL | opcode::MEMORY_LEASE)
-        {
+        if to_controller && len != data.len() as u64 {
+            return Answered::refused(Status::SGL_LENGTH.dnr());
+        }
+        if len > MAX_MOVE && !matches!(sqe.opcode(), opcode::MEMORY_FILL | opcode::MEMORY_LEASE) {
             return Answered::refused(Status::INVALID_FIELD.dnr());
         }
         let offset = u64::from(sqe.dword(10)) | u64::from(sqe.dword(11)) << 32;
         let address = MemoryAddress { drive: DriveId(sqe.nsid()), offset };
         match sqe.opcode() {
-            opcode::PARITY_EXECUTE => self.kept(queue, tag, wanted, || self.parity(data, wanted)),
+            opcode::PARITY_EXECUTE => {
+                self.kept(queue, tag, wanted, || self.parity(cntlid, data, subsystem, wanted))
+            }
             opcode::TRANSFER => self.kept(queue, tag, wanted, || self.transfer(data)),
             opcode::RESULT_READ => self.take(queue, tag, len),
             opcode::PACE => plain(self.pace(cntlid, data)),
@@ -214,15 +215,19 @@ impl Offload {
             opcode::MEMORY_LEASE => {
                 let stands = |cntlid| subsystem.with(|s| s.stands(cntlid));
                 match self.leases().lease(sqe.nsid(), len, cntlid, stands) {
-                    Some(start) => Answered { result: start / wire::LEASE_UNIT, ..Answered::default() },
-                    None if len == 0 || len > self.memory_bytes || !len.is_multiple_of(wire::LEASE_UNIT) => {
-                        Answered::refused(Status::INVALID_FIELD.dnr())
-                    }
-                    None => Answered::refused(Status(wire::STATUS_NO_MEMORY)),
+                    Ok(start) => Answered { result: start / wire::LEASE_UNIT, ..Answered::default() },
+                    Err(NoLease::Senseless) => Answered::refused(Status::INVALID_FIELD.dnr()),
+                    Err(NoLease::Full) => Answered::refused(Status(wire::STATUS_NO_MEMORY)),
                 }
             }
-            opcode::MEMORY_WRITE => plain(self.node.memory_write(address, data)),
-            opcode::MEMORY_FILL => plain(self.fill(address, len, sqe.dword(13) as u8)),
+            opcode::MEMORY_WRITE => plain(
+                self.may_write(cntlid, address, len, subsystem)
+                    .and_then(|()| self.node.memory_write(address, data)),
+            ),
+            opcode::MEMORY_FILL => plain(
+                self.may_write(cntlid, address, len, subsystem)
+                    .and_then(|()| self.fill(address, len, sqe.dword(13) as u8)),
+            ),
             opcode::MEMORY_READ => {
                 let mut out = vec![0; len as usize];
                 match self.node.memory_read(address, &mut out) {
@@ -266,6 +271,7 @@ impl Offload {
         }
         let (status, bytes) = match work() {
             Ok(bytes) => (Status::SUCCESS, bytes),
+            Err(_) if !wanted() => (Status::ABORTED, Vec::new()),
             Err(error) => (status_of(&error), error.to_string().into_bytes()),
         };
         let result = bytes.len() as u64;
@@ -278,9 +284,10 @@ impl Offload {
     }
 
     fn take(&self, queue: QueueId, tag: u32, len: u64) -> Answered {
-        let taken = self.results().get_mut(&queue).and_then(|of| of.remove(&tag));
-        match taken {
-            Some(bytes) if bytes.len() as u64 == len => Answered { data: Some(bytes), ..Answered::default() },
+        let mut results = self.results();
+        let Some(of) = results.get_mut(&queue) else { return Answered::refused(Status::SEQUENCE.dnr()) };
+        match of.get(&tag).map(|bytes| bytes.len() as u64) {
+            Some(has) if has == len => Answered { data: of.remove(&tag), ..Answered::default() },
             Some(_) => Answered::refused(Status::INVALID_FIELD.dnr()),
             None => Answered::refused(Status::SEQUENCE.dnr()),
         }
@@ -291,14 +298,57 @@ impl Offload {
         self.node.pacing().ask(cntlid, request)
     }
 
-    fn parity(&self, descriptor: &[u8], wanted: &(dyn Fn() -> bool + Sync)) -> Result<Vec<u8>, NodeError> {
+    fn parity(
+        &self,
+        cntlid: u16,
+        descriptor: &[u8],
+        subsystem: &SharedSubsystem,
+        wanted: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Vec<u8>, NodeError> {
         let command =
             wire::decode_command(descriptor).map_err(|e| NodeError::invalid(e.field, e.to_string()))?;
+        command.validate()?;
+        if let Some((into, len)) = command.output() {
+            self.may_write(cntlid, into, len, subsystem)?;
+        }
         let result = self.node.parity_while(&command, wanted)?;
         Ok(wire::encode_result(&result))
     }
 
+    /// Refuses to write local memory that another host has leased. Nodes that send to this one write where the hosts have agreed.
+    fn may_write(
+        &self,
+        cntlid: u16,
+        to: MemoryAddress,
+        len: u64,
+        subsystem: &SharedSubsystem,
+    ) -> Result<(), NodeError> {
+        let range = to.offset..to.offset.saturating_add(len);
+        let stands = |cntlid| subsystem.with(|s| s.stands(cntlid));
+        if !self.leases().is_anothers(to.drive.0, &range, cntlid, stands) {
+            return Ok(());
+        }
+        // 0 is no controller: all hosts.
+        let is_node =
+            subsystem.with(|s| s.stands(cntlid) && s.other_hosts(0).iter().all(|h| h.cntlid != cntlid));
+        if is_node {
+            return Ok(());
+        }
+        let what = format!("another host has leased what is written of the memory of {}", to.drive);
+        Err(NodeError::new(ErrorKind::Busy, what))
+    }
+
+    /// Refuses what ends past the memory before a part of it is done.
+    fn in_memory(&self, field: &'static str, from: MemoryAddress, len: u64) -> Result<(), NodeError> {
+        let fits = from.offset.checked_add(len).is_some_and(|end| end <= self.memory_bytes);
+        let MemoryAddress { drive, offset } = from;
+        let outside =
+            || format!("{offset}+{len} is outside the {} bytes of memory of {drive}", self.memory_bytes);
+        if fits { Ok(()) } else { Err(NodeError::invalid(field, outside())) }
+    }
+
     fn fill(&self, address: MemoryAddress, len: u64, value: u8) -> Result<(), NodeError> {
+        self.in_memory("address", address, len)?;
         let piece = vec![value; len.min(MAX_MOVE) as usize];
         let mut done = 0;
         while done < len {
@@ -314,6 +364,7 @@ impl Offload {
     fn transfer(&self, descriptor: &[u8]) -> Result<Vec<u8>, NodeError> {
         let transfer =
             wire::decode_transfer(descriptor).map_err(|e| NodeError::invalid(e.field, e.to_string()))?;
+        self.in_memory("from", transfer.from, transfer.len)?;
         let unknown =
             || NodeError::new(ErrorKind::Unreachable, format!("'{}' is no peer of this node", transfer.peer));
         let address: SocketAddr = transfer.peer.parse().map_err(|_| unknown())?;
@@ -423,16 +474,38 @@ mod tests {
     use pumice_blockdev::MemoryDevice;
     use pumice_nvme::target::{Identity, Limits, Subsystem};
 
-    #[test]
-    fn no_result_is_kept_for_a_queue_that_is_gone() {
+    fn node(memory_bytes: u64) -> (Offload, SharedSubsystem) {
         let name = "nqn.2026-11.example:node";
         let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new("m", 4096));
         let watch = WriteWatch::new([4096], 1);
-        let offload = Offload::new(name, vec![device], NodeOptions::default(), Vec::new(), watch);
+        let options = NodeOptions { memory_bytes, ..NodeOptions::default() };
+        let offload = Offload::new(name, vec![device], options, Vec::new(), watch);
         let (serial, model, firmware) = ("1".to_owned(), "m".to_owned(), "1".to_owned());
         let identity = Identity { nqn: name.parse().unwrap(), serial, model, firmware };
         let subsystem = Subsystem::new(identity, Limits::default(), Vec::new());
-        let subsystem = SharedSubsystem(Arc::new(Mutex::new(subsystem)));
+        (offload, SharedSubsystem(Arc::new(Mutex::new(subsystem))))
+    }
+
+    #[test]
+    fn what_does_not_fit_is_not_done_in_part() {
+        let (offload, subsystem) = node(2 * MAX_MOVE);
+        let sender = Sender { queue: QueueId { core: 0, connection: 7 }, cntlid: 1 };
+        let mut sqe = Sqe::new(opcode::MEMORY_FILL, 1);
+        sqe.set_dword(13, 7);
+        for (len, status, first) in
+            [(2 * MAX_MOVE + 1, Status::INVALID_FIELD.dnr(), 0), (2 * MAX_MOVE, Status::SUCCESS, 7)]
+        {
+            sqe.set_dword(12, len as u32);
+            assert_eq!(offload.execute(sender, &sqe, &[], &subsystem, 0, &|| true).status, status);
+            let mut there = [1];
+            offload.node.memory_read(MemoryAddress { drive: DriveId(1), offset: 0 }, &mut there).unwrap();
+            assert_eq!(there, [first]);
+        }
+    }
+
+    #[test]
+    fn no_result_is_kept_for_a_queue_that_is_gone() {
+        let (offload, subsystem) = node(4096);
         let queue = QueueId { core: 0, connection: 7 };
         // No descriptor: what is kept is why not.
         let mut sqe = Sqe::new(opcode::PARITY_EXECUTE, 0);
@@ -440,7 +513,7 @@ mod tests {
         for (wanted, kept) in [(true, 1), (false, 0)] {
             let sender = Sender { queue, cntlid: 1 };
             let answered = offload.execute(sender, &sqe, &[0; 4], &subsystem, 0, &|| wanted);
-            assert!(!answered.status.is_success() && answered.result > 0);
+            assert_eq!(answered.status, if wanted { Status::INVALID_FIELD.dnr() } else { Status::ABORTED });
             assert_eq!(offload.results().len(), kept);
             offload.forget(queue);
         }

@@ -60,7 +60,12 @@ impl Outgoing {
 
     /// Bytes that wait.
     pub(super) fn len(&self) -> usize {
-        self.rest.len() + self.bytes.len() - self.sent + self.lent
+        self.own() + self.lent
+    }
+
+    /// Of those, what takes memory here.
+    pub(super) fn own(&self) -> usize {
+        self.rest.len() + self.bytes.len() - self.sent
     }
 
     pub(super) fn is_empty(&self) -> bool {

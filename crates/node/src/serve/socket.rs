@@ -24,6 +24,20 @@ const SEND_LIMIT: usize = 4 << 20;
 /// Commands with the media, beyond which no more are taken.
 const IN_FLIGHT_LIMIT: usize = 256;
 
+/// Nanoseconds that an admin queue waits for a round of all cores, at most: what CAP.TO lets a host wait for a controller to be ready.
+const ROUND_PATIENCE: u64 = 7_500_000_000;
+
+/// Whether every core has looked for the end of what its host had before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// It is not known yet whose connection it is.
+    Unbound,
+    /// An admin queue, from which nothing is taken until every core has made this round; if that is after `until`, nothing ever is.
+    Waits { round: u64, until: u64 },
+    /// Every core has, or it is an I/O queue, whose controller has waited for that.
+    Over,
+}
+
 /// What a turn leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
@@ -31,6 +45,8 @@ pub(super) enum Turn {
     Waits,
     /// More may be there: another turn after the others'.
     Again,
+    /// Another turn when every core has made this round.
+    AfterRound(u64),
     /// The connection is over.
     Over,
 }
@@ -56,6 +72,9 @@ pub(super) struct Socket {
     /// Raised when the connection is closed, for those who work for it.
     pub(super) gone: Arc<AtomicBool>,
     ended: bool,
+    look: Look,
+    /// The receive buffer may hold what was left for another turn.
+    left: bool,
 }
 
 impl Socket {
@@ -74,6 +93,8 @@ impl Socket {
             expected: HashMap::new(),
             gone: Arc::default(),
             ended: false,
+            look: Look::Unbound,
+            left: false,
         }
     }
 
@@ -95,7 +116,13 @@ impl Socket {
     /// Takes what has come, and sends what there is to send.
     pub(super) fn turn(&mut self, shared: &Shared, blocks: &mut Blocks<'_>, now: u64) -> Turn {
         let mut taken = 0;
-        while self.readable && !self.ended && taken < TURN && self.has_room(*blocks.in_flight) {
+        if self.waits().is_some_and(|round| shared.rounds().is_made(round)) {
+            self.look = Look::Over;
+        }
+        if self.left && !self.ended && self.waits().is_none() && self.has_room(*blocks.in_flight) {
+            self.process(shared, blocks, now);
+        }
+        while self.readable && !self.left && !self.ended && taken < TURN && self.has_room(*blocks.in_flight) {
             let room = &mut self.receive[self.filled..];
             match self.arrival.read(&mut self.stream, room, shared.pacing().is_active()) {
                 Ok((0, _)) => self.ended = true,
@@ -117,7 +144,9 @@ impl Socket {
         shared.offload().traffic().count(received, sent);
         if self.ended || self.connection.is_closed() && self.out.is_empty() {
             Turn::Over
-        } else if self.readable && self.has_room(*blocks.in_flight) {
+        } else if let Some(round) = self.waits() {
+            Turn::AfterRound(round)
+        } else if (self.readable || self.left) && self.has_room(*blocks.in_flight) {
             Turn::Again
         } else {
             Turn::Waits
@@ -128,17 +157,57 @@ impl Socket {
         self.out.len() < SEND_LIMIT && in_flight < IN_FLIGHT_LIMIT
     }
 
+    /// The round that it waits for.
+    fn waits(&self) -> Option<u64> {
+        match self.look {
+            Look::Waits { round, .. } => Some(round),
+            Look::Unbound | Look::Over => None,
+        }
+    }
+
+    /// How much of the buffer may be carried out, from `taken` on: one PDU, while it is not known whose connection it is, because nothing may be that follows the Connect of an
+    /// admin queue.
+    fn end(&self, taken: usize) -> usize {
+        match (self.look, self.receive[taken..self.filled].get(4..8)) {
+            (Look::Unbound, Some(plen)) => {
+                let plen = u32::from_le_bytes(plen.try_into().expect("four bytes")) as usize;
+                // One that is shorter than its header is a fault whatever follows.
+                taken.saturating_add(plen.max(8)).min(self.filled)
+            }
+            _ => self.filled,
+        }
+    }
+
+    /// It may be known whose connection it is.
+    fn bound(&mut self, shared: &Shared, now: u64) {
+        if self.look == Look::Unbound && self.connection.host().is_some() {
+            self.look = if self.connection.is_io_queue() {
+                Look::Over
+            } else {
+                Look::Waits { round: shared.rounds().ask(), until: now.saturating_add(ROUND_PATIENCE) }
+            };
+        }
+    }
+
     fn process(&mut self, shared: &Shared, blocks: &mut Blocks<'_>, now: u64) {
         let mut taken = 0;
+        self.left = false;
         let needed = loop {
-            let bytes = &self.receive[taken..self.filled];
+            let end = self.end(taken);
+            let bytes = &self.receive[taken..end];
             let received = self.connection.receive(now, bytes, shared.subsystem(), blocks, self.out.bytes());
             self.out.lend(&mut blocks.loans);
             taken += received.consumed;
-            if !received.more {
+            self.bound(shared, now);
+            let more = received.more || received.consumed > 0 && end < self.filled;
+            if received.more {
+                self.send(shared);
+            }
+            // A host that asks for more than it has entries for: what it does not take waits in its own memory.
+            self.left = self.waits().is_some() || more && self.out.own() >= SEND_LIMIT;
+            if !more || self.left {
                 break received.needed;
             }
-            self.send(shared);
         };
         self.receive.copy_within(taken..self.filled, 0);
         self.filled -= taken;
@@ -172,6 +241,15 @@ impl Socket {
     /// Lets time pass.
     pub(super) fn tick(&mut self, shared: &Shared, now: u64) -> Turn {
         self.connection.tick(now, shared.subsystem(), self.out.bytes());
+        if let Look::Waits { round, until } = self.look
+            && now >= until
+            && !shared.rounds().is_made(round)
+        {
+            eprintln!(
+                "pumice: a core has stood still for 7.5 s: an association that began meanwhile is ended"
+            );
+            self.ended = true;
+        }
         self.send(shared);
         if self.ended || self.connection.is_closed() { Turn::Over } else { Turn::Waits }
     }

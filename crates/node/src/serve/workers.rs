@@ -10,6 +10,7 @@ use pumice_nvme::spec::{Sqe, Status};
 use pumice_nvme::target::Op;
 use std::collections::VecDeque;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -53,6 +54,11 @@ pub(super) struct Job {
 impl Job {
     /// It has ended. Its writes have too, before the completion can be seen.
     pub(super) fn ended(self, status: Status, read: Option<AlignedBuffer>) -> Done {
+        self.outcome(status, read)
+    }
+
+    /// What it ends with.
+    fn outcome(&self, status: Status, read: Option<AlignedBuffer>) -> Done {
         Done {
             ticket: self.ticket,
             status,
@@ -133,17 +139,21 @@ impl Workers {
         queue.lock().unwrap_or_else(PoisonError::into_inner).jobs.push_back(job);
         ready.notify_one();
     }
-}
 
-impl Drop for Workers {
     /// Ends the threads after the jobs that are waiting.
-    fn drop(&mut self) {
+    pub(super) fn stop(&mut self) {
         let (queue, ready) = &*self.queue;
         queue.lock().unwrap_or_else(PoisonError::into_inner).stopping = true;
         ready.notify_all();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 
@@ -162,7 +172,13 @@ fn work(shared: &(Mutex<Queue>, Condvar)) {
         };
         drop(state);
         let core = job.core.clone();
-        core.done(carry_out(job));
+        // All that the job holds goes with it, and locks that were held are taken over as they are: nothing is left that others could trip over.
+        let panicked = job.outcome(Status::INTERNAL, None);
+        let carried = catch_unwind(AssertUnwindSafe(|| carry_out(job)));
+        core.done(carried.unwrap_or_else(|_| {
+            eprintln!("pumice: what carried out a command panicked: the host is told Internal Error");
+            panicked
+        }));
     }
 }
 
@@ -176,8 +192,8 @@ fn carry_out(job: Job) -> Done {
         let Answered { status, result, data: answer } = answered;
         return Done { result, answer, ..job.ended(status, None) };
     }
-    if !job.writing.is_empty() && !wanted() {
-        // The host has no answer and will write anew: this one must not come after that.
+    if job.op != Op::Flush && !wanted() {
+        // The host has no answer and will write anew: a write must not come after that. And others wait for what nobody wants to read.
         return job.ended(Status::ABORTED, None);
     }
     let mut read = None;
@@ -223,6 +239,9 @@ fn execute(job: &Job, read: &mut Option<AlignedBuffer>, wanted: &dyn Fn() -> boo
         Op::Verify => {
             let mut buffer = AlignedBuffer::new(job.len.min(PIECE) as usize);
             for at in (0..job.len).step_by(PIECE as usize) {
+                if !wanted() {
+                    return Err(Status::ABORTED);
+                }
                 let len = (job.len - at).min(PIECE) as usize;
                 device.read_at(job.offset + at, &mut buffer[..len]).map_err(lost)?;
             }

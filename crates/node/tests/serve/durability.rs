@@ -1,14 +1,15 @@
 //! The promise of a write cache: what was acknowledged with FUA, or before a Flush that completed, is there after the power went. The real server
 //! over a device that keeps, drops or tears what was not flushed.
 
-use crate::world::{command, connect, host, serve};
-use pumice_blockdev::{BlockDevice, FaultyDevice};
+use crate::world::{command, connect, host, run, serve};
+use pumice_blockdev::{BlockDevice, DirectFd, FaultyDevice, FileDevice, IoError, OpenMode, Options};
 use pumice_initiator::{Command, Queue};
 use pumice_node::serve::Drive;
-use pumice_nvme::spec::Sqe;
 use pumice_nvme::spec::opcode::io;
+use pumice_nvme::spec::{Sqe, Status};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const ROUNDS: u64 = 200;
 const SECTORS: u64 = 512;
@@ -78,7 +79,7 @@ fn write_until_the_end(queue: &mut Queue, random: &mut Random, model: &mut Model
             let mut sqe = command(io::WRITE, 1, first, len as u32);
             let fua = random.next(3) == 0;
             if fua {
-                sqe.0[51] |= (Sqe::FUA >> 8) as u8;
+                sqe = with_fua(sqe);
             }
             writes.push((sqe, fua, sectors, *number, filled(len, *number)));
         }
@@ -146,4 +147,112 @@ fn acknowledged_writes_outlive_two_hundred_power_cuts() {
         }
     }
     assert!(kept > ROUNDS * SECTORS / 2, "most sectors hold something: {kept}");
+}
+
+fn with_fua(mut sqe: Sqe) -> Sqe {
+    sqe.0[51] |= (Sqe::FUA >> 8) as u8;
+    sqe
+}
+
+#[test]
+fn what_a_read_with_fua_has_seen_outlives_a_power_cut() {
+    let mut lost = 0;
+    for seed in 0..32 {
+        let device = Arc::new(FaultyDevice::new("faulty", vec![0; 64 << 10], seed));
+        let drive = Drive::with_device(Arc::clone(&device) as Arc<dyn BlockDevice>, 512, "one").unwrap();
+        let server = serve(vec![drive]);
+        let (controller, mut queue) = connect(&server, host(&server, 3), 8);
+        for slba in [0, 64] {
+            assert_eq!(run(&mut queue, command(io::WRITE, 1, slba, 8), &[7; 4096]), Status::SUCCESS);
+            let sqe = command(io::READ, 1, slba, 8);
+            // The second is seen by a plain read, which promises nothing.
+            let sqe = if slba == 0 { with_fua(sqe) } else { sqe };
+            let mut seen = [0; 4096];
+            assert!(queue.execute(sqe, &[], &mut seen).unwrap().status.is_success());
+            assert!(seen == [7; 4096]);
+        }
+        device.crash();
+        drop((queue, controller, server));
+        let content = device.content();
+        assert!(content[..4096] == [7; 4096], "seed {seed}");
+        lost += u64::from(content[64 * 512..][..4096] != [7; 4096]);
+    }
+    assert!(lost > 0, "a cut that loses nothing shows nothing");
+}
+
+/// A file past the page cache, whose flushes by a thread are counted: those by the kernel's ring are not.
+struct Counted {
+    file: FileDevice,
+    flushes: AtomicU64,
+}
+
+impl BlockDevice for Counted {
+    fn name(&self) -> &str {
+        self.file.name()
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.file.size_bytes()
+    }
+
+    fn logical_block(&self) -> u32 {
+        self.file.logical_block()
+    }
+
+    fn read_only(&self) -> bool {
+        false
+    }
+
+    fn direct_fd(&self) -> Option<DirectFd> {
+        self.file.direct_fd()
+    }
+
+    fn begin_whole_write(&self) -> bool {
+        self.file.begin_whole_write()
+    }
+
+    fn end_whole_write(&self) {
+        self.file.end_whole_write();
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError> {
+        self.file.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), IoError> {
+        self.file.write_at(offset, data)
+    }
+
+    fn flush(&self) -> Result<(), IoError> {
+        self.flushes.fetch_add(1, Ordering::SeqCst);
+        self.file.flush()
+    }
+}
+
+/// What the kernel carries needs a thread for that: the ring has no read that is flushed for.
+#[test]
+fn a_read_with_fua_is_flushed_for_on_a_drive_with_direct_io() {
+    // On the disk of the build, where direct I/O is real.
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = folder.path().join("drive");
+    std::fs::write(&path, vec![0; 64 << 10]).unwrap();
+    let file = FileDevice::open(&path, OpenMode::ReadWrite, Options::default()).unwrap();
+    if file.direct_fd().is_none() {
+        eprintln!("SKIPPED: no direct I/O here");
+        return;
+    }
+    let device = Arc::new(Counted { file, flushes: AtomicU64::new(0) });
+    let drive = Drive::with_device(Arc::clone(&device) as Arc<dyn BlockDevice>, 4096, "one").unwrap();
+    let server = serve(vec![drive]);
+    let (_controller, mut queue) = connect(&server, host(&server, 3), 8);
+    let mut seen = [0; 4096];
+    for (round, flushes) in [(1, 1), (2, 2)] {
+        assert_eq!(run(&mut queue, command(io::WRITE, 1, 1, 1), &[round; 4096]), Status::SUCCESS);
+        let plain = command(io::READ, 1, 1, 1);
+        for (sqe, flushes) in [(plain, flushes - 1), (with_fua(plain), flushes)] {
+            assert!(queue.execute(sqe, &[], &mut seen).unwrap().status.is_success());
+            assert!(seen == [round; 4096]);
+            assert_eq!(device.flushes.load(Ordering::SeqCst), flushes, "round {round}");
+        }
+    }
 }

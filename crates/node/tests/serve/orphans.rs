@@ -188,3 +188,55 @@ fn a_write_on_another_core_does_not_come_after_the_next_one() {
     held.read_at(0, &mut content).unwrap();
     assert_eq!(content, [0x22; 512]);
 }
+
+/// The core that has all of an association stands still, so nobody sees its end; behind the write that it is at there are more. The host comes back by another core.
+#[test]
+fn what_nobody_has_seen_to_end_does_not_come_after_the_next_one() {
+    let held = Held::new(true);
+    let server = server(&held, 2);
+    let blocks: Vec<u64> = (0..60).collect();
+    let mut others = Vec::new();
+    let mut skip_a_core = || others.push(TcpStream::connect(server.address()).unwrap());
+    skip_a_core();
+    let first = Controller::connect(server.address(), options(&server, 1, 1)).unwrap();
+    skip_a_core();
+    let mut stale = first.queue(1, 64).unwrap();
+    assert!(!write(&mut stale, &blocks, OLD), "the core is held up");
+    drop(stale);
+    drop(first);
+    std::thread::scope(|scope| {
+        let back = scope.spawn(|| {
+            let second = Controller::connect(server.address(), host(&server, 1)).unwrap();
+            let _to_the_second_core = TcpStream::connect(server.address()).unwrap();
+            assert!(write(&mut second.queue(1, 64).unwrap(), &blocks, 0x22));
+        });
+        // Time enough to do harm.
+        std::thread::sleep(Duration::from_millis(500));
+        held.set(true);
+        back.join().unwrap();
+    });
+    std::thread::sleep(Duration::from_millis(200));
+    let mut content = [0; 60 * 512];
+    held.read_at(0, &mut content).unwrap();
+    assert!(content.iter().all(|byte| *byte == 0x22));
+}
+
+/// Not for ever: a host would rather hear that it has to try again.
+#[test]
+fn a_core_that_stands_still_ends_new_associations_in_the_end() {
+    let held = Held::new(true);
+    let server = server(&held, 2);
+    let first = Controller::connect(server.address(), options(&server, 1, 1)).unwrap();
+    assert!(!write(&mut first.queue(1, 16).unwrap(), &[0], OLD), "the second core is held up");
+    let refused =
+        Controller::connect(server.address(), host(&server, 2)).map(drop).map_err(|e| e.to_string());
+    held.set(true);
+    // What it had sent was not read: its system may call that a reset.
+    let closed = refused.as_ref().is_err_and(|error| error.contains("closed") || error.contains("reset"));
+    assert!(closed, "not after the host's own patience: {refused:?}");
+    drop(first);
+    let until = Instant::now() + PATIENCE;
+    while let Err(error) = Controller::connect(server.address(), host(&server, 2)) {
+        assert!(Instant::now() < until, "{error}");
+    }
+}

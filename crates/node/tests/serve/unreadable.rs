@@ -1,6 +1,6 @@
 //! Write Uncorrectable on the real server: what fails until it is written, and what a restart remembers; and that a node announces what it serves.
 
-use crate::world::{command, connect, host, serve};
+use crate::world::{self, command, connect, host, run, serve};
 use pumice_blockdev::MAX_MARKS;
 use pumice_initiator::{ConnectOptions, Controller, Queue};
 use pumice_node::serve::{Backend, Drive, Server};
@@ -27,13 +27,8 @@ fn connected(server: &Server) -> (Controller, Queue) {
     connect(server, ConnectOptions { digests, ..host(server, 3) }, 8)
 }
 
-fn run(queue: &mut Queue, sqe: Sqe, send: &[u8]) -> Status {
-    queue.execute(sqe, send, &mut []).unwrap().status
-}
-
 fn read(queue: &mut Queue, nsid: u32, slba: u64, blocks: u32) -> Status {
-    let mut out = vec![0; blocks as usize * 512];
-    queue.execute(command(io::READ, nsid, slba, blocks), &[], &mut out).unwrap().status
+    world::read(queue, nsid, slba, blocks).0
 }
 
 #[test]

@@ -4,7 +4,8 @@ use pumice_initiator::{ConnectOptions, Controller, Queue};
 use pumice_node::NodeOptions;
 use pumice_node::serve::{Drive, Server, Service};
 use pumice_nvme::pdu::Digests;
-use pumice_nvme::spec::Sqe;
+use pumice_nvme::spec::opcode::io;
+use pumice_nvme::spec::{Sqe, Status};
 use pumice_nvme::target::Limits;
 use pumice_offload::PaceRequest;
 use std::time::Duration;
@@ -57,4 +58,16 @@ pub(crate) fn command(code: u8, nsid: u32, slba: u64, blocks: u32) -> Sqe {
     let mut sqe = Sqe::new(code, nsid);
     sqe.set_blocks(slba, blocks);
     sqe
+}
+
+/// Carries out a command that reads nothing.
+pub(crate) fn run(queue: &mut Queue, sqe: Sqe, send: &[u8]) -> Status {
+    queue.execute(sqe, send, &mut []).unwrap().status
+}
+
+/// Reads blocks of 512 bytes.
+pub(crate) fn read(queue: &mut Queue, nsid: u32, slba: u64, blocks: u32) -> (Status, Vec<u8>) {
+    let mut out = vec![0; blocks as usize * 512];
+    let outcome = queue.execute(command(io::READ, nsid, slba, blocks), &[], &mut out).unwrap();
+    (outcome.status, out)
 }
