@@ -28,10 +28,20 @@ pub struct Member {
     pub valid_stripes: u64,
 }
 
+/// The device that holds an array's write journal.
+#[derive(Clone)]
+pub struct JournalDrive {
+    /// The node that has it.
+    pub node: Arc<dyn DataNode>,
+    /// The drive.
+    pub drive: DriveId,
+}
+
 /// An array with its members on their nodes.
 pub struct Target {
     array: Array,
     members: Vec<Option<Member>>,
+    journal: Option<JournalDrive>,
 }
 
 /// The members of a view that one node has.
@@ -96,7 +106,18 @@ impl Target {
     #[must_use]
     pub fn new(array: Array, members: Vec<Option<Member>>) -> Self {
         assert_eq!(members.len(), usize::from(array.geometry().raid_disks()), "one entry a role");
-        Self { array, members }
+        Self { array, members, journal: None }
+    }
+
+    /// The same, with the device of its write journal: without it, nothing of an array that has one can be settled while others write.
+    #[must_use]
+    pub fn with_journal(self, journal: Option<JournalDrive>) -> Self {
+        Self { journal, ..self }
+    }
+
+    /// The device of its write journal, where there is one.
+    pub(crate) fn journal(&self) -> Option<&JournalDrive> {
+        self.journal.as_ref()
     }
 
     /// The array.

@@ -183,6 +183,9 @@ pub(crate) fn findings(findings: &[Finding]) -> String {
         for alternative in &finding.alternatives {
             let _ = writeln!(out, "    or: {}", alternative.reason);
         }
+        if let Some(why) = finding.unsettled {
+            let _ = writeln!(out, "    because {}", why.words());
+        }
     }
     if findings.len() > LISTED {
         let _ = writeln!(out, "… and {} more; --json lists them all", findings.len() - LISTED);

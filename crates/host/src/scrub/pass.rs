@@ -28,7 +28,7 @@ pub use crate::repair::RepairPolicy;
 const MAX_FINDINGS: usize = 100_000;
 /// How often progress is saved.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
-/// Stripes of a batch from which on it can be said that most of them are inconsistent.
+/// Stripes of a batch that could be judged from which on it can be said that most of them are inconsistent.
 const UNSYNCED_BATCH: u64 = 8;
 /// Stripes of a batch unless said otherwise: the period of 2 in GF(2^8).
 const BATCH: u64 = 255;
@@ -359,7 +359,11 @@ impl<'t> Pass<'t> {
         ledger += settled.moved;
         self.refuse_unsynced(&stripes, &settled)?;
         for (stripe, diagnoses) in &settled.findings {
-            self.judge(&view, *stripe, diagnoses, &mut findings, &mut ledger, observer)?;
+            let unsettled = settled.unsettled.get(stripe).copied();
+            for diagnosis in diagnoses {
+                let finding = Finding::new(self.target, *stripe, diagnosis, unsettled);
+                findings.push(self.judge(&view, finding, diagnosis, &mut ledger, observer)?);
+            }
         }
         let count = stripes.end - stripes.start;
         let present = view.present() as u64;
@@ -373,40 +377,35 @@ impl<'t> Pass<'t> {
         Ok(())
     }
 
-    /// An array that another host runs is taken for synced (`Options::running_elsewhere`). Where most stripes of a batch are inconsistent, it is not: its parity is being
-    /// built, and what it looks like now are no findings.
+    /// An array that another host runs is taken for synced (`Options::running_elsewhere`). Where most of the stripes of a batch that could be judged are inconsistent, it is not: its parity is being
+    /// built, and what it looks like now are no findings. What that host is writing meanwhile says nothing, and what a drive does not give back neither.
     fn refuse_unsynced(&self, stripes: &Range<u64>, settled: &Settled) -> Result<(), ScrubError> {
-        let count = stripes.end - stripes.start;
-        if self.running_elsewhere && count >= UNSYNCED_BATCH && settled.findings.len() as u64 > count / 2 {
+        let judged = stripes.end - stripes.start - settled.unsettled.len() as u64;
+        if self.running_elsewhere && judged >= UNSYNCED_BATCH && settled.inconsistent() > judged / 2 {
             return Err(ScrubError::Unsynced { start: stripes.start, end: stripes.end });
         }
         Ok(())
     }
 
-    /// Makes findings of diagnoses, repairing what may be repaired.
+    /// Repairs what may be repaired of a finding, and shows it.
     fn judge(
         &self,
         view: &View,
-        stripe: u64,
-        diagnoses: &[Diagnosis],
-        findings: &mut Vec<Finding>,
+        mut finding: Finding,
+        diagnosis: &Diagnosis,
         ledger: &mut Ledger,
         observer: &mut dyn Observer,
-    ) -> Result<(), ScrubError> {
-        for diagnosis in diagnoses {
-            let mut finding = Finding::new(self.target, stripe, diagnosis);
-            if let Some(repairer) = &self.repairer {
-                match repairer.repair(view, stripe, diagnosis, ledger)? {
-                    Repaired::Yes => finding.repaired = true,
-                    Repaired::No(why) => {
-                        observer.note(&format!("stripe {stripe}: not repaired: {why}"));
-                    }
+    ) -> Result<Finding, ScrubError> {
+        if let Some(repairer) = &self.repairer {
+            match repairer.repair(view, finding.stripe, diagnosis, ledger)? {
+                Repaired::Yes => finding.repaired = true,
+                Repaired::No(why) => {
+                    observer.note(&format!("stripe {}: not repaired: {why}", finding.stripe));
                 }
             }
-            observer.finding(&finding);
-            findings.push(finding);
         }
-        Ok(())
+        observer.finding(&finding);
+        Ok(finding)
     }
 
     fn finish(mut self, stopped: Option<StopReason>) -> Outcome {
