@@ -6,7 +6,7 @@ use super::error::ScrubError;
 use super::settle::{SETTLE, Settled, Settler};
 use crate::finding::Finding;
 use crate::repair::{Journal, Repaired, Repairer};
-use crate::state::{PassKey, SavedPass, StateFiles};
+use crate::state::{Before, PassKey, SavedPass, Shape, StateFiles, VERSION};
 use crate::target::{Target, View};
 use crate::{Method, repair};
 use pumice_offload::{MAX_STRIPES, PaceFigures, PaceRequest};
@@ -443,36 +443,31 @@ fn start(
     options: &Options,
     observer: &mut dyn Observer,
 ) -> Result<(SavedPass, Schedule), ScrubError> {
-    let before = state.map(StateFiles::load).transpose();
-    let before = match before {
-        Ok(before) => before.flatten(),
+    let before = match state.map_or(Ok(Before::Nothing), StateFiles::load) {
         // A state that cannot be read stands in the way of resuming, not of beginning anew.
         Err(error) if !options.resume => {
             observer.note(&format!("ignored: {error}"));
-            None
+            Before::Nothing
         }
-        Err(error) => return Err(error),
+        before => before?,
     };
     match (before, options.resume) {
-        (Some(saved), true) => resumed(target, saved, options, observer),
-        (Some(saved), false) => {
+        (Before::Pass(saved), true) => return resumed(target, *saved, options, observer),
+        (Before::Pass(saved), false) => {
             let checked = saved.stripes_checked;
             observer.note(&format!(
                 "an interrupted scrub of this array had checked {checked} stripes; this one begins anew (--resume would go on)"
             ));
-            fresh(target, options)
         }
-        (None, true) => {
+        (Before::OtherVersion(version), _) => observer.note(&format!(
+            "another version of pumice saved the interrupted scrub of this array (file version {version}, this one has {VERSION}): this one begins at its start"
+        )),
+        (Before::Nothing, true) => {
             observer.note("there is no interrupted scrub of this array: this one begins at its start");
-            fresh(target, options)
         }
-        (None, false) => fresh(target, options),
+        (Before::Nothing, false) => {}
     }
-}
-
-fn geometry_words(target: &Target) -> String {
-    let geometry = target.geometry();
-    format!("{geometry:?}")
+    fresh(target, options)
 }
 
 fn fresh(target: &Target, options: &Options) -> Result<(SavedPass, Schedule), ScrubError> {
@@ -490,7 +485,7 @@ fn fresh(target: &Target, options: &Options) -> Result<(SavedPass, Schedule), Sc
         seed: options.seed.as_ref().unwrap_or(&options.fresh_seed).to_string(),
         range,
         order,
-        geometry: geometry_words(target),
+        geometry: Shape::of(target.geometry()),
         plan: schedule.digest(),
     };
     Ok((SavedPass::new(target.array().uuid().to_string(), key), schedule))
@@ -519,7 +514,7 @@ fn resumed(
     let words = |range: &Range<u64>| format!("{}..{}", range.start, range.end);
     differs("--range", words(&key.range), options.range.as_ref().map(words))?;
     let schedule = schedule(target, &key.range, key.batch, key.order);
-    if key.geometry != geometry_words(target) || key.plan != schedule.digest() {
+    if key.geometry != Shape::of(target.geometry()) || key.plan != schedule.digest() {
         observer.note("the array has changed since the interrupted scrub: this one begins at its start");
         return fresh(target, options);
     }
