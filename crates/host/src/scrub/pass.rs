@@ -217,6 +217,8 @@ struct Pass<'t> {
     schedule: Schedule,
     repairer: Option<Repairer<'t>>,
     saved: SavedPass,
+    /// Findings of a batch that failed, which are found again when it is done again.
+    unfinished: Vec<Finding>,
     view: Option<(Range<u64>, View)>,
     began: Instant,
     seconds_before: f64,
@@ -231,6 +233,16 @@ impl<'t> Pass<'t> {
         observer: &mut dyn Observer,
     ) -> Result<Self, ScrubError> {
         options.check(target)?;
+        if options.repair.is_some() && options.in_use {
+            return Err(no_repair("a repair needs devices that nobody else writes"));
+        }
+        let (saved, schedule) = start(target, state, options, observer)?;
+        let seed: Seed = saved.key.seed.parse().map_err(|_| ScrubError::Option {
+            option: "--seed",
+            value: saved.key.seed.clone(),
+            allowed: "64 hexadecimal digits",
+        })?;
+        // After everything that can be refused: a recovery writes.
         let repairer = match (options.repair, state) {
             (None, _) => None,
             (Some(policy), Some(state)) => {
@@ -241,23 +253,11 @@ impl<'t> Pass<'t> {
                 }
                 Some(Repairer::new(target, journal, policy))
             }
-            (Some(_), None) => {
-                return Err(ScrubError::Option {
-                    option: "--repair",
-                    value: "on".to_owned(),
-                    allowed: "a repair needs a state directory for its journal",
-                });
-            }
+            (Some(_), None) => return Err(no_repair("a repair needs a state directory for its journal")),
         };
         if repairer.is_none() && state.is_some_and(|state| state.journal_path().exists()) {
             observer.note("a repair of this array was interrupted; run with --repair to bring it to an end");
         }
-        let (saved, schedule) = start(target, state, options, observer)?;
-        let seed: Seed = saved.key.seed.parse().map_err(|_| ScrubError::Option {
-            option: "--seed",
-            value: saved.key.seed.clone(),
-            allowed: "64 hexadecimal digits",
-        })?;
         if !options.pace.is_empty() {
             target.nodes().try_for_each(|node| node.pace(&options.pace))?;
         }
@@ -273,6 +273,7 @@ impl<'t> Pass<'t> {
             schedule,
             repairer,
             saved,
+            unfinished: Vec::new(),
             view: None,
             began: now,
             seconds_before,
@@ -361,8 +362,12 @@ impl<'t> Pass<'t> {
         for (stripe, diagnoses) in &settled.findings {
             let unsettled = settled.unsettled.get(stripe).copied();
             for diagnosis in diagnoses {
-                let finding = Finding::new(self.target, *stripe, diagnosis, unsettled);
-                findings.push(self.judge(&view, finding, diagnosis, &mut ledger, observer)?);
+                findings.push(Finding::new(self.target, *stripe, diagnosis, unsettled));
+                let finding = findings.last_mut().expect("just pushed");
+                if let Err(error) = self.judge(&view, finding, diagnosis, &mut ledger, observer) {
+                    self.give_up(findings, ledger);
+                    return Err(error);
+                }
             }
         }
         let count = stripes.end - stripes.start;
@@ -387,15 +392,23 @@ impl<'t> Pass<'t> {
         Ok(())
     }
 
+    /// Keeps what a batch has found before it failed. The pass that does it again finds all of it once more, but for what is repaired by now.
+    fn give_up(&mut self, findings: Vec<Finding>, ledger: Ledger) {
+        let (repaired, unfinished): (Vec<_>, Vec<_>) = findings.into_iter().partition(|f| f.repaired);
+        self.saved.ledger += ledger;
+        self.saved.findings.extend(repaired);
+        self.unfinished = unfinished;
+    }
+
     /// Repairs what may be repaired of a finding, and shows it.
     fn judge(
         &self,
         view: &View,
-        mut finding: Finding,
+        finding: &mut Finding,
         diagnosis: &Diagnosis,
         ledger: &mut Ledger,
         observer: &mut dyn Observer,
-    ) -> Result<Finding, ScrubError> {
+    ) -> Result<(), ScrubError> {
         if let Some(repairer) = &self.repairer {
             match repairer.repair(view, finding.stripe, diagnosis, ledger)? {
                 Repaired::Yes => finding.repaired = true,
@@ -404,12 +417,13 @@ impl<'t> Pass<'t> {
                 }
             }
         }
-        observer.finding(&finding);
-        Ok(finding)
+        observer.finding(finding);
+        Ok(())
     }
 
     fn finish(mut self, stopped: Option<StopReason>) -> Outcome {
-        self.saved.findings.sort_by_key(|f| (f.stripe, f.chunk_offset));
+        let by_place = |f: &Finding| (f.stripe, f.chunk_offset);
+        self.saved.findings.sort_by_key(by_place);
         // Saved even where nothing is left to resume: a state that cannot be removed must not be one of an earlier batch.
         let mut kept = self.save();
         if let (Ok(()), None, Some(state)) = (&kept, &stopped, self.state) {
@@ -418,7 +432,9 @@ impl<'t> Pass<'t> {
         let stopped = stopped.or_else(|| kept.err().map(|error| StopReason::Failed(error.to_string())));
         // A node that does not answer has been reported already.
         let pacing = self.target.pace_figures().unwrap_or_default();
-        let saved = self.saved;
+        let mut saved = self.saved;
+        saved.findings.extend(self.unfinished);
+        saved.findings.sort_by_key(by_place);
         Outcome {
             method: saved.key.method,
             findings: saved.findings,
@@ -434,6 +450,10 @@ impl<'t> Pass<'t> {
             stopped,
         }
     }
+}
+
+fn no_repair(allowed: &'static str) -> ScrubError {
+    ScrubError::Option { option: "--repair", value: "on".to_owned(), allowed }
 }
 
 /// The state a pass begins with, and its schedule: a new one, or the one that is resumed.
