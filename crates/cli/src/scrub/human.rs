@@ -54,7 +54,7 @@ pub(crate) fn report(target: &Target, outcome: &Outcome, report: &Report, repair
     if report.stripes_rechecked > 0 {
         let _ = writeln!(
             out,
-            "again    {}: written while they were read, consistent when looked at again",
+            "again    {}: inconsistent at first, consistent when looked at again (written meanwhile, or once read wrong)",
             count(report.stripes_rechecked, "stripe")
         );
     }
