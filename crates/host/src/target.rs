@@ -62,6 +62,8 @@ pub(crate) struct View {
     pub(crate) classes: Vec<CheckMatrix>,
     /// Bytes of local memory of the first share's drive.
     pub(crate) memory_bytes: u64,
+    /// Bytes of local memory of the share's drive that has least of it: what each may hold of its own.
+    pub(crate) own_bytes: u64,
 }
 
 impl View {
@@ -246,15 +248,13 @@ impl Target {
         }
         let shares: Vec<Share> =
             order.iter().map(|name| share(&by_node[name], &classes)).collect::<Result<_, _>>()?;
-        let first = &shares[0];
-        let memory_bytes = first
-            .node
-            .describe()?
-            .drives
-            .iter()
-            .find(|drive| drive.id == first.memory_drive)
-            .map_or(0, |drive| drive.memory_bytes);
-        Ok(View { shares, classes, memory_bytes })
+        let mut memory = Vec::with_capacity(shares.len());
+        for share in &shares {
+            let drives = share.node.describe()?.drives;
+            memory.push(drives.iter().find(|d| d.id == share.memory_drive).map_or(0, |d| d.memory_bytes));
+        }
+        let own_bytes = memory.iter().copied().min().unwrap_or(0);
+        Ok(View { shares, classes, memory_bytes: memory[0], own_bytes })
     }
 }
 

@@ -47,6 +47,8 @@ pub(crate) struct World {
     pub(crate) geometry: Geometry,
     pub(crate) data_offset: u64,
     pub(crate) devices: Vec<Arc<FaultyDevice>>,
+    /// Bytes of local memory of each drive, by node; the last stands for the rest.
+    pub(crate) memory_bytes: Vec<u64>,
     journal: Option<Arc<FaultyDevice>>,
 }
 
@@ -117,7 +119,7 @@ impl World {
             .enumerate()
             .map(|(i, content)| Arc::new(FaultyDevice::new(&format!("d{i}"), content, seed + i as u64)))
             .collect();
-        Self { geometry, data_offset: base as u64, devices, journal: None }
+        Self { geometry, data_offset: base as u64, devices, memory_bytes: vec![32 << 20], journal: None }
     }
 
     /// Gives the array a write journal, on a device of its own.
@@ -210,7 +212,8 @@ impl World {
                 (0..n).filter(|r| r * nodes / n == node && !without.contains(&(*r as u16))).collect();
             let devices = roles.iter().map(|r| Arc::clone(&devices[*r])).collect();
             let name = format!("n{node}");
-            let options = NodeOptions { workers: 2, ..NodeOptions::default() };
+            let memory_bytes = self.memory_bytes[node.min(self.memory_bytes.len() - 1)];
+            let options = NodeOptions { workers: 2, memory_bytes, ..NodeOptions::default() };
             let local: Arc<dyn DataNode> = Arc::new(LocalNode::new(&name, devices, &peers, options));
             for (i, role) in roles.iter().enumerate() {
                 members[*role] = Some(Member {
