@@ -251,6 +251,23 @@ fn damage_is_found_where_the_journal_of_a_running_array_holds_nothing() {
     });
 }
 
+/// What a person reads where the journal stands in the way: why, and what to do.
+#[test]
+fn a_journal_that_is_in_the_way_is_named_with_what_to_do() {
+    let array = Made::new(RAID6);
+    let journal = array.add_journal(geometry(&array).stripe_bytes(), &[7]);
+    let state = tempfile::tempdir().unwrap();
+    let said = |devices: &[PathBuf]| {
+        let output = scrub(state.path()).args(devices).output().unwrap();
+        assert_eq!(output.status.code(), Some(3));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let without = said(&array.members);
+    assert!(without.contains("40 stripes") && without.contains("name it with the members"), "{without}");
+    let with = said(&[array.members.clone(), vec![journal]].concat());
+    assert!(with.contains("1 stripe:") && with.contains("md takes them out when others follow"), "{with}");
+}
+
 #[test]
 fn a_repair_has_the_drives_for_itself_or_does_not_begin() {
     let array = Made::new(RAID6);

@@ -4,13 +4,9 @@ use pumice_units::Role;
 
 use super::{Array, Standing, assemble};
 use crate::bitmap::Bitmap;
-use crate::journal::Journal;
-use crate::probe::{Logs, MemberRecord, read_rest, superblock_at};
+use crate::probe::{Logs, MemberRecord, read_journal_device, read_rest, superblock_at};
 use crate::read_at::ReadAt;
 use crate::superblock::Resync;
-
-/// How often a journal is followed whose tail moves meanwhile.
-const JOURNAL_TRIES: usize = 4;
 
 impl Array {
     /// Reads members again, and makes an array of them: with what was assumed of this one, and as good as one from [`probe`](crate::probe()) for comparing members
@@ -53,22 +49,10 @@ impl Array {
         Some(&journal.device)
     }
 
-    /// Reads the journal device again, while somebody may be appending to the journal. `None` where its superblock cannot be made out.
-    ///
-    /// What lies behind `journal_tail` stays until the tail moves on. So where the tail is the same after the ring was followed as before, no entry that was there before
-    /// has been missed; else the ring is followed again, and after a few times its state is [`Journal::Unknown`].
+    /// Reads the journal device again. `None` where it cannot be made out.
     #[must_use]
     pub fn read_journal_again(&self, device: &dyn ReadAt) -> Option<MemberRecord> {
-        let mut superblock = superblock_at(device, self.metadata).ok()??;
-        for _ in 0..JOURNAL_TRIES {
-            let tail = superblock.journal_tail;
-            let record = read_rest(device, superblock, Logs { bitmap: false, ppl: false }).ok()?;
-            superblock = superblock_at(device, self.metadata).ok()??;
-            if superblock.journal_tail == tail {
-                return Some(record);
-            }
-        }
-        let journal = Some(Journal::Unknown("its tail moved each time that it was read"));
-        Some(MemberRecord { superblock, bitmap: None, bad_blocks: Vec::new(), ppl: None, journal })
+        let superblock = superblock_at(device, self.metadata).ok()??;
+        read_journal_device(device, superblock).ok()
     }
 }

@@ -200,6 +200,12 @@ fn a_journal_is_read_again_and_believed_only_while_its_tail_stands() {
         let moving = Moving { device: &devices[device], superblock: 4096, moves: Cell::new(times) };
         then.read_journal_again(&moving)
     };
+    // A probe is as careful.
+    let probed = |times| {
+        let moving = Moving { device: &devices[device], superblock: 4096, moves: Cell::new(times) };
+        probe(&moving).unwrap()
+    };
+    assert_eq!((plan(probed(2)), plan(probed(100))), (held.to_vec(), all_left.to_vec()));
     assert_eq!(plan(moving(2)), held, "it stood still at last");
     let unknown = moving(100);
     assert!(matches!(unknown.as_ref().unwrap().journal, Some(Journal::Unknown(_))), "{unknown:?}");
