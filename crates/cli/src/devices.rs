@@ -5,7 +5,7 @@ use crate::remote::{RemoteName, look_remote};
 use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options};
 use pumice_host::probe::DriveReader;
 use pumice_host::remote::RemoteNode;
-use pumice_host::target::{Member, Target};
+use pumice_host::target::{JournalDrive, Member, Target};
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{DataNode, DriveId};
 use pumice_raid::{Array, MemberRecord, assemble, probe};
@@ -201,13 +201,23 @@ pub(crate) fn place(
         {
             if *placement != Placement::One {
                 return Err(Failure::new(
-                    "--nodes and --node spread devices of this machine; members on nvme:// have nodes of their own",
+                    "--nodes and --node spread devices of this machine over nodes of this process; a drive on nvme:// is read by the node that serves it",
                 ));
             }
             members[role] = Some(member(&array, role, Arc::clone(node) as _, node.name(), *drive));
         }
     }
-    Ok(Target::new(array, members))
+    let journal = array.journal_device().and_then(|device| probed.iter().find(|p| p.path == device));
+    let journal = journal.map(|journal| match &journal.place {
+        Place::There(node, drive) => JournalDrive { node: Arc::clone(node) as _, drive: *drive },
+        Place::Here(device) => {
+            // A node of its own, which no other knows: nothing but the journal is read of it.
+            let options = NodeOptions { workers: 1, memory_bytes: 0, ..options };
+            let node = LocalNode::new("journal", vec![Arc::clone(device)], &Peers::new(), options);
+            JournalDrive { node: Arc::new(node), drive: DriveId(1) }
+        }
+    });
+    Ok(Target::new(array, members).with_journal(journal))
 }
 
 fn member(array: &Array, role: usize, node: Arc<dyn DataNode>, name: &str, drive: DriveId) -> Member {

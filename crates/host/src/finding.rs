@@ -44,6 +44,39 @@ impl Verdict {
     }
 }
 
+/// Why a stripe is [`Busy`](Verdict::Busy): what kept an inconsistency from counting when it was looked at last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unsettled {
+    /// It was written, or looked otherwise, between one look and the next.
+    Written,
+    /// A host may hold back a write to it.
+    Host,
+    /// The journal may.
+    Journal,
+    /// Superblocks, or a log beside them, changed meanwhile.
+    ArrayChanged,
+}
+
+impl Unsettled {
+    /// The reason, and what to do, in words for a person.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Written => "it was written while it was looked at; scrub it when less is written",
+            Self::Host => {
+                "a connected host came, went or was silent, and may still hold back a write to it; scrub it when every host has a way to every node"
+            }
+            Self::Journal => {
+                "the journal may still hold writes to it; scrub it when the array has been written elsewhere, which drives them out"
+            }
+            Self::ArrayChanged => {
+                "superblocks, a bitmap or a log changed meanwhile; scrub it again as the array is now"
+            }
+        }
+    }
+}
+
 /// How sure a verdict is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -94,6 +127,8 @@ pub struct Finding {
     pub alternatives: Vec<Alternative>,
     /// Whether the bytes were rewritten and verified.
     pub repaired: bool,
+    /// Why it is busy, where it is.
+    pub unsettled: Option<Unsettled>,
 }
 
 impl From<&diagnosis::Verdict> for Verdict {
@@ -126,9 +161,15 @@ fn numbers(roles: &[Role]) -> Vec<u16> {
 }
 
 impl Finding {
-    /// The finding of a diagnosis: with devices and places.
+    /// The finding of a diagnosis: with devices and places. `unsettled` says why its stripe did not settle, and is left out of a verdict that
+    /// needs no settling.
     #[must_use]
-    pub fn new(target: &Target, stripe: u64, diagnosis: &diagnosis::Diagnosis) -> Self {
+    pub fn new(
+        target: &Target,
+        stripe: u64,
+        diagnosis: &diagnosis::Diagnosis,
+        unsettled: Option<Unsettled>,
+    ) -> Self {
         let accused = diagnosis.verdict.accused();
         let members = match (&diagnosis.verdict, accused.as_slice()) {
             (diagnosis::Verdict::Ambiguous(candidates), _) => numbers(candidates),
@@ -159,6 +200,7 @@ impl Finding {
             certainty: diagnosis.certainty.into(),
             alternatives: alternatives.collect(),
             repaired: false,
+            unsettled: unsettled.filter(|_| diagnosis.verdict == diagnosis::Verdict::Busy),
         }
     }
 

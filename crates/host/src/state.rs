@@ -5,6 +5,7 @@ use crate::files::{remove_durably, write_durably};
 use crate::finding::Finding;
 use crate::scrub::{Order, ScrubError};
 use pumice_raid::Uuid;
+use pumice_raid::geometry::Geometry;
 use pumice_telemetry::Ledger;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, TryLockError};
@@ -13,7 +14,41 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// The version of the file.
-const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
+
+/// What of an array's shape a pass relies on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Shape {
+    level: i32,
+    /// mdadm's name of it.
+    layout: Option<String>,
+    chunk_bytes: u64,
+    raid_disks: u16,
+    stripes: u64,
+}
+
+impl Shape {
+    pub(crate) fn of(geometry: &Geometry) -> Self {
+        Self {
+            level: geometry.level().number(),
+            layout: geometry.layout().map(|layout| layout.to_string()),
+            chunk_bytes: geometry.chunk_bytes(),
+            raid_disks: geometry.raid_disks(),
+            stripes: geometry.stripes(),
+        }
+    }
+}
+
+/// What a state directory says of an interrupted pass.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Before {
+    /// There was none.
+    Nothing,
+    /// It can be gone on with.
+    Pass(Box<SavedPass>),
+    /// Another version of this program saved it: there is nothing wrong with it, and it cannot be gone on with.
+    OtherVersion(u64),
+}
 
 /// What a pass checks and how: a resumed pass takes it over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,8 +59,8 @@ pub(crate) struct PassKey {
     pub(crate) seed: String,
     pub(crate) range: Range<u64>,
     pub(crate) order: Order,
-    /// What of the array the pass relies on, in words.
-    pub(crate) geometry: String,
+    /// What of the array the pass relies on.
+    pub(crate) geometry: Shape,
     /// Digest of batches and their order.
     pub(crate) plan: u32,
 }
@@ -39,8 +74,6 @@ pub(crate) struct SavedPass {
     pub(crate) key: PassKey,
     pub(crate) batches_done: usize,
     pub(crate) stripes_checked: u64,
-    /// Not in files of earlier versions.
-    #[serde(default)]
     pub(crate) rechecked: u64,
     pub(crate) bytes_checked: u64,
     pub(crate) findings: Vec<Finding>,
@@ -106,23 +139,29 @@ impl StateFiles {
     }
 
     /// The interrupted pass, if there is one.
-    pub(crate) fn load(&self) -> Result<Option<SavedPass>, ScrubError> {
+    pub(crate) fn load(&self) -> Result<Before, ScrubError> {
+        /// What every version has.
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: u64,
+        }
         let path = self.path("scrub");
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Before::Nothing),
             Err(error) => return Err(ScrubError::state(path, "cannot be read", error)),
         };
         let bad = |context: String| ScrubError::State { path: path.clone(), context, source: None };
-        let saved: SavedPass = serde_json::from_slice(&bytes)
-            .map_err(|error| bad(format!("is not the state of a scrub: {error}")))?;
-        if saved.version != VERSION {
-            return Err(bad(format!("version is {}, this pumice writes {VERSION}", saved.version)));
+        let no_state = |error| bad(format!("is not the state of a scrub: {error}"));
+        let Versioned { version } = serde_json::from_slice(&bytes).map_err(no_state)?;
+        if version != u64::from(VERSION) {
+            return Ok(Before::OtherVersion(version));
         }
+        let saved: SavedPass = serde_json::from_slice(&bytes).map_err(no_state)?;
         if saved.array != self.array {
             return Err(bad(format!("array is {}, not {}", saved.array, self.array)));
         }
-        Ok(Some(saved))
+        Ok(Before::Pass(Box::new(saved)))
     }
 
     /// Saves a pass.

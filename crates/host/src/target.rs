@@ -28,10 +28,20 @@ pub struct Member {
     pub valid_stripes: u64,
 }
 
+/// The device that holds an array's write journal.
+#[derive(Clone)]
+pub struct JournalDrive {
+    /// The node that has it.
+    pub node: Arc<dyn DataNode>,
+    /// The drive.
+    pub drive: DriveId,
+}
+
 /// An array with its members on their nodes.
 pub struct Target {
     array: Array,
     members: Vec<Option<Member>>,
+    journal: Option<JournalDrive>,
 }
 
 /// The members of a view that one node has.
@@ -52,6 +62,8 @@ pub(crate) struct View {
     pub(crate) classes: Vec<CheckMatrix>,
     /// Bytes of local memory of the first share's drive.
     pub(crate) memory_bytes: u64,
+    /// Bytes of local memory of the share's drive that has least of it: what each may hold of its own.
+    pub(crate) own_bytes: u64,
 }
 
 impl View {
@@ -96,7 +108,18 @@ impl Target {
     #[must_use]
     pub fn new(array: Array, members: Vec<Option<Member>>) -> Self {
         assert_eq!(members.len(), usize::from(array.geometry().raid_disks()), "one entry a role");
-        Self { array, members }
+        Self { array, members, journal: None }
+    }
+
+    /// The same, with the device of its write journal: without it, nothing of an array that has one can be settled while others write.
+    #[must_use]
+    pub fn with_journal(self, journal: Option<JournalDrive>) -> Self {
+        Self { journal, ..self }
+    }
+
+    /// The device of its write journal, where there is one.
+    pub(crate) fn journal(&self) -> Option<&JournalDrive> {
+        self.journal.as_ref()
     }
 
     /// The array.
@@ -225,15 +248,13 @@ impl Target {
         }
         let shares: Vec<Share> =
             order.iter().map(|name| share(&by_node[name], &classes)).collect::<Result<_, _>>()?;
-        let first = &shares[0];
-        let memory_bytes = first
-            .node
-            .describe()?
-            .drives
-            .iter()
-            .find(|drive| drive.id == first.memory_drive)
-            .map_or(0, |drive| drive.memory_bytes);
-        Ok(View { shares, classes, memory_bytes })
+        let mut memory = Vec::with_capacity(shares.len());
+        for share in &shares {
+            let drives = share.node.describe()?.drives;
+            memory.push(drives.iter().find(|d| d.id == share.memory_drive).map_or(0, |d| d.memory_bytes));
+        }
+        let own_bytes = memory.iter().copied().min().unwrap_or(0);
+        Ok(View { shares, classes, memory_bytes: memory[0], own_bytes })
     }
 }
 

@@ -129,6 +129,23 @@ pub fn diagnose_window(
     out
 }
 
+/// Adds the diagnoses of the next window of the same stripe: blocks with the same verdict that touch are one diagnosis over the border too. What a drive does not give back stands by itself.
+pub fn join(out: &mut Vec<Diagnosis>, next: Vec<Diagnosis>) {
+    let block = |at: u32| at / BLOCK as u32;
+    for diagnosis in next {
+        let before = out.iter_mut().rev().find(|d| !matches!(d.verdict, Verdict::Unreadable(_)));
+        if let Some(last) = before
+            && (&last.verdict, last.certainty, &last.alternatives)
+                == (&diagnosis.verdict, diagnosis.certainty, &diagnosis.alternatives)
+            && block(last.start + last.len - 1) + 1 == block(diagnosis.start)
+        {
+            last.len = diagnosis.start + diagnosis.len - last.start;
+        } else {
+            out.push(diagnosis);
+        }
+    }
+}
+
 fn verdict(block: &BlockVerdict, parity: ParityRoles) -> Option<Verdict> {
     let roles = |columns: &[usize]| columns.iter().map(|c| Role(*c as u16)).collect::<Vec<_>>();
     Some(match block {

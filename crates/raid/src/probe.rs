@@ -18,6 +18,9 @@ use crate::superblock::v0::V0;
 use crate::superblock::v1::{FIXED_BYTES, MAX_BYTES, V1};
 use crate::superblock::{MAGIC, Superblock};
 
+/// How often a journal is followed whose tail moves meanwhile.
+const JOURNAL_TRIES: usize = 4;
+
 /// Everything md wrote about itself on one device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberRecord {
@@ -91,6 +94,9 @@ pub fn probe(device: &dyn ReadAt) -> Result<Option<MemberRecord>, ProbeError> {
         }
     }
     match (good, damaged) {
+        (Some(superblock), _) if superblock.journal_tail.is_some() => {
+            read_journal_device(device, superblock).map(Some)
+        }
         (Some(superblock), _) => Ok(Some(read_rest(device, superblock, Logs::ALL)?)),
         (None, Some(invalid)) => Err(invalid.into()),
         (None, None) => Ok(None),
@@ -171,6 +177,29 @@ pub(crate) fn read_rest(
     let journal =
         superblock.journal_tail.map(|tail| read_journal(device, &superblock, tail.get())).transpose()?;
     Ok(MemberRecord { superblock, bitmap, bad_blocks, ppl, journal })
+}
+
+/// Reads a journal device, to which somebody may be writing.
+///
+/// What lies behind `journal_tail` stays until the tail moves on. So where the tail is the same after the ring was followed as before, no entry that was there before
+/// has been missed; else the ring is followed again, and after a few times its state is [`Journal::Unknown`].
+pub(crate) fn read_journal_device(
+    device: &dyn ReadAt,
+    mut superblock: Superblock,
+) -> Result<MemberRecord, ProbeError> {
+    for _ in 0..JOURNAL_TRIES {
+        let record = read_rest(device, superblock.clone(), Logs::ALL)?;
+        // One that cannot be made out is being written.
+        if let Ok(Some(now)) = superblock_at(device, superblock.metadata) {
+            let same = now.journal_tail == superblock.journal_tail;
+            superblock = now;
+            if same {
+                return Ok(record);
+            }
+        }
+    }
+    let journal = Some(Journal::Unknown("its tail moved each time that it was read"));
+    Ok(MemberRecord { superblock, bitmap: None, bad_blocks: Vec::new(), ppl: None, journal })
 }
 
 fn read_bitmap(device: &dyn ReadAt, superblock: &Superblock, area: Area) -> Result<Bitmap, ProbeError> {

@@ -158,6 +158,8 @@ impl ScrubArgs {
     /// Which members share a node.
     pub(crate) fn placement(&self) -> Placement {
         match (self.nodes, self.node.as_slice()) {
+            // One node for what is of this machine: nothing is spread, and drives of nodes stand beside it.
+            (Some(1), _) => Placement::One,
             (Some(nodes), _) => Placement::Runs(usize::from(nodes)),
             (None, []) => Placement::One,
             (None, named) => Placement::Named(named.to_vec()),

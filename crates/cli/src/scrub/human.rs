@@ -7,6 +7,7 @@ use pumice_host::plan::{Batches, PassShape, actual};
 use pumice_host::report::{ArrayResult, Pacing, Report};
 use pumice_host::scrub::{Outcome, StopReason};
 use pumice_host::target::Target;
+use pumice_raid::assembly::Note;
 use pumice_telemetry::{Ledger, Place};
 use pumice_units::{format_binary, format_decimal};
 use std::fmt::Write;
@@ -54,12 +55,26 @@ pub(crate) fn report(target: &Target, outcome: &Outcome, report: &Report, repair
     if report.stripes_rechecked > 0 {
         let _ = writeln!(
             out,
-            "again    {}: written while they were read, consistent when looked at again",
+            "again    {}: inconsistent at first, consistent when looked at again (written meanwhile, or once read wrong)",
             count(report.stripes_rechecked, "stripe")
         );
     }
     for (reason, stripes) in &outcome.skipped {
         let _ = writeln!(out, "skipped  {}: {}", count(*stripes, "stripe"), reason.words());
+    }
+    let explains = |note: &&Note| {
+        use Note::{BitmapStale, JournalMissing, JournalPending, JournalUnknown, PplUnreadable};
+        matches!(
+            note,
+            JournalMissing
+                | JournalPending { .. }
+                | JournalUnknown { .. }
+                | PplUnreadable { .. }
+                | BitmapStale { .. }
+        )
+    };
+    for note in target.array().notes().iter().filter(explains).filter(|_| outcome.unsettled_stripes() > 0) {
+        let _ = writeln!(out, "         {note}");
     }
     out.push_str(&pace(&report.pacing));
     let _ = writeln!(out, "missed   {}", bound_words(report.miss_bound, outcome.batches));
@@ -126,7 +141,7 @@ fn verdict_line(target: &Target, outcome: &Outcome, report: &Report, repairing: 
                 None if outcome.unsettled_stripes() > 0 => {
                     format!("{} could not be judged", count(outcome.unsettled_stripes(), "stripe"))
                 }
-                None => "some stripes would not stand still".to_owned(),
+                None => "some stripes could not be settled".to_owned(),
             };
             format!("INCOMPLETE: {why}; {findings}\n")
         }
@@ -182,6 +197,9 @@ pub(crate) fn findings(findings: &[Finding]) -> String {
         let _ = writeln!(out, "    {}", place(finding));
         for alternative in &finding.alternatives {
             let _ = writeln!(out, "    or: {}", alternative.reason);
+        }
+        if let Some(why) = finding.unsettled {
+            let _ = writeln!(out, "    because {}", why.words());
         }
     }
     if findings.len() > LISTED {

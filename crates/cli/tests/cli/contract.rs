@@ -30,7 +30,7 @@ const SCRUB: [&str; 14] = [
 ];
 const ARRAY: [&str; 8] =
     ["chunk_bytes", "layout", "level", "metadata", "name", "raid_disks", "stripes", "uuid"];
-const FINDING: [&str; 12] = [
+const FINDING: [&str; 13] = [
     "alternatives",
     "array_offset",
     "certainty",
@@ -42,6 +42,7 @@ const FINDING: [&str; 12] = [
     "members",
     "repaired",
     "stripe",
+    "unsettled",
     "verdict",
 ];
 const LEDGER: [&str; 8] =

@@ -95,6 +95,16 @@ fn findings(report: &Value) -> Vec<Value> {
 }
 
 #[test]
+fn one_node_for_the_devices_of_this_machine_suits_drives_of_others() {
+    let array = Made::new(RAID6);
+    let node = Node::start(&["--listen", "127.0.0.1:0"], &array.members);
+    let state = tempfile::tempdir().unwrap();
+    assert_eq!(run(state.path(), &["--nodes", "1"], &[node.name()]).0, 0);
+    let message = refusal(scrub(state.path()).args(["--nodes", "2"]).arg(node.name()));
+    assert!(message.contains("--nodes") && message.contains("the node that serves it"), "{message}");
+}
+
+#[test]
 fn findings_and_ledger_are_the_same_over_the_network() {
     let array = Made::new(RAID6);
     for (role, stripe, at, len) in

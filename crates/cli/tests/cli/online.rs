@@ -216,6 +216,58 @@ fn a_stripe_that_is_being_written_is_busy_though_it_looks_the_same() {
     });
 }
 
+/// A host that runs the array is there and only reads; its journal holds one stripe. Damage elsewhere is found all the same, with the journal behind a node of its own and on this machine.
+#[test]
+fn damage_is_found_where_the_journal_of_a_running_array_holds_nothing() {
+    let array = Made::new(RAID6);
+    let stripe_bytes = geometry(&array).stripe_bytes();
+    let journal = array.add_journal(stripe_bytes, &[7]);
+    damage(&array, 1, 7, 0, 100);
+    damage(&array, 1, 35, 8192, 300);
+    let members = Node::start(&["--listen", "127.0.0.1:0"], &array.members);
+    let beside = Node::start(&["--listen", "127.0.0.1:0"], std::slice::from_ref(&journal));
+    let mut hosts = [Host::connect(&members), Host::connect(&beside)];
+    let stop = AtomicBool::new(false);
+    let scrubs = || {
+        for journal in [beside.name(), journal] {
+            let state = tempfile::tempdir().unwrap();
+            let (code, report) = run(state.path(), &[], &[members.name(), journal]);
+            assert_eq!((code, &report["skipped"]["journal-pending"]), (3, &1.into()), "{report}");
+            let seen: Vec<_> = findings(&report).iter().map(|f| (&f["stripe"], &f["unsettled"])).collect();
+            assert_eq!(seen, [(&35.into(), &Value::Null)], "{report}");
+            assert_ne!(findings(&report)[0]["verdict"], "busy");
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                hosts.iter_mut().for_each(|host| drop(host.read(1, 0, 512)));
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(scrubs));
+        stop.store(true, Ordering::Relaxed);
+        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+}
+
+/// What a person reads where the journal stands in the way: why, and what to do.
+#[test]
+fn a_journal_that_is_in_the_way_is_named_with_what_to_do() {
+    let array = Made::new(RAID6);
+    let journal = array.add_journal(geometry(&array).stripe_bytes(), &[7]);
+    let state = tempfile::tempdir().unwrap();
+    let said = |devices: &[PathBuf]| {
+        let output = scrub(state.path()).args(devices).output().unwrap();
+        assert_eq!(output.status.code(), Some(3));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let without = said(&array.members);
+    assert!(without.contains("40 stripes") && without.contains("name it with the members"), "{without}");
+    let with = said(&[array.members.clone(), vec![journal]].concat());
+    assert!(with.contains("1 stripe:") && with.contains("md takes them out when others follow"), "{with}");
+}
+
 #[test]
 fn a_repair_has_the_drives_for_itself_or_does_not_begin() {
     let array = Made::new(RAID6);

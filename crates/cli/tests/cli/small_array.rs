@@ -2,7 +2,8 @@
 
 use pumice_parity::gf;
 use pumice_raid::layout::{Layout, Level};
-use pumice_raid::superblock::v1::V1;
+use pumice_raid::superblock::features::Features;
+use pumice_raid::superblock::v1::{ROLE_JOURNAL, V1};
 use pumice_raid::{FormatSpec, Metadata, Uuid};
 use pumice_units::{Role, StripeIndex};
 use serde_json::Value;
@@ -79,6 +80,47 @@ impl Made {
             files.iter().zip(&chunks).for_each(|(file, chunk)| file.write_all_at(chunk, at).unwrap());
         }
         Self { folder, members }
+    }
+}
+
+/// Sectors of a journal's ring.
+const RING: u64 = 512;
+
+impl Made {
+    /// Gives the array a write journal on a device of its own, which holds one block of data of each of some stripes: a meta block at its tail, as `docs/on-disk/md.md` describes it.
+    pub(crate) fn add_journal(&self, stripe_bytes: u64, stripes: &[u64]) -> PathBuf {
+        let path = self.folder.path().join("journal");
+        for member in &self.members {
+            patch(member, |s| {
+                s.feature_map |= Features::JOURNAL;
+                s.dev_roles[DISKS] = ROLE_JOURNAL;
+            });
+        }
+        let mut head = vec![0; DATA_OFFSET as usize];
+        File::open(&self.members[0]).unwrap().read_exact_at(&mut head, 0).unwrap();
+        let file = File::create_new(&path).unwrap();
+        file.set_len(DATA_OFFSET + RING * 512).unwrap();
+        file.write_all_at(&head, 0).unwrap();
+        let mut uuid = [0; 16];
+        patch(&path, |s| {
+            s.dev_number = DISKS as u32;
+            s.device_uuid = [0xEE; 16];
+            (s.data_size, s.recovery_offset, uuid) = (RING, 0, s.set_uuid);
+        });
+        let mut block = vec![0; 4096];
+        let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, &0x6433_C509_u32.to_le_bytes());
+        put(8, &[1]);
+        put(12, &(32 + 20 * stripes.len() as u32).to_le_bytes());
+        put(16, &1_u64.to_le_bytes());
+        for (i, stripe) in stripes.iter().enumerate() {
+            put(32 + 20 * i + 4, &8_u32.to_le_bytes());
+            put(32 + 20 * i + 8, &(stripe * stripe_bytes / 512).to_le_bytes());
+        }
+        let sum = !crc32c::crc32c_append(crc32c::crc32c(&uuid), &block);
+        block[4..8].copy_from_slice(&sum.to_le_bytes());
+        file.write_all_at(&block, DATA_OFFSET).unwrap();
+        path
     }
 }
 

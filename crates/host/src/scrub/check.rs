@@ -114,12 +114,9 @@ impl Checker<'_> {
     /// Members on several nodes, stripe by stripe: weighted interims meet in the collector's memory.
     fn interims(&self, stripes: Range<u64>, out: &mut Outcome) -> Result<(), ScrubError> {
         let t = u64::from(self.accumulators);
-        let chunk = u64::from(self.chunk);
-        let nodes = self.view.shares.len() as u64;
-        // The collector holds one set of interims from every node.
-        let room = self.view.memory_bytes / (nodes * t * chunk);
+        let room = self.accumulators_that_fit(self.chunk) / t;
         if room == 0 {
-            return Err(ScrubError::LocalMemory { need: nodes * t * chunk, have: self.view.memory_bytes });
+            return Err(self.too_large());
         }
         let mut start = stripes.start;
         while start < stripes.end {
@@ -181,6 +178,9 @@ impl Checker<'_> {
 
     /// Across stripes: one set of accumulators for the whole run.
     fn aggregate(&self, stripes: Range<u64>, out: &mut Outcome) -> Result<(), ScrubError> {
+        if self.accumulators_that_fit(self.chunk) < u64::from(self.accumulators) {
+            return Err(self.too_large());
+        }
         for run in self.readable(stripes, out, |run, out| {
             self.accumulate(run, self.whole(), self.accumulators, self.seed, out)
         })? {
@@ -188,11 +188,33 @@ impl Checker<'_> {
                 // Everything after reads only the bytes that showed.
                 let start = first / BLOCK * BLOCK;
                 let end = (last / BLOCK + 1).saturating_mul(BLOCK).min(self.chunk);
+                let window = Window { start, len: end - start };
+                if self.accumulators_that_fit(window.len) < u64::from(HALVING_ACCUMULATORS) {
+                    // With fewer, a stripe could be lost on the way: each is looked at exactly.
+                    out.suspects.extend(stripes);
+                    continue;
+                }
                 let seed = self.seed.derive("halving", stripes.start);
-                self.halve(stripes, Window { start, len: end - start }, &seed, out)?;
+                self.halve(stripes, window, &seed, out)?;
             }
         }
         Ok(())
+    }
+
+    /// The chunks that one stripe's interims take have no room.
+    fn too_large(&self) -> ScrubError {
+        let own = u64::from(self.accumulators) * u64::from(self.chunk);
+        let need = own * self.view.shares.len() as u64;
+        match self.view.memory_bytes < need {
+            true => ScrubError::LocalMemory { need, have: self.view.memory_bytes },
+            false => ScrubError::LocalMemory { need: own, have: self.view.own_bytes },
+        }
+    }
+
+    /// Accumulators of `len` bytes that the nodes' local memory holds: the collector one set from every node, the others their own.
+    fn accumulators_that_fit(&self, len: u32) -> u64 {
+        let sets = self.view.shares.len() as u64;
+        (self.view.memory_bytes / sets).min(self.view.own_bytes) / u64::from(len)
     }
 
     /// The non-zero byte range of the accumulators over a run, relative to the window.

@@ -13,7 +13,7 @@ use pumice_offload::{
     Window, Writes,
 };
 use pumice_parity::gf;
-use pumice_raid::diagnosis::{BLOCK, Certainty, Diagnosis, Verdict, diagnose_window};
+use pumice_raid::diagnosis::{BLOCK, Certainty, Diagnosis, Verdict, diagnose_window, join};
 use pumice_telemetry::Ledger;
 use pumice_units::Role;
 
@@ -56,7 +56,7 @@ pub(crate) fn examine(target: &Target, view: &View, stripe: u64) -> Result<Exami
     let mut out = Examination::default();
     // One set of rows from every node, and their sum, share the first node's local memory.
     let sets = view.shares.len() as u64 + 1;
-    let fits = view.memory_bytes / (sets * rows as u64);
+    let fits = (view.memory_bytes / sets).min(view.own_bytes) / rows as u64;
     let window = u32::try_from(fits).unwrap_or(u32::MAX).min(chunk) / BLOCK as u32 * BLOCK as u32;
     if window == 0 {
         let need = sets * rows as u64 * BLOCK as u64;
@@ -69,7 +69,7 @@ pub(crate) fn examine(target: &Target, view: &View, stripe: u64) -> Result<Exami
         if let Some((offset, rows)) = found {
             let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
             let parity = target.parity_roles(stripe);
-            out.diagnoses.extend(diagnose_window(view.check_matrix(stripe), parity, &rows, offset));
+            join(&mut out.diagnoses, diagnose_window(view.check_matrix(stripe), parity, &rows, offset));
         }
         start += len;
     }
@@ -182,7 +182,7 @@ pub(crate) fn examine_with_holes(
             .collect();
         if !rows.is_empty() {
             let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
-            out.diagnoses.extend(diagnose_window(&remaining, parity, &rows, start));
+            join(&mut out.diagnoses, diagnose_window(&remaining, parity, &rows, start));
         }
         if !lost.is_empty() {
             push_unreadable(&mut out.diagnoses, start, len, lost);

@@ -6,7 +6,7 @@ use super::error::ScrubError;
 use super::settle::{SETTLE, Settled, Settler};
 use crate::finding::Finding;
 use crate::repair::{Journal, Repaired, Repairer};
-use crate::state::{PassKey, SavedPass, StateFiles};
+use crate::state::{Before, PassKey, SavedPass, Shape, StateFiles, VERSION};
 use crate::target::{Target, View};
 use crate::{Method, repair};
 use pumice_offload::{MAX_STRIPES, PaceFigures, PaceRequest};
@@ -28,7 +28,7 @@ pub use crate::repair::RepairPolicy;
 const MAX_FINDINGS: usize = 100_000;
 /// How often progress is saved.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
-/// Stripes of a batch from which on it can be said that most of them are inconsistent.
+/// Stripes of a batch that could be judged from which on it can be said that most of them are inconsistent.
 const UNSYNCED_BATCH: u64 = 8;
 /// Stripes of a batch unless said otherwise: the period of 2 in GF(2^8).
 const BATCH: u64 = 255;
@@ -217,6 +217,8 @@ struct Pass<'t> {
     schedule: Schedule,
     repairer: Option<Repairer<'t>>,
     saved: SavedPass,
+    /// Findings of a batch that failed, which are found again when it is done again.
+    unfinished: Vec<Finding>,
     view: Option<(Range<u64>, View)>,
     began: Instant,
     seconds_before: f64,
@@ -231,6 +233,16 @@ impl<'t> Pass<'t> {
         observer: &mut dyn Observer,
     ) -> Result<Self, ScrubError> {
         options.check(target)?;
+        if options.repair.is_some() && options.in_use {
+            return Err(no_repair("a repair needs devices that nobody else writes"));
+        }
+        let (saved, schedule) = start(target, state, options, observer)?;
+        let seed: Seed = saved.key.seed.parse().map_err(|_| ScrubError::Option {
+            option: "--seed",
+            value: saved.key.seed.clone(),
+            allowed: "64 hexadecimal digits",
+        })?;
+        // After everything that can be refused: a recovery writes.
         let repairer = match (options.repair, state) {
             (None, _) => None,
             (Some(policy), Some(state)) => {
@@ -241,23 +253,11 @@ impl<'t> Pass<'t> {
                 }
                 Some(Repairer::new(target, journal, policy))
             }
-            (Some(_), None) => {
-                return Err(ScrubError::Option {
-                    option: "--repair",
-                    value: "on".to_owned(),
-                    allowed: "a repair needs a state directory for its journal",
-                });
-            }
+            (Some(_), None) => return Err(no_repair("a repair needs a state directory for its journal")),
         };
         if repairer.is_none() && state.is_some_and(|state| state.journal_path().exists()) {
             observer.note("a repair of this array was interrupted; run with --repair to bring it to an end");
         }
-        let (saved, schedule) = start(target, state, options, observer)?;
-        let seed: Seed = saved.key.seed.parse().map_err(|_| ScrubError::Option {
-            option: "--seed",
-            value: saved.key.seed.clone(),
-            allowed: "64 hexadecimal digits",
-        })?;
         if !options.pace.is_empty() {
             target.nodes().try_for_each(|node| node.pace(&options.pace))?;
         }
@@ -273,6 +273,7 @@ impl<'t> Pass<'t> {
             schedule,
             repairer,
             saved,
+            unfinished: Vec::new(),
             view: None,
             began: now,
             seconds_before,
@@ -359,7 +360,15 @@ impl<'t> Pass<'t> {
         ledger += settled.moved;
         self.refuse_unsynced(&stripes, &settled)?;
         for (stripe, diagnoses) in &settled.findings {
-            self.judge(&view, *stripe, diagnoses, &mut findings, &mut ledger, observer)?;
+            let unsettled = settled.unsettled.get(stripe).copied();
+            for diagnosis in diagnoses {
+                findings.push(Finding::new(self.target, *stripe, diagnosis, unsettled));
+                let finding = findings.last_mut().expect("just pushed");
+                if let Err(error) = self.judge(&view, finding, diagnosis, &mut ledger, observer) {
+                    self.give_up(findings, ledger);
+                    return Err(error);
+                }
+            }
         }
         let count = stripes.end - stripes.start;
         let present = view.present() as u64;
@@ -373,44 +382,48 @@ impl<'t> Pass<'t> {
         Ok(())
     }
 
-    /// An array that another host runs is taken for synced (`Options::running_elsewhere`). Where most stripes of a batch are inconsistent, it is not: its parity is being
-    /// built, and what it looks like now are no findings.
+    /// An array that another host runs is taken for synced (`Options::running_elsewhere`). Where most of the stripes of a batch that could be judged are inconsistent, it is not: its parity is being
+    /// built, and what it looks like now are no findings. What that host is writing meanwhile says nothing, and what a drive does not give back neither.
     fn refuse_unsynced(&self, stripes: &Range<u64>, settled: &Settled) -> Result<(), ScrubError> {
-        let count = stripes.end - stripes.start;
-        if self.running_elsewhere && count >= UNSYNCED_BATCH && settled.findings.len() as u64 > count / 2 {
+        let judged = stripes.end - stripes.start - settled.unsettled.len() as u64;
+        if self.running_elsewhere && judged >= UNSYNCED_BATCH && settled.inconsistent() > judged / 2 {
             return Err(ScrubError::Unsynced { start: stripes.start, end: stripes.end });
         }
         Ok(())
     }
 
-    /// Makes findings of diagnoses, repairing what may be repaired.
+    /// Keeps what a batch has found before it failed. The pass that does it again finds all of it once more, but for what is repaired by now.
+    fn give_up(&mut self, findings: Vec<Finding>, ledger: Ledger) {
+        let (repaired, unfinished): (Vec<_>, Vec<_>) = findings.into_iter().partition(|f| f.repaired);
+        self.saved.ledger += ledger;
+        self.saved.findings.extend(repaired);
+        self.unfinished = unfinished;
+    }
+
+    /// Repairs what may be repaired of a finding, and shows it.
     fn judge(
         &self,
         view: &View,
-        stripe: u64,
-        diagnoses: &[Diagnosis],
-        findings: &mut Vec<Finding>,
+        finding: &mut Finding,
+        diagnosis: &Diagnosis,
         ledger: &mut Ledger,
         observer: &mut dyn Observer,
     ) -> Result<(), ScrubError> {
-        for diagnosis in diagnoses {
-            let mut finding = Finding::new(self.target, stripe, diagnosis);
-            if let Some(repairer) = &self.repairer {
-                match repairer.repair(view, stripe, diagnosis, ledger)? {
-                    Repaired::Yes => finding.repaired = true,
-                    Repaired::No(why) => {
-                        observer.note(&format!("stripe {stripe}: not repaired: {why}"));
-                    }
+        if let Some(repairer) = &self.repairer {
+            match repairer.repair(view, finding.stripe, diagnosis, ledger)? {
+                Repaired::Yes => finding.repaired = true,
+                Repaired::No(why) => {
+                    observer.note(&format!("stripe {}: not repaired: {why}", finding.stripe));
                 }
             }
-            observer.finding(&finding);
-            findings.push(finding);
         }
+        observer.finding(finding);
         Ok(())
     }
 
     fn finish(mut self, stopped: Option<StopReason>) -> Outcome {
-        self.saved.findings.sort_by_key(|f| (f.stripe, f.chunk_offset));
+        let by_place = |f: &Finding| (f.stripe, f.chunk_offset);
+        self.saved.findings.sort_by_key(by_place);
         // Saved even where nothing is left to resume: a state that cannot be removed must not be one of an earlier batch.
         let mut kept = self.save();
         if let (Ok(()), None, Some(state)) = (&kept, &stopped, self.state) {
@@ -419,7 +432,9 @@ impl<'t> Pass<'t> {
         let stopped = stopped.or_else(|| kept.err().map(|error| StopReason::Failed(error.to_string())));
         // A node that does not answer has been reported already.
         let pacing = self.target.pace_figures().unwrap_or_default();
-        let saved = self.saved;
+        let mut saved = self.saved;
+        saved.findings.extend(self.unfinished);
+        saved.findings.sort_by_key(by_place);
         Outcome {
             method: saved.key.method,
             findings: saved.findings,
@@ -437,6 +452,10 @@ impl<'t> Pass<'t> {
     }
 }
 
+fn no_repair(allowed: &'static str) -> ScrubError {
+    ScrubError::Option { option: "--repair", value: "on".to_owned(), allowed }
+}
+
 /// The state a pass begins with, and its schedule: a new one, or the one that is resumed.
 fn start(
     target: &Target,
@@ -444,36 +463,31 @@ fn start(
     options: &Options,
     observer: &mut dyn Observer,
 ) -> Result<(SavedPass, Schedule), ScrubError> {
-    let before = state.map(StateFiles::load).transpose();
-    let before = match before {
-        Ok(before) => before.flatten(),
+    let before = match state.map_or(Ok(Before::Nothing), StateFiles::load) {
         // A state that cannot be read stands in the way of resuming, not of beginning anew.
         Err(error) if !options.resume => {
             observer.note(&format!("ignored: {error}"));
-            None
+            Before::Nothing
         }
-        Err(error) => return Err(error),
+        before => before?,
     };
     match (before, options.resume) {
-        (Some(saved), true) => resumed(target, saved, options, observer),
-        (Some(saved), false) => {
+        (Before::Pass(saved), true) => return resumed(target, *saved, options, observer),
+        (Before::Pass(saved), false) => {
             let checked = saved.stripes_checked;
             observer.note(&format!(
                 "an interrupted scrub of this array had checked {checked} stripes; this one begins anew (--resume would go on)"
             ));
-            fresh(target, options)
         }
-        (None, true) => {
+        (Before::OtherVersion(version), _) => observer.note(&format!(
+            "another version of pumice saved the interrupted scrub of this array (file version {version}, this one has {VERSION}): this one begins at its start"
+        )),
+        (Before::Nothing, true) => {
             observer.note("there is no interrupted scrub of this array: this one begins at its start");
-            fresh(target, options)
         }
-        (None, false) => fresh(target, options),
+        (Before::Nothing, false) => {}
     }
-}
-
-fn geometry_words(target: &Target) -> String {
-    let geometry = target.geometry();
-    format!("{geometry:?}")
+    fresh(target, options)
 }
 
 fn fresh(target: &Target, options: &Options) -> Result<(SavedPass, Schedule), ScrubError> {
@@ -491,7 +505,7 @@ fn fresh(target: &Target, options: &Options) -> Result<(SavedPass, Schedule), Sc
         seed: options.seed.as_ref().unwrap_or(&options.fresh_seed).to_string(),
         range,
         order,
-        geometry: geometry_words(target),
+        geometry: Shape::of(target.geometry()),
         plan: schedule.digest(),
     };
     Ok((SavedPass::new(target.array().uuid().to_string(), key), schedule))
@@ -520,7 +534,7 @@ fn resumed(
     let words = |range: &Range<u64>| format!("{}..{}", range.start, range.end);
     differs("--range", words(&key.range), options.range.as_ref().map(words))?;
     let schedule = schedule(target, &key.range, key.batch, key.order);
-    if key.geometry != geometry_words(target) || key.plan != schedule.digest() {
+    if key.geometry != Shape::of(target.geometry()) || key.plan != schedule.digest() {
         observer.note("the array has changed since the interrupted scrub: this one begins at its start");
         return fresh(target, options);
     }

@@ -6,15 +6,17 @@
 //! * no write to the regions that they read began, was under way, or ended from before the first to after the second;
 //! * the same hosts were associated with every node of the array all the time, and each was heard of on each of them in between: a parity write may wait in
 //!   a host for as long as its path to one node is down;
+//! * the journal, where the array has one, was read in between and does not name the stripe;
 //! * superblocks and bad-block logs, read again afterwards, give every member the role and the state that it had.
 //!
-//! Otherwise it is looked at again, and after a bounded number of tries it is *busy*. Where no other host is associated with any node, nobody
+//! Otherwise it is looked at again, and after a bounded number of tries it is *busy*, for the reason that stood against it last. Where no other host is associated with any node, nobody
 //! can write, and the second look follows at once. Nodes in this process do not see who else writes their devices: there the two looks alone must agree.
 
 use super::ScrubError;
 use super::check::{Hole, on_each};
 use super::examine::{Examination, examine, examine_with_holes};
-use crate::standing::still_stands;
+use crate::finding::Unsettled;
+use crate::standing::{journal_now, objections};
 use crate::target::{Target, View};
 use pumice_offload::{Activity, Hosts};
 use pumice_raid::diagnosis::{Certainty, Diagnosis, Verdict};
@@ -36,9 +38,20 @@ const POLL: Duration = Duration::from_millis(100);
 pub(crate) struct Settled {
     /// Stripes that are not consistent, or would not stand still.
     pub(crate) findings: BTreeMap<u64, Vec<Diagnosis>>,
+    /// Those of them that did not settle, and why.
+    pub(crate) unsettled: BTreeMap<u64, Unsettled>,
     /// Stripes that were suspect and consistent at a later look.
     pub(crate) rechecked: u64,
     pub(crate) moved: Ledger,
+}
+
+impl Settled {
+    /// Stripes whose equations do not hold, for sure: not those that others may be writing, nor those that have nothing but unreadable places.
+    pub(crate) fn inconsistent(&self) -> u64 {
+        let settled = self.findings.iter().filter(|(stripe, _)| !self.unsettled.contains_key(stripe));
+        let broken = |d: &Diagnosis| !matches!(d.verdict, Verdict::Unreadable(_));
+        settled.filter(|(_, diagnoses)| diagnoses.iter().any(broken)).count() as u64
+    }
 }
 
 /// A suspect stripe as it was seen last.
@@ -46,6 +59,8 @@ struct Open<'s> {
     stripe: u64,
     holes: &'s [Hole],
     seen: Examination,
+    /// What stood against a finding at the last look.
+    why: Unsettled,
 }
 
 /// Examines suspects.
@@ -75,7 +90,7 @@ impl Settler<'_> {
             if seen.diagnoses.is_empty() {
                 out.rechecked += 1;
             } else if self.in_use {
-                open.push(Open { stripe: *stripe, holes, seen });
+                open.push(Open { stripe: *stripe, holes, seen, why: Unsettled::Host });
             } else {
                 out.findings.insert(*stripe, seen.diagnoses);
             }
@@ -84,7 +99,11 @@ impl Settler<'_> {
             if open.is_empty() {
                 return Ok(out);
             }
-            let Some(heard) = witness.wait(self.view, self.settle)? else { break };
+            let Some(heard) = witness.wait(self.view, self.settle)? else {
+                open.iter_mut().for_each(|suspect| suspect.why = Unsettled::Host);
+                break;
+            };
+            let journal = journal_now(self.target)?;
             let mut looks = Vec::with_capacity(open.len());
             for suspect in &open {
                 looks.push(self.look(suspect.stripe, suspect.holes, &mut out.moved)?);
@@ -95,6 +114,7 @@ impl Settler<'_> {
             for (mut suspect, look) in open.into_iter().zip(looks) {
                 let agrees = look.diagnoses == suspect.seen.diagnoses && suspect.seen.is_quiet_until(&look);
                 suspect.seen = look;
+                suspect.why = if agrees { Unsettled::Host } else { Unsettled::Written };
                 if suspect.seen.diagnoses.is_empty() {
                     out.rechecked += 1;
                 } else if agrees && undisturbed {
@@ -104,15 +124,25 @@ impl Settler<'_> {
                 }
             }
             let stripes: Vec<u64> = agreed.iter().map(|suspect| suspect.stripe).collect();
-            if agreed.is_empty() || still_stands(self.target, &stripes)? {
-                out.findings.extend(agreed.into_iter().map(|s| (s.stripe, s.seen.diagnoses)));
-            } else {
-                left.extend(agreed);
+            let against = match stripes.is_empty() {
+                true => Vec::new(),
+                false => objections(self.target, journal, &stripes)?,
+            };
+            for (mut suspect, objection) in agreed.into_iter().zip(against) {
+                if let Some(why) = objection {
+                    suspect.why = why;
+                    left.push(suspect);
+                } else {
+                    out.findings.insert(suspect.stripe, suspect.seen.diagnoses);
+                }
             }
             open = left;
             witness = heard;
         }
-        out.findings.extend(open.into_iter().map(|suspect| (suspect.stripe, busy(suspect.seen.diagnoses))));
+        for suspect in open {
+            out.unsettled.insert(suspect.stripe, suspect.why);
+            out.findings.insert(suspect.stripe, busy(suspect.seen.diagnoses));
+        }
         Ok(out)
     }
 

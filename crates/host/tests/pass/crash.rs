@@ -2,7 +2,7 @@
 
 use crate::world::{Kind, Notes, RAID6, UUID, World, noise, options, pass};
 use pumice_host::repair::{Journal, Recovery, recover};
-use pumice_host::scrub::{Options, RepairPolicy, run};
+use pumice_host::scrub::{Options, Outcome, RepairPolicy, ScrubError, StopReason, run};
 use pumice_host::state::StateFiles;
 use pumice_units::Role;
 use std::sync::atomic::AtomicBool;
@@ -91,4 +91,46 @@ fn a_journal_of_another_time_is_dropped() {
         assert!(!journal.path().exists());
     }
     assert_eq!(world.contents(), before);
+}
+
+/// A repair that fails in the middle of a batch: what was repaired before it, and is found by nobody any more, is reported, by this pass and by the one that goes on; and
+/// the rest of the batch by both, once.
+#[test]
+fn a_repair_that_fails_loses_no_finding() {
+    let (world, _, _) = damaged(3);
+    let folder = tempfile::tempdir().unwrap();
+    let state = StateFiles::open(folder.path(), UUID).unwrap();
+    let refused = world.place(2, 0);
+    world.devices[4].refuse_writes(refused..refused + 8192);
+    let repair = Options { repair: Some(RepairPolicy::Locate), ..options(1) };
+    let outcome = pass(&world.target(1, &[]), Some(&state), &repair);
+    assert!(matches!(outcome.stopped, Some(StopReason::Failed(_))), "{:?}", outcome.stopped);
+    let seen = |outcome: &Outcome| -> Vec<(u64, bool)> {
+        outcome.findings.iter().map(|finding| (finding.stripe, finding.repaired)).collect()
+    };
+    assert_eq!(seen(&outcome), [(0, true), (2, false)]);
+    let resume = Options { resume: true, batch: None, ..options(1) };
+    let outcome = pass(&world.target(1, &[]), Some(&state), &resume);
+    assert_eq!(seen(&outcome), [(0, true), (2, false), (3, false)]);
+}
+
+#[test]
+fn what_is_refused_leaves_the_journal_as_it_is() {
+    let (world, _, _) = damaged(1);
+    let folder = tempfile::tempdir().unwrap();
+    let state = StateFiles::open(folder.path(), UUID).unwrap();
+    let target = world.target(1, &[]);
+    run(&target, Some(&state), &options(1), &mut Notes(Vec::new()), &AtomicBool::new(true)).unwrap();
+    std::fs::write(state.journal_path(), "whatever").unwrap();
+    let repair = Options { repair: Some(RepairPolicy::Locate), ..options(1) };
+    let cases = [
+        Options { resume: true, batch: Some(3), ..repair.clone() },
+        // Others may be writing.
+        Options { in_use: true, ..repair },
+    ];
+    for options in cases {
+        let result = run(&target, Some(&state), &options, &mut Notes(Vec::new()), &AtomicBool::new(false));
+        assert!(matches!(result, Err(ScrubError::Resume { .. } | ScrubError::Option { .. })), "{result:?}");
+        assert!(state.journal_path().exists());
+    }
 }

@@ -3,7 +3,7 @@
 use crate::world::{Kind, RAID5, RAID6, UUID, World, noise, options, pass};
 use pumice_host::Method;
 use pumice_host::finding::{Certainty, Verdict};
-use pumice_host::scrub::{Options, RepairPolicy};
+use pumice_host::scrub::{Options, RepairPolicy, StopReason};
 use pumice_host::state::StateFiles;
 use pumice_parity::gf;
 use pumice_raid::layout::{Layout, Level};
@@ -182,6 +182,31 @@ fn raid6_without_a_member_is_scrubbed_for_what_remains() {
             let finding = &outcome.findings[0];
             assert_eq!((finding.verdict, finding.stripe), (Verdict::Unlocated, 9));
             assert_eq!((finding.chunk_offset, finding.length), (5000, 10));
+        }
+    }
+}
+
+/// Local memory that holds what the first look at a batch takes, and not what a closer one likes to have, on the collector or on another node.
+#[test]
+fn damage_is_found_with_little_local_memory() {
+    let chunk = RAID6.chunk;
+    for memory in [vec![3 * chunk], vec![32 << 20, chunk]] {
+        for method in Method::ALL {
+            let mut world = World::new(RAID6, 6);
+            world.memory_bytes.clone_from(&memory);
+            // Damage of a whole chunk: no narrower window will do.
+            world.damage(Role(1), 2, 0, chunk as usize, 0x21);
+            world.damage(Role(4), 13, 0, chunk as usize, 0x42);
+            let outcome = world.scrub(3, method, 5);
+            let stripes: Vec<u64> = outcome.findings.iter().map(|finding| finding.stripe).collect();
+            assert_eq!((&outcome.stopped, stripes), (&None, vec![2, 13]), "{method} {memory:?}");
+        }
+        let mut world = World::new(RAID6, 6);
+        world.memory_bytes = memory.iter().map(|bytes| bytes - 512).collect();
+        for method in [Method::Stripe, Method::Aggregate] {
+            let outcome = world.scrub(3, method, 5);
+            let Some(StopReason::Failed(why)) = &outcome.stopped else { panic!("{method}: {outcome:?}") };
+            assert!(why.contains("bytes of local memory"), "{why}");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod crash;
 mod damage;
+mod hooked;
 mod ledger;
 mod progress;
 mod standing;

@@ -142,3 +142,53 @@ fn findings_outlive_the_state_directory() {
         assert!(why.contains(state_folder.to_str().unwrap()), "{why}");
     }
 }
+
+/// The file in the state directory.
+fn saved(folder: &Path) -> serde_json::Value {
+    serde_json::from_slice(&std::fs::read(folder.join(format!("{UUID}.scrub"))).unwrap()).unwrap()
+}
+
+#[test]
+fn the_file_names_what_a_pass_relies_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = StateFiles::open(folder.path(), UUID).unwrap();
+    let target = World::new(RAID6, 8).target(1, &[]);
+    run(&target, Some(&state), &options(1), &mut Notes(Vec::new()), &AtomicBool::new(true)).unwrap();
+    let file = saved(folder.path());
+    let shape = serde_json::json!({
+        "level": 6, "layout": "left-symmetric", "chunk_bytes": 16384, "raid_disks": 6, "stripes": 20,
+    });
+    assert_eq!((&file["version"], &file["geometry"]), (&2.into(), &shape));
+    // Of an array that is another by now.
+    let mut changed = file.clone();
+    changed["geometry"]["chunk_bytes"] = 32768.into();
+    std::fs::write(folder.path().join(format!("{UUID}.scrub")), changed.to_string()).unwrap();
+    let mut notes = Notes(Vec::new());
+    let resume = Options { resume: true, batch: None, ..options(1) };
+    let outcome = run(&target, Some(&state), &resume, &mut notes, &AtomicBool::new(false)).unwrap();
+    assert_eq!((outcome.stopped, outcome.stripes_checked), (None, 20));
+    assert!(notes.0.iter().any(|note| note.contains("the array has changed")), "{:?}", notes.0);
+}
+
+#[test]
+fn a_pass_that_another_version_saved_begins_anew_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = StateFiles::open(folder.path(), UUID).unwrap();
+    let target = World::new(RAID6, 8).target(1, &[]);
+    let path = folder.path().join(format!("{UUID}.scrub"));
+    // As version 1 wrote it.
+    let old = format!(
+        r#"{{"version":1,"array":"{UUID}","method":"stripe","batch":8,"accumulators":1,"seed":"{}","range":{{"start":0,"end":20}},"order":"sequential","geometry":"Geometry {{ level: Raid6 }}","plan":1,"batches_done":1,"stripes_checked":8,"rechecked":0,"bytes_checked":1,"findings":[],"ledger":{{}},"miss_bound":0.0,"seconds":1.0}}"#,
+        "00".repeat(32)
+    );
+    for (text, resume) in [(&*old, true), (&*old, false), (r#"{"version":3}"#, true)] {
+        std::fs::write(&path, text).unwrap();
+        let mut notes = Notes(Vec::new());
+        let options = Options { resume, ..options(1) };
+        let outcome = run(&target, Some(&state), &options, &mut notes, &AtomicBool::new(false)).unwrap();
+        assert_eq!((outcome.stopped, outcome.stripes_checked), (None, 20));
+        assert_eq!(notes.0.len(), 1, "{:?}", notes.0);
+        assert!(notes.0[0].contains("another version of pumice"), "{:?}", notes.0);
+        assert!(!path.exists(), "it has come to its end");
+    }
+}

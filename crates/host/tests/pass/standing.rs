@@ -1,55 +1,16 @@
 //! Findings on drives that others may be writing: what is read again before they count, and what becomes of them where the array has changed.
 
-use crate::world::{Kind, RAID6, World, options, pass};
-use pumice_blockdev::{BlockDevice, FaultyDevice, IoError};
-use pumice_host::scrub::Options;
-use pumice_raid::Metadata;
+use crate::hooked::Hooked;
+use crate::world::{Kind, RAID6, World, options, pass, patch};
+use pumice_blockdev::BlockDevice;
+use pumice_host::finding::{Unsettled, Verdict};
+use pumice_host::scrub::{Options, Outcome, StopReason};
 use pumice_raid::superblock::features::Features;
 use pumice_raid::superblock::v1::V1;
 use pumice_units::Role;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-
-const SUPERBLOCK: u64 = 4096;
-
-/// A device that counts the reads before its data.
-struct Watched {
-    inner: Arc<FaultyDevice>,
-    data_offset: u64,
-    reads: AtomicUsize,
-}
-
-impl BlockDevice for Watched {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn size_bytes(&self) -> u64 {
-        self.inner.size_bytes()
-    }
-
-    fn logical_block(&self) -> u32 {
-        self.inner.logical_block()
-    }
-
-    fn read_only(&self) -> bool {
-        true
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError> {
-        self.reads.fetch_add(usize::from(offset < self.data_offset), Ordering::Relaxed);
-        self.inner.read_at(offset, buf)
-    }
-
-    fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), IoError> {
-        self.inner.write_at(offset, data)
-    }
-
-    fn flush(&self) -> Result<(), IoError> {
-        self.inner.flush()
-    }
-}
 
 /// Drives that others may be writing, and no patience.
 fn in_use() -> Options {
@@ -66,17 +27,24 @@ fn damaged(kind: Kind, stripes: u64) -> World {
 fn a_round_reads_each_superblock_once_however_many_findings_it_has() {
     for stripes in [1, 8] {
         let world = damaged(Kind { bitmap: true, ..RAID6 }, stripes);
-        let watch = |device: &Arc<FaultyDevice>| {
-            let (inner, data_offset) = (Arc::clone(device), world.data_offset);
-            Arc::new(Watched { inner, data_offset, reads: AtomicUsize::new(0) })
-        };
-        let watched: Vec<Arc<Watched>> = world.devices.iter().map(watch).collect();
-        let devices: Vec<Arc<dyn BlockDevice>> = watched.iter().map(|w| Arc::clone(w) as _).collect();
+        let before_data = world.data_offset;
+        let reads: Vec<Arc<AtomicUsize>> = world.devices.iter().map(|_| Arc::default()).collect();
+        let devices: Vec<Arc<dyn BlockDevice>> = world
+            .devices
+            .iter()
+            .zip(&reads)
+            .map(|(device, reads)| {
+                let reads = Arc::clone(reads);
+                Hooked::over(device, move |offset, _| {
+                    reads.fetch_add(usize::from(offset < before_data), Ordering::Relaxed);
+                })
+            })
+            .collect();
         let outcome = pass(&world.target_over(&devices, 2, &[]), None, &in_use());
         assert_eq!(outcome.findings.len() as u64, stripes);
         assert!(outcome.is_complete(), "{:?}", outcome.findings);
-        for device in watched {
-            assert_eq!(device.reads.load(Ordering::Relaxed), 1, "{stripes} stripes, {}", device.name());
+        for (device, reads) in reads.iter().enumerate() {
+            assert_eq!(reads.load(Ordering::Relaxed), 1, "{stripes} stripes, device {device}");
         }
     }
 }
@@ -99,15 +67,101 @@ fn what_has_changed_meanwhile_leaves_its_findings_busy() {
         let world = damaged(RAID6, 2);
         let target = world.target(2, &[]);
         for device in &world.devices {
-            let mut bytes = vec![0; 4096];
-            device.read_at(SUPERBLOCK, &mut bytes).unwrap();
-            let mut superblock = V1::decode(&bytes, Metadata::V1_2).unwrap();
-            change(&mut superblock);
-            device.write_at(SUPERBLOCK, &superblock.encode()).unwrap();
+            patch(device, change);
         }
         let outcome = pass(&target, None, &in_use());
         assert_eq!(outcome.findings.len(), 2, "{what}");
         assert!(outcome.findings.iter().all(pumice_host::finding::Finding::is_busy), "{what}");
+        assert!(outcome.findings.iter().all(|f| f.unsettled == Some(Unsettled::ArrayChanged)), "{what}");
         assert!(!outcome.is_complete());
     }
+}
+
+/// A pass over an array that another host runs, all in one batch: `written` stripes from the first on look otherwise at each look, and as many as `broken` after them are inconsistent.
+fn under_writes(world: &World, written: u64, broken: u64) -> Outcome {
+    (written..written + broken).for_each(|stripe| world.damage(Role(1), stripe, 100, 30, 0x5A));
+    let places: Vec<u64> = (0..written).map(|stripe| world.place(stripe, 0)).collect();
+    let looks = AtomicUsize::new(0);
+    let restless = Hooked::over(&world.devices[2], move |offset, bytes| {
+        let at = looks.fetch_add(1, Ordering::Relaxed) as u64 % 4000;
+        let inside = |place: &u64| place.checked_add(at)?.checked_sub(offset);
+        for at in places.iter().filter_map(inside) {
+            if let Some(byte) = bytes.get_mut(at as usize) {
+                *byte ^= 0x11;
+            }
+        }
+    });
+    let mut devices: Vec<Arc<dyn BlockDevice>> =
+        world.devices.iter().map(|device| Arc::clone(device) as _).collect();
+    devices[2] = restless;
+    let options = Options { batch: None, running_elsewhere: true, ..in_use() };
+    pass(&world.target_over(&devices, 1, &[]), None, &options)
+}
+
+#[test]
+fn stripes_that_are_being_written_say_nothing_of_the_parity_of_the_others() {
+    let outcome = under_writes(&World::new(RAID6, 3), 12, 1);
+    assert_eq!(outcome.stopped, None);
+    let (busy, sure): (Vec<_>, Vec<_>) = outcome.findings.iter().partition(|finding| finding.is_busy());
+    assert_eq!((busy.len(), sure.len()), (12, 1));
+    assert!(busy.iter().all(|finding| finding.unsettled == Some(Unsettled::Written)));
+    assert_eq!((sure[0].stripe, sure[0].verdict, sure[0].unsettled), (12, Verdict::Member, None));
+    assert!(!outcome.is_complete());
+    let outcome = under_writes(&World::new(RAID6, 3), 14, 6);
+    assert_eq!(outcome.stopped, None, "of six stripes nothing can be said");
+}
+
+#[test]
+fn most_of_the_stripes_that_nobody_writes_do() {
+    let outcome = under_writes(&World::new(RAID6, 3), 4, 9);
+    let Some(StopReason::Failed(why)) = &outcome.stopped else { panic!("{outcome:?}") };
+    assert!(why.contains("resync"), "{why}");
+    assert!(outcome.findings.is_empty());
+}
+
+#[test]
+fn places_that_a_drive_does_not_give_back_are_no_parity_being_built() {
+    let world = World::new(RAID6, 3);
+    world.devices[0].lose(world.place(0, 0)..world.place(15, 0));
+    let outcome = under_writes(&world, 0, 0);
+    assert_eq!(outcome.stopped, None);
+    assert_eq!(outcome.findings.len(), 15);
+    assert!(outcome.findings.iter().all(|finding| finding.verdict == Verdict::Unreadable));
+}
+
+#[test]
+fn a_finding_counts_where_the_journal_does_not_hold_its_stripe() {
+    let mut world = damaged(RAID6, 6);
+    world.add_journal();
+    world.journal_names(&[]);
+    let target = world.target(2, &[]);
+    // Since then the host has written.
+    world.journal_names(&[2, 4, 19]);
+    let outcome = pass(&target, None, &in_use());
+    let seen: Vec<_> = outcome.findings.iter().map(|f| (f.stripe, f.is_busy(), f.unsettled)).collect();
+    let held = |stripe| [2, 4].contains(&stripe);
+    let expected: Vec<_> = (0..6).map(|s| (s, held(s), held(s).then_some(Unsettled::Journal))).collect();
+    assert_eq!(seen, expected);
+    assert!(!outcome.is_complete());
+    world.journal_names(&[19]);
+    let outcome = pass(&target, None, &in_use());
+    assert!(outcome.is_complete() && outcome.findings.len() == 6, "{:?}", outcome.findings);
+}
+
+#[test]
+fn a_journal_that_cannot_be_made_out_may_hold_everything() {
+    let mut world = damaged(RAID6, 2);
+    let journal = world.add_journal();
+    world.journal_names(&[]);
+    let target = world.target(2, &[]);
+    journal.write_at(world.data_offset, &[0; 4096]).unwrap();
+    let outcome = pass(&target, None, &in_use());
+    assert_eq!(outcome.findings.len(), 2);
+    assert!(outcome.findings.iter().all(|f| f.is_busy() && f.unsettled == Some(Unsettled::Journal)));
+    journal.lose(0..8192);
+    let outcome = pass(&target, None, &in_use());
+    assert!(
+        outcome.findings.iter().all(|f| f.unsettled == Some(Unsettled::Journal)),
+        "not even its superblock"
+    );
 }

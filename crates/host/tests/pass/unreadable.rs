@@ -90,6 +90,20 @@ fn damage_beside_an_unreadable_sector_is_seen_and_stops_a_rebuild_on_sand() {
 }
 
 #[test]
+fn adjacent_damage_is_one_finding_where_the_stripe_is_read_block_by_block_too() {
+    let world = World::new(RAID6, 6);
+    let place = world.place(7, 0);
+    world.devices[0].lose(place..place + 512);
+    // The rest of the chunk, in three blocks.
+    world.damage(Role(3), 7, 4096, 12_288, 5);
+    let outcome = world.scrub(1, Method::Stripe, 3);
+    let seen: Vec<(Verdict, u64, u64)> =
+        outcome.findings.iter().map(|f| (f.verdict, f.chunk_offset, f.length)).collect();
+    assert_eq!(seen.len(), 2, "{seen:?}");
+    assert_eq!((seen[0], (seen[1].1, seen[1].2)), ((Verdict::Unreadable, 0, 4096), (4096, 12_288)));
+}
+
+#[test]
 fn a_drive_that_goes_away_ends_the_pass_as_incomplete() {
     for method in Method::ALL {
         let world = World::new(RAID6, 6);

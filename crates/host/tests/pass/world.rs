@@ -5,13 +5,15 @@ use pumice_host::Method;
 use pumice_host::finding::Finding;
 use pumice_host::scrub::{Observer, Options, Outcome, Progress, run};
 use pumice_host::state::StateFiles;
-use pumice_host::target::{Member, Target};
+use pumice_host::target::{JournalDrive, Member, Target};
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{DataNode, DriveId};
 use pumice_parity::gf;
 use pumice_parity::seed::Seed;
 use pumice_raid::geometry::Geometry;
 use pumice_raid::layout::{Layout, Level};
+use pumice_raid::superblock::features::Features;
+use pumice_raid::superblock::v1::{ROLE_JOURNAL, V1};
 use pumice_raid::{Array, FormatSpec, Metadata, Uuid, assemble, probe};
 use pumice_units::{Role, StripeIndex};
 use std::sync::Arc;
@@ -45,7 +47,15 @@ pub(crate) struct World {
     pub(crate) geometry: Geometry,
     pub(crate) data_offset: u64,
     pub(crate) devices: Vec<Arc<FaultyDevice>>,
+    /// Bytes of local memory of each drive, by node; the last stands for the rest.
+    pub(crate) memory_bytes: Vec<u64>,
+    journal: Option<Arc<FaultyDevice>>,
 }
+
+/// Where a superblock lies.
+pub(crate) const SUPERBLOCK: u64 = 4096;
+/// Sectors of a journal's ring.
+const RING: u64 = 512;
 
 pub(crate) fn noise(seed: u64) -> impl FnMut() -> u64 {
     let mut x = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
@@ -109,7 +119,50 @@ impl World {
             .enumerate()
             .map(|(i, content)| Arc::new(FaultyDevice::new(&format!("d{i}"), content, seed + i as u64)))
             .collect();
-        Self { geometry, data_offset: base as u64, devices }
+        Self { geometry, data_offset: base as u64, devices, memory_bytes: vec![32 << 20], journal: None }
+    }
+
+    /// Gives the array a write journal, on a device of its own.
+    pub(crate) fn add_journal(&mut self) -> Arc<FaultyDevice> {
+        let number = self.devices.len();
+        let mut of_first = None;
+        for device in &self.devices {
+            let superblock = patch(device, |s| {
+                s.feature_map |= Features::JOURNAL;
+                s.dev_roles[number] = ROLE_JOURNAL;
+            });
+            of_first.get_or_insert(superblock);
+        }
+        let superblock = V1 {
+            dev_number: number as u32,
+            device_uuid: [0xEE; 16],
+            data_size: RING,
+            recovery_offset: 0,
+            ..of_first.unwrap()
+        };
+        let mut content = vec![0; (self.data_offset + RING * 512) as usize];
+        let bytes = superblock.encode();
+        content[SUPERBLOCK as usize..][..bytes.len()].copy_from_slice(&bytes);
+        let journal = Arc::new(FaultyDevice::new("journal", content, 1));
+        self.journal = Some(Arc::clone(&journal));
+        journal
+    }
+
+    /// Makes the journal hold one block of data of each of some stripes: a meta block at its tail, as `docs/on-disk/md.md` describes it.
+    pub(crate) fn journal_names(&self, stripes: &[u64]) {
+        let mut block = vec![0; 4096];
+        let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, &0x6433_C509_u32.to_le_bytes());
+        put(8, &[1]);
+        put(12, &(32 + 20 * stripes.len() as u32).to_le_bytes());
+        put(16, &1_u64.to_le_bytes());
+        for (i, stripe) in stripes.iter().enumerate() {
+            put(32 + 20 * i + 4, &8_u32.to_le_bytes());
+            put(32 + 20 * i + 8, &(stripe * self.geometry.stripe_bytes() / 512).to_le_bytes());
+        }
+        let sum = !crc32c::crc32c_append(crc32c::crc32c(&UUID.0), &block);
+        block[4..8].copy_from_slice(&sum.to_le_bytes());
+        self.journal.as_ref().unwrap().write_at(self.data_offset, &block).unwrap();
     }
 
     pub(crate) fn place(&self, stripe: u64, at: u64) -> u64 {
@@ -131,8 +184,9 @@ impl World {
     }
 
     pub(crate) fn array(&self, without: &[u16]) -> Array {
-        let records = self.devices.iter().enumerate().filter(|(i, _)| !without.contains(&(*i as u16)));
-        let records = records.map(|(_, d)| (d.name().to_owned(), probe(&d.content()).unwrap().unwrap()));
+        let members = self.devices.iter().enumerate().filter(|(i, _)| !without.contains(&(*i as u16)));
+        let devices = members.map(|(_, d)| d).chain(&self.journal);
+        let records = devices.map(|d| (d.name().to_owned(), probe(&d.content()).unwrap().unwrap()));
         assemble(records.collect()).unwrap()
     }
 
@@ -158,7 +212,8 @@ impl World {
                 (0..n).filter(|r| r * nodes / n == node && !without.contains(&(*r as u16))).collect();
             let devices = roles.iter().map(|r| Arc::clone(&devices[*r])).collect();
             let name = format!("n{node}");
-            let options = NodeOptions { workers: 2, ..NodeOptions::default() };
+            let memory_bytes = self.memory_bytes[node.min(self.memory_bytes.len() - 1)];
+            let options = NodeOptions { workers: 2, memory_bytes, ..NodeOptions::default() };
             let local: Arc<dyn DataNode> = Arc::new(LocalNode::new(&name, devices, &peers, options));
             for (i, role) in roles.iter().enumerate() {
                 members[*role] = Some(Member {
@@ -171,13 +226,28 @@ impl World {
                 });
             }
         }
-        Target::new(array, members)
+        let journal = self.journal.as_ref().map(|device| {
+            let device: Arc<dyn BlockDevice> = Arc::clone(device) as _;
+            let node = LocalNode::new("journal", vec![device], &Peers::new(), NodeOptions::default());
+            JournalDrive { node: Arc::new(node), drive: DriveId(1) }
+        });
+        Target::new(array, members).with_journal(journal)
     }
 
     pub(crate) fn scrub(&self, nodes: usize, method: Method, seed: u64) -> Outcome {
         let options = Options { method: Some(method), ..options(seed) };
         pass(&self.target(nodes, &[]), None, &options)
     }
+}
+
+/// Rewrites the superblock of a device, with a checksum that fits.
+pub(crate) fn patch(device: &FaultyDevice, change: impl Fn(&mut V1)) -> V1 {
+    let mut bytes = vec![0; 4096];
+    device.read_at(SUPERBLOCK, &mut bytes).unwrap();
+    let mut superblock = V1::decode(&bytes, Metadata::V1_2).unwrap();
+    change(&mut superblock);
+    device.write_at(SUPERBLOCK, &superblock.encode()).unwrap();
+    superblock
 }
 
 pub(crate) fn options(seed: u64) -> Options {

@@ -2,9 +2,9 @@
 
 use pumice_units::Role;
 
-use super::{Array, assemble};
+use super::{Array, Standing, assemble};
 use crate::bitmap::Bitmap;
-use crate::probe::{Logs, read_rest, superblock_at};
+use crate::probe::{Logs, MemberRecord, read_journal_device, read_rest, superblock_at};
 use crate::read_at::ReadAt;
 use crate::superblock::Resync;
 
@@ -15,8 +15,9 @@ impl Array {
     ///
     /// One read a member is enough where nothing else counts: superblocks are looked for in no other place, bitmaps and partial parity logs are read where the
     /// plan looks at them, bad-block logs where they have entries. A role that has no member here is left out.
+    /// `journal` is what [`read_journal_again`](Self::read_journal_again) gave; an array that has one and is read without it has no stripe to check.
     #[must_use]
-    pub fn read_again(&self, devices: &[(Role, &dyn ReadAt)]) -> Option<Self> {
+    pub fn read_again(&self, devices: &[(Role, &dyn ReadAt)], journal: Option<MemberRecord>) -> Option<Self> {
         let mut seen = Vec::with_capacity(devices.len());
         for (role, device) in devices {
             let Some(member) = self.member(*role) else { continue };
@@ -25,7 +26,7 @@ impl Array {
         }
         // Whose superblock counts is settled by all of them; until then, one that is not clean is enough.
         let cut_off = !self.running && seen.iter().any(|(.., new)| new.resync == Resync::Unclean);
-        let mut set = Vec::with_capacity(seen.len());
+        let mut set = Vec::with_capacity(seen.len() + 1);
         for (member, device, superblock) in seen {
             let known = member.record.bitmap.as_ref();
             let moved = superblock.bitmap != member.record.superblock.bitmap;
@@ -33,8 +34,25 @@ impl Array {
                 Logs { bitmap: cut_off || moved || known.is_some_and(Bitmap::is_lockless), ppl: cut_off };
             set.push((member.device.clone(), read_rest(device, superblock, logs).ok()?));
         }
+        if let (Some(device), Some(record)) = (self.journal_device(), journal) {
+            set.push((device.to_owned(), record));
+        }
         let mut now = assemble(set).ok()?;
         now.assume_like(self);
         Some(now)
+    }
+
+    /// The name that the journal device was given with; `None` where the array has none, or it was not given.
+    #[must_use]
+    pub fn journal_device(&self) -> Option<&str> {
+        let journal = self.others().iter().find(|other| other.standing == Standing::Journal)?;
+        Some(&journal.device)
+    }
+
+    /// Reads the journal device again. `None` where it cannot be made out.
+    #[must_use]
+    pub fn read_journal_again(&self, device: &dyn ReadAt) -> Option<MemberRecord> {
+        let superblock = superblock_at(device, self.metadata).ok()??;
+        read_journal_device(device, superblock).ok()
     }
 }

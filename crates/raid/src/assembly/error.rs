@@ -148,10 +148,14 @@ pub enum Note {
     )]
     Unclean,
     /// The array has a journal and its device is not among those given.
-    #[error("the journal device is missing: any stripe may have writes waiting in it")]
+    #[error(
+        "the journal device is missing: any stripe may have writes waiting in it; name it with the members"
+    )]
     JournalMissing,
     /// The journal holds writes.
-    #[error("{device}: writes wait in the journal (stripes: {stripes})")]
+    #[error(
+        "{device}: writes wait in the journal (stripes: {stripes}); md takes them out when others follow"
+    )]
     JournalPending {
         /// The journal.
         device: String,

@@ -1,10 +1,11 @@
 //! Members read again: as few reads as will do, and the same array as a look at everything would make.
 
 use crate::devices::{Sparse, make, parse, records, spec};
+use pumice_raid::journal::Journal;
 use pumice_raid::layout::Level;
-use pumice_raid::plan::Extent;
+use pumice_raid::plan::{Extent, Kind, SkipReason};
 use pumice_raid::superblock::v1::V1;
-use pumice_raid::{Array, FormatSpec, Metadata, ReadAt, assemble, probe};
+use pumice_raid::{Array, FormatSpec, MemberRecord, Metadata, ReadAt, assemble, probe};
 use pumice_units::Role;
 use std::cell::Cell;
 use std::io;
@@ -36,7 +37,7 @@ fn reads(array: &Array, devices: &[Sparse]) -> (usize, usize) {
     let first = counted(devices);
     first.iter().for_each(|device| assert!(probe(device).unwrap().is_some()));
     let second = counted(devices);
-    array.read_again(&with_roles(array, &second)).unwrap();
+    array.read_again(&with_roles(array, &second), None).unwrap();
     (all(&first), all(&second))
 }
 
@@ -53,10 +54,17 @@ fn compared(array: &Array) -> (Vec<Extent>, Vec<Option<(String, u64)>>) {
     (array.plan(0..u64::MAX).collect(), array.members().iter().map(|m| m.as_ref().map(member)).collect())
 }
 
+/// What is on the journal, read again.
+fn journal(array: &Array, devices: &[Sparse]) -> Option<MemberRecord> {
+    let device = array.journal_device()?;
+    array.read_journal_again(&devices[device[1..].parse::<usize>().unwrap()])
+}
+
 /// Asserts that reading `now` again gives what a probe of all of it gives.
 fn agrees(then: &Array, now: &[Sparse], what: &str) {
-    let again = then.read_again(&with_roles(then, now));
-    let names: Vec<&str> = then.members().iter().flatten().map(|member| member.device.as_str()).collect();
+    let again = then.read_again(&with_roles(then, now), journal(then, now));
+    let members = then.members().iter().flatten().map(|member| member.device.as_str());
+    let names: Vec<&str> = members.chain(then.journal_device()).collect();
     let mut set = records(now);
     set.retain(|(device, _)| names.contains(&device.as_str()));
     assert_eq!(again.as_ref().map(compared), assemble(set).ok().as_ref().map(compared), "{what}");
@@ -98,7 +106,7 @@ fn writes_that_began_since_are_seen() {
         agrees(&then, &devices, "clean");
         begin_to_write(&mut devices);
         agrees(&then, &devices, "unclean");
-        let again = then.read_again(&with_roles(&then, &devices)).unwrap();
+        let again = then.read_again(&with_roles(&then, &devices), None).unwrap();
         assert_ne!(
             compared(&again).0,
             compared(&then).0,
@@ -106,7 +114,7 @@ fn writes_that_began_since_are_seen() {
         );
         let mut running = assemble(records(&devices)).unwrap();
         running.assume_running();
-        let again = running.read_again(&with_roles(&running, &devices)).unwrap();
+        let again = running.read_again(&with_roles(&running, &devices), None).unwrap();
         assert_eq!(compared(&again), compared(&running), "writes under way are no reason then");
     }
 }
@@ -117,15 +125,15 @@ fn a_superblock_that_is_gone_makes_no_array() {
     let then = assemble(records(&devices)).unwrap();
     let whole = devices[2].clone();
     devices[2].write(4096 + 32, b"half");
-    assert!(then.read_again(&with_roles(&then, &devices)).is_none(), "its checksum does not fit");
+    assert!(then.read_again(&with_roles(&then, &devices), None).is_none(), "its checksum does not fit");
     devices[2] = Sparse::new(whole.size);
-    assert!(then.read_again(&with_roles(&then, &devices)).is_none());
+    assert!(then.read_again(&with_roles(&then, &devices), None).is_none());
     devices[2] = whole;
-    assert!(then.read_again(&with_roles(&then, &devices)).is_some());
+    assert!(then.read_again(&with_roles(&then, &devices), None).is_some());
     let mut one_less = with_roles(&then, &devices);
     one_less.remove(2);
     assert!(
-        then.read_again(&one_less).unwrap().member(Role(2)).is_none(),
+        then.read_again(&one_less, None).unwrap().member(Role(2)).is_none(),
         "a member that is not read is none"
     );
 }
@@ -147,4 +155,59 @@ fn one_read_a_member_where_nothing_else_counts() {
     assert_eq!(reads(&array, &devices), (8 * 6, 8 * 3));
     array.assume_running();
     assert_eq!(reads(&array, &devices), (8 * 6, 8));
+}
+
+/// A journal whose tail moves each time that its superblock is read, as often as is said.
+struct Moving<'d> {
+    device: &'d Sparse,
+    superblock: u64,
+    moves: Cell<u64>,
+}
+
+impl ReadAt for Moving<'_> {
+    fn size_bytes(&self) -> u64 {
+        self.device.size_bytes()
+    }
+
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.device.read_exact_at(offset, buf)?;
+        if offset == self.superblock && self.moves.get() > 0 {
+            let mut superblock = V1::decode(buf, Metadata::V1_2).unwrap();
+            superblock.recovery_offset += 8 * self.moves.get();
+            self.moves.set(self.moves.get() - 1);
+            let bytes = superblock.encode();
+            buf[..bytes.len()].copy_from_slice(&bytes);
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_journal_is_read_again_and_believed_only_while_its_tail_stands() {
+    let devices = parse(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/states/journal.txt")));
+    let then = assemble(records(&devices)).unwrap();
+    let plan = |journal| {
+        let again = then.read_again(&with_roles(&then, &devices), journal).unwrap();
+        again.plan(0..u64::MAX).map(|extent| (extent.stripes, extent.kind)).collect::<Vec<_>>()
+    };
+    let all_left = [(0..368, Kind::Skip(SkipReason::JournalPending))];
+    assert_eq!(plan(None), all_left, "without it nothing can be said");
+    let held =
+        [(0..133, Kind::Check), (133..134, Kind::Skip(SkipReason::JournalPending)), (134..368, Kind::Check)];
+    assert_eq!(plan(journal(&then, &devices)), held);
+    let device: usize = then.journal_device().unwrap()[1..].parse().unwrap();
+    let moving = |times| {
+        let moving = Moving { device: &devices[device], superblock: 4096, moves: Cell::new(times) };
+        then.read_journal_again(&moving)
+    };
+    // A probe is as careful.
+    let probed = |times| {
+        let moving = Moving { device: &devices[device], superblock: 4096, moves: Cell::new(times) };
+        probe(&moving).unwrap()
+    };
+    assert_eq!((plan(probed(2)), plan(probed(100))), (held.to_vec(), all_left.to_vec()));
+    assert_eq!(plan(moving(2)), held, "it stood still at last");
+    let unknown = moving(100);
+    assert!(matches!(unknown.as_ref().unwrap().journal, Some(Journal::Unknown(_))), "{unknown:?}");
+    assert_eq!(plan(unknown), all_left);
 }
