@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 pub struct Limits {
     /// Connections at a time, whoever they belong to; the caller counts them.
     pub connections: usize,
-    /// Associations at a time.
+    /// Associations at a time, those with the discovery service not counted.
     pub controllers: usize,
     /// I/O queues of a controller.
     pub queues: u16,
@@ -29,6 +29,9 @@ pub struct Limits {
     /// Bytes of write data that a connection may have under way beside those in capsules.
     pub write_window: u32,
 }
+
+/// Associations with the discovery service at a time: some hosts keep one.
+const DISCOVERIES: usize = 64;
 
 impl Default for Limits {
     fn default() -> Self {
@@ -392,7 +395,9 @@ impl Subsystem {
         if data.cntlid != DYNAMIC {
             return Err(bad_parameter(offset::CNTLID, true));
         }
-        if self.controllers.len() >= self.limits.controllers {
+        // Each kind by itself: readers of the discovery service do not keep hosts out, nor hosts them.
+        let most = if discovery { DISCOVERIES } else { self.limits.controllers };
+        if self.controllers.values().filter(|c| c.discovery == discovery).count() >= most {
             return Err((Status::CONNECT_BUSY, 0));
         }
         let cntlid = self.free_cntlid();

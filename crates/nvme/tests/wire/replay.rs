@@ -128,6 +128,27 @@ fn queues_are_refused_by_name() {
     assert_eq!(third.completions.pop().unwrap().status, Status::CONNECT_BUSY);
 }
 
+/// Neither kind of association keeps the other out.
+#[test]
+fn the_discovery_service_has_a_bound_of_its_own() {
+    let mut target = Target::new(Limits { controllers: 2, ..Limits::default() });
+    let mut discovery = options(0, DYNAMIC, PLAIN, true);
+    discovery.data.subnqn = DISCOVERY_NQN.to_owned();
+    let mut join = |options: &pumice_nvme::host::Options| {
+        let mut queue = HostQueue::connect(&mut target, options.clone(), &[1 << 20]);
+        queue.completions.pop().unwrap().status
+    };
+    let hosts = options(0, DYNAMIC, PLAIN, true);
+    for _ in 0..64 {
+        assert_eq!(join(&discovery), Status::SUCCESS);
+    }
+    assert_eq!(join(&discovery), Status::CONNECT_BUSY);
+    assert_eq!(
+        (join(&hosts), join(&hosts), join(&hosts)),
+        (Status::SUCCESS, Status::SUCCESS, Status::CONNECT_BUSY)
+    );
+}
+
 #[test]
 fn a_queue_is_connected_once_and_again_after_a_reset() {
     let mut target = Target::new(Limits::default());
