@@ -13,6 +13,7 @@ mod discovery;
 mod error;
 mod queue;
 mod stream;
+mod tcp;
 
 pub use busy_poll::BusyPoll;
 pub use controller::{ConnectOptions, Controller};
@@ -20,3 +21,4 @@ pub use discovery::discover;
 pub use error::InitiatorError;
 pub use queue::{Command, Outcome, Queue};
 pub use stream::PollingStream;
+pub use tcp::prepare;

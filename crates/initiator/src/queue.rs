@@ -1,6 +1,6 @@
 //! One queue: a connection, and many commands in flight on it.
 
-use crate::{BusyPoll, InitiatorError, PollingStream};
+use crate::{BusyPoll, InitiatorError, PollingStream, prepare};
 use pumice_nvme::host::{Connection, Event, Options};
 use pumice_nvme::spec::{Sqe, Status};
 use std::io::{ErrorKind, Read, Write};
@@ -61,7 +61,7 @@ impl Queue {
     ) -> Result<(Self, u16), InitiatorError> {
         let socket = |source| InitiatorError::Socket { address, source };
         let stream = TcpStream::connect_timeout(&address, deadline).map_err(socket)?;
-        stream.set_nodelay(true).map_err(socket)?;
+        prepare(&stream, address);
         stream.set_write_timeout(Some(deadline)).map_err(socket)?;
         stream.set_read_timeout(Some(deadline)).map_err(socket)?;
         let mut out = Vec::new();

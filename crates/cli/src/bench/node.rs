@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::remote::{DEADLINE, RemoteName, host_nqn};
 use crate::text::{print, print_json, table};
 use clap::Args;
-use pumice_initiator::{BusyPoll, ConnectOptions, Controller, PollingStream, Queue, discover};
+use pumice_initiator::{BusyPoll, ConnectOptions, Controller, PollingStream, Queue, discover, prepare};
 use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::identify::Namespace;
 use pumice_nvme::spec::log::DiscoveryEntry;
@@ -223,8 +223,8 @@ fn echo(shape: &Shape, seconds: f64) -> Result<f64, Failure> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     let server = std::thread::spawn(move || -> std::io::Result<()> {
-        let (stream, _) = listener.accept()?;
-        stream.set_nodelay(true)?;
+        let (stream, peer) = listener.accept()?;
+        prepare(&stream, peer);
         let mut stream = PollingStream::new(stream, BusyPoll::USUAL);
         let mut buffer = vec![0; (256 << 10).max(ask)];
         let answers = vec![0; answer * 256];
@@ -245,7 +245,7 @@ fn echo(shape: &Shape, seconds: f64) -> Result<f64, Failure> {
         }
     });
     let stream = TcpStream::connect(address)?;
-    stream.set_nodelay(true)?;
+    prepare(&stream, address);
     stream.set_read_timeout(Some(DEADLINE))?;
     let mut stream = PollingStream::new(stream, BusyPoll::USUAL);
     let asks = vec![0; ask * usize::from(shape.depth)];

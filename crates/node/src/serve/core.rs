@@ -13,7 +13,7 @@ use mio::net::{TcpListener, TcpStream};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use pumice_blockdev::{BlockDevice, ask_silent_peer};
-use pumice_initiator::BusyPoll;
+use pumice_initiator::{BusyPoll, prepare};
 use pumice_nvme::target::{Access, Connection, Limits};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
@@ -389,14 +389,14 @@ impl Core {
         let Some((listener, cores, turn)) = &mut self.listener else { return };
         for _ in 0..ACCEPTS {
             match listener.accept() {
-                Ok((stream, _)) => {
+                Ok((stream, peer)) => {
                     if self.shared.connections.load(Ordering::Relaxed) >= self.shared.limits.connections {
                         // Dropped: the peer sees the connection closed.
                         continue;
                     }
                     self.shared.connections.fetch_add(1, Ordering::Relaxed);
+                    prepare(&stream, peer);
                     // A peer that is gone already shows when it is read.
-                    let _ = stream.set_nodelay(true);
                     let _ = ask_silent_peer(&stream);
                     cores[*turn % cores.len()].give(stream);
                     *turn += 1;

@@ -385,7 +385,8 @@ impl Subsystem {
         if !discovery && data.subnqn != self.identity.nqn.as_str() {
             return Err(bad_parameter(offset::SUBNQN, true));
         }
-        if data.hostnqn.parse::<Nqn>().is_err() {
+        // Some hosts give no name; they are told apart by their id.
+        if !data.hostnqn.is_empty() && data.hostnqn.parse::<Nqn>().is_err() {
             return Err(bad_parameter(offset::HOSTNQN, true));
         }
         // Hosts are told apart by it: none of them is 0.
