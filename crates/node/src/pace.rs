@@ -9,7 +9,7 @@ use pumice_pacer::{Config, Decision, Family, Goal, Kind, Pacer, Policy, ServiceC
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant, SystemTime};
 
 /// How long a background read sleeps at most before it looks whether it is still wanted.
@@ -27,10 +27,14 @@ const GUESS: [(u64, u64); 7] = [
     (2 << 20, 6_700_000),
     (4 << 20, 12_000_000),
 ];
+/// The share of the goal that is spent by what is measured here. The rest is for what is not: hosts on the same machine wait longer for a processor, and their caches are colder.
+const SEEN: f64 = 0.85;
 /// The one kind of background work that there is.
 const SCRUB: u8 = 0;
 /// Bytes of buffers that are kept between commands, at most.
 const KEPT: usize = 64 << 20;
+/// What cores leave for a pacer whose lock is held, at most: then they wait for it.
+const MOST_LEFT: usize = 4096;
 /// Parts of a drive whose last check is remembered, at most, and the bytes of one at least.
 const MAX_PARTS: u64 = 4096;
 const PART: u64 = 1 << 20;
@@ -53,9 +57,28 @@ struct State {
     /// The pacer while there is no pace, for what it has learned, and under which policy.
     parked: Option<Pacer>,
     readers: u32,
+    /// What was told meanwhile and is being taken in: empty between two calls, kept for its memory.
+    taken: Vec<Told>,
+}
+
+/// What those who serve tell a pacer.
+#[derive(Debug, Clone, Copy)]
+enum Told {
+    Arrived { now: u64 },
+    Completed { now: u64, request: Foreground, bytes: u64 },
 }
 
 impl State {
+    fn take(&mut self, told: Told) {
+        match (&mut self.pacer, told) {
+            (Some(pacer), Told::Arrived { now }) => pacer.foreground_arrived(now),
+            (Some(pacer), Told::Completed { now, request, bytes }) => {
+                pacer.foreground_completed(now, request.seen, request.waited, bytes);
+            }
+            (None, _) => {}
+        }
+    }
+
     /// Tells the pacer whether anybody wants to read.
     fn tell_work(&mut self) {
         let kind = Kind::new(SCRUB).expect("there is a first kind");
@@ -68,13 +91,79 @@ impl State {
 }
 
 /// One drive.
+///
+/// Those who read in the background give way to everybody, also while they hold the lock: a core that waited for it would wait for all others on the machine. So a core that does not
+/// get the lock at once leaves what it has to say, and whoever gets it next takes that in first.
 #[derive(Debug)]
 struct Lane {
     state: Mutex<State>,
     changed: Condvar,
-    /// Background reads that wait for something to change.
+    /// Background reads that wait for something to change, or are about to.
     waiting: AtomicUsize,
+    /// What was left, in order, and whether there is something.
+    left: Mutex<Vec<Told>>,
+    any_left: AtomicBool,
+    /// A request is done since those who wait were woken.
+    news: AtomicBool,
     checks: Checks,
+}
+
+impl Lane {
+    fn new(size: u64) -> Self {
+        Self {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            waiting: AtomicUsize::new(0),
+            left: Mutex::default(),
+            any_left: AtomicBool::new(false),
+            news: AtomicBool::new(false),
+            checks: Checks::new(size),
+        }
+    }
+
+    /// The state as of now.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        let mut state = locked(&self.state);
+        self.catch_up(&mut state);
+        state
+    }
+
+    /// Takes in what was left.
+    fn catch_up(&self, state: &mut State) {
+        // Acquire, with the Release in `tell`: what is seen to be left is there. A moment later is as good.
+        if !self.any_left.load(Ordering::Acquire) {
+            return;
+        }
+        let mut taken = std::mem::take(&mut state.taken);
+        {
+            let mut left = locked(&self.left);
+            self.any_left.store(false, Ordering::Release);
+            std::mem::swap(&mut *left, &mut taken);
+        }
+        taken.drain(..).for_each(|told| state.take(told));
+        state.taken = taken;
+    }
+
+    /// Tells the pacer, or whoever has the lock.
+    fn tell(&self, told: Told) {
+        match self.state.try_lock() {
+            Ok(mut state) => {
+                self.catch_up(&mut state);
+                state.take(told);
+            }
+            Err(TryLockError::Poisoned(state)) => state.into_inner().take(told),
+            Err(TryLockError::WouldBlock) => {
+                let mut left = locked(&self.left);
+                if left.len() < MOST_LEFT {
+                    left.push(told);
+                    self.any_left.store(true, Ordering::Release);
+                } else {
+                    drop(left);
+                    self.lock().take(told);
+                }
+            }
+        }
+    }
 }
 
 /// When the parts of a drive were checked last: seconds since the node's start, and one; 0 for never.
@@ -131,17 +220,11 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Pacing {
     /// Drives of these sizes, without a pace.
     pub(crate) fn new(sizes: impl IntoIterator<Item = u64>) -> Self {
-        let lane = |size| Lane {
-            state: Mutex::default(),
-            changed: Condvar::new(),
-            waiting: AtomicUsize::new(0),
-            checks: Checks::new(size),
-        };
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Self {
             began: Instant::now(),
             second_of_day: (since_1970.as_secs() % u64::from(pumice_offload::DAY)) as u32,
-            lanes: sizes.into_iter().map(lane).collect(),
+            lanes: sizes.into_iter().map(Lane::new).collect(),
             requests: Mutex::default(),
             buffers: Mutex::default(),
             active: AtomicBool::new(false),
@@ -200,7 +283,7 @@ impl Pacing {
         let effective = requests.asked.values().fold(requests.own.clone(), |all, one| all.and(one));
         let now = self.now();
         for lane in &self.lanes {
-            let mut state = locked(&lane.state);
+            let mut state = lane.lock();
             if effective.is_empty() {
                 state.parked = state.pacer.take().or(state.parked.take());
                 lane.changed.notify_all();
@@ -261,15 +344,11 @@ impl Pacing {
             return Foreground::default();
         }
         let now = self.now();
-        let mut state = locked(&self.lanes[index].state);
-        match &mut state.pacer {
-            Some(pacer) => pacer.foreground_arrived(now),
-            None => return Foreground::default(),
-        }
+        self.lanes[index].tell(Told::Arrived { now });
         Foreground { seen: now, waited: u64::try_from(waited.as_nanos()).unwrap_or(0) }
     }
 
-    /// A foreground request of so many bytes is done.
+    /// A foreground request of so many bytes is done. Those who wait for that are woken by [`wake`](Self::wake).
     pub(crate) fn completed(&self, index: usize, request: Foreground, bytes: u64) {
         // One that came in before anybody asked for a pace was not told.
         if request.seen == 0 {
@@ -277,17 +356,30 @@ impl Pacing {
         }
         let now = self.now();
         let lane = &self.lanes[index];
-        if let Some(pacer) = &mut locked(&lane.state).pacer {
-            pacer.foreground_completed(now, request.seen, request.waited, bytes);
+        lane.tell(Told::Completed { now, request, bytes });
+        lane.news.store(true, Ordering::Relaxed);
+    }
+
+    /// Wakes those who wait for a request to be done, when its answer is on its way: a background read that begins sooner takes the processor from it.
+    pub(crate) fn wake(&self) {
+        if !self.is_active() {
+            return;
         }
-        if lane.waiting.load(Ordering::Relaxed) > 0 {
-            lane.changed.notify_all();
+        for lane in &self.lanes {
+            if lane.news.load(Ordering::Relaxed)
+                && lane.waiting.load(Ordering::Relaxed) > 0
+                // Who has the lock may be about to wait: then they are woken the next time, or see for themselves what was left.
+                && lane.state.try_lock().is_ok()
+            {
+                lane.news.store(false, Ordering::Relaxed);
+                lane.changed.notify_all();
+            }
         }
     }
 
     /// A background reader of a drive, as long as it lives.
     pub(crate) fn reader(&self, index: usize) -> Reader<'_> {
-        let mut state = locked(&self.lanes[index].state);
+        let mut state = self.lanes[index].lock();
         state.readers += 1;
         state.tell_work();
         Reader { pacing: self, index }
@@ -334,7 +426,7 @@ impl Pacing {
         let now = self.now();
         let seconds = self.began.elapsed().as_secs();
         let of = |(index, lane): (usize, &Lane)| {
-            let state = locked(&lane.state);
+            let state = lane.lock();
             let figures = state.pacer.as_ref()?.figures();
             Some(PaceFigures {
                 drive: DriveId(index as u32 + 1),
@@ -375,11 +467,13 @@ impl Reader<'_> {
     /// Waits until a background read of at most `want` bytes may start, and returns how long it may be. `None` where it is not wanted any more.
     pub(crate) fn start(&self, want: u64, wanted: &(dyn Fn() -> bool + Sync)) -> Option<u64> {
         let lane = &self.pacing.lanes[self.index];
-        let mut state = locked(&lane.state);
+        let mut state = lane.lock();
+        let _waits = Waits::new(&lane.waiting);
         loop {
             if self.pacing.stopping.load(Ordering::Acquire) || !wanted() {
                 return None;
             }
+            lane.catch_up(&mut state);
             let now = self.pacing.now();
             let nap = match state.pacer.as_mut().map(|pacer| pacer.next(now)) {
                 // Nobody wants a pace any more.
@@ -388,9 +482,9 @@ impl Reader<'_> {
                 Some(Decision::WaitUntil(then)) => Duration::from_nanos(then.saturating_sub(now)).min(NAP),
                 Some(Decision::WaitForEvent) => NAP,
             };
-            lane.waiting.fetch_add(1, Ordering::Relaxed);
-            state = lane.changed.wait_timeout(state, nap).unwrap_or_else(PoisonError::into_inner).0;
-            lane.waiting.fetch_sub(1, Ordering::Relaxed);
+            if !lane.any_left.load(Ordering::Acquire) {
+                state = lane.changed.wait_timeout(state, nap).unwrap_or_else(PoisonError::into_inner).0;
+            }
         }
     }
 
@@ -398,7 +492,7 @@ impl Reader<'_> {
     pub(crate) fn done(&self, bytes: u64) {
         let lane = &self.pacing.lanes[self.index];
         let now = self.pacing.now();
-        if let Some(pacer) = &mut locked(&lane.state).pacer {
+        if let Some(pacer) = &mut lane.lock().pacer {
             pacer.background_done(now, bytes);
         }
         if lane.waiting.load(Ordering::Relaxed) > 0 {
@@ -407,9 +501,25 @@ impl Reader<'_> {
     }
 }
 
+/// Counts one who waits, as long as it lives.
+struct Waits<'p>(&'p AtomicUsize);
+
+impl<'p> Waits<'p> {
+    fn new(count: &'p AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Drop for Reader<'_> {
     fn drop(&mut self) {
-        let mut state = locked(&self.pacing.lanes[self.index].state);
+        let mut state = self.pacing.lanes[self.index].lock();
         state.readers -= 1;
         state.tell_work();
     }
@@ -417,7 +527,7 @@ impl Drop for Reader<'_> {
 
 /// A goal; without one the policy does not ask for it.
 fn goal(request: &PaceRequest) -> Goal {
-    Goal::mean(request.slowdown_ns.unwrap_or(0))
+    Goal::mean(request.slowdown_ns.map_or(0, |asked| (asked as f64 * SEEN) as u64))
 }
 
 /// The rate, with a tenth of a second saved up.
@@ -451,6 +561,41 @@ mod tests {
         let most = f64::from(20 << 20) * began.elapsed().as_secs_f64() + f64::from(2 << 20) + 100_000.0;
         assert!((bytes as f64) <= most, "{bytes} of {most}");
         assert_eq!(pacing.figures()[0].bytes, bytes);
+    }
+
+    #[test]
+    fn a_core_waits_for_nobody_and_nothing_it_tells_is_lost() {
+        let pacing = Pacing::new([1 << 30]);
+        pacing.ask(1, rate(1 << 20)).unwrap();
+        let held = locked(&pacing.lanes[0].state);
+        for _ in 0..10 {
+            let request = pacing.arrived(0, Duration::ZERO);
+            pacing.completed(0, request, 4096);
+            pacing.wake();
+        }
+        drop(held);
+        assert_eq!(pacing.figures()[0].foreground, 10);
+        assert_eq!(pacing.figures()[0].clear, 10);
+        assert!(locked(&pacing.lanes[0].left).is_empty());
+    }
+
+    #[test]
+    fn who_waits_for_a_request_is_woken_when_it_is_answered() {
+        let pacing = Pacing::new([1 << 30]);
+        let goal = PaceRequest { slowdown_ns: Some(1_000_000), ..PaceRequest::default() };
+        pacing.ask(1, goal).unwrap();
+        let request = pacing.arrived(0, Duration::ZERO);
+        std::thread::scope(|scope| {
+            let read = scope.spawn(|| pacing.reader(0).start(4096, ALWAYS));
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(!read.is_finished(), "somebody is served");
+            pacing.completed(0, request, 4096);
+            while !read.is_finished() {
+                pacing.wake();
+                std::thread::yield_now();
+            }
+            assert!(read.join().unwrap().is_some());
+        });
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl ServiceCurve {
         Ok(curve)
     }
 
-    /// A curve that was guessed: the first measurement of a point counts for all of it, and points that nothing was measured of follow the others in proportion. Or else a
+    /// A curve that was guessed: the first measurement of a point counts for all of it, or half where it is slower, and points that nothing was measured of follow the others in proportion. Or else a
     /// size that the guess makes look slow would never be tried.
     ///
     /// # Errors
@@ -87,7 +87,10 @@ impl ServiceCurve {
         let i = points.partition_point(|&b| b < bytes).min(self.len - 1);
         let i = if i > 0 && points[i].abs_diff(bytes) > points[i - 1].abs_diff(bytes) { i - 1 } else { i };
         let expected = self.time(bytes) as f64;
-        let times = 1.0 + (took as f64 / expected - 1.0) / f64::from(self.seen[i] + 1);
+        // Faster than guessed, it is believed at once; slower, by half at first: all drives may have begun together, and by a time that is much too long nothing would be
+        // worth starting any more, and nothing measured again.
+        let parts = if self.seen[i] == 0 && took as f64 > expected { 2 } else { self.seen[i] + 1 };
+        let times = 1.0 + (took as f64 / expected - 1.0) / f64::from(parts);
         self.seen[i] = (self.seen[i] + 1).min(SETTLED);
         for (j, nanos) in self.nanos[..self.len].iter_mut().enumerate() {
             if j == i || self.seen[j] == 0 {
@@ -129,9 +132,19 @@ mod tests {
             (curve.time(65_536), curve.time(1 << 20), curve.time(4 << 20)),
             (250_000, 1_000_000, 3_000_000)
         );
-        (0..20).for_each(|_| curve.observe(4 << 20, 3_600_000));
-        assert_eq!(curve.time(4 << 20), 3_600_000);
+        (0..40).for_each(|_| curve.observe(4 << 20, 3_600_000));
+        assert!(curve.time(4 << 20).abs_diff(3_600_000) < 1_000);
         assert_eq!(curve.time(1 << 20), 1_000_000, "what was measured stays");
+        Ok(())
+    }
+
+    #[test]
+    fn one_slow_measurement_does_not_make_all_sizes_hopeless() -> Result<(), CurveError> {
+        let mut curve = ServiceCurve::guess(&[(65_536, 1_000_000), (2 << 20, 7_000_000)])?;
+        curve.observe(2 << 20, 49_000_000);
+        assert_eq!((curve.time(2 << 20), curve.time(65_536)), (28_000_000, 4_000_000));
+        curve.observe(65_536, 100_000);
+        assert_eq!(curve.time(65_536), 100_000, "a faster one is believed at once");
         Ok(())
     }
 

@@ -59,7 +59,7 @@ impl MediaJob<'_> {
             for (first, lines) in lines.into_iter().enumerate() {
                 scope.spawn(move || self.read_at_pace(&shape, first, threads, &lines, pacing, wanted));
             }
-            // Those who read stay as they are: they wait for drives mostly, and share the pacers' locks with those who serve.
+            // The fold gives way to everybody. Those who read do not: they wait for drives mostly, and what they wait for longer is taken for the drive's time.
             scope
                 .spawn(move || {
                     step_back();

@@ -305,6 +305,7 @@ impl Core {
             if let Some(direct) = &mut self.direct {
                 direct.enter();
             }
+            self.shared.pacing().wake();
             if ticked.elapsed() >= TICK {
                 ticked = Instant::now();
                 // Those that had to wait for a descriptor have no event of their own.
