@@ -280,7 +280,12 @@ impl Bench<'_> {
 
     /// The worst times from a turn of the clients until the scrub has followed it.
     fn follows(&self, turns: Turns, seen: &Run) -> (Option<f64>, Option<f64>) {
-        let full = seen.progress.iter().copied().max().unwrap_or(0) as f64;
+        // The median, because a drive's own speed may double for a while.
+        let rests = |i: usize| !turns.works(SAMPLE * i as u32);
+        let mut resting: Vec<u64> =
+            seen.progress.iter().enumerate().filter(|(i, _)| rests(*i)).map(|(_, bytes)| *bytes).collect();
+        resting.sort_unstable();
+        let full = resting.get(resting.len() / 2).copied().unwrap_or(0) as f64;
         // One sample says little: three together.
         let speed = |i: usize| {
             let part = &seen.progress[i..(i + 3).min(seen.progress.len())];
