@@ -66,10 +66,10 @@ pub(crate) fn objections(
     if now.uuid() != then.uuid() || now.geometry() != then.geometry() || !same_members {
         return all(Unsettled::ArrayChanged);
     }
-    let objection = |stripe: &u64| match now.plan(*stripe..*stripe + 1).next()?.kind {
-        Kind::Check => None,
-        Kind::Skip(SkipReason::JournalPending) => Some(Unsettled::Journal),
-        Kind::Skip(_) => Some(Unsettled::ArrayChanged),
+    let objection = |stripe: &u64| match now.plan(*stripe..*stripe + 1).next().map(|extent| extent.kind) {
+        Some(Kind::Check) => None,
+        Some(Kind::Skip(SkipReason::JournalPending)) => Some(Unsettled::Journal),
+        Some(Kind::Skip(_)) | None => Some(Unsettled::ArrayChanged),
     };
     Ok(stripes.iter().map(objection).collect())
 }

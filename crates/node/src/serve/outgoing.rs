@@ -4,8 +4,9 @@
 //! rest │ bytes[sent..loan 0] │ loan 0 │ bytes[..loan 1] │ loan 1 │ …
 //! ```
 //!
-//! The data of a loan are taken from the drive's memory straight into the socket, in one gathered write with all else that waits. A loan goes out whole from one moment's
-//! content: where the socket takes only part of it, the rest is copied then and there, while nothing can be written.
+//! The data of a loan are taken from the drive's memory straight into the socket, in one gathered write with all else that waits. Each block goes out whole from one moment's
+//! content: where the socket takes only part of one, the rest of that block is copied then and there, while nothing can be written. Blocks behind it stay lent; a write that comes before they are sent
+//! shows in them, as it may in any read that is not completed.
 
 use pumice_blockdev::BlockDevice;
 use std::collections::VecDeque;
@@ -14,6 +15,8 @@ use std::sync::{Arc, RwLockReadGuard};
 
 /// Pieces of one gathered write, at most. (Linux takes 1024.)
 const PIECES: usize = 256;
+/// What is atomic: no logical block is larger, and all are parts of it.
+const ATOM: u64 = 4096;
 /// Bytes that were sent and are still kept, beyond which they are let go.
 const KEPT: usize = 1 << 20;
 
@@ -40,7 +43,7 @@ pub(super) struct Outgoing {
     loans: VecDeque<Loan>,
     /// Bytes of all loans.
     lent: usize,
-    /// What is left of a loan that was sent in part.
+    /// What is left of a block of a loan that was sent in part.
     rest: VecDeque<u8>,
 }
 
@@ -154,11 +157,19 @@ impl Outgoing {
                 break;
             }
             let Some(loan) = self.loans.pop_front() else { break };
-            self.lent -= loan.len;
             if n < loan.len {
-                self.rest.extend(&content(&loan, held)[n..]);
+                let whole = (loan.offset + n as u64).next_multiple_of(ATOM) - loan.offset;
+                let cut = loan.len.min(usize::try_from(whole).unwrap_or(usize::MAX));
+                self.rest.extend(&content(&loan, held)[n..cut]);
+                self.lent -= cut;
+                if cut < loan.len {
+                    let left = Loan { offset: loan.offset + cut as u64, len: loan.len - cut, ..loan };
+                    self.loans.push_front(left);
+                }
+                break;
             }
-            n = n.saturating_sub(loan.len);
+            self.lent -= loan.len;
+            n -= loan.len;
         }
     }
 }
@@ -272,6 +283,37 @@ mod tests {
         let before: Vec<u8> = (0..100).collect();
         assert_eq!(socket.got[..100], before);
         assert_eq!(socket.got[100..], [9; 100]);
+    }
+
+    /// However many bytes are taken at a time, and with writes between: each block comes from one moment.
+    #[test]
+    fn of_a_long_loan_each_block_is_of_one_moment() {
+        const LEN: usize = 64 << 10;
+        for takes in [700, 4096, 5_000, 30_000] {
+            let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::with_content("m", vec![0; LEN]));
+            let devices = vec![Arc::clone(&device)];
+            let mut out = Outgoing::default();
+            out.bytes().extend_from_slice(b"ab");
+            out.lend(&mut vec![Loan { at: 1, device: 0, offset: 512, len: LEN - 1024 }]);
+            let mut socket = Narrow { got: Vec::new(), takes };
+            let mut moment = 0;
+            while !out.is_empty() {
+                out.send(&mut socket, &devices).unwrap();
+                assert!(out.own() < 4096 + 2, "no more than a block is copied");
+                moment += 1;
+                device.write_at(0, &vec![moment; LEN]).unwrap();
+                socket.takes = takes;
+            }
+            assert_eq!(socket.got.len(), LEN - 1024 + 2);
+            assert_eq!((socket.got[0], *socket.got.last().unwrap()), (b'a', b'b'));
+            let data = &socket.got[1..=LEN - 1024];
+            let (first, others) = data.split_at(4096 - 512);
+            assert!(first.iter().all(|byte| *byte == first[0]), "{takes}");
+            for block in others.chunks(4096) {
+                assert!(block.iter().all(|byte| *byte == block[0]), "{takes}");
+            }
+            assert!(data.is_sorted(), "later blocks from later moments");
+        }
     }
 
     /// A host that always leaves something waiting: what it has got is let go all the same.
