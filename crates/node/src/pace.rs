@@ -27,7 +27,7 @@ const GUESS: [(u64, u64); 7] = [
     (2 << 20, 6_700_000),
     (4 << 20, 12_000_000),
 ];
-/// The share of the goal that is spent by what is measured here. The rest is for what is not: hosts on the same machine wait longer for a processor, and their caches are colder.
+/// The share of the goal that is spent by what is measured here. The rest is for what is not, from the answer to when the host notices it.
 const SEEN: f64 = 0.85;
 /// The one kind of background work that there is.
 const SCRUB: u8 = 0;
@@ -92,8 +92,8 @@ impl State {
 
 /// One drive.
 ///
-/// Those who read in the background give way to everybody, also while they hold the lock: a core that waited for it would wait for all others on the machine. So a core that does not
-/// get the lock at once leaves what it has to say, and whoever gets it next takes that in first.
+/// Who reads in the background may lose its processor while it holds the lock, and a core that waited for the lock would wait for that too. So a core that does not
+/// get it at once leaves what it has to say, and whoever gets it next takes that in first.
 #[derive(Debug)]
 struct Lane {
     state: Mutex<State>,
@@ -128,6 +128,17 @@ impl Lane {
         state
     }
 
+    /// The same, where nobody has the lock.
+    fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
+        let mut state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(state)) => state.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        self.catch_up(&mut state);
+        Some(state)
+    }
+
     /// Takes in what was left.
     fn catch_up(&self, state: &mut State) {
         // Acquire, with the Release in `tell`: what is seen to be left is there. A moment later is as good.
@@ -146,23 +157,18 @@ impl Lane {
 
     /// Tells the pacer, or whoever has the lock.
     fn tell(&self, told: Told) {
-        match self.state.try_lock() {
-            Ok(mut state) => {
-                self.catch_up(&mut state);
-                state.take(told);
-            }
-            Err(TryLockError::Poisoned(state)) => state.into_inner().take(told),
-            Err(TryLockError::WouldBlock) => {
-                let mut left = locked(&self.left);
-                if left.len() < MOST_LEFT {
-                    left.push(told);
-                    self.any_left.store(true, Ordering::Release);
-                } else {
-                    drop(left);
-                    self.lock().take(told);
-                }
-            }
+        if let Some(mut state) = self.try_lock() {
+            state.take(told);
+            return;
         }
+        let mut left = locked(&self.left);
+        if left.len() < MOST_LEFT {
+            left.push(told);
+            self.any_left.store(true, Ordering::Release);
+            return;
+        }
+        drop(left);
+        self.lock().take(told);
     }
 }
 
@@ -369,7 +375,7 @@ impl Pacing {
             if lane.news.load(Ordering::Relaxed)
                 && lane.waiting.load(Ordering::Relaxed) > 0
                 // Who has the lock may be about to wait: then they are woken the next time, or see for themselves what was left.
-                && lane.state.try_lock().is_ok()
+                && lane.try_lock().is_some()
             {
                 lane.news.store(false, Ordering::Relaxed);
                 lane.changed.notify_all();
