@@ -7,6 +7,7 @@
 //! [`Pacer`]. `docs/pacing.md` has the policies and how they are tuned.
 
 mod account;
+mod answers;
 mod baseline;
 mod bucket;
 mod cost;

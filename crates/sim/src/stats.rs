@@ -160,7 +160,7 @@ pub fn trace_stats(
     let drive = drive.unwrap_or_else(|| scan.fitting_drive(device));
     let seen = scan.seen[device as usize];
     let mut baseline = Baseline::new(drive, seen.capacity.max(1 << 30));
-    let mut learner = Learner::new(1 << 16, 0);
+    let mut learner = Learner::new(1 << 16, 0, false);
     let (mut sums, mut reads, mut bytes) = (Sums::default(), 0_u64, 0.0);
     scan.each_request(device, |request| {
         let done: Nanos = baseline.complete(request);

@@ -117,9 +117,10 @@ fn feed(runs: &mut [Run], batch: &[(Nanos, Nanos)]) {
 }
 
 fn learn(setting: &Setting<'_>, boundary: Nanos) -> Result<Learned, TraceError> {
-    let mut past = Learner::new(REMEMBERED, 0);
-    let mut rest = Learner::new(REMEMBERED, boundary);
-    let mut whole = Learner::new(REMEMBERED, 0);
+    let predicting = setting.study.policies.iter().any(|policy| policy.asks_predictor());
+    let mut whole = Learner::new(REMEMBERED, 0, predicting);
+    let mut past = None;
+    let mut rest = Learner::new(REMEMBERED, boundary, predicting);
     let nothing = pumice_pacer::History::new(1);
     let blank = Choice {
         goal: setting.study.goal,
@@ -137,21 +138,20 @@ fn learn(setting: &Setting<'_>, boundary: Nanos) -> Result<Learned, TraceError> 
     setting.batches(|batch| {
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                for &(at, done) in batch {
-                    whole.request(at, done);
-                }
-            });
-            scope.spawn(|| {
                 for (_, engine) in &mut observers {
                     batch.iter().for_each(|&(at, done)| engine.request(at, done));
                 }
             });
             for &(at, done) in batch {
-                let part = if at < boundary { &mut past } else { &mut rest };
-                part.request(at, done);
+                if at >= boundary {
+                    past.get_or_insert_with(|| whole.clone());
+                    rest.request(at, done);
+                }
+                whole.request(at, done);
             }
         });
     })?;
+    let past = past.unwrap_or_else(|| whole.clone());
     let end = whole.end();
     let informed = observers
         .into_iter()

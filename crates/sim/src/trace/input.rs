@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 /// Opens a file; gzip and zstd are known by their first bytes.
-pub(crate) fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
+pub(crate) fn open(path: &Path) -> io::Result<Box<dyn BufRead + Send>> {
     let mut file = BufReader::with_capacity(1 << 18, File::open(path)?);
     let magic = file.fill_buf()?;
     if magic.starts_with(&[0x1f, 0x8b]) {
@@ -20,7 +20,7 @@ pub(crate) fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
 }
 
 /// The longest line that is read.
-const LONGEST: u64 = 64 << 10;
+pub(crate) const LONGEST: u64 = 64 << 10;
 
 /// Reads a line without its end into `line`; false at the end of the file.
 pub(crate) fn read_line(input: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<bool> {

@@ -58,7 +58,7 @@ pub struct Devices {
 }
 
 impl Devices {
-    fn number(&mut self, name: &[u8], alias: Option<&[u8]>) -> Result<u32, Wrong> {
+    pub(super) fn number(&mut self, name: &[u8], alias: Option<&[u8]>) -> Result<u32, Wrong> {
         if self.names.get(self.last).is_none_or(|(n, _)| n != name) {
             self.last = match self.names.iter().position(|(n, _)| n == name) {
                 Some(found) => found,
@@ -121,7 +121,7 @@ struct Open {
 /// Reads a trace.
 pub struct TraceReader {
     path: String,
-    input: Box<dyn BufRead>,
+    input: Box<dyn BufRead + Send>,
     line: Vec<u8>,
     number: u64,
     format: Format,
@@ -216,6 +216,14 @@ impl TraceReader {
                 log => (State::FioIo { log, clock: 0 }, true),
             },
         })
+    }
+
+    /// What follows the header of a comma-separated trace of which no request was taken, and its columns; `None` for other traces.
+    pub(super) fn into_csv(self) -> Option<(Box<dyn BufRead + Send>, Columns)> {
+        match self.state {
+            State::Csv(columns) => Some((self.input, columns)),
+            _ => None,
+        }
     }
 
     /// Its format.
