@@ -62,6 +62,9 @@ pub(crate) struct Pricing {
     /// Bytes that a nanosecond of slowdown buys beside foreground requests (0: nothing is known), and the share of the goal that is better spent there.
     beside: f64,
     share: f64,
+    /// When the price was found last, and with which `beside`.
+    solved: Nanos,
+    solved_beside: f64,
 }
 
 impl Pricing {
@@ -91,12 +94,18 @@ impl Pricing {
             cost: 0.0,
             beside: 0.0,
             share: 1.0,
+            solved: now,
+            solved_beside: 0.0,
         }
     }
 
     /// Tells what a nanosecond of slowdown buys beside foreground requests. The share of the goal that is better spent there, as of the last price.
     pub(crate) fn divide(&mut self, beside: f64) -> f64 {
         self.beside = beside;
+        // A price for what can be bought no more is soon replaced.
+        if self.solved_beside > 1.5 * beside {
+            self.next_price = self.next_price.min(self.solved.saturating_add(SOON));
+        }
         self.share
     }
 
@@ -143,7 +152,7 @@ impl Pricing {
 
     /// Time begins anew at `now`; what was learned stays. The time until then was not looked at: it is no quiet time, and nothing is forgotten for it.
     pub(crate) fn rewind(&mut self, now: Nanos) {
-        (self.next_fit, self.next_price, self.fitted, self.priced) = (0, 0, now, 0);
+        (self.next_fit, self.next_price, self.fitted, self.priced, self.solved) = (0, 0, now, 0, now);
         (self.count, self.count_since) = (0.0, now);
         (self.mood, self.asked) = (Mood::default(), None);
     }
@@ -219,6 +228,7 @@ impl Pricing {
     /// Finds the price at which the expected slowdown is what the account can afford in the observed idle time.
     pub(crate) fn solve(&mut self, now: Nanos, account: &Account, weight: f64) {
         let Some(classes) = &self.classes else { return };
+        (self.solved, self.solved_beside) = (now, self.beside);
         let reserve = self.ladder.0[SIZES.len() - 1].1 * weight;
         let surplus = account.balance() - reserve;
         let earning = self.rate(now) * account.goal().mean as f64;
