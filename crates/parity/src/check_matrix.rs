@@ -20,10 +20,8 @@
 
 use crate::gf;
 use crate::linear::{Span, add_scaled, solve_for, vector};
+use crate::matrix::MAX_ROWS;
 use thiserror::Error;
-
-/// Rows of a matrix, at most.
-pub const MAX_ROWS: usize = 8;
 
 /// The equations of a stripe.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Subspaces of GF(2^8)^p for p of at most eight: what the rows and columns of a check matrix span.
 
-use crate::check_matrix::MAX_ROWS;
 use crate::gf;
+use crate::matrix::MAX_ROWS;
 
 /// A vector with one entry for each row of a check matrix; entries past the rows are zero.
 pub(crate) type Vector = [u8; MAX_ROWS];
