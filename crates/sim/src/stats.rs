@@ -1,9 +1,9 @@
 //! Statistics of a trace's idle times, in bounded memory.
 
 use crate::drive::{Baseline, Drive};
+use crate::error::StudyError;
 use crate::learner::Learner;
 use crate::scan::Scan;
-use crate::scrub::StudyError;
 use crate::slowdown::LogCounts;
 use crate::trace::{Format, Op};
 use pumice_pacer::{Advice, Idle, Nanos};
@@ -156,7 +156,7 @@ pub fn trace_stats(
     drive: Option<Drive>,
 ) -> Result<TraceStats, StudyError> {
     let scan = Scan::of(path, format)?;
-    let device = scan.choose(path, device)?;
+    let device = scan.choose(device)?;
     let drive = drive.unwrap_or_else(|| scan.fitting_drive(device));
     let seen = scan.seen[device as usize];
     let mut baseline = Baseline::new(drive, seen.capacity.max(1 << 30));
