@@ -5,7 +5,8 @@
 //! judged is.
 
 use super::ScrubError;
-use super::check::{Hole, on_each};
+use super::check::on_each;
+use super::checked::Hole;
 use crate::relay::bring;
 use crate::target::{Stripes, Target, View};
 use pumice_offload::{
