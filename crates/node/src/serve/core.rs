@@ -233,9 +233,8 @@ impl Core {
                         // Dropped: the peer sees the connection closed.
                         continue;
                     }
-                    prepare(&stream, peer);
                     // A peer that is gone already shows when it is read.
-                    let _ = ask_silent_peer(&stream);
+                    let _ = prepare(&stream, peer).and_then(|()| ask_silent_peer(&stream));
                     cores[*turn % cores.len()].give(stream);
                     *turn += 1;
                 }
