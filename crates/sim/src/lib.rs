@@ -23,4 +23,4 @@ pub use error::StudyError;
 pub use learner::Learner;
 pub use player::{Oracle, Player};
 pub use scan::{Scan, Seen};
-pub use slowdown::{LogCounts, Slowdowns};
+pub use slowdown::{Slowdowns, TimeCounts};

@@ -46,7 +46,7 @@ pub(crate) fn advice_name(advice: Advice) -> &'static str {
     }
 }
 
-/// Makes a study. The trace is read three times, in a stream.
+/// Makes a study. The trace is gone through three times: in memory, or where it does not fit there, in its file.
 ///
 /// # Errors
 /// Where the trace is damaged or has no such device.

@@ -4,7 +4,7 @@ use crate::drive::{Baseline, Drive};
 use crate::error::StudyError;
 use crate::learner::Learner;
 use crate::scan::Scan;
-use crate::slowdown::LogCounts;
+use crate::slowdown::TimeCounts;
 use crate::trace::{Format, Op};
 use pumice_pacer::{Advice, Idle, Nanos};
 use serde::Serialize;
@@ -82,7 +82,7 @@ pub struct TraceStats {
 
 #[derive(Debug, Default)]
 struct Sums {
-    lengths: LogCounts,
+    lengths: TimeCounts,
     n: f64,
     sum: f64,
     squares: f64,
@@ -145,7 +145,7 @@ impl Sums {
     }
 }
 
-/// Takes the statistics of a device of a trace; the trace is read twice.
+/// Takes the statistics of a device of a trace; the trace is gone through twice.
 ///
 /// # Errors
 /// Where the trace is damaged or has no such device.
