@@ -18,8 +18,8 @@
 //! ones with the fewest members are taken first, so that a local parity is read before a global one, and P
 //! before Q.
 
-use crate::gf;
-use crate::linear::{Span, add_scaled, solve_for, vector};
+use crate::gf::{self, add_scaled};
+use crate::linear::{Span, solve_for, vector};
 use crate::matrix::MAX_ROWS;
 use thiserror::Error;
 
