@@ -1,7 +1,7 @@
 //! The first reading of a trace: what is in it.
 
 use crate::drive::Drive;
-use crate::scrub::StudyError;
+use crate::error::StudyError;
 use crate::trace::{Devices, Format, Kept, Request, TraceError, TraceReader, read_csv};
 use pumice_pacer::Nanos;
 use std::path::{Path, PathBuf};
@@ -88,10 +88,10 @@ impl Scan {
     ///
     /// # Errors
     /// Where there is no such device.
-    pub fn choose(&self, path: &Path, name: Option<&str>) -> Result<u32, StudyError> {
+    pub fn choose(&self, name: Option<&str>) -> Result<u32, StudyError> {
         let Some(name) = name else { return Ok(self.busiest()) };
         self.devices.find(name).ok_or_else(|| StudyError::Device {
-            path: path.display().to_string(),
+            path: self.path.display().to_string(),
             device: name.to_owned(),
             known: self.listed().into_iter().map(|d| d.0).collect::<Vec<_>>().join(", "),
         })

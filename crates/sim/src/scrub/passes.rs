@@ -1,10 +1,11 @@
 //! The three readings: what is in the trace, what its idle intervals are, and then every policy side by side.
 
+use super::Study;
 use super::contender::{Choice, PolicyName};
 use super::outcome::{Equal, Point, Report, Row};
-use super::{Study, StudyError};
 use crate::drive::{Baseline, Drive};
 use crate::engine::Engine;
+use crate::error::StudyError;
 use crate::learner::Learner;
 use crate::player::Player;
 use crate::scan::Scan;
@@ -84,7 +85,7 @@ struct Run {
 
 pub(super) fn run(study: &Study) -> Result<Report, StudyError> {
     let scan = Scan::of(&study.trace, study.format)?;
-    let device = scan.choose(&study.trace, study.device.as_deref())?;
+    let device = scan.choose(study.device.as_deref())?;
     let drive = study.drive.unwrap_or_else(|| scan.fitting_drive(device));
     let capacity = scan.seen[device as usize].capacity.max(1 << 30);
     let setting = Setting { study, scan: &scan, device, drive, capacity, curve: drive.curve() };
