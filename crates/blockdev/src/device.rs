@@ -2,6 +2,7 @@
 
 use crate::IoError;
 use crate::error::Operation;
+use std::collections::BTreeSet;
 use std::os::fd::RawFd;
 use std::sync::RwLockReadGuard;
 
@@ -33,6 +34,11 @@ pub trait BlockDevice: Send + Sync {
     /// Whether reads and writes end at once, without waiting for a medium.
     fn is_immediate(&self) -> bool {
         false
+    }
+
+    /// The disks that it lies on, by name: devices that share one slow each other. Empty where there is none, or none is known.
+    fn disks(&self) -> BTreeSet<String> {
+        BTreeSet::new()
     }
 
     /// The device's whole content, where it lies in memory: reads need no copy. Nothing is written while it is held. What was made unreadable is in it too:

@@ -4,7 +4,8 @@ use crate::buffer::{ALIGNMENT, AlignedBuffer, MEMORY_GRAIN};
 use crate::device::DirectFd;
 use crate::error::Operation;
 use crate::system;
-use crate::{BlockDevice, IoError};
+use crate::{BlockDevice, IoError, disks};
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -48,6 +49,7 @@ pub struct FileDevice {
     size: u64,
     logical_block: u32,
     read_only: bool,
+    disks: BTreeSet<String>,
     is_block_device: bool,
     /// Alignment of direct I/O; `None` where the page cache is used.
     grain: Option<u32>,
@@ -165,6 +167,8 @@ impl FileDevice {
         // past it.
         let in_memory = !is_block_device && system::lives_in_memory(&file);
         let direct = direct && size.is_multiple_of(u64::from(grain)) && !in_memory;
+        // What lives in memory shares no disk. To know none costs no more than a pace.
+        let disks = if in_memory { BTreeSet::new() } else { disks::below(path).unwrap_or_default() };
         let file = if direct { file } else { buffered(path, file, mode, is_block_device).map_err(fail)? };
         Ok(Self {
             file,
@@ -172,6 +176,7 @@ impl FileDevice {
             size,
             logical_block,
             read_only: mode == OpenMode::ReadOnly,
+            disks,
             is_block_device,
             grain: direct.then_some(grain),
             gate: Gate::default(),
@@ -298,6 +303,10 @@ impl BlockDevice for FileDevice {
 
     fn read_only(&self) -> bool {
         self.read_only
+    }
+
+    fn disks(&self) -> BTreeSet<String> {
+        self.disks.clone()
     }
 
     fn direct_fd(&self) -> Option<DirectFd> {

@@ -1,6 +1,7 @@
 //! A device over another one, with something done at each read and flush: for tests that count, or that bend what is read.
 
 use crate::{BlockDevice, DirectFd, IoError};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What is done to the bytes of a read, which begin at an offset.
@@ -50,6 +51,10 @@ impl BlockDevice for HookedDevice {
 
     fn read_only(&self) -> bool {
         self.inner.read_only()
+    }
+
+    fn disks(&self) -> BTreeSet<String> {
+        self.inner.disks()
     }
 
     fn direct_fd(&self) -> Option<DirectFd> {

@@ -9,6 +9,7 @@
 mod buffer;
 mod device;
 mod direct;
+mod disks;
 mod error;
 mod faulty;
 mod file;

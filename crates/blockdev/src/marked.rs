@@ -11,6 +11,7 @@ use crate::{BlockDevice, DirectFd, IoError};
 pub use file::MarksError;
 use file::MarksFile;
 use ranges::Ranges;
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -118,6 +119,10 @@ impl BlockDevice for MarkedDevice {
 
     fn read_only(&self) -> bool {
         self.inner.read_only()
+    }
+
+    fn disks(&self) -> BTreeSet<String> {
+        self.inner.disks()
     }
 
     fn is_immediate(&self) -> bool {

@@ -80,6 +80,8 @@ pub struct Pacing {
     pub member: u16,
     /// Its device.
     pub device: String,
+    /// Members whose drives share disks with it, and so a pacer: what is said of foreground requests is of all of them together.
+    pub shares_disks_with: Vec<u16>,
     /// Background bytes a second.
     pub bytes_per_s: f64,
     /// Background requests.
@@ -99,11 +101,16 @@ pub struct Pacing {
 }
 
 impl Pacing {
-    fn of(target: &Target, role: Role, figures: &PaceFigures) -> Self {
+    fn of(target: &Target, all: &[(Role, PaceFigures)], role: Role, figures: &PaceFigures) -> Self {
+        let node = |role: Role| target.member(role).map(|member| &member.node_name);
+        let shares = |(other, theirs): &&(Role, PaceFigures)| {
+            *other != role && theirs.paced_with == figures.paced_with && node(*other) == node(role)
+        };
         let ms = |count: u64, ns: f64| (count > 0).then_some(ns / 1e6);
         Self {
             member: role.0,
             device: target.member(role).map(|member| member.device.clone()).unwrap_or_default(),
+            shares_disks_with: all.iter().filter(shares).map(|(other, _)| other.0).collect(),
             bytes_per_s: figures.bytes as f64 * 1e9 / (figures.elapsed_ns.max(1)) as f64,
             requests: figures.requests,
             foreground: figures.foreground,
@@ -175,7 +182,11 @@ impl Report {
             stripes_rechecked: outcome.rechecked,
             bytes_checked: outcome.bytes_checked,
             findings: outcome.findings.clone(),
-            pacing: outcome.pacing.iter().map(|(role, figures)| Pacing::of(target, *role, figures)).collect(),
+            pacing: outcome
+                .pacing
+                .iter()
+                .map(|(role, figures)| Pacing::of(target, &outcome.pacing, *role, figures))
+                .collect(),
             ledger: outcome.ledger,
             miss_bound: outcome.miss_bound,
             seconds: outcome.seconds,

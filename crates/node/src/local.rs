@@ -66,7 +66,7 @@ impl LocalNode {
         let name = name.into();
         let memory = Arc::new(LocalMemory::new(drives.len(), options.memory_bytes));
         peers.announce(&name, &memory);
-        let pacing = Arc::new(Pacing::new(drives.iter().map(|drive| drive.size_bytes())));
+        let pacing = Arc::new(Pacing::new(drives.iter().map(|drive| (drive.size_bytes(), drive.disks()))));
         Self {
             name,
             drives,

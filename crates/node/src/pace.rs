@@ -1,16 +1,23 @@
 //! The pace of background reads, drive by drive.
 //!
-//! Each drive has a [`Pacer`]. Those who serve the drive tell it of every foreground request when it comes in and when it is done; the parity engine asks it
-//! before every background read and tells it afterwards. While nobody has asked for a pace, nothing is told and nothing is asked.
+//! Drives that share no disk with others have a [`Pacer`] each, those that do have one together. Those who serve a drive tell its pacer of every foreground request when it comes in and when it is
+//! done; the parity engine asks it before every background read and tells it afterwards. A rate is held for each drive by itself. While nobody has asked for a pace, nothing is told and nothing is asked.
+
+mod checks;
+mod lane;
 
 use pumice_blockdev::{ALIGNMENT, AlignedBuffer};
 use pumice_offload::{DriveId, NodeError, PaceFigures, PacePolicy, PaceRequest};
-use pumice_pacer::{Config, Decision, Family, Goal, Kind, Pacer, Policy, ServiceCurve, Windows};
-use std::collections::BTreeMap;
+use pumice_pacer::{Config, Decision, Family, Goal, Pacer, Policy, ServiceCurve, TokenBucket, Windows};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
+
+use checks::Checks;
+pub(crate) use lane::Foreground;
+use lane::{Lane, Told, locked};
 
 /// How long a background read sleeps at most before it looks whether it is still wanted.
 const NAP: Duration = Duration::from_millis(100);
@@ -29,15 +36,8 @@ const GUESS: [(u64, u64); 7] = [
 ];
 /// The share of the goal that is spent by what is measured here. The rest is for what is not, from the answer to when the host notices it.
 const SEEN: f64 = 0.85;
-/// The one kind of background work that there is.
-const SCRUB: u8 = 0;
 /// Bytes of buffers that are kept between commands, at most.
 const KEPT: usize = 64 << 20;
-/// What cores leave for a pacer whose lock is held, at most: then they wait for it.
-const MOST_LEFT: usize = 4096;
-/// Parts of a drive whose last check is remembered, at most, and the bytes of one at least.
-const MAX_PARTS: u64 = 4096;
-const PART: u64 = 1 << 20;
 
 /// Who asks for a pace: the node's own configuration and the caller in this process are 0, a host is its controller's number.
 pub(crate) type Asker = u16;
@@ -51,157 +51,53 @@ struct Requests {
     policy: Option<PacePolicy>,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    pacer: Option<Pacer>,
-    /// The pacer while there is no pace, for what it has learned, and under which policy.
-    parked: Option<Pacer>,
-    readers: u32,
-    /// What was told meanwhile and is being taken in: empty between two calls, kept for its memory.
-    taken: Vec<Told>,
-}
-
-/// What those who serve tell a pacer.
-#[derive(Debug, Clone, Copy)]
-enum Told {
-    Arrived { now: u64 },
-    Completed { now: u64, request: Foreground, bytes: u64 },
-}
-
-impl State {
-    fn take(&mut self, told: Told) {
-        match (&mut self.pacer, told) {
-            (Some(pacer), Told::Arrived { now }) => pacer.foreground_arrived(now),
-            (Some(pacer), Told::Completed { now, request, bytes }) => {
-                pacer.foreground_completed(now, request.seen, request.waited, bytes);
-            }
-            (None, _) => {}
-        }
-    }
-
-    /// Tells the pacer whether anybody wants to read.
-    fn tell_work(&mut self) {
-        let kind = Kind::new(SCRUB).expect("there is a first kind");
-        match &mut self.pacer {
-            Some(pacer) if self.readers > 0 => pacer.begin_work(kind, 1),
-            Some(pacer) => pacer.end_work(kind),
-            None => {}
-        }
-    }
-}
-
-/// One drive.
-///
-/// Who reads in the background may lose its processor while it holds the lock, and a core that waited for the lock would wait for that too. So a core that does not
-/// get it at once leaves what it has to say, and whoever gets it next takes that in first.
+/// A drive: what is its own, whoever it shares disks with.
 #[derive(Debug)]
-struct Lane {
-    state: Mutex<State>,
-    changed: Condvar,
-    /// Background reads that wait for something to change, or are about to.
-    waiting: AtomicUsize,
-    /// What was left, in order, and whether there is something.
-    left: Mutex<Vec<Told>>,
-    any_left: AtomicBool,
-    /// A request is done since those who wait were woken.
-    news: AtomicBool,
+struct Drive {
+    /// The pacer that it has, perhaps with others.
+    lane: usize,
+    /// What holds its rate, where there is one.
+    bucket: Mutex<Option<TokenBucket>>,
+    /// Background bytes and requests since somebody asked for a pace.
+    bytes: AtomicU64,
+    requests: AtomicU64,
     checks: Checks,
 }
 
-impl Lane {
-    fn new(size: u64) -> Self {
-        Self {
-            state: Mutex::default(),
-            changed: Condvar::new(),
-            waiting: AtomicUsize::new(0),
-            left: Mutex::default(),
-            any_left: AtomicBool::new(false),
-            news: AtomicBool::new(false),
-            checks: Checks::new(size),
-        }
+impl Drive {
+    /// How long it must be waited for a rate; nothing where a read may start.
+    fn rate_wait(&self, now: u64, want: u64) -> Option<Duration> {
+        let mut bucket = locked(&self.bucket);
+        let ready = bucket.as_mut()?.ready_at(now, want.min(BACK_TO_BACK));
+        (ready > now).then(|| Duration::from_nanos(ready - now))
     }
 
-    /// The state as of now.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        let mut state = locked(&self.state);
-        self.catch_up(&mut state);
-        state
-    }
-
-    /// The same, where nobody has the lock.
-    fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
-        let mut state = match self.state.try_lock() {
-            Ok(state) => state,
-            Err(TryLockError::Poisoned(state)) => state.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
-        self.catch_up(&mut state);
-        Some(state)
-    }
-
-    /// Takes in what was left.
-    fn catch_up(&self, state: &mut State) {
-        // Acquire, with the Release in `tell`: what is seen to be left is there. A moment later is as good.
-        if !self.any_left.load(Ordering::Acquire) {
-            return;
+    /// A read of so many bytes starts.
+    fn take(&self, now: u64, bytes: u64) {
+        if let Some(bucket) = &mut *locked(&self.bucket) {
+            bucket.take(now, bytes);
         }
-        let mut taken = std::mem::take(&mut state.taken);
-        {
-            let mut left = locked(&self.left);
-            self.any_left.store(false, Ordering::Release);
-            std::mem::swap(&mut *left, &mut taken);
-        }
-        taken.drain(..).for_each(|told| state.take(told));
-        state.taken = taken;
-    }
-
-    /// Tells the pacer, or whoever has the lock.
-    fn tell(&self, told: Told) {
-        if let Some(mut state) = self.try_lock() {
-            state.take(told);
-            return;
-        }
-        let mut left = locked(&self.left);
-        if left.len() < MOST_LEFT {
-            left.push(told);
-            self.any_left.store(true, Ordering::Release);
-            return;
-        }
-        drop(left);
-        self.lock().take(told);
     }
 }
 
-/// When the parts of a drive were checked last: seconds since the node's start, and one; 0 for never.
-#[derive(Debug)]
-struct Checks {
-    part: u64,
-    last: Vec<AtomicU32>,
-}
-
-impl Checks {
-    fn new(size: u64) -> Self {
-        let part = size.div_ceil(MAX_PARTS).max(PART).next_power_of_two();
-        let count = usize::try_from(size.div_ceil(part)).expect("at most 4096");
-        Self { part, last: (0..count).map(|_| AtomicU32::new(0)).collect() }
-    }
-
-    fn checked(&self, bytes: &Range<u64>, second: u32) {
-        let first = (bytes.start / self.part) as usize;
-        let end = (bytes.end.div_ceil(self.part) as usize).min(self.last.len());
-        for part in self.last.get(first..end).unwrap_or_default() {
-            // Relaxed: a time that is looked at alone.
-            part.store(second, Ordering::Relaxed);
+/// Which drives share disks, directly or through others: for each drive the number of its group, and the disks of each group.
+fn groups(disks: &[BTreeSet<String>]) -> (Vec<usize>, Vec<BTreeSet<String>>) {
+    let mut of: Vec<usize> = (0..disks.len()).collect();
+    for (i, mine) in disks.iter().enumerate() {
+        for (j, theirs) in disks[..i].iter().enumerate() {
+            if !mine.is_disjoint(theirs) {
+                let (from, to) = (of[i].max(of[j]), of[i].min(of[j]));
+                of[..=i].iter_mut().filter(|group| **group == from).for_each(|group| *group = to);
+            }
         }
     }
-
-    /// The oldest check among the parts from the first to the last that was ever checked: around them lie superblocks, which no check reads.
-    fn oldest(&self) -> Option<u32> {
-        let times: Vec<u32> = self.last.iter().map(|part| part.load(Ordering::Relaxed)).collect();
-        let first = times.iter().position(|time| *time != 0)?;
-        let last = times.iter().rposition(|time| *time != 0)?;
-        times[first..=last].iter().copied().min()
+    let heads: Vec<usize> = (0..of.len()).filter(|i| of[*i] == *i).collect();
+    let number = |group: usize| heads.binary_search(&group).expect("a group begins with its first drive");
+    let mut all = vec![BTreeSet::new(); heads.len()];
+    for (disks, group) in disks.iter().zip(&of) {
+        all[number(*group)].extend(disks.iter().cloned());
     }
+    (of.into_iter().map(number).collect(), all)
 }
 
 /// The pacers of a node's drives.
@@ -211,6 +107,7 @@ pub(crate) struct Pacing {
     /// Seconds of the day, UTC, when it began.
     second_of_day: u32,
     lanes: Vec<Lane>,
+    drives: Vec<Drive>,
     requests: Mutex<Requests>,
     /// Buffers of paced commands that are done, for the next ones: to clear and map new ones took a quarter of the time of a command on a fast drive.
     buffers: Mutex<Vec<AlignedBuffer>>,
@@ -219,18 +116,27 @@ pub(crate) struct Pacing {
     stopping: AtomicBool,
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Pacing {
-    /// Drives of these sizes, without a pace.
-    pub(crate) fn new(sizes: impl IntoIterator<Item = u64>) -> Self {
+    /// Drives of these sizes on these disks, without a pace.
+    pub(crate) fn new(drives: impl IntoIterator<Item = (u64, BTreeSet<String>)>) -> Self {
+        let (sizes, disks): (Vec<u64>, Vec<BTreeSet<String>>) = drives.into_iter().unzip();
+        let (groups, disks) = groups(&disks);
+        let members = |lane: usize| groups.iter().filter(|group| **group == lane).count();
+        let lanes =
+            disks.iter().enumerate().map(|(lane, disks)| Lane::new(members(lane), disks.len())).collect();
+        let drive = |(size, lane): (u64, &usize)| Drive {
+            lane: *lane,
+            bucket: Mutex::default(),
+            bytes: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            checks: Checks::new(size),
+        };
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Self {
             began: Instant::now(),
             second_of_day: (since_1970.as_secs() % u64::from(pumice_offload::DAY)) as u32,
-            lanes: sizes.into_iter().map(Lane::new).collect(),
+            lanes,
+            drives: sizes.into_iter().zip(&groups).map(drive).collect(),
             requests: Mutex::default(),
             buffers: Mutex::default(),
             active: AtomicBool::new(false),
@@ -288,6 +194,13 @@ impl Pacing {
     fn apply(&self, requests: &mut Requests) -> Result<(), NodeError> {
         let effective = requests.asked.values().fold(requests.own.clone(), |all, one| all.and(one));
         let now = self.now();
+        for drive in &self.drives {
+            *locked(&drive.bucket) =
+                bucket(&effective).map(|(rate, burst)| TokenBucket::new(rate, burst, now));
+            // Relaxed: figures, which nothing else follows from.
+            drive.bytes.store(0, Ordering::Relaxed);
+            drive.requests.store(0, Ordering::Relaxed);
+        }
         for lane in &self.lanes {
             let mut state = lane.lock();
             if effective.is_empty() {
@@ -304,11 +217,10 @@ impl Pacing {
             let pacer = match known.filter(|_| requests.policy == Some(effective.policy())) {
                 Some(mut pacer) => {
                     pacer.set_goal(goal(&effective), now);
-                    pacer.set_rate(bucket(&effective), now);
                     pacer.set_windows(self.windows(&effective)?);
                     pacer
                 }
-                None => self.pacer(&effective, now)?,
+                None => self.pacer(&effective, lane, now)?,
             };
             state.pacer = Some(pacer);
             state.tell_work();
@@ -330,7 +242,7 @@ impl Pacing {
             .map_err(|error| NodeError::invalid("window", error.to_string()))
     }
 
-    fn pacer(&self, request: &PaceRequest, now: u64) -> Result<Pacer, NodeError> {
+    fn pacer(&self, request: &PaceRequest, lane: &Lane, now: u64) -> Result<Pacer, NodeError> {
         let policy = match request.policy() {
             PacePolicy::Priced => Policy::Priced,
             PacePolicy::Waiting => Policy::Tuned(Family::Waiting),
@@ -339,9 +251,17 @@ impl Pacing {
         };
         let curve = ServiceCurve::guess(&GUESS).expect("sizes and times grow");
         let mut config = Config::new(goal(request), policy, curve);
-        config.rate = bucket(request);
+        config.in_flight = match policy {
+            // Where nobody heeds the others, each drive is read as if it were alone.
+            Policy::BackToBack { .. } => lane.drives,
+            _ => lane.disks.clamp(1, lane.drives),
+        };
         config.windows = self.windows(request)?;
         Ok(Pacer::new(config, now))
+    }
+
+    fn lane(&self, index: usize) -> &Lane {
+        &self.lanes[self.drives[index].lane]
     }
 
     /// A foreground request for drive `index` is seen, `waited` after the machine had it. What is returned belongs to [`completed`](Self::completed).
@@ -350,7 +270,7 @@ impl Pacing {
             return Foreground::default();
         }
         let now = self.now();
-        self.lanes[index].tell(Told::Arrived { now });
+        self.lane(index).tell(Told::Arrived { now });
         Foreground { seen: now, waited: u64::try_from(waited.as_nanos()).unwrap_or(0) }
     }
 
@@ -361,7 +281,7 @@ impl Pacing {
             return;
         }
         let now = self.now();
-        let lane = &self.lanes[index];
+        let lane = self.lane(index);
         lane.tell(Told::Completed { now, request, bytes });
         lane.news.store(true, Ordering::Relaxed);
     }
@@ -385,7 +305,7 @@ impl Pacing {
 
     /// A background reader of a drive, as long as it lives.
     pub(crate) fn reader(&self, index: usize) -> Reader<'_> {
-        let mut state = self.lanes[index].lock();
+        let mut state = self.lane(index).lock();
         state.readers += 1;
         state.tell_work();
         Reader { pacing: self, index }
@@ -424,21 +344,24 @@ impl Pacing {
     /// Bytes of a drive were checked.
     pub(crate) fn checked(&self, index: usize, bytes: &Range<u64>) {
         let second = u32::try_from(self.began.elapsed().as_secs()).unwrap_or(u32::MAX - 1);
-        self.lanes[index].checks.checked(bytes, second + 1);
+        self.drives[index].checks.checked(bytes, second + 1);
     }
 
     /// What was measured of each drive that has a pace.
     pub(crate) fn figures(&self) -> Vec<PaceFigures> {
         let now = self.now();
         let seconds = self.began.elapsed().as_secs();
-        let of = |(index, lane): (usize, &Lane)| {
-            let state = lane.lock();
+        let first = |lane: usize| self.drives.iter().position(|drive| drive.lane == lane).unwrap_or(0);
+        let of = |(index, drive): (usize, &Drive)| {
+            let state = self.lanes[drive.lane].lock();
             let figures = state.pacer.as_ref()?.figures();
+            let oldest = drive.checks.oldest().map(|second| (seconds + 1).saturating_sub(u64::from(second)));
             Some(PaceFigures {
                 drive: DriveId(index as u32 + 1),
+                paced_with: DriveId(first(drive.lane) as u32 + 1),
                 elapsed_ns: now.saturating_sub(figures.since),
-                bytes: figures.total_bytes(),
-                requests: figures.background,
+                bytes: drive.bytes.load(Ordering::Relaxed),
+                requests: drive.requests.load(Ordering::Relaxed),
                 foreground: figures.foreground,
                 collisions: figures.collisions,
                 clear: figures.clear.count,
@@ -446,21 +369,11 @@ impl Pacing {
                 met: figures.met.count,
                 met_mean_ns: figures.met.mean() as u64,
                 slowdown_mean_ns: figures.mean_slowdown() as i64,
-                oldest_check_s: lane
-                    .checks
-                    .oldest()
-                    .map(|second| (seconds + 1).saturating_sub(u64::from(second))),
+                oldest_check_s: oldest,
             })
         };
-        self.lanes.iter().enumerate().filter_map(of).collect()
+        self.drives.iter().enumerate().filter_map(of).collect()
     }
-}
-
-/// A foreground request: when it was seen, 0 where nobody wanted to know, and for how many nanoseconds it had waited then.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Foreground {
-    seen: u64,
-    waited: u64,
 }
 
 /// Something reads a drive in the background.
@@ -472,19 +385,33 @@ pub(crate) struct Reader<'p> {
 impl Reader<'_> {
     /// Waits until a background read of at most `want` bytes may start, and returns how long it may be. `None` where it is not wanted any more.
     pub(crate) fn start(&self, want: u64, wanted: &(dyn Fn() -> bool + Sync)) -> Option<u64> {
-        let lane = &self.pacing.lanes[self.index];
+        let (pacing, drive) = (self.pacing, &self.pacing.drives[self.index]);
+        let over = || pacing.stopping.load(Ordering::Acquire) || !wanted();
+        // The rate first: whoever waits for it keeps nobody else.
+        while let Some(wait) = drive.rate_wait(pacing.now(), want) {
+            if over() {
+                return None;
+            }
+            std::thread::sleep(wait.min(NAP));
+        }
+        let lane = &pacing.lanes[drive.lane];
+        let _turn = locked(&lane.turn);
         let mut state = lane.lock();
         let _waits = Waits::new(&lane.waiting);
         loop {
-            if self.pacing.stopping.load(Ordering::Acquire) || !wanted() {
+            if over() {
                 return None;
             }
             lane.catch_up(&mut state);
-            let now = self.pacing.now();
+            let now = pacing.now();
             let nap = match state.pacer.as_mut().map(|pacer| pacer.next(now)) {
                 // Nobody wants a pace any more.
                 None => return Some(want),
-                Some(Decision::StartRequest { bytes, .. }) => return Some(bytes.min(want)),
+                Some(Decision::StartRequest { bytes, .. }) => {
+                    let granted = bytes.min(want);
+                    drive.take(now, granted);
+                    return Some(granted);
+                }
                 Some(Decision::WaitUntil(then)) => Duration::from_nanos(then.saturating_sub(now)).min(NAP),
                 Some(Decision::WaitForEvent) => NAP,
             };
@@ -496,8 +423,11 @@ impl Reader<'_> {
 
     /// It has ended.
     pub(crate) fn done(&self, bytes: u64) {
-        let lane = &self.pacing.lanes[self.index];
+        let drive = &self.pacing.drives[self.index];
+        let lane = &self.pacing.lanes[drive.lane];
         let now = self.pacing.now();
+        drive.bytes.fetch_add(bytes, Ordering::Relaxed);
+        drive.requests.fetch_add(1, Ordering::Relaxed);
         if let Some(pacer) = &mut lane.lock().pacer {
             pacer.background_done(now, bytes);
         }
@@ -525,7 +455,7 @@ impl Drop for Waits<'_> {
 
 impl Drop for Reader<'_> {
     fn drop(&mut self) {
-        let mut state = self.pacing.lanes[self.index].lock();
+        let mut state = self.pacing.lane(self.index).lock();
         state.readers -= 1;
         state.tell_work();
     }
@@ -547,13 +477,50 @@ mod tests {
 
     const ALWAYS: &(dyn Fn() -> bool + Sync) = &|| true;
 
+    /// One drive, and nothing beside it.
+    fn alone() -> Pacing {
+        Pacing::new([(1 << 30, BTreeSet::new())])
+    }
+
+    fn on(disks: &[&str]) -> BTreeSet<String> {
+        disks.iter().map(|disk| (*disk).to_owned()).collect()
+    }
+
+    #[test]
+    fn drives_that_share_disks_have_one_pacer() {
+        let disks = [on(&["a"]), on(&[]), on(&["b"]), on(&["a", "c"]), on(&["c", "b"]), on(&[]), on(&["d"])];
+        let (of, all) = groups(&disks);
+        assert_eq!(of, [0, 1, 0, 0, 0, 2, 3]);
+        assert_eq!(all, [on(&["a", "b", "c"]), on(&[]), on(&[]), on(&["d"])]);
+    }
+
+    #[test]
+    fn drives_on_one_disk_are_read_in_turn_and_one_foreground_is_seen_by_all() {
+        let pacing = Pacing::new([(1 << 30, on(&["a"])), (1 << 30, on(&["a"])), (1 << 30, on(&["b"]))]);
+        let goal = PaceRequest { slowdown_ns: Some(1_000_000), ..PaceRequest::default() };
+        pacing.ask(1, goal).unwrap();
+        let (one, other, apart) = (pacing.reader(0), pacing.reader(1), pacing.reader(2));
+        let granted = one.start(4096, ALWAYS).unwrap();
+        assert!(apart.start(4096, ALWAYS).is_some(), "another disk");
+        let next = pacing.lanes[0].lock().pacer.as_mut().map(|pacer| pacer.next(pacing.now()));
+        assert_eq!(next, Some(Decision::WaitForEvent), "the disk is read");
+        one.done(granted);
+        let granted = other.start(4096, ALWAYS).unwrap();
+        other.done(granted);
+        let request = pacing.arrived(1, Duration::ZERO);
+        pacing.completed(1, request, 4096);
+        let figures = pacing.figures();
+        let of = |i: usize| (figures[i].paced_with.0, figures[i].requests, figures[i].foreground);
+        assert_eq!([of(0), of(1), of(2)], [(1, 1, 1), (1, 1, 1), (3, 0, 0)]);
+    }
+
     fn rate(rate: u64) -> PaceRequest {
         PaceRequest { rate: Some(rate), ..PaceRequest::default() }
     }
 
     #[test]
     fn a_rate_is_held() {
-        let pacing = Pacing::new([1 << 30]);
+        let pacing = alone();
         pacing.ask(1, rate(20 << 20)).unwrap();
         let reader = pacing.reader(0);
         let began = Instant::now();
@@ -571,7 +538,7 @@ mod tests {
 
     #[test]
     fn a_core_waits_for_nobody_and_nothing_it_tells_is_lost() {
-        let pacing = Pacing::new([1 << 30]);
+        let pacing = alone();
         pacing.ask(1, rate(1 << 20)).unwrap();
         let held = locked(&pacing.lanes[0].state);
         for _ in 0..10 {
@@ -587,7 +554,7 @@ mod tests {
 
     #[test]
     fn who_waits_for_a_request_is_woken_when_it_is_answered() {
-        let pacing = Pacing::new([1 << 30]);
+        let pacing = alone();
         let goal = PaceRequest { slowdown_ns: Some(1_000_000), ..PaceRequest::default() };
         pacing.ask(1, goal).unwrap();
         let request = pacing.arrived(0, Duration::ZERO);
@@ -606,7 +573,7 @@ mod tests {
 
     #[test]
     fn what_several_ask_for_is_all_heeded_until_they_are_gone() {
-        let pacing = Pacing::new([1 << 30]);
+        let pacing = alone();
         assert!(!pacing.is_active() && pacing.figures().is_empty());
         pacing.ask(1, rate(1 << 20)).unwrap();
         pacing.ask(2, rate(8 << 20)).unwrap();
@@ -621,7 +588,7 @@ mod tests {
 
     #[test]
     fn buffers_are_kept_while_there_is_a_pace() {
-        let pacing = Pacing::new([1 << 30]);
+        let pacing = alone();
         let kept = |pacing: &Pacing| locked(&pacing.buffers).len();
         pacing.keep(pacing.buffer(8192));
         assert_eq!(kept(&pacing), 0);
@@ -638,7 +605,7 @@ mod tests {
 
     #[test]
     fn a_read_that_nobody_wants_any_more_does_not_wait_for_its_window() {
-        let pacing = Pacing::new([1 << 30]);
+        let pacing = alone();
         let now = pacing.second_of_day;
         let later = ((now + 7200) % 86_400, (now + 7260) % 86_400);
         pacing.ask(1, PaceRequest { windows: vec![later], ..PaceRequest::default() }).unwrap();
@@ -653,18 +620,5 @@ mod tests {
             pacing.stop();
             assert_eq!(read.join().unwrap(), None);
         });
-    }
-
-    #[test]
-    fn the_oldest_check_is_that_of_the_part_checked_longest_ago() {
-        let checks = Checks::new(100 << 20);
-        assert_eq!(checks.oldest(), None);
-        checks.checked(&(1 << 20..50 << 20), 7);
-        checks.checked(&(60 << 20..90 << 20), 9);
-        assert_eq!(checks.oldest(), Some(0), "a gap was never checked");
-        checks.checked(&(50 << 20..60 << 20), 12);
-        assert_eq!(checks.oldest(), Some(7));
-        checks.checked(&(1 << 20..50 << 20), 20);
-        assert_eq!(checks.oldest(), Some(9));
     }
 }

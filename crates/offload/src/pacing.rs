@@ -148,6 +148,9 @@ impl PaceRequest {
 pub struct PaceFigures {
     /// The drive.
     pub drive: DriveId,
+    /// The first of the drives that share disks with it, and so one pacer: itself, where there is no other before it. Bytes, requests and the oldest check are the drive's own; what is said
+    /// of foreground requests is of all of them together.
+    pub paced_with: DriveId,
     /// Nanoseconds since then.
     pub elapsed_ns: u64,
     /// Background bytes.

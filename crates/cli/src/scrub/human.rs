@@ -101,8 +101,12 @@ fn pace(drives: &[Pacing]) -> String {
     if let (Some(slowdown), Some(clear)) = (worst.mean_slowdown_ms, worst.clear_mean_ms) {
         let _ = write!(
             out,
-            "; foreground slowed most on {}: by {slowdown:.3} ms in the mean, from {clear:.3} ms, {} of {} met a read",
+            "; foreground slowed most on {}{}: by {slowdown:.3} ms in the mean, from {clear:.3} ms, {} of {} met a read",
             worst.device,
+            match worst.shares_disks_with.len() {
+                0 => String::new(),
+                n => format!(" and {n} more on the same disks"),
+            },
             worst.collisions,
             count(worst.foreground, "request"),
         );

@@ -82,6 +82,7 @@ pub fn encode_figures(figures: &[PaceFigures], page: u32) -> Vec<u8> {
     for of in part {
         let mut entry = [0; FIGURES_BYTES];
         put(&mut entry, 0, &of.drive.0.to_le_bytes());
+        put(&mut entry, 4, &of.paced_with.0.to_le_bytes());
         let oldest = of.oldest_check_s.unwrap_or(u64::MAX);
         let numbers = [
             of.elapsed_ns,
@@ -122,6 +123,7 @@ pub fn decode_figures(bytes: &[u8]) -> Result<(u32, Vec<PaceFigures>), WireError
         let number = |i: usize| u64::from_le_bytes(std::array::from_fn(|b| entry[8 + 8 * i + b]));
         Ok(PaceFigures {
             drive: DriveId(u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]])),
+            paced_with: DriveId(u32::from_le_bytes([entry[4], entry[5], entry[6], entry[7]])),
             elapsed_ns: number(0),
             bytes: number(1),
             requests: number(2),
@@ -177,6 +179,7 @@ mod tests {
     fn figures_come_back_page_by_page() {
         let of = |i: u32| PaceFigures {
             drive: DriveId(i),
+            paced_with: DriveId(i.div_ceil(2)),
             elapsed_ns: 1,
             bytes: 2,
             requests: 3,
