@@ -3,7 +3,9 @@
 mod blkparse;
 mod csv;
 mod detect;
+mod devices;
 mod error;
+mod events;
 mod fields;
 mod fio;
 mod input;
@@ -13,9 +15,10 @@ mod reader;
 mod spc;
 
 pub use detect::Format;
+pub use devices::Devices;
 pub use error::TraceError;
 pub(crate) use kept::Kept;
-pub use reader::{Devices, TraceReader};
+pub use reader::TraceReader;
 
 use pumice_pacer::Nanos;
 

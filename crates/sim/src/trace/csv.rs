@@ -2,13 +2,16 @@
 //! lengths in `size_bytes`, response times in `svc_stop_us` (from arrival to completion), device in `dev`.
 
 use super::error::Wrong;
-use super::fields::{length, needed_op, op, scaled, seconds, split, whole};
+use super::fields::{length, needed_op, scaled, seconds, split, whole};
 use super::reader::{Line, Parsed};
+
+/// Columns that are looked at.
+const COLUMNS: usize = 64;
 
 /// Which column holds what.
 #[derive(Debug, Clone)]
 pub(crate) struct Columns {
-    time: (usize, u64),
+    time: (usize, u64, &'static str),
     op: usize,
     place: (usize, u64, &'static str),
     size: Option<usize>,
@@ -21,12 +24,12 @@ pub(crate) struct Columns {
 impl Columns {
     pub(crate) fn of(header: &[u8]) -> Result<Self, Wrong> {
         let names: Vec<&[u8]> = split(header, b',').collect();
-        let find = |name: &str| names.iter().position(|n| *n == name.as_bytes());
+        let find = |name: &str| names.iter().take(COLUMNS).position(|n| *n == name.as_bytes());
         let needed = |field: &'static str, found: Option<usize>| {
             found.ok_or_else(|| Wrong::new(field, "the header has no such column"))
         };
         let times = [("ts_us", 1_000), ("ts_ns", 1), ("ts_ms", 1_000_000), ("ts_s", 0)];
-        let time = times.iter().find_map(|&(name, unit)| find(name).map(|at| (at, unit)));
+        let time = times.iter().find_map(|&(name, unit)| find(name).map(|at| (at, unit, name)));
         let places = [("offset_bytes", 1), ("lbn512", 512), ("lpn", 4_096)];
         let place = places.iter().find_map(|&(name, unit)| find(name).map(|at| (at, unit, name)));
         let time = time.ok_or_else(|| Wrong::new("ts_us", "the header has no such column"))?;
@@ -48,7 +51,7 @@ impl Columns {
     }
 
     pub(crate) fn parse<'a>(&self, line: &'a [u8]) -> Result<Parsed<'a>, Wrong> {
-        let mut cells: [Option<&[u8]>; 16] = [None; 16];
+        let mut cells: [Option<&[u8]>; COLUMNS] = [None; COLUMNS];
         let mut rest = line;
         for cell in cells.iter_mut().take(self.last + 1) {
             let end = rest.iter().position(|&b| b == b',');
@@ -63,11 +66,11 @@ impl Columns {
         }
         let cell = |at: usize| cells.get(at).copied().flatten();
         let at = match self.time.1 {
-            0 => seconds("ts_s", cell(self.time.0))?,
-            unit => scaled("ts_us", whole("ts_us", cell(self.time.0))?, unit)?,
+            0 => seconds(self.time.2, cell(self.time.0))?,
+            unit => scaled(self.time.2, whole(self.time.2, cell(self.time.0))?, unit)?,
         };
         // Trims and idle marks of page traces take no time of the drive.
-        if self.pages && cell(self.op).is_some_and(|o| op(o).is_none() && matches!(o, b"T" | b"I")) {
+        if self.pages && cell(self.op).is_some_and(|o| matches!(o, b"T" | b"I")) {
             return Ok(Parsed::Nothing);
         }
         let op = needed_op("op", cell(self.op))?;
@@ -85,7 +88,10 @@ impl Columns {
             None => b"0",
         };
         Ok(Parsed::Request(Line {
-            time_field: "ts_us",
+            time_field: self.time.2,
+            place_field: self.place.2,
+            device_field: "dev",
+            response_field: "svc_stop_us",
             at,
             device,
             alias: None,
