@@ -2,7 +2,7 @@
 //!
 //! * [`BlockDevice`] is what every device offers: any byte range, synchronously.
 //! * [`FileDevice`] is a block device or an image file, past the page cache where that means DMA.
-//! * [`MemoryDevice`] holds its content in memory; [`FaultyDevice`] fails as drives do, from a seed.
+//! * [`MemoryDevice`] holds its content in memory; [`FaultyDevice`] fails as drives do, from a seed; [`HookedDevice`] lets a test look on.
 //! * [`MarkedDevice`] has ranges that were made unreadable on purpose.
 //! * [`Gatherer`] reads many pieces at once; [`DirectQueue`] carries single reads and writes without waiting for them.
 
@@ -13,6 +13,7 @@ mod error;
 mod faulty;
 mod file;
 mod gather;
+mod hooked;
 mod marked;
 mod memory;
 mod ring;
@@ -25,6 +26,7 @@ pub use error::{IoError, Operation};
 pub use faulty::{Counts, FaultyDevice};
 pub use file::{Direct, FileDevice, OpenMode, Options};
 pub use gather::{Engine, Gather, Gathered, Gatherer, Part};
+pub use hooked::HookedDevice;
 pub use marked::{MAX_MARKS, MarkedDevice, MarksError};
 pub use memory::MemoryDevice;
 pub use system::{ask_silent_peer, raise_descriptor_limit, set_backlog, step_back};

@@ -180,7 +180,7 @@ fn repair(world: &World, state: &StateFiles, planted: &[Planted]) -> Result<bool
     for kind in &left {
         print(&format!("left alone: {} ({}).  ", kind.words, kind.expected));
     }
-    let intact = world.differences(&left)?;
+    let intact = damage::differences(world, &left)?;
     print(&match intact {
         0 => "Every other byte is what it was before the damage.\n".to_owned(),
         n => format!("{n} chunks differ from what they were!\n"),

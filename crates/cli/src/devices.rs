@@ -1,46 +1,20 @@
 //! From what the operator names to an array on its nodes: opening devices, reading superblocks, grouping members.
 
 use crate::failure::Failure;
+use crate::probed::{Place, Probed};
 use crate::remote::{RemoteName, look_remote};
 use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options};
 use pumice_host::probe::DriveReader;
-use pumice_host::remote::RemoteNode;
 use pumice_host::target::{JournalDrive, Member, Target};
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{DataNode, DriveId};
-use pumice_raid::{Array, MemberRecord, assemble, probe};
+use pumice_raid::{Array, assemble, probe};
 use pumice_units::Role;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Local memory of a drive beyond what the largest set of interims needs.
 const SPARE_MEMORY: u64 = 1 << 20;
-
-/// A device with what its superblock says.
-pub(crate) struct Probed {
-    pub(crate) path: String,
-    pub(crate) place: Place,
-    pub(crate) record: Option<MemberRecord>,
-}
-
-/// Where a device is.
-#[derive(Clone)]
-pub(crate) enum Place {
-    /// In this machine.
-    Here(Arc<dyn BlockDevice>),
-    /// A drive of a data node.
-    There(Arc<RemoteNode>, DriveId),
-}
-
-impl Probed {
-    /// The device, where it is in this machine.
-    pub(crate) fn here(&self) -> Option<&Arc<dyn BlockDevice>> {
-        match &self.place {
-            Place::Here(device) => Some(device),
-            Place::There(..) => None,
-        }
-    }
-}
 
 /// How devices are opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -288,17 +262,4 @@ fn groups(
     };
     out.retain(|(_, roles)| !roles.is_empty());
     Ok(out)
-}
-
-/// The nodes behind devices, each once.
-pub(crate) fn nodes_of(probed: &[Probed]) -> Vec<Arc<RemoteNode>> {
-    let mut nodes: Vec<Arc<RemoteNode>> = Vec::new();
-    for device in probed {
-        if let Place::There(node, _) = &device.place
-            && !nodes.iter().any(|known| Arc::ptr_eq(known, node))
-        {
-            nodes.push(Arc::clone(node));
-        }
-    }
-    nodes
 }

@@ -1,7 +1,8 @@
 //! `pumice inspect`.
 
-use crate::devices::{Access, Probed, expand, probe_all};
+use crate::devices::{Access, expand, probe_all};
 use crate::failure::Failure;
+use crate::probed::Probed;
 use crate::remote::{RemoteName, hosts_of, look_remote};
 use crate::running::{Running, running};
 use crate::text::{print, print_json, table};

@@ -10,6 +10,7 @@ mod failure;
 mod inspect;
 mod node;
 mod plan;
+mod probed;
 mod progress;
 mod remote;
 mod running;

@@ -1,7 +1,7 @@
 //! Drives of data nodes: `nvme://HOST:PORT/NSID`, or `nvme://HOST:PORT` for all of them.
 
-use crate::devices::{Place, Probed, nodes_of};
 use crate::failure::Failure;
+use crate::probed::{Place, Probed, nodes_of};
 use pumice_host::probe::DriveReader;
 use pumice_host::remote::RemoteNode;
 use pumice_nvme::spec::Nqn;

@@ -5,8 +5,9 @@ mod human;
 
 pub(crate) use args::ScrubArgs;
 
-use crate::devices::{Access, Probed, assemble_from, expand, place, probe_all};
+use crate::devices::{Access, assemble_from, expand, place, probe_all};
 use crate::failure::Failure;
+use crate::probed::Probed;
 use crate::progress::Display;
 use crate::remote::hosts_of;
 use crate::running::running;

@@ -61,7 +61,7 @@ impl Queue {
     ) -> Result<(Self, u16), InitiatorError> {
         let socket = |source| InitiatorError::Socket { address, source };
         let stream = TcpStream::connect_timeout(&address, deadline).map_err(socket)?;
-        prepare(&stream, address);
+        prepare(&stream, address).map_err(socket)?;
         stream.set_write_timeout(Some(deadline)).map_err(socket)?;
         stream.set_read_timeout(Some(deadline)).map_err(socket)?;
         let mut out = Vec::new();

@@ -15,19 +15,24 @@ mod blocks;
 mod config;
 mod core;
 mod direct;
+mod done;
 mod drive;
+mod handle;
 mod leases;
 mod offload;
 mod outgoing;
 mod rounds;
+mod shared;
 mod socket;
 mod workers;
 
 pub use config::{ConfigError, DriveConfig, NodeConfig, Peer, busy_poll};
 pub use drive::{Backend, BackendError, Drive};
 
-use self::core::{Core, CoreHandle, Shared};
+use self::core::Core;
+use self::handle::CoreHandle;
 use self::offload::Offload;
+use self::shared::Shared;
 use crate::NodeOptions;
 use crate::watch::WriteWatch;
 use mio::net::TcpListener;

@@ -47,6 +47,11 @@ impl Costs {
         if self.seen.iter().any(|s| s.met > PRIOR) { self.price } else { 0.0 }
     }
 
+    /// Nothing could be started beside foreground requests for a while: a nanosecond is worth half as much there.
+    pub(crate) fn lower(&mut self) {
+        self.price /= 2.0;
+    }
+
     /// Measured: requests of size `size` were expected to meet `met` foreground requests, and slowed them by `slowdown` in all.
     pub(crate) fn observe(&mut self, size: usize, met: f64, slowdown: f64) {
         let seen = &mut self.seen[size];

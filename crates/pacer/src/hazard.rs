@@ -4,6 +4,9 @@
 //! scrubbing*, section V.B), the *phase* within a period that the load keeps, if it keeps one (flush daemons and timers do), and the
 //! *mood*, how many requests had come lately when the interval began. Cells of (mood, age, phase) hold observed time and ends, both forgotten by halves; the factors are
 //! fitted to them by iterative proportional fitting, in bounded time.
+//!
+//! The interval that is asked about is an observation too, though it has not ended: an age that hardly any interval reached before is the safer, the longer this one has lasted. Without that, the
+//! first rest after hours of a steady load would look like a moment before the next request until it is over.
 
 use crate::Nanos;
 use crate::mood::MOODS;
@@ -18,6 +21,10 @@ pub(crate) const PHASES: usize = 100;
 const ROUNDS: usize = 4;
 /// Ends that a factor is believed to have seen at the prior rate.
 const PRIOR: f64 = 1.0;
+/// Intervals that reached an age from which it is known so well that one more says nothing.
+const ENOUGH: f64 = 16.0;
+/// The share of an interval's length by which it grows until the rate of a hardly known age is asked for anew.
+const GROWTH: Nanos = 4;
 
 fn age_class(age: Nanos) -> usize {
     let scaled = age >> AGE_SHIFT;
@@ -39,6 +46,10 @@ pub struct Hazard {
     age: [f64; AGES],
     phase: [f64; PHASES],
     mood: [f64; MOODS],
+    /// What the ages were fitted to: ends, the prior's among them, and time by the other factors. The first `known` of them are known well enough.
+    seen: [f64; AGES],
+    expected: [f64; AGES],
+    known: usize,
 }
 
 /// A stretch of equal rate.
@@ -69,6 +80,9 @@ impl Hazard {
             age: std::array::from_fn(|class| 1.0 / (1_u64 << (AGE_SHIFT + class as u32)) as f64),
             phase: [1.0; PHASES],
             mood: [1.0; MOODS],
+            seen: [PRIOR; AGES],
+            expected: [0.0; AGES],
+            known: AGES,
         }
     }
 
@@ -176,6 +190,23 @@ impl Hazard {
             let before = self.age[class.saturating_sub(1)];
             self.age[class] = (seen[class] + PRIOR) / (expected[class] + PRIOR / before);
         }
+        let reached = |class: usize| seen[class..].iter().sum::<f64>();
+        self.known = (0..AGES).take_while(|class| reached(*class) >= ENOUGH).count();
+        (self.seen, self.expected) = (seen.map(|ends| ends + PRIOR), expected);
+    }
+
+    /// The rate at an age of a class, `now` nanoseconds after the interval began, before phase and mood: fitted as in `fit_ages`, with this interval's own time so far, which `mood` weighs.
+    fn survived(&self, class: usize, now: Nanos, mood: f64) -> f64 {
+        if class < self.known {
+            return self.age[class];
+        }
+        let mut before = self.age[self.known.saturating_sub(1)];
+        for each in self.known..=class {
+            let begins = if each == 0 { 0 } else { class_end(each - 1) };
+            let lasted = (class_end(each).min(now) - begins) as f64 * mood;
+            before = self.seen[each] / (self.expected[each] + PRIOR / before + lasted);
+        }
+        before
     }
 
     fn fit_phases(&mut self) {
@@ -225,8 +256,14 @@ impl Hazard {
     pub(crate) fn stretch(&self, start: Nanos, at: Nanos, mood: usize) -> Stretch {
         let age = age_class(at - start);
         let phase = self.phase_at(at);
-        let end = start.saturating_add(class_end(age)).min(self.phase_end(at, phase));
-        Stretch { rate: self.age[age] * self.phase[phase] * self.mood[mood], end }
+        let mut end = start.saturating_add(class_end(age)).min(self.phase_end(at, phase));
+        if age >= self.known {
+            end = end.min(at.saturating_add((at - start) / GROWTH + 1));
+        }
+        Stretch {
+            rate: self.survived(age, at - start, self.mood[mood]) * self.phase[phase] * self.mood[mood],
+            end,
+        }
     }
 }
 
@@ -257,6 +294,22 @@ mod tests {
         let at = |t| hazard.stretch(start, t, 3).rate;
         assert!(at(tick) > 50.0 * at(other), "{} {}", at(tick), at(other));
         assert_eq!(hazard.stretch(start, tick, 3).end, 500 * period + 160_000_000);
+    }
+
+    #[test]
+    fn an_interval_that_outlasts_all_before_is_the_safer_the_longer_it_lasts() {
+        // A thousand requests, 3 ms apart, and then nobody.
+        let mut hazard = Hazard::new();
+        (0..1_000_u64).for_each(|i| hazard.observe(i * 3_000_000, (i + 1) * 3_000_000, 5));
+        hazard.fit();
+        let rate = |age: Nanos| hazard.stretch(0, age, 5).rate;
+        assert!((rate(2_000_000) * 3e6 - 1.0).abs() < 2.0, "{}", rate(2_000_000));
+        for age in [10_000_000, 100_000_000, 1_000_000_000, 100_000_000_000] {
+            assert!(rate(age) * (age - 4_000_000) as f64 <= 1.1, "at {age}: {}", rate(age));
+            assert!(rate(2 * age) < rate(age));
+        }
+        let stretch = hazard.stretch(0, 1_000_000_000, 5);
+        assert!(stretch.end > 1_000_000_000 && stretch.end < 1_300_000_000, "{stretch:?}");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! [`Pacer`]. `docs/pacing.md` has the policies and how they are tuned.
 
 mod account;
+mod answers;
 mod baseline;
 mod bucket;
 mod cost;
@@ -16,6 +17,7 @@ mod hazard;
 mod history;
 mod latency;
 mod live;
+mod log_counts;
 mod mood;
 mod order;
 mod pacer;
@@ -37,6 +39,7 @@ pub use goal::{Goal, Percentile};
 pub use hazard::Hazard;
 pub use history::{History, Idle};
 pub use latency::Latency;
+pub use log_counts::LogCounts;
 pub use order::{ErrorFirst, Extent, OldestFirst, Order, OrderError, Sequential, Staggered};
 pub use pacer::{Charge, Config, Decision, Pacer};
 pub use policy::Policy;

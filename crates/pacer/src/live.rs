@@ -34,6 +34,8 @@ const RATE_OF: u32 = 32;
 /// The share of what is earned that is spent as it comes while the account is empty, and the savings (in requests' earnings) at which half the goal more is.
 const EAGER: f64 = 0.9;
 const SAVINGS: f64 = 1_000.0;
+/// So many arrivals that could not be used to start beside them halve what is expected of that.
+const UNSPENT: u32 = 32;
 
 /// What is left in the account by those who start beside foreground requests, in times of the smallest background request: a debt when the foreground stops
 /// would keep an idle drive unused.
@@ -76,6 +78,8 @@ pub(crate) struct Live {
     arrivals: u32,
     full: u32,
     chosen: bool,
+    /// Arrivals in a row that found as much to spend beside foreground requests as may be saved, while nothing was started there.
+    unspent: u32,
     /// What requests in progress are still expected to cost.
     pending_cost: f64,
     /// What may be spent beside foreground requests now, so that starts are spread evenly.
@@ -114,6 +118,7 @@ impl Live {
             arrivals: 0,
             full: 0,
             chosen: false,
+            unspent: 0,
             pending_cost: 0.0,
             tokens: 0.0,
             share: 1.0,
@@ -157,6 +162,12 @@ impl Live {
         if self.stage != Stage::Off {
             self.arrivals += 1;
             self.full += u32::from(self.tokens >= most);
+        }
+        // What is saved up for beside foreground requests, and finds no moment there, buys more on the idle drive.
+        self.unspent = if self.tokens >= most && !self.gap { self.unspent + 1 } else { 0 };
+        if self.unspent >= UNSPENT {
+            self.unspent = 0;
+            self.costs.lower();
         }
         if self.stage == Stage::Off {
             self.baseline.arrived(outstanding);
@@ -339,6 +350,7 @@ impl Live {
         self.enter(Stage::On, now);
         if outstanding > 0 {
             self.beside = true;
+            self.unspent = 0;
             self.tokens -= expected;
         }
         if self.beside {

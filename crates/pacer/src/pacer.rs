@@ -432,6 +432,9 @@ impl Pacer {
             }
             Policy::Priced => {
                 let Some(pricing) = &mut self.pricing else { return Worth::Nothing(Nanos::MAX) };
+                if let Some(live) = &mut self.live {
+                    live.share = pricing.divide(live.price());
+                }
                 pricing.fit(now, &self.history, &self.curve, &self.account, weight);
                 let cover = if self.live.is_some() { COVER } else { 0.0 };
                 pricing.choose(self.idle_since, now, &self.account, weight, cover)

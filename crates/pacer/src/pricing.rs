@@ -1,5 +1,6 @@
 //! The state of the `Priced` policy: hazard, period, price, and when they are fitted again.
 
+use crate::answers::{Answers, Question};
 use crate::hazard::Hazard;
 use crate::mood::Mood;
 use crate::period::Moments;
@@ -39,6 +40,7 @@ pub(crate) struct Pricing {
     /// The idle interval asked about last, by its start, and its mood: which is the same until somebody comes.
     asked: Option<(Nanos, u8)>,
     ladder: Ladder,
+    answers: Answers,
     classes: Option<RateClasses>,
     price: f64,
     seen: u64,
@@ -60,6 +62,9 @@ pub(crate) struct Pricing {
     /// Bytes that a nanosecond of slowdown buys beside foreground requests (0: nothing is known), and the share of the goal that is better spent there.
     beside: f64,
     share: f64,
+    /// When the price was found last, and with which `beside`.
+    solved: Nanos,
+    solved_beside: f64,
 }
 
 impl Pricing {
@@ -70,6 +75,7 @@ impl Pricing {
             mood: Mood::default(),
             asked: None,
             ladder: Ladder::new(curve),
+            answers: Answers::new(),
             classes: None,
             // Until something is known: a slowdown of the whole goal costs as much as the largest request brings.
             price: SIZES[SIZES.len() - 1] as f64 / goal_mean.max(1) as f64,
@@ -88,12 +94,18 @@ impl Pricing {
             cost: 0.0,
             beside: 0.0,
             share: 1.0,
+            solved: now,
+            solved_beside: 0.0,
         }
     }
 
     /// Tells what a nanosecond of slowdown buys beside foreground requests. The share of the goal that is better spent there, as of the last price.
     pub(crate) fn divide(&mut self, beside: f64) -> f64 {
         self.beside = beside;
+        // A price for what can be bought no more is soon replaced.
+        if self.solved_beside > 1.5 * beside {
+            self.next_price = self.next_price.min(self.solved.saturating_add(SOON));
+        }
         self.share
     }
 
@@ -140,7 +152,7 @@ impl Pricing {
 
     /// Time begins anew at `now`; what was learned stays. The time until then was not looked at: it is no quiet time, and nothing is forgotten for it.
     pub(crate) fn rewind(&mut self, now: Nanos) {
-        (self.next_fit, self.next_price, self.fitted, self.priced) = (0, 0, now, 0);
+        (self.next_fit, self.next_price, self.fitted, self.priced, self.solved) = (0, 0, now, 0, now);
         (self.count, self.count_since) = (0.0, now);
         (self.mood, self.asked) = (Mood::default(), None);
     }
@@ -153,6 +165,7 @@ impl Pricing {
     /// Service times as they are believed now.
     pub(crate) fn measured(&mut self, ladder: Ladder) {
         self.ladder = ladder;
+        self.answers.clear();
     }
 
     /// What a background request was expected to cost and what it cost, in nanoseconds of collision.
@@ -199,6 +212,7 @@ impl Pricing {
         self.hazard.forget(keep as f32);
         (self.expected, self.cost) = (self.expected * keep, self.cost * keep);
         self.hazard.fit();
+        self.answers.clear();
         self.classes = Some(RateClasses::of(&self.hazard));
         self.solve(now, account, weight);
     }
@@ -214,6 +228,7 @@ impl Pricing {
     /// Finds the price at which the expected slowdown is what the account can afford in the observed idle time.
     pub(crate) fn solve(&mut self, now: Nanos, account: &Account, weight: f64) {
         let Some(classes) = &self.classes else { return };
+        (self.solved, self.solved_beside) = (now, self.beside);
         let reserve = self.ladder.0[SIZES.len() - 1].1 * weight;
         let surplus = account.balance() - reserve;
         let earning = self.rate(now) * account.goal().mean as f64;
@@ -269,15 +284,26 @@ impl Pricing {
         weight: f64,
         cover: f64,
     ) -> Worth {
-        let moment = Moment { start, now, mood: usize::from(self.mood(start)) };
+        let mood = self.mood(start);
+        let moment = Moment { start, now, mood: usize::from(mood) };
         // While nothing is known: the more collisions of the smallest request are saved up, the less one matters.
         let saved = account.balance() / (self.ladder.0[0].1 * weight);
         let ease = if self.classes.is_none() { saved.max(1.0) } else { 1.0 };
         let (smallest, there) = (self.ladder.0[0].1, account.balance() + account.goal().mean as f64);
-        best_size(&self.hazard, &self.ladder, moment, self.price * weight / ease, |delay, service| {
+        let price = self.price * weight / ease;
+        let usable = |delay: f64, service: f64| {
             let covered = service <= smallest || there >= cover * delay * weight;
             covered && account.allows(service as Nanos)
-        })
+        };
+        let (hazard, ladder) = (&self.hazard, &self.ladder);
+        let find = || best_size(hazard, ladder, moment, price, usable);
+        // With a period the time of day matters, and with a cover every nanosecond that is saved up.
+        if hazard.period() > 0 || cover > 0.0 {
+            return find();
+        }
+        let bits = ladder.0.iter().rev().fold(0, |bits, size| bits << 1 | u8::from(usable(0.0, size.1)));
+        let question = Question { age: now - start, mood, usable: bits, price: price.to_bits() };
+        self.answers.get(start, question, find)
     }
 }
 

@@ -18,12 +18,10 @@
 //! ones with the fewest members are taken first, so that a local parity is read before a global one, and P
 //! before Q.
 
-use crate::gf;
-use crate::linear::{Span, add_scaled, solve_for, vector};
+use crate::gf::{self, add_scaled};
+use crate::linear::{Span, solve_for, vector};
+use crate::matrix::MAX_ROWS;
 use thiserror::Error;
-
-/// Rows of a matrix, at most.
-pub const MAX_ROWS: usize = 8;
 
 /// The equations of a stripe.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -33,8 +33,9 @@
 
 mod lrc;
 
-use crate::check_matrix::{CheckMatrix, CheckMatrixError, MAX_ROWS, Recovery};
+use crate::check_matrix::{CheckMatrix, CheckMatrixError, Recovery};
 use crate::gf;
+use crate::matrix::MAX_ROWS;
 use thiserror::Error;
 
 /// The largest number of data columns of RAID-6: 2^255 = 1 would name slot 0 twice.

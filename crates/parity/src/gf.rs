@@ -141,6 +141,14 @@ pub const fn div(a: u8, b: u8) -> Option<u8> {
     }
 }
 
+/// `sum += factor * row`, element by element up to the shorter of the two. One byte at a time: for what is small or rare; the rest is the kernels'.
+pub fn add_scaled(sum: &mut [u8], row: &[u8], factor: u8) {
+    let table = &MUL[usize::from(factor)];
+    for (s, r) in sum.iter_mut().zip(row) {
+        *s ^= table[usize::from(*r)];
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,7 @@
 //! Subspaces of GF(2^8)^p for p of at most eight: what the rows and columns of a check matrix span.
 
-use crate::check_matrix::MAX_ROWS;
-use crate::gf;
+use crate::gf::{self, add_scaled};
+use crate::matrix::MAX_ROWS;
 
 /// A vector with one entry for each row of a check matrix; entries past the rows are zero.
 pub(crate) type Vector = [u8; MAX_ROWS];
@@ -13,14 +13,6 @@ pub(crate) fn vector(values: impl IntoIterator<Item = u8>) -> Vector {
         *o = value;
     }
     out
-}
-
-/// `sum += factor * row`, element by element up to the shorter of the two.
-pub(crate) fn add_scaled(sum: &mut [u8], row: &[u8], factor: u8) {
-    let table = &gf::MUL[usize::from(factor)];
-    for (s, r) in sum.iter_mut().zip(row) {
-        *s ^= table[usize::from(*r)];
-    }
 }
 
 /// `row *= factor`.

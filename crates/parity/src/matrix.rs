@@ -3,7 +3,7 @@
 use crate::gf;
 use thiserror::Error;
 
-/// Rows of a matrix, at most.
+/// Rows of a matrix, at most: outputs of a command, equations of a stripe.
 pub const MAX_ROWS: usize = 8;
 /// Columns of a matrix, at most.
 pub const MAX_COLUMNS: usize = 64;

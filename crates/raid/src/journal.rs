@@ -53,16 +53,14 @@ struct MetaBlock<'a> {
 }
 
 impl<'a> MetaBlock<'a> {
-    /// Reads the block that should stand at sector `place`. The checksum goes over the array's UUID and then the block with its own
-    /// field cleared, as a bare CRC-32C register that begins with all ones and is not inverted at the end.
+    /// Reads the block that should stand at sector `place`.
     fn parse(block: &'a [u8; BLOCK_BYTES], uuid: Uuid, place: u64) -> Result<Self, &'static str> {
         if u32_at(block, 0) != MAGIC {
             return Err("no meta block stands at journal_tail");
         }
         let mut cleared = *block;
         put(&mut cleared, 4, &[0; 4]);
-        // `crc32c_append` inverts on the way in and on the way out, so an inverted result is the bare register.
-        if u32_at(block, 4) != !crc32c::crc32c_append(crc32c::crc32c(&uuid.0), &cleared) {
+        if u32_at(block, 4) != checksum(uuid, &cleared) {
             return Err("the meta block at journal_tail has a wrong checksum");
         }
         if array::<1>(block, 8) != [1] {
@@ -100,6 +98,41 @@ impl<'a> MetaBlock<'a> {
         }
         Some(blocks)
     }
+}
+
+/// The checksum of a meta block whose own field is cleared: over the array's UUID and then the block, as a bare CRC-32C register that begins with all
+/// ones and is not inverted at the end.
+fn checksum(uuid: Uuid, cleared: &[u8; BLOCK_BYTES]) -> u32 {
+    // `crc32c_append` inverts on the way in and on the way out, so an inverted result is the bare register.
+    !crc32c::crc32c_append(crc32c::crc32c(&uuid.0), cleared)
+}
+
+/// A meta block of the array `uuid`, as md writes it at sector `place` of the ring: for tests, which need arrays with a journal.
+///
+/// # Panics
+/// Where the list has no room: it may have 4064 bytes.
+#[must_use]
+pub fn meta_block(uuid: Uuid, sequence: u64, place: u64, list: &[u8]) -> [u8; BLOCK_BYTES] {
+    let mut block = [0; BLOCK_BYTES];
+    put(&mut block, 0, &MAGIC.to_le_bytes());
+    put(&mut block, 8, &[1]);
+    put(&mut block, 12, &((HEADER_BYTES + list.len()) as u32).to_le_bytes());
+    put(&mut block, 16, &sequence.to_le_bytes());
+    put(&mut block, 24, &place.to_le_bytes());
+    put(&mut block, HEADER_BYTES, list);
+    let sum = checksum(uuid, &block);
+    put(&mut block, 4, &sum.to_le_bytes());
+    block
+}
+
+/// The entry of a meta block's list for one block of data, whose place is a sector of the array. Its check sum, which only a replay reads, is 0.
+#[must_use]
+pub fn data_entry(sector: u64) -> [u8; ENTRY_BYTES + 4] {
+    let mut entry = [0; ENTRY_BYTES + 4];
+    put(&mut entry, 0, &DATA.to_le_bytes());
+    put(&mut entry, 4, &(BLOCK as u32).to_le_bytes());
+    put(&mut entry, 8, &sector.to_le_bytes());
+    entry
 }
 
 impl Journal {
@@ -179,16 +212,7 @@ mod tests {
     }
 
     fn put_block(ring: &mut [u8], sequence: u64, place: u64, entries: &[Vec<u8>]) {
-        let mut block = [0; BLOCK_BYTES];
-        let list = entries.concat();
-        put(&mut block, 0, &MAGIC.to_le_bytes());
-        block[8] = 1;
-        put(&mut block, 12, &((HEADER_BYTES + list.len()) as u32).to_le_bytes());
-        put(&mut block, 16, &sequence.to_le_bytes());
-        put(&mut block, 24, &place.to_le_bytes());
-        put(&mut block, HEADER_BYTES, &list);
-        let sum = !crc32c::crc32c_append(crc32c::crc32c(&UUID.0), &block);
-        put(&mut block, 4, &sum.to_le_bytes());
+        let block = meta_block(UUID, sequence, place, &entries.concat());
         put(ring, (place * SECTOR) as usize, &block);
     }
 

@@ -6,19 +6,19 @@ use pumice_pacer::{History, Idle, Nanos, Predictor};
 #[derive(Debug, Clone)]
 pub struct Learner {
     history: History,
-    predictor: Predictor,
+    predictor: Option<Predictor>,
     free: Nanos,
     idle: Nanos,
     requests: u64,
 }
 
 impl Learner {
-    /// Remembers the last `capacity` intervals, from time `from` on.
+    /// Remembers the last `capacity` intervals, from time `from` on; with what was expected of each if it is `predicting`, which is most of the work.
     #[must_use]
-    pub fn new(capacity: usize, from: Nanos) -> Self {
+    pub fn new(capacity: usize, from: Nanos, predicting: bool) -> Self {
         Self {
             history: History::new(capacity),
-            predictor: Predictor::default(),
+            predictor: predicting.then(Predictor::default),
             free: from,
             idle: 0,
             requests: 0,
@@ -30,11 +30,13 @@ impl Learner {
         let mut ended = None;
         self.requests += 1;
         if at > self.free {
-            let predicted = self.predictor.expected() as f32;
+            let predicted = self.predictor.as_ref().map_or(0.0, Predictor::expected) as f32;
             let idle = Idle { start: self.free, end: at, predicted, arrivals: 1, mood: 0 };
             self.idle += idle.length();
             self.history.push(idle);
-            self.predictor.observe(idle.length());
+            if let Some(predictor) = &mut self.predictor {
+                predictor.observe(idle.length());
+            }
             ended = Some(idle);
         } else {
             self.history.arrived();

@@ -5,6 +5,7 @@
 
 mod drive;
 mod engine;
+mod error;
 mod learner;
 pub mod live;
 mod player;
@@ -18,7 +19,8 @@ pub mod trace;
 
 pub use drive::{Baseline, Disk, Drive, Nvme};
 pub use engine::Engine;
+pub use error::StudyError;
 pub use learner::Learner;
 pub use player::{Oracle, Player};
 pub use scan::{Scan, Seen};
-pub use slowdown::{LogCounts, Slowdowns};
+pub use slowdown::{Slowdowns, TimeCounts};

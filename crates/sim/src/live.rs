@@ -4,7 +4,7 @@
 //! so the true slowdown is the difference of the means.
 
 use crate::drive::{Baseline, Drive};
-use crate::slowdown::LogCounts;
+use crate::slowdown::TimeCounts;
 use crate::trace::{Op, Request};
 use pumice_pacer::{Decision, Kind, Nanos, Pacer};
 use rand_chacha::ChaCha8Rng;
@@ -56,7 +56,7 @@ pub struct Seen {
     /// Their mean response in nanoseconds.
     pub mean: f64,
     /// Their responses.
-    pub responses: LogCounts,
+    pub responses: TimeCounts,
     /// Background bytes.
     pub bytes: u64,
     /// Background bytes by the tenth of a second in which they were done.
@@ -104,7 +104,7 @@ pub fn play(load: &Load, background: &mut Background) -> Seen {
         seen: Seen {
             requests: 0,
             mean: 0.0,
-            responses: LogCounts::default(),
+            responses: TimeCounts::default(),
             bytes: 0,
             by_tenth: vec![0; (load.span / 100_000_000) as usize + 1],
         },

@@ -2,6 +2,9 @@
 
 use pumice_pacer::{Account, Goal, History, Idle, Nanos, Pacer, SIZES, ServiceCurve, Start};
 
+/// Halvings of the search for the oracle's price (of its logarithm).
+const HALVINGS: usize = 40;
+
 /// A decider.
 #[derive(Debug, Clone)]
 pub enum Player {
@@ -32,14 +35,27 @@ impl Oracle {
         // Reaching past an interval's end takes time from the next one: that is what it costs at least.
         let (largest, service) = ladder[SIZES.len() - 1];
         let (mut low, mut high) = ((largest as f64 / service as f64).ln(), 1e9_f64.ln());
-        for _ in 0..40 {
-            oracle.price = f64::midpoint(low, high).exp();
-            let spent: f64 = future.intervals().iter().map(|i| oracle.best(i.length()).1 as f64).sum();
-            if spent > budget {
+        // The higher the price, the less far an interval is overrun: one that is overrun as far at both ends of the search is so between them, and need not be asked again.
+        let mut open: Vec<_> = future.intervals().iter().map(|i| (i.length(), 0, Nanos::MAX)).collect();
+        let mut settled = 0.0;
+        for _ in 0..HALVINGS {
+            let middle = f64::midpoint(low, high);
+            oracle.price = middle.exp();
+            let overs: Vec<Nanos> = open.iter().map(|i| oracle.best(i.0).1).collect();
+            let spent: f64 = settled + overs.iter().map(|&over| over as f64).sum::<f64>();
+            let dear = spent > budget;
+            if dear {
                 low = oracle.price.ln();
             } else {
                 high = oracle.price.ln();
             }
+            let mut overs = overs.into_iter();
+            open.retain_mut(|(_, least, most)| {
+                let over = overs.next().unwrap_or(0);
+                *(if dear { &mut *most } else { &mut *least }) = over;
+                settled += if least == most { over as f64 } else { 0.0 };
+                least != most
+            });
         }
         oracle.price = high.exp();
         oracle
@@ -58,31 +74,30 @@ impl Oracle {
     pub(crate) fn play(&mut self, length: Nanos) -> (u64, Nanos) {
         let (bytes, over) = self.best(length);
         if over as f64 > self.account.balance() || !self.account.allows(over) {
-            return self.within(length, self.ladder.len());
+            return (self.within(length).0, 0);
         }
         self.account.spend(over);
         (bytes, over)
     }
 
-    /// Fills an interval without a collision, with the `usable` smallest sizes after the largest one.
-    fn within(&self, length: Nanos, usable: usize) -> (u64, Nanos) {
+    /// Fills an interval without a collision, the largest requests first: bytes, and what is left of it.
+    fn within(&self, length: Nanos) -> (u64, Nanos) {
         let (mut bytes, mut left) = (0, length);
-        for &(size, service) in self.ladder[..usable].iter().rev() {
-            let count = left / service;
-            bytes += count * size;
-            left -= count * service;
+        for &(size, service) in self.ladder.iter().rev() {
+            // Most intervals are too short for most sizes, and a division takes longer than to see that.
+            if left >= service {
+                bytes += left / service * size;
+                left %= service;
+            }
         }
-        (bytes, 0)
+        (bytes, left)
     }
 
     fn best(&self, length: Nanos) -> (u64, Nanos) {
         let (largest, service) = self.ladder[SIZES.len() - 1];
-        let full = length / service * largest;
-        let left = length % service;
-        let (filled, mut rest) = (self.within(left, SIZES.len()).0, left);
-        for &(_, service) in self.ladder.iter().rev() {
-            rest %= service;
-        }
+        let (full, left) =
+            if length < service { (0, length) } else { (length / service * largest, length % service) };
+        let (filled, rest) = self.within(left);
         let mut best = (full + filled, 0);
         let mut worth = best.0 as f64;
         let mut consider = |bytes: u64, over: Nanos| {

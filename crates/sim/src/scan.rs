@@ -1,8 +1,8 @@
 //! The first reading of a trace: what is in it.
 
 use crate::drive::Drive;
-use crate::scrub::StudyError;
-use crate::trace::{Devices, Format, Kept, Request, TraceError, TraceReader};
+use crate::error::StudyError;
+use crate::trace::{Devices, Format, Kept, Request, TraceError, TraceReader, read_csv};
 use pumice_pacer::Nanos;
 use std::path::{Path, PathBuf};
 
@@ -35,27 +35,44 @@ pub struct Scan {
     kept: Kept,
 }
 
+#[derive(Default)]
+struct Contents {
+    seen: Vec<Seen>,
+    kept: Kept,
+}
+
+impl Contents {
+    fn add(&mut self, request: &Request) {
+        self.kept.push(request);
+        let index = request.device as usize;
+        if index >= self.seen.len() {
+            self.seen.resize(index + 1, Seen::default());
+        }
+        let device = &mut self.seen[index];
+        device.requests += 1;
+        device.capacity = device.capacity.max(request.offset.saturating_add(request.bytes));
+        device.last = request.at;
+        device.recorded += u64::from(request.response.is_some());
+    }
+}
+
 impl Scan {
     /// Reads a whole trace.
     ///
     /// # Errors
     /// Where it is damaged.
     pub fn of(path: &Path, format: Option<Format>) -> Result<Self, TraceError> {
-        let mut reader = TraceReader::open(path, format)?;
-        let mut seen: Vec<Seen> = Vec::new();
-        let mut kept = Kept::default();
-        while let Some(request) = reader.next_request()? {
-            kept.push(&request);
-            let index = request.device as usize;
-            if index >= seen.len() {
-                seen.resize(index + 1, Seen::default());
-            }
-            let device = &mut seen[index];
-            device.requests += 1;
-            device.capacity = device.capacity.max(request.offset.saturating_add(request.bytes));
-            device.last = request.at;
-            device.recorded += u64::from(request.response.is_some());
+        let mut contents = Contents::default();
+        if let Some(devices) = read_csv(path, format, |request| contents.add(request)) {
+            let Contents { seen, kept } = contents;
+            return Ok(Self { format: Format::Csv, devices, seen, path: path.to_owned(), kept });
         }
+        contents = Contents::default();
+        let mut reader = TraceReader::open(path, format)?;
+        while let Some(request) = reader.next_request()? {
+            contents.add(&request);
+        }
+        let Contents { seen, kept } = contents;
         let (format, devices) = (reader.format(), reader.devices().clone());
         Ok(Self { format, devices, seen, path: path.to_owned(), kept })
     }
@@ -71,10 +88,10 @@ impl Scan {
     ///
     /// # Errors
     /// Where there is no such device.
-    pub fn choose(&self, path: &Path, name: Option<&str>) -> Result<u32, StudyError> {
+    pub fn choose(&self, name: Option<&str>) -> Result<u32, StudyError> {
         let Some(name) = name else { return Ok(self.busiest()) };
         self.devices.find(name).ok_or_else(|| StudyError::Device {
-            path: path.display().to_string(),
+            path: self.path.display().to_string(),
             device: name.to_owned(),
             known: self.listed().into_iter().map(|d| d.0).collect::<Vec<_>>().join(", "),
         })

@@ -9,10 +9,10 @@ pub use contender::{Choice, PolicyName};
 pub use outcome::{Equal, Point, Report, Row};
 
 use crate::drive::Drive;
-use crate::trace::{Format, TraceError};
+use crate::error::StudyError;
+use crate::trace::Format;
 use pumice_pacer::{Advice, Goal};
 use std::path::PathBuf;
-use thiserror::Error;
 
 /// What to study.
 #[derive(Debug, Clone)]
@@ -37,24 +37,6 @@ pub struct Study {
     pub curves: bool,
 }
 
-/// Why a study cannot be made.
-#[derive(Debug, Error)]
-pub enum StudyError {
-    /// The trace cannot be read.
-    #[error(transparent)]
-    Trace(#[from] TraceError),
-    /// No such device.
-    #[error("{path}: no device '{device}'; it has {known}")]
-    Device {
-        /// The trace.
-        path: String,
-        /// What was asked for.
-        device: String,
-        /// What there is.
-        known: String,
-    },
-}
-
 /// How a document names an advice.
 pub(crate) fn advice_name(advice: Advice) -> &'static str {
     match advice {
@@ -64,7 +46,7 @@ pub(crate) fn advice_name(advice: Advice) -> &'static str {
     }
 }
 
-/// Makes a study. The trace is read three times, in a stream.
+/// Makes a study. The trace is gone through three times: in memory, or where it does not fit there, in its file.
 ///
 /// # Errors
 /// Where the trace is damaged or has no such device.

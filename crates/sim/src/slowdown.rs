@@ -1,74 +1,9 @@
 //! What a simulation measures.
 
-use pumice_pacer::Nanos;
+use pumice_pacer::{LogCounts, Nanos};
 
-/// Parts of a doubling in the histogram: percentiles are right to 1 in 64.
-const PARTS: u32 = 64;
-const BUCKETS: usize = 64 * PARTS as usize;
-
-/// Counts by logarithm; 0 has a class of its own.
-#[derive(Debug, Clone)]
-pub struct LogCounts {
-    counts: Vec<u64>,
-    total: u64,
-}
-
-impl Default for LogCounts {
-    fn default() -> Self {
-        Self { counts: vec![0; BUCKETS], total: 0 }
-    }
-}
-
-impl LogCounts {
-    fn class(value: u64) -> usize {
-        if value < u64::from(PARTS) {
-            return value as usize;
-        }
-        let exponent = 63 - value.leading_zeros();
-        let shift = exponent - PARTS.trailing_zeros();
-        let part = (value >> shift) as u32 - PARTS;
-        ((shift + 1) * PARTS + part) as usize
-    }
-
-    /// The least value of a class.
-    pub(crate) fn floor(class: usize) -> u64 {
-        let (row, part) = ((class as u32) / PARTS, u64::from(class as u32 % PARTS));
-        if row == 0 { part } else { (u64::from(PARTS) + part) << (row - 1) }
-    }
-
-    /// Counts a value.
-    pub fn add(&mut self, value: u64) {
-        self.counts[Self::class(value)] += 1;
-        self.total += 1;
-    }
-
-    /// The value that a share of all values does not exceed; 0 for none.
-    #[must_use]
-    pub fn quantile(&self, share: f64) -> u64 {
-        let rank = ((share * self.total as f64).ceil() as u64).clamp(1, self.total.max(1));
-        let mut seen = 0;
-        for (class, count) in self.counts.iter().enumerate() {
-            seen += count;
-            if seen >= rank {
-                return Self::floor(class);
-            }
-        }
-        0
-    }
-
-    /// How many values.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.total
-    }
-
-    /// Calls `see` with (least value of a class, count) of every class that has values.
-    pub fn each(&self, mut see: impl FnMut(u64, u64)) {
-        for (class, &count) in self.counts.iter().enumerate().filter(|(_, c)| **c > 0) {
-            see(Self::floor(class), count);
-        }
-    }
-}
+/// Counts of times, with percentiles that are right to 1 in 64.
+pub type TimeCounts = LogCounts<64>;
 
 /// Slowdowns of the foreground, and what was scrubbed.
 #[derive(Debug, Clone)]
@@ -78,8 +13,8 @@ pub struct Slowdowns {
     own_sum: f64,
     queued_sum: f64,
     max: Nanos,
-    own: LogCounts,
-    queued: LogCounts,
+    own: TimeCounts,
+    queued: TimeCounts,
     bytes: u64,
     background: u64,
     /// Nanoseconds measured.
@@ -94,8 +29,8 @@ impl Slowdowns {
             own_sum: 0.0,
             queued_sum: 0.0,
             max: 0,
-            own: LogCounts::default(),
-            queued: LogCounts::default(),
+            own: TimeCounts::default(),
+            queued: TimeCounts::default(),
             bytes: 0,
             background: 0,
             span: 0,
@@ -165,29 +100,5 @@ impl Slowdowns {
     #[must_use]
     pub fn mib_per_s(&self) -> f64 {
         if self.span == 0 { 0.0 } else { self.bytes as f64 / f64::from(1 << 20) / (self.span as f64 / 1e9) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn classes_are_adjacent_and_tight() {
-        for value in [0, 1, 63, 64, 65, 127, 128, 1_000, 123_456_789, u64::MAX] {
-            let class = LogCounts::class(value);
-            let floor = LogCounts::floor(class);
-            assert!(floor <= value && value - floor <= value / 64, "{value} {floor}");
-            if class + 1 < BUCKETS && value < u64::MAX {
-                assert!(LogCounts::floor(class + 1) > value);
-            }
-        }
-    }
-
-    #[test]
-    fn quantiles_count_from_below() {
-        let mut counts = LogCounts::default();
-        (1..=60).for_each(|v| counts.add(v));
-        assert_eq!((counts.quantile(0.5), counts.quantile(1.0), counts.quantile(0.0)), (30, 60, 1));
     }
 }

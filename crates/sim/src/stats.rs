@@ -1,10 +1,10 @@
 //! Statistics of a trace's idle times, in bounded memory.
 
 use crate::drive::{Baseline, Drive};
+use crate::error::StudyError;
 use crate::learner::Learner;
 use crate::scan::Scan;
-use crate::scrub::StudyError;
-use crate::slowdown::LogCounts;
+use crate::slowdown::TimeCounts;
 use crate::trace::{Format, Op};
 use pumice_pacer::{Advice, Idle, Nanos};
 use serde::Serialize;
@@ -82,7 +82,7 @@ pub struct TraceStats {
 
 #[derive(Debug, Default)]
 struct Sums {
-    lengths: LogCounts,
+    lengths: TimeCounts,
     n: f64,
     sum: f64,
     squares: f64,
@@ -145,7 +145,7 @@ impl Sums {
     }
 }
 
-/// Takes the statistics of a device of a trace; the trace is read twice.
+/// Takes the statistics of a device of a trace; the trace is gone through twice.
 ///
 /// # Errors
 /// Where the trace is damaged or has no such device.
@@ -156,11 +156,11 @@ pub fn trace_stats(
     drive: Option<Drive>,
 ) -> Result<TraceStats, StudyError> {
     let scan = Scan::of(path, format)?;
-    let device = scan.choose(path, device)?;
+    let device = scan.choose(device)?;
     let drive = drive.unwrap_or_else(|| scan.fitting_drive(device));
     let seen = scan.seen[device as usize];
     let mut baseline = Baseline::new(drive, seen.capacity.max(1 << 30));
-    let mut learner = Learner::new(1 << 16, 0);
+    let mut learner = Learner::new(1 << 16, 0, false);
     let (mut sums, mut reads, mut bytes) = (Sums::default(), 0_u64, 0.0);
     scan.each_request(device, |request| {
         let done: Nanos = baseline.complete(request);

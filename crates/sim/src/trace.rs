@@ -1,6 +1,7 @@
 //! Traces: requests of a foreground load, read in a stream from files of several formats.
 
 mod blkparse;
+mod blocks;
 mod csv;
 mod detect;
 mod devices;
@@ -14,6 +15,7 @@ mod msr;
 mod reader;
 mod spc;
 
+pub(crate) use blocks::read as read_csv;
 pub use detect::Format;
 pub use devices::Devices;
 pub use error::TraceError;

@@ -1,11 +1,21 @@
 //! Traces as they are found: several CPUs, merged requests, damaged times, long names, odd packers, what is no file.
 
+use pumice_sim::Scan;
 use pumice_sim::trace::{Format, Op, Request, TraceReader};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+/// A study's first reading, which several threads share where they can, says the same.
 fn read(path: &Path, format: Option<Format>) -> Result<Vec<Request>, String> {
+    let one = read_alone(path, format);
+    let scan = Scan::of(path, format).map_err(|error| error.to_string());
+    let count = |scan: Scan| scan.seen.iter().map(|seen| seen.requests as usize).sum::<usize>();
+    assert_eq!(one.as_ref().map(Vec::len), scan.map(count).as_ref().copied());
+    one
+}
+
+fn read_alone(path: &Path, format: Option<Format>) -> Result<Vec<Request>, String> {
     let mut reader = TraceReader::open(path, format).map_err(|error| error.to_string())?;
     let mut all = Vec::new();
     while let Some(request) = reader.next_request().map_err(|error| error.to_string())? {

@@ -131,7 +131,8 @@ fn prepare(options: &Options, folder: &Path) -> Result<Vec<(Unpacked, Initrd)>, 
 /// The scenarios, one after another on each kernel, and the kernels at the same time: a guest has one processor, and
 /// waits a good part of its time.
 fn side_by_side(ready: &[(Unpacked, Initrd)], all: &Run<'_>) -> Result<Vec<Row>, Failed> {
-    let wanted: Vec<&Scenario> = SCENARIOS.iter().filter(|scenario| all.options.wants(scenario)).collect();
+    let wanted: Vec<&Scenario> =
+        SCENARIOS.iter().filter(|scenario| scenario.is_wanted(all.options)).collect();
     let column = |kernel: &Unpacked, initrd: &Initrd| -> Result<Vec<Row>, Failed> {
         wanted.iter().map(|scenario| run(scenario, kernel, initrd, all)).collect()
     };

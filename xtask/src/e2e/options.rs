@@ -1,7 +1,6 @@
 //! What `cargo xtask e2e` is asked for.
 
 use super::kernel::{KERNELS, Kernel};
-use super::scenario::Scenario;
 use crate::run::Failed;
 use std::path::PathBuf;
 
@@ -18,7 +17,8 @@ pub(crate) struct Options {
     pub(crate) minutes: u32,
     /// Planted during that time, one after another.
     pub(crate) damages: u32,
-    only: Option<String>,
+    /// One scenario, by name.
+    pub(crate) only: Option<String>,
     /// Another program than the one that is built.
     pub(crate) binary: Option<PathBuf>,
 }
@@ -57,14 +57,6 @@ impl Options {
             return Err(Failed(USAGE.to_owned()));
         }
         Ok(options)
-    }
-
-    /// Whether a scenario is part of what was asked for.
-    pub(crate) fn wants(&self, scenario: &Scenario) -> bool {
-        match &self.only {
-            Some(name) => scenario.name == name,
-            None => self.full || scenario.short,
-        }
     }
 }
 

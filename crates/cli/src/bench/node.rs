@@ -224,7 +224,7 @@ fn echo(shape: &Shape, seconds: f64) -> Result<f64, Failure> {
     let address = listener.local_addr()?;
     let server = std::thread::spawn(move || -> std::io::Result<()> {
         let (stream, peer) = listener.accept()?;
-        prepare(&stream, peer);
+        prepare(&stream, peer)?;
         let mut stream = PollingStream::new(stream, BusyPoll::USUAL);
         let mut buffer = vec![0; (256 << 10).max(ask)];
         let answers = vec![0; answer * 256];
@@ -245,7 +245,7 @@ fn echo(shape: &Shape, seconds: f64) -> Result<f64, Failure> {
         }
     });
     let stream = TcpStream::connect(address)?;
-    prepare(&stream, address);
+    prepare(&stream, address)?;
     stream.set_read_timeout(Some(DEADLINE))?;
     let mut stream = PollingStream::new(stream, BusyPoll::USUAL);
     let asks = vec![0; ask * usize::from(shape.depth)];

@@ -1,7 +1,8 @@
 //! `pumice bench scrub`.
 
-use crate::devices::{Access, Placement, Probed, assemble_from, place, probe_all};
+use crate::devices::{Access, Placement, assemble_from, place, probe_all};
 use crate::failure::Failure;
+use crate::probed::Probed;
 use crate::progress::Silent;
 use crate::scrub::fresh_seed;
 use crate::text::{print, print_json, table};

@@ -12,7 +12,7 @@ const BLOCK: usize = 4096;
 /// One inconsistent place.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
-    pub(super) stripe: u64,
+    stripe: u64,
     start: usize,
     len: usize,
     verdict: Verdict,
@@ -52,7 +52,7 @@ fn new_data(stripe: u64) -> Vec<u8> {
 }
 
 /// What a stripe should hold after the demo's writes.
-pub(super) fn intended(world: &World, stripe: u64) -> Vec<(Role, Vec<u8>)> {
+fn intended(world: &World, stripe: u64) -> Vec<(Role, Vec<u8>)> {
     let mut content = world.content(stripe);
     for (_, index, at) in OVERWRITTEN.into_iter().filter(|(s, ..)| *s == stripe) {
         let map = world.geometry().stripe(StripeIndex(stripe));
@@ -75,6 +75,18 @@ pub(super) fn intended(world: &World, stripe: u64) -> Vec<(Role, Vec<u8>)> {
         }
     }
     content
+}
+
+/// Chunks that are not what they should be after the demo's writes, but for those of stripes with damage in `left`.
+pub(super) fn differences(world: &World, left: &[&Planted]) -> Result<usize, Failure> {
+    let excused = |stripe| left.iter().any(|kind| kind.places.iter().any(|place| place.stripe == stripe));
+    let mut count = 0;
+    for stripe in (0..world.stripes()).filter(|stripe| !excused(*stripe)) {
+        for (role, chunk) in intended(world, stripe) {
+            count += usize::from(world.read(role, stripe, 0, CHUNK)? != chunk);
+        }
+    }
+    Ok(count)
 }
 
 struct Vandal<'w> {

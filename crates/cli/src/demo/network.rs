@@ -3,8 +3,9 @@
 use super::damage::plant;
 use super::world::World;
 use super::{NODES, assemble_world};
-use crate::devices::{Access, Placement, assemble_from, nodes_of, place, probe_all};
+use crate::devices::{Access, Placement, assemble_from, place, probe_all};
 use crate::failure::Failure;
+use crate::probed::nodes_of;
 use crate::progress::Silent;
 use crate::remote::RemoteName;
 use crate::scrub::fresh_seed;

@@ -1,6 +1,5 @@
 //! The demo's array: real superblocks, made-up data, parity.
 
-use super::damage::Planted;
 use crate::failure::Failure;
 use pumice_parity::kernels::Kernels;
 use pumice_raid::geometry::Geometry;
@@ -141,17 +140,5 @@ impl World {
 
     pub(super) fn write(&self, role: Role, stripe: u64, at: usize, bytes: &[u8]) -> Result<(), Failure> {
         Ok(self.files[role.index()].write_all_at(bytes, Self::place(stripe, at))?)
-    }
-
-    /// Chunks that are not what they were made as, but for those of damage in `left` and stripes that were rewritten on purpose.
-    pub(super) fn differences(&self, left: &[&Planted]) -> Result<usize, Failure> {
-        let excused = |stripe| left.iter().any(|kind| kind.places.iter().any(|place| place.stripe == stripe));
-        let mut count = 0;
-        for stripe in (0..self.stripes).filter(|stripe| !excused(*stripe)) {
-            for (role, chunk) in super::damage::intended(self, stripe) {
-                count += usize::from(self.read(role, stripe, 0, CHUNK)? != chunk);
-            }
-        }
-        Ok(count)
     }
 }

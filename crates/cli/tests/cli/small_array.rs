@@ -1,6 +1,7 @@
 //! A small array in files, made by our own writer: five members, data that differs from chunk to chunk, parity.
 
 use pumice_parity::gf;
+use pumice_raid::journal::{data_entry, meta_block};
 use pumice_raid::layout::{Layout, Level};
 use pumice_raid::superblock::features::Features;
 use pumice_raid::superblock::v1::{ROLE_JOURNAL, V1};
@@ -87,7 +88,7 @@ impl Made {
 const RING: u64 = 512;
 
 impl Made {
-    /// Gives the array a write journal on a device of its own, which holds one block of data of each of some stripes: a meta block at its tail, as `docs/on-disk/md.md` describes it.
+    /// Gives the array a write journal on a device of its own, which holds one block of data of each of some stripes.
     pub(crate) fn add_journal(&self, stripe_bytes: u64, stripes: &[u64]) -> PathBuf {
         let path = self.folder.path().join("journal");
         for member in &self.members {
@@ -107,19 +108,8 @@ impl Made {
             s.device_uuid = [0xEE; 16];
             (s.data_size, s.recovery_offset, uuid) = (RING, 0, s.set_uuid);
         });
-        let mut block = vec![0; 4096];
-        let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
-        put(0, &0x6433_C509_u32.to_le_bytes());
-        put(8, &[1]);
-        put(12, &(32 + 20 * stripes.len() as u32).to_le_bytes());
-        put(16, &1_u64.to_le_bytes());
-        for (i, stripe) in stripes.iter().enumerate() {
-            put(32 + 20 * i + 4, &8_u32.to_le_bytes());
-            put(32 + 20 * i + 8, &(stripe * stripe_bytes / 512).to_le_bytes());
-        }
-        let sum = !crc32c::crc32c_append(crc32c::crc32c(&uuid), &block);
-        block[4..8].copy_from_slice(&sum.to_le_bytes());
-        file.write_all_at(&block, DATA_OFFSET).unwrap();
+        let list: Vec<u8> = stripes.iter().flat_map(|s| data_entry(s * stripe_bytes / 512)).collect();
+        file.write_all_at(&meta_block(Uuid(uuid), 1, 0, &list), DATA_OFFSET).unwrap();
         path
     }
 }

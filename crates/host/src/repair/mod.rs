@@ -11,7 +11,7 @@ pub use recover::{Recovery, recover};
 use crate::scrub::ScrubError;
 use crate::target::{Stripes, Target, View};
 use pumice_parity::check_matrix::CheckMatrix;
-use pumice_parity::gf;
+use pumice_parity::gf::add_scaled;
 use pumice_parity::locate::error_values;
 use pumice_raid::diagnosis::{BLOCK, Diagnosis, Verdict, diagnose_window};
 use pumice_telemetry::Ledger;
@@ -254,13 +254,6 @@ pub(crate) fn syndromes(check: &CheckMatrix, chunks: &[Option<&[u8]>], len: usiz
             sum
         })
         .collect()
-}
-
-fn add_scaled(sum: &mut [u8], bytes: &[u8], coefficient: u8) {
-    let table = &gf::MUL[usize::from(coefficient)];
-    for (s, b) in sum.iter_mut().zip(bytes) {
-        *s ^= table[usize::from(*b)];
-    }
 }
 
 /// Brings lost members back from the others, where the equations that remain without them hold.

@@ -3,6 +3,8 @@
 //! A check never says what is wrong; that is [`examine`](super::examine)'s work, on the suspects alone.
 
 use super::ScrubError;
+use super::checked::Checked;
+use super::conventional::Conventional;
 use crate::Method;
 use crate::relay::bring;
 use crate::target::{Share, View};
@@ -12,9 +14,6 @@ use pumice_offload::{
 use pumice_parity::fingerprint::{Decoded, PowerSums};
 use pumice_parity::kernels::Kernels;
 use pumice_parity::seed::Seed;
-use pumice_telemetry::Ledger;
-use pumice_units::Role;
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// Accumulators while halving a bad batch: so many that losing a stripe on the way has a chance below 10^-18.
@@ -32,50 +31,18 @@ pub(crate) struct Checker<'p> {
     pub(crate) kernels: Kernels,
 }
 
-/// A place that a drive did not give back.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Hole {
-    pub(crate) role: Role,
-    pub(crate) start: u32,
-    pub(crate) len: u32,
-    pub(crate) reason: String,
-}
-
-/// What a check brought to light.
-#[derive(Debug, Default)]
-pub(crate) struct Outcome {
-    /// Stripes with an inconsistency somewhere.
-    pub(crate) suspects: BTreeSet<u64>,
-    /// Stripes that could not be read whole, with the places that are known.
-    pub(crate) holes: BTreeMap<u64, Vec<Hole>>,
-    pub(crate) moved: Ledger,
-}
-
-impl Outcome {
-    /// Takes what a node moved, what its result weighs, and the holes that it met; tells whether there were any.
-    fn account(&mut self, share: &Share, result: &ParityResult) -> bool {
-        self.moved += result.moved + Ledger::arrived_at_host(result.encoded_len());
-        for hole in &result.unreadable {
-            let role = share.roles[hole.source];
-            let known = self.holes.entry(hole.stripe).or_default();
-            let hole = Hole { role, start: hole.start, len: hole.len, reason: hole.reason.clone() };
-            if !known.contains(&hole) {
-                known.push(hole);
-            }
-        }
-        !result.unreadable.is_empty()
-    }
-}
-
 impl Checker<'_> {
     /// Checks a run of stripes.
     ///
     /// # Errors
     /// Where a node fails for another reason than unreadable media.
-    pub(crate) fn check(&self, method: Method, stripes: Range<u64>) -> Result<Outcome, ScrubError> {
-        let mut out = Outcome::default();
+    pub(crate) fn check(&self, method: Method, stripes: Range<u64>) -> Result<Checked, ScrubError> {
+        let mut out = Checked::default();
         match (method, self.view.shares.len()) {
-            (Method::Host, _) => super::conventional::check(self, stripes, &mut out)?,
+            (Method::Host, _) => {
+                Conventional { view: self.view, chunk: self.chunk, kernels: self.kernels }
+                    .check(stripes, &mut out)?;
+            }
             (Method::Stripe, 1) => self.exact(stripes, &mut out)?,
             (Method::Stripe, _) => self.interims(stripes, &mut out)?,
             (Method::Aggregate, _) => self.aggregate(stripes, &mut out)?,
@@ -102,7 +69,7 @@ impl Checker<'_> {
     }
 
     /// All members on one node: every row of every stripe, exactly.
-    fn exact(&self, stripes: Range<u64>, out: &mut Outcome) -> Result<(), ScrubError> {
+    fn exact(&self, stripes: Range<u64>, out: &mut Checked) -> Result<(), ScrubError> {
         let share = &self.view.shares[0];
         let first = stripes.start;
         let result = share.node.parity(&self.command(share, stripes, self.whole(), Mode::Check))?;
@@ -112,7 +79,7 @@ impl Checker<'_> {
     }
 
     /// Members on several nodes, stripe by stripe: weighted interims meet in the collector's memory.
-    fn interims(&self, stripes: Range<u64>, out: &mut Outcome) -> Result<(), ScrubError> {
+    fn interims(&self, stripes: Range<u64>, out: &mut Checked) -> Result<(), ScrubError> {
         let t = u64::from(self.accumulators);
         let room = self.accumulators_that_fit(self.chunk) / t;
         if room == 0 {
@@ -144,7 +111,7 @@ impl Checker<'_> {
         stripes: Range<u64>,
         window: Window,
         repetitions: u64,
-        out: &mut Outcome,
+        out: &mut Checked,
         mode: impl Fn(MemoryAddress) -> Mode + Sync,
     ) -> Result<ParityResult, ScrubError> {
         let shares = &self.view.shares;
@@ -177,7 +144,7 @@ impl Checker<'_> {
     }
 
     /// Across stripes: one set of accumulators for the whole run.
-    fn aggregate(&self, stripes: Range<u64>, out: &mut Outcome) -> Result<(), ScrubError> {
+    fn aggregate(&self, stripes: Range<u64>, out: &mut Checked) -> Result<(), ScrubError> {
         if self.accumulators_that_fit(self.chunk) < u64::from(self.accumulators) {
             return Err(self.too_large());
         }
@@ -224,7 +191,7 @@ impl Checker<'_> {
         window: Window,
         accumulators: u8,
         seed: &Seed,
-        out: &mut Outcome,
+        out: &mut Checked,
     ) -> Result<Option<(u32, u32)>, ScrubError> {
         let mode = |into| Mode::Accumulate { into, seed: seed.clone(), accumulators };
         if let [share] = &self.view.shares[..] {
@@ -242,7 +209,7 @@ impl Checker<'_> {
         stripes: Range<u64>,
         window: Window,
         seed: &Seed,
-        out: &mut Outcome,
+        out: &mut Checked,
     ) -> Result<(), ScrubError> {
         let len = stripes.end - stripes.start;
         if len == 1 {
@@ -265,7 +232,7 @@ impl Checker<'_> {
     }
 
     /// Fingerprints: their power sums name the bad stripes; where there are too many, each half again.
-    fn fingerprint(&self, stripes: Range<u64>, out: &mut Outcome) -> Result<(), ScrubError> {
+    fn fingerprint(&self, stripes: Range<u64>, out: &mut Checked) -> Result<(), ScrubError> {
         let sums = self.readable(stripes, out, |run, out| self.power_sums(run, out))?;
         for (run, sums) in sums {
             let len = run.end - run.start;
@@ -290,7 +257,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn power_sums(&self, stripes: Range<u64>, out: &mut Outcome) -> Result<PowerSums, ScrubError> {
+    fn power_sums(&self, stripes: Range<u64>, out: &mut Checked) -> Result<PowerSums, ScrubError> {
         let shares = &self.view.shares;
         let mode = Mode::Fingerprint { seed: self.seed.clone(), powers: self.powers };
         let results = on_each(shares, |share| {
@@ -316,8 +283,8 @@ impl Checker<'_> {
     fn readable<T>(
         &self,
         stripes: Range<u64>,
-        out: &mut Outcome,
-        mut check: impl FnMut(Range<u64>, &mut Outcome) -> Result<T, ScrubError>,
+        out: &mut Checked,
+        mut check: impl FnMut(Range<u64>, &mut Checked) -> Result<T, ScrubError>,
     ) -> Result<Vec<(Range<u64>, T)>, ScrubError> {
         let mut done = Vec::new();
         let mut waiting = vec![stripes];

@@ -1,9 +1,10 @@
 //! The conventional method: every chunk travels to the host, and the host folds.
 
 use super::ScrubError;
-use super::check::{Checker, Outcome};
-use crate::target::Stripes;
+use super::checked::Checked;
+use crate::target::{Stripes, View};
 use pumice_offload::ClassPlan;
+use pumice_parity::kernels::Kernels;
 use pumice_telemetry::Ledger;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -12,57 +13,69 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Threads that fetch and fold, each a stripe at a time: one waits for the nodes while another folds.
 const THREADS: u64 = 4;
 
-/// Checks a run of stripes.
-pub(crate) fn check(checker: &Checker<'_>, stripes: Range<u64>, out: &mut Outcome) -> Result<(), ScrubError> {
-    let next = AtomicU64::new(stripes.start);
-    let shared = Mutex::new(out);
-    let classes: Vec<ClassPlan> = checker.view.plans();
-    let work = || -> Result<(), ScrubError> {
-        let mut reader = Stripes::new(checker.view, checker.chunk);
-        let mut mine = Outcome::default();
-        loop {
-            // Relaxed: only the number is shared; the join orders the rest.
-            let stripe = next.fetch_add(1, Ordering::Relaxed);
-            if stripe >= stripes.end {
-                break;
-            }
-            one(checker, &classes, &mut reader, stripe, &mut mine)?;
-        }
-        let mut out = shared.lock().expect("no thread panics while it holds the lock");
-        out.suspects.extend(mine.suspects);
-        out.holes.extend(mine.holes);
-        out.moved += mine.moved;
-        Ok(())
-    };
-    let threads = THREADS.min(stripes.end - stripes.start);
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().try_for_each(|thread| thread.join().expect("a thread does not panic"))
-    })
+/// What the method needs.
+pub(super) struct Conventional<'p> {
+    pub(super) view: &'p View,
+    pub(super) chunk: u32,
+    pub(super) kernels: Kernels,
 }
 
-fn one(
-    checker: &Checker<'_>,
-    classes: &[ClassPlan],
-    reader: &mut Stripes<'_>,
-    stripe: u64,
-    out: &mut Outcome,
-) -> Result<(), ScrubError> {
-    let mut start = 0;
-    while start < checker.chunk {
-        let len = reader.window_bytes().min(checker.chunk - start);
-        let read = reader.read(stripe, start, len)?;
-        out.moved += Ledger::read_from_drives(read.bytes) + Ledger::arrived_at_host(read.bytes);
-        if !read.holes.is_empty() {
-            // Which bytes exactly, the examination finds out: it reads block by block.
-            out.holes.entry(stripe).or_default();
-        } else {
-            let class = &classes[(stripe % classes.len() as u64) as usize];
-            if class.check(&checker.kernels, &read.chunks).0 != 0 {
-                out.suspects.insert(stripe);
+impl Conventional<'_> {
+    /// Checks a run of stripes.
+    ///
+    /// # Errors
+    /// Where a node fails for another reason than unreadable media.
+    pub(super) fn check(&self, stripes: Range<u64>, out: &mut Checked) -> Result<(), ScrubError> {
+        let next = AtomicU64::new(stripes.start);
+        let shared = Mutex::new(out);
+        let classes: Vec<ClassPlan> = self.view.plans();
+        let work = || -> Result<(), ScrubError> {
+            let mut reader = Stripes::new(self.view, self.chunk);
+            let mut mine = Checked::default();
+            loop {
+                // Relaxed: only the number is shared; the join orders the rest.
+                let stripe = next.fetch_add(1, Ordering::Relaxed);
+                if stripe >= stripes.end {
+                    break;
+                }
+                self.one(&classes, &mut reader, stripe, &mut mine)?;
             }
-        }
-        start += len;
+            let mut out = shared.lock().expect("no thread panics while it holds the lock");
+            out.suspects.extend(mine.suspects);
+            out.holes.extend(mine.holes);
+            out.moved += mine.moved;
+            Ok(())
+        };
+        let threads = THREADS.min(stripes.end - stripes.start);
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            threads.into_iter().try_for_each(|thread| thread.join().expect("a thread does not panic"))
+        })
     }
-    Ok(())
+
+    fn one(
+        &self,
+        classes: &[ClassPlan],
+        reader: &mut Stripes<'_>,
+        stripe: u64,
+        out: &mut Checked,
+    ) -> Result<(), ScrubError> {
+        let mut start = 0;
+        while start < self.chunk {
+            let len = reader.window_bytes().min(self.chunk - start);
+            let read = reader.read(stripe, start, len)?;
+            out.moved += Ledger::read_from_drives(read.bytes) + Ledger::arrived_at_host(read.bytes);
+            if !read.holes.is_empty() {
+                // Which bytes exactly, the examination finds out: it reads block by block.
+                out.holes.entry(stripe).or_default();
+            } else {
+                let class = &classes[(stripe % classes.len() as u64) as usize];
+                if class.check(&self.kernels, &read.chunks).0 != 0 {
+                    out.suspects.insert(stripe);
+                }
+            }
+            start += len;
+        }
+        Ok(())
+    }
 }

@@ -5,7 +5,8 @@
 //! judged is.
 
 use super::ScrubError;
-use super::check::{Hole, on_each};
+use super::check::on_each;
+use super::checked::Hole;
 use crate::relay::bring;
 use crate::target::{Stripes, Target, View};
 use pumice_offload::{
@@ -216,10 +217,7 @@ fn count_writes(view: &View, chunk: u32, stripe: u64, out: &mut Examination) -> 
 fn fold(row: &[u8], view: &View, chunks: &[&[u8]], len: usize) -> Vec<u8> {
     let mut sum = vec![0; len];
     for (role, chunk) in view.roles().zip(chunks) {
-        let table = &gf::MUL[usize::from(row[role.index()])];
-        for (s, c) in sum.iter_mut().zip(*chunk) {
-            *s ^= table[usize::from(*c)];
-        }
+        gf::add_scaled(&mut sum, chunk, row[role.index()]);
     }
     sum
 }

@@ -8,6 +8,7 @@
 
 mod batch;
 mod check;
+mod checked;
 mod conventional;
 mod error;
 mod examine;

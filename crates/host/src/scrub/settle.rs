@@ -13,7 +13,8 @@
 //! can write, and the second look follows at once. Nodes in this process do not see who else writes their devices: there the two looks alone must agree.
 
 use super::ScrubError;
-use super::check::{Hole, on_each};
+use super::check::on_each;
+use super::checked::Hole;
 use super::examine::{Examination, examine, examine_with_holes};
 use crate::finding::Unsettled;
 use crate::standing::{journal_now, objections};

@@ -2,7 +2,6 @@
 
 mod crash;
 mod damage;
-mod hooked;
 mod ledger;
 mod progress;
 mod standing;

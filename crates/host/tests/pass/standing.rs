@@ -1,8 +1,7 @@
 //! Findings on drives that others may be writing: what is read again before they count, and what becomes of them where the array has changed.
 
-use crate::hooked::Hooked;
 use crate::world::{Kind, RAID6, World, options, pass, patch};
-use pumice_blockdev::BlockDevice;
+use pumice_blockdev::{BlockDevice, HookedDevice};
 use pumice_host::finding::{Unsettled, Verdict};
 use pumice_host::scrub::{Options, Outcome, StopReason};
 use pumice_raid::superblock::features::Features;
@@ -35,9 +34,10 @@ fn a_round_reads_each_superblock_once_however_many_findings_it_has() {
             .zip(&reads)
             .map(|(device, reads)| {
                 let reads = Arc::clone(reads);
-                Hooked::over(device, move |offset, _| {
+                let hooked = HookedDevice::over(Arc::clone(device) as _).at_reads(move |offset, _| {
                     reads.fetch_add(usize::from(offset < before_data), Ordering::Relaxed);
-                })
+                });
+                Arc::new(hooked) as _
             })
             .collect();
         let outcome = pass(&world.target_over(&devices, 2, &[]), None, &in_use());
@@ -82,7 +82,7 @@ fn under_writes(world: &World, written: u64, broken: u64) -> Outcome {
     (written..written + broken).for_each(|stripe| world.damage(Role(1), stripe, 100, 30, 0x5A));
     let places: Vec<u64> = (0..written).map(|stripe| world.place(stripe, 0)).collect();
     let looks = AtomicUsize::new(0);
-    let restless = Hooked::over(&world.devices[2], move |offset, bytes| {
+    let restless = HookedDevice::over(Arc::clone(&world.devices[2]) as _).at_reads(move |offset, bytes| {
         let at = looks.fetch_add(1, Ordering::Relaxed) as u64 % 4000;
         let inside = |place: &u64| place.checked_add(at)?.checked_sub(offset);
         for at in places.iter().filter_map(inside) {
@@ -93,7 +93,7 @@ fn under_writes(world: &World, written: u64, broken: u64) -> Outcome {
     });
     let mut devices: Vec<Arc<dyn BlockDevice>> =
         world.devices.iter().map(|device| Arc::clone(device) as _).collect();
-    devices[2] = restless;
+    devices[2] = Arc::new(restless);
     let options = Options { batch: None, running_elsewhere: true, ..in_use() };
     pass(&world.target_over(&devices, 1, &[]), None, &options)
 }

@@ -11,6 +11,7 @@ use pumice_offload::{DataNode, DriveId};
 use pumice_parity::gf;
 use pumice_parity::seed::Seed;
 use pumice_raid::geometry::Geometry;
+use pumice_raid::journal::{data_entry, meta_block};
 use pumice_raid::layout::{Layout, Level};
 use pumice_raid::superblock::features::Features;
 use pumice_raid::superblock::v1::{ROLE_JOURNAL, V1};
@@ -148,20 +149,11 @@ impl World {
         journal
     }
 
-    /// Makes the journal hold one block of data of each of some stripes: a meta block at its tail, as `docs/on-disk/md.md` describes it.
+    /// Makes the journal hold one block of data of each of some stripes.
     pub(crate) fn journal_names(&self, stripes: &[u64]) {
-        let mut block = vec![0; 4096];
-        let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
-        put(0, &0x6433_C509_u32.to_le_bytes());
-        put(8, &[1]);
-        put(12, &(32 + 20 * stripes.len() as u32).to_le_bytes());
-        put(16, &1_u64.to_le_bytes());
-        for (i, stripe) in stripes.iter().enumerate() {
-            put(32 + 20 * i + 4, &8_u32.to_le_bytes());
-            put(32 + 20 * i + 8, &(stripe * self.geometry.stripe_bytes() / 512).to_le_bytes());
-        }
-        let sum = !crc32c::crc32c_append(crc32c::crc32c(&UUID.0), &block);
-        block[4..8].copy_from_slice(&sum.to_le_bytes());
+        let sector = |stripe: &u64| stripe * self.geometry.stripe_bytes() / 512;
+        let list: Vec<u8> = stripes.iter().flat_map(|stripe| data_entry(sector(stripe))).collect();
+        let block = meta_block(UUID, 1, 0, &list);
         self.journal.as_ref().unwrap().write_at(self.data_offset, &block).unwrap();
     }
 

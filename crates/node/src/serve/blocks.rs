@@ -1,10 +1,12 @@
 //! What a core does with requests for blocks: memory at once, everything else through workers.
 
-use super::core::{CoreHandle, Shared};
 use super::direct::Direct;
+use super::done::Ticket;
+use super::handle::CoreHandle;
 use super::offload::{QueueId, Sender};
 use super::outgoing::Loan;
-use super::workers::{Job, OffloadJob, Ticket, Workers, write_fault};
+use super::shared::Shared;
+use super::workers::{Job, OffloadJob, Workers, write_fault};
 use crate::watch::Writing;
 use pumice_blockdev::{AlignedBuffer, BlockDevice};
 use pumice_nvme::spec::Status;

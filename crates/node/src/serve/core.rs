@@ -1,24 +1,23 @@
 //! One thread with its sockets.
 
-use super::SharedSubsystem;
 use super::blocks::Blocks;
 use super::direct::{Completed, Direct};
-use super::offload::{Offload, QueueId};
-use super::rounds::Rounds;
+use super::done::Done;
+use super::handle::{CoreHandle, Inbox};
+use super::offload::QueueId;
+use super::shared::Shared;
 use super::socket::{Socket, Turn};
-use super::workers::{Done, Workers};
-use crate::pace::Pacing;
-use crate::watch::WriteWatch;
+use super::workers::Workers;
 use mio::net::{TcpListener, TcpStream};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
-use pumice_blockdev::{BlockDevice, ask_silent_peer};
+use pumice_blockdev::ask_silent_peer;
 use pumice_initiator::{BusyPoll, prepare};
-use pumice_nvme::target::{Access, Connection, Limits};
+use pumice_nvme::target::{Access, Connection};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 const LISTENER: Token = Token(0);
@@ -37,166 +36,6 @@ const ACCEPTS: usize = 32;
 const WORKERS: usize = 8;
 /// Parity commands and transfers at a time, of each core. They have threads of their own, because they can take long.
 const ENGINES: usize = 4;
-
-/// What all cores share.
-pub(super) struct Shared {
-    subsystem: SharedSubsystem,
-    limits: Limits,
-    devices: Vec<Arc<dyn BlockDevice>>,
-    offload: Offload,
-    watch: Arc<WriteWatch>,
-    rounds: Rounds,
-    kinds: Vec<DriveKind>,
-    connections: AtomicUsize,
-    stopping: AtomicBool,
-    began: Instant,
-}
-
-/// What every command asks about a drive.
-#[derive(Debug, Clone, Copy)]
-struct DriveKind {
-    /// It answers at once.
-    immediate: bool,
-    /// Its content lies in memory.
-    resident: bool,
-    /// Its block size as a power of two.
-    block_shift: u8,
-}
-
-impl std::fmt::Debug for Shared {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("drives", &self.devices.len()).finish_non_exhaustive()
-    }
-}
-
-impl Shared {
-    pub(super) fn new(
-        cores: usize,
-        subsystem: SharedSubsystem,
-        limits: Limits,
-        devices: Vec<Arc<dyn BlockDevice>>,
-        offload: Offload,
-        watch: Arc<WriteWatch>,
-    ) -> Self {
-        let shifts = subsystem.with(|s| s.namespaces().iter().map(|n| n.block_shift).collect::<Vec<_>>());
-        let kind = |(device, block_shift): (&Arc<dyn BlockDevice>, u8)| DriveKind {
-            immediate: device.is_immediate(),
-            resident: device.resident().is_some(),
-            block_shift,
-        };
-        let kinds = devices.iter().zip(shifts).map(kind).collect();
-        Self {
-            subsystem,
-            limits,
-            devices,
-            offload,
-            watch,
-            rounds: Rounds::new(cores),
-            kinds,
-            connections: AtomicUsize::new(0),
-            stopping: AtomicBool::new(false),
-            began: Instant::now(),
-        }
-    }
-
-    pub(super) fn subsystem(&self) -> &SharedSubsystem {
-        &self.subsystem
-    }
-
-    pub(super) fn devices(&self) -> &[Arc<dyn BlockDevice>] {
-        &self.devices
-    }
-
-    pub(super) fn offload(&self) -> &Offload {
-        &self.offload
-    }
-
-    fn kind(&self, nsid: u32) -> Option<DriveKind> {
-        self.kinds.get((nsid as usize).checked_sub(1)?).copied()
-    }
-
-    pub(super) fn is_immediate(&self, nsid: u32) -> bool {
-        self.kind(nsid).is_some_and(|kind| kind.immediate)
-    }
-
-    pub(super) fn is_resident(&self, nsid: u32) -> bool {
-        self.kind(nsid).is_some_and(|kind| kind.resident)
-    }
-
-    pub(super) fn block_shift(&self, nsid: u32) -> u8 {
-        self.kind(nsid).map_or(9, |kind| kind.block_shift)
-    }
-
-    pub(super) fn stop(&self) {
-        self.stopping.store(true, Ordering::Release);
-        self.pacing().stop();
-    }
-
-    fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Acquire)
-    }
-
-    pub(super) fn pacing(&self) -> &Pacing {
-        self.offload.pacing()
-    }
-
-    pub(super) fn watch(&self) -> &Arc<WriteWatch> {
-        &self.watch
-    }
-
-    pub(super) fn rounds(&self) -> &Rounds {
-        &self.rounds
-    }
-
-    /// Nanoseconds since the server's start.
-    pub(super) fn now(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
-    }
-}
-
-#[derive(Default)]
-struct Inbox {
-    streams: Vec<TcpStream>,
-    done: Vec<Done>,
-}
-
-/// The way to a core from other threads.
-#[derive(Clone)]
-pub(super) struct CoreHandle {
-    inbox: Arc<Mutex<Inbox>>,
-    waker: Arc<Waker>,
-}
-
-impl std::fmt::Debug for CoreHandle {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("CoreHandle")
-    }
-}
-
-impl CoreHandle {
-    /// Wakes it.
-    pub(super) fn wake(&self) {
-        // A core that is gone needs no waking.
-        let _ = self.waker.wake();
-    }
-
-    /// Hands it a command that is done.
-    pub(super) fn done(&self, done: Done) {
-        let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = inbox.done.is_empty();
-        inbox.done.push(done);
-        drop(inbox);
-        // Others have woken it for theirs, and it takes all at once.
-        if first {
-            self.wake();
-        }
-    }
-
-    fn give(&self, stream: TcpStream) {
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner).streams.push(stream);
-        self.wake();
-    }
-}
 
 /// A core: its poll, its sockets.
 pub(super) struct Core {
@@ -226,9 +65,8 @@ pub(super) struct Core {
 impl Core {
     pub(super) fn new(number: usize, shared: Arc<Shared>, busy_poll: Duration) -> io::Result<Self> {
         let poll = Poll::new()?;
-        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
-        let handle = CoreHandle { inbox: Arc::default(), waker };
-        let waiting = shared.kinds.iter().any(|kind| !kind.immediate);
+        let handle = CoreHandle::new(Waker::new(poll.registry(), WAKER)?);
+        let waiting = !shared.all_immediate();
         // Memory alone needs one, for the commands that are not done at once.
         let workers = Workers::start(if waiting { WORKERS } else { 1 })?;
         let direct = if waiting { Direct::new() } else { None };
@@ -270,7 +108,7 @@ impl Core {
     /// Runs until the server stops.
     pub(super) fn run(&mut self) {
         // Room for all: what a poll does not tell has not happened when a round is asked for.
-        let mut events = Events::with_capacity(self.shared.limits.connections.saturating_add(FIRST));
+        let mut events = Events::with_capacity(self.shared.limits().connections.saturating_add(FIRST));
         let mut ticked = Instant::now();
         let mut stop_at = None;
         loop {
@@ -391,14 +229,12 @@ impl Core {
         for _ in 0..ACCEPTS {
             match listener.accept() {
                 Ok((stream, peer)) => {
-                    if self.shared.connections.load(Ordering::Relaxed) >= self.shared.limits.connections {
+                    if !self.shared.admit() {
                         // Dropped: the peer sees the connection closed.
                         continue;
                     }
-                    self.shared.connections.fetch_add(1, Ordering::Relaxed);
-                    prepare(&stream, peer);
                     // A peer that is gone already shows when it is read.
-                    let _ = ask_silent_peer(&stream);
+                    let _ = prepare(&stream, peer).and_then(|()| ask_silent_peer(&stream));
                     cores[*turn % cores.len()].give(stream);
                     *turn += 1;
                 }
@@ -412,8 +248,7 @@ impl Core {
     }
 
     fn take_inbox(&mut self) {
-        let Inbox { streams, done } =
-            std::mem::take(&mut *self.handle.inbox.lock().unwrap_or_else(PoisonError::into_inner));
+        let Inbox { streams, done } = self.handle.take();
         for stream in streams {
             self.adopt(stream);
         }
@@ -453,10 +288,10 @@ impl Core {
         let interest = Interest::READABLE | Interest::WRITABLE;
         let registered = self.poll.registry().register(&mut stream, Token(number), interest);
         let (Ok(()), Ok(local)) = (registered, stream.local_addr()) else {
-            self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+            self.shared.dismiss();
             return;
         };
-        let connection = Connection::new(self.shared.limits, local, self.shared.now());
+        let connection = Connection::new(self.shared.limits(), local, self.shared.now());
         self.sockets.insert(number, Socket::new(stream, connection));
         self.turns.push(number);
     }
@@ -539,7 +374,7 @@ impl Core {
             // Either may fail where the peer was first.
             let _ = self.poll.registry().deregister(&mut socket.stream);
             let _ = socket.close();
-            self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+            self.shared.dismiss();
             if association {
                 // Its other queues may be anywhere, and a controller may wait for their end.
                 self.shared.rounds().ask();

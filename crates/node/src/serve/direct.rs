@@ -1,6 +1,7 @@
 //! Commands that the kernel carries for a core, without a thread that waits for each.
 
-use super::workers::{Done, Job};
+use super::done::Done;
+use super::workers::Job;
 use pumice_blockdev::{AlignedBuffer, DirectOperation, DirectQueue, DirectRequest};
 use pumice_nvme::spec::Status;
 use pumice_nvme::target::Op;

@@ -160,6 +160,10 @@ impl Offload {
         self.node.pacing()
     }
 
+    fn leases(&self) -> std::sync::MutexGuard<'_, Leases> {
+        leases::locked(&self.leases)
+    }
+
     /// Carries out a command. `now` is on the clock of the connections; `wanted` says whether anybody waits for the outcome.
     pub(super) fn execute(
         &self,
@@ -170,24 +174,9 @@ impl Offload {
         now: u64,
         wanted: &(dyn Fn() -> bool + Sync),
     ) -> Answered {
-        let _active = Active::begin(&self.leases, sender.cntlid);
-        self.command(sender, sqe, data, subsystem, now, wanted)
-    }
-
-    fn leases(&self) -> std::sync::MutexGuard<'_, Leases> {
-        leases::locked(&self.leases)
-    }
-
-    fn command(
-        &self,
-        sender: Sender,
-        sqe: &Sqe,
-        data: &[u8],
-        subsystem: &SharedSubsystem,
-        now: u64,
-        wanted: &(dyn Fn() -> bool + Sync),
-    ) -> Answered {
         let Sender { queue, cntlid } = sender;
+        // What a controller has leased stays its own while a command of it is under way.
+        let _active = Active::begin(&self.leases, cntlid);
         let (tag, len) = (sqe.dword(10), u64::from(sqe.dword(12)));
         let to_controller = sqe.opcode() & 0b11 == 0b01;
         if to_controller && len != data.len() as u64 {

@@ -1,6 +1,6 @@
 //! Rounds of all cores: what a new association waits for, and how the end of one gets about. `docs/node.md`, *A host that comes back*.
 
-use super::core::CoreHandle;
+use super::handle::CoreHandle;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 

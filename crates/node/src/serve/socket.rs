@@ -2,9 +2,9 @@
 
 use super::arrival::Arrival;
 use super::blocks::Blocks;
-use super::core::Shared;
+use super::done::Done;
 use super::outgoing::Outgoing;
-use super::workers::Done;
+use super::shared::Shared;
 use crate::watch::Writing;
 use mio::net::TcpStream;
 use pumice_nvme::target::Connection;

@@ -1,8 +1,9 @@
 //! Threads that wait for media, so that no core has to.
 
-use super::core::CoreHandle;
-use super::core::Shared;
+use super::done::{Done, Ticket};
+use super::handle::CoreHandle;
 use super::offload::{Answered, Sender};
+use super::shared::Shared;
 use crate::pace::Foreground;
 use crate::watch::Writing;
 use pumice_blockdev::{AlignedBuffer, BlockDevice, IoError};
@@ -17,15 +18,6 @@ use std::thread::JoinHandle;
 
 /// Bytes that zeros are written and blocks verified in at a time.
 const PIECE: u64 = 1 << 20;
-
-/// Whose command it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ticket {
-    /// The connection on its core.
-    pub(super) connection: usize,
-    /// Its slot.
-    pub(super) slot: u16,
-}
 
 /// A command for a medium.
 pub(super) struct Job {
@@ -65,7 +57,7 @@ impl Job {
             result: 0,
             wrote: !self.writing.is_empty(),
             answer: None,
-            data: read,
+            read,
             len: self.len as usize,
             foreground: self.foreground,
         }
@@ -78,35 +70,6 @@ pub(super) struct OffloadJob {
     pub(super) sender: Sender,
     pub(super) command: Sqe,
     pub(super) data: Vec<u8>,
-}
-
-/// A command that is done.
-pub(super) struct Done {
-    pub(super) ticket: Ticket,
-    pub(super) status: Status,
-    pub(super) result: u64,
-    /// It changed, or was to change, the medium.
-    pub(super) wrote: bool,
-    /// What a command of the parity command set gives to the host.
-    answer: Option<Vec<u8>>,
-    data: Option<AlignedBuffer>,
-    len: usize,
-    foreground: Option<(usize, Foreground)>,
-}
-
-impl Done {
-    /// The foreground request that it was: its drive, and its bytes.
-    pub(super) fn foreground(&self) -> Option<(usize, Foreground, u64)> {
-        self.foreground.map(|(index, request)| (index, request, self.len as u64))
-    }
-
-    /// What goes to the host.
-    pub(super) fn data(&self) -> Option<&[u8]> {
-        match &self.answer {
-            Some(answer) => Some(answer),
-            None => Some(&self.data.as_deref()?[..self.len]),
-        }
-    }
 }
 
 #[derive(Default)]

@@ -2,7 +2,7 @@
 //! over a device that keeps, drops or tears what was not flushed.
 
 use crate::world::{command, connect, host, run, serve};
-use pumice_blockdev::{BlockDevice, DirectFd, FaultyDevice, FileDevice, IoError, OpenMode, Options};
+use pumice_blockdev::{BlockDevice, FaultyDevice, FileDevice, HookedDevice, OpenMode, Options};
 use pumice_initiator::{Command, Queue};
 use pumice_node::serve::Drive;
 use pumice_nvme::spec::opcode::io;
@@ -180,55 +180,6 @@ fn what_a_read_with_fua_has_seen_outlives_a_power_cut() {
     assert!(lost > 0, "a cut that loses nothing shows nothing");
 }
 
-/// A file past the page cache, whose flushes by a thread are counted: those by the kernel's ring are not.
-struct Counted {
-    file: FileDevice,
-    flushes: AtomicU64,
-}
-
-impl BlockDevice for Counted {
-    fn name(&self) -> &str {
-        self.file.name()
-    }
-
-    fn size_bytes(&self) -> u64 {
-        self.file.size_bytes()
-    }
-
-    fn logical_block(&self) -> u32 {
-        self.file.logical_block()
-    }
-
-    fn read_only(&self) -> bool {
-        false
-    }
-
-    fn direct_fd(&self) -> Option<DirectFd> {
-        self.file.direct_fd()
-    }
-
-    fn begin_whole_write(&self) -> bool {
-        self.file.begin_whole_write()
-    }
-
-    fn end_whole_write(&self) {
-        self.file.end_whole_write();
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError> {
-        self.file.read_at(offset, buf)
-    }
-
-    fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), IoError> {
-        self.file.write_at(offset, data)
-    }
-
-    fn flush(&self) -> Result<(), IoError> {
-        self.flushes.fetch_add(1, Ordering::SeqCst);
-        self.file.flush()
-    }
-}
-
 /// What the kernel carries needs a thread for that: the ring has no read that is flushed for.
 #[test]
 fn a_read_with_fua_is_flushed_for_on_a_drive_with_direct_io() {
@@ -241,8 +192,13 @@ fn a_read_with_fua_is_flushed_for_on_a_drive_with_direct_io() {
         eprintln!("SKIPPED: no direct I/O here");
         return;
     }
-    let device = Arc::new(Counted { file, flushes: AtomicU64::new(0) });
-    let drive = Drive::with_device(Arc::clone(&device) as Arc<dyn BlockDevice>, 4096, "one").unwrap();
+    // Flushes by a thread: those by the kernel's ring go past the device.
+    let flushed = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&flushed);
+    let device = HookedDevice::over(Arc::new(file)).at_flushes(move || {
+        count.fetch_add(1, Ordering::SeqCst);
+    });
+    let drive = Drive::with_device(Arc::new(device), 4096, "one").unwrap();
     let server = serve(vec![drive]);
     let (_controller, mut queue) = connect(&server, host(&server, 3), 8);
     let mut seen = [0; 4096];
@@ -252,7 +208,7 @@ fn a_read_with_fua_is_flushed_for_on_a_drive_with_direct_io() {
         for (sqe, flushes) in [(plain, flushes - 1), (with_fua(plain), flushes)] {
             assert!(queue.execute(sqe, &[], &mut seen).unwrap().status.is_success());
             assert!(seen == [round; 4096]);
-            assert_eq!(device.flushes.load(Ordering::SeqCst), flushes, "round {round}");
+            assert_eq!(flushed.load(Ordering::SeqCst), flushes, "round {round}");
         }
     }
 }

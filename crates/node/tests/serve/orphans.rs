@@ -102,6 +102,33 @@ fn options(server: &Server, number: u8, seconds: u64) -> ConnectOptions {
     ConnectOptions { deadline: Duration::from_secs(seconds), ..host(server, number) }
 }
 
+/// Connects a host that may be refused for a while.
+fn come_back(server: &Server, number: u8) -> Controller {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match Controller::connect(server.address(), host(server, number)) {
+            Ok(controller) => return controller,
+            Err(error) => assert!(Instant::now() < until, "{error}"),
+        }
+    }
+}
+
+/// The host comes back by the first core and writes anew by the second, while the medium still holds a write of before; that is let go when there was time enough to
+/// do harm.
+fn write_anew(server: &Server, held: &Held, blocks: &[u64]) {
+    std::thread::scope(|scope| {
+        let back = scope.spawn(|| {
+            let second = Controller::connect(server.address(), host(server, 1)).unwrap();
+            let _to_the_second_core = TcpStream::connect(server.address()).unwrap();
+            assert!(write(&mut second.queue(1, 64).unwrap(), blocks, 0x22));
+        });
+        std::thread::sleep(Duration::from_millis(500));
+        held.set(true);
+        back.join().unwrap();
+    });
+    std::thread::sleep(Duration::from_millis(200));
+}
+
 #[test]
 fn a_write_of_a_lost_connection_does_not_come_after_the_next_one() {
     let held = Held::new(false);
@@ -121,13 +148,7 @@ fn a_write_of_a_lost_connection_does_not_come_after_the_next_one() {
     assert!(Controller::connect(server.address(), options(1, 5)).is_err());
     drop(Controller::connect(server.address(), options(2, 5)).unwrap());
     held.set(true);
-    let until = Instant::now() + PATIENCE;
-    let second = loop {
-        match Controller::connect(server.address(), host(&server, 1)) {
-            Ok(controller) => break controller,
-            Err(error) => assert!(Instant::now() < until, "{error}"),
-        }
-    };
+    let second = come_back(&server, 1);
     assert!(write(&mut second.queue(1, 64).unwrap(), &blocks, 0x22));
     std::thread::sleep(Duration::from_millis(200));
     // What had not begun never does; what had is older than all of the new writes.
@@ -153,10 +174,7 @@ fn nothing_more_is_deallocated_for_a_host_that_is_gone() {
     drop(first);
     std::thread::sleep(Duration::from_millis(300));
     held.set(true);
-    let until = Instant::now() + PATIENCE;
-    while let Err(error) = Controller::connect(server.address(), host(&server, 1)) {
-        assert!(Instant::now() < until, "{error}");
-    }
+    drop(come_back(&server, 1));
     assert_eq!(held.begun.load(Ordering::SeqCst), 1, "pieces that were written");
 }
 
@@ -171,18 +189,7 @@ fn a_write_on_another_core_does_not_come_after_the_next_one() {
     assert!(!write(&mut stale, &[0], OLD), "the core is held up");
     // The end of the association is seen; the other connection of it is not closed.
     drop(first);
-    std::thread::scope(|scope| {
-        let back = scope.spawn(|| {
-            let second = Controller::connect(server.address(), host(&server, 1)).unwrap();
-            let _to_the_second_core = TcpStream::connect(server.address()).unwrap();
-            assert!(write(&mut second.queue(1, 16).unwrap(), &[0], 0x22));
-        });
-        // Time enough to do harm.
-        std::thread::sleep(Duration::from_millis(500));
-        held.set(true);
-        back.join().unwrap();
-    });
-    std::thread::sleep(Duration::from_millis(200));
+    write_anew(&server, &held, &[0]);
     assert_eq!(held.begun.load(Ordering::SeqCst), 2);
     let mut content = [0; 512];
     held.read_at(0, &mut content).unwrap();
@@ -204,18 +211,7 @@ fn what_nobody_has_seen_to_end_does_not_come_after_the_next_one() {
     assert!(!write(&mut stale, &blocks, OLD), "the core is held up");
     drop(stale);
     drop(first);
-    std::thread::scope(|scope| {
-        let back = scope.spawn(|| {
-            let second = Controller::connect(server.address(), host(&server, 1)).unwrap();
-            let _to_the_second_core = TcpStream::connect(server.address()).unwrap();
-            assert!(write(&mut second.queue(1, 64).unwrap(), &blocks, 0x22));
-        });
-        // Time enough to do harm.
-        std::thread::sleep(Duration::from_millis(500));
-        held.set(true);
-        back.join().unwrap();
-    });
-    std::thread::sleep(Duration::from_millis(200));
+    write_anew(&server, &held, &blocks);
     let mut content = [0; 60 * 512];
     held.read_at(0, &mut content).unwrap();
     assert!(content.iter().all(|byte| *byte == 0x22));
@@ -235,8 +231,5 @@ fn a_core_that_stands_still_ends_new_associations_in_the_end() {
     let closed = refused.as_ref().is_err_and(|error| error.contains("closed") || error.contains("reset"));
     assert!(closed, "not after the host's own patience: {refused:?}");
     drop(first);
-    let until = Instant::now() + PATIENCE;
-    while let Err(error) = Controller::connect(server.address(), host(&server, 2)) {
-        assert!(Instant::now() < until, "{error}");
-    }
+    drop(come_back(&server, 2));
 }

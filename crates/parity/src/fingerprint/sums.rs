@@ -1,7 +1,7 @@
 //! The sums F (of a node) and T (of all nodes).
 
 use super::alpha;
-use crate::check_matrix::MAX_ROWS;
+use crate::matrix::MAX_ROWS;
 use crate::planes::Planes;
 use std::ops::RangeInclusive;
 use thiserror::Error;

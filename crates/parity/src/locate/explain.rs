@@ -129,7 +129,7 @@ mod tests {
     fn sum(check: &CheckMatrix, parts: &[(usize, u8)]) -> Vec<u8> {
         let mut out = vec![0; check.rows()];
         for (column, e) in parts {
-            crate::linear::add_scaled(&mut out, &check.column(*column), *e);
+            crate::gf::add_scaled(&mut out, &check.column(*column), *e);
         }
         out
     }

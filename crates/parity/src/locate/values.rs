@@ -1,7 +1,8 @@
 //! What the damage is, once it is known where.
 
 use crate::check_matrix::CheckMatrix;
-use crate::linear::{add_scaled, solve_for};
+use crate::gf::add_scaled;
+use crate::linear::solve_for;
 
 /// What to XOR into each of the named columns so that every equation holds: one vector for each, as long as a
 /// syndrome row. `None` where nothing does, or where the equations do not determine it.

@@ -72,6 +72,11 @@ impl PolicyName {
         }
     }
 
+    /// Whether it is tuned on what a predictor expected of idle intervals.
+    pub(super) fn asks_predictor(self) -> bool {
+        matches!(self.family(), Some(Family::Predicted | Family::PredictedWaiting))
+    }
+
     fn family(self) -> Option<Family> {
         match self {
             Self::Waiting | Self::Lossless => Some(Family::Waiting),

@@ -1,11 +1,12 @@
 //! The three readings: what is in the trace, what its idle intervals are, and then every policy side by side.
 
+use super::Study;
 use super::contender::{Choice, PolicyName};
 use super::notes::{limited, within};
 use super::outcome::{Equal, Point, Report, Row};
-use super::{Study, StudyError};
 use crate::drive::{Baseline, Drive};
 use crate::engine::Engine;
+use crate::error::StudyError;
 use crate::learner::Learner;
 use crate::player::Player;
 use crate::scan::Scan;
@@ -85,7 +86,7 @@ struct Run {
 
 pub(super) fn run(study: &Study) -> Result<Report, StudyError> {
     let scan = Scan::of(&study.trace, study.format)?;
-    let device = scan.choose(&study.trace, study.device.as_deref())?;
+    let device = scan.choose(study.device.as_deref())?;
     let drive = study.drive.unwrap_or_else(|| scan.fitting_drive(device));
     let capacity = scan.seen[device as usize].capacity.max(1 << 30);
     let setting = Setting { study, scan: &scan, device, drive, capacity, curve: drive.curve() };
@@ -118,9 +119,10 @@ fn feed(runs: &mut [Run], batch: &[(Nanos, Nanos)]) {
 }
 
 fn learn(setting: &Setting<'_>, boundary: Nanos) -> Result<Learned, TraceError> {
-    let mut past = Learner::new(REMEMBERED, 0);
-    let mut rest = Learner::new(REMEMBERED, boundary);
-    let mut whole = Learner::new(REMEMBERED, 0);
+    let predicting = setting.study.policies.iter().any(|policy| policy.asks_predictor());
+    let mut whole = Learner::new(REMEMBERED, 0, predicting);
+    let mut past = None;
+    let mut rest = Learner::new(REMEMBERED, boundary, predicting);
     let nothing = pumice_pacer::History::new(1);
     let blank = Choice {
         goal: setting.study.goal,
@@ -138,21 +140,20 @@ fn learn(setting: &Setting<'_>, boundary: Nanos) -> Result<Learned, TraceError> 
     setting.batches(|batch| {
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                for &(at, done) in batch {
-                    whole.request(at, done);
-                }
-            });
-            scope.spawn(|| {
                 for (_, engine) in &mut observers {
                     batch.iter().for_each(|&(at, done)| engine.request(at, done));
                 }
             });
             for &(at, done) in batch {
-                let part = if at < boundary { &mut past } else { &mut rest };
-                part.request(at, done);
+                if at >= boundary {
+                    past.get_or_insert_with(|| whole.clone());
+                    rest.request(at, done);
+                }
+                whole.request(at, done);
             }
         });
     })?;
+    let past = past.unwrap_or_else(|| whole.clone());
     let end = whole.end();
     let informed = observers
         .into_iter()

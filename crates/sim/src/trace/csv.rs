@@ -1,12 +1,26 @@
 //! Comma-separated traces with a header: times in `ts_us` (or `ts_ns`, `ts_ms`, `ts_s`), places in `offset_bytes`, `lbn512` or `lpn` (4 KiB pages),
 //! lengths in `size_bytes`, response times in `svc_stop_us` (from arrival to completion), device in `dev`.
 
+use super::Op;
 use super::error::Wrong;
-use super::fields::{length, needed_op, scaled, seconds, split, whole};
+use super::fields::{length, needed_op, op, scaled, seconds, split, whole};
+use super::input::LONGEST;
 use super::reader::{Line, Parsed};
 
 /// Columns that are looked at.
 const COLUMNS: usize = 64;
+
+/// What a column holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Time,
+    Place,
+    Size,
+    Stop,
+    Op,
+    Device,
+    Other,
+}
 
 /// Which column holds what.
 #[derive(Debug, Clone)]
@@ -19,6 +33,7 @@ pub(crate) struct Columns {
     device: Option<usize>,
     last: usize,
     pages: bool,
+    roles: [Role; COLUMNS],
 }
 
 impl Columns {
@@ -43,11 +58,93 @@ impl Columns {
         let stop = find("svc_stop_us");
         let device = find("dev");
         let last = [Some(time.0), Some(op), Some(place.0), size, stop, device].into_iter().flatten().max();
-        Ok(Self { time, op, place, size, stop, device, last: last.unwrap_or(0), pages })
+        let mut roles = [Role::Other; COLUMNS];
+        for (at, role) in [
+            (Some(time.0), Role::Time),
+            (Some(place.0), Role::Place),
+            (size, Role::Size),
+            (stop, Role::Stop),
+            (Some(op), Role::Op),
+            (device, Role::Device),
+        ] {
+            if let Some(column) = at.and_then(|at| roles.get_mut(at)) {
+                *column = role;
+            }
+        }
+        Ok(Self { time, op, place, size, stop, device, last: last.unwrap_or(0), pages, roles })
     }
 
     pub(crate) fn has_responses(&self) -> bool {
         self.stop.is_some()
+    }
+
+    /// The first line of `text` and its length with its end, if it is of the kind that nearly all are: whole numbers without blanks, and a letter for the
+    /// operation. `None` leaves it to [`parse`](Self::parse), which takes all that is allowed and finds the words for what is not.
+    pub(crate) fn common<'a>(&self, text: &'a [u8]) -> Option<(Line<'a>, usize)> {
+        let (mut numbers, mut operation, mut device) = ([0_u64; 4], None, &b"0"[..]);
+        let (mut at, mut end) = (0, b',');
+        for &role in self.roles.get(..=self.last)? {
+            if end != b',' {
+                return None;
+            }
+            let from = at;
+            if let Role::Time | Role::Place | Role::Size | Role::Stop = role {
+                let mut value = 0_u64;
+                loop {
+                    end = *text.get(at)?;
+                    let digit = end.wrapping_sub(b'0');
+                    if digit > 9 {
+                        break;
+                    }
+                    value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
+                    at += 1;
+                }
+                // 19 digits always fit.
+                if !(1..=19).contains(&(at - from)) || !matches!(end, b',' | b'\n') {
+                    return None;
+                }
+                numbers[role as usize] = value;
+            } else {
+                loop {
+                    end = *text.get(at)?;
+                    if matches!(end, b',' | b'\n') {
+                        break;
+                    }
+                    at += 1;
+                }
+                match (role, &text[from..at]) {
+                    (Role::Op, [b'R' | b'r']) => operation = Some(Op::Read),
+                    (Role::Op, [b'W' | b'w']) => operation = Some(Op::Write),
+                    (Role::Op, text) => operation = Some(op(text)?),
+                    (Role::Device, name @ [first, .., last] | name @ [first @ last])
+                        if first.is_ascii_graphic() && last.is_ascii_graphic() =>
+                    {
+                        device = name;
+                    }
+                    (Role::Other, _) => {}
+                    _ => return None,
+                }
+            }
+            at += 1;
+        }
+        if end == b',' {
+            at += text[at..].iter().position(|&b| b == b'\n')? + 1;
+        }
+        if at as u64 > LONGEST {
+            return None;
+        }
+        let [time, place, size, stop] = numbers;
+        let line = Line {
+            // Other than whole numbers of seconds have unit 0.
+            at: time.checked_mul(self.time.1).filter(|_| self.time.1 > 0)?,
+            device,
+            op: operation?,
+            offset: place.checked_mul(self.place.1)?,
+            bytes: if self.size.is_some() { length("size_bytes", size).ok()? } else { 4_096 },
+            response: if self.stop.is_some() { Some(stop.checked_mul(1_000)?) } else { None },
+            ..self.blank()
+        };
+        Some((line, at))
     }
 
     pub(crate) fn parse<'a>(&self, line: &'a [u8]) -> Result<Parsed<'a>, Wrong> {
@@ -87,18 +184,23 @@ impl Columns {
             Some(device) => super::fields::present("dev", cell(device))?,
             None => b"0",
         };
-        Ok(Parsed::Request(Line {
+        Ok(Parsed::Request(Line { at, device, op, offset, bytes, response, ..self.blank() }))
+    }
+
+    /// A line that says nothing yet, with the names of its fields.
+    fn blank(&self) -> Line<'static> {
+        Line {
             time_field: self.time.2,
             place_field: self.place.2,
             device_field: "dev",
             response_field: "svc_stop_us",
-            at,
-            device,
+            at: 0,
+            device: b"0",
             alias: None,
-            op,
-            offset,
-            bytes,
-            response,
-        }))
+            op: Op::Read,
+            offset: 0,
+            bytes: 4_096,
+            response: None,
+        }
     }
 }

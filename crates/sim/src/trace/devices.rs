@@ -50,6 +50,11 @@ impl Devices {
         Ok(number)
     }
 
+    /// Their names in the trace, by number.
+    pub(super) fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.names.iter().map(|(name, _)| &name[..])
+    }
+
     /// How many have appeared.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 /// Opens a file; gzip and zstd are known by their first bytes.
-pub(crate) fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
+pub(crate) fn open(path: &Path) -> io::Result<Box<dyn BufRead + Send>> {
     let kind = std::fs::metadata(path)?.file_type();
     if kind.is_fifo() || kind.is_socket() {
         // Who opens a pipe may wait for ever, and a long trace is read three times.
@@ -28,7 +28,7 @@ pub(crate) fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
 }
 
 /// The longest line that is read.
-const LONGEST: u64 = 64 << 10;
+pub(crate) const LONGEST: u64 = 64 << 10;
 
 /// Reads a line without its end into `line`; false at the end of the file.
 pub(crate) fn read_line(input: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<bool> {

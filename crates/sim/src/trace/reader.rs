@@ -79,7 +79,7 @@ struct Open {
 /// Reads a trace.
 pub struct TraceReader {
     path: String,
-    input: Box<dyn BufRead>,
+    input: Box<dyn BufRead + Send>,
     line: Vec<u8>,
     number: u64,
     format: Format,
@@ -177,6 +177,14 @@ impl TraceReader {
                 log => (State::FioIo { log, clock: 0 }, true),
             },
         })
+    }
+
+    /// What follows the header of a comma-separated trace of which no request was taken, and its columns; `None` for other traces.
+    pub(super) fn into_csv(self) -> Option<(Box<dyn BufRead + Send>, Columns)> {
+        match self.state {
+            State::Csv(columns) => Some((self.input, columns)),
+            _ => None,
+        }
     }
 
     /// Its format.
@@ -290,7 +298,13 @@ impl TraceReader {
             return Err(Wrong::new(line.time_field, what));
         }
         let (first, last) = self.times.unwrap_or((line.at, line.at));
-        check(&line, first, last)?;
+        if leaps(line.at, first, last) {
+            let days = line.at.saturating_sub(last) / (86_400 * SECOND);
+            let what =
+                format!("time leaps by {days} days: at most 30 between two lines, and ten years in all");
+            return Err(Wrong::new(line.time_field, what));
+        }
+        check(&line)?;
         self.times = Some((first, last.max(line.at)));
         let mut request = Request {
             at: line.at,
@@ -378,14 +392,13 @@ impl TraceReader {
     }
 }
 
-/// Complains of a line that fits no drive or no trace, after a first and a latest one.
-fn check(line: &Line<'_>, first: Nanos, last: Nanos) -> Result<(), Wrong> {
-    let leap = line.at.saturating_sub(last);
-    if leap > LEAP || line.at.saturating_sub(first) > SPAN {
-        let days = leap / (86_400 * SECOND);
-        let what = format!("time leaps by {days} days: at most 30 between two lines, and ten years in all");
-        return Err(Wrong::new(line.time_field, what));
-    }
+/// Whether a time fits no trace, after a first and a latest one.
+pub(super) fn leaps(at: Nanos, first: Nanos, last: Nanos) -> bool {
+    at.saturating_sub(last) > LEAP || at.saturating_sub(first) > SPAN
+}
+
+/// Complains of a line whose response time or place fits no drive.
+pub(super) fn check(line: &Line<'_>) -> Result<(), Wrong> {
     if let Some(response) = line.response.filter(|r| *r > RESPONSE) {
         let what = format!("a response time of {} s: at most a day", response / SECOND);
         return Err(Wrong::new(line.response_field, what));

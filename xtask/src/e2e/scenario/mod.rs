@@ -25,6 +25,16 @@ pub(crate) struct Scenario {
     pub(crate) run: fn(&Bench<'_>) -> Result<(), Failed>,
 }
 
+impl Scenario {
+    /// Whether it is part of what was asked for.
+    pub(crate) fn is_wanted(&self, options: &Options) -> bool {
+        match &options.only {
+            Some(name) => self.name == name,
+            None => options.full || self.short,
+        }
+    }
+}
+
 /// All, in order.
 pub(crate) const SCENARIOS: [Scenario; 8] = [
     Scenario { name: "connect", short: true, run: connect::one_queue },

@@ -1,0 +1,89 @@
+//! A device over another one, with something done at each read and flush: for tests that count, or that bend what is read.
+
+use crate::{BlockDevice, DirectFd, IoError};
+use std::sync::Arc;
+
+/// What is done to the bytes of a read, which begin at an offset.
+type ReadHook = dyn Fn(u64, &mut [u8]) + Send + Sync;
+/// What is done at a flush.
+type FlushHook = dyn Fn() + Send + Sync;
+
+/// A device that is another one, but for its hooks. What goes past the device, by its [`direct_fd`](BlockDevice::direct_fd), they do not see.
+pub struct HookedDevice {
+    inner: Arc<dyn BlockDevice>,
+    read: Box<ReadHook>,
+    flush: Box<FlushHook>,
+}
+
+impl HookedDevice {
+    /// A device over `inner` at which nothing happens yet.
+    #[must_use]
+    pub fn over(inner: Arc<dyn BlockDevice>) -> Self {
+        Self { inner, read: Box::new(|_, _| {}), flush: Box::new(|| {}) }
+    }
+
+    /// The same device, with `hook` given the offset and the bytes of every read that went well.
+    #[must_use]
+    pub fn at_reads(self, hook: impl Fn(u64, &mut [u8]) + Send + Sync + 'static) -> Self {
+        Self { read: Box::new(hook), ..self }
+    }
+
+    /// The same device, with `hook` called before every flush.
+    #[must_use]
+    pub fn at_flushes(self, hook: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { flush: Box::new(hook), ..self }
+    }
+}
+
+impl BlockDevice for HookedDevice {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.inner.size_bytes()
+    }
+
+    fn logical_block(&self) -> u32 {
+        self.inner.logical_block()
+    }
+
+    fn read_only(&self) -> bool {
+        self.inner.read_only()
+    }
+
+    fn direct_fd(&self) -> Option<DirectFd> {
+        self.inner.direct_fd()
+    }
+
+    fn begin_whole_write(&self) -> bool {
+        self.inner.begin_whole_write()
+    }
+
+    fn end_whole_write(&self) {
+        self.inner.end_whole_write();
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError> {
+        self.inner.read_at(offset, buf)?;
+        (self.read)(offset, buf);
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), IoError> {
+        self.inner.write_at(offset, data)
+    }
+
+    fn has_marks(&self, offset: u64, len: u64) -> bool {
+        self.inner.has_marks(offset, len)
+    }
+
+    fn mark(&self, offset: u64, len: u64) -> Result<(), IoError> {
+        self.inner.mark(offset, len)
+    }
+
+    fn flush(&self) -> Result<(), IoError> {
+        (self.flush)();
+        self.inner.flush()
+    }
+}

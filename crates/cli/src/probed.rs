@@ -1,0 +1,46 @@
+//! Devices after the first look at them: where each is, and what its superblock says.
+
+use pumice_blockdev::BlockDevice;
+use pumice_host::remote::RemoteNode;
+use pumice_offload::DriveId;
+use pumice_raid::MemberRecord;
+use std::sync::Arc;
+
+/// A device with what its superblock says.
+pub(crate) struct Probed {
+    pub(crate) path: String,
+    pub(crate) place: Place,
+    pub(crate) record: Option<MemberRecord>,
+}
+
+/// Where a device is.
+#[derive(Clone)]
+pub(crate) enum Place {
+    /// In this machine.
+    Here(Arc<dyn BlockDevice>),
+    /// A drive of a data node.
+    There(Arc<RemoteNode>, DriveId),
+}
+
+impl Probed {
+    /// The device, where it is in this machine.
+    pub(crate) fn here(&self) -> Option<&Arc<dyn BlockDevice>> {
+        match &self.place {
+            Place::Here(device) => Some(device),
+            Place::There(..) => None,
+        }
+    }
+}
+
+/// The nodes behind devices, each once.
+pub(crate) fn nodes_of(probed: &[Probed]) -> Vec<Arc<RemoteNode>> {
+    let mut nodes: Vec<Arc<RemoteNode>> = Vec::new();
+    for device in probed {
+        if let Place::There(node, _) = &device.place
+            && !nodes.iter().any(|known| Arc::ptr_eq(known, node))
+        {
+            nodes.push(Arc::clone(node));
+        }
+    }
+    nodes
+}

@@ -1,0 +1,64 @@
+//! The way to a core from other threads.
+
+use super::done::Done;
+use mio::Waker;
+use mio::net::TcpStream;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What others have for a core.
+#[derive(Default)]
+pub(super) struct Inbox {
+    /// Connections that are dealt to it.
+    pub(super) streams: Vec<TcpStream>,
+    /// Its commands that are done.
+    pub(super) done: Vec<Done>,
+}
+
+/// The way to a core from other threads.
+#[derive(Clone)]
+pub(super) struct CoreHandle {
+    inbox: Arc<Mutex<Inbox>>,
+    waker: Arc<Waker>,
+}
+
+impl std::fmt::Debug for CoreHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("CoreHandle")
+    }
+}
+
+impl CoreHandle {
+    /// A handle that wakes its core by `waker`.
+    pub(super) fn new(waker: Waker) -> Self {
+        Self { inbox: Arc::default(), waker: Arc::new(waker) }
+    }
+
+    /// Wakes it.
+    pub(super) fn wake(&self) {
+        // A core that is gone needs no waking.
+        let _ = self.waker.wake();
+    }
+
+    /// Hands it a command that is done.
+    pub(super) fn done(&self, done: Done) {
+        let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = inbox.done.is_empty();
+        inbox.done.push(done);
+        drop(inbox);
+        // Others have woken it for theirs, and it takes all at once.
+        if first {
+            self.wake();
+        }
+    }
+
+    /// Deals it a connection.
+    pub(super) fn give(&self, stream: TcpStream) {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner).streams.push(stream);
+        self.wake();
+    }
+
+    /// All that it has been handed since it last took it.
+    pub(super) fn take(&self) -> Inbox {
+        std::mem::take(&mut *self.inbox.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

@@ -1,0 +1,151 @@
+//! What all cores share.
+
+use super::SharedSubsystem;
+use super::offload::Offload;
+use super::rounds::Rounds;
+use crate::pace::Pacing;
+use crate::watch::WriteWatch;
+use pumice_blockdev::BlockDevice;
+use pumice_nvme::target::{Access, Limits};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
+
+/// The subsystem, its drives, and what the cores count together.
+pub(super) struct Shared {
+    subsystem: SharedSubsystem,
+    limits: Limits,
+    devices: Vec<Arc<dyn BlockDevice>>,
+    offload: Offload,
+    watch: Arc<WriteWatch>,
+    rounds: Rounds,
+    kinds: Vec<DriveKind>,
+    connections: AtomicUsize,
+    stopping: AtomicBool,
+    began: Instant,
+}
+
+/// What every command asks about a drive.
+#[derive(Debug, Clone, Copy)]
+struct DriveKind {
+    /// It answers at once.
+    immediate: bool,
+    /// Its content lies in memory.
+    resident: bool,
+    /// Its block size as a power of two.
+    block_shift: u8,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("drives", &self.devices.len()).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    pub(super) fn new(
+        cores: usize,
+        subsystem: SharedSubsystem,
+        limits: Limits,
+        devices: Vec<Arc<dyn BlockDevice>>,
+        offload: Offload,
+        watch: Arc<WriteWatch>,
+    ) -> Self {
+        let shifts = subsystem.with(|s| s.namespaces().iter().map(|n| n.block_shift).collect::<Vec<_>>());
+        let kind = |(device, block_shift): (&Arc<dyn BlockDevice>, u8)| DriveKind {
+            immediate: device.is_immediate(),
+            resident: device.resident().is_some(),
+            block_shift,
+        };
+        let kinds = devices.iter().zip(shifts).map(kind).collect();
+        Self {
+            subsystem,
+            limits,
+            devices,
+            offload,
+            watch,
+            rounds: Rounds::new(cores),
+            kinds,
+            connections: AtomicUsize::new(0),
+            stopping: AtomicBool::new(false),
+            began: Instant::now(),
+        }
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Counts one more connection, unless there are as many as there may be.
+    pub(super) fn admit(&self) -> bool {
+        let room = self.connections.load(Ordering::Relaxed) < self.limits.connections;
+        if room {
+            self.connections.fetch_add(1, Ordering::Relaxed);
+        }
+        room
+    }
+
+    /// A connection that was admitted is gone.
+    pub(super) fn dismiss(&self) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn subsystem(&self) -> &SharedSubsystem {
+        &self.subsystem
+    }
+
+    pub(super) fn devices(&self) -> &[Arc<dyn BlockDevice>] {
+        &self.devices
+    }
+
+    pub(super) fn offload(&self) -> &Offload {
+        &self.offload
+    }
+
+    fn kind(&self, nsid: u32) -> Option<DriveKind> {
+        self.kinds.get((nsid as usize).checked_sub(1)?).copied()
+    }
+
+    pub(super) fn is_immediate(&self, nsid: u32) -> bool {
+        self.kind(nsid).is_some_and(|kind| kind.immediate)
+    }
+
+    /// Whether every drive answers at once.
+    pub(super) fn all_immediate(&self) -> bool {
+        self.kinds.iter().all(|kind| kind.immediate)
+    }
+
+    pub(super) fn is_resident(&self, nsid: u32) -> bool {
+        self.kind(nsid).is_some_and(|kind| kind.resident)
+    }
+
+    pub(super) fn block_shift(&self, nsid: u32) -> u8 {
+        self.kind(nsid).map_or(9, |kind| kind.block_shift)
+    }
+
+    pub(super) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.pacing().stop();
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    pub(super) fn pacing(&self) -> &Pacing {
+        self.offload.pacing()
+    }
+
+    pub(super) fn watch(&self) -> &Arc<WriteWatch> {
+        &self.watch
+    }
+
+    pub(super) fn rounds(&self) -> &Rounds {
+        &self.rounds
+    }
+
+    /// Nanoseconds since the server's start.
+    pub(super) fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
