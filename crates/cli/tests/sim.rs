@@ -239,7 +239,7 @@ fn why_a_goal_was_missed_is_the_policy_s_own_reason() {
     let two = "ts_us,op,lbn512,size_bytes,svc_stop_us\n0,R,0,512,5000\n10000000,R,0,512,5000\n";
     let trace = write(folder.path(), "two.csv", two);
     let report = document(&scrub(&trace, &["--policy", "priced", "--json"]));
-    assert!(notes(&report).contains("is more than 1 requests can earn"), "{}", notes(&report));
+    assert!(notes(&report).contains("is more than 1 request can earn"), "{}", notes(&report));
     // Those who queue are counted, and the oracle's account does not know them.
     let trace = write(folder.path(), "t.csv", &csv(2_000));
     let report = document(&scrub(&trace, &["--policy", "oracle,waiting", "--queued", "--json"]));

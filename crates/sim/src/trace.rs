@@ -11,6 +11,7 @@ mod fields;
 mod fio;
 mod input;
 mod kept;
+mod line;
 mod msr;
 mod reader;
 mod spc;

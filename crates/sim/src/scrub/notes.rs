@@ -22,7 +22,8 @@ pub(super) fn notes(study: &Study, scan: &Scan, device: u32, drive: Drive, rows:
     } else if seen.recorded < seen.requests {
         let missing = seen.requests - seen.recorded;
         notes.push(format!(
-            "{missing} requests have no completion time: theirs come from the model of {drive}"
+            "{} without a completion time: taken from the model of {drive}",
+            requests(missing)
         ));
     }
     let least = drive.curve().time(SIZES[0]);
@@ -60,6 +61,10 @@ pub(super) fn notes(study: &Study, scan: &Scan, device: u32, drive: Drive, rows:
     notes
 }
 
+fn requests(count: u64) -> String {
+    if count == 1 { "1 request".to_owned() } else { format!("{count} requests") }
+}
+
 /// Whether milliseconds are within a limit and a tenth.
 pub(super) fn within(ms: f64, limit: Nanos) -> bool {
     ms <= limit as f64 / 1e6 * 1.1
@@ -76,8 +81,8 @@ fn why(study: &Study, row: &Row) -> String {
     let bound = matches!(row.name, PolicyName::Priced | PolicyName::WaitingLive);
     if bound && over <= row.max_slowdown_ms * 1.02 {
         // An account starts nothing in debt, so the last collision alone can be too much.
-        let (requests, most) = (row.foreground, row.max_slowdown_ms);
-        return format!("one collision of up to {most:.2} ms is more than {requests} requests can earn");
+        let (earners, most) = (requests(row.foreground), row.max_slowdown_ms);
+        return format!("one collision of up to {most:.2} ms is more than {earners} can earn");
     }
     let known = match (row.name, study.queued, row.in_sample) {
         (PolicyName::Priced | PolicyName::WaitingLive, ..) => "its account saw other slowdowns",

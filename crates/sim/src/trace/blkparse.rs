@@ -3,7 +3,7 @@
 use super::error::Wrong;
 use super::events::Event;
 use super::fields::{op, present, scaled, seconds, whole, words};
-use super::reader::{Line, Parsed};
+use super::line::{Line, Parsed};
 
 /// Words that begin the summary at the end.
 const SUMMARY: [&[u8]; 5] = [b"CPU", b"Total", b"Throughput", b"Events", b"Skips"];

@@ -5,7 +5,7 @@
 use super::csv::Columns;
 use super::devices::Devices;
 use super::input::LONGEST;
-use super::reader::{Parsed, check, leaps};
+use super::line::{Parsed, leaps};
 use super::{Format, Request, TraceReader};
 use std::io::Read;
 use std::path::Path;
@@ -100,7 +100,7 @@ fn parse(columns: &Columns, mut text: &[u8]) -> Option<Part> {
                 _ => return None,
             }
         };
-        check(&line).ok()?;
+        line.check().ok()?;
         part.requests.push(Request {
             at: line.at,
             device: part.devices.number(line.device_field, line.device, line.alias).ok()?,

@@ -5,7 +5,7 @@ use super::Op;
 use super::error::Wrong;
 use super::fields::{length, needed_op, op, scaled, seconds, split, whole};
 use super::input::LONGEST;
-use super::reader::{Line, Parsed};
+use super::line::{Line, Parsed};
 
 /// Columns that are looked at.
 const COLUMNS: usize = 64;

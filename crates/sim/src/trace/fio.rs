@@ -3,7 +3,7 @@
 use super::Op;
 use super::error::Wrong;
 use super::fields::{length, present, scaled, split, whole, words};
-use super::reader::{Line, Parsed};
+use super::line::{Line, Parsed};
 
 /// Which of fio's logs a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use super::error::Wrong;
 use super::fields::{length, needed_op, present, scaled, split, whole};
-use super::reader::{Line, Parsed};
+use super::line::{Line, Parsed};
 
 /// Whether a line names the fields.
 pub(crate) fn is_header(line: &[u8]) -> bool {

@@ -8,7 +8,8 @@ use super::error::{TraceError, Wrong};
 use super::events::{Event, Events};
 use super::fio::{self, Log};
 use super::input;
-use super::{Op, Request, msr, spc};
+use super::line::{Parsed, SECOND};
+use super::{Request, msr, spc};
 use pumice_pacer::Nanos;
 use std::collections::VecDeque;
 use std::io::BufRead;
@@ -17,48 +18,8 @@ use std::path::Path;
 /// Requests without completion that are kept while their completion is looked for.
 const OPEN: usize = 4_096;
 
-/// The longest time between two lines of one trace: more is a damaged time, which a simulation would spend years on.
-const LEAP: Nanos = 30 * 86_400 * SECOND;
-/// The longest trace.
-const SPAN: Nanos = 3_660 * 86_400 * SECOND;
-/// The longest response time.
-const RESPONSE: Nanos = 86_400 * SECOND;
-/// The end of the largest drive.
-const END: u64 = 1 << 63;
-const SECOND: Nanos = 1_000_000_000;
-
 /// What some editors put before the first line of UTF-8.
 const BYTE_ORDER_MARK: &[u8] = &[0xef, 0xbb, 0xbf];
-
-/// What a line says.
-#[derive(Debug)]
-pub(crate) struct Line<'a> {
-    pub(crate) time_field: &'static str,
-    pub(crate) place_field: &'static str,
-    pub(crate) device_field: &'static str,
-    pub(crate) response_field: &'static str,
-    pub(crate) at: Nanos,
-    pub(crate) device: &'a [u8],
-    /// Another name of the device.
-    pub(crate) alias: Option<&'a [u8]>,
-    pub(crate) op: Op,
-    pub(crate) offset: u64,
-    pub(crate) bytes: u64,
-    pub(crate) response: Option<Nanos>,
-}
-
-/// A parsed line.
-#[derive(Debug)]
-pub(crate) enum Parsed<'a> {
-    /// Nothing that concerns the drive.
-    Nothing,
-    /// A request, at its arrival.
-    Request(Line<'a>),
-    /// A request, at its completion, with its response time.
-    Finished(Line<'a>),
-    /// What happened to a request, recorded by a CPU.
-    Event(Event, u64, Line<'a>),
-}
 
 enum State {
     Csv(Columns),
@@ -298,13 +259,8 @@ impl TraceReader {
             return Err(Wrong::new(line.time_field, what));
         }
         let (first, last) = self.times.unwrap_or((line.at, line.at));
-        if leaps(line.at, first, last) {
-            let days = line.at.saturating_sub(last) / (86_400 * SECOND);
-            let what =
-                format!("time leaps by {days} days: at most 30 between two lines, and ten years in all");
-            return Err(Wrong::new(line.time_field, what));
-        }
-        check(&line)?;
+        line.check_time(first, last)?;
+        line.check()?;
         self.times = Some((first, last.max(line.at)));
         let mut request = Request {
             at: line.at,
@@ -384,28 +340,10 @@ impl TraceReader {
         self.open.insert(at, Open { request, settled: false });
         // What arrived a second before anything that completes now is in its place, as good as always.
         for open in &mut self.open {
-            if open.settled || open.request.at + 1_000_000_000 > done {
+            if open.settled || open.request.at + SECOND > done {
                 break;
             }
             open.settled = true;
         }
     }
-}
-
-/// Whether a time fits no trace, after a first and a latest one.
-pub(super) fn leaps(at: Nanos, first: Nanos, last: Nanos) -> bool {
-    at.saturating_sub(last) > LEAP || at.saturating_sub(first) > SPAN
-}
-
-/// Complains of a line whose response time or place fits no drive.
-pub(super) fn check(line: &Line<'_>) -> Result<(), Wrong> {
-    if let Some(response) = line.response.filter(|r| *r > RESPONSE) {
-        let what = format!("a response time of {} s: at most a day", response / SECOND);
-        return Err(Wrong::new(line.response_field, what));
-    }
-    if line.offset.checked_add(line.bytes).is_none_or(|end| end > END) {
-        let what = format!("byte {} is past the end of any drive", line.offset);
-        return Err(Wrong::new(line.place_field, what));
-    }
-    Ok(())
 }
