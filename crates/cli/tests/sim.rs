@@ -226,6 +226,48 @@ fn small_traces_and_odd_goals_are_told_apart_from_errors() {
     assert!(report["span_s"].as_f64().is_some_and(|s| s < 300.0), "of the device, not of the trace");
 }
 
+/// The notes on a trace, one line each.
+fn notes(report: &serde_json::Value) -> String {
+    let notes = report["notes"].as_array().expect("notes");
+    notes.iter().filter_map(|note| note.as_str()).map(|note| format!("{note}\n")).collect()
+}
+
+#[test]
+fn why_a_goal_was_missed_is_the_policy_s_own_reason() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // Two requests: one collision is more than they can earn, whatever a policy that is bound by its account does.
+    let two = "ts_us,op,lbn512,size_bytes,svc_stop_us\n0,R,0,512,5000\n10000000,R,0,512,5000\n";
+    let trace = write(folder.path(), "two.csv", two);
+    let report = document(&scrub(&trace, &["--policy", "priced", "--json"]));
+    assert!(notes(&report).contains("is more than 1 request can earn"), "{}", notes(&report));
+    // Those who queue are counted, and the oracle's account does not know them.
+    let trace = write(folder.path(), "t.csv", &csv(2_000));
+    let report = document(&scrub(&trace, &["--policy", "oracle,waiting", "--queued", "--json"]));
+    let text = notes(&report);
+    for line in text.lines().filter(|line| line.contains("missed")) {
+        assert!(line.contains("queue behind"), "{line}");
+    }
+    assert!(text.contains("oracle missed the goal"), "{text}");
+}
+
+#[test]
+fn a_percentile_binds_the_oracle_and_is_part_of_the_goal() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let trace = write(folder.path(), "t.csv", &csv(2_000));
+    let args = ["--policy", "oracle,priced", "--slowdown", "20ms", "--percentile", "99:5ms", "--json"];
+    let report = document(&scrub(&trace, &args));
+    for row in report["policies"].as_array().expect("rows") {
+        assert!(row["p99_slowdown_ms"].as_f64().is_some_and(|ms| ms <= 8.0), "{row}");
+        assert_eq!(row["goal_held"], true, "{row}");
+    }
+    let report = document(&scrub(&trace, &["--policy", "waiting", "--percentile", "50:1us", "--json"]));
+    for row in report["policies"].as_array().expect("rows") {
+        let missed =
+            row["goal_held"] == false && row["mean_slowdown_ms"].as_f64().is_some_and(|ms| ms <= 1.1);
+        assert!(!missed || notes(&report).contains("missed the percentile"), "{row}");
+    }
+}
+
 #[test]
 fn packed_traces_are_read_and_cut_ones_refused() {
     let folder = tempfile::tempdir().expect("a folder");

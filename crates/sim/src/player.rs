@@ -73,7 +73,7 @@ impl Oracle {
     /// Bytes, and how far the last request reaches past the end.
     pub(crate) fn play(&mut self, length: Nanos) -> (u64, Nanos) {
         let (bytes, over) = self.best(length);
-        if over as f64 > self.account.balance() || !self.account.goal().allows(over) {
+        if over as f64 > self.account.balance() || !self.account.allows(over) {
             return (self.within(length).0, 0);
         }
         self.account.spend(over);

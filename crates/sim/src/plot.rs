@@ -184,6 +184,9 @@ fn number(value: f64) -> String {
 }
 
 fn escaped(text: &str) -> String {
+    // XML has no control characters, not even escaped, nor the two last of the first plane.
+    let known = |c: char| if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') { '\u{fffd}' } else { c };
+    let text: String = text.chars().map(known).collect();
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
@@ -392,6 +395,11 @@ mod tests {
         looks.sort_unstable();
         looks.dedup();
         assert_eq!(looks.len(), 40);
+    }
+
+    #[test]
+    fn a_title_with_characters_that_xml_lacks_is_still_xml() {
+        assert_eq!(escaped("a\u{1}\u{1b}[31m\u{ffff}&"), "a\u{fffd}\u{fffd}[31m\u{fffd}&amp;");
     }
 
     #[test]

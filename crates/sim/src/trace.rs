@@ -4,20 +4,24 @@ mod blkparse;
 mod blocks;
 mod csv;
 mod detect;
+mod devices;
 mod error;
+mod events;
 mod fields;
 mod fio;
 mod input;
 mod kept;
+mod line;
 mod msr;
 mod reader;
 mod spc;
 
 pub(crate) use blocks::read as read_csv;
 pub use detect::Format;
+pub use devices::Devices;
 pub use error::TraceError;
 pub(crate) use kept::Kept;
-pub use reader::{Devices, TraceReader};
+pub use reader::TraceReader;
 
 use pumice_pacer::Nanos;
 

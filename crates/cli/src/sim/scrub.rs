@@ -124,7 +124,7 @@ fn human(report: &Report) -> String {
         report.accounting,
     );
     let header =
-        ["policy", "wait", "request", "MB/s", "mean ms", "p99 ms", "queued ms", "x cfq", "of oracle", ""];
+        ["policy", "wait", "request", "MiB/s", "mean ms", "p99 ms", "queued ms", "x cfq", "of oracle", ""];
     let mut rows = vec![header.iter().map(|&h| h.to_owned()).collect::<Vec<_>>()];
     for row in &report.policies {
         let times = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |v| format!("{v:.2}"));
@@ -144,7 +144,7 @@ fn human(report: &Report) -> String {
     out.push_str(&table(&rows));
     if let Some(equal) = &report.equal_throughput {
         out.push_str(&format!(
-            "\nAt cfq's {:.1} MB/s, {} slows by {:.4} ms instead of {:.3} ms: {:.1} times less.\n",
+            "\nAt cfq's {:.1} MiB/s, {} slows by {:.4} ms instead of {:.3} ms: {:.1} times less.\n",
             equal.scrub_mb_per_s,
             equal.policy,
             equal.mean_slowdown_ms,

@@ -79,7 +79,7 @@ fn human(args: &StaggerArgs, found: &Document) -> String {
     }
     out.push_str(&table(&rows));
     out.push_str("\nThroughput back to back, 64 KiB requests, on the disk model:\n\n");
-    let mut rows = vec![vec!["regions".to_owned(), "MB/s".to_owned(), "of sequential".to_owned()]];
+    let mut rows = vec![vec!["regions".to_owned(), "MiB/s".to_owned(), "of sequential".to_owned()]];
     for t in &found.throughput {
         let regions = if t.regions == 1 { "sequential".to_owned() } else { t.regions.to_string() };
         rows.push(vec![regions, format!("{:.2}", t.mb_per_s), format!("{:.2}", t.of_sequential)]);

@@ -36,10 +36,13 @@ pub struct Row {
     pub in_sample: bool,
     /// Whether it is asked to hold the goal.
     pub holds_goal: bool,
-    /// Whether the mean is within the goal plus a tenth.
+    /// Whether the mean, and the percentile where there is one, are within the goal plus a tenth.
     pub goal_held: bool,
     /// The load's period in seconds, where the policy found one.
     pub period_s: Option<f64>,
+    /// What all but those who may exceed the percentile's limit, and a tenth as many, are slowed by at most, in milliseconds.
+    #[serde(skip)]
+    pub(crate) share_ms: Option<f64>,
     #[serde(skip)]
     pub(crate) name: PolicyName,
 }

@@ -2,6 +2,7 @@
 
 use super::Study;
 use super::contender::{Choice, PolicyName};
+use super::notes::{limited, within};
 use super::outcome::{Equal, Point, Report, Row};
 use crate::drive::{Baseline, Drive};
 use crate::engine::Engine;
@@ -229,6 +230,7 @@ fn row(run: &Run, queued: bool, goal: Goal) -> Row {
     // A tuned policy that found no candidate has no parameters to show.
     let start = start.filter(|s| s.threshold < Nanos::MAX);
     let mean = figures.mean_ms(queued);
+    let share_ms = goal.percentile.map(|p| figures.quantile_ms(1.0 - (1.0 - p.share) * 1.1, queued));
     let free = matches!(
         run.name,
         PolicyName::BackToBack | PolicyName::FixedDelay | PolicyName::Rate | PolicyName::Cfq
@@ -250,7 +252,9 @@ fn row(run: &Run, queued: bool, goal: Goal) -> Row {
         ratio_to_oracle: None,
         in_sample: run.in_sample,
         holds_goal: !free,
-        goal_held: mean <= goal.mean as f64 / 1e6 * 1.1,
+        goal_held: within(mean, goal.mean)
+            && goal.percentile.zip(share_ms).is_none_or(|(p, value)| limited(value, p.limit)),
+        share_ms,
         period_s: period.filter(|p| *p > 0).map(|p| p as f64 / 1e9),
         name: run.name,
     }

@@ -3,8 +3,9 @@
 //! Whatever is out of the ordinary is left to [`TraceReader`], from the beginning: what it says of a damaged trace stays what it says, to the line.
 
 use super::csv::Columns;
+use super::devices::Devices;
 use super::input::LONGEST;
-use super::reader::{Devices, Parsed};
+use super::line::{Parsed, leaps};
 use super::{Format, Request, TraceReader};
 use std::io::Read;
 use std::path::Path;
@@ -20,7 +21,7 @@ const WAITING: usize = 2;
 /// What a block holds, in the trace's own time. Devices are numbered as they appear in the block.
 struct Part {
     requests: Vec<Request>,
-    devices: Vec<Vec<u8>>,
+    devices: Devices,
 }
 
 /// Gives every request of a comma-separated trace in a file, and then its devices; `None` where it is another trace, or anything was wrong with it.
@@ -77,8 +78,7 @@ fn deal(mut input: impl Read, texts: &[SyncSender<Vec<u8>>]) {
 }
 
 fn parse(columns: &Columns, mut text: &[u8]) -> Option<Part> {
-    let mut part = Part { requests: Vec::with_capacity(text.len() / 32), devices: Vec::new() };
-    let mut device = 0;
+    let mut part = Part { requests: Vec::with_capacity(text.len() / 32), devices: Devices::default() };
     while !text.is_empty() {
         let line = if let Some((line, length)) = columns.common(text) {
             text = &text[length..];
@@ -100,15 +100,10 @@ fn parse(columns: &Columns, mut text: &[u8]) -> Option<Part> {
                 _ => return None,
             }
         };
-        if part.devices.get(device).is_none_or(|name| name != line.device) {
-            device = part.devices.iter().position(|name| name == line.device).unwrap_or_else(|| {
-                part.devices.push(line.device.to_vec());
-                part.devices.len() - 1
-            });
-        }
+        line.check().ok()?;
         part.requests.push(Request {
             at: line.at,
-            device: device as u32,
+            device: part.devices.number(line.device_field, line.device, line.alias).ok()?,
             op: line.op,
             offset: line.offset,
             bytes: line.bytes,
@@ -120,26 +115,27 @@ fn parse(columns: &Columns, mut text: &[u8]) -> Option<Part> {
 
 fn join(parts: &[Receiver<Option<Part>>], see: &mut impl FnMut(&Request)) -> Option<Devices> {
     let mut devices = Devices::default();
-    let (mut origin, mut last) = (None, 0);
+    let mut times = None;
     for from in parts.iter().cycle() {
         // The first who has nothing more to give is the one whose turn it is after the last block.
         let Ok(part) = from.recv() else { break };
         let part = part?;
         let mut numbers = Vec::with_capacity(part.devices.len());
-        for name in &part.devices {
-            numbers.push(devices.number(name, None).ok()?);
+        for name in part.devices.names() {
+            numbers.push(devices.number("dev", name, None).ok()?);
         }
         for mut request in part.requests {
-            if request.at < last {
+            let (first, last) = times.unwrap_or((request.at, request.at));
+            if request.at < last || leaps(request.at, first, last) {
                 return None;
             }
-            last = request.at;
-            request.at -= *origin.get_or_insert(last);
+            times = Some((first, request.at));
+            request.at -= first;
             request.device = numbers[request.device as usize];
             see(&request);
         }
     }
-    origin.map(|_| devices)
+    times.map(|_| devices)
 }
 
 #[cfg(test)]
@@ -182,7 +178,7 @@ mod tests {
             text.trim_end().to_owned(),
             text.replace(',', " ,\t"),
             text.replace("svc_stop_us,comment", "other,svc_stop_us"),
-            "ts_ns,op,lpn\n7,R,1\n7,T,1\n9,W,4503599627370495\n".to_owned(),
+            "ts_ns,op,lpn\n7,R,1\n7,T,1\n9,W,2251799813685247\n".to_owned(),
             "op,ts_s,lbn512,size_bytes,dev\nR,1.5,3,4096,x\nR,2,3,1,x".to_owned(),
             "op,ts_us,lbn512,size_bytes,dev\nR,1,3,4096,x\nR,00000000000000000002,3,1,x\n".to_owned(),
             format!("ts_us,op,lbn512,size_bytes,z\n1,R,1,1,{}\n", "z".repeat(65_527)),
@@ -198,6 +194,48 @@ mod tests {
     }
 
     #[test]
+    fn damage_is_seen_by_threads_where_one_sees_it() -> Result<(), Box<dyn std::error::Error>> {
+        const BYTES: &[u8] = b"0123456789,\n\r \tRrWwTI.-x\x1b\0\xc3";
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut random = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        let mut refused = 0;
+        for round in 0..3_000 {
+            let [time, place] =
+                [["ts_us", "ts_ns", "ts_ms", "ts_s"], ["offset_bytes", "lbn512", "lpn", "lbn512"]]
+                    .map(|names| names[random(4)]);
+            let mut text = format!("{time},dev,op,{place},size_bytes,svc_stop_us\n");
+            for i in 0..6 {
+                text += &format!("{},sd{},{},{},512,70\n", i * 90, i % 2, ["R", "W"][i % 2], i * 8);
+            }
+            let (mut text, header) = (text.clone().into_bytes(), text.find('\n').unwrap_or(0) + 1);
+            for _ in 0..=random(3) {
+                let (at, byte) = (header + random(text.len() - header), BYTES[random(BYTES.len())]);
+                match random(3) {
+                    0 => text[at] = byte,
+                    1 => text.insert(at, byte),
+                    _ => drop(text.splice(at..at, std::iter::repeat_n(byte, 20))),
+                }
+            }
+            let mut file = tempfile::NamedTempFile::new()?;
+            file.write_all(&text)?;
+            let one = by_one(file.path());
+            refused += u32::from(one.is_err());
+            let text = String::from_utf8_lossy(&text);
+            assert_eq!(
+                one.as_ref().ok(),
+                by_many(file.path()).as_ref(),
+                "{round}: {:?}\n{text}",
+                one.as_ref().err()
+            );
+        }
+        assert!((500..2_900).contains(&refused), "{refused}");
+        Ok(())
+    }
+
+    #[test]
     fn what_is_wrong_is_left_to_the_reader() -> Result<(), Box<dyn std::error::Error>> {
         let text = lines();
         let middle = text.len() / 2 + text[text.len() / 2..].find('\n').unwrap_or(0) + 1;
@@ -205,6 +243,14 @@ mod tests {
             "1,sda,R,512,512,1,\n",
             "99999,sda,R,512,-512,1,\n",
             "99999,sda,X,512,512,1,\n",
+            "99999,sda,Wrtie,512,512,1,\n",
+            "99999,sda,Rubbish,512,512,1,\n",
+            "99999,sda,R,9223372036854775808,512,1,\n",
+            "99999,sda,R,9223372036854775807,512,1,\n",
+            "99999,sda,R,512,512,86400000001,\n",
+            "3000000000000,sda,R,512,512,1,\n",
+            "99999,s\u{1b}da,R,512,512,1,\n",
+            &format!("99999,{},R,512,512,1,\n", "z".repeat(256)),
             "99999,sda,R\n",
             "99999,,R,512,512,1,\n",
             "99999,sda,R,512,4294967297,1,\n",
@@ -216,6 +262,15 @@ mod tests {
             let mut file = tempfile::NamedTempFile::new()?;
             file.write_all(format!("{}{wrong}{}", &text[..middle], &text[middle..]).as_bytes())?;
             assert!(by_one(file.path()).is_err() && by_many(file.path()).is_none(), "{wrong:.80}");
+        }
+        // What shows only in many lines, and far beyond one block.
+        let years = |i: u64| format!("{},d,R,0,512,5,{}\n", i * 2_500_000_000_000, "z".repeat(8_000));
+        let names = |i: u64| format!("{i},{},R,0,512,5,\n", i % 70_000);
+        for lines in [(0..150).map(years).collect::<String>(), (0..80_000).map(names).collect()] {
+            let mut file = tempfile::NamedTempFile::new()?;
+            file.write_all(&text.as_bytes()[..=text.find('\n').unwrap_or(0)])?;
+            file.write_all(lines.as_bytes())?;
+            assert!(by_one(file.path()).is_err() && by_many(file.path()).is_none(), "{lines:.80}");
         }
         let mut file = tempfile::NamedTempFile::new()?;
         file.write_all(b"ts_us,op,lbn512,size_bytes\n\n")?;

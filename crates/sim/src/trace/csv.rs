@@ -5,10 +5,10 @@ use super::Op;
 use super::error::Wrong;
 use super::fields::{length, needed_op, op, scaled, seconds, split, whole};
 use super::input::LONGEST;
-use super::reader::{Line, Parsed};
+use super::line::{Line, Parsed};
 
 /// Columns that are looked at.
-const COLUMNS: usize = 16;
+const COLUMNS: usize = 64;
 
 /// What a column holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ enum Role {
 /// Which column holds what.
 #[derive(Debug, Clone)]
 pub(crate) struct Columns {
-    time: (usize, u64),
+    time: (usize, u64, &'static str),
     op: usize,
     place: (usize, u64, &'static str),
     size: Option<usize>,
@@ -39,12 +39,12 @@ pub(crate) struct Columns {
 impl Columns {
     pub(crate) fn of(header: &[u8]) -> Result<Self, Wrong> {
         let names: Vec<&[u8]> = split(header, b',').collect();
-        let find = |name: &str| names.iter().position(|n| *n == name.as_bytes());
+        let find = |name: &str| names.iter().take(COLUMNS).position(|n| *n == name.as_bytes());
         let needed = |field: &'static str, found: Option<usize>| {
             found.ok_or_else(|| Wrong::new(field, "the header has no such column"))
         };
         let times = [("ts_us", 1_000), ("ts_ns", 1), ("ts_ms", 1_000_000), ("ts_s", 0)];
-        let time = times.iter().find_map(|&(name, unit)| find(name).map(|at| (at, unit)));
+        let time = times.iter().find_map(|&(name, unit)| find(name).map(|at| (at, unit, name)));
         let places = [("offset_bytes", 1), ("lbn512", 512), ("lpn", 4_096)];
         let place = places.iter().find_map(|&(name, unit)| find(name).map(|at| (at, unit, name)));
         let time = time.ok_or_else(|| Wrong::new("ts_us", "the header has no such column"))?;
@@ -113,8 +113,9 @@ impl Columns {
                     at += 1;
                 }
                 match (role, &text[from..at]) {
-                    (Role::Op, [b'R' | b'r', ..]) => operation = Some(Op::Read),
-                    (Role::Op, [b'W' | b'w', ..]) => operation = Some(Op::Write),
+                    (Role::Op, [b'R' | b'r']) => operation = Some(Op::Read),
+                    (Role::Op, [b'W' | b'w']) => operation = Some(Op::Write),
+                    (Role::Op, text) => operation = Some(op(text)?),
                     (Role::Device, name @ [first, .., last] | name @ [first @ last])
                         if first.is_ascii_graphic() && last.is_ascii_graphic() =>
                     {
@@ -134,15 +135,14 @@ impl Columns {
         }
         let [time, place, size, stop] = numbers;
         let line = Line {
-            time_field: "ts_us",
             // Other than whole numbers of seconds have unit 0.
             at: time.checked_mul(self.time.1).filter(|_| self.time.1 > 0)?,
             device,
-            alias: None,
             op: operation?,
             offset: place.checked_mul(self.place.1)?,
             bytes: if self.size.is_some() { length("size_bytes", size).ok()? } else { 4_096 },
             response: if self.stop.is_some() { Some(stop.checked_mul(1_000)?) } else { None },
+            ..self.blank()
         };
         Some((line, at))
     }
@@ -163,11 +163,11 @@ impl Columns {
         }
         let cell = |at: usize| cells.get(at).copied().flatten();
         let at = match self.time.1 {
-            0 => seconds("ts_s", cell(self.time.0))?,
-            unit => scaled("ts_us", whole("ts_us", cell(self.time.0))?, unit)?,
+            0 => seconds(self.time.2, cell(self.time.0))?,
+            unit => scaled(self.time.2, whole(self.time.2, cell(self.time.0))?, unit)?,
         };
         // Trims and idle marks of page traces take no time of the drive.
-        if self.pages && cell(self.op).is_some_and(|o| op(o).is_none() && matches!(o, b"T" | b"I")) {
+        if self.pages && cell(self.op).is_some_and(|o| matches!(o, b"T" | b"I")) {
             return Ok(Parsed::Nothing);
         }
         let op = needed_op("op", cell(self.op))?;
@@ -184,15 +184,23 @@ impl Columns {
             Some(device) => super::fields::present("dev", cell(device))?,
             None => b"0",
         };
-        Ok(Parsed::Request(Line {
-            time_field: "ts_us",
-            at,
-            device,
+        Ok(Parsed::Request(Line { at, device, op, offset, bytes, response, ..self.blank() }))
+    }
+
+    /// A line that says nothing yet, with the names of its fields.
+    fn blank(&self) -> Line<'static> {
+        Line {
+            time_field: self.time.2,
+            place_field: self.place.2,
+            device_field: "dev",
+            response_field: "svc_stop_us",
+            at: 0,
+            device: b"0",
             alias: None,
-            op,
-            offset,
-            bytes,
-            response,
-        }))
+            op: Op::Read,
+            offset: 0,
+            bytes: 4_096,
+            response: None,
+        }
     }
 }

@@ -72,16 +72,20 @@ pub(crate) fn scaled(field: &'static str, value: u64, unit: u64) -> Result<u64, 
     value.checked_mul(unit).ok_or_else(|| Wrong::new(field, format!("{value} is too large")))
 }
 
-/// Read or write, by its first letter; SCSI operation codes in hexadecimal too. `None` for anything else.
+/// Read or write: in a word, by a letter with the flags that block traces add (`WS`, `RAM`), or as a SCSI operation code in hexadecimal. `None` for
+/// anything else.
 pub(crate) fn op(text: &[u8]) -> Option<Op> {
     match text {
         b"0x28" | b"28" | b"0x88" | b"0x08" => return Some(Op::Read),
         b"0x2a" | b"0x2A" | b"2a" | b"0x8a" | b"0x0a" => return Some(Op::Write),
         _ => {}
     }
-    match text.first()?.to_ascii_uppercase() {
-        b'R' => Some(Op::Read),
-        b'W' => Some(Op::Write),
+    let (first, flags) = text.split_first()?;
+    let is = |rest: &[u8]| flags.is_empty() || flags.eq_ignore_ascii_case(rest);
+    let flagged = flags.iter().all(|b| matches!(b, b'A' | b'F' | b'M' | b'S'));
+    match first {
+        b'R' | b'r' if is(b"ead") || flagged => Some(Op::Read),
+        b'W' | b'w' if is(b"rite") || flagged => Some(Op::Write),
         _ => None,
     }
 }
@@ -92,7 +96,7 @@ pub(crate) fn needed_op(field: &'static str, text: Option<&[u8]>) -> Result<Op, 
     op(text).ok_or_else(|| Wrong::new(field, format!("'{}' is neither a read nor a write", shown(text))))
 }
 
-/// A length of at least one byte and at most 4 GiB.
+/// A length of at most 4 GiB.
 pub(crate) fn length(field: &'static str, bytes: u64) -> Result<u64, Wrong> {
     if bytes > 1 << 32 {
         return Err(Wrong::new(field, format!("{bytes} bytes are more than 4 GiB")));
@@ -103,6 +107,19 @@ pub(crate) fn length(field: &'static str, bytes: u64) -> Result<u64, Wrong> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn operations_are_words_letters_with_flags_or_codes() {
+        for read in ["R", "r", "Read", "READ", "RAM", "0x28"] {
+            assert_eq!(op(read.as_bytes()), Some(Op::Read), "{read}");
+        }
+        for write in ["W", "write", "WS", "WFSM", "2a"] {
+            assert_eq!(op(write.as_bytes()), Some(Op::Write), "{write}");
+        }
+        for other in ["", "T", "Wrtie", "Rubbish", "Reads", "Rea"] {
+            assert_eq!(op(other.as_bytes()), None, "{other}");
+        }
+    }
 
     #[test]
     fn numbers_are_strict() {

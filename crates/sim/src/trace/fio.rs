@@ -3,7 +3,7 @@
 use super::Op;
 use super::error::Wrong;
 use super::fields::{length, present, scaled, split, whole, words};
-use super::reader::{Line, Parsed};
+use super::line::{Line, Parsed};
 
 /// Which of fio's logs a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +54,9 @@ pub(crate) fn parse_latency(line: &[u8]) -> Result<Parsed<'_>, Wrong> {
     let response = Some(latency);
     Ok(Parsed::Finished(Line {
         time_field: "time",
+        place_field: "offset",
+        device_field: "device",
+        response_field: "latency",
         at: done,
         device: b"0",
         alias: None,
@@ -90,7 +93,10 @@ pub(crate) fn parse_io<'a>(log: Log, line: &'a [u8], clock: &mut u64) -> Result<
     let bytes = length("length", whole("length", parts.next())?)?;
     let at = *clock;
     Ok(Parsed::Request(Line {
-        time_field: "timestamp",
+        time_field: if log == Log::Third { "timestamp" } else { "wait" },
+        place_field: "offset",
+        device_field: "filename",
+        response_field: "timestamp",
         at,
         device,
         alias: None,

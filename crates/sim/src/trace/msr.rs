@@ -2,12 +2,14 @@
 
 use super::error::Wrong;
 use super::fields::{length, needed_op, present, scaled, split, whole};
-use super::reader::{Line, Parsed};
+use super::line::{Line, Parsed};
+
+/// Whether a line names the fields.
+pub(crate) fn is_header(line: &[u8]) -> bool {
+    line.len() > 9 && line[..9].eq_ignore_ascii_case(b"timestamp")
+}
 
 pub(crate) fn parse(line: &[u8]) -> Result<Parsed<'_>, Wrong> {
-    if line.len() > 9 && line[..9].eq_ignore_ascii_case(b"timestamp") {
-        return Ok(Parsed::Nothing);
-    }
     let mut fields = split(line, b',');
     let time = whole("Timestamp", fields.next())?;
     let _host = present("Hostname", fields.next())?;
@@ -25,6 +27,9 @@ pub(crate) fn parse(line: &[u8]) -> Result<Parsed<'_>, Wrong> {
     let at = scaled("Timestamp", time, 100)?;
     Ok(Parsed::Request(Line {
         time_field: "Timestamp",
+        place_field: "Offset",
+        device_field: "Hostname",
+        response_field: "ResponseTime",
         at,
         device,
         alias: Some(disk),

@@ -3,10 +3,13 @@
 use super::blkparse;
 use super::csv::Columns;
 use super::detect::Format;
+use super::devices::Devices;
 use super::error::{TraceError, Wrong};
+use super::events::{Event, Events};
 use super::fio::{self, Log};
 use super::input;
-use super::{Op, Request, msr, spc};
+use super::line::{Parsed, SECOND};
+use super::{Request, msr, spc};
 use pumice_pacer::Nanos;
 use std::collections::VecDeque;
 use std::io::BufRead;
@@ -14,93 +17,9 @@ use std::path::Path;
 
 /// Requests without completion that are kept while their completion is looked for.
 const OPEN: usize = 4_096;
-/// Devices of one trace, at most.
-const DEVICES: usize = 65_536;
 
 /// What some editors put before the first line of UTF-8.
 const BYTE_ORDER_MARK: &[u8] = &[0xef, 0xbb, 0xbf];
-
-/// What a line says.
-#[derive(Debug)]
-pub(crate) struct Line<'a> {
-    pub(crate) time_field: &'static str,
-    pub(crate) at: Nanos,
-    pub(crate) device: &'a [u8],
-    /// Another name of the device.
-    pub(crate) alias: Option<&'a [u8]>,
-    pub(crate) op: Op,
-    pub(crate) offset: u64,
-    pub(crate) bytes: u64,
-    pub(crate) response: Option<Nanos>,
-}
-
-/// A parsed line.
-#[derive(Debug)]
-pub(crate) enum Parsed<'a> {
-    /// Nothing that concerns the drive.
-    Nothing,
-    /// A request, at its arrival.
-    Request(Line<'a>),
-    /// A request, at its completion, with its response time.
-    Finished(Line<'a>),
-    /// Events of a request.
-    Queued(Line<'a>),
-    Issued(Line<'a>),
-    Completed(Line<'a>),
-    Merged(Line<'a>),
-}
-
-/// The devices of a trace, numbered as they appear.
-#[derive(Debug, Clone, Default)]
-pub struct Devices {
-    names: Vec<(Vec<u8>, Vec<u8>)>,
-    last: usize,
-}
-
-impl Devices {
-    pub(super) fn number(&mut self, name: &[u8], alias: Option<&[u8]>) -> Result<u32, Wrong> {
-        if self.names.get(self.last).is_none_or(|(n, _)| n != name) {
-            self.last = match self.names.iter().position(|(n, _)| n == name) {
-                Some(found) => found,
-                None if self.names.len() == DEVICES => {
-                    return Err(Wrong::new("device", "more than 65536 devices: this is no trace of drives"));
-                }
-                None => {
-                    self.names.push((name.to_vec(), alias.unwrap_or_default().to_vec()));
-                    self.names.len() - 1
-                }
-            };
-        }
-        Ok(self.last as u32)
-    }
-
-    /// How many have appeared.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.names.len()
-    }
-
-    /// Whether none has.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.names.is_empty()
-    }
-
-    /// A device's name.
-    #[must_use]
-    pub fn name(&self, device: u32) -> String {
-        let name = self.names.get(device as usize).map_or(&[][..], |(n, _)| n);
-        String::from_utf8_lossy(name).into_owned()
-    }
-
-    /// The device with a name (or, in MSR traces, with a disk number).
-    #[must_use]
-    pub fn find(&self, name: &str) -> Option<u32> {
-        let name = name.as_bytes();
-        let exact = self.names.iter().position(|(n, _)| n == name);
-        exact.or_else(|| self.names.iter().position(|(_, a)| a == name)).map(|i| i as u32)
-    }
-}
 
 enum State {
     Csv(Columns),
@@ -128,7 +47,9 @@ pub struct TraceReader {
     state: State,
     devices: Devices,
     origin: Option<Nanos>,
-    last: Nanos,
+    /// The time of the first line and the latest of any.
+    times: Option<(Nanos, Nanos)>,
+    events: Events,
     open: VecDeque<Open>,
     pending_first: bool,
     ended: bool,
@@ -169,7 +90,7 @@ impl TraceReader {
             if line.starts_with(BYTE_ORDER_MARK) {
                 line.drain(..BYTE_ORDER_MARK.len());
             }
-            if !line.trim_ascii().is_empty() {
+            if !line.trim_ascii().is_empty() && !blkparse::names_a_file(&line) {
                 break;
             }
         }
@@ -195,7 +116,8 @@ impl TraceReader {
             state,
             devices: Devices::default(),
             origin: None,
-            last: 0,
+            times: None,
+            events: Events::default(),
             open: VecDeque::new(),
             pending_first: !header,
             ended: false,
@@ -208,7 +130,7 @@ impl TraceReader {
     fn begin(format: Format, line: &[u8]) -> Result<(State, bool), Wrong> {
         Ok(match format {
             Format::Csv => (State::Csv(Columns::of(line)?), true),
-            Format::Msr => (State::Msr, false),
+            Format::Msr => (State::Msr, msr::is_header(line)),
             Format::Spc => (State::Spc, false),
             Format::Blkparse => (State::Blkparse { summary: false }, false),
             Format::Fio => match Log::of(line)? {
@@ -284,6 +206,7 @@ impl TraceReader {
 
     fn finish(&mut self) -> Result<(), TraceError> {
         self.ended = true;
+        self.follow(true);
         self.open.iter_mut().for_each(|open| open.settled = true);
         if self.given == 0 && self.open.is_empty() {
             let what = "the trace has no reads or writes".to_owned();
@@ -320,48 +243,63 @@ impl TraceReader {
             State::FioLatency => fio::parse_latency(&self.line)?,
             State::FioIo { log, clock } => fio::parse_io(*log, &self.line, clock)?,
         };
+        let finished = matches!(parsed, Parsed::Finished(_));
         let (line, event) = match parsed {
             Parsed::Nothing => return Ok(None),
-            Parsed::Request(line) => (line, Event::Request),
-            Parsed::Finished(line) => (line, Event::Finished),
-            Parsed::Queued(line) => (line, Event::Queued),
-            Parsed::Issued(line) => (line, Event::Issued),
-            Parsed::Completed(line) => (line, Event::Completed),
-            Parsed::Merged(line) => (line, Event::Merged),
+            Parsed::Event(event, cpu, line) => (line, Some((event, cpu))),
+            Parsed::Request(line) | Parsed::Finished(line) => (line, None),
         };
-        let origin = match (self.origin, event) {
-            (Some(origin), _) => origin,
-            (None, Event::Finished) => line.at.saturating_sub(line.response.unwrap_or(0)),
-            (None, _) => line.at,
+        let late = match (event, self.times) {
+            (Some((_, cpu)), _) => self.events.late(cpu, line.at),
+            (None, Some((_, last))) => last.checked_sub(line.at).filter(|back| *back > 0),
+            (None, None) => None,
         };
-        self.origin = Some(origin);
-        if line.at < self.last {
-            let back = self.last - line.at;
-            return Err(Wrong::new(
-                line.time_field,
-                format!("time goes back by {}.{:09} s", back / 1_000_000_000, back % 1_000_000_000),
-            ));
+        if let Some(back) = late {
+            let what = format!("time goes back by {}.{:09} s", back / SECOND, back % SECOND);
+            return Err(Wrong::new(line.time_field, what));
         }
-        self.last = line.at;
-        let request = Request {
-            at: line.at.saturating_sub(origin),
-            device: self.devices.number(line.device, line.alias)?,
+        let (first, last) = self.times.unwrap_or((line.at, line.at));
+        line.check_time(first, last)?;
+        line.check()?;
+        self.times = Some((first, last.max(line.at)));
+        let mut request = Request {
+            at: line.at,
+            device: self.devices.number(line.device_field, line.device, line.alias)?,
             op: line.op,
             offset: line.offset,
             bytes: line.bytes,
             response: line.response,
         };
-        Ok(self.place(request, event))
+        match event {
+            Some((event, cpu)) => {
+                self.events.push(event, cpu, request)?;
+                self.follow(false);
+                Ok(None)
+            }
+            None if finished => {
+                self.place_finished(request);
+                Ok(None)
+            }
+            None => {
+                request.at -= *self.origin.get_or_insert(request.at);
+                Ok(Some(request))
+            }
+        }
     }
 
-    /// Gives a request on, or keeps it until its completion is seen.
-    fn place(&mut self, request: Request, event: Event) -> Option<Request> {
-        let same = |open: &Open| {
-            !open.settled && open.request.device == request.device && open.request.offset == request.offset
-        };
+    /// Follows the requests whose events nothing earlier can come before.
+    fn follow(&mut self, end: bool) {
+        while let Some((event, mut request)) = self.events.pop(end) {
+            request.at -= *self.origin.get_or_insert(request.at);
+            self.place(request, event);
+        }
+    }
+
+    /// Keeps a request until its completion is seen.
+    fn place(&mut self, request: Request, event: Event) {
+        let near = |open: &Open| !open.settled && open.request.device == request.device;
+        let same = |open: &Open| near(open) && open.request.offset == request.offset;
         match event {
-            Event::Request => return Some(request),
-            Event::Finished => self.place_finished(request),
             Event::Queued => self.open.push_back(Open { request, settled: false }),
             Event::Issued => {
                 if !self.open.iter().any(same) {
@@ -374,38 +312,38 @@ impl TraceReader {
                     open.settled = true;
                 }
             }
-            Event::Merged => {
-                // It travels within another request from now on.
+            Event::MergedBehind | Event::MergedBefore => {
+                // It travels within another request from now on, which is issued and completes by the place of its first sector.
                 if let Some(at) = self.open.iter().rposition(same) {
                     self.open.remove(at);
                 }
+                let end = request.offset + request.bytes;
+                let before = event == Event::MergedBefore;
+                let other = self.open.iter_mut().rfind(|open| {
+                    let (from, bytes) = (open.request.offset, open.request.bytes);
+                    near(open) && if before { from == end } else { from + bytes == request.offset }
+                });
+                if let Some(other) = other {
+                    other.request.bytes += request.bytes;
+                    other.request.offset = other.request.offset.min(request.offset);
+                }
             }
         }
-        None
     }
 
     /// Puts a request, known at its completion, at its arrival.
     fn place_finished(&mut self, mut request: Request) {
-        let done = request.at;
+        let arrived = request.at.saturating_sub(request.response.unwrap_or(0));
+        let done = request.at.saturating_sub(*self.origin.get_or_insert(arrived));
         request.at = done.saturating_sub(request.response.unwrap_or(0));
         let at = self.open.partition_point(|open| open.request.at <= request.at);
         self.open.insert(at, Open { request, settled: false });
         // What arrived a second before anything that completes now is in its place, as good as always.
         for open in &mut self.open {
-            if open.settled || open.request.at + 1_000_000_000 > done {
+            if open.settled || open.request.at + SECOND > done {
                 break;
             }
             open.settled = true;
         }
     }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Event {
-    Request,
-    Finished,
-    Queued,
-    Issued,
-    Completed,
-    Merged,
 }

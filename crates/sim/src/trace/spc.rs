@@ -2,7 +2,7 @@
 
 use super::error::Wrong;
 use super::fields::{length, needed_op, present, scaled, seconds, split, whole};
-use super::reader::{Line, Parsed};
+use super::line::{Line, Parsed};
 
 pub(crate) fn parse(line: &[u8]) -> Result<Parsed<'_>, Wrong> {
     let mut fields = split(line, b',');
@@ -14,6 +14,9 @@ pub(crate) fn parse(line: &[u8]) -> Result<Parsed<'_>, Wrong> {
     let at = seconds("Timestamp", fields.next())?;
     Ok(Parsed::Request(Line {
         time_field: "Timestamp",
+        place_field: "LBA",
+        device_field: "ASU",
+        response_field: "Timestamp",
         at,
         device,
         alias: None,
