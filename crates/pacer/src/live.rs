@@ -405,3 +405,29 @@ impl Live {
         };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CurveError, Goal, ServiceCurve};
+
+    #[test]
+    fn what_finds_no_moment_beside_foreground_requests_loses_its_price() -> Result<(), CurveError> {
+        let ladder = Ladder::new(&ServiceCurve::new(&[(64 << 10, 100_000), (4 << 20, 1_000_000)])?);
+        let account = Account::new(Goal::mean(200_000), 100_000);
+        let mut live = Live::new(0);
+        live.costs.observe(0, 1_000.0, 1_000.0);
+        live.gap = false;
+        let expected = live.price();
+        assert!(expected > 0.0);
+        // Requests that are gone before anything could be started beside them, 3 ms apart.
+        (0..320).for_each(|i| live.arrived(i * 3_000_000, 0, 2_990_000, &ladder, &account));
+        assert!(live.price() < expected / 250.0, "{}", live.price());
+        // One start, and it is worth something again.
+        let before = live.price();
+        live.started(1_000_000_000, 1, 64 << 10, &ladder, 1.0);
+        (0..20).for_each(|i| live.arrived(1_000_000_000 + i * 3_000_000, 0, 2_990_000, &ladder, &account));
+        assert_eq!(live.price(), before);
+        Ok(())
+    }
+}
