@@ -3,9 +3,10 @@
 //! The rate is a product of three factors, each a table: the *age* of the idle interval (rates fall with it on most drives: *Practical
 //! scrubbing*, section V.B), the *phase* within a period that the load keeps, if it keeps one (flush daemons and timers do), and the
 //! *mood*, how many requests had come lately when the interval began. Cells of (mood, age, phase) hold observed time and ends, both forgotten by halves; the factors are
-//! fitted to them by iterative proportional fitting, in bounded time.
+//! fitted to them by iterative proportional fitting, in bounded time. Echoes multiply it.
 
 use crate::Nanos;
+use crate::echo::{Echo, SHIFTS};
 use crate::mood::MOODS;
 
 /// Classes of age: below 2^18 ns, then one for each doubling.
@@ -39,6 +40,9 @@ pub struct Hazard {
     age: [f64; AGES],
     phase: [f64; PHASES],
     mood: [f64; MOODS],
+    /// The phase factors before each part, added up.
+    before: [f64; PHASES + 1],
+    echo: Echo,
 }
 
 /// A stretch of equal rate.
@@ -69,6 +73,8 @@ impl Hazard {
             age: std::array::from_fn(|class| 1.0 / (1_u64 << (AGE_SHIFT + class as u32)) as f64),
             phase: [1.0; PHASES],
             mood: [1.0; MOODS],
+            before: std::array::from_fn(|phase| phase as f64),
+            echo: Echo::new(),
         }
     }
 
@@ -138,6 +144,7 @@ impl Hazard {
     /// Forgets a share of what was observed: `keep` is what remains (0 to 1).
     pub(crate) fn forget(&mut self, keep: f32) {
         self.time.iter_mut().chain(&mut self.ends).for_each(|cell| *cell *= keep);
+        self.echo.forget(f64::from(keep));
     }
 
     /// Observed idle time in nanoseconds, forgotten parts left out.
@@ -162,6 +169,11 @@ impl Hazard {
                 self.fit_phases();
             }
             self.fit_moods();
+        }
+        let mut sum = 0.0;
+        for (before, phase) in self.before[1..].iter_mut().zip(&self.phase) {
+            sum += phase;
+            *before = sum;
         }
     }
 
@@ -226,7 +238,57 @@ impl Hazard {
         let age = age_class(at - start);
         let phase = self.phase_at(at);
         let end = start.saturating_add(class_end(age)).min(self.phase_end(at, phase));
-        Stretch { rate: self.age[age] * self.phase[phase] * self.mood[mood], end }
+        let (echo, until) = self.echo.factor(at);
+        Stretch { rate: self.age[age] * self.phase[phase] * self.mood[mood] * echo, end: end.min(until) }
+    }
+
+    /// Whether the rate depends on the age and the mood alone, not on the time of day.
+    pub(crate) fn timeless(&self) -> bool {
+        self.period == 0 && self.echo.silent()
+    }
+
+    /// Takes in an idle interval for its echoes: each once, in their order.
+    pub(crate) fn hear(&mut self, start: Nanos, end: Nanos, mood: usize) {
+        let (ages, moods) = (&self.age, &self.mood);
+        let phases = Phases { period: self.period, factors: &self.phase, before: &self.before };
+        self.echo.observe(start, end, |from, to| {
+            let age = age_class(from - start);
+            let to = to.min(start.saturating_add(class_end(age)));
+            (ages[age] * moods[mood] * phases.integral(from, to), to)
+        });
+    }
+
+    /// Looks for echoes.
+    pub(crate) fn find_echoes(&mut self) {
+        self.echo.find();
+    }
+
+    /// The share of idle time by what echoes multiply the rate by, by fifths of two octaves.
+    pub(crate) fn echoes(&self) -> [f64; SHIFTS] {
+        self.echo.shares()
+    }
+}
+
+/// The phase factors as a function of time.
+struct Phases<'a> {
+    period: Nanos,
+    factors: &'a [f64; PHASES],
+    before: &'a [f64; PHASES + 1],
+}
+
+impl Phases<'_> {
+    fn integral(&self, from: Nanos, to: Nanos) -> f64 {
+        if self.period == 0 {
+            return (to - from) as f64;
+        }
+        let part = self.period as f64 / PHASES as f64;
+        let upto = |at: Nanos| {
+            let within = (at % self.period) as f64 / part;
+            let phase = (within as usize).min(PHASES - 1);
+            self.before[phase] + (within - phase as f64) * self.factors[phase]
+        };
+        let cycles = (to / self.period - from / self.period) as f64;
+        (cycles * self.before[PHASES] + upto(to) - upto(from)) * part
     }
 }
 
@@ -257,6 +319,27 @@ mod tests {
         let at = |t| hazard.stretch(start, t, 3).rate;
         assert!(at(tick) > 50.0 * at(other), "{} {}", at(tick), at(other));
         assert_eq!(hazard.stretch(start, tick, 3).end, 500 * period + 160_000_000);
+    }
+
+    #[test]
+    fn an_integral_is_the_sum_of_its_stretches() {
+        let period = 1_000_000_007;
+        let mut hazard = Hazard::new();
+        hazard.restart(period);
+        (1..500).for_each(|i| hazard.observe((i - 1) * period, i * period + i * i % 97 * 9_000_000, 0));
+        hazard.fit();
+        let phases = Phases { period, factors: &hazard.phase, before: &hazard.before };
+        for (from, to) in [(0, 1), (123, 9_999), (999_999_999, 4_321_987_654), (77 * period, 80 * period)] {
+            let (mut at, mut sum) = (from, 0.0);
+            while at < to {
+                let phase = hazard.phase_at(at);
+                let end = hazard.phase_end(at, phase).min(to);
+                sum += hazard.phase[phase] * (end - at) as f64;
+                at = end;
+            }
+            let integral = phases.integral(from, to);
+            assert!((integral / sum - 1.0).abs() < 1e-6, "{integral} {sum}");
+        }
     }
 
     #[test]
