@@ -302,7 +302,11 @@ mod tests {
     fn a_daemon_that_keeps_no_phase_is_heard() {
         // It sleeps for 31 s whenever it is done, which takes up to 50 ms; no clock shows that.
         let (echo, end) = hour(|i| (i < 115).then(|| i * 31 * SECOND + i * i % 51 * SECOND / 1_000));
-        assert!(echo.lags.iter().any(|lag| lag.abs_diff((31 * SECOND) >> SLOT_SHIFT) <= 1), "{:?}", echo.lags);
+        assert!(
+            echo.lags.iter().any(|lag| lag.abs_diff((31 * SECOND) >> SLOT_SHIFT) <= 1),
+            "{:?}",
+            echo.lags
+        );
         let last = 114 * 31 * SECOND;
         let (due, other) = (echo.factor(last + 31 * SECOND).0, echo.factor(last + 20 * SECOND).0);
         assert!(due > 1.5 * other, "{due} {other} at {end}");
