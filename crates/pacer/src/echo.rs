@@ -26,7 +26,7 @@ const CLASSES: usize = 6;
 const LONG: Nanos = 20_000_000;
 const LEARNED_FROM: Nanos = 1 << 23;
 /// Ends that a cell is believed to have seen as they were expected.
-const PRIOR: f64 = 5.0;
+const PRIOR: f64 = 10.0;
 /// The factors together are between this and one over it.
 const MOST: f64 = 10.0;
 /// Standard deviations by which pairs of a lag exceed those around it, and how many pairs there are at least.
