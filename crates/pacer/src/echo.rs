@@ -29,8 +29,8 @@ const LEARNED_FROM: Nanos = 1 << 23;
 const PRIOR: f64 = 10.0;
 /// The factors together are between this and one over it.
 const MOST: f64 = 10.0;
-/// Standard deviations by which pairs of a lag exceed those around it, and how many pairs there are at least.
-const CONVINCING: f64 = 3.5;
+/// Standard deviations by which pairs of a lag exceed those around it, so that of a thousand lags none does by chance; and how many pairs there are at least.
+const CONVINCING: f64 = 4.5;
 const PAIRS: f64 = 6.0;
 /// Lags on either side that one is compared with.
 const AROUND: usize = 20;
