@@ -56,7 +56,7 @@ impl Cell {
     }
 }
 
-/// Lags at which ends of idle intervals follow one another, and what they tell. About 25 KiB, taken when it is made.
+/// Lags at which ends of idle intervals follow one another, and what they tell. About 20 KiB, taken when it is made.
 #[derive(Debug, Clone)]
 pub(crate) struct Echo {
     /// How many slots had a long interval's end, up to and with each of the last slots.
@@ -65,7 +65,9 @@ pub(crate) struct Echo {
     last: u64,
     /// Whether an end was seen in it.
     marked: bool,
-    /// Pairs of such slots, by lag.
+    /// 1 for each slot that had one, twice over: any `REACH` slots lie side by side.
+    marks: Vec<f32>,
+    /// Pairs of such slots, by `REACH` less their lag: so that a new one adds all marks at once.
     pairs: Vec<f32>,
     /// 0 where none is followed.
     lags: [u64; LAGS],
@@ -81,6 +83,7 @@ impl Echo {
             sums: vec![0; SLOTS as usize],
             last: 0,
             marked: false,
+            marks: vec![0.0; 2 * REACH],
             pairs: vec![0.0; REACH],
             lags: [0; LAGS],
             cells: [[Cell::NEW; CLASSES]; 2 * LAGS],
@@ -185,24 +188,31 @@ impl Echo {
         if slot < self.last || slot > self.last + SLOTS {
             // The clock was set anew, or nothing that came before matters any more.
             self.sums.fill(0);
+            self.marks.fill(0.0);
             (self.last, self.marked) = (slot, false);
         }
         let sum = self.sum(self.last);
         while self.last < slot {
             self.last += 1;
             self.sums[(self.last % SLOTS) as usize] = sum;
+            self.put(self.last, 0.0);
             self.marked = false;
         }
         if self.marked {
             return;
         }
         self.marked = true;
-        for lag in 1..REACH.min(usize::try_from(slot).unwrap_or(REACH)) {
-            let before = self.sums[((slot - lag as u64 - 1) % SLOTS) as usize];
-            let here = self.sums[((slot - lag as u64) % SLOTS) as usize];
-            self.pairs[lag] += (here.wrapping_sub(before) & 1) as f32;
+        let place = (slot % REACH as u64) as usize;
+        for (pairs, mark) in self.pairs.iter_mut().zip(&self.marks[place..place + REACH]) {
+            *pairs += mark;
         }
+        self.put(slot, 1.0);
         self.sums[(slot % SLOTS) as usize] = sum.wrapping_add(1);
+    }
+
+    fn put(&mut self, slot: u64, mark: f32) {
+        let place = (slot % REACH as u64) as usize;
+        (self.marks[place], self.marks[place + REACH]) = (mark, mark);
     }
 
     /// Forgets a share of what was observed: `keep` is what remains (0 to 1).
@@ -217,9 +227,12 @@ impl Echo {
 
     /// How far the pairs of a lag exceed those around it, in standard deviations.
     fn excess(&self, lag: usize) -> f64 {
-        let here: f64 = self.pairs[lag - 1..(lag + 2).min(REACH)].iter().map(|&pairs| f64::from(pairs)).sum();
-        let around = &self.pairs[lag.saturating_sub(AROUND).max(1)..(lag + AROUND).min(REACH)];
-        let usual = around.iter().map(|&pairs| f64::from(pairs)).sum::<f64>() * 3.0 / around.len() as f64;
+        let sum = |from: usize, to: usize| -> f64 {
+            self.pairs[REACH - to.min(REACH - 1)..=REACH - from].iter().map(|&pairs| f64::from(pairs)).sum()
+        };
+        let here = sum(lag - 1, lag + 1);
+        let (from, to) = (lag.saturating_sub(AROUND).max(1), (lag + AROUND).min(REACH - 1));
+        let usual = sum(from, to) * 3.0 / (to - from + 1) as f64;
         let excess = (here - usual) / (usual + 1.0).sqrt();
         if here >= PAIRS && excess >= CONVINCING { excess } else { 0.0 }
     }

@@ -263,7 +263,7 @@ impl Hazard {
         self.echo.find();
     }
 
-    /// The share of idle time by what echoes multiply the rate by, by fifths of two octaves.
+    /// The share of idle time by what echoes multiply the rate by, in classes of 0.4 octave, the middle one for 1.
     pub(crate) fn echoes(&self) -> [f64; SHIFTS] {
         self.echo.shares()
     }
