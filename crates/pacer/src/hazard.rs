@@ -3,12 +3,13 @@
 //! The rate is a product of three factors, each a table: the *age* of the idle interval (rates fall with it on most drives: *Practical
 //! scrubbing*, section V.B), the *phase* within a period that the load keeps, if it keeps one (flush daemons and timers do), and the
 //! *mood*, how many requests had come lately when the interval began. Cells of (mood, age, phase) hold observed time and ends, both forgotten by halves; the factors are
-//! fitted to them by iterative proportional fitting, in bounded time.
+//! fitted to them by iterative proportional fitting, in bounded time. Echoes multiply it.
 //!
 //! The interval that is asked about is an observation too, though it has not ended: an age that hardly any interval reached before is the safer, the longer this one has lasted. Without that, the
 //! first rest after hours of a steady load would look like a moment before the next request until it is over.
 
 use crate::Nanos;
+use crate::echo::{Echo, SHIFTS};
 use crate::mood::MOODS;
 
 /// Classes of age: below 2^18 ns, then one for each doubling.
@@ -43,13 +44,48 @@ pub struct Hazard {
     /// Observed idle nanoseconds, and ends, by mood, age and phase.
     time: Vec<f32>,
     ends: Vec<f32>,
-    age: [f64; AGES],
+    ages: Ages,
     phase: [f64; PHASES],
     mood: [f64; MOODS],
-    /// What the ages were fitted to: ends, the prior's among them, and time by the other factors. The first `known` of them are known well enough.
+    /// The phase factors before each part, added up.
+    before: [f64; PHASES + 1],
+    echo: Echo,
+}
+
+/// The factor of the age, as a rate in ends a nanosecond.
+#[derive(Debug, Clone)]
+struct Ages {
+    rate: [f64; AGES],
+    /// What it was fitted to: ends, the prior's among them, and time by the other factors. The first `known` ages are known well enough.
     seen: [f64; AGES],
     expected: [f64; AGES],
     known: usize,
+}
+
+impl Ages {
+    fn unknown() -> Self {
+        Self {
+            // As if an end were as likely in each doubling of the age: the older, the safer.
+            rate: std::array::from_fn(|class| 1.0 / (1_u64 << (AGE_SHIFT + class as u32)) as f64),
+            seen: [PRIOR; AGES],
+            expected: [0.0; AGES],
+            known: AGES,
+        }
+    }
+
+    /// The rate at an age of a class, `now` nanoseconds after the interval began, before phase and mood: fitted as in `fit_ages`, with this interval's own time so far, which `mood` weighs.
+    fn survived(&self, class: usize, now: Nanos, mood: f64) -> f64 {
+        if class < self.known {
+            return self.rate[class];
+        }
+        let mut before = self.rate[self.known.saturating_sub(1)];
+        for each in self.known..=class {
+            let begins = if each == 0 { 0 } else { class_end(each - 1) };
+            let lasted = (class_end(each).min(now) - begins) as f64 * mood;
+            before = self.seen[each] / (self.expected[each] + PRIOR / before + lasted);
+        }
+        before
+    }
 }
 
 /// A stretch of equal rate.
@@ -76,13 +112,11 @@ impl Hazard {
             period: 0,
             time: vec![0.0; cells],
             ends: vec![0.0; cells],
-            // As if an end were as likely in each doubling of the age: the older, the safer.
-            age: std::array::from_fn(|class| 1.0 / (1_u64 << (AGE_SHIFT + class as u32)) as f64),
+            ages: Ages::unknown(),
             phase: [1.0; PHASES],
             mood: [1.0; MOODS],
-            seen: [PRIOR; AGES],
-            expected: [0.0; AGES],
-            known: AGES,
+            before: std::array::from_fn(|phase| phase as f64),
+            echo: Echo::new(),
         }
     }
 
@@ -152,6 +186,7 @@ impl Hazard {
     /// Forgets a share of what was observed: `keep` is what remains (0 to 1).
     pub(crate) fn forget(&mut self, keep: f32) {
         self.time.iter_mut().chain(&mut self.ends).for_each(|cell| *cell *= keep);
+        self.echo.forget(f64::from(keep));
     }
 
     /// Observed idle time in nanoseconds, forgotten parts left out.
@@ -167,7 +202,7 @@ impl Hazard {
         if total < 1.0 || time <= 0.0 {
             return;
         }
-        self.age = [total / time; AGES];
+        self.ages.rate = [total / time; AGES];
         self.phase = [1.0; PHASES];
         self.mood = [1.0; MOODS];
         for _ in 0..ROUNDS {
@@ -176,6 +211,11 @@ impl Hazard {
                 self.fit_phases();
             }
             self.fit_moods();
+        }
+        let mut sum = 0.0;
+        for (before, phase) in self.before[1..].iter_mut().zip(&self.phase) {
+            sum += phase;
+            *before = sum;
         }
     }
 
@@ -187,33 +227,19 @@ impl Hazard {
         });
         for class in 0..AGES {
             // An age that was hardly seen is like the one before it.
-            let before = self.age[class.saturating_sub(1)];
-            self.age[class] = (seen[class] + PRIOR) / (expected[class] + PRIOR / before);
+            let before = self.ages.rate[class.saturating_sub(1)];
+            self.ages.rate[class] = (seen[class] + PRIOR) / (expected[class] + PRIOR / before);
         }
         let reached = |class: usize| seen[class..].iter().sum::<f64>();
-        self.known = (0..AGES).take_while(|class| reached(*class) >= ENOUGH).count();
-        (self.seen, self.expected) = (seen.map(|ends| ends + PRIOR), expected);
-    }
-
-    /// The rate at an age of a class, `now` nanoseconds after the interval began, before phase and mood: fitted as in `fit_ages`, with this interval's own time so far, which `mood` weighs.
-    fn survived(&self, class: usize, now: Nanos, mood: f64) -> f64 {
-        if class < self.known {
-            return self.age[class];
-        }
-        let mut before = self.age[self.known.saturating_sub(1)];
-        for each in self.known..=class {
-            let begins = if each == 0 { 0 } else { class_end(each - 1) };
-            let lasted = (class_end(each).min(now) - begins) as f64 * mood;
-            before = self.seen[each] / (self.expected[each] + PRIOR / before + lasted);
-        }
-        before
+        self.ages.known = (0..AGES).take_while(|class| reached(*class) >= ENOUGH).count();
+        (self.ages.seen, self.ages.expected) = (seen.map(|ends| ends + PRIOR), expected);
     }
 
     fn fit_phases(&mut self) {
         let (mut seen, mut expected) = ([0.0; PHASES], [0.0; PHASES]);
         self.each_cell(|mood, age, phase, time, ends| {
             seen[phase] += ends;
-            expected[phase] += time * self.mood[mood] * self.age[age];
+            expected[phase] += time * self.mood[mood] * self.ages.rate[age];
         });
         for (class, factor) in self.phase.iter_mut().enumerate() {
             *factor = (seen[class] + 2.0 * PRIOR) / (expected[class] + 2.0 * PRIOR);
@@ -224,7 +250,7 @@ impl Hazard {
         let (mut seen, mut expected) = ([0.0; MOODS], [0.0; MOODS]);
         self.each_cell(|mood, age, phase, time, ends| {
             seen[mood] += ends;
-            expected[mood] += time * self.phase[phase] * self.age[age];
+            expected[mood] += time * self.phase[phase] * self.ages.rate[age];
         });
         for (class, factor) in self.mood.iter_mut().enumerate() {
             *factor = (seen[class] + 2.0 * PRIOR) / (expected[class] + 2.0 * PRIOR);
@@ -248,7 +274,7 @@ impl Hazard {
     /// Calls `see` with (rate in ends a nanosecond, observed nanoseconds) of every cell.
     pub(crate) fn each_rate(&self, mut see: impl FnMut(f64, f64)) {
         self.each_cell(|mood, age, phase, time, _| {
-            see(self.age[age] * self.phase[phase] * self.mood[mood], time);
+            see(self.ages.rate[age] * self.phase[phase] * self.mood[mood], time);
         });
     }
 
@@ -257,13 +283,64 @@ impl Hazard {
         let age = age_class(at - start);
         let phase = self.phase_at(at);
         let mut end = start.saturating_add(class_end(age)).min(self.phase_end(at, phase));
-        if age >= self.known {
+        if age >= self.ages.known {
             end = end.min(at.saturating_add((at - start) / GROWTH + 1));
         }
-        Stretch {
-            rate: self.survived(age, at - start, self.mood[mood]) * self.phase[phase] * self.mood[mood],
-            end,
+        let (echo, until) = self.echo.factor(at);
+        let rate = self.ages.survived(age, at - start, self.mood[mood]);
+        Stretch { rate: rate * self.phase[phase] * self.mood[mood] * echo, end: end.min(until) }
+    }
+
+    /// Whether the rate depends on the age and the mood alone, not on the time of day.
+    pub(crate) fn timeless(&self) -> bool {
+        self.period == 0 && self.echo.silent()
+    }
+
+    /// Takes in an idle interval for its echoes: each once, in their order.
+    pub(crate) fn hear(&mut self, start: Nanos, end: Nanos, mood: usize) {
+        let (ages, moods) = (&self.ages, &self.mood);
+        let phases = Phases { period: self.period, factors: &self.phase, before: &self.before };
+        self.echo.observe(start, end, |from, to| {
+            let age = age_class(from - start);
+            let mut to = to.min(start.saturating_add(class_end(age)));
+            if age >= ages.known {
+                to = to.min(from.saturating_add((from - start) / GROWTH + 1));
+            }
+            (ages.survived(age, from - start, moods[mood]) * moods[mood] * phases.integral(from, to), to)
+        });
+    }
+
+    /// Looks for echoes.
+    pub(crate) fn find_echoes(&mut self) {
+        self.echo.find();
+    }
+
+    /// The share of idle time by what echoes multiply the rate by, in classes of 0.4 octave, the middle one for 1.
+    pub(crate) fn echoes(&self) -> [f64; SHIFTS] {
+        self.echo.shares()
+    }
+}
+
+/// The phase factors as a function of time.
+struct Phases<'a> {
+    period: Nanos,
+    factors: &'a [f64; PHASES],
+    before: &'a [f64; PHASES + 1],
+}
+
+impl Phases<'_> {
+    fn integral(&self, from: Nanos, to: Nanos) -> f64 {
+        if self.period == 0 {
+            return (to - from) as f64;
         }
+        let part = self.period as f64 / PHASES as f64;
+        let upto = |at: Nanos| {
+            let within = (at % self.period) as f64 / part;
+            let phase = (within as usize).min(PHASES - 1);
+            self.before[phase] + (within - phase as f64) * self.factors[phase]
+        };
+        let cycles = (to / self.period - from / self.period) as f64;
+        (cycles * self.before[PHASES] + upto(to) - upto(from)) * part
     }
 }
 
@@ -310,6 +387,27 @@ mod tests {
         }
         let stretch = hazard.stretch(0, 1_000_000_000, 5);
         assert!(stretch.end > 1_000_000_000 && stretch.end < 1_300_000_000, "{stretch:?}");
+    }
+
+    #[test]
+    fn an_integral_is_the_sum_of_its_stretches() {
+        let period = 1_000_000_007;
+        let mut hazard = Hazard::new();
+        hazard.restart(period);
+        (1..500).for_each(|i| hazard.observe((i - 1) * period, i * period + i * i % 97 * 9_000_000, 0));
+        hazard.fit();
+        let phases = Phases { period, factors: &hazard.phase, before: &hazard.before };
+        for (from, to) in [(0, 1), (123, 9_999), (999_999_999, 4_321_987_654), (77 * period, 80 * period)] {
+            let (mut at, mut sum) = (from, 0.0);
+            while at < to {
+                let phase = hazard.phase_at(at);
+                let end = hazard.phase_end(at, phase).min(to);
+                sum += hazard.phase[phase] * (end - at) as f64;
+                at = end;
+            }
+            let integral = phases.integral(from, to);
+            assert!((integral / sum - 1.0).abs() < 1e-6, "{integral} {sum}");
+        }
     }
 
     #[test]

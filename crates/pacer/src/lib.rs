@@ -11,6 +11,7 @@ mod answers;
 mod baseline;
 mod bucket;
 mod cost;
+mod echo;
 mod figures;
 mod goal;
 mod hazard;

@@ -4,6 +4,7 @@
 //! nanosecond. The size that is worth most is taken; while none is worth anything, the drive is left alone. Over all idle time
 //! this gives the most bytes for the slowdown it causes (Lagrange); the price is the one at which the expected slowdown is what the goal earns.
 
+use crate::echo::SHIFTS;
 use crate::hazard::{Hazard, Stretch};
 use crate::{Nanos, SIZES, ServiceCurve};
 
@@ -54,8 +55,23 @@ impl RateClasses {
             out.time[class] += time;
             out.rate[class] += rate * time;
         });
+        let mut out = out.spread(&hazard.echoes());
         for (rate, time) in out.rate.iter_mut().zip(&out.time) {
             *rate = if *time > 0.0 { *rate / time } else { 0.0 };
+        }
+        out
+    }
+
+    /// The same time where so much of it has a rate that is so many classes higher: echoes are taken to come at any rate alike.
+    fn spread(&self, shares: &[f64; SHIFTS]) -> Self {
+        let mut out = Self { time: [0.0; CLASSES], rate: [0.0; CLASSES] };
+        for (shift, &share) in shares.iter().enumerate().filter(|share| *share.1 > 0.0) {
+            let times = (((shift as f64) - (SHIFTS / 2) as f64) / 2.5).exp2();
+            for class in 0..CLASSES {
+                let to = (class + shift).saturating_sub(SHIFTS / 2).min(CLASSES - 1);
+                out.time[to] += self.time[class] * share;
+                out.rate[to] += self.rate[class] * share * times;
+            }
         }
         out
     }

@@ -143,6 +143,7 @@ impl Pricing {
 
     pub(crate) fn observe(&mut self, idle: &Idle) {
         self.hazard.observe(idle.start, idle.end, usize::from(idle.mood));
+        self.hazard.hear(idle.start, idle.end, usize::from(idle.mood));
         // Only what a background request could have been started in.
         if idle.length() as f64 >= 2.0 * self.ladder.0[0].1 {
             self.moments.push(idle.end);
@@ -204,6 +205,7 @@ impl Pricing {
         self.ladder = Ladder::new(curve);
         if self.fits.is_multiple_of(PERIOD_EVERY) {
             self.find_period(history);
+            self.hazard.find_echoes();
         }
         self.fits = self.fits.wrapping_add(1);
         let passed = now.saturating_sub(self.fitted) as f64;
@@ -298,7 +300,7 @@ impl Pricing {
         let (hazard, ladder) = (&self.hazard, &self.ladder);
         let find = || best_size(hazard, ladder, moment, price, usable);
         // With a period the time of day matters, and with a cover every nanosecond that is saved up.
-        if hazard.period() > 0 || cover > 0.0 {
+        if !hazard.timeless() || cover > 0.0 {
             return find();
         }
         let bits = ladder.0.iter().rev().fold(0, |bits, size| bits << 1 | u8::from(usable(0.0, size.1)));
