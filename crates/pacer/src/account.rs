@@ -53,12 +53,17 @@ impl Account {
 
     /// A foreground request was measured to be slowed by `delay` nanoseconds; below 0 where it was faster than the mean without background work.
     pub fn charge(&mut self, delay: f64) {
-        let most = self.goal.mean as f64 * self.depth;
-        self.balance = (self.balance - delay).min(most);
-        self.spent += delay;
+        self.give_back(-delay);
         if self.goal.percentile.is_some_and(|p| delay > p.limit as f64) {
             self.excesses -= 1.0;
         }
+    }
+
+    /// Requests before this one turn out to have been charged `too_much` nanoseconds in all; below 0, too little. Which of them exceeded a percentile's limit is not asked again.
+    pub(crate) fn give_back(&mut self, too_much: f64) {
+        let most = self.goal.mean as f64 * self.depth;
+        self.balance = (self.balance + too_much).min(most);
+        self.spent -= too_much;
     }
 
     /// When a debt is forgiven on a drive without foreground requests since `idle_since`: each minute after the first counts as a foreground request that

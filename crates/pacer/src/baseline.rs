@@ -8,8 +8,10 @@ const SIZES: usize = 9;
 const LEVELS: usize = 10;
 /// Requests that a mean remembers: newer ones count one part in so many.
 const MEMORY: u32 = 4_096;
-/// Requests before a mean is believed.
-const ENOUGH: u32 = 16;
+/// Generations of requests before a mean is believed: those in progress together stand in one queue, and a few dozen of one crowded moment say little more than one of them.
+const ENOUGH: u32 = 32;
+/// Requests up to which a mean is young: what was charged against it is corrected as it changes.
+const YOUNG: u32 = 512;
 /// A response of more than so many times the mean counts as that many, in the baseline and in what is compared with it alike: one stall of the
 /// drive must not move the mean for long.
 const LIMIT: f64 = 64.0;
@@ -22,6 +24,17 @@ const LEAVE: f64 = 1.3;
 struct Cell {
     count: u32,
     mean: f64,
+    /// Generations, and when the last one ended: who belongs to the next arrived later.
+    generations: u32,
+    until: Nanos,
+    /// Requests that were charged against the mean while it was young.
+    charged: f64,
+}
+
+impl Cell {
+    fn believed(&self) -> bool {
+        self.generations >= ENOUGH
+    }
 }
 
 /// Means by size and level. The level is a slow mean taken while no background work is near, so background work cannot explain itself away by the queue that it makes.
@@ -64,25 +77,55 @@ impl Baseline {
         self.level
     }
 
-    /// A request that met no background work took `response`.
-    pub(crate) fn add(&mut self, bytes: u64, response: Nanos) {
+    /// A request of `bytes` that met no background work is done `now`, and took `response`. What was charged too much against this mean so far, in nanoseconds;
+    /// below 0, too little.
+    ///
+    /// With this, what was charged while a mean was young counts as if it had been charged against the mean of its first 512: an error of the first few is made good.
+    pub(crate) fn add(&mut self, now: Nanos, bytes: u64, response: Nanos) -> f64 {
         let cell = &mut self.cells[self.class][size_class(bytes)];
+        if now.saturating_sub(response) >= cell.until {
+            (cell.generations, cell.until) = (cell.generations.saturating_add(1), now);
+        }
         let response = response as f64;
-        let counted = if cell.count < ENOUGH { response } else { response.min(LIMIT * cell.mean) };
+        let counted = if cell.believed() { response.min(LIMIT * cell.mean) } else { response };
         cell.count = (cell.count + 1).min(MEMORY);
-        cell.mean += (counted - cell.mean) / f64::from(cell.count);
+        let step = (counted - cell.mean) / f64::from(cell.count);
+        cell.mean += step;
+        if cell.count > YOUNG {
+            cell.charged = 0.0;
+        }
+        step * cell.charged
+    }
+
+    /// Another account is opened: nothing was charged to it yet.
+    pub(crate) fn account_opened(&mut self) {
+        self.cells.as_flattened_mut().iter_mut().for_each(|cell| cell.charged = 0.0);
+    }
+
+    /// Time begins anew: no generation is in progress.
+    pub(crate) fn rewind(&mut self) {
+        self.cells.as_flattened_mut().iter_mut().for_each(|cell| cell.until = 0);
     }
 
     /// Whether enough is known at the present level.
     pub(crate) fn known(&self) -> bool {
-        self.cells[self.class].iter().any(|c| c.count >= ENOUGH)
+        self.cells[self.class].iter().any(Cell::believed)
     }
 
-    /// Response less the mean without background work, in nanoseconds; `None` where that is unknown. It may be negative: only so the mean is right.
-    pub(crate) fn slowdown(&self, bytes: u64, response: Nanos, longest: Nanos) -> Option<f64> {
-        let cell = &self.cells[self.class][size_class(bytes)];
+    /// What to charge: response less the mean without background work, in nanoseconds; `None` where that is unknown, or below `least`. It may be negative: only so the mean is right.
+    pub(crate) fn slowdown(
+        &mut self,
+        bytes: u64,
+        response: Nanos,
+        longest: Nanos,
+        least: f64,
+    ) -> Option<f64> {
+        let cell = &mut self.cells[self.class][size_class(bytes)];
         let limit = LIMIT * cell.mean + 4.0 * longest as f64;
-        (cell.count >= ENOUGH).then(|| (response as f64).min(limit) - cell.mean)
+        let slowdown = (response as f64).min(limit) - cell.mean;
+        let used = cell.believed() && slowdown >= least;
+        cell.charged += f64::from(u8::from(used));
+        used.then_some(slowdown)
     }
 }
 
@@ -90,42 +133,75 @@ impl Baseline {
 mod tests {
     use super::*;
 
+    const LEAST: f64 = f64::NEG_INFINITY;
+
+    /// One after another.
+    fn serve(base: &mut Baseline, clock: &mut Nanos, bytes: u64, response: Nanos) -> f64 {
+        *clock += response;
+        base.add(*clock, bytes, response)
+    }
+
     #[test]
     fn sizes_have_their_own_means() {
-        let mut base = Baseline::new();
-        assert!(!base.known() && base.slowdown(4_096, 100, 0).is_none());
+        let (mut base, mut clock) = (Baseline::new(), 0);
+        assert!(!base.known() && base.slowdown(4_096, 100, 0, LEAST).is_none());
         for i in 0..1_000 {
             base.arrived(0);
-            base.add(4_096, 90 + i % 21);
-            base.add(1 << 20, 10_000);
+            serve(&mut base, &mut clock, 4_096, 90 + i % 21);
+            serve(&mut base, &mut clock, 1 << 20, 10_000);
         }
-        assert!((base.slowdown(4_096, 150, 0).unwrap_or_default() - 50.0).abs() < 2.0);
-        assert!((base.slowdown(1 << 20, 9_000, 0).unwrap_or_default() + 1_000.0).abs() < 2.0);
-        assert!(base.slowdown(64 << 10, 150, 0).is_none());
+        assert!((base.slowdown(4_096, 150, 0, LEAST).unwrap_or_default() - 50.0).abs() < 2.0);
+        assert!((base.slowdown(1 << 20, 9_000, 0, LEAST).unwrap_or_default() + 1_000.0).abs() < 2.0);
+        assert!(
+            base.slowdown(64 << 10, 150, 0, LEAST).is_none() && base.slowdown(4_096, 150, 0, 60.0).is_none()
+        );
     }
 
     #[test]
     fn levels_have_their_own_means_and_a_stall_is_bounded() {
-        let mut base = Baseline::new();
+        let (mut base, mut clock) = (Baseline::new(), 0);
         for _ in 0..200 {
             base.arrived(0);
-            base.add(4_096, 100);
+            serve(&mut base, &mut clock, 4_096, 100);
         }
-        base.add(4_096, 1_000_000_000);
-        assert!(base.slowdown(4_096, 100, 0).unwrap_or(-1e9) > -64.0);
+        serve(&mut base, &mut clock, 4_096, 1_000_000_000);
+        assert!(base.slowdown(4_096, 100, 0, LEAST).unwrap_or(-1e9) > -64.0);
         base.level_changed();
         base.arrived(31);
         assert!(!base.known() && (base.level() - 31.0).abs() < 1e-9);
-        (0..20).for_each(|_| base.add(4_096, 800));
-        assert!(base.slowdown(4_096, 900, 0).is_some_and(|s| (s - 100.0).abs() < 1e-6));
+        for _ in 0..40 {
+            serve(&mut base, &mut clock, 4_096, 800);
+        }
+        assert!(base.slowdown(4_096, 900, 0, LEAST).is_some_and(|s| (s - 100.0).abs() < 1e-6));
     }
 
     #[test]
     fn the_mean_follows() {
-        let mut base = Baseline::new();
+        let (mut base, mut clock) = (Baseline::new(), 0);
         base.arrived(0);
-        (0..5_000).for_each(|_| base.add(4_096, 100));
-        (0..20_000).for_each(|_| base.add(4_096, 200));
-        assert!(base.slowdown(4_096, 200, 0).is_some_and(|s| s < 2.0));
+        for i in 0..25_000 {
+            serve(&mut base, &mut clock, 4_096, if i < 5_000 { 100 } else { 200 });
+        }
+        assert!(base.slowdown(4_096, 200, 0, LEAST).is_some_and(|s| s < 2.0));
+    }
+
+    #[test]
+    fn one_crowded_moment_is_not_believed() {
+        let mut base = Baseline::new();
+        // All of them arrived before the first was done.
+        let corrected: f64 = (1..=200).map(|i| base.add(1_000 * i, 4_096, 1_000 * i)).sum();
+        assert!(!base.known() && corrected.abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_was_charged_against_a_young_mean_is_corrected() {
+        let (mut base, mut clock) = (Baseline::new(), 0);
+        let mut charged: f64 = (0..40).map(|_| serve(&mut base, &mut clock, 4_096, 300)).sum();
+        charged += (0..100).filter_map(|_| base.slowdown(4_096, 150, 0, LEAST)).sum::<f64>();
+        (0..400).for_each(|_| charged -= serve(&mut base, &mut clock, 4_096, 100));
+        let mean = f64::from(40 * 300 + 400 * 100) / 440.0;
+        assert!((charged - 100.0 * (150.0 - mean)).abs() < 1e-6, "{charged}");
+        base.account_opened();
+        assert!(serve(&mut base, &mut clock, 4_096, 500).abs() < 1e-9);
     }
 }

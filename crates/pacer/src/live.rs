@@ -37,6 +37,15 @@ const SAVINGS: f64 = 1_000.0;
 /// So many arrivals that could not be used to start beside them halve what is expected of that.
 const UNSPENT: u32 = 32;
 
+/// What a foreground request that is done does to the account.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Charged {
+    /// It was near background work, and slowed by so many nanoseconds.
+    Near(f64),
+    /// It was clear. Those before it were charged so many nanoseconds too much.
+    Clear(f64),
+}
+
 /// What is left in the account by those who start beside foreground requests, in times of the smallest background request: a debt when the foreground stops
 /// would keep an idle drive unused.
 const RESERVE: f64 = 8.0;
@@ -189,7 +198,7 @@ impl Live {
         }
     }
 
-    /// A foreground request is done, `left` are in progress still. What it was slowed by; `None` if it was clear. `overlap` is for how long background work
+    /// A foreground request is done, `left` are in progress still. `overlap` is for how long background work
     /// was in progress at most while it was: an upper bound where the baseline is unknown.
     pub(crate) fn completed(
         &mut self,
@@ -198,29 +207,29 @@ impl Live {
         bytes: u64,
         left: u32,
         overlap: Nanos,
-    ) -> Option<f64> {
+    ) -> Charged {
         let response = now.saturating_sub(arrived).saturating_add(waited);
         // None of its time near background work: neither the wait before it was told of, nor the rest.
         let clear = self.window.0 <= arrived.saturating_sub(waited) && arrived < self.window.1;
         let charge = if clear {
-            self.baseline.add(bytes, response);
+            let too_much = self.baseline.add(now, bytes, response);
             self.owed = (self.owed - 1.0).max(-4.0 * GAP);
             if self.owed <= 0.0 && self.baseline.known() {
                 self.gap = false;
             }
-            None
+            Charged::Clear(too_much)
         } else {
-            let measured = self.baseline.slowdown(bytes, response, self.longest);
             let bound = overlap.min(response) as f64;
             let fresh = self.fresh.0 <= arrived && arrived < self.fresh.1;
-            let charge = measured.map_or(bound, |m| if fresh { m.max(bound) } else { m });
+            let least = if fresh { bound } else { f64::NEG_INFINITY };
+            let charge = self.baseline.slowdown(bytes, response, self.longest, least).unwrap_or(bound);
             if self.beside {
                 self.slowdown += charge;
             } else {
                 self.idle_slowdown += charge;
             }
             self.pending_cost *= 1.0 - 0.5 / f64::from(left + 1);
-            Some(charge)
+            Charged::Near(charge)
         };
         if arrived <= self.mark {
             self.pending = self.pending.saturating_sub(1);
@@ -388,8 +397,14 @@ impl Live {
         self.costs.price()
     }
 
+    /// Another account is opened: what was charged to the last one is no longer corrected.
+    pub(crate) fn account_opened(&mut self) {
+        self.baseline.account_opened();
+    }
+
     /// Time begins anew on an idle drive; what was learned stays.
     pub(crate) fn rewind(&mut self, now: Nanos) {
+        self.baseline.rewind();
         let fresh = Self::new(now);
         *self = Self {
             owed: self.owed,

@@ -1,6 +1,6 @@
 //! The pacer of one drive: told of every foreground and background request, asked when the next background request may start.
 
-use crate::live::Live;
+use crate::live::{Charged, Live};
 use crate::price::{Ladder, Worth};
 use crate::pricing::Pricing;
 use crate::tuner::{Tuned, Tuner};
@@ -246,13 +246,20 @@ impl Pacer {
             let to = if self.flights.is_empty() { done } else { now };
             let left = self.outstanding.saturating_sub(1);
             let charge = live.completed(now, (arrived, waited), bytes, left, to.saturating_sub(from));
-            if let Some(charge) = charge {
-                self.account.charge(charge);
-                self.figures.slowdown.count += 1;
-                self.figures.slowdown.sum += charge;
-                self.figures.slowdown.max = self.figures.slowdown.max.max(charge.max(0.0) as Nanos);
+            let slowdown = &mut self.figures.slowdown;
+            match charge {
+                Charged::Near(charge) => {
+                    self.account.charge(charge);
+                    slowdown.count += 1;
+                    slowdown.sum += charge;
+                    slowdown.max = slowdown.max.max(charge.max(0.0) as Nanos);
+                }
+                Charged::Clear(too_much) => {
+                    self.account.give_back(too_much);
+                    slowdown.sum -= too_much;
+                }
             }
-            charge.is_some()
+            matches!(charge, Charged::Near(_))
         } else {
             self.flights.iter().any(|f| f.started <= arrived) || (started <= arrived && arrived < done)
         };
@@ -487,6 +494,9 @@ impl Pacer {
         self.collided = 0.0;
         self.clear.clear();
         self.met.clear();
+        if let Some(live) = &mut self.live {
+            live.account_opened();
+        }
         if let Policy::Tuned(family) = self.policy {
             self.tuner = Some(Tuner::new(family, goal, MARGIN));
         }
