@@ -19,6 +19,8 @@ const LIMIT: f64 = 64.0;
 const LEVEL_MEMORY: f64 = 256.0;
 /// Doublings from the middle of a class at which it is left.
 const LEAVE: f64 = 1.3;
+/// Below this level there is nobody: the class above is left for the lowest, whose middle is nearer to it than `LEAVE`.
+const NOBODY: f64 = 0.1;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Cell {
@@ -62,7 +64,8 @@ impl Baseline {
         self.level += (f64::from(outstanding) - self.level) / self.arrivals;
         // A class is left only for good: a level that sways between two would sort quick and slow times apart, and background work goes by their difference.
         let doublings = (self.level + 1.0).log2();
-        if (doublings - self.class as f64).abs() > LEAVE {
+        let alone = self.class > 0 && self.level < NOBODY;
+        if alone || (doublings - self.class as f64).abs() > LEAVE {
             self.class = (doublings.round() as usize).min(LEVELS - 1);
         }
     }
@@ -173,6 +176,20 @@ mod tests {
             serve(&mut base, &mut clock, 4_096, 800);
         }
         assert!(base.slowdown(4_096, 900, 0, LEAST).is_some_and(|s| (s - 100.0).abs() < 1e-6));
+    }
+
+    #[test]
+    fn a_load_that_thins_out_is_compared_with_itself() {
+        let (mut base, mut clock) = (Baseline::new(), 0);
+        for _ in 0..1_000 {
+            base.arrived(2);
+            serve(&mut base, &mut clock, 4_096, 300);
+        }
+        for _ in 0..2_000 {
+            base.arrived(0);
+            serve(&mut base, &mut clock, 4_096, 100);
+        }
+        assert!(base.slowdown(4_096, 100, 0, LEAST).is_some_and(|s| s.abs() < 1.0));
     }
 
     #[test]
