@@ -12,12 +12,12 @@ use pumice_pacer::{Config, Decision, Family, Goal, Pacer, Policy, ServiceCurve, 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use checks::Checks;
 pub(crate) use lane::Foreground;
-use lane::{Lane, Told, locked};
+use lane::{Lane, State, Told, Turn, locked};
 
 /// How long a background read sleeps at most before it looks whether it is still wanted.
 const NAP: Duration = Duration::from_millis(100);
@@ -338,6 +338,7 @@ impl Pacing {
         self.stopping.store(true, Ordering::Release);
         for lane in &self.lanes {
             lane.changed.notify_all();
+            lane.free.notify_all();
         }
     }
 
@@ -395,22 +396,45 @@ impl Reader<'_> {
             std::thread::sleep(wait.min(NAP));
         }
         let lane = &pacing.lanes[drive.lane];
-        let _turn = locked(&lane.turn);
         let mut state = lane.lock();
-        let _waits = Waits::new(&lane.waiting);
-        loop {
+        let turn = loop {
             if over() {
                 return None;
             }
+            match Turn::take(lane) {
+                Some(turn) => break turn,
+                None => state = lane.free.wait_timeout(state, NAP).unwrap_or_else(PoisonError::into_inner).0,
+            }
+        };
+        let (state, granted) = self.ask(lane, state, want, &over);
+        // Given back under the lock: who has just seen that it is taken would miss that.
+        drop(turn);
+        drop(state);
+        granted
+    }
+
+    /// Asks the pacer until it lets a read start, or nobody wants it.
+    fn ask<'s>(
+        &self,
+        lane: &'s Lane,
+        mut state: MutexGuard<'s, State>,
+        want: u64,
+        over: &dyn Fn() -> bool,
+    ) -> (MutexGuard<'s, State>, Option<u64>) {
+        let _waits = Waits::new(&lane.waiting);
+        loop {
+            if over() {
+                return (state, None);
+            }
             lane.catch_up(&mut state);
-            let now = pacing.now();
+            let now = self.pacing.now();
             let nap = match state.pacer.as_mut().map(|pacer| pacer.next(now)) {
                 // Nobody wants a pace any more.
-                None => return Some(want),
+                None => return (state, Some(want)),
                 Some(Decision::StartRequest { bytes, .. }) => {
                     let granted = bytes.min(want);
-                    drive.take(now, granted);
-                    return Some(granted);
+                    self.pacing.drives[self.index].take(now, granted);
+                    return (state, Some(granted));
                 }
                 Some(Decision::WaitUntil(then)) => Duration::from_nanos(then.saturating_sub(now)).min(NAP),
                 Some(Decision::WaitForEvent) => NAP,
@@ -512,6 +536,33 @@ mod tests {
         let figures = pacing.figures();
         let of = |i: usize| (figures[i].paced_with.0, figures[i].requests, figures[i].foreground);
         assert_eq!([of(0), of(1), of(2)], [(1, 1, 1), (1, 1, 1), (3, 0, 0)]);
+    }
+
+    #[test]
+    fn who_waits_for_a_turn_can_be_let_go() {
+        let pacing = Pacing::new([(1 << 30, on(&["a"])), (1 << 30, on(&["a"]))]);
+        let goal = PaceRequest { slowdown_ns: Some(1_000_000), ..PaceRequest::default() };
+        pacing.ask(1, goal).unwrap();
+        // Somebody is served all the time: the first to ask keeps its turn.
+        let request = pacing.arrived(0, Duration::ZERO);
+        let wanted = AtomicBool::new(true);
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| pacing.reader(0).start(4096, ALWAYS));
+            while pacing.lanes[0].waiting.load(Ordering::Relaxed) == 0 {
+                std::thread::yield_now();
+            }
+            let second = scope.spawn(|| pacing.reader(1).start(4096, &|| wanted.load(Ordering::Relaxed)));
+            std::thread::sleep(Duration::from_millis(20));
+            wanted.store(false, Ordering::Relaxed);
+            assert_eq!(second.join().unwrap(), None);
+            assert!(!first.is_finished());
+            pacing.completed(0, request, 4096);
+            while !first.is_finished() {
+                pacing.wake();
+                std::thread::yield_now();
+            }
+            assert!(first.join().unwrap().is_some());
+        });
     }
 
     fn rate(rate: u64) -> PaceRequest {

@@ -63,8 +63,9 @@ impl State {
 pub(super) struct Lane {
     pub(super) state: Mutex<State>,
     pub(super) changed: Condvar,
-    /// Held by the one background read that asks the pacer: the others would be woken in vain.
-    pub(super) turn: Mutex<()>,
+    /// One background read asks the pacer at a time, the others wait until it has its answer: they would be woken in vain.
+    taken: AtomicBool,
+    pub(super) free: Condvar,
     /// How many drives it is for, and on how many disks, as far as is known.
     pub(super) drives: usize,
     pub(super) disks: usize,
@@ -75,6 +76,24 @@ pub(super) struct Lane {
     pub(super) any_left: AtomicBool,
     /// A request is done since those who wait were woken.
     pub(super) news: AtomicBool,
+}
+
+/// The turn of a background read to ask the pacer.
+pub(super) struct Turn<'l>(&'l Lane);
+
+impl<'l> Turn<'l> {
+    /// The turn, where nobody has it. Asked for, and given back, with the lane's lock held.
+    pub(super) fn take(lane: &'l Lane) -> Option<Self> {
+        // Relaxed: the lock orders it.
+        (!lane.taken.swap(true, Ordering::Relaxed)).then_some(Self(lane))
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.taken.store(false, Ordering::Relaxed);
+        self.0.free.notify_one();
+    }
 }
 
 impl Lane {
