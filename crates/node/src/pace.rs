@@ -552,7 +552,9 @@ mod tests {
                 std::thread::yield_now();
             }
             let second = scope.spawn(|| pacing.reader(1).start(4096, &|| wanted.load(Ordering::Relaxed)));
-            std::thread::sleep(Duration::from_millis(20));
+            // Longer than a nap.
+            std::thread::sleep(Duration::from_millis(250));
+            assert_eq!(pacing.lanes[0].waiting.load(Ordering::Relaxed), 1, "one asks at a time");
             wanted.store(false, Ordering::Relaxed);
             assert_eq!(second.join().unwrap(), None);
             assert!(!first.is_finished());

@@ -85,7 +85,7 @@ impl<'l> Turn<'l> {
     /// The turn, where nobody has it. Asked for, and given back, with the lane's lock held.
     pub(super) fn take(lane: &'l Lane) -> Option<Self> {
         // Relaxed: the lock orders it.
-        (!lane.taken.swap(true, Ordering::Relaxed)).then_some(Self(lane))
+        (!lane.taken.swap(true, Ordering::Relaxed)).then(|| Self(lane))
     }
 }
 
