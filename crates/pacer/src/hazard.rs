@@ -73,11 +73,19 @@ impl Ages {
         }
     }
 
-    /// The rate at an age of a class, `now` nanoseconds after the interval began, before phase and mood: fitted as in `fit_ages`, with this interval's own time so far, which `mood` weighs.
-    fn survived(&self, class: usize, now: Nanos, mood: f64) -> f64 {
+    /// The rate at `at` in an interval that began at `start`, before phase and mood, and until when it stays. `mood` weighs this interval's own time.
+    fn at(&self, start: Nanos, at: Nanos, mood: f64) -> (f64, Nanos) {
+        let age = at - start;
+        let class = age_class(age);
+        let end = start.saturating_add(class_end(class));
         if class < self.known {
-            return self.rate[class];
+            return (self.rate[class], end);
         }
+        (self.survived(class, age, mood), end.min(at.saturating_add(age / GROWTH + 1)))
+    }
+
+    /// The rate at an age of a class that is hardly known, `now` nanoseconds after the interval began, before phase and mood: fitted as in `fit_ages`, with this interval's own time so far, which `mood` weighs.
+    fn survived(&self, class: usize, now: Nanos, mood: f64) -> f64 {
         let mut before = self.rate[self.known.saturating_sub(1)];
         for each in self.known..=class {
             let begins = if each == 0 { 0 } else { class_end(each - 1) };
@@ -280,15 +288,11 @@ impl Hazard {
 
     /// The rate at `at` in an idle interval that began at `start`, and until when it stays.
     pub(crate) fn stretch(&self, start: Nanos, at: Nanos, mood: usize) -> Stretch {
-        let age = age_class(at - start);
         let phase = self.phase_at(at);
-        let mut end = start.saturating_add(class_end(age)).min(self.phase_end(at, phase));
-        if age >= self.ages.known {
-            end = end.min(at.saturating_add((at - start) / GROWTH + 1));
-        }
+        let (rate, end) = self.ages.at(start, at, self.mood[mood]);
         let (echo, until) = self.echo.factor(at);
-        let rate = self.ages.survived(age, at - start, self.mood[mood]);
-        Stretch { rate: rate * self.phase[phase] * self.mood[mood] * echo, end: end.min(until) }
+        let end = end.min(self.phase_end(at, phase)).min(until);
+        Stretch { rate: rate * self.phase[phase] * self.mood[mood] * echo, end }
     }
 
     /// Whether the rate depends on the age and the mood alone, not on the time of day.
@@ -301,12 +305,9 @@ impl Hazard {
         let (ages, moods) = (&self.ages, &self.mood);
         let phases = Phases { period: self.period, factors: &self.phase, before: &self.before };
         self.echo.observe(start, end, |from, to| {
-            let age = age_class(from - start);
-            let mut to = to.min(start.saturating_add(class_end(age)));
-            if age >= ages.known {
-                to = to.min(from.saturating_add((from - start) / GROWTH + 1));
-            }
-            (ages.survived(age, from - start, moods[mood]) * moods[mood] * phases.integral(from, to), to)
+            let (rate, end) = ages.at(start, from, moods[mood]);
+            let to = to.min(end);
+            (rate * moods[mood] * phases.integral(from, to), to)
         });
     }
 
