@@ -1,0 +1,68 @@
+//! What a flash translation layer may ask of flash.
+
+use crate::{BlockId, Geometry, NandError, Nanos, Ppn};
+
+/// A page that was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PageRead<P, O> {
+    /// Its data. `None` if they cannot be read but the out-of-band bytes can.
+    pub data: Option<P>,
+    /// Its out-of-band bytes.
+    pub oob: O,
+    /// When the read was done.
+    pub done: Nanos,
+}
+
+/// Flash.
+///
+/// An operation is durable after the next [`Nand::sync`] that succeeds. If the power is cut before, each page that
+/// was programmed or erased since the last sync may hold its old content, its new content, or neither, whatever
+/// happened to its neighbours. Plain NAND is stricter; a file that stands for flash is not.
+pub trait Nand {
+    /// The data of a page.
+    type Page;
+    /// The out-of-band bytes of a page, or what they mean.
+    type Oob;
+
+    /// The shape of the device.
+    fn geometry(&self) -> Geometry;
+
+    /// Reads a page, not before the time `after`.
+    ///
+    /// # Errors
+    /// If the page is erased, or neither its data nor its out-of-band bytes can be read.
+    fn read(&mut self, page: Ppn, after: Nanos) -> Result<PageRead<Self::Page, Self::Oob>, NandError>;
+
+    /// Reads the out-of-band bytes of a page.
+    ///
+    /// # Errors
+    /// If the page is erased or they cannot be read.
+    fn read_oob(&mut self, page: Ppn) -> Result<Self::Oob, NandError>;
+
+    /// Programs a page, not before the time `after`, and says when it was done.
+    ///
+    /// # Errors
+    /// If the page fails, or it is not the next page of its block.
+    fn program(
+        &mut self,
+        page: Ppn,
+        after: Nanos,
+        data: &Self::Page,
+        oob: &Self::Oob,
+    ) -> Result<Nanos, NandError>;
+
+    /// Erases a block, not before the time `after`, and says when it was done.
+    ///
+    /// # Errors
+    /// If the block fails.
+    fn erase(&mut self, block: BlockId, after: Nanos) -> Result<Nanos, NandError>;
+
+    /// Makes all operations so far durable.
+    ///
+    /// # Errors
+    /// If the power is cut.
+    fn sync(&mut self) -> Result<(), NandError>;
+
+    /// How often a block was erased.
+    fn erases(&self, block: BlockId) -> u32;
+}

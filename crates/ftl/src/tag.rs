@@ -1,0 +1,91 @@
+//! What a page says about itself in its out-of-band bytes. The byte map is in `docs/ftl.md`.
+
+use pumice_flash::MIN_OOB_BYTES;
+
+const MAGIC: [u8; 4] = *b"PFT1";
+const LOST: u8 = 1;
+
+/// What a page is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Data of one logical page, by its number.
+    Lpn(u32),
+    /// Data of a shared object.
+    Object,
+    /// A page of a checkpoint, by its number in it.
+    Checkpoint(u32),
+    /// The end of a checkpoint.
+    CheckpointEnd(u32),
+    /// A page of the log, by its number in it.
+    Log(u32),
+}
+
+/// The tag of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tag {
+    /// What the page is for.
+    pub kind: Kind,
+    /// The content could not be read when it was moved here; reads of it fail.
+    pub lost: bool,
+    /// The sequence number of the program that first wrote this content; for pages of the journal, the number of
+    /// the checkpoint.
+    pub birth: u64,
+    /// The sequence number of this program.
+    pub seq: u64,
+    /// All sequence numbers up to this one were durable when the page was programmed.
+    pub durable: u64,
+}
+
+fn field<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at + N)?.try_into().ok()
+}
+
+impl Tag {
+    /// The out-of-band bytes, with the checksum of the data.
+    #[must_use]
+    pub fn encode(&self, data_crc: u32) -> Vec<u8> {
+        let (kind, number) = match self.kind {
+            Kind::Lpn(lpn) => (1, u64::from(lpn)),
+            Kind::Object => (2, u64::MAX),
+            Kind::Checkpoint(n) => (3, u64::from(n)),
+            Kind::CheckpointEnd(n) => (4, u64::from(n)),
+            Kind::Log(n) => (5, u64::from(n)),
+        };
+        let mut out = Vec::with_capacity(MIN_OOB_BYTES as usize);
+        out.extend(MAGIC);
+        out.extend([kind, if self.lost { LOST } else { 0 }, 0, 0]);
+        out.extend([number, self.birth, self.seq, self.durable].iter().flat_map(|n| n.to_le_bytes()));
+        out.extend(data_crc.to_le_bytes());
+        out.resize(60, 0);
+        out.extend(crc32c::crc32c(&out).to_le_bytes());
+        out.resize(MIN_OOB_BYTES as usize, 0);
+        out
+    }
+
+    /// The tag in out-of-band bytes, and the checksum of the data; `None` if they are damaged or no tag.
+    #[must_use]
+    pub fn decode(oob: &[u8]) -> Option<(Self, u32)> {
+        let crc = u32::from_le_bytes(field(oob, 60)?);
+        if oob[..4] != MAGIC || oob.len() < MIN_OOB_BYTES as usize || crc32c::crc32c(&oob[..60]) != crc {
+            return None;
+        }
+        let number = u64::from_le_bytes(field(oob, 8)?);
+        let short = u32::try_from(number);
+        let kind = match oob[4] {
+            1 => Kind::Lpn(short.ok()?),
+            2 if number == u64::MAX => Kind::Object,
+            3 => Kind::Checkpoint(short.ok()?),
+            4 => Kind::CheckpointEnd(short.ok()?),
+            5 => Kind::Log(short.ok()?),
+            _ => return None,
+        };
+        let tag = Self {
+            kind,
+            lost: oob[5] & LOST != 0,
+            birth: u64::from_le_bytes(field(oob, 16)?),
+            seq: u64::from_le_bytes(field(oob, 24)?),
+            durable: u64::from_le_bytes(field(oob, 32)?),
+        };
+        Some((tag, u32::from_le_bytes(field(oob, 40)?)))
+    }
+}
