@@ -28,7 +28,7 @@ pub(crate) enum Slot<P, O> {
 }
 
 /// Flash in memory. Equal calls give equal results: faults come from a seed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct MemoryNand<P, O> {
     geometry: Geometry,
     timing: Timing,

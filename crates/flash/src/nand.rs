@@ -66,3 +66,36 @@ pub trait Nand {
     /// How often a block was erased.
     fn erases(&self, block: BlockId) -> u32;
 }
+
+impl<N: Nand> Nand for &mut N {
+    type Page = N::Page;
+    type Oob = N::Oob;
+
+    fn geometry(&self) -> Geometry {
+        (**self).geometry()
+    }
+
+    fn read(&mut self, page: Ppn, after: Nanos) -> Result<PageRead<N::Page, N::Oob>, NandError> {
+        (**self).read(page, after)
+    }
+
+    fn read_oob(&mut self, page: Ppn) -> Result<N::Oob, NandError> {
+        (**self).read_oob(page)
+    }
+
+    fn program(&mut self, page: Ppn, after: Nanos, data: &N::Page, oob: &N::Oob) -> Result<Nanos, NandError> {
+        (**self).program(page, after, data, oob)
+    }
+
+    fn erase(&mut self, block: BlockId, after: Nanos) -> Result<Nanos, NandError> {
+        (**self).erase(block, after)
+    }
+
+    fn sync(&mut self) -> Result<(), NandError> {
+        (**self).sync()
+    }
+
+    fn erases(&self, block: BlockId) -> u32 {
+        (**self).erases(block)
+    }
+}

@@ -5,7 +5,7 @@ use crate::{MemoryNand, Ppn, Random, Tear};
 use std::collections::BTreeMap;
 
 /// What pages held since the last sync, oldest first.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct History<P, O>(BTreeMap<u32, Vec<Slot<P, O>>>);
 
 impl<P, O> Default for History<P, O> {
@@ -56,6 +56,17 @@ impl<P: Tear, O: Tear> MemoryNand<P, O> {
         self.dead = false;
         if let Some(faults) = &mut self.faults {
             faults.cut_after = None;
+        }
+    }
+
+    /// Changes one bit in the out-of-band bytes of a page; false if the page holds nothing. `random` decides which.
+    pub fn rot_oob(&mut self, page: Ppn, random: u64) -> bool {
+        match &mut self.slots[page.0 as usize] {
+            Slot::Holds(_, oob) => {
+                *oob = oob.rotten(random);
+                true
+            }
+            Slot::Erased | Slot::Unreadable => false,
         }
     }
 

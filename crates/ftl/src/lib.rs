@@ -1,1 +1,28 @@
-//! x
+//! A flash translation layer: logical pages on flash, with deduplication and recovery. `docs/ftl.md` explains it.
+//!
+//! [`Ftl`] works on any [`pumice_flash::Nand`] whose pages carry a [`Tag`]: on bytes through [`Coded`], with a
+//! [`NandJournal`], for a drive; or on [`ContentId`]s, without a journal, for simulations. It is pure: times and idle
+//! periods are arguments.
+
+mod blocks;
+mod coded;
+mod content;
+mod dedup;
+mod error;
+mod ftl;
+mod journal;
+mod map;
+mod stats;
+mod tag;
+mod victim;
+
+pub use coded::Coded;
+pub use content::{Content, ContentId, Fingerprint};
+pub use dedup::{Lookup, Plan, Scheme, Stream, Way};
+pub use error::FtlError;
+pub use ftl::{Config, Ftl, HashTimes, recover};
+pub use journal::{Image, Journal, NandJournal, NoJournal, Record};
+pub use map::{Map, Owner};
+pub use stats::Stats;
+pub use tag::{Kind, Tag};
+pub use victim::{BlockFacts, Victim, VictimPolicy};

@@ -16,8 +16,13 @@ pub enum Kind {
     Checkpoint(u32),
     /// The end of a checkpoint.
     CheckpointEnd(u32),
-    /// A page of the log, by its number in it.
-    Log(u32),
+    /// A page of the log.
+    Log {
+        /// Its number in the log.
+        page: u32,
+        /// So many pages of the log, from its start, were durable when this one was programmed.
+        durable: u32,
+    },
 }
 
 /// The tag of a page.
@@ -49,7 +54,7 @@ impl Tag {
             Kind::Object => (2, u64::MAX),
             Kind::Checkpoint(n) => (3, u64::from(n)),
             Kind::CheckpointEnd(n) => (4, u64::from(n)),
-            Kind::Log(n) => (5, u64::from(n)),
+            Kind::Log { page, durable } => (5, u64::from(durable) << 32 | u64::from(page)),
         };
         let mut out = Vec::with_capacity(MIN_OOB_BYTES as usize);
         out.extend(MAGIC);
@@ -76,7 +81,7 @@ impl Tag {
             2 if number == u64::MAX => Kind::Object,
             3 => Kind::Checkpoint(short.ok()?),
             4 => Kind::CheckpointEnd(short.ok()?),
-            5 => Kind::Log(short.ok()?),
+            5 => Kind::Log { page: number as u32, durable: (number >> 32) as u32 },
             _ => return None,
         };
         let tag = Self {

@@ -1,0 +1,194 @@
+//! Blocks: which are free, open, closed or retired, and how many live pages they hold.
+
+use crate::victim::{BlockFacts, Victim};
+use pumice_flash::{BlockId, Geometry, Ppn};
+use std::collections::BTreeSet;
+
+/// What a block is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Not the translation layer's: the journal has it.
+    Reserved,
+    /// Holds nothing live.
+    Free,
+    /// Its pages are being programmed.
+    Open,
+    /// May become a victim.
+    Closed,
+    /// A program in it failed: to be evacuated and retired.
+    Failing,
+    /// Never to be programmed again.
+    Retired,
+}
+
+/// All blocks of a drive.
+#[derive(Debug)]
+pub(crate) struct Blocks {
+    geometry: Geometry,
+    state: Vec<State>,
+    live: Vec<u32>,
+    closed_at: Vec<u64>,
+    erases: Vec<u32>,
+    /// Whether a free block is known to be erased.
+    erased: Vec<bool>,
+    /// Free blocks by wear.
+    free: BTreeSet<(u32, u32)>,
+    victim: Box<dyn Victim>,
+    /// Blocks to be evacuated and retired.
+    pub(crate) failing: Vec<u32>,
+    /// Page programs since the start.
+    pub(crate) clock: u64,
+}
+
+impl Blocks {
+    /// Blocks that are free, but for the first `reserved`.
+    pub(crate) fn new(geometry: Geometry, reserved: u32, erased: bool, victim: Box<dyn Victim>) -> Self {
+        let n = geometry.blocks as usize;
+        let mut state = vec![State::Free; n];
+        state[..reserved as usize].fill(State::Reserved);
+        Self {
+            geometry,
+            state,
+            live: vec![0; n],
+            closed_at: vec![0; n],
+            erases: vec![0; n],
+            erased: vec![erased; n],
+            free: (reserved..geometry.blocks).map(|block| (0, block)).collect(),
+            victim,
+            failing: Vec::new(),
+            clock: 0,
+        }
+    }
+
+    pub(crate) fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    pub(crate) fn live(&self, block: u32) -> u32 {
+        self.live[block as usize]
+    }
+
+    pub(crate) fn state(&self, block: u32) -> State {
+        self.state[block as usize]
+    }
+
+    pub(crate) fn erases(&self, block: u32) -> u32 {
+        self.erases[block as usize]
+    }
+
+    pub(crate) fn block_of(&self, page: Ppn) -> u32 {
+        self.geometry.block_of(page).0
+    }
+
+    /// Takes a free block: the least worn, or the most worn for data that stay long.
+    pub(crate) fn take(&mut self, for_long: bool) -> Option<BlockId> {
+        let (_, block) = if for_long { self.free.pop_last() } else { self.free.pop_first() }?;
+        self.state[block as usize] = State::Open;
+        Some(BlockId(block))
+    }
+
+    /// Whether a block that was taken must be erased first.
+    pub(crate) fn must_erase(&self, block: BlockId) -> bool {
+        !self.erased[block.0 as usize]
+    }
+
+    pub(crate) fn was_erased(&mut self, block: BlockId) {
+        self.erases[block.0 as usize] += 1;
+        self.erased[block.0 as usize] = false;
+    }
+
+    pub(crate) fn close(&mut self, block: BlockId) {
+        self.erased[block.0 as usize] = false;
+        self.state[block.0 as usize] = State::Closed;
+        self.closed_at[block.0 as usize] = self.clock;
+        self.victim.closed(block.0, self.live[block.0 as usize]);
+    }
+
+    /// A program in a block failed.
+    pub(crate) fn fail(&mut self, block: BlockId) {
+        self.state[block.0 as usize] = State::Failing;
+        self.failing.push(block.0);
+    }
+
+    pub(crate) fn retire(&mut self, block: u32) {
+        self.state[block as usize] = State::Retired;
+        self.free.remove(&(self.erases[block as usize], block));
+    }
+
+    /// All live pages of a block that is no victim any more are gone.
+    pub(crate) fn release(&mut self, block: u32) {
+        self.state[block as usize] = State::Free;
+        self.free.insert((self.erases[block as usize], block));
+    }
+
+    pub(crate) fn page_born(&mut self, page: Ppn) {
+        let block = self.geometry.block_of(page).0;
+        self.live[block as usize] += 1;
+        self.tell(block);
+    }
+
+    fn tell(&mut self, block: u32) {
+        if self.state[block as usize] == State::Closed {
+            self.victim.changed(block, self.live[block as usize]);
+        }
+    }
+
+    pub(crate) fn page_died(&mut self, page: Ppn) {
+        let block = self.geometry.block_of(page).0;
+        self.live[block as usize] -= 1;
+        self.tell(block);
+    }
+
+    /// Chooses a victim and takes it out of the closed blocks; it counts as open until it is released.
+    pub(crate) fn pick(&mut self) -> Option<u32> {
+        let facts = BlockFacts {
+            live: &self.live,
+            closed_at: &self.closed_at,
+            now: self.clock,
+            pages_per_block: self.geometry.pages_per_block,
+        };
+        let block = self.victim.pick(facts)?;
+        self.victim.taken(block);
+        self.state[block as usize] = State::Open;
+        Some(block)
+    }
+
+    /// The closed block with the fewest erases, if the most worn block has more than `threshold` more.
+    pub(crate) fn take_coldest(&mut self, threshold: u32) -> Option<u32> {
+        let usable = |block: &u32| !matches!(self.state(*block), State::Reserved | State::Retired);
+        let most = (0..self.geometry.blocks).filter(usable).map(|b| self.erases(b)).max()?;
+        let closed = (0..self.geometry.blocks).filter(|&b| self.state(b) == State::Closed);
+        let coldest = closed.min_by_key(|&b| self.erases(b))?;
+        if most - self.erases(coldest) <= threshold {
+            return None;
+        }
+        self.victim.taken(coldest);
+        self.state[coldest as usize] = State::Open;
+        Some(coldest)
+    }
+
+    /// Puts a block as recovery found it: free blocks may hold old pages.
+    pub(crate) fn restore(&mut self, block: u32, erases: u32, retired: bool, live: u32) {
+        let b = block as usize;
+        self.free.remove(&(self.erases[b], block));
+        (self.erases[b], self.live[b], self.erased[b]) = (erases, live, false);
+        if retired {
+            self.state[b] = State::Retired;
+        } else if live == 0 {
+            self.state[b] = State::Free;
+            self.free.insert((erases, block));
+        } else {
+            self.close(BlockId(block));
+        }
+    }
+
+    /// Fewest, mean and most erases of the blocks that hold data.
+    pub(crate) fn wear(&self) -> (u32, f64, u32) {
+        let blocks = || {
+            (0..self.geometry.blocks).filter(|&b| self.state(b) != State::Reserved).map(|b| self.erases(b))
+        };
+        let sum: u64 = blocks().map(u64::from).sum();
+        let (low, high) = (blocks().min().unwrap_or(0), blocks().max().unwrap_or(0));
+        (low, sum as f64 / blocks().count().max(1) as f64, high)
+    }
+}

@@ -1,0 +1,236 @@
+//! Deduplication: what is hashed and looked up when, and which stream a page goes to.
+//!
+//! Everything here is advice. It says where to look and where to put pages; the translation layer compares contents
+//! before it merges them, and its map alone is the truth.
+
+mod filter;
+mod ghost;
+mod index;
+mod lives;
+mod scheme;
+mod streams;
+
+pub use scheme::{Lookup, Plan, Scheme};
+pub use streams::{Stream, Way};
+
+use crate::content::{Content, Fingerprint};
+use filter::Filter;
+use ghost::Ghosts;
+use index::Index;
+use lives::Lives;
+use pumice_flash::Ppn;
+use streams::Features;
+
+/// The page waits for a look at its content.
+const WAITS: u8 = 1;
+/// The page is to be looked up when its turn comes; otherwise it is only indexed.
+const UNDETERMINED: u8 = 2;
+
+/// What the weak hash said of a write.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Arrival {
+    pub(crate) stream: Stream,
+    undetermined: bool,
+    weak: u32,
+}
+
+/// Whether a page that waits is to be looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// It was looked at, or its scheme never does.
+    Nothing,
+    /// Its fingerprint goes into the index.
+    Index,
+    /// It is looked up first.
+    Lookup,
+}
+
+/// The state of a scheme on one drive.
+#[derive(Debug)]
+pub(crate) struct Dedup {
+    pub(crate) plan: Plan,
+    fingerprint: Fingerprint,
+    key_mask: u64,
+    filter: Filter,
+    index: Option<Index>,
+    flags: Vec<u8>,
+    weak: Vec<u32>,
+    lives: Option<Lives>,
+    ghosts: Option<Ghosts>,
+    /// LPNs that were written and not looked at since.
+    waiting: Vec<u32>,
+    /// Host writes since the start.
+    clock: u32,
+}
+
+impl Dedup {
+    pub(crate) fn new(
+        plan: Plan,
+        fingerprint: Fingerprint,
+        key_bits: u32,
+        physical: u32,
+        logical: u32,
+    ) -> Self {
+        let per_page = |wanted: bool| if wanted { physical as usize } else { 0 };
+        let looks_up = plan.inline || plan.idle != Lookup::Never;
+        Self {
+            plan,
+            fingerprint,
+            key_mask: if key_bits >= 64 { u64::MAX } else { (1 << key_bits) - 1 },
+            filter: Filter::new(plan.filter),
+            index: looks_up.then(|| Index::new(physical)),
+            flags: vec![0; per_page(plan.idle != Lookup::Never)],
+            weak: vec![0; per_page(plan.filter == scheme::FilterKind::Live)],
+            lives: plan.way.uses_lives().then(|| Lives::new(physical, logical)),
+            ghosts: (plan.way == Way::Measured).then(|| Ghosts::new(physical)),
+            waiting: Vec::new(),
+            clock: 0,
+        }
+    }
+
+    fn way(&self) -> Way {
+        self.ghosts.as_ref().map_or(self.plan.way, Ghosts::best)
+    }
+
+    /// Where a write goes.
+    pub(crate) fn arrive<C: Content>(&mut self, lpn: u32, content: &C, old: Option<Ppn>) -> Arrival {
+        self.clock = self.clock.wrapping_add(1);
+        let weak = if self.plan.uses_weak() { content.weak() } else { 0 };
+        let seen = self.filter.seen(weak);
+        let features = Features {
+            duplicate: seen,
+            content_life: self.lives.as_ref().and_then(|lives| lives.of_content(weak)),
+            lpn_life: self.lives.as_ref().and_then(|lives| lives.of_lpn(lpn, old, self.clock)),
+            mean_life: self.lives.as_ref().map_or(0.0, Lives::mean),
+        };
+        let stream = self.way().host(&features);
+        if let Some(ghosts) = &mut self.ghosts {
+            ghosts.arrive(features);
+        }
+        let undetermined = match self.plan.idle {
+            Lookup::Never => false,
+            Lookup::All => true,
+            Lookup::Undetermined => seen,
+        };
+        Arrival { stream, undetermined, weak }
+    }
+
+    /// The key of a content.
+    pub(crate) fn key<C: Content>(&self, content: &C) -> u64 {
+        content.key(self.fingerprint) & self.key_mask
+    }
+
+    /// A host write was programmed.
+    pub(crate) fn born(&mut self, lpn: u32, page: Ppn, arrival: Arrival) {
+        self.filter.born(arrival.weak);
+        if let Some(weak) = self.weak.get_mut(page.0 as usize) {
+            *weak = arrival.weak;
+        }
+        if let Some(flags) = self.flags.get_mut(page.0 as usize) {
+            *flags = WAITS | if arrival.undetermined { UNDETERMINED } else { 0 };
+            self.waiting.push(lpn);
+        }
+        if let Some(lives) = &mut self.lives {
+            lives.born(page, self.clock);
+        }
+        if let Some(ghosts) = &mut self.ghosts {
+            ghosts.born(page, self.clock);
+        }
+    }
+
+    /// A page died; `overwrites` names its LPN if a write or trim did it.
+    pub(crate) fn died(&mut self, page: Ppn, overwrites: Option<u32>) {
+        let weak = self.weak.get(page.0 as usize).copied().unwrap_or(0);
+        let last = self.filter.died(weak);
+        if let Some(lives) = &mut self.lives {
+            lives.died(page, overwrites, last.then_some(weak), self.clock);
+        }
+        if let Some(index) = &mut self.index {
+            index.remove(page);
+        }
+        if let Some(flags) = self.flags.get_mut(page.0 as usize) {
+            *flags = 0;
+        }
+        if let Some(ghosts) = &mut self.ghosts {
+            ghosts.died(page);
+        }
+    }
+
+    /// A live page moved.
+    pub(crate) fn moved(&mut self, from: Ppn, to: Ppn) {
+        let (f, t) = (from.0 as usize, to.0 as usize);
+        if !self.flags.is_empty() {
+            self.flags[t] = std::mem::take(&mut self.flags[f]);
+        }
+        if !self.weak.is_empty() {
+            self.weak[t] = self.weak[f];
+        }
+        if let Some(index) = &mut self.index {
+            index.moved(from, to);
+        }
+        if let Some(lives) = &mut self.lives {
+            lives.moved(from, to);
+        }
+        if let Some(ghosts) = &mut self.ghosts {
+            ghosts.moved(from, to);
+        }
+    }
+
+    /// The stream for a page that garbage collection moves.
+    pub(crate) fn gc_stream(&self, page: Ppn) -> Stream {
+        let age = self.lives.as_ref().map(|lives| (lives.age(page, self.clock), lives.mean()));
+        self.way().collected(age)
+    }
+
+    /// The streams that the scheme may have open, and how many of them are of garbage collection alone.
+    pub(crate) fn streams(&self) -> (u32, u32) {
+        self.plan.way.streams()
+    }
+
+    /// What is due for a page.
+    pub(crate) fn due(&self, page: Ppn) -> Due {
+        match self.flags.get(page.0 as usize).copied().unwrap_or(0) {
+            flags if flags & WAITS == 0 => Due::Nothing,
+            flags if flags & UNDETERMINED == 0 => Due::Index,
+            _ => Due::Lookup,
+        }
+    }
+
+    /// Pages with this key.
+    pub(crate) fn candidates(&self, key: u64) -> impl Iterator<Item = Ppn> + '_ {
+        self.index.iter().flat_map(move |index| index.find(key))
+    }
+
+    /// A page was looked at, and is live under this key.
+    pub(crate) fn indexed(&mut self, page: Ppn, key: u64) {
+        if let Some(flags) = self.flags.get_mut(page.0 as usize) {
+            *flags = 0;
+        }
+        if let Some(index) = &mut self.index {
+            index.insert(page, key);
+        }
+    }
+
+    /// LPNs that were written and not looked at since, in the order of their writes.
+    pub(crate) fn take_waiting(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// LPNs that there was no time for.
+    pub(crate) fn put_back(&mut self, waiting: &[u32]) {
+        self.waiting.splice(0..0, waiting.iter().copied());
+    }
+
+    /// Bytes of memory that the scheme needs at this moment: index, filter, and what is kept of each page.
+    pub(crate) fn bytes(&self) -> u64 {
+        let index = self.index.as_ref().map_or(0, Index::bytes);
+        let lives = self.lives.as_ref().map_or(0, Lives::bytes);
+        let ghosts = self.ghosts.as_ref().map_or(0, Ghosts::bytes);
+        index + self.filter.bytes() + lives + ghosts + 4 * self.weak.len() as u64 + self.flags.len() as u64
+    }
+
+    /// How the ways to choose streams compare: the copies of each ghost lately, and how often the best changed.
+    pub(crate) fn ghost_notes(&self) -> Vec<(Way, u64)> {
+        self.ghosts.as_ref().map_or_else(Vec::new, Ghosts::totals)
+    }
+}

@@ -1,0 +1,147 @@
+//! The schemes, and the parts that they are made of.
+
+use super::streams::Way;
+use std::fmt;
+use std::str::FromStr;
+
+/// Which filter of unique contents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FilterKind {
+    Absent,
+    Ever,
+    Live,
+}
+
+/// Which pages are looked up in idle time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lookup {
+    /// None.
+    Never,
+    /// All that were written since.
+    All,
+    /// Those that the filter could not tell to be unique; the others are only indexed.
+    Undetermined,
+}
+
+/// What a scheme does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Plan {
+    /// Each write is hashed and looked up before it is programmed.
+    pub inline: bool,
+    /// What is looked up in idle time.
+    pub idle: Lookup,
+    /// The filter.
+    pub(super) filter: FilterKind,
+    /// Garbage collection looks up the pages that it meets.
+    pub in_gc: bool,
+    /// A merge keeps the copy whose block has more live pages; without, the older copy.
+    pub keep_fuller: bool,
+    /// How streams are chosen.
+    pub way: Way,
+}
+
+impl Plan {
+    /// Whether each write is hashed weakly.
+    #[must_use]
+    pub fn uses_weak(&self) -> bool {
+        self.filter != FilterKind::Absent
+    }
+}
+
+/// A named scheme. `docs/ftl.md` says what each does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheme {
+    /// No deduplication.
+    None,
+    /// Before each write.
+    Inline,
+    /// In idle time, one stream.
+    Offline,
+    /// As published: unique and undetermined contents apart.
+    Separated,
+    /// The same, with a stream for garbage collection.
+    OwnGc,
+    /// The filter forgets dead contents.
+    Live,
+    /// Streams by the last life of contents.
+    Lives,
+    /// Streams by the last life of logical pages, and by age in garbage collection.
+    Ages,
+    /// Streams as the best ghost chooses them.
+    Measured,
+}
+
+impl Scheme {
+    /// All schemes, plain ones first.
+    pub const ALL: [Self; 9] = [
+        Self::None,
+        Self::Inline,
+        Self::Offline,
+        Self::Separated,
+        Self::OwnGc,
+        Self::Live,
+        Self::Lives,
+        Self::Ages,
+        Self::Measured,
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Inline => "inline",
+            Self::Offline => "offline",
+            Self::Separated => "separated",
+            Self::OwnGc => "own-gc",
+            Self::Live => "live",
+            Self::Lives => "lives",
+            Self::Ages => "ages",
+            Self::Measured => "measured",
+        }
+    }
+
+    /// What it does.
+    #[must_use]
+    pub fn plan(self) -> Plan {
+        let none = Plan {
+            inline: false,
+            idle: Lookup::Never,
+            filter: FilterKind::Absent,
+            in_gc: false,
+            keep_fuller: false,
+            way: Way::Single,
+        };
+        let separated =
+            Plan { idle: Lookup::Undetermined, filter: FilterKind::Ever, way: Way::SplitGcInU, ..none };
+        let live = Plan { filter: FilterKind::Live, way: Way::Split, ..separated };
+        let full = Plan { in_gc: true, keep_fuller: true, ..live };
+        match self {
+            Self::None => none,
+            Self::Inline => Plan { inline: true, ..none },
+            Self::Offline => Plan { idle: Lookup::All, ..none },
+            Self::Separated => separated,
+            Self::OwnGc => Plan { way: Way::Split, ..separated },
+            Self::Live => live,
+            Self::Lives => Plan { way: Way::Lives, ..full },
+            Self::Ages => Plan { way: Way::Ages, ..full },
+            Self::Measured => Plan { way: Way::Measured, ..full },
+        }
+    }
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Scheme {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|scheme| scheme.name() == text).ok_or_else(|| {
+            format!("'{text}' is no scheme; schemes are {}", Self::ALL.map(Self::name).join(", "))
+        })
+    }
+}

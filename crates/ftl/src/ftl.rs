@@ -1,0 +1,295 @@
+//! The translation layer itself.
+
+mod collect;
+mod merge;
+mod recover;
+mod write;
+
+pub use recover::recover;
+
+use crate::blocks::Blocks;
+use crate::content::{Content, Fingerprint};
+use crate::dedup::{Dedup, Plan, Scheme, Stream, Way};
+use crate::error::FtlError;
+use crate::journal::{Image, Journal};
+use crate::map::Map;
+use crate::stats::Stats;
+use crate::tag::{Kind, Tag};
+use crate::victim::VictimPolicy;
+use pumice_flash::{BlockId, Nand, NandError, Nanos};
+use std::collections::VecDeque;
+
+/// How long hashes of a page take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HashTimes {
+    /// The weak hash.
+    pub weak: Nanos,
+    /// The fingerprint.
+    pub strong: Nanos,
+}
+
+/// How a drive works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Config {
+    /// Logical pages.
+    pub logical: u32,
+    /// What is done about duplicates.
+    pub plan: Plan,
+    /// Which block garbage collection takes.
+    pub victim: VictimPolicy,
+    /// Which hash finds candidates.
+    pub fingerprint: Fingerprint,
+    /// Bits of the fingerprint that are kept, from 1 to 64.
+    pub key_bits: u32,
+    /// How long hashes take.
+    pub hash: HashTimes,
+    /// Free blocks beside those that garbage collection itself may need.
+    pub reserve: u32,
+    /// Pages of the write buffer; 0: none.
+    pub buffer: u32,
+    /// Erase counts may differ by so much before a cold block is moved.
+    pub wear_spread: u32,
+    /// Programs from one checkpoint to the next, at most.
+    pub checkpoint_every: u64,
+    /// Decides random choices.
+    pub seed: u64,
+}
+
+impl Config {
+    /// A drive with the scheme's plan and usual settings.
+    #[must_use]
+    pub fn new(logical: u32, scheme: Scheme) -> Self {
+        Self {
+            logical,
+            plan: scheme.plan(),
+            victim: VictimPolicy::Greedy,
+            fingerprint: Fingerprint::Blake3,
+            key_bits: 64,
+            hash: HashTimes::default(),
+            reserve: 1,
+            buffer: 0,
+            wear_spread: 64,
+            checkpoint_every: u64::MAX,
+            seed: 1,
+        }
+    }
+}
+
+/// The block that a stream writes to, and the page in it that is next.
+type OpenBlock = Option<(BlockId, u32)>;
+
+/// A drive of logical pages on flash.
+#[derive(Debug)]
+pub struct Ftl<N, J, C> {
+    nand: N,
+    journal: J,
+    config: Config,
+    map: Map,
+    blocks: Blocks,
+    dedup: Dedup,
+    open: [OpenBlock; Stream::COUNT],
+    buffer: VecDeque<(u32, C)>,
+    stats: Stats,
+    /// The next sequence number.
+    seq: u64,
+    /// All sequence numbers up to this one are durable.
+    durable: u64,
+    /// Programs since the last checkpoint.
+    since_checkpoint: u64,
+    /// Erases since the wear was last looked at.
+    since_wear: u32,
+}
+
+impl<N, J, C> Ftl<N, J, C>
+where
+    C: Content,
+    N: Nand<Page = C, Oob = Tag>,
+    J: Journal<N>,
+{
+    /// A new drive on flash that is erased. What the flash held is gone.
+    ///
+    /// # Errors
+    /// If the flash is too small for the logical pages, or the first checkpoint cannot be written.
+    pub fn format(nand: N, journal: J, config: Config) -> Result<Self, FtlError> {
+        let mut new = Self::assemble(nand, journal, config, true)?;
+        new.checkpoint()?;
+        Ok(new)
+    }
+
+    fn assemble(nand: N, journal: J, config: Config, erased: bool) -> Result<Self, FtlError> {
+        let geometry = nand.geometry();
+        if geometry.pages() >= 1 << 31 || config.logical >= 1 << 31 {
+            return Err(FtlError::TooLarge);
+        }
+        let dedup =
+            Dedup::new(config.plan, config.fingerprint, config.key_bits, geometry.pages(), config.logical);
+        let (streams, collecting) = dedup.streams();
+        let spare = streams + collecting.max(1) + config.reserve;
+        let need = journal.reserved() + config.logical.div_ceil(geometry.pages_per_block) + spare;
+        if geometry.blocks < need {
+            return Err(FtlError::TooSmall { logical: config.logical, have: geometry.blocks, need });
+        }
+        let victim = config.victim.build(geometry.blocks, geometry.pages_per_block, config.seed);
+        Ok(Self {
+            map: Map::new(config.logical, geometry.pages()),
+            blocks: Blocks::new(geometry, journal.reserved(), erased, victim),
+            dedup,
+            open: [None; Stream::COUNT],
+            buffer: VecDeque::new(),
+            stats: Stats::default(),
+            seq: 1,
+            durable: 0,
+            since_checkpoint: 0,
+            since_wear: 0,
+            nand,
+            journal,
+            config,
+        })
+    }
+
+    /// Reads a logical page, not before the time `after`; `None` if nothing was written there.
+    ///
+    /// # Errors
+    /// If the page does not exist, its data are damaged, or are another page's.
+    pub fn read(&mut self, lpn: u32, after: Nanos) -> Result<(Option<C>, Nanos), FtlError> {
+        self.check(lpn)?;
+        if let Some((_, content)) = self.buffer.iter().rev().find(|(buffered, _)| *buffered == lpn) {
+            return Ok((Some(content.clone()), after));
+        }
+        let Some(page) = self.map.lookup(lpn) else { return Ok((None, after)) };
+        let read = match self.nand.read(page, after) {
+            Ok(read) => read,
+            Err(NandError::Unreadable(_) | NandError::Erased(_)) => {
+                return Err(FtlError::Damaged { lpn, page });
+            }
+            Err(other) => return Err(other.into()),
+        };
+        let owned = match (read.oob.kind, self.map.shared_birth(lpn)) {
+            (Kind::Lpn(owner), None) => owner == lpn,
+            (Kind::Lpn(_) | Kind::Object, Some(birth)) => read.oob.birth == birth,
+            _ => false,
+        };
+        match read.data {
+            _ if !owned => Err(FtlError::Misplaced { lpn, page }),
+            Some(data) if !read.oob.lost => Ok((Some(data), read.done)),
+            _ => Err(FtlError::Damaged { lpn, page }),
+        }
+    }
+
+    /// Makes all that was acknowledged durable.
+    ///
+    /// # Errors
+    /// If the flash fails.
+    pub fn flush(&mut self, after: Nanos) -> Result<Nanos, FtlError> {
+        let mut done = after;
+        while let Some((lpn, content)) = self.buffer.pop_front() {
+            done = self.write_through(lpn, &content, done)?;
+        }
+        self.sync()?;
+        Ok(done)
+    }
+
+    fn sync(&mut self) -> Result<(), FtlError> {
+        let upto = self.seq - 1;
+        self.journal.flush(&mut self.nand, self.durable)?;
+        self.nand.sync()?;
+        self.durable = upto;
+        Ok(())
+    }
+
+    /// Writes a checkpoint, so that recovery need not look at what was before.
+    ///
+    /// # Errors
+    /// If the flash fails.
+    pub fn checkpoint(&mut self) -> Result<(), FtlError> {
+        self.sync()?;
+        let seq = self.next_seq();
+        let geometry = self.nand.geometry();
+        let image = Image { seq, geometry, map: &self.map, blocks: &self.blocks };
+        self.journal.checkpoint(&mut self.nand, &image)?;
+        self.durable = seq;
+        self.since_checkpoint = 0;
+        Ok(())
+    }
+
+    fn checkpoint_if_due(&mut self) -> Result<(), FtlError> {
+        if self.journal.is_full() || self.since_checkpoint >= self.config.checkpoint_every {
+            self.checkpoint()?;
+        }
+        Ok(())
+    }
+
+    fn next_seq(&mut self) -> u64 {
+        let seq = self.seq;
+        self.seq += 1;
+        seq
+    }
+
+    fn check(&self, lpn: u32) -> Result<(), FtlError> {
+        if lpn < self.config.logical { Ok(()) } else { Err(FtlError::OutOfRange(lpn)) }
+    }
+
+    /// What the drive did.
+    pub fn stats(&mut self) -> Stats {
+        self.stats.scheme_bytes = self.stats.scheme_bytes.max(self.dedup.bytes());
+        self.stats
+    }
+
+    /// The map.
+    pub fn map(&self) -> &Map {
+        &self.map
+    }
+
+    /// The flash.
+    pub fn nand_mut(&mut self) -> &mut N {
+        &mut self.nand
+    }
+
+    /// The flash alone, as after a cut of the power: what was in memory is lost.
+    pub fn into_nand(self) -> N {
+        self.nand
+    }
+
+    /// Fewest, mean and most erases of the blocks that hold data.
+    pub fn wear(&self) -> (u32, f64, u32) {
+        self.blocks.wear()
+    }
+
+    /// The copies that each ghost made, if the scheme has ghosts.
+    pub fn ghosts(&self) -> Vec<(Way, u64)> {
+        self.dedup.ghost_notes()
+    }
+
+    /// Live pages in blocks that are free, mapped pages without an owner, and other contradictions between the
+    /// tables; none in a sound drive. It looks at every page: for tests and checks.
+    pub fn contradictions(&self) -> Vec<String> {
+        let geometry = self.nand.geometry();
+        let mut wrong = Vec::new();
+        let mut live = vec![0; geometry.blocks as usize];
+        for lpn in 0..self.map.logical() {
+            if let Some(page) = self.map.lookup(lpn)
+                && self.map.owner(page).is_none()
+            {
+                wrong.push(format!("logical page {lpn} is in page {page}, which is dead"));
+            }
+        }
+        for page in (0..geometry.pages()).map(pumice_flash::Ppn) {
+            let Some(owner) = self.map.owner(page) else { continue };
+            live[self.blocks.block_of(page) as usize] += 1;
+            let back = match owner {
+                crate::map::Owner::Lpn(lpn) => self.map.lookup(lpn) == Some(page),
+                crate::map::Owner::Object(object) => self.map.object(object).ppn == page.0,
+            };
+            if !back {
+                wrong.push(format!("page {page} belongs to {owner:?}, which is elsewhere"));
+            }
+        }
+        for (block, live) in live.iter().enumerate() {
+            if self.blocks.live(block as u32) != *live {
+                let counted = self.blocks.live(block as u32);
+                wrong.push(format!("block {block} has {live} live pages, not {counted}"));
+            }
+        }
+        wrong
+    }
+}

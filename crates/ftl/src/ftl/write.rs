@@ -1,0 +1,203 @@
+//! Writes, trims, and pages to write to.
+
+use super::Ftl;
+use crate::content::Content;
+use crate::dedup::Stream;
+use crate::error::FtlError;
+use crate::journal::{Journal, Record};
+use crate::tag::{Kind, Tag};
+use pumice_flash::{BlockId, Nand, NandError, Nanos, Ppn};
+
+impl<N, J, C> Ftl<N, J, C>
+where
+    C: Content,
+    N: Nand<Page = C, Oob = Tag>,
+    J: Journal<N>,
+{
+    /// Writes a logical page, not before the time `after`, and says when that was done. It is durable after the next
+    /// flush.
+    ///
+    /// # Errors
+    /// If the page does not exist, or the flash fails in a way that other blocks cannot make good.
+    pub fn write(&mut self, lpn: u32, content: &C, after: Nanos) -> Result<Nanos, FtlError> {
+        self.check(lpn)?;
+        if self.config.buffer == 0 {
+            return self.write_through(lpn, content, after);
+        }
+        if let Some(buffered) = self.buffer.iter_mut().find(|(buffered, _)| *buffered == lpn) {
+            buffered.1 = content.clone();
+            return Ok(after);
+        }
+        let mut done = after;
+        if self.buffer.len() >= self.config.buffer as usize
+            && let Some((oldest, content)) = self.buffer.pop_front()
+        {
+            done = self.write_through(oldest, &content, after)?;
+        }
+        self.buffer.push_back((lpn, content.clone()));
+        Ok(done)
+    }
+
+    /// Writes a logical page so that it is durable when this returns.
+    ///
+    /// # Errors
+    /// As for [`Ftl::write`].
+    pub fn write_fua(&mut self, lpn: u32, content: &C, after: Nanos) -> Result<Nanos, FtlError> {
+        self.check(lpn)?;
+        self.buffer.retain(|(buffered, _)| *buffered != lpn);
+        let done = self.write_through(lpn, content, after)?;
+        self.sync()?;
+        Ok(done)
+    }
+
+    /// Forgets what logical pages hold. It is durable after the next flush.
+    ///
+    /// # Errors
+    /// If a page does not exist, or the flash fails.
+    pub fn trim(&mut self, lpn: u32, count: u32) -> Result<(), FtlError> {
+        if count == 0 {
+            return Ok(());
+        }
+        self.check(lpn)?;
+        if count > self.config.logical - lpn {
+            return Err(FtlError::OutOfRange(self.config.logical));
+        }
+        self.checkpoint_if_due()?;
+        self.buffer.retain(|(buffered, _)| !(lpn..lpn + count).contains(buffered));
+        let seq = self.next_seq();
+        self.journal.record(&mut self.nand, Record::Trim { seq, lpn, count }, self.durable)?;
+        for lpn in lpn..lpn + count {
+            if let Some(died) = self.map.unmap(lpn) {
+                self.page_died(died, Some(lpn));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn write_through(&mut self, lpn: u32, content: &C, after: Nanos) -> Result<Nanos, FtlError> {
+        self.checkpoint_if_due()?;
+        let plan = self.config.plan;
+        let weak = if plan.uses_weak() { self.config.hash.weak } else { 0 };
+        let strong = if plan.inline { self.config.hash.strong } else { 0 };
+        let mut after = after + weak + strong;
+        self.stats.host_writes += 1;
+        let old = self.map.lookup(lpn);
+        let arrival = self.dedup.arrive(lpn, content, old);
+        let key = if plan.inline { self.dedup.key(content) } else { 0 };
+        if plan.inline {
+            let (twin, compared) = self.find_equal(key, content, None, after)?;
+            after = compared;
+            if let Some((page, birth)) = twin {
+                self.stats.inline_hits += 1;
+                if old != Some(page) {
+                    self.merge(lpn, page, birth)?;
+                }
+                return Ok(after);
+            }
+        }
+        let (page, done) = self.program_new(lpn, content, arrival.stream, after)?;
+        self.stats.host_programs += 1;
+        if let Some(died) = self.map.point(lpn, page) {
+            self.page_died(died, Some(lpn));
+        }
+        self.blocks.page_born(page);
+        self.dedup.born(lpn, page, arrival);
+        if plan.inline {
+            self.dedup.indexed(page, key);
+        }
+        Ok(done)
+    }
+
+    /// Programs a new version of a logical page.
+    fn program_new(
+        &mut self,
+        lpn: u32,
+        content: &C,
+        stream: Stream,
+        after: Nanos,
+    ) -> Result<(Ppn, Nanos), FtlError> {
+        loop {
+            if self.open[usize::from(stream.0)].is_none() {
+                self.make_room(after)?;
+            }
+            let kind = Kind::Lpn(lpn);
+            if let Some(programmed) = self.program(stream, after, content, kind, false, None)? {
+                return Ok(programmed);
+            }
+        }
+    }
+
+    /// Programs the next page of a stream; `None` if the page failed, and another is to be tried. Without a `birth`
+    /// the content is born now.
+    pub(super) fn program(
+        &mut self,
+        stream: Stream,
+        after: Nanos,
+        content: &C,
+        kind: Kind,
+        lost: bool,
+        birth: Option<u64>,
+    ) -> Result<Option<(Ppn, Nanos)>, FtlError> {
+        let s = usize::from(stream.0);
+        let (block, index) = match self.open[s] {
+            Some(open) => open,
+            None => (self.take_block(stream.stays(), after)?, 0),
+        };
+        let geometry = self.nand.geometry();
+        let page = geometry.page(block, index);
+        // The number is taken only now: taking a block syncs the flash and voids what came before in the block.
+        let seq = self.next_seq();
+        let tag = Tag { kind, lost, birth: birth.unwrap_or(seq), seq, durable: self.durable };
+        let programmed = self.nand.program(page, after, content, &tag);
+        self.blocks.clock += 1;
+        self.since_checkpoint += 1;
+        self.open[s] = (index + 1 < geometry.pages_per_block).then_some((block, index + 1));
+        match programmed {
+            Ok(done) => {
+                if self.open[s].is_none() {
+                    self.blocks.close(block);
+                }
+                Ok(Some((page, done)))
+            }
+            Err(NandError::ProgramFailed(_)) => {
+                self.open[s] = None;
+                self.blocks.fail(block);
+                Ok(None)
+            }
+            Err(other) => Err(other.into()),
+        }
+    }
+
+    pub(super) fn page_died(&mut self, page: Ppn, overwrites: Option<u32>) {
+        self.blocks.page_died(page);
+        self.dedup.died(page, overwrites);
+    }
+
+    /// Takes a free block and erases it if need be; blocks that cannot be erased are retired.
+    fn take_block(&mut self, stays: bool, after: Nanos) -> Result<BlockId, FtlError> {
+        loop {
+            let block = self.blocks.take(stays).ok_or(FtlError::NoRoom)?;
+            if !self.blocks.must_erase(block) {
+                return Ok(block);
+            }
+            // What made its pages dead must be durable first, and that they are void: an erase that is cut short
+            // leaves some of them behind.
+            let seq = self.next_seq();
+            self.journal.record(&mut self.nand, Record::Erase { seq, block: block.0 }, self.durable)?;
+            self.sync()?;
+            match self.nand.erase(block, after) {
+                Ok(_) => {
+                    self.stats.erases += 1;
+                    self.since_wear += 1;
+                    self.blocks.was_erased(block);
+                    return Ok(block);
+                }
+                Err(NandError::EraseFailed(_)) => {
+                    self.stats.retired += 1;
+                    self.blocks.retire(block.0);
+                }
+                Err(other) => return Err(other.into()),
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What tags cannot say: trims, merges, and checkpoints of the map.
+
+mod checkpoint;
+mod nand;
+mod record;
+
+pub use nand::NandJournal;
+
+pub use checkpoint::Image;
+pub(crate) use nand::Found;
+pub use record::Record;
+
+use crate::error::FtlError;
+use crate::tag::Tag;
+use pumice_flash::Nand;
+
+/// Keeps records and checkpoints.
+pub trait Journal<N: Nand<Oob = Tag>> {
+    /// Blocks at the start of the flash that are the journal's.
+    fn reserved(&self) -> u32;
+
+    /// Keeps a record of a fact; durable after [`Journal::flush`] and a sync.
+    ///
+    /// # Errors
+    /// If the log cannot be written.
+    fn record(&mut self, nand: &mut N, record: Record, durable: u64) -> Result<(), FtlError>;
+
+    /// Programs what is not programmed of the log.
+    ///
+    /// # Errors
+    /// If the log cannot be written.
+    fn flush(&mut self, nand: &mut N, durable: u64) -> Result<(), FtlError>;
+
+    /// Whether the log is so full that a checkpoint is due.
+    fn is_full(&self) -> bool;
+
+    /// Makes a checkpoint durable and begins a new log. Everything in the image is durable already.
+    ///
+    /// # Errors
+    /// If the checkpoint cannot be written.
+    fn checkpoint(&mut self, nand: &mut N, image: &Image<'_>) -> Result<(), FtlError>;
+}
+
+/// Keeps nothing: for simulations without cuts of the power.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoJournal;
+
+impl<N: Nand<Oob = Tag>> Journal<N> for NoJournal {
+    fn reserved(&self) -> u32 {
+        0
+    }
+
+    fn record(&mut self, _: &mut N, _: Record, _: u64) -> Result<(), FtlError> {
+        Ok(())
+    }
+
+    fn flush(&mut self, _: &mut N, _: u64) -> Result<(), FtlError> {
+        Ok(())
+    }
+
+    fn is_full(&self) -> bool {
+        false
+    }
+
+    fn checkpoint(&mut self, _: &mut N, _: &Image<'_>) -> Result<(), FtlError> {
+        Ok(())
+    }
+}

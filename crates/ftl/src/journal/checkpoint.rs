@@ -1,0 +1,126 @@
+//! A checkpoint as a stream of bytes. The byte map is in `docs/ftl.md`.
+
+use crate::blocks::{Blocks, State};
+use crate::map::{Map, Object};
+use pumice_flash::Geometry;
+
+const MAGIC: [u8; 4] = *b"PFTC";
+const VERSION: u32 = 1;
+const HEADER: usize = 40;
+const RETIRED: u32 = 1;
+const OPEN: u32 = 2;
+
+/// What a checkpoint holds.
+#[derive(Debug)]
+pub struct Image<'a> {
+    pub(crate) seq: u64,
+    pub(crate) geometry: Geometry,
+    pub(crate) map: &'a Map,
+    pub(crate) blocks: &'a Blocks,
+}
+
+/// The largest stream that a drive of this shape can need, in bytes.
+pub(super) fn largest(logical: u32, geometry: Geometry) -> u64 {
+    // An object is shared by one LPN at least.
+    HEADER as u64 + 20 * u64::from(logical) + 8 * u64::from(geometry.blocks)
+}
+
+impl Image<'_> {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let (objects, renumber) = self.map.compact();
+        let mut out = Vec::new();
+        out.extend(MAGIC);
+        out.extend(VERSION.to_le_bytes());
+        let numbers = [self.seq, u64::from(self.map.logical()), objects.len() as u64];
+        out.extend(numbers.iter().flat_map(|n| n.to_le_bytes()));
+        out.extend(self.geometry.blocks.to_le_bytes());
+        out.extend(self.geometry.pages_per_block.to_le_bytes());
+        out.extend((0..self.map.logical()).flat_map(|lpn| self.map.entry(lpn, &renumber).to_le_bytes()));
+        for object in objects {
+            out.extend(object.ppn.to_le_bytes());
+            out.extend([0; 4]);
+            out.extend(object.birth.to_le_bytes());
+        }
+        for block in 0..self.geometry.blocks {
+            let flags = match self.blocks.state(block) {
+                State::Retired => RETIRED,
+                State::Open | State::Failing => OPEN,
+                State::Free | State::Closed | State::Reserved => 0,
+            };
+            out.extend(self.blocks.erases(block).to_le_bytes());
+            out.extend(flags.to_le_bytes());
+        }
+        out
+    }
+}
+
+/// A block as a checkpoint has it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BlockEntry {
+    pub(crate) erases: u32,
+    pub(crate) retired: bool,
+    pub(crate) open: bool,
+}
+
+/// A checkpoint that was read.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) seq: u64,
+    /// Entries of the table of logical pages; see [`crate::map::entry_of`].
+    pub(crate) table: Vec<u32>,
+    pub(crate) objects: Vec<Object>,
+    pub(crate) blocks: Vec<BlockEntry>,
+}
+
+/// Takes fields from the front of bytes.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (first, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    fn word(&mut self) -> Option<u32> {
+        self.bytes().map(u32::from_le_bytes)
+    }
+
+    fn long(&mut self) -> Option<u64> {
+        self.bytes().map(u64::from_le_bytes)
+    }
+}
+
+impl Loaded {
+    /// Takes a stream apart; `None` if it is not a checkpoint of a drive of this shape.
+    pub(super) fn decode(stream: &[u8], logical: u32, geometry: Geometry) -> Option<Self> {
+        let mut fields = Fields(stream);
+        if fields.bytes()? != MAGIC || fields.word()? != VERSION {
+            return None;
+        }
+        let (seq, pages, objects) = (fields.long()?, fields.long()?, fields.long()?);
+        let (blocks, per_block) = (fields.word()?, fields.word()?);
+        let same_shape =
+            pages == u64::from(logical) && blocks == geometry.blocks && per_block == geometry.pages_per_block;
+        if !same_shape || objects > u64::from(logical) {
+            return None;
+        }
+        let table = (0..logical).map(|_| fields.word()).collect::<Option<Vec<_>>>()?;
+        let object = |_| {
+            let (ppn, _, birth) = (fields.word()?, fields.word()?, fields.long()?);
+            (ppn < geometry.pages()).then_some(Object { ppn, refs: 0, birth })
+        };
+        let objects = (0..objects).map(object).collect::<Option<Vec<_>>>()?;
+        let block = |_| {
+            let (erases, flags) = (fields.word()?, fields.word()?);
+            Some(BlockEntry { erases, retired: flags & RETIRED != 0, open: flags & OPEN != 0 })
+        };
+        let blocks = (0..blocks).map(block).collect::<Option<Vec<_>>>()?;
+        let known = |entry: &u32| match crate::map::entry_of(*entry) {
+            None => true,
+            Some(Ok(page)) => page.0 < geometry.pages(),
+            Some(Err(object)) => (object as usize) < objects.len(),
+        };
+        table.iter().all(known).then_some(Self { seq, table, objects, blocks })
+    }
+}

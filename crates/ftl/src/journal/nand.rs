@@ -1,0 +1,329 @@
+//! The journal on the first blocks of the flash.
+
+use super::checkpoint::{self, Loaded};
+use super::record::{BYTES, Record};
+use super::{Image, Journal};
+use crate::error::FtlError;
+use crate::tag::{Kind, Tag};
+use pumice_flash::{BlockId, Geometry, Nand, NandError, Ppn};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Times that a block is erased, or a checkpoint written, before the journal gives up.
+const ATTEMPTS: u32 = 3;
+/// Bytes of the data of a checkpoint's last page that mean something.
+const END_BYTES: usize = 12;
+
+/// Consecutive blocks.
+#[derive(Debug, Clone, Copy)]
+struct Area {
+    first: u32,
+    blocks: u32,
+}
+
+impl Area {
+    fn pages(self, geometry: Geometry) -> u32 {
+        self.blocks * geometry.pages_per_block
+    }
+
+    fn page(self, geometry: Geometry, place: u32) -> Ppn {
+        Ppn(self.first * geometry.pages_per_block + place)
+    }
+}
+
+/// A journal whose checkpoints and log are on the flash of the drive.
+#[derive(Debug)]
+pub struct NandJournal {
+    geometry: Geometry,
+    logical: u32,
+    slots: [Area; 2],
+    halves: [Area; 2],
+    /// The number of the last checkpoint; 0: none.
+    number: u64,
+    /// Records that are not programmed yet.
+    pending: Vec<Record>,
+    /// The next place in the log half, and the number of the next log page.
+    place: u32,
+    log_page: u32,
+    /// The sequence number of the last record that was taken.
+    last_seq: u64,
+    /// Log pages that are not known to be durable, with the last sequence number in each.
+    unsynced: VecDeque<(u32, u64)>,
+    /// Log pages from the start that are durable.
+    log_durable: u32,
+}
+
+/// What was read of a journal.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) checkpoint: Loaded,
+    pub(crate) records: Vec<Record>,
+    /// The highest sequence number that some page of the log says to be durable.
+    pub(crate) durable: u64,
+}
+
+impl NandJournal {
+    /// The journal of a drive of so many logical pages.
+    #[must_use]
+    pub fn new(geometry: Geometry, logical: u32) -> Self {
+        let page_bytes = u64::from(geometry.page_bytes);
+        let pages = 2 * (checkpoint::largest(logical, geometry).div_ceil(page_bytes) + 1);
+        // One block more than is needed: room for pages that fail.
+        let slot = pages.div_ceil(u64::from(geometry.pages_per_block)) as u32 + 1;
+        let per_page = (geometry.page_bytes as usize / BYTES).max(1) as u32;
+        // A quarter of a half holds the records of one victim block, two a page, and some flushes.
+        let quarter = 2 * (2 * geometry.pages_per_block).div_ceil(per_page) + 16;
+        let half = (4 * quarter).div_ceil(geometry.pages_per_block) + 1;
+        let area = |first, blocks| Area { first, blocks };
+        Self {
+            geometry,
+            logical,
+            slots: [area(0, slot), area(slot, slot)],
+            halves: [area(2 * slot, half), area(2 * slot + half, half)],
+            number: 0,
+            pending: Vec::new(),
+            place: 0,
+            log_page: 0,
+            last_seq: 0,
+            unsynced: VecDeque::new(),
+            log_durable: 0,
+        }
+    }
+
+    fn half(&self) -> Area {
+        self.halves[(self.number % 2) as usize]
+    }
+
+    fn per_page(&self) -> usize {
+        (self.geometry.page_bytes as usize / BYTES).max(1)
+    }
+
+    fn erase<N: Nand>(nand: &mut N, area: Area) -> Result<(), FtlError> {
+        for block in area.first..area.first + area.blocks {
+            let mut left = ATTEMPTS;
+            while let Err(error) = nand.erase(BlockId(block), 0) {
+                left -= 1;
+                match error {
+                    NandError::EraseFailed(_) if left > 0 => {}
+                    NandError::EraseFailed(_) => return Err(FtlError::JournalFailed),
+                    other => return Err(other.into()),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Programs a page twice from a place on, or at the places after, until one copy is good; the next place.
+    fn put<N: Nand<Page = Vec<u8>, Oob = Tag>>(
+        &self,
+        nand: &mut N,
+        area: Area,
+        mut place: u32,
+        data: &Vec<u8>,
+        tag: &Tag,
+    ) -> Result<u32, FtlError> {
+        loop {
+            let mut good = false;
+            for _ in 0..2 {
+                if place >= area.pages(self.geometry) {
+                    return if good { Ok(place) } else { Err(FtlError::JournalFailed) };
+                }
+                match nand.program(area.page(self.geometry, place), 0, data, tag) {
+                    Ok(_) => good = true,
+                    Err(NandError::ProgramFailed(_)) => {}
+                    Err(other) => return Err(other.into()),
+                }
+                place += 1;
+            }
+            if good {
+                return Ok(place);
+            }
+        }
+    }
+
+    fn padded(&self, mut data: Vec<u8>) -> Vec<u8> {
+        data.resize(self.geometry.page_bytes as usize, 0);
+        data
+    }
+
+    fn program_log<N: Nand<Page = Vec<u8>, Oob = Tag>>(
+        &mut self,
+        nand: &mut N,
+        durable: u64,
+    ) -> Result<(), FtlError> {
+        let data = self.padded(self.pending.iter().flat_map(|record| record.encode()).collect());
+        while let Some(&(page, _)) = self.unsynced.front().filter(|(_, last)| *last <= durable) {
+            self.log_durable = page + 1;
+            self.unsynced.pop_front();
+        }
+        let tag = Tag {
+            kind: Kind::Log { page: self.log_page, durable: self.log_durable },
+            lost: false,
+            birth: self.number,
+            seq: self.last_seq,
+            durable,
+        };
+        self.place = self.put(nand, self.half(), self.place, &data, &tag)?;
+        self.unsynced.push_back((self.log_page, self.last_seq));
+        self.log_page += 1;
+        self.pending.clear();
+        Ok(())
+    }
+
+    fn try_checkpoint<N: Nand<Page = Vec<u8>, Oob = Tag>>(
+        &self,
+        nand: &mut N,
+        stream: &[u8],
+        seq: u64,
+        number: u64,
+    ) -> Result<(), FtlError> {
+        let slot = self.slots[(number % 2) as usize];
+        Self::erase(nand, slot)?;
+        let tag = |kind| Tag { kind, lost: false, birth: number, seq, durable: seq };
+        let (mut place, mut pages) = (0, 0);
+        for chunk in stream.chunks(self.geometry.page_bytes as usize) {
+            let data = self.padded(chunk.to_vec());
+            place = self.put(nand, slot, place, &data, &tag(Kind::Checkpoint(pages)))?;
+            pages += 1;
+        }
+        nand.sync()?;
+        let mut end = crc32c::crc32c(stream).to_le_bytes().to_vec();
+        end.extend((stream.len() as u64).to_le_bytes());
+        self.put(nand, slot, place, &self.padded(end), &tag(Kind::CheckpointEnd(pages)))?;
+        nand.sync()?;
+        Ok(())
+    }
+
+    /// The pages of an area that can be read, and belong to a checkpoint if `number` names one.
+    fn pages<N: Nand<Page = Vec<u8>, Oob = Tag>>(
+        &self,
+        nand: &mut N,
+        area: Area,
+    ) -> Result<Vec<(Tag, Vec<u8>)>, FtlError> {
+        let mut found = Vec::new();
+        for place in 0..area.pages(self.geometry) {
+            match nand.read(area.page(self.geometry, place), 0) {
+                Ok(read) => found.extend(read.data.map(|data| (read.oob, data))),
+                Err(NandError::Unreadable(_) | NandError::Erased(_)) => {}
+                Err(other) => return Err(other.into()),
+            }
+        }
+        Ok(found)
+    }
+
+    /// The checkpoint of a slot, and its number.
+    fn load_slot<N: Nand<Page = Vec<u8>, Oob = Tag>>(
+        &self,
+        nand: &mut N,
+        slot: Area,
+    ) -> Result<Option<(u64, Loaded)>, FtlError> {
+        let found = self.pages(nand, slot)?;
+        let ends = found.iter().filter_map(|(tag, data)| match tag.kind {
+            Kind::CheckpointEnd(pages) => Some((tag.birth, pages, data)),
+            _ => None,
+        });
+        let Some((number, pages, end)) = ends.max_by_key(|(number, ..)| *number) else { return Ok(None) };
+        let mut parts: BTreeMap<u32, &Vec<u8>> = BTreeMap::new();
+        for (tag, data) in &found {
+            if let Kind::Checkpoint(n) = tag.kind
+                && tag.birth == number
+                && n < pages
+            {
+                parts.entry(n).or_insert(data);
+            }
+        }
+        if parts.len() != pages as usize || end.len() < END_BYTES {
+            return Ok(None);
+        }
+        let crc = u32::from_le_bytes(std::array::from_fn(|i| end[i]));
+        let bytes = u64::from_le_bytes(std::array::from_fn(|i| end[4 + i]));
+        let mut stream: Vec<u8> = parts.into_values().flatten().copied().collect();
+        if bytes > stream.len() as u64 {
+            return Ok(None);
+        }
+        stream.truncate(bytes as usize);
+        if crc32c::crc32c(&stream) != crc {
+            return Ok(None);
+        }
+        Ok(Loaded::decode(&stream, self.logical, self.geometry).map(|loaded| (number, loaded)))
+    }
+
+    /// Reads what a journal kept.
+    pub(crate) fn load<N: Nand<Page = Vec<u8>, Oob = Tag>>(
+        &mut self,
+        nand: &mut N,
+    ) -> Result<Found, FtlError> {
+        let mut slots = Vec::new();
+        for slot in self.slots {
+            slots.extend(self.load_slot(nand, slot)?);
+        }
+        let newest = slots.into_iter().max_by_key(|(number, _)| *number);
+        let (number, checkpoint) = newest.ok_or(FtlError::NoCheckpoint)?;
+        self.number = number;
+        let mut logs: BTreeMap<u32, (Tag, Vec<u8>)> = BTreeMap::new();
+        for (tag, data) in self.pages(nand, self.half())? {
+            if let Kind::Log { page, .. } = tag.kind
+                && tag.birth == number
+            {
+                logs.entry(page).or_insert((tag, data));
+            }
+        }
+        let durable = logs.values().map(|(tag, _)| tag.durable).max().unwrap_or(0).max(checkpoint.seq);
+        let records = logs.values().flat_map(|(_, data)| {
+            let (whole, _) = data.as_chunks::<BYTES>();
+            whole.iter().map_while(|bytes| Record::decode(bytes, self.logical, self.geometry.pages()))
+        });
+        let records: Vec<_> = records.collect();
+        let known = |(tag, _): &(Tag, Vec<u8>)| match tag.kind {
+            Kind::Log { durable, .. } => durable,
+            _ => 0,
+        };
+        let log_durable = logs.values().map(known).max().unwrap_or(0);
+        if let Some(lost) = (0..log_durable).find(|page| !logs.contains_key(page)) {
+            return Err(FtlError::LogDamaged(lost));
+        }
+        Ok(Found { checkpoint, records, durable })
+    }
+}
+
+impl<N: Nand<Page = Vec<u8>, Oob = Tag>> Journal<N> for NandJournal {
+    fn reserved(&self) -> u32 {
+        let last = self.halves[1];
+        last.first + last.blocks
+    }
+
+    fn record(&mut self, nand: &mut N, record: Record, durable: u64) -> Result<(), FtlError> {
+        self.last_seq = match record {
+            Record::Trim { seq, .. } | Record::Merge { seq, .. } | Record::Erase { seq, .. } => seq,
+        };
+        self.pending.push(record);
+        if self.pending.len() == self.per_page() {
+            self.program_log(nand, durable)?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, nand: &mut N, durable: u64) -> Result<(), FtlError> {
+        if self.pending.is_empty() { Ok(()) } else { self.program_log(nand, durable) }
+    }
+
+    fn is_full(&self) -> bool {
+        self.place >= self.half().pages(self.geometry) / 4 * 3
+    }
+
+    fn checkpoint(&mut self, nand: &mut N, image: &Image<'_>) -> Result<(), FtlError> {
+        let (stream, number) = (image.encode(), self.number + 1);
+        let mut left = ATTEMPTS;
+        while let Err(error) = self.try_checkpoint(nand, &stream, image.seq, number) {
+            left -= 1;
+            if error != FtlError::JournalFailed || left == 0 {
+                return Err(error);
+            }
+        }
+        self.number = number;
+        (self.place, self.log_page, self.log_durable) = (0, 0, 0);
+        self.unsynced.clear();
+        Self::erase(nand, self.half())?;
+        nand.sync()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,188 @@
+//! The many-to-one map from logical to physical pages.
+
+use pumice_flash::Ppn;
+
+const NONE: u32 = u32::MAX;
+/// Marks the number of an object where a page number could stand.
+const OBJECT: u32 = 1 << 31;
+
+/// To whom a physical page belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// One logical page.
+    Lpn(u32),
+    /// A shared object, by its number.
+    Object(u32),
+}
+
+/// A content that several logical pages share, or shared once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Object {
+    pub(crate) ppn: u32,
+    pub(crate) refs: u32,
+    pub(crate) birth: u64,
+}
+
+/// The map. Pages that are not shared need no object.
+#[derive(Debug)]
+pub struct Map {
+    to: Vec<u32>,
+    owner: Vec<u32>,
+    objects: Vec<Object>,
+    vacant: Vec<u32>,
+}
+
+impl Map {
+    /// A map of unmapped logical pages. Both numbers are below 2^31.
+    pub(crate) fn new(logical: u32, physical: u32) -> Self {
+        Self {
+            to: vec![NONE; logical as usize],
+            owner: vec![NONE; physical as usize],
+            objects: Vec::new(),
+            vacant: Vec::new(),
+        }
+    }
+
+    /// Logical pages.
+    #[must_use]
+    pub fn logical(&self) -> u32 {
+        self.to.len() as u32
+    }
+
+    /// Where a logical page is.
+    #[must_use]
+    pub fn lookup(&self, lpn: u32) -> Option<Ppn> {
+        match self.to[lpn as usize] {
+            NONE => None,
+            entry if entry & OBJECT != 0 => Some(Ppn(self.objects[(entry & !OBJECT) as usize].ppn)),
+            entry => Some(Ppn(entry)),
+        }
+    }
+
+    /// The birth of the object that a logical page shares, if it does.
+    #[must_use]
+    pub fn shared_birth(&self, lpn: u32) -> Option<u64> {
+        let entry = self.to[lpn as usize];
+        let shared = entry != NONE && entry & OBJECT != 0;
+        shared.then(|| self.objects[(entry & !OBJECT) as usize].birth)
+    }
+
+    /// To whom a physical page belongs; `None` if it holds nothing live.
+    #[must_use]
+    pub fn owner(&self, page: Ppn) -> Option<Owner> {
+        match self.owner[page.0 as usize] {
+            NONE => None,
+            owner if owner & OBJECT != 0 => Some(Owner::Object(owner & !OBJECT)),
+            lpn => Some(Owner::Lpn(lpn)),
+        }
+    }
+
+    /// Objects in use.
+    #[must_use]
+    pub fn objects(&self) -> usize {
+        self.objects.len() - self.vacant.len()
+    }
+
+    pub(crate) fn object(&self, number: u32) -> Object {
+        self.objects[number as usize]
+    }
+
+    /// Unmaps a logical page; the physical page that died by that, if one did.
+    pub(crate) fn unmap(&mut self, lpn: u32) -> Option<Ppn> {
+        let entry = std::mem::replace(&mut self.to[lpn as usize], NONE);
+        if entry == NONE {
+            return None;
+        }
+        let page = if entry & OBJECT == 0 {
+            entry
+        } else {
+            let number = entry & !OBJECT;
+            let object = &mut self.objects[number as usize];
+            object.refs -= 1;
+            if object.refs > 0 {
+                return None;
+            }
+            self.vacant.push(number);
+            object.ppn
+        };
+        self.owner[page as usize] = NONE;
+        Some(Ppn(page))
+    }
+
+    /// Maps a logical page to a page of its own; the physical page that died by that, if one did.
+    pub(crate) fn point(&mut self, lpn: u32, page: Ppn) -> Option<Ppn> {
+        let died = self.unmap(lpn);
+        self.to[lpn as usize] = page.0;
+        self.owner[page.0 as usize] = lpn;
+        died
+    }
+
+    /// Maps a logical page to the content of `page`, born at `birth`; the physical page that died by that.
+    pub(crate) fn share(&mut self, lpn: u32, page: Ppn, birth: u64) -> Option<Ppn> {
+        let number = match self.owner(page) {
+            Some(Owner::Object(number)) => number,
+            Some(Owner::Lpn(other)) => {
+                let number = self.new_object(Object { ppn: page.0, refs: 1, birth });
+                self.to[other as usize] = OBJECT | number;
+                number
+            }
+            None => self.new_object(Object { ppn: page.0, refs: 0, birth }),
+        };
+        self.objects[number as usize].refs += 1;
+        let died = self.unmap(lpn);
+        self.to[lpn as usize] = OBJECT | number;
+        died
+    }
+
+    fn new_object(&mut self, object: Object) -> u32 {
+        let number = self.vacant.pop().unwrap_or_else(|| {
+            self.objects.push(object);
+            self.objects.len() as u32 - 1
+        });
+        self.objects[number as usize] = object;
+        self.owner[object.ppn as usize] = OBJECT | number;
+        number
+    }
+
+    /// A live page moved: one update, however many share it.
+    pub(crate) fn moved(&mut self, from: Ppn, to: Ppn) {
+        let owner = std::mem::replace(&mut self.owner[from.0 as usize], NONE);
+        self.owner[to.0 as usize] = owner;
+        if owner & OBJECT == 0 {
+            self.to[owner as usize] = to.0;
+        } else {
+            self.objects[(owner & !OBJECT) as usize].ppn = to.0;
+        }
+    }
+
+    /// The entry of a logical page as a checkpoint has it, with objects numbered by `renumber`.
+    pub(crate) fn entry(&self, lpn: u32, renumber: &[u32]) -> u32 {
+        match self.to[lpn as usize] {
+            NONE => NONE,
+            entry if entry & OBJECT != 0 => OBJECT | renumber[(entry & !OBJECT) as usize],
+            entry => entry,
+        }
+    }
+
+    /// Objects in use without their gaps, and the new number of each.
+    pub(crate) fn compact(&self) -> (Vec<Object>, Vec<u32>) {
+        let mut renumber = vec![NONE; self.objects.len()];
+        let mut kept = Vec::with_capacity(self.objects());
+        for (number, object) in self.objects.iter().enumerate() {
+            if object.refs > 0 {
+                renumber[number] = kept.len() as u32;
+                kept.push(*object);
+            }
+        }
+        (kept, renumber)
+    }
+}
+
+/// An entry of the table of logical pages, taken apart.
+pub(crate) fn entry_of(entry: u32) -> Option<Result<Ppn, u32>> {
+    match entry {
+        NONE => None,
+        object if object & OBJECT != 0 => Some(Err(object & !OBJECT)),
+        page => Some(Ok(Ppn(page))),
+    }
+}

@@ -1,0 +1,45 @@
+//! What a drive did.
+
+/// Counters since the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stats {
+    /// Pages that were written by the host.
+    pub host_writes: u64,
+    /// Pages that were programmed for the host.
+    pub host_programs: u64,
+    /// Pages that garbage collection moved.
+    pub copies: u64,
+    /// Blocks that were erased.
+    pub erases: u64,
+    /// Writes that needed no program, as their content was there.
+    pub inline_hits: u64,
+    /// Pages that were merged away in idle time.
+    pub idle_merges: u64,
+    /// Pages that were merged away by garbage collection.
+    pub gc_merges: u64,
+    /// Pages that the filter could not tell to be unique, looked up.
+    pub lookups: u64,
+    /// Of those, pages that were unique after all.
+    pub false_undetermined: u64,
+    /// Equal keys of contents that were not equal.
+    pub key_collisions: u64,
+    /// Pages read to compare or to hash contents.
+    pub dedup_reads: u64,
+    /// Pages whose data were lost before they could be moved.
+    pub lost_pages: u64,
+    /// Blocks that were retired.
+    pub retired: u64,
+    /// The most memory that the scheme needed, in bytes, as sampled at idle times and at the end.
+    pub scheme_bytes: u64,
+}
+
+impl Stats {
+    /// Programs for each page that the host wrote; 1 before the first.
+    #[must_use]
+    pub fn write_amplification(&self) -> f64 {
+        if self.host_writes == 0 {
+            return 1.0;
+        }
+        (self.host_programs + self.copies) as f64 / self.host_writes as f64
+    }
+}

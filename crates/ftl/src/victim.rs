@@ -1,0 +1,235 @@
+//! Which closed block garbage collection takes next.
+
+use pumice_flash::Random;
+use std::str::FromStr;
+
+/// What is known of the blocks, by number.
+#[derive(Debug, Clone, Copy)]
+pub struct BlockFacts<'a> {
+    /// Live pages.
+    pub live: &'a [u32],
+    /// When the block was closed, in page programs since the start.
+    pub closed_at: &'a [u64],
+    /// Page programs since the start.
+    pub now: u64,
+    /// Pages in a block.
+    pub pages_per_block: u32,
+}
+
+/// Chooses victims among closed blocks.
+pub trait Victim: std::fmt::Debug {
+    /// A block was closed with so many live pages.
+    fn closed(&mut self, block: u32, live: u32);
+    /// The number of live pages of a closed block changed.
+    fn changed(&mut self, block: u32, live: u32);
+    /// A closed block is taken, as a victim or for another reason.
+    fn taken(&mut self, block: u32);
+    /// The next victim. A block without dead pages is never one.
+    fn pick(&mut self, facts: BlockFacts<'_>) -> Option<u32>;
+}
+
+/// The names of the policies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum VictimPolicy {
+    /// The block with the fewest live pages; of several, the one that has been at that count for longest.
+    #[default]
+    Greedy,
+    /// The block that was closed first.
+    Fifo,
+    /// The largest age x (1 - u) / 2u, with u the share of live pages.
+    CostBenefit,
+    /// The emptiest of so many random blocks.
+    Choices(u32),
+}
+
+impl VictimPolicy {
+    /// The policy for so many blocks; `seed` decides random choices.
+    #[must_use]
+    pub fn build(self, blocks: u32, pages_per_block: u32, seed: u64) -> Box<dyn Victim> {
+        match self {
+            Self::Greedy => Box::new(Greedy { lists: Lists::new(blocks, pages_per_block + 1) }),
+            Self::Fifo => Box::new(Fifo { lists: Lists::new(blocks, 1) }),
+            Self::CostBenefit => Box::new(Pool::new(blocks, None, seed)),
+            Self::Choices(d) => Box::new(Pool::new(blocks, Some(d.max(1)), seed)),
+        }
+    }
+}
+
+impl FromStr for VictimPolicy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "greedy" => Ok(Self::Greedy),
+            "fifo" => Ok(Self::Fifo),
+            "cost-benefit" => Ok(Self::CostBenefit),
+            _ => text
+                .strip_prefix("d-choices:")
+                .and_then(|d| d.parse().ok())
+                .filter(|d| *d > 0)
+                .map(Self::Choices)
+                .ok_or_else(|| {
+                    format!("'{text}' is none of greedy, fifo, cost-benefit, d-choices:N (N from 1)")
+                }),
+        }
+    }
+}
+
+const END: u32 = u32::MAX;
+
+/// Doubly linked lists of blocks; each block is in one of them at most.
+#[derive(Debug)]
+struct Lists {
+    first: Vec<u32>,
+    last: Vec<u32>,
+    before: Vec<u32>,
+    after: Vec<u32>,
+    list_of: Vec<u32>,
+}
+
+impl Lists {
+    fn new(blocks: u32, lists: u32) -> Self {
+        let (all, lists) = (vec![END; blocks as usize], vec![END; lists as usize]);
+        Self { first: lists.clone(), last: lists, before: all.clone(), after: all.clone(), list_of: all }
+    }
+
+    fn push(&mut self, list: u32, block: u32) {
+        let last = std::mem::replace(&mut self.last[list as usize], block);
+        self.before[block as usize] = last;
+        self.after[block as usize] = END;
+        if last == END {
+            self.first[list as usize] = block;
+        } else {
+            self.after[last as usize] = block;
+        }
+        self.list_of[block as usize] = list;
+    }
+
+    fn remove(&mut self, block: u32) {
+        let list = std::mem::replace(&mut self.list_of[block as usize], END) as usize;
+        if list == END as usize {
+            return;
+        }
+        let (before, after) = (self.before[block as usize], self.after[block as usize]);
+        if before == END {
+            self.first[list] = after
+        } else {
+            self.after[before as usize] = after
+        }
+        if after == END { self.last[list] = before } else { self.before[after as usize] = before }
+    }
+}
+
+#[derive(Debug)]
+struct Greedy {
+    lists: Lists,
+}
+
+impl Victim for Greedy {
+    fn closed(&mut self, block: u32, live: u32) {
+        self.lists.push(live, block);
+    }
+
+    fn changed(&mut self, block: u32, live: u32) {
+        self.lists.remove(block);
+        self.lists.push(live, block);
+    }
+
+    fn taken(&mut self, block: u32) {
+        self.lists.remove(block);
+    }
+
+    fn pick(&mut self, facts: BlockFacts<'_>) -> Option<u32> {
+        let with_dead = &self.lists.first[..facts.pages_per_block as usize];
+        with_dead.iter().copied().find(|&block| block != END)
+    }
+}
+
+#[derive(Debug)]
+struct Fifo {
+    lists: Lists,
+}
+
+impl Victim for Fifo {
+    fn closed(&mut self, block: u32, _live: u32) {
+        self.lists.push(0, block);
+    }
+
+    fn changed(&mut self, _block: u32, _live: u32) {}
+
+    fn taken(&mut self, block: u32) {
+        self.lists.remove(block);
+    }
+
+    fn pick(&mut self, facts: BlockFacts<'_>) -> Option<u32> {
+        let mut block = self.lists.first[0];
+        while block != END && facts.live[block as usize] == facts.pages_per_block {
+            block = self.lists.after[block as usize];
+        }
+        (block != END).then_some(block)
+    }
+}
+
+/// Closed blocks in no order, for policies that look at some or all of them.
+#[derive(Debug)]
+struct Pool {
+    closed: Vec<u32>,
+    place: Vec<u32>,
+    /// How many to look at; all, without.
+    choices: Option<u32>,
+    random: Random,
+}
+
+impl Pool {
+    fn new(blocks: u32, choices: Option<u32>, seed: u64) -> Self {
+        let place = vec![END; blocks as usize];
+        Self { closed: Vec::new(), place, choices, random: Random::new(seed) }
+    }
+}
+
+/// Age x (1 - u) / 2u; a block without live pages is beyond all others.
+fn benefit(facts: BlockFacts<'_>, block: u32) -> f64 {
+    let u = f64::from(facts.live[block as usize]) / f64::from(facts.pages_per_block);
+    let age = (facts.now - facts.closed_at[block as usize] + 1) as f64;
+    if u == 0.0 { f64::INFINITY } else { age * (1.0 - u) / (2.0 * u) }
+}
+
+impl Victim for Pool {
+    fn closed(&mut self, block: u32, _live: u32) {
+        self.place[block as usize] = self.closed.len() as u32;
+        self.closed.push(block);
+    }
+
+    fn changed(&mut self, _block: u32, _live: u32) {}
+
+    fn taken(&mut self, block: u32) {
+        let at = std::mem::replace(&mut self.place[block as usize], END);
+        if at == END {
+            return;
+        }
+        self.closed.swap_remove(at as usize);
+        if let Some(&other) = self.closed.get(at as usize) {
+            self.place[other as usize] = at;
+        }
+    }
+
+    fn pick(&mut self, facts: BlockFacts<'_>) -> Option<u32> {
+        let usable = |block: &u32| facts.live[*block as usize] < facts.pages_per_block;
+        let emptiest = |block: &u32| facts.live[*block as usize];
+        match self.choices {
+            None => {
+                let all = self.closed.iter().copied().filter(usable);
+                all.max_by(|&a, &b| benefit(facts, a).total_cmp(&benefit(facts, b)))
+            }
+            Some(d) => {
+                let (closed, random) = (&self.closed, &mut self.random);
+                let drawn = (0..d.min(closed.len() as u32))
+                    .map(|_| closed[random.below(closed.len() as u64) as usize])
+                    .min_by_key(emptiest)
+                    .filter(usable);
+                // Full blocks only were drawn: any other is better.
+                drawn.or_else(|| self.closed.iter().copied().filter(usable).min_by_key(emptiest))
+            }
+        }
+    }
+}
