@@ -6,7 +6,7 @@ use crate::journal::{Found, NandJournal, Record};
 use crate::map::entry_of;
 use crate::tag::{Kind, Tag};
 use pumice_flash::{BlockId, Nand, NandError, Ppn};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 type Bytes = Vec<u8>;
 
@@ -39,6 +39,8 @@ struct Knowledge {
     facts: HashMap<u32, Vec<(u64, Fact)>>,
     /// The newest place of each content, by birth.
     places: HashMap<u64, (u64, Ppn)>,
+    /// Pages that were programmed as objects.
+    objects: HashSet<Ppn>,
     /// The newest copy of what each logical page held at the checkpoint.
     copies: HashMap<u32, (u64, Ppn)>,
     /// When each block was last about to be erased.
@@ -88,7 +90,9 @@ impl Knowledge {
                 self.facts.entry(lpn).or_default().push((tag.birth, Fact::Written));
             }
             Kind::Lpn(lpn) => newest(self.copies.entry(lpn).or_insert((tag.seq, page)), tag.seq, page),
-            _ => {}
+            _ => {
+                self.objects.insert(page);
+            }
         }
     }
 }
@@ -195,7 +199,11 @@ fn restore_map<N: Nand<Page = Bytes, Oob = Tag>>(
         for (seq, fact) in facts {
             settled = match fact {
                 Fact::Trimmed => Some(None),
-                Fact::Written => place(seq).map(|page| Some(Target::Own(page))),
+                // The record of a merge may be lost while the copy that was moved as an object is kept.
+                Fact::Written => place(seq).map(|page| {
+                    let shared = known.objects.contains(&page);
+                    Some(if shared { Target::Shared(page, seq) } else { Target::Own(page) })
+                }),
                 Fact::Merged { birth, hint } => {
                     let geometry = ftl.nand.geometry();
                     let erased = known.void_before.contains_key(&geometry.block_of(hint).0);

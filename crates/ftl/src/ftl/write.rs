@@ -180,8 +180,10 @@ where
             if !self.blocks.must_erase(block) {
                 return Ok(block);
             }
-            // What made its pages dead must be durable first, and that they are void: an erase that is cut short
-            // leaves some of them behind.
+            // What made its pages dead must be durable first. Then it is recorded that they are void, as an erase
+            // that is cut short leaves some of them behind. A record that outlived the writes before it would void
+            // the last copy of flushed data.
+            self.sync()?;
             let seq = self.next_seq();
             self.journal.record(&mut self.nand, Record::Erase { seq, block: block.0 }, self.durable)?;
             self.sync()?;
