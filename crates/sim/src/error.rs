@@ -19,4 +19,7 @@ pub enum StudyError {
         /// What there is.
         known: String,
     },
+    /// A drive that the trace does not fit, or that failed.
+    #[error("the drive of the study: {0}")]
+    Drive(String),
 }

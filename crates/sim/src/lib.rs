@@ -6,6 +6,7 @@
 mod drive;
 mod engine;
 mod error;
+pub mod flash;
 mod learner;
 pub mod live;
 mod player;

@@ -9,7 +9,7 @@ mod error;
 mod events;
 mod fields;
 mod fio;
-mod input;
+pub(crate) mod input;
 mod kept;
 mod line;
 mod msr;
