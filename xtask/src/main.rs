@@ -6,6 +6,7 @@
 //! cargo xtask test     every test (as root or in CI: setup first)
 //! cargo xtask e2e      real Linux kernels in QEMU against the node; the short form is part of test
 //! cargo xtask bench    the measurements of benches/record
+//! cargo xtask ftl-cases --seeds N   cuts of the power and failing flash, from N seeds
 //! cargo xtask tidy     rules of the house that no linter knows
 //! ```
 
@@ -27,9 +28,10 @@ fn main() -> ExitCode {
         "test" => test(&rest),
         "e2e" => e2e::e2e(&rest),
         "bench" => bench(&rest),
+        "ftl-cases" => ftl_cases(&rest),
         "tidy" => tidy::tidy(),
         _ => {
-            eprintln!("usage: cargo xtask setup|check|test|e2e|bench|tidy");
+            eprintln!("usage: cargo xtask setup|check|test|e2e|bench|ftl-cases|tidy");
             return ExitCode::from(2);
         }
     };
@@ -72,6 +74,18 @@ fn test(rest: &[String]) -> Result<(), Failed> {
         say("tests were picked: not those against a real Linux kernel (cargo xtask e2e)");
         Ok(())
     }
+}
+
+/// The cases of the flash translation layer that come from seeds, 20000 of them if no number is given.
+fn ftl_cases(rest: &[String]) -> Result<(), Failed> {
+    let wrong = || Failed("usage: cargo xtask ftl-cases [--seeds N]".to_owned());
+    let seeds = match rest {
+        [] => 20_000,
+        [option, number] if option == "--seeds" => number.parse::<u64>().map_err(|_| wrong())?,
+        _ => return Err(wrong()),
+    };
+    let args = ["test", "--package", "pumice-ftl", "--test", "power"];
+    cargo(&args, &[("PUMICE_FTL_SEEDS", &seeds.to_string())])
 }
 
 /// The measurements that are kept in `benches/record`.

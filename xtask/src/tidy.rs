@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// A file longer than this wants another room.
 const MAX_LINES: usize = 800;
 /// Crates that are pure: no clock, no thread, no file.
-const PURE: [&str; 6] = ["units", "parity", "raid", "offload", "nvme", "pacer"];
+const PURE: [&str; 8] = ["units", "parity", "raid", "offload", "nvme", "pacer", "flash", "ftl"];
 const IMPURE: [&str; 4] = ["std::time::Instant", "SystemTime", "std::thread", "std::fs"];
 /// Crates that may contain `unsafe`.
 const MAY_BE_UNSAFE: [&str; 3] = ["parity", "blockdev", "cli"];

@@ -1,5 +1,6 @@
 //! `pumice sim`: studies under virtual time.
 
+mod flash;
 mod scrub;
 mod shared;
 mod stagger;
@@ -17,6 +18,8 @@ pub(crate) enum SimCommand {
     TraceStats(stats::TraceStatsArgs),
     /// Compare staggered with sequential order: throughput, and time to meet a burst of errors
     Stagger(stagger::StaggerArgs),
+    /// Replay a trace of contents on a flash drive, and compare schemes of deduplication
+    Flash(flash::FlashArgs),
 }
 
 /// Runs the command.
@@ -25,5 +28,6 @@ pub(crate) fn run(command: &SimCommand) -> Result<ExitCode, Failure> {
         SimCommand::Scrub(args) => scrub::run(args),
         SimCommand::TraceStats(args) => stats::run(args),
         SimCommand::Stagger(args) => stagger::run(args),
+        SimCommand::Flash(args) => flash::run(args),
     }
 }

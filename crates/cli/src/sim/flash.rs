@@ -1,0 +1,154 @@
+//! `pumice sim flash`: schemes of deduplication side by side on a trace of contents.
+
+use super::shared::{ShowArgs, file_name};
+use crate::failure::Failure;
+use crate::text::table;
+use clap::Args;
+use pumice_ftl::{Content, Fingerprint, HashTimes, Scheme, VictimPolicy};
+use pumice_sim::flash::{Report, Study, study};
+use pumice_sim::plot::{Axis, Division, Figure, Series};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// The published times of CRC-32 and SHA-1, in nanoseconds.
+const PUBLISHED: HashTimes = HashTimes { weak: 6_000, strong: 75_000 };
+/// Pages that are hashed to time this machine.
+const TIMED: u32 = 256;
+
+/// Compares schemes of deduplication.
+#[derive(Debug, Args)]
+pub(crate) struct FlashArgs {
+    /// A trace with contents: CSV with crc32 and sha1_64, or FIU with md5; plain, gzip or zstd
+    #[arg(long)]
+    trace: PathBuf,
+    /// Schemes, comma-separated, or all of them
+    #[arg(long, default_value = "all")]
+    scheme: String,
+    /// Over-provisioning
+    #[arg(long, default_value = "7%", value_parser = parse_share)]
+    op: f64,
+    /// Play the trims of the trace
+    #[arg(long)]
+    trim: bool,
+    /// Deduplicate in every N-th idle time
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    gap_every: u32,
+    /// Which block garbage collection takes: greedy, fifo, cost-benefit, d-choices:N
+    #[arg(long, default_value = "greedy")]
+    victim: VictimPolicy,
+    /// Logical pages of the drive; without it, as many as the trace uses
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..1 << 30))]
+    drive_pages: Option<u32>,
+    #[command(flatten)]
+    show: ShowArgs,
+}
+
+fn parse_share(text: &str) -> Result<f64, String> {
+    let wrong = || format!("'{text}' is no share: write one like 7%, from 0% to 400%");
+    let share = text.strip_suffix('%').ok_or_else(wrong)?.parse::<f64>().map_err(|_| wrong())? / 100.0;
+    if (0.0..=4.0).contains(&share) { Ok(share) } else { Err(wrong()) }
+}
+
+/// How long this machine takes to hash a page.
+fn measured() -> HashTimes {
+    let page = vec![0x5a_u8; 4_096];
+    let time = |hash: &dyn Fn() -> u64| {
+        let start = Instant::now();
+        let sum = (0..TIMED).fold(0, |sum: u64, _| sum ^ std::hint::black_box(hash()));
+        std::hint::black_box(sum);
+        start.elapsed().as_nanos() as u64 / u64::from(TIMED)
+    };
+    HashTimes { weak: time(&|| u64::from(page.weak())), strong: time(&|| page.key(Fingerprint::Sha1)) }
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &FlashArgs) -> Result<ExitCode, Failure> {
+    let schemes = match args.scheme.as_str() {
+        "all" => Scheme::ALL.to_vec(),
+        names => {
+            let named = names.split(',').map(|name| name.trim().parse::<Scheme>());
+            named.collect::<Result<_, _>>().map_err(|error| Failure::new(format!("--scheme: {error}")))?
+        }
+    };
+    let report = study(&Study {
+        trace: args.trace.clone(),
+        schemes,
+        op: args.op,
+        trim: args.trim,
+        gap_every: args.gap_every,
+        victim: args.victim,
+        drive_pages: args.drive_pages,
+        hash: [PUBLISHED, measured()],
+    })?;
+    args.show.show(&report, figure, human)
+}
+
+fn figure(report: &Report) -> Figure {
+    let series = report.schemes.iter().map(|row| Series {
+        name: row.scheme.to_owned(),
+        points: vec![(row.mean_write_us, row.page_copies as f64)],
+        line: false,
+    });
+    Figure {
+        title: format!("{}, {} page writes", file_name(&report.trace), report.writes),
+        x: Axis { label: "mean time of a write (us)".to_owned(), division: Division::ByValues },
+        y: Axis { label: "pages moved by garbage collection".to_owned(), division: Division::ByValues },
+        series: series.collect(),
+    }
+}
+
+fn human(report: &Report) -> String {
+    let mut out = format!("{}: {} page writes\n\n", report.trace, report.writes);
+    let heads = [
+        "scheme",
+        "copies",
+        "vs none",
+        "vs offline",
+        "WAF",
+        "mean us",
+        "p99 us",
+        "mean us here",
+        "erases",
+        "MiB",
+        "false ND",
+    ];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |v| format!("{:+.1} %", v * 100.0));
+    for row in &report.schemes {
+        rows.push(vec![
+            row.scheme.to_owned(),
+            row.page_copies.to_string(),
+            share(row.vs_none),
+            share(row.vs_offline),
+            format!("{:.3}", row.waf),
+            format!("{:.1}", row.mean_write_us),
+            format!("{:.1}", row.p99_write_us),
+            format!("{:.1}", row.mean_write_here_us),
+            row.erases.to_string(),
+            format!("{:.1}", row.index_bytes as f64 / f64::from(1 << 20)),
+            row.false_nd.to_string(),
+        ]);
+    }
+    out.push_str(&table(&rows));
+    if let Some(row) = report.schemes.first() {
+        let s = &row.settings;
+        out.push_str(&format!(
+            "\n{} logical pages, {} blocks of {} pages, over-provisioning {} %, {}, deduplication in every {}. idle time, \
+             victims {}, reserve {} block.\nFlash {:?} us (read, program, erase); hashes {:?} us (weak, strong: \
+             published, this machine).\n{}.\n",
+            s.logical_pages,
+            s.blocks,
+            s.pages_per_block,
+            s.op * 100.0,
+            if s.trim { "trims played" } else { "no trims" },
+            s.gap_every,
+            s.victim,
+            s.reserve_blocks,
+            s.flash_us,
+            s.hash_us,
+            s.notes
+        ));
+    }
+    out
+}
