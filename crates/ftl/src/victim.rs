@@ -112,9 +112,9 @@ impl Lists {
         }
         let (before, after) = (self.before[block as usize], self.after[block as usize]);
         if before == END {
-            self.first[list] = after
+            self.first[list] = after;
         } else {
-            self.after[before as usize] = after
+            self.after[before as usize] = after;
         }
         if after == END { self.last[list] = before } else { self.before[after as usize] = before }
     }

@@ -153,7 +153,7 @@ impl Ghosts {
     pub(super) fn born(&mut self, page: Ppn, now: u32) {
         let Some(write) = self.arriving.take() else { return };
         // A multiplicative hash of the number of the write: followed pages are spread evenly.
-        let drawn = u64::from(now.wrapping_mul(0x9e37_79b1)) * u64::from(self.sample) >> 32;
+        let drawn = (u64::from(now.wrapping_mul(0x9e37_79b1)) * u64::from(self.sample)) >> 32;
         if drawn != 0 {
             return;
         }
