@@ -49,6 +49,7 @@ fn unreachable(error: &InitiatorError) -> NodeError {
 fn refused(node: &str, what: &str, status: Status, explanation: &str) -> NodeError {
     const READ_ERROR: u16 = Status::READ_ERROR.code();
     const WRITE_FAULT: u16 = Status::WRITE_FAULT.code();
+    const INTERNAL: u16 = Status::INTERNAL.code();
     const WRITE_PROTECTED: u16 = Status::WRITE_PROTECTED.code();
     let name = match status.code() {
         wire::STATUS_PEER => format!("peer unreachable ({:#05x})", wire::STATUS_PEER),
@@ -60,6 +61,7 @@ fn refused(node: &str, what: &str, status: Status, explanation: &str) -> NodeErr
     let text = format!("{node}: {what}: {name}{separator}{explanation}");
     let kind = match status.code() {
         READ_ERROR | WRITE_FAULT => ErrorKind::Media,
+        INTERNAL => ErrorKind::Drive,
         WRITE_PROTECTED => ErrorKind::ReadOnly,
         wire::STATUS_IN_USE | wire::STATUS_NO_MEMORY => ErrorKind::Busy,
         wire::STATUS_PEER => ErrorKind::Unreachable,

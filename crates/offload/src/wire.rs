@@ -11,7 +11,7 @@ pub use pacing::{
 
 use crate::{
     Activity, DriveDescription, DriveId, MemoryAddress, Mode, ParityCommand, ParityResult,
-    RESULT_HEADER_BYTES, Rule, Source, StripeBitmap, Transfer, Unreadable, Window, Writes,
+    RESULT_HEADER_BYTES, Rule, Source, StripeBitmap, Transfer, Unread, Unreadable, Window, Writes,
 };
 use pumice_parity::fingerprint::PowerSums;
 use pumice_parity::seed::Seed;
@@ -301,7 +301,7 @@ pub fn encode_result(result: &ParityResult) -> Vec<u8> {
         out.extend_from_slice(&(place.source as u32).to_le_bytes());
         out.extend_from_slice(&place.start.to_le_bytes());
         out.extend_from_slice(&place.len.to_le_bytes());
-        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&[u8::from(place.why == Unread::NotAsked), 0, 0, 0]);
         out.extend_from_slice(&place.stripe.to_le_bytes());
     }
     out
@@ -340,6 +340,11 @@ pub fn decode_result(bytes: &[u8], command: &ParityCommand) -> Result<ParityResu
             stripe: f.u64(at + 16),
             start: f.u32(at + 4),
             len: f.u32(at + 8),
+            why: match bytes[at + 12] {
+                0 => Unread::Refused,
+                1 => Unread::NotAsked,
+                other => return wrong("unreadable place", format!("kind {other}")),
+            },
             reason: "unrecovered read error".to_owned(),
         };
         let inside = place.start.checked_add(place.len).is_some_and(|end| end <= command.chunk);

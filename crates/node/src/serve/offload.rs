@@ -443,6 +443,7 @@ fn unreachable(error: &InitiatorError) -> NodeError {
 fn status_of(error: &NodeError) -> Status {
     match error.kind() {
         ErrorKind::Media => Status::READ_ERROR,
+        ErrorKind::Drive => Status::INTERNAL,
         ErrorKind::InvalidField(_) => Status::INVALID_FIELD.dnr(),
         ErrorKind::ReadOnly => Status::WRITE_PROTECTED.dnr(),
         ErrorKind::Busy => Status(wire::STATUS_IN_USE),
