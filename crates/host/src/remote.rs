@@ -134,14 +134,16 @@ impl RemoteNode {
         }
         let mut queue = controller.queue(1, pool::DEPTH).map_err(|e| unreachable(&e))?;
         let name = address.to_string();
-        let drives = describe(&name, &mut queue)?;
+        let mut drives = describe(&name, &mut queue)?;
         let parts = Parts::of(&drives);
         let mut geometry = Vec::with_capacity(drives.len());
-        for drive in &drives {
+        for drive in &mut drives {
             let namespace =
                 controller.namespace(drive.id.0).map_err(|e| unreachable(&e))?.ok_or_else(|| {
                     NodeError::invalid("drive", format!("{address}: {} is no namespace", drive.id))
                 })?;
+            // What is read and written here is the namespace.
+            drive.block_bytes = 1 << namespace.block_shift;
             geometry.push(Geometry::of(&namespace));
         }
         Ok(Self { name, drives, geometry, parts, pool: Pool::new(controller, queue) })

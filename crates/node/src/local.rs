@@ -260,6 +260,7 @@ impl DataNode for LocalNode {
             name: drive.name().to_owned(),
             size_bytes: drive.size_bytes(),
             memory_bytes: self.memory.size(),
+            block_bytes: drive.logical_block(),
         });
         Ok(NodeDescription { name: self.name.clone(), drives: drives.collect() })
     }

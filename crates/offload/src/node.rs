@@ -28,6 +28,8 @@ pub struct DriveDescription {
     pub size_bytes: u64,
     /// The size of its local memory in bytes.
     pub memory_bytes: u64,
+    /// Bytes of a logical block: the smallest unit that its medium reads and writes.
+    pub block_bytes: u32,
 }
 
 /// A node as it describes itself.

@@ -445,6 +445,7 @@ pub fn encode_drives(drives: &[DriveDescription], page: u32, sockets: SocketByte
         let cut = (cut..drive.name.len()).find(|at| drive.name.is_char_boundary(*at)).unwrap_or(cut);
         let name = &drive.name[cut..];
         put(&mut entry, 16, &(name.len() as u32).to_le_bytes());
+        put(&mut entry, 20, &drive.block_bytes.to_le_bytes());
         put(&mut entry, 24, name.as_bytes());
         out.extend_from_slice(&entry);
     }
@@ -481,6 +482,12 @@ pub fn decode_drives(bytes: &[u8], page: u32) -> Result<(u32, Vec<DriveDescripti
             name: String::from_utf8_lossy(&entry[24..24 + len]).into_owned(),
             size_bytes: u64_at(0),
             memory_bytes: u64_at(8),
+            block_bytes: match (u64_at(16) >> 32) as u32 {
+                // A node that does not say: the smallest there is.
+                0 => 512,
+                bytes if bytes.is_power_of_two() && bytes >= 512 => bytes,
+                bytes => return wrong("block bytes", bytes),
+            },
         })
     };
     Ok((all, (0..count).map(drive).collect::<Result<_, WireError>>()?))

@@ -134,7 +134,7 @@ proptest! {
         prop_assert!(decode_transfer(&[&bytes[..], b"x"].concat()).is_err());
         prop_assert!(decode_transfer(&bytes[..bytes.len() - 1]).is_err());
         let all: Vec<DriveDescription> = (1..=drives)
-            .map(|i| DriveDescription { id: DriveId(i), name: format!("/dev/disk{i}"), size_bytes: u64::from(i) << 30, memory_bytes: 1 << 25 })
+            .map(|i| DriveDescription { id: DriveId(i), name: format!("/dev/disk{i}"), size_bytes: u64::from(i) << 30, memory_bytes: 1 << 25, block_bytes: 512 << (i % 4) })
             .collect();
         let mut read = Vec::new();
         for page in 0..3 {
@@ -256,7 +256,7 @@ fn the_end_of_a_long_name_is_told() {
         (format!("{}/sd", "ö".repeat(200)), format!("{}/sd", "ö".repeat(50))),
         (String::new(), String::new()),
     ] {
-        let drive = DriveDescription { id: DriveId(1), name, size_bytes: 1, memory_bytes: 1 };
+        let drive = DriveDescription { id: DriveId(1), name, size_bytes: 1, memory_bytes: 1, block_bytes: 512 };
         let bytes = encode_drives(&[drive], 0, SocketBytes::default());
         assert_eq!(decode_drives(&bytes, 0).unwrap().1[0].name, told);
     }

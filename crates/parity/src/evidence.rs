@@ -11,7 +11,7 @@ use std::ops::Range;
 /// Longest period that counts as a pattern, in bytes.
 pub const MAX_PERIOD: usize = 64;
 /// Consistent bytes between two damaged ones that still belong to one run, at most.
-const GAP: usize = 16;
+pub const GAP: usize = 16;
 /// Shortest run that says anything about periods.
 const SHORTEST_RUN: usize = 16;
 /// The unit to which short runs are widened: the smallest sector.

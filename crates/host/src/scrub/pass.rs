@@ -1,11 +1,14 @@
-//! One pass over an array.
+//! One pass over an array: the scan, then the repair of what it found.
+
+mod mend;
 
 use super::batch::{Order, Schedule};
 use super::check::Checker;
 use super::error::ScrubError;
 use super::settle::{SETTLE, Settled, Settler};
 use crate::finding::Finding;
-use crate::repair::{Journal, Repaired, Repairer};
+use crate::pattern::Pattern;
+use crate::repair::{Journal, Repairer};
 use crate::state::{Before, PassKey, SavedPass, Shape, StateFiles, VERSION};
 use crate::target::{Target, View};
 use crate::{Method, repair};
@@ -13,7 +16,6 @@ use pumice_offload::{MAX_STRIPES, PaceFigures, PaceRequest};
 use pumice_parity::kernels::Kernels;
 use pumice_parity::seed::Seed;
 use pumice_parity::weights::miss_bound;
-use pumice_raid::diagnosis::Diagnosis;
 use pumice_raid::plan::SkipReason;
 use pumice_telemetry::Ledger;
 use pumice_units::Role;
@@ -54,6 +56,8 @@ pub struct Options {
     pub order: Option<Order>,
     /// Whether and how to repair.
     pub repair: Option<RepairPolicy>,
+    /// Do everything that a repair does, up to its first write.
+    pub dry_run: bool,
     /// Go on with an interrupted pass, where there is one.
     pub resume: bool,
     /// The devices may be written meanwhile: inconsistencies must stand.
@@ -99,6 +103,7 @@ impl Options {
             range: None,
             order: None,
             repair: None,
+            dry_run: false,
             resume: false,
             in_use: false,
             settle: SETTLE,
@@ -154,6 +159,10 @@ pub struct Outcome {
     pub findings: Vec<Finding>,
     /// Stripes checked, resumed ones included.
     pub stripes_checked: u64,
+    /// What findings have in common: such findings are not repaired by default.
+    pub patterns: Vec<Pattern>,
+    /// Stripes of which a member refused bytes at first, and gave back all of them later, by member.
+    pub read_again: BTreeMap<Role, u64>,
     /// Stripes left out.
     pub skipped: SkippedStripes,
     /// Stripes that looked inconsistent, and were consistent when they were looked at again: written while they were read.
@@ -184,7 +193,7 @@ impl Outcome {
     /// Whether everything that should be checked was.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.stopped.is_none() && self.unsettled_stripes() == 0 && !self.findings.iter().any(Finding::is_busy)
+        self.stopped.is_none() && self.unsettled_stripes() == 0 && !self.findings.iter().any(Finding::is_unjudged)
     }
 }
 
@@ -203,7 +212,7 @@ pub fn run(
     interrupt: &AtomicBool,
 ) -> Result<Outcome, ScrubError> {
     let mut pass = Pass::prepare(target, state, options, observer)?;
-    let stopped = pass.batches(observer, interrupt);
+    let stopped = pass.batches(observer, interrupt).or_else(|| pass.mend(observer, interrupt));
     Ok(pass.finish(stopped))
 }
 
@@ -217,8 +226,6 @@ struct Pass<'t> {
     schedule: Schedule,
     repairer: Option<Repairer<'t>>,
     saved: SavedPass,
-    /// Findings of a batch that failed, which are found again when it is done again.
-    unfinished: Vec<Finding>,
     view: Option<(Range<u64>, View)>,
     began: Instant,
     seconds_before: f64,
@@ -233,7 +240,7 @@ impl<'t> Pass<'t> {
         observer: &mut dyn Observer,
     ) -> Result<Self, ScrubError> {
         options.check(target)?;
-        if options.repair.is_some() && options.in_use {
+        if options.repair.is_some() && options.in_use && !options.dry_run {
             return Err(no_repair("a repair needs devices that nobody else writes"));
         }
         let (saved, schedule) = start(target, state, options, observer)?;
@@ -245,17 +252,18 @@ impl<'t> Pass<'t> {
         // After everything that can be refused: a recovery writes.
         let repairer = match (options.repair, state) {
             (None, _) => None,
+            (Some(policy), _) if options.dry_run => Some(Repairer::new(target, None, policy)),
             (Some(policy), Some(state)) => {
                 let journal = Journal::at(state.journal_path());
                 let recovery = repair::recover(target, &journal)?;
                 if recovery != repair::Recovery::Nothing {
                     observer.note(&recovery.to_string());
                 }
-                Some(Repairer::new(target, journal, policy))
+                Some(Repairer::new(target, Some(journal), policy))
             }
             (Some(_), None) => return Err(no_repair("a repair needs a state directory for its journal")),
         };
-        if repairer.is_none() && state.is_some_and(|state| state.journal_path().exists()) {
+        if (repairer.is_none() || options.dry_run) && state.is_some_and(|state| state.journal_path().exists()) {
             observer.note("a repair of this array was interrupted; run with --repair to bring it to an end");
         }
         if !options.pace.is_empty() {
@@ -273,7 +281,6 @@ impl<'t> Pass<'t> {
             schedule,
             repairer,
             saved,
-            unfinished: Vec::new(),
             view: None,
             began: now,
             seconds_before,
@@ -362,12 +369,10 @@ impl<'t> Pass<'t> {
         for (stripe, diagnoses) in &settled.findings {
             let unsettled = settled.unsettled.get(stripe).copied();
             for diagnosis in diagnoses {
-                findings.push(Finding::new(self.target, *stripe, diagnosis, unsettled));
-                let finding = findings.last_mut().expect("just pushed");
-                if let Err(error) = self.judge(&view, finding, diagnosis, &mut ledger, observer) {
-                    self.give_up(findings, ledger);
-                    return Err(error);
-                }
+                let alone = diagnoses.len() == 1;
+                let finding = Finding::new(self.target, *stripe, diagnosis, alone, unsettled);
+                observer.finding(&finding);
+                findings.push(finding);
             }
         }
         let count = stripes.end - stripes.start;
@@ -392,38 +397,12 @@ impl<'t> Pass<'t> {
         Ok(())
     }
 
-    /// Keeps what a batch has found before it failed. The pass that does it again finds all of it once more, but for what is repaired by now.
-    fn give_up(&mut self, findings: Vec<Finding>, ledger: Ledger) {
-        let (repaired, unfinished): (Vec<_>, Vec<_>) = findings.into_iter().partition(|f| f.repaired);
-        self.saved.ledger += ledger;
-        self.saved.findings.extend(repaired);
-        self.unfinished = unfinished;
-    }
-
-    /// Repairs what may be repaired of a finding, and shows it.
-    fn judge(
-        &self,
-        view: &View,
-        finding: &mut Finding,
-        diagnosis: &Diagnosis,
-        ledger: &mut Ledger,
-        observer: &mut dyn Observer,
-    ) -> Result<(), ScrubError> {
-        if let Some(repairer) = &self.repairer {
-            match repairer.repair(view, finding.stripe, diagnosis, ledger)? {
-                Repaired::Yes => finding.repaired = true,
-                Repaired::No(why) => {
-                    observer.note(&format!("stripe {}: not repaired: {why}", finding.stripe));
-                }
-            }
-        }
-        observer.finding(finding);
-        Ok(())
-    }
-
     fn finish(mut self, stopped: Option<StopReason>) -> Outcome {
         let by_place = |f: &Finding| (f.stripe, f.chunk_offset);
         self.saved.findings.sort_by_key(by_place);
+        if self.repairer.is_none() {
+            self.saved.patterns = crate::pattern::apply(&mut self.saved.findings);
+        }
         // Saved even where nothing is left to resume: a state that cannot be removed must not be one of an earlier batch.
         let mut kept = self.save();
         if let (Ok(()), None, Some(state)) = (&kept, &stopped, self.state) {
@@ -432,12 +411,12 @@ impl<'t> Pass<'t> {
         let stopped = stopped.or_else(|| kept.err().map(|error| StopReason::Failed(error.to_string())));
         // A node that does not answer has been reported already.
         let pacing = self.target.pace_figures().unwrap_or_default();
-        let mut saved = self.saved;
-        saved.findings.extend(self.unfinished);
-        saved.findings.sort_by_key(by_place);
+        let saved = self.saved;
         Outcome {
             method: saved.key.method,
             findings: saved.findings,
+            patterns: saved.patterns,
+            read_again: self.target.error_account().stripes_read_again(),
             stripes_checked: saved.stripes_checked,
             skipped: self.schedule.skipped,
             rechecked: saved.rechecked,

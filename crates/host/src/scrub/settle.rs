@@ -50,7 +50,7 @@ impl Settled {
     /// Stripes whose equations do not hold, for sure: not those that others may be writing, nor those that have nothing but unreadable places.
     pub(crate) fn inconsistent(&self) -> u64 {
         let settled = self.findings.iter().filter(|(stripe, _)| !self.unsettled.contains_key(stripe));
-        let broken = |d: &Diagnosis| !matches!(d.verdict, Verdict::Unreadable(_));
+        let broken = |d: &Diagnosis| !d.verdict.is_gap();
         settled.filter(|(_, diagnoses)| diagnoses.iter().any(broken)).count() as u64
     }
 }
@@ -167,7 +167,7 @@ impl Settler<'_> {
 /// What parity says of a stripe that would not stand still says nothing; what a drive does not give back stays so.
 fn busy(mut diagnoses: Vec<Diagnosis>) -> Vec<Diagnosis> {
     for diagnosis in &mut diagnoses {
-        if !matches!(diagnosis.verdict, Verdict::Unreadable(_)) {
+        if !diagnosis.verdict.is_gap() {
             diagnosis.verdict = Verdict::Busy;
             diagnosis.certainty = Certainty::None;
             diagnosis.alternatives.clear();
