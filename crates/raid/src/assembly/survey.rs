@@ -105,6 +105,19 @@ impl Survey {
         empty.map(|(role, _)| Role(role as u16)).collect()
     }
 
+    /// Of the roles that nobody has, those that the newest superblock gives to a device which is not in the set: md does
+    /// not miss that member, it was only not named.
+    pub(crate) fn roles_not_named(&self) -> Vec<Role> {
+        let ours = self.devices.iter().filter(|d| d.standing != Standing::Foreign);
+        let given: Vec<usize> = ours.map(|d| usize::from(d.record.superblock.dev_number)).collect();
+        let table = &self.newest().dev_roles;
+        let elsewhere = |role: &Role| {
+            let holders = table.iter().enumerate().filter(|(_, p)| **p == Position::Active(*role));
+            holders.into_iter().any(|(number, _)| !given.contains(&number))
+        };
+        self.missing_roles().into_iter().filter(elsewhere).collect()
+    }
+
     /// The event counts may differ by one while md writes one superblock after another, by two where bits of a bitmap
     /// cover the difference.
     fn tolerance(&self) -> u64 {
@@ -170,7 +183,8 @@ impl Survey {
         let (events, newest) = (self.devices[index].record.superblock.events, self.newest().events);
         if newest - events > self.tolerance() {
             let other = self.newest_device();
-            self.errors.push(AssemblyError::OutOfDate { device, events, other, newest });
+            let level = self.newest().level;
+            self.errors.push(AssemblyError::OutOfDate { device, events, other, newest, level, spare: false });
             return Standing::Refused;
         }
         match self.roles.get_mut(role.index()) {
@@ -225,12 +239,25 @@ impl Survey {
     }
 
     fn missing(&mut self) {
-        let missing = self.missing_roles();
+        let mut missing = self.missing_roles();
         let level = self.newest().level;
         if missing.len() >= usize::from(level.parities()) {
             self.errors.push(AssemblyError::Incomplete { missing, level });
-        } else if !missing.is_empty() {
+            return;
+        }
+        // The role of a member that is out of date is among the missing.
+        for error in &mut self.errors {
+            if let AssemblyError::OutOfDate { spare, .. } = error {
+                *spare = true;
+            }
+        }
+        let not_named = self.roles_not_named();
+        missing.retain(|role| !not_named.contains(role));
+        if !missing.is_empty() {
             self.notes.push(Note::Degraded { missing });
+        }
+        if !not_named.is_empty() {
+            self.notes.push(Note::NotNamed { not_named });
         }
     }
 

@@ -62,9 +62,18 @@ fn missing_members() {
     }
     let mut one = set(Level::Raid6, 5);
     one.remove(3);
-    let array = assemble(one).unwrap();
+    let array = assemble(one.clone()).unwrap();
     assert_eq!((array.state(), array.absent(StripeIndex(0))), (State::Degraded, vec![Role(3)]));
-    assert_eq!(array.notes(), [Note::Degraded { missing: vec![Role(3)] }]);
+    assert_eq!(array.not_named(), [Role(3)], "the others hold it to be in the array");
+    assert_eq!(array.notes(), [Note::NotNamed { not_named: vec![Role(3)] }]);
+    for recorded in [Position::Faulty, Position::Spare] {
+        for (_, record) in &mut one {
+            record.superblock.dev_roles[3] = recorded;
+        }
+        let array = assemble(one.clone()).unwrap();
+        assert_eq!((array.state(), array.not_named()), (State::Degraded, &[][..]), "md misses it itself");
+        assert_eq!(array.notes(), [Note::Degraded { missing: vec![Role(3)] }]);
+    }
     let error = error(Level::Raid6, 5, |set| drop(set.drain(1..3)));
     assert_eq!(
         error.to_string(),
@@ -138,6 +147,21 @@ fn event_counts_may_differ_by_little() {
         let message = error.unwrap().to_string();
         assert!(message.starts_with("m2 is out of date: events is"), "{message}");
         assert!(message.contains("m0 has 100"), "{message}");
+    }
+}
+
+#[test]
+fn the_advice_for_a_member_that_is_out_of_date_is_one_that_can_be_followed() {
+    let stale = |level, disks, behind: &[usize]| {
+        let mut set = set(level, disks);
+        for (i, (_, record)) in set.iter_mut().enumerate() {
+            record.superblock.events = if behind.contains(&i) { 5 } else { 100 };
+        }
+        assemble(set).unwrap_err().to_string()
+    };
+    assert!(stale(Level::Raid6, 5, &[2]).contains("or leave it out"));
+    for message in [stale(Level::Raid5, 4, &[2]), stale(Level::Raid6, 5, &[1, 2])] {
+        assert!(message.contains("cannot be checked without it: let md rebuild it"), "{message}");
     }
 }
 
