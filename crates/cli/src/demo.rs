@@ -167,7 +167,7 @@ fn ledgers(outcomes: &[Outcome]) -> String {
 /// Repairs, and checks again; tells whether only what cannot be located is left.
 fn repair(world: &World, state: &StateFiles, planted: &[Planted]) -> Result<bool, Failure> {
     let never = AtomicBool::new(false);
-    let options = Options { repair: Some(RepairPolicy::Locate), ..Options::with_seed(fresh_seed()?) };
+    let options = Options { repair: Some(RepairPolicy::Strong), ..Options::with_seed(fresh_seed()?) };
     let outcome = run_pass(&assemble_world(world, true)?, Some(state), &options, &mut Silent, &never)?;
     let repaired = outcome.findings.iter().filter(|finding| finding.repaired).count();
     let again = by_every_method(world, state)?;

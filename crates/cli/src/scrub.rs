@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     let mut options = args.options(fresh_seed()?)?;
     Kernels::best().self_test()?;
-    let access = Access { write: args.repair, allow_in_use: args.allow_in_use };
+    let access = Access { write: args.repairs(), allow_in_use: args.allow_in_use };
     if access.write && access.allow_in_use {
         return Err(Failure::new(
             "--repair and --allow-in-use exclude each other: a device is repaired only while nobody else has it",
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
 /// The hosts that run an array over drives of nodes, as far as can be told from here: its superblocks say that writes may be under way, every
 /// member is on a node, and the same hosts are connected to all of them. `None` where that is not so, or the operator has judged.
 fn elsewhere(array: &Array, probed: &[Probed], args: &ScrubArgs) -> Result<Option<String>, Failure> {
-    if !array.unclean() || args.assume_settled || args.repair {
+    if !array.unclean() || args.assume_settled || args.repairs() {
         return Ok(None);
     }
     hosts_of(probed)
@@ -100,7 +100,7 @@ fn elsewhere(array: &Array, probed: &[Probed], args: &ScrubArgs) -> Result<Optio
 /// Where progress and journal are kept: for a plain check, a directory that cannot be used is a pity; for a repair, or a pass that should be
 /// resumed, it is a reason not to begin.
 fn open_state(args: &ScrubArgs, array: Uuid) -> Result<Option<StateFiles>, Failure> {
-    let needed = args.repair || args.resume || args.state_dir.is_some();
+    let needed = args.repairs() || args.resume || args.state_dir.is_some();
     let folder = match args.state_dir.clone().or_else(default_state_dir) {
         Some(folder) => folder,
         None if needed => {

@@ -40,9 +40,8 @@ impl ErrorAccount {
 
     /// Whether a member is not to be asked again.
     pub(crate) fn is_spent(&self, role: Role) -> bool {
-        self.spent().get(&role).is_some_and(|(time, count)| {
-            *time >= self.limit.time || *count >= self.limit.refusals
-        })
+        let (time, count) = self.spent().get(&role).copied().unwrap_or_default();
+        time >= self.limit.time || count >= self.limit.refusals
     }
 
     /// Enters a stripe of which a member refused bytes at first, and gave back all of them later.

@@ -196,10 +196,9 @@ impl Finding {
         let accused = diagnosis.verdict.accused();
         let doubts = strength::doubts(diagnosis, alone);
         let members = match (&diagnosis.verdict, accused.as_slice()) {
-            (
-                diagnosis::Verdict::Ambiguous(candidates) | diagnosis::Verdict::NotAsked(candidates),
-                _,
-            ) => numbers(candidates),
+            (diagnosis::Verdict::Ambiguous(candidates) | diagnosis::Verdict::NotAsked(candidates), _) => {
+                numbers(candidates)
+            }
             (_, several @ [_, _, ..]) => numbers(several),
             _ => Vec::new(),
         };
@@ -242,10 +241,7 @@ impl Finding {
     /// Whether a member is named by parity alone: what a repair needs evidence for.
     #[must_use]
     pub const fn names_a_member(&self) -> bool {
-        matches!(
-            self.verdict,
-            Verdict::Member | Verdict::ParityP | Verdict::ParityQ | Verdict::Several
-        )
+        matches!(self.verdict, Verdict::Member | Verdict::ParityP | Verdict::ParityQ | Verdict::Several)
     }
 
     /// Adds a doubt: the verdict is not strong any more.

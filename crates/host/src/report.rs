@@ -1,6 +1,7 @@
 //! The report of a scrub: the JSON document, and the exit code. The contract is in `docs/json.md`.
 
 use crate::finding::Finding;
+use crate::pattern::Pattern;
 use crate::scrub::{Outcome, StopReason};
 use crate::target::Target;
 use pumice_offload::PaceFigures;
@@ -146,6 +147,10 @@ pub struct Report {
     pub bytes_checked: u64,
     /// What was found.
     pub findings: Vec<Finding>,
+    /// What findings have in common.
+    pub patterns: Vec<Pattern>,
+    /// Stripes of which a member refused bytes at first and gave them back later, by role.
+    pub stripes_read_again: BTreeMap<u16, u64>,
     /// What was measured of the pace, drive by drive; empty where there was none.
     pub pacing: Vec<Pacing>,
     /// Bytes by place.
@@ -182,6 +187,8 @@ impl Report {
             stripes_rechecked: outcome.rechecked,
             bytes_checked: outcome.bytes_checked,
             findings: outcome.findings.clone(),
+            patterns: outcome.patterns.clone(),
+            stripes_read_again: outcome.read_again.iter().map(|(role, n)| (role.0, *n)).collect(),
             pacing: outcome
                 .pacing
                 .iter()

@@ -109,9 +109,7 @@ impl Block {
             };
             match (why, self.missing.last_mut()) {
                 (None, _) => {}
-                (Some(why), Some(last))
-                    if last.role == role && last.range.end == at && last.why == why =>
-                {
+                (Some(why), Some(last)) if last.role == role && last.range.end == at && last.why == why => {
                     last.range.end = end;
                 }
                 (Some(why), _) => self.missing.push(Missing { role, range: at..end, why }),

@@ -126,12 +126,8 @@ impl Target {
     }
 
     /// Members that belong to the array by its superblocks, and were not given to this run.
-    pub(crate) fn merely_unnamed(&self) -> Vec<Role> {
-        (0..self.roles()).map(|index| Role(index as u16)).filter(|role| self.is_unnamed(*role)).collect()
-    }
-
-    fn is_unnamed(&self, role: Role) -> bool {
-        self.member(role).is_none() && self.array.expects(role)
+    pub(crate) fn merely_unnamed(&self) -> &[Role] {
+        self.array.not_named()
     }
 
     /// What refused reads have cost so far, by member.

@@ -256,7 +256,8 @@ fn the_end_of_a_long_name_is_told() {
         (format!("{}/sd", "ö".repeat(200)), format!("{}/sd", "ö".repeat(50))),
         (String::new(), String::new()),
     ] {
-        let drive = DriveDescription { id: DriveId(1), name, size_bytes: 1, memory_bytes: 1, block_bytes: 512 };
+        let drive =
+            DriveDescription { id: DriveId(1), name, size_bytes: 1, memory_bytes: 1, block_bytes: 512 };
         let bytes = encode_drives(&[drive], 0, SocketBytes::default());
         assert_eq!(decode_drives(&bytes, 0).unwrap().1[0].name, told);
     }

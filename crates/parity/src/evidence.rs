@@ -188,7 +188,8 @@ fn telling_runs(first: &[u8], second: &[u8]) -> Option<Vec<Range<usize>>> {
         return Some(long);
     }
     let start = start / SECTOR * SECTOR;
-    Some(vec![start..end.next_multiple_of(SECTOR).min(first.len())])
+    let sectors = start..end.next_multiple_of(SECTOR).min(first.len());
+    Some(std::iter::once(sectors).collect())
 }
 
 struct Member<'b> {

@@ -201,8 +201,7 @@ pub fn diagnose_window(
         if let Some(verdict) = verdict(&block.verdict, parity) {
             let contents: Vec<Option<&[u8]>> =
                 contents.iter().map(|bytes| bytes.map(|bytes| &bytes[at..end])).collect();
-            let certainty =
-                if verdict.accused().is_empty() { Certainty::None } else { Certainty::Likely };
+            let certainty = if verdict.accused().is_empty() { Certainty::None } else { Certainty::Likely };
             let mut alternatives = alternatives(&verdict, parity);
             let found = of_block(check, &verdict, &rows, &contents, in_chunk % BLOCK);
             let evidence = found.map(|(evidence, rivals)| {

@@ -56,9 +56,13 @@ pub(crate) struct ScrubArgs {
     /// Rewrite what can be repaired: verified before, journalled, read back
     #[arg(long)]
     pub(crate) repair: bool,
-    /// What a repair rewrites: the members that are located, or P and Q from the data as it is (md's way: damaged data becomes lasting)
-    #[arg(long, value_enum, default_value_t = PolicyArg::Locate, requires = "repair")]
+    /// Which bytes that read well a repair rewrites. Sectors that a drive refuses are rebuilt under every
+    /// policy but `none`
+    #[arg(long, value_enum, default_value_t = PolicyArg::Strong)]
     repair_policy: PolicyArg,
+    /// Say what --repair would rewrite, and write nothing: devices are opened read-only
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     /// Go on with the interrupted scrub of this array
     #[arg(long)]
     pub(crate) resume: bool,
@@ -106,11 +110,23 @@ enum MethodArg {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum PolicyArg {
-    Locate,
+    /// The member that a verdict names, if the evidence is strong
+    #[value(alias = "locate")]
+    Strong,
+    /// The member that a verdict names, whatever the evidence
+    Likely,
+    /// P and Q, from the data as it is: md's way, which makes damaged data lasting
     Parity,
+    /// Nothing
+    None,
 }
 
 impl ScrubArgs {
+    /// Whether the members are written to.
+    pub(crate) fn repairs(&self) -> bool {
+        self.repair && !self.dry_run
+    }
+
     /// What was meant.
     pub(crate) fn options(&self, fresh_seed: Seed) -> Result<Options, Failure> {
         let method = match self.method {
@@ -121,8 +137,10 @@ impl ScrubArgs {
             MethodArg::Fingerprint => Some(Method::Fingerprint),
         };
         let policy = match self.repair_policy {
-            PolicyArg::Locate => RepairPolicy::Locate,
+            PolicyArg::Strong => RepairPolicy::Strong,
+            PolicyArg::Likely => RepairPolicy::Likely,
             PolicyArg::Parity => RepairPolicy::Parity,
+            PolicyArg::None => RepairPolicy::None,
         };
         let order: Option<Order> = self.order.as_deref().map(str::parse).transpose().map_err(Failure::new)?;
         Ok(Options {
@@ -132,7 +150,8 @@ impl ScrubArgs {
             seed: self.seed.clone(),
             range: self.range.clone(),
             order,
-            repair: self.repair.then_some(policy),
+            repair: (self.repair || self.dry_run).then_some(policy),
+            dry_run: self.dry_run,
             resume: self.resume,
             in_use: self.allow_in_use,
             settle: self.settle.map_or(SETTLE, Duration::from_nanos),

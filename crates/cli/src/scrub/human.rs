@@ -78,6 +78,16 @@ pub(crate) fn report(target: &Target, outcome: &Outcome, report: &Report, repair
     }
     out.push_str(&pace(&report.pacing));
     let _ = writeln!(out, "missed   {}", bound_words(report.miss_bound, outcome.batches));
+    for (role, stripes) in &outcome.read_again {
+        let _ = writeln!(
+            out,
+            "retried  {role}: refused bytes of {} at first, and gave them back later",
+            count(*stripes, "stripe")
+        );
+    }
+    for pattern in &report.patterns {
+        let _ = writeln!(out, "pattern  {pattern}");
+    }
     out.push('\n');
     out.push_str(&findings(&report.findings));
     if !report.findings.is_empty() {
@@ -199,8 +209,14 @@ pub(crate) fn findings(findings: &[Finding]) -> String {
     for finding in findings.iter().take(LISTED) {
         let _ = writeln!(out, "stripe {}: {}", finding.stripe, headline(finding));
         let _ = writeln!(out, "    {}", place(finding));
+        out.push_str(&evidence(finding));
         for alternative in &finding.alternatives {
-            let _ = writeln!(out, "    or: {}", alternative.reason);
+            let members: Vec<String> = alternative.members.iter().map(ToString::to_string).collect();
+            let of = match members.len() {
+                0 => String::new(),
+                _ => format!("members {}: ", members.join(" and ")),
+            };
+            let _ = writeln!(out, "    or: {of}{}", alternative.reason);
         }
         if let Some(why) = finding.unsettled {
             let _ = writeln!(out, "    because {}", why.words());
@@ -208,6 +224,47 @@ pub(crate) fn findings(findings: &[Finding]) -> String {
     }
     if findings.len() > LISTED {
         let _ = writeln!(out, "… and {} more; --json lists them all", findings.len() - LISTED);
+    }
+    out
+}
+
+/// What the named member's error looks like, and why that is strong evidence or is not.
+fn evidence(finding: &Finding) -> String {
+    let mut out = String::new();
+    for lost in finding.lost.iter().take(LISTED) {
+        let _ = writeln!(
+            out,
+            "    member {}: {} at {} of the chunk{}",
+            lost.member,
+            count(u64::from(lost.length), "byte"),
+            lost.chunk_offset,
+            lost.device_offset.map_or_else(String::new, |offset| format!(", {offset} of the device")),
+        );
+    }
+    if let Some(error) = finding.error {
+        let _ = writeln!(
+            out,
+            "    {}: {} in error, {} different values{}",
+            finding.strength.word(),
+            count(u64::from(error.bytes), "byte"),
+            error.distinct_values,
+            error.period.map_or_else(String::new, |period| match period {
+                1 => ", one constant".to_owned(),
+                period => format!(", repeating every {period} bytes"),
+            }),
+        );
+    }
+    if finding.assumes_one_hit {
+        out.push_str("    assumes that no two members are hit in the very same bytes\n");
+    }
+    for doubt in &finding.doubts {
+        let _ = writeln!(out, "    because {}", doubt.words());
+    }
+    if let Some(why) = &finding.left_alone {
+        let _ = writeln!(out, "    left alone: {why}");
+    }
+    if finding.would_repair {
+        out.push_str("    a repair would rewrite it\n");
     }
     out
 }

@@ -12,14 +12,13 @@ pub use journal::{BadJournal, Intent, Journal, Record};
 pub use policy::RepairPolicy;
 pub use recover::{Recovery, recover};
 
-pub(crate) use plan::syndromes;
 pub(crate) use policy::Refusal;
 
 use crate::finding::Finding;
 use crate::scrub::ScrubError;
 use crate::sectors::Block;
 use crate::target::{Stripes, Target, View};
-use plan::{Rewrite, plan_located, plan_lost, plan_parity};
+use plan::{Rewrite, plan_located, plan_lost, plan_parity, syndromes};
 use pumice_raid::diagnosis::{BLOCK, Diagnosis, Verdict};
 use pumice_telemetry::Ledger;
 use pumice_units::Role;
@@ -32,10 +31,7 @@ pub(crate) enum Repaired {
     /// A dry run would have written it.
     Would,
     /// Left alone, and why. `partly`: some of its blocks or runs were written.
-    No {
-        why: Refusal,
-        partly: bool,
-    },
+    No { why: Refusal, partly: bool },
 }
 
 /// Repairs findings of one array.
@@ -94,8 +90,7 @@ impl<'t> Repairer<'t> {
         while start < diagnosis.end() {
             let len = (BLOCK as u32).min(chunk - start);
             let block = Block::read(self.target, site.view, &mut reader, site.stripe, start, len)?;
-            *site.moved +=
-                Ledger::read_from_drives(block.bytes()) + Ledger::arrived_at_host(block.bytes());
+            *site.moved += Ledger::read_from_drives(block.bytes()) + Ledger::arrived_at_host(block.bytes());
             let plan = plan_lost(check, &block, last_equation);
             refused = refused.or(plan.refused);
             for rewrite in &plan.rewrites {

@@ -33,7 +33,8 @@ impl Checked {
         for hole in &result.unreadable {
             let role = share.roles[hole.source];
             let known = self.holes.entry(hole.stripe).or_default();
-            let hole = Hole { role, start: hole.start, len: hole.len, why: hole.why, reason: hole.reason.clone() };
+            let hole =
+                Hole { role, start: hole.start, len: hole.len, why: hole.why, reason: hole.reason.clone() };
             if !known.contains(&hole) {
                 known.push(hole);
             }

@@ -7,9 +7,9 @@
 use super::ScrubError;
 use super::check::on_each;
 use super::checked::Hole;
-use crate::sectors::Block;
 use crate::relay::bring;
 use crate::repair::by_role;
+use crate::sectors::Block;
 use crate::target::{Stripes, Target, View};
 use pumice_offload::{
     Activity, MemoryAddress, Mode, ParityCommand, ParityResult, RESULT_HEADER_BYTES, Rule, Source, Transfer,
@@ -216,8 +216,7 @@ pub(crate) fn examine_with_holes(
             }
             let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
             let contents = block.contents(&run);
-            let mut found =
-                diagnose_window(&remaining, parity, &rows, &contents, start + run.range.start);
+            let mut found = diagnose_window(&remaining, parity, &rows, &contents, start + run.range.start);
             if !block.missing.is_empty() {
                 for diagnosis in &mut found {
                     diagnosis.evidence = diagnosis.evidence.take().map(Evidence::beside_a_gap);

@@ -193,7 +193,9 @@ impl Outcome {
     /// Whether everything that should be checked was.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.stopped.is_none() && self.unsettled_stripes() == 0 && !self.findings.iter().any(Finding::is_unjudged)
+        self.stopped.is_none()
+            && self.unsettled_stripes() == 0
+            && !self.findings.iter().any(Finding::is_unjudged)
     }
 }
 
@@ -263,7 +265,8 @@ impl<'t> Pass<'t> {
             }
             (Some(_), None) => return Err(no_repair("a repair needs a state directory for its journal")),
         };
-        if (repairer.is_none() || options.dry_run) && state.is_some_and(|state| state.journal_path().exists()) {
+        if (repairer.is_none() || options.dry_run) && state.is_some_and(|state| state.journal_path().exists())
+        {
             observer.note("a repair of this array was interrupted; run with --repair to bring it to an end");
         }
         if !options.pace.is_empty() {

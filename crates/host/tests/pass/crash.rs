@@ -28,7 +28,7 @@ fn at_any_of_a_thousand_points_every_chunk_is_old_or_new() {
     for point in 0..POINTS {
         let (world, good, bad) = damaged(point);
         let folder = tempfile::tempdir().unwrap();
-        let repair = Options { repair: Some(RepairPolicy::Locate), ..options(point) };
+        let repair = Options { repair: Some(RepairPolicy::Likely), ..options(point) };
         let state = StateFiles::open(folder.path(), UUID).unwrap();
         let target = world.target(1 + (point % 3) as usize, &[]);
         // One member dies, or all; anywhere from the first read on.
@@ -102,13 +102,13 @@ fn a_repair_that_fails_loses_no_finding() {
     let state = StateFiles::open(folder.path(), UUID).unwrap();
     let refused = world.place(2, 0);
     world.devices[4].refuse_writes(refused..refused + 8192);
-    let repair = Options { repair: Some(RepairPolicy::Locate), ..options(1) };
+    let repair = Options { repair: Some(RepairPolicy::Likely), ..options(1) };
     let outcome = pass(&world.target(1, &[]), Some(&state), &repair);
     assert!(matches!(outcome.stopped, Some(StopReason::Failed(_))), "{:?}", outcome.stopped);
     let seen = |outcome: &Outcome| -> Vec<(u64, bool)> {
         outcome.findings.iter().map(|finding| (finding.stripe, finding.repaired)).collect()
     };
-    assert_eq!(seen(&outcome), [(0, true), (2, false)]);
+    assert_eq!(seen(&outcome), [(0, true), (2, false), (3, false)]);
     let resume = Options { resume: true, batch: None, ..options(1) };
     let outcome = pass(&world.target(1, &[]), Some(&state), &resume);
     assert_eq!(seen(&outcome), [(0, true), (2, false), (3, false)]);
@@ -122,7 +122,7 @@ fn what_is_refused_leaves_the_journal_as_it_is() {
     let target = world.target(1, &[]);
     run(&target, Some(&state), &options(1), &mut Notes(Vec::new()), &AtomicBool::new(true)).unwrap();
     std::fs::write(state.journal_path(), "whatever").unwrap();
-    let repair = Options { repair: Some(RepairPolicy::Locate), ..options(1) };
+    let repair = Options { repair: Some(RepairPolicy::Likely), ..options(1) };
     let cases = [
         Options { resume: true, batch: Some(3), ..repair.clone() },
         // Others may be writing.

@@ -4,6 +4,7 @@ mod crash;
 mod damage;
 mod ledger;
 mod progress;
+mod sound;
 mod standing;
 mod unreadable;
 mod world;

@@ -176,7 +176,9 @@ fn alternative(rival: &Rival) -> Alternative {
     Alternative {
         verdict: Verdict::Several(rival.columns.iter().map(|column| Role(*column as u16)).collect()),
         reason: match rival.kind {
-            RivalKind::Fill => "both overwritten by zeros, a constant or a short pattern, or written over one",
+            RivalKind::Fill => {
+                "both overwritten by zeros, a constant or a short pattern, or written over one"
+            }
             RivalKind::Exchange => "their contents exchanged",
             RivalKind::Copy => "both overwritten by the same bytes",
         },

@@ -5,8 +5,8 @@
 //! none: a pass that is resumed repairs what is left.
 
 use super::{Observer, Pass, StopReason};
-use crate::finding::{Doubt, Finding};
-use crate::repair::{Repaired, Repairer, Site};
+use crate::finding::{Doubt, Finding, Verdict};
+use crate::repair::{Refusal, Repaired, Repairer, Site};
 use crate::scrub::ScrubError;
 use crate::scrub::settle::Settler;
 use pumice_telemetry::Ledger;
@@ -18,11 +18,7 @@ const ROUNDS: usize = 3;
 
 impl Pass<'_> {
     /// Repairs what was found, stripe by stripe. Why it ended early, if it did.
-    pub(super) fn mend(
-        &mut self,
-        observer: &mut dyn Observer,
-        interrupt: &AtomicBool,
-    ) -> Option<StopReason> {
+    pub(super) fn mend(&mut self, observer: &mut dyn Observer, interrupt: &AtomicBool) -> Option<StopReason> {
         let repairer = self.repairer.take()?;
         self.saved.patterns = crate::pattern::apply(&mut self.saved.findings);
         let stopped = self.mend_all(&repairer, observer, interrupt);
@@ -110,6 +106,7 @@ impl Pass<'_> {
             .map(|d| Finding::new(self.target, stripe, d, diagnoses.len() == 1, unsettled))
             .collect();
         self.take_in(stripe, &now);
+        let unasked = now.iter().any(|finding| finding.verdict == Verdict::NotAsked);
         let (mut repaired, mut left) = (false, false);
         // Sectors that are not there come first: bytes beside them are judged when they are back.
         let mut order: Vec<usize> = (0..diagnoses.len()).collect();
@@ -117,7 +114,12 @@ impl Pass<'_> {
         for index in order {
             let same = |finding: &&mut Finding| finding.is_same_place(&now[index]) && !finding.repaired;
             let Some(finding) = self.saved.findings.iter_mut().find(same) else { continue };
-            match repairer.repair(site, &diagnoses[index], finding)? {
+            let done = match unasked {
+                // R3: nothing is known of the whole stripe.
+                true => Repaired::No { why: Refusal::NotAsked, partly: false },
+                false => repairer.repair(site, &diagnoses[index], finding)?,
+            };
+            match done {
                 Repaired::Yes => {
                     finding.repaired = true;
                     finding.left_alone = None;
