@@ -124,6 +124,15 @@ impl FaultyDevice {
         self.state().live.clone()
     }
 
+    /// Some of what it holds now, readable or not, without asking it.
+    ///
+    /// # Panics
+    /// If the range is not within the device.
+    #[must_use]
+    pub fn peek(&self, offset: u64, len: usize) -> Vec<u8> {
+        self.state().live[offset as usize..offset as usize + len].to_vec()
+    }
+
     /// What it has been asked so far.
     #[must_use]
     pub fn counts(&self) -> Counts {

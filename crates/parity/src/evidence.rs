@@ -14,6 +14,8 @@ pub const MAX_PERIOD: usize = 64;
 pub const GAP: usize = 16;
 /// Shortest run that says anything about periods.
 const SHORTEST_RUN: usize = 16;
+/// Fewer damaged bytes than this agree with some pair by chance too often to mean anything.
+const TOO_FEW: usize = 4;
 /// The unit to which short runs are widened: the smallest sector.
 const SECTOR: usize = 512;
 
@@ -118,7 +120,7 @@ pub enum RivalKind {
     Fill,
     /// Each holds the other's bytes.
     Exchange,
-    /// Both hold the same bytes, and should hold other equal ones.
+    /// Both hold the same bytes.
     Copy,
 }
 
@@ -224,6 +226,25 @@ impl Combination {
     }
 }
 
+/// Whether something holds at [`SHORTEST_RUN`] damaged bytes one after another, or at all of them if there are
+/// fewer, but for [`TOO_FEW`].
+fn has_streak(damaged: impl Iterator<Item = usize>, holds: impl Fn(usize) -> bool) -> bool {
+    let (mut streak, mut unbroken, mut count) = (0, true, 0);
+    for at in damaged {
+        count += 1;
+        if holds(at) {
+            streak += 1;
+            if streak == SHORTEST_RUN {
+                return true;
+            }
+        } else {
+            streak = 0;
+            unbroken = false;
+        }
+    }
+    unbroken && count >= TOO_FEW
+}
+
 /// Whether a pair is live, and how.
 fn pair(
     a: &Member<'_>,
@@ -250,7 +271,8 @@ fn pair(
     let original_a = |at: usize| a.content[at] ^ of_a.of(first[at], second[at]);
     let original_b = |at: usize| b.content[at] ^ of_b.of(first[at], second[at]);
     let everywhere = |holds: &dyn Fn(usize) -> bool| runs.iter().all(|run| run.clone().all(holds));
-    if everywhere(&|at| a.content[at] == original_b(at) && b.content[at] == original_a(at)) {
+    let damaged = (0..first.len()).filter(|at| first[*at] != 0 || second[*at] != 0);
+    if has_streak(damaged, |at| a.content[at] == original_b(at) && b.content[at] == original_a(at)) {
         return Some(RivalKind::Exchange);
     }
     let were_periodic =
@@ -264,7 +286,8 @@ fn pair(
     if fill {
         return Some(RivalKind::Fill);
     }
-    let copy = equal_errors && everywhere(&|at| a.content[at] == b.content[at]);
+    let copy =
+        (equal_errors || a.is_parity() || b.is_parity()) && everywhere(&|at| a.content[at] == b.content[at]);
     copy.then_some(RivalKind::Copy)
 }
 

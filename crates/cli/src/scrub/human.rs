@@ -210,20 +210,34 @@ pub(crate) fn findings(findings: &[Finding]) -> String {
         let _ = writeln!(out, "stripe {}: {}", finding.stripe, headline(finding));
         let _ = writeln!(out, "    {}", place(finding));
         out.push_str(&evidence(finding));
-        for alternative in &finding.alternatives {
-            let members: Vec<String> = alternative.members.iter().map(ToString::to_string).collect();
-            let of = match members.len() {
-                0 => String::new(),
-                _ => format!("members {}: ", members.join(" and ")),
-            };
-            let _ = writeln!(out, "    or: {of}{}", alternative.reason);
-        }
+        out.push_str(&alternatives(finding));
         if let Some(why) = finding.unsettled {
             let _ = writeln!(out, "    because {}", why.words());
         }
     }
     if findings.len() > LISTED {
         let _ = writeln!(out, "… and {} more; --json lists them all", findings.len() - LISTED);
+    }
+    out
+}
+
+/// The other explanations, those of one kind in one line.
+fn alternatives(finding: &Finding) -> String {
+    let mut kinds: Vec<(&str, Vec<String>)> = Vec::new();
+    for alternative in &finding.alternatives {
+        let members: Vec<String> = alternative.members.iter().map(ToString::to_string).collect();
+        let members = members.join(" and ");
+        match kinds.iter_mut().find(|(reason, _)| *reason == alternative.reason) {
+            Some((_, all)) => all.push(members),
+            None => kinds.push((&alternative.reason, vec![members])),
+        }
+    }
+    let mut out = String::new();
+    for (reason, members) in kinds {
+        let _ = match members.as_slice() {
+            [none] if none.is_empty() => writeln!(out, "    or: {reason}"),
+            all => writeln!(out, "    or members {}: {reason}", all.join(", or ")),
+        };
     }
     out
 }

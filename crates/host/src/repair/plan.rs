@@ -52,8 +52,12 @@ pub(crate) fn plan_lost(check: &CheckMatrix, block: &Block, last_equation: bool)
     }
     let runs = block.runs();
     let agrees = runs.iter().all(|run| block.holds(check, run));
+    if !agrees {
+        out.refused = Some(Refusal::Inconsistent);
+        return out;
+    }
     for run in runs.iter().filter(|run| !run.roles.is_empty()) {
-        match rebuild(check, block, run, agrees, last_equation) {
+        match rebuild(check, block, run, last_equation) {
             Ok(rewrite) => out.rewrites.push(rewrite),
             Err(refusal) => out.refused = Some(refusal),
         }
@@ -61,28 +65,13 @@ pub(crate) fn plan_lost(check: &CheckMatrix, block: &Block, last_equation: bool)
     out
 }
 
-/// `agrees` says whether every equation that remains in any run of the block holds there.
-fn rebuild(
-    check: &CheckMatrix,
-    block: &Block,
-    run: &Run,
-    agrees: bool,
-    last_equation: bool,
-) -> Result<Rewrite, Refusal> {
+fn rebuild(check: &CheckMatrix, block: &Block, run: &Run, last_equation: bool) -> Result<Rewrite, Refusal> {
     let columns = run.columns();
-    if !block.holds(check, run) {
-        return Err(Refusal::Inconsistent);
-    }
     let contents = block.contents(run);
     let len = (run.range.end - run.range.start) as usize;
     let new = solve(check, &columns, &contents, len)?;
-    if check.eliminate(&columns).rows() == 0 {
-        if !agrees {
-            return Err(Refusal::Witness);
-        }
-        if !last_equation {
-            return Err(Refusal::NotNamed);
-        }
+    if check.eliminate(&columns).rows() == 0 && !last_equation {
+        return Err(Refusal::NotNamed);
     }
     let changes = run.roles.iter().zip(new);
     Ok(Rewrite {

@@ -46,10 +46,8 @@ pub(crate) enum Refusal {
     Changed,
     /// More is lost than the code can bring back.
     Undecodable,
-    /// An equation that remains without the lost members does not hold (R7).
+    /// An equation that remains somewhere in the block does not hold (R7).
     Inconsistent,
-    /// No equation remains for the lost sectors, and the rest of the block disagrees (R8).
-    Witness,
     /// The last equation would be used although a member is merely not named (R9).
     NotNamed,
     /// Bytes of the stripe were not asked for (R3).
@@ -60,17 +58,16 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Policy => "the repair policy leaves it alone",
-            Self::NotLocated => "no member is named; --repair-policy parity would rewrite parity from the data",
+            Self::NotLocated => {
+                "no member is named; --repair-policy parity would rewrite parity from the data"
+            }
             Self::Weak => {
                 "the evidence is weak; --repair-policy likely would rewrite the member that is named"
             }
             Self::Changed => "the media no longer say the same",
             Self::Undecodable => "more is lost than parity can bring back",
             Self::Inconsistent => {
-                "an equation that remains without the lost sectors does not hold: what it would bring back is not sure"
-            }
-            Self::Witness => {
-                "no equation remains for the lost sectors, and another part of the block is silently damaged"
+                "the block is silently damaged as well: what parity would bring back is not sure"
             }
             Self::NotNamed => "a member that belongs to the array was not named: name it, and repair again",
             Self::NotAsked => "bytes of the stripe were not asked for: a member failed for too long",

@@ -214,7 +214,7 @@ pub fn run(
     interrupt: &AtomicBool,
 ) -> Result<Outcome, ScrubError> {
     let mut pass = Pass::prepare(target, state, options, observer)?;
-    let stopped = pass.batches(observer, interrupt).or_else(|| pass.mend(observer, interrupt));
+    let stopped = pass.batches(observer, interrupt).or_else(|| pass.mend(interrupt));
     Ok(pass.finish(stopped))
 }
 

@@ -4,7 +4,7 @@
 //! carry it (R14 of `docs/repair.md`). The findings are saved before it begins, so an interruption loses
 //! none: a pass that is resumed repairs what is left.
 
-use super::{Observer, Pass, StopReason};
+use super::{Pass, StopReason};
 use crate::finding::{Doubt, Finding, Verdict};
 use crate::repair::{Refusal, Repaired, Repairer, Site};
 use crate::scrub::ScrubError;
@@ -18,20 +18,15 @@ const ROUNDS: usize = 3;
 
 impl Pass<'_> {
     /// Repairs what was found, stripe by stripe. Why it ended early, if it did.
-    pub(super) fn mend(&mut self, observer: &mut dyn Observer, interrupt: &AtomicBool) -> Option<StopReason> {
+    pub(super) fn mend(&mut self, interrupt: &AtomicBool) -> Option<StopReason> {
         let repairer = self.repairer.take()?;
         self.saved.patterns = crate::pattern::apply(&mut self.saved.findings);
-        let stopped = self.mend_all(&repairer, observer, interrupt);
+        let stopped = self.mend_all(&repairer, interrupt);
         self.repairer = Some(repairer);
         stopped
     }
 
-    fn mend_all(
-        &mut self,
-        repairer: &Repairer<'_>,
-        observer: &mut dyn Observer,
-        interrupt: &AtomicBool,
-    ) -> Option<StopReason> {
+    fn mend_all(&mut self, repairer: &Repairer<'_>, interrupt: &AtomicBool) -> Option<StopReason> {
         let failed = |error: ScrubError| Some(StopReason::Failed(error.to_string()));
         let open = self.saved.findings.iter().filter(|finding| !finding.repaired);
         let stripes: BTreeSet<u64> = open.map(|finding| finding.stripe).collect();
@@ -47,7 +42,7 @@ impl Pass<'_> {
             if interrupt.load(Ordering::Relaxed) {
                 return Some(StopReason::Interrupted);
             }
-            if let Err(error) = self.mend_stripe(repairer, stripe, observer) {
+            if let Err(error) = self.mend_stripe(repairer, stripe) {
                 return failed(error);
             }
             if self.saved_at.elapsed() >= super::SAVE_EVERY
@@ -59,12 +54,7 @@ impl Pass<'_> {
         None
     }
 
-    fn mend_stripe(
-        &mut self,
-        repairer: &Repairer<'_>,
-        stripe: u64,
-        observer: &mut dyn Observer,
-    ) -> Result<(), ScrubError> {
+    fn mend_stripe(&mut self, repairer: &Repairer<'_>, stripe: u64) -> Result<(), ScrubError> {
         let view = self.take_view(stripe)?;
         let mut moved = Ledger::default();
         let mut result = Ok(());
@@ -81,12 +71,6 @@ impl Pass<'_> {
         }
         self.saved.ledger += moved;
         self.put_view(stripe, view);
-        let of_stripe = self.saved.findings.iter().filter(|finding| finding.stripe == stripe);
-        for finding in of_stripe.filter(|finding| !finding.repaired) {
-            if let Some(why) = &finding.left_alone {
-                observer.note(&format!("stripe {stripe}: not repaired: {why}"));
-            }
-        }
         result
     }
 
