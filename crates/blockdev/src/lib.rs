@@ -21,7 +21,7 @@ mod ring;
 mod system;
 
 pub use buffer::{ALIGNMENT, AlignedBuffer};
-pub use device::{BlockDevice, DirectFd};
+pub use device::{BlockDevice, DirectFd, Grains};
 pub use direct::{DirectOperation, DirectQueue, DirectRequest};
 pub use error::{IoError, Operation};
 pub use faulty::{Counts, FaultyDevice};

@@ -10,6 +10,9 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 /// Bytes of a block.
 const BLOCK: u32 = 512;
 
+/// Bytes that are made zeros while readers wait.
+const PIECE: usize = 256 << 10;
+
 /// A device in memory, zeroed at first. Durable as long as it lives.
 pub struct MemoryDevice {
     name: String,
@@ -91,6 +94,18 @@ impl BlockDevice for MemoryDevice {
         let mut content = self.content.write().unwrap_or_else(PoisonError::into_inner);
         let range = range(&self.name, Operation::Write, offset, data.len(), content.len())?;
         content[range].copy_from_slice(data);
+        Ok(())
+    }
+
+    fn zero(&self, offset: u64, len: u64) -> Result<(), IoError> {
+        let length = usize::try_from(len).unwrap_or(usize::MAX);
+        let size = self.content.read().unwrap_or_else(PoisonError::into_inner).len();
+        let all = range(&self.name, Operation::Zero, offset, length, size)?;
+        // In pieces, for readers wait for the lock. The content never changes its length.
+        for at in all.clone().step_by(PIECE) {
+            let end = all.end.min(at + PIECE);
+            self.content.write().unwrap_or_else(PoisonError::into_inner)[at..end].fill(0);
+        }
         Ok(())
     }
 

@@ -70,10 +70,16 @@ impl MarksFile {
         let folder = folder.unwrap_or(Path::new("."));
         fs::create_dir_all(folder)?;
         let new = self.0.with_extension("new");
-        let mut file = File::create(&new)?;
-        file.write_all(&encode(marks))?;
-        file.sync_all()?;
-        fs::rename(&new, &self.0)?;
+        let replaced = File::create(&new).and_then(|mut file| {
+            file.write_all(&encode(marks))?;
+            file.sync_all()?;
+            fs::rename(&new, &self.0)
+        });
+        if let Err(error) = replaced {
+            // It is of no use to anybody, and may be what fills the folder. Where it cannot go either, the first error says more.
+            let _ = fs::remove_file(&new);
+            return Err(error);
+        }
         File::open(folder)?.sync_all()
     }
 }
