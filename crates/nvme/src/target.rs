@@ -16,6 +16,7 @@ mod features;
 mod io;
 mod logs;
 mod media;
+mod ports;
 mod settings;
 mod slots;
 mod subsystem;

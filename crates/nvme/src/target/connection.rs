@@ -481,7 +481,7 @@ impl Connection {
             sqid: queue.qid,
             cid: sqe.cid(),
             status_word: status.word(),
-            lba: if queue.qid == 0 { 0 } else { sqe.slba() },
+            lba: if queue.qid != 0 && super::io::names_blocks(sqe) { sqe.slba() } else { 0 },
             nsid: sqe.nsid(),
         };
         access.with(|subsystem| {

@@ -37,6 +37,12 @@ fn op_of(sqe: &Sqe) -> Option<Op> {
     })
 }
 
+/// Whether dwords 10 and 11 of an I/O command are a block.
+pub(super) fn names_blocks(sqe: &Sqe) -> bool {
+    let ops = [Op::Write, Op::Read, Op::WriteUncorrectable, Op::Compare, Op::WriteZeroes, Op::Verify];
+    op_of(sqe).is_some_and(|op| ops.contains(&op))
+}
+
 impl Connection {
     /// An I/O command.
     pub(super) fn io<A: Access, M: Media>(

@@ -4,7 +4,7 @@ use super::controller::{Controller, Life, stands};
 use crate::spec::ana::{self, AnaGroup, AnaLog, AnaState};
 use crate::spec::connect::{DYNAMIC, Data, Fields, offset};
 use crate::spec::identify::{Namespace, OAES_ANA, OAES_NAMESPACES};
-use crate::spec::log::{DiscoveryEntry, Health, lid};
+use crate::spec::log::{Health, lid};
 use crate::spec::{DISCOVERY_NQN, Nqn, Status};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -102,6 +102,10 @@ pub struct Subsystem {
     orphans: BTreeMap<[u8; 16], usize>,
     /// I/O queues of associations that have ended, while connections of them stand, by host.
     ended: Vec<([u8; 16], Weak<Life>)>,
+    /// Where it is reached: ports 1, 2, ….
+    pub(super) ports: Vec<SocketAddr>,
+    /// Critical warnings of the health page that are the media's.
+    media_warnings: u8,
 }
 
 /// A host that is associated with the subsystem.
@@ -160,6 +164,8 @@ impl Subsystem {
             holder: None,
             orphans: BTreeMap::new(),
             ended: Vec::new(),
+            ports: Vec::new(),
+            media_warnings: 0,
         }
     }
 
@@ -297,29 +303,6 @@ impl Subsystem {
         }
     }
 
-    /// The discovery log for a host that came in at `local`: this is where the subsystem is reached from there.
-    pub(crate) fn discovery_log(&self, local: SocketAddr) -> Vec<u8> {
-        // A socket for both families has IPv4 addresses in IPv6's clothes.
-        let address = local.ip().to_canonical();
-        let entry = |subtype, subnqn: &str| DiscoveryEntry {
-            subtype,
-            ipv6: address.is_ipv6(),
-            portid: 1,
-            trsvcid: local.port().to_string(),
-            subnqn: subnqn.to_owned(),
-            traddr: address.to_string(),
-        };
-        // What it says never changes while the target runs.
-        let generation = 1;
-        DiscoveryEntry::log(
-            generation,
-            &[
-                entry(DiscoveryEntry::CURRENT_DISCOVERY, DISCOVERY_NQN),
-                entry(DiscoveryEntry::NVM, self.identity.nqn.as_str()),
-            ],
-        )
-    }
-
     /// A namespace has changed, in its size for one: tells every host that wants to know.
     ///
     /// # Panics
@@ -358,6 +341,20 @@ impl Subsystem {
             namespaces: (1..=namespaces).collect(),
         };
         AnaLog { changes: self.ana_changes, groups: vec![group] }
+    }
+
+    /// Says which critical warnings of the health page the media give: tells every host that wants to know of those that are new.
+    pub fn set_media_warnings(&mut self, warnings: u8) {
+        let new = u32::from(warnings & !self.media_warnings);
+        self.media_warnings = warnings;
+        for controller in self.controllers.values_mut().filter(|c| !c.discovery && new != 0) {
+            // Health: the subsystem's reliability.
+            controller.event(new, 1 | u32::from(lid::HEALTH) << 16);
+        }
+    }
+
+    pub(crate) fn media_warnings(&self) -> u8 {
+        self.media_warnings
     }
 
     pub(crate) fn health(&self, errors: u64, seconds: u64) -> Health {

@@ -144,6 +144,8 @@ impl Target {
             nguid: [n; 16],
             uuid: [n + 16; 16],
             read_only: false,
+            write_grain: 1,
+            deallocate_grain: 1,
         };
         let identity = Identity {
             nqn: NQN.parse().unwrap(),
