@@ -25,7 +25,7 @@ pub struct Grains {
 }
 
 /// Bytes that zeros are written in at a time.
-const PIECE: u64 = 1 << 20;
+pub(crate) const PIECE: u64 = 1 << 20;
 
 /// Makes a range zeros by writing them.
 pub(crate) fn write_zeros(
@@ -65,6 +65,11 @@ pub trait BlockDevice: Send + Sync {
     /// What the medium likes to be asked for.
     fn grains(&self) -> Grains {
         Grains { write: self.logical_block(), discard: self.logical_block() }
+    }
+
+    /// Bytes that [`zero`](Self::zero) and [`discard`](Self::discard) are best asked for at a time, so that nothing else waits long: a power of two.
+    fn clears_at_once(&self) -> u64 {
+        PIECE
     }
 
     /// Why it has lost data or takes no more writes, where that is so: a medium that is not what it was. Looks, so it may take a system call.

@@ -7,7 +7,7 @@ mod zeros;
 use self::gate::Gate;
 use self::intact::Intact;
 use crate::buffer::{ALIGNMENT, AlignedBuffer, MEMORY_GRAIN};
-use crate::device::{DirectFd, Grains};
+use crate::device::{DirectFd, Grains, PIECE};
 use crate::error::Operation;
 use crate::system;
 use crate::{BlockDevice, IoError, disks};
@@ -17,6 +17,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// What a device is opened for.
@@ -60,6 +61,8 @@ pub struct FileDevice {
     /// Alignment of direct I/O; `None` where the page cache is used.
     grain: Option<u32>,
     grains: Grains,
+    /// The system was seen not to make zeros here: they are written.
+    writes_zeros: AtomicBool,
     /// Parts of a grain against whole ones.
     gate: Gate,
     /// Whether the file is still what it was; `None` for a block device.
@@ -118,6 +121,7 @@ impl FileDevice {
             is_block_device,
             grain: direct.then_some(grain),
             grains,
+            writes_zeros: AtomicBool::new(false),
             gate: Gate::default(),
             intact,
         })
@@ -272,6 +276,11 @@ impl BlockDevice for FileDevice {
 
     fn grains(&self) -> Grains {
         self.grains
+    }
+
+    fn clears_at_once(&self) -> u64 {
+        // Relaxed: it changes how long others wait, and nothing else.
+        if self.writes_zeros.load(Ordering::Relaxed) { PIECE } else { zeros::AT_ONCE }
     }
 
     fn failing(&self) -> Option<String> {

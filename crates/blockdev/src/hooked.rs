@@ -65,6 +65,10 @@ impl BlockDevice for HookedDevice {
         self.inner.grains()
     }
 
+    fn clears_at_once(&self) -> u64 {
+        self.inner.clears_at_once()
+    }
+
     fn failing(&self) -> Option<String> {
         self.inner.failing()
     }

@@ -30,4 +30,4 @@ pub use gather::{Engine, Gather, Gathered, Gatherer, Part};
 pub use hooked::HookedDevice;
 pub use marked::{MAX_MARKS, MarkedDevice, MarksError};
 pub use memory::MemoryDevice;
-pub use system::{ask_silent_peer, raise_descriptor_limit, set_backlog, step_back};
+pub use system::{ask_silent_peer, raise_descriptor_limit, step_back};

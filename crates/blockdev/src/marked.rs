@@ -149,6 +149,10 @@ impl BlockDevice for MarkedDevice {
         self.inner.grains()
     }
 
+    fn clears_at_once(&self) -> u64 {
+        self.inner.clears_at_once()
+    }
+
     fn failing(&self) -> Option<String> {
         self.inner.failing()
     }

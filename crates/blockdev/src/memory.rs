@@ -75,6 +75,10 @@ impl BlockDevice for MemoryDevice {
         false
     }
 
+    fn clears_at_once(&self) -> u64 {
+        8 << 20
+    }
+
     fn is_immediate(&self) -> bool {
         true
     }

@@ -2,7 +2,7 @@
 
 #![expect(
     unsafe_code,
-    reason = "ioctl, fallocate, fstatfs, listen, madvise, setpriority and the limits of the process are foreign functions"
+    reason = "ioctl, fallocate, fstatfs, madvise, setpriority and the limits of the process are foreign functions"
 )]
 
 use std::fs::File;
@@ -107,17 +107,6 @@ pub(crate) fn prefer_large_pages(memory: &mut [MaybeUninit<u8>]) {
     }
     // SAFETY: the pages lie within `memory`, which is borrowed alone; MADV_HUGEPAGE changes how they are backed and nothing of what they hold.
     unsafe { libc::madvise(memory[skipped..].as_mut_ptr().cast(), len, libc::MADV_HUGEPAGE) };
-}
-
-/// Lets a listening socket hold so many connections that were not accepted yet; the standard library's hold 128, and the system has a bound of
-/// its own (`net.core.somaxconn`). A connection beyond that waits a second before it tries again.
-///
-/// # Errors
-/// Where the descriptor is no listening socket.
-pub fn set_backlog(socket: &impl AsFd, connections: u16) -> io::Result<()> {
-    let fd = socket.as_fd().as_raw_fd();
-    // SAFETY: the descriptor is open while `socket` is borrowed; the call takes no pointer.
-    check(unsafe { libc::listen(fd, libc::c_int::from(connections)) })
 }
 
 /// Has the system ask a silent peer of a TCP connection whether it is still there: after a minute, then every ten seconds; three times in vain, and the connection

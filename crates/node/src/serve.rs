@@ -12,6 +12,7 @@
 
 mod arrival;
 mod blocks;
+mod clearing;
 mod config;
 mod core;
 mod direct;
@@ -19,6 +20,8 @@ mod done;
 mod drive;
 mod handle;
 mod leases;
+mod listen;
+mod media_watch;
 mod offload;
 mod outgoing;
 mod rounds;
@@ -28,6 +31,7 @@ mod workers;
 
 pub use config::{ConfigError, DriveConfig, NodeConfig, Peer, busy_poll};
 pub use drive::{Backend, BackendError, Drive};
+pub use listen::listen_address;
 
 use self::core::Core;
 use self::handle::CoreHandle;
@@ -36,7 +40,6 @@ use self::shared::Shared;
 use crate::NodeOptions;
 use crate::watch::WriteWatch;
 use mio::net::TcpListener;
-use pumice_blockdev::set_backlog;
 use pumice_nvme::spec::Nqn;
 use pumice_nvme::target::{Access, Identity, Limits, Subsystem};
 use pumice_offload::PaceRequest;
@@ -57,9 +60,6 @@ impl Access for SharedSubsystem {
     }
 }
 
-/// Connections that wait to be accepted: a burst of hosts comes in at once.
-const BACKLOG: u16 = 4096;
-
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -74,6 +74,9 @@ pub enum ServeError {
     /// The machine refuses threads or descriptors.
     #[error("the server cannot start: {0}")]
     System(#[from] io::Error),
+    /// The addresses make no sense.
+    #[error("listen: {0}")]
+    Addresses(String),
     /// The pace makes no sense.
     #[error("pacing: {0}")]
     Pacing(String),
@@ -84,8 +87,8 @@ pub enum ServeError {
 
 /// What is served, and where.
 pub struct Service {
-    /// Where to listen; port 0 picks one.
-    pub address: SocketAddr,
+    /// Where to listen: port 0 picks one. Hosts reach the same namespaces by each of them.
+    pub listen: Vec<SocketAddr>,
     /// The subsystem's name.
     pub nqn: Nqn,
     /// Namespaces 1, 2, ….
@@ -120,7 +123,7 @@ fn epoch() -> u64 {
 /// A running server. Stops when told to, or when it is dropped.
 #[derive(Debug)]
 pub struct Server {
-    address: SocketAddr,
+    addresses: Vec<SocketAddr>,
     nqn: Nqn,
     shared: Arc<Shared>,
     cores: Vec<CoreHandle>,
@@ -133,13 +136,13 @@ impl Server {
     /// # Errors
     /// Where there is no drive, the address cannot be listened on, or the machine refuses threads.
     pub fn start(service: Service) -> Result<Self, ServeError> {
-        let Service { address, nqn, drives, limits, cores, busy_poll, node, peers, pacing } = service;
+        let Service { listen, nqn, drives, limits, cores, busy_poll, node, peers, pacing } = service;
         if drives.is_empty() {
             return Err(ServeError::NoDrives);
         }
-        let listener = TcpListener::bind(address).map_err(|source| ServeError::Listen { address, source })?;
-        set_backlog(&listener, BACKLOG)?;
-        let address = listener.local_addr()?;
+        listen::check(&listen).map_err(ServeError::Addresses)?;
+        let listeners = listen::open(&listen)?;
+        let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
         let identity = Identity {
             nqn: nqn.clone(),
             serial: serial(&nqn),
@@ -153,6 +156,7 @@ impl Server {
         let offload = Offload::new(nqn.as_str(), devices.clone(), node, peers, Arc::clone(&watch));
         offload.pacing().configure(pacing).map_err(|error| ServeError::Pacing(error.to_string()))?;
         subsystem.set_vendor(offload.announcement());
+        subsystem.set_ports(addresses.clone());
         let subsystem = SharedSubsystem(Arc::new(Mutex::new(subsystem)));
         let count = cores.max(1);
         let shared = Arc::new(Shared::new(count, subsystem, limits, devices, offload, watch));
@@ -162,22 +166,29 @@ impl Server {
         }
         let handles: Vec<CoreHandle> = parts.iter().map(Core::handle).collect();
         shared.rounds().tell(handles.clone());
-        let mut listener = Some(listener);
+        let mut listeners = Some(listeners);
         let mut threads = Vec::with_capacity(count);
         for (i, mut core) in parts.into_iter().enumerate() {
-            if let Some(listener) = listener.take() {
-                core.listen(listener, handles.clone())?;
+            if let Some(listeners) = listeners.take() {
+                core.listen(listeners, handles.clone())?;
             }
             let thread = std::thread::Builder::new().name(format!("core{i}")).spawn(move || core.run())?;
             threads.push(thread);
         }
-        Ok(Self { address, nqn, shared, cores: handles, threads })
+        threads.push(media_watch::start(Arc::clone(&shared))?);
+        Ok(Self { addresses, nqn, shared, cores: handles, threads })
     }
 
-    /// Where it listens.
+    /// The first address that it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.addresses[0]
+    }
+
+    /// Where it listens, in the order given.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
     }
 
     /// The subsystem's name.
@@ -209,6 +220,8 @@ impl Server {
             core.wake();
         }
         for thread in self.threads.drain(..) {
+            // The one that looks at the media may sleep.
+            thread.thread().unpark();
             // A core that panicked has said so itself.
             let _ = thread.join();
         }

@@ -9,9 +9,13 @@ use crate::{IoError, disks};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::Ordering;
 
 /// The largest grain that is told: of more, a host would make a stripe.
 const LARGEST: u32 = 1 << 20;
+
+/// Bytes that the system is asked to make zeros at a time.
+pub(super) const AT_ONCE: u64 = 64 << 20;
 
 /// What a medium writes and gives back at a time.
 pub(super) fn grains(file: &File, is_block_device: bool, logical_block: u32) -> Grains {
@@ -47,7 +51,10 @@ impl FileDevice {
                 write_zeros(self, offset, first - offset)?;
                 write_zeros(self, last, end - last)
             }
-            Ok(false) => write_zeros(self, offset, len),
+            Ok(false) => {
+                self.writes_zeros.store(true, Ordering::Relaxed);
+                write_zeros(self, offset, len)
+            }
             Err(error) => Err(IoError::new(&self.name, operation, offset, length, error)),
         }
     }

@@ -1,5 +1,6 @@
 //! What a core does with requests for blocks: memory at once, everything else through workers.
 
+use super::clearing::Clearing;
 use super::direct::Direct;
 use super::done::Ticket;
 use super::handle::CoreHandle;
@@ -74,7 +75,7 @@ impl Blocks<'_> {
                 command: *request.command,
                 data: request.data.to_vec(),
             }),
-            ranges: Vec::new(),
+            clearing: Clearing::default(),
             writing: Vec::new(),
             foreground: None,
         });
@@ -179,15 +180,15 @@ impl Media for Blocks<'_> {
             buffer[..request.data.len()].copy_from_slice(request.data);
             buffer
         });
-        let ranges = ranges(request, shift);
+        let clearing = Clearing::of(request, shift);
         // Counted from here on: a write that waits for a worker is under way.
         let begin =
             |start: u64, len: u64| self.shared.watch().begin(request.nsid as usize - 1, start..start + len);
         let writing: Vec<Writing> = match request.op {
-            Op::Write | Op::WriteZeroes | Op::WriteUncorrectable => {
-                vec![begin(request.offset, request.len)]
+            Op::Write | Op::WriteUncorrectable => vec![begin(request.offset, request.len)],
+            Op::WriteZeroes | Op::Deallocate => {
+                clearing.ranges().iter().map(|(start, len)| begin(*start, *len)).collect()
             }
-            Op::Deallocate => ranges.iter().map(|(start, len)| begin(*start, *len)).collect(),
             _ => Vec::new(),
         };
         let index =
@@ -207,7 +208,7 @@ impl Media for Blocks<'_> {
             fua: request.fua,
             data,
             offload: None,
-            ranges,
+            clearing,
             writing,
             foreground,
         };
@@ -220,20 +221,4 @@ impl Media for Blocks<'_> {
         }
         None
     }
-}
-
-/// Dataset Management, dword 11: the ranges are to be deallocated. Other attributes are hints of how they will be used, and change nothing.
-const DEALLOCATE: u32 = 1 << 2;
-
-/// Byte ranges that a Dataset Management command deallocates; the protocol has checked them against the namespace. A range may be empty.
-fn ranges(request: &Request<'_>, shift: u8) -> Vec<(u64, u64)> {
-    if request.op != Op::Deallocate || request.command.dword(11) & DEALLOCATE == 0 {
-        return Vec::new();
-    }
-    let ranges = request.data.chunks_exact(16).map(|range| {
-        let blocks = u32::from_le_bytes([range[4], range[5], range[6], range[7]]);
-        let first = u64::from_le_bytes(std::array::from_fn(|i| range[8 + i]));
-        (first << shift, u64::from(blocks) << shift)
-    });
-    ranges.filter(|(_, len)| *len != 0).collect()
 }

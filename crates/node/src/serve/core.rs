@@ -20,12 +20,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-const LISTENER: Token = Token(0);
-const WAKER: Token = Token(1);
+const WAKER: Token = Token(0);
 /// The kernel is done with commands.
-const DIRECT: Token = Token(2);
+const DIRECT: Token = Token(1);
+/// Listeners are numbered from here on.
+const LISTENER: usize = 2;
 /// Connections are numbered from here on, and no number comes twice.
-const FIRST: usize = 3;
+const FIRST: usize = LISTENER + super::listen::MOST;
 /// How often time is told to connections.
 const TICK: Duration = Duration::from_millis(100);
 /// How long commands in flight may take to end when the server stops.
@@ -46,7 +47,9 @@ pub(super) struct Core {
     workers: Workers,
     direct: Option<Direct>,
     engine: Workers,
-    listener: Option<(TcpListener, Vec<CoreHandle>, usize)>,
+    listeners: Vec<TcpListener>,
+    /// The cores that connections are dealt to, and how many were dealt.
+    deal: (Vec<CoreHandle>, usize),
     sockets: HashMap<usize, Socket>,
     next: usize,
     /// Closed connections of which writes are with the workers: the host, and how many.
@@ -82,7 +85,8 @@ impl Core {
             workers,
             direct,
             engine,
-            listener: None,
+            listeners: Vec::new(),
+            deal: (Vec::new(), 0),
             sockets: HashMap::new(),
             next: FIRST,
             orphans: HashMap::new(),
@@ -99,9 +103,15 @@ impl Core {
     }
 
     /// Accepts connections, and deals them out to `cores` in turn.
-    pub(super) fn listen(&mut self, mut listener: TcpListener, cores: Vec<CoreHandle>) -> io::Result<()> {
-        self.poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
-        self.listener = Some((listener, cores, 0));
+    pub(super) fn listen(
+        &mut self,
+        mut listeners: Vec<TcpListener>,
+        cores: Vec<CoreHandle>,
+    ) -> io::Result<()> {
+        for (i, listener) in listeners.iter_mut().enumerate() {
+            self.poll.registry().register(listener, Token(LISTENER + i), Interest::READABLE)?;
+        }
+        (self.listeners, self.deal) = (listeners, (cores, 0));
         Ok(())
     }
 
@@ -119,8 +129,8 @@ impl Core {
             }
             for event in &events {
                 match event.token() {
-                    LISTENER => self.accepting = true,
                     WAKER | DIRECT => {}
+                    Token(LISTENER..FIRST) => self.accepting = true,
                     Token(number) => {
                         if let Some(socket) = self.sockets.get_mut(&number) {
                             if event.is_read_closed() {
@@ -152,7 +162,7 @@ impl Core {
             }
             self.go_round(round);
             if self.shared.is_stopping() {
-                self.listener = None;
+                self.listeners.clear();
                 let until = *stop_at.get_or_insert_with(|| Instant::now() + STOP_PATIENCE);
                 if self.sockets.values().all(Socket::is_idle) || Instant::now() >= until {
                     break;
@@ -222,29 +232,33 @@ impl Core {
         }
     }
 
-    /// Accepts some of the connections that wait; the others' turn comes after those that stand already.
+    /// Accepts some of the connections that wait, of each listener as many; the others' turn comes after those that stand already.
     fn accept(&mut self) {
         self.accepting = false;
-        let Some((listener, cores, turn)) = &mut self.listener else { return };
-        for _ in 0..ACCEPTS {
-            match listener.accept() {
-                Ok((stream, peer)) => {
-                    if !self.shared.admit() {
-                        // Dropped: the peer sees the connection closed.
-                        continue;
+        for listener in &self.listeners {
+            let mut left = ACCEPTS;
+            while left > 0 {
+                left -= 1;
+                match listener.accept() {
+                    Ok((stream, peer)) => {
+                        if !self.shared.admit() {
+                            // Dropped: the peer sees the connection closed.
+                            continue;
+                        }
+                        // A peer that is gone already shows when it is read.
+                        let _ = prepare(&stream, peer).and_then(|()| ask_silent_peer(&stream));
+                        let (cores, turn) = &mut self.deal;
+                        cores[*turn % cores.len()].give(stream);
+                        *turn += 1;
                     }
-                    // A peer that is gone already shows when it is read.
-                    let _ = prepare(&stream, peer).and_then(|()| ask_silent_peer(&stream));
-                    cores[*turn % cores.len()].give(stream);
-                    *turn += 1;
+                    // A peer that went away: the next is tried.
+                    Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                    // None waits; or there are no descriptors, and the next tick tries again.
+                    Err(_) => break,
                 }
-                // A peer that went away: the next is tried.
-                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
-                // None waits; or there are no descriptors, and the next tick tries again.
-                Err(_) => return,
+                self.accepting |= left == 0;
             }
         }
-        self.accepting = true;
     }
 
     fn take_inbox(&mut self) {

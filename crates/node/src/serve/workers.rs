@@ -1,5 +1,6 @@
 //! Threads that wait for media, so that no core has to.
 
+use super::clearing::Clearing;
 use super::done::{Done, Ticket};
 use super::handle::CoreHandle;
 use super::offload::{Answered, Sender};
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// Bytes that zeros are written and blocks verified in at a time.
+/// Bytes that blocks are verified in at a time.
 const PIECE: u64 = 1 << 20;
 
 /// A command for a medium.
@@ -35,8 +36,8 @@ pub(super) struct Job {
     pub(super) data: Option<AlignedBuffer>,
     /// A command of the parity command set, with its data and the queue whose results it may use.
     pub(super) offload: Option<OffloadJob>,
-    /// Byte ranges of a deallocation.
-    pub(super) ranges: Vec<(u64, u64)>,
+    /// What is left to be made zeros.
+    pub(super) clearing: Clearing,
     /// The drive that it is for, by index, and when it came in: how its pacer knows it.
     pub(super) foreground: Option<(usize, Foreground)>,
     /// What it changes on the medium: counted as under way until the job is gone.
@@ -138,40 +139,61 @@ fn work(shared: &(Mutex<Queue>, Condvar)) {
         // All that the job holds goes with it, and locks that were held are taken over as they are: nothing is left that others could trip over.
         let panicked = job.outcome(Status::INTERNAL, None);
         let carried = catch_unwind(AssertUnwindSafe(|| carry_out(job)));
-        core.done(carried.unwrap_or_else(|_| {
-            eprintln!("pumice: what carried out a command panicked: the host is told Internal Error");
-            panicked
-        }));
+        match carried {
+            Ok(Carried::Done(done)) => core.done(done),
+            // Behind those that wait: a long one does not keep them waiting.
+            Ok(Carried::InPart(job)) => {
+                queue.lock().unwrap_or_else(PoisonError::into_inner).jobs.push_back(job);
+            }
+            Err(_) => {
+                eprintln!("pumice: what carried out a command panicked: the host is told Internal Error");
+                core.done(panicked);
+            }
+        }
     }
 }
 
-/// Carries out a command.
-fn carry_out(job: Job) -> Done {
+/// What came of a command.
+enum Carried {
+    Done(Done),
+    /// More of it is to be done.
+    InPart(Job),
+}
+
+/// Carries out a command, or a slice of it.
+fn carry_out(mut job: Job) -> Carried {
+    let gone = Arc::clone(&job.gone);
     // Relaxed: it is only ever raised.
-    let wanted = || !job.gone.load(Ordering::Relaxed);
+    let wanted = move || !gone.load(Ordering::Relaxed);
     if let Some(OffloadJob { shared, sender, command, data }) = &job.offload {
         let answered =
             shared.offload().execute(*sender, command, data, shared.subsystem(), shared.now(), &wanted);
         let Answered { status, result, data: answer } = answered;
-        return Done { result, answer, ..job.ended(status, None) };
+        return Carried::Done(Done { result, answer, ..job.ended(status, None) });
     }
     if job.op != Op::Flush && !wanted() {
         // The host has no answer and will write anew: a write must not come after that. And others wait for what nobody wants to read.
-        return job.ended(Status::ABORTED, None);
+        return Carried::Done(job.ended(Status::ABORTED, None));
     }
     let mut read = None;
-    match execute(&job, &mut read, &wanted) {
-        Ok(()) => job.ended(Status::SUCCESS, read),
+    Carried::Done(match execute(&mut job, &mut read, &wanted) {
+        Ok(true) => job.ended(Status::SUCCESS, read),
+        Ok(false) => return Carried::InPart(job),
         Err(status) => job.ended(status, None),
-    }
+    })
 }
 
-fn execute(job: &Job, read: &mut Option<AlignedBuffer>, wanted: &dyn Fn() -> bool) -> Result<(), Status> {
+/// Carries out a command of blocks, or a slice of it; false where there is more of it to do.
+fn execute(
+    job: &mut Job,
+    read: &mut Option<AlignedBuffer>,
+    wanted: &dyn Fn() -> bool,
+) -> Result<bool, Status> {
     let fault = |error: IoError| write_fault(&error);
     let lost = |error: IoError| read_fault(&error);
     if job.op == Op::Flush {
         // Of all drives, or none where all are read-only.
-        return job.devices.iter().try_for_each(|device| device.flush()).map_err(fault);
+        return job.devices.iter().try_for_each(|device| device.flush()).map(|()| true).map_err(fault);
     }
     let device = job.devices.first().ok_or(Status::INTERNAL)?;
     let len = job.len as usize;
@@ -193,10 +215,9 @@ fn execute(job: &Job, read: &mut Option<AlignedBuffer>, wanted: &dyn Fn() -> boo
                 return Err(Status::COMPARE_FAILURE.dnr());
             }
         }
-        Op::WriteZeroes => zero(&**device, job.offset, job.len, wanted)?,
-        Op::Deallocate => {
-            for (offset, len) in &job.ranges {
-                zero(&**device, *offset, *len, wanted)?;
+        Op::WriteZeroes | Op::Deallocate => {
+            if !job.clearing.step(&**device).map_err(fault)? {
+                return Ok(false);
             }
         }
         Op::Verify => {
@@ -214,7 +235,7 @@ fn execute(job: &Job, read: &mut Option<AlignedBuffer>, wanted: &dyn Fn() -> boo
     if job.fua {
         device.flush().map_err(fault)?;
     }
-    Ok(())
+    Ok(true)
 }
 
 /// The status of a read that failed: sectors that the medium refuses are told from a drive that fails as a
@@ -226,17 +247,4 @@ pub(super) fn read_fault(error: &IoError) -> Status {
 /// The status of a write that failed.
 pub(super) fn write_fault(error: &IoError) -> Status {
     if error.is_full() { Status::CAPACITY.dnr() } else { Status::WRITE_FAULT }
-}
-
-/// Writes zeros: what deallocated blocks read as, too. That can take long, and the host may not come back before it ends: so it ends where nobody waits for it any more.
-fn zero(device: &dyn BlockDevice, offset: u64, len: u64, wanted: &dyn Fn() -> bool) -> Result<(), Status> {
-    let zeros = AlignedBuffer::new(len.min(PIECE) as usize);
-    for at in (0..len).step_by(PIECE as usize) {
-        if !wanted() {
-            return Err(Status::ABORTED);
-        }
-        let piece = (len - at).min(PIECE) as usize;
-        device.write_at(offset + at, &zeros[..piece]).map_err(|error| write_fault(&error))?;
-    }
-    Ok(())
 }

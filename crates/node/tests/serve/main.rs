@@ -3,6 +3,8 @@
 mod bounds;
 mod deallocate;
 mod durability;
+mod listen;
+mod lost_files;
 mod memory;
 mod orphans;
 mod panics;
