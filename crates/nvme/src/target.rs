@@ -16,6 +16,7 @@ mod features;
 mod io;
 mod logs;
 mod media;
+mod notice;
 mod ports;
 mod settings;
 mod slots;
@@ -23,4 +24,5 @@ mod subsystem;
 
 pub use connection::{Connection, Received};
 pub use media::{Media, Op, Request, SHUTDOWN_SLOT};
+pub use notice::{EndReason, Ended, Notice, Who};
 pub use subsystem::{Access, Counters, HostInfo, Identity, Limits, Subsystem, VendorSet};

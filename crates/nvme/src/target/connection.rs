@@ -2,11 +2,13 @@
 
 use super::controller::Life;
 use super::media::{Media, Request};
+use super::notice::{Done, EndReason, Ended, Notice, Totals};
 use super::slots::{Phase, Slots};
 use super::subsystem::{Access, Counters, Limits};
 use crate::pdu::{
     C2hData, Digests, Fatal, Frame, Framing, IcReq, IcResp, Kind, LAST, R2t, Transfer, Violation, frame, push,
 };
+use crate::spec::connect::{DATA_LEN, Data, Fields};
 use crate::spec::identify::Namespace;
 use crate::spec::log::ErrorEntry;
 use crate::spec::{Cqe, Sgl, Sqe, Status, opcode};
@@ -54,6 +56,7 @@ pub(super) struct Queue {
     pub(super) qid: u16,
     pub(super) cntlid: u16,
     pub(super) hostid: [u8; 16],
+    pub(super) hostnqn: String,
     pub(super) discovery: bool,
     pub(super) entries: u16,
     pub(super) sqhd: u16,
@@ -63,6 +66,9 @@ pub(super) struct Queue {
     /// When the controller was heard of last.
     pub(super) heard: Arc<AtomicU64>,
     pub(super) counters: Arc<Counters>,
+    /// What it has done, and the sums of its association.
+    pub(super) done: Done,
+    pub(super) totals: Arc<Totals>,
     pub(super) kato_ns: u64,
     pub(super) last_keep_alive: u64,
 }
@@ -87,6 +93,10 @@ pub struct Connection {
     waiting: std::collections::VecDeque<u16>,
     /// Bytes that the medium has lent since the caller's last turn to send.
     lent: usize,
+    /// What the caller has not been told yet.
+    pub(super) notices: Vec<Notice>,
+    /// Why it ends, where that is known.
+    end: Option<EndReason>,
 }
 
 impl Connection {
@@ -111,6 +121,8 @@ impl Connection {
             asked: 0,
             waiting: std::collections::VecDeque::new(),
             lent: 0,
+            notices: Vec::new(),
+            end: None,
         }
     }
 
@@ -189,15 +201,15 @@ impl Connection {
         self.now = now;
         self.check_life();
         if self.deadline.is_some_and(|deadline| now >= deadline) {
-            self.state = State::Closed;
+            self.end(EndReason::Deadline);
         }
         if self.state != State::Live {
             return;
         }
         let Some(queue) = &self.queue else { return };
         if queue.qid == 0 {
-            if self.is_forsaken(access) {
-                self.state = State::Closed;
+            if let Some(reason) = self.is_forsaken(access) {
+                self.end(reason);
                 return;
             }
             self.deliver_events(access, out);
@@ -206,27 +218,35 @@ impl Connection {
         }
     }
 
-    /// Whether the host of an admin queue is taken for dead. The keep-alive timer runs while the controller is at work: a host says nothing while it waits
+    /// Why the host of an admin queue is taken for dead, where it is. The keep-alive timer runs while the controller is at work: a host says nothing while it waits
     /// for that, or for the end of a shutdown.
-    fn is_forsaken<A: Access>(&mut self, access: &A) -> bool {
+    fn is_forsaken<A: Access>(&mut self, access: &A) -> Option<EndReason> {
         let at_work = self.with_controller(access, |controller| controller.is_at_work()).unwrap_or(false);
         let now = self.now;
-        let Some(queue) = &mut self.queue else { return false };
+        let queue = self.queue.as_mut()?;
         if !at_work {
             queue.last_keep_alive = now;
         }
         if at_work && queue.kato_ns != 0 {
-            return now.saturating_sub(queue.last_keep_alive) > queue.kato_ns;
+            let dead = now.saturating_sub(queue.last_keep_alive) > queue.kato_ns;
+            return dead.then_some(EndReason::KeepAlive);
         }
         // Relaxed: a time that is looked at alone.
         let silence = now.saturating_sub(queue.heard.load(Ordering::Relaxed));
-        (!at_work || queue.discovery) && silence > SILENCE.max(queue.kato_ns)
+        let dead = (!at_work || queue.discovery) && silence > SILENCE.max(queue.kato_ns);
+        dead.then_some(EndReason::Silence)
     }
 
-    /// The socket is closed: leaves the controller; the admin queue takes the whole association with it.
-    pub fn closed<A: Access>(&mut self, access: &A) {
+    /// It ends, for this reason unless another one was first.
+    pub fn end(&mut self, reason: EndReason) {
         self.state = State::Closed;
-        let Some(queue) = self.queue.take() else { return };
+        self.end.get_or_insert(reason);
+    }
+
+    /// The socket is closed: leaves the controller; the admin queue takes the whole association with it. The last connection of an association tells what it was.
+    pub fn closed<A: Access>(&mut self, access: &A) -> Option<Ended> {
+        self.end(EndReason::HostClosed);
+        let queue = self.queue.take()?;
         access.with(|subsystem| {
             if queue.qid == 0 {
                 subsystem.end(queue.cntlid);
@@ -237,16 +257,19 @@ impl Connection {
                 subsystem.note_change(queue.cntlid);
             }
         });
+        queue.part(self.end.unwrap_or(EndReason::HostClosed))
     }
 
     fn check_life(&mut self) {
         if self.queue.as_ref().is_some_and(|queue| queue.life.epoch() != queue.epoch) {
-            self.state = State::Closed;
+            self.end(EndReason::HostEnded);
         }
     }
 
     fn terminate(&mut self, violation: &Violation, out: &mut Vec<u8>) {
         violation.encode(false, out);
+        self.notices.push(Notice::Violation(violation.what));
+        self.end.get_or_insert(EndReason::Violation);
         self.state = State::Quiesce;
         self.deadline = Some(self.now + PATIENCE);
     }
@@ -260,7 +283,7 @@ impl Connection {
     ) -> Result<(), Violation> {
         let sequence = |what| Err(Violation::new(Fatal::Sequence, 0, frame.header, what));
         match (self.state, frame.common.kind) {
-            (_, Kind::H2cTermReq) => self.state = State::Closed,
+            (_, Kind::H2cTermReq) => self.end(EndReason::HostEnded),
             (State::AwaitIcReq, Kind::IcReq) => self.initialize(frame, out)?,
             (State::AwaitIcReq, _) => return sequence("a PDU before ICReq"),
             (_, Kind::IcReq) => return sequence("a second ICReq"),
@@ -306,11 +329,21 @@ impl Connection {
                 self.deadline = None;
                 if self.is_io_queue() {
                     self.framing.max_capsule_data = self.limits.capsule_data;
+                } else if let Some(queue) = &self.queue {
+                    let kato_ms = Fields::decode(&sqe).kato_ms;
+                    self.notices.push(Notice::Associated { association: queue.who(), kato_ms });
                 }
                 self.take_sqe();
                 self.respond(&sqe, Status::SUCCESS, u64::from(cntlid), out);
             }
-            Err((status, dw0)) => self.respond(&sqe, status, u64::from(dw0), out),
+            Err((status, dw0)) => {
+                let host = Some(frame.data)
+                    .filter(|data| data.len() == DATA_LEN)
+                    .and_then(|data| Data::decode(data).ok());
+                let host = host.map_or_else(String::new, |data| data.hostnqn);
+                self.notices.push(Notice::Refused { host, qid: Fields::decode(&sqe).qid, status });
+                self.respond(&sqe, status, u64::from(dw0), out);
+            }
         }
         Ok(())
     }
@@ -345,6 +378,7 @@ impl Connection {
     fn take_sqe(&mut self) {
         if let Some(queue) = &mut self.queue {
             queue.sqhd = (queue.sqhd + 1) % queue.entries;
+            queue.done.commands += 1;
         }
     }
 
@@ -613,8 +647,9 @@ impl Connection {
         }
     }
 
-    pub(super) fn count_write(&self, request: &Request<'_>) {
-        if let Some(queue) = self.queue.as_ref().filter(|_| request.op == super::media::Op::Write) {
+    pub(super) fn count_write(&mut self, request: &Request<'_>) {
+        if let Some(queue) = self.queue.as_mut().filter(|_| request.op == super::media::Op::Write) {
+            queue.done.bytes_written += request.len;
             queue.counters.writes.fetch_add(1, Ordering::Relaxed);
             queue.counters.bytes_written.fetch_add(request.len, Ordering::Relaxed);
         }

@@ -1,5 +1,6 @@
 //! A controller: what one host's association has of the subsystem.
 
+use super::notice::Totals;
 use super::settings::Settings;
 use crate::spec::connect::Data;
 use crate::spec::log::{ErrorEntry, lid};
@@ -66,6 +67,8 @@ pub(crate) struct Controller {
     pub(crate) masked: BTreeSet<u8>,
     /// Namespaces that changed since the log was read.
     pub(crate) changed: BTreeSet<u32>,
+    /// What its queues have done, as far as they have ended.
+    pub(crate) totals: Arc<Totals>,
     pub(crate) errors: VecDeque<ErrorEntry>,
     pub(crate) error_count: u64,
 }
@@ -99,6 +102,7 @@ impl Controller {
             events: VecDeque::new(),
             masked: BTreeSet::new(),
             changed: BTreeSet::new(),
+            totals: Arc::default(),
             errors: VecDeque::new(),
             error_count: 0,
         }

@@ -3,6 +3,7 @@
 use super::connection::{Connection, Queue};
 use super::controller::{Configured, Controller};
 use super::media::{Media, Op, Request, SHUTDOWN_SLOT};
+use super::notice::Done;
 use super::slots::{Phase, Slots};
 use super::subsystem::{Access, Refusal, bad_parameter};
 use crate::bytes::{u32_at, u64_at};
@@ -50,6 +51,7 @@ impl Connection {
                 qid: fields.qid,
                 cntlid: controller.cntlid,
                 hostid: controller.hostid,
+                hostnqn: controller.hostnqn.clone(),
                 discovery: controller.discovery,
                 entries: fields.sqsize + 1,
                 sqhd: 0,
@@ -58,6 +60,8 @@ impl Connection {
                 epoch,
                 heard: Arc::clone(&controller.heard),
                 counters,
+                done: Done::default(),
+                totals: Arc::clone(&controller.totals),
                 kato_ns: keep_alive_ns(fields.kato_ms),
                 last_keep_alive: now,
             })

@@ -67,7 +67,8 @@ impl Connection {
             }
         };
         if request.op == Op::Read {
-            if let Some(queue) = &self.queue {
+            if let Some(queue) = &mut self.queue {
+                queue.done.bytes_read += request.len;
                 queue.counters.bytes_read.fetch_add(request.len, Ordering::Relaxed);
             }
             if media.is_immediate(request.nsid) {
