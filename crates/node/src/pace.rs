@@ -350,6 +350,13 @@ impl Pacing {
         self.drives[index].checks.checked(bytes, second + 1);
     }
 
+    /// For each drive how many seconds ago the part was checked that was not for longest, between the first and the last that ever were; `None` where none was.
+    pub(crate) fn unchecked_seconds(&self) -> Vec<Option<u64>> {
+        let now = self.began.elapsed().as_secs() + 1;
+        let age = |drive: &Drive| drive.checks.oldest().map(|second| now.saturating_sub(u64::from(second)));
+        self.drives.iter().map(age).collect()
+    }
+
     /// What was measured of each drive that has a pace.
     pub(crate) fn figures(&self) -> Vec<PaceFigures> {
         let now = self.now();

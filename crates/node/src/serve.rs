@@ -21,7 +21,9 @@ mod drive;
 mod handle;
 mod leases;
 mod listen;
+mod log;
 mod media_watch;
+mod metrics;
 mod offload;
 mod outgoing;
 mod rounds;
@@ -29,7 +31,7 @@ mod shared;
 mod socket;
 mod workers;
 
-pub use config::{ConfigError, DriveConfig, NodeConfig, Peer, busy_poll};
+pub use config::{ConfigError, DriveConfig, NodeConfig, Peer, busy_poll, metrics_address};
 pub use drive::{Backend, BackendError, Drive};
 pub use listen::listen_address;
 
@@ -49,6 +51,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tracing::info;
 
 /// The subsystem, which all cores share. Taken for admin commands and ten times a second, never for reads and writes.
 #[derive(Debug, Clone)]
@@ -105,6 +108,8 @@ pub struct Service {
     pub peers: Vec<Peer>,
     /// The pace of parity work on its drives, whoever asks for it; windows in UTC.
     pub pacing: PaceRequest,
+    /// Where the counters are served; `None` for nowhere.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// A serial number from the subsystem's name: 20 characters, the same after a restart.
@@ -124,6 +129,7 @@ fn epoch() -> u64 {
 #[derive(Debug)]
 pub struct Server {
     addresses: Vec<SocketAddr>,
+    metrics: Option<SocketAddr>,
     nqn: Nqn,
     shared: Arc<Shared>,
     cores: Vec<CoreHandle>,
@@ -136,12 +142,16 @@ impl Server {
     /// # Errors
     /// Where there is no drive, the address cannot be listened on, or the machine refuses threads.
     pub fn start(service: Service) -> Result<Self, ServeError> {
-        let Service { listen, nqn, drives, limits, cores, busy_poll, node, peers, pacing } = service;
+        let Service { listen, nqn, drives, limits, cores, busy_poll, node, peers, pacing, metrics } = service;
         if drives.is_empty() {
             return Err(ServeError::NoDrives);
         }
         listen::check(&listen).map_err(ServeError::Addresses)?;
         let listeners = listen::open(&listen)?;
+        let counters = metrics
+            .map(|address| metrics::bind(address).map_err(|source| ServeError::Listen { address, source }))
+            .transpose()?;
+        let metrics = counters.as_ref().map(std::net::TcpListener::local_addr).transpose()?;
         let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
         let identity = Identity {
             nqn: nqn.clone(),
@@ -176,7 +186,13 @@ impl Server {
             threads.push(thread);
         }
         threads.push(media_watch::start(Arc::clone(&shared))?);
-        Ok(Self { addresses, nqn, shared, cores: handles, threads })
+        if let Some(listener) = counters {
+            threads.push(metrics::serve(listener, Arc::clone(&shared))?);
+        }
+        for address in &addresses {
+            info!(%address, "listening");
+        }
+        Ok(Self { addresses, metrics, nqn, shared, cores: handles, threads })
     }
 
     /// The first address that it listens on.
@@ -189,6 +205,18 @@ impl Server {
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Where its counters are served.
+    #[must_use]
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics
+    }
+
+    /// Its counters, as OpenMetrics text.
+    #[must_use]
+    pub fn metrics(&self) -> String {
+        metrics::render(&self.shared)
     }
 
     /// The subsystem's name.

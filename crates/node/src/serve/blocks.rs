@@ -4,6 +4,7 @@ use super::clearing::Clearing;
 use super::direct::Direct;
 use super::done::Ticket;
 use super::handle::CoreHandle;
+use super::metrics::{Class, CoreCounts};
 use super::offload::{QueueId, Sender};
 use super::outgoing::Loan;
 use super::shared::Shared;
@@ -39,6 +40,10 @@ pub(super) struct Blocks<'a> {
     pub(super) expected: &'a mut HashMap<u16, Writing>,
     /// Data that drives have lent since they were last taken from here.
     pub(super) loans: Vec<Loan>,
+    /// What this core counts.
+    pub(super) counts: &'a CoreCounts,
+    /// When the turn began, on the server's clock.
+    pub(super) now: u64,
     /// How long the commands had waited in the socket, where the drives' pacers want to know.
     pub(super) waited: Duration,
 }
@@ -78,16 +83,28 @@ impl Blocks<'_> {
             clearing: Clearing::default(),
             writing: Vec::new(),
             foreground: None,
+            began: self.now,
+            bytes: 0,
         });
         None
     }
 
     /// Does something at once that the drive's pacer should know of.
-    fn foreground(&self, nsid: u32, bytes: u64, work: impl FnOnce() -> Option<Status>) -> Option<Status> {
+    fn foreground(
+        &self,
+        nsid: u32,
+        op: Op,
+        bytes: u64,
+        work: impl FnOnce() -> Option<Status>,
+    ) -> Option<Status> {
         let index = nsid as usize - 1;
         let request = self.shared.pacing().arrived(index, self.waited);
         let done = work();
         self.shared.pacing().completed(index, request, bytes);
+        if let Some(status) = done {
+            // Done within the turn: it has no time of its own.
+            self.counts.ended(index, Class::of(op), bytes, status.is_success(), None);
+        }
         done
     }
 
@@ -117,7 +134,7 @@ impl Media for Blocks<'_> {
     fn read_now(&mut self, nsid: u32, offset: u64, into: &mut [u8]) -> Option<Status> {
         let device = self.device(nsid)?;
         let len = into.len() as u64;
-        self.foreground(nsid, len, || {
+        self.foreground(nsid, Op::Read, len, || {
             Some(match device.read_at(offset, into) {
                 Ok(()) => Status::SUCCESS,
                 Err(error) => read_fault(&error),
@@ -130,7 +147,7 @@ impl Media for Blocks<'_> {
             return None;
         }
         let device = self.device(nsid)?;
-        let status = self.foreground(nsid, len, || {
+        let status = self.foreground(nsid, Op::Read, len, || {
             Some(if device.has_marks(offset, len) { Status::READ_ERROR } else { Status::SUCCESS })
         });
         if status == Some(Status::SUCCESS) {
@@ -170,7 +187,7 @@ impl Media for Blocks<'_> {
             && self.shared.is_immediate(request.nsid)
             && let [device] = devices.as_slice()
             && let Some(status) =
-                self.foreground(request.nsid, request.len, || self.at_once(&**device, request))
+                self.foreground(request.nsid, request.op, request.len, || self.at_once(&**device, request))
         {
             return Some(status);
         }
@@ -197,6 +214,10 @@ impl Media for Blocks<'_> {
         drop(expected);
         *self.in_flight += 1;
         *self.writes += usize::from(!writing.is_empty());
+        let bytes = match request.op {
+            Op::WriteZeroes | Op::Deallocate => clearing.ranges().iter().map(|(_, len)| len).sum(),
+            _ => request.len,
+        };
         let job = Job {
             ticket: Ticket { connection: self.connection, slot: request.slot },
             core: self.core.clone(),
@@ -211,6 +232,8 @@ impl Media for Blocks<'_> {
             clearing,
             writing,
             foreground,
+            began: self.now,
+            bytes,
         };
         let job = match &mut self.direct {
             Some(direct) => direct.submit(job),

@@ -35,6 +35,8 @@ pub struct NodeConfig {
     pub state_dir: Option<PathBuf>,
     /// The drives, in the order of their namespaces.
     pub drives: Vec<DriveConfig>,
+    /// Where the counters are served; `None` for nowhere.
+    pub metrics: Option<SocketAddr>,
     /// Whether hosts are shown the whole paths of drives without labels.
     pub show_paths: bool,
     /// The nodes that local memory may be sent to.
@@ -94,6 +96,7 @@ struct File {
     connections: Option<usize>,
     busy_poll: Option<String>,
     state_dir: Option<PathBuf>,
+    metrics: Option<String>,
     #[serde(default)]
     show_paths: bool,
     #[serde(default)]
@@ -216,6 +219,10 @@ impl NodeConfig {
             },
             state_dir: file.state_dir,
             drives: drives.collect::<Result<_, String>>()?,
+            metrics: match &file.metrics {
+                Some(text) => Some(metrics_address(text).map_err(|why| format!("metrics: {why}"))?),
+                None => None,
+            },
             show_paths: file.show_paths,
             peers: peers.collect::<Result<_, String>>()?,
             pacing: file.pacing.request()?,
@@ -284,6 +291,17 @@ pub fn busy_poll(text: &str) -> Result<Duration, String> {
     Ok(wait)
 }
 
+/// An address to serve the counters at: a port, of 127.0.0.1 then, or an address with a port. Port 0 lets the system pick one.
+///
+/// # Errors
+/// Where it is neither.
+pub fn metrics_address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.parse().ok().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)));
+    port.or_else(|| text.parse().ok()).ok_or_else(|| {
+        format!("{text:?} is neither a port nor an address with a port, such as 127.0.0.1:9420")
+    })
+}
+
 /// Checks a drive's label.
 fn label(text: &str) -> Result<String, String> {
     const MOST: usize = 64;
@@ -341,6 +359,18 @@ mod tests {
     }
 
     #[test]
+    fn counters_are_served_to_this_machine_alone_unless_that_is_wanted() {
+        for (text, address) in
+            [("9420", "127.0.0.1:9420"), ("192.0.2.1:9420", "192.0.2.1:9420"), ("[::1]:1", "[::1]:1")]
+        {
+            assert_eq!(metrics_address(text), Ok(address.parse().unwrap()));
+        }
+        for text in ["", "70000", "localhost:9420", "192.0.2.1"] {
+            assert!(metrics_address(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
     fn a_pace_is_read() {
         let config = NodeConfig::parse(
             "listen = '127.0.0.1:4420'\n[pacing]\nslowdown = '1ms'\nrate = '50MB'\nwindow = ['22:00-06:00']\n",
@@ -356,6 +386,7 @@ mod tests {
         for (text, word) in [
             ("listen = 'here'", "listen"),
             ("listen = []", "listen"),
+            ("listen = '127.0.0.1'\nmetrics = 'here'", "metrics"),
             ("listen = 5", "listen"),
             ("listen = ['127.0.0.1', '127.0.0.1:4420']", "listen"),
             ("listen = '127.0.0.1'\n[[drive]]\nbackend = 'mem:1'\nlabel = ''", "label"),

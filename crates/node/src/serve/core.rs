@@ -4,6 +4,7 @@ use super::blocks::Blocks;
 use super::direct::{Completed, Direct};
 use super::done::Done;
 use super::handle::{CoreHandle, Inbox};
+use super::metrics::{Class, CoreCounts};
 use super::offload::QueueId;
 use super::shared::Shared;
 use super::socket::{Socket, Turn};
@@ -13,12 +14,14 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use pumice_blockdev::ask_silent_peer;
 use pumice_initiator::{BusyPoll, prepare};
-use pumice_nvme::target::{Access, Connection};
+use pumice_nvme::spec::Status;
+use pumice_nvme::target::{Access, Connection, EndReason};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use tracing::error;
 
 const WAKER: Token = Token(0);
 /// The kernel is done with commands.
@@ -33,6 +36,8 @@ const TICK: Duration = Duration::from_millis(100);
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 /// Connections that are accepted at a time, so that a burst of them does not hold up those that stand.
 const ACCEPTS: usize = 32;
+/// What a command ends with that its medium, or the node, did not carry out.
+const FAULTS: [Status; 3] = [Status::WRITE_FAULT, Status::READ_ERROR, Status::INTERNAL];
 /// Threads that wait for media, of each core.
 const WORKERS: usize = 8;
 /// Parity commands and transfers at a time, of each core. They have threads of their own, because they can take long.
@@ -63,6 +68,7 @@ pub(super) struct Core {
     /// More connections may wait to be accepted.
     accepting: bool,
     busy_poll: BusyPoll,
+    counts: Arc<CoreCounts>,
 }
 
 impl Core {
@@ -77,9 +83,11 @@ impl Core {
             poll.registry().register(&mut SourceFd(&direct.fd()), DIRECT, Interest::READABLE)?;
         }
         let engine = Workers::start(ENGINES)?;
+        let counts = shared.metrics().core();
         Ok(Self {
             number,
             shared,
+            counts,
             poll,
             handle,
             workers,
@@ -124,7 +132,7 @@ impl Core {
         loop {
             let round = self.shared.rounds().asked();
             if let Err(error) = self.wait(&mut events) {
-                eprintln!("pumice: a core stops: {error}");
+                error!(%error, "a core stops");
                 return;
             }
             for event in &events {
@@ -170,6 +178,9 @@ impl Core {
             }
         }
         for number in self.sockets.keys().copied().collect::<Vec<_>>() {
+            if let Some(socket) = self.sockets.get_mut(&number) {
+                socket.connection.end(EndReason::Stopped);
+            }
             self.close(number);
         }
     }
@@ -243,8 +254,11 @@ impl Core {
                     Ok((stream, peer)) => {
                         if !self.shared.admit() {
                             // Dropped: the peer sees the connection closed.
+                            self.shared.metrics().no_room.add(1);
+                            self.shared.log().no_room(peer, self.shared.limits().connections);
                             continue;
                         }
+                        self.shared.metrics().accepted.add(1);
                         // A peer that is gone already shows when it is read.
                         let _ = prepare(&stream, peer).and_then(|()| ask_silent_peer(&stream));
                         let (cores, turn) = &mut self.deal;
@@ -266,25 +280,35 @@ impl Core {
         for stream in streams {
             self.adopt(stream);
         }
+        let now = if done.is_empty() { 0 } else { self.shared.now() };
         for done in done {
-            self.ended(&done);
+            self.ended(&done, now);
         }
     }
 
     /// Takes what the kernel is done with: all of it, for there is no other event until something more is done.
     fn take_direct(&mut self) {
+        let mut now = None;
         while let Some(completed) = self.direct.as_mut().and_then(Direct::completed) {
             match completed {
-                Completed::Done(done) => self.ended(&done),
+                Completed::Done(done) => {
+                    let now = *now.get_or_insert_with(|| self.shared.now());
+                    self.ended(&done, now);
+                }
                 Completed::Failed(job) => self.workers.submit(job),
             }
         }
     }
 
     /// A command has ended.
-    fn ended(&mut self, done: &Done) {
+    fn ended(&mut self, done: &Done, now: u64) {
         if let Some((index, request, bytes)) = done.foreground() {
             self.shared.pacing().completed(index, request, bytes);
+            let (class, good) = (Class::of(done.op), done.status.is_success());
+            self.counts.ended(index, class, done.bytes, good, Some(now.saturating_sub(done.began)));
+            if FAULTS.contains(&Status(done.status.code())) {
+                self.shared.log().failed(index, self.shared.devices()[index].name(), done.status);
+            }
         }
         let number = done.ticket.connection;
         // The connection may be gone: then nobody waits for the command any more.
@@ -306,7 +330,7 @@ impl Core {
             return;
         };
         let connection = Connection::new(self.shared.limits(), local, self.shared.now());
-        self.sockets.insert(number, Socket::new(stream, connection));
+        self.sockets.insert(number, Socket::new(stream, connection, local));
         self.turns.push(number);
     }
 
@@ -333,6 +357,8 @@ impl Core {
                 writes: &mut writes,
                 expected: &mut expected,
                 loans: Vec::new(),
+                counts: &self.counts,
+                now,
                 waited: Duration::ZERO,
             };
             let turn = socket.turn(&self.shared, &mut blocks, now);
@@ -381,7 +407,9 @@ impl Core {
                 self.shared.subsystem().with(|s| s.orphan(host));
                 self.orphans.insert(number, (host, socket.writes));
             }
-            socket.connection.closed(self.shared.subsystem());
+            if let Some(ended) = socket.connection.closed(self.shared.subsystem()) {
+                self.shared.log().ended(&ended, socket.peer);
+            }
             let stands = |cntlid| self.shared.subsystem().with(|s| s.stands(cntlid));
             self.shared.pacing().sweep(stands);
             self.shared.offload().forget(QueueId { core: self.number, connection: number });

@@ -6,6 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
+use tracing::error;
 
 /// How often it looks.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -30,7 +31,8 @@ fn look(shared: &Shared, failed: &mut [bool]) {
         }
         if let Some(why) = device.failing() {
             failed[index] = true;
-            eprintln!("pumice: drive {} ({}) takes no more writes: {why}", index + 1, device.name());
+            error!(drive = index + 1, name = device.name(), why, "drive failed");
+            shared.metrics().drive_failed(index);
             shared.subsystem().with(|subsystem| subsystem.set_media_warnings(WARNINGS));
         }
     }

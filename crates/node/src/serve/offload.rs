@@ -3,6 +3,7 @@
 use super::SharedSubsystem;
 use super::config::Peer;
 use super::leases::{self, Active, Leases, NoLease};
+use super::metrics::ParityCounts;
 use crate::pace::Pacing;
 use crate::watch::WriteWatch;
 use crate::{LocalNode, NodeOptions, Peers};
@@ -103,6 +104,7 @@ pub(super) struct Offload {
     leases: Mutex<Leases>,
     results: Mutex<Results>,
     traffic: Arc<Traffic>,
+    counts: ParityCounts,
     host: Nqn,
     peers: Vec<Peer>,
     /// Connections to peers that are not in use.
@@ -125,6 +127,7 @@ impl Offload {
             memory_bytes,
             results: Mutex::default(),
             traffic: Arc::default(),
+            counts: ParityCounts::default(),
             host: nqn.parse().expect("a subsystem's name is a host's name too"),
             peers,
             links: Mutex::default(),
@@ -139,6 +142,11 @@ impl Offload {
         // Supported; none changes a namespace's content.
         let commands = opcode::ALL.iter().map(|opcode| (*opcode, 1)).collect();
         VendorSet { identify, commands, helper: Some(wire::NODE_HOST_ID) }
+    }
+
+    /// What parity commands did so far.
+    pub(super) fn counts(&self) -> &ParityCounts {
+        &self.counts
     }
 
     /// What counts the bytes of sockets.
@@ -300,7 +308,7 @@ impl Offload {
         if let Some((into, len)) = command.output() {
             self.may_write(cntlid, into, len, subsystem)?;
         }
-        let result = self.node.parity_while(&command, wanted)?;
+        let result = self.counts.counted(&command, || self.node.parity_while(&command, wanted))?;
         Ok(wire::encode_result(&result))
     }
 

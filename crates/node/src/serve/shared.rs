@@ -1,6 +1,8 @@
 //! What all cores share.
 
 use super::SharedSubsystem;
+use super::log::Log;
+use super::metrics::{BudgetUse, Metrics};
 use super::offload::Offload;
 use super::rounds::Rounds;
 use crate::pace::Pacing;
@@ -20,7 +22,9 @@ pub(super) struct Shared {
     watch: Arc<WriteWatch>,
     rounds: Rounds,
     kinds: Vec<DriveKind>,
-    connections: AtomicUsize,
+    connections: Arc<AtomicUsize>,
+    metrics: Metrics,
+    log: Log,
     stopping: AtomicBool,
     began: Instant,
 }
@@ -58,6 +62,18 @@ impl Shared {
             block_shift,
         };
         let kinds = devices.iter().zip(shifts).map(kind).collect();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let metrics = Metrics::new(devices.len());
+        let of = Arc::clone(&connections);
+        metrics.show_budget("connections", move || BudgetUse {
+            used: of.load(Ordering::Relaxed) as u64,
+            limit: limits.connections as u64,
+        });
+        let of = subsystem.clone();
+        metrics.show_budget("associations", move || BudgetUse {
+            used: of.with(|s| s.hosts()) as u64,
+            limit: limits.controllers as u64,
+        });
         Self {
             subsystem,
             limits,
@@ -66,7 +82,9 @@ impl Shared {
             watch,
             rounds: Rounds::new(cores),
             kinds,
-            connections: AtomicUsize::new(0),
+            connections,
+            metrics,
+            log: Log::default(),
             stopping: AtomicBool::new(false),
             began: Instant::now(),
         }
@@ -88,6 +106,18 @@ impl Shared {
     /// A connection that was admitted is gone.
     pub(super) fn dismiss(&self) {
         self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    pub(super) fn log(&self) -> &Log {
+        &self.log
     }
 
     pub(super) fn subsystem(&self) -> &SharedSubsystem {

@@ -7,11 +7,13 @@ use super::outgoing::Outgoing;
 use super::shared::Shared;
 use crate::watch::Writing;
 use mio::net::TcpStream;
-use pumice_nvme::target::Connection;
+use pumice_nvme::target::{Connection, EndReason, Notice};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use tracing::error;
 
 /// Bytes of the receive buffer to begin with; it grows to the longest PDU when one comes.
 const FIRST_BUFFER: usize = 16 << 10;
@@ -55,6 +57,9 @@ pub(super) enum Turn {
 pub(super) struct Socket {
     pub(super) stream: TcpStream,
     pub(super) connection: Connection,
+    /// Whose it is, for the log.
+    pub(super) peer: SocketAddr,
+    local: SocketAddr,
     arrival: Arrival,
     receive: Vec<u8>,
     /// Bytes in the receive buffer.
@@ -78,10 +83,14 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream, connection: Connection) -> Self {
+    pub(super) fn new(stream: TcpStream, connection: Connection, local: SocketAddr) -> Self {
+        // A peer that is gone already has none.
+        let peer = stream.peer_addr().unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
         Self {
             stream,
             connection,
+            peer,
+            local,
             arrival: Arrival::default(),
             receive: vec![0; FIRST_BUFFER],
             filled: 0,
@@ -136,7 +145,7 @@ impl Socket {
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.readable = false,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => self.ended = true,
+                Err(_) => self.lost(),
             }
         }
         self.send(shared);
@@ -197,6 +206,7 @@ impl Socket {
             let bytes = &self.receive[taken..end];
             let received = self.connection.receive(now, bytes, shared.subsystem(), blocks, self.out.bytes());
             self.out.lend(&mut blocks.loans);
+            self.tell(shared);
             taken += received.consumed;
             self.bound(shared, now);
             let more = received.more || received.consumed > 0 && end < self.filled;
@@ -223,7 +233,26 @@ impl Socket {
     fn send(&mut self, shared: &Shared) {
         match self.out.send(&mut self.stream, shared.devices()) {
             Ok(sent) => self.uncounted.1 += sent,
-            Err(_) => self.ended = true,
+            Err(_) => self.lost(),
+        }
+    }
+
+    /// The connection broke.
+    fn lost(&mut self) {
+        self.connection.end(EndReason::Lost);
+        self.ended = true;
+    }
+
+    /// Logs and counts what has happened on the connection.
+    fn tell(&mut self, shared: &Shared) {
+        let metrics = shared.metrics();
+        for notice in self.connection.take_notices() {
+            match &notice {
+                Notice::Associated { .. } => metrics.associations.add(1),
+                Notice::Refused { .. } => metrics.connects_refused.add(1),
+                Notice::Violation(_) => metrics.violations.add(1),
+            }
+            shared.log().notice(&notice, self.peer, self.local);
         }
     }
 
@@ -245,9 +274,8 @@ impl Socket {
             && now >= until
             && !shared.rounds().is_made(round)
         {
-            eprintln!(
-                "pumice: a core has stood still for 7.5 s: an association that began meanwhile is ended"
-            );
+            error!(peer = %self.peer, "a core stands still");
+            self.connection.end(EndReason::Deadline);
             self.ended = true;
         }
         self.send(shared);

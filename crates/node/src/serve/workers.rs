@@ -16,6 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use tracing::error;
 
 /// Bytes that blocks are verified in at a time.
 const PIECE: u64 = 1 << 20;
@@ -40,6 +41,9 @@ pub(super) struct Job {
     pub(super) clearing: Clearing,
     /// The drive that it is for, by index, and when it came in: how its pacer knows it.
     pub(super) foreground: Option<(usize, Foreground)>,
+    /// When its turn began, on the server's clock, and the bytes that it is for: for the counters.
+    pub(super) began: u64,
+    pub(super) bytes: u64,
     /// What it changes on the medium: counted as under way until the job is gone.
     pub(super) writing: Vec<Writing>,
 }
@@ -60,6 +64,9 @@ impl Job {
             answer: None,
             read,
             len: self.len as usize,
+            op: self.op,
+            began: self.began,
+            bytes: self.bytes,
             foreground: self.foreground,
         }
     }
@@ -146,7 +153,7 @@ fn work(shared: &(Mutex<Queue>, Condvar)) {
                 queue.lock().unwrap_or_else(PoisonError::into_inner).jobs.push_back(job);
             }
             Err(_) => {
-                eprintln!("pumice: what carried out a command panicked: the host is told Internal Error");
+                error!("a command panicked");
                 core.done(panicked);
             }
         }

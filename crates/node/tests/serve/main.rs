@@ -9,4 +9,5 @@ mod memory;
 mod orphans;
 mod panics;
 mod unreadable;
+mod visibility;
 mod world;

@@ -35,6 +35,7 @@ pub(crate) fn serve_at(listen: &[&str], cores: usize, drives: Vec<Drive>) -> Ser
         node: NodeOptions { memory_bytes: 4096, ..NodeOptions::default() },
         peers: Vec::new(),
         pacing: PaceRequest::default(),
+        metrics: Some("127.0.0.1:0".parse().unwrap()),
     })
     .unwrap()
 }
