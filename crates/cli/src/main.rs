@@ -8,6 +8,7 @@ mod discover;
 mod drives;
 mod failure;
 mod inspect;
+mod log;
 mod node;
 mod plan;
 mod probed;

@@ -2,12 +2,14 @@
 
 use crate::daytime::to_utc;
 use crate::failure::Failure;
+use crate::log::{self, LogFormat, LogLevel};
 use crate::scrub::default_state_dir;
 use clap::Args;
 use pumice_blockdev::raise_descriptor_limit;
 use pumice_node::NodeOptions;
 use pumice_node::serve::{
     Backend, Drive, DriveConfig, NodeConfig, Peer, Server, Service, busy_poll, listen_address,
+    metrics_address,
 };
 use pumice_nvme::spec::Nqn;
 use pumice_nvme::target::Limits;
@@ -34,6 +36,7 @@ The whole can be written down in a file, for --config:
     connections = 4096
     busy_poll = \"100us\"                    # optional; how long a core looks for work before it sleeps, \"0s\" for never
     state_dir = \"/var/lib/pumice\"          # optional; the default is the same
+    metrics = \"9420\"                       # optional; counters for Prometheus: a port of 127.0.0.1, or ADDRESS:PORT
     show_paths = false                     # optional; true shows hosts the whole paths of drives
     [[drive]]
     backend = \"/dev/sdb\"                   # a block device, an image file, or mem:SIZE
@@ -48,7 +51,7 @@ The whole can be written down in a file, for --config:
 Exit codes: 0 stopped, 2 could not run.")]
 pub(crate) struct NodeArgs {
     /// A file that says all this
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "drive", "nqn", "block_size", "cores", "peer", "connections", "busy_poll", "state_dir", "show_paths"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "drive", "nqn", "block_size", "cores", "peer", "connections", "busy_poll", "state_dir", "show_paths", "metrics"])]
     config: Option<PathBuf>,
     /// Where to listen, such as 192.0.2.1, 192.0.2.1:4420 or [2001:db8::1]:4420; port 0 picks one; once for each address
     #[arg(long, value_name = "ADDRESS", required_unless_present = "config", value_parser = listen_address)]
@@ -77,6 +80,15 @@ pub(crate) struct NodeArgs {
     /// Where it is kept which blocks hosts have made unreadable [default: /var/lib/pumice for root, else $XDG_STATE_HOME/pumice]
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
+    /// Where to serve counters for Prometheus: a port of 127.0.0.1, or ADDRESS:PORT
+    #[arg(long, value_name = "ADDRESS", value_parser = metrics_address)]
+    metrics: Option<SocketAddr>,
+    /// What to log to standard error: this, and what is worse [default: info]
+    #[arg(long, value_name = "LEVEL", env = "PUMICE_LOG")]
+    log_level: Option<LogLevel>,
+    /// How to log
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    log_format: LogFormat,
     /// Show hosts the whole paths of drives, not only the last parts
     #[arg(long)]
     show_paths: bool,
@@ -98,6 +110,7 @@ impl NodeArgs {
             busy_poll: self.busy_poll,
             state_dir: self.state_dir.clone(),
             drives: self.drive.iter().map(drive).collect(),
+            metrics: self.metrics,
             show_paths: self.show_paths,
             pacing: PaceRequest::default(),
             peers: self.peer.iter().map(|address| Peer { address: *address, nqn: None }).collect(),
@@ -108,6 +121,7 @@ impl NodeArgs {
 /// Runs the command.
 pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
     let config = args.config()?;
+    log::begin(args.log_level.unwrap_or(LogLevel::Info), args.log_format);
     let nqn = config.nqn_or_made();
     let state = config.state_dir.clone().or_else(default_state_dir);
     let mut drives = Vec::with_capacity(config.drives.len());
@@ -134,6 +148,7 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
     })?;
     let server = Server::start(Service {
         listen: config.listen,
+        metrics: config.metrics,
         nqn,
         drives,
         limits: Limits { connections: config.connections, ..Limits::default() },
