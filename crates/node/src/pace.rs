@@ -344,6 +344,11 @@ impl Pacing {
         }
     }
 
+    /// Whether the node stops.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
     /// Bytes of a drive were checked.
     pub(crate) fn checked(&self, index: usize, bytes: &Range<u64>) {
         let second = u32::try_from(self.began.elapsed().as_secs()).unwrap_or(u32::MAX - 1);

@@ -26,12 +26,12 @@ pub mod wire;
 
 pub use activity::{Activity, AssociatedHost, Hosts, Writes};
 pub use class::ClassPlan;
-pub use command::{MAX_STRIPES, MemoryAddress, Mode, ParityCommand, Source, Transfer, Window};
+pub use command::{MAX_STRIPES, MAX_WORK, MemoryAddress, Mode, ParityCommand, Source, Transfer, Window};
 pub use error::{ErrorKind, NodeError};
 pub use node::{DataNode, DriveDescription, DriveId, NodeDescription, Piece, PieceFailure};
 pub use pacing::{DAY, MAX_WINDOWS, PaceFigures, PacePolicy, PaceRequest, parse_window};
 pub use result::{
-    ParityResult, RESULT_HEADER_BYTES, StripeBitmap, TransferResult, UNREADABLE_ENTRY_BYTES, Unread,
-    Unreadable,
+    MAX_UNREADABLE, ParityResult, RESULT_HEADER_BYTES, StripeBitmap, TransferResult, UNREADABLE_ENTRY_BYTES,
+    Unread, Unreadable,
 };
 pub use rule::{Rule, RuleError};

@@ -1,7 +1,6 @@
 //! What comes back: small, whatever amount of data was folded.
 
 use crate::Activity;
-use crate::wire::MAX_UNREADABLE;
 use pumice_parity::fingerprint::PowerSums;
 use pumice_telemetry::Ledger;
 
@@ -9,6 +8,10 @@ use pumice_telemetry::Ledger;
 pub const RESULT_HEADER_BYTES: u64 = 96;
 /// Bytes of one entry in the list of unreadable places.
 pub const UNREADABLE_ENTRY_BYTES: u64 = 24;
+
+/// Unreadable places of a result, at most: of more the first ones are told, by stripe, and the bits of all
+/// stripes from the last of them on are set.
+pub const MAX_UNREADABLE: usize = 1 << 14;
 
 /// One bit a repetition.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

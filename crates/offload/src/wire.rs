@@ -10,7 +10,7 @@ pub use pacing::{
 };
 
 use crate::{
-    Activity, DriveDescription, DriveId, MemoryAddress, Mode, ParityCommand, ParityResult,
+    Activity, DriveDescription, DriveId, MAX_UNREADABLE, MemoryAddress, Mode, ParityCommand, ParityResult,
     RESULT_HEADER_BYTES, Rule, Source, StripeBitmap, Transfer, Unread, Unreadable, Window, Writes,
 };
 use pumice_parity::fingerprint::PowerSums;
@@ -83,8 +83,6 @@ pub const NODE_HOST_ID: [u8; 16] = *b"pumice data node";
 /// Local memory is leased in units of so many bytes.
 pub const LEASE_UNIT: u64 = 4096;
 
-/// Unreadable places of a result, at most; more are not told.
-pub(crate) const MAX_UNREADABLE: usize = 1 << 14;
 const FIXED: usize = 88;
 const SOURCE: usize = 16;
 const MAX_SOURCES: usize = 1920;

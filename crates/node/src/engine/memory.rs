@@ -1,6 +1,6 @@
 //! Commands whose sources are local memory: interims that meet.
 
-use super::{Fold, Section};
+use super::{Fold, Permit, Section};
 use crate::memory::{LocalMemory, further};
 use pumice_offload::{MemoryAddress, NodeError, ParityCommand, ParityResult};
 use pumice_telemetry::Ledger;
@@ -21,6 +21,7 @@ pub(crate) fn fold_memory(
     addresses: &[MemoryAddress],
     fold: &Fold<'_>,
     memory: &LocalMemory,
+    permit: &dyn Permit,
 ) -> Result<ParityResult, NodeError> {
     let len = u64::from(command.window.len);
     for address in addresses {
@@ -31,6 +32,12 @@ pub(crate) fn fold_memory(
     let mut buffers = vec![vec![0; most]; addresses.len()];
     for (repetition, stripe) in command.stripes.clone().enumerate() {
         for start in (0..command.window.len).step_by(most) {
+            if permit.must_yield() {
+                buffers = Vec::new();
+                permit.yield_turn();
+                buffers.resize_with(addresses.len(), || vec![0; most]);
+            }
+            permit.check()?;
             let here = most.min((command.window.len - start) as usize);
             for (buffer, address) in buffers.iter_mut().zip(addresses) {
                 let at = repetition as u64 * len + u64::from(start);

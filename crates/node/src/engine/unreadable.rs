@@ -6,6 +6,7 @@
 //! limit the rest of a failed read is *not asked for*. The two must never be confused: a repair rewrites
 //! bytes that were refused, and must not touch bytes that nobody asked for.
 
+use super::Permit;
 use pumice_blockdev::{BlockDevice, IoError};
 use pumice_offload::Unread;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,13 +52,14 @@ pub(crate) struct Hole {
 pub(crate) struct Probe<'d> {
     device: &'d dyn BlockDevice,
     time: &'d ErrorTime,
+    permit: &'d dyn Permit,
     holes: Vec<Hole>,
     bytes: u64,
 }
 
 impl<'d> Probe<'d> {
-    pub(crate) fn new(device: &'d dyn BlockDevice, time: &'d ErrorTime) -> Self {
-        Self { device, time, holes: Vec::new(), bytes: 0 }
+    pub(crate) fn new(device: &'d dyn BlockDevice, time: &'d ErrorTime, permit: &'d dyn Permit) -> Self {
+        Self { device, time, permit, holes: Vec::new(), bytes: 0 }
     }
 
     /// Reads `buf` at `offset` piece by piece, at the pieces' natural borders on the device.
@@ -69,7 +71,8 @@ impl<'d> Probe<'d> {
         let mut at = 0;
         while at < buf.len() {
             let place = offset + at as u64;
-            if self.time.is_spent() {
+            // Nobody waits for it any more: what was not asked for is nobody's finding.
+            if self.time.is_spent() || !self.permit.is_wanted() {
                 self.hole(at, buf.len() - at, Unread::NotAsked, first_reason.to_owned());
                 return Ok(());
             }

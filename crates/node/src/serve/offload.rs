@@ -4,6 +4,7 @@ use super::SharedSubsystem;
 use super::config::Peer;
 use super::leases::{self, Active, Leases, NoLease};
 use super::metrics::ParityCounts;
+use crate::engine::Permit;
 use crate::pace::Pacing;
 use crate::watch::WriteWatch;
 use crate::{LocalNode, NodeOptions, Peers};
@@ -172,7 +173,7 @@ impl Offload {
         leases::locked(&self.leases)
     }
 
-    /// Carries out a command. `now` is on the clock of the connections; `wanted` says whether anybody waits for the outcome.
+    /// Carries out a command. `now` is on the clock of the connections; `permit` says whether anybody waits for the outcome.
     pub(super) fn execute(
         &self,
         sender: Sender,
@@ -180,7 +181,7 @@ impl Offload {
         data: &[u8],
         subsystem: &SharedSubsystem,
         now: u64,
-        wanted: &(dyn Fn() -> bool + Sync),
+        permit: &dyn Permit,
     ) -> Answered {
         let Sender { queue, cntlid } = sender;
         // What a controller has leased stays its own while a command of it is under way.
@@ -197,9 +198,9 @@ impl Offload {
         let address = MemoryAddress { drive: DriveId(sqe.nsid()), offset };
         match sqe.opcode() {
             opcode::PARITY_EXECUTE => {
-                self.kept(queue, tag, wanted, || self.parity(cntlid, data, subsystem, wanted))
+                self.kept(queue, tag, permit, || self.parity(cntlid, data, subsystem, permit))
             }
-            opcode::TRANSFER => self.kept(queue, tag, wanted, || self.transfer(data)),
+            opcode::TRANSFER => self.kept(queue, tag, permit, || self.transfer(data)),
             opcode::RESULT_READ => self.take(queue, tag, len),
             opcode::PACE => plain(self.pace(cntlid, data)),
             opcode::PACE_READ => {
@@ -260,7 +261,7 @@ impl Offload {
         &self,
         queue: QueueId,
         tag: u32,
-        wanted: &dyn Fn() -> bool,
+        permit: &dyn Permit,
         work: impl FnOnce() -> Result<Vec<u8>, NodeError>,
     ) -> Answered {
         if self.results().get(&queue).is_some_and(|of| of.len() >= MAX_RESULTS && !of.contains_key(&tag)) {
@@ -268,13 +269,13 @@ impl Offload {
         }
         let (status, bytes) = match work() {
             Ok(bytes) => (Status::SUCCESS, bytes),
-            Err(_) if !wanted() => (Status::ABORTED, Vec::new()),
+            Err(_) if !permit.is_wanted() => (Status::ABORTED, Vec::new()),
             Err(error) => (status_of(&error), error.to_string().into_bytes()),
         };
         let result = bytes.len() as u64;
         let mut results = self.results();
         // Asked with the results in hand: a queue that is gone was so before it was forgotten, and is not forgotten twice.
-        if !bytes.is_empty() && wanted() {
+        if !bytes.is_empty() && permit.is_wanted() {
             results.entry(queue).or_default().insert(tag, bytes);
         }
         Answered { status, result, data: None }
@@ -300,7 +301,7 @@ impl Offload {
         cntlid: u16,
         descriptor: &[u8],
         subsystem: &SharedSubsystem,
-        wanted: &(dyn Fn() -> bool + Sync),
+        permit: &dyn Permit,
     ) -> Result<Vec<u8>, NodeError> {
         let command =
             wire::decode_command(descriptor).map_err(|e| NodeError::invalid(e.field, e.to_string()))?;
@@ -308,7 +309,7 @@ impl Offload {
         if let Some((into, len)) = command.output() {
             self.may_write(cntlid, into, len, subsystem)?;
         }
-        let result = self.counts.counted(&command, || self.node.parity_while(&command, wanted))?;
+        let result = self.counts.counted(&command, || self.node.parity_while(&command, permit))?;
         Ok(wire::encode_result(&result))
     }
 
