@@ -150,7 +150,7 @@ fn ask_who_runs(report: &mut InspectReport, hosts: Option<&str>) {
     let here = running(&devices, Path::new("/sys")).filter(Running::is_settled);
     let who = match (here, hosts) {
         (Some(array), _) => format!("assembled and running as {}", array.name),
-        (None, Some(hosts)) => format!("in use by another host: {hosts} is connected to all of its drives"),
+        (None, Some(hosts)) => format!("in use by another host: {hosts} connected to all of its drives"),
         (None, None) => return,
     };
     report.state = State::Active;

@@ -14,7 +14,7 @@ use std::io::Read;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How a name of a node begins.
 const SCHEME: &str = "nvme://";
@@ -106,21 +106,36 @@ pub(crate) fn connect(address: SocketAddr) -> Result<Arc<RemoteNode>, Failure> {
         .map_err(|error| Failure::new(format!("{SCHEME}{address}: {error}")))
 }
 
+/// How long a hold is asked for while no other host is there: what one had under way when it left ends soon.
+const LEAVING: Duration = Duration::from_secs(5);
+
 /// Keeps other hosts away from a node's drives while this process runs.
 fn hold(node: &RemoteNode) -> Result<(), Failure> {
-    match node.hold() {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == ErrorKind::Busy => {
-            let hosts = node.hosts()?.unwrap_or_default().hosts;
-            let names: Vec<String> = hosts.into_iter().map(|host| host.nqn).collect();
-            Err(Failure::new(format!(
-                "{SCHEME}{}: --repair needs the drives for itself, and other hosts are connected: {}",
-                node.name(),
-                if names.is_empty() { "one that has just gone".to_owned() } else { names.join(", ") }
-            )))
+    let until = Instant::now() + LEAVING;
+    loop {
+        match node.hold() {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::Busy => {
+                let others = node.hosts()?.unwrap_or_default().hosts.len();
+                if others > 0 || Instant::now() >= until {
+                    let who = match others {
+                        0 => "what another host has sent is still under way".to_owned(),
+                        _ => format!("{} connected", are(others)),
+                    };
+                    let name = node.name();
+                    let what = format!("{SCHEME}{name}: --repair needs the drives for itself, and {who}");
+                    return Err(Failure::new(what));
+                }
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            Err(error) => return Err(Failure::new(format!("{SCHEME}{}: {error}", node.name()))),
         }
-        Err(error) => Err(Failure::new(format!("{SCHEME}{}: {error}", node.name()))),
     }
+}
+
+/// So many other hosts, with their verb.
+fn are(hosts: usize) -> String {
+    if hosts == 1 { "another host is".to_owned() } else { format!("{hosts} other hosts are") }
 }
 
 /// Connects to the nodes, each once, and reads superblocks, name by name as results are taken. A drive that cannot be made out, or a node that cannot be reached,
@@ -137,7 +152,8 @@ pub(crate) fn look_remote(
         None => {
             let connected = connect(name.address).and_then(|node| match alone {
                 true => hold(&node).map(|()| node),
-                false => Ok(node),
+                // Others can then tell it from a host that runs an array.
+                false => node.observe().map(|()| node).map_err(Failure::from),
             });
             nodes.insert(name.address, connected.as_ref().ok().cloned());
             connected.map_or_else(|failure| vec![Err(failure)], |node| look_at(&node, name))
@@ -168,7 +184,7 @@ fn look_at(node: &Arc<RemoteNode>, name: &RemoteName) -> Vec<Result<Probed, Fail
     out
 }
 
-/// The hosts that may run an array over these devices: the ones that are connected to the nodes of all of them, and alive. `None` where there is none, or not the
+/// How many hosts may run an array over these devices, with their verb: the ones that are connected to the nodes of all of them, and alive. `None` where there is none, or not the
 /// same ones everywhere, or a device is of this machine. Other scrubs and inspections run no array.
 pub(crate) fn hosts_of(devices: &[Probed]) -> Result<Option<String>, Failure> {
     if devices.iter().any(|device| device.here().is_some()) {
@@ -177,7 +193,7 @@ pub(crate) fn hosts_of(devices: &[Probed]) -> Result<Option<String>, Failure> {
     let mut common: Option<Hosts> = None;
     for node in nodes_of(devices) {
         let mut hosts = node.hosts()?.unwrap_or_default();
-        hosts.hosts.retain(|host| !host.nqn.starts_with(HOST_NQN));
+        hosts.hosts.retain(|host| !host.observer);
         let alive = hosts.hosts.iter().all(|host| host.silent_ms < ALIVE_MS);
         if hosts.hosts.is_empty() || !alive || common.as_ref().is_some_and(|known| !known.same_hosts(&hosts))
         {
@@ -185,8 +201,7 @@ pub(crate) fn hosts_of(devices: &[Probed]) -> Result<Option<String>, Failure> {
         }
         common = Some(hosts);
     }
-    let names = |hosts: Hosts| hosts.hosts.into_iter().map(|host| host.nqn).collect::<Vec<_>>().join(", ");
-    Ok(common.map(names))
+    Ok(common.map(|hosts| are(hosts.hosts.len())))
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     } else if let Some(hosts) = elsewhere(&array, &probed, args)? {
         if !args.quiet {
             eprintln!(
-                "pumice: the array is active, and {hosts} is connected to all of its drives: taken as running there"
+                "pumice: the array is active, and {hosts} connected to all of its drives: taken as running there"
             );
         }
         options.running_elsewhere = true;

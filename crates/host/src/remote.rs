@@ -6,10 +6,12 @@
 
 mod blocks;
 mod memory;
+mod numbers;
 mod pool;
 
 use blocks::{Geometry, aligned, outcome};
 use memory::Parts;
+use numbers::{asker, put_number, random};
 use pool::{Lease, Pool};
 use pumice_blockdev::AlignedBuffer;
 use pumice_initiator::{Command, ConnectOptions, Controller, InitiatorError, Outcome, Queue, discover};
@@ -19,7 +21,7 @@ use pumice_nvme::spec::opcode::io;
 use pumice_nvme::spec::{Nqn, Sqe, Status};
 use pumice_offload::wire::{self, SocketBytes, opcode};
 use pumice_offload::{
-    DataNode, DriveDescription, DriveId, ErrorKind, Hosts, MemoryAddress, NodeDescription, NodeError,
+    DataNode, DriveDescription, DriveId, ErrorKind, Grant, Hosts, MemoryAddress, NodeDescription, NodeError,
     PaceFigures, PaceRequest, ParityCommand, ParityResult, Piece, PieceFailure, Transfer, TransferResult,
 };
 use pumice_telemetry::Ledger;
@@ -182,6 +184,13 @@ impl RemoteNode {
         sockets.ok_or_else(|| refused(&self.name, "Describe", done.status, ""))
     }
 
+    /// Carries out a command that gives nothing back.
+    fn plain(&self, what: &str, sqe: Sqe, data: &[u8]) -> Result<(), NodeError> {
+        let done = self.lease()?.run(|queue| queue.execute(sqe, data, &mut []));
+        let status = done.map_err(|e| unreachable(&e))?.status;
+        if status.is_success() { Ok(()) } else { Err(refused(&self.name, what, status, "")) }
+    }
+
     fn lease(&self) -> Result<Lease<'_>, NodeError> {
         self.pool.lease().map_err(|e| unreachable(&e))
     }
@@ -340,6 +349,7 @@ impl DataNode for RemoteNode {
         let mut bytes = vec![0; wire::HOSTS_HEADER + wire::MAX_HOSTS * wire::HOST_BYTES];
         let mut sqe = Sqe::new(opcode::HOSTS_READ, 0);
         sqe.set_dword(12, bytes.len() as u32);
+        put_number(&mut sqe, [10, 11, 13, 14], &asker()?);
         let done = self.lease()?.run(|queue| queue.execute(sqe, &[], &mut bytes));
         let done = done.map_err(|e| unreachable(&e))?;
         if !done.status.is_success() {
@@ -352,10 +362,24 @@ impl DataNode for RemoteNode {
 
     fn hold(&self) -> Result<(), NodeError> {
         let mut sqe = Sqe::new(opcode::HOLD, 0);
-        sqe.set_dword(10, 1);
-        let done = self.lease()?.run(|queue| queue.execute(sqe, &[], &mut []));
-        let status = done.map_err(|e| unreachable(&e))?.status;
-        if status.is_success() { Ok(()) } else { Err(refused(&self.name, "Hold", status, "")) }
+        sqe.set_dword(10, wire::HOLD_TAKE);
+        self.plain("Hold", sqe, &[])
+    }
+
+    fn observe(&self) -> Result<(), NodeError> {
+        let mut sqe = Sqe::new(opcode::HOLD, 0);
+        sqe.set_dword(10, wire::HOLD_OBSERVE);
+        self.plain("Hold", sqe, &[])
+    }
+
+    fn grant(&self, to: MemoryAddress, len: u64) -> Result<Grant, NodeError> {
+        let grant = Grant(random()?);
+        self.plain("Memory Grant", grant_command(to), &wire::encode_grant(&grant, len))?;
+        Ok(grant)
+    }
+
+    fn revoke(&self, to: MemoryAddress, grant: &Grant) -> Result<(), NodeError> {
+        self.plain("Memory Grant", grant_command(to), &wire::encode_grant(grant, 0))
     }
 
     fn pace(&self, request: &PaceRequest) -> Result<(), NodeError> {
@@ -365,9 +389,7 @@ impl DataNode for RemoteNode {
         let bytes = wire::encode_pace(request);
         let mut sqe = Sqe::new(opcode::PACE, 0);
         sqe.set_dword(12, bytes.len() as u32);
-        let done = self.lease()?.run(|queue| queue.execute(sqe, &bytes, &mut []));
-        let status = done.map_err(|e| unreachable(&e))?.status;
-        if status.is_success() { Ok(()) } else { Err(refused(&self.name, "Pace", status, "")) }
+        self.plain("Pace", sqe, &bytes)
     }
 
     fn pace_figures(&self) -> Result<Vec<PaceFigures>, NodeError> {
@@ -455,6 +477,10 @@ impl DataNode for RemoteNode {
     }
 }
 
+fn grant_command(to: MemoryAddress) -> Sqe {
+    memory_command(opcode::MEMORY_GRANT, to, 0, wire::GRANT_BYTES)
+}
+
 fn memory_command(opcode: u8, address: MemoryAddress, piece: usize, len: usize) -> Sqe {
     let offset = address.offset.saturating_add((piece * MEMORY_PIECE) as u64);
     let mut sqe = Sqe::new(opcode, address.drive.0);
@@ -465,53 +491,4 @@ fn memory_command(opcode: u8, address: MemoryAddress, piece: usize, len: usize) 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const NODE: &str = "192.0.2.1:4420";
-
-    fn came(status: Status, received: u32) -> Result<Option<Outcome>, InitiatorError> {
-        Ok(Some(Outcome { status, result: 0, received }))
-    }
-
-    fn gone() -> Result<Option<Outcome>, InitiatorError> {
-        Err(InitiatorError::Deadline { address: NODE.parse().unwrap(), seconds: 30 })
-    }
-
-    #[test]
-    fn a_command_that_failed_is_told_by_its_own_status() {
-        let failed = |read, text: &str| {
-            let bytes = text.as_bytes().to_vec();
-            kept_result(NODE, "Transfer", Status(wire::STATUS_PEER), read, bytes).unwrap_err()
-        };
-        let own = format!("{NODE}: Transfer: peer unreachable (0x7c0)");
-        for read in [came(Status::SEQUENCE, 0), came(Status::SUCCESS, 2), gone()] {
-            let error = failed(read, "why");
-            assert!(error.to_string().contains(&own), "{error}");
-            assert_eq!(error.kind(), ErrorKind::Unreachable);
-        }
-        let explained = failed(came(Status::SUCCESS, 11), "not a peer!").to_string();
-        assert!(explained.contains(&format!("{own}: not a peer!")), "{explained}");
-        let silent = kept_result(NODE, "Parity Execute", Status::INVALID_FIELD, Ok(None), Vec::new());
-        let silent = silent.unwrap_err().to_string();
-        assert!(silent.contains(&format!("{NODE}: Parity Execute: invalid field (0x002)")), "{silent}");
-    }
-
-    #[test]
-    fn a_result_that_does_not_come_is_told_by_the_status_of_its_reading() {
-        let lost = |read| kept_result(NODE, "Parity Execute", Status::SUCCESS, read, vec![0; 96]);
-        assert_eq!(lost(came(Status::SUCCESS, 96)).unwrap().len(), 96);
-        let cases = [
-            (
-                came(Status::SEQUENCE.dnr(), 0),
-                "192.0.2.1:4420: Parity Execute: Result Read: command sequence error (0x00c)",
-            ),
-            (came(Status::SUCCESS, 95), "192.0.2.1:4420: Parity Execute: Result Read: 95 of 96 bytes"),
-            (gone(), "Parity Execute: Result Read: 192.0.2.1:4420: no answer"),
-        ];
-        for (read, words) in cases {
-            let error = lost(read).unwrap_err().to_string();
-            assert!(error.contains(words), "{error}");
-        }
-    }
-}
+mod tests;

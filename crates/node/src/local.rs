@@ -1,7 +1,7 @@
 //! A data node over block devices of this machine.
 
 use crate::engine::{Fold, MediaJob, MediaSource, Permit, Worker, fold_memory};
-use crate::memory::{LocalMemory, Peers};
+use crate::memory::{LocalMemory, MemoryAccess, Peers};
 use crate::pace::Pacing;
 use crate::watch::WriteWatch;
 use pumice_blockdev::{AlignedBuffer, BlockDevice, Engine, Gather, Gatherer, IoError, Part};
@@ -179,9 +179,14 @@ impl LocalNode {
     pub fn read_only_pass(&self, command: &ParityCommand) -> Result<Ledger, NodeError> {
         command.validate()?;
         let sources = self.media_sources(command)?;
-        let fold = Fold::new(command, self.options.kernels, &self.memory)?;
+        let fold = Fold::new(command, self.options.kernels, &*self.memory)?;
         let job = MediaJob::new(command, &self.drives, sources, fold, self.options.error_time, &|| true);
         Ok(self.run_job(&job.reading_only(), &|| true)?.moved)
+    }
+
+    /// The local memory of its drives.
+    pub(crate) fn memory(&self) -> &Arc<LocalMemory> {
+        &self.memory
     }
 
     /// The pace of its drives.
@@ -212,6 +217,7 @@ impl LocalNode {
     pub(crate) fn parity_while(
         &self,
         command: &ParityCommand,
+        memory: &dyn MemoryAccess,
         permit: &dyn Permit,
     ) -> Result<ParityResult, NodeError> {
         command.validate()?;
@@ -221,7 +227,7 @@ impl LocalNode {
             return Err(NodeError::invalid("window", "a fingerprint begins on a line of 64 bytes"));
         }
         if let Some((into, len)) = command.output() {
-            self.memory.range("into", into, len)?;
+            memory.check("into", into, len)?;
         }
         let addresses: Option<Vec<MemoryAddress>> = command
             .sources
@@ -234,12 +240,12 @@ impl LocalNode {
         // Everything that the command names is there before anything is made for it.
         if let Some(addresses) = addresses {
             let len = u64::from(command.window.len) * command.count();
-            addresses.iter().try_for_each(|at| self.memory.range("sources", *at, len).map(drop))?;
-            let fold = Fold::new(command, self.options.kernels, &self.memory)?;
-            return fold_memory(command, &addresses, &fold, &self.memory, permit);
+            addresses.iter().try_for_each(|at| memory.check("sources", *at, len))?;
+            let fold = Fold::new(command, self.options.kernels, memory)?;
+            return fold_memory(command, &addresses, &fold, memory, permit);
         }
         let sources = self.media_sources(command)?;
-        let fold = Fold::new(command, self.options.kernels, &self.memory)?;
+        let fold = Fold::new(command, self.options.kernels, memory)?;
         // Whole chunks, whatever the window: what was examined through a window is judged by the same counters as the batch that it came from.
         let chunk = u64::from(command.chunk);
         let ranges: Vec<(usize, Range<u64>)> = sources
@@ -359,7 +365,7 @@ impl DataNode for LocalNode {
     }
 
     fn parity(&self, command: &ParityCommand) -> Result<ParityResult, NodeError> {
-        self.parity_while(command, &|| true)
+        self.parity_while(command, &*self.memory, &|| true)
     }
 
     fn pace(&self, request: &PaceRequest) -> Result<(), NodeError> {

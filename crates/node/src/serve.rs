@@ -26,6 +26,7 @@ mod media_watch;
 mod metrics;
 mod offload;
 mod outgoing;
+mod peers;
 mod rounds;
 mod shared;
 mod socket;

@@ -3,7 +3,7 @@
 use pumice_blockdev::{BlockDevice, FaultyDevice, MemoryDevice};
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{
-    DataNode, DriveId, ErrorKind, MemoryAddress, Mode, PaceRequest, ParityCommand, ParityResult, Rule,
+    DataNode, DriveId, ErrorKind, Grant, MemoryAddress, Mode, PaceRequest, ParityCommand, ParityResult, Rule,
     Source, Transfer, Window,
 };
 use pumice_parity::check_matrix::CheckMatrix;
@@ -209,8 +209,13 @@ fn accumulators_of_all_nodes_sum_to_zero_only_while_every_stripe_holds() {
         for (i, (node, mine)) in nodes.iter().enumerate() {
             node.parity(&world.command(mine, 0..STRIPES, world.whole(), mode.clone())).unwrap();
             if i > 0 {
-                let transfer =
-                    Transfer { from: at(0), len: 2 * 16384, peer: "n0".into(), to: at(i as u64 * 2 * 16384) };
+                let transfer = Transfer {
+                    from: at(0),
+                    len: 2 * 16384,
+                    peer: "n0".into(),
+                    to: at(i as u64 * 2 * 16384),
+                    grant: Grant::NONE,
+                };
                 assert_eq!(node.transfer(&transfer).unwrap().moved.node_to_node, 2 * 16384);
             }
         }

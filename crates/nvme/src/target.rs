@@ -9,6 +9,7 @@
 //! Nothing here reads a clock, a socket or a medium. States, limits and deadlines are in `docs/nvme-tcp.md`.
 
 mod admin;
+mod admission;
 mod connection;
 mod controller;
 mod fabrics;

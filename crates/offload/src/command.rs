@@ -197,6 +197,22 @@ impl ParityCommand {
     }
 }
 
+/// The right to write a part of local memory: a random number that whoever leases the part has made for one transfer, and has told the node.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Grant(pub [u8; 16]);
+
+impl Grant {
+    /// No right at all: what nodes of one process use, which trust each other.
+    pub const NONE: Self = Self([0; 16]);
+}
+
+impl std::fmt::Debug for Grant {
+    /// Not the number: whoever knows it has the right.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if *self == Self::NONE { "Grant::NONE" } else { "Grant(..)" })
+    }
+}
+
 /// A move of local memory to a drive of another node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transfer {
@@ -208,4 +224,6 @@ pub struct Transfer {
     pub peer: String,
     /// Where it goes there.
     pub to: MemoryAddress,
+    /// What lets this node write there.
+    pub grant: Grant,
 }

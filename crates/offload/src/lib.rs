@@ -26,7 +26,9 @@ pub mod wire;
 
 pub use activity::{Activity, AssociatedHost, Hosts, Writes};
 pub use class::ClassPlan;
-pub use command::{MAX_STRIPES, MAX_WORK, MemoryAddress, Mode, ParityCommand, Source, Transfer, Window};
+pub use command::{
+    Grant, MAX_STRIPES, MAX_WORK, MemoryAddress, Mode, ParityCommand, Source, Transfer, Window,
+};
 pub use error::{ErrorKind, NodeError};
 pub use node::{DataNode, DriveDescription, DriveId, NodeDescription, Piece, PieceFailure};
 pub use pacing::{DAY, MAX_WINDOWS, PaceFigures, PacePolicy, PaceRequest, parse_window};

@@ -1,7 +1,7 @@
 //! What every data node offers, in this process or behind a network.
 
 use crate::{
-    Hosts, MemoryAddress, NodeError, PaceFigures, PaceRequest, ParityCommand, ParityResult, Transfer,
+    Grant, Hosts, MemoryAddress, NodeError, PaceFigures, PaceRequest, ParityCommand, ParityResult, Transfer,
     TransferResult,
 };
 use pumice_blockdev::AlignedBuffer;
@@ -126,6 +126,30 @@ pub trait DataNode: Send + Sync {
     /// # Errors
     /// [`ErrorKind::Busy`](crate::ErrorKind::Busy) where another host is associated already.
     fn hold(&self) -> Result<(), NodeError> {
+        Ok(())
+    }
+
+    /// Promises to write no drive for as long as the caller is associated: other hosts see it, and the node holds the caller to it.
+    ///
+    /// # Errors
+    /// Where the node does not answer.
+    fn observe(&self) -> Result<(), NodeError> {
+        Ok(())
+    }
+
+    /// Lets another node write `len` bytes of local memory from `to` on, as [`absolute`](Self::absolute) says, until the grant is taken back.
+    ///
+    /// # Errors
+    /// Where the caller has not leased that memory.
+    fn grant(&self, _to: MemoryAddress, _len: u64) -> Result<Grant, NodeError> {
+        Ok(Grant::NONE)
+    }
+
+    /// Takes a grant back: nothing is written under it any more.
+    ///
+    /// # Errors
+    /// Where the node does not answer.
+    fn revoke(&self, _to: MemoryAddress, _grant: &Grant) -> Result<(), NodeError> {
         Ok(())
     }
 

@@ -1,8 +1,10 @@
 //! Commands and results as bytes. Byte tables: `docs/wire-format/offload.md`.
 
+mod grant;
 mod hosts;
 mod pacing;
 
+pub use grant::{GRANT_BYTES, decode_grant, encode_grant};
 pub use hosts::{HOST_BYTES, HOSTS_HEADER, MAX_HOSTS, decode_hosts, encode_hosts};
 pub use pacing::{
     FIGURES_BYTES, FIGURES_HEADER, FIGURES_PER_PAGE, PACE_BYTES, decode_figures, decode_pace, encode_figures,
@@ -10,8 +12,9 @@ pub use pacing::{
 };
 
 use crate::{
-    Activity, DriveDescription, DriveId, MAX_UNREADABLE, MemoryAddress, Mode, ParityCommand, ParityResult,
-    RESULT_HEADER_BYTES, Rule, Source, StripeBitmap, Transfer, Unread, Unreadable, Window, Writes,
+    Activity, DriveDescription, DriveId, Grant, MAX_UNREADABLE, MemoryAddress, Mode, ParityCommand,
+    ParityResult, RESULT_HEADER_BYTES, Rule, Source, StripeBitmap, Transfer, Unread, Unreadable, Window,
+    Writes,
 };
 use pumice_parity::fingerprint::PowerSums;
 use pumice_parity::seed::Seed;
@@ -20,7 +23,7 @@ use std::fmt::Display;
 use thiserror::Error;
 
 /// The version of descriptors and results.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 /// Bytes of a descriptor, at most.
 pub const MAX_DESCRIPTOR: usize = 1 << 20;
 /// Drives of a page of a description.
@@ -36,6 +39,8 @@ pub mod opcode {
     pub const HOLD: u8 = 0x84;
     /// Take a part of a drive's local memory for this host.
     pub const MEMORY_LEASE: u8 = 0x88;
+    /// Let another node write local memory, or no longer.
+    pub const MEMORY_GRANT: u8 = 0x91;
     /// Ask for a pace.
     pub const PACE: u8 = 0x8D;
     /// Read what was measured of it.
@@ -56,7 +61,7 @@ pub mod opcode {
     pub const DESCRIBE: u8 = 0x8A;
 
     /// All of them.
-    pub const ALL: [u8; 12] = [
+    pub const ALL: [u8; 13] = [
         MEMORY_FILL,
         PARITY_EXECUTE,
         RESULT_READ,
@@ -64,6 +69,7 @@ pub mod opcode {
         MEMORY_WRITE,
         MEMORY_READ,
         MEMORY_LEASE,
+        MEMORY_GRANT,
         TRANSFER,
         DESCRIBE,
         HOSTS_READ,
@@ -78,7 +84,13 @@ pub const STATUS_PEER: u16 = 0x7C0;
 pub const STATUS_IN_USE: u16 = 0x7C1;
 /// Status: other hosts have leased the drive's local memory.
 pub const STATUS_NO_MEMORY: u16 = 0x7C2;
-/// The host identifier under which a node connects to another one. It moves local memory and never writes a medium, so it is not counted among the hosts.
+/// Hold, dword 10: give it back.
+pub const HOLD_RELEASE: u32 = 0;
+/// Hold, dword 10: keep other hosts away.
+pub const HOLD_TAKE: u32 = 1;
+/// Hold, dword 10: this host writes no namespace from now on.
+pub const HOLD_OBSERVE: u32 = 2;
+/// The host identifier under which a node connects to another one. Whoever uses it can write granted local memory and do nothing else, so it is not counted among the hosts.
 pub const NODE_HOST_ID: [u8; 16] = *b"pumice data node";
 /// Local memory is leased in units of so many bytes.
 pub const LEASE_UNIT: u64 = 4096;
@@ -87,7 +99,7 @@ const FIXED: usize = 88;
 const SOURCE: usize = 16;
 const MAX_SOURCES: usize = 1920;
 const MAX_CLASSES: usize = 7680;
-const TRANSFER_FIXED: usize = 40;
+const TRANSFER_FIXED: usize = 56;
 const MAX_NAME: usize = 223;
 const DRIVE: usize = 128;
 const DRIVE_NAME: usize = 104;
@@ -384,6 +396,7 @@ pub fn encode_transfer(transfer: &Transfer) -> Vec<u8> {
     put(&mut out, 20, &(transfer.peer.len() as u32).to_le_bytes());
     put(&mut out, 24, &transfer.to.offset.to_le_bytes());
     put(&mut out, 32, &transfer.len.to_le_bytes());
+    put(&mut out, 40, &transfer.grant.0);
     out.extend_from_slice(transfer.peer.as_bytes());
     out
 }
@@ -409,6 +422,7 @@ pub fn decode_transfer(bytes: &[u8]) -> Result<Transfer, WireError> {
         len: f.u64(32),
         peer: peer.to_owned(),
         to: MemoryAddress { drive: DriveId(f.u32(16)), offset: f.u64(24) },
+        grant: Grant(f.array(40)),
     })
 }
 

@@ -6,8 +6,8 @@ use pumice_offload::wire::{
     encode_drives, encode_result, encode_transfer,
 };
 use pumice_offload::{
-    DriveDescription, DriveId, MemoryAddress, Mode, ParityCommand, ParityResult, Rule, Source, StripeBitmap,
-    Transfer, Unread, Unreadable, Window,
+    DriveDescription, DriveId, Grant, MemoryAddress, Mode, ParityCommand, ParityResult, Rule, Source,
+    StripeBitmap, Transfer, Unread, Unreadable, Window,
 };
 use pumice_parity::fingerprint::PowerSums;
 use pumice_parity::seed::Seed;
@@ -122,8 +122,8 @@ proptest! {
     }
 
     #[test]
-    fn transfers_and_drives_come_back(from in address(), to in address(), len in any::<u64>(), peer in "[a-z0-9.:-]{1,60}", drives in 0..40_u32) {
-        let transfer = Transfer { from, len, peer, to };
+    fn transfers_and_drives_come_back(from in address(), to in address(), len in any::<u64>(), grant in any::<[u8; 16]>(), peer in "[a-z0-9.:-]{1,60}", drives in 0..40_u32) {
+        let transfer = Transfer { from, len, peer, to, grant: Grant(grant) };
         let bytes = encode_transfer(&transfer);
         prop_assert_eq!(&decode_transfer(&bytes).unwrap(), &transfer);
         for at in 0..bytes.len() {

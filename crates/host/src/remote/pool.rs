@@ -1,12 +1,16 @@
 //! The queues of one controller.
 
 use pumice_initiator::{Controller, InitiatorError, Queue};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 /// Commands in flight on a queue.
 pub(super) const DEPTH: u16 = 64;
 /// Queues of a pool: calls beyond wait for one.
 const QUEUES: u16 = 8;
+/// How often the controller hears that this host is alive, whatever else it hears: a node ends an association after 120 s of silence.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
 /// Queues that are not in use, and numbers of queues that are not connected.
 struct State {
@@ -17,8 +21,10 @@ struct State {
 
 /// Up to [`QUEUES`] queues.
 pub(super) struct Pool {
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
     returned: Condvar,
+    /// Dropped with the pool: that ends the thread that says that this host is alive.
+    _alive: Sender<()>,
 }
 
 /// A queue for the time of a call.
@@ -31,11 +37,22 @@ pub(super) struct Lease<'p> {
 impl Pool {
     pub(super) fn new(controller: Controller, first: Queue) -> Self {
         let state = State { controller, idle: vec![(1, first)], numbers: (2..=QUEUES).rev().collect() };
-        Self { state: Mutex::new(state), returned: Condvar::new() }
+        let state = Arc::new(Mutex::new(state));
+        let (alive, over) = channel();
+        let weak: Weak<Mutex<State>> = Arc::downgrade(&state);
+        // Where there is no thread to be had, a host that is silent for long is forgotten, and says so.
+        let _ = std::thread::Builder::new().name("keep-alive".to_owned()).spawn(move || {
+            while over.recv_timeout(KEEP_ALIVE) == Err(RecvTimeoutError::Timeout) {
+                let Some(state) = weak.upgrade() else { return };
+                // A failure shows in the next command as well.
+                let _ = locked(&state).controller.keep_alive();
+            }
+        });
+        Self { state, returned: Condvar::new(), _alive: alive }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     /// Whether the controller answers: its admin queue is asked, within its deadline.
@@ -62,6 +79,10 @@ impl Pool {
             state = self.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
+}
+
+fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Lease<'_> {

@@ -12,8 +12,8 @@ use crate::repair::by_role;
 use crate::sectors::Block;
 use crate::target::{Stripes, Target, View};
 use pumice_offload::{
-    Activity, MemoryAddress, Mode, ParityCommand, ParityResult, RESULT_HEADER_BYTES, Rule, Source, Transfer,
-    Unread, Window, Writes,
+    Activity, Grant, MemoryAddress, Mode, ParityCommand, ParityResult, RESULT_HEADER_BYTES, Rule, Source,
+    Transfer, Unread, Window, Writes,
 };
 use pumice_raid::diagnosis::{BLOCK, Diagnosis, Evidence, Gap, Verdict, diagnose_window, join};
 use pumice_telemetry::Ledger;
@@ -154,7 +154,7 @@ fn syndromes(
         for (i, share) in view.shares.iter().enumerate().skip(1) {
             let from = MemoryAddress { drive: share.memory_drive, offset: 0 };
             let peer = collector.node_name.clone();
-            let transfer = Transfer { from, len: set, peer, to: place(i as u64) };
+            let transfer = Transfer { from, len: set, peer, to: place(i as u64), grant: Grant::NONE };
             *moved += bring(&*share.node, &*collector.node, &transfer)?;
         }
         let sum = place(view.shares.len() as u64);

@@ -265,10 +265,10 @@ mod tests {
 
     fn witness(asked: Instant, nodes: &[(u64, &[(&str, u32)])]) -> Witness {
         let node = |(changes, hosts): &(u64, &[(&str, u32)])| {
-            let host = |(nqn, silent_ms): &(&str, u32)| AssociatedHost {
-                nqn: (*nqn).to_owned(),
-                id: [0; 16],
+            let host = |(name, silent_ms): &(&str, u32)| AssociatedHost {
+                mark: [name.as_bytes()[0]; 32],
                 silent_ms: *silent_ms,
+                observer: false,
             };
             Some(Hosts { epoch: 1, changes: *changes, hosts: hosts.iter().map(host).collect() })
         };

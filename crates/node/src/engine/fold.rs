@@ -1,7 +1,7 @@
 //! Folding a section of a stripe by a command's mode, and bringing the workers' parts together.
 
 use super::fingerprint::Hasher;
-use crate::memory::{LocalMemory, further};
+use crate::memory::{MemoryAccess, further};
 use pumice_offload::{ClassPlan, MemoryAddress, Mode, NodeError, ParityCommand, ParityResult, StripeBitmap};
 use pumice_parity::kernels::Kernels;
 use pumice_parity::weights::Weights;
@@ -18,7 +18,7 @@ pub(crate) struct Section<'a> {
 pub(crate) struct Fold<'c> {
     command: &'c ParityCommand,
     kernels: Kernels,
-    memory: &'c LocalMemory,
+    memory: &'c dyn MemoryAccess,
     classes: Vec<ClassPlan>,
     hasher: Option<Hasher>,
     /// One for each accumulator.
@@ -44,7 +44,7 @@ impl<'c> Fold<'c> {
     pub(crate) fn new(
         command: &'c ParityCommand,
         kernels: Kernels,
-        memory: &'c LocalMemory,
+        memory: &'c dyn MemoryAccess,
     ) -> Result<Self, NodeError> {
         let rule = &command.rule;
         let classes = (0..rule.period() as usize).map(|class| ClassPlan::new(rule, class)).collect();

@@ -1,7 +1,7 @@
 //! Commands whose sources are local memory: interims that meet.
 
 use super::{Fold, Permit, Section};
-use crate::memory::{LocalMemory, further};
+use crate::memory::{MemoryAccess, further};
 use pumice_offload::{MemoryAddress, NodeError, ParityCommand, ParityResult};
 use pumice_telemetry::Ledger;
 
@@ -20,12 +20,12 @@ pub(crate) fn fold_memory(
     command: &ParityCommand,
     addresses: &[MemoryAddress],
     fold: &Fold<'_>,
-    memory: &LocalMemory,
+    memory: &dyn MemoryAccess,
     permit: &dyn Permit,
 ) -> Result<ParityResult, NodeError> {
     let len = u64::from(command.window.len);
     for address in addresses {
-        memory.range("sources", *address, len * command.count())?;
+        memory.check("sources", *address, len * command.count())?;
     }
     let mut partial = fold.start();
     let most = section_bytes(command.window.len as usize, addresses.len());

@@ -99,10 +99,12 @@ mod tests {
         for mode in modes {
             for source in [media, Source::Memory { address: into }] {
                 let (node, reads) = node();
-                let error = node.parity_while(&command(source, mode.clone()), &times(3)).unwrap_err();
+                let error = node
+                    .parity_while(&command(source, mode.clone()), &**node.memory(), &times(3))
+                    .unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::Unreachable, "{mode:?} {source:?}: {error}");
                 assert!(reads.load(Ordering::Relaxed) < 8 << 20, "{mode:?}");
-                node.parity_while(&command(source, mode.clone()), &|| true).unwrap();
+                node.parity_while(&command(source, mode.clone()), &**node.memory(), &|| true).unwrap();
             }
         }
     }
@@ -132,14 +134,14 @@ mod tests {
         for source in [media, Source::Memory { address: into }] {
             let (node, _) = node();
             let command = command(source, Mode::Fingerprint { seed: Seed::from_number(1), powers: 4 });
-            let whole = node.parity_while(&command, &|| true).unwrap();
+            let whole = node.parity_while(&command, &**node.memory(), &|| true).unwrap();
             for paced in [false, true] {
                 if paced && source == media {
                     let gentle = PaceRequest { slowdown_ns: Some(1_000_000), ..PaceRequest::default() };
                     node.pacing().ask(0, gentle).unwrap();
                 }
                 let polite = Slow(Polite(AtomicUsize::new(0)));
-                let sliced = node.parity_while(&command, &polite).unwrap();
+                let sliced = node.parity_while(&command, &**node.memory(), &polite).unwrap();
                 assert!(polite.0.0.load(Ordering::Relaxed) > 1, "it had to be asked more than once");
                 assert_eq!(sliced.fingerprint, whole.fingerprint);
             }

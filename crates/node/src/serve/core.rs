@@ -325,11 +325,11 @@ impl Core {
         self.next += 1;
         let interest = Interest::READABLE | Interest::WRITABLE;
         let registered = self.poll.registry().register(&mut stream, Token(number), interest);
-        let (Ok(()), Ok(local)) = (registered, stream.local_addr()) else {
+        let (Ok(()), Ok(local), Ok(peer)) = (registered, stream.local_addr(), stream.peer_addr()) else {
             self.shared.dismiss();
             return;
         };
-        let connection = Connection::new(self.shared.limits(), local, self.shared.now());
+        let connection = Connection::new(self.shared.limits(), local, self.shared.now()).with_peer(peer.ip());
         self.sockets.insert(number, Socket::new(stream, connection, local));
         self.turns.push(number);
     }
@@ -411,7 +411,7 @@ impl Core {
                 self.shared.log().ended(&ended, socket.peer);
             }
             let stands = |cntlid| self.shared.subsystem().with(|s| s.stands(cntlid));
-            self.shared.pacing().sweep(stands);
+            self.shared.offload().sweep(stands);
             self.shared.offload().forget(QueueId { core: self.number, connection: number });
             // Either may fail where the peer was first.
             let _ = self.poll.registry().deregister(&mut socket.stream);

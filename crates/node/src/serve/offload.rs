@@ -2,34 +2,28 @@
 
 use super::SharedSubsystem;
 use super::config::Peer;
-use super::leases::{self, Active, Leases, NoLease};
+use super::leases::{Active, LeasedMemory, NoLease};
 use super::metrics::ParityCounts;
+use super::peers::PeerLinks;
 use crate::engine::Permit;
+use crate::memory::MemoryAccess;
 use crate::pace::Pacing;
 use crate::watch::WriteWatch;
 use crate::{LocalNode, NodeOptions, Peers};
 use pumice_blockdev::BlockDevice;
-use pumice_initiator::{ConnectOptions, Controller, InitiatorError, Queue, discover};
-use pumice_nvme::pdu::Digests;
-use pumice_nvme::spec::log::DiscoveryEntry;
-use pumice_nvme::spec::{Nqn, Sqe, Status};
+use pumice_nvme::spec::{Sqe, Status};
 use pumice_nvme::target::{Access, VendorSet};
 use pumice_offload::wire::{self, SocketBytes, opcode};
-use pumice_offload::{
-    AssociatedHost, DataNode, DriveId, ErrorKind, Hosts, MemoryAddress, NodeError, Transfer,
-};
+use pumice_offload::{AssociatedHost, DataNode, DriveId, ErrorKind, Grant, Hosts, MemoryAddress, NodeError};
+use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap};
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 /// Results of a queue that wait to be read, at most.
 const MAX_RESULTS: usize = 16;
 /// Bytes that one command moves into or out of local memory, at most: what a queue transfers in one command.
-const MAX_MOVE: u64 = 1 << 20;
-/// How long a peer may take.
-const PEER_DEADLINE: Duration = Duration::from_secs(10);
+pub(super) const MAX_MOVE: u64 = 1 << 20;
 
 /// A queue: results belong to the one that asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -90,26 +84,16 @@ impl Traffic {
 
 type Results = HashMap<QueueId, HashMap<u32, Vec<u8>>>;
 
-/// A connection to a peer.
-struct Link {
-    queue: Queue,
-    /// The queue's controller: it ends when its admin queue does.
-    _controller: Controller,
-}
-
 /// The engines behind the command set.
 pub(super) struct Offload {
     node: LocalNode,
     watch: Arc<WriteWatch>,
     memory_bytes: u64,
-    leases: Mutex<Leases>,
+    leases: LeasedMemory,
     results: Mutex<Results>,
     traffic: Arc<Traffic>,
     counts: ParityCounts,
-    host: Nqn,
-    peers: Vec<Peer>,
-    /// Connections to peers that are not in use.
-    links: Mutex<HashMap<SocketAddr, Vec<Link>>>,
+    peers: PeerLinks,
 }
 
 impl Offload {
@@ -120,18 +104,17 @@ impl Offload {
         peers: Vec<Peer>,
         watch: Arc<WriteWatch>,
     ) -> Self {
-        let memory_bytes = options.memory_bytes;
+        let (count, memory_bytes) = (devices.len(), options.memory_bytes);
+        let node = LocalNode::new(nqn, devices, &Peers::new(), options).with_watch(Arc::clone(&watch));
         Self {
-            leases: Mutex::new(Leases::new(devices.len(), memory_bytes)),
-            node: LocalNode::new(nqn, devices, &Peers::new(), options).with_watch(Arc::clone(&watch)),
+            leases: LeasedMemory::new(count, Arc::clone(node.memory())),
+            node,
             watch,
             memory_bytes,
             results: Mutex::default(),
             traffic: Arc::default(),
             counts: ParityCounts::default(),
-            host: nqn.parse().expect("a subsystem's name is a host's name too"),
-            peers,
-            links: Mutex::default(),
+            peers: PeerLinks::new(nqn, peers),
         }
     }
 
@@ -169,10 +152,6 @@ impl Offload {
         self.node.pacing()
     }
 
-    fn leases(&self) -> std::sync::MutexGuard<'_, Leases> {
-        leases::locked(&self.leases)
-    }
-
     /// Carries out a command. `now` is on the clock of the connections; `permit` says whether anybody waits for the outcome.
     pub(super) fn execute(
         &self,
@@ -184,8 +163,6 @@ impl Offload {
         permit: &dyn Permit,
     ) -> Answered {
         let Sender { queue, cntlid } = sender;
-        // What a controller has leased stays its own while a command of it is under way.
-        let _active = Active::begin(&self.leases, cntlid);
         let (tag, len) = (sqe.dword(10), u64::from(sqe.dword(12)));
         let to_controller = sqe.opcode() & 0b11 == 0b01;
         if to_controller && len != data.len() as u64 {
@@ -196,11 +173,18 @@ impl Offload {
         }
         let offset = u64::from(sqe.dword(10)) | u64::from(sqe.dword(11)) << 32;
         let address = MemoryAddress { drive: DriveId(sqe.nsid()), offset };
-        match sqe.opcode() {
-            opcode::PARITY_EXECUTE => {
-                self.kept(queue, tag, permit, || self.parity(cntlid, data, subsystem, permit))
+        let stands = |cntlid| subsystem.with(|s| s.stands(cntlid));
+        if subsystem.with(|s| s.is_helper(cntlid)) {
+            if sqe.opcode() != opcode::MEMORY_WRITE {
+                return Answered::refused(Status::ACCESS_DENIED.dnr());
             }
-            opcode::TRANSFER => self.kept(queue, tag, permit, || self.transfer(data)),
+            return plain(self.leases.write_granted(&grant_of(sqe), address, data, stands));
+        }
+        // What a controller has leased stays its own while a command of it is under way.
+        let active = self.leases.begin(cntlid);
+        match sqe.opcode() {
+            opcode::PARITY_EXECUTE => self.kept(queue, tag, permit, || self.parity(&active, data, permit)),
+            opcode::TRANSFER => self.kept(queue, tag, permit, || self.peers.transfer(&active, data, permit)),
             opcode::RESULT_READ => self.take(queue, tag, len),
             opcode::PACE => plain(self.pace(cntlid, data)),
             opcode::PACE_READ => {
@@ -208,27 +192,20 @@ impl Offload {
             }
             opcode::HOLD => hold(subsystem, cntlid, sqe.dword(10)),
             opcode::HOSTS_READ => {
-                Answered::data(wire::encode_hosts(&self.hosts(subsystem, cntlid, now)), len)
+                let hosts = self.hosts(subsystem, cntlid, &nonce_of(sqe), now);
+                Answered::data(wire::encode_hosts(&hosts), len)
             }
-            opcode::MEMORY_LEASE => {
-                let stands = |cntlid| subsystem.with(|s| s.stands(cntlid));
-                match self.leases().lease(sqe.nsid(), len, cntlid, stands) {
-                    Ok(start) => Answered { result: start / wire::LEASE_UNIT, ..Answered::default() },
-                    Err(NoLease::Senseless) => Answered::refused(Status::INVALID_FIELD.dnr()),
-                    Err(NoLease::Full) => Answered::refused(Status(wire::STATUS_NO_MEMORY)),
-                }
-            }
-            opcode::MEMORY_WRITE => plain(
-                self.may_write(cntlid, address, len, subsystem)
-                    .and_then(|()| self.node.memory_write(address, data)),
-            ),
-            opcode::MEMORY_FILL => plain(
-                self.may_write(cntlid, address, len, subsystem)
-                    .and_then(|()| self.fill(address, len, sqe.dword(13) as u8)),
-            ),
+            opcode::MEMORY_LEASE => match active.lease(sqe.nsid(), len, stands) {
+                Ok(start) => Answered { result: start / wire::LEASE_UNIT, ..Answered::default() },
+                Err(NoLease::Senseless) => Answered::refused(Status::INVALID_FIELD.dnr()),
+                Err(NoLease::Full) => Answered::refused(Status(wire::STATUS_NO_MEMORY)),
+            },
+            opcode::MEMORY_GRANT => plain(grant(&active, address, data, subsystem, cntlid)),
+            opcode::MEMORY_WRITE => plain(active.write(address, data)),
+            opcode::MEMORY_FILL => plain(fill(&active, address, len, sqe.dword(13) as u8)),
             opcode::MEMORY_READ => {
                 let mut out = vec![0; len as usize];
-                match self.node.memory_read(address, &mut out) {
+                match active.read(address, &mut out) {
                     Ok(()) => Answered::data(out, len),
                     Err(error) => plain(Err(error)),
                 }
@@ -243,17 +220,25 @@ impl Offload {
         }
     }
 
-    /// The hosts but for the one that asks; several controllers of one host are told as one.
-    fn hosts(&self, subsystem: &SharedSubsystem, cntlid: u16, now: u64) -> Hosts {
+    /// A controller has ended: what it had of local memory is nobody's any more.
+    pub(super) fn sweep(&self, stands: impl Fn(u16) -> bool) {
+        self.node.pacing().sweep(&stands);
+        self.leases.sweep(stands);
+    }
+
+    /// The hosts but for the one that asks, by their marks; several controllers of one host are told as one.
+    fn hosts(&self, subsystem: &SharedSubsystem, cntlid: u16, nonce: &[u8; 16], now: u64) -> Hosts {
         let (others, changes) = subsystem.with(|s| (s.other_hosts(cntlid), s.changes()));
-        let mut hosts: BTreeMap<(String, [u8; 16]), u32> = BTreeMap::new();
+        let mut hosts: BTreeMap<[u8; 32], AssociatedHost> = BTreeMap::new();
         for host in others {
-            let silent = u32::try_from(now.saturating_sub(host.heard) / 1_000_000).unwrap_or(u32::MAX);
-            let longest = hosts.entry((host.nqn, host.id)).or_default();
-            *longest = silent.max(*longest);
+            let mark: [u8; 32] = Sha256::new().chain_update(nonce).chain_update(host.id).finalize().into();
+            let silent_ms = u32::try_from(now.saturating_sub(host.heard) / 1_000_000).unwrap_or(u32::MAX);
+            let first = AssociatedHost { mark, silent_ms, observer: host.observer };
+            let known = hosts.entry(mark).or_insert(first);
+            known.silent_ms = silent_ms.max(known.silent_ms);
+            known.observer &= host.observer;
         }
-        let hosts = hosts.into_iter().map(|((nqn, id), silent_ms)| AssociatedHost { nqn, id, silent_ms });
-        Hosts { epoch: self.watch.epoch(), changes, hosts: hosts.collect() }
+        Hosts { epoch: self.watch.epoch(), changes, hosts: hosts.into_values().collect() }
     }
 
     /// Carries out a command whose result, or the explanation of its failure, is kept until it is read.
@@ -298,155 +283,73 @@ impl Offload {
 
     fn parity(
         &self,
-        cntlid: u16,
+        memory: &Active<'_>,
         descriptor: &[u8],
-        subsystem: &SharedSubsystem,
         permit: &dyn Permit,
     ) -> Result<Vec<u8>, NodeError> {
         let command =
             wire::decode_command(descriptor).map_err(|e| NodeError::invalid(e.field, e.to_string()))?;
-        command.validate()?;
-        if let Some((into, len)) = command.output() {
-            self.may_write(cntlid, into, len, subsystem)?;
-        }
-        let result = self.counts.counted(&command, || self.node.parity_while(&command, permit))?;
+        let result = self.counts.counted(&command, || self.node.parity_while(&command, memory, permit))?;
         Ok(wire::encode_result(&result))
-    }
-
-    /// Refuses to write local memory that another host has leased. Nodes that send to this one write where the hosts have agreed.
-    fn may_write(
-        &self,
-        cntlid: u16,
-        to: MemoryAddress,
-        len: u64,
-        subsystem: &SharedSubsystem,
-    ) -> Result<(), NodeError> {
-        let range = to.offset..to.offset.saturating_add(len);
-        let stands = |cntlid| subsystem.with(|s| s.stands(cntlid));
-        if !self.leases().is_anothers(to.drive.0, &range, cntlid, stands) {
-            return Ok(());
-        }
-        // 0 is no controller: all hosts.
-        let is_node =
-            subsystem.with(|s| s.stands(cntlid) && s.other_hosts(0).iter().all(|h| h.cntlid != cntlid));
-        if is_node {
-            return Ok(());
-        }
-        let what = format!("another host has leased what is written of the memory of {}", to.drive);
-        Err(NodeError::new(ErrorKind::Busy, what))
-    }
-
-    /// Refuses what ends past the memory before a part of it is done.
-    fn in_memory(&self, field: &'static str, from: MemoryAddress, len: u64) -> Result<(), NodeError> {
-        let fits = from.offset.checked_add(len).is_some_and(|end| end <= self.memory_bytes);
-        let MemoryAddress { drive, offset } = from;
-        let outside =
-            || format!("{offset}+{len} is outside the {} bytes of memory of {drive}", self.memory_bytes);
-        if fits { Ok(()) } else { Err(NodeError::invalid(field, outside())) }
-    }
-
-    fn fill(&self, address: MemoryAddress, len: u64, value: u8) -> Result<(), NodeError> {
-        self.in_memory("address", address, len)?;
-        let piece = vec![value; len.min(MAX_MOVE) as usize];
-        let mut done = 0;
-        while done < len {
-            let part = (len - done).min(MAX_MOVE) as usize;
-            let at = MemoryAddress { offset: address.offset.saturating_add(done), ..address };
-            self.node.memory_write(at, &piece[..part])?;
-            done += part as u64;
-        }
-        Ok(())
-    }
-
-    /// Sends local memory to a peer: to nobody who is not on the list.
-    fn transfer(&self, descriptor: &[u8]) -> Result<Vec<u8>, NodeError> {
-        let transfer =
-            wire::decode_transfer(descriptor).map_err(|e| NodeError::invalid(e.field, e.to_string()))?;
-        self.in_memory("from", transfer.from, transfer.len)?;
-        let unknown =
-            || NodeError::new(ErrorKind::Unreachable, format!("'{}' is no peer of this node", transfer.peer));
-        let address: SocketAddr = transfer.peer.parse().map_err(|_| unknown())?;
-        let peer = self.peers.iter().find(|peer| peer.address == address).ok_or_else(unknown)?;
-        // A connection that was idle may have died with the peer; a new one tells.
-        if let Some(mut link) = self.idle(address)
-            && let Ok(done) = self.send(&mut link.queue, &transfer)
-        {
-            return self.sent(address, link, done);
-        }
-        let mut link = self.connect(peer).map_err(|error| unreachable(&error))?;
-        let done = self.send(&mut link.queue, &transfer)?;
-        self.sent(address, link, done)
-    }
-
-    fn sent(&self, address: SocketAddr, link: Link, status: Status) -> Result<Vec<u8>, NodeError> {
-        self.links.lock().unwrap_or_else(PoisonError::into_inner).entry(address).or_default().push(link);
-        if status.is_success() {
-            return Ok(Vec::new());
-        }
-        Err(NodeError::new(ErrorKind::Unreachable, format!("peer {address}: memory write: {status}")))
-    }
-
-    fn idle(&self, address: SocketAddr) -> Option<Link> {
-        self.links.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&address)?.pop()
-    }
-
-    fn send(&self, link: &mut Queue, transfer: &Transfer) -> Result<Status, NodeError> {
-        let mut done = 0;
-        while done < transfer.len {
-            let len = (transfer.len - done).min(MAX_MOVE);
-            let mut data = vec![0; len as usize];
-            let from = MemoryAddress { offset: transfer.from.offset.saturating_add(done), ..transfer.from };
-            self.node.memory_read(from, &mut data)?;
-            let to = transfer.to.offset.saturating_add(done);
-            let mut sqe = Sqe::new(opcode::MEMORY_WRITE, transfer.to.drive.0);
-            sqe.set_dword(10, to as u32);
-            sqe.set_dword(11, (to >> 32) as u32);
-            sqe.set_dword(12, len as u32);
-            let outcome = link.execute(sqe, &data, &mut []).map_err(|error| unreachable(&error))?;
-            if !outcome.status.is_success() {
-                return Ok(outcome.status);
-            }
-            done += len;
-        }
-        Ok(Status::SUCCESS)
-    }
-
-    /// A new connection to a peer, with a controller of its own.
-    fn connect(&self, peer: &Peer) -> Result<Link, InitiatorError> {
-        let mut options = ConnectOptions {
-            subsystem: Nqn::discovery(),
-            host: self.host.clone(),
-            hostid: wire::NODE_HOST_ID,
-            digests: Digests::default(),
-            flow_control: true,
-            deadline: PEER_DEADLINE,
-        };
-        options.subsystem = match &peer.nqn {
-            Some(nqn) => nqn.clone(),
-            None => discover(peer.address, &options)?
-                .iter()
-                .filter(|entry| entry.subtype == DiscoveryEntry::NVM)
-                .find_map(|entry| entry.subnqn.parse().ok())
-                .unwrap_or_else(Nqn::discovery),
-        };
-        let controller = Controller::connect(peer.address, options)?;
-        Ok(Link { queue: controller.queue(1, 16)?, _controller: controller })
     }
 }
 
-/// Takes the hold on the node (1), or gives it back (0).
+/// Takes the hold on the node, gives it back, or promises to write no namespace.
 fn hold(subsystem: &SharedSubsystem, cntlid: u16, what: u32) -> Answered {
     match what {
-        0 => subsystem.with(|s| s.release(cntlid)),
-        1 if subsystem.with(|s| s.hold(cntlid)) => {}
-        1 => return Answered::refused(Status(wire::STATUS_IN_USE)),
+        wire::HOLD_RELEASE => subsystem.with(|s| s.release(cntlid)),
+        wire::HOLD_TAKE if subsystem.with(|s| s.hold(cntlid)) => {}
+        wire::HOLD_TAKE => return Answered::refused(Status(wire::STATUS_IN_USE)),
+        wire::HOLD_OBSERVE => subsystem.with(|s| s.observe(cntlid)),
         _ => return Answered::refused(Status::INVALID_FIELD.dnr()),
     }
     Answered::default()
 }
 
-fn unreachable(error: &InitiatorError) -> NodeError {
-    NodeError::new(ErrorKind::Unreachable, error.to_string())
+/// Gives a grant, or takes it back.
+fn grant(
+    active: &Active<'_>,
+    address: MemoryAddress,
+    data: &[u8],
+    subsystem: &SharedSubsystem,
+    cntlid: u16,
+) -> Result<(), NodeError> {
+    let (grant, len) = wire::decode_grant(data).map_err(|e| NodeError::invalid(e.field, e.to_string()))?;
+    let (done, any) = active.grant(grant, address, len);
+    subsystem.with(|s| s.set_inviting(cntlid, any));
+    if done {
+        return Ok(());
+    }
+    let what = "only leased memory can be granted, and 64 times at most";
+    Err(NodeError::new(ErrorKind::Busy, what))
+}
+
+/// Fills memory. What ends past the memory, or past what is leased, is refused before a part of it is done.
+fn fill(memory: &Active<'_>, address: MemoryAddress, len: u64, value: u8) -> Result<(), NodeError> {
+    memory.check("address", address, len)?;
+    let piece = vec![value; len.min(MAX_MOVE) as usize];
+    let mut done = 0;
+    while done < len {
+        let part = (len - done).min(MAX_MOVE) as usize;
+        let at = MemoryAddress { offset: address.offset.saturating_add(done), ..address };
+        memory.write(at, &piece[..part])?;
+        done += part as u64;
+    }
+    Ok(())
+}
+
+/// The grant that a Memory Write of another node comes with.
+fn grant_of(sqe: &Sqe) -> Grant {
+    Grant(bytes_of(sqe, [2, 3, 14, 15]))
+}
+
+/// What the marks of hosts are made with.
+fn nonce_of(sqe: &Sqe) -> [u8; 16] {
+    bytes_of(sqe, [10, 11, 13, 14])
+}
+
+fn bytes_of(sqe: &Sqe, dwords: [usize; 4]) -> [u8; 16] {
+    std::array::from_fn(|i| sqe.dword(dwords[i / 4]).to_le_bytes()[i % 4])
 }
 
 fn status_of(error: &NodeError) -> Status {
@@ -489,6 +392,9 @@ mod tests {
     fn what_does_not_fit_is_not_done_in_part() {
         let (offload, subsystem) = node(2 * MAX_MOVE);
         let sender = Sender { queue: QueueId { core: 0, connection: 7 }, cntlid: 1 };
+        let mut lease = Sqe::new(opcode::MEMORY_LEASE, 1);
+        lease.set_dword(12, 2 * MAX_MOVE as u32);
+        assert!(offload.execute(sender, &lease, &[], &subsystem, 0, &|| true).status.is_success());
         let mut sqe = Sqe::new(opcode::MEMORY_FILL, 1);
         sqe.set_dword(13, 7);
         for (len, status, first) in

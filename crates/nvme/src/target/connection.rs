@@ -12,9 +12,9 @@ use crate::spec::connect::{DATA_LEN, Data, Fields};
 use crate::spec::identify::Namespace;
 use crate::spec::log::ErrorEntry;
 use crate::spec::{Cqe, Sgl, Sqe, Status, opcode};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Nanoseconds that a host has for ICReq, for Connect, for the rest of a PDU, and to close after a term request.
 pub(super) const PATIENCE: u64 = 30_000_000_000;
@@ -58,6 +58,10 @@ pub(super) struct Queue {
     pub(super) hostid: [u8; 16],
     pub(super) hostnqn: String,
     pub(super) discovery: bool,
+    /// It is another node's: it moves local memory and never touches a namespace.
+    pub(super) helper: bool,
+    /// Its host has said that it writes no namespace.
+    pub(super) observer: Arc<AtomicBool>,
     pub(super) entries: u16,
     pub(super) sqhd: u16,
     pub(super) flow_control: bool,
@@ -82,6 +86,8 @@ pub struct Connection {
     pub(super) now: u64,
     /// Where the host came in.
     pub(super) local: SocketAddr,
+    /// The network address that the host comes from.
+    pub(super) peer: IpAddr,
     pub(super) limits: Limits,
     framing: Framing,
     pub(super) queue: Option<Queue>,
@@ -108,6 +114,7 @@ impl Connection {
             deadline: Some(now + PATIENCE),
             now,
             local,
+            peer: Ipv4Addr::UNSPECIFIED.into(),
             limits,
             framing: Framing {
                 controller: true,
@@ -124,6 +131,20 @@ impl Connection {
             notices: Vec::new(),
             end: None,
         }
+    }
+
+    /// The same, from a host at this network address: queues of one controller all come from one.
+    #[must_use]
+    pub fn with_peer(mut self, peer: IpAddr) -> Self {
+        // A socket for both families has IPv4 addresses mapped into IPv6.
+        self.peer = peer.to_canonical();
+        self
+    }
+
+    /// The network address that the host comes from.
+    #[must_use]
+    pub fn peer(&self) -> IpAddr {
+        self.peer
     }
 
     /// Whether the caller should close the socket, after sending what is left.
@@ -227,14 +248,17 @@ impl Connection {
         if !at_work {
             queue.last_keep_alive = now;
         }
+        // Relaxed: a time that is looked at alone.
+        let silence = now.saturating_sub(queue.heard.load(Ordering::Relaxed));
         if at_work && queue.kato_ns != 0 {
+            // Whoever keeps all others away must be heard of, however long a timeout it has asked for.
+            if silence > SILENCE && access.with(|s| s.is_holder(queue.cntlid)) {
+                return Some(EndReason::Silence);
+            }
             let dead = now.saturating_sub(queue.last_keep_alive) > queue.kato_ns;
             return dead.then_some(EndReason::KeepAlive);
         }
-        // Relaxed: a time that is looked at alone.
-        let silence = now.saturating_sub(queue.heard.load(Ordering::Relaxed));
-        let dead = (!at_work || queue.discovery) && silence > SILENCE.max(queue.kato_ns);
-        dead.then_some(EndReason::Silence)
+        (silence > SILENCE.max(queue.kato_ns)).then_some(EndReason::Silence)
     }
 
     /// It ends, for this reason unless another one was first.

@@ -5,6 +5,7 @@ mod announced;
 mod discovery;
 mod golden;
 mod host_violations;
+mod identity;
 mod pages;
 mod pair;
 mod ports;

@@ -7,7 +7,7 @@ use pumice_nvme::target::{Access, Connection, Identity, Limits, Media, Op, Reque
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 pub(crate) const NQN: &str = "nqn.2026-11.example:target";
 pub(crate) const HOST: &str = "nqn.2026-11.example:host";
@@ -127,6 +127,8 @@ pub(crate) struct Target {
     pub(crate) limits: Limits,
     /// Where hosts come in.
     pub(crate) local: SocketAddr,
+    /// Where the next one comes from.
+    pub(crate) peer: IpAddr,
 }
 
 /// One of its connections, with what it has not consumed.
@@ -166,12 +168,13 @@ impl Target {
             },
             limits,
             local: "192.0.2.1:4420".parse().unwrap(),
+            peer: "192.0.2.2".parse().unwrap(),
         }
     }
 
     pub(crate) fn accept(&self, now: u64) -> Socket {
         Socket {
-            connection: Connection::new(self.limits, self.local, now),
+            connection: Connection::new(self.limits, self.local, now).with_peer(self.peer),
             pending: Vec::new(),
             out: Vec::new(),
         }
