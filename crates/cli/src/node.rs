@@ -21,6 +21,9 @@ use std::process::ExitCode;
 use std::sync::mpsc;
 use std::time::Duration;
 
+/// The exit code of a node that did not end as it should.
+const NOT_DONE: u8 = 3;
+
 /// Serves drives to any NVMe/TCP host: one subsystem, a namespace for each drive, in the order given.
 ///
 /// Prints `listening on ADDRESS nqn NQN` for each address when it is ready. SIGTERM and Ctrl-C stop it: commands in flight end, every write is made
@@ -48,7 +51,7 @@ The whole can be written down in a file, for --config:
     rate = \"200MB\"                         # a second, from each drive
     window = [\"22:00-06:00\"]              # local time
 
-Exit codes: 0 stopped, 2 could not run.")]
+Exit codes: 0 stopped, 2 could not run, 3 a part of the node failed, or a drive did not come back.")]
 pub(crate) struct NodeArgs {
     /// A file that says all this
     #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "drive", "nqn", "block_size", "cores", "peer", "connections", "busy_poll", "state_dir", "show_paths", "metrics"])]
@@ -142,9 +145,10 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
         );
     }
     let (stop, stopped) = mpsc::channel();
+    let signal = stop.clone();
     ctrlc::set_handler(move || {
         // Only the first counts; the receiver may be gone already.
-        let _ = stop.send(());
+        let _ = signal.send(Ended::Signal);
     })?;
     let server = Server::start(Service {
         listen: config.listen,
@@ -163,7 +167,34 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
         writeln!(out, "listening on {address} nqn {}", server.nqn())?;
     }
     out.flush()?;
-    stopped.recv().map_err(|_| Failure::new("the signal handler is gone"))?;
-    server.stop()?;
-    Ok(ExitCode::SUCCESS)
+    server.on_failure(move |why| {
+        // As above.
+        let _ = stop.send(Ended::Failed(why));
+    });
+    let ended = stopped.recv().map_err(|_| Failure::new("the signal handler is gone"))?;
+    let stopped = server.stop();
+    if let Err(error) = &stopped {
+        eprintln!("pumice: {error}");
+    }
+    match (ended, stopped) {
+        (Ended::Signal, Ok(())) => Ok(ExitCode::SUCCESS),
+        (Ended::Signal, Err(_)) => exit_now(),
+        (Ended::Failed(why), _) => {
+            eprintln!("pumice: the node ends: {why}");
+            exit_now()
+        }
+    }
+}
+
+/// Why the node ends.
+enum Ended {
+    /// It was told to.
+    Signal,
+    /// A part of it has ended before.
+    Failed(String),
+}
+
+/// Ends the process, whatever its other threads wait for.
+fn exit_now() -> ! {
+    std::process::exit(i32::from(NOT_DONE))
 }

@@ -18,6 +18,8 @@ mod core;
 mod direct;
 mod done;
 mod drive;
+mod failure;
+mod fair;
 mod handle;
 mod leases;
 mod listen;
@@ -27,9 +29,11 @@ mod metrics;
 mod offload;
 mod outgoing;
 mod peers;
+mod pool;
 mod rounds;
 mod shared;
 mod socket;
+mod turns;
 mod workers;
 
 pub use config::{ConfigError, DriveConfig, NodeConfig, Peer, busy_poll, metrics_address};
@@ -47,11 +51,13 @@ use pumice_nvme::spec::Nqn;
 use pumice_nvme::target::{Access, Identity, Limits, Subsystem};
 use pumice_offload::PaceRequest;
 use sha2::{Digest, Sha256};
+use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tracing::info;
 
 /// The subsystem, which all cores share. Taken for admin commands and ten times a second, never for reads and writes.
@@ -63,6 +69,10 @@ impl Access for SharedSubsystem {
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
+
+/// How long a stop takes, at most; and how much of that is kept for making writes durable.
+const STOP_TIME: Duration = Duration::from_secs(10);
+const FLUSH_TIME: Duration = Duration::from_secs(2);
 
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
@@ -183,7 +193,17 @@ impl Server {
             if let Some(listeners) = listeners.take() {
                 core.listen(listeners, handles.clone())?;
             }
-            let thread = std::thread::Builder::new().name(format!("core{i}")).spawn(move || core.run())?;
+            let shared = Arc::clone(&shared);
+            let thread = std::thread::Builder::new().name(format!("core{i}")).spawn(move || {
+                let why = match catch_unwind(AssertUnwindSafe(|| core.run())) {
+                    Ok(Ok(())) => None,
+                    Ok(Err(error)) => Some(format!("core {i} ends: {error}")),
+                    Err(_) => Some(format!("core {i} panicked")),
+                };
+                if let Some(why) = why {
+                    shared.failure().fail(why);
+                }
+            })?;
             threads.push(thread);
         }
         threads.push(media_watch::start(Arc::clone(&shared))?);
@@ -226,39 +246,64 @@ impl Server {
         &self.nqn
     }
 
-    /// Stops: no new connections, commands in flight end, every write is made durable.
+    /// Has `failed` called, with the reason, if a core ends while the server should serve: the server is then
+    /// half dead, and nobody should go on with it.
+    pub fn on_failure(&self, failed: impl FnOnce(String) + Send + 'static) {
+        self.shared.failure().tell(Box::new(failed));
+    }
+
+    /// Stops: no new connections, commands in flight end, every write is made durable. Parity commands are
+    /// given up. Takes 10 s at most, whatever the media do.
     ///
     /// # Errors
-    /// Where a drive could not be flushed.
+    /// If a drive could not be flushed, or a thread or a drive did not come back in time: the process should
+    /// end then, without waiting for them.
     pub fn stop(mut self) -> io::Result<()> {
-        self.end();
+        let until = Instant::now() + STOP_TIME;
+        let mut missing = self.end(until - FLUSH_TIME);
+        let (done, flushed) = mpsc::channel();
+        let mut flushing: BTreeSet<usize> = BTreeSet::new();
+        for (i, device) in self.shared.devices().iter().enumerate().filter(|(_, d)| !d.read_only()) {
+            let (done, device) = (done.clone(), Arc::clone(device));
+            std::thread::Builder::new().name(format!("flush{i}")).spawn(move || {
+                // Nobody listens any more if it took too long.
+                let _ = done.send((i, device.flush()));
+            })?;
+            flushing.insert(i);
+        }
+        drop(done);
         let mut result = Ok(());
-        for device in self.shared.devices() {
-            if !device.read_only()
-                && let Err(error) = device.flush()
-            {
+        while let Ok((i, flush)) = flushed.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            flushing.remove(&i);
+            if let Err(error) = flush {
                 result = Err(io::Error::other(error));
             }
         }
-        result
+        missing.extend(flushing.iter().map(|i| format!("the flush of {}", self.shared.devices()[*i].name())));
+        if missing.is_empty() {
+            return result;
+        }
+        Err(io::Error::other(format!("not done after {} s: {}", STOP_TIME.as_secs(), missing.join(", "))))
     }
 
-    fn end(&mut self) {
+    /// Ends the threads, and tells which of them have not ended by `until`.
+    fn end(&mut self, until: Instant) -> Vec<String> {
         self.shared.stop();
         for core in &self.cores {
             core.wake();
         }
-        for thread in self.threads.drain(..) {
-            // The one that looks at the media may sleep.
-            thread.thread().unpark();
-            // A core that panicked has said so itself.
-            let _ = thread.join();
+        // The one that looks at the media may sleep.
+        self.threads.iter().for_each(|thread| thread.thread().unpark());
+        while self.threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
         }
+        let name = |thread: JoinHandle<()>| thread.thread().name().unwrap_or("a thread").to_owned();
+        self.threads.drain(..).filter(|thread| !thread.is_finished()).map(name).collect()
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.end();
+        self.end(Instant::now() + STOP_TIME);
     }
 }

@@ -3,12 +3,14 @@
 use super::clearing::Clearing;
 use super::direct::Direct;
 use super::done::Ticket;
+use super::fair::HostKey;
 use super::handle::CoreHandle;
 use super::metrics::{Class, CoreCounts};
 use super::offload::{QueueId, Sender};
 use super::outgoing::Loan;
+use super::pool::Pool;
 use super::shared::Shared;
-use super::workers::{Job, OffloadJob, Workers, read_fault, write_fault};
+use super::workers::{Job, OffloadJob, read_fault, write_fault};
 use crate::watch::Writing;
 use pumice_blockdev::{AlignedBuffer, BlockDevice};
 use pumice_nvme::spec::Status;
@@ -22,11 +24,15 @@ use std::time::Duration;
 /// The media of one connection, as its core sees them.
 pub(super) struct Blocks<'a> {
     pub(super) shared: &'a Arc<Shared>,
-    pub(super) workers: &'a Workers,
+    pub(super) workers: &'a Pool,
     /// Where the kernel carries what it can.
     pub(super) direct: Option<&'a mut Direct>,
     /// Where parity commands and transfers are carried out.
-    pub(super) engine: &'a Workers,
+    pub(super) engine: &'a Pool,
+    /// Where the short ones are.
+    pub(super) control: &'a Pool,
+    /// Whose connection it is.
+    pub(super) host: HostKey,
     /// Raised when the connection is closed.
     pub(super) gone: &'a Arc<AtomicBool>,
     pub(super) core: &'a CoreHandle,
@@ -60,10 +66,12 @@ impl Blocks<'_> {
         }
         *self.in_flight += 1;
         let long = matches!(request.command.opcode(), opcode::PARITY_EXECUTE | opcode::TRANSFER);
-        let workers = if long { self.engine } else { self.workers };
+        let workers = if long { self.engine } else { self.control };
         workers.submit(Job {
             ticket: Ticket { connection: self.connection, slot: request.slot },
             core: self.core.clone(),
+            host: self.host,
+            verified: 0,
             devices: Vec::new(),
             gone: Arc::clone(self.gone),
             op: request.op,
@@ -221,6 +229,8 @@ impl Media for Blocks<'_> {
         let job = Job {
             ticket: Ticket { connection: self.connection, slot: request.slot },
             core: self.core.clone(),
+            host: self.host,
+            verified: 0,
             devices,
             gone: Arc::clone(self.gone),
             op: request.op,

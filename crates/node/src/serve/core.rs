@@ -6,9 +6,9 @@ use super::done::Done;
 use super::handle::{CoreHandle, Inbox};
 use super::metrics::{Class, CoreCounts};
 use super::offload::QueueId;
+use super::pool::{Policy, Pool};
 use super::shared::Shared;
 use super::socket::{Socket, Turn};
-use super::workers::Workers;
 use mio::net::{TcpListener, TcpStream};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -21,7 +21,6 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tracing::error;
 
 const WAKER: Token = Token(0);
 /// The kernel is done with commands.
@@ -33,15 +32,19 @@ const FIRST: usize = LISTENER + super::listen::MOST;
 /// How often time is told to connections.
 const TICK: Duration = Duration::from_millis(100);
 /// How long commands in flight may take to end when the server stops.
-const STOP_PATIENCE: Duration = Duration::from_secs(10);
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// Connections that are accepted at a time, so that a burst of them does not hold up those that stand.
 const ACCEPTS: usize = 32;
 /// What a command ends with that its medium, or the node, did not carry out.
 const FAULTS: [Status; 3] = [Status::WRITE_FAULT, Status::READ_ERROR, Status::INTERNAL];
-/// Threads that wait for media, of each core.
-const WORKERS: usize = 8;
-/// Parity commands and transfers at a time, of each core. They have threads of their own, because they can take long.
-const ENGINES: usize = 4;
+/// Threads that wait for media, of each core. No host has all of them: what another one asks for finds one.
+const MEDIA: Policy = Policy { name: "medium", threads: 10, of_host: 8, one_for_each: false };
+/// The same where all drives are in memory: for the commands that are not done at once.
+const MEMORY: Policy = Policy { threads: 2, of_host: 1, ..MEDIA };
+/// Short commands of the parity command set, which wait for no medium.
+const CONTROL: Policy = Policy { name: "control", threads: 2, of_host: 1, one_for_each: false };
+/// Parity commands and transfers under way, of each core. Of parity commands as many work at a time as there are turns.
+const ENGINE: Policy = Policy { name: "engine", threads: 4, of_host: 4, one_for_each: true };
 
 /// A core: its poll, its sockets.
 pub(super) struct Core {
@@ -49,9 +52,10 @@ pub(super) struct Core {
     shared: Arc<Shared>,
     poll: Poll,
     handle: CoreHandle,
-    workers: Workers,
+    workers: Pool,
     direct: Option<Direct>,
-    engine: Workers,
+    engine: Pool,
+    control: Pool,
     listeners: Vec<TcpListener>,
     /// The cores that connections are dealt to, and how many were dealt.
     deal: (Vec<CoreHandle>, usize),
@@ -76,13 +80,13 @@ impl Core {
         let poll = Poll::new()?;
         let handle = CoreHandle::new(Waker::new(poll.registry(), WAKER)?);
         let waiting = !shared.all_immediate();
-        // Memory alone needs one, for the commands that are not done at once.
-        let workers = Workers::start(if waiting { WORKERS } else { 1 })?;
+        let workers = Pool::start(if waiting { MEDIA } else { MEMORY })?;
         let direct = if waiting { Direct::new() } else { None };
         if let Some(direct) = &direct {
             poll.registry().register(&mut SourceFd(&direct.fd()), DIRECT, Interest::READABLE)?;
         }
-        let engine = Workers::start(ENGINES)?;
+        let engine = Pool::start(ENGINE)?;
+        let control = Pool::start(CONTROL)?;
         let counts = shared.metrics().core();
         Ok(Self {
             number,
@@ -93,6 +97,7 @@ impl Core {
             workers,
             direct,
             engine,
+            control,
             listeners: Vec::new(),
             deal: (Vec::new(), 0),
             sockets: HashMap::new(),
@@ -124,17 +129,17 @@ impl Core {
     }
 
     /// Runs until the server stops.
-    pub(super) fn run(&mut self) {
+    ///
+    /// # Errors
+    /// If the system does not say any more what happens on its sockets.
+    pub(super) fn run(&mut self) -> io::Result<()> {
         // Room for all: what a poll does not tell has not happened when a round is asked for.
         let mut events = Events::with_capacity(self.shared.limits().connections.saturating_add(FIRST));
         let mut ticked = Instant::now();
         let mut stop_at = None;
         loop {
             let round = self.shared.rounds().asked();
-            if let Err(error) = self.wait(&mut events) {
-                error!(%error, "a core stops");
-                return;
-            }
+            self.wait(&mut events)?;
             for event in &events {
                 match event.token() {
                     WAKER | DIRECT => {}
@@ -183,6 +188,7 @@ impl Core {
             }
             self.close(number);
         }
+        Ok(())
     }
 
     /// Waits until there is something to do, or time to be told.
@@ -295,7 +301,7 @@ impl Core {
                     let now = *now.get_or_insert_with(|| self.shared.now());
                     self.ended(&done, now);
                 }
-                Completed::Failed(job) => self.workers.submit(job),
+                Completed::Failed(job) => self.workers.submit(*job),
             }
         }
     }
@@ -349,6 +355,8 @@ impl Core {
                 workers: &self.workers,
                 direct: self.direct.as_mut(),
                 engine: &self.engine,
+                control: &self.control,
+                host: socket.host(),
                 gone: &gone,
                 core: &self.handle,
                 connection: number,

@@ -1,10 +1,12 @@
 //! What all cores share.
 
 use super::SharedSubsystem;
+use super::failure::Failure;
 use super::log::Log;
 use super::metrics::{BudgetUse, Metrics};
 use super::offload::Offload;
 use super::rounds::Rounds;
+use super::turns::Turns;
 use crate::pace::Pacing;
 use crate::watch::WriteWatch;
 use pumice_blockdev::BlockDevice;
@@ -12,6 +14,11 @@ use pumice_nvme::target::{Access, Limits};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
+
+/// Parity commands that work at a time, for each core.
+const TURNS: usize = 4;
+/// Parity commands whose reads keep a pace, at a time: each has up to 33 threads and 64 MiB.
+const PACED_TURNS: usize = 4;
 
 /// The subsystem, its drives, and what the cores count together.
 pub(super) struct Shared {
@@ -26,6 +33,9 @@ pub(super) struct Shared {
     metrics: Metrics,
     log: Log,
     stopping: AtomicBool,
+    failure: Failure,
+    /// Of parity commands, and of those whose reads keep a pace.
+    turns: [Turns; 2],
     began: Instant,
 }
 
@@ -86,6 +96,8 @@ impl Shared {
             metrics,
             log: Log::default(),
             stopping: AtomicBool::new(false),
+            failure: Failure::default(),
+            turns: [Turns::new(TURNS * cores), Turns::new(PACED_TURNS)],
             began: Instant::now(),
         }
     }
@@ -151,6 +163,21 @@ impl Shared {
 
     pub(super) fn block_shift(&self, nsid: u32) -> u8 {
         self.kind(nsid).map_or(9, |kind| kind.block_shift)
+    }
+
+    /// What is told of a core that ends too soon.
+    pub(super) fn failure(&self) -> &Failure {
+        &self.failure
+    }
+
+    /// The turns of parity commands.
+    pub(super) fn turns(&self) -> &Turns {
+        &self.turns[0]
+    }
+
+    /// The turns of those whose reads keep a pace.
+    pub(super) fn paced_turns(&self) -> &Turns {
+        &self.turns[1]
     }
 
     pub(super) fn stop(&self) {

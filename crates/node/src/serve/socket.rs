@@ -3,6 +3,7 @@
 use super::arrival::Arrival;
 use super::blocks::Blocks;
 use super::done::Done;
+use super::fair::HostKey;
 use super::outgoing::Outgoing;
 use super::shared::Shared;
 use crate::watch::Writing;
@@ -115,6 +116,12 @@ impl Socket {
     /// The peer has closed: what it sent and is not read yet is not carried out. Nobody hears how it ends, and whoever closed may write anew elsewhere.
     pub(super) fn hang_up(&mut self) {
         self.ended = true;
+    }
+
+    /// Whose it is.
+    pub(super) fn host(&self) -> HostKey {
+        let id = self.connection.host();
+        id.map_or_else(HostKey::unknown, |id| HostKey::new(self.connection.peer(), id))
     }
 
     /// Whether it waits for nothing but its own commands to end.

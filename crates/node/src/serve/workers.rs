@@ -2,29 +2,31 @@
 
 use super::clearing::Clearing;
 use super::done::{Done, Ticket};
+use super::fair::HostKey;
 use super::handle::CoreHandle;
 use super::offload::{Answered, Sender};
 use super::shared::Shared;
+use super::turns::InTurn;
 use crate::pace::Foreground;
 use crate::watch::Writing;
 use pumice_blockdev::{AlignedBuffer, BlockDevice, IoError};
 use pumice_nvme::spec::{Sqe, Status};
 use pumice_nvme::target::Op;
-use std::collections::VecDeque;
-use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use pumice_offload::wire::opcode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
-use tracing::error;
 
 /// Bytes that blocks are verified in at a time.
 const PIECE: u64 = 1 << 20;
+/// Bytes that are verified before other commands have their turn.
+const SLICE: u64 = 8 << 20;
 
 /// A command for a medium.
 pub(super) struct Job {
     pub(super) ticket: Ticket,
     pub(super) core: CoreHandle,
+    /// Whose it is.
+    pub(super) host: HostKey,
     /// The devices that it is for: one, or all for a flush of everything.
     pub(super) devices: Vec<Arc<dyn BlockDevice>>,
     /// The connection is gone: what it would change is left as it is.
@@ -37,6 +39,8 @@ pub(super) struct Job {
     pub(super) data: Option<AlignedBuffer>,
     /// A command of the parity command set, with its data and the queue whose results it may use.
     pub(super) offload: Option<OffloadJob>,
+    /// Bytes that were verified.
+    pub(super) verified: u64,
     /// What is left to be made zeros.
     pub(super) clearing: Clearing,
     /// The drive that it is for, by index, and when it came in: how its pacer knows it.
@@ -55,7 +59,7 @@ impl Job {
     }
 
     /// What it ends with.
-    fn outcome(&self, status: Status, read: Option<AlignedBuffer>) -> Done {
+    pub(super) fn outcome(&self, status: Status, read: Option<AlignedBuffer>) -> Done {
         Done {
             ticket: self.ticket,
             status,
@@ -80,101 +84,28 @@ pub(super) struct OffloadJob {
     pub(super) data: Vec<u8>,
 }
 
-#[derive(Default)]
-struct Queue {
-    jobs: VecDeque<Job>,
-    stopping: bool,
-}
-
-/// A pool of threads.
-pub(super) struct Workers {
-    queue: Arc<(Mutex<Queue>, Condvar)>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-impl Workers {
-    pub(super) fn start(count: usize) -> io::Result<Self> {
-        let queue: Arc<(Mutex<Queue>, Condvar)> = Arc::default();
-        let mut threads = Vec::with_capacity(count);
-        for i in 0..count {
-            let queue = Arc::clone(&queue);
-            let thread =
-                std::thread::Builder::new().name(format!("medium{i}")).spawn(move || work(&queue))?;
-            threads.push(thread);
-        }
-        Ok(Self { queue, threads })
-    }
-
-    pub(super) fn submit(&self, job: Job) {
-        let (queue, ready) = &*self.queue;
-        queue.lock().unwrap_or_else(PoisonError::into_inner).jobs.push_back(job);
-        ready.notify_one();
-    }
-
-    /// Ends the threads after the jobs that are waiting.
-    pub(super) fn stop(&mut self) {
-        let (queue, ready) = &*self.queue;
-        queue.lock().unwrap_or_else(PoisonError::into_inner).stopping = true;
-        ready.notify_all();
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Drop for Workers {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
-fn work(shared: &(Mutex<Queue>, Condvar)) {
-    let (queue, ready) = shared;
-    loop {
-        let mut state = queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let job = loop {
-            if let Some(job) = state.jobs.pop_front() {
-                break job;
-            }
-            if state.stopping {
-                return;
-            }
-            state = ready.wait(state).unwrap_or_else(PoisonError::into_inner);
-        };
-        drop(state);
-        let core = job.core.clone();
-        // All that the job holds goes with it, and locks that were held are taken over as they are: nothing is left that others could trip over.
-        let panicked = job.outcome(Status::INTERNAL, None);
-        let carried = catch_unwind(AssertUnwindSafe(|| carry_out(job)));
-        match carried {
-            Ok(Carried::Done(done)) => core.done(done),
-            // Behind those that wait: a long one does not keep them waiting.
-            Ok(Carried::InPart(job)) => {
-                queue.lock().unwrap_or_else(PoisonError::into_inner).jobs.push_back(job);
-            }
-            Err(_) => {
-                error!("a command panicked");
-                core.done(panicked);
-            }
-        }
-    }
-}
-
 /// What came of a command.
-enum Carried {
+pub(super) enum Carried {
     Done(Done),
     /// More of it is to be done.
-    InPart(Job),
+    InPart(Box<Job>),
 }
 
 /// Carries out a command, or a slice of it.
-fn carry_out(mut job: Job) -> Carried {
+pub(super) fn carry_out(mut job: Job) -> Carried {
     let gone = Arc::clone(&job.gone);
     // Relaxed: it is only ever raised.
     let wanted = move || !gone.load(Ordering::Relaxed);
     if let Some(OffloadJob { shared, sender, command, data }) = &job.offload {
-        let answered =
-            shared.offload().execute(*sender, command, data, shared.subsystem(), shared.now(), &wanted);
+        // One that can take long is not waited for when the node stops.
+        let wanted = || wanted() && !shared.is_stopping();
+        let (now, offload) = (shared.now(), shared.offload());
+        let answered = if command.opcode() == opcode::PARITY_EXECUTE {
+            let turn = InTurn::begin(shared.turns(), shared.paced_turns(), job.host, &wanted);
+            offload.execute(*sender, command, data, shared.subsystem(), now, &turn)
+        } else {
+            offload.execute(*sender, command, data, shared.subsystem(), now, &wanted)
+        };
         let Answered { status, result, data: answer } = answered;
         return Carried::Done(Done { result, answer, ..job.ended(status, None) });
     }
@@ -185,7 +116,7 @@ fn carry_out(mut job: Job) -> Carried {
     let mut read = None;
     Carried::Done(match execute(&mut job, &mut read, &wanted) {
         Ok(true) => job.ended(Status::SUCCESS, read),
-        Ok(false) => return Carried::InPart(job),
+        Ok(false) => return Carried::InPart(Box::new(job)),
         Err(status) => job.ended(status, None),
     })
 }
@@ -228,13 +159,18 @@ fn execute(
             }
         }
         Op::Verify => {
+            let slice = job.verified..job.len.min(job.verified + SLICE);
             let mut buffer = AlignedBuffer::new(job.len.min(PIECE) as usize);
-            for at in (0..job.len).step_by(PIECE as usize) {
+            for at in slice.clone().step_by(PIECE as usize) {
                 if !wanted() {
                     return Err(Status::ABORTED);
                 }
-                let len = (job.len - at).min(PIECE) as usize;
+                let len = (slice.end - at).min(PIECE) as usize;
                 device.read_at(job.offset + at, &mut buffer[..len]).map_err(lost)?;
+            }
+            job.verified = slice.end;
+            if job.verified < job.len {
+                return Ok(false);
             }
         }
         Op::Flush | Op::Vendor => return Err(Status::INVALID_OPCODE.dnr()),

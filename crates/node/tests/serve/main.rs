@@ -8,6 +8,7 @@ mod lost_files;
 mod memory;
 mod orphans;
 mod panics;
+mod starving;
 mod unreadable;
 mod visibility;
 mod world;
