@@ -12,6 +12,7 @@
 
 mod arrival;
 mod blocks;
+mod budget;
 mod clearing;
 mod config;
 mod core;

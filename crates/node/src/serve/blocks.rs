@@ -1,5 +1,6 @@
 //! What a core does with requests for blocks: memory at once, everything else through workers.
 
+use super::budget::{Account, Held};
 use super::clearing::Clearing;
 use super::direct::Direct;
 use super::done::Ticket;
@@ -21,6 +22,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+/// Bytes that commands under way and answers of one connection may take before no more commands are taken from it.
+pub(super) const CONNECTION_FLIGHT: u64 = 16 << 20;
+/// Bytes of the largest command.
+const MOST: u64 = 1 << 20;
+/// What buffers are made of; each command takes one more for itself.
+const PAGE: u64 = 4096;
+
 /// The media of one connection, as its core sees them.
 pub(super) struct Blocks<'a> {
     pub(super) shared: &'a Arc<Shared>,
@@ -33,6 +41,11 @@ pub(super) struct Blocks<'a> {
     pub(super) control: &'a Pool,
     /// Whose connection it is.
     pub(super) host: HostKey,
+    /// What its host holds, once it is known.
+    pub(super) account: Option<&'a Account>,
+    /// Bytes that commands of the connection under way take, and that wait to be sent on it.
+    pub(super) flying: &'a mut u64,
+    pub(super) unsent: u64,
     /// Raised when the connection is closed.
     pub(super) gone: &'a Arc<AtomicBool>,
     pub(super) core: &'a CoreHandle,
@@ -55,6 +68,13 @@ pub(super) struct Blocks<'a> {
 }
 
 impl Blocks<'_> {
+    /// Holds what a command takes, until it has ended: a buffer of what it reads or brings, in whole pages.
+    fn hold(&mut self, bytes: u64) -> (u64, Option<Held>) {
+        let bytes = bytes.next_multiple_of(PAGE) + PAGE;
+        *self.flying += bytes;
+        (bytes, self.account.map(|account| account.flight.hold(bytes)))
+    }
+
     fn device(&self, nsid: u32) -> Option<&Arc<dyn BlockDevice>> {
         self.shared.devices().get((nsid as usize).checked_sub(1)?)
     }
@@ -65,12 +85,15 @@ impl Blocks<'_> {
             return Some(Status::INVALID_OPCODE.dnr());
         }
         *self.in_flight += 1;
+        let (flown, held) = self.hold(request.len);
         let long = matches!(request.command.opcode(), opcode::PARITY_EXECUTE | opcode::TRANSFER);
         let workers = if long { self.engine } else { self.control };
         workers.submit(Job {
             ticket: Ticket { connection: self.connection, slot: request.slot },
             core: self.core.clone(),
             host: self.host,
+            flown,
+            held,
             verified: 0,
             devices: Vec::new(),
             gone: Arc::clone(self.gone),
@@ -180,6 +203,11 @@ impl Media for Blocks<'_> {
         self.expected.remove(&slot);
     }
 
+    fn has_room(&self) -> bool {
+        *self.flying + self.unsent < CONNECTION_FLIGHT
+            && self.account.is_none_or(|account| account.flight.has_room(MOST + PAGE))
+    }
+
     fn submit(&mut self, request: &Request<'_>) -> Option<Status> {
         // Held until it is carried out, or with the job.
         let expected = self.expected.remove(&request.slot);
@@ -220,6 +248,8 @@ impl Media for Blocks<'_> {
             (request.nsid as usize).checked_sub(1).filter(|index| *index < self.shared.devices().len());
         let foreground = index.map(|index| (index, self.shared.pacing().arrived(index, self.waited)));
         drop(expected);
+        let takes = matches!(request.op, Op::Read | Op::Write | Op::Compare | Op::Verify);
+        let (flown, held) = self.hold(if takes { request.len.min(MOST) } else { 0 });
         *self.in_flight += 1;
         *self.writes += usize::from(!writing.is_empty());
         let bytes = match request.op {
@@ -230,6 +260,8 @@ impl Media for Blocks<'_> {
             ticket: Ticket { connection: self.connection, slot: request.slot },
             core: self.core.clone(),
             host: self.host,
+            flown,
+            held,
             verified: 0,
             devices,
             gone: Arc::clone(self.gone),

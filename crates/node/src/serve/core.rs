@@ -16,7 +16,7 @@ use pumice_blockdev::ask_silent_peer;
 use pumice_initiator::{BusyPoll, prepare};
 use pumice_nvme::spec::Status;
 use pumice_nvme::target::{Access, Connection, EndReason};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,6 +33,8 @@ const FIRST: usize = LISTENER + super::listen::MOST;
 const TICK: Duration = Duration::from_millis(100);
 /// How long commands in flight may take to end when the server stops.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes of answers that are copied in one round: others are served between two of them.
+const ROUND: usize = 4 << 20;
 /// Connections that are accepted at a time, so that a burst of them does not hold up those that stand.
 const ACCEPTS: usize = 32;
 /// What a command ends with that its medium, or the node, did not carry out.
@@ -71,6 +73,12 @@ pub(super) struct Core {
     waiting: HashMap<usize, u64>,
     /// More connections may wait to be accepted.
     accepting: bool,
+    /// Commands that have ended and are not answered yet; and whether there are more of them than one round answers.
+    done: VecDeque<Done>,
+    has_more: bool,
+    /// Connections with commands for which there was no room, and whether any has become free since.
+    full: HashSet<usize>,
+    freed: bool,
     busy_poll: BusyPoll,
     counts: Arc<CoreCounts>,
 }
@@ -107,6 +115,10 @@ impl Core {
             round: 0,
             waiting: HashMap::new(),
             accepting: false,
+            done: VecDeque::new(),
+            has_more: false,
+            full: HashSet::new(),
+            freed: false,
             busy_poll: BusyPoll::new(busy_poll),
         })
     }
@@ -161,7 +173,7 @@ impl Core {
                 self.accept();
             }
             self.take_inbox();
-            self.take_direct();
+            self.answer();
             self.take_turns();
             if let Some(direct) = &mut self.direct {
                 direct.enter();
@@ -193,7 +205,11 @@ impl Core {
 
     /// Waits until there is something to do, or time to be told.
     fn wait(&mut self, events: &mut Events) -> io::Result<()> {
-        if self.accepting || !self.turns.is_empty() || self.direct.as_ref().is_some_and(Direct::must_enter) {
+        if self.accepting
+            || self.has_more
+            || !self.turns.is_empty()
+            || self.direct.as_ref().is_some_and(Direct::must_enter)
+        {
             return self.look(events, Duration::ZERO);
         }
         if !self.busy_poll.is_on() {
@@ -286,28 +302,40 @@ impl Core {
         for stream in streams {
             self.adopt(stream);
         }
-        let now = if done.is_empty() { 0 } else { self.shared.now() };
-        for done in done {
-            self.ended(&done, now);
-        }
+        self.done.extend(done);
     }
 
-    /// Takes what the kernel is done with: all of it, for there is no other event until something more is done.
-    fn take_direct(&mut self) {
+    /// Answers commands that have ended, as much as a round may copy. There is no other event for the rest: it is looked for again at once.
+    fn answer(&mut self) {
+        let mut left = ROUND;
         let mut now = None;
-        while let Some(completed) = self.direct.as_mut().and_then(Direct::completed) {
-            match completed {
-                Completed::Done(done) => {
+        while left > 0 {
+            let Some(done) = self.done.pop_front() else { break };
+            left = left.saturating_sub(done.data().map_or(1, <[u8]>::len));
+            let now = *now.get_or_insert_with(|| self.shared.now());
+            self.ended(done, now);
+        }
+        while left > 0 {
+            match self.direct.as_mut().and_then(Direct::completed) {
+                Some(Completed::Done(done)) => {
+                    left = left.saturating_sub(done.data().map_or(1, <[u8]>::len));
                     let now = *now.get_or_insert_with(|| self.shared.now());
-                    self.ended(&done, now);
+                    self.ended(done, now);
                 }
-                Completed::Failed(job) => self.workers.submit(*job),
+                Some(Completed::Failed(job)) => self.workers.submit(*job),
+                None => break,
             }
+        }
+        self.has_more = left == 0;
+        if self.freed {
+            self.freed = false;
+            self.turns.extend(self.full.drain());
         }
     }
 
     /// A command has ended.
-    fn ended(&mut self, done: &Done, now: u64) {
+    fn ended(&mut self, done: Done, now: u64) {
+        self.freed = true;
         if let Some((index, request, bytes)) = done.foreground() {
             self.shared.pacing().completed(index, request, bytes);
             let (class, good) = (Class::of(done.op), done.status.is_success());
@@ -319,11 +347,13 @@ impl Core {
         let number = done.ticket.connection;
         // The connection may be gone: then nobody waits for the command any more.
         if let Some(socket) = self.sockets.get_mut(&number) {
-            socket.complete(&self.shared, done);
+            socket.complete(&self.shared, &done);
             self.turns.push(number);
         } else if done.wrote {
             self.orphan_ended(number);
         }
+        // Its buffers go with it: they are in the answer, or nobody wants them.
+        drop(done.held);
     }
 
     fn adopt(&mut self, mut stream: TcpStream) {
@@ -349,6 +379,8 @@ impl Core {
             let Some(socket) = self.sockets.get_mut(&number) else { continue };
             let (mut in_flight, mut writes) = (socket.in_flight, socket.writes);
             let mut expected = std::mem::take(&mut socket.expected);
+            let account = socket.account.clone();
+            let mut flying = socket.flying;
             let gone = Arc::clone(&socket.gone);
             let mut blocks = Blocks {
                 shared: &self.shared,
@@ -357,6 +389,9 @@ impl Core {
                 engine: &self.engine,
                 control: &self.control,
                 host: socket.host(),
+                account: account.as_ref(),
+                flying: &mut flying,
+                unsent: 0,
                 gone: &gone,
                 core: &self.handle,
                 connection: number,
@@ -371,6 +406,10 @@ impl Core {
             };
             let turn = socket.turn(&self.shared, &mut blocks, now);
             (socket.in_flight, socket.writes, socket.expected) = (in_flight, writes, expected);
+            socket.flying = flying;
+            if socket.waits_for_room() {
+                self.full.insert(number);
+            }
             match turn {
                 Turn::Waits => {}
                 Turn::Again => self.turns.push(number),
@@ -388,6 +427,9 @@ impl Core {
         for (number, socket) in &mut self.sockets {
             if socket.tick(&self.shared, now) == Turn::Over {
                 over.push(*number);
+            } else if socket.waits_for_room() {
+                // Another core may have given room back.
+                self.turns.push(*number);
             }
         }
         for number in over {
@@ -410,6 +452,7 @@ impl Core {
         if let Some(mut socket) = self.sockets.remove(&number) {
             socket.gone.store(true, Ordering::Relaxed);
             self.waiting.remove(&number);
+            self.full.remove(&number);
             let association = socket.connection.host().is_some() && !socket.connection.is_io_queue();
             if let Some(host) = socket.connection.host().filter(|_| socket.writes > 0) {
                 self.shared.subsystem().with(|s| s.orphan(host));

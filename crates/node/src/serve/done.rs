@@ -1,5 +1,6 @@
 //! Commands that have ended.
 
+use super::budget::Held;
 use crate::pace::Foreground;
 use pumice_blockdev::AlignedBuffer;
 use pumice_nvme::spec::Status;
@@ -31,6 +32,10 @@ pub(super) struct Done {
     pub(super) op: Op,
     pub(super) began: u64,
     pub(super) bytes: u64,
+    /// Bytes that its connection holds for it.
+    pub(super) flown: u64,
+    /// The same, in its host's account.
+    pub(super) held: Option<Held>,
     /// The drive that it was for, by index, and when it came in.
     pub(super) foreground: Option<(usize, Foreground)>,
 }

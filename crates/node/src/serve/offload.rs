@@ -22,6 +22,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Results of a queue that wait to be read, at most.
 const MAX_RESULTS: usize = 16;
+/// Bytes of the results of a controller that wait to be read, from which on no more commands with results are taken.
+const MAX_RESULT_BYTES: usize = 4 << 20;
 /// Bytes that one command moves into or out of local memory, at most: what a queue transfers in one command.
 pub(super) const MAX_MOVE: u64 = 1 << 20;
 
@@ -82,7 +84,15 @@ impl Traffic {
     }
 }
 
-type Results = HashMap<QueueId, HashMap<u32, Vec<u8>>>;
+/// Results that wait to be read: of each queue, with its controller, by tag.
+type Results = HashMap<QueueId, (u16, HashMap<u32, Vec<u8>>)>;
+
+/// Whether there is room for one more result of a queue under a tag.
+fn has_room(results: &Results, queue: QueueId, cntlid: u16, tag: u32) -> bool {
+    let few = results.get(&queue).is_none_or(|(_, of)| of.len() < MAX_RESULTS || of.contains_key(&tag));
+    let of_controller = results.values().filter(|(owner, _)| *owner == cntlid);
+    few && of_controller.flat_map(|(_, of)| of.values()).map(Vec::len).sum::<usize>() < MAX_RESULT_BYTES
+}
 
 /// The engines behind the command set.
 pub(super) struct Offload {
@@ -183,8 +193,8 @@ impl Offload {
         // What a controller has leased stays its own while a command of it is under way.
         let active = self.leases.begin(cntlid);
         match sqe.opcode() {
-            opcode::PARITY_EXECUTE => self.kept(queue, tag, permit, || self.parity(&active, data, permit)),
-            opcode::TRANSFER => self.kept(queue, tag, permit, || self.peers.transfer(&active, data, permit)),
+            opcode::PARITY_EXECUTE => self.kept(sender, tag, permit, || self.parity(&active, data, permit)),
+            opcode::TRANSFER => self.kept(sender, tag, permit, || self.peers.transfer(&active, data, permit)),
             opcode::RESULT_READ => self.take(queue, tag, len),
             opcode::PACE => plain(self.pace(cntlid, data)),
             opcode::PACE_READ => {
@@ -244,12 +254,13 @@ impl Offload {
     /// Carries out a command whose result, or the explanation of its failure, is kept until it is read.
     fn kept(
         &self,
-        queue: QueueId,
+        sender: Sender,
         tag: u32,
         permit: &dyn Permit,
         work: impl FnOnce() -> Result<Vec<u8>, NodeError>,
     ) -> Answered {
-        if self.results().get(&queue).is_some_and(|of| of.len() >= MAX_RESULTS && !of.contains_key(&tag)) {
+        let Sender { queue, cntlid } = sender;
+        if !has_room(&self.results(), queue, cntlid, tag) {
             return Answered::refused(Status::SEQUENCE.dnr());
         }
         let (status, bytes) = match work() {
@@ -261,14 +272,14 @@ impl Offload {
         let mut results = self.results();
         // Asked with the results in hand: a queue that is gone was so before it was forgotten, and is not forgotten twice.
         if !bytes.is_empty() && permit.is_wanted() {
-            results.entry(queue).or_default().insert(tag, bytes);
+            results.entry(queue).or_insert_with(|| (cntlid, HashMap::new())).1.insert(tag, bytes);
         }
         Answered { status, result, data: None }
     }
 
     fn take(&self, queue: QueueId, tag: u32, len: u64) -> Answered {
         let mut results = self.results();
-        let Some(of) = results.get_mut(&queue) else { return Answered::refused(Status::SEQUENCE.dnr()) };
+        let Some((_, of)) = results.get_mut(&queue) else { return Answered::refused(Status::SEQUENCE.dnr()) };
         match of.get(&tag).map(|bytes| bytes.len() as u64) {
             Some(has) if has == len => Answered { data: of.remove(&tag), ..Answered::default() },
             Some(_) => Answered::refused(Status::INVALID_FIELD.dnr()),
@@ -406,6 +417,21 @@ mod tests {
             offload.node.memory_read(MemoryAddress { drive: DriveId(1), offset: 0 }, &mut there).unwrap();
             assert_eq!(there, [first]);
         }
+    }
+
+    #[test]
+    fn results_that_wait_are_bounded_by_number_and_by_bytes() {
+        let queue = |connection| QueueId { core: 0, connection };
+        let mut results = Results::default();
+        for tag in 0..16 {
+            assert!(has_room(&results, queue(7), 1, tag));
+            results.entry(queue(7)).or_insert((1, HashMap::new())).1.insert(tag, vec![0; 1000]);
+        }
+        assert!(!has_room(&results, queue(7), 1, 16) && has_room(&results, queue(7), 1, 3), "its tags");
+        assert!(has_room(&results, queue(8), 1, 0));
+        results.entry(queue(8)).or_insert((1, HashMap::new())).1.insert(0, vec![0; MAX_RESULT_BYTES]);
+        assert!(!has_room(&results, queue(9), 1, 0), "the bytes of a controller, over all its queues");
+        assert!(has_room(&results, queue(9), 2, 0), "another one has its own");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What all cores share.
 
 use super::SharedSubsystem;
+use super::budget::{Accounts, FLIGHT, WINDOWS};
 use super::failure::Failure;
 use super::log::Log;
 use super::metrics::{BudgetUse, Metrics};
@@ -34,6 +35,7 @@ pub(super) struct Shared {
     log: Log,
     stopping: AtomicBool,
     failure: Failure,
+    accounts: Accounts,
     /// Of parity commands, and of those whose reads keep a pace.
     turns: [Turns; 2],
     began: Instant,
@@ -97,6 +99,7 @@ impl Shared {
             log: Log::default(),
             stopping: AtomicBool::new(false),
             failure: Failure::default(),
+            accounts: Accounts::new(FLIGHT, WINDOWS),
             turns: [Turns::new(TURNS * cores), Turns::new(PACED_TURNS)],
             began: Instant::now(),
         }
@@ -163,6 +166,11 @@ impl Shared {
 
     pub(super) fn block_shift(&self, nsid: u32) -> u8 {
         self.kind(nsid).map_or(9, |kind| kind.block_shift)
+    }
+
+    /// What hosts make the node hold.
+    pub(super) fn accounts(&self) -> &Accounts {
+        &self.accounts
     }
 
     /// What is told of a core that ends too soon.

@@ -1,5 +1,6 @@
 //! Threads that wait for media, so that no core has to.
 
+use super::budget::Held;
 use super::clearing::Clearing;
 use super::done::{Done, Ticket};
 use super::fair::HostKey;
@@ -39,6 +40,9 @@ pub(super) struct Job {
     pub(super) data: Option<AlignedBuffer>,
     /// A command of the parity command set, with its data and the queue whose results it may use.
     pub(super) offload: Option<OffloadJob>,
+    /// Bytes of memory that it takes, or will: what its connection holds for it, and the same in its host's account.
+    pub(super) flown: u64,
+    pub(super) held: Option<Held>,
     /// Bytes that were verified.
     pub(super) verified: u64,
     /// What is left to be made zeros.
@@ -54,8 +58,9 @@ pub(super) struct Job {
 
 impl Job {
     /// It has ended. Its writes have too, before the completion can be seen.
-    pub(super) fn ended(self, status: Status, read: Option<AlignedBuffer>) -> Done {
-        self.outcome(status, read)
+    pub(super) fn ended(mut self, status: Status, read: Option<AlignedBuffer>) -> Done {
+        let held = self.held.take();
+        Done { held, ..self.outcome(status, read) }
     }
 
     /// What it ends with.
@@ -71,6 +76,8 @@ impl Job {
             op: self.op,
             began: self.began,
             bytes: self.bytes,
+            flown: self.flown,
+            held: None,
             foreground: self.foreground,
         }
     }

@@ -1,7 +1,7 @@
 //! One TCP connection: from bytes to commands, and back.
 
 use super::controller::Life;
-use super::media::{Media, Request};
+use super::media::{Media, Request, Windows};
 use super::notice::{Done, EndReason, Ended, Notice, Totals};
 use super::slots::{Phase, Slots};
 use super::subsystem::{Access, Counters, Limits};
@@ -20,6 +20,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(super) const PATIENCE: u64 = 30_000_000_000;
 /// Nanoseconds that a host may be silent where no keep-alive timer runs: on a controller that is not at work, and on the discovery service's without KATO.
 pub(super) const SILENCE: u64 = 120_000_000_000;
+/// Nanoseconds that the data of one command may take, from when they are asked for.
+pub(super) const TRANSFER: u64 = 120_000_000_000;
+/// Nanoseconds after which a connection that was asked for nothing keeps no memory.
+const IDLE: u64 = 1_000_000_000;
 /// Bytes of data in a capsule of the admin queue and of every Fabrics command, whatever IOCCSZ says.
 pub(super) const ADMIN_CAPSULE: u32 = 8192;
 /// Bytes of answers that are worth sending before more is done: while they are under way, the host can work on them, and they are still in this core's cache.
@@ -34,6 +38,8 @@ pub struct Received {
     pub needed: usize,
     /// Whole PDUs may be left: the caller sends what there is, and hands in the rest again at once.
     pub more: bool,
+    /// A command is left for which the medium has no room: the caller hands in the rest again when it has.
+    pub full: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,6 +101,11 @@ pub struct Connection {
     pub(super) slots: Slots,
     /// Bytes of write data of commands whose data were asked for, and that have not ended.
     asked: u32,
+    /// Who else is asked before data are asked for, and how many bytes were taken there: for what was asked for, and for memory that is kept.
+    windows: Option<Arc<dyn Windows>>,
+    taken: u32,
+    /// When the host last did anything for what it was asked for.
+    progress: u64,
     /// Slots that wait for room, in order.
     waiting: std::collections::VecDeque<u16>,
     /// Bytes that the medium has lent since the caller's last turn to send.
@@ -126,6 +137,9 @@ impl Connection {
             namespaces: Arc::new([]),
             slots: Slots::default(),
             asked: 0,
+            windows: None,
+            taken: 0,
+            progress: now,
             waiting: std::collections::VecDeque::new(),
             lent: 0,
             notices: Vec::new(),
@@ -139,6 +153,11 @@ impl Connection {
         // A socket for both families has IPv4 addresses mapped into IPv6.
         self.peer = peer.to_canonical();
         self
+    }
+
+    /// Has the connection ask `windows` too before it asks for data.
+    pub fn set_windows(&mut self, windows: Arc<dyn Windows>) {
+        self.windows = Some(windows);
     }
 
     /// The network address that the host comes from.
@@ -182,6 +201,7 @@ impl Connection {
         let (mut consumed, mut needed) = (0, 0);
         let began = out.len();
         self.lent = 0;
+        let mut full = false;
         let more = loop {
             // One before may have ended the queue: what follows is not carried out.
             self.check_life();
@@ -198,6 +218,11 @@ impl Connection {
             match frame(&bytes[consumed..], &self.framing, &mut needed) {
                 Ok(Some(frame)) => {
                     let len = frame.len;
+                    let command = frame.common.kind == Kind::CapsuleCmd && self.is_io_queue();
+                    if command && self.state == State::Live && !media.has_room() {
+                        full = true;
+                        break false;
+                    }
                     if let Err(violation) = self.pdu(&frame, access, media, out) {
                         self.terminate(&violation, out);
                         continue;
@@ -211,10 +236,13 @@ impl Connection {
                 Err(violation) => self.terminate(&violation, out),
             }
         };
-        if self.state == State::Live && consumed < bytes.len() && self.deadline.is_none() {
+        if full {
+            // What is whole waits for the medium, not for the host.
+            self.deadline = None;
+        } else if self.state == State::Live && consumed < bytes.len() && self.deadline.is_none() {
             self.deadline = Some(now + PATIENCE);
         }
-        Received { consumed, needed, more }
+        Received { consumed, needed, more, full }
     }
 
     /// Lets time pass: deadlines, keep alive, events, the end of the controller. To be called ten times a second.
@@ -227,6 +255,12 @@ impl Connection {
         if self.state != State::Live {
             return;
         }
+        if self.keeps_promises() {
+            self.ask_next(out);
+        } else {
+            self.end(EndReason::Deadline);
+            return;
+        }
         let Some(queue) = &self.queue else { return };
         if queue.qid == 0 {
             if let Some(reason) = self.is_forsaken(access) {
@@ -237,6 +271,50 @@ impl Connection {
         } else {
             self.namespaces = access.with(|s| Arc::clone(s.namespaces()));
         }
+    }
+
+    /// Whether the host sends what it was asked for: anything within [`PATIENCE`], and each command's data within [`TRANSFER`]. A connection that was not used for long keeps no
+    /// memory.
+    fn keeps_promises(&mut self) -> bool {
+        let now = self.now;
+        if self.asked == 0 {
+            if self.slots.kept() > 0 && now.saturating_sub(self.progress) > IDLE {
+                self.slots.let_go();
+                self.settle();
+            }
+            return true;
+        }
+        let receives = |slot: &super::slots::Slot| slot.phase == Phase::Receiving;
+        let late = |slot: &super::slots::Slot| receives(slot) && now.saturating_sub(slot.asked_at) > TRANSFER;
+        let silent = now.saturating_sub(self.progress) > PATIENCE && self.slots.find(receives).is_some();
+        !silent && self.slots.find(late).is_none()
+    }
+
+    /// Gives back what is held of the windows and neither asked for nor kept.
+    fn settle(&mut self) {
+        let needed = self.asked + self.slots.kept() as u32;
+        if let Some(windows) = self.windows.as_ref().filter(|_| self.taken > needed) {
+            windows.give_back(self.taken - needed);
+            self.taken = needed;
+        }
+    }
+
+    /// Takes room for so many bytes more to be asked for; what is kept for nothing is let go first.
+    fn take_room(&mut self, bytes: u32) -> bool {
+        let Some(windows) = self.windows.clone() else { return true };
+        for _ in 0..2 {
+            let needed = self.asked + bytes + self.slots.kept() as u32;
+            if needed <= self.taken {
+                return true;
+            }
+            if windows.take(needed - self.taken) {
+                self.taken = needed;
+                return true;
+            }
+            self.slots.let_go();
+            self.settle();
+        }
+        false
     }
 
     /// Why the host of an admin queue is taken for dead, where it is. The keep-alive timer runs while the controller is at work: a host says nothing while it waits
@@ -498,6 +576,7 @@ impl Connection {
             self.asked -= entry.window;
         }
         self.slots.free(slot);
+        self.settle();
         self.ask_next(out);
     }
 
@@ -573,15 +652,25 @@ impl Connection {
 
     fn ask_next(&mut self, out: &mut Vec<u8>) {
         while let Some(slot) = self.waiting.front().copied() {
-            let Some(entry) = self.slots.get(slot) else {
+            let Some(expected) = self.slots.get(slot).map(|entry| entry.expected) else {
                 self.waiting.pop_front();
                 continue;
             };
             // One at least is always under way, however small the window is.
-            if self.asked != 0 && self.asked + entry.expected > self.limits.write_window {
+            if self.asked != 0 && self.asked + expected > self.limits.write_window {
                 return;
             }
+            if !self.take_room(expected) {
+                return;
+            }
+            let now = self.now;
+            if self.asked == 0 {
+                self.progress = now;
+            }
+            let Some(entry) = self.slots.get(slot) else { return };
             entry.phase = Phase::Receiving;
+            entry.asked_at = now;
+            entry.data.reserve_exact(expected as usize);
             let transfer =
                 Transfer { cccid: entry.sqe.cid(), ttag: slot + 1, offset: 0, len: entry.expected };
             entry.window = entry.expected;
@@ -626,6 +715,7 @@ impl Connection {
             );
         }
         entry.data.extend_from_slice(frame.data);
+        self.progress = self.now;
         if !frame.data_good {
             entry.fault = Some(Status::TRANSIENT_TRANSPORT);
         }
@@ -676,6 +766,14 @@ impl Connection {
             queue.done.bytes_written += request.len;
             queue.counters.writes.fetch_add(1, Ordering::Relaxed);
             queue.counters.bytes_written.fetch_add(request.len, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(windows) = &self.windows {
+            windows.give_back(self.taken);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod admin;
 mod announced;
+mod budgets;
 mod discovery;
 mod golden;
 mod host_violations;

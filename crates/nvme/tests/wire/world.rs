@@ -59,6 +59,8 @@ pub(crate) struct Drives {
     pub(crate) flushes: usize,
     /// A flush of everything is not answered.
     pub(crate) slow_flush: bool,
+    /// There is no room for more commands.
+    pub(crate) full: bool,
     /// Blocks that were made unreadable, by drive.
     pub(crate) unreadable: [BTreeSet<u64>; 2],
 }
@@ -105,6 +107,10 @@ impl Media for Drives {
 
     fn is_immediate(&self, nsid: u32) -> bool {
         nsid == 1
+    }
+
+    fn has_room(&self) -> bool {
+        !self.full
     }
 
     fn submit(&mut self, request: &Request<'_>) -> Option<Status> {
@@ -164,6 +170,7 @@ impl Target {
                 waiting: Vec::new(),
                 flushes: 0,
                 slow_flush: false,
+                full: false,
                 unreadable: Default::default(),
             },
             limits,
