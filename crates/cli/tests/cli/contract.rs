@@ -12,14 +12,19 @@ fn keys(value: &Value) -> Vec<&str> {
     value.as_object().unwrap().keys().map(String::as_str).collect()
 }
 
-const SCRUB: [&str; 14] = [
+const SCRUB: [&str; 19] = [
+    "absent",
     "array",
     "bytes_checked",
+    "degraded",
+    "equations",
     "findings",
+    "incomplete",
     "ledger",
     "method",
     "miss_bound",
     "pacing",
+    "range",
     "result",
     "seconds",
     "skipped",

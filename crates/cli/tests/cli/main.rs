@@ -2,6 +2,7 @@
 
 mod connections;
 mod contract;
+mod degraded;
 mod network;
 mod online;
 mod pacing;

@@ -80,7 +80,11 @@ fn too_many_members_missing() {
     let degraded = &array.members[..array.members.len() - 1];
     let state = tempfile::tempdir().unwrap();
     let output = scrub(state.path()).args(degraded).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "one equation of each stripe remains");
+    assert_eq!(
+        output.status.code(),
+        Some(3),
+        "one equation of each stripe remains, and a member was not named"
+    );
     refused(&array.members[..array.members.len() - 2], &["roles 3, 4 are missing", "raid6"]);
 
     let array = Made::new(RAID5);
