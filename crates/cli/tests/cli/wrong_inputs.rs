@@ -100,7 +100,7 @@ fn a_member_twice() {
     let link = array.folder.path().join("link");
     std::os::unix::fs::symlink(&array.members[0], &link).unwrap();
     *twice.last_mut().unwrap() = link;
-    refused(&twice, &["link", "named twice"]);
+    refused(&twice, &["link", name(&array.members[0]), "named twice"]);
     let copy = array.folder.path().join("copy");
     fs::copy(&array.members[0], &copy).unwrap();
     *twice.last_mut().unwrap() = copy;
