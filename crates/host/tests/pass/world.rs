@@ -5,6 +5,7 @@ use pumice_host::Method;
 use pumice_host::finding::Finding;
 use pumice_host::scrub::{Observer, Options, Outcome, Progress, run};
 use pumice_host::state::StateFiles;
+use pumice_host::stop::Stop;
 use pumice_host::target::{JournalDrive, Member, Target};
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{DataNode, DriveId};
@@ -18,7 +19,6 @@ use pumice_raid::superblock::v1::{ROLE_FAULTY, ROLE_JOURNAL, V1};
 use pumice_raid::{Array, FormatSpec, Metadata, Uuid, assemble, probe};
 use pumice_units::{Role, StripeIndex};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// What an array is made of.
 #[derive(Debug, Clone, Copy)]
@@ -292,5 +292,5 @@ impl Observer for Notes {
 }
 
 pub(crate) fn pass(target: &Target, state: Option<&StateFiles>, options: &Options) -> Outcome {
-    run(target, state, options, &mut Notes(Vec::new()), &AtomicBool::new(false)).unwrap()
+    run(target, state, options, &mut Notes(Vec::new()), &Stop::new()).unwrap()
 }
