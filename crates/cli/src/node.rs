@@ -6,6 +6,7 @@ use crate::log::{self, LogFormat, LogLevel};
 use crate::scrub::default_state_dir;
 use clap::Args;
 use pumice_blockdev::raise_descriptor_limit;
+use pumice_initiator::DigestPolicy;
 use pumice_node::NodeOptions;
 use pumice_node::serve::{
     Backend, Drive, DriveConfig, NodeConfig, Peer, Server, Service, busy_poll, listen_address,
@@ -46,6 +47,7 @@ The whole can be written down in a file, for --config:
     label = \"front left\"                  # optional; what hosts are shown, in place of the last part of the path
     [[peer]]                               # nodes that local memory may be sent to
     address = \"127.0.0.1:4421\"
+    digest = \"auto\"                        # optional; of what is sent there: auto (unless it is on the loopback), on, off
     [pacing]                               # optional; scrubs may ask for less, never for more
     slowdown = \"1ms\"                       # of a foreground request, in the mean
     rate = \"200MB\"                         # a second, from each drive
@@ -116,7 +118,11 @@ impl NodeArgs {
             metrics: self.metrics,
             show_paths: self.show_paths,
             pacing: PaceRequest::default(),
-            peers: self.peer.iter().map(|address| Peer { address: *address, nqn: None }).collect(),
+            peers: self
+                .peer
+                .iter()
+                .map(|address| Peer { address: *address, nqn: None, digests: DigestPolicy::Auto })
+                .collect(),
         })
     }
 }

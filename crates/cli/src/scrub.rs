@@ -5,7 +5,8 @@ mod human;
 
 pub(crate) use args::ScrubArgs;
 
-use crate::devices::{Access, assemble_from, expand, place, probe_all};
+use crate::access::Access;
+use crate::devices::{assemble_from, expand, place, probe_all};
 use crate::failure::Failure;
 use crate::probed::Probed;
 use crate::progress::Display;
@@ -15,6 +16,7 @@ use crate::text::{print, print_json};
 use pumice_host::report::Report;
 use pumice_host::scrub::{StopReason, run as run_pass};
 use pumice_host::state::StateFiles;
+use pumice_host::stop::Stop;
 use pumice_node::NodeOptions;
 use pumice_offload::PacePolicy;
 use pumice_parity::kernels::Kernels;
@@ -25,13 +27,12 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Runs the command.
 pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     let mut options = args.options(fresh_seed()?)?;
     Kernels::best().self_test()?;
-    let access = Access { write: args.repairs(), allow_in_use: args.allow_in_use };
+    let access = Access { write: args.repairs(), allow_in_use: args.allow_in_use, digests: args.digest };
     if access.write && access.allow_in_use {
         return Err(Failure::new(
             "--repair and --allow-in-use exclude each other: a device is repaired only while nobody else has it",
@@ -72,8 +73,8 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     options.check(&target)?;
     let state = open_state(args, target.array().uuid())?;
     let mut display = Display::new(args.quiet);
-    let interrupt = stop_on_signal()?;
-    let outcome = run_pass(&target, state.as_ref(), &options, &mut display, &interrupt);
+    let stop = stop_on_signal()?;
+    let outcome = run_pass(&target, state.as_ref(), &options, &mut display, &stop);
     display.finish();
     let outcome = outcome?;
     if let Some(StopReason::Failed(why)) = &outcome.stopped {
@@ -144,15 +145,17 @@ pub(crate) fn fresh_seed() -> Result<Seed, Failure> {
     Ok(Seed(bytes))
 }
 
-/// A flag that Ctrl-C and SIGTERM raise; a second signal ends the program at once.
-fn stop_on_signal() -> Result<Arc<AtomicBool>, Failure> {
-    let flag = Arc::new(AtomicBool::new(false));
-    let raised = Arc::clone(&flag);
+/// What Ctrl-C and SIGTERM raise; a second signal ends the program at once.
+fn stop_on_signal() -> Result<Arc<Stop>, Failure> {
+    let stop = Arc::new(Stop::new());
+    let raised = Arc::clone(&stop);
+    // Called on a thread of its own.
     ctrlc::set_handler(move || {
-        if raised.swap(true, Ordering::Relaxed) {
+        if raised.is_raised() {
             std::process::exit(3);
         }
-        eprintln!("pumice: stopping after this batch (again to stop at once)");
+        eprintln!("pumice: stopping (again to stop at once)");
+        raised.raise();
     })?;
-    Ok(flag)
+    Ok(stop)
 }

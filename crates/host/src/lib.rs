@@ -11,6 +11,7 @@
 mod errors;
 mod files;
 pub mod finding;
+pub mod members;
 mod method;
 pub mod pattern;
 pub mod plan;
@@ -23,7 +24,9 @@ pub mod scrub;
 mod sectors;
 mod standing;
 pub mod state;
+pub mod stop;
 pub mod target;
+pub mod wire;
 
 pub use errors::ErrorLimit;
 pub use method::Method;

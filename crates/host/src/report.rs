@@ -1,9 +1,11 @@
 //! The report of a scrub: the JSON document, and the exit code. The contract is in `docs/json.md`.
 
 use crate::finding::Finding;
+use crate::members::{AbsentMember, Equations, StripeRange};
 use crate::pattern::Pattern;
-use crate::scrub::{Outcome, StopReason};
+use crate::scrub::{Outcome, StopReason, Unfinished};
 use crate::target::Target;
+use crate::wire::Wire;
 use pumice_offload::PaceFigures;
 use pumice_telemetry::Ledger;
 use pumice_units::Role;
@@ -54,11 +56,11 @@ impl ArrayIdentity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ArrayResult {
-    /// Everything was checked and nothing found.
+    /// Everything that was asked for was checked, and nothing found.
     Clean,
-    /// Everything was checked and something found.
+    /// Everything that was asked for was checked, and something found.
     Findings,
-    /// Not everything was checked.
+    /// Not everything was checked: [`Report::incomplete`] says why.
     Incomplete,
 }
 
@@ -133,8 +135,18 @@ pub struct Report {
     pub method: &'static str,
     /// The verdict.
     pub result: ArrayResult,
+    /// Why the result is `incomplete`; empty otherwise.
+    pub incomplete: Vec<Unfinished>,
     /// Why the pass ended before its end; `None` where it did not.
     pub stopped: Option<String>,
+    /// The stripes that were asked for.
+    pub range: StripeRange,
+    /// Whether a member was absent from any stripe of the range.
+    pub degraded: bool,
+    /// The members that were.
+    pub absent: Vec<AbsentMember>,
+    /// How many equations could be checked.
+    pub equations: Equations,
     /// Stripes checked, resumed ones included.
     pub stripes_checked: u64,
     /// Stripes left out.
@@ -157,6 +169,10 @@ pub struct Report {
     pub ledger: Ledger,
     /// The chance that damage of a batch went unseen, at most.
     pub miss_bound: f64,
+    /// What the way to the nodes adds; `None` without a network.
+    pub wire: Option<Wire>,
+    /// How often lost connections were made anew.
+    pub reconnections: u64,
     /// Seconds.
     pub seconds: f64,
 }
@@ -165,6 +181,7 @@ impl Report {
     /// The report of a pass.
     #[must_use]
     pub fn new(target: &Target, outcome: &Outcome) -> Self {
+        let absent = AbsentMember::all(target, &outcome.range);
         let result = if !outcome.is_complete() {
             ArrayResult::Incomplete
         } else if outcome.findings.is_empty() {
@@ -176,11 +193,16 @@ impl Report {
             array: ArrayIdentity::of(target),
             method: outcome.method.name(),
             result,
+            incomplete: outcome.unfinished(),
             stopped: outcome.stopped.as_ref().map(|stop| match stop {
                 StopReason::Interrupted => "interrupted".to_owned(),
                 StopReason::Failed(why) => why.clone(),
-                StopReason::TooManyFindings => "too many findings".to_owned(),
+                StopReason::TooManyFindings => "too many findings; --resume goes on".to_owned(),
             }),
+            range: (&outcome.range).into(),
+            degraded: !absent.is_empty(),
+            absent,
+            equations: outcome.equations,
             stripes_checked: outcome.stripes_checked,
             stripes_skipped: outcome.skipped.values().sum(),
             skipped: outcome.skipped.iter().map(|(reason, n)| (reason.to_string(), *n)).collect(),
@@ -196,6 +218,8 @@ impl Report {
                 .collect(),
             ledger: outcome.ledger,
             miss_bound: outcome.miss_bound,
+            wire: Wire::of(&outcome.links),
+            reconnections: outcome.reconnections,
             seconds: outcome.seconds,
         }
     }

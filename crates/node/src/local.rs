@@ -368,6 +368,10 @@ impl DataNode for LocalNode {
         self.parity_while(command, &*self.memory, &|| true)
     }
 
+    fn give_up(&self) {
+        self.pacing.stop();
+    }
+
     fn pace(&self, request: &PaceRequest) -> Result<(), NodeError> {
         self.pacing.ask(0, request.clone())
     }

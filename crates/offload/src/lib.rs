@@ -18,6 +18,7 @@ mod activity;
 mod class;
 mod command;
 mod error;
+mod link;
 mod node;
 mod pacing;
 mod result;
@@ -30,6 +31,7 @@ pub use command::{
     Grant, MAX_STRIPES, MAX_WORK, MemoryAddress, Mode, ParityCommand, Source, Transfer, Window,
 };
 pub use error::{ErrorKind, NodeError};
+pub use link::LinkFigures;
 pub use node::{DataNode, DriveDescription, DriveId, NodeDescription, Piece, PieceFailure};
 pub use pacing::{DAY, MAX_WINDOWS, PaceFigures, PacePolicy, PaceRequest, parse_window};
 pub use result::{

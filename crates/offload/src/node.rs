@@ -1,8 +1,8 @@
 //! What every data node offers, in this process or behind a network.
 
 use crate::{
-    Grant, Hosts, MemoryAddress, NodeError, PaceFigures, PaceRequest, ParityCommand, ParityResult, Transfer,
-    TransferResult,
+    Grant, Hosts, LinkFigures, MemoryAddress, NodeError, PaceFigures, PaceRequest, ParityCommand,
+    ParityResult, Transfer, TransferResult,
 };
 use pumice_blockdev::AlignedBuffer;
 use std::fmt;
@@ -151,6 +151,24 @@ pub trait DataNode: Send + Sync {
     /// Where the node does not answer.
     fn revoke(&self, _to: MemoryAddress, _grant: &Grant) -> Result<(), NodeError> {
         Ok(())
+    }
+
+    /// Ends the wait of every parity command that is under way, now, and fails those that follow: the caller is about to end. Other
+    /// operations go on.
+    fn give_up(&self) {}
+
+    /// Makes the connections to the node anew, if they were lost. After that every address of local memory means another place, and
+    /// what was asked of the node's pace is asked again. Returns whether they had been lost.
+    ///
+    /// # Errors
+    /// Where the node cannot be reached, is not the one that it was, or was held: others may have written since.
+    fn reconnect(&self) -> Result<bool, NodeError> {
+        Ok(false)
+    }
+
+    /// What the connections to the node have moved; `None` where there is no network between.
+    fn link_figures(&self) -> Option<LinkFigures> {
+        None
     }
 
     /// Has every parity command over media, of this and any other host, read its drives at a pace, for as long as the caller is associated. Where several ask, and

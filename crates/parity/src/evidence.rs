@@ -14,8 +14,9 @@ pub const MAX_PERIOD: usize = 64;
 pub const GAP: usize = 16;
 /// Shortest run that says anything about periods.
 const SHORTEST_RUN: usize = 16;
-/// Fewer damaged bytes than this agree with some pair by chance too often to mean anything.
-const TOO_FEW: usize = 4;
+/// Damaged bytes one after another that show an exchange. Any pair of 24 members shows so many by chance in
+/// one block of 4,000.
+const STREAK: usize = 4;
 /// The unit to which short runs are widened: the smallest sector.
 const SECTOR: usize = 512;
 
@@ -226,23 +227,16 @@ impl Combination {
     }
 }
 
-/// Whether something holds at [`SHORTEST_RUN`] damaged bytes one after another, or at all of them if there are
-/// fewer, but for [`TOO_FEW`].
+/// Whether something holds at [`STREAK`] damaged bytes one after another.
 fn has_streak(damaged: impl Iterator<Item = usize>, holds: impl Fn(usize) -> bool) -> bool {
-    let (mut streak, mut unbroken, mut count) = (0, true, 0);
+    let mut streak = 0;
     for at in damaged {
-        count += 1;
-        if holds(at) {
-            streak += 1;
-            if streak == SHORTEST_RUN {
-                return true;
-            }
-        } else {
-            streak = 0;
-            unbroken = false;
+        streak = if holds(at) { streak + 1 } else { 0 };
+        if streak == STREAK {
+            return true;
         }
     }
-    unbroken && count >= TOO_FEW
+    false
 }
 
 /// Whether a pair is live, and how.

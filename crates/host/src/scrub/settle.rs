@@ -18,6 +18,7 @@ use super::checked::Hole;
 use super::examine::{Examination, examine, examine_with_holes};
 use crate::finding::Unsettled;
 use crate::standing::{journal_now, objections};
+use crate::stop::Stop;
 use crate::target::{Target, View};
 use pumice_offload::{Activity, Hosts};
 use pumice_raid::diagnosis::{Certainty, Diagnosis, Verdict};
@@ -72,6 +73,8 @@ pub(crate) struct Settler<'p> {
     pub(crate) in_use: bool,
     /// How long an inconsistency must stand then.
     pub(crate) settle: Duration,
+    /// Ends the waits.
+    pub(crate) stop: &'p Stop,
 }
 
 impl Settler<'_> {
@@ -100,7 +103,7 @@ impl Settler<'_> {
             if open.is_empty() {
                 return Ok(out);
             }
-            let Some(heard) = witness.wait(self.view, self.settle)? else {
+            let Some(heard) = witness.wait(self.view, self.settle, self.stop)? else {
                 open.iter_mut().for_each(|suspect| suspect.why = Unsettled::Host);
                 break;
             };
@@ -208,11 +211,12 @@ impl Witness {
 
     /// Lets an inconsistency stand: until the time is over, and every host was heard of on every node since. `None` where one stays silent: then it cannot be
     /// known what it still has to write. Where hosts come and go there is nothing to wait for.
-    fn wait(&self, view: &View, settle: Duration) -> Result<Option<Self>, ScrubError> {
+    fn wait(&self, view: &View, settle: Duration, stop: &Stop) -> Result<Option<Self>, ScrubError> {
+        let sleep = |time| stop.wait(time).map_err(|_| ScrubError::Interrupted);
         if self.is_nobody() {
             return Self::take(view).map(Some);
         }
-        std::thread::sleep(settle.saturating_sub(self.asked.elapsed()));
+        sleep(settle.saturating_sub(self.asked.elapsed()))?;
         loop {
             let now = Self::take(view)?;
             if self.heard_by(&now) || !self.same_as(&now) || !now.same_everywhere() {
@@ -221,7 +225,7 @@ impl Witness {
             if self.asked.elapsed() > settle + SILENCE {
                 return Ok(None);
             }
-            std::thread::sleep(POLL);
+            sleep(POLL)?;
         }
     }
 

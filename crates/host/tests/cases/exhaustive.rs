@@ -166,7 +166,7 @@ fn every_planted_rival_is_left_alone() {
     let mut all = Tally::default();
     for content in 0..5 {
         let kind = Kind { stripes: sets.len() as u64, ..kind };
-        let world = World::new(kind, content);
+        let world = World::empty(kind, content);
         (0..sets.len() as u64).for_each(|stripe| world.recontent(stripe, content));
         all += run(&world, &kind, &sets, &[], content);
     }

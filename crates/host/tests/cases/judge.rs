@@ -138,8 +138,8 @@ impl Case<'_> {
             self.explain(&made_bad, &mut out);
         }
         for (_, sector) in &rebuilt_wrong {
-            let lost = self.planted.lost.iter().filter(|(_, s)| s == sector).count();
-            let left = self.redundancy - self.missing.len() - lost;
+            let lost = |role: &u16| self.planted.lost.contains(&(*role, *sector));
+            let left = self.redundancy - self.missing.len() - self.roles().filter(lost).count();
             let wrong = self.silent_in(sector * SECTOR..(sector + 1) * SECTOR).len();
             assert!(wrong > left, "an equation sees it, sector {sector}: {}", self.context());
         }

@@ -77,7 +77,7 @@ fn random_faults() {
         let disks = kind.disks + (next() % 4) as u16;
         let chunk = [4096, 8192, 16384][(next() % 3) as usize];
         let kind = Kind { disks, chunk, stripes: STRIPES, ..kind };
-        let world = World::new(kind, next());
+        let world = World::empty(kind, next());
         let content = next() % 5;
         (0..STRIPES).for_each(|stripe| world.recontent(stripe, content));
         let sets: Vec<_> = (0..STRIPES).map(|_| (faults(&mut next, &kind), next())).collect();

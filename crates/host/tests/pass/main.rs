@@ -3,6 +3,7 @@
 mod crash;
 mod damage;
 mod ledger;
+mod limits;
 mod progress;
 mod sound;
 mod standing;

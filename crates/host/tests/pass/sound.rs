@@ -144,6 +144,7 @@ fn lost_sectors_are_not_rebuilt_from_a_member_that_is_damaged_beside_them() {
     // The last equation of a degraded array.
     let world = World::new(RAID6, 6);
     world.scramble(0, 7, 1000, 300, 9);
+    world.fail(&[4]);
     let before = world.contents();
     world.lose(1, 7, 0, 512);
     repair_with(&world, RepairPolicy::Strong, &[4]);

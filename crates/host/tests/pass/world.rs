@@ -5,6 +5,7 @@ use pumice_host::Method;
 use pumice_host::finding::Finding;
 use pumice_host::scrub::{Observer, Options, Outcome, Progress, run};
 use pumice_host::state::StateFiles;
+use pumice_host::stop::Stop;
 use pumice_host::target::{JournalDrive, Member, Target};
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{DataNode, DriveId};
@@ -18,7 +19,6 @@ use pumice_raid::superblock::v1::{ROLE_FAULTY, ROLE_JOURNAL, V1};
 use pumice_raid::{Array, FormatSpec, Metadata, Uuid, assemble, probe};
 use pumice_units::{Role, StripeIndex};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// What an array is made of.
 #[derive(Debug, Clone, Copy)]
@@ -69,7 +69,15 @@ pub(crate) fn noise(seed: u64) -> impl FnMut() -> u64 {
 }
 
 impl World {
+    /// An array with noise for content; `seed` decides what crashes do.
     pub(crate) fn new(kind: Kind, seed: u64) -> Self {
+        let world = Self::empty(kind, seed);
+        (0..kind.stripes).for_each(|stripe| world.recontent(stripe, 0));
+        world
+    }
+
+    /// The same with zeros.
+    pub(crate) fn empty(kind: Kind, seed: u64) -> Self {
         let component = kind.chunk * kind.stripes;
         let device = (1 << 20) + component;
         let format = FormatSpec {
@@ -96,25 +104,7 @@ impl World {
                 content[*offset as usize..][..bytes.len()].copy_from_slice(bytes);
             }
         }
-        let mut next = noise(seed);
         let base = format.members[0].data_offset as usize;
-        for stripe in 0..kind.stripes {
-            let map = geometry.stripe(StripeIndex(stripe));
-            for at in 0..kind.chunk as usize {
-                let place = base + stripe as usize * kind.chunk as usize + at;
-                let (mut p, mut q) = (0, 0);
-                for (i, role) in map.data.iter().enumerate() {
-                    let byte = next() as u8;
-                    contents[role.index()][place] = byte;
-                    p ^= byte;
-                    q ^= map.exponents.get(i).map_or(0, |e| gf::mul(gf::exp(usize::from(*e)), byte));
-                }
-                contents[map.p.index()][place] = p;
-                if let Some(role) = map.q {
-                    contents[role.index()][place] = q;
-                }
-            }
-        }
         let devices = contents
             .into_iter()
             .enumerate()
@@ -188,8 +178,8 @@ impl World {
         let map = self.geometry.stripe(StripeIndex(stripe));
         let chunk = self.geometry.chunk_bytes() as usize;
         let mut next = noise(stripe.wrapping_mul(7).wrapping_add(kind + 1));
-        let mut data: Vec<Vec<u8>> =
-            map.data.iter().map(|_| (0..chunk).map(|_| next() as u8).collect()).collect();
+        let mut fresh = |_: &Role| (0..chunk / 4).flat_map(|_| (next() as u32).to_le_bytes()).collect();
+        let mut data: Vec<Vec<u8>> = map.data.iter().map(&mut fresh).collect();
         match kind {
             1 => data.iter_mut().for_each(|bytes| bytes.fill(0)),
             2 => {
@@ -302,5 +292,5 @@ impl Observer for Notes {
 }
 
 pub(crate) fn pass(target: &Target, state: Option<&StateFiles>, options: &Options) -> Outcome {
-    run(target, state, options, &mut Notes(Vec::new()), &AtomicBool::new(false)).unwrap()
+    run(target, state, options, &mut Notes(Vec::new()), &Stop::new()).unwrap()
 }

@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+use tracing::warn;
 
 /// How long a peer may take.
 const PEER_DEADLINE: Duration = Duration::from_secs(10);
@@ -86,11 +87,20 @@ impl PeerLinks {
 
     /// A new connection to a peer, with a controller of its own.
     fn connect(&self, peer: &Peer) -> Result<Link, InitiatorError> {
+        let (link, digests) =
+            peer.digests.connect(peer.address, |digests| self.connect_with(peer, digests))?;
+        if digests != peer.digests.asked(peer.address) {
+            warn!(peer = %peer.address, "a peer has no digests: what is sent to it goes without");
+        }
+        Ok(link)
+    }
+
+    fn connect_with(&self, peer: &Peer, digests: Digests) -> Result<Link, InitiatorError> {
         let mut options = ConnectOptions {
             subsystem: Nqn::discovery(),
             host: self.host.clone(),
             hostid: wire::NODE_HOST_ID,
-            digests: Digests::default(),
+            digests,
             flow_control: true,
             deadline: PEER_DEADLINE,
         };

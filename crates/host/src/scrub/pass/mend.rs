@@ -11,22 +11,21 @@ use crate::scrub::ScrubError;
 use crate::scrub::settle::Settler;
 use pumice_telemetry::Ledger;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Looks at one stripe, at most: what a first repair makes readable or consistent is judged anew.
 const ROUNDS: usize = 3;
 
 impl Pass<'_> {
     /// Repairs what was found, stripe by stripe. Why it ended early, if it did.
-    pub(super) fn mend(&mut self, interrupt: &AtomicBool) -> Option<StopReason> {
+    pub(super) fn mend(&mut self) -> Option<StopReason> {
         let repairer = self.repairer.take()?;
         self.saved.patterns = crate::pattern::apply(&mut self.saved.findings);
-        let stopped = self.mend_all(&repairer, interrupt);
+        let stopped = self.mend_all(&repairer);
         self.repairer = Some(repairer);
         stopped
     }
 
-    fn mend_all(&mut self, repairer: &Repairer<'_>, interrupt: &AtomicBool) -> Option<StopReason> {
+    fn mend_all(&mut self, repairer: &Repairer<'_>) -> Option<StopReason> {
         let failed = |error: ScrubError| Some(StopReason::Failed(error.to_string()));
         let open = self.saved.findings.iter().filter(|finding| !finding.repaired);
         let stripes: BTreeSet<u64> = open.map(|finding| finding.stripe).collect();
@@ -38,12 +37,12 @@ impl Pass<'_> {
             return failed(error);
         }
         for stripe in stripes {
-            // Relaxed: a flag that is only ever raised; a stripe later is soon enough.
-            if interrupt.load(Ordering::Relaxed) {
+            if self.stop.is_raised() {
                 return Some(StopReason::Interrupted);
             }
             if let Err(error) = self.mend_stripe(repairer, stripe) {
-                return failed(error);
+                // A look that the signal cut short failed because of that. A repair that had begun is at its end.
+                return if self.is_cut_short(&error) { Some(StopReason::Interrupted) } else { failed(error) };
             }
             if self.saved_at.elapsed() >= super::SAVE_EVERY
                 && let Err(error) = self.save()
@@ -78,8 +77,13 @@ impl Pass<'_> {
     /// so that another look is worth it.
     fn mend_once(&mut self, repairer: &Repairer<'_>, site: &mut Site<'_>) -> Result<bool, ScrubError> {
         let stripe = site.stripe;
-        let settler =
-            Settler { target: self.target, view: site.view, in_use: self.in_use, settle: self.settle };
+        let settler = Settler {
+            target: self.target,
+            view: site.view,
+            in_use: self.in_use,
+            settle: self.settle,
+            stop: self.stop,
+        };
         let suspects = BTreeMap::from([(stripe, Vec::new())]);
         let settled = settler.settle(&suspects)?;
         *site.moved += settled.moved;
