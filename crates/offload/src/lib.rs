@@ -24,7 +24,7 @@ mod result;
 mod rule;
 pub mod wire;
 
-pub use activity::{Activity, AssociatedHost, Hosts, Writes};
+pub use activity::{Activity, AssociatedHost, Hosts, SuperblockSeen, Writes};
 pub use class::ClassPlan;
 pub use command::{MAX_STRIPES, MemoryAddress, Mode, ParityCommand, Source, Transfer, Window};
 pub use error::{ErrorKind, NodeError};

@@ -1,8 +1,8 @@
 //! What every data node offers, in this process or behind a network.
 
 use crate::{
-    Hosts, MemoryAddress, NodeError, PaceFigures, PaceRequest, ParityCommand, ParityResult, Transfer,
-    TransferResult,
+    Hosts, MemoryAddress, NodeError, PaceFigures, PaceRequest, ParityCommand, ParityResult, SuperblockSeen,
+    Transfer, TransferResult,
 };
 use pumice_blockdev::AlignedBuffer;
 use std::fmt;
@@ -116,6 +116,14 @@ pub trait DataNode: Send + Sync {
     /// # Errors
     /// Where the node does not answer.
     fn hosts(&self) -> Result<Option<Hosts>, NodeError> {
+        Ok(None)
+    }
+
+    /// What the node remembers of the superblocks on its drives, of those that were written since it started; `None` where it does not look.
+    ///
+    /// # Errors
+    /// Where the node does not answer.
+    fn superblocks(&self) -> Result<Option<Vec<SuperblockSeen>>, NodeError> {
         Ok(None)
     }
 

@@ -14,6 +14,7 @@ mod error;
 mod examine;
 mod pass;
 mod settle;
+pub(crate) mod settling;
 
 pub use batch::Order;
 pub use error::ScrubError;

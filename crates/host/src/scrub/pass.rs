@@ -3,7 +3,8 @@
 use super::batch::{Order, Schedule};
 use super::check::Checker;
 use super::error::ScrubError;
-use super::settle::{SETTLE, Settled, Settler};
+use super::settle::{SETTLE, Settled, Settler, stand};
+use super::settling::{Patience, Standing};
 use crate::finding::Finding;
 use crate::repair::{Journal, Repaired, Repairer};
 use crate::state::{Before, PassKey, SavedPass, Shape, StateFiles, VERSION};
@@ -17,7 +18,7 @@ use pumice_raid::diagnosis::Diagnosis;
 use pumice_raid::plan::SkipReason;
 use pumice_telemetry::Ledger;
 use pumice_units::Role;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -30,6 +31,8 @@ const MAX_FINDINGS: usize = 100_000;
 const SAVE_EVERY: Duration = Duration::from_secs(1);
 /// Stripes of a batch that could be judged from which on it can be said that most of them are inconsistent.
 const UNSYNCED_BATCH: u64 = 8;
+/// Busy stripes that are looked at again at the end of a pass, at most.
+const MAX_AGAIN: usize = 1024;
 /// Stripes of a batch unless said otherwise: the period of 2 in GF(2^8).
 const BATCH: u64 = 255;
 /// Power sums a row of a fingerprint: they name up to four bad stripes in each plane.
@@ -210,9 +213,7 @@ pub fn run(
 struct Pass<'t> {
     target: &'t Target,
     state: Option<&'t StateFiles>,
-    in_use: bool,
-    settle: Duration,
-    running_elsewhere: bool,
+    standing: Standing,
     seed: Seed,
     schedule: Schedule,
     repairer: Option<Repairer<'t>>,
@@ -262,13 +263,12 @@ impl<'t> Pass<'t> {
             target.nodes().try_for_each(|node| node.pace(&options.pace))?;
         }
         let now = Instant::now();
+        let standing = stand(target, now, options.in_use, options.settle, options.running_elsewhere)?;
         let seconds_before = saved.seconds;
         Ok(Self {
             target,
             state,
-            in_use: options.in_use,
-            settle: options.settle,
-            running_elsewhere: options.running_elsewhere,
+            standing,
             seed,
             schedule,
             repairer,
@@ -304,7 +304,40 @@ impl<'t> Pass<'t> {
                 return failed(error);
             }
         }
-        None
+        if interrupt.load(Ordering::Relaxed) {
+            return Some(StopReason::Interrupted);
+        }
+        self.look_again(observer).err().and_then(failed)
+    }
+
+    /// Looks again at stripes that were busy, all together: bits have been cleared since, a resync has come further, a host is back.
+    fn look_again(&mut self, observer: &mut dyn Observer) -> Result<(), ScrubError> {
+        let busy = self.saved.findings.iter().filter(|finding| finding.is_busy());
+        let stripes: BTreeSet<u64> = busy.map(|finding| finding.stripe).take(MAX_AGAIN).collect();
+        let mut left = stripes.into_iter().peekable();
+        while let Some(first) = left.peek().copied() {
+            let view = self.take_view(first)?;
+            let border = self.target.borders().into_iter().find(|border| *border > first);
+            let mut suspects = BTreeMap::new();
+            while let Some(stripe) = left.next_if(|stripe| border.is_none_or(|border| *stripe < border)) {
+                suspects.insert(stripe, Vec::new());
+            }
+            let settler = Settler { target: self.target, view: &view, zero: self.began, patience: Patience::End };
+            let settled = settler.settle(&mut self.standing, &suspects)?;
+            self.saved.findings.retain(|finding| !suspects.contains_key(&finding.stripe));
+            self.saved.ledger += settled.moved;
+            self.saved.rechecked += settled.rechecked;
+            for (stripe, diagnoses) in &settled.findings {
+                let unsettled = settled.unsettled.get(stripe).copied();
+                for diagnosis in diagnoses {
+                    let finding = Finding::new(self.target, *stripe, diagnosis, unsettled);
+                    observer.finding(&finding);
+                    self.saved.findings.push(finding);
+                }
+            }
+            self.put_view(first, view);
+        }
+        Ok(())
     }
 
     fn progress(&self) -> Progress {
@@ -355,8 +388,8 @@ impl<'t> Pass<'t> {
         let mut findings = Vec::new();
         let mut suspects = checked.holes;
         suspects.extend(checked.suspects.into_iter().map(|stripe| (stripe, Vec::new())));
-        let settled = Settler { target: self.target, view: &view, in_use: self.in_use, settle: self.settle }
-            .settle(&suspects)?;
+        let settler = Settler { target: self.target, view: &view, zero: self.began, patience: Patience::Batch };
+        let settled = settler.settle(&mut self.standing, &suspects)?;
         ledger += settled.moved;
         self.refuse_unsynced(&stripes, &settled)?;
         for (stripe, diagnoses) in &settled.findings {
@@ -385,8 +418,9 @@ impl<'t> Pass<'t> {
     /// An array that another host runs is taken for synced (`Options::running_elsewhere`). Where most of the stripes of a batch that could be judged are inconsistent, it is not: its parity is being
     /// built, and what it looks like now are no findings. What that host is writing meanwhile says nothing, and what a drive does not give back neither.
     fn refuse_unsynced(&self, stripes: &Range<u64>, settled: &Settled) -> Result<(), ScrubError> {
-        let judged = stripes.end - stripes.start - settled.unsettled.len() as u64;
-        if self.running_elsewhere && judged >= UNSYNCED_BATCH && settled.inconsistent() > judged / 2 {
+        let disturbed = settled.unsettled.keys().filter(|stripe| !settled.undisturbed(**stripe)).count() as u64;
+        let judged = stripes.end - stripes.start - disturbed;
+        if self.standing.run_by_hosts && judged >= UNSYNCED_BATCH && settled.inconsistent() > judged / 2 {
             return Err(ScrubError::Unsynced { start: stripes.start, end: stripes.end });
         }
         Ok(())
@@ -417,7 +451,10 @@ impl<'t> Pass<'t> {
                 }
             }
         }
-        observer.finding(finding);
+        // A busy one is shown when it has been looked at again, at the end of the pass.
+        if !finding.is_busy() {
+            observer.finding(finding);
+        }
         Ok(())
     }
 
