@@ -322,7 +322,8 @@ impl<'t> Pass<'t> {
             while let Some(stripe) = left.next_if(|stripe| border.is_none_or(|border| *stripe < border)) {
                 suspects.insert(stripe, Vec::new());
             }
-            let settler = Settler { target: self.target, view: &view, zero: self.began, patience: Patience::End };
+            let settler =
+                Settler { target: self.target, view: &view, zero: self.began, patience: Patience::End };
             let settled = settler.settle(&mut self.standing, &suspects)?;
             self.saved.findings.retain(|finding| !suspects.contains_key(&finding.stripe));
             self.saved.ledger += settled.moved;
@@ -388,7 +389,8 @@ impl<'t> Pass<'t> {
         let mut findings = Vec::new();
         let mut suspects = checked.holes;
         suspects.extend(checked.suspects.into_iter().map(|stripe| (stripe, Vec::new())));
-        let settler = Settler { target: self.target, view: &view, zero: self.began, patience: Patience::Batch };
+        let settler =
+            Settler { target: self.target, view: &view, zero: self.began, patience: Patience::Batch };
         let settled = settler.settle(&mut self.standing, &suspects)?;
         ledger += settled.moved;
         self.refuse_unsynced(&stripes, &settled)?;
@@ -418,7 +420,8 @@ impl<'t> Pass<'t> {
     /// An array that another host runs is taken for synced (`Options::running_elsewhere`). Where most of the stripes of a batch that could be judged are inconsistent, it is not: its parity is being
     /// built, and what it looks like now are no findings. What that host is writing meanwhile says nothing, and what a drive does not give back neither.
     fn refuse_unsynced(&self, stripes: &Range<u64>, settled: &Settled) -> Result<(), ScrubError> {
-        let disturbed = settled.unsettled.keys().filter(|stripe| !settled.undisturbed(**stripe)).count() as u64;
+        let disturbed =
+            settled.unsettled.keys().filter(|stripe| !settled.undisturbed(**stripe)).count() as u64;
         let judged = stripes.end - stripes.start - disturbed;
         if self.standing.run_by_hosts && judged >= UNSYNCED_BATCH && settled.inconsistent() > judged / 2 {
             return Err(ScrubError::Unsynced { start: stripes.start, end: stripes.end });

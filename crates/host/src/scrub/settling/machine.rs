@@ -310,9 +310,7 @@ impl<'s, D: Clone + PartialEq> Settling<'s, D> {
     /// What is left is busy.
     fn give_up(&mut self) {
         for open in self.open.drain(..) {
-            let decision = open
-                .seen
-                .map_or(Decision::Consistent, |seen| Decision::Busy(seen, open.against));
+            let decision = open.seen.map_or(Decision::Consistent, |seen| Decision::Busy(seen, open.against));
             self.decided.push_back((open.stripe, decision));
         }
         self.phase = Phase::Done;
@@ -355,7 +353,12 @@ impl<'s, D: Clone + PartialEq> Settling<'s, D> {
 
     /// The end of the looks before those of this round: each of them had ended then.
     fn looked_before(&self) -> Moment {
-        self.open.iter().filter_map(|open| open.last.as_ref()).map(|look| look.ended).max().unwrap_or_default()
+        self.open
+            .iter()
+            .filter_map(|open| open.last.as_ref())
+            .map(|look| look.ended)
+            .max()
+            .unwrap_or_default()
     }
 
     /// Decides what can be decided, and looks at the rest again.
