@@ -6,12 +6,11 @@ use crate::scrub::settling::{ArrayNow, Held, HostsSeen, Records};
 use crate::target::{JournalDrive, Target};
 use pumice_offload::{DataNode, DriveDescription, DriveId, NodeError};
 use pumice_raid::assembly::WriteRecords;
-use pumice_raid::journal::Journal;
 use pumice_raid::plan::{Kind, SkipReason};
 use pumice_raid::{Array, MemberRecord, ReadAt};
 use pumice_units::Role;
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Asks every node of the array for its hosts, and for what it remembers of superblocks.
 pub(crate) fn hosts_now(target: &Target, zero: Instant) -> Result<HostsSeen, ScrubError> {
@@ -31,22 +30,15 @@ pub(crate) fn hosts_now(target: &Target, zero: Instant) -> Result<HostsSeen, Scr
     Ok(HostsSeen { asked, nodes, saw_clean })
 }
 
-/// What the journal's device says now; `None` where there is none, or its superblock cannot be made out.
-pub(crate) fn journal_record(target: &Target) -> Result<Option<MemberRecord>, ScrubError> {
+/// What the journal says now; `None` where there is none, or its superblock cannot be made out.
+///
+/// To be read between two looks at a stripe. md takes an entry out of the journal only when the members have all of it: a stripe that looks the same before and after, because a write of it is still to come,
+/// is named in between.
+fn journal_now(target: &Target) -> Result<Option<MemberRecord>, ScrubError> {
     let Some(JournalDrive { node, drive }) = target.journal() else { return Ok(None) };
     let drives = node.describe()?.drives;
     let reader = reader(&**node, "of the journal", &drives, *drive)?;
     Ok(target.array().read_journal_again(&reader))
-}
-
-/// The stripes of some that the journal names now; all of them where it cannot be made out.
-pub(crate) fn journal_now(target: &Target, stripes: &[u64]) -> Result<BTreeMap<u64, Held>, ScrubError> {
-    let record = journal_record(target)?;
-    let named = |stripe: u64| match record.as_ref().and_then(|record| record.journal.as_ref()) {
-        Some(Journal::Pending(ranges)) => ranges.iter().any(|range| range.contains(&stripe)),
-        Some(Journal::Unknown(_)) | None => true,
-    };
-    Ok(stripes.iter().filter(|stripe| named(**stripe)).map(|stripe| (*stripe, Held::Journal)).collect())
 }
 
 fn reader<'n>(
@@ -61,15 +53,11 @@ fn reader<'n>(
 }
 
 /// Reads superblocks again, and what counts beside them: whether they still give every member the role and the state that it had, and what names each of `stripes`
-/// as half written, with `journal` as it was read before. A superblock that cannot be made out is one that is being written: the array is not the same, for now.
+/// as half written, journal included. A superblock that cannot be made out is one that is being written: the array is not the same, for now.
 ///
 /// One call serves any number of stripes with the same reads: as a rule one of each member.
-pub(crate) fn evidence(
-    target: &Target,
-    zero: Instant,
-    journal: Option<MemberRecord>,
-    stripes: &[u64],
-) -> Result<ArrayNow, ScrubError> {
+pub(crate) fn evidence(target: &Target, stripes: &[u64]) -> Result<ArrayNow, ScrubError> {
+    let journal = journal_now(target)?;
     let mut drives: Vec<(&str, Vec<DriveDescription>)> = Vec::new();
     let mut readers = Vec::new();
     for (role, member) in target.members() {
@@ -83,14 +71,8 @@ pub(crate) fn evidence(
     let devices: Vec<(Role, &dyn ReadAt)> =
         readers.iter().map(|(role, reader)| (*role, reader as &dyn ReadAt)).collect();
     let then = target.array();
-    let unknown = || ArrayNow {
-        read: zero.elapsed(),
-        same: false,
-        clean: false,
-        events: 0,
-        records: Records::None,
-        held: BTreeMap::new(),
-    };
+    let unknown =
+        || ArrayNow { same: false, clean: false, events: 0, records: Records::None, held: BTreeMap::new() };
     let Some(mut now) = then.read_again(&devices, journal) else { return Ok(unknown()) };
     let same_members = (0..then.geometry().raid_disks()).map(Role).all(|role| {
         let of = |array: &Array| {
@@ -100,6 +82,8 @@ pub(crate) fn evidence(
         };
         of(then) == of(&now)
     });
+    // md writes superblocks one after another: counts that differ are of an update under way.
+    let same_events = now.members().iter().flatten().all(|m| m.record.superblock.events == now.events());
     // What is not clean and has no record is another clause's matter.
     now.assume_settled();
     let held = |stripe: u64| match now.plan(stripe..stripe + 1).next().map(|extent| extent.kind) {
@@ -110,18 +94,15 @@ pub(crate) fn evidence(
         Some(Kind::Skip(_)) | None => Some(Held::Changed),
     };
     Ok(ArrayNow {
-        same: now.uuid() == then.uuid() && now.geometry() == then.geometry() && same_members,
+        same: now.uuid() == then.uuid() && now.geometry() == then.geometry() && same_members && same_events,
         clean: !now.unclean(),
         events: now.events(),
         records: match now.write_records() {
             WriteRecords::None => Records::None,
-            WriteRecords::Bitmap { daemon_sleep_s } => {
-                Records::Bitmap(Duration::from_secs(u64::from(daemon_sleep_s)))
-            }
+            WriteRecords::Bitmap => Records::Bitmap,
             WriteRecords::Ppl => Records::Ppl,
             WriteRecords::Journal => Records::Journal,
         },
         held: stripes.iter().filter_map(|stripe| Some((*stripe, held(*stripe)?))).collect(),
-        ..unknown()
     })
 }

@@ -93,10 +93,7 @@ pub enum WriteRecords {
     /// Nowhere.
     None,
     /// In a bitmap.
-    Bitmap {
-        /// Seconds between rounds of clearing bits, the least of the members' copies; 0 where none was read.
-        daemon_sleep_s: u32,
-    },
+    Bitmap,
     /// In partial parity logs.
     Ppl,
     /// In a journal.
@@ -354,11 +351,10 @@ impl Array {
     pub fn write_records(&self) -> WriteRecords {
         let members = || self.members.iter().flatten();
         let journal = self.journal_device().is_some() || self.journal_stripes.is_none();
-        let sleeps = self.bitmaps.iter().map(|bitmap| bitmap.header().daemon_sleep);
         if journal || members().any(|m| m.record.superblock.features.has(Features::JOURNAL)) {
             WriteRecords::Journal
         } else if members().any(|m| m.record.superblock.bitmap.is_some()) {
-            WriteRecords::Bitmap { daemon_sleep_s: sleeps.min().unwrap_or(0) }
+            WriteRecords::Bitmap
         } else if members().any(|m| m.record.superblock.ppl.is_some()) {
             WriteRecords::Ppl
         } else {

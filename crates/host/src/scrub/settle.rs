@@ -5,7 +5,7 @@ use super::checked::Hole;
 use super::examine::{Examination, examine, examine_with_holes};
 use super::settling::{Action, Decision, Event, Look, Patience, Settling, Standing, Word};
 use crate::finding::{Clause, Unsettled};
-use crate::standing::{evidence, hosts_now, journal_now};
+use crate::standing::{evidence, hosts_now};
 use crate::target::{Target, View};
 use pumice_raid::diagnosis::{Certainty, Diagnosis, Verdict};
 use pumice_telemetry::Ledger;
@@ -68,7 +68,6 @@ pub(crate) fn stand(
         run_by_hosts,
         running: array.is_running(),
         counted: false,
-        journal: target.journal().is_some(),
         word: None,
         #[cfg(test)]
         without: None,
@@ -81,7 +80,7 @@ pub(crate) fn stand(
     if array.is_assumed_settled() {
         standing.word = Some(Word { events: None, hosts });
     } else if standing.counted {
-        let now = evidence(target, zero, None, &[])?;
+        let now = evidence(target, &[])?;
         standing.note(&hosts, &now);
     } else if array.is_running() && !run_by_hosts {
         // The kernel of this machine says so.
@@ -115,11 +114,7 @@ impl Settler<'_> {
                     std::thread::sleep(until.saturating_sub(self.zero.elapsed()));
                     Event::Time(self.zero.elapsed())
                 }
-                Action::ReadJournal(stripes) => Event::Journal(journal_now(self.target, &stripes)?),
-                Action::ReadArray(stripes) => {
-                    let journal = crate::standing::journal_record(self.target)?;
-                    Event::Array(evidence(self.target, self.zero, journal, &stripes)?)
-                }
+                Action::ReadArray(stripes) => Event::Array(evidence(self.target, &stripes)?),
                 Action::Look(stripe) => {
                     let holes = suspects.get(&stripe).map_or(&[][..], Vec::as_slice);
                     Event::Looked(self.look(stripe, holes, &mut out.moved)?)
@@ -150,7 +145,6 @@ impl Settler<'_> {
         holes: &[Hole],
         moved: &mut Ledger,
     ) -> Result<Look<Vec<Diagnosis>>, ScrubError> {
-        let began = self.zero.elapsed();
         let seen: Examination = if holes.is_empty() {
             match examine(self.target, self.view, stripe) {
                 Err(ScrubError::LostMeanwhile { .. }) => {
@@ -163,7 +157,6 @@ impl Settler<'_> {
         };
         *moved += seen.moved;
         Ok(Look {
-            began,
             ended: self.zero.elapsed(),
             activity: seen.activity,
             seen: Some(seen.diagnoses).filter(|diagnoses| !diagnoses.is_empty()),

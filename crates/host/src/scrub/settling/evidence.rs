@@ -52,8 +52,8 @@ impl HostsSeen {
 pub(crate) enum Records {
     /// Nowhere.
     None,
-    /// In a bitmap, whose bits are cleared no sooner than this after a write.
-    Bitmap(Duration),
+    /// In a bitmap.
+    Bitmap,
     /// In partial parity logs.
     Ppl,
     /// In a journal.
@@ -76,8 +76,6 @@ pub(crate) enum Held {
 /// The evidence at a time: what md wrote about the array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ArrayNow {
-    /// After the last read.
-    pub(crate) read: Moment,
     /// Every superblock could be read, and gives each member what it had.
     pub(crate) same: bool,
     /// The superblock that counts says that parity is whole and no write under way.
@@ -112,8 +110,6 @@ pub(crate) struct Standing {
     pub(crate) running: bool,
     /// Every node counts writes.
     pub(crate) counted: bool,
-    /// There is a journal.
-    pub(crate) journal: bool,
     /// The newest of what was heard.
     pub(crate) word: Option<Word>,
     /// The clause that a test leaves out.
@@ -148,12 +144,12 @@ impl Standing {
         self.heeds(Clause::Stay) && self.run_by_hosts && hosts.is_nobody()
     }
 
-    /// What stands against a finding in a stripe, by the evidence of `now` and the hosts at the `end`. `began` is when the last look did.
+    /// What stands against a finding in a stripe, by the evidence of `now`, read between the looks, after hosts were `heard`, and by those at the `end`.
     pub(crate) fn against(
         &self,
         stripe: u64,
+        heard: &HostsSeen,
         now: &ArrayNow,
-        began: Moment,
         end: &HostsSeen,
     ) -> Option<Clause> {
         let held = now.held.get(&stripe);
@@ -161,36 +157,29 @@ impl Standing {
         fails(Clause::Same, !now.same || held == Some(&Held::Changed))
             .or_else(|| fails(Clause::Logs, matches!(held, Some(Held::Journal | Held::Ppl))))
             .or_else(|| fails(Clause::Bitmap, !now.clean && held == Some(&Held::Bitmap)))
-            .or_else(|| fails(Clause::Whole, !self.was_whole(now, end)))
-            .or_else(|| fails(Clause::Timely, !self.is_timely(now, began)))
+            .or_else(|| fails(Clause::Whole, !self.was_whole(heard, now, end)))
+            .or_else(|| fails(Clause::Timely, !self.is_timely(now)))
     }
 
-    /// S10.
-    fn was_whole(&self, now: &ArrayNow, end: &HostsSeen) -> bool {
-        if now.clean || matches!(now.records, Records::Bitmap(_)) {
+    /// S10. What the nodes remember counts only as it was before the second look: a resync that ends after it says nothing of what it saw.
+    fn was_whole(&self, heard: &HostsSeen, now: &ArrayNow, end: &HostsSeen) -> bool {
+        if now.clean || now.records == Records::Bitmap {
             return true;
         }
         let stayed = |word: &&Word| !self.heeds(Clause::Stay) || word.hosts.stayed_until(end);
         match self.word.as_ref().filter(stayed) {
             Some(Word { events: None, .. }) => true,
             Some(Word { events: Some(clean), .. }) if now.records != Records::Journal => {
-                now.events <= clean + 1 || end.saw_clean
+                now.events <= clean + 1 || heard.saw_clean
             }
-            _ => now.records != Records::Journal && end.saw_clean,
+            _ => now.records != Records::Journal && heard.saw_clean,
         }
     }
 
-    /// S11, for drives that nobody counts: the others' evidence is read between the looks.
-    fn is_timely(&self, now: &ArrayNow, began: Moment) -> bool {
-        if self.counted || now.clean {
-            return true;
-        }
-        match now.records {
-            Records::Bitmap(sleep) => now.read.saturating_sub(began) < sleep,
-            Records::None | Records::Ppl | Records::Journal => {
-                self.word.as_ref().is_some_and(|word| word.events.is_none())
-            }
-        }
+    /// S11: on drives that nobody counts, evidence from before the second look speaks for it only if it would show a write that both looks saw half done.
+    fn is_timely(&self, now: &ArrayNow) -> bool {
+        let operator = || self.word.as_ref().is_some_and(|word| word.events.is_none());
+        self.counted || now.clean || now.records == Records::Bitmap || operator()
     }
 }
 

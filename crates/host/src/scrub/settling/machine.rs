@@ -1,9 +1,9 @@
 //! From suspects to decisions.
 
-use super::{ArrayNow, Held, HostsSeen, Moment, Standing};
+use super::{ArrayNow, HostsSeen, Moment, Standing};
 use crate::finding::Clause;
 use pumice_offload::Activity;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// How long a host may be silent beyond the settle time: Linux sends a keep alive every half of its
@@ -21,8 +21,6 @@ pub(crate) enum Action<D> {
     Look(u64),
     /// Read the evidence of these stripes: superblocks, and the records beside them.
     ReadArray(Vec<u64>),
-    /// Read what the journal names of these stripes.
-    ReadJournal(Vec<u64>),
     /// Let the time come.
     WaitUntil(Moment),
     /// A stripe is decided.
@@ -45,9 +43,7 @@ pub(crate) enum Decision<D> {
 /// One look at a stripe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Look<D> {
-    /// Before the first byte was read.
-    pub(crate) began: Moment,
-    /// After the last.
+    /// After the last byte was read.
     pub(crate) ended: Moment,
     /// The counters of each node, from before the first read to after the last.
     pub(crate) activity: Vec<Option<Activity>>,
@@ -76,8 +72,6 @@ pub(crate) enum Event<D> {
     Looked(Look<D>),
     /// The answer to [`Action::ReadArray`].
     Array(ArrayNow),
-    /// The answer to [`Action::ReadJournal`]: the stripes that it names.
-    Journal(BTreeMap<u64, Held>),
     /// The answer to [`Action::WaitUntil`]: what time it is.
     Time(Moment),
 }
@@ -129,12 +123,10 @@ enum Phase {
     Wait(Moment),
     /// Asking hosts until each was heard.
     Poll,
-    /// Reading the evidence between the looks, or the journal only.
-    Between,
+    /// Reading the evidence between the looks.
+    Read,
     /// Asking hosts after the looks.
     End,
-    /// Reading the evidence after the looks.
-    After,
     Done,
 }
 
@@ -150,12 +142,15 @@ pub(crate) struct Settling<'s, D> {
     round: u32,
     /// The end of the last look.
     ended: Moment,
+    /// What the hosts must be heard of since: that, or when one that was silent was heard again.
+    since: Moment,
+    /// One was silent longer than the settle time.
+    silent: bool,
     /// The hosts before the first look of the pair.
     base: Option<HostsSeen>,
     /// The hosts before the second.
     heard: Option<HostsSeen>,
     end: Option<HostsSeen>,
-    journal: BTreeMap<u64, Held>,
     array: Option<ArrayNow>,
 }
 
@@ -181,10 +176,11 @@ impl<'s, D: Clone + PartialEq> Settling<'s, D> {
             decided: VecDeque::new(),
             round: 0,
             ended: Moment::ZERO,
+            since: Moment::ZERO,
+            silent: false,
             base: None,
             heard: None,
             end: None,
-            journal: BTreeMap::new(),
             array: None,
         }
     }
@@ -204,16 +200,9 @@ impl<'s, D: Clone + PartialEq> Settling<'s, D> {
             Phase::Begin | Phase::Poll | Phase::End => Action::AskHosts,
             Phase::Look(index) => Action::Look(self.open[index].stripe),
             Phase::Wait(until) => Action::WaitUntil(until),
-            Phase::Between if self.reads_between() => Action::ReadArray(stripes()),
-            Phase::Between => Action::ReadJournal(stripes()),
-            Phase::After => Action::ReadArray(stripes()),
+            Phase::Read => Action::ReadArray(stripes()),
             Phase::Done => Action::Done,
         }
-    }
-
-    /// S11: where writes are counted, the evidence is read between the looks.
-    fn reads_between(&self) -> bool {
-        self.standing.counted == self.standing.heeds(Clause::Timely)
     }
 
     /// Takes the answer to the action that [`next`](Self::next) gave.
@@ -227,30 +216,25 @@ impl<'s, D: Clone + PartialEq> Settling<'s, D> {
             (Phase::Wait(until), Event::Time(now)) if now < until => {}
             (Phase::Wait(_), Event::Time(_)) => self.phase = Phase::Poll,
             (Phase::Poll, Event::Hosts(hosts)) => self.polled(hosts),
-            (Phase::Between, Event::Array(array)) => {
+            (Phase::Read, Event::Array(array)) => {
                 if let Some(heard) = &self.heard {
                     self.standing.note(heard, &array);
                 }
                 self.array = Some(array);
-                self.phase = Phase::Look(0);
-            }
-            (Phase::Between, Event::Journal(held)) => {
-                self.journal = held;
-                self.phase = Phase::Look(0);
-            }
-            (Phase::End, Event::Hosts(hosts)) => {
-                self.end = Some(hosts);
-                if self.reads_between() {
-                    self.judge();
-                } else if self.open.iter().any(|open| self.stands(open)) {
-                    self.phase = Phase::After;
+                if self.standing.heeds(Clause::Timely) {
+                    self.phase = Phase::Look(0);
                 } else {
                     self.judge();
                 }
             }
-            (Phase::After, Event::Array(array)) => {
-                self.array = Some(array);
-                self.judge();
+            (Phase::End, Event::Hosts(hosts)) => {
+                self.end = Some(hosts);
+                if self.standing.heeds(Clause::Timely) {
+                    self.judge();
+                } else {
+                    // A test wants the evidence too late.
+                    self.phase = Phase::Read;
+                }
             }
             // An answer to a question that was not asked changes nothing.
             _ => {}
@@ -300,8 +284,8 @@ impl<'s, D: Clone + PartialEq> Settling<'s, D> {
             return;
         }
         self.round += 1;
-        self.journal.clear();
         self.array = None;
+        (self.since, self.silent) = (self.ended, false);
         let nobody = self.base.as_ref().is_some_and(HostsSeen::is_nobody);
         let apart = self.standing.heeds(Clause::Apart) && !nobody;
         self.phase = if apart { Phase::Wait(self.ended + self.standing.settle) } else { Phase::Poll };
@@ -318,23 +302,24 @@ impl<'s, D: Clone + PartialEq> Settling<'s, D> {
 
     /// Hosts were asked after the wait. Where hosts come and go, there is nothing to wait for.
     fn polled(&mut self, hosts: HostsSeen) {
-        let heard = !self.standing.heeds(Clause::Heard) || hosts.heard_since(self.ended);
+        let settle = self.standing.settle;
+        let heard = !self.standing.heeds(Clause::Heard) || hosts.heard_since(self.since);
         let stayed = self.base.as_ref().is_some_and(|base| base.stayed_until(&hosts));
-        if heard || !stayed || !hosts.is_same_everywhere() {
+        if heard && self.silent {
+            // What the network lost meanwhile comes later than what is sent now: the wait begins anew, for as long as the silence was.
+            let silence = hosts.asked.saturating_sub(self.since);
+            self.phase = Phase::Wait(hosts.asked + silence.max(settle));
+            (self.since, self.silent) = (hosts.asked, false);
+        } else if heard || !stayed || !hosts.is_same_everywhere() {
             self.heard = Some(hosts);
-            let reads = self.reads_between() || self.standing.journal;
-            self.phase = if reads { Phase::Between } else { Phase::Look(0) };
-        } else if hosts.asked > self.ended + self.standing.settle + SILENCE {
+            self.phase = if self.standing.heeds(Clause::Timely) { Phase::Read } else { Phase::Look(0) };
+        } else if hosts.asked > self.since + settle + SILENCE {
             self.open.iter_mut().for_each(|open| open.against = Clause::Heard);
             self.give_up();
         } else {
+            self.silent = true;
             self.phase = Phase::Wait(hosts.asked + POLL);
         }
-    }
-
-    /// Whether the looks of a round speak for a finding: S3 to S6.
-    fn stands(&self, open: &Open<D>) -> bool {
-        open.now.as_ref().is_some_and(|look| look.seen.is_some()) && self.between(open).is_none()
     }
 
     /// What stands against a finding by the looks and hosts.
@@ -366,13 +351,8 @@ impl<'s, D: Clone + PartialEq> Settling<'s, D> {
         let mut left = Vec::new();
         for open in &self.open {
             let Some(look) = &open.now else { continue };
-            let mut now = self.array.clone();
-            if let Some(array) = &mut now {
-                let journal = self.journal.get(&open.stripe).map(|held| (open.stripe, *held));
-                array.held.extend(journal);
-            }
-            let against = self.between(open).or_else(|| match (&now, &self.end) {
-                (Some(now), Some(end)) => self.standing.against(open.stripe, now, look.began, end),
+            let against = self.between(open).or_else(|| match (&self.heard, &self.array, &self.end) {
+                (Some(heard), Some(now), Some(end)) => self.standing.against(open.stripe, heard, now, end),
                 _ => Some(Clause::Same),
             });
             let decision = match (&look.seen, against) {

@@ -1,6 +1,6 @@
 //! A scrub of the simulated array: it carries out what the machine asks for, in virtual time.
 
-use super::world::{DAEMON, Kept, MS, REGION, S, Super, World};
+use super::world::{Kept, MS, REGION, S, Super, World};
 use crate::finding::Clause;
 use crate::scrub::settling::{
     Action, ArrayNow, Decision, Event, Held, HostsSeen, Look, Patience, Records, Settling, Standing, Word,
@@ -60,6 +60,8 @@ pub(super) struct Reader<'w> {
     /// What the pass takes the array for.
     then: Super,
     valid: Vec<usize>,
+    /// What each stripe looked like last.
+    last: BTreeMap<u64, Option<u64>>,
 }
 
 impl<'w> Reader<'w> {
@@ -72,7 +74,7 @@ impl<'w> Reader<'w> {
         tally.passes += 1;
         let then = world.supers.iter().max_by_key(|s| s.events).copied().expect("members");
         let valid = world.supers.iter().map(|s| s.valid).collect();
-        let mut reader = Reader { world, without, then, valid };
+        let mut reader = Reader { world, without, then, valid, last: BTreeMap::new() };
         let Some((mut standing, skipped)) = reader.begin() else {
             tally.refused += 1;
             return Ok(());
@@ -91,7 +93,7 @@ impl<'w> Reader<'w> {
                     suspects.push(stripe as u64);
                 }
                 if before != 0 && reader.world.damage[stripe] == before {
-                    had.insert(stripe, (before, look.seen.is_some()));
+                    had.insert(stripe, before);
                 }
             }
             tally.suspects += suspects.len() as u64;
@@ -105,11 +107,6 @@ impl<'w> Reader<'w> {
         for (stripe, decision) in reader.settle(&mut standing, Patience::End, &busy) {
             reader.judge(stripe, &decision, &had, tally)?;
         }
-        for (stripe, (damage, suspect)) in &had {
-            if !suspect && reader.world.damage[*stripe] == *damage {
-                return Err(format!("stripe {stripe} is damaged and looked consistent"));
-            }
-        }
         Ok(())
     }
 
@@ -117,17 +114,17 @@ impl<'w> Reader<'w> {
         &self,
         stripe: u64,
         decision: &Decision<u64>,
-        had: &BTreeMap<usize, (u64, bool)>,
+        had: &BTreeMap<usize, u64>,
         tally: &mut Tally,
     ) -> Result<(), String> {
         let at = stripe as usize;
-        let had = had.get(&at).filter(|(damage, _)| self.world.damage[at] == *damage);
+        let had = had.get(&at).filter(|damage| self.world.damage[at] == **damage);
         tally.damaged += u64::from(had.is_some());
         match decision {
             Decision::Consistent => {
                 tally.consistent += 1;
-                if had.is_some() && self.without.is_none() {
-                    return Err(format!("stripe {stripe} is damaged and was called consistent"));
+                if self.last.get(&stripe) != Some(&None) && self.without.is_none() {
+                    return Err(format!("stripe {stripe} was called consistent, and did not look so"));
                 }
             }
             Decision::Finding(seen) => {
@@ -148,7 +145,12 @@ impl<'w> Reader<'w> {
         let config = self.world.config.clone();
         let first = self.hosts();
         let evidence = self.array(&(0..config.stripes as u64).collect::<Vec<_>>());
-        if !evidence.same || self.then.faulty != 0 || self.valid.iter().any(|v| *v != config.stripes) {
+        let reshaped = self.then.shape != 0;
+        if !evidence.same
+            || reshaped
+            || self.then.faulty != 0
+            || self.valid.iter().any(|v| *v != config.stripes)
+        {
             return None;
         }
         let unclean = !evidence.clean;
@@ -176,7 +178,6 @@ impl<'w> Reader<'w> {
             run_by_hosts: by_hosts,
             running,
             counted: config.counted,
-            journal: config.kept == Kept::Journal,
             word: None,
             without: self.without,
         };
@@ -208,7 +209,6 @@ impl<'w> Reader<'w> {
                 Action::AskHosts => Event::Hosts(self.hosts()),
                 Action::Look(stripe) => Event::Looked(self.look(stripe as usize)),
                 Action::ReadArray(stripes) => Event::Array(self.array(&stripes)),
-                Action::ReadJournal(stripes) => Event::Journal(self.journal(&stripes)),
                 Action::WaitUntil(until) => {
                     let until = u64::try_from(until.as_micros()).unwrap_or(u64::MAX);
                     self.world.advance(until.saturating_sub(self.world.now));
@@ -227,7 +227,6 @@ impl<'w> Reader<'w> {
     }
 
     fn look(&mut self, stripe: usize) -> Look<u64> {
-        let began = moment(self.world.now);
         let config = self.world.config.clone();
         let mut activity = Vec::new();
         let mut sum = 0;
@@ -241,7 +240,9 @@ impl<'w> Reader<'w> {
             let epoch = 100 + k as u64;
             activity.push(config.counted.then_some(Activity { epoch, before, after }));
         }
-        Look { began, ended: moment(self.world.now), activity, seen: (sum != 0).then_some(sum) }
+        let seen = (sum != 0).then_some(sum);
+        self.last.insert(stripe as u64, seen);
+        Look { ended: moment(self.world.now), activity, seen }
     }
 
     fn hosts(&mut self) -> HostsSeen {
@@ -283,15 +284,14 @@ impl<'w> Reader<'w> {
                 for stripe in stripes {
                     let at = *stripe as usize;
                     let bit = config.kept == Kept::Bitmap && self.world.bits[member][at / REGION];
-                    let log = config.kept == Kept::Ppl && self.world.logs[member][at];
+                    let log = config.kept == Kept::Ppl && self.world.logs[member][at] != 0;
                     let what = if log { Held::Ppl } else { Held::Bitmap };
                     marked.extend((bit || log).then_some((*stripe, what)));
                 }
             }
         }
         let newest = *supers.iter().max_by_key(|s| s.events).expect("members");
-        let tolerance = if config.kept == Kept::Bitmap { 2 } else { 1 };
-        let current = supers.iter().all(|s| newest.events - s.events <= tolerance);
+        let current = supers.iter().all(|s| s.events == newest.events);
         let same = supers.iter().map(|s| s.valid).eq(self.valid.iter().copied())
             && current
             && !newest.at
@@ -300,13 +300,12 @@ impl<'w> Reader<'w> {
             held.extend(marked);
         }
         ArrayNow {
-            read: moment(self.world.now),
             same,
             clean: newest.clean,
             events: newest.events,
             records: match config.kept {
                 Kept::Nothing => Records::None,
-                Kept::Bitmap => Records::Bitmap(Duration::from_micros(DAEMON)),
+                Kept::Bitmap => Records::Bitmap,
                 Kept::Ppl => Records::Ppl,
                 Kept::Journal => Records::Journal,
             },

@@ -88,10 +88,21 @@ pub(super) struct Super {
 
 #[derive(Debug, Clone, Copy)]
 enum What {
-    Data { stripe: usize, value: u64 },
+    Data {
+        stripe: usize,
+        value: u64,
+    },
     Super(Super),
-    Bit { region: usize, set: bool },
-    Ppl { stripe: usize, set: bool },
+    Bit {
+        region: usize,
+        set: bool,
+    },
+    /// A mark names the entry; none is taken away that is not the one meant.
+    Ppl {
+        stripe: usize,
+        mark: u64,
+        set: bool,
+    },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -183,6 +194,9 @@ struct Node {
     associations: Vec<Association>,
     path: Path,
     visitors: u32,
+    /// How long the path was silent.
+    lost: u64,
+    calm_from: u64,
     /// Writes that wait for the path.
     waiting: Vec<usize>,
 }
@@ -214,6 +228,8 @@ struct Host {
     shape: u32,
     logical: Vec<Vec<u64>>,
     paused_until: u64,
+    /// Of the newest entries in partial parity logs.
+    marks: Vec<u64>,
 }
 
 pub(super) struct World {
@@ -226,7 +242,8 @@ pub(super) struct World {
     pub(super) disk: Vec<Vec<u64>>,
     pub(super) supers: Vec<Super>,
     pub(super) bits: Vec<Vec<bool>>,
-    pub(super) logs: Vec<Vec<bool>>,
+    /// Marks of entries, by member and stripe; 0 is none.
+    pub(super) logs: Vec<Vec<u64>>,
     /// Stripes that the journal names, with what their members will hold.
     pub(super) journal: BTreeMap<usize, (u64, Vec<(usize, u64)>)>,
     counters: Vec<Vec<Writes>>,
@@ -242,6 +259,8 @@ pub(super) struct World {
     /// When it got the one that it has.
     pub(super) damaged_at: Vec<u64>,
     serial: u64,
+    /// A whole resync has begun and not ended. (md forgets that when it finds something in a partial parity log; what is torn then stays so, and is no false finding.)
+    resyncing: bool,
 }
 
 impl World {
@@ -263,6 +282,8 @@ impl World {
             associations: Vec::new(),
             path: Path::Up,
             visitors: 0,
+            lost: 0,
+            calm_from: 0,
             waiting: Vec::new(),
         };
         let host = Host {
@@ -273,6 +294,7 @@ impl World {
             bit_busy: vec![false; regions],
             writing: vec![0; regions],
             needs: vec![false; stripes],
+            marks: vec![1; stripes],
             valid: vec![stripes; members],
             logical: disk.clone(),
             ..Host::default()
@@ -283,7 +305,7 @@ impl World {
             sequence: 0,
             supers: vec![first; members],
             bits: vec![vec![false; regions]; members],
-            logs: vec![vec![false; stripes]; members],
+            logs: vec![vec![0; stripes]; members],
             journal: BTreeMap::new(),
             counters: vec![vec![Writes::default(); regions]; members],
             memories: vec![Memory::default(); members],
@@ -295,6 +317,7 @@ impl World {
             ever: vec![Vec::new(); stripes],
             damaged_at: vec![0; stripes],
             serial: 0,
+            resyncing: false,
             disk,
             random,
             config,
@@ -350,7 +373,7 @@ impl World {
                 for bits in &mut self.bits {
                     bits[stripe / REGION] = true;
                 }
-                self.logs[parity][stripe] = true;
+                self.logs[parity][stripe] = 1;
                 self.journal.insert(stripe, (0, vec![(data, value), (parity, new)]));
             }
         }
@@ -494,7 +517,8 @@ impl World {
 
     fn path_lost(&mut self) {
         let k = self.random.index(self.nodes.len());
-        if self.nodes[k].path != Path::Up {
+        // What one outage has delayed is there before the next.
+        if self.nodes[k].path != Path::Up || self.now < self.nodes[k].calm_from {
             return;
         }
         self.touch(k);
@@ -504,7 +528,11 @@ impl World {
             self.lose(k);
             self.after(SLOWEST, 20 * S, Event::PathBack(k, true));
         } else {
-            self.after(S, 12 * S, Event::PathBack(k, false));
+            // Long enough to be noticed, or over in less than half of the settle time.
+            let long = self.random.percent(60);
+            let time = if long { self.random.within(4 * S, 12 * S) } else { self.random.below(1400 * MS) };
+            self.nodes[k].lost = time;
+            self.at(self.now + time, Event::PathBack(k, false));
         }
     }
 
@@ -520,14 +548,17 @@ impl World {
             return;
         }
         self.nodes[k].path = Path::Up;
+        self.nodes[k].calm_from = self.now + 6 * S;
         if lost {
             self.serial += 1;
             let association = Association { serial: self.serial, heard: self.now, alive: true };
             self.nodes[k].associations.push(association);
             self.nodes[k].changes += 1;
         }
+        // A network that was silent delivers what it lost within as long a time again, and within the settle time.
+        let late = if lost { 500 * MS } else { self.nodes[k].lost.min(2_800 * MS) };
         for write in std::mem::take(&mut self.nodes[k].waiting) {
-            self.after(0, 500 * MS, Event::Arrive(write));
+            self.after(0, late, Event::Arrive(write));
         }
     }
 
@@ -650,7 +681,11 @@ impl World {
             }
             What::Super(superblock) => self.supers[member] = superblock,
             What::Bit { region, set } => self.bits[member][region] = set,
-            What::Ppl { stripe, set } => self.logs[member][stripe] = set,
+            What::Ppl { stripe, mark, set: true } => self.logs[member][stripe] = mark,
+            What::Ppl { stripe, mark, .. } if self.logs[member][stripe] == mark => {
+                self.logs[member][stripe] = 0;
+            }
+            What::Ppl { .. } => {}
         }
         self.after(20, 2 * MS, Event::Answer(id));
     }
@@ -728,7 +763,8 @@ impl World {
         }
         if self.config.kept == Kept::Ppl {
             let parity = stripe % self.config.members;
-            self.send(parity, What::Ppl { stripe, set: false }, usize::MAX);
+            let mark = self.host.marks[stripe];
+            self.send(parity, What::Ppl { stripe, mark, set: false }, usize::MAX);
         }
         if let Some(mark) = self.journal.get(&stripe).map(|entry| entry.0) {
             self.after(MS, 3 * S, Event::LogMoves(stripe, mark));
@@ -777,7 +813,7 @@ impl World {
     }
 
     fn assemble(&mut self) {
-        let (kept, stripes) = (self.config.kept, self.config.stripes);
+        let (kept, stripes, resyncing) = (self.config.kept, self.config.stripes, self.resyncing);
         let newest = *self.supers.iter().max_by_key(|s| s.events).expect("members");
         let host = &mut self.host;
         host.assembled = true;
@@ -793,20 +829,23 @@ impl World {
         if kept == Kept::Journal {
             replays = self.journal.iter().map(|(stripe, entry)| (*stripe, entry.1.clone())).collect();
         } else if !newest.clean {
-            let named: Vec<usize> = (0..stripes).filter(|stripe| marked(&self.logs, *stripe)).collect();
+            let named: Vec<usize> =
+                (0..stripes).filter(|stripe| self.logs.iter().any(|log| log[*stripe] != 0)).collect();
             for stripe in 0..stripes {
                 host.needs[stripe] = match kept {
                     Kept::Bitmap => marked(&self.bits, stripe / REGION),
                     // Replayed; or, where the log cannot be relied on, emptied and followed by a whole resync.
-                    Kept::Ppl => named.is_empty() || named.contains(&stripe),
+                    Kept::Ppl => named.is_empty() || resyncing || named.contains(&stripe),
                     _ => true,
                 };
             }
             if kept == Kept::Ppl && self.random.percent(40) {
                 self.host.needs.fill(true);
-                self.logs.iter_mut().for_each(|log| log.fill(false));
+                self.resyncing = true;
+                self.logs.iter_mut().for_each(|log| log.fill(0));
             }
         }
+        self.resyncing |= kept == Kept::Ppl && !self.host.needs.contains(&false);
         for (stripe, writes) in replays {
             self.change_stripe(stripe, writes, true, Ends::Write);
         }
@@ -920,7 +959,9 @@ impl World {
         let parity = stripe % self.config.members;
         let op = self.op(Kind::Stripe { stripe, logged, writes: writes.clone(), absorbs, ends });
         if logged && self.present(parity) {
-            self.send_all(op, &[(parity, What::Ppl { stripe, set: true })]);
+            self.sequence += 1;
+            self.host.marks[stripe] = self.sequence;
+            self.send_all(op, &[(parity, What::Ppl { stripe, mark: self.sequence, set: true })]);
         } else if logged {
             self.ended(op);
         } else {
@@ -967,6 +1008,7 @@ impl World {
         let (life, step) = (self.host.life, self.config.resync);
         let next = (0..self.config.stripes).find(|stripe| self.host.needs[*stripe]);
         let Some(stripe) = next else {
+            self.resyncing = false;
             self.host.last = self.now;
             self.after(SAFE_MODE, SAFE_MODE + MS, Event::SafeMode(life));
             return;
