@@ -39,6 +39,12 @@ impl HostsSeen {
         nodes.next().is_none_or(|first| nodes.all(|node| first.same_hosts(node)))
     }
 
+    /// How long a host was silent on a node, of all the longest time.
+    pub(crate) fn longest_silence(&self) -> Duration {
+        let hosts = self.nodes.iter().flatten().flat_map(|node| &node.hosts);
+        Duration::from_millis(hosts.map(|host| u64::from(host.silent_ms)).max().unwrap_or(0))
+    }
+
     /// Whether each host was heard of on each node after `moment`.
     pub(crate) fn heard_since(&self, moment: Moment) -> bool {
         let since = self.asked.saturating_sub(moment).as_millis();

@@ -144,8 +144,8 @@ pub(crate) struct Settling<'s, D> {
     ended: Moment,
     /// What the hosts must be heard of since: that, or when one that was silent was heard again.
     since: Moment,
-    /// One was silent longer than the settle time.
-    silent: bool,
+    /// How long one was silent that was silent longer than the settle time, and was not heard for as long since.
+    silence: Option<Duration>,
     /// The hosts before the first look of the pair.
     base: Option<HostsSeen>,
     /// The hosts before the second.
@@ -177,7 +177,7 @@ impl<'s, D: Clone + PartialEq> Settling<'s, D> {
             round: 0,
             ended: Moment::ZERO,
             since: Moment::ZERO,
-            silent: false,
+            silence: None,
             base: None,
             heard: None,
             end: None,
@@ -285,7 +285,9 @@ impl<'s, D: Clone + PartialEq> Settling<'s, D> {
         }
         self.round += 1;
         self.array = None;
-        (self.since, self.silent) = (self.ended, false);
+        self.since = self.ended;
+        let silence = self.base.as_ref().map_or(Duration::ZERO, HostsSeen::longest_silence);
+        self.silence = Some(silence).filter(|silence| *silence > self.standing.settle);
         let nobody = self.base.as_ref().is_some_and(HostsSeen::is_nobody);
         let apart = self.standing.heeds(Clause::Apart) && !nobody;
         self.phase = if apart { Phase::Wait(self.ended + self.standing.settle) } else { Phase::Poll };
@@ -305,11 +307,13 @@ impl<'s, D: Clone + PartialEq> Settling<'s, D> {
         let settle = self.standing.settle;
         let heard = !self.standing.heeds(Clause::Heard) || hosts.heard_since(self.since);
         let stayed = self.base.as_ref().is_some_and(|base| base.stayed_until(&hosts));
-        if heard && self.silent {
+        let heeds = self.standing.heeds(Clause::Heard);
+        if heard && let Some(silence) = self.silence.take().filter(|_| heeds) {
             // What the network lost meanwhile comes later than what is sent now: the wait begins anew, for as long as the silence was.
-            let silence = hosts.asked.saturating_sub(self.since);
-            self.phase = Phase::Wait(hosts.asked + silence.max(settle));
-            (self.since, self.silent) = (hosts.asked, false);
+            self.since = hosts.asked;
+            let wait = silence.clamp(settle, settle + SILENCE);
+            let apart = self.standing.heeds(Clause::Apart);
+            self.phase = if apart { Phase::Wait(hosts.asked + wait) } else { Phase::Poll };
         } else if heard || !stayed || !hosts.is_same_everywhere() {
             self.heard = Some(hosts);
             self.phase = if self.standing.heeds(Clause::Timely) { Phase::Read } else { Phase::Look(0) };
@@ -317,7 +321,7 @@ impl<'s, D: Clone + PartialEq> Settling<'s, D> {
             self.open.iter_mut().for_each(|open| open.against = Clause::Heard);
             self.give_up();
         } else {
-            self.silent = true;
+            self.silence = Some(hosts.longest_silence());
             self.phase = Phase::Wait(hosts.asked + POLL);
         }
     }
