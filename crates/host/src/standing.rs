@@ -4,7 +4,7 @@ use crate::probe::DriveReader;
 use crate::scrub::ScrubError;
 use crate::scrub::settling::{ArrayNow, Held, HostsSeen, Records};
 use crate::target::{JournalDrive, Target};
-use pumice_offload::{DataNode, DriveDescription, DriveId, NodeError};
+use pumice_offload::{DataNode, DriveDescription, DriveId, NodeError, SuperblockSeen};
 use pumice_raid::assembly::WriteRecords;
 use pumice_raid::plan::{Kind, SkipReason};
 use pumice_raid::{Array, MemberRecord, ReadAt};
@@ -22,8 +22,10 @@ pub(crate) fn hosts_now(target: &Target, zero: Instant) -> Result<HostsSeen, Scr
         let seen = node.superblocks()?;
         let drives = target.members().filter(|(_, m)| std::sync::Arc::ptr_eq(&m.node, node));
         for (_, member) in drives {
-            let drive = seen.iter().flatten().find(|seen| seen.drive == member.drive);
-            saw_clean &= drive.is_some_and(|seen| seen.array == target.array().uuid().0 && seen.clean);
+            let of_member = |seen: &SuperblockSeen| {
+                seen.drive == member.drive && seen.array == target.array().uuid().0 && seen.clean
+            };
+            saw_clean &= seen.iter().flatten().any(of_member);
         }
         nodes.push(hosts);
     }

@@ -5,6 +5,12 @@
 
 use pumice_raid::Metadata;
 use pumice_raid::superblock::{Resync, Superblock};
+use pumice_units::SECTOR;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Bytes of a superblock, at most.
+const BYTES: u64 = 4096;
 
 /// What was read in a superblock that a host wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +80,52 @@ impl<A: Copy + PartialEq> Memory<A> {
     }
 }
 
+/// What one drive's superblocks were, in each place where one may stand. Associations are told apart by their controllers.
+#[derive(Debug)]
+pub(crate) struct Superblocks {
+    size: u64,
+    /// Its memory, and the byte at which it begins.
+    places: Vec<(Metadata, u64, Mutex<Memory<u16>>)>,
+}
+
+impl Superblocks {
+    /// Of a drive of so many bytes.
+    pub(crate) fn new(size: u64) -> Self {
+        let place = |format: Metadata| Some((format, format.super_offset(size)?, Mutex::default()));
+        Self { size, places: Metadata::ALL.into_iter().filter_map(place).collect() }
+    }
+
+    /// A controller writes `data` from `offset` on. To be told before the medium is changed.
+    pub(crate) fn written(&self, writer: u16, offset: u64, data: &[u8]) {
+        let end = offset + data.len() as u64;
+        for (format, start, memory) in self.touched(&(offset..end)) {
+            let bytes = start.checked_sub(offset).and_then(|skip| data.get(usize::try_from(skip).ok()?..));
+            let bytes = bytes.map(|bytes| &bytes[..bytes.len().min(BYTES as usize)]);
+            let what = bytes.and_then(|bytes| Written::parse(bytes, *format, self.size / SECTOR));
+            locked(memory).wrote(writer, what);
+        }
+    }
+
+    /// A controller changes a range to something that is no superblock.
+    pub(crate) fn lost(&self, writer: u16, range: &Range<u64>) {
+        self.touched(range).for_each(|(_, _, memory)| locked(memory).wrote(writer, None));
+    }
+
+    fn touched(&self, range: &Range<u64>) -> impl Iterator<Item = &(Metadata, u64, Mutex<Memory<u16>>)> {
+        let (from, to) = (range.start, range.end);
+        self.places.iter().filter(move |(_, start, _)| from < start + BYTES && *start < to)
+    }
+
+    /// What is remembered: the controller that wrote last, the array, and the event count of its clean superblock where there is one.
+    pub(crate) fn remembered(&self) -> Vec<(u16, [u8; 16], Option<u64>)> {
+        self.places.iter().filter_map(|(_, _, memory)| locked(memory).last()).collect()
+    }
+}
+
+fn locked(memory: &Mutex<Memory<u16>>) -> MutexGuard<'_, Memory<u16>> {
+    memory.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,6 +149,44 @@ mod tests {
         assert_eq!(memory.last(), Some((1, ARRAY, None)), "something else has changed");
         memory.wrote(1, written(12, true));
         assert_eq!(memory.last(), Some((1, ARRAY, Some(12))), "the count may fall by one");
+    }
+
+    #[test]
+    fn superblocks_are_seen_where_they_stand_and_nowhere_else() {
+        use pumice_raid::layout::{Layout, Level};
+        use pumice_raid::{FormatSpec, Uuid};
+        for metadata in Metadata::ALL {
+            let size = 8 << 20;
+            let format = FormatSpec {
+                metadata,
+                level: Level::Raid6,
+                layout: Some(Layout::LeftSymmetric),
+                chunk_bytes: 65536,
+                component_bytes: None,
+                device_bytes: vec![size; 4],
+                array_uuid: Uuid(ARRAY),
+                device_uuids: (1..5).map(|i| Uuid([i; 16])).collect(),
+                name: "test:array".to_owned(),
+                ctime: 1_700_000_000,
+                bitmap: true,
+                bad_block_log: metadata != Metadata::V0_90,
+                data_offset: None,
+            }
+            .format()
+            .unwrap();
+            let drive = Superblocks::new(size);
+            for (offset, bytes) in &format.members[0].writes {
+                drive.written(7, *offset, bytes);
+            }
+            let seen = drive.remembered();
+            assert_eq!(seen.len(), 1, "{metadata}");
+            assert_eq!((seen[0].0, seen[0].1, seen[0].2.is_some()), (7, ARRAY, true), "{metadata}");
+            let place = metadata.super_offset(size).unwrap();
+            drive.written(8, place + 8192 * u64::from(place < size / 2), &[1; 512]);
+            assert_eq!(drive.remembered().len(), usize::from(place < size / 2), "{metadata}");
+            drive.lost(8, &(place + 100..place + 101));
+            assert_eq!(drive.remembered(), [], "{metadata}");
+        }
     }
 
     #[test]

@@ -2,11 +2,15 @@
 
 mod hosts;
 mod pacing;
+mod superblocks;
 
 pub use hosts::{HOST_BYTES, HOSTS_HEADER, MAX_HOSTS, decode_hosts, encode_hosts};
 pub use pacing::{
     FIGURES_BYTES, FIGURES_HEADER, FIGURES_PER_PAGE, PACE_BYTES, decode_figures, decode_pace, encode_figures,
     encode_pace,
+};
+pub use superblocks::{
+    SUPERBLOCK_BYTES, SUPERBLOCKS_HEADER, SUPERBLOCKS_PAGE, decode_superblocks, encode_superblocks,
 };
 
 use crate::{
@@ -42,6 +46,8 @@ pub mod opcode {
     pub const PACE_READ: u8 = 0x92;
     /// Read which other hosts are associated.
     pub const HOSTS_READ: u8 = 0x8E;
+    /// Read what the node remembers of superblocks.
+    pub const SUPERBLOCKS_READ: u8 = 0x96;
     /// Execute a parity command.
     pub const PARITY_EXECUTE: u8 = 0x81;
     /// Read a result.
@@ -56,7 +62,7 @@ pub mod opcode {
     pub const DESCRIBE: u8 = 0x8A;
 
     /// All of them.
-    pub const ALL: [u8; 12] = [
+    pub const ALL: [u8; 13] = [
         MEMORY_FILL,
         PARITY_EXECUTE,
         RESULT_READ,
@@ -69,6 +75,7 @@ pub mod opcode {
         HOSTS_READ,
         PACE,
         PACE_READ,
+        SUPERBLOCKS_READ,
     ];
 }
 

@@ -4,6 +4,7 @@ use super::SharedSubsystem;
 use super::config::Peer;
 use super::leases::{self, Active, Leases, NoLease};
 use crate::pace::Pacing;
+use crate::superblocks::Superblocks;
 use crate::watch::WriteWatch;
 use crate::{LocalNode, NodeOptions, Peers};
 use pumice_blockdev::BlockDevice;
@@ -14,7 +15,7 @@ use pumice_nvme::spec::{Nqn, Sqe, Status};
 use pumice_nvme::target::{Access, VendorSet};
 use pumice_offload::wire::{self, SocketBytes, opcode};
 use pumice_offload::{
-    AssociatedHost, DataNode, DriveId, ErrorKind, Hosts, MemoryAddress, NodeError, Transfer,
+    AssociatedHost, DataNode, DriveId, ErrorKind, Hosts, MemoryAddress, NodeError, SuperblockSeen, Transfer,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -201,6 +202,10 @@ impl Offload {
             opcode::HOSTS_READ => {
                 Answered::data(wire::encode_hosts(&self.hosts(subsystem, cntlid, now)), len)
             }
+            opcode::SUPERBLOCKS_READ => {
+                let (seen, drives) = (self.superblocks(subsystem, tag), self.watch.superblocks().len());
+                Answered::data(wire::encode_superblocks(&seen, drives as u32), len)
+            }
             opcode::MEMORY_LEASE => {
                 let stands = |cntlid| subsystem.with(|s| s.stands(cntlid));
                 match self.leases().lease(sqe.nsid(), len, cntlid, stands) {
@@ -245,6 +250,24 @@ impl Offload {
         }
         let hosts = hosts.into_iter().map(|((nqn, id), silent_ms)| AssociatedHost { nqn, id, silent_ms });
         Hosts { epoch: self.watch.epoch(), changes, hosts: hosts.collect() }
+    }
+
+    /// What is remembered of the superblocks on the drives of a page.
+    fn superblocks(&self, subsystem: &SharedSubsystem, page: u32) -> Vec<SuperblockSeen> {
+        let drives = (1_u32..).zip(self.watch.superblocks());
+        let first = page as usize * wire::SUPERBLOCKS_PAGE;
+        let page = drives.skip(first).take(wire::SUPERBLOCKS_PAGE);
+        let of = |(number, drive): (u32, &Superblocks)| {
+            let stands = |cntlid| subsystem.with(|s| s.stands(cntlid));
+            let seen = |(writer, array, clean): (u16, [u8; 16], Option<u64>)| SuperblockSeen {
+                drive: DriveId(number),
+                array,
+                clean: clean.is_some() && stands(writer),
+                events: clean.unwrap_or(0),
+            };
+            drive.remembered().into_iter().map(seen).collect::<Vec<_>>()
+        };
+        page.flat_map(of).collect()
     }
 
     /// Carries out a command whose result, or the explanation of its failure, is kept until it is read.

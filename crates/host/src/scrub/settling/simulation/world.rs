@@ -1115,7 +1115,11 @@ impl World {
         let error = self.random.next() | 1;
         self.disk[stripe][member] ^= error;
         self.damage[stripe] ^= error;
-        self.ever[stripe].push(self.damage[stripe]);
+        // A write may mend one error of several.
+        let ever = &mut self.ever[stripe];
+        let with: Vec<u64> = ever.iter().map(|other| other ^ error).collect();
+        ever.extend(with);
+        ever.push(error);
         self.damaged_at[stripe] = self.now;
     }
 }
