@@ -8,10 +8,11 @@ use pumice_host::probe::DriveReader;
 use pumice_host::target::{JournalDrive, Member, Target};
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{DataNode, DriveId};
-use pumice_raid::{Array, assemble, probe};
+use pumice_raid::{Array, MemberRecord, assemble, probe};
 use pumice_units::Role;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Local memory of a drive beyond what the largest set of interims needs.
 const SPARE_MEMORY: u64 = 1 << 20;
@@ -76,15 +77,66 @@ pub(crate) fn open(paths: &[PathBuf], access: Access) -> Result<Vec<Arc<dyn Bloc
         }
         seen.push(real);
         let device = FileDevice::open(path, mode, Options::default())?;
-        if !access.write && !access.allow_in_use && device.held_by_kernel()? {
+        if !access.write
+            && !access.allow_in_use
+            && let Some(who) = user_of(path, &device, Path::new("/sys"))?
+        {
             return Err(Failure::new(format!(
-                "{}: the kernel holds the device (an assembled array, or a mount); stop the array first, or check it as it is with --allow-in-use",
+                "{}: {who}; stop that first, or check it as it is with --allow-in-use",
                 path.display()
             )));
         }
         out.push(Arc::new(device));
     }
     Ok(out)
+}
+
+/// Who may be writing a device or file of this machine; `None` where nobody is known to.
+fn user_of(path: &Path, device: &FileDevice, sysfs: &Path) -> Result<Option<String>, Failure> {
+    if device.held_by_kernel()? {
+        return Ok(Some("the kernel holds the device (an assembled array, or a mount)".to_owned()));
+    }
+    if let Some(name) = loop_over(path, sysfs) {
+        return Ok(Some(format!("the kernel serves the file as /dev/{name}")));
+    }
+    let locked = device.locked_by_another()?;
+    Ok(locked.then(|| {
+        "another program has the file locked for writing (a node that serves it, or a repair)".to_owned()
+    }))
+}
+
+/// The loop device that is set up over a file, by sysfs (`class/block/loopN/loop/backing_file`).
+fn loop_over(path: &Path, sysfs: &Path) -> Option<String> {
+    let real = path.canonicalize().ok()?;
+    let entries = std::fs::read_dir(sysfs.join("class/block")).ok()?;
+    entries.flatten().find_map(|entry| {
+        let backing = std::fs::read_to_string(entry.path().join("loop/backing_file")).ok()?;
+        let same = Path::new(backing.trim_end_matches('\n')) == real;
+        same.then(|| entry.file_name().to_string_lossy().into_owned())
+    })
+}
+
+/// How often superblocks that do not fit together are read again, where somebody may be writing them.
+const AGAIN: u32 = 5;
+/// Between two such reads: md writes the superblocks of all members within milliseconds.
+const PAUSE: Duration = Duration::from_millis(300);
+
+/// Opens devices, reads superblocks and assembles the array of which all of them are members. Superblocks that somebody may be writing, one member after another, are
+/// read again before it is said that they do not fit.
+pub(crate) fn assemble_of(paths: &[PathBuf], access: Access) -> Result<(Vec<Probed>, Array), Failure> {
+    let mut tries = 0;
+    loop {
+        let mut probed = probe_all(paths, access)?;
+        let in_use = access.allow_in_use || probed.iter().any(|p| p.here().is_none());
+        match assemble(records(&mut probed)?) {
+            Ok(array) => return Ok((probed, array)),
+            Err(error) if in_use && !access.write && error.may_pass() && tries < AGAIN => {
+                tries += 1;
+                std::thread::sleep(PAUSE);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// Opens devices, and connects to nodes, and reads superblocks. A node that is named without a drive stands for all of its drives that carry one.
@@ -115,15 +167,20 @@ pub(crate) fn probe_all(paths: &[PathBuf], access: Access) -> Result<Vec<Probed>
     Ok(out)
 }
 
-/// Assembles the array of which all devices are members.
-pub(crate) fn assemble_from(probed: &mut [Probed]) -> Result<Array, Failure> {
+/// Takes the records of devices that are all members of an array.
+fn records(probed: &mut [Probed]) -> Result<Vec<(String, MemberRecord)>, Failure> {
     let mut records = Vec::new();
     for probed in probed {
         let record =
             probed.record.take().ok_or_else(|| Failure::new(format!("{}: no md superblock", probed.path)))?;
         records.push((probed.path.clone(), record));
     }
-    Ok(assemble(records)?)
+    Ok(records)
+}
+
+/// Assembles the array of which all devices are members.
+pub(crate) fn assemble_from(probed: &mut [Probed]) -> Result<Array, Failure> {
+    Ok(assemble(records(probed)?)?)
 }
 
 /// Which members share a data node.
@@ -262,4 +319,39 @@ fn groups(
     };
     out.retain(|(_, roles)| !roles.is_empty());
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn device(path: &Path, mode: OpenMode) -> FileDevice {
+        FileDevice::open(path, mode, Options::default()).unwrap()
+    }
+
+    #[test]
+    fn a_file_that_another_has_locked_or_the_kernel_serves_is_in_use() {
+        let folder = tempfile::tempdir().unwrap();
+        let sysfs = folder.path().join("sys");
+        let files: Vec<PathBuf> = ["a", "b", "c"].iter().map(|name| folder.path().join(name)).collect();
+        files.iter().for_each(|path| fs::write(path, vec![0; 8192]).unwrap());
+        let backed = sysfs.join("class/block/loop3/loop");
+        fs::create_dir_all(&backed).unwrap();
+        let real = files[1].canonicalize().unwrap();
+        fs::write(backed.join("backing_file"), format!("{}\n", real.display())).unwrap();
+        // As a node serves it.
+        let served = device(&files[2], OpenMode::ReadWrite);
+        let user = |path: &Path| user_of(path, &device(path, OpenMode::ReadOnly), &sysfs).unwrap();
+        assert_eq!(user(&files[0]), None);
+        assert_eq!(user(&files[0]), None, "asking leaves no lock");
+        assert!(user(&files[1]).unwrap().contains("/dev/loop3"));
+        assert!(user(&files[2]).unwrap().contains("locked"));
+        let access = Access { write: false, allow_in_use: false };
+        let refused = open(&files[2..], access).err().unwrap().to_string();
+        assert!(refused.contains("--allow-in-use"), "{refused}");
+        assert!(open(&files[2..], Access { allow_in_use: true, ..access }).is_ok());
+        drop(served);
+        assert_eq!(user(&files[2]), None);
+    }
 }

@@ -51,6 +51,8 @@ pub(crate) struct Survey {
     pub(crate) roles: Vec<Option<usize>>,
     pub(crate) errors: Vec<AssemblyError>,
     pub(crate) notes: Vec<Note>,
+    /// Devices that newer superblocks hold to have failed or to be removed: errors only if nothing can be checked without them.
+    left_out: Vec<AssemblyError>,
 }
 
 impl Survey {
@@ -69,7 +71,8 @@ impl Survey {
         let ours = devices.iter().enumerate().filter(|(_, d)| d.standing != Standing::Foreign);
         let newest = ours.rev().max_by_key(|(_, d)| d.record.superblock.events)?.0;
         let roles = vec![None; usize::from(devices[newest].record.superblock.raid_disks)];
-        let mut survey = Self { devices, newest, roles, errors: Vec::new(), notes: Vec::new() };
+        let mut survey =
+            Self { devices, newest, roles, errors: Vec::new(), notes: Vec::new(), left_out: Vec::new() };
         survey.foreigners();
         survey.duplicates();
         for index in 0..survey.devices.len() {
@@ -157,9 +160,14 @@ impl Survey {
             Position::Active(role) => self.take_role(index, role),
             Position::Journal => Standing::Journal,
             Position::Spare | Position::Faulty => {
-                let error = (own.position() != position && own.position() != Position::Spare)
-                    .then(|| dropped(position));
-                self.errors.extend(error);
+                let differs = own.position() != position && own.position() != Position::Spare;
+                let outvoted = own.events < self.newest().events;
+                let error = differs.then(|| dropped(position));
+                if outvoted {
+                    self.left_out.extend(error);
+                } else {
+                    self.errors.extend(error);
+                }
                 if position == Position::Faulty { Standing::Faulty } else { Standing::Spare }
             }
         }
@@ -227,9 +235,19 @@ impl Survey {
     fn missing(&mut self) {
         let missing = self.missing_roles();
         let level = self.newest().level;
+        let left_out = std::mem::take(&mut self.left_out);
         if missing.len() >= usize::from(level.parities()) {
+            self.errors.extend(left_out);
             self.errors.push(AssemblyError::Incomplete { missing, level });
-        } else if !missing.is_empty() {
+            return;
+        }
+        self.notes.extend(left_out.into_iter().filter_map(|error| match error {
+            AssemblyError::Dropped { device, other, newer, .. } => {
+                Some(Note::LeftOut { device, other, newer })
+            }
+            _ => None,
+        }));
+        if !missing.is_empty() {
             self.notes.push(Note::Degraded { missing });
         }
     }

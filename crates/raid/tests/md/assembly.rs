@@ -154,17 +154,46 @@ fn roles_are_those_of_the_newest_superblock() {
 }
 
 #[test]
+fn a_member_that_newer_superblocks_hold_to_be_out_is_left_out_with_a_note() {
+    for newer in [Position::Faulty, Position::Spare] {
+        let mut set = set(Level::Raid6, 5);
+        for (_, record) in &mut set[1..] {
+            record.superblock.events += 1;
+            record.superblock.dev_roles[0] = newer;
+        }
+        let array = assemble(set).unwrap();
+        assert_eq!((array.state(), array.member(Role(0))), (State::Degraded, None));
+        let note = &array.notes()[0];
+        assert!(
+            matches!(note, Note::LeftOut { device, newer: n, .. } if device == "m0" && *n == newer),
+            "{note}"
+        );
+    }
+}
+
+#[test]
 fn a_member_that_was_dropped_is_named() {
     for newer in [Position::Faulty, Position::Spare] {
-        let error = error(Level::Raid6, 5, |set| {
+        // Without it nothing could be checked.
+        let out = error(Level::Raid5, 5, |set| {
             for (_, record) in &mut set[1..] {
                 record.superblock.events += 1;
                 record.superblock.dev_roles[0] = newer;
             }
         });
-        assert!(
-            matches!(&error, AssemblyError::Dropped { device, newer: n, .. } if device == "m0" && *n == newer)
-        );
+        // Its own superblock is as new: whose word counts cannot be told.
+        let even = error(Level::Raid6, 5, |set| {
+            for (_, record) in &mut set[1..] {
+                record.superblock.dev_roles[0] = newer;
+            }
+            set.rotate_left(1);
+        });
+        for error in [out, even] {
+            assert!(
+                matches!(&error, AssemblyError::Dropped { device, newer: n, .. } if device == "m0" && *n == newer),
+                "{error}"
+            );
+        }
     }
 }
 
