@@ -1,5 +1,7 @@
 //! One pass over an array.
 
+mod again;
+
 use super::batch::{Order, Schedule};
 use super::check::Checker;
 use super::error::ScrubError;
@@ -18,7 +20,7 @@ use pumice_raid::diagnosis::Diagnosis;
 use pumice_raid::plan::SkipReason;
 use pumice_telemetry::Ledger;
 use pumice_units::Role;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -31,8 +33,6 @@ const MAX_FINDINGS: usize = 100_000;
 const SAVE_EVERY: Duration = Duration::from_secs(1);
 /// Stripes of a batch that could be judged from which on it can be said that most of them are inconsistent.
 const UNSYNCED_BATCH: u64 = 8;
-/// Busy stripes that are looked at again at the end of a pass, at most.
-const MAX_AGAIN: usize = 1024;
 /// Stripes of a batch unless said otherwise: the period of 2 in GF(2^8).
 const BATCH: u64 = 255;
 /// Power sums a row of a fingerprint: they name up to four bad stripes in each plane.
@@ -308,37 +308,6 @@ impl<'t> Pass<'t> {
             return Some(StopReason::Interrupted);
         }
         self.look_again(observer).err().and_then(failed)
-    }
-
-    /// Looks again at stripes that were busy, all together: bits have been cleared since, a resync has come further, a host is back.
-    fn look_again(&mut self, observer: &mut dyn Observer) -> Result<(), ScrubError> {
-        let busy = self.saved.findings.iter().filter(|finding| finding.is_busy());
-        let stripes: BTreeSet<u64> = busy.map(|finding| finding.stripe).take(MAX_AGAIN).collect();
-        let mut left = stripes.into_iter().peekable();
-        while let Some(first) = left.peek().copied() {
-            let view = self.take_view(first)?;
-            let border = self.target.borders().into_iter().find(|border| *border > first);
-            let mut suspects = BTreeMap::new();
-            while let Some(stripe) = left.next_if(|stripe| border.is_none_or(|border| *stripe < border)) {
-                suspects.insert(stripe, Vec::new());
-            }
-            let settler =
-                Settler { target: self.target, view: &view, zero: self.began, patience: Patience::End };
-            let settled = settler.settle(&mut self.standing, &suspects)?;
-            self.saved.findings.retain(|finding| !suspects.contains_key(&finding.stripe));
-            self.saved.ledger += settled.moved;
-            self.saved.rechecked += settled.rechecked;
-            for (stripe, diagnoses) in &settled.findings {
-                let unsettled = settled.unsettled.get(stripe).copied();
-                for diagnosis in diagnoses {
-                    let finding = Finding::new(self.target, *stripe, diagnosis, unsettled);
-                    observer.finding(&finding);
-                    self.saved.findings.push(finding);
-                }
-            }
-            self.put_view(first, view);
-        }
-        Ok(())
     }
 
     fn progress(&self) -> Progress {

@@ -4,6 +4,7 @@ mod crash;
 mod damage;
 mod ledger;
 mod progress;
+mod settling;
 mod standing;
 mod unreadable;
 mod world;
