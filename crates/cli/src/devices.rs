@@ -8,7 +8,7 @@ use pumice_host::probe::DriveReader;
 use pumice_host::target::{JournalDrive, Member, Target};
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{DataNode, DriveId};
-use pumice_raid::{Array, MemberRecord, assemble, probe};
+use pumice_raid::{Array, AssemblyError, MemberRecord, assemble, probe};
 use pumice_units::Role;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -65,8 +65,8 @@ fn md_members(path: &Path, sysfs: &Path) -> Result<Option<Vec<PathBuf>>, Failure
     Ok(Some(members))
 }
 
-/// Opens devices.
-pub(crate) fn open(paths: &[PathBuf], access: Access) -> Result<Vec<Arc<dyn BlockDevice>>, Failure> {
+/// Opens devices. `beside_nodes`: others are drives of nodes, so that all of them are taken to be in use.
+fn open(paths: &[PathBuf], access: Access, beside_nodes: bool) -> Result<Vec<Arc<dyn BlockDevice>>, Failure> {
     let mode = if access.write { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
     let mut out: Vec<Arc<dyn BlockDevice>> = Vec::with_capacity(paths.len());
     let mut seen: Vec<PathBuf> = Vec::new();
@@ -79,7 +79,7 @@ pub(crate) fn open(paths: &[PathBuf], access: Access) -> Result<Vec<Arc<dyn Bloc
         let device = FileDevice::open(path, mode, Options::default())?;
         if !access.write
             && !access.allow_in_use
-            && let Some(who) = user_of(path, &device, Path::new("/sys"))?
+            && let Some(who) = user_of(path, &device, beside_nodes, Path::new("/sys"))?
         {
             return Err(Failure::new(format!(
                 "{}: {who}; stop that first, or check it as it is with --allow-in-use",
@@ -91,10 +91,19 @@ pub(crate) fn open(paths: &[PathBuf], access: Access) -> Result<Vec<Arc<dyn Bloc
     Ok(out)
 }
 
-/// Who may be writing a device or file of this machine; `None` where nobody is known to.
-fn user_of(path: &Path, device: &FileDevice, sysfs: &Path) -> Result<Option<String>, Failure> {
+/// Who may be writing a device or file of this machine without the scrub's knowing; `None` where nobody is known to. Beside drives of nodes
+/// every file is taken to be in use.
+fn user_of(
+    path: &Path,
+    device: &FileDevice,
+    beside_nodes: bool,
+    sysfs: &Path,
+) -> Result<Option<String>, Failure> {
     if device.held_by_kernel()? {
         return Ok(Some("the kernel holds the device (an assembled array, or a mount)".to_owned()));
+    }
+    if beside_nodes {
+        return Ok(None);
     }
     if let Some(name) = loop_over(path, sysfs) {
         return Ok(Some(format!("the kernel serves the file as /dev/{name}")));
@@ -124,17 +133,29 @@ const PAUSE: Duration = Duration::from_millis(300);
 /// Opens devices, reads superblocks and assembles the array of which all of them are members. Superblocks that somebody may be writing, one member after another, are
 /// read again before it is said that they do not fit.
 pub(crate) fn assemble_of(paths: &[PathBuf], access: Access) -> Result<(Vec<Probed>, Array), Failure> {
-    let mut tries = 0;
-    loop {
+    let read = || {
         let mut probed = probe_all(paths, access)?;
-        let in_use = access.allow_in_use || probed.iter().any(|p| p.here().is_none());
-        match assemble(records(&mut probed)?) {
-            Ok(array) => return Ok((probed, array)),
-            Err(error) if in_use && !access.write && error.may_pass() && tries < AGAIN => {
-                tries += 1;
-                std::thread::sleep(PAUSE);
+        let shared = !access.write && (access.allow_in_use || probed.iter().any(|p| p.here().is_none()));
+        let array = assemble(records(&mut probed)?);
+        Ok((shared, array.map(|array| (probed, array))))
+    };
+    read_again(read, || std::thread::sleep(PAUSE))
+}
+
+/// Reads as often as it may help: `read` says whether somebody else may be writing, and what came of it.
+fn read_again<T>(
+    mut read: impl FnMut() -> Result<(bool, Result<T, AssemblyError>), Failure>,
+    mut pause: impl FnMut(),
+) -> Result<T, Failure> {
+    let mut left = AGAIN;
+    loop {
+        match read()? {
+            (_, Ok(read)) => return Ok(read),
+            (true, Err(error)) if error.may_pass() && left > 0 => {
+                left -= 1;
+                pause();
             }
-            Err(error) => return Err(error.into()),
+            (_, Err(error)) => return Err(error.into()),
         }
     }
 }
@@ -155,7 +176,7 @@ pub(crate) fn probe_all(paths: &[PathBuf], access: Access) -> Result<Vec<Probed>
     // Other hosts are kept away first: what is read afterwards stays as it is.
     let far = look_remote(&remote, access.write).collect::<Result<Vec<_>, _>>()?;
     let mut out = Vec::with_capacity(paths.len());
-    let devices = open(&local, access)?;
+    let devices = open(&local, access, !remote.is_empty())?;
     let node = LocalNode::new("probe", devices.clone(), &Peers::new(), NodeOptions::default());
     for (i, (path, device)) in local.iter().zip(devices).enumerate() {
         let path = path.display().to_string();
@@ -342,16 +363,50 @@ mod tests {
         fs::write(backed.join("backing_file"), format!("{}\n", real.display())).unwrap();
         // As a node serves it.
         let served = device(&files[2], OpenMode::ReadWrite);
-        let user = |path: &Path| user_of(path, &device(path, OpenMode::ReadOnly), &sysfs).unwrap();
+        let user = |path: &Path| user_of(path, &device(path, OpenMode::ReadOnly), false, &sysfs).unwrap();
         assert_eq!(user(&files[0]), None);
         assert_eq!(user(&files[0]), None, "asking leaves no lock");
         assert!(user(&files[1]).unwrap().contains("/dev/loop3"));
         assert!(user(&files[2]).unwrap().contains("locked"));
         let access = Access { write: false, allow_in_use: false };
-        let refused = open(&files[2..], access).err().unwrap().to_string();
+        let beside_nodes = user_of(&files[2], &device(&files[2], OpenMode::ReadOnly), true, &sysfs).unwrap();
+        assert_eq!(beside_nodes, None, "it is taken to be in use all the same");
+        let refused = open(&files[2..], access, false).err().unwrap().to_string();
         assert!(refused.contains("--allow-in-use"), "{refused}");
-        assert!(open(&files[2..], Access { allow_in_use: true, ..access }).is_ok());
+        assert!(open(&files[2..], Access { allow_in_use: true, ..access }, false).is_ok());
         drop(served);
         assert_eq!(user(&files[2]), None);
+    }
+
+    #[test]
+    fn superblocks_in_the_middle_of_an_update_are_read_again_before_one_is_called_out_of_date() {
+        let behind = || AssemblyError::OutOfDate {
+            device: "m0".to_owned(),
+            events: 65,
+            other: "m5".to_owned(),
+            newest: 68,
+        };
+        // How often it is read, and what comes of it, where the update is over after so many reads.
+        let reads = |shared: bool, over_after: u32| {
+            let (mut reads, mut pauses) = (0, 0);
+            let read = || {
+                reads += 1;
+                Ok((shared, if reads > over_after { Ok(()) } else { Err(behind()) }))
+            };
+            let outcome = read_again(read, || pauses += 1);
+            assert_eq!(pauses + 1, reads);
+            (reads, outcome.is_ok())
+        };
+        assert_eq!(reads(true, 0), (1, true));
+        assert_eq!(reads(true, 2), (3, true));
+        assert_eq!(reads(true, 100), (1 + AGAIN, false), "it is said in the end");
+        assert_eq!(reads(false, 2), (1, false), "nobody else writes");
+        let mut count = 0;
+        let empty = || {
+            count += 1;
+            Ok((true, Err::<(), _>(AssemblyError::Empty)))
+        };
+        assert!(read_again(empty, || ()).is_err());
+        assert_eq!(count, 1, "what an update does not explain is said at once");
     }
 }

@@ -6,5 +6,6 @@ mod durability;
 mod memory;
 mod orphans;
 mod panics;
+mod superblocks;
 mod unreadable;
 mod world;
