@@ -9,7 +9,8 @@ await 200 settled || fail "the first resync does not end: $(cat /proc/mdstat)"
 step "mdadm --create, first resync"
 must dd if=/dev/urandom of=/dev/md0 bs=1M count=32 oflag=direct
 step "filled"
-fio --filename=/dev/md0 --direct=1 --ioengine=libaio --time_based --runtime=300 --refill_buffers --rw=randwrite \
+# 80 stripes of 256 KiB, and some more.
+fio --filename=/dev/md0 --direct=1 --ioengine=libaio --size=24m --time_based --runtime=300 --refill_buffers --rw=randwrite \
   --name=small --bs=4k --iodepth=64 > /tmp/fio.txt 2>&1 &
 sleep 3
 echo "::mark load" > /dev/ttyS1

@@ -18,6 +18,8 @@ pub(super) struct Tally {
     pub(super) passes: u64,
     pub(super) refused: u64,
     pub(super) stripes: u64,
+    /// Of those, whose bit was set.
+    pub(super) marked: u64,
     /// Stripes that looked inconsistent at first.
     pub(super) suspects: u64,
     pub(super) consistent: u64,
@@ -35,6 +37,7 @@ impl Tally {
         self.passes += other.passes;
         self.refused += other.refused;
         self.stripes += other.stripes;
+        self.marked += other.marked;
         self.suspects += other.suspects;
         self.consistent += other.consistent;
         self.findings += other.findings;
@@ -87,6 +90,7 @@ impl<'w> Reader<'w> {
             let mut suspects = Vec::new();
             for stripe in (start..(start + BATCH).min(stripes)).filter(|stripe| !skipped[*stripe]) {
                 tally.stripes += 1;
+                tally.marked += u64::from(reader.world.bits.iter().any(|bits| bits[stripe / REGION]));
                 let before = reader.world.damage[stripe];
                 let look = reader.look(stripe);
                 if look.seen.is_some() {
