@@ -1,5 +1,6 @@
 //! From what the operator names to an array on its nodes: opening devices, reading superblocks, grouping members.
 
+use crate::access::Access;
 use crate::failure::Failure;
 use crate::probed::{Place, Probed};
 use crate::remote::{RemoteName, look_remote};
@@ -16,15 +17,6 @@ use std::time::Duration;
 
 /// Local memory of a drive beyond what the largest set of interims needs.
 const SPARE_MEMORY: u64 = 1 << 20;
-
-/// How devices are opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Access {
-    /// For writing, and then exclusively.
-    pub(crate) write: bool,
-    /// Devices that the kernel holds are let through, for reading.
-    pub(crate) allow_in_use: bool,
-}
 
 /// The members behind what was named: an assembled array stands for its members.
 pub(crate) fn expand(paths: &[PathBuf], sysfs: &Path) -> Result<Vec<PathBuf>, Failure> {
@@ -69,13 +61,14 @@ fn md_members(path: &Path, sysfs: &Path) -> Result<Option<Vec<PathBuf>>, Failure
 fn open(paths: &[PathBuf], access: Access, beside_nodes: bool) -> Result<Vec<Arc<dyn BlockDevice>>, Failure> {
     let mode = if access.write { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
     let mut out: Vec<Arc<dyn BlockDevice>> = Vec::with_capacity(paths.len());
-    let mut seen: Vec<PathBuf> = Vec::new();
+    let mut seen: Vec<(PathBuf, &Path)> = Vec::new();
     for path in paths {
         let real = path.canonicalize().unwrap_or_else(|_| path.clone());
-        if seen.contains(&real) {
-            return Err(Failure::new(format!("{}: named twice", path.display())));
+        if let Some((_, first)) = seen.iter().find(|(known, _)| *known == real) {
+            let (first, second) = (first.display(), path.display());
+            return Err(Failure::new(format!("{first} and {second} are the same device: it is named twice")));
         }
-        seen.push(real);
+        seen.push((real, path));
         let device = FileDevice::open(path, mode, Options::default())?;
         if !access.write
             && !access.allow_in_use
@@ -163,18 +156,24 @@ fn read_again<T>(
 /// Opens devices, and connects to nodes, and reads superblocks. A node that is named without a drive stands for all of its drives that carry one.
 pub(crate) fn probe_all(paths: &[PathBuf], access: Access) -> Result<Vec<Probed>, Failure> {
     let mut remote: Vec<RemoteName> = Vec::new();
+    let mut far_paths: Vec<&Path> = Vec::new();
     let mut local: Vec<PathBuf> = Vec::new();
     for path in paths {
         match RemoteName::of(path)? {
-            Some(name) if remote.contains(&name) => {
-                return Err(Failure::new(format!("{name}: named twice")));
+            Some(name) => {
+                if let Some(at) = remote.iter().position(|known| *known == name) {
+                    let (first, second) = (far_paths[at].display(), path.display());
+                    let what = format!("{first} and {second} are the same: it is named twice");
+                    return Err(Failure::new(what));
+                }
+                remote.push(name);
+                far_paths.push(path);
             }
-            Some(name) => remote.push(name),
             None => local.push(path.clone()),
         }
     }
     // Other hosts are kept away first: what is read afterwards stays as it is.
-    let far = look_remote(&remote, access.write).collect::<Result<Vec<_>, _>>()?;
+    let far = look_remote(&remote, access).collect::<Result<Vec<_>, _>>()?;
     let mut out = Vec::with_capacity(paths.len());
     let devices = open(&local, access, !remote.is_empty())?;
     let node = LocalNode::new("probe", devices.clone(), &Peers::new(), NodeOptions::default());
@@ -345,6 +344,7 @@ fn groups(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pumice_raid::layout::Level;
     use std::fs;
 
     fn device(path: &Path, mode: OpenMode) -> FileDevice {
@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(user(&files[0]), None, "asking leaves no lock");
         assert!(user(&files[1]).unwrap().contains("/dev/loop3"));
         assert!(user(&files[2]).unwrap().contains("locked"));
-        let access = Access { write: false, allow_in_use: false };
+        let access = Access::default();
         let beside_nodes = user_of(&files[2], &device(&files[2], OpenMode::ReadOnly), true, &sysfs).unwrap();
         assert_eq!(beside_nodes, None, "it is taken to be in use all the same");
         let refused = open(&files[2..], access, false).err().unwrap().to_string();
@@ -385,6 +385,8 @@ mod tests {
             events: 65,
             other: "m5".to_owned(),
             newest: 68,
+            level: Level::Raid6,
+            spare: true,
         };
         // How often it is read, and what comes of it, where the update is over after so many reads.
         let reads = |shared: bool, over_after: u32| {

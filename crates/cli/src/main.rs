@@ -1,5 +1,6 @@
 //! The `pumice` command: checks, locates and repairs silent corruption in RAID arrays, near the drives.
 
+mod access;
 mod bench;
 mod daytime;
 mod demo;
@@ -19,12 +20,11 @@ mod sim;
 mod text;
 
 use clap::{Parser, Subcommand};
-use failure::Failure;
 use std::process::ExitCode;
 
 /// Scrubs RAID arrays where the data lives.
 ///
-/// Exit codes: 0 clean, 1 findings, 2 could not run, 3 interrupted or incomplete.
+/// Exit codes: 0 clean, 1 findings, 2 could not run or could not write its report, 3 interrupted or incomplete.
 #[derive(Debug, Parser)]
 #[command(name = "pumice", version, arg_required_else_help = true)]
 struct Pumice {
@@ -68,8 +68,12 @@ fn main() -> ExitCode {
         Command::Sim(command) => sim::run(&command),
         Command::Demo(args) => demo::run(&args),
     };
-    done.unwrap_or_else(|failure: Failure| {
-        eprintln!("pumice: {failure}");
-        ExitCode::from(2)
-    })
+    match done {
+        Ok(_) if text::is_undelivered() => ExitCode::from(2),
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("pumice: {failure}");
+            ExitCode::from(2)
+        }
+    }
 }

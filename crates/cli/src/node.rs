@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::scrub::default_state_dir;
 use clap::Args;
 use pumice_blockdev::raise_descriptor_limit;
+use pumice_initiator::DigestPolicy;
 use pumice_node::NodeOptions;
 use pumice_node::serve::{Backend, Drive, DriveConfig, NodeConfig, Peer, Server, Service, busy_poll};
 use pumice_nvme::spec::Nqn;
@@ -36,6 +37,7 @@ The whole can be written down in a file, for --config:
     backend = \"/dev/sdb\"                   # a block device, an image file, or mem:SIZE
     [[peer]]                               # nodes that local memory may be sent to
     address = \"127.0.0.1:4421\"
+    digest = \"auto\"                        # optional; of what is sent there: auto (unless it is on the loopback), on, off
     [pacing]                               # optional; scrubs may ask for less, never for more
     slowdown = \"1ms\"                       # of a foreground request, in the mean
     rate = \"200MB\"                         # a second, from each drive
@@ -91,7 +93,11 @@ impl NodeArgs {
             state_dir: self.state_dir.clone(),
             drives: self.drive.iter().map(drive).collect(),
             pacing: PaceRequest::default(),
-            peers: self.peer.iter().map(|address| Peer { address: *address, nqn: None }).collect(),
+            peers: self
+                .peer
+                .iter()
+                .map(|address| Peer { address: *address, nqn: None, digests: DigestPolicy::Auto })
+                .collect(),
         })
     }
 }

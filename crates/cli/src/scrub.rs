@@ -5,7 +5,8 @@ mod human;
 
 pub(crate) use args::ScrubArgs;
 
-use crate::devices::{Access, assemble_of, expand, place};
+use crate::access::Access;
+use crate::devices::{assemble_of, expand, place};
 use crate::failure::Failure;
 use crate::probed::Probed;
 use crate::progress::Display;
@@ -15,6 +16,7 @@ use crate::text::{print, print_json};
 use pumice_host::report::Report;
 use pumice_host::scrub::{StopReason, run as run_pass};
 use pumice_host::state::StateFiles;
+use pumice_host::stop::Stop;
 use pumice_node::NodeOptions;
 use pumice_offload::PacePolicy;
 use pumice_parity::kernels::Kernels;
@@ -25,13 +27,12 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Runs the command.
 pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     let mut options = args.options(fresh_seed()?)?;
     Kernels::best().self_test()?;
-    let access = Access { write: args.repair, allow_in_use: args.allow_in_use };
+    let access = Access { write: args.repairs(), allow_in_use: args.allow_in_use, digests: args.digest };
     if access.write && access.allow_in_use {
         return Err(Failure::new(
             "--repair and --allow-in-use exclude each other: a device is repaired only while nobody else has it",
@@ -75,8 +76,8 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     options.check(&target)?;
     let state = open_state(args, target.array().uuid())?;
     let mut display = Display::new(args.quiet);
-    let interrupt = stop_on_signal()?;
-    let outcome = run_pass(&target, state.as_ref(), &options, &mut display, &interrupt);
+    let stop = stop_on_signal()?;
+    let outcome = run_pass(&target, state.as_ref(), &options, &mut display, &stop);
     display.finish();
     let outcome = outcome?;
     if let Some(StopReason::Failed(why)) = &outcome.stopped {
@@ -94,7 +95,7 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
 /// The hosts that run an array over drives of nodes, as far as can be told from here: its superblocks say that writes may be under way, every
 /// member is on a node, and the same hosts are connected to all of them. `None` where that is not so, or the operator has judged.
 fn elsewhere(array: &Array, probed: &[Probed], args: &ScrubArgs) -> Result<Option<String>, Failure> {
-    if !array.unclean() || args.assume_settled || args.repair {
+    if !array.unclean() || args.assume_settled || args.repairs() {
         return Ok(None);
     }
     hosts_of(probed)
@@ -103,7 +104,7 @@ fn elsewhere(array: &Array, probed: &[Probed], args: &ScrubArgs) -> Result<Optio
 /// Where progress and journal are kept: for a plain check, a directory that cannot be used is a pity; for a repair, or a pass that should be
 /// resumed, it is a reason not to begin.
 fn open_state(args: &ScrubArgs, array: Uuid) -> Result<Option<StateFiles>, Failure> {
-    let needed = args.repair || args.resume || args.state_dir.is_some();
+    let needed = args.repairs() || args.resume || args.state_dir.is_some();
     let folder = match args.state_dir.clone().or_else(default_state_dir) {
         Some(folder) => folder,
         None if needed => {
@@ -147,15 +148,17 @@ pub(crate) fn fresh_seed() -> Result<Seed, Failure> {
     Ok(Seed(bytes))
 }
 
-/// A flag that Ctrl-C and SIGTERM raise; a second signal ends the program at once.
-fn stop_on_signal() -> Result<Arc<AtomicBool>, Failure> {
-    let flag = Arc::new(AtomicBool::new(false));
-    let raised = Arc::clone(&flag);
+/// What Ctrl-C and SIGTERM raise; a second signal ends the program at once.
+fn stop_on_signal() -> Result<Arc<Stop>, Failure> {
+    let stop = Arc::new(Stop::new());
+    let raised = Arc::clone(&stop);
+    // Called on a thread of its own.
     ctrlc::set_handler(move || {
-        if raised.swap(true, Ordering::Relaxed) {
+        if raised.is_raised() {
             std::process::exit(3);
         }
-        eprintln!("pumice: stopping after this batch (again to stop at once)");
+        eprintln!("pumice: stopping (again to stop at once)");
+        raised.raise();
     })?;
-    Ok(flag)
+    Ok(stop)
 }

@@ -14,6 +14,7 @@ use pumice_parity::kernels::Kernels;
 use pumice_telemetry::Ledger;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// What a node may use.
 #[derive(Debug, Clone)]
@@ -26,6 +27,9 @@ pub struct NodeOptions {
     pub engine: Engine,
     /// The kernels that fold.
     pub kernels: Kernels,
+    /// The time that refused reads of one source may take in one parity command. Beyond it the rest of a
+    /// failed read is reported as not asked for.
+    pub error_time: Duration,
 }
 
 impl Default for NodeOptions {
@@ -35,9 +39,14 @@ impl Default for NodeOptions {
             memory_bytes: 32 << 20,
             engine: Engine::Auto,
             kernels: Kernels::best(),
+            error_time: ERROR_TIME,
         }
     }
 }
+
+/// A drive with limited error recovery gives a sector up after 7 s, others after a minute or more: a few
+/// bad sectors are told one by one, and a drive that fails everywhere holds up a command no longer.
+const ERROR_TIME: Duration = Duration::from_secs(30);
 
 /// Reads in flight of one worker, at most.
 const DEPTH: u32 = 256;
@@ -118,7 +127,7 @@ impl LocalNode {
         while out.len() < count {
             let gatherer =
                 Gatherer::new(self.drives.clone(), DEPTH, self.options.engine).map_err(|error| {
-                    NodeError::new(ErrorKind::Media, format!("node '{}' cannot set up its reads", self.name))
+                    NodeError::new(ErrorKind::Drive, format!("node '{}' cannot set up its reads", self.name))
                         .with_source(error)
                 })?;
             out.push(Worker { gatherer, spare: Vec::new() });
@@ -139,7 +148,8 @@ impl LocalNode {
     pub fn read_only_pass(&self, command: &ParityCommand) -> Result<Ledger, NodeError> {
         command.validate()?;
         let fold = Fold::new(command, self.options.kernels, &self.memory);
-        let job = MediaJob::new(command, &self.drives, self.media_sources(command)?, fold);
+        let job =
+            MediaJob::new(command, &self.drives, self.media_sources(command)?, fold, self.options.error_time);
         Ok(self.run_job(&job.reading_only())?.moved)
     }
 
@@ -195,7 +205,7 @@ impl LocalNode {
             .map(|s| (s.device, s.base + command.stripes.start * chunk..s.base + command.stripes.end * chunk))
             .collect();
         let before = self.watch.as_ref().map(|watch| watch.sum(ranges.iter().cloned()));
-        let job = MediaJob::new(command, &self.drives, sources, fold);
+        let job = MediaJob::new(command, &self.drives, sources, fold, self.options.error_time);
         let mut result = if self.pacing.is_active() && command.count() > 1 {
             job.run_paced(&self.pacing, wanted)?
         } else {
@@ -239,7 +249,8 @@ impl Drop for LocalNode {
 }
 
 fn io_error(error: IoError) -> NodeError {
-    NodeError::new(ErrorKind::Media, error.to_string()).with_source(error)
+    let kind = if error.is_media_error() { ErrorKind::Media } else { ErrorKind::Drive };
+    NodeError::new(kind, error.to_string()).with_source(error)
 }
 
 impl DataNode for LocalNode {
@@ -249,6 +260,7 @@ impl DataNode for LocalNode {
             name: drive.name().to_owned(),
             size_bytes: drive.size_bytes(),
             memory_bytes: self.memory.size(),
+            block_bytes: drive.logical_block(),
         });
         Ok(NodeDescription { name: self.name.clone(), drives: drives.collect() })
     }
@@ -306,6 +318,10 @@ impl DataNode for LocalNode {
 
     fn parity(&self, command: &ParityCommand) -> Result<ParityResult, NodeError> {
         self.parity_while(command, &|| true)
+    }
+
+    fn give_up(&self) {
+        self.pacing.stop();
     }
 
     fn pace(&self, request: &PaceRequest) -> Result<(), NodeError> {

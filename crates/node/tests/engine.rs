@@ -4,7 +4,7 @@ use pumice_blockdev::{BlockDevice, FaultyDevice, MemoryDevice};
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{
     DataNode, DriveId, ErrorKind, MemoryAddress, Mode, PaceRequest, ParityCommand, ParityResult, Rule,
-    Source, Transfer, Window,
+    Source, Transfer, Unread, Unreadable, Window,
 };
 use pumice_parity::check_matrix::CheckMatrix;
 use pumice_parity::fingerprint::{Decoded, PowerSums, stripe_key};
@@ -12,6 +12,7 @@ use pumice_parity::gf;
 use pumice_parity::seed::Seed;
 use pumice_parity::weights::draw;
 use std::sync::Arc;
+use std::time::Duration;
 
 const STRIPES: u64 = 13;
 
@@ -388,5 +389,44 @@ fn a_pace_changes_no_result() {
         assert_eq!(paced.pace_figures().unwrap().len(), k + 2);
         assert!(paced.pace_figures().unwrap().iter().all(|drive| drive.bytes > 0 && drive.requests > 0));
         assert!(plain.pace_figures().unwrap().is_empty());
+    }
+}
+
+/// Bytes that nobody asked for are told from bytes that the medium refused, at a pace and without.
+#[test]
+fn what_the_medium_refuses_is_told_from_what_nobody_asked_for() {
+    let chunk = 128 << 10;
+    let world = World::new(3, chunk);
+    let all: Vec<usize> = (0..5).collect();
+    let places = |error_time: Duration, pace: bool| {
+        let devices = world.members.iter().enumerate().map(|(m, content)| {
+            let device = FaultyDevice::new(&format!("m{m}"), content.clone(), 1);
+            if m == 2 {
+                // The first sector of each of 20 blocks.
+                for block in 0..20 {
+                    let place = world.base + 6 * u64::from(chunk) + block * 4096;
+                    device.lose(place..place + 512);
+                }
+            }
+            Arc::new(device) as Arc<dyn BlockDevice>
+        });
+        let options = NodeOptions { workers: 1, error_time, ..NodeOptions::default() };
+        let node = LocalNode::new("n", devices.collect(), &Peers::new(), options);
+        if pace {
+            node.pace(&PaceRequest { rate: Some(4 << 30), ..PaceRequest::default() }).unwrap();
+        }
+        let command = world.command(&all, 0..STRIPES, world.whole(), Mode::Check);
+        let result = node.parity(&command).unwrap();
+        let refused = |u: &&Unreadable| u.why == Unread::Refused;
+        assert!(result.unreadable.iter().all(|u| u.source == 2));
+        assert!(result.unreadable.iter().filter(refused).all(|u| u.stripe == 6), "{:?}", result.unreadable);
+        let bytes = |why| -> u32 { result.unreadable.iter().filter(|u| u.why == why).map(|u| u.len).sum() };
+        (bytes(Unread::Refused), bytes(Unread::NotAsked))
+    };
+    for pace in [false, true] {
+        assert_eq!(places(Duration::from_secs(3600), pace), (20 * 4096, 0), "every piece is asked for");
+        let (refused, not_asked) = places(Duration::ZERO, pace);
+        assert_eq!(refused, 0, "no time for a single refusal");
+        assert!(not_asked >= 20 * 4096, "{not_asked}");
     }
 }

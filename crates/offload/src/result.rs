@@ -94,7 +94,17 @@ impl StripeBitmap {
     }
 }
 
-/// A place that the medium did not give back.
+/// Why the bytes of a place are missing from a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Unread {
+    /// The medium was asked for them, by themselves, and refused them.
+    Refused,
+    /// The medium was not asked: earlier failures used up the error time of its drive. The bytes may
+    /// well be readable, and nothing may be concluded from their absence.
+    NotAsked,
+}
+
+/// A place whose bytes are missing from a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
     /// Index into the command's sources.
@@ -105,6 +115,8 @@ pub struct Unreadable {
     pub start: u32,
     /// Bytes; whole logical blocks where the drive tells them apart.
     pub len: u32,
+    /// Refused by the medium, or not asked.
+    pub why: Unread,
     /// The drive's own words.
     pub reason: String,
 }

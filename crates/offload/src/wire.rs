@@ -15,7 +15,7 @@ pub use superblocks::{
 
 use crate::{
     Activity, DriveDescription, DriveId, MemoryAddress, Mode, ParityCommand, ParityResult,
-    RESULT_HEADER_BYTES, Rule, Source, StripeBitmap, Transfer, Unreadable, Window, Writes,
+    RESULT_HEADER_BYTES, Rule, Source, StripeBitmap, Transfer, Unread, Unreadable, Window, Writes,
 };
 use pumice_parity::fingerprint::PowerSums;
 use pumice_parity::seed::Seed;
@@ -308,7 +308,7 @@ pub fn encode_result(result: &ParityResult) -> Vec<u8> {
         out.extend_from_slice(&(place.source as u32).to_le_bytes());
         out.extend_from_slice(&place.start.to_le_bytes());
         out.extend_from_slice(&place.len.to_le_bytes());
-        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&[u8::from(place.why == Unread::NotAsked), 0, 0, 0]);
         out.extend_from_slice(&place.stripe.to_le_bytes());
     }
     out
@@ -347,6 +347,11 @@ pub fn decode_result(bytes: &[u8], command: &ParityCommand) -> Result<ParityResu
             stripe: f.u64(at + 16),
             start: f.u32(at + 4),
             len: f.u32(at + 8),
+            why: match bytes[at + 12] {
+                0 => Unread::Refused,
+                1 => Unread::NotAsked,
+                other => return wrong("unreadable place", format!("kind {other}")),
+            },
             reason: "unrecovered read error".to_owned(),
         };
         let inside = place.start.checked_add(place.len).is_some_and(|end| end <= command.chunk);
@@ -447,6 +452,7 @@ pub fn encode_drives(drives: &[DriveDescription], page: u32, sockets: SocketByte
         let cut = (cut..drive.name.len()).find(|at| drive.name.is_char_boundary(*at)).unwrap_or(cut);
         let name = &drive.name[cut..];
         put(&mut entry, 16, &(name.len() as u32).to_le_bytes());
+        put(&mut entry, 20, &drive.block_bytes.to_le_bytes());
         put(&mut entry, 24, name.as_bytes());
         out.extend_from_slice(&entry);
     }
@@ -483,6 +489,12 @@ pub fn decode_drives(bytes: &[u8], page: u32) -> Result<(u32, Vec<DriveDescripti
             name: String::from_utf8_lossy(&entry[24..24 + len]).into_owned(),
             size_bytes: u64_at(0),
             memory_bytes: u64_at(8),
+            block_bytes: match (u64_at(16) >> 32) as u32 {
+                // A node that does not say: the smallest there is.
+                0 => 512,
+                bytes if bytes.is_power_of_two() && bytes >= 512 => bytes,
+                bytes => return wrong("block bytes", bytes),
+            },
         })
     };
     Ok((all, (0..count).map(drive).collect::<Result<_, WireError>>()?))

@@ -4,6 +4,7 @@
 
 pub mod check_matrix;
 pub mod code;
+pub mod evidence;
 pub mod fingerprint;
 pub mod gf;
 pub mod gf64;

@@ -157,6 +157,7 @@ pub struct Array {
     state: State,
     members: Vec<Option<Member>>,
     others: Vec<Other>,
+    not_named: Vec<Role>,
     notes: Vec<Note>,
     resync: Resync,
     /// Stripes with writes waiting in the journal; `None` where it may be any.
@@ -199,6 +200,7 @@ impl Array {
         let state = State::of(&survey);
         let journal_stripes = survey.journal_stripes();
         let untracked = survey.unclean() && !survey.tracked();
+        let not_named = survey.roles_not_named();
         let newest = survey.newest().clone();
         let geometry = newest.geometry().map_err(|why| AssemblyError::Geometry {
             device: survey.devices[survey.newest].device.clone(),
@@ -232,6 +234,7 @@ impl Array {
             state,
             members,
             others,
+            not_named,
             notes: survey.notes,
             resync: newest.resync,
             journal_stripes,
@@ -294,6 +297,13 @@ impl Array {
     #[must_use]
     pub fn member(&self, role: Role) -> Option<&Member> {
         self.members.get(role.index())?.as_ref()
+    }
+
+    /// The roles without a member whose device was only not named: the newest superblock gives the role to a device that
+    /// was not in the set. A role that is missing and not in this list is one that md itself holds to be missing.
+    #[must_use]
+    pub fn not_named(&self) -> &[Role] {
+        &self.not_named
     }
 
     /// Spares, replacements and the journal.

@@ -70,7 +70,8 @@ pub enum ProbeError {
 
 /// Looks for a superblock in all four places, and reads it with what belongs to it. `None` where there is none in any.
 ///
-/// A damaged superblock beside a good one is taken for a remnant.
+/// A damaged superblock beside a good one is taken for a remnant. A place that cannot be read counts only if no
+/// other place has a good superblock: where another format would have its own, this one may have data.
 ///
 /// # Errors
 /// Where the only superblock, or something it points to, is damaged or unknown; where two are good; where a read fails.
@@ -78,9 +79,17 @@ pub fn probe(device: &dyn ReadAt) -> Result<Option<MemberRecord>, ProbeError> {
     let device_sectors = device.size_bytes() / SECTOR;
     let mut good: Option<Superblock> = None;
     let mut damaged: Option<Invalid> = None;
+    let mut unreadable: Option<ProbeError> = None;
     for metadata in Metadata::ALL {
         let Some(sector) = metadata.super_sector(device_sectors) else { continue };
-        match (read_superblock(device, metadata, sector, device_sectors)?, good.take()) {
+        let found = match read_superblock(device, metadata, sector, device_sectors) {
+            Ok(found) => found,
+            Err(error) => {
+                unreadable.get_or_insert(error);
+                continue;
+            }
+        };
+        match (found, good.take()) {
             (Some(Ok(second)), Some(first)) => {
                 return Err(ProbeError::Ambiguous(Box::new(first), Box::new(second)));
             }
@@ -97,8 +106,12 @@ pub fn probe(device: &dyn ReadAt) -> Result<Option<MemberRecord>, ProbeError> {
             read_journal_device(device, superblock).map(Some)
         }
         (Some(superblock), _) => Ok(Some(read_rest(device, superblock, Logs::ALL)?)),
-        (None, Some(invalid)) => Err(invalid.into()),
-        (None, None) => Ok(None),
+        // The array's own superblock may be the one that cannot be read.
+        (None, invalid) => match (unreadable, invalid) {
+            (Some(error), _) => Err(error),
+            (None, Some(invalid)) => Err(invalid.into()),
+            (None, None) => Ok(None),
+        },
     }
 }
 

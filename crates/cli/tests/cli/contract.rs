@@ -12,14 +12,20 @@ fn keys(value: &Value) -> Vec<&str> {
     value.as_object().unwrap().keys().map(String::as_str).collect()
 }
 
-const SCRUB: [&str; 14] = [
+const SCRUB: [&str; 21] = [
+    "absent",
     "array",
     "bytes_checked",
+    "degraded",
+    "equations",
     "findings",
+    "incomplete",
     "ledger",
     "method",
     "miss_bound",
     "pacing",
+    "range",
+    "reconnections",
     "result",
     "seconds",
     "skipped",
@@ -27,6 +33,7 @@ const SCRUB: [&str; 14] = [
     "stripes_checked",
     "stripes_rechecked",
     "stripes_skipped",
+    "wire",
 ];
 const ARRAY: [&str; 8] =
     ["chunk_bytes", "layout", "level", "metadata", "name", "raid_disks", "stripes", "uuid"];
@@ -170,9 +177,14 @@ fn an_inspection_says_what_the_contract_says() {
     );
     assert_eq!(found["members"][4]["data_offset_bytes"], DATA_OFFSET);
 
-    let (_, document) = inspect(&array.members[..4]);
+    let nothing = array.folder.path().join("nothing");
+    let (code, _) = inspect(&[array.members.clone(), vec![nothing]].concat());
+    assert_eq!(code, Some(2), "a device cannot be read");
+    let (code, document) = inspect(&array.members[..4]);
+    assert_eq!(code, Some(0), "what is left can be checked");
     assert_eq!(document["arrays"][0]["state"], "degraded");
-    let (_, document) = inspect(&array.members[..3]);
+    let (code, document) = inspect(&array.members[..3]);
+    assert_eq!(code, Some(1), "it cannot be checked");
     assert_eq!(document["arrays"][0]["state"], "incomplete");
     assert_ne!(document["arrays"][0]["problems"].as_array().unwrap().len(), 0);
 }
@@ -212,6 +224,30 @@ fn an_interrupted_scrub_says_so_and_is_resumed() {
         break;
     }
     assert!(met, "no scrub was met in its middle");
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_a_failure() {
+    let array = Made::new(RAID6);
+    let state = tempfile::tempdir().unwrap();
+    for json in [&[][..], &["--json"]] {
+        for command in [&mut scrub(state.path()), pumice().arg("inspect")] {
+            let full = File::options().write(true).open("/dev/full").unwrap();
+            let message = refusal(command.args(json).args(&array.members).stdout(full));
+            assert!(message.contains("could not be written to standard output"), "{message}");
+        }
+    }
+}
+
+#[test]
+fn the_help_names_the_limits_of_options() {
+    let output = pumice().args(["scrub", "--help"]).output().unwrap();
+    let help = String::from_utf8(output.stdout).unwrap();
+    let help: Vec<&str> = help.split_whitespace().collect();
+    let help = help.join(" ");
+    for words in ["1 to 4194304", "1 to 8", "4096 or more", "--digest", "--reconnect", "--degraded"] {
+        assert!(help.contains(words), "'{words}' is not in: {help}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! After a crash in the middle of a repair: each range wholly old, or wholly new.
 
-use super::{Intent, Journal, by_role, syndromes};
+use super::plan::syndromes;
+use super::{Intent, Journal, by_role};
 use crate::scrub::ScrubError;
 use crate::target::{Stripes, Target};
 use pumice_offload::ErrorKind;

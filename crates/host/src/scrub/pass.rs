@@ -1,33 +1,38 @@
-//! One pass over an array.
+//! One pass over an array: the scan, then the repair of what it found.
 
 mod again;
+mod mend;
 
 use super::batch::{Order, Schedule};
 use super::check::Checker;
 use super::error::ScrubError;
+use super::retry::{RECONNECT, Retry, reconnect};
 use super::settle::{SETTLE, Settled, Settler, stand};
 use super::settling::{Patience, Standing};
-use crate::finding::Finding;
-use crate::repair::{Journal, Repaired, Repairer};
+use crate::finding::{Finding, Verdict};
+use crate::members::Equations;
+use crate::pattern::Pattern;
+use crate::repair::{Journal, Repairer};
 use crate::state::{Before, PassKey, SavedPass, Shape, StateFiles, VERSION};
+use crate::stop::Stop;
 use crate::target::{Target, View};
 use crate::{Method, repair};
-use pumice_offload::{MAX_STRIPES, PaceFigures, PaceRequest};
+use pumice_offload::{LinkFigures, MAX_STRIPES, PaceFigures, PaceRequest};
 use pumice_parity::kernels::Kernels;
 use pumice_parity::seed::Seed;
 use pumice_parity::weights::miss_bound;
-use pumice_raid::diagnosis::Diagnosis;
 use pumice_raid::plan::SkipReason;
 use pumice_telemetry::Ledger;
 use pumice_units::Role;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use crate::repair::RepairPolicy;
 
-/// Findings after which a pass stops: an array with more is not scrubbed but restored.
+/// New findings after which a pass stops, unless said otherwise: an array with more is not scrubbed but restored.
 const MAX_FINDINGS: usize = 100_000;
 /// How often progress is saved.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
@@ -57,6 +62,8 @@ pub struct Options {
     pub order: Option<Order>,
     /// Whether and how to repair.
     pub repair: Option<RepairPolicy>,
+    /// Do everything that a repair does, up to its first write.
+    pub dry_run: bool,
     /// Go on with an interrupted pass, where there is one.
     pub resume: bool,
     /// The devices may be written meanwhile: inconsistencies must stand.
@@ -67,6 +74,12 @@ pub struct Options {
     pub pace: PaceRequest,
     /// Another host runs the array, and its superblocks do not tell that from one that was not stopped cleanly.
     pub running_elsewhere: bool,
+    /// Members that were not named, though md holds the array to have them, are no reason to call the result incomplete.
+    pub accept_degraded: bool,
+    /// Findings of one run of the pass after which it stops; a pass that is resumed may add as many again.
+    pub max_findings: usize,
+    /// How long lost connections are tried anew, since the first failure in a row; zero for not at all.
+    pub reconnect: Duration,
 }
 
 impl Options {
@@ -87,6 +100,11 @@ impl Options {
             let value = accumulators.to_string();
             return Err(ScrubError::Option { option: "--accumulators", value, allowed: "1 to 8" });
         }
+        let not_named = target.array().not_named();
+        let repairs = self.repair.is_some_and(|policy| policy != RepairPolicy::None);
+        if repairs && !not_named.is_empty() {
+            return Err(ScrubError::NotNamed(not_named.to_vec()));
+        }
         Ok(())
     }
 
@@ -102,11 +120,15 @@ impl Options {
             range: None,
             order: None,
             repair: None,
+            dry_run: false,
             resume: false,
             in_use: false,
             settle: SETTLE,
             pace: PaceRequest::default(),
             running_elsewhere: false,
+            accept_degraded: false,
+            max_findings: MAX_FINDINGS,
+            reconnect: RECONNECT,
         }
     }
 }
@@ -145,6 +167,22 @@ pub enum StopReason {
     TooManyFindings,
 }
 
+/// Why a result is incomplete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unfinished {
+    /// The pass ended before its end.
+    Stopped,
+    /// Stripes of the range could not be judged, and were left out.
+    Skipped,
+    /// Stripes would not stand still.
+    Busy,
+    /// Bytes of stripes were not asked for: the member's error time is spent.
+    NotAsked,
+    /// A member that md holds the array to have was not named, and that was not accepted.
+    NotNamed,
+}
+
 /// Stripes that were left out, by reason.
 pub type SkippedStripes = BTreeMap<SkipReason, u64>;
 
@@ -157,6 +195,10 @@ pub struct Outcome {
     pub findings: Vec<Finding>,
     /// Stripes checked, resumed ones included.
     pub stripes_checked: u64,
+    /// What findings have in common: such findings are not repaired by default.
+    pub patterns: Vec<Pattern>,
+    /// Stripes of which a member refused bytes at first, and gave back all of them later, by member.
+    pub read_again: BTreeMap<Role, u64>,
     /// Stripes left out.
     pub skipped: SkippedStripes,
     /// Stripes that looked inconsistent, and were consistent when they were looked at again: written while they were read.
@@ -169,6 +211,16 @@ pub struct Outcome {
     pub ledger: Ledger,
     /// The chance that damage of a batch went unseen, at most: the largest over the batches.
     pub miss_bound: f64,
+    /// The stripes that were asked for.
+    pub range: Range<u64>,
+    /// The equations that could be checked.
+    pub equations: Equations,
+    /// Members that md holds the array to have, that were not named, and whose absence was not accepted.
+    pub not_named: Vec<Role>,
+    /// What the connections to the nodes moved since they were made, a value for each node behind a network.
+    pub links: Vec<LinkFigures>,
+    /// How often lost connections were made anew.
+    pub reconnections: u64,
     /// Batches checked.
     pub batches: usize,
     /// Seconds spent, resumed ones included.
@@ -184,17 +236,31 @@ impl Outcome {
         self.skipped.iter().filter(|(reason, _)| **reason != SkipReason::NeverWritten).map(|(_, n)| n).sum()
     }
 
+    /// What keeps the result from being complete.
+    #[must_use]
+    pub fn unfinished(&self) -> Vec<Unfinished> {
+        let reasons = [
+            (self.stopped.is_some(), Unfinished::Stopped),
+            (self.unsettled_stripes() > 0, Unfinished::Skipped),
+            (self.findings.iter().any(Finding::is_busy), Unfinished::Busy),
+            (self.findings.iter().any(|f| f.verdict == Verdict::NotAsked), Unfinished::NotAsked),
+            (!self.not_named.is_empty(), Unfinished::NotNamed),
+        ];
+        reasons.into_iter().filter(|(holds, _)| *holds).map(|(_, reason)| reason).collect()
+    }
+
     /// Whether everything that should be checked was.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.stopped.is_none() && self.unsettled_stripes() == 0 && !self.findings.iter().any(Finding::is_busy)
+        self.unfinished().is_empty()
     }
 }
 
 /// Runs a pass.
 ///
-/// `state` is where progress and the repair journal live; without it, nothing can be resumed, and nothing repaired. `interrupt` stops the
-/// pass after the batch in hand.
+/// `state` is where progress and the repair journal live; without it, nothing can be resumed, and nothing repaired. `stop` ends the
+/// pass, and every wait of it, at once; a repair that has begun is brought to its end. The batch in hand is done again by the pass that
+/// resumes.
 ///
 /// # Errors
 /// Where the pass cannot begin. What happens once it has begun is part of the [`Outcome`].
@@ -203,23 +269,32 @@ pub fn run(
     state: Option<&StateFiles>,
     options: &Options,
     observer: &mut dyn Observer,
-    interrupt: &AtomicBool,
+    stop: &Stop,
 ) -> Result<Outcome, ScrubError> {
-    let mut pass = Pass::prepare(target, state, options, observer)?;
-    let stopped = pass.batches(observer, interrupt);
+    let mut pass = Pass::prepare(target, state, options, observer, stop)?;
+    let nodes: Vec<_> = target.nodes().map(Arc::clone).collect();
+    let _listening = stop.listen(move || nodes.iter().for_each(|node| node.give_up()));
+    let stopped = pass.batches(observer).or_else(|| pass.mend());
     Ok(pass.finish(stopped))
 }
 
 struct Pass<'t> {
     target: &'t Target,
+    stop: &'t Stop,
+    retry: Retry,
+    /// Members are written: the nodes are held.
+    repairs: bool,
     state: Option<&'t StateFiles>,
     standing: Standing,
+    accept_degraded: bool,
+    /// Findings at which this run of the pass stops.
+    most_findings: usize,
     seed: Seed,
     schedule: Schedule,
     repairer: Option<Repairer<'t>>,
     saved: SavedPass,
-    /// Findings of a batch that failed, which are found again when it is done again.
-    unfinished: Vec<Finding>,
+    /// How often lost connections were made anew.
+    reconnections: u64,
     view: Option<(Range<u64>, View)>,
     began: Instant,
     seconds_before: f64,
@@ -232,9 +307,10 @@ impl<'t> Pass<'t> {
         state: Option<&'t StateFiles>,
         options: &Options,
         observer: &mut dyn Observer,
+        stop: &'t Stop,
     ) -> Result<Self, ScrubError> {
         options.check(target)?;
-        if options.repair.is_some() && options.in_use {
+        if options.repair.is_some() && options.in_use && !options.dry_run {
             return Err(no_repair("a repair needs devices that nobody else writes"));
         }
         let (saved, schedule) = start(target, state, options, observer)?;
@@ -246,17 +322,19 @@ impl<'t> Pass<'t> {
         // After everything that can be refused: a recovery writes.
         let repairer = match (options.repair, state) {
             (None, _) => None,
+            (Some(policy), _) if options.dry_run => Some(Repairer::new(target, None, policy)),
             (Some(policy), Some(state)) => {
                 let journal = Journal::at(state.journal_path());
                 let recovery = repair::recover(target, &journal)?;
                 if recovery != repair::Recovery::Nothing {
                     observer.note(&recovery.to_string());
                 }
-                Some(Repairer::new(target, journal, policy))
+                Some(Repairer::new(target, Some(journal), policy))
             }
             (Some(_), None) => return Err(no_repair("a repair needs a state directory for its journal")),
         };
-        if repairer.is_none() && state.is_some_and(|state| state.journal_path().exists()) {
+        if (repairer.is_none() || options.dry_run) && state.is_some_and(|state| state.journal_path().exists())
+        {
             observer.note("a repair of this array was interrupted; run with --repair to bring it to an end");
         }
         if !options.pace.is_empty() {
@@ -267,13 +345,18 @@ impl<'t> Pass<'t> {
         let seconds_before = saved.seconds;
         Ok(Self {
             target,
+            stop,
+            retry: Retry::new(options.reconnect),
+            reconnections: 0,
+            repairs: options.repair.is_some() && !options.dry_run,
             state,
             standing,
+            accept_degraded: options.accept_degraded,
+            most_findings: saved.findings.len().saturating_add(options.max_findings),
             seed,
             schedule,
             repairer,
             saved,
-            unfinished: Vec::new(),
             view: None,
             began: now,
             seconds_before,
@@ -282,20 +365,24 @@ impl<'t> Pass<'t> {
     }
 
     /// Why it ended before its end. What was found until then stays found; a batch that failed is done again by the pass that resumes.
-    fn batches(&mut self, observer: &mut dyn Observer, interrupt: &AtomicBool) -> Option<StopReason> {
+    fn batches(&mut self, observer: &mut dyn Observer) -> Option<StopReason> {
         let failed = |error: ScrubError| Some(StopReason::Failed(error.to_string()));
         observer.progress(&self.progress());
         while let Some(stripes) = self.schedule.batches.get(self.saved.batches_done).cloned() {
-            // Relaxed: a flag that is only ever raised; a batch later is soon enough.
-            if interrupt.load(Ordering::Relaxed) {
+            if self.stop.is_raised() {
                 return Some(StopReason::Interrupted);
             }
-            if let Err(error) = self.batch(stripes, observer) {
-                return failed(error);
+            while let Err(error) = self.batch(stripes.clone(), observer) {
+                if let Err(error) = self.try_again(error, observer) {
+                    let cut_short = self.is_cut_short(&error);
+                    return if cut_short { Some(StopReason::Interrupted) } else { failed(error) };
+                }
             }
+            self.retry.succeeded();
             self.saved.batches_done += 1;
             observer.progress(&self.progress());
-            if self.saved.findings.len() >= MAX_FINDINGS {
+            let more = self.saved.batches_done < self.schedule.batches.len();
+            if more && self.saved.findings.len() >= self.most_findings {
                 return Some(StopReason::TooManyFindings);
             }
             if self.saved_at.elapsed() >= SAVE_EVERY
@@ -304,10 +391,37 @@ impl<'t> Pass<'t> {
                 return failed(error);
             }
         }
-        if interrupt.load(Ordering::Relaxed) {
+        if self.stop.is_raised() {
             return Some(StopReason::Interrupted);
         }
-        self.look_again(observer).err().and_then(failed)
+        let error = self.look_again(observer).err()?;
+        if self.is_cut_short(&error) { Some(StopReason::Interrupted) } else { failed(error) }
+    }
+
+    /// Whether something failed because the operator wants the pass to end: a wait, or a command of a node.
+    fn is_cut_short(&self, error: &ScrubError) -> bool {
+        self.stop.is_raised() && (matches!(error, ScrubError::Interrupted) || error.is_lost_connection())
+    }
+
+    /// After a batch failed with `error`: waits and connects anew, if that can help. Then the batch is done again from its beginning,
+    /// with other local memory. A pass that repairs ends instead: it held the nodes, and others may have written since.
+    fn try_again(&mut self, mut error: ScrubError, observer: &mut dyn Observer) -> Result<(), ScrubError> {
+        loop {
+            if self.stop.is_raised() || self.repairs || !error.is_lost_connection() {
+                return Err(error);
+            }
+            let Some(wait) = self.retry.failed(Instant::now()) else { return Err(error) };
+            observer.note(&format!("{error}; trying again in {:.2} s", wait.as_secs_f64()));
+            self.stop.wait(wait).map_err(|_| ScrubError::Interrupted)?;
+            match reconnect(self.target, self.stop) {
+                Ok(()) => break,
+                Err(again) => error = again,
+            }
+        }
+        self.reconnections += 1;
+        // Local memory is leased anew, and perhaps less of it.
+        self.view = None;
+        Ok(())
     }
 
     fn progress(&self) -> Progress {
@@ -358,20 +472,26 @@ impl<'t> Pass<'t> {
         let mut findings = Vec::new();
         let mut suspects = checked.holes;
         suspects.extend(checked.suspects.into_iter().map(|stripe| (stripe, Vec::new())));
-        let settler =
-            Settler { target: self.target, view: &view, zero: self.began, patience: Patience::Batch };
+        let settler = Settler {
+            target: self.target,
+            view: &view,
+            zero: self.began,
+            patience: Patience::Batch,
+            stop: self.stop,
+        };
         let settled = settler.settle(&mut self.standing, &suspects)?;
         ledger += settled.moved;
         self.refuse_unsynced(&stripes, &settled)?;
         for (stripe, diagnoses) in &settled.findings {
             let unsettled = settled.unsettled.get(stripe).copied();
             for diagnosis in diagnoses {
-                findings.push(Finding::new(self.target, *stripe, diagnosis, unsettled));
-                let finding = findings.last_mut().expect("just pushed");
-                if let Err(error) = self.judge(&view, finding, diagnosis, &mut ledger, observer) {
-                    self.give_up(findings, ledger);
-                    return Err(error);
+                let alone = diagnoses.len() == 1;
+                let finding = Finding::new(self.target, *stripe, diagnosis, alone, unsettled);
+                // A busy one is shown when it has been looked at again, at the end of the pass.
+                if !finding.is_busy() {
+                    observer.finding(&finding);
                 }
+                findings.push(finding);
             }
         }
         let count = stripes.end - stripes.start;
@@ -398,41 +518,12 @@ impl<'t> Pass<'t> {
         Ok(())
     }
 
-    /// Keeps what a batch has found before it failed. The pass that does it again finds all of it once more, but for what is repaired by now.
-    fn give_up(&mut self, findings: Vec<Finding>, ledger: Ledger) {
-        let (repaired, unfinished): (Vec<_>, Vec<_>) = findings.into_iter().partition(|f| f.repaired);
-        self.saved.ledger += ledger;
-        self.saved.findings.extend(repaired);
-        self.unfinished = unfinished;
-    }
-
-    /// Repairs what may be repaired of a finding, and shows it.
-    fn judge(
-        &self,
-        view: &View,
-        finding: &mut Finding,
-        diagnosis: &Diagnosis,
-        ledger: &mut Ledger,
-        observer: &mut dyn Observer,
-    ) -> Result<(), ScrubError> {
-        if let Some(repairer) = &self.repairer {
-            match repairer.repair(view, finding.stripe, diagnosis, ledger)? {
-                Repaired::Yes => finding.repaired = true,
-                Repaired::No(why) => {
-                    observer.note(&format!("stripe {}: not repaired: {why}", finding.stripe));
-                }
-            }
-        }
-        // A busy one is shown when it has been looked at again, at the end of the pass.
-        if !finding.is_busy() {
-            observer.finding(finding);
-        }
-        Ok(())
-    }
-
     fn finish(mut self, stopped: Option<StopReason>) -> Outcome {
         let by_place = |f: &Finding| (f.stripe, f.chunk_offset);
         self.saved.findings.sort_by_key(by_place);
+        if self.repairer.is_none() {
+            self.saved.patterns = crate::pattern::apply(&mut self.saved.findings);
+        }
         // Saved even where nothing is left to resume: a state that cannot be removed must not be one of an earlier batch.
         let mut kept = self.save();
         if let (Ok(()), None, Some(state)) = (&kept, &stopped, self.state) {
@@ -441,12 +532,16 @@ impl<'t> Pass<'t> {
         let stopped = stopped.or_else(|| kept.err().map(|error| StopReason::Failed(error.to_string())));
         // A node that does not answer has been reported already.
         let pacing = self.target.pace_figures().unwrap_or_default();
-        let mut saved = self.saved;
-        saved.findings.extend(self.unfinished);
-        saved.findings.sort_by_key(by_place);
+        let not_named = match self.accept_degraded {
+            true => Vec::new(),
+            false => self.target.array().not_named().to_vec(),
+        };
+        let saved = self.saved;
         Outcome {
             method: saved.key.method,
             findings: saved.findings,
+            patterns: saved.patterns,
+            read_again: self.target.error_account().stripes_read_again(),
             stripes_checked: saved.stripes_checked,
             skipped: self.schedule.skipped,
             rechecked: saved.rechecked,
@@ -454,6 +549,11 @@ impl<'t> Pass<'t> {
             pacing,
             ledger: saved.ledger,
             miss_bound: saved.miss_bound,
+            range: saved.key.range,
+            equations: Equations::of(self.target, &self.schedule.batches),
+            not_named,
+            links: self.target.nodes().filter_map(|node| node.link_figures()).collect(),
+            reconnections: self.reconnections,
             batches: saved.batches_done,
             seconds: self.seconds_before + self.began.elapsed().as_secs_f64(),
             stopped,
@@ -482,6 +582,8 @@ fn start(
     };
     match (before, options.resume) {
         (Before::Pass(saved), true) => return resumed(target, *saved, options, observer),
+        // A pass that was stopped in its first batch has left nothing to go on with.
+        (Before::Pass(saved), false) if saved.stripes_checked == 0 => {}
         (Before::Pass(saved), false) => {
             let checked = saved.stripes_checked;
             observer.note(&format!(

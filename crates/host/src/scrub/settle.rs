@@ -6,6 +6,7 @@ use super::examine::{Examination, examine, examine_with_holes};
 use super::settling::{Action, Decision, Event, Look, Patience, Settling, Standing, Word};
 use crate::finding::{Clause, Unsettled};
 use crate::standing::{evidence, hosts_now};
+use crate::stop::Stop;
 use crate::target::{Target, View};
 use pumice_raid::diagnosis::{Certainty, Diagnosis, Verdict};
 use pumice_telemetry::Ledger;
@@ -36,7 +37,7 @@ impl Settled {
     /// Stripes whose equations do not hold, for sure: not those that others may be writing, nor those that have nothing but unreadable places.
     pub(crate) fn inconsistent(&self) -> u64 {
         let stood = self.findings.iter().filter(|(stripe, _)| self.undisturbed(**stripe));
-        let broken = |d: &Diagnosis| !matches!(d.verdict, Verdict::Unreadable(_));
+        let broken = |d: &Diagnosis| !d.verdict.is_gap();
         stood.filter(|(_, diagnoses)| diagnoses.iter().any(broken)).count() as u64
     }
 }
@@ -48,6 +49,8 @@ pub(crate) struct Settler<'p> {
     /// What every moment is counted from, throughout a pass.
     pub(crate) zero: Instant,
     pub(crate) patience: Patience,
+    /// Ends the waits.
+    pub(crate) stop: &'p Stop,
 }
 
 /// What holds when a pass begins: hosts are asked, and where nodes count writes, superblocks are read.
@@ -111,7 +114,8 @@ impl Settler<'_> {
                 }
                 Action::AskHosts => Event::Hosts(hosts_now(self.target, self.zero)?),
                 Action::WaitUntil(until) => {
-                    std::thread::sleep(until.saturating_sub(self.zero.elapsed()));
+                    let wait = until.saturating_sub(self.zero.elapsed());
+                    self.stop.wait(wait).map_err(|_| ScrubError::Interrupted)?;
                     Event::Time(self.zero.elapsed())
                 }
                 Action::ReadArray(stripes) => Event::Array(evidence(self.target, &stripes)?),
@@ -183,7 +187,7 @@ const fn reason(clause: Clause, running: bool, journal: bool) -> Unsettled {
 /// What parity says of a stripe that would not stand still says nothing; what a drive does not give back stays so.
 fn busy(mut diagnoses: Vec<Diagnosis>) -> Vec<Diagnosis> {
     for diagnosis in &mut diagnoses {
-        if !matches!(diagnosis.verdict, Verdict::Unreadable(_)) {
+        if !diagnosis.verdict.is_gap() {
             diagnosis.verdict = Verdict::Busy;
             diagnosis.certainty = Certainty::None;
             diagnosis.alternatives.clear();

@@ -1,11 +1,12 @@
 //! The power goes in the middle of a repair: afterwards every chunk is old or new.
 
+use crate::progress::raised;
 use crate::world::{Kind, Notes, RAID6, UUID, World, noise, options, pass};
 use pumice_host::repair::{Journal, Recovery, recover};
 use pumice_host::scrub::{Options, Outcome, RepairPolicy, ScrubError, StopReason, run};
 use pumice_host::state::StateFiles;
+use pumice_host::stop::Stop;
 use pumice_units::Role;
-use std::sync::atomic::AtomicBool;
 
 /// Points at which the power goes.
 const POINTS: u64 = 1000;
@@ -28,7 +29,7 @@ fn at_any_of_a_thousand_points_every_chunk_is_old_or_new() {
     for point in 0..POINTS {
         let (world, good, bad) = damaged(point);
         let folder = tempfile::tempdir().unwrap();
-        let repair = Options { repair: Some(RepairPolicy::Locate), ..options(point) };
+        let repair = Options { repair: Some(RepairPolicy::Likely), ..options(point) };
         let state = StateFiles::open(folder.path(), UUID).unwrap();
         let target = world.target(1 + (point % 3) as usize, &[]);
         // One member dies, or all; anywhere from the first read on.
@@ -39,7 +40,7 @@ fn at_any_of_a_thousand_points_every_chunk_is_old_or_new() {
             }
         }
         // Whatever the pass says of it.
-        let _ = run(&target, Some(&state), &repair, &mut Notes(Vec::new()), &AtomicBool::new(false));
+        let _ = run(&target, Some(&state), &repair, &mut Notes(Vec::new()), &Stop::new());
         world.devices.iter().for_each(|device| device.crash());
         let target = world.target(1, &[]);
         let recovery = recover(&target, &Journal::at(state.journal_path())).unwrap();
@@ -102,13 +103,13 @@ fn a_repair_that_fails_loses_no_finding() {
     let state = StateFiles::open(folder.path(), UUID).unwrap();
     let refused = world.place(2, 0);
     world.devices[4].refuse_writes(refused..refused + 8192);
-    let repair = Options { repair: Some(RepairPolicy::Locate), ..options(1) };
+    let repair = Options { repair: Some(RepairPolicy::Likely), ..options(1) };
     let outcome = pass(&world.target(1, &[]), Some(&state), &repair);
     assert!(matches!(outcome.stopped, Some(StopReason::Failed(_))), "{:?}", outcome.stopped);
     let seen = |outcome: &Outcome| -> Vec<(u64, bool)> {
         outcome.findings.iter().map(|finding| (finding.stripe, finding.repaired)).collect()
     };
-    assert_eq!(seen(&outcome), [(0, true), (2, false)]);
+    assert_eq!(seen(&outcome), [(0, true), (2, false), (3, false)]);
     let resume = Options { resume: true, batch: None, ..options(1) };
     let outcome = pass(&world.target(1, &[]), Some(&state), &resume);
     assert_eq!(seen(&outcome), [(0, true), (2, false), (3, false)]);
@@ -120,16 +121,16 @@ fn what_is_refused_leaves_the_journal_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let state = StateFiles::open(folder.path(), UUID).unwrap();
     let target = world.target(1, &[]);
-    run(&target, Some(&state), &options(1), &mut Notes(Vec::new()), &AtomicBool::new(true)).unwrap();
+    run(&target, Some(&state), &options(1), &mut Notes(Vec::new()), &raised()).unwrap();
     std::fs::write(state.journal_path(), "whatever").unwrap();
-    let repair = Options { repair: Some(RepairPolicy::Locate), ..options(1) };
+    let repair = Options { repair: Some(RepairPolicy::Likely), ..options(1) };
     let cases = [
         Options { resume: true, batch: Some(3), ..repair.clone() },
         // Others may be writing.
         Options { in_use: true, ..repair },
     ];
     for options in cases {
-        let result = run(&target, Some(&state), &options, &mut Notes(Vec::new()), &AtomicBool::new(false));
+        let result = run(&target, Some(&state), &options, &mut Notes(Vec::new()), &Stop::new());
         assert!(matches!(result, Err(ScrubError::Resume { .. } | ScrubError::Option { .. })), "{result:?}");
         assert!(state.journal_path().exists());
     }

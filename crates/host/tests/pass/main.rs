@@ -3,8 +3,10 @@
 mod crash;
 mod damage;
 mod ledger;
+mod limits;
 mod progress;
 mod settling;
+mod sound;
 mod standing;
 mod unreadable;
 mod world;

@@ -5,22 +5,29 @@ use pumice_host::Method;
 use pumice_host::finding::Finding;
 use pumice_host::scrub::{Observer, Options, Order, Progress, ScrubError, StopReason, run};
 use pumice_host::state::StateFiles;
+use pumice_host::stop::Stop;
 use pumice_raid::Uuid;
 use pumice_units::Role;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+/// The operator wants the pass to end from the beginning.
+pub(crate) fn raised() -> Stop {
+    let stop = Stop::new();
+    stop.raise();
+    stop
+}
 
 /// Interrupts after some stripes.
 struct Stopper<'f> {
     after: u64,
-    flag: &'f AtomicBool,
+    flag: &'f Stop,
 }
 
 impl Observer for Stopper<'_> {
     fn progress(&mut self, progress: &Progress) {
         if progress.stripes >= self.after {
-            self.flag.store(true, Ordering::Relaxed);
+            self.flag.raise();
         }
     }
     fn finding(&mut self, _: &Finding) {}
@@ -39,7 +46,7 @@ fn a_resumed_pass_ends_as_an_uninterrupted_one_does() {
             let target = world.target(3, &[]);
             let base = Options { method: Some(method), order: Some(order), batch: Some(3), ..options(4) };
             let whole = pass(&target, None, &base);
-            let flag = AtomicBool::new(false);
+            let flag = Stop::new();
             let mut stopper = Stopper { after: 9, flag: &flag };
             let stopped = run(&target, Some(&state), &base, &mut stopper, &flag).unwrap();
             assert_eq!(stopped.stopped, Some(StopReason::Interrupted));
@@ -53,7 +60,7 @@ fn a_resumed_pass_ends_as_an_uninterrupted_one_does() {
             assert!(resumed.stopped.is_none());
             // Its state is gone: the next pass begins anew.
             let mut notes = Notes(Vec::new());
-            run(&target, Some(&state), &rest, &mut notes, &AtomicBool::new(false)).unwrap();
+            run(&target, Some(&state), &rest, &mut notes, &Stop::new()).unwrap();
             assert!(notes.0.iter().any(|n| n.contains("no interrupted scrub")), "{:?}", notes.0);
         }
     }
@@ -65,12 +72,12 @@ fn options_that_differ_from_the_interrupted_pass_are_refused_by_name() {
     let state = StateFiles::open(folder.path(), UUID).unwrap();
     let world = World::new(RAID6, 8);
     let target = world.target(1, &[]);
-    let flag = AtomicBool::new(true);
+    let flag = raised();
     run(&target, Some(&state), &options(1), &mut Notes(Vec::new()), &flag).unwrap();
     let refused = |change: &dyn Fn(&mut Options)| {
         let mut options = Options { resume: true, batch: None, ..options(1) };
         change(&mut options);
-        match run(&target, Some(&state), &options, &mut Notes(Vec::new()), &AtomicBool::new(true)) {
+        match run(&target, Some(&state), &options, &mut Notes(Vec::new()), &raised()) {
             Err(ScrubError::Resume { option, .. }) => option,
             other => panic!("{other:?}"),
         }
@@ -100,7 +107,7 @@ fn a_range_covers_just_its_stripes() {
     assert_eq!(outcome.stripes_checked, 4);
     assert_eq!(outcome.findings.iter().map(|f| f.stripe).collect::<Vec<_>>(), [7]);
     let wrong = Options { range: Some(5..21), ..options(1) };
-    let result = run(&target, None, &wrong, &mut Notes(Vec::new()), &AtomicBool::new(false));
+    let result = run(&target, None, &wrong, &mut Notes(Vec::new()), &Stop::new());
     assert!(matches!(result, Err(ScrubError::Range { .. })));
 }
 
@@ -135,8 +142,7 @@ fn findings_outlive_the_state_directory() {
         let state = StateFiles::open(&state_folder, UUID).unwrap();
         let base = Options { batch: Some(if findings == 1 { 3 } else { 20 }), ..options(4) };
         let mut remover = Remover { folder: &state_folder, findings };
-        let outcome =
-            run(&world.target(1, &[]), Some(&state), &base, &mut remover, &AtomicBool::new(false)).unwrap();
+        let outcome = run(&world.target(1, &[]), Some(&state), &base, &mut remover, &Stop::new()).unwrap();
         assert_eq!((outcome.findings.len(), outcome.stripes_checked), (findings, checked));
         let Some(StopReason::Failed(why)) = outcome.stopped else { panic!("{:?}", outcome.stopped) };
         assert!(why.contains(state_folder.to_str().unwrap()), "{why}");
@@ -153,7 +159,7 @@ fn the_file_names_what_a_pass_relies_on() {
     let folder = tempfile::tempdir().unwrap();
     let state = StateFiles::open(folder.path(), UUID).unwrap();
     let target = World::new(RAID6, 8).target(1, &[]);
-    run(&target, Some(&state), &options(1), &mut Notes(Vec::new()), &AtomicBool::new(true)).unwrap();
+    run(&target, Some(&state), &options(1), &mut Notes(Vec::new()), &raised()).unwrap();
     let file = saved(folder.path());
     let shape = serde_json::json!({
         "level": 6, "layout": "left-symmetric", "chunk_bytes": 16384, "raid_disks": 6, "stripes": 20,
@@ -165,7 +171,7 @@ fn the_file_names_what_a_pass_relies_on() {
     std::fs::write(folder.path().join(format!("{UUID}.scrub")), changed.to_string()).unwrap();
     let mut notes = Notes(Vec::new());
     let resume = Options { resume: true, batch: None, ..options(1) };
-    let outcome = run(&target, Some(&state), &resume, &mut notes, &AtomicBool::new(false)).unwrap();
+    let outcome = run(&target, Some(&state), &resume, &mut notes, &Stop::new()).unwrap();
     assert_eq!((outcome.stopped, outcome.stripes_checked), (None, 20));
     assert!(notes.0.iter().any(|note| note.contains("the array has changed")), "{:?}", notes.0);
 }
@@ -185,7 +191,7 @@ fn a_pass_that_another_version_saved_begins_anew_and_says_so() {
         std::fs::write(&path, text).unwrap();
         let mut notes = Notes(Vec::new());
         let options = Options { resume, ..options(1) };
-        let outcome = run(&target, Some(&state), &options, &mut notes, &AtomicBool::new(false)).unwrap();
+        let outcome = run(&target, Some(&state), &options, &mut notes, &Stop::new()).unwrap();
         assert_eq!((outcome.stopped, outcome.stripes_checked), (None, 20));
         assert_eq!(notes.0.len(), 1, "{:?}", notes.0);
         assert!(notes.0[0].contains("another version of pumice"), "{:?}", notes.0);

@@ -1,7 +1,7 @@
 //! Commands whose sources are media: workers that gather units and fold them.
 
 use super::shape::{Part, Unit};
-use super::unreadable::Probe;
+use super::unreadable::{ErrorTime, Probe};
 use super::{Fold, Section, Shape};
 use crate::engine::fold::Partial;
 use pumice_blockdev::{AlignedBuffer, BlockDevice, Gather, Gathered, Gatherer, IoError};
@@ -10,6 +10,7 @@ use pumice_telemetry::Ledger;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Bytes by which a source's place is shifted against the last one's, beyond whole pages: the smallest border that direct I/O takes.
 const SKEW: usize = 512;
@@ -44,6 +45,8 @@ pub(crate) struct MediaJob<'c> {
     fold: Fold<'c>,
     folding: bool,
     next: AtomicU64,
+    /// By source.
+    error_time: Vec<ErrorTime>,
 }
 
 /// What one worker brings back.
@@ -60,10 +63,12 @@ impl<'c> MediaJob<'c> {
         devices: &'c [Arc<dyn BlockDevice>],
         sources: Vec<MediaSource>,
         fold: Fold<'c>,
+        error_time: Duration,
     ) -> Self {
         let direct = sources.iter().any(|source| devices[source.device].direct_fd().is_some());
         let shape = Shape::new(command, direct);
-        Self { command, devices, sources, shape, fold, folding: true, next: AtomicU64::new(0) }
+        let error_time = sources.iter().map(|_| ErrorTime::new(error_time)).collect();
+        Self { command, devices, sources, shape, fold, folding: true, next: AtomicU64::new(0), error_time }
     }
 
     /// The same reads, with nothing folded: what a command could be at best.
@@ -265,12 +270,15 @@ impl<'c> MediaJob<'c> {
     ) -> Result<(), NodeError> {
         let source = self.sources[index];
         let device = &*self.devices[source.device];
+        let failed = |error: IoError| {
+            let context = format!("reading {}: {error}", device.name());
+            NodeError::new(pumice_offload::ErrorKind::Drive, context).with_source(error)
+        };
         if !error.is_media_error() {
-            let context = format!("reading {}", device.name());
-            return Err(NodeError::new(pumice_offload::ErrorKind::Media, context).with_source(error));
+            return Err(failed(error));
         }
-        let mut probe = Probe::new(device);
-        probe.read(shape.medium_offset(unit, source.base), bytes, &error.to_string());
+        let mut probe = Probe::new(device, &self.error_time[index]);
+        probe.read(shape.medium_offset(unit, source.base), bytes, &error.to_string()).map_err(failed)?;
         share.read += probe.bytes_read();
         for hole in probe.holes() {
             self.list(shape, share, index, unit, hole);
@@ -296,6 +304,7 @@ impl<'c> MediaJob<'c> {
                     stripe: part.stripe,
                     start: self.command.window.start + part.start + (start - part.at) as u32,
                     len: (end - start) as u32,
+                    why: hole.why,
                     reason: hole.reason.clone(),
                 });
             }
@@ -309,8 +318,8 @@ fn merge_adjacent(sorted: Vec<Unreadable>) -> Vec<Unreadable> {
     for hole in sorted {
         match out.last_mut() {
             Some(last)
-                if (last.stripe, last.source, last.start + last.len)
-                    == (hole.stripe, hole.source, hole.start) =>
+                if (last.stripe, last.source, last.start + last.len, last.why)
+                    == (hole.stripe, hole.source, hole.start, hole.why) =>
             {
                 last.len += hole.len;
             }

@@ -6,7 +6,7 @@ use super::handle::CoreHandle;
 use super::offload::{QueueId, Sender};
 use super::outgoing::Loan;
 use super::shared::Shared;
-use super::workers::{Job, OffloadJob, Workers, write_fault};
+use super::workers::{Job, OffloadJob, Workers, read_fault, write_fault};
 use crate::watch::Writing;
 use pumice_blockdev::{AlignedBuffer, BlockDevice};
 use pumice_nvme::spec::Status;
@@ -137,7 +137,7 @@ impl Media for Blocks<'_> {
         self.foreground(nsid, len, || {
             Some(match device.read_at(offset, into) {
                 Ok(()) => Status::SUCCESS,
-                Err(_) => Status::READ_ERROR,
+                Err(error) => read_fault(&error),
             })
         })
     }

@@ -1,7 +1,7 @@
 //! `node.toml`.
 
 use super::drive::Backend;
-use pumice_initiator::BusyPoll;
+use pumice_initiator::{BusyPoll, DigestPolicy};
 use pumice_nvme::spec::Nqn;
 use pumice_nvme::target::Limits;
 use pumice_offload::{PaceRequest, parse_window};
@@ -47,6 +47,8 @@ pub struct Peer {
     pub address: SocketAddr,
     /// Its subsystem; `None` for the one that its discovery service lists.
     pub nqn: Option<Nqn>,
+    /// Whether what is sent to it carries digests.
+    pub digests: DigestPolicy,
 }
 
 /// A drive of a node.
@@ -131,6 +133,7 @@ impl FilePacing {
 struct FilePeer {
     address: SocketAddr,
     nqn: Option<String>,
+    digest: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -162,7 +165,12 @@ impl NodeConfig {
         });
         let peers = file.peer.iter().enumerate().map(|(i, peer)| {
             let nqn = peer.nqn.as_ref().map(|nqn| nqn.parse()).transpose();
-            Ok(Peer { address: peer.address, nqn: nqn.map_err(|e| format!("peer {}: nqn: {e}", i + 1))? })
+            let digests = peer.digest.as_deref().map(str::parse).transpose();
+            Ok(Peer {
+                address: peer.address,
+                nqn: nqn.map_err(|e| format!("peer {}: nqn: {e}", i + 1))?,
+                digests: digests.map_err(|e| format!("peer {}: digest: {e}", i + 1))?.unwrap_or_default(),
+            })
         });
         Ok(Self {
             listen: file.listen,
@@ -266,6 +274,17 @@ mod tests {
     }
 
     #[test]
+    fn peers_get_digests_unless_the_file_says_otherwise() {
+        let peer = |line: &str| {
+            let text = format!("listen = '127.0.0.1:1'\n[[peer]]\naddress = '192.0.2.1:4420'\n{line}");
+            NodeConfig::parse(&text).unwrap().peers[0].digests
+        };
+        assert_eq!(peer(""), DigestPolicy::Auto);
+        assert_eq!(peer("digest = 'on'"), DigestPolicy::On);
+        assert_eq!(peer("digest = 'off'"), DigestPolicy::Off);
+    }
+
+    #[test]
     fn wrong_fields_are_named() {
         for (text, word) in [
             ("listen = 'here'", "listen"),
@@ -277,6 +296,7 @@ mod tests {
             ("listen = '127.0.0.1:1'\nbusy_poll = '1'", "busy_poll"),
             ("listen = '127.0.0.1:1'\nnqn = 'x'", "nqn"),
             ("listen = '127.0.0.1:1'\n[[drive]]\nbackend = 'mem:x'", "drive 1"),
+            ("listen = '127.0.0.1:1'\n[[peer]]\naddress = '192.0.2.1:1'\ndigest = 'yes'", "peer 1: digest"),
             ("listen = '127.0.0.1:1'\n[pacing]\nslowdown = '1'", "pacing: slowdown"),
             ("listen = '127.0.0.1:1'\n[pacing]\nrate = 'fast'", "pacing: rate"),
             ("listen = '127.0.0.1:1'\n[pacing]\npolicy = 'priced'", "pacing: policy"),

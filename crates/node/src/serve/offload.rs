@@ -427,11 +427,20 @@ impl Offload {
 
     /// A new connection to a peer, with a controller of its own.
     fn connect(&self, peer: &Peer) -> Result<Link, InitiatorError> {
+        let (link, digests) =
+            peer.digests.connect(peer.address, |digests| self.connect_with(peer, digests))?;
+        if digests != peer.digests.asked(peer.address) {
+            eprintln!("pumice node: peer {} has no digests: what is sent to it goes without", peer.address);
+        }
+        Ok(link)
+    }
+
+    fn connect_with(&self, peer: &Peer, digests: Digests) -> Result<Link, InitiatorError> {
         let mut options = ConnectOptions {
             subsystem: Nqn::discovery(),
             host: self.host.clone(),
             hostid: wire::NODE_HOST_ID,
-            digests: Digests::default(),
+            digests,
             flow_control: true,
             deadline: PEER_DEADLINE,
         };
@@ -466,6 +475,7 @@ fn unreachable(error: &InitiatorError) -> NodeError {
 fn status_of(error: &NodeError) -> Status {
     match error.kind() {
         ErrorKind::Media => Status::READ_ERROR,
+        ErrorKind::Drive => Status::INTERNAL,
         ErrorKind::InvalidField(_) => Status::INVALID_FIELD.dnr(),
         ErrorKind::ReadOnly => Status::WRITE_PROTECTED.dnr(),
         ErrorKind::Busy => Status(wire::STATUS_IN_USE),

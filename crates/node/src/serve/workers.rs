@@ -168,7 +168,7 @@ fn carry_out(job: Job) -> Done {
 
 fn execute(job: &Job, read: &mut Option<AlignedBuffer>, wanted: &dyn Fn() -> bool) -> Result<(), Status> {
     let fault = |error: IoError| write_fault(&error);
-    let lost = |_| Status::READ_ERROR;
+    let lost = |error: IoError| read_fault(&error);
     if job.op == Op::Flush {
         // Of all drives, or none where all are read-only.
         return job.devices.iter().try_for_each(|device| device.flush()).map_err(fault);
@@ -215,6 +215,12 @@ fn execute(job: &Job, read: &mut Option<AlignedBuffer>, wanted: &dyn Fn() -> boo
         device.flush().map_err(fault)?;
     }
     Ok(())
+}
+
+/// The status of a read that failed: sectors that the medium refuses are told from a drive that fails as a
+/// whole, for a host may rebuild the first and must not take the second for damage.
+pub(super) fn read_fault(error: &IoError) -> Status {
+    if error.is_media_error() { Status::READ_ERROR } else { Status::INTERNAL }
 }
 
 /// The status of a write that failed.

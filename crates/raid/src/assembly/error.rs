@@ -60,7 +60,8 @@ pub enum AssemblyError {
     },
     /// A member that missed changes of the array.
     #[error(
-        "{device} is out of date: events is {events}, {other} has {newest}; without it the array may still be checked as degraded"
+        "{device} is out of date: events is {events}, {other} has {newest}; {}",
+        without(*.level, *.spare)
     )]
     OutOfDate {
         /// The device.
@@ -71,6 +72,10 @@ pub enum AssemblyError {
         other: String,
         /// The event count of that.
         newest: u64,
+        /// The level.
+        level: Level,
+        /// Whether the others can be checked without it.
+        spare: bool,
     },
     /// A device that holds itself to be a member while the array has gone on without it.
     #[error(
@@ -153,6 +158,14 @@ fn allowed(level: Level) -> &'static str {
     }
 }
 
+/// What to do about a member that is out of date.
+fn without(level: Level, spare: bool) -> String {
+    match spare {
+        true => "let md rebuild it, or leave it out: the others can be checked without it".to_owned(),
+        false => format!("{level} cannot be checked without it: let md rebuild it first"),
+    }
+}
+
 /// Something about an array that can be checked, which a reader of the results should know.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Note {
@@ -198,6 +211,14 @@ pub enum Note {
         /// The member.
         device: String,
     },
+    /// A device that was removed; another one has its number in the array since.
+    #[error("{device} is left out: it carries an old superblock, and {other} has its place in the array now")]
+    Superseded {
+        /// The device.
+        device: String,
+        /// The one that has its number.
+        other: String,
+    },
     /// A device that failed or was removed and still carries an old superblock.
     #[error("{device} is left out: {other}, whose superblock is newer, holds it to be {newer}")]
     LeftOut {
@@ -208,11 +229,17 @@ pub enum Note {
         /// What that takes it for.
         newer: Position,
     },
-    /// Roles without a member.
+    /// Roles that md itself holds to be without a member.
     #[error("{} missing", roles(.missing))]
     Degraded {
         /// The roles.
         missing: Vec<Role>,
+    },
+    /// Roles whose member md holds to be active, and which no device of the set has.
+    #[error("{} not among the devices named, and md holds the array to have it", roles(.not_named))]
+    NotNamed {
+        /// The roles.
+        not_named: Vec<Role>,
     },
     /// A member that is being rebuilt.
     #[error("{device} is being rebuilt: recovery_offset is {valid} of {size} sectors")]

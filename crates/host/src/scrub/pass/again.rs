@@ -23,8 +23,13 @@ impl Pass<'_> {
             while let Some(stripe) = left.next_if(|stripe| border.is_none_or(|border| *stripe < border)) {
                 suspects.insert(stripe, Vec::new());
             }
-            let settler =
-                Settler { target: self.target, view: &view, zero: self.began, patience: Patience::End };
+            let settler = Settler {
+                target: self.target,
+                view: &view,
+                zero: self.began,
+                patience: Patience::End,
+                stop: self.stop,
+            };
             let settled = settler.settle(&mut self.standing, &suspects)?;
             self.saved.findings.retain(|finding| !suspects.contains_key(&finding.stripe));
             self.saved.ledger += settled.moved;
@@ -32,7 +37,8 @@ impl Pass<'_> {
             for (stripe, diagnoses) in &settled.findings {
                 let unsettled = settled.unsettled.get(stripe).copied();
                 for diagnosis in diagnoses {
-                    let finding = Finding::new(self.target, *stripe, diagnosis, unsettled);
+                    let alone = diagnoses.len() == 1;
+                    let finding = Finding::new(self.target, *stripe, diagnosis, alone, unsettled);
                     observer.finding(&finding);
                     self.saved.findings.push(finding);
                 }
