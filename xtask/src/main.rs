@@ -5,6 +5,7 @@
 //! cargo xtask check    fmt, clippy, docs
 //! cargo xtask test     every test (as root or in CI: setup first)
 //! cargo xtask e2e      real Linux kernels in QEMU against the node; the short form is part of test
+//! cargo xtask settle-sim   simulated md writers against the rule for findings; --seeds N
 //! cargo xtask repair-cases [--cases N] [--seed S]    random repairs under faults, against an oracle
 //! cargo xtask bench    the measurements of benches/record
 //! cargo xtask tidy     rules of the house that no linter knows
@@ -28,10 +29,11 @@ fn main() -> ExitCode {
         "test" => test(&rest),
         "e2e" => e2e::e2e(&rest),
         "repair-cases" => repair_cases(&rest),
+        "settle-sim" => settle_sim(&rest),
         "bench" => bench(&rest),
         "tidy" => tidy::tidy(),
         _ => {
-            eprintln!("usage: cargo xtask setup|check|test|e2e|repair-cases|bench|tidy");
+            eprintln!("usage: cargo xtask setup|check|test|e2e|repair-cases|settle-sim|bench|tidy");
             return ExitCode::from(2);
         }
     };
@@ -74,6 +76,32 @@ fn test(rest: &[String]) -> Result<(), Failed> {
         say("tests were picked: not those against a real Linux kernel (cargo xtask e2e)");
         Ok(())
     }
+}
+
+/// The long form of the simulation behind `docs/settling.md`.
+fn settle_sim(rest: &[String]) -> Result<(), Failed> {
+    let seeds = match rest {
+        [] => "100000",
+        [name, seeds] if name == "--seeds" && seeds.parse::<u64>().is_ok_and(|n| n > 0) => seeds,
+        _ => return Err(Failed("usage: cargo xtask settle-sim [--seeds N]".to_owned())),
+    };
+    let test = "scrub::settling::simulation::long_form";
+    cargo(
+        &[
+            "test",
+            "--release",
+            "--quiet",
+            "--package",
+            "pumice-host",
+            "--lib",
+            "--",
+            "--ignored",
+            "--exact",
+            "--nocapture",
+            test,
+        ],
+        &[("PUMICE_SETTLE_SEEDS", seeds)],
+    )
 }
 
 /// Random repairs under faults, judged by an oracle: the long form of the test of the same name. A million cases

@@ -133,6 +133,22 @@ impl FileDevice {
         Self { name, ..self }
     }
 
+    /// Whether another program has an image file locked for writing, as a node locks what it serves. A block device is never locked so.
+    ///
+    /// # Errors
+    /// Where that cannot be found out.
+    pub fn locked_by_another(&self) -> Result<bool, IoError> {
+        if self.is_block_device {
+            return Ok(false);
+        }
+        match self.file.try_lock_shared() {
+            Ok(()) => self.file.unlock().map(|()| false).map_err(|error| IoError::open(&self.name, error)),
+            Err(TryLockError::WouldBlock) => Ok(true),
+            // A file system without locks: nobody has one.
+            Err(TryLockError::Error(_)) => Ok(false),
+        }
+    }
+
     /// Whether the kernel holds the device: md, device mapper, a mount. An image file is never held.
     ///
     /// # Errors

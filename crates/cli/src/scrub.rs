@@ -6,12 +6,12 @@ mod human;
 pub(crate) use args::ScrubArgs;
 
 use crate::access::Access;
-use crate::devices::{assemble_from, expand, place, probe_all};
+use crate::devices::{assemble_of, expand, place};
 use crate::failure::Failure;
 use crate::probed::Probed;
 use crate::progress::Display;
 use crate::remote::hosts_of;
-use crate::running::running;
+use crate::running::{Running, running};
 use crate::text::{print, print_json};
 use pumice_host::report::Report;
 use pumice_host::scrub::{StopReason, run as run_pass};
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
         ));
     }
     let paths = expand(&args.devices, Path::new("/sys"))?;
-    let mut probed = probe_all(&paths, access)?;
+    let (probed, mut array) = assemble_of(&paths, access)?;
     // Other hosts may write the drives of a node, unless they are kept away.
     options.in_use |= !access.write && probed.iter().any(|p| p.here().is_none());
     // Somebody else's requests to a device of this machine go past this program.
@@ -49,20 +49,23 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
         let what = "--slowdown and --policy cfq are for drives of nodes, which see the foreground's requests; --rate and --window work here too";
         return Err(Failure::new(format!("{}: {what}", here.path)));
     }
-    let mut array = assemble_from(&mut probed)?;
-    let runs = || running(&paths, Path::new("/sys")).is_some_and(|array| array.is_settled());
-    if args.allow_in_use && runs() {
+    let here = args.allow_in_use.then(|| running(&paths, Path::new("/sys"))).flatten();
+    if here.as_ref().is_some_and(Running::is_settled) {
         array.assume_running();
     } else if let Some(hosts) = elsewhere(&array, &probed, args)? {
         if !args.quiet {
             eprintln!(
-                "pumice: the array is active, and {hosts} connected to all of its drives: taken as running there"
+                "pumice: the array is active, and {hosts} connected to all of its drives: it may run there, or be resyncing"
             );
         }
         options.running_elsewhere = true;
         array.assume_running();
     } else if args.assume_settled {
         array.assume_settled();
+    } else if array.needs_assume_settled()
+        && let Some(here) = &here
+    {
+        return Err(Failure::new(format!("array {}: {}", array.uuid(), here.words())));
     } else if array.needs_assume_settled() {
         return Err(Failure::new(format!(
             "array {}: it is running, or was not stopped cleanly, or was never synced, and has no bitmap that says where: parity cannot be judged; --assume-settled checks it all the same",

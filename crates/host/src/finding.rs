@@ -8,6 +8,7 @@ use crate::target::Target;
 use pumice_raid::diagnosis;
 use pumice_units::{Role, StripeIndex};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// What kind of damage a finding is. `Consistent` is the absence of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -63,6 +64,14 @@ pub enum Unsettled {
     Journal,
     /// Superblocks, or a log beside them, changed meanwhile.
     ArrayChanged,
+    /// A partial parity log names it.
+    Ppl,
+    /// Its bit in the bitmap is set.
+    Bitmap,
+    /// Nothing shows that parity was whole since the array was started.
+    Unproven,
+    /// Nothing counts the writes to these drives, and the array is being written.
+    Uncounted,
 }
 
 impl Unsettled {
@@ -80,7 +89,67 @@ impl Unsettled {
             Self::ArrayChanged => {
                 "superblocks, a bitmap or a log changed meanwhile; scrub it again as the array is now"
             }
+            Self::Ppl => {
+                "a partial parity log says that it may be half written; scrub it when the array has been written elsewhere"
+            }
+            Self::Bitmap => {
+                "its bit in the bitmap is set: it is being written, or waits for a resync; md clears the bit about 10 s after the last write or when the resync has passed, but not while a member is missing; scrub it then"
+            }
+            Self::Unproven => {
+                "nothing shows that parity was whole since the array was started: after a crash it looks the same until the resync is over; scrub it once the array has been idle for a second, or give it a bitmap"
+            }
+            Self::Uncounted => {
+                "the array is being written, has no bitmap, and nothing counts writes to devices of this machine; scrub it when the array has been idle for a second, or give it a bitmap"
+            }
         }
+    }
+}
+
+/// A clause of the rule by which an inconsistency becomes a finding: `docs/settling.md`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Clause {
+    /// A consistent look is conclusive.
+    #[serde(rename = "S1")]
+    Consistent,
+    /// The looks are apart.
+    #[serde(rename = "S2")]
+    Apart,
+    /// The looks agree.
+    #[serde(rename = "S3")]
+    Agree,
+    /// Nothing wrote.
+    #[serde(rename = "S4")]
+    Quiet,
+    /// The hosts stay.
+    #[serde(rename = "S5")]
+    Stay,
+    /// The hosts are heard.
+    #[serde(rename = "S6")]
+    Heard,
+    /// The array is what it was.
+    #[serde(rename = "S7")]
+    Same,
+    /// No log names the stripe.
+    #[serde(rename = "S8")]
+    Logs,
+    /// No bitmap bit is set.
+    #[serde(rename = "S9")]
+    Bitmap,
+    /// Parity was known whole.
+    #[serde(rename = "S10")]
+    Whole,
+    /// The evidence is of that time.
+    #[serde(rename = "S11")]
+    Timely,
+    /// All this is for drives that somebody may write.
+    #[serde(rename = "S12")]
+    Shared,
+}
+
+impl fmt::Display for Clause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // In the order of the page, from 1 on.
+        write!(f, "S{}", *self as u8 + 1)
     }
 }
 
@@ -150,6 +219,9 @@ pub struct Finding {
     pub left_alone: Option<String>,
     /// Why it is busy, where it is.
     pub unsettled: Option<Unsettled>,
+    /// The clause that did not hold, where it is busy. Not in what older versions have saved.
+    #[serde(default)]
+    pub clause: Option<Clause>,
 }
 
 impl From<&diagnosis::Verdict> for Verdict {
@@ -191,8 +263,9 @@ impl Finding {
         stripe: u64,
         diagnosis: &diagnosis::Diagnosis,
         alone: bool,
-        unsettled: Option<Unsettled>,
+        unsettled: Option<(Unsettled, Clause)>,
     ) -> Self {
+        let unsettled = unsettled.filter(|_| diagnosis.verdict == diagnosis::Verdict::Busy);
         let accused = diagnosis.verdict.accused();
         let doubts = strength::doubts(diagnosis, alone);
         let members = match (&diagnosis.verdict, accused.as_slice()) {
@@ -234,7 +307,8 @@ impl Finding {
             repaired: false,
             would_repair: false,
             left_alone: None,
-            unsettled: unsettled.filter(|_| diagnosis.verdict == diagnosis::Verdict::Busy),
+            unsettled: unsettled.map(|(why, _)| why),
+            clause: unsettled.map(|(_, clause)| clause),
         }
     }
 

@@ -29,7 +29,7 @@ use pumice_offload::wire::{self, SocketBytes, opcode};
 use pumice_offload::{
     DataNode, DriveDescription, DriveId, ErrorKind, Grant, Hosts, LinkFigures, MemoryAddress,
     NodeDescription, NodeError, PaceFigures, PaceRequest, ParityCommand, ParityResult, Piece, PieceFailure,
-    Transfer, TransferResult,
+    SuperblockSeen, Transfer, TransferResult,
 };
 use pumice_telemetry::Ledger;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -274,6 +274,30 @@ impl DataNode for RemoteNode {
         bytes.truncate(done.received as usize);
         let hosts = wire::decode_hosts(&bytes);
         hosts.map(Some).map_err(|e| NodeError::new(ErrorKind::Unreachable, format!("{}: {e}", self.name)))
+    }
+
+    fn superblocks(&self) -> Result<Option<Vec<SuperblockSeen>>, NodeError> {
+        let mut seen = Vec::new();
+        for page in 0.. {
+            let mut bytes =
+                vec![0; wire::SUPERBLOCKS_HEADER + 4 * wire::SUPERBLOCKS_PAGE * wire::SUPERBLOCK_BYTES];
+            let mut sqe = Sqe::new(opcode::SUPERBLOCKS_READ, 0);
+            sqe.set_dword(10, page);
+            sqe.set_dword(12, bytes.len() as u32);
+            let done = self.ask(sqe, &[], &mut bytes)?;
+            // A node that is older does not know the command: it remembers nothing.
+            if !done.status.is_success() {
+                return Ok(None);
+            }
+            bytes.truncate(done.received as usize);
+            let (entries, drives) = wire::decode_superblocks(&bytes)
+                .map_err(|e| NodeError::new(ErrorKind::Unreachable, format!("{}: {e}", self.name)))?;
+            seen.extend(entries);
+            if (u64::from(page) + 1) * wire::SUPERBLOCKS_PAGE as u64 >= u64::from(drives) {
+                break;
+            }
+        }
+        Ok(Some(seen))
     }
 
     fn give_up(&self) {

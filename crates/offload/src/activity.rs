@@ -4,6 +4,7 @@
 //! last. Sums over regions tell as much as the counters themselves, because none of them ever falls: a sum that is unchanged says that each one
 //! is, and `started = completed` in the sum says so for each region. `docs/offload.md` has the rule that is made of this.
 
+use crate::DriveId;
 use std::collections::BTreeSet;
 
 /// Commands that change a medium, over the regions that a command read.
@@ -66,6 +67,19 @@ impl Hosts {
         let marks = |of: &Self| of.hosts.iter().map(|host| host.mark).collect::<BTreeSet<_>>();
         marks(self) == marks(other)
     }
+}
+
+/// What a node remembers of the superblock of one of its drives: `docs/offload.md`, *Superblocks*.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SuperblockSeen {
+    /// The drive.
+    pub drive: DriveId,
+    /// The array that the superblock names, its UUID as stored.
+    pub array: [u8; 16],
+    /// The association that wrote it last still stands and has written a clean one, and since then only the change to active.
+    pub clean: bool,
+    /// Event count of that clean one; 0 where there is none.
+    pub events: u64,
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ mod result;
 mod rule;
 pub mod wire;
 
-pub use activity::{Activity, AssociatedHost, Hosts, Writes};
+pub use activity::{Activity, AssociatedHost, Hosts, SuperblockSeen, Writes};
 pub use class::ClassPlan;
 pub use command::{
     Grant, MAX_STRIPES, MAX_WORK, MemoryAddress, Mode, ParityCommand, Source, Transfer, Window,

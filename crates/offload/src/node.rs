@@ -2,7 +2,7 @@
 
 use crate::{
     Grant, Hosts, LinkFigures, MemoryAddress, NodeError, PaceFigures, PaceRequest, ParityCommand,
-    ParityResult, Transfer, TransferResult,
+    ParityResult, SuperblockSeen, Transfer, TransferResult,
 };
 use pumice_blockdev::AlignedBuffer;
 use std::fmt;
@@ -118,6 +118,14 @@ pub trait DataNode: Send + Sync {
     /// # Errors
     /// Where the node does not answer.
     fn hosts(&self) -> Result<Option<Hosts>, NodeError> {
+        Ok(None)
+    }
+
+    /// What the node remembers of the superblocks on its drives, of those that were written since it started; `None` where it does not look.
+    ///
+    /// # Errors
+    /// Where the node does not answer.
+    fn superblocks(&self) -> Result<Option<Vec<SuperblockSeen>>, NodeError> {
         Ok(None)
     }
 

@@ -3,12 +3,16 @@
 mod grant;
 mod hosts;
 mod pacing;
+mod superblocks;
 
 pub use grant::{GRANT_BYTES, decode_grant, encode_grant};
 pub use hosts::{HOST_BYTES, HOSTS_HEADER, MAX_HOSTS, decode_hosts, encode_hosts};
 pub use pacing::{
     FIGURES_BYTES, FIGURES_HEADER, FIGURES_PER_PAGE, PACE_BYTES, decode_figures, decode_pace, encode_figures,
     encode_pace,
+};
+pub use superblocks::{
+    SUPERBLOCK_BYTES, SUPERBLOCKS_HEADER, SUPERBLOCKS_PAGE, decode_superblocks, encode_superblocks,
 };
 
 use crate::{
@@ -47,6 +51,8 @@ pub mod opcode {
     pub const PACE_READ: u8 = 0x92;
     /// Read which other hosts are associated.
     pub const HOSTS_READ: u8 = 0x8E;
+    /// Read what the node remembers of superblocks.
+    pub const SUPERBLOCKS_READ: u8 = 0x96;
     /// Execute a parity command.
     pub const PARITY_EXECUTE: u8 = 0x81;
     /// Read a result.
@@ -61,7 +67,7 @@ pub mod opcode {
     pub const DESCRIBE: u8 = 0x8A;
 
     /// All of them.
-    pub const ALL: [u8; 13] = [
+    pub const ALL: [u8; 14] = [
         MEMORY_FILL,
         PARITY_EXECUTE,
         RESULT_READ,
@@ -75,6 +81,7 @@ pub mod opcode {
         HOSTS_READ,
         PACE,
         PACE_READ,
+        SUPERBLOCKS_READ,
     ];
 }
 

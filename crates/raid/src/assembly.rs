@@ -23,6 +23,7 @@ use crate::geometry::Geometry;
 use crate::metadata::Metadata;
 use crate::probe::MemberRecord;
 use crate::superblock::Resync;
+use crate::superblock::features::Features;
 use crate::uuid::Uuid;
 
 /// The state of an array as a whole. Where several hold, the one that comes last here.
@@ -84,6 +85,19 @@ impl State {
         ];
         states.into_iter().filter(|(holds, _)| *holds).map(|(_, state)| state).max().unwrap_or(Self::Clean)
     }
+}
+
+/// Where an array records writes under way, beside its superblocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteRecords {
+    /// Nowhere.
+    None,
+    /// In a bitmap.
+    Bitmap,
+    /// In partial parity logs.
+    Ppl,
+    /// In a journal.
+    Journal,
 }
 
 /// A member of an array.
@@ -330,10 +344,32 @@ impl Array {
         self.running = true;
     }
 
-    /// Takes over what was assumed of `other`: the same array, read before.
-    const fn assume_like(&mut self, other: &Self) {
-        self.settled = other.settled;
-        self.running = other.running;
+    /// Whether it was taken as running.
+    #[must_use]
+    pub const fn is_running(&self) -> bool {
+        self.running
+    }
+
+    /// Whether the operator's word was taken that parity agrees with the data.
+    #[must_use]
+    pub const fn is_assumed_settled(&self) -> bool {
+        self.settled && !self.running
+    }
+
+    /// Where writes under way are recorded beside the superblocks.
+    #[must_use]
+    pub fn write_records(&self) -> WriteRecords {
+        let members = || self.members.iter().flatten();
+        let journal = self.journal_device().is_some() || self.journal_stripes.is_none();
+        if journal || members().any(|m| m.record.superblock.features.has(Features::JOURNAL)) {
+            WriteRecords::Journal
+        } else if members().any(|m| m.record.superblock.bitmap.is_some()) {
+            WriteRecords::Bitmap
+        } else if members().any(|m| m.record.superblock.ppl.is_some()) {
+            WriteRecords::Ppl
+        } else {
+            WriteRecords::None
+        }
     }
 
     /// The roles whose chunk of `stripe` cannot be used: no member, or one that has not been rebuilt that far.

@@ -14,8 +14,7 @@ use crate::metadata::Metadata;
 use crate::ppl::{self, Ppl};
 use crate::read_at::ReadAt;
 use crate::superblock::features::Features;
-use crate::superblock::v0::V0;
-use crate::superblock::v1::{FIXED_BYTES, MAX_BYTES, V1};
+use crate::superblock::v1::{FIXED_BYTES, MAX_BYTES};
 use crate::superblock::{MAGIC, Superblock};
 
 /// How often a journal is followed whose tail moves meanwhile.
@@ -133,9 +132,7 @@ fn read_superblock(
     if bytes.len() < FIXED_BYTES || !(magic == MAGIC || v0 && magic == MAGIC.swap_bytes()) {
         return Ok(None);
     }
-    let parsed =
-        if v0 { V0::parse(&bytes, device_sectors) } else { V1::parse(&bytes, metadata, device_sectors) };
-    Ok(Some(parsed))
+    Ok(Some(Superblock::parse(&bytes, metadata, device_sectors)))
 }
 
 fn read(device: &dyn ReadAt, what: &'static str, offset: u64, buf: &mut [u8]) -> Result<(), ProbeError> {

@@ -37,11 +37,12 @@ const SCRUB: [&str; 21] = [
 ];
 const ARRAY: [&str; 8] =
     ["chunk_bytes", "layout", "level", "metadata", "name", "raid_disks", "stripes", "uuid"];
-const FINDING: [&str; 13] = [
+const FINDING: [&str; 14] = [
     "alternatives",
     "array_offset",
     "certainty",
     "chunk_offset",
+    "clause",
     "device",
     "device_offset",
     "length",

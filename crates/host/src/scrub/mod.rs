@@ -15,6 +15,7 @@ mod examine;
 mod pass;
 mod retry;
 mod settle;
+pub(crate) mod settling;
 
 pub use batch::Order;
 pub use error::ScrubError;

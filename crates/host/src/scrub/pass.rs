@@ -1,12 +1,14 @@
 //! One pass over an array: the scan, then the repair of what it found.
 
+mod again;
 mod mend;
 
 use super::batch::{Order, Schedule};
 use super::check::Checker;
 use super::error::ScrubError;
 use super::retry::{RECONNECT, Retry, reconnect};
-use super::settle::{SETTLE, Settled, Settler};
+use super::settle::{SETTLE, Settled, Settler, stand};
+use super::settling::{Patience, Standing};
 use crate::finding::{Finding, Verdict};
 use crate::members::Equations;
 use crate::pattern::Pattern;
@@ -283,9 +285,7 @@ struct Pass<'t> {
     /// Members are written: the nodes are held.
     repairs: bool,
     state: Option<&'t StateFiles>,
-    in_use: bool,
-    settle: Duration,
-    running_elsewhere: bool,
+    standing: Standing,
     accept_degraded: bool,
     /// Findings at which this run of the pass stops.
     most_findings: usize,
@@ -341,6 +341,7 @@ impl<'t> Pass<'t> {
             target.nodes().try_for_each(|node| node.pace(&options.pace))?;
         }
         let now = Instant::now();
+        let standing = stand(target, now, options.in_use, options.settle, options.running_elsewhere)?;
         let seconds_before = saved.seconds;
         Ok(Self {
             target,
@@ -349,9 +350,7 @@ impl<'t> Pass<'t> {
             reconnections: 0,
             repairs: options.repair.is_some() && !options.dry_run,
             state,
-            in_use: options.in_use,
-            settle: options.settle,
-            running_elsewhere: options.running_elsewhere,
+            standing,
             accept_degraded: options.accept_degraded,
             most_findings: saved.findings.len().saturating_add(options.max_findings),
             seed,
@@ -392,7 +391,11 @@ impl<'t> Pass<'t> {
                 return failed(error);
             }
         }
-        None
+        if self.stop.is_raised() {
+            return Some(StopReason::Interrupted);
+        }
+        let error = self.look_again(observer).err()?;
+        if self.is_cut_short(&error) { Some(StopReason::Interrupted) } else { failed(error) }
     }
 
     /// Whether something failed because the operator wants the pass to end: a wait, or a command of a node.
@@ -469,14 +472,14 @@ impl<'t> Pass<'t> {
         let mut findings = Vec::new();
         let mut suspects = checked.holes;
         suspects.extend(checked.suspects.into_iter().map(|stripe| (stripe, Vec::new())));
-        let settled = Settler {
+        let settler = Settler {
             target: self.target,
             view: &view,
-            in_use: self.in_use,
-            settle: self.settle,
+            zero: self.began,
+            patience: Patience::Batch,
             stop: self.stop,
         };
-        let settled = settled.settle(&suspects)?;
+        let settled = settler.settle(&mut self.standing, &suspects)?;
         ledger += settled.moved;
         self.refuse_unsynced(&stripes, &settled)?;
         for (stripe, diagnoses) in &settled.findings {
@@ -484,7 +487,10 @@ impl<'t> Pass<'t> {
             for diagnosis in diagnoses {
                 let alone = diagnoses.len() == 1;
                 let finding = Finding::new(self.target, *stripe, diagnosis, alone, unsettled);
-                observer.finding(&finding);
+                // A busy one is shown when it has been looked at again, at the end of the pass.
+                if !finding.is_busy() {
+                    observer.finding(&finding);
+                }
                 findings.push(finding);
             }
         }
@@ -503,8 +509,10 @@ impl<'t> Pass<'t> {
     /// An array that another host runs is taken for synced (`Options::running_elsewhere`). Where most of the stripes of a batch that could be judged are inconsistent, it is not: its parity is being
     /// built, and what it looks like now are no findings. What that host is writing meanwhile says nothing, and what a drive does not give back neither.
     fn refuse_unsynced(&self, stripes: &Range<u64>, settled: &Settled) -> Result<(), ScrubError> {
-        let judged = stripes.end - stripes.start - settled.unsettled.len() as u64;
-        if self.running_elsewhere && judged >= UNSYNCED_BATCH && settled.inconsistent() > judged / 2 {
+        let disturbed =
+            settled.unsettled.keys().filter(|stripe| !settled.undisturbed(**stripe)).count() as u64;
+        let judged = stripes.end - stripes.start - disturbed;
+        if self.standing.run_by_hosts && judged >= UNSYNCED_BATCH && settled.inconsistent() > judged / 2 {
             return Err(ScrubError::Unsynced { start: stripes.start, end: stripes.end });
         }
         Ok(())

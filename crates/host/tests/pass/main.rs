@@ -5,6 +5,7 @@ mod damage;
 mod ledger;
 mod limits;
 mod progress;
+mod settling;
 mod sound;
 mod standing;
 mod unreadable;

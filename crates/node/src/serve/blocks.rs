@@ -120,6 +120,24 @@ impl Blocks<'_> {
         None
     }
 
+    /// Notes what a command does to the superblocks of its drive.
+    fn remember(&self, request: &Request<'_>, ranges: &[(u64, u64)]) {
+        let index = (request.nsid as usize).wrapping_sub(1);
+        let Some(superblocks) = self.shared.watch().superblocks().get(index) else { return };
+        match request.op {
+            Op::Write => superblocks.written(request.cntlid, request.offset, request.data),
+            Op::WriteZeroes | Op::WriteUncorrectable => {
+                superblocks.lost(request.cntlid, &(request.offset..request.offset + request.len));
+            }
+            Op::Deallocate => {
+                let lost =
+                    |(start, len): &(u64, u64)| superblocks.lost(request.cntlid, &(*start..start + len));
+                ranges.iter().for_each(lost);
+            }
+            _ => {}
+        }
+    }
+
     /// Does something at once that the drive's pacer should know of.
     fn foreground(
         &self,
@@ -219,6 +237,9 @@ impl Media for Blocks<'_> {
         } else {
             vec![Arc::clone(self.device(request.nsid)?)]
         };
+        let shift = self.shared.block_shift(request.nsid);
+        let clearing = Clearing::of(request, shift);
+        self.remember(request, clearing.ranges());
         if matches!(request.op, Op::Write | Op::Flush)
             && self.shared.is_immediate(request.nsid)
             && let [device] = devices.as_slice()
@@ -227,13 +248,11 @@ impl Media for Blocks<'_> {
         {
             return Some(status);
         }
-        let shift = self.shared.block_shift(request.nsid);
         let data = (matches!(request.op, Op::Write | Op::Compare)).then(|| {
             let mut buffer = AlignedBuffer::new(request.data.len());
             buffer[..request.data.len()].copy_from_slice(request.data);
             buffer
         });
-        let clearing = Clearing::of(request, shift);
         // Counted from here on: a write that waits for a worker is under way.
         let begin =
             |start: u64, len: u64| self.shared.watch().begin(request.nsid as usize - 1, start..start + len);

@@ -8,13 +8,16 @@ use super::peers::PeerLinks;
 use crate::engine::Permit;
 use crate::memory::MemoryAccess;
 use crate::pace::Pacing;
+use crate::superblocks::Superblocks;
 use crate::watch::WriteWatch;
 use crate::{LocalNode, NodeOptions, Peers};
 use pumice_blockdev::BlockDevice;
 use pumice_nvme::spec::{Sqe, Status};
 use pumice_nvme::target::{Access, VendorSet};
 use pumice_offload::wire::{self, SocketBytes, opcode};
-use pumice_offload::{AssociatedHost, DataNode, DriveId, ErrorKind, Grant, Hosts, MemoryAddress, NodeError};
+use pumice_offload::{
+    AssociatedHost, DataNode, DriveId, ErrorKind, Grant, Hosts, MemoryAddress, NodeError, SuperblockSeen,
+};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -205,6 +208,10 @@ impl Offload {
                 let hosts = self.hosts(subsystem, cntlid, &nonce_of(sqe), now);
                 Answered::data(wire::encode_hosts(&hosts), len)
             }
+            opcode::SUPERBLOCKS_READ => {
+                let (seen, drives) = (self.superblocks(subsystem, tag), self.watch.superblocks().len());
+                Answered::data(wire::encode_superblocks(&seen, drives as u32), len)
+            }
             opcode::MEMORY_LEASE => match active.lease(sqe.nsid(), len, stands) {
                 Ok(start) => Answered { result: start / wire::LEASE_UNIT, ..Answered::default() },
                 Err(NoLease::Senseless) => Answered::refused(Status::INVALID_FIELD.dnr()),
@@ -249,6 +256,24 @@ impl Offload {
             known.observer &= host.observer;
         }
         Hosts { epoch: self.watch.epoch(), changes, hosts: hosts.into_values().collect() }
+    }
+
+    /// What is remembered of the superblocks on the drives of a page.
+    fn superblocks(&self, subsystem: &SharedSubsystem, page: u32) -> Vec<SuperblockSeen> {
+        let drives = (1_u32..).zip(self.watch.superblocks());
+        let first = page as usize * wire::SUPERBLOCKS_PAGE;
+        let page = drives.skip(first).take(wire::SUPERBLOCKS_PAGE);
+        let of = |(number, drive): (u32, &Superblocks)| {
+            let stands = |cntlid| subsystem.with(|s| s.stands(cntlid));
+            let seen = |(writer, array, clean): (u16, [u8; 16], Option<u64>)| SuperblockSeen {
+                drive: DriveId(number),
+                array,
+                clean: clean.is_some() && stands(writer),
+                events: clean.unwrap_or(0),
+            };
+            drive.remembered().into_iter().map(seen).collect::<Vec<_>>()
+        };
+        page.flat_map(of).collect()
     }
 
     /// Carries out a command whose result, or the explanation of its failure, is kept until it is read.

@@ -9,6 +9,7 @@ mod memory;
 mod orphans;
 mod panics;
 mod starving;
+mod superblocks;
 mod unreadable;
 mod visibility;
 mod world;

@@ -129,6 +129,20 @@ pub enum AssemblyError {
     },
 }
 
+impl AssemblyError {
+    /// Whether it may be about superblocks that md is writing, one member after another: then it is gone when they are read again.
+    #[must_use]
+    pub const fn may_pass(&self) -> bool {
+        matches!(
+            self,
+            Self::OutOfDate { .. }
+                | Self::Dropped { .. }
+                | Self::Disagree { .. }
+                | Self::DuplicateRole { .. }
+        )
+    }
+}
+
 fn roles(missing: &[Role]) -> String {
     let numbers: Vec<_> = missing.iter().map(ToString::to_string).collect();
     match missing.len() {
@@ -196,6 +210,24 @@ pub enum Note {
     BitmapStale {
         /// The member.
         device: String,
+    },
+    /// A device that was removed; another one has its number in the array since.
+    #[error("{device} is left out: it carries an old superblock, and {other} has its place in the array now")]
+    Superseded {
+        /// The device.
+        device: String,
+        /// The one that has its number.
+        other: String,
+    },
+    /// A device that failed or was removed and still carries an old superblock.
+    #[error("{device} is left out: {other}, whose superblock is newer, holds it to be {newer}")]
+    LeftOut {
+        /// The device.
+        device: String,
+        /// The device with the newest superblock.
+        other: String,
+        /// What that takes it for.
+        newer: Position,
     },
     /// Roles that md itself holds to be without a member.
     #[error("{} missing", roles(.missing))]

@@ -51,6 +51,8 @@ pub(crate) struct Survey {
     pub(crate) roles: Vec<Option<usize>>,
     pub(crate) errors: Vec<AssemblyError>,
     pub(crate) notes: Vec<Note>,
+    /// Devices that newer superblocks hold to have failed or to be removed: errors only if nothing can be checked without them.
+    left_out: Vec<AssemblyError>,
 }
 
 impl Survey {
@@ -69,7 +71,8 @@ impl Survey {
         let ours = devices.iter().enumerate().filter(|(_, d)| d.standing != Standing::Foreign);
         let newest = ours.rev().max_by_key(|(_, d)| d.record.superblock.events)?.0;
         let roles = vec![None; usize::from(devices[newest].record.superblock.raid_disks)];
-        let mut survey = Self { devices, newest, roles, errors: Vec::new(), notes: Vec::new() };
+        let mut survey =
+            Self { devices, newest, roles, errors: Vec::new(), notes: Vec::new(), left_out: Vec::new() };
         survey.foreigners();
         survey.duplicates();
         for index in 0..survey.devices.len() {
@@ -153,12 +156,20 @@ impl Survey {
 
     /// What the device with this index is, by the newest superblock's word.
     fn place(&mut self, index: usize) -> Standing {
-        if let Some(error) = self.disagreement(index) {
-            self.errors.push(error);
-            return Standing::Refused;
+        if let Some(other) = self.successor(index) {
+            let device = self.devices[index].device.clone();
+            self.notes.push(Note::Superseded { device, other });
+            return Standing::Spare;
         }
         let own = &self.devices[index].record.superblock;
         let position = self.newest().position_of(own.dev_number);
+        let outvoted = own.events < self.newest().events;
+        let is_out = outvoted && matches!(position, Position::Spare | Position::Faulty);
+        // A device that is out may describe the array as it was when it left.
+        if let Some(error) = self.disagreement(index).filter(|_| !is_out) {
+            self.errors.push(error);
+            return Standing::Refused;
+        }
         let dropped = |newer| AssemblyError::Dropped {
             device: self.devices[index].device.clone(),
             own: own.position(),
@@ -170,12 +181,31 @@ impl Survey {
             Position::Active(role) => self.take_role(index, role),
             Position::Journal => Standing::Journal,
             Position::Spare | Position::Faulty => {
-                let error = (own.position() != position && own.position() != Position::Spare)
-                    .then(|| dropped(position));
-                self.errors.extend(error);
+                let differs = own.position() != position && own.position() != Position::Spare;
+                let error = differs.then(|| dropped(position));
+                if outvoted {
+                    self.left_out.extend(error);
+                } else {
+                    self.errors.extend(error);
+                }
                 if position == Position::Faulty { Standing::Faulty } else { Standing::Spare }
             }
         }
+    }
+
+    /// The device that has the number of this one now, in superblocks that this one has missed.
+    fn successor(&self, index: usize) -> Option<String> {
+        let own = &self.devices[index].record.superblock;
+        let newer = |other: &&Surveyed| {
+            let of = &other.record.superblock;
+            other.standing != Standing::Foreign
+                && of.dev_number == own.dev_number
+                && of.events > own.events + self.tolerance()
+                && own.device_uuid.is_some()
+                && of.device_uuid.is_some()
+                && of.device_uuid != own.device_uuid
+        };
+        self.devices.iter().find(newer).map(|other| other.device.clone())
     }
 
     fn take_role(&mut self, index: usize, role: Role) -> Standing {
@@ -241,10 +271,18 @@ impl Survey {
     fn missing(&mut self) {
         let mut missing = self.missing_roles();
         let level = self.newest().level;
+        let left_out = std::mem::take(&mut self.left_out);
         if missing.len() >= usize::from(level.parities()) {
+            self.errors.extend(left_out);
             self.errors.push(AssemblyError::Incomplete { missing, level });
             return;
         }
+        self.notes.extend(left_out.into_iter().filter_map(|error| match error {
+            AssemblyError::Dropped { device, other, newer, .. } => {
+                Some(Note::LeftOut { device, other, newer })
+            }
+            _ => None,
+        }));
         // The role of a member that is out of date is among the missing.
         for error in &mut self.errors {
             if let AssemblyError::OutOfDate { spare, .. } = error {

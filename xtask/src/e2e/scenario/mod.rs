@@ -2,7 +2,9 @@
 
 mod admin;
 mod array;
+mod change;
 mod connect;
+mod cut;
 mod filesystem;
 mod restart;
 mod verify;
@@ -36,7 +38,7 @@ impl Scenario {
 }
 
 /// All, in order.
-pub(crate) const SCENARIOS: [Scenario; 8] = [
+pub(crate) const SCENARIOS: [Scenario; 11] = [
     Scenario { name: "connect", short: true, run: connect::one_queue },
     Scenario { name: "queues", short: true, run: connect::several_queues },
     Scenario { name: "verify", short: true, run: verify::run },
@@ -45,6 +47,9 @@ pub(crate) const SCENARIOS: [Scenario; 8] = [
     Scenario { name: "restart", short: true, run: restart::run },
     Scenario { name: "raid6", short: true, run: array::raid6 },
     Scenario { name: "raid5", short: false, run: array::raid5 },
+    Scenario { name: "cut", short: false, run: cut::bare },
+    Scenario { name: "cut-bitmap", short: false, run: cut::with_bitmap },
+    Scenario { name: "change", short: false, run: change::run },
 ];
 
 /// What a scenario has to work with.

@@ -9,6 +9,7 @@ use crate::finding::{Doubt, Finding, Verdict};
 use crate::repair::{Refusal, Repaired, Repairer, Site};
 use crate::scrub::ScrubError;
 use crate::scrub::settle::Settler;
+use crate::scrub::settling::Patience;
 use pumice_telemetry::Ledger;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -80,12 +81,12 @@ impl Pass<'_> {
         let settler = Settler {
             target: self.target,
             view: site.view,
-            in_use: self.in_use,
-            settle: self.settle,
+            zero: self.began,
+            patience: Patience::Batch,
             stop: self.stop,
         };
         let suspects = BTreeMap::from([(stripe, Vec::new())]);
-        let settled = settler.settle(&suspects)?;
+        let settled = settler.settle(&mut self.standing, &suspects)?;
         *site.moved += settled.moved;
         let diagnoses = settled.findings.get(&stripe).map_or(&[][..], Vec::as_slice);
         let unsettled = settled.unsettled.get(&stripe).copied();
