@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 /// A file longer than this wants another room.
 const MAX_LINES: usize = 800;
 /// Crates that are pure: no clock, no thread, no file.
-const PURE: [&str; 6] = ["units", "parity", "raid", "offload", "nvme", "pacer"];
+const PURE: [&str; 7] = ["units", "parity", "protect", "raid", "offload", "nvme", "pacer"];
 const IMPURE: [&str; 4] = ["std::time::Instant", "SystemTime", "std::thread", "std::fs"];
 /// Crates that may contain `unsafe`.
-const MAY_BE_UNSAFE: [&str; 3] = ["parity", "blockdev", "cli"];
+const MAY_BE_UNSAFE: [&str; 4] = ["parity", "protect", "blockdev", "cli"];
 
 /// Checks the sources.
 pub(crate) fn tidy() -> Result<(), Failed> {
