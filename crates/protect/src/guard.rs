@@ -99,6 +99,12 @@ impl Crc {
         Self { guard, register: guard.start() }
     }
 
+    /// After bytes whose guard was `value`. Bits above [`Guard::bits`] must be 0.
+    #[must_use]
+    pub const fn after(guard: Guard, value: u64) -> Self {
+        Self { guard, register: guard.polynomial().register(value ^ guard.ones()) }
+    }
+
     /// The checksum that is computed.
     #[must_use]
     pub const fn guard(&self) -> Guard {

@@ -3,6 +3,13 @@
 //! Pure: no clock, no file, no thread. `docs/protection-information.md` has the byte maps, the rules and the algebra.
 
 mod algebra;
+pub mod blocks;
+pub mod command;
+pub mod digest;
+pub mod format;
 pub mod guard;
 pub mod isa;
 pub mod kernels;
+pub mod stream;
+pub mod tuple;
+pub mod verdict;
