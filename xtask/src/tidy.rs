@@ -61,7 +61,7 @@ fn check(path: &Path, text: &str, wrong: &mut Vec<String>) {
         }
         if !MAY_BE_UNSAFE.contains(&&*room) && line.contains("unsafe ") {
             wrong.push(format!(
-                "{name}:{at}: 'unsafe' lives in parity's kernels, blockdev and small foreign-function modules"
+                "{name}:{at}: 'unsafe' lives in the kernels of parity and protect, blockdev and small foreign-function modules"
             ));
         }
         if line.contains("#[allow(") {

@@ -8,9 +8,12 @@ pub(crate) const CHUNK: usize = 4096 + 128;
 /// 64-bit words of a chunk.
 const WORDS: usize = CHUNK / 8;
 
-/// What a guard's arithmetic needs.
+/// What a guard's arithmetic needs. Aligned, so that no load of constants crosses a cache line.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Polynomial {
+    /// The constant of each word of a chunk, in the order of the words: `K_d`, or `K_d / x` if reflected.
+    pub(crate) constants: [u64; WORDS],
     /// Degree `w` of `P`: bits of the guard.
     width: u32,
     /// Whether bits are in reversed order, in the register and in all fields below.
@@ -19,8 +22,6 @@ pub(crate) struct Polynomial {
     low: u64,
     /// `x^(8 2^i)` in plain order.
     steps: [u64; 64],
-    /// The constant of each word of a chunk, in the order of the words: `K_d`, or `K_d / x` if reflected.
-    pub(crate) constants: [u64; WORDS],
     /// The factors of the reduction: `mu - x^64` and `P' - x^64`; if reflected, `nu` and `rho`.
     pub(crate) barrett: [u64; 2],
     /// `bytes[k][b]`: the register after byte `b` and `k` zero bytes, from register 0.
@@ -59,7 +60,8 @@ impl Polynomial {
         } else {
             [mu, low]
         };
-        Self { width, reflected, low, steps, constants, barrett, bytes: byte_tables(low, reflected) }
+        let bytes = byte_tables(low, reflected);
+        Self { constants, width, reflected, low, steps, barrett, bytes }
     }
 
     /// The register for a CRC value, without start value and final XOR.
@@ -185,6 +187,55 @@ pub(crate) static T10_DIF: Polynomial = Polynomial::new(16, 0x8BB7, false);
 pub(crate) static CASTAGNOLI: Polynomial = Polynomial::new(32, 0x1EDC_6F41, true);
 /// CRC-64/NVME.
 pub(crate) static NVME: Polynomial = Polynomial::new(64, 0xAD93_D235_94C9_3659, true);
+
+/// What the kernels with bit matrices need; of a guard of 16 bits in plain order. See "Matrices" in the page.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Matrices {
+    /// For a part of 32 bytes of a chunk, in the order of the parts: the maps `b -> b x^(256 d) mod P` for a part with
+    /// `d` parts after it, low byte and high byte of the result.
+    pub(crate) parts: [[u64; 2]; CHUNK / 32],
+    /// The constants of the last 64 bytes, times `x^8`: for the high bytes.
+    pub(crate) high: [u64; 8],
+}
+
+impl Matrices {
+    pub(crate) const fn new(polynomial: &Polynomial) -> Self {
+        assert!(polynomial.width == 16 && !polynomial.reflected);
+        let low = polynomial.low;
+        let mut parts = [[0; 2]; CHUNK / 32];
+        let mut shift = 1;
+        let mut part = CHUNK / 32;
+        while part > 0 {
+            part -= 1;
+            let mut bit = 0;
+            while bit < 8 {
+                // In the register, the 16 bits of P are the top ones.
+                let image = multiply(shift, polynomial.register(1 << bit), low) >> 48;
+                let mut out = 0;
+                while out < 8 {
+                    // The instruction takes the row of output bit i from byte 7 - i.
+                    let row = 8 * (7 - out) + bit;
+                    parts[part][0] |= (image >> out & 1) << row;
+                    parts[part][1] |= (image >> (8 + out) & 1) << row;
+                    out += 1;
+                }
+                bit += 1;
+            }
+            shift = multiply(shift, x_to(256, low), low);
+        }
+        let mut high = [0; 8];
+        let mut word = 0;
+        while word < 8 {
+            high[word] = multiply(polynomial.constants[WORDS - 8 + word], x_to(8, low), low);
+            word += 1;
+        }
+        Self { parts, high }
+    }
+}
+
+/// CRC-16/T10-DIF.
+pub(crate) static T10_DIF_MATRICES: Matrices = Matrices::new(&T10_DIF);
 
 #[cfg(test)]
 mod tests {

@@ -12,13 +12,15 @@ pub enum Isa {
     Sse,
     /// x86: AVX2 and VPCLMULQDQ.
     Avx2,
-    /// x86: AVX-512 F, BW and VL, with VPCLMULQDQ.
+    /// x86: AVX2, VPCLMULQDQ and GFNI.
+    Avx2Gfni,
+    /// x86: AVX-512 F, BW and VL, with VPCLMULQDQ and GFNI.
     Avx512,
 }
 
 impl Isa {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Scalar, Self::Sse, Self::Avx2, Self::Avx512];
+    pub const ALL: [Self; 5] = [Self::Scalar, Self::Sse, Self::Avx2, Self::Avx2Gfni, Self::Avx512];
 
     /// The name in reports and on command lines.
     #[must_use]
@@ -27,6 +29,7 @@ impl Isa {
             Self::Scalar => "scalar",
             Self::Sse => "sse",
             Self::Avx2 => "avx2",
+            Self::Avx2Gfni => "avx2-gfni",
             Self::Avx512 => "avx512",
         }
     }
@@ -38,16 +41,17 @@ impl Isa {
         let sse = is_x86_feature_detected!("ssse3")
             && is_x86_feature_detected!("sse4.1")
             && is_x86_feature_detected!("pclmulqdq");
+        let avx2 = sse && is_x86_feature_detected!("avx2") && is_x86_feature_detected!("vpclmulqdq");
+        let gfni = avx2 && is_x86_feature_detected!("gfni");
         match self {
             Self::Scalar => true,
             Self::Sse => sse,
-            Self::Avx2 => sse && is_x86_feature_detected!("avx2") && is_x86_feature_detected!("vpclmulqdq"),
+            Self::Avx2 => avx2,
+            Self::Avx2Gfni => gfni,
             Self::Avx512 => {
-                sse && is_x86_feature_detected!("avx2")
-                    && is_x86_feature_detected!("avx512f")
+                gfni && is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512bw")
                     && is_x86_feature_detected!("avx512vl")
-                    && is_x86_feature_detected!("vpclmulqdq")
             }
         }
     }
@@ -73,7 +77,7 @@ impl FromStr for Isa {
         Self::ALL
             .into_iter()
             .find(|isa| isa.name() == text)
-            .ok_or_else(|| format!("'{text}' is no instruction set: scalar, sse, avx2 or avx512"))
+            .ok_or_else(|| format!("'{text}' is no instruction set: scalar, sse, avx2, avx2-gfni or avx512"))
     }
 }
 

@@ -9,6 +9,8 @@
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
+mod avx2_gfni;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod body;
@@ -80,6 +82,8 @@ impl Kernels {
             Isa::Sse => Some(&sse::TABLE),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => Some(&avx2::TABLE),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2Gfni => Some(&avx2_gfni::TABLE),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => Some(&avx512::TABLE),
             _ => None,

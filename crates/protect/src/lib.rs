@@ -10,6 +10,9 @@ pub mod format;
 pub mod guard;
 pub mod isa;
 pub mod kernels;
+mod self_test;
 pub mod stream;
 pub mod tuple;
 pub mod verdict;
+
+pub use self_test::SelfTestError;

@@ -1,11 +1,12 @@
 //! AVX2 and VPCLMULQDQ: 32 bytes a register.
 
+use super::body::{Crc16, Products};
 use super::table::table;
-use super::vector::{Vector, Xmm};
+use super::vector::{Affine, Vector, Xmm};
 use std::arch::x86_64::*;
 
 #[derive(Clone, Copy)]
-struct Ymm(__m256i);
+pub(super) struct Ymm(__m256i);
 
 // SAFETY: `load` and `store` use the unaligned instructions on exactly 32 bytes.
 unsafe impl Vector for Ymm {
@@ -61,4 +62,25 @@ unsafe impl Vector for Ymm {
     }
 }
 
-table!(Ymm, "avx2,sse4.1,ssse3,pclmulqdq,vpclmulqdq");
+// SAFETY: as above; these instructions need GFNI, which the table of `avx2_gfni` has.
+unsafe impl Affine for Ymm {
+    #[inline(always)]
+    unsafe fn broadcast(word: u64) -> Self {
+        // SAFETY: instructions by the contract.
+        Self(unsafe { _mm256_set1_epi64x(word.cast_signed()) })
+    }
+
+    #[inline(always)]
+    unsafe fn times(self, matrix: Self) -> Self {
+        // SAFETY: instructions by the contract.
+        Self(unsafe { _mm256_gf2p8affine_epi64_epi8::<0>(self.0, matrix.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn xor3(self, a: Self, b: Self) -> Self {
+        // SAFETY: instructions by the contract.
+        unsafe { self.xor(a.xor(b)) }
+    }
+}
+
+table!(Products<Ymm, Crc16>, Ymm, "avx2,sse4.1,ssse3,pclmulqdq,vpclmulqdq");

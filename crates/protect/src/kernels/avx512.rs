@@ -1,7 +1,8 @@
-//! AVX-512 F, BW and VL with VPCLMULQDQ: 64 bytes a register.
+//! AVX-512 F, BW and VL with VPCLMULQDQ and GFNI: 64 bytes a register.
 
+use super::body::Lines;
 use super::table::table;
-use super::vector::{Vector, Xmm};
+use super::vector::{Affine, Vector, Xmm};
 use std::arch::x86_64::*;
 
 /// The truth table of `a ^ b ^ c`.
@@ -68,4 +69,25 @@ unsafe impl Vector for Zmm {
     }
 }
 
-table!(Zmm, "avx512f,avx512bw,avx512vl,avx2,sse4.1,ssse3,pclmulqdq,vpclmulqdq");
+// SAFETY: as above.
+unsafe impl Affine for Zmm {
+    #[inline(always)]
+    unsafe fn broadcast(word: u64) -> Self {
+        // SAFETY: instructions by the contract.
+        Self(unsafe { _mm512_set1_epi64(word.cast_signed()) })
+    }
+
+    #[inline(always)]
+    unsafe fn times(self, matrix: Self) -> Self {
+        // SAFETY: instructions by the contract.
+        Self(unsafe { _mm512_gf2p8affine_epi64_epi8::<0>(self.0, matrix.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn xor3(self, a: Self, b: Self) -> Self {
+        // SAFETY: instructions by the contract.
+        Self(unsafe { _mm512_ternarylogic_epi64::<XOR3>(self.0, a.0, b.0) })
+    }
+}
+
+table!(Lines<Zmm>, Zmm, "avx512f,avx512bw,avx512vl,gfni,avx2,sse4.1,ssse3,pclmulqdq,vpclmulqdq");

@@ -33,48 +33,48 @@ pub(super) struct Table {
     pub(super) guards: [Pair; 3],
 }
 
-/// Makes the table of a [`Vector`](super::vector::Vector) with the named features.
+/// Makes the table of a [`Vector`](super::vector::Vector) with the named features. The first is the
+/// [`Sum`](super::body::Sum) for CRC-16.
 macro_rules! table {
-    ($vector:ty, $features:literal) => {
+    ($crc16:ty, $vector:ty, $features:literal) => {
         mod instance {
-            use super::super::body::{self, Code};
+            use super::super::body::{self, Sum};
             use super::super::table::Run;
-            use super::*;
 
             // SAFETY (of both functions): the table's contract is that of the bodies; the features of this instruction
             // set are enabled for the function, and the bodies are inlined into it.
 
             #[target_feature(enable = $features)]
-            pub(super) unsafe fn message<C: Code, const COPY: bool>(
+            pub(super) unsafe fn message<S: Sum, const COPY: bool>(
                 register: u64,
                 src: *const u8,
                 dst: *mut u8,
                 len: usize,
             ) -> u64 {
                 // SAFETY: see above.
-                unsafe { body::message::<$vector, C, COPY>(register, src, dst, len) }
+                unsafe { body::message::<S, COPY>(register, src, dst, len) }
             }
 
             #[target_feature(enable = $features)]
-            pub(super) unsafe fn blocks<C: Code, const COPY: bool>(run: &Run) {
+            pub(super) unsafe fn blocks<S: Sum, const COPY: bool>(run: &Run) {
                 // SAFETY: see above.
-                unsafe { body::blocks::<$vector, C, COPY>(run) }
+                unsafe { body::blocks::<S, COPY>(run) }
             }
         }
 
-        const fn pair<C: super::body::Code>() -> super::table::Pair {
+        const fn pair<S: super::body::Sum>() -> super::table::Pair {
             super::table::Pair {
-                message: [instance::message::<C, false>, instance::message::<C, true>],
-                blocks: [instance::blocks::<C, false>, instance::blocks::<C, true>],
+                message: [instance::message::<S, false>, instance::message::<S, true>],
+                blocks: [instance::blocks::<S, false>, instance::blocks::<S, true>],
             }
         }
 
         /// The kernels of this instruction set.
         pub(super) static TABLE: super::table::Table = super::table::Table {
             guards: [
-                pair::<super::body::Crc16>(),
-                pair::<super::body::Crc32c>(),
-                pair::<super::body::Crc64>(),
+                pair::<$crc16>(),
+                pair::<super::body::Products<$vector, super::body::Crc32c>>(),
+                pair::<super::body::Products<$vector, super::body::Crc64>>(),
             ],
         };
     };

@@ -27,6 +27,19 @@ pub(super) unsafe trait Vector: Copy {
     unsafe fn join(self) -> Xmm;
 }
 
+/// A register with bit matrices (GFNI).
+///
+/// # Safety
+/// As [`Vector`].
+pub(super) unsafe trait Affine: Vector {
+    /// Eight bytes in every word.
+    unsafe fn broadcast(word: u64) -> Self;
+    /// Each byte times the bit matrix of its word.
+    unsafe fn times(self, matrix: Self) -> Self;
+    /// `self ^ a ^ b`.
+    unsafe fn xor3(self, a: Self, b: Self) -> Self;
+}
+
 /// 16 bytes: the smallest register of every set, and the form of a sum that is to be reduced.
 #[derive(Clone, Copy)]
 pub(super) struct Xmm(pub(super) __m128i);
