@@ -54,7 +54,7 @@ pub(crate) struct ScrubArgs {
     /// Accept that members were not named which md holds the array to have: the rest is checked with the equations that are
     /// left, and the result may be clean. Without this, such a check is incomplete (exit 3). A member that md itself holds to be
     /// missing needs no such word
-    #[arg(long, conflicts_with = "repair")]
+    #[arg(long)]
     degraded: bool,
     /// In which order: staggered visits every region of the array early [default: sequential]
     #[arg(long, value_name = "ORDER", value_parser = ["sequential", "staggered"])]

@@ -59,7 +59,7 @@ impl fmt::Display for Refusal {
         f.write_str(match self {
             Self::Policy => "the repair policy leaves it alone",
             Self::NotLocated => {
-                "no member is named; --repair-policy parity would rewrite parity from the data"
+                "no member is named; with every member present, --repair-policy parity would rewrite parity from the data"
             }
             Self::Weak => {
                 "the evidence is weak; --repair-policy likely would rewrite the member that is named"

@@ -1,7 +1,6 @@
 //! Why a scrub could not go on.
 
 use pumice_offload::NodeError;
-use pumice_units::Role;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -62,11 +61,6 @@ pub enum ScrubError {
         /// First byte within the chunk.
         start: u32,
     },
-    /// A repair of an array of which md has members that were not named.
-    #[error(
-        "--repair writes by equations that the missing member could contradict: {} not named, and md holds the array to have it; name every member", roles(.0)
-    )]
-    NotNamed(Vec<Role>),
     /// `--range` reaches past the array.
     #[error("range {start}..{end} is not within the array's {stripes} stripes")]
     Range {
@@ -112,14 +106,6 @@ pub enum ScrubError {
         /// Its value now.
         now: String,
     },
-}
-
-fn roles(roles: &[Role]) -> String {
-    let numbers: Vec<String> = roles.iter().map(ToString::to_string).collect();
-    match roles.len() {
-        1 => format!("role {} was", numbers[0]),
-        _ => format!("roles {} were", numbers.join(", ")),
-    }
 }
 
 impl ScrubError {

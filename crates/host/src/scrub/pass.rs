@@ -100,11 +100,6 @@ impl Options {
             let value = accumulators.to_string();
             return Err(ScrubError::Option { option: "--accumulators", value, allowed: "1 to 8" });
         }
-        let not_named = target.array().not_named();
-        let repairs = self.repair.is_some_and(|policy| policy != RepairPolicy::None);
-        if repairs && !not_named.is_empty() {
-            return Err(ScrubError::NotNamed(not_named.to_vec()));
-        }
         Ok(())
     }
 
