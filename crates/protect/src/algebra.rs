@@ -1,7 +1,8 @@
 //! Polynomials over GF(2), modulo `P' = P x^(64-w)`, at compile time.
 //!
-//! The page `docs/protection-information.md` derives what is computed here. In this module a `u64` is a polynomial in
-//! plain order: bit `i` is the coefficient of `x^i`. What leaves it for a reflected guard is reversed.
+//! The page `docs/protection-information.md` derives what is computed here. In this module a `u64`
+//! is a polynomial in plain order: bit `i` is the coefficient of `x^i`. What leaves it for a
+//! reflected guard is reversed.
 
 /// Bytes that the kernels sum before they reduce: 4096 bytes of data, and metadata.
 pub(crate) const CHUNK: usize = 4096 + 128;
@@ -12,7 +13,8 @@ const WORDS: usize = CHUNK / 8;
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Polynomial {
-    /// The constant of each word of a chunk, in the order of the words: `K_d`, or `K_d / x` if reflected.
+    /// The constant of each word of a chunk, in the order of the words: `K_d`, or `K_d / x` if
+    /// reflected.
     pub(crate) constants: [u64; WORDS],
     /// Degree `w` of `P`: bits of the guard.
     width: u32,
@@ -149,7 +151,8 @@ const fn multiply(a: u64, b: u64, low: u64) -> u64 {
 
 /// `floor(x^128 / (x^64 + low)) - x^64`, by long division.
 const fn quotient(low: u64) -> u64 {
-    // After the leading x^64 of the quotient, low x^64 is left; its bits go through the top one at a time.
+    // After the leading x^64 of the quotient, low x^64 is left; its bits go through the top one at
+    // a time.
     let mut rest = low;
     let mut quotient = 0;
     let mut i = 0;
@@ -188,12 +191,13 @@ pub(crate) static CASTAGNOLI: Polynomial = Polynomial::new(32, 0x1EDC_6F41, true
 /// CRC-64/NVME.
 pub(crate) static NVME: Polynomial = Polynomial::new(64, 0xAD93_D235_94C9_3659, true);
 
-/// What the kernels with bit matrices need; of a guard of 16 bits in plain order. See "Matrices" in the page.
+/// What the kernels with bit matrices need; of a guard of 16 bits in plain order. See "Matrices" in
+/// the page.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Matrices {
-    /// For a part of 32 bytes of a chunk, in the order of the parts: the maps `b -> b x^(256 d) mod P` for a part with
-    /// `d` parts after it, low byte and high byte of the result.
+    /// For a part of 32 bytes of a chunk, in the order of the parts: the maps `b -> b x^(256 d) mod
+    /// P` for a part with `d` parts after it, low byte and high byte of the result.
     pub(crate) parts: [[u64; 2]; CHUNK / 32],
     /// The constants of the last 64 bytes, times `x^8`: for the high bytes.
     pub(crate) high: [u64; 8],
@@ -256,7 +260,8 @@ mod tests {
 
     #[test]
     fn the_quotient_times_the_modulus_is_almost_x_to_128() {
-        // (x^64 + mu)(x^64 + low) = x^128 + (mu + low) x^64 + mu low, and all of it above x^63 but x^128 cancels.
+        // (x^64 + mu)(x^64 + low) = x^128 + (mu + low) x^64 + mu low, and all of it above x^63 but
+        // x^128 cancels.
         for polynomial in [&T10_DIF, &CASTAGNOLI, &NVME] {
             let mu = quotient(polynomial.low);
             let mut product = u128::from(mu ^ polynomial.low) << 64;

@@ -18,7 +18,8 @@ fn assert_match(format: &Format, data: usize, metadata: usize) {
     assert_eq!(counts.0, counts.1, "blocks of data, and of metadata");
 }
 
-/// Writes the tuples of `data` into `metadata`; other metadata stay, and count for the guard if they are before the tuple.
+/// Writes the tuples of `data` into `metadata`; other metadata stay, and count for the guard if
+/// they are before the tuple.
 ///
 /// # Panics
 /// If the buffers do not hold the same number of whole blocks.
@@ -70,7 +71,8 @@ pub fn verify_extended(format: &Format, tags: &Tags, checks: Prchk, blocks: &[u8
     stream.fault()
 }
 
-/// Copies the data of extended blocks, and says which block is the first bad one. All data are copied even so.
+/// Copies the data of extended blocks, and says which block is the first bad one. All data are
+/// copied even so.
 ///
 /// # Panics
 /// If `blocks` and `data` do not hold the same number of whole blocks.
@@ -83,8 +85,9 @@ pub fn strip(format: &Format, tags: &Tags, checks: Prchk, blocks: &[u8], data: &
     stream.fault()
 }
 
-/// Gives the tuples of blocks whose reference tags begin with `from` the reference tags from `to` on. Blocks with an
-/// escape, and all blocks of type 3, stay as they are. `metadata` is of whole blocks.
+/// Gives the tuples of blocks whose reference tags begin with `from` the reference tags from `to`
+/// on. Blocks with an escape, and all blocks of type 3, stay as they are. `metadata` is of whole
+/// blocks.
 ///
 /// If a reference tag is not the expected one, that is returned, and nothing is changed.
 ///

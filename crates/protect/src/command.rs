@@ -84,7 +84,8 @@ pub struct Tags {
 }
 
 impl Tags {
-    /// Tags of blocks from `lba` on: the reference tag of types 1 and 2, other tags 0 and all compared.
+    /// Tags of blocks from `lba` on: the reference tag of types 1 and 2, other tags 0 and all
+    /// compared.
     #[must_use]
     pub const fn at(format: &Format, lba: u64) -> Self {
         let reference = lba & format.reference_mask();
@@ -112,8 +113,8 @@ impl Tags {
         }
     }
 
-    /// Judges the tuple of block `index`. `guard` is that of the block's bytes; it may be any value if the guard is not
-    /// checked.
+    /// Judges the tuple of block `index`. `guard` is that of the block's bytes; it may be any value
+    /// if the guard is not checked.
     #[must_use]
     pub fn judge(
         &self,
@@ -165,8 +166,8 @@ pub struct CommandFields {
     pub dword15: u32,
 }
 
-/// A type 1 command with an initial reference tag that is not of its starting LBA: status 181h, Invalid Protection
-/// Information.
+/// A type 1 command with an initial reference tag that is not of its starting LBA: status 181h,
+/// Invalid Protection Information.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("ILBRT: {found:#x} is not the reference tag {expected:#x} of the starting LBA")]
 pub struct InvalidReference {
@@ -196,7 +197,8 @@ impl Protection {
     /// Reads the fields of a command.
     ///
     /// # Errors
-    /// For type 1, if the reference tag is to be checked or PRACT is set, and ILBRT is not that of the starting LBA.
+    /// For type 1, if the reference tag is to be checked or PRACT is set, and ILBRT is not that of
+    /// the starting LBA.
     pub fn parse(format: &Format, fields: &CommandFields) -> Result<Self, InvalidReference> {
         let bit = |n: u32| fields.control >> n & 1 == 1;
         let space = u128::from(fields.dword2) << 64 | u128::from(fields.dword3) << 32;

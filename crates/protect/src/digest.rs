@@ -18,7 +18,8 @@ pub fn crc32c_copy(data: &[u8], out: &mut [u8]) -> u32 {
     crc.value() as u32
 }
 
-/// The CRC-32C of a message, from that of its beginning (`crc`; 0 if there is none) and the bytes that follow.
+/// The CRC-32C of a message, from that of its beginning (`crc`; 0 if there is none) and the bytes
+/// that follow.
 #[must_use]
 pub fn crc32c_append(crc: u32, data: &[u8]) -> u32 {
     let mut crc = Crc::after(Guard::Crc32c, u64::from(crc));

@@ -71,11 +71,12 @@ pub struct Format {
 }
 
 impl Format {
-    /// A format without storage tag (with one of 16 bits and mask 0 if the guard has 32 bits, which is the least).
+    /// A format without storage tag (with one of 16 bits and mask 0 if the guard has 32 bits, which
+    /// is the least).
     ///
     /// # Errors
-    /// If `data` (bytes) is no power of two from 512 to 65,536, or `metadata` (bytes) below the tuple or above
-    /// [`MAX_METADATA`].
+    /// If `data` (bytes) is no power of two from 512 to 65,536, or `metadata` (bytes) below the
+    /// tuple or above [`MAX_METADATA`].
     pub fn new(
         data: usize,
         metadata: usize,
@@ -101,7 +102,8 @@ impl Format {
     /// The same format with a storage tag of `bits`, of which those in `mask` are compared.
     ///
     /// # Errors
-    /// If the guard does not allow so many bits: 0 to 32 with 16 bits of guard, 16 to 64 with 32, 0 to 48 with 64.
+    /// If the guard does not allow so many bits: 0 to 32 with 16 bits of guard, 16 to 64 with 32, 0
+    /// to 48 with 64.
     pub fn with_storage_tag(self, bits: u32, mask: u64) -> Result<Self, InvalidFormat> {
         if !storage_bits(self.guard).contains(&bits) {
             let problem = "bits of storage tag are not possible with this guard";
@@ -178,7 +180,8 @@ impl Format {
         start..start + self.tuple_bytes()
     }
 
-    /// Bytes of an extended block that the guard covers: the data, and the metadata before the tuple.
+    /// Bytes of an extended block that the guard covers: the data, and the metadata before the
+    /// tuple.
     #[must_use]
     pub const fn covered_bytes(&self) -> usize {
         self.data + self.tuple_range().start

@@ -66,10 +66,12 @@ impl Guard {
 
     /// The guard of `A` followed by `B`, from their own guards and the length of `B` in bytes.
     ///
-    /// Takes about 0.1 µs for each bit that is set in `len_b`. Bits of `a` and `b` above [`bits`](Self::bits) must be 0.
+    /// Takes about 0.1 µs for each bit that is set in `len_b`. Bits of `a` and `b` above
+    /// [`bits`](Self::bits) must be 0.
     #[must_use]
     pub fn combine(self, a: u64, b: u64, len_b: u64) -> u64 {
-        // Finished values go in as they are: start value and final XOR cancel, see docs/protection-information.md.
+        // Finished values go in as they are: start value and final XOR cancel, see
+        // docs/protection-information.md.
         let polynomial = self.polynomial();
         polynomial.value(polynomial.shift(polynomial.register(a), len_b)) ^ b
     }

@@ -1,8 +1,9 @@
 //! The SIMD kernels, behind one dispatcher value.
 //!
-//! [`Kernels`] is safe functions over slices, for one instruction set. Every set computes the same, to the bit. The bodies
-//! are written once (`body`) over a small trait of registers (`vector`), with one thin file for each set. The definition, a
-//! byte at a time with a table, is in `algebra`; every kernel is tested against it.
+//! [`Kernels`] is safe functions over slices, for one instruction set. Every set computes the same,
+//! to the bit. The bodies are written once (`body`) over a small trait of registers (`vector`),
+//! with one thin file for each set. The definition, a byte at a time with a table, is in `algebra`;
+//! every kernel is tested against it.
 
 #![expect(unsafe_code, reason = "SIMD instructions and raw pointers; each block has its proof")]
 
@@ -26,7 +27,8 @@ use crate::isa::Isa;
 use std::sync::LazyLock;
 use table::{Pair, Run, Table};
 
-/// Messages for CRC-32C below so many bytes go to crate `crc32c`: its one instruction needs no reduction.
+/// Messages for CRC-32C below so many bytes go to crate `crc32c`: its one instruction needs no
+/// reduction.
 const SHORT: usize = 256;
 
 /// The kernels of one instruction set.
@@ -120,7 +122,8 @@ impl Kernels {
 
     fn message(&self, guard: Guard, register: u64, data: &[u8]) -> u64 {
         match self.pair(guard, data.len()) {
-            // SAFETY: `is_available` released the table; `data` has at least 16 bytes; nothing is copied.
+            // SAFETY: `is_available` released the table; `data` has at least 16 bytes; nothing is
+            // copied.
             Some(pair) => unsafe {
                 (pair.message[0])(register, data.as_ptr(), std::ptr::null_mut(), data.len())
             },
@@ -131,7 +134,8 @@ impl Kernels {
     fn message_copy(&self, guard: Guard, register: u64, data: &[u8], out: &mut [u8]) -> u64 {
         assert_eq!(data.len(), out.len(), "bytes to copy, and room for them");
         match self.pair(guard, data.len()) {
-            // SAFETY: as in `message`; `out` has as many bytes as `data` and is borrowed exclusively.
+            // SAFETY: as in `message`; `out` has as many bytes as `data` and is borrowed
+            // exclusively.
             Some(pair) => unsafe { (pair.message[1])(register, data.as_ptr(), out.as_mut_ptr(), data.len()) },
             None => {
                 out.copy_from_slice(data);
@@ -158,8 +162,8 @@ impl Kernels {
                 start: guard.start(),
                 registers: guards.as_mut_ptr(),
             };
-            // SAFETY: `is_available` released the table; the span of all blocks is within `data`; `guards` has one word
-            // for each; nothing is copied.
+            // SAFETY: `is_available` released the table; the span of all blocks is within `data`;
+            // `guards` has one word for each; nothing is copied.
             unsafe { (pair.blocks[0])(&run) };
             guards.iter_mut().for_each(|g| *g = guard.finish(*g));
         } else {
@@ -197,7 +201,8 @@ impl Kernels {
                 start: guard.start(),
                 registers: guards.as_mut_ptr(),
             };
-            // SAFETY: as in `blocks`; the span of all copies is within `out`, which is borrowed exclusively.
+            // SAFETY: as in `blocks`; the span of all copies is within `out`, which is borrowed
+            // exclusively.
             unsafe { (pair.blocks[1])(&run) };
             guards.iter_mut().for_each(|g| *g = guard.finish(*g));
         } else {

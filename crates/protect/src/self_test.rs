@@ -1,4 +1,5 @@
-//! The test at start-up: a processor (or a compiler) that computes wrongly must not judge anybody's data.
+//! The test at start-up: a processor (or a compiler) that computes wrongly must not judge anybody's
+//! data.
 
 use crate::guard::{Crc, Guard};
 use crate::isa::Isa;

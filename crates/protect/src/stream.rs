@@ -1,8 +1,9 @@
 //! Blocks whose bytes arrive in pieces of any size.
 //!
-//! [`CheckStream`] checks tuples and may leave them out; [`MakeStream`] makes them. Both hold the position in the block,
-//! one guard under computation and nothing else of the bytes that went through (a check also part of a tuple), so their
-//! size is constant. Runs of whole blocks go to the kernels in batches.
+//! [`CheckStream`] checks tuples and may leave them out; [`MakeStream`] makes them. Both hold the
+//! position in the block, one guard under computation and nothing else of the bytes that went
+//! through (a check also part of a tuple), so their size is constant. Runs of whole blocks go to
+//! the kernels in batches.
 
 mod check;
 mod make;

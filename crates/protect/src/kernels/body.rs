@@ -1,18 +1,19 @@
 //! The kernels, once for all instruction sets of x86.
 //!
 //! # How the loops are shaped
-//! Each word of a message is multiplied by its own constant, and the products are summed without carry. No step waits for
-//! another, so four registers are taken at a time, each with its own sum. The reduction to 64 bits is made once for each
-//! chunk; while its dependent steps go on, the processor already multiplies the words of the next block.
+//! Each word of a message is multiplied by its own constant, and the products are summed without
+//! carry. No step waits for another, so four registers are taken at a time, each with its own sum.
+//! The reduction to 64 bits is made once for each chunk; while its dependent steps go on, the
+//! processor already multiplies the words of the next block.
 //!
 //! # Matrices
-//! Carry-less products are slow on some processors (Zen 4: two cycles for a register, and each register needs two), products
-//! of bytes and bit matrices are not (GFNI: one cycle). The 16-bit guard needs two of these for a line, the others four and
-//! eight: only it is summed so.
+//! Carry-less products are slow on some processors (Zen 4: two cycles for a register, and each
+//! register needs two), products of bytes and bit matrices are not (GFNI: one cycle). The 16-bit
+//! guard needs two of these for a line, the others four and eight: only it is summed so.
 //!
 //! # Contract of every function here
-//! `src` is valid for reads of `len` bytes and, if `COPY`, `dst` for writes of `len` bytes; they do not overlap. The
-//! processor has the instructions of `V` and of [`Xmm`].
+//! `src` is valid for reads of `len` bytes and, if `COPY`, `dst` for writes of `len` bytes; they do
+//! not overlap. The processor has the instructions of `V` and of [`Xmm`].
 
 use super::table::Run;
 use super::vector::{Affine, Vector, Xmm};
@@ -104,11 +105,13 @@ impl<V: Affine> Sum for Lines<V> {
 
     #[inline(always)]
     unsafe fn sum<const COPY: bool>(src: *const u8, dst: *mut u8, len: usize) -> Xmm {
-        // What is no whole line goes in front: a line counts the lines after it. Four lines are worth the matrices.
+        // What is no whole line goes in front: a line counts the lines after it. Four lines are
+        // worth the matrices.
         let front = if len < 4 * V::BYTES { len } else { len % V::BYTES };
-        // SAFETY: every access is at `at` or above and ends at `len` at most, which `src` and (if `COPY`) `dst` allow by
-        // the contract. `constants` begins `len` bytes before the end of its table, and `parts` as many parts before the
-        // end of its own as there are in the lines; `high` and the end of the constants hold 64 bytes.
+        // SAFETY: every access is at `at` or above and ends at `len` at most, which `src` and (if
+        // `COPY`) `dst` allow by the contract. `constants` begins `len` bytes before the end of its
+        // table, and `parts` as many parts before the end of its own as there are in the lines;
+        // `high` and the end of the constants hold 64 bytes.
         unsafe {
             let table = T10_DIF.constants.as_ptr().cast::<u8>();
             let constants = table.add(CHUNK - len);
@@ -155,7 +158,8 @@ impl<V: Affine> Sum for Lines<V> {
                 parts = parts.wrapping_add(per_line);
                 at += V::BYTES;
             }
-            // Low and high bytes are now two messages of one line, the second of which is to be shifted by a byte.
+            // Low and high bytes are now two messages of one line, the second of which is to be
+            // shifted by a byte.
             let low_constants = V::load(table.add(CHUNK - V::BYTES));
             let high_constants = V::load(T10_DIF_MATRICES.high.as_ptr().cast::<u8>().add(64 - V::BYTES));
             let sum = V::zero()
@@ -169,8 +173,9 @@ impl<V: Affine> Sum for Lines<V> {
 /// The sum of the products of a message of `len` bytes: a multiple of 16, at most [`CHUNK`].
 #[inline(always)]
 unsafe fn sum<V: Vector, C: Code, const COPY: bool>(src: *const u8, dst: *mut u8, len: usize) -> Xmm {
-    // SAFETY: every access is at `at` or above and ends at `len` at most, which `src` and (if `COPY`) `dst` allow by the
-    // contract; `constants` begins `len` bytes before the end of its table. Without `COPY`, `dst` is never followed.
+    // SAFETY: every access is at `at` or above and ends at `len` at most, which `src` and (if
+    // `COPY`) `dst` allow by the contract; `constants` begins `len` bytes before the end of its
+    // table. Without `COPY`, `dst` is never followed.
     unsafe {
         let constants = C::POLYNOMIAL.constants.as_ptr().cast::<u8>().add(CHUNK - len);
         let mut sums = [V::zero(); 4];
@@ -195,7 +200,8 @@ unsafe fn sum<V: Vector, C: Code, const COPY: bool>(src: *const u8, dst: *mut u8
     }
 }
 
-/// What a register before a message of `len` bytes adds to its sum: the register times the constant of the first word.
+/// What a register before a message of `len` bytes adds to its sum: the register times the constant
+/// of the first word.
 #[inline(always)]
 unsafe fn carried<C: Code>(register: u64, len: usize) -> Xmm {
     let constant = C::POLYNOMIAL.constants[(CHUNK - len) / 8];
@@ -207,7 +213,8 @@ unsafe fn carried<C: Code>(register: u64, len: usize) -> Xmm {
     }
 }
 
-/// A sum modulo `P'` (Barrett). In plain order the low half is the low word; reversed, the high word.
+/// A sum modulo `P'` (Barrett). In plain order the low half is the low word; reversed, the high
+/// word.
 #[inline(always)]
 unsafe fn reduce<C: Code>(sum: Xmm) -> u64 {
     // SAFETY: instructions by the contract; the factors are 16 bytes.
@@ -234,8 +241,8 @@ pub(super) unsafe fn message<S: Sum, const COPY: bool>(
     mut dst: *mut u8,
     mut len: usize,
 ) -> u64 {
-    // SAFETY: by the contract; the pieces taken off the front together are `len` bytes. `head` is 32 bytes, read in safe
-    // code and summed whole.
+    // SAFETY: by the contract; the pieces taken off the front together are `len` bytes. `head` is
+    // 32 bytes, read in safe code and summed whole.
     unsafe {
         let odd = len % 16;
         if odd != 0 {

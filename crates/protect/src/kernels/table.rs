@@ -41,8 +41,9 @@ macro_rules! table {
             use super::super::body::{self, Sum};
             use super::super::table::Run;
 
-            // SAFETY (of both functions): the table's contract is that of the bodies; the features of this instruction
-            // set are enabled for the function, and the bodies are inlined into it.
+            // SAFETY (of both functions): the table's contract is that of the bodies; the features
+            // of this instruction set are enabled for the function, and the bodies are inlined into
+            // it.
 
             #[target_feature(enable = $features)]
             pub(super) unsafe fn message<S: Sum, const COPY: bool>(

@@ -8,9 +8,10 @@ use std::arch::x86_64::{
 /// A register of 64-bit words.
 ///
 /// # Safety
-/// Every method may execute instructions of its set. A caller makes sure that the processor has them; within this crate
-/// kernels are reached only through a table that [`Isa::is_available`](crate::isa::Isa::is_available) has released.
-/// `load` and `store` touch exactly [`BYTES`](Self::BYTES) bytes at the pointer, which need not be aligned.
+/// Every method may execute instructions of its set. A caller makes sure that the processor has
+/// them; within this crate kernels are reached only through a table that
+/// [`Isa::is_available`](crate::isa::Isa::is_available) has released. `load` and `store` touch
+/// exactly [`BYTES`](Self::BYTES) bytes at the pointer, which need not be aligned.
 pub(super) unsafe trait Vector: Copy {
     /// Bytes of a register.
     const BYTES: usize;
@@ -21,7 +22,8 @@ pub(super) unsafe trait Vector: Copy {
     unsafe fn xor(self, other: Self) -> Self;
     /// Each word with its bytes in the opposite order.
     unsafe fn swap(self) -> Self;
-    /// `self` and the carry-less products of the words of `a` and `b`, two products into each 128 bits.
+    /// `self` and the carry-less products of the words of `a` and `b`, two products into each 128
+    /// bits.
     unsafe fn add_products(self, a: Self, b: Self) -> Self;
     /// The XOR of all parts of 128 bits.
     unsafe fn join(self) -> Xmm;

@@ -79,8 +79,8 @@ impl CheckStream {
         self.extended(extended, Copied::Everything, out);
     }
 
-    /// Checks the next bytes of extended blocks, and copies their data to the start of `out`. Returns how many bytes
-    /// that are.
+    /// Checks the next bytes of extended blocks, and copies their data to the start of `out`.
+    /// Returns how many bytes that are.
     ///
     /// # Panics
     /// If `out` is shorter than [`data_in`](Self::data_in) says.
@@ -90,8 +90,9 @@ impl CheckStream {
         count
     }
 
-    /// Checks blocks whose data and metadata are apart; copies the data to `to` if there is such a place. Returns how
-    /// many bytes of data and of metadata it took: it stops if the bytes that come next in the block are not there.
+    /// Checks blocks whose data and metadata are apart; copies the data to `to` if there is such a
+    /// place. Returns how many bytes of data and of metadata it took: it stops if the bytes that
+    /// come next in the block are not there.
     ///
     /// # Panics
     /// If `to` is not as long as `data`.
@@ -182,12 +183,14 @@ impl CheckStream {
         }
     }
 
-    /// Whole extended blocks at a block's start, in one call of the kernels: how many. 0 if it must go region by region.
+    /// Whole extended blocks at a block's start, in one call of the kernels: how many. 0 if it must
+    /// go region by region.
     fn extended_blocks(&mut self, bytes: &[u8], copied: Copied, out: &mut [u8]) -> usize {
         let format = self.cursor.format;
         let (covered, block) = (format.covered_bytes(), format.block_bytes());
         let count = (bytes.len() / block).min(BATCH);
-        // Data go on without the covered metadata: two lengths, which the kernels cannot do in one pass.
+        // Data go on without the covered metadata: two lengths, which the kernels cannot do in one
+        // pass.
         let apart = copied == Copied::Data && covered != format.data_bytes();
         if self.cursor.at != 0 || count == 0 || apart || !self.wants_guard() {
             return 0;

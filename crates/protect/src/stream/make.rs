@@ -41,16 +41,16 @@ impl MakeStream {
         self.cursor.at
     }
 
-    /// How many bytes of extended blocks the next `data` bytes of data make. The metadata of a block comes with its last
-    /// byte of data.
+    /// How many bytes of extended blocks the next `data` bytes of data make. The metadata of a
+    /// block comes with its last byte of data.
     #[must_use]
     pub fn extended_of(&self, data: usize) -> usize {
         let format = &self.cursor.format;
         data + (self.cursor.at + data) / format.data_bytes() * format.metadata_bytes()
     }
 
-    /// Makes extended blocks of the next bytes of data, at the start of `out`; metadata beside the tuple are zeros.
-    /// Returns how many bytes it wrote.
+    /// Makes extended blocks of the next bytes of data, at the start of `out`; metadata beside the
+    /// tuple are zeros. Returns how many bytes it wrote.
     ///
     /// # Panics
     /// If `out` is shorter than [`extended_of`](Self::extended_of) says.
@@ -79,9 +79,9 @@ impl MakeStream {
         written
     }
 
-    /// Takes data up to the end of the present block at most. Returns how many bytes it took and, if the block is
-    /// complete, its tuple: for a gathered write in which the data stay where they are. Metadata beside the tuple are
-    /// taken for zeros.
+    /// Takes data up to the end of the present block at most. Returns how many bytes it took and,
+    /// if the block is complete, its tuple: for a gathered write in which the data stay where they
+    /// are. Metadata beside the tuple are taken for zeros.
     pub fn tuple_after(&mut self, data: &[u8]) -> (usize, Option<TupleBytes>) {
         let size = self.cursor.format.data_bytes();
         let count = (size - self.cursor.at).min(data.len());
@@ -112,9 +112,9 @@ impl MakeStream {
         }
     }
 
-    /// Makes the tuples of blocks whose data and metadata are apart; other metadata stay. Copies the data to `to` if
-    /// there is such a place. Returns how many bytes of data and of metadata it took: it stops if the bytes that come
-    /// next in the block are not there.
+    /// Makes the tuples of blocks whose data and metadata are apart; other metadata stay. Copies
+    /// the data to `to` if there is such a place. Returns how many bytes of data and of metadata it
+    /// took: it stops if the bytes that come next in the block are not there.
     ///
     /// # Panics
     /// If `to` is not as long as `data`.
@@ -171,7 +171,8 @@ impl MakeStream {
         self.cursor.advance(part.len());
     }
 
-    /// The tuple of the present block, whose data are complete and whose other metadata are zeros; on to the next block.
+    /// The tuple of the present block, whose data are complete and whose other metadata are zeros;
+    /// on to the next block.
     fn end_of_data(&mut self) -> TupleBytes {
         let covered = self.cursor.format.covered_bytes() - self.cursor.format.data_bytes();
         self.cursor.kernels.update(&mut self.cursor.crc, &ZEROS[..covered]);
@@ -185,8 +186,8 @@ impl MakeStream {
         tags.tuple(format, block, guard).encode(format)
     }
 
-    /// How many whole blocks of `data` bytes and `metadata` bytes the kernels can do in one call: only at a block's start,
-    /// and only if data and covered metadata are in one piece.
+    /// How many whole blocks of `data` bytes and `metadata` bytes the kernels can do in one call:
+    /// only at a block's start, and only if data and covered metadata are in one piece.
     fn whole_blocks(&self, blocks: usize, in_one_piece: bool) -> usize {
         if self.cursor.at == 0 && in_one_piece { blocks.min(BATCH) } else { 0 }
     }
