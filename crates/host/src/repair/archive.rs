@@ -110,6 +110,9 @@ impl Kept {
     }
 }
 
+/// An entry as it is listed: its number, and what could be read of it.
+pub type Listed = (EntryId, Result<Entry, ScrubError>);
+
 /// The archive of one array.
 #[derive(Debug, Clone)]
 pub struct Archive {
@@ -185,7 +188,7 @@ impl Archive {
     ///
     /// # Errors
     /// If the folder cannot be listed.
-    pub fn list(&self) -> Result<Vec<(EntryId, Result<Entry, ScrubError>)>, ScrubError> {
+    pub fn list(&self) -> Result<Vec<Listed>, ScrubError> {
         let read = |id: EntryId| Some((id, self.read(id).transpose()?));
         Ok(self.ids()?.into_iter().rev().filter_map(read).collect())
     }
