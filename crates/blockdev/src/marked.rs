@@ -13,7 +13,7 @@ use file::MarksFile;
 use ranges::Ranges;
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
@@ -43,8 +43,8 @@ impl MarkedDevice {
     ///
     /// # Errors
     /// Where the file is there and cannot be read, or is no file of marks.
-    pub fn with_file(inner: Arc<dyn BlockDevice>, block: u32, path: PathBuf) -> Result<Self, MarksError> {
-        let file = MarksFile(path);
+    pub fn with_file(inner: Arc<dyn BlockDevice>, block: u32, path: &Path) -> Result<Self, MarksError> {
+        let file = MarksFile::at(path)?;
         let marks = file.load()?;
         Ok(Self::with(inner, block, marks, Some(file)))
     }
@@ -70,7 +70,8 @@ impl MarkedDevice {
         }
         if let Some(file) = file {
             // Not told as it is: that the folder of the file has no room says nothing of the device's.
-            file.store(&marks).map_err(|error| io::Error::other(format!("{}: {error}", file.0.display())))?;
+            file.store(&marks)
+                .map_err(|error| io::Error::other(format!("{}: {error}", file.path().display())))?;
         }
         let any = !marks.is_empty();
         let mut shared = self.marks.write().unwrap_or_else(PoisonError::into_inner);
@@ -249,7 +250,7 @@ mod tests {
             let inner = medium();
             let mut model = [false; 64];
             for (first, blocks, mark) in steps {
-                let device = MarkedDevice::with_file(Arc::clone(&inner), 512, path.clone()).unwrap();
+                let device = MarkedDevice::with_file(Arc::clone(&inner), 512, &path).unwrap();
                 let blocks = blocks.min(64 - first);
                 let (offset, len) = (block(first), block(blocks));
                 if mark {
@@ -307,7 +308,7 @@ mod tests {
     fn marks_that_cannot_be_kept_are_not_made() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("later").join("marks");
-        let device = MarkedDevice::with_file(medium(), 512, path.clone()).unwrap();
+        let device = MarkedDevice::with_file(medium(), 512, &path).unwrap();
         assert!(!path.exists(), "the file comes with the first mark");
         device.mark(0, 512).unwrap();
         assert!(path.exists());
@@ -318,7 +319,7 @@ mod tests {
         device.read_at(512, &mut [0; 512]).unwrap();
         assert!(device.write_at(0, &[1; 512]).is_err());
         assert!(device.read_at(0, &mut [0; 512]).is_err(), "what is kept is what is in force");
-        assert!(MarkedDevice::with_file(medium(), 512, path).is_err());
+        assert!(MarkedDevice::with_file(medium(), 512, &path).is_err());
     }
 
     /// `/dev/full` takes no byte: a folder that has no room, as seen by the file of marks.

@@ -101,10 +101,10 @@ fn elsewhere(array: &Array, probed: &[Probed], args: &ScrubArgs) -> Result<Optio
     hosts_of(probed)
 }
 
-/// Where progress and journal are kept: for a plain check, a directory that cannot be used is a pity; for a repair, or a pass that should be
-/// resumed, it is a reason not to begin.
+/// Where progress and journal are kept. For a plain check, a directory that cannot be used is worth a
+/// warning, also if the operator named it; for a repair, or to resume, it is a reason not to begin.
 fn open_state(args: &ScrubArgs, array: Uuid) -> Result<Option<StateFiles>, Failure> {
-    let needed = args.repairs() || args.resume || args.state_dir.is_some();
+    let needed = args.repairs() || args.resume;
     let folder = match args.state_dir.clone().or_else(default_state_dir) {
         Some(folder) => folder,
         None if needed => {

@@ -8,8 +8,8 @@
 //!
 //! Nothing here knows what a node is made of: everything goes through [`pumice_offload::DataNode`].
 
+pub mod date;
 mod errors;
-mod files;
 pub mod finding;
 pub mod members;
 mod method;

@@ -3,14 +3,21 @@
 //! `docs/repair.md` says what may be written; `docs/on-disk/repair-journal.md` has the order of writing and
 //! the states after a crash.
 
+pub mod archive;
+mod bytes;
 mod journal;
 mod plan;
 mod policy;
+mod record;
 mod recover;
+mod undo;
 
-pub use journal::{BadJournal, Intent, Journal, Record};
+pub use archive::{Archive, EntryId, Kept, Occasion};
+pub use journal::{BadJournal, Begun, Found, Journal, Waiting};
 pub use policy::RepairPolicy;
-pub use recover::{Recovery, recover};
+pub use record::{Intent, Kind, OldBytes, Record, SECTOR};
+pub use recover::{Recovery, drop_waiting, recover};
+pub use undo::{undo, written_repairs};
 
 pub(crate) use policy::Refusal;
 
@@ -21,7 +28,6 @@ use crate::target::{Stripes, Target, View};
 use plan::{Rewrite, plan_located, plan_lost, plan_parity, syndromes};
 use pumice_raid::diagnosis::{BLOCK, Diagnosis, Verdict};
 use pumice_telemetry::Ledger;
-use pumice_units::Role;
 
 /// What became of one finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,8 +44,16 @@ pub(crate) enum Repaired {
 pub(crate) struct Repairer<'t> {
     target: &'t Target,
     /// `None` for a dry run.
-    journal: Option<Journal>,
+    books: Option<Books>,
     policy: RepairPolicy,
+}
+
+/// Where a repair is written down before it writes.
+pub(crate) struct Books {
+    pub(crate) journal: Journal,
+    pub(crate) archive: Archive,
+    /// The identity of the pass.
+    pub(crate) pass: u64,
 }
 
 /// The place of a repair, and what it moved.
@@ -47,11 +61,13 @@ pub(crate) struct Site<'s> {
     pub(crate) view: &'s View,
     pub(crate) stripe: u64,
     pub(crate) moved: &'s mut Ledger,
+    /// Why, for the archive; filled in for each finding.
+    pub(crate) occasion: Occasion,
 }
 
 impl<'t> Repairer<'t> {
-    pub(crate) fn new(target: &'t Target, journal: Option<Journal>, policy: RepairPolicy) -> Self {
-        Self { target, journal, policy }
+    pub(crate) fn new(target: &'t Target, books: Option<Books>, policy: RepairPolicy) -> Self {
+        Self { target, books, policy }
     }
 
     /// Repairs one diagnosis of a stripe. `finding` is the same with what the whole pass says of it.
@@ -64,13 +80,16 @@ impl<'t> Repairer<'t> {
         if let Err(why) = self.policy.allows(finding) {
             return Ok(Repaired::No { why, partly: false });
         }
+        if let Some(books) = &self.books {
+            site.occasion = Occasion::of(finding, self.policy, books.pass);
+        }
         let (done, refused) = match &diagnosis.verdict {
             Verdict::Unreadable(_) => self.blocks(site, diagnosis)?,
             _ => self.windows(site, diagnosis)?,
         };
         Ok(match refused {
-            Some(why) => Repaired::No { why, partly: done && self.journal.is_some() },
-            None if self.journal.is_some() => Repaired::Yes,
+            Some(why) => Repaired::No { why, partly: done && self.books.is_some() },
+            None if self.books.is_some() => Repaired::Yes,
             None => Repaired::Would,
         })
     }
@@ -150,39 +169,39 @@ impl<'t> Repairer<'t> {
         })
     }
 
-    /// Journal, write, flush, read back.
+    /// Keep the old bytes, journal, write, flush, read back.
     fn carry_out(
         &self,
         site: &mut Site<'_>,
         reader: &mut Stripes<'_>,
         rewrite: &Rewrite,
     ) -> Result<(), ScrubError> {
-        let Some(journal) = &self.journal else { return Ok(()) };
+        let Some(books) = &self.books else { return Ok(()) };
         let (stripe, start) = (site.stripe, rewrite.start);
-        let records = rewrite.changes.iter().map(|change| Record {
-            role: change.role.0,
-            device_offset: self.target.place(change.role, stripe, start),
-            // A lost sector has no old bytes: whatever a crash leaves there, the new ones are right.
-            old: change.old.clone().unwrap_or_else(|| change.new.clone()),
-            new: change.new.clone(),
+        let records = rewrite.changes.iter().map(|change| {
+            let old = match &change.old {
+                Some(old) => OldBytes::read(old.clone()),
+                None => OldBytes::all_lost(change.new.len()),
+            };
+            Record::new(self.target, change.role, stripe, start, old, change.new.clone())
         });
+        let array = self.target.array();
         let intent = Intent {
-            array: self.target.array().uuid().0,
-            events: self.target.array().events(),
+            kind: Kind::Repair,
+            array: array.uuid(),
+            events: array.events(),
             stripe,
             records: records.collect(),
         };
-        let journal_error =
-            |error| ScrubError::state(journal.path(), "the repair journal cannot be written", error);
-        journal.begin(&intent).map_err(journal_error)?;
-        for record in &intent.records {
-            let member =
-                self.target.member(Role(record.role)).expect("a record is of a member that is present");
+        let kept = books.archive.keep(self.target, intent, &site.occasion, site.moved)?;
+        let begun = books.journal.begin(&kept)?;
+        for record in &kept.intent().records {
+            let member = self.target.member(record.role).expect("a record is of a member that is present");
             member.node.write(member.drive, record.device_offset, &record.new)?;
             site.moved.media_written += record.new.len() as u64;
         }
-        for record in &intent.records {
-            let member = self.target.member(Role(record.role)).expect("as above");
+        for record in &kept.intent().records {
+            let member = self.target.member(record.role).expect("as above");
             member.node.flush(member.drive)?;
         }
         let window = reader.read(stripe, start, rewrite.len())?;
@@ -197,7 +216,8 @@ impl<'t> Repairer<'t> {
         if !holds {
             return Err(ScrubError::RepairNotVerified { stripe, start });
         }
-        journal.clear().map_err(journal_error)
+        books.archive.mark_done(kept.id())?;
+        begun.settle()
     }
 }
 

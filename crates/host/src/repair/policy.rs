@@ -18,6 +18,17 @@ pub enum RepairPolicy {
     None,
 }
 
+impl fmt::Display for RepairPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Strong => "strong",
+            Self::Likely => "likely",
+            Self::Parity => "parity",
+            Self::None => "none",
+        })
+    }
+}
+
 impl FromStr for RepairPolicy {
     type Err = String;
 

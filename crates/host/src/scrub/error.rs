@@ -91,6 +91,33 @@ pub enum ScrubError {
         /// The cause.
         source: Option<io::Error>,
     },
+    /// The bytes that a repair would replace cannot be kept. Nothing was written.
+    #[error("{}: the bytes before the repair cannot be kept: {reason}", path.display())]
+    NotKept {
+        /// The archive.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// An interrupted repair cannot be settled with these devices; its journal stays.
+    #[error(
+        "{}: the journal of an interrupted repair waits, and nothing is repaired before it is settled: {why}",
+        path.display()
+    )]
+    JournalWaits {
+        /// The journal.
+        path: PathBuf,
+        /// What stands against it.
+        why: String,
+    },
+    /// An undo that is not done; nothing was written.
+    #[error("repair {id} is not undone: {why}")]
+    NotUndone {
+        /// The entry of the archive.
+        id: u64,
+        /// What stands against it.
+        why: String,
+    },
     /// Another scrub has the array.
     #[error("another scrub of this array is running ({} is locked)", .0.display())]
     Locked(PathBuf),

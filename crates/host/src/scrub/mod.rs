@@ -7,6 +7,7 @@
 //! ```
 
 mod batch;
+mod begin;
 mod check;
 mod checked;
 mod conventional;

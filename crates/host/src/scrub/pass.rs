@@ -4,6 +4,7 @@ mod again;
 mod mend;
 
 use super::batch::{Order, Schedule};
+use super::begin::{Begun, begin, settle_repaired};
 use super::check::Checker;
 use super::error::ScrubError;
 use super::retry::{RECONNECT, Retry, reconnect};
@@ -12,11 +13,12 @@ use super::settling::{Patience, Standing};
 use crate::finding::{Finding, Verdict};
 use crate::members::Equations;
 use crate::pattern::Pattern;
-use crate::repair::{Journal, Repairer};
-use crate::state::{Before, PassKey, SavedPass, Shape, StateFiles, VERSION};
+use crate::repair::archive::KEPT_FOR;
+use crate::repair::{Books, Found, Repairer};
+use crate::state::{SavedPass, StateFiles};
 use crate::stop::Stop;
 use crate::target::{Target, View};
-use crate::{Method, repair};
+use crate::{Method, date, repair};
 use pumice_offload::{LinkFigures, MAX_STRIPES, PaceFigures, PaceRequest};
 use pumice_parity::kernels::Kernels;
 use pumice_parity::seed::Seed;
@@ -39,7 +41,7 @@ const SAVE_EVERY: Duration = Duration::from_secs(1);
 /// Stripes of a batch that could be judged from which on it can be said that most of them are inconsistent.
 const UNSYNCED_BATCH: u64 = 8;
 /// Stripes of a batch unless said otherwise: the period of 2 in GF(2^8).
-const BATCH: u64 = 255;
+pub(super) const BATCH: u64 = 255;
 /// Power sums a row of a fingerprint: they name up to four bad stripes in each plane.
 pub(crate) const POWERS: u8 = 8;
 
@@ -80,6 +82,9 @@ pub struct Options {
     pub max_findings: usize,
     /// How long lost connections are tried anew, since the first failure in a row; zero for not at all.
     pub reconnect: Duration,
+    /// How long the bytes that repairs replaced are kept, in seconds. Older ones are deleted when a
+    /// repairing pass begins.
+    pub keep_repairs: u64,
 }
 
 impl Options {
@@ -124,6 +129,7 @@ impl Options {
             accept_degraded: false,
             max_findings: MAX_FINDINGS,
             reconnect: RECONNECT,
+            keep_repairs: KEPT_FOR,
         }
     }
 }
@@ -174,6 +180,8 @@ pub enum Unfinished {
     Busy,
     /// Bytes of stripes were not asked for: the member's error time is spent.
     NotAsked,
+    /// Fewer stripes were checked than were asked for, for none of the other reasons.
+    Uncovered,
     /// A member that md holds the array to have was not named, and that was not accepted.
     NotNamed,
 }
@@ -188,6 +196,8 @@ pub struct Outcome {
     pub method: Method,
     /// What was found, by place.
     pub findings: Vec<Finding>,
+    /// Stripes that were asked for: those of the range.
+    pub stripes_asked: u64,
     /// Stripes checked, resumed ones included.
     pub stripes_checked: u64,
     /// What findings have in common: such findings are not repaired by default.
@@ -241,7 +251,20 @@ impl Outcome {
             (self.findings.iter().any(|f| f.verdict == Verdict::NotAsked), Unfinished::NotAsked),
             (!self.not_named.is_empty(), Unfinished::NotNamed),
         ];
-        reasons.into_iter().filter(|(holds, _)| *holds).map(|(_, reason)| reason).collect()
+        let mut out: Vec<Unfinished> =
+            reasons.into_iter().filter(|(holds, _)| *holds).map(|(_, reason)| reason).collect();
+        if out.is_empty() && !self.covers_range() {
+            out.push(Unfinished::Uncovered);
+        }
+        out
+    }
+
+    /// Whether the stripes that were checked, and those that were never written, are all that were asked
+    /// for. Nothing is clean without this, however the pass came to its end.
+    #[must_use]
+    pub fn covers_range(&self) -> bool {
+        let never_written = self.skipped.get(&SkipReason::NeverWritten).copied().unwrap_or(0);
+        self.stripes_checked.checked_add(never_written) == Some(self.stripes_asked)
     }
 
     /// Whether everything that should be checked was.
@@ -270,7 +293,7 @@ pub fn run(
     let nodes: Vec<_> = target.nodes().map(Arc::clone).collect();
     let _listening = stop.listen(move || nodes.iter().for_each(|node| node.give_up()));
     let stopped = pass.batches(observer).or_else(|| pass.mend());
-    Ok(pass.finish(stopped))
+    Ok(pass.finish(stopped, observer))
 }
 
 struct Pass<'t> {
@@ -284,7 +307,6 @@ struct Pass<'t> {
     accept_degraded: bool,
     /// Findings at which this run of the pass stops.
     most_findings: usize,
-    seed: Seed,
     schedule: Schedule,
     repairer: Option<Repairer<'t>>,
     saved: SavedPass,
@@ -294,6 +316,8 @@ struct Pass<'t> {
     began: Instant,
     seconds_before: f64,
     saved_at: Instant,
+    /// Whether the last save went well, or none was tried yet.
+    is_saving: bool,
 }
 
 impl<'t> Pass<'t> {
@@ -308,29 +332,22 @@ impl<'t> Pass<'t> {
         if options.repair.is_some() && options.in_use && !options.dry_run {
             return Err(no_repair("a repair needs devices that nobody else writes"));
         }
-        let (saved, schedule) = start(target, state, options, observer)?;
-        let seed: Seed = saved.key.seed.parse().map_err(|_| ScrubError::Option {
-            option: "--seed",
-            value: saved.key.seed.clone(),
-            allowed: "64 hexadecimal digits",
-        })?;
-        // After everything that can be refused: a recovery writes.
+        let Begun { mut saved, schedule, resumed } = begin(target, state, options, observer)?;
         let repairer = match (options.repair, state) {
             (None, _) => None,
             (Some(policy), _) if options.dry_run => Some(Repairer::new(target, None, policy)),
             (Some(policy), Some(state)) => {
-                let journal = Journal::at(state.journal_path());
-                let recovery = repair::recover(target, &journal)?;
-                if recovery != repair::Recovery::Nothing {
-                    observer.note(&recovery.to_string());
-                }
-                Some(Repairer::new(target, Some(journal), policy))
+                let books = open_books(target, state, &saved, options, observer)?;
+                Some(Repairer::new(target, Some(books), policy))
             }
             (Some(_), None) => return Err(no_repair("a repair needs a state directory for its journal")),
         };
-        if (repairer.is_none() || options.dry_run) && state.is_some_and(|state| state.journal_path().exists())
-        {
-            observer.note("a repair of this array was interrupted; run with --repair to bring it to an end");
+        if let (true, Some(state)) = (repairer.is_none() || options.dry_run, state) {
+            note_waiting(state, observer);
+        }
+        if let (true, Some(state)) = (resumed, state) {
+            // After a recovery, which may have finished one.
+            settle_repaired(target, &mut saved, &schedule, state, observer)?;
         }
         if !options.pace.is_empty() {
             target.nodes().try_for_each(|node| node.pace(&options.pace))?;
@@ -348,7 +365,6 @@ impl<'t> Pass<'t> {
             standing,
             accept_degraded: options.accept_degraded,
             most_findings: saved.findings.len().saturating_add(options.max_findings),
-            seed,
             schedule,
             repairer,
             saved,
@@ -356,6 +372,7 @@ impl<'t> Pass<'t> {
             began: now,
             seconds_before,
             saved_at: now,
+            is_saving: true,
         })
     }
 
@@ -380,10 +397,8 @@ impl<'t> Pass<'t> {
             if more && self.saved.findings.len() >= self.most_findings {
                 return Some(StopReason::TooManyFindings);
             }
-            if self.saved_at.elapsed() >= SAVE_EVERY
-                && let Err(error) = self.save()
-            {
-                return failed(error);
+            if self.saved_at.elapsed() >= SAVE_EVERY {
+                self.save(observer);
             }
         }
         if self.stop.is_raised() {
@@ -428,10 +443,24 @@ impl<'t> Pass<'t> {
         }
     }
 
-    fn save(&mut self) -> Result<(), ScrubError> {
+    fn try_save(&mut self) -> Result<(), ScrubError> {
         self.saved.seconds = self.seconds_before + self.began.elapsed().as_secs_f64();
+        self.saved.saved = date::now().max(self.saved.begun);
         self.saved_at = Instant::now();
         self.state.map_or(Ok(()), |state| state.save(&self.saved))
+    }
+
+    /// Saves progress. If that fails the pass goes on, and says so once: what it finds is in its report
+    /// all the same.
+    fn save(&mut self, observer: &mut dyn Observer) {
+        match self.try_save() {
+            Err(error) if self.is_saving => {
+                observer.note(&format!("progress is not saved: {error}"));
+                self.is_saving = false;
+            }
+            Err(_) => {}
+            Ok(()) => self.is_saving = true,
+        }
     }
 
     /// The view of a batch; batches never cross a border.
@@ -459,7 +488,7 @@ impl<'t> Pass<'t> {
             chunk: self.target.chunk(),
             accumulators: self.saved.key.accumulators,
             powers: POWERS,
-            seed: &self.seed,
+            seed: &self.saved.key.seed,
             kernels: Kernels::best(),
         };
         let checked = checker.check(method, stripes.clone())?;
@@ -513,18 +542,20 @@ impl<'t> Pass<'t> {
         Ok(())
     }
 
-    fn finish(mut self, stopped: Option<StopReason>) -> Outcome {
+    fn finish(mut self, stopped: Option<StopReason>, observer: &mut dyn Observer) -> Outcome {
         let by_place = |f: &Finding| (f.stripe, f.chunk_offset);
         self.saved.findings.sort_by_key(by_place);
         if self.repairer.is_none() {
             self.saved.patterns = crate::pattern::apply(&mut self.saved.findings);
         }
-        // Saved even where nothing is left to resume: a state that cannot be removed must not be one of an earlier batch.
-        let mut kept = self.save();
-        if let (Ok(()), None, Some(state)) = (&kept, &stopped, self.state) {
-            kept = state.clear();
+        // Saved even if nothing is left to resume: a state that cannot be removed must not be one of an
+        // earlier batch.
+        self.save(observer);
+        if let (None, Some(state), true) = (&stopped, self.state, self.is_saving)
+            && let Err(error) = state.clear()
+        {
+            observer.note(&format!("the saved progress stays, although the pass is at its end: {error}"));
         }
-        let stopped = stopped.or_else(|| kept.err().map(|error| StopReason::Failed(error.to_string())));
         // A node that does not answer has been reported already.
         let pacing = self.target.pace_figures().unwrap_or_default();
         let not_named = match self.accept_degraded {
@@ -535,6 +566,7 @@ impl<'t> Pass<'t> {
         Outcome {
             method: saved.key.method,
             findings: saved.findings,
+            stripes_asked: saved.key.range.end - saved.key.range.start,
             patterns: saved.patterns,
             read_again: self.target.error_account().stripes_read_again(),
             stripes_checked: saved.stripes_checked,
@@ -556,96 +588,53 @@ impl<'t> Pass<'t> {
     }
 }
 
-fn no_repair(allowed: &'static str) -> ScrubError {
-    ScrubError::Option { option: "--repair", value: "on".to_owned(), allowed }
-}
-
-/// The state a pass begins with, and its schedule: a new one, or the one that is resumed.
-fn start(
+/// What a repair needs: a settled journal, the archive, and a state directory that takes what is written.
+/// After everything that can be refused: a recovery writes.
+fn open_books(
     target: &Target,
-    state: Option<&StateFiles>,
+    state: &StateFiles,
+    saved: &SavedPass,
     options: &Options,
     observer: &mut dyn Observer,
-) -> Result<(SavedPass, Schedule), ScrubError> {
-    let before = match state.map_or(Ok(Before::Nothing), StateFiles::load) {
-        // A state that cannot be read stands in the way of resuming, not of beginning anew.
-        Err(error) if !options.resume => {
-            observer.note(&format!("ignored: {error}"));
-            Before::Nothing
-        }
-        before => before?,
-    };
-    match (before, options.resume) {
-        (Before::Pass(saved), true) => return resumed(target, *saved, options, observer),
-        // A pass that was stopped in its first batch has left nothing to go on with.
-        (Before::Pass(saved), false) if saved.stripes_checked == 0 => {}
-        (Before::Pass(saved), false) => {
-            let checked = saved.stripes_checked;
+) -> Result<Books, ScrubError> {
+    let archive = state.archive();
+    let found = state.journal()?;
+    if let Some(why) = state.read_only() {
+        return Err(ScrubError::NotKept { path: archive.path(), reason: why.to_owned() });
+    }
+    let (recovery, journal) = repair::recover(target, found, &archive)?;
+    if recovery != repair::Recovery::Nothing {
+        observer.note(&recovery.to_string());
+    }
+    // A directory that is full says so now, not in the middle.
+    state.save(saved)?;
+    let deleted = archive.tidy(date::now(), options.keep_repairs)?;
+    if deleted > 0 {
+        let path = archive.path();
+        observer.note(&format!("deleted what {deleted} old repairs had replaced, from {}", path.display()));
+    }
+    Ok(Books { journal, archive, pass: saved.pass })
+}
+
+/// Says that an interrupted repair waits, to a pass that does not repair.
+fn note_waiting(state: &StateFiles, observer: &mut dyn Observer) {
+    match state.journal() {
+        Ok(Found::Settled(_)) => {}
+        Ok(Found::Waiting(waiting)) => {
+            let roles: Vec<String> = waiting.intent().records.iter().map(|r| r.role.to_string()).collect();
             observer.note(&format!(
-                "an interrupted scrub of this array had checked {checked} stripes; this one begins anew (--resume would go on)"
+                "a repair of this array was interrupted, in stripe {} of member {}; run with --repair to bring it to an end ({})",
+                waiting.intent().stripe,
+                roles.join(", "),
+                waiting.path().display()
             ));
         }
-        (Before::OtherVersion(version), _) => observer.note(&format!(
-            "another version of pumice saved the interrupted scrub of this array (file version {version}, this one has {VERSION}): this one begins at its start"
-        )),
-        (Before::Nothing, true) => {
-            observer.note("there is no interrupted scrub of this array: this one begins at its start");
-        }
-        (Before::Nothing, false) => {}
+        Err(error) => observer.note(&format!("a repair of this array was interrupted: {error}")),
     }
-    fresh(target, options)
 }
 
-fn fresh(target: &Target, options: &Options) -> Result<(SavedPass, Schedule), ScrubError> {
-    options.check(target)?;
-    let range = options.range.clone().unwrap_or(0..target.geometry().stripes());
-    let view = target.view(range.start)?;
-    let batch = options.batch.unwrap_or(BATCH);
-    let accumulators = options.accumulators.unwrap_or(1);
-    let order = options.order.unwrap_or_default();
-    let schedule = schedule(target, &range, batch, order);
-    let key = PassKey {
-        method: options.method.unwrap_or(Method::auto(view.shares.len())),
-        batch,
-        accumulators,
-        seed: options.seed.as_ref().unwrap_or(&options.fresh_seed).to_string(),
-        range,
-        order,
-        geometry: Shape::of(target.geometry()),
-        plan: schedule.digest(),
-    };
-    Ok((SavedPass::new(target.array().uuid().to_string(), key), schedule))
-}
-
-fn schedule(target: &Target, range: &Range<u64>, batch: u64, order: Order) -> Schedule {
-    Schedule::new(target.array().plan(range.clone()), &target.borders(), batch, order)
-}
-
-fn resumed(
-    target: &Target,
-    saved: SavedPass,
-    options: &Options,
-    observer: &mut dyn Observer,
-) -> Result<(SavedPass, Schedule), ScrubError> {
-    let key = &saved.key;
-    let differs = |option, then: String, now: Option<String>| match now {
-        Some(now) if now != then => Err(ScrubError::Resume { option, then, now }),
-        _ => Ok(()),
-    };
-    differs("--method", key.method.to_string(), options.method.map(|m| m.to_string()))?;
-    differs("--batch", key.batch.to_string(), options.batch.map(|b| b.to_string()))?;
-    differs("--accumulators", key.accumulators.to_string(), options.accumulators.map(|a| a.to_string()))?;
-    differs("--order", key.order.to_string(), options.order.map(|o| o.to_string()))?;
-    differs("--seed", key.seed.clone(), options.seed.as_ref().map(ToString::to_string))?;
-    let words = |range: &Range<u64>| format!("{}..{}", range.start, range.end);
-    differs("--range", words(&key.range), options.range.as_ref().map(words))?;
-    let schedule = schedule(target, &key.range, key.batch, key.order);
-    if key.geometry != Shape::of(target.geometry()) || key.plan != schedule.digest() {
-        observer.note("the array has changed since the interrupted scrub: this one begins at its start");
-        return fresh(target, options);
-    }
-    observer.note(&format!("resumed after {} of {} stripes", saved.stripes_checked, schedule.stripes()));
-    Ok((saved, schedule))
+fn no_repair(allowed: &'static str) -> ScrubError {
+    ScrubError::Option { option: "--repair", value: "on".to_owned(), allowed }
 }
 
 /// The chance that fixed damage of a batch goes unseen, at most. `docs/scrub-maths.md` derives it.

@@ -2,7 +2,7 @@
 
 use crate::progress::raised;
 use crate::world::{Kind, Notes, RAID6, UUID, World, noise, options, pass};
-use pumice_host::repair::{Journal, Recovery, recover};
+use pumice_host::repair::{Recovery, recover};
 use pumice_host::scrub::{Options, Outcome, RepairPolicy, ScrubError, StopReason, run};
 use pumice_host::state::StateFiles;
 use pumice_host::stop::Stop;
@@ -11,7 +11,7 @@ use pumice_units::Role;
 /// Points at which the power goes.
 const POINTS: u64 = 1000;
 
-fn damaged(seed: u64) -> (World, Vec<Vec<u8>>, Vec<Vec<u8>>) {
+pub(crate) fn damaged(seed: u64) -> (World, Vec<Vec<u8>>, Vec<Vec<u8>>) {
     let kind = Kind { chunk: 8192, stripes: 6, ..RAID6 };
     let world = World::new(kind, seed);
     let good = world.contents();
@@ -43,9 +43,9 @@ fn at_any_of_a_thousand_points_every_chunk_is_old_or_new() {
         let _ = run(&target, Some(&state), &repair, &mut Notes(Vec::new()), &Stop::new());
         world.devices.iter().for_each(|device| device.crash());
         let target = world.target(1, &[]);
-        let recovery = recover(&target, &Journal::at(state.journal_path())).unwrap();
+        let (recovery, _) = recover(&target, state.journal().unwrap(), &state.archive()).unwrap();
         *recoveries.entry(format!("{recovery:?}")).or_insert(0) += 1;
-        assert!(!matches!(recovery, Recovery::Dropped(_)), "point {point}: {recovery:?}");
+        assert!(!matches!(recovery, Recovery::Dropped(..)), "point {point}: {recovery:?}");
         for ((now, good), bad) in world.contents().iter().zip(&good).zip(&bad) {
             let chunks = now.chunks(8192).zip(good.chunks(8192).zip(bad.chunks(8192)));
             for (i, (now, (good, bad))) in chunks.enumerate() {
@@ -61,37 +61,6 @@ fn at_any_of_a_thousand_points_every_chunk_is_old_or_new() {
     for kind in ["Nothing", "Whole", "Finished"] {
         assert!(recoveries.contains_key(kind), "{recoveries:?}");
     }
-}
-
-#[test]
-fn a_journal_of_another_time_is_dropped() {
-    let (world, _, _) = damaged(1);
-    let folder = tempfile::tempdir().unwrap();
-    let target = world.target(1, &[]);
-    let journal = Journal::at(folder.path().join("a.repair"));
-    let record = |old: u8, new: u8| pumice_host::repair::Record {
-        role: 0,
-        device_offset: world.place(1, 0),
-        old: vec![old; 512],
-        new: vec![new; 512],
-    };
-    let intent = |events, old, new| pumice_host::repair::Intent {
-        array: [7; 16],
-        events,
-        stripe: 1,
-        records: vec![record(old, new)],
-    };
-    let before = world.contents();
-    let events = target.array().events();
-    for (intent, why) in [(intent(events + 1, 1, 2), "assembled"), (intent(events, 1, 2), "written there")] {
-        journal.begin(&intent).unwrap();
-        match recover(&target, &journal).unwrap() {
-            Recovery::Dropped(reason) => assert!(reason.contains(why), "{reason}"),
-            other => panic!("{other:?}"),
-        }
-        assert!(!journal.path().exists());
-    }
-    assert_eq!(world.contents(), before);
 }
 
 /// A repair that fails in the middle of a batch: what was repaired before it, and is found by nobody any more, is reported, by this pass and by the one that goes on; and

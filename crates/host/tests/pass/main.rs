@@ -1,7 +1,9 @@
 //! Whole passes over arrays in memory: every method, every layout, faults from a seed.
 
+mod archive;
 mod crash;
 mod damage;
+mod journal;
 mod ledger;
 mod limits;
 mod progress;

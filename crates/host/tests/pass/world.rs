@@ -281,6 +281,7 @@ pub(crate) fn options(seed: u64) -> Options {
     Options { batch: Some(8), ..Options::with_seed(Seed::from_number(seed)) }
 }
 
+#[derive(Debug)]
 pub(crate) struct Notes(pub(crate) Vec<String>);
 
 impl Observer for Notes {

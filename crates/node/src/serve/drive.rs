@@ -148,7 +148,7 @@ impl Drive {
             let digest = Sha256::digest(path.as_os_str().as_encoded_bytes());
             let name: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
             let file = folder.join(format!("unreadable-{name}.marks"));
-            self.device = Arc::new(MarkedDevice::with_file(self.device, 1 << self.block_shift, file)?);
+            self.device = Arc::new(MarkedDevice::with_file(self.device, 1 << self.block_shift, &file)?);
         }
         Ok(self)
     }

@@ -6,7 +6,7 @@
 
 use super::{Pass, StopReason};
 use crate::finding::{Doubt, Finding, Verdict};
-use crate::repair::{Refusal, Repaired, Repairer, Site};
+use crate::repair::{Occasion, Refusal, Repaired, Repairer, Site};
 use crate::scrub::ScrubError;
 use crate::scrub::settle::Settler;
 use crate::scrub::settling::Patience;
@@ -34,7 +34,7 @@ impl Pass<'_> {
             return None;
         }
         // From here on nothing that was found can be forgotten.
-        if let Err(error) = self.save() {
+        if let Err(error) = self.try_save() {
             return failed(error);
         }
         for stripe in stripes {
@@ -46,7 +46,7 @@ impl Pass<'_> {
                 return if self.is_cut_short(&error) { Some(StopReason::Interrupted) } else { failed(error) };
             }
             if self.saved_at.elapsed() >= super::SAVE_EVERY
-                && let Err(error) = self.save()
+                && let Err(error) = self.try_save()
             {
                 return failed(error);
             }
@@ -59,7 +59,7 @@ impl Pass<'_> {
         let mut moved = Ledger::default();
         let mut result = Ok(());
         for _ in 0..ROUNDS {
-            let mut site = Site { view: &view, stripe, moved: &mut moved };
+            let mut site = Site { view: &view, stripe, moved: &mut moved, occasion: Occasion::default() };
             match self.mend_once(repairer, &mut site) {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -106,7 +106,14 @@ impl Pass<'_> {
             let done = match unasked {
                 // R3: nothing is known of the whole stripe.
                 true => Repaired::No { why: Refusal::NotAsked, partly: false },
-                false => repairer.repair(site, &diagnoses[index], finding)?,
+                false => match repairer.repair(site, &diagnoses[index], finding) {
+                    // Nothing of it was written from there on; what can be read is still judged.
+                    Err(error @ ScrubError::NotKept { .. }) => {
+                        finding.left_alone = Some(error.to_string());
+                        continue;
+                    }
+                    done => done?,
+                },
             };
             match done {
                 Repaired::Yes => {
