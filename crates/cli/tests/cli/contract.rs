@@ -12,7 +12,7 @@ fn keys(value: &Value) -> Vec<&str> {
     value.as_object().unwrap().keys().map(String::as_str).collect()
 }
 
-const SCRUB: [&str; 21] = [
+const SCRUB: [&str; 23] = [
     "absent",
     "array",
     "bytes_checked",
@@ -24,6 +24,7 @@ const SCRUB: [&str; 21] = [
     "method",
     "miss_bound",
     "pacing",
+    "patterns",
     "range",
     "reconnections",
     "result",
@@ -31,27 +32,35 @@ const SCRUB: [&str; 21] = [
     "skipped",
     "stopped",
     "stripes_checked",
+    "stripes_read_again",
     "stripes_rechecked",
     "stripes_skipped",
     "wire",
 ];
 const ARRAY: [&str; 8] =
     ["chunk_bytes", "layout", "level", "metadata", "name", "raid_disks", "stripes", "uuid"];
-const FINDING: [&str; 14] = [
+const FINDING: [&str; 21] = [
     "alternatives",
     "array_offset",
+    "assumes_one_hit",
     "certainty",
     "chunk_offset",
     "clause",
     "device",
     "device_offset",
+    "doubts",
+    "error",
+    "left_alone",
     "length",
+    "lost",
     "member",
     "members",
     "repaired",
+    "strength",
     "stripe",
     "unsettled",
     "verdict",
+    "would_repair",
 ];
 const LEDGER: [&str; 8] =
     ["host_cpu", "host_dram", "media_read", "media_written", "node_cpu", "node_to_node", "pcie", "to_host"];
@@ -139,7 +148,10 @@ fn a_repair_is_reported_and_the_next_scrub_is_clean() {
     assert_eq!((code, report["findings"][0]["repaired"].as_bool()), (1, Some(true)));
     assert_eq!(run(state.path(), &[], &array.members).0, 0);
     let left: Vec<_> = std::fs::read_dir(state.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
-    assert!(left.iter().all(|name| name.to_string_lossy().ends_with(".lock")), "{left:?}");
+    let kept = |name: &std::ffi::OsString| {
+        [".lock", ".repairs"].iter().any(|end| name.to_string_lossy().ends_with(end))
+    };
+    assert!(left.iter().all(kept), "only what was replaced is kept: {left:?}");
 }
 
 #[test]

@@ -90,7 +90,12 @@ pub(crate) fn two_nodes(array: &Made) -> [Node; 2] {
 /// Findings without the names of devices.
 pub(crate) fn findings(report: &Value) -> Vec<Value> {
     let mut findings = report["findings"].as_array().unwrap().clone();
-    findings.iter_mut().for_each(|f| f["device"] = Value::Null);
+    for finding in &mut findings {
+        finding["device"] = Value::Null;
+        for lost in finding["lost"].as_array_mut().unwrap() {
+            lost["device"] = Value::Null;
+        }
+    }
     findings
 }
 
