@@ -15,6 +15,7 @@ mod plan;
 mod probed;
 mod progress;
 mod remote;
+mod repairs;
 mod running;
 mod scrub;
 mod sim;
@@ -39,6 +40,8 @@ enum Command {
     Scrub(scrub::ScrubArgs),
     /// Show the arrays that devices belong to
     Inspect(inspect::InspectArgs),
+    /// List, show, undo or forget what repairs replaced
+    Repairs(repairs::RepairsArgs),
     /// Compute what a scrub moves, and where, before building anything
     Plan(plan::PlanArgs),
     /// Serve drives over NVMe/TCP
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
     let done = match Pumice::parse().command {
         Command::Scrub(args) => scrub::run(&args),
         Command::Inspect(args) => inspect::run(&args),
+        Command::Repairs(args) => repairs::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Node(args) => node::run(&args),
         Command::Discover(args) => discover::run(&args),

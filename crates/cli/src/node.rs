@@ -58,7 +58,7 @@ pub(crate) struct NodeArgs {
     /// A file that says all this
     #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "drive", "nqn", "block_size", "cores", "peer", "connections", "busy_poll", "state_dir", "show_paths", "metrics"])]
     config: Option<PathBuf>,
-    /// Where to listen, such as 192.0.2.1, 192.0.2.1:4420 or [2001:db8::1]:4420; port 0 picks one; once for each address
+    /// Where to listen, such as 192.0.2.1, 192.0.2.1:4420 or `[2001:db8::1]:4420`; port 0 picks one; once for each address
     #[arg(long, value_name = "ADDRESS", required_unless_present = "config", value_parser = listen_address)]
     listen: Vec<SocketAddr>,
     /// A drive: a block device, an image file, or mem:SIZE; once for each

@@ -116,7 +116,10 @@ fn open_state(args: &ScrubArgs, array: Uuid) -> Result<Option<StateFiles>, Failu
     };
     match StateFiles::open(&folder, array) {
         Ok(state) => Ok(Some(state)),
-        Err(error @ pumice_host::scrub::ScrubError::State { .. }) if !needed => {
+        // A file is a mistake in the command, wherever it was named.
+        Err(error @ pumice_host::scrub::ScrubError::State { .. })
+            if !(needed || args.state_dir.is_some() && folder.is_file()) =>
+        {
             if !args.quiet {
                 eprintln!("pumice: progress is not saved: {error}");
             }

@@ -6,17 +6,39 @@ mod progress;
 
 pub(crate) use progress::{Before, MAX_SAVED_FINDINGS, PassKey, SavedPass, Shape};
 
+use crate::repair::EntryId;
 use crate::repair::{Archive, Found, Journal};
 use crate::scrub::ScrubError;
 use pumice_durable::{Folder, Lock, Store, remove, replace, sweep};
 use pumice_raid::Uuid;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Bytes of a progress file, at most.
 const MAX_PROGRESS: u64 = 256 << 20;
+
+/// The repair archives in a state directory, by array. Nothing is locked: entries are whole or not there.
+///
+/// # Errors
+/// If the folder is there and cannot be listed.
+pub fn archives(folder: &Path) -> Result<Vec<(Uuid, Archive)>, ScrubError> {
+    let store = Folder::new(folder);
+    let listed = |folder: &Path| -> io::Result<Vec<String>> {
+        fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+    };
+    let mut names = match listed(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+        names => names.map_err(|error| ScrubError::state(folder, "cannot be listed", error))?,
+    };
+    names.sort_unstable();
+    let archive = |name: &String| {
+        let array: Uuid = name.strip_suffix(".repairs")?.parse().ok()?;
+        Some((array, Archive::open(store.folder(name), array)))
+    };
+    Ok(names.iter().filter_map(archive).collect())
+}
 
 /// The files of one array in the state directory, locked while this value lives.
 #[derive(Debug)]
@@ -97,6 +119,17 @@ impl StateFiles {
     #[must_use]
     pub fn archive(&self) -> Archive {
         Archive::open(self.store.folder(&self.name("repairs")), self.array)
+    }
+
+    /// The entry of the archive that an interrupted repair needs, if one waits.
+    ///
+    /// # Errors
+    /// If the journal cannot be read, or is none.
+    pub fn waiting_entry(&self) -> Result<Option<EntryId>, ScrubError> {
+        Ok(match self.journal()? {
+            Found::Settled(_) => None,
+            Found::Waiting(waiting) => Some(waiting.entry()),
+        })
     }
 
     /// The interrupted pass, if there is one.

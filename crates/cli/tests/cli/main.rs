@@ -7,6 +7,7 @@ mod degraded;
 mod network;
 mod online;
 mod pacing;
+mod repairs;
 mod signals;
 mod small_array;
 mod wrong_inputs;

@@ -22,7 +22,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Where the status lies in an entry's file.
 const STATUS: Slots = Slots { offset: 0, slot_bytes: 512, version: 1 };
@@ -118,6 +118,8 @@ pub type Listed = (EntryId, Result<Entry, ScrubError>);
 pub struct Archive {
     store: Arc<dyn Store>,
     array: Uuid,
+    /// The highest number that was given out; the caller's lock keeps others from giving out any.
+    last: Arc<Mutex<Option<u64>>>,
 }
 
 fn file_name(id: EntryId) -> String {
@@ -132,7 +134,7 @@ impl Archive {
     /// The archive in a folder of its own, which need not be there yet.
     #[must_use]
     pub fn open(store: Arc<dyn Store>, array: Uuid) -> Self {
-        Self { store, array }
+        Self { store, array, last: Arc::default() }
     }
 
     /// Where it is.
@@ -210,8 +212,12 @@ impl Archive {
         let not_kept =
             |error: &dyn fmt::Display| ScrubError::NotKept { path: self.path(), reason: error.to_string() };
         self.store.make().map_err(|error| not_kept(&error))?;
-        let ids = self.ids().map_err(|error| not_kept(&error))?;
-        let id = EntryId(ids.last().map_or(1, |last| last.0 + 1));
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = match *last {
+            Some(last) => last,
+            None => self.ids().map_err(|error| not_kept(&error))?.last().map_or(0, |last| last.0),
+        };
+        let id = EntryId(before + 1);
         let device = |record: &Record| {
             target.member(record.role).map(|member| member.device.clone()).unwrap_or_default()
         };
@@ -219,6 +225,7 @@ impl Archive {
         let mut file = STATUS.first(&Status::Begun.encode()).map_err(|error| not_kept(&error))?;
         file.extend(entry::encode(id, &intent, occasion, &witnesses, &devices));
         replace(&*self.store, &file_name(id), &file).map_err(|error| not_kept(&error))?;
+        *last = Some(id.0);
         Ok(Kept { intent, id })
     }
 

@@ -106,8 +106,8 @@ pub(crate) fn plan_located(
         add_scaled(&mut new, &error, 1);
         Ok(Change { role: *role, old: Some(old), new })
     });
-    let rewrite = Rewrite { start, changes: changes.collect::<Result<_, _>>()? };
-    Ok(whole_sectors(rewrite, diagnosis))
+    let changes: Vec<Change> = changes.collect::<Result<_, _>>()?;
+    Ok(whole_sectors(start, changes, diagnosis))
 }
 
 /// Plans parity from the data as it is: md's way.
@@ -131,18 +131,20 @@ pub(crate) fn plan_parity(
 }
 
 /// Cuts a rewrite to the sectors of 512 bytes that the diagnosis touches: nothing else is written.
-fn whole_sectors(rewrite: Rewrite, diagnosis: &Diagnosis) -> Rewrite {
+fn whole_sectors(start: u32, mut changes: Vec<Change>, diagnosis: &Diagnosis) -> Rewrite {
     const SECTOR: u32 = 512;
-    let (start, len) = (rewrite.start, rewrite.len());
+    let len = changes[0].new.len() as u32;
     let first = (diagnosis.start / SECTOR * SECTOR).max(start);
     let last = (diagnosis.end().next_multiple_of(SECTOR)).min(start + len);
-    let cut = |bytes: &[u8]| bytes[(first - start) as usize..(last - start) as usize].to_vec();
-    let changes = rewrite.changes.iter().map(|change| Change {
-        role: change.role,
-        old: change.old.as_deref().map(cut),
-        new: cut(&change.new),
-    });
-    Rewrite { start: first, changes: changes.collect() }
+    let cut = |bytes: &mut Vec<u8>| {
+        bytes.truncate((last - start) as usize);
+        bytes.drain(..(first - start) as usize);
+    };
+    for change in &mut changes {
+        cut(&mut change.new);
+        change.old.iter_mut().for_each(cut);
+    }
+    Rewrite { start: first, changes }
 }
 
 /// Every row of the equations over the chunks. Missing members have no part in them.

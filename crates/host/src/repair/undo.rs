@@ -58,7 +58,7 @@ pub fn undo(
 }
 
 /// The repairs that [`undo`] can be asked to undo all of, newest first: those that were written and not
-/// undone. A damaged entry is an error.
+/// undone, and have something to put back. A damaged entry is an error.
 ///
 /// # Errors
 /// If the archive cannot be read.
@@ -66,7 +66,8 @@ pub fn written_repairs(archive: &Archive) -> Result<Vec<EntryId>, ScrubError> {
     let mut ids = Vec::new();
     for (id, entry) in archive.list()? {
         let entry = entry?;
-        if entry.intent_kind == Kind::Repair && entry.status == Status::Written {
+        let (lost, sectors) = entry.sectors();
+        if entry.intent_kind == Kind::Repair && entry.status == Status::Written && lost < sectors {
             ids.push(id);
         }
     }

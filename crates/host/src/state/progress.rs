@@ -269,7 +269,8 @@ mod tests {
     /// With a checksum that fits, every field is still looked at.
     #[test]
     fn a_state_with_impossible_fields_is_refused_by_name() {
-        let changes: [(&str, fn(&mut SavedPass)); 12] = [
+        type Change = fn(&mut SavedPass);
+        let changes: [(&str, Change); 12] = [
             ("array", |s| s.array = Uuid([8; 16]).to_string()),
             ("saved", |s| s.saved = 1),
             ("pass", |s| s.pass = 0),

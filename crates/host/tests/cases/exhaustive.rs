@@ -1,8 +1,9 @@
 //! Every combination of faults of a few members, in every code and layout.
 
-use crate::faults::{Fault, How, Planted};
+use crate::faults::{Fault, How, Planted, SECTOR};
 use crate::judge::{Case, Tally};
 use crate::world::{Kind, RAID6, UUID, World, options, pass};
+use pumice_host::repair::{recover, undo, written_repairs};
 use pumice_host::scrub::{Options, RepairPolicy};
 use pumice_host::state::StateFiles;
 use pumice_raid::layout::{Layout, Level};
@@ -50,6 +51,7 @@ pub(crate) fn run(
     let options = Options { repair: Some(RepairPolicy::Strong), ..options(seed) };
     let outcome = pass(&world.target(1 + seed as usize % 2, missing), Some(&state), &options);
     assert_eq!(outcome.stopped, None);
+    let now: Vec<_> = (0..sets.len() as u64).map(|stripe| world.stripe_bytes(stripe)).collect();
     let mut tally = Tally::default();
     for stripe in 0..sets.len() as u64 {
         let index = stripe as usize;
@@ -59,14 +61,34 @@ pub(crate) fn run(
             planted: &planted[index],
             good: &good[index],
             bad: &bad[index],
-            now: &world.stripe_bytes(stripe),
+            now: &now[index],
             missing,
             redundancy: redundancy(kind),
             findings: outcome.findings.iter().filter(|f| f.stripe == stripe).collect(),
         };
         tally += case.judge();
     }
+    undo_all(world, missing, &state);
+    for (stripe, (bad, planted)) in bad.iter().zip(&planted).enumerate() {
+        let back = world.stripe_bytes(stripe as u64);
+        for role in (0..bad.len() as u16).filter(|role| !missing.contains(role)) {
+            let lost = |at: usize| planted.lost.contains(&(role, at as u64 / SECTOR));
+            let (back, bad) = (&back[usize::from(role)], &bad[usize::from(role)]);
+            let differs = (0..bad.len()).find(|at| back[*at] != bad[*at] && !lost(*at));
+            assert_eq!(differs, None, "stripe {stripe} member {role} is as before the repair");
+        }
+    }
     tally
+}
+
+/// What `pumice repairs undo --all` does. Only sectors that were lost stay as the repair left them.
+fn undo_all(world: &World, missing: &[u16], state: &StateFiles) {
+    let target = world.target(1, missing);
+    let archive = state.archive();
+    let (_, journal) = recover(&target, state.journal().unwrap(), &archive).unwrap();
+    for id in written_repairs(&archive).unwrap() {
+        undo(&target, &archive, &journal, id, 0).unwrap_or_else(|error| panic!("repair {id}: {error}"));
+    }
 }
 
 /// What one member may have: nothing, silent damage, lost or transiently lost sectors; in the same sector as

@@ -82,12 +82,12 @@ fn random_faults() {
         (0..STRIPES).for_each(|stripe| world.recontent(stripe, content));
         let sets: Vec<_> = (0..STRIPES).map(|_| (faults(&mut next, &kind), next())).collect();
         let missing = match redundancy(&kind) {
-            2 if next() % 4 == 0 => vec![(next() % u64::from(disks)) as u16],
+            2 if next().is_multiple_of(4) => vec![(next() % u64::from(disks)) as u16],
             _ => Vec::new(),
         };
         all += run(&world, &kind, &sets, &missing, round);
         round += 1;
-        if round % 1000 == 0 {
+        if round % 1000_u64 == 0 {
             eprintln!("{all:?}");
         }
     }

@@ -252,7 +252,8 @@ fn assert_not_used(world: &World, folder: &Path, state: &StateFiles, word: &str)
 fn a_state_that_contradicts_the_plan_is_never_used() {
     let world = World::new(RAID6, 8);
     world.damage(Role(1), 2, 0, 600, 1);
-    let changes: [(&str, fn(&mut Value)); 12] = [
+    type Change = fn(&mut Value);
+    let changes: [(&str, Change); 12] = [
         ("batches_done", |s| s["batches_done"] = 99_999_999_999_u64.into()),
         ("stripes_checked", |s| s["batches_done"] = 7.into()),
         ("stripes_checked", |s| s["batches_done"] = 0.into()),

@@ -166,7 +166,7 @@ impl World {
         for (_, device) in self.devices.iter().enumerate().filter(|(i, _)| !missing.contains(&(*i as u16))) {
             if !missing.is_empty() {
                 patch(device, |s| {
-                    missing.iter().for_each(|role| s.dev_roles[usize::from(*role)] = ROLE_FAULTY)
+                    missing.iter().for_each(|role| s.dev_roles[usize::from(*role)] = ROLE_FAULTY);
                 });
             }
         }

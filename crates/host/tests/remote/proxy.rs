@@ -61,7 +61,6 @@ impl Proxy {
     }
 
     /// What was held back stays so; new connections are served.
-    #[allow(dead_code, reason = "not every test binary that has this module holds")]
     pub(crate) fn release(&self) {
         self.shared.held.store(false, Ordering::SeqCst);
     }
@@ -117,7 +116,6 @@ impl Shared {
 }
 
 /// Bytes of data in a C2HData PDU; 0 for any other.
-#[allow(dead_code, reason = "not every test binary that has this module looks at data")]
 pub(crate) fn data_len(pdu: &[u8]) -> usize {
     match pdu[0] {
         7 => u32::from_le_bytes(pdu[16..20].try_into().unwrap()) as usize,

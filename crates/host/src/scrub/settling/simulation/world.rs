@@ -593,7 +593,7 @@ impl World {
         let silent = node.associations.iter().map(|a| ((now - a.heard) / MS) as u32).max();
         let owner = silent.map(|silent_ms| AssociatedHost { mark: [1; 32], silent_ms, observer: false });
         let visitor =
-            (node.visitors > 0).then(|| AssociatedHost { mark: [2; 32], silent_ms: 0, observer: false });
+            (node.visitors > 0).then_some(AssociatedHost { mark: [2; 32], silent_ms: 0, observer: false });
         let hosts = owner.into_iter().chain(visitor).collect();
         Some(Hosts { epoch: node.epoch, changes: node.changes, hosts })
     }
