@@ -327,7 +327,7 @@ mod tests {
     fn a_full_state_folder_is_no_full_drive_and_leaves_no_file_behind() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("device.marks");
-        let device = MarkedDevice::with_file(medium(), 512, path.clone()).unwrap();
+        let device = MarkedDevice::with_file(medium(), 512, &path).unwrap();
         device.mark(0, 512).unwrap();
         let new = path.with_extension("new");
         let tries: [&dyn Fn() -> Result<(), IoError>; 3] =
@@ -347,12 +347,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("marks");
         let inner = medium();
-        let device = MarkedDevice::with_file(Arc::clone(&inner), 512, path.clone()).unwrap();
+        let device = MarkedDevice::with_file(Arc::clone(&inner), 512, &path).unwrap();
         device.mark(block(0), block(8)).unwrap();
         device.zero(block(1), block(1)).unwrap();
         // The third block in part only.
         device.discard(block(2) + 1, block(2)).unwrap();
-        let again = MarkedDevice::with_file(inner, 512, path).unwrap();
+        let again = MarkedDevice::with_file(inner, 512, &path).unwrap();
         for device in [&device, &again] {
             for (at, readable) in
                 [false, true, false, true, false, false, false, false].into_iter().enumerate()
