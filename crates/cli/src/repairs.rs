@@ -10,7 +10,7 @@ use crate::text::{print, print_json};
 use clap::{Args, Subcommand};
 use pumice_host::date;
 use pumice_host::repair::archive::{Entry, EntryId};
-use pumice_host::repair::{Archive, Recovery, recover, undo, written_repairs};
+use pumice_host::repair::{Archive, Found, Recovery, drop_waiting, recover, undo, written_repairs};
 use pumice_host::scrub::ScrubError;
 use pumice_host::state::{StateFiles, archives};
 use pumice_initiator::DigestPolicy;
@@ -70,11 +70,15 @@ lost keep what the repair wrote. An undo is kept like a repair, and can be undon
     /// Delete what repairs replaced
     Forget {
         /// The number of one repair
-        #[arg(required_unless_present = "older_than")]
+        #[arg(required_unless_present_any = ["older_than", "interrupted"])]
         id: Option<EntryId>,
         /// All that are older, such as 720h
         #[arg(long, value_name = "AGE", value_parser = parse_duration, conflicts_with = "id")]
         older_than: Option<u64>,
+        /// Give up a repair that was interrupted and cannot be brought to an end, because its member is gone for
+        /// good: its journal is kept in the archive, and no longer keeps others from beginning
+        #[arg(long, conflicts_with_all = ["id", "older_than"])]
+        interrupted: bool,
     },
 }
 
@@ -84,7 +88,8 @@ pub(crate) fn run(args: &RepairsArgs) -> Result<ExitCode, Failure> {
         Action::List => list(args),
         Action::Show { id } => show(args, *id),
         Action::Undo { id, all, devices } => put_back(args, *id, *all, devices),
-        Action::Forget { id, older_than } => forget(args, *id, *older_than),
+        Action::Forget { interrupted: true, .. } => give_up(args),
+        Action::Forget { id, older_than, .. } => forget(args, *id, *older_than),
     }
 }
 
@@ -206,6 +211,21 @@ fn put_back(
         print(&show::undone_words(&done, refused.as_deref()));
     }
     Ok(if refused.is_some() { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+/// Gives up an interrupted repair.
+fn give_up(args: &RepairsArgs) -> Result<ExitCode, Failure> {
+    let (array, _) = one_array(args)?;
+    let state = StateFiles::open(&folder(args)?, array)?;
+    match state.journal()? {
+        Found::Settled(_) => Err(Failure::new(format!("no repair of array {array} was interrupted"))),
+        Found::Waiting(waiting) => {
+            let id = waiting.entry();
+            drop_waiting(waiting, &state.archive())?;
+            print(&format!("the interrupted repair {id} is given up; its journal is kept in the archive\n"));
+            Ok(ExitCode::SUCCESS)
+        }
+    }
 }
 
 fn forget(args: &RepairsArgs, id: Option<EntryId>, older_than: Option<u64>) -> Result<ExitCode, Failure> {
