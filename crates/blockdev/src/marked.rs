@@ -322,21 +322,20 @@ mod tests {
         assert!(MarkedDevice::with_file(medium(), 512, &path).is_err());
     }
 
-    /// `/dev/full` takes no byte: a folder that has no room, as seen by the file of marks.
     #[test]
     fn a_full_state_folder_is_no_full_drive_and_leaves_no_file_behind() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("device.marks");
-        let device = MarkedDevice::with_file(medium(), 512, &path).unwrap();
+        let store = Arc::new(pumice_durable::FaultyStore::new(1));
+        let file = MarksFile::of(Arc::clone(&store) as _, "device.marks");
+        let device = MarkedDevice::with(medium(), 512, Ranges::default(), Some(file));
         device.mark(0, 512).unwrap();
-        let new = path.with_extension("new");
+        store.set_free_bytes(Some(8));
         let tries: [&dyn Fn() -> Result<(), IoError>; 3] =
             [&|| device.mark(1024, 512), &|| device.write_at(0, &[1; 512]), &|| device.discard(0, 512)];
         for attempt in tries {
-            std::os::unix::fs::symlink("/dev/full", &new).unwrap();
             let error = attempt().unwrap_err();
             assert!(!error.is_full() && error.to_string().contains("device.marks"), "{error}");
-            assert!(new.symlink_metadata().is_err(), "the new file is removed");
+            let names = pumice_durable::Store::names(&*store).unwrap();
+            assert_eq!(names, ["device.marks"], "the new file is removed");
         }
         assert!(device.read_at(0, &mut [0; 512]).is_err(), "what is kept is what is in force");
         device.read_at(1024, &mut [0; 512]).unwrap();

@@ -32,7 +32,7 @@ fn a_repair_is_undone_byte_for_byte() {
     let entries = listed["repairs"].as_array().unwrap();
     assert_eq!((code, entries.len()), (0, 2), "{listed}");
     assert!(
-        entries.iter().all(|entry| entry["status"] == "written" && entry["strength"] == "strong"),
+        entries.iter().all(|entry| entry["status"] == "written" && entry["strength"] == "strong evidence"),
         "{listed}"
     );
     let (_, one) = repairs(state.path(), &["show", "1"], &[]);
