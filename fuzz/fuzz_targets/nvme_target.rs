@@ -97,7 +97,15 @@ fuzz_target!(|data: &[u8]| {
         write_window: 65_536,
         ..Limits::default()
     };
-    let namespace = Namespace { blocks: 64, block_shift: 9, nguid: [1; 16], uuid: [2; 16], read_only: false };
+    let namespace = Namespace {
+        blocks: 64,
+        block_shift: 9,
+        nguid: [1; 16],
+        uuid: [2; 16],
+        read_only: false,
+        write_grain: 8,
+        deallocate_grain: 8,
+    };
     let identity = Identity {
         nqn: "nqn.2026-11.example:target".parse().unwrap(),
         serial: "1".to_owned(),

@@ -85,3 +85,34 @@ pub fn take(data: &mut &[u8]) -> u64 {
     bytes[..head.len()].copy_from_slice(head);
     u64::from_le_bytes(bytes)
 }
+
+/// The fuzzer's bytes, one after the other, and zeros behind them.
+pub struct Bytes<'a>(&'a [u8]);
+
+impl<'a> Bytes<'a> {
+    /// From the first on.
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// The next one.
+    pub fn byte(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        *first
+    }
+
+    /// At most so many.
+    pub fn take(&mut self, most: usize) -> &'a [u8] {
+        let (some, rest) = self.0.split_at(most.min(self.0.len()));
+        self.0 = rest;
+        some
+    }
+
+    /// Whether there are none any more.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}

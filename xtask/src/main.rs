@@ -5,6 +5,8 @@
 //! cargo xtask check    fmt, clippy, docs
 //! cargo xtask test     every test (as root or in CI: setup first)
 //! cargo xtask e2e      real Linux kernels in QEMU against the node; the short form is part of test
+//! cargo xtask settle-sim   simulated md writers against the rule for findings; --seeds N
+//! cargo xtask repair-cases [--cases N] [--seed S]    random repairs under faults, against an oracle
 //! cargo xtask bench    the measurements of benches/record
 //! cargo xtask ftl-cases --seeds N   cuts of the power and failing flash, from N seeds
 //! cargo xtask tidy     rules of the house that no linter knows
@@ -27,11 +29,13 @@ fn main() -> ExitCode {
         "check" => check(),
         "test" => test(&rest),
         "e2e" => e2e::e2e(&rest),
+        "repair-cases" => repair_cases(&rest),
+        "settle-sim" => settle_sim(&rest),
         "bench" => bench(&rest),
         "ftl-cases" => ftl_cases(&rest),
         "tidy" => tidy::tidy(),
         _ => {
-            eprintln!("usage: cargo xtask setup|check|test|e2e|bench|ftl-cases|tidy");
+            eprintln!("usage: cargo xtask setup|check|test|e2e|repair-cases|settle-sim|ftl-cases|bench|tidy");
             return ExitCode::from(2);
         }
     };
@@ -86,6 +90,51 @@ fn ftl_cases(rest: &[String]) -> Result<(), Failed> {
     };
     let args = ["test", "--package", "pumice-ftl", "--test", "power"];
     cargo(&args, &[("PUMICE_FTL_SEEDS", &seeds.to_string())])
+}
+
+/// The long form of the simulation behind `docs/settling.md`.
+fn settle_sim(rest: &[String]) -> Result<(), Failed> {
+    let seeds = match rest {
+        [] => "100000",
+        [name, seeds] if name == "--seeds" && seeds.parse::<u64>().is_ok_and(|n| n > 0) => seeds,
+        _ => return Err(Failed("usage: cargo xtask settle-sim [--seeds N]".to_owned())),
+    };
+    let test = "scrub::settling::simulation::long_form";
+    cargo(
+        &[
+            "test",
+            "--release",
+            "--quiet",
+            "--package",
+            "pumice-host",
+            "--lib",
+            "--",
+            "--ignored",
+            "--exact",
+            "--nocapture",
+            test,
+        ],
+        &[("PUMICE_SETTLE_SEEDS", seeds)],
+    )
+}
+
+/// Random repairs under faults, judged by an oracle: the long form of the test of the same name. A million cases
+/// unless `--cases` says otherwise, from seed 1 unless `--seed` does.
+fn repair_cases(rest: &[String]) -> Result<(), Failed> {
+    let (mut cases, mut seed) = ("1000000".to_owned(), "1".to_owned());
+    for pair in rest.chunks(2) {
+        match pair {
+            [option, value] if option == "--cases" => cases.clone_from(value),
+            [option, value] if option == "--seed" => seed.clone_from(value),
+            _ => return Err(Failed("usage: cargo xtask repair-cases [--cases N] [--seed S]".to_owned())),
+        }
+    }
+    let test =
+        ["test", "--release", "--quiet", "--package", "pumice-host", "--test", "cases", "--", "--nocapture"];
+    cargo(
+        &[&test[..], &["random_faults"]].concat(),
+        &[("PUMICE_REPAIR_CASES", &cases), ("PUMICE_REPAIR_SEED", &seed)],
+    )
 }
 
 /// The measurements that are kept in `benches/record`.

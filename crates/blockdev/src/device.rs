@@ -1,7 +1,7 @@
 //! What every block device offers.
 
-use crate::IoError;
 use crate::error::Operation;
+use crate::{AlignedBuffer, IoError};
 use std::collections::BTreeSet;
 use std::os::fd::RawFd;
 use std::sync::RwLockReadGuard;
@@ -13,6 +13,37 @@ pub struct DirectFd {
     pub fd: RawFd,
     /// Offsets and lengths must be multiples of this. Memory must begin on a page.
     pub grain: u32,
+}
+
+/// What a medium likes to be asked for, in bytes: powers of two, no smaller than its logical block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grains {
+    /// Smaller writes are read, changed and written back.
+    pub write: u32,
+    /// What is given back of a discarded range: whole grains, that begin at a multiple of one.
+    pub discard: u32,
+}
+
+/// Bytes that zeros are written in at a time.
+pub(crate) const PIECE: u64 = 1 << 20;
+
+/// Makes a range zeros by writing them.
+pub(crate) fn write_zeros(
+    device: &(impl BlockDevice + ?Sized),
+    offset: u64,
+    len: u64,
+) -> Result<(), IoError> {
+    if len == 0 {
+        return Ok(());
+    }
+    let zeros = AlignedBuffer::new(len.min(PIECE) as usize);
+    let mut done = 0;
+    while done < len {
+        let piece = (len - done).min(PIECE);
+        device.write_at(offset.saturating_add(done), &zeros[..piece as usize])?;
+        done += piece;
+    }
+    Ok(())
 }
 
 /// A device of fixed size, read and written by byte range.
@@ -30,6 +61,21 @@ pub trait BlockDevice: Send + Sync {
 
     /// Whether writes are refused.
     fn read_only(&self) -> bool;
+
+    /// What the medium likes to be asked for.
+    fn grains(&self) -> Grains {
+        Grains { write: self.logical_block(), discard: self.logical_block() }
+    }
+
+    /// Bytes that [`zero`](Self::zero) and [`discard`](Self::discard) are best asked for at a time, so that nothing else waits long: a power of two.
+    fn clears_at_once(&self) -> u64 {
+        PIECE
+    }
+
+    /// Why it has lost data or takes no more writes, where that is so: a medium that is not what it was. Looks, so it may take a system call.
+    fn failing(&self) -> Option<String> {
+        None
+    }
 
     /// Whether reads and writes end at once, without waiting for a medium.
     fn is_immediate(&self) -> bool {
@@ -53,8 +99,9 @@ pub trait BlockDevice: Send + Sync {
     }
 
     /// Begins a write of whole grains by [`direct_fd`](Self::direct_fd): until [`end_whole_write`](Self::end_whole_write), parts of a grain, which are read, changed and
-    /// written back, have to wait. False, and nothing begun, where such a one is under way or waits.
-    fn begin_whole_write(&self) -> bool {
+    /// written back, have to wait. `end` is the first byte behind the write. False, and nothing begun, where such a one is under way or waits, or where the device takes no writes
+    /// any more: then [`write_at`](Self::write_at) waits, or says why.
+    fn begin_whole_write(&self, _end: u64) -> bool {
         false
     }
 
@@ -72,6 +119,23 @@ pub trait BlockDevice: Send + Sync {
     /// # Errors
     /// Where the device is read-only, the range is not all within it, or the medium fails.
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), IoError>;
+
+    /// Makes `len` bytes at `offset` zeros, and keeps room for them on the medium. Reads see zeros when it returns; they are durable after a [`flush`](Self::flush) that
+    /// follows. After a crash before that, each logical block holds what it held, or zeros. No byte outside of the range changes.
+    ///
+    /// # Errors
+    /// As [`write_at`](Self::write_at). Some of the range may be zeros then.
+    fn zero(&self, offset: u64, len: u64) -> Result<(), IoError> {
+        write_zeros(self, offset, len)
+    }
+
+    /// The same, and gives the range's room back where the medium can: whole [grains](Self::grains) of it. The range reads as zeros all the same.
+    ///
+    /// # Errors
+    /// As [`zero`](Self::zero).
+    fn discard(&self, offset: u64, len: u64) -> Result<(), IoError> {
+        self.zero(offset, len)
+    }
 
     /// Whether some of a range was made unreadable by [`mark`](Self::mark): then reads must not go past the device, by its
     /// [`direct_fd`](Self::direct_fd).

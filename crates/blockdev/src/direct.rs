@@ -108,7 +108,7 @@ impl<T> DirectQueue<T> {
         let Some(target) = request.target() else { return Err((request, token)) };
         let Some(number) = self.free.last().copied() else { return Err((request, token)) };
         let writes = matches!(request.operation, DirectOperation::Write { .. });
-        if writes && !request.device.begin_whole_write() {
+        if writes && !request.device.begin_whole_write(request.offset + request.len as u64) {
             return Err((request, token));
         }
         let fd = types::Fd(target.fd);

@@ -26,6 +26,14 @@ fn number(of: &Metadata) -> (u64, u64) {
     (u64::from(libc::major(device)), u64::from(libc::minor(device)))
 }
 
+/// A number that the system tells of the queue of a block device, or of the disk of a partition.
+pub(crate) fn queue_number(of: &Metadata, name: &str) -> Option<u64> {
+    let (major, minor) = number(of);
+    let place = Path::new("/sys/dev/block").join(format!("{major}:{minor}")).canonicalize().ok()?;
+    let disk = if place.join("partition").exists() { place.parent()? } else { &place };
+    std::fs::read_to_string(disk.join("queue").join(name)).ok()?.trim().parse().ok()
+}
+
 struct Search<'s> {
     sysfs: &'s Path,
 }

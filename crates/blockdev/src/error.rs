@@ -16,6 +16,10 @@ pub enum Operation {
     Flush,
     /// Making a range unreadable.
     Mark,
+    /// Making a range zeros.
+    Zero,
+    /// Making a range zeros, and giving its room back.
+    Discard,
 }
 
 impl fmt::Display for Operation {
@@ -26,6 +30,8 @@ impl fmt::Display for Operation {
             Self::Write => "write",
             Self::Flush => "flush",
             Self::Mark => "mark",
+            Self::Zero => "zeroing",
+            Self::Discard => "discard",
         })
     }
 }

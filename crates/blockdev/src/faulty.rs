@@ -6,13 +6,14 @@
 //!   sectors kept or dropped by itself. A sector is never torn.
 //! * **Power cut.** After a set number of operations every call fails. A write that meets the cut has reached the cache: it can become
 //!   durable, although the caller was told that it failed.
-//! * **Unreadable sectors.** Reads that touch one fail with EIO until it is written.
+//! * **Unreadable sectors.** Reads that touch one fail with EIO until it is written, or, if transient, until
+//!   enough reads have failed.
 //! * **Write errors.** Writes that touch a set range fail with EIO and change nothing.
 
 use crate::error::Operation;
 use crate::memory::range;
 use crate::{BlockDevice, IoError};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -37,6 +38,8 @@ struct State {
     /// Writes since the last flush, in order.
     pending: Vec<(usize, Vec<u8>)>,
     unreadable: BTreeSet<usize>,
+    /// Sectors that fail for so many more reads.
+    transient: BTreeMap<usize, u32>,
     unwritable: Vec<Range<u64>>,
     /// Operations until the power goes; `None` for never.
     budget: Option<u64>,
@@ -59,6 +62,7 @@ impl FaultyDevice {
             live: content,
             pending: Vec::new(),
             unreadable: BTreeSet::new(),
+            transient: BTreeMap::new(),
             unwritable: Vec::new(),
             budget: None,
             counts: Counts::default(),
@@ -97,6 +101,18 @@ impl FaultyDevice {
         self.state().unreadable.extend(first..last);
     }
 
+    /// Makes a range unreadable, in whole sectors, until it is written or `reads` reads of it have failed.
+    pub fn lose_for(&self, bytes: Range<u64>, reads: u32) {
+        let (first, last) = (bytes.start as usize / SECTOR, (bytes.end as usize).div_ceil(SECTOR));
+        self.state().transient.extend((first..last).map(|sector| (sector, reads)));
+    }
+
+    /// The sectors that are unreadable for good.
+    #[must_use]
+    pub fn lost_sectors(&self) -> BTreeSet<usize> {
+        self.state().unreadable.clone()
+    }
+
     /// Makes writes to a range fail.
     pub fn refuse_writes(&self, bytes: Range<u64>) {
         self.state().unwritable.push(bytes);
@@ -106,6 +122,15 @@ impl FaultyDevice {
     #[must_use]
     pub fn content(&self) -> Vec<u8> {
         self.state().live.clone()
+    }
+
+    /// Some of what it holds now, readable or not, without asking it.
+    ///
+    /// # Panics
+    /// If the range is not within the device.
+    #[must_use]
+    pub fn peek(&self, offset: u64, len: usize) -> Vec<u8> {
+        self.state().live[offset as usize..offset as usize + len].to_vec()
     }
 
     /// What it has been asked so far.
@@ -174,7 +199,12 @@ impl BlockDevice for FaultyDevice {
         state.counts.reads += 1;
         let range = range(&self.name, Operation::Read, offset, buf.len(), state.live.len())?;
         let sectors = range.start / SECTOR..range.end.div_ceil(SECTOR);
-        if state.unreadable.range(sectors).next().is_some() {
+        let mut refused = state.unreadable.range(sectors.clone()).next().is_some();
+        for (_, left) in state.transient.range_mut(sectors).filter(|(_, left)| **left > 0) {
+            *left -= 1;
+            refused = true;
+        }
+        if refused {
             return Err(fail(io::Error::from_raw_os_error(libc::EIO)));
         }
         buf.copy_from_slice(&state.live[range]);
@@ -200,6 +230,7 @@ impl BlockDevice for FaultyDevice {
         // Only a sector that is written whole becomes readable.
         for sector in range.start.div_ceil(SECTOR)..range.end / SECTOR {
             state.unreadable.remove(&sector);
+            state.transient.remove(&sector);
         }
         state.live[range.clone()].copy_from_slice(data);
         state.pending.push((range.start, data.to_vec()));

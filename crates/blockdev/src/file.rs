@@ -1,7 +1,13 @@
 //! Block devices and image files of this machine.
 
+mod gate;
+mod intact;
+mod zeros;
+
+use self::gate::Gate;
+use self::intact::Intact;
 use crate::buffer::{ALIGNMENT, AlignedBuffer, MEMORY_GRAIN};
-use crate::device::DirectFd;
+use crate::device::{DirectFd, Grains, PIECE};
 use crate::error::Operation;
 use crate::system;
 use crate::{BlockDevice, IoError, disks};
@@ -10,8 +16,8 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
-use std::path::Path;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// What a device is opened for.
@@ -45,6 +51,7 @@ pub struct Options {
 #[derive(Debug)]
 pub struct FileDevice {
     file: File,
+    path: PathBuf,
     name: String,
     size: u64,
     logical_block: u32,
@@ -53,82 +60,13 @@ pub struct FileDevice {
     is_block_device: bool,
     /// Alignment of direct I/O; `None` where the page cache is used.
     grain: Option<u32>,
+    grains: Grains,
+    /// The system was seen not to make zeros here: they are written.
+    writes_zeros: AtomicBool,
     /// Parts of a grain against whole ones.
     gate: Gate,
-}
-
-/// Lets many writes of whole grains run side by side, or one that reads a grain, changes part of it and writes it back; that would undo a whole one under way.
-#[derive(Debug, Default)]
-struct Gate {
-    state: Mutex<GateState>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct GateState {
-    /// Writes of whole grains under way.
-    whole: usize,
-    /// Writes of parts under way or waiting.
-    parts: usize,
-    /// One of them is under way.
-    part: bool,
-}
-
-impl Gate {
-    fn state(&self) -> MutexGuard<'_, GateState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'a>(&self, state: MutexGuard<'a, GateState>) -> MutexGuard<'a, GateState> {
-        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Begins a write of whole grains, if it need not wait.
-    fn try_whole(&self) -> bool {
-        let mut state = self.state();
-        let free = state.parts == 0;
-        state.whole += usize::from(free);
-        free
-    }
-
-    fn end_whole(&self) {
-        let mut state = self.state();
-        state.whole -= 1;
-        if state.whole == 0 && state.parts > 0 {
-            self.changed.notify_all();
-        }
-    }
-
-    /// Writes whole grains.
-    fn whole<R>(&self, write: impl FnOnce() -> R) -> R {
-        let mut state = self.state();
-        // Those that wait, too, else a stream of whole ones would keep them out for ever. The other way round it cannot be: a thread that waits here writes no parts.
-        while state.parts > 0 {
-            state = self.wait(state);
-        }
-        state.whole += 1;
-        drop(state);
-        let done = write();
-        self.end_whole();
-        done
-    }
-
-    /// Writes a part of a grain.
-    fn part<R>(&self, write: impl FnOnce() -> R) -> R {
-        let mut state = self.state();
-        state.parts += 1;
-        while state.part || state.whole > 0 {
-            state = self.wait(state);
-        }
-        state.part = true;
-        drop(state);
-        let done = write();
-        let mut state = self.state();
-        (state.part, state.parts) = (false, state.parts - 1);
-        drop(state);
-        self.changed.notify_all();
-        done
-    }
+    /// Whether the file is still what it was; `None` for a block device.
+    intact: Option<Intact>,
 }
 
 impl FileDevice {
@@ -170,8 +108,11 @@ impl FileDevice {
         // What lives in memory shares no disk. A device whose disks cannot be found out is taken to share none.
         let disks = if in_memory { BTreeSet::new() } else { disks::below(path).unwrap_or_default() };
         let file = if direct { file } else { buffered(path, file, mode, is_block_device).map_err(fail)? };
+        let grains = zeros::grains(&file, is_block_device, logical_block);
+        let intact = if is_block_device { None } else { Some(Intact::new(&file, size).map_err(fail)?) };
         Ok(Self {
             file,
+            path: path.to_owned(),
             name,
             size,
             logical_block,
@@ -179,8 +120,33 @@ impl FileDevice {
             disks,
             is_block_device,
             grain: direct.then_some(grain),
+            grains,
+            writes_zeros: AtomicBool::new(false),
             gate: Gate::default(),
+            intact,
         })
+    }
+
+    /// The same device under another name than its path.
+    #[must_use]
+    pub fn named(self, name: String) -> Self {
+        Self { name, ..self }
+    }
+
+    /// Whether another program has an image file locked for writing, as a node locks what it serves. A block device is never locked so.
+    ///
+    /// # Errors
+    /// Where that cannot be found out.
+    pub fn locked_by_another(&self) -> Result<bool, IoError> {
+        if self.is_block_device {
+            return Ok(false);
+        }
+        match self.file.try_lock_shared() {
+            Ok(()) => self.file.unlock().map(|()| false).map_err(|error| IoError::open(&self.name, error)),
+            Err(TryLockError::WouldBlock) => Ok(true),
+            // A file system without locks: nobody has one.
+            Err(TryLockError::Error(_)) => Ok(false),
+        }
     }
 
     /// Whether the kernel holds the device: md, device mapper, a mount. An image file is never held.
@@ -191,7 +157,7 @@ impl FileDevice {
         if !self.is_block_device {
             return Ok(false);
         }
-        match OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(&self.name) {
+        match OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(&self.path) {
             Ok(_) => Ok(false),
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Ok(true),
             Err(error) => Err(IoError::open(&self.name, error)),
@@ -215,6 +181,21 @@ impl FileDevice {
         }
         let why = io::Error::new(io::ErrorKind::UnexpectedEof, format!("the device has {} bytes", self.size));
         Err(IoError::new(&self.name, operation, offset, len, why))
+    }
+
+    /// Refuses what would change the device: it is open for reading only, or its file is not what it was.
+    fn check_change(&self, operation: Operation, offset: u64, len: usize) -> Result<(), IoError> {
+        self.check(operation, offset, len)?;
+        let fail = |error| IoError::new(&self.name, operation, offset, len, error);
+        if self.read_only {
+            return Err(fail(io::Error::new(io::ErrorKind::PermissionDenied, "it is open for reading only")));
+        }
+        self.look().map_err(fail)
+    }
+
+    /// Looks whether the file is still what it was.
+    fn look(&self) -> io::Result<()> {
+        self.intact.as_ref().map_or(Ok(()), |intact| intact.look(&self.file))
     }
 }
 
@@ -309,7 +290,23 @@ impl BlockDevice for FileDevice {
         self.disks.clone()
     }
 
+    fn grains(&self) -> Grains {
+        self.grains
+    }
+
+    fn clears_at_once(&self) -> u64 {
+        // Relaxed: it changes how long others wait, and nothing else.
+        if self.writes_zeros.load(Ordering::Relaxed) { PIECE } else { zeros::AT_ONCE }
+    }
+
+    fn failing(&self) -> Option<String> {
+        self.look().err().map(|error| error.to_string())
+    }
+
     fn direct_fd(&self) -> Option<DirectFd> {
+        if self.intact.as_ref().is_some_and(Intact::is_lost) {
+            return None;
+        }
         self.grain.map(|grain| DirectFd { fd: self.file.as_raw_fd(), grain })
     }
 
@@ -319,6 +316,9 @@ impl BlockDevice for FileDevice {
             return Ok(());
         }
         let fail = |error| IoError::new(&self.name, Operation::Read, offset, buf.len(), error);
+        if let Some(intact) = &self.intact {
+            intact.check_read(offset + buf.len() as u64).map_err(fail)?;
+        }
         let Some((start, len)) = self.widened(offset, buf) else {
             let len = buf.len();
             return self
@@ -334,11 +334,8 @@ impl BlockDevice for FileDevice {
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), IoError> {
-        self.check(Operation::Write, offset, data.len())?;
+        self.check_change(Operation::Write, offset, data.len())?;
         let fail = |error| IoError::new(&self.name, Operation::Write, offset, data.len(), error);
-        if self.read_only {
-            return Err(fail(io::Error::new(io::ErrorKind::PermissionDenied, "it is open for reading only")));
-        }
         if data.is_empty() {
             return Ok(());
         }
@@ -357,8 +354,17 @@ impl BlockDevice for FileDevice {
         self.gate.part(write).map_err(fail)
     }
 
-    fn begin_whole_write(&self) -> bool {
-        self.gate.try_whole()
+    fn zero(&self, offset: u64, len: u64) -> Result<(), IoError> {
+        self.clear(Operation::Zero, offset, len)
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Result<(), IoError> {
+        self.clear(Operation::Discard, offset, len)
+    }
+
+    fn begin_whole_write(&self, end: u64) -> bool {
+        self.intact.as_ref().is_none_or(|intact| intact.look_at_times(&self.file, end))
+            && self.gate.try_whole()
     }
 
     fn end_whole_write(&self) {
@@ -369,33 +375,10 @@ impl BlockDevice for FileDevice {
         if self.read_only {
             return Ok(());
         }
+        self.look().map_err(|error| IoError::new(&self.name, Operation::Flush, 0, 0, error))?;
         self.file.sync_data().map_err(|error| IoError::new(&self.name, Operation::Flush, 0, 0, error))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The node of a block device lies on a file system in memory. Read through the page cache, a member that md writes shows an old superblock.
-    #[test]
-    fn block_devices_are_read_past_the_page_cache() {
-        let devices = std::fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
-        let mut tried = 0;
-        for entry in devices {
-            let path = Path::new("/dev").join(entry.file_name());
-            let Ok(device) = FileDevice::open(&path, OpenMode::ReadOnly, Options::default()) else {
-                continue;
-            };
-            // A RAM disk may refuse; everything else takes direct I/O.
-            if entry.file_name().to_string_lossy().starts_with("ram") {
-                continue;
-            }
-            tried += 1;
-            assert!(device.direct_fd().is_some(), "{}", path.display());
-        }
-        if tried == 0 {
-            eprintln!("SKIPPED: there is no block device here that this user may read");
-        }
-    }
-}
+mod tests;

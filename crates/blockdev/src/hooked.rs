@@ -1,6 +1,6 @@
 //! A device over another one, with something done at each read and flush: for tests that count, or that bend what is read.
 
-use crate::{BlockDevice, DirectFd, IoError};
+use crate::{BlockDevice, DirectFd, Grains, IoError};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -61,8 +61,20 @@ impl BlockDevice for HookedDevice {
         self.inner.direct_fd()
     }
 
-    fn begin_whole_write(&self) -> bool {
-        self.inner.begin_whole_write()
+    fn grains(&self) -> Grains {
+        self.inner.grains()
+    }
+
+    fn clears_at_once(&self) -> u64 {
+        self.inner.clears_at_once()
+    }
+
+    fn failing(&self) -> Option<String> {
+        self.inner.failing()
+    }
+
+    fn begin_whole_write(&self, end: u64) -> bool {
+        self.inner.begin_whole_write(end)
     }
 
     fn end_whole_write(&self) {
@@ -77,6 +89,14 @@ impl BlockDevice for HookedDevice {
 
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), IoError> {
         self.inner.write_at(offset, data)
+    }
+
+    fn zero(&self, offset: u64, len: u64) -> Result<(), IoError> {
+        self.inner.zero(offset, len)
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Result<(), IoError> {
+        self.inner.discard(offset, len)
     }
 
     fn has_marks(&self, offset: u64, len: u64) -> bool {

@@ -21,7 +21,7 @@ mod ring;
 mod system;
 
 pub use buffer::{ALIGNMENT, AlignedBuffer};
-pub use device::{BlockDevice, DirectFd};
+pub use device::{BlockDevice, DirectFd, Grains};
 pub use direct::{DirectOperation, DirectQueue, DirectRequest};
 pub use error::{IoError, Operation};
 pub use faulty::{Counts, FaultyDevice};
@@ -30,4 +30,4 @@ pub use gather::{Engine, Gather, Gathered, Gatherer, Part};
 pub use hooked::HookedDevice;
 pub use marked::{MAX_MARKS, MarkedDevice, MarksError};
 pub use memory::MemoryDevice;
-pub use system::{ask_silent_peer, raise_descriptor_limit, set_backlog, step_back};
+pub use system::{ask_silent_peer, raise_descriptor_limit, step_back};

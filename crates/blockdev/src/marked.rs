@@ -7,13 +7,13 @@ mod file;
 mod ranges;
 
 use crate::error::Operation;
-use crate::{BlockDevice, DirectFd, IoError};
+use crate::{BlockDevice, DirectFd, Grains, IoError};
 pub use file::MarksError;
 use file::MarksFile;
 use ranges::Ranges;
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
@@ -43,8 +43,8 @@ impl MarkedDevice {
     ///
     /// # Errors
     /// Where the file is there and cannot be read, or is no file of marks.
-    pub fn with_file(inner: Arc<dyn BlockDevice>, block: u32, path: PathBuf) -> Result<Self, MarksError> {
-        let file = MarksFile(path);
+    pub fn with_file(inner: Arc<dyn BlockDevice>, block: u32, path: &Path) -> Result<Self, MarksError> {
+        let file = MarksFile::at(path)?;
         let marks = file.load()?;
         Ok(Self::with(inner, block, marks, Some(file)))
     }
@@ -69,7 +69,9 @@ impl MarkedDevice {
             return Err(io::Error::new(ErrorKind::StorageFull, "no room for more unreadable ranges"));
         }
         if let Some(file) = file {
-            file.store(&marks)?;
+            // Not told as it is: that the folder of the file has no room says nothing of the device's.
+            file.store(&marks)
+                .map_err(|error| io::Error::other(format!("{}: {error}", file.path().display())))?;
         }
         let any = !marks.is_empty();
         let mut shared = self.marks.write().unwrap_or_else(PoisonError::into_inner);
@@ -79,24 +81,31 @@ impl MarkedDevice {
         Ok(())
     }
 
-    /// Writes over marks: the data first, and when they are durable, the marks go.
-    fn write_over(&self, offset: u64, data: &[u8]) -> Result<(), IoError> {
-        let fail = |error| IoError::new(self.name(), Operation::Write, offset, data.len(), error);
+    /// Writes over marks, as `write` does: the data first, and when they are durable, the marks go.
+    fn write_over(
+        &self,
+        operation: Operation,
+        offset: u64,
+        len: u64,
+        write: impl FnOnce() -> Result<(), IoError>,
+    ) -> Result<(), IoError> {
+        let length = usize::try_from(len).unwrap_or(usize::MAX);
+        let fail = |error| IoError::new(self.name(), operation, offset, length, error);
         let file = self.change.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.marks();
         let mut after = before.clone();
         // Only a block that is written whole becomes readable.
-        let end = offset.saturating_add(data.len() as u64);
+        let end = offset.saturating_add(len);
         after.remove(offset.next_multiple_of(self.block), end - end % self.block);
         if after == before {
             drop(file);
-            return self.inner.write_at(offset, data);
+            return write();
         }
         if after.len() > MAX_MARKS {
             // A hole in a range makes two of it.
             return Err(fail(ErrorKind::StorageFull.into()));
         }
-        self.inner.write_at(offset, data)?;
+        write()?;
         if file.is_some() {
             self.inner.flush()?;
         }
@@ -137,8 +146,20 @@ impl BlockDevice for MarkedDevice {
         self.inner.direct_fd()
     }
 
-    fn begin_whole_write(&self) -> bool {
-        self.inner.begin_whole_write()
+    fn grains(&self) -> Grains {
+        self.inner.grains()
+    }
+
+    fn clears_at_once(&self) -> u64 {
+        self.inner.clears_at_once()
+    }
+
+    fn failing(&self) -> Option<String> {
+        self.inner.failing()
+    }
+
+    fn begin_whole_write(&self, end: u64) -> bool {
+        self.inner.begin_whole_write(end)
     }
 
     fn end_whole_write(&self) {
@@ -155,9 +176,24 @@ impl BlockDevice for MarkedDevice {
 
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), IoError> {
         if self.has_marks(offset, data.len() as u64) {
-            return self.write_over(offset, data);
+            let write = || self.inner.write_at(offset, data);
+            return self.write_over(Operation::Write, offset, data.len() as u64, write);
         }
         self.inner.write_at(offset, data)
+    }
+
+    fn zero(&self, offset: u64, len: u64) -> Result<(), IoError> {
+        if self.has_marks(offset, len) {
+            return self.write_over(Operation::Zero, offset, len, || self.inner.zero(offset, len));
+        }
+        self.inner.zero(offset, len)
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Result<(), IoError> {
+        if self.has_marks(offset, len) {
+            return self.write_over(Operation::Discard, offset, len, || self.inner.discard(offset, len));
+        }
+        self.inner.discard(offset, len)
     }
 
     fn has_marks(&self, offset: u64, len: u64) -> bool {
@@ -214,7 +250,7 @@ mod tests {
             let inner = medium();
             let mut model = [false; 64];
             for (first, blocks, mark) in steps {
-                let device = MarkedDevice::with_file(Arc::clone(&inner), 512, path.clone()).unwrap();
+                let device = MarkedDevice::with_file(Arc::clone(&inner), 512, &path).unwrap();
                 let blocks = blocks.min(64 - first);
                 let (offset, len) = (block(first), block(blocks));
                 if mark {
@@ -272,7 +308,7 @@ mod tests {
     fn marks_that_cannot_be_kept_are_not_made() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("later").join("marks");
-        let device = MarkedDevice::with_file(medium(), 512, path.clone()).unwrap();
+        let device = MarkedDevice::with_file(medium(), 512, &path).unwrap();
         assert!(!path.exists(), "the file comes with the first mark");
         device.mark(0, 512).unwrap();
         assert!(path.exists());
@@ -283,6 +319,48 @@ mod tests {
         device.read_at(512, &mut [0; 512]).unwrap();
         assert!(device.write_at(0, &[1; 512]).is_err());
         assert!(device.read_at(0, &mut [0; 512]).is_err(), "what is kept is what is in force");
-        assert!(MarkedDevice::with_file(medium(), 512, path).is_err());
+        assert!(MarkedDevice::with_file(medium(), 512, &path).is_err());
+    }
+
+    #[test]
+    fn a_full_state_folder_is_no_full_drive_and_leaves_no_file_behind() {
+        let store = Arc::new(pumice_durable::FaultyStore::new(1));
+        let file = MarksFile::of(Arc::clone(&store) as _, "device.marks");
+        let device = MarkedDevice::with(medium(), 512, Ranges::default(), Some(file));
+        device.mark(0, 512).unwrap();
+        store.set_free_bytes(Some(8));
+        let tries: [&dyn Fn() -> Result<(), IoError>; 3] =
+            [&|| device.mark(1024, 512), &|| device.write_at(0, &[1; 512]), &|| device.discard(0, 512)];
+        for attempt in tries {
+            let error = attempt().unwrap_err();
+            assert!(!error.is_full() && error.to_string().contains("device.marks"), "{error}");
+            let names = pumice_durable::Store::names(&*store).unwrap();
+            assert_eq!(names, ["device.marks"], "the new file is removed");
+        }
+        assert!(device.read_at(0, &mut [0; 512]).is_err(), "what is kept is what is in force");
+        device.read_at(1024, &mut [0; 512]).unwrap();
+    }
+
+    #[test]
+    fn blocks_that_are_zeroed_or_discarded_whole_become_readable() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("marks");
+        let inner = medium();
+        let device = MarkedDevice::with_file(Arc::clone(&inner), 512, &path).unwrap();
+        device.mark(block(0), block(8)).unwrap();
+        device.zero(block(1), block(1)).unwrap();
+        // The third block in part only.
+        device.discard(block(2) + 1, block(2)).unwrap();
+        let again = MarkedDevice::with_file(inner, 512, &path).unwrap();
+        for device in [&device, &again] {
+            for (at, readable) in
+                [false, true, false, true, false, false, false, false].into_iter().enumerate()
+            {
+                let mut content = [1; 512];
+                let read = device.read_at(block(at as u64), &mut content);
+                assert_eq!(read.is_ok(), readable, "block {at}");
+                assert!(!readable || content == [0; 512]);
+            }
+        }
     }
 }

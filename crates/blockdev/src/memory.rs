@@ -10,6 +10,9 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 /// Bytes of a block.
 const BLOCK: u32 = 512;
 
+/// Bytes that are made zeros while readers wait.
+const PIECE: usize = 256 << 10;
+
 /// A device in memory, zeroed at first. Durable as long as it lives.
 pub struct MemoryDevice {
     name: String,
@@ -72,6 +75,10 @@ impl BlockDevice for MemoryDevice {
         false
     }
 
+    fn clears_at_once(&self) -> u64 {
+        8 << 20
+    }
+
     fn is_immediate(&self) -> bool {
         true
     }
@@ -91,6 +98,18 @@ impl BlockDevice for MemoryDevice {
         let mut content = self.content.write().unwrap_or_else(PoisonError::into_inner);
         let range = range(&self.name, Operation::Write, offset, data.len(), content.len())?;
         content[range].copy_from_slice(data);
+        Ok(())
+    }
+
+    fn zero(&self, offset: u64, len: u64) -> Result<(), IoError> {
+        let length = usize::try_from(len).unwrap_or(usize::MAX);
+        let size = self.content.read().unwrap_or_else(PoisonError::into_inner).len();
+        let all = range(&self.name, Operation::Zero, offset, length, size)?;
+        // In pieces, for readers wait for the lock. The content never changes its length.
+        for at in all.clone().step_by(PIECE) {
+            let end = all.end.min(at + PIECE);
+            self.content.write().unwrap_or_else(PoisonError::into_inner)[at..end].fill(0);
+        }
         Ok(())
     }
 

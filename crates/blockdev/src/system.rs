@@ -2,7 +2,7 @@
 
 #![expect(
     unsafe_code,
-    reason = "ioctl, fstatfs, listen, madvise, setpriority and the limits of the process are foreign functions"
+    reason = "ioctl, fallocate, fstatfs, madvise, setpriority and the limits of the process are foreign functions"
 )]
 
 use std::fs::File;
@@ -12,6 +12,8 @@ use std::os::fd::{AsFd, AsRawFd};
 
 /// Bytes of a logical block: `BLKSSZGET` of linux/fs.h, `_IO(0x12, 104)`.
 const BLKSSZGET: libc::c_ulong = 0x1268;
+/// Bytes of a physical block: `BLKPBSZGET` of linux/fs.h, `_IO(0x12, 123)`.
+const BLKPBSZGET: libc::c_ulong = 0x127B;
 /// Bytes of a block device: `BLKGETSIZE64` of linux/fs.h, `_IOR(0x12, 114, size_t)`.
 const BLKGETSIZE64: libc::c_ulong = 0x8008_1272;
 
@@ -29,6 +31,41 @@ pub(crate) fn logical_block_size(file: &File) -> io::Result<u32> {
     // SAFETY: the descriptor is open, and the request writes one int to the pointer, which is valid for that.
     check(unsafe { libc::ioctl(file.as_raw_fd(), BLKSSZGET as _, &raw mut size) })?;
     u32::try_from(size).map_err(io::Error::other)
+}
+
+/// The physical block of a block device in bytes.
+pub(crate) fn physical_block_size(file: &File) -> io::Result<u32> {
+    let mut size: libc::c_uint = 0;
+    // SAFETY: the descriptor is open, and the request writes one unsigned int to the pointer, which is valid for that.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), BLKPBSZGET as _, &raw mut size) })?;
+    Ok(size)
+}
+
+/// What becomes of the room of a range that is made zeros.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Zeroing {
+    /// It stays.
+    KeepRoom,
+    /// It is given back. A block device does that only if its unmapped blocks read as zeros.
+    FreeRoom,
+}
+
+/// Makes a range of a file or a block device zeros, and never changes its length (fallocate(2), `FALLOC_FL_ZERO_RANGE` and `FALLOC_FL_PUNCH_HOLE`).
+pub(crate) fn make_zeros(file: &File, how: Zeroing, offset: u64, len: u64) -> io::Result<()> {
+    let mode = libc::FALLOC_FL_KEEP_SIZE
+        | match how {
+            Zeroing::KeepRoom => libc::FALLOC_FL_ZERO_RANGE,
+            Zeroing::FreeRoom => libc::FALLOC_FL_PUNCH_HOLE,
+        };
+    let bytes = |value: u64| libc::off64_t::try_from(value).map_err(io::Error::other);
+    let (offset, len) = (bytes(offset)?, bytes(len)?);
+    loop {
+        // SAFETY: the descriptor is open; the call takes no pointer.
+        match check(unsafe { libc::fallocate64(file.as_raw_fd(), mode, offset, len) }) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
 }
 
 /// Whether a file lives in memory (tmpfs, ramfs): direct I/O is accepted there, and copies all the same.
@@ -70,17 +107,6 @@ pub(crate) fn prefer_large_pages(memory: &mut [MaybeUninit<u8>]) {
     }
     // SAFETY: the pages lie within `memory`, which is borrowed alone; MADV_HUGEPAGE changes how they are backed and nothing of what they hold.
     unsafe { libc::madvise(memory[skipped..].as_mut_ptr().cast(), len, libc::MADV_HUGEPAGE) };
-}
-
-/// Lets a listening socket hold so many connections that were not accepted yet; the standard library's hold 128, and the system has a bound of
-/// its own (`net.core.somaxconn`). A connection beyond that waits a second before it tries again.
-///
-/// # Errors
-/// Where the descriptor is no listening socket.
-pub fn set_backlog(socket: &impl AsFd, connections: u16) -> io::Result<()> {
-    let fd = socket.as_fd().as_raw_fd();
-    // SAFETY: the descriptor is open while `socket` is borrowed; the call takes no pointer.
-    check(unsafe { libc::listen(fd, libc::c_int::from(connections)) })
 }
 
 /// Has the system ask a silent peer of a TCP connection whether it is still there: after a minute, then every ten seconds; three times in vain, and the connection

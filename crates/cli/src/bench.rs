@@ -1,6 +1,7 @@
 //! `pumice bench`: what this machine can do.
 
 mod clock;
+mod guards;
 #[cfg(feature = "isal")]
 mod isal;
 mod node;
@@ -17,6 +18,8 @@ use std::process::ExitCode;
 pub(crate) enum BenchCommand {
     /// The parity kernels, beside a plain read of the same memory
     Parity(parity::ParityArgs),
+    /// The guards of protection information and digests, beside a copy of the same bytes
+    Guards(guards::GuardsArgs),
     /// A scrub of real devices, beside reading them in the same way and folding nothing
     Scrub(scrub::ScrubArgs),
     /// A node's drive under load, beside a bare echo of messages of the same sizes
@@ -29,6 +32,7 @@ pub(crate) enum BenchCommand {
 pub(crate) fn run(command: &BenchCommand) -> Result<ExitCode, Failure> {
     match command {
         BenchCommand::Parity(args) => parity::run(args),
+        BenchCommand::Guards(args) => guards::run(args),
         BenchCommand::Scrub(args) => scrub::run(args),
         BenchCommand::Node(args) => node::run(args),
         BenchCommand::Pace(args) => pace::run(args),

@@ -4,7 +4,8 @@ mod damage;
 mod network;
 mod world;
 
-use crate::devices::{Access, Placement, assemble_from, place, probe_all};
+use crate::access::Access;
+use crate::devices::{Placement, assemble_from, place, probe_all};
 use crate::failure::Failure;
 use crate::progress::Silent;
 use crate::scrub::fresh_seed;
@@ -14,13 +15,13 @@ use damage::{Planted, plant};
 use pumice_host::Method;
 use pumice_host::scrub::{Options, Outcome, RepairPolicy, run as run_pass};
 use pumice_host::state::StateFiles;
+use pumice_host::stop::Stop;
 use pumice_host::target::Target;
 use pumice_node::NodeOptions;
 use pumice_telemetry::{Ledger, Place};
 use pumice_units::format_decimal;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 use world::World;
 
@@ -96,13 +97,13 @@ fn by_every_method(world: &World, state: &StateFiles) -> Result<Vec<Outcome>, Fa
     let one = |method| -> Result<Outcome, Failure> {
         let target = assemble_world(world, false)?;
         let options = Options { method: Some(method), ..Options::with_seed(fresh_seed()?) };
-        Ok(run_pass(&target, Some(state), &options, &mut Silent, &AtomicBool::new(false))?)
+        Ok(run_pass(&target, Some(state), &options, &mut Silent, &Stop::new())?)
     };
     Method::ALL.into_iter().map(one).collect()
 }
 
 fn assemble_world(world: &World, write: bool) -> Result<Target, Failure> {
-    let mut probed = probe_all(world.paths(), Access { write, allow_in_use: false })?;
+    let mut probed = probe_all(world.paths(), Access { write, ..Access::default() })?;
     let array = assemble_from(&mut probed)?;
     place(array, &probed, &Placement::Runs(NODES), &NodeOptions::default())
 }
@@ -166,8 +167,8 @@ fn ledgers(outcomes: &[Outcome]) -> String {
 
 /// Repairs, and checks again; tells whether only what cannot be located is left.
 fn repair(world: &World, state: &StateFiles, planted: &[Planted]) -> Result<bool, Failure> {
-    let never = AtomicBool::new(false);
-    let options = Options { repair: Some(RepairPolicy::Locate), ..Options::with_seed(fresh_seed()?) };
+    let never = Stop::new();
+    let options = Options { repair: Some(RepairPolicy::Strong), ..Options::with_seed(fresh_seed()?) };
     let outcome = run_pass(&assemble_world(world, true)?, Some(state), &options, &mut Silent, &never)?;
     let repaired = outcome.findings.iter().filter(|finding| finding.repaired).count();
     let again = by_every_method(world, state)?;

@@ -1,5 +1,6 @@
 //! From what the operator names to an array on its nodes: opening devices, reading superblocks, grouping members.
 
+use crate::access::Access;
 use crate::failure::Failure;
 use crate::probed::{Place, Probed};
 use crate::remote::{RemoteName, look_remote};
@@ -8,22 +9,14 @@ use pumice_host::probe::DriveReader;
 use pumice_host::target::{JournalDrive, Member, Target};
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{DataNode, DriveId};
-use pumice_raid::{Array, assemble, probe};
+use pumice_raid::{Array, AssemblyError, MemberRecord, assemble, probe};
 use pumice_units::Role;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Local memory of a drive beyond what the largest set of interims needs.
 const SPARE_MEMORY: u64 = 1 << 20;
-
-/// How devices are opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Access {
-    /// For writing, and then exclusively.
-    pub(crate) write: bool,
-    /// Devices that the kernel holds are let through, for reading.
-    pub(crate) allow_in_use: bool,
-}
 
 /// The members behind what was named: an assembled array stands for its members.
 pub(crate) fn expand(paths: &[PathBuf], sysfs: &Path) -> Result<Vec<PathBuf>, Failure> {
@@ -64,21 +57,25 @@ fn md_members(path: &Path, sysfs: &Path) -> Result<Option<Vec<PathBuf>>, Failure
     Ok(Some(members))
 }
 
-/// Opens devices.
-pub(crate) fn open(paths: &[PathBuf], access: Access) -> Result<Vec<Arc<dyn BlockDevice>>, Failure> {
+/// Opens devices. `beside_nodes`: others are drives of nodes, so that all of them are taken to be in use.
+fn open(paths: &[PathBuf], access: Access, beside_nodes: bool) -> Result<Vec<Arc<dyn BlockDevice>>, Failure> {
     let mode = if access.write { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
     let mut out: Vec<Arc<dyn BlockDevice>> = Vec::with_capacity(paths.len());
-    let mut seen: Vec<PathBuf> = Vec::new();
+    let mut seen: Vec<(PathBuf, &Path)> = Vec::new();
     for path in paths {
         let real = path.canonicalize().unwrap_or_else(|_| path.clone());
-        if seen.contains(&real) {
-            return Err(Failure::new(format!("{}: named twice", path.display())));
+        if let Some((_, first)) = seen.iter().find(|(known, _)| *known == real) {
+            let (first, second) = (first.display(), path.display());
+            return Err(Failure::new(format!("{first} and {second} are the same device: it is named twice")));
         }
-        seen.push(real);
+        seen.push((real, path));
         let device = FileDevice::open(path, mode, Options::default())?;
-        if !access.write && !access.allow_in_use && device.held_by_kernel()? {
+        if !access.write
+            && !access.allow_in_use
+            && let Some(who) = user_of(path, &device, beside_nodes, Path::new("/sys"))?
+        {
             return Err(Failure::new(format!(
-                "{}: the kernel holds the device (an assembled array, or a mount); stop the array first, or check it as it is with --allow-in-use",
+                "{}: {who}; stop that first, or check it as it is with --allow-in-use",
                 path.display()
             )));
         }
@@ -87,23 +84,98 @@ pub(crate) fn open(paths: &[PathBuf], access: Access) -> Result<Vec<Arc<dyn Bloc
     Ok(out)
 }
 
+/// Who may be writing a device or file of this machine without the scrub's knowing; `None` where nobody is known to. Beside drives of nodes
+/// every file is taken to be in use.
+fn user_of(
+    path: &Path,
+    device: &FileDevice,
+    beside_nodes: bool,
+    sysfs: &Path,
+) -> Result<Option<String>, Failure> {
+    if device.held_by_kernel()? {
+        return Ok(Some("the kernel holds the device (an assembled array, or a mount)".to_owned()));
+    }
+    if beside_nodes {
+        return Ok(None);
+    }
+    if let Some(name) = loop_over(path, sysfs) {
+        return Ok(Some(format!("the kernel serves the file as /dev/{name}")));
+    }
+    let locked = device.locked_by_another()?;
+    Ok(locked.then(|| {
+        "another program has the file locked for writing (a node that serves it, or a repair)".to_owned()
+    }))
+}
+
+/// The loop device that is set up over a file, by sysfs (`class/block/loopN/loop/backing_file`).
+fn loop_over(path: &Path, sysfs: &Path) -> Option<String> {
+    let real = path.canonicalize().ok()?;
+    let entries = std::fs::read_dir(sysfs.join("class/block")).ok()?;
+    entries.flatten().find_map(|entry| {
+        let backing = std::fs::read_to_string(entry.path().join("loop/backing_file")).ok()?;
+        let same = Path::new(backing.trim_end_matches('\n')) == real;
+        same.then(|| entry.file_name().to_string_lossy().into_owned())
+    })
+}
+
+/// How often superblocks that do not fit together are read again, where somebody may be writing them.
+const AGAIN: u32 = 5;
+/// Between two such reads: md writes the superblocks of all members within milliseconds.
+const PAUSE: Duration = Duration::from_millis(300);
+
+/// Opens devices, reads superblocks and assembles the array of which all of them are members. Superblocks that somebody may be writing, one member after another, are
+/// read again before it is said that they do not fit.
+pub(crate) fn assemble_of(paths: &[PathBuf], access: Access) -> Result<(Vec<Probed>, Array), Failure> {
+    let read = || {
+        let mut probed = probe_all(paths, access)?;
+        let shared = !access.write && (access.allow_in_use || probed.iter().any(|p| p.here().is_none()));
+        let array = assemble(records(&mut probed)?);
+        Ok((shared, array.map(|array| (probed, array))))
+    };
+    read_again(read, || std::thread::sleep(PAUSE))
+}
+
+/// Reads as often as it may help: `read` says whether somebody else may be writing, and what came of it.
+fn read_again<T>(
+    mut read: impl FnMut() -> Result<(bool, Result<T, AssemblyError>), Failure>,
+    mut pause: impl FnMut(),
+) -> Result<T, Failure> {
+    let mut left = AGAIN;
+    loop {
+        match read()? {
+            (_, Ok(read)) => return Ok(read),
+            (true, Err(error)) if error.may_pass() && left > 0 => {
+                left -= 1;
+                pause();
+            }
+            (_, Err(error)) => return Err(error.into()),
+        }
+    }
+}
+
 /// Opens devices, and connects to nodes, and reads superblocks. A node that is named without a drive stands for all of its drives that carry one.
 pub(crate) fn probe_all(paths: &[PathBuf], access: Access) -> Result<Vec<Probed>, Failure> {
     let mut remote: Vec<RemoteName> = Vec::new();
+    let mut far_paths: Vec<&Path> = Vec::new();
     let mut local: Vec<PathBuf> = Vec::new();
     for path in paths {
         match RemoteName::of(path)? {
-            Some(name) if remote.contains(&name) => {
-                return Err(Failure::new(format!("{name}: named twice")));
+            Some(name) => {
+                if let Some(at) = remote.iter().position(|known| *known == name) {
+                    let (first, second) = (far_paths[at].display(), path.display());
+                    let what = format!("{first} and {second} are the same: it is named twice");
+                    return Err(Failure::new(what));
+                }
+                remote.push(name);
+                far_paths.push(path);
             }
-            Some(name) => remote.push(name),
             None => local.push(path.clone()),
         }
     }
     // Other hosts are kept away first: what is read afterwards stays as it is.
-    let far = look_remote(&remote, access.write).collect::<Result<Vec<_>, _>>()?;
+    let far = look_remote(&remote, access).collect::<Result<Vec<_>, _>>()?;
     let mut out = Vec::with_capacity(paths.len());
-    let devices = open(&local, access)?;
+    let devices = open(&local, access, !remote.is_empty())?;
     let node = LocalNode::new("probe", devices.clone(), &Peers::new(), NodeOptions::default());
     for (i, (path, device)) in local.iter().zip(devices).enumerate() {
         let path = path.display().to_string();
@@ -115,15 +187,20 @@ pub(crate) fn probe_all(paths: &[PathBuf], access: Access) -> Result<Vec<Probed>
     Ok(out)
 }
 
-/// Assembles the array of which all devices are members.
-pub(crate) fn assemble_from(probed: &mut [Probed]) -> Result<Array, Failure> {
+/// Takes the records of devices that are all members of an array.
+fn records(probed: &mut [Probed]) -> Result<Vec<(String, MemberRecord)>, Failure> {
     let mut records = Vec::new();
     for probed in probed {
         let record =
             probed.record.take().ok_or_else(|| Failure::new(format!("{}: no md superblock", probed.path)))?;
         records.push((probed.path.clone(), record));
     }
-    Ok(assemble(records)?)
+    Ok(records)
+}
+
+/// Assembles the array of which all devices are members.
+pub(crate) fn assemble_from(probed: &mut [Probed]) -> Result<Array, Failure> {
+    Ok(assemble(records(probed)?)?)
 }
 
 /// Which members share a data node.
@@ -262,4 +339,76 @@ fn groups(
     };
     out.retain(|(_, roles)| !roles.is_empty());
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pumice_raid::layout::Level;
+    use std::fs;
+
+    fn device(path: &Path, mode: OpenMode) -> FileDevice {
+        FileDevice::open(path, mode, Options::default()).unwrap()
+    }
+
+    #[test]
+    fn a_file_that_another_has_locked_or_the_kernel_serves_is_in_use() {
+        let folder = tempfile::tempdir().unwrap();
+        let sysfs = folder.path().join("sys");
+        let files: Vec<PathBuf> = ["a", "b", "c"].iter().map(|name| folder.path().join(name)).collect();
+        files.iter().for_each(|path| fs::write(path, vec![0; 8192]).unwrap());
+        let backed = sysfs.join("class/block/loop3/loop");
+        fs::create_dir_all(&backed).unwrap();
+        let real = files[1].canonicalize().unwrap();
+        fs::write(backed.join("backing_file"), format!("{}\n", real.display())).unwrap();
+        // As a node serves it.
+        let served = device(&files[2], OpenMode::ReadWrite);
+        let user = |path: &Path| user_of(path, &device(path, OpenMode::ReadOnly), false, &sysfs).unwrap();
+        assert_eq!(user(&files[0]), None);
+        assert_eq!(user(&files[0]), None, "asking leaves no lock");
+        assert!(user(&files[1]).unwrap().contains("/dev/loop3"));
+        assert!(user(&files[2]).unwrap().contains("locked"));
+        let access = Access::default();
+        let beside_nodes = user_of(&files[2], &device(&files[2], OpenMode::ReadOnly), true, &sysfs).unwrap();
+        assert_eq!(beside_nodes, None, "it is taken to be in use all the same");
+        let refused = open(&files[2..], access, false).err().unwrap().to_string();
+        assert!(refused.contains("--allow-in-use"), "{refused}");
+        assert!(open(&files[2..], Access { allow_in_use: true, ..access }, false).is_ok());
+        drop(served);
+        assert_eq!(user(&files[2]), None);
+    }
+
+    #[test]
+    fn superblocks_in_the_middle_of_an_update_are_read_again_before_one_is_called_out_of_date() {
+        let behind = || AssemblyError::OutOfDate {
+            device: "m0".to_owned(),
+            events: 65,
+            other: "m5".to_owned(),
+            newest: 68,
+            level: Level::Raid6,
+            spare: true,
+        };
+        // How often it is read, and what comes of it, where the update is over after so many reads.
+        let reads = |shared: bool, over_after: u32| {
+            let (mut reads, mut pauses) = (0, 0);
+            let read = || {
+                reads += 1;
+                Ok((shared, if reads > over_after { Ok(()) } else { Err(behind()) }))
+            };
+            let outcome = read_again(read, || pauses += 1);
+            assert_eq!(pauses + 1, reads);
+            (reads, outcome.is_ok())
+        };
+        assert_eq!(reads(true, 0), (1, true));
+        assert_eq!(reads(true, 2), (3, true));
+        assert_eq!(reads(true, 100), (1 + AGAIN, false), "it is said in the end");
+        assert_eq!(reads(false, 2), (1, false), "nobody else writes");
+        let mut count = 0;
+        let empty = || {
+            count += 1;
+            Ok((true, Err::<(), _>(AssemblyError::Empty)))
+        };
+        assert!(read_again(empty, || ()).is_err());
+        assert_eq!(count, 1, "what an update does not explain is said at once");
+    }
 }

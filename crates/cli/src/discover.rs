@@ -4,8 +4,7 @@ use crate::failure::Failure;
 use crate::remote::{DEADLINE, RemoteName, host_nqn};
 use crate::text::{print, print_json, table};
 use clap::Args;
-use pumice_initiator::{ConnectOptions, discover};
-use pumice_nvme::pdu::Digests;
+use pumice_initiator::{ConnectOptions, DigestPolicy, discover};
 use pumice_nvme::spec::Nqn;
 use pumice_nvme::spec::log::DiscoveryEntry;
 use serde::Serialize;
@@ -14,7 +13,7 @@ use std::process::ExitCode;
 /// Asks the discovery service at an address which subsystems are reached there.
 #[derive(Debug, Args)]
 pub(crate) struct DiscoverArgs {
-    /// HOST:PORT
+    /// HOST or HOST:PORT; the port is 4420 unless said otherwise
     #[arg(value_name = "ADDRESS")]
     address: String,
     /// Print one JSON document
@@ -39,15 +38,18 @@ struct Subsystem {
 /// Runs the command.
 pub(crate) fn run(args: &DiscoverArgs) -> Result<ExitCode, Failure> {
     let name = RemoteName::parse(&args.address)?;
-    let options = ConnectOptions {
-        subsystem: Nqn::discovery(),
-        host: host_nqn(),
-        hostid: *b"pumice discover.",
-        digests: Digests::default(),
-        flow_control: true,
-        deadline: DEADLINE,
+    let ask = |digests| {
+        let options = ConnectOptions {
+            subsystem: Nqn::discovery(),
+            host: host_nqn(),
+            hostid: *b"pumice discover.",
+            digests,
+            flow_control: true,
+            deadline: DEADLINE,
+        };
+        discover(name.address, &options)
     };
-    let entries = discover(name.address, &options)?;
+    let (entries, _) = DigestPolicy::Auto.connect(name.address, ask)?;
     let subsystems = entries.into_iter().map(|entry| Subsystem {
         kind: if entry.subtype == DiscoveryEntry::NVM { "nvm" } else { "discovery" },
         nqn: entry.subnqn,

@@ -5,6 +5,7 @@ use crate::remote::{RemoteName, connect};
 use crate::text::{print, print_json, table};
 use clap::Args;
 use pumice_host::probe::DriveReader;
+use pumice_initiator::DigestPolicy;
 use pumice_raid::probe;
 use pumice_units::format_decimal;
 use serde::Serialize;
@@ -13,7 +14,7 @@ use std::process::ExitCode;
 /// Shows the drives that a data node serves, and which arrays they are members of.
 #[derive(Debug, Args)]
 pub(crate) struct DrivesArgs {
-    /// HOST:PORT
+    /// HOST or HOST:PORT; the port is 4420 unless said otherwise
     #[arg(value_name = "ADDRESS")]
     address: String,
     /// Print one JSON document
@@ -49,7 +50,7 @@ struct Membership {
 
 /// Runs the command.
 pub(crate) fn run(args: &DrivesArgs) -> Result<ExitCode, Failure> {
-    let node = connect(RemoteName::parse(&args.address)?.address)?;
+    let node = connect(RemoteName::parse(&args.address)?.address, DigestPolicy::Auto)?;
     let drives = node.drives().iter().map(|drive| {
         let found = probe(&DriveReader::new(&*node, drive.id, drive.size_bytes));
         let (array, problem) = match found {

@@ -1,6 +1,7 @@
 //! `pumice inspect`.
 
-use crate::devices::{Access, expand, probe_all};
+use crate::access::Access;
+use crate::devices::{expand, probe_all};
 use crate::failure::Failure;
 use crate::probed::Probed;
 use crate::remote::{RemoteName, hosts_of, look_remote};
@@ -18,7 +19,9 @@ use std::process::ExitCode;
 
 /// Shows the arrays that devices belong to: geometry, state, members, and what keeps an array from being checked.
 #[derive(Debug, Args)]
-#[command(after_help = "Exit codes: 0 every device carries a good superblock, 2 some do not.")]
+#[command(
+    after_help = "Exit codes: 0 every array can be checked, 1 an array has a problem that keeps it from being checked, 2 a device carries no good superblock, or\nthe report could not be written."
+)]
 pub(crate) struct InspectArgs {
     /// Block devices or image files; /dev/mdX, for its members; nvme://HOST:PORT/NSID or nvme://HOST:PORT, drives of a data node
     #[arg(required = true, value_name = "DEVICE")]
@@ -119,12 +122,17 @@ pub(crate) fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
     for problem in &problems {
         eprintln!("pumice: {problem}");
     }
-    Ok(ExitCode::from(if problems.is_empty() { 0 } else { 2 }))
+    let code = match (problems.is_empty(), reports.iter().all(InspectReport::is_whole)) {
+        (false, _) => 2,
+        (true, false) => 1,
+        (true, true) => 0,
+    };
+    Ok(ExitCode::from(code))
 }
 
 /// Looks at devices. One that cannot be opened, reached or read says nothing of the others.
 fn look(paths: &[PathBuf]) -> Result<Vec<Result<Probed, Failure>>, Failure> {
-    let access = Access { write: false, allow_in_use: true };
+    let access = Access { allow_in_use: true, ..Access::default() };
     let mut found = Vec::with_capacity(paths.len());
     let mut remote = Vec::new();
     for path in paths {
@@ -136,7 +144,7 @@ fn look(paths: &[PathBuf]) -> Result<Vec<Result<Probed, Failure>>, Failure> {
             },
         }
     }
-    found.extend(look_remote(&remote, false));
+    found.extend(look_remote(&remote, access));
     Ok(found)
 }
 
@@ -150,7 +158,7 @@ fn ask_who_runs(report: &mut InspectReport, hosts: Option<&str>) {
     let here = running(&devices, Path::new("/sys")).filter(Running::is_settled);
     let who = match (here, hosts) {
         (Some(array), _) => format!("assembled and running as {}", array.name),
-        (None, Some(hosts)) => format!("in use by another host: {hosts} is connected to all of its drives"),
+        (None, Some(hosts)) => format!("in use by another host: {hosts} connected to all of its drives"),
         (None, None) => return,
     };
     report.state = State::Active;

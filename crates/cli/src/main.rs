@@ -1,5 +1,6 @@
 //! The `pumice` command: checks, locates and repairs silent corruption in RAID arrays, near the drives.
 
+mod access;
 mod bench;
 mod daytime;
 mod demo;
@@ -8,23 +9,24 @@ mod discover;
 mod drives;
 mod failure;
 mod inspect;
+mod log;
 mod node;
 mod plan;
 mod probed;
 mod progress;
 mod remote;
+mod repairs;
 mod running;
 mod scrub;
 mod sim;
 mod text;
 
 use clap::{Parser, Subcommand};
-use failure::Failure;
 use std::process::ExitCode;
 
 /// Scrubs RAID arrays where the data lives.
 ///
-/// Exit codes: 0 clean, 1 findings, 2 could not run, 3 interrupted or incomplete.
+/// Exit codes: 0 clean, 1 findings, 2 could not run or could not write its report, 3 interrupted or incomplete.
 #[derive(Debug, Parser)]
 #[command(name = "pumice", version, arg_required_else_help = true)]
 struct Pumice {
@@ -38,6 +40,8 @@ enum Command {
     Scrub(scrub::ScrubArgs),
     /// Show the arrays that devices belong to
     Inspect(inspect::InspectArgs),
+    /// List, show, undo or forget what repairs replaced
+    Repairs(repairs::RepairsArgs),
     /// Compute what a scrub moves, and where, before building anything
     Plan(plan::PlanArgs),
     /// Serve drives over NVMe/TCP
@@ -60,6 +64,7 @@ fn main() -> ExitCode {
     let done = match Pumice::parse().command {
         Command::Scrub(args) => scrub::run(&args),
         Command::Inspect(args) => inspect::run(&args),
+        Command::Repairs(args) => repairs::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Node(args) => node::run(&args),
         Command::Discover(args) => discover::run(&args),
@@ -68,8 +73,12 @@ fn main() -> ExitCode {
         Command::Sim(command) => sim::run(&command),
         Command::Demo(args) => demo::run(&args),
     };
-    done.unwrap_or_else(|failure: Failure| {
-        eprintln!("pumice: {failure}");
-        ExitCode::from(2)
-    })
+    match done {
+        Ok(_) if text::is_undelivered() => ExitCode::from(2),
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("pumice: {failure}");
+            ExitCode::from(2)
+        }
+    }
 }

@@ -2,11 +2,16 @@
 
 use crate::daytime::to_utc;
 use crate::failure::Failure;
+use crate::log::{self, LogFormat, LogLevel};
 use crate::scrub::default_state_dir;
 use clap::Args;
 use pumice_blockdev::raise_descriptor_limit;
+use pumice_initiator::DigestPolicy;
 use pumice_node::NodeOptions;
-use pumice_node::serve::{Backend, Drive, DriveConfig, NodeConfig, Peer, Server, Service, busy_poll};
+use pumice_node::serve::{
+    Backend, Drive, DriveConfig, NodeConfig, Peer, Server, Service, busy_poll, listen_address,
+    metrics_address,
+};
 use pumice_nvme::spec::Nqn;
 use pumice_nvme::target::Limits;
 use pumice_offload::PaceRequest;
@@ -17,38 +22,45 @@ use std::process::ExitCode;
 use std::sync::mpsc;
 use std::time::Duration;
 
+/// The exit code of a node that did not end as it should.
+const NOT_DONE: u8 = 3;
+
 /// Serves drives to any NVMe/TCP host: one subsystem, a namespace for each drive, in the order given.
 ///
-/// Prints `listening on ADDRESS nqn NQN` when it is ready. SIGTERM and Ctrl-C stop it: commands in flight end, every write is made
+/// Prints `listening on ADDRESS nqn NQN` for each address when it is ready. SIGTERM and Ctrl-C stop it: commands in flight end, every write is made
 /// durable.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The whole can be written down in a file, for --config:
 
-    listen = \"127.0.0.1:4420\"
+    listen = \"127.0.0.1:4420\"              # or several: [\"192.0.2.1\", \"[2001:db8::1]:4420\"]; the port is 4420 where it is left out
     nqn = \"nqn.2026-11.example:node1\"      # optional; made from the machine and the drives where it is left out
     block_size = 512                       # or 4096
     cores = 1
     connections = 4096
     busy_poll = \"100us\"                    # optional; how long a core looks for work before it sleeps, \"0s\" for never
     state_dir = \"/var/lib/pumice\"          # optional; the default is the same
+    metrics = \"9420\"                       # optional; counters for Prometheus: a port of 127.0.0.1, or ADDRESS:PORT
+    show_paths = false                     # optional; true shows hosts the whole paths of drives
     [[drive]]
     backend = \"/dev/sdb\"                   # a block device, an image file, or mem:SIZE
+    label = \"front left\"                  # optional; what hosts are shown, in place of the last part of the path
     [[peer]]                               # nodes that local memory may be sent to
     address = \"127.0.0.1:4421\"
+    digest = \"auto\"                        # optional; of what is sent there: auto (unless it is on the loopback), on, off
     [pacing]                               # optional; scrubs may ask for less, never for more
     slowdown = \"1ms\"                       # of a foreground request, in the mean
     rate = \"200MB\"                         # a second, from each drive
     window = [\"22:00-06:00\"]              # local time
 
-Exit codes: 0 stopped, 2 could not run.")]
+Exit codes: 0 stopped, 2 could not run, 3 a part of the node failed, or a drive did not come back.")]
 pub(crate) struct NodeArgs {
     /// A file that says all this
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "drive", "nqn", "block_size", "cores", "peer", "connections", "busy_poll", "state_dir"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "drive", "nqn", "block_size", "cores", "peer", "connections", "busy_poll", "state_dir", "show_paths", "metrics"])]
     config: Option<PathBuf>,
-    /// Where to listen; port 0 picks one
-    #[arg(long, value_name = "ADDRESS", required_unless_present = "config")]
-    listen: Option<SocketAddr>,
+    /// Where to listen, such as 192.0.2.1, 192.0.2.1:4420 or `[2001:db8::1]:4420`; port 0 picks one; once for each address
+    #[arg(long, value_name = "ADDRESS", required_unless_present = "config", value_parser = listen_address)]
+    listen: Vec<SocketAddr>,
     /// A drive: a block device, an image file, or mem:SIZE; once for each
     #[arg(long, value_name = "DRIVE", required_unless_present = "config")]
     drive: Vec<Backend>,
@@ -73,6 +85,18 @@ pub(crate) struct NodeArgs {
     /// Where it is kept which blocks hosts have made unreadable [default: /var/lib/pumice for root, else $XDG_STATE_HOME/pumice]
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
+    /// Where to serve counters for Prometheus: a port of 127.0.0.1, or ADDRESS:PORT
+    #[arg(long, value_name = "ADDRESS", value_parser = metrics_address)]
+    metrics: Option<SocketAddr>,
+    /// What to log to standard error: this, and what is worse [default: info]
+    #[arg(long, value_name = "LEVEL", env = "PUMICE_LOG")]
+    log_level: Option<LogLevel>,
+    /// How to log
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    log_format: LogFormat,
+    /// Show hosts the whole paths of drives, not only the last parts
+    #[arg(long)]
+    show_paths: bool,
 }
 
 impl NodeArgs {
@@ -80,9 +104,10 @@ impl NodeArgs {
         if let Some(path) = &self.config {
             return Ok(NodeConfig::read(path)?);
         }
-        let drive = |backend: &Backend| DriveConfig { backend: backend.clone(), block_size: None };
+        let drive =
+            |backend: &Backend| DriveConfig { backend: backend.clone(), block_size: None, label: None };
         Ok(NodeConfig {
-            listen: self.listen.expect("clap asks for it"),
+            listen: self.listen.clone(),
             nqn: self.nqn.clone(),
             block_size: self.block_size.parse().expect("one of two"),
             cores: usize::from(self.cores),
@@ -90,8 +115,14 @@ impl NodeArgs {
             busy_poll: self.busy_poll,
             state_dir: self.state_dir.clone(),
             drives: self.drive.iter().map(drive).collect(),
+            metrics: self.metrics,
+            show_paths: self.show_paths,
             pacing: PaceRequest::default(),
-            peers: self.peer.iter().map(|address| Peer { address: *address, nqn: None }).collect(),
+            peers: self
+                .peer
+                .iter()
+                .map(|address| Peer { address: *address, nqn: None, digests: DigestPolicy::Auto })
+                .collect(),
         })
     }
 }
@@ -99,12 +130,13 @@ impl NodeArgs {
 /// Runs the command.
 pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
     let config = args.config()?;
+    log::begin(args.log_level.unwrap_or(LogLevel::Info), args.log_format);
     let nqn = config.nqn_or_made();
     let state = config.state_dir.clone().or_else(default_state_dir);
     let mut drives = Vec::with_capacity(config.drives.len());
     for (i, drive) in config.drives.iter().enumerate() {
         let block_size = drive.block_size.unwrap_or(config.block_size);
-        let drive = Drive::open(&drive.backend, block_size, nqn.as_str(), i + 1)?;
+        let drive = Drive::open_as(&drive.backend, block_size, nqn.as_str(), i + 1, Some(&config.label(i)))?;
         drives.push(match &state {
             Some(folder) => drive.keep_marks(folder)?,
             None => drive,
@@ -119,12 +151,14 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
         );
     }
     let (stop, stopped) = mpsc::channel();
+    let signal = stop.clone();
     ctrlc::set_handler(move || {
         // Only the first counts; the receiver may be gone already.
-        let _ = stop.send(());
+        let _ = signal.send(Ended::Signal);
     })?;
     let server = Server::start(Service {
-        address: config.listen,
+        listen: config.listen,
+        metrics: config.metrics,
         nqn,
         drives,
         limits: Limits { connections: config.connections, ..Limits::default() },
@@ -135,9 +169,38 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
         pacing: PaceRequest { windows: to_utc(&config.pacing.windows), ..config.pacing },
     })?;
     let mut out = std::io::stdout();
-    writeln!(out, "listening on {} nqn {}", server.address(), server.nqn())?;
+    for address in server.addresses() {
+        writeln!(out, "listening on {address} nqn {}", server.nqn())?;
+    }
     out.flush()?;
-    stopped.recv().map_err(|_| Failure::new("the signal handler is gone"))?;
-    server.stop()?;
-    Ok(ExitCode::SUCCESS)
+    server.on_failure(move |why| {
+        // As above.
+        let _ = stop.send(Ended::Failed(why));
+    });
+    let ended = stopped.recv().map_err(|_| Failure::new("the signal handler is gone"))?;
+    let stopped = server.stop();
+    if let Err(error) = &stopped {
+        eprintln!("pumice: {error}");
+    }
+    match (ended, stopped) {
+        (Ended::Signal, Ok(())) => Ok(ExitCode::SUCCESS),
+        (Ended::Signal, Err(_)) => exit_now(),
+        (Ended::Failed(why), _) => {
+            eprintln!("pumice: the node ends: {why}");
+            exit_now()
+        }
+    }
+}
+
+/// Why the node ends.
+enum Ended {
+    /// It was told to.
+    Signal,
+    /// A part of it has ended before.
+    Failed(String),
+}
+
+/// Ends the process, whatever its other threads wait for.
+fn exit_now() -> ! {
+    std::process::exit(i32::from(NOT_DONE))
 }

@@ -1,9 +1,11 @@
 //! Drives of data nodes: `nvme://HOST:PORT/NSID`, or `nvme://HOST:PORT` for all of them.
 
+use crate::access::Access;
 use crate::failure::Failure;
 use crate::probed::{Place, Probed, nodes_of};
 use pumice_host::probe::DriveReader;
-use pumice_host::remote::RemoteNode;
+use pumice_host::remote::{Dial, RemoteNode};
+use pumice_initiator::DigestPolicy;
 use pumice_nvme::spec::Nqn;
 use pumice_offload::{DataNode, DriveId, ErrorKind, Hosts};
 use pumice_raid::probe;
@@ -11,15 +13,17 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How a name of a node begins.
 const SCHEME: &str = "nvme://";
-/// How long a node may take without any answer.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+/// The port that NVMe over Fabrics has been given.
+const PORT: u16 = 4420;
+/// How long a node may be silent before it is asked whether it is alive, and how long it has to answer.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
 /// A host that was silent for so many milliseconds may be gone: Linux sends a keep alive every 2.5 s unless told otherwise.
 const ALIVE_MS: u32 = 10_000;
 
@@ -41,10 +45,53 @@ fn answering(addresses: &[SocketAddr]) -> Option<SocketAddr> {
     Some(addresses.iter().find(listens).copied().unwrap_or(first))
 }
 
+/// What follows `nvme://`, in capitals or not; `None` without it.
+fn after_scheme(text: &str) -> Option<&str> {
+    let scheme = text.get(..SCHEME.len())?;
+    scheme.eq_ignore_ascii_case(SCHEME).then(|| &text[SCHEME.len()..])
+}
+
+/// A host's name or address, and the port: [`PORT`] unless one is given.
+fn host_and_port(text: &str) -> Result<(&str, u16), String> {
+    let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, "")) => (host, None),
+        Some((host, rest)) => (host, Some(rest.strip_prefix(':').ok_or("after ] comes :PORT")?)),
+        None => match text.split_once(':') {
+            Some((_, rest)) if rest.contains(':') => {
+                return Err(format!("an IPv6 address is written in brackets: [{text}]"));
+            }
+            Some((host, port)) => (host, Some(port)),
+            None => (text, None),
+        },
+    };
+    if host.is_empty() {
+        return Err("no host is named".to_owned());
+    }
+    let wrong = |port: &str| format!("'{port}' is no port: a number from 1 to 65535");
+    let number = port.map(|port| port.parse().ok().filter(|n| *n > 0).ok_or_else(|| wrong(port)));
+    Ok((host, number.transpose()?.unwrap_or(PORT)))
+}
+
+/// Every address of a host. `localhost` has one of each family, whatever the system lists.
+fn addresses(host: &str, port: u16) -> std::io::Result<Vec<SocketAddr>> {
+    let resolved = (host, port).to_socket_addrs();
+    if !host.eq_ignore_ascii_case("localhost") {
+        return Ok(resolved?.collect());
+    }
+    let mut all: Vec<SocketAddr> = resolved.into_iter().flatten().collect();
+    for own in [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)] {
+        let own = SocketAddr::new(own, port);
+        if !all.contains(&own) {
+            all.push(own);
+        }
+    }
+    Ok(all)
+}
+
 impl RemoteName {
     /// The node that a name names; `None` where it is the path of a device.
     pub(crate) fn of(path: &Path) -> Result<Option<Self>, Failure> {
-        let Some(rest) = path.to_str().and_then(|text| text.strip_prefix(SCHEME)) else { return Ok(None) };
+        let Some(rest) = path.to_str().and_then(after_scheme) else { return Ok(None) };
         let wrong = |why: &str| Failure::new(format!("{}: {why}", path.display()));
         let (host, nsid) = match rest.split_once('/') {
             None | Some((_, "")) => (rest.trim_end_matches('/'), None),
@@ -53,17 +100,16 @@ impl RemoteName {
                 (host, Some(number.ok_or_else(|| wrong("the drive is a number from 1 on"))?))
             }
         };
-        let addresses: Vec<SocketAddr> = host
-            .to_socket_addrs()
-            .map_err(|error| wrong(&format!("write nvme://HOST:PORT or nvme://HOST:PORT/NSID ({error})")))?
-            .collect();
+        let (host, port) = host_and_port(host).map_err(|why| wrong(&why))?;
+        let addresses = addresses(host, port)
+            .map_err(|error| wrong(&format!("write nvme://HOST:PORT or nvme://HOST:PORT/NSID ({error})")))?;
         let address = answering(&addresses).ok_or_else(|| wrong("the host has no address"))?;
         Ok(Some(Self { address, nsid }))
     }
 
     /// The node at an address that is an argument of its own: with or without `nvme://`.
     pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
-        let full = if text.starts_with(SCHEME) { text.to_owned() } else { format!("{SCHEME}{text}") };
+        let full = if after_scheme(text).is_some() { text.to_owned() } else { format!("{SCHEME}{text}") };
         match Self::of(Path::new(&full))? {
             Some(name) if name.nsid.is_none() => Ok(name),
             _ => Err(Failure::new(format!("{text}: a node is HOST:PORT"))),
@@ -100,34 +146,55 @@ fn host_id() -> Result<[u8; 16], Failure> {
 }
 
 /// Connects to a node.
-pub(crate) fn connect(address: SocketAddr) -> Result<Arc<RemoteNode>, Failure> {
-    RemoteNode::connect(address, None, host_nqn(), host_id()?, DEADLINE)
-        .map(Arc::new)
-        .map_err(|error| Failure::new(format!("{SCHEME}{address}: {error}")))
+pub(crate) fn connect(address: SocketAddr, digests: DigestPolicy) -> Result<Arc<RemoteNode>, Failure> {
+    let dial = Dial { address, nqn: None, host: host_nqn(), hostid: host_id()?, digests, deadline: DEADLINE };
+    let node =
+        RemoteNode::connect(dial).map_err(|error| Failure::new(format!("{SCHEME}{address}: {error}")))?;
+    if node.lacks_digests() {
+        eprintln!(
+            "pumice: {SCHEME}{address}: the node has no digests: what comes from it is protected by TCP's checksum alone"
+        );
+    }
+    Ok(Arc::new(node))
 }
+
+/// How long a hold is asked for while no other host is there: what one had under way when it left ends soon.
+const LEAVING: Duration = Duration::from_secs(5);
 
 /// Keeps other hosts away from a node's drives while this process runs.
 fn hold(node: &RemoteNode) -> Result<(), Failure> {
-    match node.hold() {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == ErrorKind::Busy => {
-            let hosts = node.hosts()?.unwrap_or_default().hosts;
-            let names: Vec<String> = hosts.into_iter().map(|host| host.nqn).collect();
-            Err(Failure::new(format!(
-                "{SCHEME}{}: --repair needs the drives for itself, and other hosts are connected: {}",
-                node.name(),
-                if names.is_empty() { "one that has just gone".to_owned() } else { names.join(", ") }
-            )))
+    let until = Instant::now() + LEAVING;
+    loop {
+        match node.hold() {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::Busy => {
+                let others = node.hosts()?.unwrap_or_default().hosts.len();
+                if others > 0 || Instant::now() >= until {
+                    let who = match others {
+                        0 => "what another host has sent is still under way".to_owned(),
+                        _ => format!("{} connected", are(others)),
+                    };
+                    let name = node.name();
+                    let what = format!("{SCHEME}{name}: --repair needs the drives for itself, and {who}");
+                    return Err(Failure::new(what));
+                }
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            Err(error) => return Err(Failure::new(format!("{SCHEME}{}: {error}", node.name()))),
         }
-        Err(error) => Err(Failure::new(format!("{SCHEME}{}: {error}", node.name()))),
     }
 }
 
+/// So many other hosts, with their verb.
+fn are(hosts: usize) -> String {
+    if hosts == 1 { "another host is".to_owned() } else { format!("{hosts} other hosts are") }
+}
+
 /// Connects to the nodes, each once, and reads superblocks, name by name as results are taken. A drive that cannot be made out, or a node that cannot be reached,
-/// is told in its place and does not stand in the way of others. With `alone`, other hosts are kept away from a node before anything of it is read.
+/// is told in its place and does not stand in the way of others. For writing, other hosts are kept away from a node before anything of it is read.
 pub(crate) fn look_remote(
     names: &[RemoteName],
-    alone: bool,
+    access: Access,
 ) -> impl Iterator<Item = Result<Probed, Failure>> + use<'_> {
     // `None`: it did not answer, and that has been told.
     let mut nodes: BTreeMap<SocketAddr, Option<Arc<RemoteNode>>> = BTreeMap::new();
@@ -135,9 +202,10 @@ pub(crate) fn look_remote(
         Some(Some(node)) => look_at(node, name),
         Some(None) => Vec::new(),
         None => {
-            let connected = connect(name.address).and_then(|node| match alone {
+            let connected = connect(name.address, access.digests).and_then(|node| match access.write {
                 true => hold(&node).map(|()| node),
-                false => Ok(node),
+                // Others can then tell it from a host that runs an array.
+                false => node.observe().map(|()| node).map_err(Failure::from),
             });
             nodes.insert(name.address, connected.as_ref().ok().cloned());
             connected.map_or_else(|failure| vec![Err(failure)], |node| look_at(&node, name))
@@ -168,7 +236,7 @@ fn look_at(node: &Arc<RemoteNode>, name: &RemoteName) -> Vec<Result<Probed, Fail
     out
 }
 
-/// The hosts that may run an array over these devices: the ones that are connected to the nodes of all of them, and alive. `None` where there is none, or not the
+/// How many hosts may run an array over these devices, with their verb: the ones that are connected to the nodes of all of them, and alive. `None` where there is none, or not the
 /// same ones everywhere, or a device is of this machine. Other scrubs and inspections run no array.
 pub(crate) fn hosts_of(devices: &[Probed]) -> Result<Option<String>, Failure> {
     if devices.iter().any(|device| device.here().is_some()) {
@@ -177,7 +245,7 @@ pub(crate) fn hosts_of(devices: &[Probed]) -> Result<Option<String>, Failure> {
     let mut common: Option<Hosts> = None;
     for node in nodes_of(devices) {
         let mut hosts = node.hosts()?.unwrap_or_default();
-        hosts.hosts.retain(|host| !host.nqn.starts_with(HOST_NQN));
+        hosts.hosts.retain(|host| !host.observer);
         let alive = hosts.hosts.iter().all(|host| host.silent_ms < ALIVE_MS);
         if hosts.hosts.is_empty() || !alive || common.as_ref().is_some_and(|known| !known.same_hosts(&hosts))
         {
@@ -185,8 +253,7 @@ pub(crate) fn hosts_of(devices: &[Probed]) -> Result<Option<String>, Failure> {
         }
         common = Some(hosts);
     }
-    let names = |hosts: Hosts| hosts.hosts.into_iter().map(|host| host.nqn).collect::<Vec<_>>().join(", ");
-    Ok(common.map(names))
+    Ok(common.map(|hosts| are(hosts.hosts.len())))
 }
 
 #[cfg(test)]
@@ -203,5 +270,43 @@ mod tests {
         assert_eq!(answering(&[silent, there]), Some(there));
         assert_eq!(answering(&[silent]), Some(silent));
         assert_eq!(answering(&[]), None);
+    }
+
+    #[test]
+    fn a_name_needs_no_port_and_its_scheme_may_be_in_capitals() {
+        let name = |text: &str| RemoteName::of(Path::new(text)).unwrap().map(|name| name.to_string());
+        for (text, expected) in [
+            ("nvme://127.0.0.1/3", "nvme://127.0.0.1:4420/3"),
+            ("NVME://127.0.0.1:4421", "nvme://127.0.0.1:4421"),
+            ("Nvme://[::1]", "nvme://[::1]:4420"),
+            ("nvme://[::1]:4421/7", "nvme://[::1]:4421/7"),
+        ] {
+            assert_eq!(name(text).as_deref(), Some(expected), "{text}");
+        }
+        assert_eq!(name("/dev/sda"), None);
+        for (text, word) in [
+            ("nvme://", "no host"),
+            ("nvme://:4420", "no host"),
+            ("nvme://::1", "brackets"),
+            ("nvme://127.0.0.1:0", "'0' is no port"),
+            ("nvme://127.0.0.1:x", "'x' is no port"),
+            ("nvme://[::1]4420", "comes :PORT"),
+            ("nvme://127.0.0.1/0", "the drive is a number"),
+        ] {
+            let why = RemoteName::of(Path::new(text)).unwrap_err().to_string();
+            assert!(why.contains(word), "{text}: {why}");
+        }
+        assert_eq!(
+            RemoteName::parse("127.0.0.1").unwrap(),
+            RemoteName::parse("NVME://127.0.0.1:4420").unwrap()
+        );
+    }
+
+    #[test]
+    fn localhost_is_both_loopback_addresses() {
+        let Ok(listener) = TcpListener::bind("[::1]:0") else { return };
+        let there = listener.local_addr().unwrap();
+        let name = RemoteName::parse(&format!("localhost:{}", there.port())).unwrap();
+        assert_eq!(name.address, there, "nobody listens on 127.0.0.1");
     }
 }

@@ -11,17 +11,36 @@ pub(crate) struct Running {
     pub(crate) name: String,
     array_state: String,
     sync_action: String,
+    resync_start: String,
 }
 
 impl Running {
-    /// Whether its parity agrees with its data but for writes that are under way: it runs, and no resync, recovery or reshape does.
+    /// Whether its parity agrees with its data but for writes that are under way: it runs, and no resync, recovery or reshape does, or waits to. An
+    /// unclean array that is assembled read-only until its first write (`read-auto`) shows no action although its resync is still due.
     pub(crate) fn is_settled(&self) -> bool {
         let runs = matches!(
             self.array_state.as_str(),
-            "clean" | "active" | "active-idle" | "write-pending" | "readonly" | "read-auto"
+            "clean" | "active" | "active-idle" | "write-pending" | "readonly"
         );
-        // A check reads, a repair writes the parity that the data ask for.
-        runs && matches!(self.sync_action.as_str(), "idle" | "check" | "frozen")
+        // A check reads only.
+        runs && matches!(self.sync_action.as_str(), "idle" | "check") && self.resync_start == "none"
+    }
+
+    /// What the kernel says of it, and what to do.
+    pub(crate) fn words(&self) -> String {
+        let Self { name, array_state, sync_action, resync_start } = self;
+        match sync_action.as_str() {
+            "idle" | "check" | "frozen" if resync_start != "none" => format!(
+                "{name} is {array_state}, its sync_action {sync_action}, and a resync is due (resync_start is {resync_start}): it begins with the first write, or with mdadm --readwrite /dev/{name}; scrub it when it is over"
+            ),
+            "idle" | "check" => format!("{name} is {array_state}"),
+            "frozen" => format!(
+                "the sync_action of {name} is frozen: something may be due that is held back; scrub it when it is idle"
+            ),
+            action => format!(
+                "the kernel is at work on {name} (sync_action is {action}); scrub it when that is over"
+            ),
+        }
     }
 }
 
@@ -42,7 +61,12 @@ pub(crate) fn running(devices: &[PathBuf], sysfs: &Path) -> Option<Running> {
     let name = found?;
     let md = sysfs.join("class/block").join(&name).join("md");
     let word = |file: &str| std::fs::read_to_string(md.join(file)).map(|text| text.trim().to_owned()).ok();
-    Some(Running { array_state: word("array_state")?, sync_action: word("sync_action")?, name })
+    Some(Running {
+        array_state: word("array_state")?,
+        sync_action: word("sync_action")?,
+        resync_start: word("resync_start")?,
+        name,
+    })
 }
 
 #[cfg(test)]
@@ -70,11 +94,57 @@ mod tests {
             fs::create_dir_all(&md).unwrap();
             fs::write(md.join("array_state"), "active\n").unwrap();
             fs::write(md.join("sync_action"), format!("{action}\n")).unwrap();
+            fs::write(md.join("resync_start"), "none\n").unwrap();
         }
         let found = running(&devices[..2], &sysfs).unwrap();
         assert_eq!((found.name.as_str(), found.is_settled()), ("md0", true));
         assert_eq!(running(&devices, &sysfs), None, "members of two arrays");
         assert!(!running(&devices[2..], &sysfs).unwrap().is_settled(), "a resync is under way");
         assert_eq!(running(&[folder.path().join("nothing")], &sysfs), None);
+    }
+
+    #[test]
+    fn a_resync_that_is_still_due_is_not_settled() {
+        let array = |state: &str, action: &str, start: &str| Running {
+            name: "md0".to_owned(),
+            array_state: state.to_owned(),
+            sync_action: action.to_owned(),
+            resync_start: start.to_owned(),
+        };
+        for state in ["clean", "active", "active-idle", "write-pending", "readonly"] {
+            assert!(array(state, "idle", "none").is_settled(), "{state}");
+            assert!(array(state, "check", "none").is_settled(), "{state}");
+            assert!(!array(state, "idle", "0").is_settled(), "{state}: auto-read-only, resync=PENDING");
+        }
+        for (state, action) in [
+            ("read-auto", "idle"),
+            ("active", "frozen"),
+            ("active", "recover"),
+            ("active", "repair"),
+            ("active", "reshape"),
+            ("inactive", "idle"),
+        ] {
+            assert!(!array(state, action, "none").is_settled(), "{state} {action}");
+        }
+    }
+
+    #[test]
+    fn the_message_says_what_the_kernel_does() {
+        let words = |action: &str, start: &str| {
+            Running {
+                name: "md0".to_owned(),
+                array_state: "active".to_owned(),
+                sync_action: action.to_owned(),
+                resync_start: start.to_owned(),
+            }
+            .words()
+        };
+        for action in ["resync", "recover", "reshape"] {
+            assert!(words(action, "0").contains(&format!("sync_action is {action}")));
+        }
+        assert!(
+            words("idle", "0").contains("resync_start is 0") && words("idle", "0").contains("--readwrite")
+        );
+        assert!(words("frozen", "none").contains("frozen"));
     }
 }

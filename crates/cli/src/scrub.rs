@@ -5,16 +5,18 @@ mod human;
 
 pub(crate) use args::ScrubArgs;
 
-use crate::devices::{Access, assemble_from, expand, place, probe_all};
+use crate::access::Access;
+use crate::devices::{assemble_of, expand, place};
 use crate::failure::Failure;
 use crate::probed::Probed;
 use crate::progress::Display;
 use crate::remote::hosts_of;
-use crate::running::running;
+use crate::running::{Running, running};
 use crate::text::{print, print_json};
 use pumice_host::report::Report;
 use pumice_host::scrub::{StopReason, run as run_pass};
 use pumice_host::state::StateFiles;
+use pumice_host::stop::Stop;
 use pumice_node::NodeOptions;
 use pumice_offload::PacePolicy;
 use pumice_parity::kernels::Kernels;
@@ -25,20 +27,19 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Runs the command.
 pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     let mut options = args.options(fresh_seed()?)?;
     Kernels::best().self_test()?;
-    let access = Access { write: args.repair, allow_in_use: args.allow_in_use };
+    let access = Access { write: args.repairs(), allow_in_use: args.allow_in_use, digests: args.digest };
     if access.write && access.allow_in_use {
         return Err(Failure::new(
             "--repair and --allow-in-use exclude each other: a device is repaired only while nobody else has it",
         ));
     }
     let paths = expand(&args.devices, Path::new("/sys"))?;
-    let mut probed = probe_all(&paths, access)?;
+    let (probed, mut array) = assemble_of(&paths, access)?;
     // Other hosts may write the drives of a node, unless they are kept away.
     options.in_use |= !access.write && probed.iter().any(|p| p.here().is_none());
     // Somebody else's requests to a device of this machine go past this program.
@@ -48,20 +49,23 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
         let what = "--slowdown and --policy cfq are for drives of nodes, which see the foreground's requests; --rate and --window work here too";
         return Err(Failure::new(format!("{}: {what}", here.path)));
     }
-    let mut array = assemble_from(&mut probed)?;
-    let runs = || running(&paths, Path::new("/sys")).is_some_and(|array| array.is_settled());
-    if args.allow_in_use && runs() {
+    let here = args.allow_in_use.then(|| running(&paths, Path::new("/sys"))).flatten();
+    if here.as_ref().is_some_and(Running::is_settled) {
         array.assume_running();
     } else if let Some(hosts) = elsewhere(&array, &probed, args)? {
         if !args.quiet {
             eprintln!(
-                "pumice: the array is active, and {hosts} is connected to all of its drives: taken as running there"
+                "pumice: the array is active, and {hosts} connected to all of its drives: it may run there, or be resyncing"
             );
         }
         options.running_elsewhere = true;
         array.assume_running();
     } else if args.assume_settled {
         array.assume_settled();
+    } else if array.needs_assume_settled()
+        && let Some(here) = &here
+    {
+        return Err(Failure::new(format!("array {}: {}", array.uuid(), here.words())));
     } else if array.needs_assume_settled() {
         return Err(Failure::new(format!(
             "array {}: it is running, or was not stopped cleanly, or was never synced, and has no bitmap that says where: parity cannot be judged; --assume-settled checks it all the same",
@@ -72,8 +76,8 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     options.check(&target)?;
     let state = open_state(args, target.array().uuid())?;
     let mut display = Display::new(args.quiet);
-    let interrupt = stop_on_signal()?;
-    let outcome = run_pass(&target, state.as_ref(), &options, &mut display, &interrupt);
+    let stop = stop_on_signal()?;
+    let outcome = run_pass(&target, state.as_ref(), &options, &mut display, &stop);
     display.finish();
     let outcome = outcome?;
     if let Some(StopReason::Failed(why)) = &outcome.stopped {
@@ -91,16 +95,16 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
 /// The hosts that run an array over drives of nodes, as far as can be told from here: its superblocks say that writes may be under way, every
 /// member is on a node, and the same hosts are connected to all of them. `None` where that is not so, or the operator has judged.
 fn elsewhere(array: &Array, probed: &[Probed], args: &ScrubArgs) -> Result<Option<String>, Failure> {
-    if !array.unclean() || args.assume_settled || args.repair {
+    if !array.unclean() || args.assume_settled || args.repairs() {
         return Ok(None);
     }
     hosts_of(probed)
 }
 
-/// Where progress and journal are kept: for a plain check, a directory that cannot be used is a pity; for a repair, or a pass that should be
-/// resumed, it is a reason not to begin.
+/// Where progress and journal are kept. For a plain check, a directory that cannot be used is worth a
+/// warning, also if the operator named it; for a repair, or to resume, it is a reason not to begin.
 fn open_state(args: &ScrubArgs, array: Uuid) -> Result<Option<StateFiles>, Failure> {
-    let needed = args.repair || args.resume || args.state_dir.is_some();
+    let needed = args.repairs() || args.resume;
     let folder = match args.state_dir.clone().or_else(default_state_dir) {
         Some(folder) => folder,
         None if needed => {
@@ -112,7 +116,10 @@ fn open_state(args: &ScrubArgs, array: Uuid) -> Result<Option<StateFiles>, Failu
     };
     match StateFiles::open(&folder, array) {
         Ok(state) => Ok(Some(state)),
-        Err(error @ pumice_host::scrub::ScrubError::State { .. }) if !needed => {
+        // A file is a mistake in the command, wherever it was named.
+        Err(error @ pumice_host::scrub::ScrubError::State { .. })
+            if !(needed || args.state_dir.is_some() && folder.is_file()) =>
+        {
             if !args.quiet {
                 eprintln!("pumice: progress is not saved: {error}");
             }
@@ -144,15 +151,17 @@ pub(crate) fn fresh_seed() -> Result<Seed, Failure> {
     Ok(Seed(bytes))
 }
 
-/// A flag that Ctrl-C and SIGTERM raise; a second signal ends the program at once.
-fn stop_on_signal() -> Result<Arc<AtomicBool>, Failure> {
-    let flag = Arc::new(AtomicBool::new(false));
-    let raised = Arc::clone(&flag);
+/// What Ctrl-C and SIGTERM raise; a second signal ends the program at once.
+fn stop_on_signal() -> Result<Arc<Stop>, Failure> {
+    let stop = Arc::new(Stop::new());
+    let raised = Arc::clone(&stop);
+    // Called on a thread of its own.
     ctrlc::set_handler(move || {
-        if raised.swap(true, Ordering::Relaxed) {
+        if raised.is_raised() {
             std::process::exit(3);
         }
-        eprintln!("pumice: stopping after this batch (again to stop at once)");
+        eprintln!("pumice: stopping (again to stop at once)");
+        raised.raise();
     })?;
-    Ok(flag)
+    Ok(stop)
 }

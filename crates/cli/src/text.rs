@@ -1,15 +1,25 @@
 //! Text on standard output.
 
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Writes a text. A reader that has gone away (`| head`) is no error.
+/// Whether a text could not be written.
+static UNDELIVERED: AtomicBool = AtomicBool::new(false);
+
+/// Whether something that was to be printed was not: the command ends with 2 then, whatever it found.
+pub(crate) fn is_undelivered() -> bool {
+    UNDELIVERED.load(Ordering::Relaxed)
+}
+
+/// Writes a text. If that fails, the command says so and ends with 2. A reader that has gone away (`| head`) is no error.
 pub(crate) fn print(text: &str) {
     let mut out = io::stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     if let Err(error) = written
         && error.kind() != io::ErrorKind::BrokenPipe
     {
-        eprintln!("pumice: standard output: {error}");
+        eprintln!("pumice: the report could not be written to standard output: {error}");
+        UNDELIVERED.store(true, Ordering::Relaxed);
     }
 }
 

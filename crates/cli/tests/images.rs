@@ -179,3 +179,53 @@ fn known_damage_is_found_by_every_method_and_repaired_where_it_is_located() {
         }
     }
 }
+
+fn contents(members: &[PathBuf]) -> Vec<[u8; 32]> {
+    members.iter().map(|path| Sha256::digest(fs::read(path).unwrap()).into()).collect()
+}
+
+/// P and Q of a stripe, of which only one data block is not zero, filled alike: the data block looks damaged.
+#[test]
+fn filled_parity_does_not_cost_the_data() {
+    use std::os::unix::fs::FileExt;
+    let Some((_, images)) = unpacked() else { return };
+    let state = tempfile::tempdir().unwrap();
+    let members = members(&images.path().join("r6-ls-6d-64k-v1.2"));
+    for member in [3, 4] {
+        let file = fs::File::options().write(true).open(&members[member]).unwrap();
+        file.write_all_at(&[0xFF; 4096], 3_940_352).unwrap();
+    }
+    let before = contents(&members);
+    let (code, json) = pumice(state.path(), &["scrub", "--repair"], &members);
+    assert_eq!(code, 1);
+    assert_eq!(contents(&members), before, "nothing is written");
+    let finding = &json["findings"][0];
+    assert_eq!((finding["member"].as_u64(), finding["strength"].as_str()), (Some(5), Some("weak")));
+    let pq = serde_json::json!([3, 4]);
+    let alternatives = finding["alternatives"].as_array().unwrap();
+    let fill = |a: &&Value| a["members"] == pq && a["reason"].as_str().unwrap().contains("constant");
+    assert!(alternatives.iter().any(|a| fill(&a)), "{alternatives:?}");
+}
+
+/// Two members whose data areas are exchanged: nothing is written, and the exchange is named.
+#[test]
+fn exchanged_members_are_named_and_left_alone() {
+    let Some((_, images)) = unpacked() else { return };
+    let state = tempfile::tempdir().unwrap();
+    let members = members(&images.path().join("r6-ls-6d-64k-v1.2"));
+    let (mut a, mut b) = (fs::read(&members[1]).unwrap(), fs::read(&members[2]).unwrap());
+    a[1 << 20..].swap_with_slice(&mut b[1 << 20..]);
+    fs::write(&members[1], a).unwrap();
+    fs::write(&members[2], b).unwrap();
+    let before = contents(&members);
+    let (code, json) = pumice(state.path(), &["scrub", "--repair"], &members);
+    assert_eq!(code, 1);
+    assert_eq!(contents(&members), before, "nothing is written");
+    let findings = json["findings"].as_array().unwrap();
+    assert!(findings.len() > 50, "{}", findings.len());
+    let pair = serde_json::json!([1, 2]);
+    let exchange = |a: &Value| a["members"] == pair && a["reason"].as_str().unwrap().contains("exchanged");
+    let named =
+        findings.iter().filter(|f| f["alternatives"].as_array().unwrap().iter().any(exchange)).count();
+    assert!(named > findings.len() / 2, "{named} of {}", findings.len());
+}

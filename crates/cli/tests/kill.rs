@@ -32,7 +32,7 @@ fn every_chunk_is_old_or_new_after_every_kill() {
         command.arg(state.path()).args(&members);
         command
     };
-    assert_eq!(scrub("locate").status().unwrap().code(), Some(1));
+    assert_eq!(scrub("likely").status().unwrap().code(), Some(1));
     assert_eq!(
         scrub("parity").status().unwrap().code(),
         Some(1),
@@ -51,11 +51,11 @@ fn every_chunk_is_old_or_new_after_every_kill() {
         for (member, bytes) in members.iter().zip(&bad) {
             fs::write(member, bytes).unwrap();
         }
-        let mut running = scrub("locate").spawn().unwrap();
+        let mut running = scrub("likely").spawn().unwrap();
         std::thread::sleep(Duration::from_millis(15 + round * 5));
         running.kill().unwrap();
         interrupted += u64::from(running.wait().unwrap().code().is_none());
-        let code = scrub("locate").status().unwrap().code();
+        let code = scrub("likely").status().unwrap().code();
         assert!(
             matches!(code, Some(0 | 1)),
             "round {round}: {code:?}: 1 for what was left to repair, 0 for nothing"

@@ -109,7 +109,7 @@ fn flash(spare: u32, config: &Config) -> (Flash, NandJournal) {
 fn one_seed(seed: u64) {
     let mut random = Random::new(seed);
     let config = config(&mut random);
-    let fails = seed % 3 == 0;
+    let fails = seed.is_multiple_of(3);
     // Where programs and erases fail, blocks are retired: room for that.
     let (mut nand, journal) = flash(if fails { 40 } else { 0 }, &config);
     let mut faults = Faults { cuts: true, ..Faults::from_seed(seed) };

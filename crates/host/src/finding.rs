@@ -1,9 +1,14 @@
 //! What was found: the diagnosis of damage, as it is reported.
 
+mod strength;
+
+pub use strength::{Doubt, ErrorFigures, LostPlace, Strength};
+
 use crate::target::Target;
 use pumice_raid::diagnosis;
 use pumice_units::{Role, StripeIndex};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// What kind of damage a finding is. `Consistent` is the absence of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -23,8 +28,10 @@ pub enum Verdict {
     Ambiguous,
     /// Written while it was being read, again and again.
     Busy,
-    /// The drive does not give the bytes back.
+    /// The medium refuses some of the bytes.
     Unreadable,
+    /// The member was not asked for some of the bytes: its error time is spent.
+    NotAsked,
 }
 
 impl Verdict {
@@ -40,6 +47,7 @@ impl Verdict {
             Self::Ambiguous => "inconsistent, ambiguous",
             Self::Busy => "busy",
             Self::Unreadable => "unreadable",
+            Self::NotAsked => "not asked for",
         }
     }
 }
@@ -56,6 +64,14 @@ pub enum Unsettled {
     Journal,
     /// Superblocks, or a log beside them, changed meanwhile.
     ArrayChanged,
+    /// A partial parity log names it.
+    Ppl,
+    /// Its bit in the bitmap is set.
+    Bitmap,
+    /// Nothing shows that parity was whole since the array was started.
+    Unproven,
+    /// Nothing counts the writes to these drives, and the array is being written.
+    Uncounted,
 }
 
 impl Unsettled {
@@ -73,7 +89,67 @@ impl Unsettled {
             Self::ArrayChanged => {
                 "superblocks, a bitmap or a log changed meanwhile; scrub it again as the array is now"
             }
+            Self::Ppl => {
+                "a partial parity log says that it may be half written; scrub it when the array has been written elsewhere"
+            }
+            Self::Bitmap => {
+                "its bit in the bitmap is set: it is being written, or waits for a resync; md clears the bit about 10 s after the last write or when the resync has passed, but not while a member is missing; scrub it then"
+            }
+            Self::Unproven => {
+                "nothing shows that parity was whole since the array was started: after a crash it looks the same until the resync is over; scrub it once the array has been idle for a second, or give it a bitmap"
+            }
+            Self::Uncounted => {
+                "the array is being written, has no bitmap, and nothing counts writes to devices of this machine; scrub it when the array has been idle for a second, or give it a bitmap"
+            }
         }
+    }
+}
+
+/// A clause of the rule by which an inconsistency becomes a finding: `docs/settling.md`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Clause {
+    /// A consistent look is conclusive.
+    #[serde(rename = "S1")]
+    Consistent,
+    /// The looks are apart.
+    #[serde(rename = "S2")]
+    Apart,
+    /// The looks agree.
+    #[serde(rename = "S3")]
+    Agree,
+    /// Nothing wrote.
+    #[serde(rename = "S4")]
+    Quiet,
+    /// The hosts stay.
+    #[serde(rename = "S5")]
+    Stay,
+    /// The hosts are heard.
+    #[serde(rename = "S6")]
+    Heard,
+    /// The array is what it was.
+    #[serde(rename = "S7")]
+    Same,
+    /// No log names the stripe.
+    #[serde(rename = "S8")]
+    Logs,
+    /// No bitmap bit is set.
+    #[serde(rename = "S9")]
+    Bitmap,
+    /// Parity was known whole.
+    #[serde(rename = "S10")]
+    Whole,
+    /// The evidence is of that time.
+    #[serde(rename = "S11")]
+    Timely,
+    /// All this is for drives that somebody may write.
+    #[serde(rename = "S12")]
+    Shared,
+}
+
+impl fmt::Display for Clause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // In the order of the page, from 1 on.
+        write!(f, "S{}", *self as u8 + 1)
     }
 }
 
@@ -125,10 +201,27 @@ pub struct Finding {
     pub certainty: Certainty,
     /// Other explanations.
     pub alternatives: Vec<Alternative>,
+    /// How well the bytes support the verdict: rules R11 to R14 of `docs/repair.md`.
+    pub strength: Strength,
+    /// Why it is not strong, if a member is named and it is not.
+    pub doubts: Vec<Doubt>,
+    /// Whether it is strong only if two members are not hit in the very same bytes (R12).
+    pub assumes_one_hit: bool,
+    /// What was measured of the named member's error.
+    pub error: Option<ErrorFigures>,
+    /// The sectors that are not there, of an `unreadable` or `not_asked` verdict.
+    pub lost: Vec<LostPlace>,
     /// Whether the bytes were rewritten and verified.
     pub repaired: bool,
+    /// Whether a dry run would have rewritten them.
+    pub would_repair: bool,
+    /// Why a repair left them alone, in words.
+    pub left_alone: Option<String>,
     /// Why it is busy, where it is.
     pub unsettled: Option<Unsettled>,
+    /// The clause that did not hold, where it is busy. Not in what older versions have saved.
+    #[serde(default)]
+    pub clause: Option<Clause>,
 }
 
 impl From<&diagnosis::Verdict> for Verdict {
@@ -142,6 +235,7 @@ impl From<&diagnosis::Verdict> for Verdict {
             diagnosis::Verdict::Ambiguous(_) => Self::Ambiguous,
             diagnosis::Verdict::Busy => Self::Busy,
             diagnosis::Verdict::Unreadable(_) => Self::Unreadable,
+            diagnosis::Verdict::NotAsked(_) => Self::NotAsked,
         }
     }
 }
@@ -161,18 +255,23 @@ fn numbers(roles: &[Role]) -> Vec<u16> {
 }
 
 impl Finding {
-    /// The finding of a diagnosis: with devices and places. `unsettled` says why its stripe did not settle, and is left out of a verdict that
-    /// needs no settling.
+    /// The finding of a diagnosis: with devices and places. `alone` says that the stripe has no other.
+    /// `unsettled` says why its stripe did not settle, and is left out of a verdict that needs no settling.
     #[must_use]
     pub fn new(
         target: &Target,
         stripe: u64,
         diagnosis: &diagnosis::Diagnosis,
-        unsettled: Option<Unsettled>,
+        alone: bool,
+        unsettled: Option<(Unsettled, Clause)>,
     ) -> Self {
+        let unsettled = unsettled.filter(|_| diagnosis.verdict == diagnosis::Verdict::Busy);
         let accused = diagnosis.verdict.accused();
+        let doubts = strength::doubts(diagnosis, alone);
         let members = match (&diagnosis.verdict, accused.as_slice()) {
-            (diagnosis::Verdict::Ambiguous(candidates), _) => numbers(candidates),
+            (diagnosis::Verdict::Ambiguous(candidates) | diagnosis::Verdict::NotAsked(candidates), _) => {
+                numbers(candidates)
+            }
             (_, several @ [_, _, ..]) => numbers(several),
             _ => Vec::new(),
         };
@@ -199,14 +298,53 @@ impl Finding {
             }),
             certainty: diagnosis.certainty.into(),
             alternatives: alternatives.collect(),
+            strength: Strength::of(diagnosis, &doubts),
+            assumes_one_hit: doubts.is_empty()
+                && diagnosis.evidence.as_ref().is_some_and(diagnosis::Evidence::assumes_one_hit),
+            doubts,
+            error: diagnosis.evidence.as_ref().map(ErrorFigures::of),
+            lost: diagnosis.gaps.iter().map(|gap| LostPlace::of(target, stripe, gap)).collect(),
             repaired: false,
-            unsettled: unsettled.filter(|_| diagnosis.verdict == diagnosis::Verdict::Busy),
+            would_repair: false,
+            left_alone: None,
+            unsettled: unsettled.map(|(why, _)| why),
+            clause: unsettled.map(|(_, clause)| clause),
         }
+    }
+
+    /// Whether a member is named by parity alone: what a repair needs evidence for.
+    #[must_use]
+    pub const fn names_a_member(&self) -> bool {
+        matches!(self.verdict, Verdict::Member | Verdict::ParityP | Verdict::ParityQ | Verdict::Several)
+    }
+
+    /// Adds a doubt: the verdict is not strong any more.
+    pub(crate) fn doubt(&mut self, doubt: Doubt) {
+        if !self.doubts.contains(&doubt) {
+            self.doubts.push(doubt);
+        }
+        if self.strength == Strength::Strong {
+            self.strength = Strength::Weak;
+        }
+        self.assumes_one_hit = false;
+    }
+
+    /// Whether two findings are of the same bytes and say the same of them.
+    pub(crate) fn is_same_place(&self, other: &Self) -> bool {
+        (self.stripe, self.verdict, self.member, self.chunk_offset, self.length)
+            == (other.stripe, other.verdict, other.member, other.chunk_offset, other.length)
+            && self.members == other.members
     }
 
     /// Whether it is about a stripe that would not stand still.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.verdict == Verdict::Busy
+    }
+
+    /// Whether the stripe could not be judged to its end: it is busy, or bytes of it were not asked for.
+    #[must_use]
+    pub const fn is_unjudged(&self) -> bool {
+        matches!(self.verdict, Verdict::Busy | Verdict::NotAsked)
     }
 }

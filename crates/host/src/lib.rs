@@ -8,9 +8,12 @@
 //!
 //! Nothing here knows what a node is made of: everything goes through [`pumice_offload::DataNode`].
 
-mod files;
+pub mod date;
+mod errors;
 pub mod finding;
+pub mod members;
 mod method;
+pub mod pattern;
 pub mod plan;
 pub mod probe;
 mod relay;
@@ -18,8 +21,12 @@ pub mod remote;
 pub mod repair;
 pub mod report;
 pub mod scrub;
+mod sectors;
 mod standing;
 pub mod state;
+pub mod stop;
 pub mod target;
+pub mod wire;
 
+pub use errors::ErrorLimit;
 pub use method::Method;

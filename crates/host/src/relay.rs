@@ -10,7 +10,11 @@ pub(crate) fn bring(
     transfer: &Transfer,
 ) -> Result<Ledger, NodeError> {
     let to_address = to.absolute(transfer.to)?;
-    match from.transfer(&Transfer { to: to_address, ..transfer.clone() }) {
+    let grant = to.grant(to_address, transfer.len)?;
+    let done = from.transfer(&Transfer { to: to_address, grant, ..transfer.clone() });
+    // Before the memory is used: what is still under way must not be written over what comes next.
+    to.revoke(to_address, &grant)?;
+    match done {
         Ok(done) => return Ok(done.moved),
         Err(error) if error.kind() == ErrorKind::Unreachable => {}
         Err(error) => return Err(error),

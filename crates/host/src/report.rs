@@ -1,8 +1,11 @@
 //! The report of a scrub: the JSON document, and the exit code. The contract is in `docs/json.md`.
 
 use crate::finding::Finding;
-use crate::scrub::{Outcome, StopReason};
+use crate::members::{AbsentMember, Equations, StripeRange};
+use crate::pattern::Pattern;
+use crate::scrub::{Outcome, StopReason, Unfinished};
 use crate::target::Target;
+use crate::wire::Wire;
 use pumice_offload::PaceFigures;
 use pumice_telemetry::Ledger;
 use pumice_units::Role;
@@ -53,11 +56,11 @@ impl ArrayIdentity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ArrayResult {
-    /// Everything was checked and nothing found.
+    /// Everything that was asked for was checked, and nothing found.
     Clean,
-    /// Everything was checked and something found.
+    /// Everything that was asked for was checked, and something found.
     Findings,
-    /// Not everything was checked.
+    /// Not everything was checked: [`Report::incomplete`] says why.
     Incomplete,
 }
 
@@ -132,8 +135,18 @@ pub struct Report {
     pub method: &'static str,
     /// The verdict.
     pub result: ArrayResult,
+    /// Why the result is `incomplete`; empty otherwise.
+    pub incomplete: Vec<Unfinished>,
     /// Why the pass ended before its end; `None` where it did not.
     pub stopped: Option<String>,
+    /// The stripes that were asked for.
+    pub range: StripeRange,
+    /// Whether a member was absent from any stripe of the range.
+    pub degraded: bool,
+    /// The members that were.
+    pub absent: Vec<AbsentMember>,
+    /// How many equations could be checked.
+    pub equations: Equations,
     /// Stripes checked, resumed ones included.
     pub stripes_checked: u64,
     /// Stripes left out.
@@ -146,12 +159,20 @@ pub struct Report {
     pub bytes_checked: u64,
     /// What was found.
     pub findings: Vec<Finding>,
+    /// What findings have in common.
+    pub patterns: Vec<Pattern>,
+    /// Stripes of which a member refused bytes at first and gave them back later, by role.
+    pub stripes_read_again: BTreeMap<u16, u64>,
     /// What was measured of the pace, drive by drive; empty where there was none.
     pub pacing: Vec<Pacing>,
     /// Bytes by place.
     pub ledger: Ledger,
     /// The chance that damage of a batch went unseen, at most.
     pub miss_bound: f64,
+    /// What the way to the nodes adds; `None` without a network.
+    pub wire: Option<Wire>,
+    /// How often lost connections were made anew.
+    pub reconnections: u64,
     /// Seconds.
     pub seconds: f64,
 }
@@ -160,6 +181,7 @@ impl Report {
     /// The report of a pass.
     #[must_use]
     pub fn new(target: &Target, outcome: &Outcome) -> Self {
+        let absent = AbsentMember::all(target, &outcome.range);
         let result = if !outcome.is_complete() {
             ArrayResult::Incomplete
         } else if outcome.findings.is_empty() {
@@ -171,17 +193,24 @@ impl Report {
             array: ArrayIdentity::of(target),
             method: outcome.method.name(),
             result,
+            incomplete: outcome.unfinished(),
             stopped: outcome.stopped.as_ref().map(|stop| match stop {
                 StopReason::Interrupted => "interrupted".to_owned(),
                 StopReason::Failed(why) => why.clone(),
-                StopReason::TooManyFindings => "too many findings".to_owned(),
+                StopReason::TooManyFindings => "too many findings; --resume goes on".to_owned(),
             }),
+            range: (&outcome.range).into(),
+            degraded: !absent.is_empty(),
+            absent,
+            equations: outcome.equations,
             stripes_checked: outcome.stripes_checked,
             stripes_skipped: outcome.skipped.values().sum(),
             skipped: outcome.skipped.iter().map(|(reason, n)| (reason.to_string(), *n)).collect(),
             stripes_rechecked: outcome.rechecked,
             bytes_checked: outcome.bytes_checked,
             findings: outcome.findings.clone(),
+            patterns: outcome.patterns.clone(),
+            stripes_read_again: outcome.read_again.iter().map(|(role, n)| (role.0, *n)).collect(),
             pacing: outcome
                 .pacing
                 .iter()
@@ -189,6 +218,8 @@ impl Report {
                 .collect(),
             ledger: outcome.ledger,
             miss_bound: outcome.miss_bound,
+            wire: Wire::of(&outcome.links),
+            reconnections: outcome.reconnections,
             seconds: outcome.seconds,
         }
     }

@@ -1,22 +1,45 @@
-//! Whether an array still is what a pass began with.
+//! What is read and asked of an array while it is judged: hosts, superblocks, bitmap, logs. `docs/settling.md` says what for.
 
-use crate::finding::Unsettled;
 use crate::probe::DriveReader;
 use crate::scrub::ScrubError;
-use crate::target::Target;
-use pumice_offload::{DataNode, DriveDescription, DriveId, NodeError};
+use crate::scrub::settling::{ArrayNow, Held, HostsSeen, Records};
+use crate::target::{JournalDrive, Target};
+use pumice_offload::{DataNode, DriveDescription, DriveId, NodeError, SuperblockSeen};
+use pumice_raid::assembly::WriteRecords;
 use pumice_raid::plan::{Kind, SkipReason};
 use pumice_raid::{Array, MemberRecord, ReadAt};
 use pumice_units::Role;
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// Asks every node of the array for its hosts, and for what it remembers of superblocks.
+pub(crate) fn hosts_now(target: &Target, zero: Instant) -> Result<HostsSeen, ScrubError> {
+    let asked = zero.elapsed();
+    let mut nodes = Vec::new();
+    let mut saw_clean = true;
+    for node in target.nodes() {
+        let hosts = node.hosts()?;
+        let seen = node.superblocks()?;
+        let drives = target.members().filter(|(_, m)| std::sync::Arc::ptr_eq(&m.node, node));
+        for (_, member) in drives {
+            let of_member = |seen: &SuperblockSeen| {
+                seen.drive == member.drive && seen.array == target.array().uuid().0 && seen.clean
+            };
+            saw_clean &= seen.iter().flatten().any(of_member);
+        }
+        nodes.push(hosts);
+    }
+    Ok(HostsSeen { asked, nodes, saw_clean })
+}
 
 /// What the journal says now; `None` where there is none, or its superblock cannot be made out.
 ///
 /// To be read between two looks at a stripe. md takes an entry out of the journal only when the members have all of it: a stripe that looks the same before and after, because a write of it is still to come,
 /// is named in between.
-pub(crate) fn journal_now(target: &Target) -> Result<Option<MemberRecord>, ScrubError> {
-    let Some(journal) = target.journal() else { return Ok(None) };
-    let drives = journal.node.describe()?.drives;
-    let reader = reader(&*journal.node, "of the journal", &drives, journal.drive)?;
+fn journal_now(target: &Target) -> Result<Option<MemberRecord>, ScrubError> {
+    let Some(JournalDrive { node, drive }) = target.journal() else { return Ok(None) };
+    let drives = node.describe()?.drives;
+    let reader = reader(&**node, "of the journal", &drives, *drive)?;
     Ok(target.array().read_journal_again(&reader))
 }
 
@@ -31,15 +54,12 @@ fn reader<'n>(
     Ok(DriveReader::new(node, id, drive.size_bytes))
 }
 
-/// Reads superblocks again, and what counts beside them: whether they still give every member the role and the state that it had, and leave each of `stripes`
-/// to be checked, with `journal` as it was read before. Says of each stripe what stands against a finding there. A superblock that cannot be made out is one that is being written: it stands against all, for now.
+/// Reads superblocks again, and what counts beside them: whether they still give every member the role and the state that it had, and what names each of `stripes`
+/// as half written, journal included. A superblock that cannot be made out is one that is being written: the array is not the same, for now.
 ///
 /// One call serves any number of stripes with the same reads: as a rule one of each member.
-pub(crate) fn objections(
-    target: &Target,
-    journal: Option<MemberRecord>,
-    stripes: &[u64],
-) -> Result<Vec<Option<Unsettled>>, ScrubError> {
+pub(crate) fn evidence(target: &Target, stripes: &[u64]) -> Result<ArrayNow, ScrubError> {
+    let journal = journal_now(target)?;
     let mut drives: Vec<(&str, Vec<DriveDescription>)> = Vec::new();
     let mut readers = Vec::new();
     for (role, member) in target.members() {
@@ -53,8 +73,9 @@ pub(crate) fn objections(
     let devices: Vec<(Role, &dyn ReadAt)> =
         readers.iter().map(|(role, reader)| (*role, reader as &dyn ReadAt)).collect();
     let then = target.array();
-    let all = |why| Ok(vec![Some(why); stripes.len()]);
-    let Some(now) = then.read_again(&devices, journal) else { return all(Unsettled::ArrayChanged) };
+    let unknown =
+        || ArrayNow { same: false, clean: false, events: 0, records: Records::None, held: BTreeMap::new() };
+    let Some(mut now) = then.read_again(&devices, journal) else { return Ok(unknown()) };
     let same_members = (0..then.geometry().raid_disks()).map(Role).all(|role| {
         let of = |array: &Array| {
             // A member that the pass does not have is not looked for.
@@ -63,13 +84,27 @@ pub(crate) fn objections(
         };
         of(then) == of(&now)
     });
-    if now.uuid() != then.uuid() || now.geometry() != then.geometry() || !same_members {
-        return all(Unsettled::ArrayChanged);
-    }
-    let objection = |stripe: &u64| match now.plan(*stripe..*stripe + 1).next().map(|extent| extent.kind) {
+    // md writes superblocks one after another: counts that differ are of an update under way.
+    let same_events = now.members().iter().flatten().all(|m| m.record.superblock.events == now.events());
+    // What is not clean and has no record is another clause's matter.
+    now.assume_settled();
+    let held = |stripe: u64| match now.plan(stripe..stripe + 1).next().map(|extent| extent.kind) {
         Some(Kind::Check) => None,
-        Some(Kind::Skip(SkipReason::JournalPending)) => Some(Unsettled::Journal),
-        Some(Kind::Skip(_)) | None => Some(Unsettled::ArrayChanged),
+        Some(Kind::Skip(SkipReason::JournalPending)) => Some(Held::Journal),
+        Some(Kind::Skip(SkipReason::PplPending)) => Some(Held::Ppl),
+        Some(Kind::Skip(SkipReason::Dirty)) => Some(Held::Bitmap),
+        Some(Kind::Skip(_)) | None => Some(Held::Changed),
     };
-    Ok(stripes.iter().map(objection).collect())
+    Ok(ArrayNow {
+        same: now.uuid() == then.uuid() && now.geometry() == then.geometry() && same_members && same_events,
+        clean: !now.unclean(),
+        events: now.events(),
+        records: match now.write_records() {
+            WriteRecords::None => Records::None,
+            WriteRecords::Bitmap => Records::Bitmap,
+            WriteRecords::Ppl => Records::Ppl,
+            WriteRecords::Journal => Records::Journal,
+        },
+        held: stripes.iter().filter_map(|stripe| Some((*stripe, held(*stripe)?))).collect(),
+    })
 }

@@ -1,179 +1,176 @@
-//! Progress that survives: the state of an interrupted pass. `docs/on-disk/progress-state.md` describes the file.
+//! The files of one array in the state directory: progress, the repair journal, the repair archive.
+//!
+//! `docs/on-disk/progress-state.md` describes the directory and the progress file.
 
-use crate::Method;
-use crate::files::{remove_durably, write_durably};
-use crate::finding::Finding;
-use crate::scrub::{Order, ScrubError};
+mod progress;
+
+pub(crate) use progress::{Before, MAX_SAVED_FINDINGS, PassKey, SavedPass, Shape};
+
+use crate::repair::EntryId;
+use crate::repair::{Archive, Found, Journal};
+use crate::scrub::ScrubError;
+use pumice_durable::{Folder, Lock, Store, remove, replace, sweep};
 use pumice_raid::Uuid;
-use pumice_raid::geometry::Geometry;
-use pumice_telemetry::Ledger;
-use serde::{Deserialize, Serialize};
-use std::fs::{self, File, TryLockError};
-use std::io;
-use std::ops::Range;
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-/// The version of the file.
-pub(crate) const VERSION: u32 = 2;
+/// Bytes of a progress file, at most.
+const MAX_PROGRESS: u64 = 256 << 20;
 
-/// What of an array's shape a pass relies on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Shape {
-    level: i32,
-    /// mdadm's name of it.
-    layout: Option<String>,
-    chunk_bytes: u64,
-    raid_disks: u16,
-    stripes: u64,
-}
-
-impl Shape {
-    pub(crate) fn of(geometry: &Geometry) -> Self {
-        Self {
-            level: geometry.level().number(),
-            layout: geometry.layout().map(|layout| layout.to_string()),
-            chunk_bytes: geometry.chunk_bytes(),
-            raid_disks: geometry.raid_disks(),
-            stripes: geometry.stripes(),
-        }
-    }
-}
-
-/// What a state directory says of an interrupted pass.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Before {
-    /// There was none.
-    Nothing,
-    /// It can be gone on with.
-    Pass(Box<SavedPass>),
-    /// Another version of this program saved it: there is nothing wrong with it, and it cannot be gone on with.
-    OtherVersion(u64),
-}
-
-/// What a pass checks and how: a resumed pass takes it over.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct PassKey {
-    pub(crate) method: Method,
-    pub(crate) batch: u64,
-    pub(crate) accumulators: u8,
-    pub(crate) seed: String,
-    pub(crate) range: Range<u64>,
-    pub(crate) order: Order,
-    /// What of the array the pass relies on.
-    pub(crate) geometry: Shape,
-    /// Digest of batches and their order.
-    pub(crate) plan: u32,
-}
-
-/// An interrupted pass.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct SavedPass {
-    version: u32,
-    pub(crate) array: String,
-    #[serde(flatten)]
-    pub(crate) key: PassKey,
-    pub(crate) batches_done: usize,
-    pub(crate) stripes_checked: u64,
-    pub(crate) rechecked: u64,
-    pub(crate) bytes_checked: u64,
-    pub(crate) findings: Vec<Finding>,
-    pub(crate) ledger: Ledger,
-    pub(crate) miss_bound: f64,
-    pub(crate) seconds: f64,
-}
-
-impl SavedPass {
-    /// A pass that has not begun.
-    pub(crate) fn new(array: String, key: PassKey) -> Self {
-        Self {
-            version: VERSION,
-            array,
-            key,
-            batches_done: 0,
-            stripes_checked: 0,
-            rechecked: 0,
-            bytes_checked: 0,
-            findings: Vec::new(),
-            ledger: Ledger::default(),
-            miss_bound: 0.0,
-            seconds: 0.0,
-        }
-    }
+/// The repair archives in a state directory, by array. Nothing is locked: entries are whole or not there.
+///
+/// # Errors
+/// If the folder is there and cannot be listed.
+pub fn archives(folder: &Path) -> Result<Vec<(Uuid, Archive)>, ScrubError> {
+    let store = Folder::new(folder);
+    let listed = |folder: &Path| -> io::Result<Vec<String>> {
+        fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+    };
+    let mut names = match listed(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+        names => names.map_err(|error| ScrubError::state(folder, "cannot be listed", error))?,
+    };
+    names.sort_unstable();
+    let archive = |name: &String| {
+        let array: Uuid = name.strip_suffix(".repairs")?.parse().ok()?;
+        Some((array, Archive::open(store.folder(name), array)))
+    };
+    Ok(names.iter().filter_map(archive).collect())
 }
 
 /// The files of one array in the state directory, locked while this value lives.
 #[derive(Debug)]
 pub struct StateFiles {
-    folder: PathBuf,
-    array: String,
+    store: Arc<dyn Store>,
+    array: Uuid,
+    /// Why nothing can be written here; `None` if it can, as far as is known.
+    read_only: Option<String>,
     // Held for its lock alone.
-    _lock: File,
+    _lock: Option<Lock>,
 }
 
 impl StateFiles {
-    /// Opens (and makes) the state directory and locks the array's files.
+    /// Opens the state directory, makes it if it is not there, and locks the array's files.
+    ///
+    /// In a directory that is there and cannot be written, the files can still be read: see
+    /// [`read_only`](Self::read_only).
     ///
     /// # Errors
-    /// [`ScrubError::Locked`] where another scrub of the array runs, [`ScrubError::State`] where the directory cannot be used.
+    /// [`ScrubError::Locked`] if another scrub of the array runs, [`ScrubError::State`] if the
+    /// directory cannot be used at all.
     pub fn open(folder: &Path, array: Uuid) -> Result<Self, ScrubError> {
-        let array = array.to_string();
-        fs::create_dir_all(folder)
+        let store = Folder::new(folder);
+        store
+            .make()
             .map_err(|error| ScrubError::state(folder, "the state directory cannot be made", error))?;
-        let path = folder.join(format!("{array}.lock"));
-        let lock = File::create(&path).map_err(|error| ScrubError::state(&path, "cannot be made", error))?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Self { folder: folder.to_owned(), array, _lock: lock }),
-            Err(TryLockError::WouldBlock) => Err(ScrubError::Locked(path)),
-            Err(TryLockError::Error(error)) => Err(ScrubError::state(&path, "cannot be locked", error)),
+        let name = format!("{array}.lock");
+        let path = store.path(&name);
+        let (lock, read_only) = match store.lock(&name) {
+            Ok(Some(lock)) => (Some(lock), None),
+            Ok(None) => return Err(ScrubError::Locked(path)),
+            Err(error) if is_unwritable(error.kind()) => {
+                // Readable at least?
+                fs::read_dir(folder).map_err(|error| ScrubError::state(folder, "cannot be read", error))?;
+                (None, Some(format!("{}: {error}", folder.display())))
+            }
+            Err(error) => return Err(ScrubError::state(&path, "cannot be locked", error)),
+        };
+        let state = Self { store: Arc::new(store), array, read_only, _lock: lock };
+        if state.read_only.is_none() {
+            // Under the lock nobody else writes them. What cannot be removed does no harm.
+            let _ = sweep(&*state.store, &format!("{array}."));
         }
+        Ok(state)
     }
 
-    fn path(&self, kind: &str) -> PathBuf {
-        self.folder.join(format!("{}.{kind}", self.array))
+    /// The files of an array in any store, without a lock: for tests with a faulty one.
+    #[must_use]
+    pub fn over(store: Arc<dyn Store>, array: Uuid) -> Self {
+        Self { store, array, read_only: None, _lock: None }
+    }
+
+    /// Why nothing can be written in the directory; `None` if it can.
+    #[must_use]
+    pub fn read_only(&self) -> Option<&str> {
+        self.read_only.as_deref()
+    }
+
+    fn name(&self, kind: &str) -> String {
+        format!("{}.{kind}", self.array)
     }
 
     /// Where the repair journal is.
     #[must_use]
     pub fn journal_path(&self) -> PathBuf {
-        self.path("repair")
+        self.store.path(&self.name("repair"))
+    }
+
+    /// What the repair journal says.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is none.
+    pub fn journal(&self) -> Result<Found, ScrubError> {
+        Journal::find(Arc::clone(&self.store), &self.name("repair"))
+    }
+
+    /// The repair archive.
+    #[must_use]
+    pub fn archive(&self) -> Archive {
+        Archive::open(self.store.folder(&self.name("repairs")), self.array)
+    }
+
+    /// The entry of the archive that an interrupted repair needs, if one waits.
+    ///
+    /// # Errors
+    /// If the journal cannot be read, or is none.
+    pub fn waiting_entry(&self) -> Result<Option<EntryId>, ScrubError> {
+        Ok(match self.journal()? {
+            Found::Settled(_) => None,
+            Found::Waiting(waiting) => Some(waiting.entry()),
+        })
     }
 
     /// The interrupted pass, if there is one.
     pub(crate) fn load(&self) -> Result<Before, ScrubError> {
-        /// What every version has.
-        #[derive(Deserialize)]
-        struct Versioned {
-            version: u64,
+        let name = self.name("scrub");
+        match self.store.read(&name, MAX_PROGRESS) {
+            Ok(None) => Ok(Before::Nothing),
+            Ok(Some(bytes)) => Ok(SavedPass::decode(&bytes, self.array)),
+            Err(error) if error.kind() == ErrorKind::FileTooLarge => {
+                Ok(Before::Unusable(format!("it is damaged: it is longer than {MAX_PROGRESS} bytes")))
+            }
+            Err(error) => Err(ScrubError::state(self.store.path(&name), "cannot be read", error)),
         }
-        let path = self.path("scrub");
-        let bytes = match fs::read(&path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Before::Nothing),
-            Err(error) => return Err(ScrubError::state(path, "cannot be read", error)),
-        };
-        let bad = |context: String| ScrubError::State { path: path.clone(), context, source: None };
-        let no_state = |error| bad(format!("is not the state of a scrub: {error}"));
-        let Versioned { version } = serde_json::from_slice(&bytes).map_err(no_state)?;
-        if version != u64::from(VERSION) {
-            return Ok(Before::OtherVersion(version));
-        }
-        let saved: SavedPass = serde_json::from_slice(&bytes).map_err(no_state)?;
-        if saved.array != self.array {
-            return Err(bad(format!("array is {}, not {}", saved.array, self.array)));
-        }
-        Ok(Before::Pass(Box::new(saved)))
+    }
+
+    /// Where the progress file is.
+    #[must_use]
+    pub fn progress_path(&self) -> PathBuf {
+        self.store.path(&self.name("scrub"))
     }
 
     /// Saves a pass.
     pub(crate) fn save(&self, pass: &SavedPass) -> Result<(), ScrubError> {
-        let path = self.path("scrub");
-        let bytes = serde_json::to_vec(pass).expect("plain data has a JSON form");
-        write_durably(&path, &bytes).map_err(|error| ScrubError::state(path, "cannot be written", error))
+        let written = replace(&*self.store, &self.name("scrub"), &pass.encode());
+        written.map_err(|error| ScrubError::state(self.progress_path(), "cannot be written", error))
     }
 
     /// Forgets the pass: it has come to its end.
     pub(crate) fn clear(&self) -> Result<(), ScrubError> {
-        let path = self.path("scrub");
-        remove_durably(&path).map_err(|error| ScrubError::state(path, "cannot be removed", error))
+        let removed = remove(&*self.store, &self.name("scrub"));
+        removed.map_err(|error| ScrubError::state(self.progress_path(), "cannot be removed", error))
     }
+}
+
+/// Whether an error means that a folder takes no new file, and may be read all the same.
+fn is_unwritable(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::ReadOnlyFilesystem
+            | ErrorKind::PermissionDenied
+            | ErrorKind::StorageFull
+            | ErrorKind::QuotaExceeded
+    )
 }

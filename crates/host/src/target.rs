@@ -1,5 +1,6 @@
 //! An array as a scrub sees it: which member lies on which drive of which node, and which equations hold for a stripe.
 
+use crate::errors::{ErrorAccount, ErrorLimit};
 use crate::scrub::ScrubError;
 use pumice_blockdev::AlignedBuffer;
 use pumice_offload::{ClassPlan, DataNode, DriveId, PaceFigures, Piece, Rule, Source};
@@ -42,6 +43,7 @@ pub struct Target {
     array: Array,
     members: Vec<Option<Member>>,
     journal: Option<JournalDrive>,
+    errors: ErrorAccount,
 }
 
 /// The members of a view that one node has.
@@ -108,13 +110,44 @@ impl Target {
     #[must_use]
     pub fn new(array: Array, members: Vec<Option<Member>>) -> Self {
         assert_eq!(members.len(), usize::from(array.geometry().raid_disks()), "one entry a role");
-        Self { array, members, journal: None }
+        Self { array, members, journal: None, errors: ErrorAccount::default() }
     }
 
     /// The same, with the device of its write journal: without it, nothing of an array that has one can be settled while others write.
     #[must_use]
     pub fn with_journal(self, journal: Option<JournalDrive>) -> Self {
         Self { journal, ..self }
+    }
+
+    /// The same, with another limit on what refused reads may cost.
+    #[must_use]
+    pub fn with_error_limit(self, limit: ErrorLimit) -> Self {
+        Self { errors: ErrorAccount::new(limit), ..self }
+    }
+
+    /// Members that belong to the array by its superblocks, and were not given to this run.
+    pub(crate) fn merely_unnamed(&self) -> &[Role] {
+        self.array.not_named()
+    }
+
+    /// What refused reads have cost so far, by member.
+    pub(crate) fn error_account(&self) -> &ErrorAccount {
+        &self.errors
+    }
+
+    /// Roles of the array, whether or not their members are present.
+    pub(crate) fn roles(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Bytes of a sector of a member's drive: the smallest unit that it reads and writes.
+    ///
+    /// # Panics
+    /// If the member is missing.
+    pub(crate) fn sector_bytes(&self, role: Role) -> Result<u32, ScrubError> {
+        let member = self.member(role).expect("the member is present");
+        let drives = member.node.describe()?.drives;
+        Ok(drives.iter().find(|drive| drive.id == member.drive).map_or(512, |drive| drive.block_bytes))
     }
 
     /// The device of its write journal, where there is one.

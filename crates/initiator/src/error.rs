@@ -33,6 +33,12 @@ pub enum InitiatorError {
         /// How.
         violation: Violation,
     },
+    /// Data were damaged on the way: a digest of one end does not fit what the other received.
+    #[error("{address}: data were damaged on the way: their digest does not fit")]
+    Digest {
+        /// The controller's address.
+        address: SocketAddr,
+    },
     /// The discovery log cannot be read.
     #[error("{address}: {source}")]
     Discovery {

@@ -9,6 +9,7 @@
 
 mod busy_poll;
 mod controller;
+mod digest;
 mod discovery;
 mod error;
 mod queue;
@@ -17,8 +18,9 @@ mod tcp;
 
 pub use busy_poll::BusyPoll;
 pub use controller::{ConnectOptions, Controller};
+pub use digest::DigestPolicy;
 pub use discovery::discover;
 pub use error::InitiatorError;
-pub use queue::{Command, Outcome, Queue};
+pub use queue::{Command, Outcome, Queue, Stopper, Traffic};
 pub use stream::PollingStream;
 pub use tcp::prepare;

@@ -4,7 +4,7 @@ use crate::{BusyPoll, InitiatorError, PollingStream, prepare};
 use pumice_nvme::host::{Connection, Event, Options};
 use pumice_nvme::spec::{Sqe, Status};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 /// Bytes of the receive buffer to begin with.
@@ -34,10 +34,32 @@ pub struct Outcome {
     pub received: u32,
 }
 
+/// What a queue has moved over its socket, both ways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Traffic {
+    /// Bytes, those of headers and digests among them.
+    pub bytes: u64,
+    /// PDUs.
+    pub pdus: u64,
+}
+
+/// Ends a queue's connection from another thread.
+#[derive(Debug)]
+pub struct Stopper(TcpStream);
+
+impl Stopper {
+    /// Ends the connection: who waits for an answer on it gets an error at once.
+    pub fn stop(&self) {
+        // It may have ended already.
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
+}
+
 /// A queue over a socket.
 #[derive(Debug)]
 pub struct Queue {
     address: SocketAddr,
+    moved: u64,
     stream: PollingStream,
     connection: Connection,
     deadline: Duration,
@@ -69,6 +91,7 @@ impl Queue {
         let connection = Connection::new(options, &mut out);
         let mut queue = Self {
             address,
+            moved: 0,
             stream: PollingStream::new(stream, BusyPoll::USUAL),
             connection,
             deadline,
@@ -110,6 +133,21 @@ impl Queue {
         self.address
     }
 
+    /// What has been moved since it was connected.
+    #[must_use]
+    pub fn traffic(&self) -> Traffic {
+        Traffic { bytes: self.moved, pdus: self.connection.pdus() }
+    }
+
+    /// What ends the connection from another thread.
+    ///
+    /// # Errors
+    /// Where the system has no more descriptors.
+    pub fn stopper(&self) -> Result<Stopper, InitiatorError> {
+        let address = self.address;
+        self.stream.try_clone().map(Stopper).map_err(|source| InitiatorError::Socket { address, source })
+    }
+
     /// Whether the connection is of no more use.
     #[must_use]
     pub fn is_broken(&self) -> bool {
@@ -121,7 +159,20 @@ impl Queue {
     /// # Errors
     /// Where the connection fails, or nothing at all comes within the deadline. The queue is of no more use then.
     pub fn run(&mut self, commands: &mut [Command<'_>]) -> Result<Vec<Outcome>, InitiatorError> {
-        let result = self.batch(commands, || false);
+        self.run_while(commands, || false)
+    }
+
+    /// The same for commands that may take longer than the deadline: whenever nothing came for so long, `patient` says whether to
+    /// go on waiting.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run), the deadline where patience is at an end.
+    pub fn run_while(
+        &mut self,
+        commands: &mut [Command<'_>],
+        patient: impl FnMut() -> bool,
+    ) -> Result<Vec<Outcome>, InitiatorError> {
+        let result = self.batch(commands, patient);
         self.broken |= result.is_err();
         result
     }
@@ -146,10 +197,7 @@ impl Queue {
         receive: &mut [u8],
         patient: impl FnMut() -> bool,
     ) -> Result<Outcome, InitiatorError> {
-        let mut command = [Command { sqe, send, receive }];
-        let result = self.batch(&mut command, patient);
-        self.broken |= result.is_err();
-        Ok(result?[0])
+        Ok(self.run_while(&mut [Command { sqe, send, receive }], patient)?[0])
     }
 
     /// Keeps the queue full with what `next` gives (a command, data for the controller, bytes for the host) until it gives nothing more and everything
@@ -249,6 +297,10 @@ impl Queue {
                 until = Instant::now() + self.deadline;
             }
         }
+        // Whichever end found it: what else came over this connection is not to be trusted more than the rest.
+        if outcomes.iter().any(|outcome| outcome.status.code() == Status::TRANSIENT_TRANSPORT.code()) {
+            return Err(InitiatorError::Digest { address: self.address });
+        }
         Ok(outcomes)
     }
 
@@ -265,6 +317,7 @@ impl Queue {
         }
         let done = self.stream.write_all(&self.out);
         done.map_err(|source| self.failed(source))?;
+        self.moved += self.out.len() as u64;
         self.out.clear();
         Ok(())
     }
@@ -285,6 +338,7 @@ impl Queue {
             return Err(self.failed(ErrorKind::ConnectionReset.into()));
         }
         self.filled += n;
+        self.moved += n as u64;
         let done = self.connection.receive(&self.buffer[..self.filled], &mut self.out, each);
         let (consumed, needed) = match done {
             Ok(done) => done,

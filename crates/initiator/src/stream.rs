@@ -31,6 +31,11 @@ impl PollingStream {
         Ok(())
     }
 
+    /// The same connection once more.
+    pub(crate) fn try_clone(&self) -> io::Result<TcpStream> {
+        self.stream.try_clone()
+    }
+
     fn look(&mut self, looking: bool) -> io::Result<()> {
         if self.looking != looking {
             self.stream.set_nonblocking(looking)?;

@@ -12,6 +12,7 @@ mod local;
 mod memory;
 mod pace;
 pub mod serve;
+pub mod superblocks;
 mod watch;
 
 pub use local::{LocalNode, NodeOptions};

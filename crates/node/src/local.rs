@@ -1,7 +1,7 @@
 //! A data node over block devices of this machine.
 
-use crate::engine::{Fold, MediaJob, MediaSource, Worker, fold_memory};
-use crate::memory::{LocalMemory, Peers};
+use crate::engine::{Fold, MediaJob, MediaSource, Permit, Worker, fold_memory};
+use crate::memory::{LocalMemory, MemoryAccess, Peers};
 use crate::pace::Pacing;
 use crate::watch::WriteWatch;
 use pumice_blockdev::{AlignedBuffer, BlockDevice, Engine, Gather, Gatherer, IoError, Part};
@@ -13,7 +13,8 @@ use pumice_offload::{
 use pumice_parity::kernels::Kernels;
 use pumice_telemetry::Ledger;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// What a node may use.
 #[derive(Debug, Clone)]
@@ -26,6 +27,9 @@ pub struct NodeOptions {
     pub engine: Engine,
     /// The kernels that fold.
     pub kernels: Kernels,
+    /// The time that refused reads of one source may take in one parity command. Beyond it the rest of a
+    /// failed read is reported as not asked for.
+    pub error_time: Duration,
 }
 
 impl Default for NodeOptions {
@@ -35,12 +39,50 @@ impl Default for NodeOptions {
             memory_bytes: 32 << 20,
             engine: Engine::Auto,
             kernels: Kernels::best(),
+            error_time: ERROR_TIME,
         }
     }
 }
 
+/// A drive with limited error recovery gives a sector up after 7 s, others after a minute or more: a few
+/// bad sectors are told one by one, and a drive that fails everywhere holds up a command no longer.
+const ERROR_TIME: Duration = Duration::from_secs(30);
+
 /// Reads in flight of one worker, at most.
 const DEPTH: u32 = 256;
+
+/// Workers of all commands together, for each of [`NodeOptions::workers`]; a command has one in any case.
+const WORKERS_A_THREAD: usize = 2;
+
+/// Workers that no command has, and how many commands have.
+#[derive(Default)]
+struct Store {
+    idle: Vec<Worker>,
+    lent: usize,
+}
+
+/// Workers that a command has for a while.
+struct Lent<'n> {
+    node: &'n LocalNode,
+    workers: Vec<Worker>,
+    count: usize,
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        let mut store = locked(&self.node.workers);
+        store.lent -= self.count;
+        // After a panic reads may still be under way: those workers end, and wait for them.
+        if !std::thread::panicking() {
+            store.idle.append(&mut self.workers);
+            store.idle.truncate(WORKERS_A_THREAD * self.node.options.workers);
+        }
+    }
+}
+
+fn locked(store: &Mutex<Store>) -> MutexGuard<'_, Store> {
+    store.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Drives of this machine, served in this process.
 pub struct LocalNode {
@@ -49,7 +91,7 @@ pub struct LocalNode {
     memory: Arc<LocalMemory>,
     peers: Peers,
     options: NodeOptions,
-    workers: Mutex<Vec<Worker>>,
+    workers: Mutex<Store>,
     watch: Option<Arc<WriteWatch>>,
     pacing: Arc<Pacing>,
 }
@@ -73,7 +115,7 @@ impl LocalNode {
             memory,
             peers: peers.clone(),
             options,
-            workers: Mutex::new(Vec::new()),
+            workers: Mutex::default(),
             watch: None,
             pacing,
         }
@@ -108,28 +150,26 @@ impl LocalNode {
         Ok(device)
     }
 
-    /// Takes up to `count` workers out of the store, making what is missing.
-    fn borrow_workers(&self, count: usize) -> Result<Vec<Worker>, NodeError> {
-        let mut out = {
-            let mut store = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
-            let keep = store.len().saturating_sub(count);
-            store.split_off(keep)
+    /// Takes up to `count` workers out of the store, and makes what is missing: one at least, and more only
+    /// while all commands together have fewer than [`WORKERS_A_THREAD`] for each thread.
+    fn borrow_workers(&self, count: usize) -> Result<Lent<'_>, NodeError> {
+        let (mut lent, count) = {
+            let mut store = locked(&self.workers);
+            let free = (WORKERS_A_THREAD * self.options.workers).saturating_sub(store.lent);
+            let count = count.min(free).max(1);
+            store.lent += count;
+            let keep = store.idle.len().saturating_sub(count);
+            (Lent { node: self, workers: store.idle.split_off(keep), count }, count)
         };
-        while out.len() < count {
+        while lent.workers.len() < count {
             let gatherer =
                 Gatherer::new(self.drives.clone(), DEPTH, self.options.engine).map_err(|error| {
-                    NodeError::new(ErrorKind::Media, format!("node '{}' cannot set up its reads", self.name))
+                    NodeError::new(ErrorKind::Drive, format!("node '{}' cannot set up its reads", self.name))
                         .with_source(error)
                 })?;
-            out.push(Worker { gatherer, spare: Vec::new() });
+            lent.workers.push(Worker { gatherer, spare: Vec::new() });
         }
-        Ok(out)
-    }
-
-    fn return_workers(&self, workers: Vec<Worker>) {
-        let mut store = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
-        store.extend(workers);
-        store.truncate(2 * self.options.workers);
+        Ok(lent)
     }
 
     /// Reads what a command over media would read, in the same way, and folds nothing: the limit that it is measured against.
@@ -138,9 +178,15 @@ impl LocalNode {
     /// As [`parity`](DataNode::parity).
     pub fn read_only_pass(&self, command: &ParityCommand) -> Result<Ledger, NodeError> {
         command.validate()?;
-        let fold = Fold::new(command, self.options.kernels, &self.memory);
-        let job = MediaJob::new(command, &self.drives, self.media_sources(command)?, fold);
-        Ok(self.run_job(&job.reading_only())?.moved)
+        let sources = self.media_sources(command)?;
+        let fold = Fold::new(command, self.options.kernels, &*self.memory)?;
+        let job = MediaJob::new(command, &self.drives, sources, fold, self.options.error_time, &|| true);
+        Ok(self.run_job(&job.reading_only(), &|| true)?.moved)
+    }
+
+    /// The local memory of its drives.
+    pub(crate) fn memory(&self) -> &Arc<LocalMemory> {
+        &self.memory
     }
 
     /// The pace of its drives.
@@ -148,23 +194,31 @@ impl LocalNode {
         &self.pacing
     }
 
-    fn run_job(&self, job: &MediaJob<'_>) -> Result<ParityResult, NodeError> {
-        let count =
-            usize::try_from(job.useful_workers()).unwrap_or(usize::MAX).min(self.options.workers).max(1);
-        let mut workers = self.borrow_workers(count)?;
-        let result = job.run(&mut workers);
-        self.return_workers(workers);
-        result
+    /// Executes a command slice by slice. Between two slices it holds what it has folded, and no buffers.
+    fn run_job(&self, job: &MediaJob<'_>, permit: &dyn Permit) -> Result<ParityResult, NodeError> {
+        let useful = usize::try_from(job.useful_workers()).unwrap_or(usize::MAX);
+        let count = useful.min(self.options.workers).min(job.workers_that_fit()).max(1);
+        let mut sum = job.share();
+        loop {
+            let mut lent = self.borrow_workers(count)?;
+            job.run(&mut lent.workers, &mut sum)?;
+            drop(lent);
+            if job.is_done() {
+                return job.finish(sum);
+            }
+            permit.yield_turn();
+        }
     }
 
-    /// Executes a parity command as long as `wanted` says so: a command whose reads keep a pace can take long.
+    /// Executes a parity command, as long as `permit` says that it is wanted.
     ///
     /// # Errors
-    /// As [`parity`](DataNode::parity), and where it is not wanted any more.
+    /// As [`parity`](DataNode::parity), and if it is not wanted any more.
     pub(crate) fn parity_while(
         &self,
         command: &ParityCommand,
-        wanted: &(dyn Fn() -> bool + Sync),
+        memory: &dyn MemoryAccess,
+        permit: &dyn Permit,
     ) -> Result<ParityResult, NodeError> {
         command.validate()?;
         if let Mode::Fingerprint { .. } = command.mode
@@ -173,9 +227,8 @@ impl LocalNode {
             return Err(NodeError::invalid("window", "a fingerprint begins on a line of 64 bytes"));
         }
         if let Some((into, len)) = command.output() {
-            self.memory.range("into", into, len)?;
+            memory.check("into", into, len)?;
         }
-        let fold = Fold::new(command, self.options.kernels, &self.memory);
         let addresses: Option<Vec<MemoryAddress>> = command
             .sources
             .iter()
@@ -184,10 +237,15 @@ impl LocalNode {
                 Source::Media { .. } => None,
             })
             .collect();
+        // Everything that the command names is there before anything is made for it.
         if let Some(addresses) = addresses {
-            return fold_memory(command, &addresses, &fold, &self.memory);
+            let len = u64::from(command.window.len) * command.count();
+            addresses.iter().try_for_each(|at| memory.check("sources", *at, len))?;
+            let fold = Fold::new(command, self.options.kernels, memory)?;
+            return fold_memory(command, &addresses, &fold, memory, permit);
         }
         let sources = self.media_sources(command)?;
+        let fold = Fold::new(command, self.options.kernels, memory)?;
         // Whole chunks, whatever the window: what was examined through a window is judged by the same counters as the batch that it came from.
         let chunk = u64::from(command.chunk);
         let ranges: Vec<(usize, Range<u64>)> = sources
@@ -195,11 +253,11 @@ impl LocalNode {
             .map(|s| (s.device, s.base + command.stripes.start * chunk..s.base + command.stripes.end * chunk))
             .collect();
         let before = self.watch.as_ref().map(|watch| watch.sum(ranges.iter().cloned()));
-        let job = MediaJob::new(command, &self.drives, sources, fold);
+        let job = MediaJob::new(command, &self.drives, sources, fold, self.options.error_time, permit);
         let mut result = if self.pacing.is_active() && command.count() > 1 {
-            job.run_paced(&self.pacing, wanted)?
+            job.run_paced(&self.pacing)?
         } else {
-            self.run_job(&job)?
+            self.run_job(&job, permit)?
         };
         if let (Some(watch), Some(before)) = (&self.watch, before) {
             let after = watch.sum(ranges.iter().cloned());
@@ -239,7 +297,8 @@ impl Drop for LocalNode {
 }
 
 fn io_error(error: IoError) -> NodeError {
-    NodeError::new(ErrorKind::Media, error.to_string()).with_source(error)
+    let kind = if error.is_media_error() { ErrorKind::Media } else { ErrorKind::Drive };
+    NodeError::new(kind, error.to_string()).with_source(error)
 }
 
 impl DataNode for LocalNode {
@@ -249,6 +308,7 @@ impl DataNode for LocalNode {
             name: drive.name().to_owned(),
             size_bytes: drive.size_bytes(),
             memory_bytes: self.memory.size(),
+            block_bytes: drive.logical_block(),
         });
         Ok(NodeDescription { name: self.name.clone(), drives: drives.collect() })
     }
@@ -274,10 +334,10 @@ impl DataNode for LocalNode {
             let device = self.index(piece.drive)?;
             parts.push(Part { device, offset: piece.offset, at: piece.at, len: piece.len });
         }
-        let mut workers = self.borrow_workers(1)?;
-        workers[0].gatherer.submit(Gather { tag: 0, buffer, parts });
-        let done = workers[0].gatherer.next(true).expect("one gather was submitted");
-        self.return_workers(workers);
+        let mut lent = self.borrow_workers(1)?;
+        lent.workers[0].gatherer.submit(Gather { tag: 0, buffer, parts });
+        let done = lent.workers[0].gatherer.next(true).expect("one gather was submitted");
+        drop(lent);
         let mut failures = Vec::with_capacity(done.failures.len());
         for (piece, error) in done.failures {
             // A sector that cannot be read is a finding; a drive that is gone is not.
@@ -305,7 +365,11 @@ impl DataNode for LocalNode {
     }
 
     fn parity(&self, command: &ParityCommand) -> Result<ParityResult, NodeError> {
-        self.parity_while(command, &|| true)
+        self.parity_while(command, &*self.memory, &|| true)
+    }
+
+    fn give_up(&self) {
+        self.pacing.stop();
     }
 
     fn pace(&self, request: &PaceRequest) -> Result<(), NodeError> {

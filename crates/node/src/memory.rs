@@ -13,6 +13,34 @@ pub(crate) struct LocalMemory {
     drives: Vec<Mutex<Vec<u8>>>,
 }
 
+/// Local memory as a command may use it. The right to a place is looked at when the place is touched, and not only when the command begins:
+/// whose it is can change meanwhile.
+pub(crate) trait MemoryAccess: Sync {
+    /// Checks that a range can be used, before anything is done.
+    fn check(&self, field: &'static str, address: MemoryAddress, len: u64) -> Result<(), NodeError>;
+
+    /// Copies out of memory.
+    fn read(&self, address: MemoryAddress, buf: &mut [u8]) -> Result<(), NodeError>;
+
+    /// Copies into memory.
+    fn write(&self, address: MemoryAddress, data: &[u8]) -> Result<(), NodeError>;
+}
+
+/// All of it, for commands of this process.
+impl MemoryAccess for LocalMemory {
+    fn check(&self, field: &'static str, address: MemoryAddress, len: u64) -> Result<(), NodeError> {
+        self.range(field, address, len).map(drop)
+    }
+
+    fn read(&self, address: MemoryAddress, buf: &mut [u8]) -> Result<(), NodeError> {
+        Self::read(self, address, buf)
+    }
+
+    fn write(&self, address: MemoryAddress, data: &[u8]) -> Result<(), NodeError> {
+        Self::write(self, address, data)
+    }
+}
+
 impl LocalMemory {
     /// Memory of `size` bytes for each of `drives` drives.
     pub(crate) fn new(drives: usize, size: u64) -> Self {
@@ -69,6 +97,16 @@ impl LocalMemory {
         let (drive, range) = self.range("address", address, data.len() as u64)?;
         self.lock(drive, range.end)[range].copy_from_slice(data);
         Ok(())
+    }
+}
+
+impl LocalMemory {
+    /// Overwrites a range with zeros, as far as it was ever used.
+    pub(crate) fn clear(&self, drive: usize, range: Range<u64>) {
+        let mut memory = self.drives[drive].lock().unwrap_or_else(PoisonError::into_inner);
+        let used = memory.len();
+        let at = |byte: u64| usize::try_from(byte).unwrap_or(usize::MAX).min(used);
+        memory[at(range.start)..at(range.end)].fill(0);
     }
 }
 

@@ -344,10 +344,22 @@ impl Pacing {
         }
     }
 
+    /// Whether the node stops.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
     /// Bytes of a drive were checked.
     pub(crate) fn checked(&self, index: usize, bytes: &Range<u64>) {
         let second = u32::try_from(self.began.elapsed().as_secs()).unwrap_or(u32::MAX - 1);
         self.drives[index].checks.checked(bytes, second + 1);
+    }
+
+    /// For each drive how many seconds ago the part was checked that was not for longest, between the first and the last that ever were; `None` where none was.
+    pub(crate) fn unchecked_seconds(&self) -> Vec<Option<u64>> {
+        let now = self.began.elapsed().as_secs() + 1;
+        let age = |drive: &Drive| drive.checks.oldest().map(|second| now.saturating_sub(u64::from(second)));
+        self.drives.iter().map(age).collect()
     }
 
     /// What was measured of each drive that has a pace.

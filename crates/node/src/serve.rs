@@ -12,22 +12,34 @@
 
 mod arrival;
 mod blocks;
+mod budget;
+mod clearing;
 mod config;
 mod core;
 mod direct;
 mod done;
 mod drive;
+mod failure;
+mod fair;
 mod handle;
 mod leases;
+mod listen;
+mod log;
+mod media_watch;
+mod metrics;
 mod offload;
 mod outgoing;
+mod peers;
+mod pool;
 mod rounds;
 mod shared;
 mod socket;
+mod turns;
 mod workers;
 
-pub use config::{ConfigError, DriveConfig, NodeConfig, Peer, busy_poll};
+pub use config::{ConfigError, DriveConfig, NodeConfig, Peer, busy_poll, metrics_address};
 pub use drive::{Backend, BackendError, Drive};
+pub use listen::listen_address;
 
 use self::core::Core;
 use self::handle::CoreHandle;
@@ -36,16 +48,18 @@ use self::shared::Shared;
 use crate::NodeOptions;
 use crate::watch::WriteWatch;
 use mio::net::TcpListener;
-use pumice_blockdev::set_backlog;
 use pumice_nvme::spec::Nqn;
 use pumice_nvme::target::{Access, Identity, Limits, Subsystem};
 use pumice_offload::PaceRequest;
 use sha2::{Digest, Sha256};
+use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use tracing::info;
 
 /// The subsystem, which all cores share. Taken for admin commands and ten times a second, never for reads and writes.
 #[derive(Debug, Clone)]
@@ -57,8 +71,9 @@ impl Access for SharedSubsystem {
     }
 }
 
-/// Connections that wait to be accepted: a burst of hosts comes in at once.
-const BACKLOG: u16 = 4096;
+/// How long a stop takes, at most; and how much of that is kept for making writes durable.
+const STOP_TIME: Duration = Duration::from_secs(10);
+const FLUSH_TIME: Duration = Duration::from_secs(2);
 
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
@@ -74,6 +89,9 @@ pub enum ServeError {
     /// The machine refuses threads or descriptors.
     #[error("the server cannot start: {0}")]
     System(#[from] io::Error),
+    /// The addresses make no sense.
+    #[error("listen: {0}")]
+    Addresses(String),
     /// The pace makes no sense.
     #[error("pacing: {0}")]
     Pacing(String),
@@ -84,8 +102,8 @@ pub enum ServeError {
 
 /// What is served, and where.
 pub struct Service {
-    /// Where to listen; port 0 picks one.
-    pub address: SocketAddr,
+    /// Where to listen: port 0 picks one. Hosts reach the same namespaces by each of them.
+    pub listen: Vec<SocketAddr>,
     /// The subsystem's name.
     pub nqn: Nqn,
     /// Namespaces 1, 2, ….
@@ -102,6 +120,8 @@ pub struct Service {
     pub peers: Vec<Peer>,
     /// The pace of parity work on its drives, whoever asks for it; windows in UTC.
     pub pacing: PaceRequest,
+    /// Where the counters are served; `None` for nowhere.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// A serial number from the subsystem's name: 20 characters, the same after a restart.
@@ -120,7 +140,8 @@ fn epoch() -> u64 {
 /// A running server. Stops when told to, or when it is dropped.
 #[derive(Debug)]
 pub struct Server {
-    address: SocketAddr,
+    addresses: Vec<SocketAddr>,
+    metrics: Option<SocketAddr>,
     nqn: Nqn,
     shared: Arc<Shared>,
     cores: Vec<CoreHandle>,
@@ -133,13 +154,17 @@ impl Server {
     /// # Errors
     /// Where there is no drive, the address cannot be listened on, or the machine refuses threads.
     pub fn start(service: Service) -> Result<Self, ServeError> {
-        let Service { address, nqn, drives, limits, cores, busy_poll, node, peers, pacing } = service;
+        let Service { listen, nqn, drives, limits, cores, busy_poll, node, peers, pacing, metrics } = service;
         if drives.is_empty() {
             return Err(ServeError::NoDrives);
         }
-        let listener = TcpListener::bind(address).map_err(|source| ServeError::Listen { address, source })?;
-        set_backlog(&listener, BACKLOG)?;
-        let address = listener.local_addr()?;
+        listen::check(&listen).map_err(ServeError::Addresses)?;
+        let listeners = listen::open(&listen)?;
+        let counters = metrics
+            .map(|address| metrics::bind(address).map_err(|source| ServeError::Listen { address, source }))
+            .transpose()?;
+        let metrics = counters.as_ref().map(std::net::TcpListener::local_addr).transpose()?;
+        let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
         let identity = Identity {
             nqn: nqn.clone(),
             serial: serial(&nqn),
@@ -153,6 +178,7 @@ impl Server {
         let offload = Offload::new(nqn.as_str(), devices.clone(), node, peers, Arc::clone(&watch));
         offload.pacing().configure(pacing).map_err(|error| ServeError::Pacing(error.to_string()))?;
         subsystem.set_vendor(offload.announcement());
+        subsystem.set_ports(addresses.clone());
         let subsystem = SharedSubsystem(Arc::new(Mutex::new(subsystem)));
         let count = cores.max(1);
         let shared = Arc::new(Shared::new(count, subsystem, limits, devices, offload, watch));
@@ -162,22 +188,57 @@ impl Server {
         }
         let handles: Vec<CoreHandle> = parts.iter().map(Core::handle).collect();
         shared.rounds().tell(handles.clone());
-        let mut listener = Some(listener);
+        let mut listeners = Some(listeners);
         let mut threads = Vec::with_capacity(count);
         for (i, mut core) in parts.into_iter().enumerate() {
-            if let Some(listener) = listener.take() {
-                core.listen(listener, handles.clone())?;
+            if let Some(listeners) = listeners.take() {
+                core.listen(listeners, handles.clone())?;
             }
-            let thread = std::thread::Builder::new().name(format!("core{i}")).spawn(move || core.run())?;
+            let shared = Arc::clone(&shared);
+            let thread = std::thread::Builder::new().name(format!("core{i}")).spawn(move || {
+                let why = match catch_unwind(AssertUnwindSafe(|| core.run())) {
+                    Ok(Ok(())) => None,
+                    Ok(Err(error)) => Some(format!("core {i} ends: {error}")),
+                    Err(_) => Some(format!("core {i} panicked")),
+                };
+                if let Some(why) = why {
+                    shared.failure().fail(why);
+                }
+            })?;
             threads.push(thread);
         }
-        Ok(Self { address, nqn, shared, cores: handles, threads })
+        threads.push(media_watch::start(Arc::clone(&shared))?);
+        if let Some(listener) = counters {
+            threads.push(metrics::serve(listener, Arc::clone(&shared))?);
+        }
+        for address in &addresses {
+            info!(%address, "listening");
+        }
+        Ok(Self { addresses, metrics, nqn, shared, cores: handles, threads })
     }
 
-    /// Where it listens.
+    /// The first address that it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.addresses[0]
+    }
+
+    /// Where it listens, in the order given.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Where its counters are served.
+    #[must_use]
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics
+    }
+
+    /// Its counters, as OpenMetrics text.
+    #[must_use]
+    pub fn metrics(&self) -> String {
+        metrics::render(&self.shared)
     }
 
     /// The subsystem's name.
@@ -186,37 +247,64 @@ impl Server {
         &self.nqn
     }
 
-    /// Stops: no new connections, commands in flight end, every write is made durable.
+    /// Has `failed` called, with the reason, if a core ends while the server should serve: the server is then
+    /// half dead, and nobody should go on with it.
+    pub fn on_failure(&self, failed: impl FnOnce(String) + Send + 'static) {
+        self.shared.failure().tell(Box::new(failed));
+    }
+
+    /// Stops: no new connections, commands in flight end, every write is made durable. Parity commands are
+    /// given up. Takes 10 s at most, whatever the media do.
     ///
     /// # Errors
-    /// Where a drive could not be flushed.
+    /// If a drive could not be flushed, or a thread or a drive did not come back in time: the process should
+    /// end then, without waiting for them.
     pub fn stop(mut self) -> io::Result<()> {
-        self.end();
+        let until = Instant::now() + STOP_TIME;
+        let mut missing = self.end(until - FLUSH_TIME);
+        let (done, flushed) = mpsc::channel();
+        let mut flushing: BTreeSet<usize> = BTreeSet::new();
+        for (i, device) in self.shared.devices().iter().enumerate().filter(|(_, d)| !d.read_only()) {
+            let (done, device) = (done.clone(), Arc::clone(device));
+            std::thread::Builder::new().name(format!("flush{i}")).spawn(move || {
+                // Nobody listens any more if it took too long.
+                let _ = done.send((i, device.flush()));
+            })?;
+            flushing.insert(i);
+        }
+        drop(done);
         let mut result = Ok(());
-        for device in self.shared.devices() {
-            if !device.read_only()
-                && let Err(error) = device.flush()
-            {
+        while let Ok((i, flush)) = flushed.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            flushing.remove(&i);
+            if let Err(error) = flush {
                 result = Err(io::Error::other(error));
             }
         }
-        result
+        missing.extend(flushing.iter().map(|i| format!("the flush of {}", self.shared.devices()[*i].name())));
+        if missing.is_empty() {
+            return result;
+        }
+        Err(io::Error::other(format!("not done after {} s: {}", STOP_TIME.as_secs(), missing.join(", "))))
     }
 
-    fn end(&mut self) {
+    /// Ends the threads, and tells which of them have not ended by `until`.
+    fn end(&mut self, until: Instant) -> Vec<String> {
         self.shared.stop();
         for core in &self.cores {
             core.wake();
         }
-        for thread in self.threads.drain(..) {
-            // A core that panicked has said so itself.
-            let _ = thread.join();
+        // The one that looks at the media may sleep.
+        self.threads.iter().for_each(|thread| thread.thread().unpark());
+        while self.threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
         }
+        let name = |thread: JoinHandle<()>| thread.thread().name().unwrap_or("a thread").to_owned();
+        self.threads.drain(..).filter(|thread| !thread.is_finished()).map(name).collect()
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.end();
+        self.end(Instant::now() + STOP_TIME);
     }
 }

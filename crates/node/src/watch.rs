@@ -4,6 +4,7 @@
 //! has; a region whose counters are equal and unchanged was not written meanwhile. One odd and even number would not do: two
 //! writes that overlap make it even. The counters begin at 0 with the node, so they are told together with an epoch that is drawn at its start.
 
+use crate::superblocks::Superblocks;
 use pumice_offload::Writes;
 use std::ops::Range;
 use std::sync::Arc;
@@ -52,6 +53,7 @@ impl DriveWatch {
 pub struct WriteWatch {
     epoch: u64,
     drives: Vec<DriveWatch>,
+    superblocks: Vec<Superblocks>,
 }
 
 impl WriteWatch {
@@ -62,13 +64,20 @@ impl WriteWatch {
     #[must_use]
     pub fn new(sizes: impl IntoIterator<Item = u64>, epoch: u64) -> Arc<Self> {
         assert_ne!(epoch, 0, "epoch 0 means that nothing is counted");
-        Arc::new(Self { epoch, drives: sizes.into_iter().map(DriveWatch::new).collect() })
+        let (drives, superblocks) =
+            sizes.into_iter().map(|size| (DriveWatch::new(size), Superblocks::new(size))).unzip();
+        Arc::new(Self { epoch, drives, superblocks })
     }
 
     /// Drawn when the node started.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.epoch
+    }
+
+    /// What is remembered of the superblocks of each drive.
+    pub(crate) fn superblocks(&self) -> &[Superblocks] {
+        &self.superblocks
     }
 
     /// A command that changes `bytes` of drive `index` (0 is the first) is about to begin; it has ended when what is returned is dropped.

@@ -3,8 +3,8 @@
 use pumice_blockdev::{BlockDevice, FaultyDevice, MemoryDevice};
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{
-    DataNode, DriveId, ErrorKind, MemoryAddress, Mode, PaceRequest, ParityCommand, ParityResult, Rule,
-    Source, Transfer, Window,
+    DataNode, DriveId, ErrorKind, Grant, MemoryAddress, Mode, PaceRequest, ParityCommand, ParityResult, Rule,
+    Source, Transfer, Unread, Unreadable, Window,
 };
 use pumice_parity::check_matrix::CheckMatrix;
 use pumice_parity::fingerprint::{Decoded, PowerSums, stripe_key};
@@ -12,6 +12,7 @@ use pumice_parity::gf;
 use pumice_parity::seed::Seed;
 use pumice_parity::weights::draw;
 use std::sync::Arc;
+use std::time::Duration;
 
 const STRIPES: u64 = 13;
 
@@ -184,7 +185,7 @@ fn generate_and_interims_leave_the_rows_in_memory() {
                 for t in 0..3 {
                     let offset = (8 << 20) + (r as u64 * 3 + t) * u64::from(window.len);
                     node.memory_read(at(offset), &mut bytes).unwrap();
-                    let weights = draw(&seed, stripe, t as u32, command.rule.guard());
+                    let weights = draw(&seed, stripe, t as u32, command.rule.guard()).unwrap();
                     assert_eq!(
                         bytes,
                         world.row(mine, &weights, stripe, window),
@@ -209,8 +210,13 @@ fn accumulators_of_all_nodes_sum_to_zero_only_while_every_stripe_holds() {
         for (i, (node, mine)) in nodes.iter().enumerate() {
             node.parity(&world.command(mine, 0..STRIPES, world.whole(), mode.clone())).unwrap();
             if i > 0 {
-                let transfer =
-                    Transfer { from: at(0), len: 2 * 16384, peer: "n0".into(), to: at(i as u64 * 2 * 16384) };
+                let transfer = Transfer {
+                    from: at(0),
+                    len: 2 * 16384,
+                    peer: "n0".into(),
+                    to: at(i as u64 * 2 * 16384),
+                    grant: Grant::NONE,
+                };
                 assert_eq!(node.transfer(&transfer).unwrap().moved.node_to_node, 2 * 16384);
             }
         }
@@ -388,5 +394,161 @@ fn a_pace_changes_no_result() {
         assert_eq!(paced.pace_figures().unwrap().len(), k + 2);
         assert!(paced.pace_figures().unwrap().iter().all(|drive| drive.bytes > 0 && drive.requests > 0));
         assert!(plain.pace_figures().unwrap().is_empty());
+    }
+}
+
+/// A node of one drive, and a command over it `sources` times.
+fn many_sources(sources: usize, content: Vec<u8>) -> (LocalNode, ParityCommand) {
+    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::with_content("m", content));
+    let node = LocalNode::new("n", vec![device], &Peers::new(), NodeOptions::default());
+    let command = ParityCommand {
+        sources: vec![Source::Media { drive: DriveId(1), base: 0 }; sources],
+        chunk: 4096,
+        window: Window { start: 0, len: 4096 },
+        stripes: 0..4,
+        rule: Rule::sum(sources),
+        mode: Mode::Check,
+    };
+    (node, command)
+}
+
+/// More members than a kernel takes at a time, up to as many as a descriptor holds: an even number of equal
+/// sources is consistent, an odd number is what one of them is.
+#[test]
+fn hundreds_of_sources_are_folded() {
+    let mut content = vec![0; 4 * 4096];
+    content[4096 + 70] = 9;
+    for sources in [256, 257, 258, 300, 1919, 1920] {
+        let (node, mut command) = many_sources(sources, content.clone());
+        let odd = sources % 2 == 1;
+        let bad = if odd { vec![1] } else { Vec::new() };
+        let result = node.parity(&command).unwrap();
+        assert_eq!(result.nonzero.ones().collect::<Vec<_>>(), bad, "{sources}");
+        assert_eq!(result.range, odd.then_some((70, 70)));
+        let into = MemoryAddress { drive: DriveId(1), offset: 0 };
+        command.mode = Mode::Generate { into };
+        let result = node.parity(&command).unwrap();
+        assert_eq!(result.nonzero.ones().collect::<Vec<_>>(), bad, "{sources}");
+        let pace = PaceRequest { slowdown_ns: Some(10_000_000), ..PaceRequest::default() };
+        node.pace(&pace).unwrap();
+        command.mode = Mode::Check;
+        assert_eq!(node.parity(&command).unwrap().nonzero.ones().collect::<Vec<_>>(), bad, "paced {sources}");
+    }
+}
+
+fn refused(node: &LocalNode, command: &ParityCommand) -> ErrorKind {
+    node.parity(command).unwrap_err().kind()
+}
+
+/// Weights that nobody can draw, and work without end: refused before anything is done, by the field.
+#[test]
+fn work_without_end_is_refused() {
+    let (node, small) = many_sources(1, vec![0; 4 * 4096]);
+    let into = MemoryAddress { drive: DriveId(1), offset: 0 };
+    let seed = Seed::from_number(1);
+    let weighted = |rows: usize, guard: Vec<Vec<u8>>| ParityCommand {
+        rule: Rule::new(rows, 1, vec![1; rows], guard).unwrap(),
+        mode: Mode::Accumulate { into, seed: seed.clone(), accumulators: 8 },
+        ..small.clone()
+    };
+    let all: Vec<Vec<u8>> = (0..=255).map(|q| vec![1, q]).chain([vec![0, 1]]).collect();
+    assert_eq!(refused(&node, &weighted(2, all.clone())), ErrorKind::InvalidField("guard"));
+    let mut next = noise(3);
+    let noise: Vec<Vec<u8>> = (0..65_000).map(|_| (0..8).map(|_| next()).collect()).collect();
+    assert_eq!(refused(&node, &weighted(8, noise)), ErrorKind::InvalidField("guard"));
+    node.parity(&weighted(2, all[..256].to_vec())).unwrap();
+    let long = ParityCommand {
+        sources: vec![Source::Memory { address: into }; 1920],
+        rule: Rule::new(8, 1920, vec![1; 8 * 1920], Vec::new()).unwrap(),
+        stripes: 0..1 << 22,
+        ..small
+    };
+    assert_eq!(refused(&node, &long), ErrorKind::InvalidField("stripes"));
+}
+
+/// A drive that gives nothing back, in small chunks, many times: no more places are kept than are told, and no
+/// stripe that was not folded passes for good.
+#[test]
+fn unreadable_places_are_bounded_while_they_are_collected() {
+    let faulty = FaultyDevice::new("m", vec![0; 1 << 20], 1);
+    faulty.lose(0..1 << 20);
+    let options = NodeOptions { workers: 3, ..NodeOptions::default() };
+    let node = LocalNode::new("n", vec![Arc::new(faulty) as _], &Peers::new(), options);
+    for (sources, paced) in [(16, false), (16, true)] {
+        let command = ParityCommand {
+            sources: vec![Source::Media { drive: DriveId(1), base: 0 }; sources],
+            chunk: 64,
+            window: Window { start: 0, len: 64 },
+            stripes: 0..1 << 14,
+            rule: Rule::sum(sources),
+            mode: Mode::Check,
+        };
+        if paced {
+            node.pace(&PaceRequest { slowdown_ns: Some(10_000_000), ..PaceRequest::default() }).unwrap();
+        }
+        let result = node.parity(&command).unwrap();
+        // 16 places of each stripe: those of the first 1024 stripes are told.
+        let told: Vec<(u64, usize)> = result.unreadable.iter().map(|u| (u.stripe, u.source)).collect();
+        let first: Vec<(u64, usize)> = (0..1024).flat_map(|s| (0..sources).map(move |i| (s, i))).collect();
+        assert_eq!(told, first);
+        assert!(result.nonzero.ones().eq(1023..1 << 14), "all stripes that are not told are suspects");
+    }
+}
+
+/// A window that is too long for its keys to be kept has the keys of its place all the same.
+#[test]
+fn keys_of_long_windows_are_those_of_short_ones() {
+    const MIB: u32 = 1 << 20;
+    let mut next = noise(9);
+    let content: Vec<u8> = (0..36 * MIB).map(|_| next()).collect();
+    let (node, command) = many_sources(1, content);
+    let part = |start, len| {
+        let seed = Seed::from_number(7);
+        let window = Window { start, len };
+        let mode = Mode::Fingerprint { seed, powers: 2 };
+        let command = ParityCommand { chunk: 36 * MIB, window, stripes: 0..1, mode, ..command.clone() };
+        node.parity(&command).unwrap().fingerprint.unwrap()
+    };
+    let mut sum = part(0, 10 * MIB + 64);
+    sum.merge(&part(10 * MIB + 64, 26 * MIB - 64));
+    assert_eq!(sum, part(0, 36 * MIB));
+}
+
+/// Bytes that nobody asked for are told from bytes that the medium refused, at a pace and without.
+#[test]
+fn what_the_medium_refuses_is_told_from_what_nobody_asked_for() {
+    let chunk = 128 << 10;
+    let world = World::new(3, chunk);
+    let all: Vec<usize> = (0..5).collect();
+    let places = |error_time: Duration, pace: bool| {
+        let devices = world.members.iter().enumerate().map(|(m, content)| {
+            let device = FaultyDevice::new(&format!("m{m}"), content.clone(), 1);
+            if m == 2 {
+                // The first sector of each of 20 blocks.
+                for block in 0..20 {
+                    let place = world.base + 6 * u64::from(chunk) + block * 4096;
+                    device.lose(place..place + 512);
+                }
+            }
+            Arc::new(device) as Arc<dyn BlockDevice>
+        });
+        let options = NodeOptions { workers: 1, error_time, ..NodeOptions::default() };
+        let node = LocalNode::new("n", devices.collect(), &Peers::new(), options);
+        if pace {
+            node.pace(&PaceRequest { rate: Some(4 << 30), ..PaceRequest::default() }).unwrap();
+        }
+        let command = world.command(&all, 0..STRIPES, world.whole(), Mode::Check);
+        let result = node.parity(&command).unwrap();
+        let refused = |u: &&Unreadable| u.why == Unread::Refused;
+        assert!(result.unreadable.iter().all(|u| u.source == 2));
+        assert!(result.unreadable.iter().filter(refused).all(|u| u.stripe == 6), "{:?}", result.unreadable);
+        let bytes = |why| -> u32 { result.unreadable.iter().filter(|u| u.why == why).map(|u| u.len).sum() };
+        (bytes(Unread::Refused), bytes(Unread::NotAsked))
+    };
+    for pace in [false, true] {
+        assert_eq!(places(Duration::from_secs(3600), pace), (20 * 4096, 0), "every piece is asked for");
+        let (refused, not_asked) = places(Duration::ZERO, pace);
+        assert_eq!(refused, 0, "no time for a single refusal");
+        assert!(not_asked >= 20 * 4096, "{not_asked}");
     }
 }

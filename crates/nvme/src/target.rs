@@ -9,6 +9,7 @@
 //! Nothing here reads a clock, a socket or a medium. States, limits and deadlines are in `docs/nvme-tcp.md`.
 
 mod admin;
+mod admission;
 mod connection;
 mod controller;
 mod fabrics;
@@ -16,10 +17,13 @@ mod features;
 mod io;
 mod logs;
 mod media;
+mod notice;
+mod ports;
 mod settings;
 mod slots;
 mod subsystem;
 
 pub use connection::{Connection, Received};
-pub use media::{Media, Op, Request, SHUTDOWN_SLOT};
+pub use media::{Media, Op, Request, SHUTDOWN_SLOT, Windows};
+pub use notice::{EndReason, Ended, Notice, Who};
 pub use subsystem::{Access, Counters, HostInfo, Identity, Limits, Subsystem, VendorSet};

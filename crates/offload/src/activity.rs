@@ -4,6 +4,9 @@
 //! last. Sums over regions tell as much as the counters themselves, because none of them ever falls: a sum that is unchanged says that each one
 //! is, and `started = completed` in the sum says so for each region. `docs/offload.md` has the rule that is made of this.
 
+use crate::DriveId;
+use std::collections::BTreeSet;
+
 /// Commands that change a medium, over the regions that a command read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Writes {
@@ -37,12 +40,13 @@ impl Activity {
 /// A host that is associated with a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AssociatedHost {
-    /// Its name.
-    pub nqn: String,
-    /// Its identifier.
-    pub id: [u8; 16],
+    /// What it is recognised by: the SHA-256 of a number that the one who asks has chosen, followed by the host's identifier. The same host has the same mark on every node
+    /// that is asked with the same number; nobody learns the identifier.
+    pub mark: [u8; 32],
     /// Milliseconds since anything came from it, a keep alive at least; of several controllers, the one that was silent longest.
     pub silent_ms: u32,
+    /// It has promised to write nothing, and the node holds it to that: it runs no array.
+    pub observer: bool,
 }
 
 /// The hosts of a node, the one that asks and other nodes not counted.
@@ -57,16 +61,25 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Whether the same hosts are associated with two nodes.
+    /// Whether the same hosts are associated with two nodes, which were asked with the same number.
     #[must_use]
     pub fn same_hosts(&self, other: &Self) -> bool {
-        let names = |of: &Self| {
-            let mut names: Vec<_> = of.hosts.iter().map(|host| (host.nqn.clone(), host.id)).collect();
-            names.sort();
-            names
-        };
-        names(self) == names(other)
+        let marks = |of: &Self| of.hosts.iter().map(|host| host.mark).collect::<BTreeSet<_>>();
+        marks(self) == marks(other)
     }
+}
+
+/// What a node remembers of the superblock of one of its drives: `docs/offload.md`, *Superblocks*.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SuperblockSeen {
+    /// The drive.
+    pub drive: DriveId,
+    /// The array that the superblock names, its UUID as stored.
+    pub array: [u8; 16],
+    /// The association that wrote it last still stands and has written a clean one, and since then only the change to active.
+    pub clean: bool,
+    /// Event count of that clean one; 0 where there is none.
+    pub events: u64,
 }
 
 #[cfg(test)]

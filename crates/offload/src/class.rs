@@ -2,7 +2,7 @@
 
 use crate::Rule;
 use pumice_parity::gf;
-use pumice_parity::kernels::{Kernels, RowMask};
+use pumice_parity::kernels::{Kernels, MAX_XOR_SOURCES, RowMask};
 use pumice_parity::matrix::{MAX_COLUMNS, Matrix};
 
 /// How one class of stripes is folded: its columns, and a faster way to check it where its shape has one.
@@ -16,7 +16,7 @@ pub struct ClassPlan {
 
 #[derive(Debug, Clone)]
 enum Check {
-    /// One row of ones.
+    /// One row of ones, over no more sources than a kernel takes at a time.
     Xor,
     /// P and Q as Linux md builds them: `data[i]` has the Q coefficient `2^i`.
     Pq { data: Vec<usize>, p: usize, q: usize },
@@ -32,7 +32,7 @@ impl ClassPlan {
     #[must_use]
     pub fn new(rule: &Rule, class: usize) -> Self {
         let columns: Vec<&[u8]> = (0..rule.sources()).map(|source| rule.column(class, source)).collect();
-        let check = if columns.iter().all(|column| *column == [1]) {
+        let check = if columns.len() <= MAX_XOR_SOURCES && columns.iter().all(|column| *column == [1]) {
             Check::Xor
         } else {
             pq_order(&columns).unwrap_or(Check::Generic)
@@ -131,4 +131,33 @@ fn pq_order(columns: &[&[u8]]) -> Option<Check> {
         }
     }
     Some(Check::Pq { data: data.into_iter().collect::<Option<_>>()?, p: p?, q: q? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every kernel, at the borders of what it takes at a time: no count of sources that a descriptor
+    /// may have fails, and every source counts.
+    #[test]
+    fn any_number_of_sources_is_folded() {
+        for (rows, sources) in [(1, 256), (1, 257), (1, 258), (1, 1920), (2, 256), (2, 258), (8, 1920)] {
+            let coefficients = vec![1; rows * sources];
+            let plan = ClassPlan::new(&Rule::new(rows, sources, coefficients, Vec::new()).unwrap(), 0);
+            let mut data: Vec<Vec<u8>> = (0..sources).map(|i| vec![i as u8; 100]).collect();
+            let sum = (0..sources).fold(0, |sum, i| sum ^ i as u8);
+            data[0].iter_mut().for_each(|byte| *byte ^= sum);
+            for kernels in Kernels::available() {
+                let check = |data: &[Vec<u8>]| {
+                    plan.check(&kernels, &data.iter().map(Vec::as_slice).collect::<Vec<_>>())
+                };
+                assert!(check(&data).is_zero(), "{rows} {sources} {kernels:?}");
+                for source in [0, 1, sources / 2, sources - 1] {
+                    data[source][99] ^= 4;
+                    assert_eq!(check(&data), RowMask(u8::MAX >> (8 - rows)), "{sources} {source}");
+                    data[source][99] ^= 4;
+                }
+            }
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use crate::{DriveId, NodeError, Rule};
 use pumice_parity::seed::Seed;
+use pumice_parity::weights::{GuardError, draw_work};
 use std::ops::Range;
 
 /// A place in the local memory of a drive.
@@ -15,6 +16,13 @@ pub struct MemoryAddress {
 
 /// Stripes of one command, at most: what it answers stays within half a MiB.
 pub const MAX_STRIPES: u64 = 1 << 22;
+/// Work of one command, at most, as [`ParityCommand::validate`] estimates it: one is a byte folded into a
+/// row, so this is about eight hours of one processor.
+pub const MAX_WORK: u64 = 1 << 47;
+/// Work of one read, or of looking up one source of a stripe, whatever its length.
+const WORK_OF_A_SOURCE: u64 = 4096;
+/// Work of one multiplication of a scalar.
+const WORK_OF_A_PRODUCT: u64 = 8;
 
 /// One source of a parity command. Repetition `r` of the command (a stripe, counted from the start of the drive's data area)
 /// takes its bytes `r` strides further.
@@ -155,7 +163,7 @@ impl ParityCommand {
                     return fail("accumulators", format!("{accumulators}, not 1 to 8"));
                 }
                 if self.rule.guard().is_empty() {
-                    return fail("rule", "weights need the columns of the whole code".to_owned());
+                    return fail("guard", "weights need the columns of the whole code".to_owned());
                 }
             }
             Mode::Fingerprint { powers, .. } => {
@@ -164,7 +172,44 @@ impl ParityCommand {
                 }
             }
         }
-        Ok(())
+        match self.work() {
+            Err(error) => fail("guard", error.to_string()),
+            Ok(work) if work > MAX_WORK => {
+                let (count, sources) = (self.count(), self.sources.len());
+                fail("stripes", format!("{count} of {sources} sources: more work than one command may take"))
+            }
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// How much work it is, about.
+    fn work(&self) -> Result<u64, GuardError> {
+        let (rows, draws) = match self.mode {
+            Mode::Interims { accumulators, .. } | Mode::Accumulate { accumulators, .. } => {
+                (u64::from(accumulators), u64::from(accumulators) * draw_work(self.rule.guard())?)
+            }
+            Mode::Check | Mode::Generate { .. } | Mode::Fingerprint { .. } => (self.rule.rows() as u64, 0),
+        };
+        let source = u64::from(self.window.len) * rows + WORK_OF_A_SOURCE;
+        let stripe =
+            source.saturating_mul(self.sources.len() as u64).saturating_add(draws * WORK_OF_A_PRODUCT);
+        Ok(stripe.saturating_mul(self.count()))
+    }
+}
+
+/// The right to write a part of local memory: a random number that whoever leases the part has made for one transfer, and has told the node.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Grant(pub [u8; 16]);
+
+impl Grant {
+    /// No right at all: what nodes of one process use, which trust each other.
+    pub const NONE: Self = Self([0; 16]);
+}
+
+impl std::fmt::Debug for Grant {
+    /// Not the number: whoever knows it has the right.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if *self == Self::NONE { "Grant::NONE" } else { "Grant(..)" })
     }
 }
 
@@ -179,4 +224,6 @@ pub struct Transfer {
     pub peer: String,
     /// Where it goes there.
     pub to: MemoryAddress,
+    /// What lets this node write there.
+    pub grant: Grant,
 }

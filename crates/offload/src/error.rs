@@ -6,8 +6,10 @@ use std::fmt;
 /// What kind of failure it was: what a caller decides by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// The medium did not give back, or did not take, the data.
+    /// The medium refused these bytes; others of the drive may still be read or written.
     Media,
+    /// The drive failed as a whole: it is gone, or its errors say nothing of single bytes.
+    Drive,
     /// A field of the command makes no sense for this node.
     InvalidField(&'static str),
     /// The drive may not be written.

@@ -18,19 +18,24 @@ mod activity;
 mod class;
 mod command;
 mod error;
+mod link;
 mod node;
 mod pacing;
 mod result;
 mod rule;
 pub mod wire;
 
-pub use activity::{Activity, AssociatedHost, Hosts, Writes};
+pub use activity::{Activity, AssociatedHost, Hosts, SuperblockSeen, Writes};
 pub use class::ClassPlan;
-pub use command::{MAX_STRIPES, MemoryAddress, Mode, ParityCommand, Source, Transfer, Window};
+pub use command::{
+    Grant, MAX_STRIPES, MAX_WORK, MemoryAddress, Mode, ParityCommand, Source, Transfer, Window,
+};
 pub use error::{ErrorKind, NodeError};
+pub use link::LinkFigures;
 pub use node::{DataNode, DriveDescription, DriveId, NodeDescription, Piece, PieceFailure};
 pub use pacing::{DAY, MAX_WINDOWS, PaceFigures, PacePolicy, PaceRequest, parse_window};
 pub use result::{
-    ParityResult, RESULT_HEADER_BYTES, StripeBitmap, TransferResult, UNREADABLE_ENTRY_BYTES, Unreadable,
+    MAX_UNREADABLE, ParityResult, RESULT_HEADER_BYTES, StripeBitmap, TransferResult, UNREADABLE_ENTRY_BYTES,
+    Unread, Unreadable,
 };
 pub use rule::{Rule, RuleError};

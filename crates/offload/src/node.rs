@@ -1,8 +1,8 @@
 //! What every data node offers, in this process or behind a network.
 
 use crate::{
-    Hosts, MemoryAddress, NodeError, PaceFigures, PaceRequest, ParityCommand, ParityResult, Transfer,
-    TransferResult,
+    Grant, Hosts, LinkFigures, MemoryAddress, NodeError, PaceFigures, PaceRequest, ParityCommand,
+    ParityResult, SuperblockSeen, Transfer, TransferResult,
 };
 use pumice_blockdev::AlignedBuffer;
 use std::fmt;
@@ -28,6 +28,8 @@ pub struct DriveDescription {
     pub size_bytes: u64,
     /// The size of its local memory in bytes.
     pub memory_bytes: u64,
+    /// Bytes of a logical block: the smallest unit that its medium reads and writes.
+    pub block_bytes: u32,
 }
 
 /// A node as it describes itself.
@@ -119,12 +121,62 @@ pub trait DataNode: Send + Sync {
         Ok(None)
     }
 
+    /// What the node remembers of the superblocks on its drives, of those that were written since it started; `None` where it does not look.
+    ///
+    /// # Errors
+    /// Where the node does not answer.
+    fn superblocks(&self) -> Result<Option<Vec<SuperblockSeen>>, NodeError> {
+        Ok(None)
+    }
+
     /// Keeps all other hosts away from the node's drives for as long as the caller is associated with it.
     ///
     /// # Errors
     /// [`ErrorKind::Busy`](crate::ErrorKind::Busy) where another host is associated already.
     fn hold(&self) -> Result<(), NodeError> {
         Ok(())
+    }
+
+    /// Promises to write no drive for as long as the caller is associated: other hosts see it, and the node holds the caller to it.
+    ///
+    /// # Errors
+    /// Where the node does not answer.
+    fn observe(&self) -> Result<(), NodeError> {
+        Ok(())
+    }
+
+    /// Lets another node write `len` bytes of local memory from `to` on, as [`absolute`](Self::absolute) says, until the grant is taken back.
+    ///
+    /// # Errors
+    /// Where the caller has not leased that memory.
+    fn grant(&self, _to: MemoryAddress, _len: u64) -> Result<Grant, NodeError> {
+        Ok(Grant::NONE)
+    }
+
+    /// Takes a grant back: nothing is written under it any more.
+    ///
+    /// # Errors
+    /// Where the node does not answer.
+    fn revoke(&self, _to: MemoryAddress, _grant: &Grant) -> Result<(), NodeError> {
+        Ok(())
+    }
+
+    /// Ends the wait of every parity command that is under way, now, and fails those that follow: the caller is about to end. Other
+    /// operations go on.
+    fn give_up(&self) {}
+
+    /// Makes the connections to the node anew, if they were lost. After that every address of local memory means another place, and
+    /// what was asked of the node's pace is asked again. Returns whether they had been lost.
+    ///
+    /// # Errors
+    /// Where the node cannot be reached, is not the one that it was, or was held: others may have written since.
+    fn reconnect(&self) -> Result<bool, NodeError> {
+        Ok(false)
+    }
+
+    /// What the connections to the node have moved; `None` where there is no network between.
+    fn link_figures(&self) -> Option<LinkFigures> {
+        None
     }
 
     /// Has every parity command over media, of this and any other host, read its drives at a pace, for as long as the caller is associated. Where several ask, and

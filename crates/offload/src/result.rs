@@ -1,7 +1,6 @@
 //! What comes back: small, whatever amount of data was folded.
 
 use crate::Activity;
-use crate::wire::MAX_UNREADABLE;
 use pumice_parity::fingerprint::PowerSums;
 use pumice_telemetry::Ledger;
 
@@ -9,6 +8,10 @@ use pumice_telemetry::Ledger;
 pub const RESULT_HEADER_BYTES: u64 = 96;
 /// Bytes of one entry in the list of unreadable places.
 pub const UNREADABLE_ENTRY_BYTES: u64 = 24;
+
+/// Unreadable places of a result, at most: of more the first ones are told, by stripe, and the bits of all
+/// stripes from the last of them on are set.
+pub const MAX_UNREADABLE: usize = 1 << 14;
 
 /// One bit a repetition.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -94,7 +97,17 @@ impl StripeBitmap {
     }
 }
 
-/// A place that the medium did not give back.
+/// Why the bytes of a place are missing from a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Unread {
+    /// The medium was asked for them, by themselves, and refused them.
+    Refused,
+    /// The medium was not asked: earlier failures used up the error time of its drive. The bytes may
+    /// well be readable, and nothing may be concluded from their absence.
+    NotAsked,
+}
+
+/// A place whose bytes are missing from a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
     /// Index into the command's sources.
@@ -105,6 +118,8 @@ pub struct Unreadable {
     pub start: u32,
     /// Bytes; whole logical blocks where the drive tells them apart.
     pub len: u32,
+    /// Refused by the medium, or not asked.
+    pub why: Unread,
     /// The drive's own words.
     pub reason: String,
 }

@@ -1,17 +1,24 @@
 //! Commands and results as bytes. Byte tables: `docs/wire-format/offload.md`.
 
+mod grant;
 mod hosts;
 mod pacing;
+mod superblocks;
 
+pub use grant::{GRANT_BYTES, decode_grant, encode_grant};
 pub use hosts::{HOST_BYTES, HOSTS_HEADER, MAX_HOSTS, decode_hosts, encode_hosts};
 pub use pacing::{
     FIGURES_BYTES, FIGURES_HEADER, FIGURES_PER_PAGE, PACE_BYTES, decode_figures, decode_pace, encode_figures,
     encode_pace,
 };
+pub use superblocks::{
+    SUPERBLOCK_BYTES, SUPERBLOCKS_HEADER, SUPERBLOCKS_PAGE, decode_superblocks, encode_superblocks,
+};
 
 use crate::{
-    Activity, DriveDescription, DriveId, MemoryAddress, Mode, ParityCommand, ParityResult,
-    RESULT_HEADER_BYTES, Rule, Source, StripeBitmap, Transfer, Unreadable, Window, Writes,
+    Activity, DriveDescription, DriveId, Grant, MAX_UNREADABLE, MemoryAddress, Mode, ParityCommand,
+    ParityResult, RESULT_HEADER_BYTES, Rule, Source, StripeBitmap, Transfer, Unread, Unreadable, Window,
+    Writes,
 };
 use pumice_parity::fingerprint::PowerSums;
 use pumice_parity::seed::Seed;
@@ -20,7 +27,7 @@ use std::fmt::Display;
 use thiserror::Error;
 
 /// The version of descriptors and results.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 /// Bytes of a descriptor, at most.
 pub const MAX_DESCRIPTOR: usize = 1 << 20;
 /// Drives of a page of a description.
@@ -36,12 +43,16 @@ pub mod opcode {
     pub const HOLD: u8 = 0x84;
     /// Take a part of a drive's local memory for this host.
     pub const MEMORY_LEASE: u8 = 0x88;
+    /// Let another node write local memory, or no longer.
+    pub const MEMORY_GRANT: u8 = 0x91;
     /// Ask for a pace.
     pub const PACE: u8 = 0x8D;
     /// Read what was measured of it.
     pub const PACE_READ: u8 = 0x92;
     /// Read which other hosts are associated.
     pub const HOSTS_READ: u8 = 0x8E;
+    /// Read what the node remembers of superblocks.
+    pub const SUPERBLOCKS_READ: u8 = 0x96;
     /// Execute a parity command.
     pub const PARITY_EXECUTE: u8 = 0x81;
     /// Read a result.
@@ -56,7 +67,7 @@ pub mod opcode {
     pub const DESCRIBE: u8 = 0x8A;
 
     /// All of them.
-    pub const ALL: [u8; 12] = [
+    pub const ALL: [u8; 14] = [
         MEMORY_FILL,
         PARITY_EXECUTE,
         RESULT_READ,
@@ -64,11 +75,13 @@ pub mod opcode {
         MEMORY_WRITE,
         MEMORY_READ,
         MEMORY_LEASE,
+        MEMORY_GRANT,
         TRANSFER,
         DESCRIBE,
         HOSTS_READ,
         PACE,
         PACE_READ,
+        SUPERBLOCKS_READ,
     ];
 }
 
@@ -78,18 +91,22 @@ pub const STATUS_PEER: u16 = 0x7C0;
 pub const STATUS_IN_USE: u16 = 0x7C1;
 /// Status: other hosts have leased the drive's local memory.
 pub const STATUS_NO_MEMORY: u16 = 0x7C2;
-/// The host identifier under which a node connects to another one. It moves local memory and never writes a medium, so it is not counted among the hosts.
+/// Hold, dword 10: give it back.
+pub const HOLD_RELEASE: u32 = 0;
+/// Hold, dword 10: keep other hosts away.
+pub const HOLD_TAKE: u32 = 1;
+/// Hold, dword 10: this host writes no namespace from now on.
+pub const HOLD_OBSERVE: u32 = 2;
+/// The host identifier under which a node connects to another one. Whoever uses it can write granted local memory and do nothing else, so it is not counted among the hosts.
 pub const NODE_HOST_ID: [u8; 16] = *b"pumice data node";
 /// Local memory is leased in units of so many bytes.
 pub const LEASE_UNIT: u64 = 4096;
 
-/// Unreadable places of a result, at most; more are not told.
-pub(crate) const MAX_UNREADABLE: usize = 1 << 14;
 const FIXED: usize = 88;
 const SOURCE: usize = 16;
 const MAX_SOURCES: usize = 1920;
 const MAX_CLASSES: usize = 7680;
-const TRANSFER_FIXED: usize = 40;
+const TRANSFER_FIXED: usize = 56;
 const MAX_NAME: usize = 223;
 const DRIVE: usize = 128;
 const DRIVE_NAME: usize = 104;
@@ -301,7 +318,7 @@ pub fn encode_result(result: &ParityResult) -> Vec<u8> {
         out.extend_from_slice(&(place.source as u32).to_le_bytes());
         out.extend_from_slice(&place.start.to_le_bytes());
         out.extend_from_slice(&place.len.to_le_bytes());
-        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&[u8::from(place.why == Unread::NotAsked), 0, 0, 0]);
         out.extend_from_slice(&place.stripe.to_le_bytes());
     }
     out
@@ -340,6 +357,11 @@ pub fn decode_result(bytes: &[u8], command: &ParityCommand) -> Result<ParityResu
             stripe: f.u64(at + 16),
             start: f.u32(at + 4),
             len: f.u32(at + 8),
+            why: match bytes[at + 12] {
+                0 => Unread::Refused,
+                1 => Unread::NotAsked,
+                other => return wrong("unreadable place", format!("kind {other}")),
+            },
             reason: "unrecovered read error".to_owned(),
         };
         let inside = place.start.checked_add(place.len).is_some_and(|end| end <= command.chunk);
@@ -381,6 +403,7 @@ pub fn encode_transfer(transfer: &Transfer) -> Vec<u8> {
     put(&mut out, 20, &(transfer.peer.len() as u32).to_le_bytes());
     put(&mut out, 24, &transfer.to.offset.to_le_bytes());
     put(&mut out, 32, &transfer.len.to_le_bytes());
+    put(&mut out, 40, &transfer.grant.0);
     out.extend_from_slice(transfer.peer.as_bytes());
     out
 }
@@ -406,6 +429,7 @@ pub fn decode_transfer(bytes: &[u8]) -> Result<Transfer, WireError> {
         len: f.u64(32),
         peer: peer.to_owned(),
         to: MemoryAddress { drive: DriveId(f.u32(16)), offset: f.u64(24) },
+        grant: Grant(f.array(40)),
     })
 }
 
@@ -440,6 +464,7 @@ pub fn encode_drives(drives: &[DriveDescription], page: u32, sockets: SocketByte
         let cut = (cut..drive.name.len()).find(|at| drive.name.is_char_boundary(*at)).unwrap_or(cut);
         let name = &drive.name[cut..];
         put(&mut entry, 16, &(name.len() as u32).to_le_bytes());
+        put(&mut entry, 20, &drive.block_bytes.to_le_bytes());
         put(&mut entry, 24, name.as_bytes());
         out.extend_from_slice(&entry);
     }
@@ -476,6 +501,12 @@ pub fn decode_drives(bytes: &[u8], page: u32) -> Result<(u32, Vec<DriveDescripti
             name: String::from_utf8_lossy(&entry[24..24 + len]).into_owned(),
             size_bytes: u64_at(0),
             memory_bytes: u64_at(8),
+            block_bytes: match (u64_at(16) >> 32) as u32 {
+                // A node that does not say: the smallest there is.
+                0 => 512,
+                bytes if bytes.is_power_of_two() && bytes >= 512 => bytes,
+                bytes => return wrong("block bytes", bytes),
+            },
         })
     };
     Ok((all, (0..count).map(drive).collect::<Result<_, WireError>>()?))

@@ -6,8 +6,8 @@ use pumice_offload::wire::{
     encode_drives, encode_result, encode_transfer,
 };
 use pumice_offload::{
-    DriveDescription, DriveId, MemoryAddress, Mode, ParityCommand, ParityResult, Rule, Source, StripeBitmap,
-    Transfer, Unreadable, Window,
+    DriveDescription, DriveId, Grant, MemoryAddress, Mode, ParityCommand, ParityResult, Rule, Source,
+    StripeBitmap, Transfer, Unread, Unreadable, Window,
 };
 use pumice_parity::fingerprint::PowerSums;
 use pumice_parity::seed::Seed;
@@ -105,6 +105,7 @@ proptest! {
                 stripe: command.stripes.start,
                 start: i as u32,
                 len: 512,
+                why: if i % 3 == 1 { Unread::NotAsked } else { Unread::Refused },
                 reason: "unrecovered read error".to_owned(),
             })
             .collect();
@@ -121,8 +122,8 @@ proptest! {
     }
 
     #[test]
-    fn transfers_and_drives_come_back(from in address(), to in address(), len in any::<u64>(), peer in "[a-z0-9.:-]{1,60}", drives in 0..40_u32) {
-        let transfer = Transfer { from, len, peer, to };
+    fn transfers_and_drives_come_back(from in address(), to in address(), len in any::<u64>(), grant in any::<[u8; 16]>(), peer in "[a-z0-9.:-]{1,60}", drives in 0..40_u32) {
+        let transfer = Transfer { from, len, peer, to, grant: Grant(grant) };
         let bytes = encode_transfer(&transfer);
         prop_assert_eq!(&decode_transfer(&bytes).unwrap(), &transfer);
         for at in 0..bytes.len() {
@@ -133,7 +134,7 @@ proptest! {
         prop_assert!(decode_transfer(&[&bytes[..], b"x"].concat()).is_err());
         prop_assert!(decode_transfer(&bytes[..bytes.len() - 1]).is_err());
         let all: Vec<DriveDescription> = (1..=drives)
-            .map(|i| DriveDescription { id: DriveId(i), name: format!("/dev/disk{i}"), size_bytes: u64::from(i) << 30, memory_bytes: 1 << 25 })
+            .map(|i| DriveDescription { id: DriveId(i), name: format!("/dev/disk{i}"), size_bytes: u64::from(i) << 30, memory_bytes: 1 << 25, block_bytes: 512 << (i % 4) })
             .collect();
         let mut read = Vec::new();
         for page in 0..3 {
@@ -194,7 +195,14 @@ fn what_is_reserved_is_refused() {
 #[test]
 fn results_that_do_not_fit_their_command() {
     let command = small(2, Mode::Check);
-    let place = |start, len| Unreadable { source: 0, stripe: 100, start, len, reason: String::new() };
+    let place = |start, len| Unreadable {
+        source: 0,
+        stripe: 100,
+        start,
+        len,
+        why: Unread::Refused,
+        reason: String::new(),
+    };
     let decode = |range, unreadable| {
         let nonzero = StripeBitmap::new(2);
         let result = ParityResult { nonzero, range, unreadable, ..ParityResult::default() };
@@ -218,7 +226,14 @@ fn places_that_are_not_told_are_suspects() {
     for (count, bits) in [(16_383, 0), (16_384, 20_000 - 16_383), (20_000, 20_000 - 16_383)] {
         let command = small(20_000, Mode::Check);
         let unreadable = (0..count)
-            .map(|i| Unreadable { source: 0, stripe: 100 + i, start: 0, len: 512, reason: String::new() })
+            .map(|i| Unreadable {
+                source: 0,
+                stripe: 100 + i,
+                start: 0,
+                len: 512,
+                why: Unread::Refused,
+                reason: String::new(),
+            })
             .collect();
         let nonzero = StripeBitmap::new(20_000);
         let result = ParityResult { nonzero, unreadable, ..ParityResult::default() };
@@ -241,7 +256,8 @@ fn the_end_of_a_long_name_is_told() {
         (format!("{}/sd", "ö".repeat(200)), format!("{}/sd", "ö".repeat(50))),
         (String::new(), String::new()),
     ] {
-        let drive = DriveDescription { id: DriveId(1), name, size_bytes: 1, memory_bytes: 1 };
+        let drive =
+            DriveDescription { id: DriveId(1), name, size_bytes: 1, memory_bytes: 1, block_bytes: 512 };
         let bytes = encode_drives(&[drive], 0, SocketBytes::default());
         assert_eq!(decode_drives(&bytes, 0).unwrap().1[0].name, told);
     }

@@ -34,9 +34,9 @@
 //! before a single byte is read again.
 //!
 //! # Layout (part of the wire format)
-//! All keys come from ChaCha8 streams of the [`Seed`]. The key of line l is the l-th non-zero little-endian
-//! 64-bit word of item 0 of domain "lines"; the key of stripe s the first non-zero one of item s of domain
-//! "stripes".
+//! All keys come from ChaCha8 streams of the [`Seed`]. The key of line l is the little-endian 64-bit word
+//! l of item 0 of domain "lines", and 1 if that word is zero, so that the keys of any run of lines can be
+//! drawn alone; the key of stripe s is the first non-zero word of item s of domain "stripes".
 //!
 //! # References
 //! J. Hendricks, G. Ganger, M. Reiter, *Verifying distributed erasure-coded data*, PODC 2007; T. Schwarz,
@@ -57,12 +57,13 @@ pub use sums::{MAX_POWERS, PowerSums, PowerSumsError, SUM_BYTES};
 use crate::seed::Seed;
 use rand_chacha::rand_core::Rng;
 
-/// The keys a of the first `lines` lines of every chunk, none of them zero. Fewer lines have the same first
-/// keys.
+/// The keys a of `lines` lines of every chunk from line `first` on, none of them zero.
 #[must_use]
-pub fn line_keys(seed: &Seed, lines: usize) -> Vec<u64> {
+pub fn line_keys(seed: &Seed, first: usize, lines: usize) -> Vec<u64> {
     let mut stream = seed.stream("lines", 0);
-    (0..lines).map(|_| nonzero(&mut stream)).collect()
+    // A key is two words of 32 bits.
+    stream.set_word_pos(2 * first as u128);
+    (0..lines).map(|_| stream.next_u64().max(1)).collect()
 }
 
 /// The key b of stripe `stripe`, counted from the start of the array. It is not zero, so it can be divided

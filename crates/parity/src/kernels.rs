@@ -38,6 +38,9 @@ use table::Table;
 /// The most data sources of P and Q: the field has 255 powers of 2.
 pub const MAX_PQ_DATA: usize = 255;
 
+/// The most sources of a plain XOR: those of P and Q, and these two.
+pub const MAX_XOR_SOURCES: usize = MAX_PQ_DATA + 2;
+
 /// Which rows are not zero: bit i for row i.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RowMask(pub u8);
@@ -126,7 +129,7 @@ impl Kernels {
     /// The XOR of all sources.
     ///
     /// # Panics
-    /// Where there is no source or more than [`MAX_PQ_DATA`], or lengths differ.
+    /// Where there is no source or more than [`MAX_XOR_SOURCES`], or lengths differ.
     pub fn xor(&self, sources: &[&[u8]], out: &mut [u8]) {
         let len = out.len();
         let (pointers, count) = self.xor_sources(sources, len);
@@ -151,8 +154,8 @@ impl Kernels {
         !bad && (done..len).all(|at| oracle::xor_at(sources, at) == 0)
     }
 
-    fn xor_sources(&self, sources: &[&[u8]], len: usize) -> ([*const u8; MAX_PQ_DATA + 2], usize) {
-        assert!((1..=MAX_PQ_DATA + 2).contains(&sources.len()), "{} sources", sources.len());
+    fn xor_sources(&self, sources: &[&[u8]], len: usize) -> ([*const u8; MAX_XOR_SOURCES], usize) {
+        assert!((1..=MAX_XOR_SOURCES).contains(&sources.len()), "{} sources", sources.len());
         assert_lengths(sources.iter().copied(), len);
         pointers(sources)
     }

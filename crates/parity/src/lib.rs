@@ -1,9 +1,10 @@
 //! GF(2^8) parity kernels, erasure codes, bit-plane fingerprints and diagnosis of syndromes.
 //!
-//! Pure: no clock, no file, no thread. The kernels are the only SIMD of the project.
+//! Pure: no clock, no file, no thread.
 
 pub mod check_matrix;
 pub mod code;
+pub mod evidence;
 pub mod fingerprint;
 pub mod gf;
 pub mod gf64;

@@ -41,14 +41,28 @@
 //! alone.
 
 use crate::gf;
+use crate::matrix::MAX_ROWS;
 use crate::seed::Seed;
 use rand_chacha::rand_core::Rng;
+use std::collections::BTreeSet;
+use thiserror::Error;
 
-/// Tries before a guard is held to be impossible.
+/// Directions of a guard, at most: with one more there may be no weights that see every column.
 ///
-/// With n < 256 directions at least one vector in 256 is good, so that all of 2^14 tries fail with
-/// probability below e^-64.
+/// With two rows each direction rules out one of 257 directions of weights; with more rows, 256
+/// hyperplanes never cover the space.
+pub const MAX_DIRECTIONS: usize = 256;
+
+/// Tries for one stripe, at most.
+///
+/// With at most 256 directions at least one vector in 257 is good, so that all of 2^14 tries fail with
+/// probability below e^-63.
 const MAX_TRIES: u32 = 1 << 14;
+
+/// A guard has too many directions.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("columns of more than {MAX_DIRECTIONS} directions leave no good weights")]
+pub struct GuardError;
 
 /// The weights of one accumulator, for every stripe.
 #[derive(Debug, Clone)]
@@ -64,45 +78,54 @@ impl Weights {
     ///
     /// Every column has one coefficient a row. Columns of zeros are passed over: no equation has that member.
     ///
+    /// # Errors
+    /// If the guard leaves no good weights.
+    ///
     /// # Panics
-    /// Where the columns differ in length.
-    #[must_use]
-    pub fn new(seed: &Seed, accumulator: u32, guard: &[Vec<u8>]) -> Self {
+    /// Where the columns differ in length, or have more than eight coefficients.
+    pub fn new(seed: &Seed, accumulator: u32, guard: &[Vec<u8>]) -> Result<Self, GuardError> {
         let rows = guard.first().map_or(0, Vec::len);
         assert!(guard.iter().all(|column| column.len() == rows), "guard columns of one code");
-        Self { seed: seed.derive("weights", u64::from(accumulator)), guard: directions(guard), rows }
+        let guard = directions(guard).ok_or(GuardError)?;
+        Ok(Self { seed: seed.derive("weights", u64::from(accumulator)), guard, rows })
     }
 
     /// The weight of each row in stripe `stripe`.
-    ///
-    /// Where a guard leaves no good weights (it takes 257 columns for that; [`miss_bound`] is 1 then), they
-    /// are the ones of 16384 tries that are blind to the fewest columns.
     #[must_use]
     pub fn of(&self, stripe: u64) -> Vec<u8> {
         let mut stream = self.seed.derive("stripe", stripe).stream("draw", 0);
-        let mut best = (usize::MAX, Vec::new());
+        let mut weights = vec![0; self.rows];
         for _ in 0..MAX_TRIES {
-            let mut weights = vec![0; self.rows];
             stream.fill_bytes(&mut weights);
-            let blind = self.guard.iter().filter(|column| dot(&weights, column) == 0).count();
-            if blind < best.0 {
-                best = (blind, weights);
-            }
-            if best.0 == 0 {
+            if self.guard.iter().all(|column| dot(&weights, column) != 0) {
                 break;
             }
         }
-        best.1
+        weights
     }
+}
+
+/// Multiplications that it takes to draw the weights of one stripe and accumulator, about.
+///
+/// # Errors
+/// If the guard leaves no good weights.
+pub fn draw_work(guard: &[Vec<u8>]) -> Result<u64, GuardError> {
+    let rows = guard.first().map_or(0, Vec::len) as u64;
+    let directions = directions(guard).ok_or(GuardError)?.len() as u64;
+    // A try is good with a probability of at least (257 - n)/257, and a bad one is seen half way.
+    let tries = 257 / 257_u64.saturating_sub(directions).max(1);
+    Ok(rows * (directions + tries.saturating_sub(1) * directions / 2 + 1))
 }
 
 /// [`Weights::new`] and [`Weights::of`] in one, for a single stripe.
 ///
+/// # Errors
+/// If the guard leaves no good weights.
+///
 /// # Panics
 /// Where the columns differ in length.
-#[must_use]
-pub fn draw(seed: &Seed, stripe: u64, accumulator: u32, guard: &[Vec<u8>]) -> Vec<u8> {
-    Weights::new(seed, accumulator, guard).of(stripe)
+pub fn draw(seed: &Seed, stripe: u64, accumulator: u32, guard: &[Vec<u8>]) -> Result<Vec<u8>, GuardError> {
+    Ok(Weights::new(seed, accumulator, guard)?.of(stripe))
 }
 
 /// The largest probability that fixed damage goes unseen at a byte position, over `stripes` stripes and
@@ -112,7 +135,7 @@ pub fn draw(seed: &Seed, stripe: u64, accumulator: u32, guard: &[Vec<u8>]) -> Ve
 /// 1 where nothing is checked, or where the guard leaves no good weights.
 #[must_use]
 pub fn miss_bound(rows: usize, guard: &[Vec<u8>], stripes: u64, accumulators: u8) -> f64 {
-    let columns = directions(guard).len();
+    let Some(columns) = directions(guard).map(|directions| directions.len()) else { return 1.0 };
     let one = match rows {
         0 => 1.0,
         1 if stripes <= 1 => 0.0,
@@ -131,17 +154,25 @@ fn within_one(n: usize) -> f64 {
     1.0 / n.max(1) as f64
 }
 
-/// The columns that are not zero, one of each set of multiples.
-fn directions(guard: &[Vec<u8>]) -> Vec<Vec<u8>> {
+/// The columns that are not zero, one of each set of multiples, in order. `None` if there are more than
+/// [`MAX_DIRECTIONS`].
+fn directions(guard: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
+    let mut known: BTreeSet<[u8; MAX_ROWS]> = BTreeSet::new();
     let mut out: Vec<Vec<u8>> = Vec::new();
     for column in guard {
         let Some(inverse) = column.iter().find_map(|c| gf::inv(*c)) else { continue };
-        let normal: Vec<u8> = column.iter().map(|c| gf::mul(*c, inverse)).collect();
-        if !out.contains(&normal) {
-            out.push(normal);
+        let mut normal = [0; MAX_ROWS];
+        for (to, c) in normal[..column.len()].iter_mut().zip(column) {
+            *to = gf::mul(*c, inverse);
+        }
+        if known.insert(normal) {
+            if out.len() == MAX_DIRECTIONS {
+                return None;
+            }
+            out.push(normal[..column.len()].to_vec());
         }
     }
-    out
+    Some(out)
 }
 
 fn dot(weights: &[u8], column: &[u8]) -> u8 {

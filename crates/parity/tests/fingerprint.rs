@@ -88,7 +88,7 @@ impl Array {
 
     /// What a node that holds `members` answers.
     fn node(&self, seed: &Seed, members: std::ops::Range<usize>, powers: usize) -> PowerSums {
-        let keys = line_keys(seed, self.chunk.div_ceil(64));
+        let keys = line_keys(seed, 0, self.chunk.div_ceil(64));
         let mut sums = PowerSums::new(self.code.parities(), powers);
         for (index, stripe) in self.stripes.iter().enumerate() {
             for member in members.clone() {
@@ -174,7 +174,7 @@ fn the_hash_of_a_bad_stripe_is_the_hash_of_its_damage() {
     for (byte, e) in array.stripes[stripe][member].iter_mut().zip(&damage) {
         *byte ^= e;
     }
-    let e = hash(&line_keys(&seed, 2), &damage);
+    let e = hash(&line_keys(&seed, 0, 2), &damage);
     let rows = array.check(stripe).column(member).iter().map(|c| e.scaled(*c)).collect();
     assert_eq!(array.decode(&seed), Decoded::Stripes(vec![BadStripe { index: 6, rows }]));
 }
@@ -259,8 +259,10 @@ fn keys_are_the_same_on_every_machine() {
         0x40BF_91AD_C740_CAA7,
         0x9E9D_3006_0E60_2D38,
     ];
-    assert_eq!(line_keys(&seed, 9), lines);
-    assert_eq!(line_keys(&seed, 4), lines[..4]);
+    assert_eq!(line_keys(&seed, 0, 9), lines);
+    for (first, count) in [(0, 4), (3, 6), (8, 1), (9, 0)] {
+        assert_eq!(line_keys(&seed, first, count), lines[first..first + count]);
+    }
     assert_eq!(stripe_key(&seed, 0), 0x7765_15CF_3879_8619);
     assert_eq!(stripe_key(&seed, 1), 0xBD09_2B2E_A120_ABDA);
     assert_eq!(stripe_key(&seed, 123_456_789_012), 0x63A9_A3C0_E56B_9324);
@@ -276,7 +278,7 @@ proptest! {
     fn the_hash_commutes_with_every_coefficient(
         chunk in prop::collection::vec(any::<u8>(), 0..300), c: u8, seed: u64
     ) {
-        let keys = line_keys(&Seed::from_number(seed), 5);
+        let keys = line_keys(&Seed::from_number(seed), 0, 5);
         let scaled: Vec<u8> = chunk.iter().map(|byte| gf::mul(c, *byte)).collect();
         prop_assert_eq!(hash(&keys, &scaled), hash(&keys, &chunk).scaled(c));
     }

@@ -4,7 +4,7 @@ use pumice_parity::check_matrix::CheckMatrix;
 use pumice_parity::code::Code;
 use pumice_parity::gf;
 use pumice_parity::seed::Seed;
-use pumice_parity::weights::{Weights, draw, miss_bound};
+use pumice_parity::weights::{GuardError, Weights, draw, miss_bound};
 
 fn guard(check: &CheckMatrix) -> Vec<Vec<u8>> {
     (0..check.columns()).map(|column| check.column(column)).collect()
@@ -12,7 +12,7 @@ fn guard(check: &CheckMatrix) -> Vec<Vec<u8>> {
 
 /// The fraction of stripes in which weights cancel a fixed syndrome, and how many were tried.
 fn miss_rate(check: &CheckMatrix, syndrome: &[u8], stripes: u64) -> f64 {
-    let weights = Weights::new(&Seed::from_number(11), 0, &guard(check));
+    let weights = Weights::new(&Seed::from_number(11), 0, &guard(check)).unwrap();
     let missed = (0..stripes)
         .filter(|stripe| {
             let sum = weights.of(*stripe).iter().zip(syndrome).fold(0, |sum, (w, y)| sum ^ gf::mul(*w, *y));
@@ -37,7 +37,7 @@ fn no_member_is_ever_unseen() {
         Code::reed_solomon(120, 8).unwrap(),
         Code::lrc(6, 6).unwrap(),
     ] {
-        let weights = Weights::new(&Seed::from_number(3), 1, &guard(code.check()));
+        let weights = Weights::new(&Seed::from_number(3), 1, &guard(code.check())).unwrap();
         for stripe in 0..500 {
             let combined = code.check().combine(&weights.of(stripe));
             assert!(combined.iter().all(|c| *c != 0), "{} columns, stripe {stripe}", combined.len());
@@ -53,7 +53,7 @@ fn a_member_that_plain_weights_never_see_is_seen() {
     assert_eq!(naive[slot], 0);
     for damage in 1..=255 {
         assert_eq!(gf::mul(naive[slot], damage), 0, "the naive sum misses {damage:02X}");
-        let weights = draw(&Seed::from_number(5), u64::from(damage), 0, &guard(code.check()));
+        let weights = draw(&Seed::from_number(5), u64::from(damage), 0, &guard(code.check())).unwrap();
         assert_ne!(gf::mul(code.check().combine(&weights)[slot], damage), 0);
     }
 }
@@ -78,7 +78,7 @@ fn raid5_misses_over_several_stripes_as_often_as_the_bound_says() {
     let bound = miss_bound(1, &columns, 1000, 1);
     assert_eq!(bound, 1.0 / 255.0);
     // The same damage in stripes 2s and 2s + 1: plain XOR never sees it.
-    let weights = Weights::new(&Seed::from_number(8), 0, &columns);
+    let weights = Weights::new(&Seed::from_number(8), 0, &columns).unwrap();
     let pairs = 200_000;
     let missed = (0..pairs).filter(|s| weights.of(2 * s) == weights.of(2 * s + 1)).count();
     let rate = missed as f64 / pairs as f64;
@@ -117,7 +117,7 @@ fn a_rotating_array_has_the_bound_of_its_directions() {
     columns.push(vec![0, 0]);
     columns.push(vec![3, 6]);
     assert_eq!(miss_bound(2, &columns, 1, 1), 1.0 / 251.0);
-    assert!(check.combine(&draw(&Seed::from_number(2), 0, 0, &columns)).iter().all(|c| *c != 0));
+    assert!(check.combine(&draw(&Seed::from_number(2), 0, 0, &columns).unwrap()).iter().all(|c| *c != 0));
 }
 
 #[test]
@@ -125,7 +125,10 @@ fn a_guard_that_nothing_satisfies_says_so() {
     // All 257 directions of two rows: every w is blind to one of them.
     let all: Vec<Vec<u8>> = (0..=255).map(|q| vec![1, q]).chain([vec![0, 1]]).collect();
     assert_eq!(miss_bound(2, &all, 1, 1), 1.0);
-    assert_eq!(draw(&Seed::from_number(2), 0, 0, &all).len(), 2);
+    assert_eq!(draw(&Seed::from_number(2), 0, 0, &all), Err(GuardError));
+    // Without (1, 0) the weights of one direction are good: those that are blind to it alone.
+    let weights = draw(&Seed::from_number(2), 0, 0, &all[1..]).unwrap();
+    assert_eq!((weights[0], weights[1] != 0), (0, true), "only multiples of (0, 1) are good");
 }
 
 #[test]
@@ -134,7 +137,17 @@ fn weights_are_the_same_on_every_machine() {
     let seed = Seed::from_number(42);
     let raid6 = guard(Code::raid6(6).unwrap().check());
     let rs = guard(Code::reed_solomon(4, 3).unwrap().check());
-    assert_eq!(draw(&seed, 0, 0, &raid6), [2, 133]);
-    assert_eq!(draw(&seed, u64::MAX, 3, &raid6), [58, 12]);
-    assert_eq!(draw(&seed, 1_000_000, 1, &rs), [170, 84, 51]);
+    assert_eq!(draw(&seed, 0, 0, &raid6).unwrap(), [2, 133]);
+    assert_eq!(draw(&seed, u64::MAX, 3, &raid6).unwrap(), [58, 12]);
+    assert_eq!(draw(&seed, 1_000_000, 1, &rs).unwrap(), [170, 84, 51]);
+}
+
+/// Multiples of the same columns, as often as a descriptor holds them, are no more directions.
+#[test]
+fn only_directions_count() {
+    let columns: Vec<Vec<u8>> = (0..60_000_u32).map(|i| vec![(i % 255) as u8 + 1; 8]).collect();
+    assert!(draw(&Seed::from_number(2), 0, 0, &columns).is_ok());
+    let many: Vec<Vec<u8>> = (0..60_000_u32).map(|i| [&[1][..], &i.to_le_bytes()].concat()).collect();
+    assert_eq!(draw(&Seed::from_number(2), 0, 0, &many), Err(GuardError));
+    assert!(draw(&Seed::from_number(2), 0, 0, &many[..256]).is_ok());
 }

@@ -23,6 +23,7 @@ use crate::geometry::Geometry;
 use crate::metadata::Metadata;
 use crate::probe::MemberRecord;
 use crate::superblock::Resync;
+use crate::superblock::features::Features;
 use crate::uuid::Uuid;
 
 /// The state of an array as a whole. Where several hold, the one that comes last here.
@@ -86,6 +87,19 @@ impl State {
     }
 }
 
+/// Where an array records writes under way, beside its superblocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteRecords {
+    /// Nowhere.
+    None,
+    /// In a bitmap.
+    Bitmap,
+    /// In partial parity logs.
+    Ppl,
+    /// In a journal.
+    Journal,
+}
+
 /// A member of an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
@@ -143,6 +157,7 @@ pub struct Array {
     state: State,
     members: Vec<Option<Member>>,
     others: Vec<Other>,
+    not_named: Vec<Role>,
     notes: Vec<Note>,
     resync: Resync,
     /// Stripes with writes waiting in the journal; `None` where it may be any.
@@ -185,6 +200,7 @@ impl Array {
         let state = State::of(&survey);
         let journal_stripes = survey.journal_stripes();
         let untracked = survey.unclean() && !survey.tracked();
+        let not_named = survey.roles_not_named();
         let newest = survey.newest().clone();
         let geometry = newest.geometry().map_err(|why| AssemblyError::Geometry {
             device: survey.devices[survey.newest].device.clone(),
@@ -218,6 +234,7 @@ impl Array {
             state,
             members,
             others,
+            not_named,
             notes: survey.notes,
             resync: newest.resync,
             journal_stripes,
@@ -282,6 +299,13 @@ impl Array {
         self.members.get(role.index())?.as_ref()
     }
 
+    /// The roles without a member whose device was only not named: the newest superblock gives the role to a device that
+    /// was not in the set. A role that is missing and not in this list is one that md itself holds to be missing.
+    #[must_use]
+    pub fn not_named(&self) -> &[Role] {
+        &self.not_named
+    }
+
     /// Spares, replacements and the journal.
     #[must_use]
     pub fn others(&self) -> &[Other] {
@@ -320,10 +344,32 @@ impl Array {
         self.running = true;
     }
 
-    /// Takes over what was assumed of `other`: the same array, read before.
-    const fn assume_like(&mut self, other: &Self) {
-        self.settled = other.settled;
-        self.running = other.running;
+    /// Whether it was taken as running.
+    #[must_use]
+    pub const fn is_running(&self) -> bool {
+        self.running
+    }
+
+    /// Whether the operator's word was taken that parity agrees with the data.
+    #[must_use]
+    pub const fn is_assumed_settled(&self) -> bool {
+        self.settled && !self.running
+    }
+
+    /// Where writes under way are recorded beside the superblocks.
+    #[must_use]
+    pub fn write_records(&self) -> WriteRecords {
+        let members = || self.members.iter().flatten();
+        let journal = self.journal_device().is_some() || self.journal_stripes.is_none();
+        if journal || members().any(|m| m.record.superblock.features.has(Features::JOURNAL)) {
+            WriteRecords::Journal
+        } else if members().any(|m| m.record.superblock.bitmap.is_some()) {
+            WriteRecords::Bitmap
+        } else if members().any(|m| m.record.superblock.ppl.is_some()) {
+            WriteRecords::Ppl
+        } else {
+            WriteRecords::None
+        }
     }
 
     /// The roles whose chunk of `stripe` cannot be used: no member, or one that has not been rebuilt that far.

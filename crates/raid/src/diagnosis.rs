@@ -11,8 +11,13 @@
 //! read-modify-write, the new data is good, and P and Q are wrong by (e, 2^j*e): the signature of that good
 //! member. P and Q damaged by the same bytes look like slot 0. And two members damaged by matching bytes
 //! can look like a third. So a named member is *likely*, and its alternatives are listed; certainty *proven* is left to a
-//! witness.
+//! witness. How well the bytes support a verdict is its [`Evidence`]; `docs/repair.md` has the rules (R11 to R13).
 
+mod evidence;
+
+pub use evidence::{Doubt, Evidence};
+
+use evidence::of_block;
 use pumice_parity::check_matrix::CheckMatrix;
 use pumice_parity::locate::{BlockVerdict, diagnose_block};
 use pumice_units::Role;
@@ -37,8 +42,10 @@ pub enum Verdict {
     Ambiguous(Vec<Role>),
     /// Written while it was being read.
     Busy,
-    /// These members do not give the bytes back.
+    /// The media of these members refuse some of the bytes; [`Diagnosis::gaps`] has the places.
     Unreadable(Vec<Role>),
+    /// These members were not asked for some of the bytes: their error time is spent.
+    NotAsked(Vec<Role>),
 }
 
 impl Verdict {
@@ -48,8 +55,14 @@ impl Verdict {
         match self {
             Self::Member(role) | Self::ParityP(role) | Self::ParityQ(role) => vec![*role],
             Self::Several(roles) | Self::Unreadable(roles) => roles.clone(),
-            Self::Unlocated | Self::Ambiguous(_) | Self::Busy => Vec::new(),
+            Self::Unlocated | Self::Ambiguous(_) | Self::Busy | Self::NotAsked(_) => Vec::new(),
         }
+    }
+
+    /// Whether it is about bytes that are not there, rather than about bytes that disagree.
+    #[must_use]
+    pub const fn is_gap(&self) -> bool {
+        matches!(self, Self::Unreadable(_) | Self::NotAsked(_))
     }
 }
 
@@ -73,12 +86,23 @@ pub struct Alternative {
     pub reason: &'static str,
 }
 
+/// Sectors of one member that are not there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gap {
+    /// The member.
+    pub role: Role,
+    /// First byte within the chunk.
+    pub start: u32,
+    /// Bytes; whole sectors of the member.
+    pub len: u32,
+}
+
 /// The verdict on a run of blocks of one chunk row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnosis {
-    /// First inconsistent byte within the chunk.
+    /// First inconsistent byte within the chunk; of a gap, the first byte of its first block.
     pub start: u32,
-    /// Bytes from the first to the last inconsistent one.
+    /// Bytes from the first to the last inconsistent one; of a gap, whole blocks.
     pub len: u32,
     /// What is wrong.
     pub verdict: Verdict,
@@ -86,6 +110,58 @@ pub struct Diagnosis {
     pub certainty: Certainty,
     /// What else it could be.
     pub alternatives: Vec<Alternative>,
+    /// How well the bytes support a verdict that names a member; `None` for other verdicts, and if the
+    /// members' contents were not there to look at.
+    pub evidence: Option<Evidence>,
+    /// The sectors that are not there, if that is the verdict.
+    pub gaps: Vec<Gap>,
+}
+
+impl Diagnosis {
+    /// Sectors that are not there, over whole blocks from `start`. The drive itself is the witness of a
+    /// refusal; of sectors that were not asked for nothing is known.
+    #[must_use]
+    pub fn of_gaps(start: u32, len: u32, verdict: Verdict, gaps: Vec<Gap>) -> Self {
+        let certainty = match verdict {
+            Verdict::Unreadable(_) => Certainty::Proven,
+            _ => Certainty::None,
+        };
+        Self { start, len, verdict, certainty, alternatives: Vec::new(), evidence: None, gaps }
+    }
+
+    /// The byte after the last.
+    #[must_use]
+    pub const fn end(&self) -> u32 {
+        self.start + self.len
+    }
+
+    fn last_block(&self) -> u32 {
+        (self.end() - 1) / BLOCK as u32
+    }
+
+    fn first_block(&self) -> u32 {
+        self.start / BLOCK as u32
+    }
+
+    /// Whether `next`, which begins in the same block or in the one after, says the same.
+    fn continues(&self, next: &Self) -> bool {
+        self.last_block() + 1 >= next.first_block()
+            && self.verdict == next.verdict
+            && self.certainty == next.certainty
+            && self.alternatives == next.alternatives
+            && match (&self.evidence, &next.evidence) {
+                (Some(a), Some(b)) => a.joins(b),
+                (a, b) => a.is_none() && b.is_none(),
+            }
+    }
+
+    fn append(&mut self, next: Self) {
+        self.len = next.end() - self.start;
+        self.gaps.extend(next.gaps);
+        if let (Some(a), Some(b)) = (&mut self.evidence, &next.evidence) {
+            a.append(b);
+        }
+    }
 }
 
 /// Which roles hold parity in a stripe.
@@ -97,17 +173,20 @@ pub struct ParityRoles {
     pub q: Option<Role>,
 }
 
-/// Diagnoses a window of a stripe: `syndromes[i]` is row i of the stripe over the window that begins `offset` bytes into the chunk.
+/// Diagnoses a window of a stripe: `syndromes[i]` is row i of the stripe over the window that begins
+/// `offset` bytes into the chunk. `contents[role]` is what each member holds there, `None` for one that is
+/// missing; without contents (an empty slice) a verdict has no evidence.
 ///
 /// Columns of `check` are roles. Blocks with the same verdict that touch are one diagnosis.
 ///
 /// # Panics
-/// Where the syndromes are not as many as the rows, or differ in length.
+/// Where the syndromes are not as many as the rows, or lengths differ.
 #[must_use]
 pub fn diagnose_window(
     check: &CheckMatrix,
     parity: ParityRoles,
     syndromes: &[&[u8]],
+    contents: &[Option<&[u8]>],
     offset: u32,
 ) -> Vec<Diagnosis> {
     let len = syndromes.first().map_or(0, |row| row.len());
@@ -120,28 +199,40 @@ pub fn diagnose_window(
         let rows: Vec<&[u8]> = syndromes.iter().map(|row| &row[at..end]).collect();
         let block = diagnose_block(check, &rows);
         if let Some(verdict) = verdict(&block.verdict, parity) {
-            let start = (in_chunk + block.first) as u32;
-            let len = (block.last - block.first + 1) as u32;
-            push(&mut out, start, len, verdict, parity);
+            let contents: Vec<Option<&[u8]>> =
+                contents.iter().map(|bytes| bytes.map(|bytes| &bytes[at..end])).collect();
+            let certainty = if verdict.accused().is_empty() { Certainty::None } else { Certainty::Likely };
+            let mut alternatives = alternatives(&verdict, parity);
+            let found = of_block(check, &verdict, &rows, &contents, in_chunk % BLOCK);
+            let evidence = found.map(|(evidence, rivals)| {
+                alternatives.extend(rivals);
+                evidence
+            });
+            let evidence = evidence.filter(|_| certainty == Certainty::Likely);
+            let next = Diagnosis {
+                start: (in_chunk + block.first) as u32,
+                len: (block.last - block.first + 1) as u32,
+                verdict,
+                certainty,
+                alternatives,
+                evidence,
+                gaps: Vec::new(),
+            };
+            join(&mut out, vec![next]);
         }
         at = end;
     }
     out
 }
 
-/// Adds the diagnoses of the next window of the same stripe: blocks with the same verdict that touch are one diagnosis over the border too. What a drive does not give back stands by itself.
+/// Adds the diagnoses of the next window of the same stripe: blocks with the same verdict that touch are one
+/// diagnosis over the border too. Gaps are joined with gaps, inconsistent bytes with inconsistent bytes.
 pub fn join(out: &mut Vec<Diagnosis>, next: Vec<Diagnosis>) {
-    let block = |at: u32| at / BLOCK as u32;
     for diagnosis in next {
-        let before = out.iter_mut().rev().find(|d| !matches!(d.verdict, Verdict::Unreadable(_)));
-        if let Some(last) = before
-            && (&last.verdict, last.certainty, &last.alternatives)
-                == (&diagnosis.verdict, diagnosis.certainty, &diagnosis.alternatives)
-            && block(last.start + last.len - 1) + 1 == block(diagnosis.start)
-        {
-            last.len = diagnosis.start + diagnosis.len - last.start;
-        } else {
-            out.push(diagnosis);
+        let gap = diagnosis.verdict.is_gap();
+        match out.iter_mut().rev().find(|d| d.verdict.is_gap() == gap) {
+            Some(last) if last.continues(&diagnosis) => last.append(diagnosis),
+            _ => out.push(diagnosis),
         }
     }
 }
@@ -159,20 +250,6 @@ fn verdict(block: &BlockVerdict, parity: ParityRoles) -> Option<Verdict> {
         BlockVerdict::Unlocated => Verdict::Unlocated,
         BlockVerdict::Ambiguous { candidates } => Verdict::Ambiguous(roles(candidates)),
     })
-}
-
-fn push(out: &mut Vec<Diagnosis>, start: u32, len: u32, verdict: Verdict, parity: ParityRoles) {
-    let block = |at: u32| at / BLOCK as u32;
-    if let Some(last) = out.last_mut()
-        && last.verdict == verdict
-        && block(last.start + last.len - 1) + 1 == block(start)
-    {
-        last.len = start + len - last.start;
-        return;
-    }
-    let certainty = if verdict.accused().is_empty() { Certainty::None } else { Certainty::Likely };
-    let alternatives = alternatives(&verdict, parity);
-    out.push(Diagnosis { start, len, verdict, certainty, alternatives });
 }
 
 /// What else leaves the same syndromes.
@@ -219,7 +296,7 @@ mod tests {
     fn diagnose(len: usize, offset: u32, errors: &[(usize, u8, u8)]) -> Vec<Diagnosis> {
         let (check, parity) = raid6();
         let rows = syndromes(len, errors);
-        diagnose_window(&check, parity, &[&rows[0], &rows[1]], offset)
+        diagnose_window(&check, parity, &[&rows[0], &rows[1]], &[], offset)
     }
 
     #[test]
@@ -268,7 +345,7 @@ mod tests {
         let check = CheckMatrix::new(1, 4, &[1; 4]).unwrap();
         let mut row = vec![0; 8192];
         row[5000..5100].fill(1);
-        let found = diagnose_window(&check, ParityRoles { p: Role(3), q: None }, &[&row], 0);
+        let found = diagnose_window(&check, ParityRoles { p: Role(3), q: None }, &[&row], &[], 0);
         assert_eq!((found[0].start, found[0].len, &found[0].verdict), (5000, 100, &Verdict::Unlocated));
     }
 }

@@ -14,8 +14,7 @@ use crate::metadata::Metadata;
 use crate::ppl::{self, Ppl};
 use crate::read_at::ReadAt;
 use crate::superblock::features::Features;
-use crate::superblock::v0::V0;
-use crate::superblock::v1::{FIXED_BYTES, MAX_BYTES, V1};
+use crate::superblock::v1::{FIXED_BYTES, MAX_BYTES};
 use crate::superblock::{MAGIC, Superblock};
 
 /// How often a journal is followed whose tail moves meanwhile.
@@ -71,7 +70,8 @@ pub enum ProbeError {
 
 /// Looks for a superblock in all four places, and reads it with what belongs to it. `None` where there is none in any.
 ///
-/// A damaged superblock beside a good one is taken for a remnant.
+/// A damaged superblock beside a good one is taken for a remnant. A place that cannot be read counts only if no
+/// other place has a good superblock: where another format would have its own, this one may have data.
 ///
 /// # Errors
 /// Where the only superblock, or something it points to, is damaged or unknown; where two are good; where a read fails.
@@ -79,9 +79,17 @@ pub fn probe(device: &dyn ReadAt) -> Result<Option<MemberRecord>, ProbeError> {
     let device_sectors = device.size_bytes() / SECTOR;
     let mut good: Option<Superblock> = None;
     let mut damaged: Option<Invalid> = None;
+    let mut unreadable: Option<ProbeError> = None;
     for metadata in Metadata::ALL {
         let Some(sector) = metadata.super_sector(device_sectors) else { continue };
-        match (read_superblock(device, metadata, sector, device_sectors)?, good.take()) {
+        let found = match read_superblock(device, metadata, sector, device_sectors) {
+            Ok(found) => found,
+            Err(error) => {
+                unreadable.get_or_insert(error);
+                continue;
+            }
+        };
+        match (found, good.take()) {
             (Some(Ok(second)), Some(first)) => {
                 return Err(ProbeError::Ambiguous(Box::new(first), Box::new(second)));
             }
@@ -98,8 +106,12 @@ pub fn probe(device: &dyn ReadAt) -> Result<Option<MemberRecord>, ProbeError> {
             read_journal_device(device, superblock).map(Some)
         }
         (Some(superblock), _) => Ok(Some(read_rest(device, superblock, Logs::ALL)?)),
-        (None, Some(invalid)) => Err(invalid.into()),
-        (None, None) => Ok(None),
+        // The array's own superblock may be the one that cannot be read.
+        (None, invalid) => match (unreadable, invalid) {
+            (Some(error), _) => Err(error),
+            (None, Some(invalid)) => Err(invalid.into()),
+            (None, None) => Ok(None),
+        },
     }
 }
 
@@ -120,9 +132,7 @@ fn read_superblock(
     if bytes.len() < FIXED_BYTES || !(magic == MAGIC || v0 && magic == MAGIC.swap_bytes()) {
         return Ok(None);
     }
-    let parsed =
-        if v0 { V0::parse(&bytes, device_sectors) } else { V1::parse(&bytes, metadata, device_sectors) };
-    Ok(Some(parsed))
+    Ok(Some(Superblock::parse(&bytes, metadata, device_sectors)))
 }
 
 fn read(device: &dyn ReadAt, what: &'static str, offset: u64, buf: &mut [u8]) -> Result<(), ProbeError> {

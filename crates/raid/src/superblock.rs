@@ -10,6 +10,7 @@ use pumice_units::{Role, SECTOR, Sectors};
 
 use crate::area::Area;
 use crate::geometry::{Geometry, GeometryError};
+use crate::invalid::Invalid;
 use crate::layout::{Layout, Level};
 use crate::metadata::Metadata;
 use crate::uuid::Uuid;
@@ -137,6 +138,17 @@ pub struct Superblock {
 }
 
 impl Superblock {
+    /// Reads a superblock of one format from the bytes at its place.
+    ///
+    /// # Errors
+    /// Names the field that is wrong.
+    pub fn parse(bytes: &[u8], metadata: Metadata, device_sectors: u64) -> Result<Self, Invalid> {
+        match metadata {
+            Metadata::V0_90 => v0::V0::parse(bytes, device_sectors),
+            _ => v1::V1::parse(bytes, metadata, device_sectors),
+        }
+    }
+
     /// What the device holds itself to be.
     #[must_use]
     pub fn position(&self) -> Position {

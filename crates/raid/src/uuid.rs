@@ -1,6 +1,7 @@
 //! The 128-bit names that md gives to arrays and devices.
 
 use std::fmt;
+use std::str::FromStr;
 
 /// The UUID of an array or a device.
 ///
@@ -34,6 +35,31 @@ impl fmt::Display for Uuid {
     }
 }
 
+/// Text that is no UUID in mdadm's form.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no UUID: write it as mdadm prints it, 00112233:44556677:8899aabb:ccddeeff")]
+pub struct NoUuid(String);
+
+impl FromStr for Uuid {
+    type Err = NoUuid;
+
+    fn from_str(text: &str) -> Result<Self, NoUuid> {
+        let wrong = || NoUuid(text.to_owned());
+        let groups: Vec<&str> = text.split(':').collect();
+        if groups.len() != 4 || groups.iter().any(|group| group.len() != 8) {
+            return Err(wrong());
+        }
+        let mut out = [0; 16];
+        for (word, group) in out.chunks_exact_mut(4).zip(groups) {
+            // `from_str_radix` takes a sign as well.
+            let digits = group.bytes().all(|byte| byte.is_ascii_hexdigit());
+            let value = u32::from_str_radix(group, 16).ok().filter(|_| digits).ok_or_else(wrong)?;
+            word.copy_from_slice(&value.to_be_bytes());
+        }
+        Ok(Self(out))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,6 +68,12 @@ mod tests {
     fn prints_as_mdadm_does() {
         let uuid = Uuid(std::array::from_fn(|i| i as u8 * 0x11));
         assert_eq!(uuid.to_string(), "00112233:44556677:8899aabb:ccddeeff");
+        assert_eq!(uuid.to_string().parse(), Ok(uuid));
+        for wrong in
+            ["", "0:0:0:0", "00112233:44556677:8899aabb:ccddeef", "+0112233:44556677:8899aabb:ccddeeff"]
+        {
+            assert!(wrong.parse::<Uuid>().is_err(), "{wrong}");
+        }
         assert_eq!(uuid.swap_words().to_string(), "33221100:77665544:bbaa9988:ffeeddcc");
         assert_eq!(uuid.swap_words().swap_words(), uuid);
     }

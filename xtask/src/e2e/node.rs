@@ -17,12 +17,15 @@ pub(crate) struct Setting {
     pub(crate) drives: Vec<String>,
     /// Where its standard error goes.
     pub(crate) log: PathBuf,
+    /// A second address that it listens on, beside a free port of 127.0.0.1.
+    pub(crate) second: Option<String>,
 }
 
 /// A node that runs. It is killed when it is dropped.
 pub(crate) struct Node {
     child: Child,
     setting: Setting,
+    /// The port of the first address.
     pub(crate) port: u16,
 }
 
@@ -37,6 +40,9 @@ impl Node {
         let log = log.map_err(|error| Failed(format!("{}: {error}", setting.log.display())))?;
         let mut command = mortal(&setting.binary);
         command.args(["node", "--listen", &format!("127.0.0.1:{port}"), "--nqn", &setting.nqn]);
+        if let Some(second) = &setting.second {
+            command.args(["--listen", second]);
+        }
         command.args(["--block-size", &setting.block.to_string()]);
         for drive in &setting.drives {
             command.args(["--drive", drive]);

@@ -8,13 +8,15 @@
 //! | 16 | 16 n | each: first byte 0:8, end 8:8; ascending, apart from each other |
 //! | 16 + 16 n | 4 | CRC-32C of everything before |
 //!
-//! A change writes a new file beside it, makes that durable, and renames it: the old one or the new one is there, whole.
+//! A change replaces the file whole, as `docs/on-disk/durable.md` describes: the old one or the new
+//! one is there.
 
 use super::MAX_MARKS;
 use super::ranges::Ranges;
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read, Write};
-use std::path::{Path, PathBuf};
+use pumice_durable::{Folder, Store, replace, sweep};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 const MAGIC: [u8; 8] = *b"PUMICEMK";
 const VERSION: u32 = 1;
@@ -49,32 +51,47 @@ pub enum MarksError {
 
 /// A file of marks.
 #[derive(Debug)]
-pub(super) struct MarksFile(pub(super) PathBuf);
+pub(super) struct MarksFile {
+    store: Arc<dyn Store>,
+    name: String,
+}
 
 impl MarksFile {
-    /// The marks in it; none where there is no file.
+    /// Where it is.
+    pub(super) fn path(&self) -> PathBuf {
+        self.store.path(&self.name)
+    }
+
+    /// The file at a path, whether or not it is there.
+    pub(super) fn at(path: &std::path::Path) -> Result<Self, MarksError> {
+        let (folder, name) =
+            Folder::of(path).map_err(|source| MarksError::Read { path: path.to_owned(), source })?;
+        Ok(Self::of(Arc::new(folder), &name))
+    }
+
+    pub(super) fn of(store: Arc<dyn Store>, name: &str) -> Self {
+        Self { store, name: name.to_owned() }
+    }
+
+    /// The marks in it; none if there is no file.
     pub(super) fn load(&self) -> Result<Ranges, MarksError> {
-        let path = || self.0.clone();
-        let mut bytes = Vec::new();
-        let read = File::open(&self.0).and_then(|file| file.take(MAX_LEN as u64 + 1).read_to_end(&mut bytes));
-        match read {
-            Ok(_) => decode(&bytes).map_err(|why| MarksError::Damaged { path: path(), why }),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Ranges::default()),
+        let path = || self.store.path(&self.name);
+        match self.store.read(&self.name, MAX_LEN as u64) {
+            Ok(Some(bytes)) => decode(&bytes).map_err(|why| MarksError::Damaged { path: path(), why }),
+            Ok(None) => Ok(Ranges::default()),
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                Err(MarksError::Damaged { path: path(), why: "no file of unreadable ranges" })
+            }
             Err(source) => Err(MarksError::Read { path: path(), source }),
         }
     }
 
     /// Keeps marks: durable when this returns.
     pub(super) fn store(&self, marks: &Ranges) -> io::Result<()> {
-        let folder = self.0.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new("."));
-        fs::create_dir_all(folder)?;
-        let new = self.0.with_extension("new");
-        let mut file = File::create(&new)?;
-        file.write_all(&encode(marks))?;
-        file.sync_all()?;
-        fs::rename(&new, &self.0)?;
-        File::open(folder)?.sync_all()
+        self.store.make()?;
+        // Changes are made one at a time, so whatever else is there was left by a crash.
+        sweep(&*self.store, &self.name)?;
+        replace(&*self.store, &self.name, &encode(marks))
     }
 }
 
@@ -124,6 +141,28 @@ fn decode(bytes: &[u8]) -> Result<Ranges, &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pumice_durable::FaultyStore;
+
+    #[test]
+    fn after_a_cut_at_any_operation_the_marks_are_the_old_ones_or_the_new() {
+        for seed in 0..300 {
+            let store = FaultyStore::new(seed);
+            let file = MarksFile::of(Arc::new(store.clone()), "marks");
+            let (mut old, mut new) = (Ranges::default(), Ranges::default());
+            old.insert(0, 512);
+            for i in 0..100 {
+                new.insert(i * 4096, i * 4096 + 512);
+            }
+            file.store(&old).unwrap();
+            store.cut_power_after(seed % 7);
+            let stored = file.store(&new);
+            store.crash();
+            let found = file.load().unwrap();
+            assert!(found == new || (stored.is_err() && found == old), "seed {seed}");
+            file.store(&old).unwrap();
+            assert_eq!(store.names().unwrap(), ["marks"], "what was left is gone");
+        }
+    }
 
     fn hex(bytes: &[u8]) -> String {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()

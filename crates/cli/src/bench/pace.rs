@@ -9,7 +9,7 @@ use crate::remote::{self, RemoteName};
 use crate::text::{print, print_json, table};
 use clap::{Args, ValueEnum};
 use pumice_host::remote::RemoteNode;
-use pumice_initiator::{Controller, Queue};
+use pumice_initiator::{Controller, DigestPolicy, Queue};
 use pumice_nvme::spec::Sqe;
 use pumice_nvme::spec::identify::Namespace;
 use pumice_nvme::spec::opcode::io;
@@ -161,7 +161,7 @@ pub(crate) fn run(args: &PaceArgs) -> Result<ExitCode, Failure> {
     }
     let address = RemoteName::parse(&args.address)?.address;
     let mut controller = connect(address, false)?;
-    let node = remote::connect(address)?;
+    let node = remote::connect(address, DigestPolicy::Auto)?;
     let mut namespaces = Vec::new();
     for drive in node.drives() {
         namespaces

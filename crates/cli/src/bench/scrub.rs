@@ -1,6 +1,7 @@
 //! `pumice bench scrub`.
 
-use crate::devices::{Access, Placement, assemble_from, place, probe_all};
+use crate::access::Access;
+use crate::devices::{Placement, assemble_from, place, probe_all};
 use crate::failure::Failure;
 use crate::probed::Probed;
 use crate::progress::Silent;
@@ -10,6 +11,7 @@ use clap::Args;
 use pumice_blockdev::BlockDevice;
 use pumice_host::Method;
 use pumice_host::scrub::{Options, run as run_pass};
+use pumice_host::stop::Stop;
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{DriveId, Mode, ParityCommand, Rule, Source, Window};
 use pumice_raid::Array;
@@ -17,7 +19,6 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 /// Measures a scrub of an array against reading its members with the same engine and no parity: pairs, one after the other.
@@ -55,7 +56,7 @@ struct Document {
 
 /// Runs the command.
 pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
-    let mut probed = probe_all(&args.devices, Access { write: false, allow_in_use: false })?;
+    let mut probed = probe_all(&args.devices, Access::default())?;
     let array = assemble_from(&mut probed)?;
     let devices = members_here(args, &array, &probed)?;
     let node = LocalNode::new("read", devices, &Peers::new(), NodeOptions::default());
@@ -74,7 +75,7 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
         let reading = read as f64 / began.elapsed().as_secs_f64() / 1e9;
         let options = Options { method: Some(args.method), ..Options::with_seed(fresh_seed()?) };
         let began = Instant::now();
-        let outcome = run_pass(&target, None, &options, &mut Silent, &AtomicBool::new(false))?;
+        let outcome = run_pass(&target, None, &options, &mut Silent, &Stop::new())?;
         let scrubbing = outcome.bytes_checked as f64 / began.elapsed().as_secs_f64() / 1e9;
         bytes = outcome.bytes_checked;
         if round > 0 {
@@ -120,7 +121,7 @@ fn members_here(
     let devices = if args.here.is_empty() {
         find(array, probed)
     } else {
-        let mut here = probe_all(&args.here, Access { write: false, allow_in_use: true })?;
+        let mut here = probe_all(&args.here, Access { allow_in_use: true, ..Access::default() })?;
         let same = assemble_from(&mut here)?;
         if same.uuid() != array.uuid() {
             return Err(Failure::new("--here: these are members of another array"));

@@ -3,7 +3,8 @@
 use super::damage::plant;
 use super::world::World;
 use super::{NODES, assemble_world};
-use crate::devices::{Access, Placement, assemble_from, place, probe_all};
+use crate::access::Access;
+use crate::devices::{Placement, assemble_from, place, probe_all};
 use crate::failure::Failure;
 use crate::probed::nodes_of;
 use crate::progress::Silent;
@@ -14,6 +15,7 @@ use pumice_host::Method;
 use pumice_host::finding::Finding;
 use pumice_host::remote::RemoteNode;
 use pumice_host::scrub::{Options, Outcome, run as run_pass};
+use pumice_host::stop::Stop;
 use pumice_host::target::Target;
 use pumice_node::NodeOptions;
 use pumice_units::format_decimal;
@@ -23,7 +25,6 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// Stripes: three whole batches, 1.2 GB.
 const STRIPES: u64 = 765;
@@ -101,7 +102,7 @@ pub(super) fn run(folder: &Path, json: bool) -> Result<ExitCode, Failure> {
 
 fn check(target: &Target, method: Method) -> Result<Outcome, Failure> {
     let options = Options { method: Some(method), ..Options::with_seed(fresh_seed()?) };
-    Ok(run_pass(target, None, &options, &mut Silent, &AtomicBool::new(false))?)
+    Ok(run_pass(target, None, &options, &mut Silent, &Stop::new())?)
 }
 
 /// The same findings, but for the names of devices.
@@ -142,7 +143,7 @@ fn start_nodes(world: &World) -> Result<Vec<Process>, Failure> {
 }
 
 fn assemble_remote(names: &[PathBuf]) -> Result<(Target, Vec<Arc<RemoteNode>>), Failure> {
-    let mut probed = probe_all(names, Access { write: false, allow_in_use: false })?;
+    let mut probed = probe_all(names, Access::default())?;
     let array = assemble_from(&mut probed)?;
     let nodes = nodes_of(&probed);
     Ok((place(array, &probed, &Placement::One, &NodeOptions::default())?, nodes))

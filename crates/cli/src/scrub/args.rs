@@ -5,7 +5,8 @@ use crate::devices::Placement;
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use pumice_host::Method;
-use pumice_host::scrub::{Options, Order, RepairPolicy, SETTLE};
+use pumice_host::scrub::{Options, Order, RECONNECT, RepairPolicy, SETTLE};
+use pumice_initiator::DigestPolicy;
 use pumice_offload::{MAX_STRIPES, PaceRequest, parse_window};
 use pumice_parity::seed::Seed;
 use pumice_units::{parse_duration, parse_size};
@@ -23,7 +24,7 @@ Memory: at most 4 reads of 8 MiB in flight for each processor core, and local me
 
 Environment: PUMICE_IO_ENGINE=uring|threads|inline chooses how reads are issued.
 
-Exit codes: 0 clean, 1 findings (also when repaired), 2 could not run, 3 interrupted or incomplete.")]
+Exit codes: 0 clean, 1 findings (also when repaired), 2 could not run or could not write its report, 3 interrupted or incomplete.")]
 pub(crate) struct ScrubArgs {
     /// Members of the array: block devices or image files; /dev/mdX, for its members; nvme://HOST:PORT/NSID, a drive of a data node, or
     /// nvme://HOST:PORT, all of its drives that carry a superblock
@@ -38,27 +39,36 @@ pub(crate) struct ScrubArgs {
     /// Say which members share a data node; once for each node
     #[arg(long, value_name = "NAME=DEV,DEV", value_parser = parse_node)]
     node: Vec<(String, Vec<PathBuf>)>,
-    /// Stripes of a batch [default: 255]
+    /// Stripes of a batch, 1 to 4194304 [default: 255]
     #[arg(long, value_name = "STRIPES", value_parser = clap::value_parser!(u64).range(1..=MAX_STRIPES))]
     batch: Option<u64>,
-    /// Independent accumulators of `stripe` across nodes and `aggregate`: the miss bound to that power [default: 1]
+    /// Independent accumulators of `stripe` across nodes and `aggregate`: the miss bound to that power; 1 to 8 [default: 1]
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u8).range(1..=8))]
     accumulators: Option<u8>,
     /// What weights and keys are drawn from: 64 hexadecimal digits, or a number [default: fresh for each pass]
     #[arg(long)]
     seed: Option<Seed>,
-    /// Only these stripes, the last not included
+    /// Only these stripes, B not included: result, exit code and text are about them alone
     #[arg(long, value_name = "A..B", value_parser = parse_range)]
     range: Option<Range<u64>>,
+    /// Accept that members were not named which md holds the array to have: the rest is checked with the equations that are
+    /// left, and the result may be clean. Without this, such a check is incomplete (exit 3). A member that md itself holds to be
+    /// missing needs no such word
+    #[arg(long)]
+    degraded: bool,
     /// In which order: staggered visits every region of the array early [default: sequential]
     #[arg(long, value_name = "ORDER", value_parser = ["sequential", "staggered"])]
     order: Option<String>,
     /// Rewrite what can be repaired: verified before, journalled, read back
     #[arg(long)]
     pub(crate) repair: bool,
-    /// What a repair rewrites: the members that are located, or P and Q from the data as it is (md's way: damaged data becomes lasting)
-    #[arg(long, value_enum, default_value_t = PolicyArg::Locate, requires = "repair")]
+    /// Which bytes that read well a repair rewrites. Sectors that a drive refuses are rebuilt under every
+    /// policy but `none`
+    #[arg(long, value_enum, default_value_t = PolicyArg::Strong)]
     repair_policy: PolicyArg,
+    /// Say what --repair would rewrite, and write nothing: devices are opened read-only
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     /// Go on with the interrupted scrub of this array
     #[arg(long)]
     pub(crate) resume: bool,
@@ -78,7 +88,7 @@ pub(crate) struct ScrubArgs {
     /// How much a foreground request may be slowed in the mean, such as 1ms. Drives of nodes only: nowhere else are foreground requests seen
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     slowdown: Option<u64>,
-    /// Bytes a second from each drive, at most, such as 50MB
+    /// Bytes a second from each drive, at most, such as 50MB; 4096 or more
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     rate: Option<u64>,
     /// When reads start: priced or waiting, which hold --slowdown; cfq, after 10 ms of idleness; back-to-back [default: priced with --slowdown, else back-to-back]
@@ -87,6 +97,13 @@ pub(crate) struct ScrubArgs {
     /// A time of day, local, during which reads may start, such as 22:00-06:00; once for each
     #[arg(long, value_name = "FROM-TO", value_parser = parse_window)]
     window: Vec<(u32, u32)>,
+    /// Whether connections to nodes carry digests (CRC-32C) of headers and data: auto, for every node that is not on this machine's
+    /// loopback and has them; on, for every node, or not at all; off
+    #[arg(long, value_name = "WHEN", default_value_t = DigestPolicy::Auto)]
+    pub(crate) digest: DigestPolicy,
+    /// How long lost connections to nodes are tried anew before the scrub stops, such as 10m; 0s: not at all [default: 60s]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    reconnect: Option<u64>,
     /// Print one JSON document
     #[arg(long)]
     pub(crate) json: bool,
@@ -106,11 +123,23 @@ enum MethodArg {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum PolicyArg {
-    Locate,
+    /// The member that a verdict names, if the evidence is strong
+    #[value(alias = "locate")]
+    Strong,
+    /// The member that a verdict names, whatever the evidence
+    Likely,
+    /// P and Q, from the data as it is: md's way, which makes damaged data lasting
     Parity,
+    /// Nothing
+    None,
 }
 
 impl ScrubArgs {
+    /// Whether the members are written to.
+    pub(crate) fn repairs(&self) -> bool {
+        self.repair && !self.dry_run
+    }
+
     /// What was meant.
     pub(crate) fn options(&self, fresh_seed: Seed) -> Result<Options, Failure> {
         let method = match self.method {
@@ -121,8 +150,10 @@ impl ScrubArgs {
             MethodArg::Fingerprint => Some(Method::Fingerprint),
         };
         let policy = match self.repair_policy {
-            PolicyArg::Locate => RepairPolicy::Locate,
+            PolicyArg::Strong => RepairPolicy::Strong,
+            PolicyArg::Likely => RepairPolicy::Likely,
             PolicyArg::Parity => RepairPolicy::Parity,
+            PolicyArg::None => RepairPolicy::None,
         };
         let order: Option<Order> = self.order.as_deref().map(str::parse).transpose().map_err(Failure::new)?;
         Ok(Options {
@@ -132,11 +163,14 @@ impl ScrubArgs {
             seed: self.seed.clone(),
             range: self.range.clone(),
             order,
-            repair: self.repair.then_some(policy),
+            repair: (self.repair || self.dry_run).then_some(policy),
+            dry_run: self.dry_run,
             resume: self.resume,
             in_use: self.allow_in_use,
             settle: self.settle.map_or(SETTLE, Duration::from_nanos),
             pace: self.pace()?,
+            accept_degraded: self.degraded,
+            reconnect: self.reconnect.map_or(RECONNECT, Duration::from_nanos),
             ..Options::with_seed(fresh_seed)
         })
     }

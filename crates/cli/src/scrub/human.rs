@@ -3,9 +3,10 @@
 use crate::text::{count, table};
 use pumice_host::Method;
 use pumice_host::finding::{Certainty, Finding, Verdict};
+use pumice_host::members::Absence;
 use pumice_host::plan::{Batches, PassShape, actual};
 use pumice_host::report::{ArrayResult, Pacing, Report};
-use pumice_host::scrub::{Outcome, StopReason};
+use pumice_host::scrub::{Outcome, StopReason, Unfinished};
 use pumice_host::target::Target;
 use pumice_raid::assembly::Note;
 use pumice_telemetry::{Ledger, Place};
@@ -17,7 +18,7 @@ const LISTED: usize = 40;
 
 /// The whole report.
 pub(crate) fn report(target: &Target, outcome: &Outcome, report: &Report, repairing: bool) -> String {
-    let mut out = verdict_line(target, outcome, report, repairing);
+    let mut out = verdict_line(outcome, report, repairing);
     let array = &report.array;
     let name = if array.name.is_empty() { String::new() } else { format!("{}  ", array.name) };
     let _ = writeln!(
@@ -30,23 +31,18 @@ pub(crate) fn report(target: &Target, outcome: &Outcome, report: &Report, repair
         format_binary(array.chunk_bytes),
         array.metadata,
     );
-    if missing(target) > 0 {
-        let _ = writeln!(
-            out,
-            "degraded {}: one equation of each stripe is used up by it, damage is found and not located",
-            if missing(target) == 1 {
-                "a member is missing".to_owned()
-            } else {
-                format!("{} members are missing", missing(target))
-            },
-        );
-    }
+    out.push_str(&degraded(report));
     let rate = report.bytes_checked as f64 / report.seconds.max(1e-9);
     let _ = writeln!(
         out,
-        "checked  {} of {}, {} in {:.1} s ({}/s), method {}",
+        "checked  {} of {}{}, {} in {:.1} s ({}/s), method {}",
         report.stripes_checked,
         count(array.stripes, "stripe"),
+        if is_part(report) {
+            format!(", of which {}..{} were asked for", report.range.start, report.range.end)
+        } else {
+            String::new()
+        },
         format_decimal(report.bytes_checked),
         report.seconds,
         format_decimal(rate as u64),
@@ -77,7 +73,18 @@ pub(crate) fn report(target: &Target, outcome: &Outcome, report: &Report, repair
         let _ = writeln!(out, "         {note}");
     }
     out.push_str(&pace(&report.pacing));
-    let _ = writeln!(out, "missed   {}", bound_words(report.miss_bound, outcome.batches));
+    let _ = writeln!(out, "missed   {}", bound_words(report, outcome.batches));
+    out.push_str(&wire(report));
+    for (role, stripes) in &outcome.read_again {
+        let _ = writeln!(
+            out,
+            "retried  {role}: refused bytes of {} at first, and gave them back later",
+            count(*stripes, "stripe")
+        );
+    }
+    for pattern in &report.patterns {
+        let _ = writeln!(out, "pattern  {pattern}");
+    }
     out.push('\n');
     out.push_str(&findings(&report.findings));
     if !report.findings.is_empty() {
@@ -118,12 +125,54 @@ fn pace(drives: &[Pacing]) -> String {
     out
 }
 
-/// Roles without a member.
-fn missing(target: &Target) -> usize {
-    usize::from(target.geometry().raid_disks()) - target.members().count()
+/// Whether only a part of the array was asked for.
+fn is_part(report: &Report) -> bool {
+    (report.range.start, report.range.end) != (0, report.array.stripes)
 }
 
-fn verdict_line(target: &Target, outcome: &Outcome, report: &Report, repairing: bool) -> String {
+/// The members that were absent, and what that leaves to be checked.
+fn degraded(report: &Report) -> String {
+    let mut out = String::new();
+    for member in &report.absent {
+        let role = member.role;
+        let _ = match (member.reason, &member.device) {
+            (Absence::NotNamed, _) => {
+                writeln!(out, "degraded member {role} was not named; md holds the array to have it")
+            }
+            (Absence::Missing, _) => writeln!(out, "degraded member {role} is missing, and md knows it"),
+            (Absence::Recovering, device) => writeln!(
+                out,
+                "degraded member {role} ({}) is being rebuilt; stripes {}..{} were checked without it",
+                device.as_deref().unwrap_or("-"),
+                member.stripes.start,
+                member.stripes.end
+            ),
+        };
+    }
+    let equations = &report.equations;
+    if equations.reduced_stripes > 0 {
+        let _ = writeln!(
+            out,
+            "         {} of {} equations left in {}: damage of one member is found and not located, damage of more can go unseen",
+            equations.left,
+            equations.full,
+            count(equations.reduced_stripes, "stripe"),
+        );
+    }
+    out
+}
+
+/// What is to be done about members that were not named.
+fn not_named(outcome: &Outcome) -> String {
+    let roles: Vec<String> = outcome.not_named.iter().map(ToString::to_string).collect();
+    let word = if roles.len() == 1 { "member" } else { "members" };
+    format!(
+        "{word} {} not named, and md holds the array to have it; name it, or accept a check without it with --degraded",
+        roles.join(", ")
+    )
+}
+
+fn verdict_line(outcome: &Outcome, report: &Report, repairing: bool) -> String {
     let found = report.findings.len() as u64;
     let repaired = report.findings.iter().filter(|f| f.repaired).count() as u64;
     let findings = match (found, repairing) {
@@ -132,33 +181,80 @@ fn verdict_line(target: &Target, outcome: &Outcome, report: &Report, repairing: 
         (n, true) => format!("{}, {repaired} repaired", count(n, "finding")),
     };
     match report.result {
-        ArrayResult::Clean if missing(target) > 0 => {
-            "CLEAN: every stripe is consistent, as far as the members present can tell\n".to_owned()
+        ArrayResult::Clean => {
+            let stripes = match is_part(report) {
+                true => format!("every stripe of {}..{}", report.range.start, report.range.end),
+                false => "every stripe".to_owned(),
+            };
+            match report.degraded {
+                true => {
+                    format!(
+                        "CLEAN, DEGRADED: {stripes} is consistent, as far as the members present can tell\n"
+                    )
+                }
+                false => format!("CLEAN: {stripes} is consistent\n"),
+            }
         }
-        ArrayResult::Clean => "CLEAN: every stripe is consistent\n".to_owned(),
         ArrayResult::Findings => format!("FINDINGS: {findings}\n"),
         ArrayResult::Incomplete => {
             let why = match &outcome.stopped {
                 Some(StopReason::Interrupted) => "interrupted; --resume goes on".to_owned(),
                 Some(StopReason::Failed(_)) => "stopped by a failure; --resume goes on".to_owned(),
-                Some(StopReason::TooManyFindings) => "stopped: too many findings".to_owned(),
+                Some(StopReason::TooManyFindings) => {
+                    "stopped: too many findings; --resume goes on to as many more".to_owned()
+                }
                 None if outcome.unsettled_stripes() > 0 => {
                     format!("{} could not be judged", count(outcome.unsettled_stripes(), "stripe"))
                 }
-                None => "some stripes could not be settled".to_owned(),
+                None if report.incomplete.contains(&Unfinished::Busy) => {
+                    "some stripes could not be settled".to_owned()
+                }
+                None => not_named(outcome),
             };
             format!("INCOMPLETE: {why}; {findings}\n")
         }
     }
 }
 
-fn bound_words(bound: f64, batches: usize) -> String {
+/// What the way to the nodes adds to that.
+fn wire(report: &Report) -> String {
+    let Some(wire) = &report.wire else { return String::new() };
+    let amount = format!("{} in {}", format_decimal(wire.bytes), count(wire.messages, "message"));
+    let mut out = match wire.miss_bound {
+        None => format!(
+            "wire     {amount}, protected by nothing but TCP's checksum: damage on the way could hide damage, or be taken for it; see --digest\n"
+        ),
+        Some(_) if wire.loopback && !wire.digests => format!("wire     {amount}, within this machine\n"),
+        Some(bound) => format!(
+            "wire     {amount}, each with a CRC-32C of header and data: a chance of at most {bound:.1e} that damage on the way passed, had every message been damaged\n"
+        ),
+    };
+    if report.reconnections > 0 {
+        let _ = writeln!(
+            out,
+            "         connections were lost, and made anew {}",
+            count(report.reconnections, "time")
+        );
+    }
+    out
+}
+
+fn bound_words(report: &Report, batches: usize) -> String {
+    let bound = report.miss_bound;
+    let reduced = report.equations.reduced_stripes > 0;
     if bound == 0.0 {
-        return "impossible: every equation of every stripe was checked exactly".to_owned();
+        return match reduced {
+            false => "impossible: every equation of every stripe checked was checked exactly".to_owned(),
+            true => {
+                "impossible, for damage that breaks the equations that were left: those were checked exactly"
+                    .to_owned()
+            }
+        };
     }
     format!(
-        "with a chance of at most {bound:.1e} per batch ({}), for damage that parity can see",
-        if batches == 1 { "1 batch".to_owned() } else { format!("{batches} batches") }
+        "with a chance of at most {bound:.1e} per batch ({}), for damage that {}",
+        if batches == 1 { "1 batch".to_owned() } else { format!("{batches} batches") },
+        if reduced { "breaks the equations that were left" } else { "parity can see" },
     )
 }
 
@@ -199,15 +295,76 @@ pub(crate) fn findings(findings: &[Finding]) -> String {
     for finding in findings.iter().take(LISTED) {
         let _ = writeln!(out, "stripe {}: {}", finding.stripe, headline(finding));
         let _ = writeln!(out, "    {}", place(finding));
-        for alternative in &finding.alternatives {
-            let _ = writeln!(out, "    or: {}", alternative.reason);
-        }
+        out.push_str(&evidence(finding));
+        out.push_str(&alternatives(finding));
         if let Some(why) = finding.unsettled {
             let _ = writeln!(out, "    because {}", why.words());
         }
     }
     if findings.len() > LISTED {
         let _ = writeln!(out, "… and {} more; --json lists them all", findings.len() - LISTED);
+    }
+    out
+}
+
+/// The other explanations, those of one kind in one line.
+fn alternatives(finding: &Finding) -> String {
+    let mut kinds: Vec<(&str, Vec<String>)> = Vec::new();
+    for alternative in &finding.alternatives {
+        let members: Vec<String> = alternative.members.iter().map(ToString::to_string).collect();
+        let members = members.join(" and ");
+        match kinds.iter_mut().find(|(reason, _)| *reason == alternative.reason) {
+            Some((_, all)) => all.push(members),
+            None => kinds.push((&alternative.reason, vec![members])),
+        }
+    }
+    let mut out = String::new();
+    for (reason, members) in kinds {
+        let _ = match members.as_slice() {
+            [none] if none.is_empty() => writeln!(out, "    or: {reason}"),
+            all => writeln!(out, "    or members {}: {reason}", all.join(", or ")),
+        };
+    }
+    out
+}
+
+/// What the named member's error looks like, and why that is strong evidence or is not.
+fn evidence(finding: &Finding) -> String {
+    let mut out = String::new();
+    for lost in finding.lost.iter().take(LISTED) {
+        let _ = writeln!(
+            out,
+            "    member {}: {} at {} of the chunk{}",
+            lost.member,
+            count(u64::from(lost.length), "byte"),
+            lost.chunk_offset,
+            lost.device_offset.map_or_else(String::new, |offset| format!(", {offset} of the device")),
+        );
+    }
+    if let Some(error) = finding.error {
+        let _ = writeln!(
+            out,
+            "    {}: {} in error, {} different values{}",
+            finding.strength.word(),
+            count(u64::from(error.bytes), "byte"),
+            error.distinct_values,
+            error.period.map_or_else(String::new, |period| match period {
+                1 => ", one constant".to_owned(),
+                period => format!(", repeating every {period} bytes"),
+            }),
+        );
+    }
+    if finding.assumes_one_hit {
+        out.push_str("    assumes that no two members are hit in the very same bytes\n");
+    }
+    for doubt in &finding.doubts {
+        let _ = writeln!(out, "    because {}", doubt.words());
+    }
+    if let Some(why) = &finding.left_alone {
+        let _ = writeln!(out, "    left alone: {why}");
+    }
+    if finding.would_repair {
+        out.push_str("    a repair would rewrite it\n");
     }
     out
 }

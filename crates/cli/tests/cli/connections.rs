@@ -228,10 +228,10 @@ fn as_many_as_are_allowed_are_served() {
 }
 
 #[test]
-fn one_association_too_many_is_told_so() {
+fn one_association_of_a_host_too_many_is_told_so() {
     let node = start(4096);
     let mut held: Vec<Controller> =
-        (0..64).map(|_| Controller::connect(reachable(&node), options(&node)).unwrap()).collect();
+        (0..16).map(|_| Controller::connect(reachable(&node), options(&node)).unwrap()).collect();
     let refused = Controller::connect(reachable(&node), options(&node)).unwrap_err();
     assert!(
         matches!(refused, InitiatorError::Refused { status, .. } if status == Status::CONNECT_BUSY),

@@ -12,38 +12,55 @@ fn keys(value: &Value) -> Vec<&str> {
     value.as_object().unwrap().keys().map(String::as_str).collect()
 }
 
-const SCRUB: [&str; 14] = [
+const SCRUB: [&str; 23] = [
+    "absent",
     "array",
     "bytes_checked",
+    "degraded",
+    "equations",
     "findings",
+    "incomplete",
     "ledger",
     "method",
     "miss_bound",
     "pacing",
+    "patterns",
+    "range",
+    "reconnections",
     "result",
     "seconds",
     "skipped",
     "stopped",
     "stripes_checked",
+    "stripes_read_again",
     "stripes_rechecked",
     "stripes_skipped",
+    "wire",
 ];
 const ARRAY: [&str; 8] =
     ["chunk_bytes", "layout", "level", "metadata", "name", "raid_disks", "stripes", "uuid"];
-const FINDING: [&str; 13] = [
+const FINDING: [&str; 21] = [
     "alternatives",
     "array_offset",
+    "assumes_one_hit",
     "certainty",
     "chunk_offset",
+    "clause",
     "device",
     "device_offset",
+    "doubts",
+    "error",
+    "left_alone",
     "length",
+    "lost",
     "member",
     "members",
     "repaired",
+    "strength",
     "stripe",
     "unsettled",
     "verdict",
+    "would_repair",
 ];
 const LEDGER: [&str; 8] =
     ["host_cpu", "host_dram", "media_read", "media_written", "node_cpu", "node_to_node", "pcie", "to_host"];
@@ -131,7 +148,10 @@ fn a_repair_is_reported_and_the_next_scrub_is_clean() {
     assert_eq!((code, report["findings"][0]["repaired"].as_bool()), (1, Some(true)));
     assert_eq!(run(state.path(), &[], &array.members).0, 0);
     let left: Vec<_> = std::fs::read_dir(state.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
-    assert!(left.iter().all(|name| name.to_string_lossy().ends_with(".lock")), "{left:?}");
+    let kept = |name: &std::ffi::OsString| {
+        [".lock", ".repairs"].iter().any(|end| name.to_string_lossy().ends_with(end))
+    };
+    assert!(left.iter().all(kept), "only what was replaced is kept: {left:?}");
 }
 
 #[test]
@@ -169,9 +189,14 @@ fn an_inspection_says_what_the_contract_says() {
     );
     assert_eq!(found["members"][4]["data_offset_bytes"], DATA_OFFSET);
 
-    let (_, document) = inspect(&array.members[..4]);
+    let nothing = array.folder.path().join("nothing");
+    let (code, _) = inspect(&[array.members.clone(), vec![nothing]].concat());
+    assert_eq!(code, Some(2), "a device cannot be read");
+    let (code, document) = inspect(&array.members[..4]);
+    assert_eq!(code, Some(0), "what is left can be checked");
     assert_eq!(document["arrays"][0]["state"], "degraded");
-    let (_, document) = inspect(&array.members[..3]);
+    let (code, document) = inspect(&array.members[..3]);
+    assert_eq!(code, Some(1), "it cannot be checked");
     assert_eq!(document["arrays"][0]["state"], "incomplete");
     assert_ne!(document["arrays"][0]["problems"].as_array().unwrap().len(), 0);
 }
@@ -211,6 +236,30 @@ fn an_interrupted_scrub_says_so_and_is_resumed() {
         break;
     }
     assert!(met, "no scrub was met in its middle");
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_a_failure() {
+    let array = Made::new(RAID6);
+    let state = tempfile::tempdir().unwrap();
+    for json in [&[][..], &["--json"]] {
+        for command in [&mut scrub(state.path()), pumice().arg("inspect")] {
+            let full = File::options().write(true).open("/dev/full").unwrap();
+            let message = refusal(command.args(json).args(&array.members).stdout(full));
+            assert!(message.contains("could not be written to standard output"), "{message}");
+        }
+    }
+}
+
+#[test]
+fn the_help_names_the_limits_of_options() {
+    let output = pumice().args(["scrub", "--help"]).output().unwrap();
+    let help = String::from_utf8(output.stdout).unwrap();
+    let help: Vec<&str> = help.split_whitespace().collect();
+    let help = help.join(" ");
+    for words in ["1 to 4194304", "1 to 8", "4096 or more", "--digest", "--reconnect", "--degraded"] {
+        assert!(help.contains(words), "'{words}' is not in: {help}");
+    }
 }
 
 #[test]

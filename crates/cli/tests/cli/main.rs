@@ -1,9 +1,13 @@
 //! The command from outside.
 
+mod bad_network;
 mod connections;
 mod contract;
+mod degraded;
 mod network;
 mod online;
 mod pacing;
+mod repairs;
+mod signals;
 mod small_array;
 mod wrong_inputs;

@@ -19,7 +19,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A node process; killed when it goes.
 pub(crate) struct Node {
-    child: Child,
+    pub(crate) child: Child,
     pub(crate) address: SocketAddr,
     pub(crate) nqn: String,
 }
@@ -88,9 +88,14 @@ pub(crate) fn two_nodes(array: &Made) -> [Node; 2] {
 }
 
 /// Findings without the names of devices.
-fn findings(report: &Value) -> Vec<Value> {
+pub(crate) fn findings(report: &Value) -> Vec<Value> {
     let mut findings = report["findings"].as_array().unwrap().clone();
-    findings.iter_mut().for_each(|f| f["device"] = Value::Null);
+    for finding in &mut findings {
+        finding["device"] = Value::Null;
+        for lost in finding["lost"].as_array_mut().unwrap() {
+            lost["device"] = Value::Null;
+        }
+    }
     findings
 }
 
@@ -162,7 +167,7 @@ fn a_node_that_dies_leaves_a_scrub_incomplete_and_a_resume_ends_it() {
         let [first, second] = two_nodes(&array);
         let names = [first.name(), second.name()];
         let child = scrub(state.path())
-            .args(["--json", "--batch", "1", "--method", "stripe"])
+            .args(["--json", "--batch", "1", "--method", "stripe", "--reconnect", "0s"])
             .args(&names)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

@@ -1,12 +1,13 @@
 //! Scrubs of an array that another host is writing, and repair over the network.
 
-use crate::network::{HOST, Node, free_ports, two_nodes};
+use crate::network::{Node, free_ports, two_nodes};
 use crate::small_array::{
     CHUNK, DATA_OFFSET, DISKS, Made, RAID6, STRIPES, SUPERBLOCK, damage, patch, pumice, refusal, run, scrub,
 };
 use pumice_initiator::{Command, ConnectOptions, Controller, Queue, discover};
 use pumice_nvme::spec::opcode::io;
 use pumice_nvme::spec::{Nqn, Sqe};
+use pumice_offload::wire::{HOLD_OBSERVE, opcode};
 use pumice_parity::gf;
 use pumice_raid::geometry::Geometry;
 use pumice_raid::{assemble, probe};
@@ -278,7 +279,7 @@ fn a_repair_has_the_drives_for_itself_or_does_not_begin() {
     let state = tempfile::tempdir().unwrap();
     let host = Host::connect(&nodes[1]);
     let message = refusal(scrub(state.path()).arg("--repair").args(&names));
-    assert!(message.contains("--repair") && message.contains(HOST), "{message}");
+    assert!(message.contains("--repair") && message.contains("another host is connected"), "{message}");
     for (member, before) in array.members.iter().zip(&before) {
         assert!(std::fs::read(member).unwrap() == *before, "nothing is written");
     }
@@ -338,7 +339,7 @@ fn an_array_that_another_host_runs_is_shown_as_in_use() {
     let second = Host::connect(&nodes[1]);
     let (_, seen, _) = inspected(&names);
     assert_eq!(seen["state"], "active");
-    assert!(notes(&seen).contains("in use by another host") && notes(&seen).contains(HOST), "{seen}");
+    assert!(notes(&seen).contains("in use by another host: another host is connected"), "{seen}");
     assert_eq!(seen["notes"].as_array().unwrap().len(), 1, "and nothing of its not being clean: {seen}");
     let (_, mixed, _) = inspected(&[vec![names[0].clone()], array.members[3..].to_vec()].concat());
     assert_eq!(mixed["state"], "unclean", "of this machine's drives the nodes know nothing");
@@ -352,8 +353,11 @@ fn another_scrub_is_no_host_that_runs_the_array() {
     let array = Made::new(RAID6);
     array.members.iter().for_each(|member| patch(member, |s| s.resync_offset = 0));
     let node = Node::start(&["--listen", "127.0.0.1:0"], &array.members);
-    let host = "nqn.2026-11.invalid.pumice:host:another".parse().unwrap();
-    let _other = Controller::connect(node.address, ConnectOptions { host, ..node.options() }).unwrap();
+    let other = Controller::connect(node.address, node.options()).unwrap();
+    let mut queue = other.queue(1, 8).unwrap();
+    let mut observe = Sqe::new(opcode::HOLD, 0);
+    observe.set_dword(10, HOLD_OBSERVE);
+    assert!(queue.execute(observe, &[], &mut []).unwrap().status.is_success());
     assert_eq!(inspected(&[node.name()]).1["state"], "unclean");
     let state = tempfile::tempdir().unwrap();
     assert!(refusal(scrub(state.path()).arg(node.name())).contains("--assume-settled"));

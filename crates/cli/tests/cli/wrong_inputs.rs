@@ -80,7 +80,11 @@ fn too_many_members_missing() {
     let degraded = &array.members[..array.members.len() - 1];
     let state = tempfile::tempdir().unwrap();
     let output = scrub(state.path()).args(degraded).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "one equation of each stripe remains");
+    assert_eq!(
+        output.status.code(),
+        Some(3),
+        "one equation of each stripe remains, and a member was not named"
+    );
     refused(&array.members[..array.members.len() - 2], &["roles 3, 4 are missing", "raid6"]);
 
     let array = Made::new(RAID5);
@@ -96,7 +100,7 @@ fn a_member_twice() {
     let link = array.folder.path().join("link");
     std::os::unix::fs::symlink(&array.members[0], &link).unwrap();
     *twice.last_mut().unwrap() = link;
-    refused(&twice, &["link", "named twice"]);
+    refused(&twice, &["link", name(&array.members[0]), "named twice"]);
     let copy = array.folder.path().join("copy");
     fs::copy(&array.members[0], &copy).unwrap();
     *twice.last_mut().unwrap() = copy;

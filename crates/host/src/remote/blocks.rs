@@ -1,6 +1,7 @@
 //! Byte ranges over a drive that is read and written in blocks.
 
-use super::{PIECE, RemoteNode, refused, unreachable};
+use super::answer::{refused, whole};
+use super::{PIECE, RemoteNode};
 use pumice_initiator::Command;
 use pumice_nvme::spec::identify::Namespace;
 use pumice_nvme::spec::opcode::io;
@@ -116,13 +117,15 @@ fn read_parts(
     if commands.is_empty() {
         return Ok(Vec::new());
     }
-    let outcomes = node.lease()?.run(|queue| queue.run(&mut commands)).map_err(|e| unreachable(&e))?;
+    let outcomes = node.run(&mut commands)?;
     let mut failures = Vec::new();
     for (part, done) in parts.iter().zip(outcomes) {
         if done.status.code() == Status::READ_ERROR.code() {
             failures.push(PieceFailure { piece: part.piece, reason: done.status.to_string() });
         } else {
-            outcome(node.name(), pieces[part.piece].drive, "read", done.status)?;
+            let drive = pieces[part.piece].drive;
+            outcome(node.name(), drive, "read", done.status)?;
+            whole(node.name(), &format!("{drive}: read"), &done, part.len)?;
         }
     }
     Ok(failures)

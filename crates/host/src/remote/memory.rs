@@ -26,6 +26,11 @@ impl Parts {
         Self { bytes: drives.iter().map(part).collect(), starts: Mutex::default() }
     }
 
+    /// Forgets where the parts begin: they went with the association.
+    pub(super) fn forget(&self) {
+        self.starts.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// Bytes of this host's part of a drive's memory.
     pub(super) fn bytes(&self, drive: DriveId) -> u64 {
         self.bytes.get(&drive).copied().unwrap_or(0)

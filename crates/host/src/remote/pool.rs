@@ -1,61 +1,215 @@
-//! The queues of one controller.
+//! The queues of one association with a node, and what becomes of them when one is lost.
+//!
+//! ```text
+//! standing ── a call on any queue fails ──▶ lost: every call fails at once ── renew ──▶ standing, the next generation
+//! ```
+//!
+//! One lost queue is the end of the whole association: what the node still does for it works on memory that was leased to it, and
+//! the next association leases other memory.
 
-use pumice_initiator::{Controller, InitiatorError, Queue};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use super::answer::unreachable;
+use pumice_initiator::{Controller, InitiatorError, Queue, Stopper, Traffic};
+use pumice_offload::{ErrorKind, NodeError};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 /// Commands in flight on a queue.
 pub(super) const DEPTH: u16 = 64;
 /// Queues of a pool: calls beyond wait for one.
 const QUEUES: u16 = 8;
+/// How often the controller hears that this host is alive, whatever else it hears: a node ends an association after 120 s of silence.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
 /// Queues that are not in use, and numbers of queues that are not connected.
 struct State {
     controller: Controller,
     idle: Vec<(u16, Queue)>,
     numbers: Vec<u16>,
+    /// How often the association was made anew.
+    generation: u64,
+    /// Why it is lost, if it is.
+    lost: Option<String>,
+    /// What former associations moved, and the queues of this one that were used.
+    moved: Traffic,
+}
+
+/// Calls that end when the caller gives up.
+#[derive(Default)]
+struct Waits {
+    given_up: bool,
+    next: u64,
+    stoppers: Vec<(u64, Stopper)>,
 }
 
 /// Up to [`QUEUES`] queues.
 pub(super) struct Pool {
-    state: Mutex<State>,
+    name: String,
+    state: Arc<Mutex<State>>,
     returned: Condvar,
+    waits: Mutex<Waits>,
+    /// Dropped with the pool: that ends the thread that says that this host is alive.
+    _alive: Sender<()>,
 }
 
 /// A queue for the time of a call.
 pub(super) struct Lease<'p> {
     pool: &'p Pool,
     number: u16,
+    generation: u64,
+    /// What the queue had moved when the call began.
+    before: Traffic,
     queue: Option<Queue>,
 }
 
+/// A call that ends when the caller gives up, as long as this value lives.
+struct Stoppable<'p> {
+    pool: &'p Pool,
+    id: u64,
+}
+
+fn sum(a: Traffic, b: Traffic) -> Traffic {
+    Traffic { bytes: a.bytes + b.bytes, pdus: a.pdus + b.pdus }
+}
+
 impl Pool {
-    pub(super) fn new(controller: Controller, first: Queue) -> Self {
-        let state = State { controller, idle: vec![(1, first)], numbers: (2..=QUEUES).rev().collect() };
-        Self { state: Mutex::new(state), returned: Condvar::new() }
+    pub(super) fn new(name: &str, controller: Controller, first: Queue) -> Self {
+        let moved = first.traffic();
+        let state = State {
+            controller,
+            idle: vec![(1, first)],
+            numbers: (2..=QUEUES).rev().collect(),
+            generation: 0,
+            lost: None,
+            moved,
+        };
+        let state = Arc::new(Mutex::new(state));
+        Self {
+            name: name.to_owned(),
+            _alive: stay_alive(&state),
+            state,
+            returned: Condvar::new(),
+            waits: Mutex::default(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
-    /// Whether the controller answers: its admin queue is asked, within its deadline.
+    fn lock_waits(&self) -> MutexGuard<'_, Waits> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Another association in the place of one that is lost.
+    pub(super) fn renew(&self, controller: Controller, first: Queue) {
+        let mut state = self.lock();
+        let former = state.controller.admin().traffic();
+        state.moved = sum(sum(state.moved, former), first.traffic());
+        state.controller = controller;
+        state.idle = vec![(1, first)];
+        state.numbers = (2..=QUEUES).rev().collect();
+        state.generation += 1;
+        state.lost = None;
+        drop(state);
+        self.returned.notify_all();
+    }
+
+    /// Whether the association is lost.
+    pub(super) fn is_lost(&self) -> bool {
+        self.lock().lost.is_some()
+    }
+
+    /// What all connections moved, those that are gone too. What calls under way have moved comes when they end.
+    pub(super) fn traffic(&self) -> Traffic {
+        let mut state = self.lock();
+        let admin = state.controller.admin().traffic();
+        sum(state.moved, admin)
+    }
+
+    /// Whether the controller answers: its admin queue is asked, within its deadline. If it does not, the association is lost.
     pub(super) fn is_alive(&self) -> bool {
-        self.lock().controller.keep_alive().is_ok()
+        let mut state = self.lock();
+        if state.lost.is_some() {
+            return false;
+        }
+        match state.controller.keep_alive() {
+            Ok(()) => true,
+            Err(error) => {
+                state.lost = Some(error.to_string());
+                drop(state);
+                self.returned.notify_all();
+                false
+            }
+        }
+    }
+
+    /// Ends the calls that [`Lease::run_stoppable`] makes, now and from now on.
+    pub(super) fn give_up(&self) {
+        let mut waits = self.lock_waits();
+        waits.given_up = true;
+        waits.stoppers.iter().for_each(|(_, stopper)| stopper.stop());
+    }
+
+    fn given_up(&self) -> NodeError {
+        NodeError::new(ErrorKind::Unreachable, format!("{}: given up", self.name))
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.lock_waits().given_up
+    }
+
+    fn stoppable(&self, queue: &Queue) -> Result<Stoppable<'_>, NodeError> {
+        let stopper = queue.stopper().map_err(|error| unreachable(&error))?;
+        let mut waits = self.lock_waits();
+        if waits.given_up {
+            return Err(self.given_up());
+        }
+        let id = waits.next;
+        waits.next += 1;
+        waits.stoppers.push((id, stopper));
+        Ok(Stoppable { pool: self, id })
+    }
+
+    /// A call of association `generation` failed.
+    fn lose(&self, generation: u64, why: &InitiatorError) {
+        let mut state = self.lock();
+        if state.generation == generation {
+            state.lost.get_or_insert_with(|| why.to_string());
+        }
+        drop(state);
+        self.returned.notify_all();
     }
 
     /// A queue that is idle, or a new one; waits where all are in use.
-    pub(super) fn lease(&self) -> Result<Lease<'_>, InitiatorError> {
+    pub(super) fn lease(&self) -> Result<Lease<'_>, NodeError> {
         let mut state = self.lock();
         loop {
+            if let Some(why) = &state.lost {
+                let what = format!("{}: the connection is lost: {why}", self.name);
+                return Err(NodeError::new(ErrorKind::Unreachable, what));
+            }
+            let generation = state.generation;
+            let leased = |number, queue: Queue, before| Lease {
+                pool: self,
+                number,
+                generation,
+                before,
+                queue: Some(queue),
+            };
             if let Some((number, queue)) = state.idle.pop() {
-                return Ok(Lease { pool: self, number, queue: Some(queue) });
+                let before = queue.traffic();
+                return Ok(leased(number, queue, before));
             }
             if let Some(number) = state.numbers.pop() {
                 match state.controller.queue(number, DEPTH) {
-                    Ok(queue) => return Ok(Lease { pool: self, number, queue: Some(queue) }),
+                    Ok(queue) => return Ok(leased(number, queue, Traffic::default())),
                     Err(error) => {
                         state.numbers.push(number);
-                        return Err(error);
+                        state.lost = Some(error.to_string());
+                        drop(state);
+                        self.returned.notify_all();
+                        return Err(unreachable(&error));
                     }
                 }
             }
@@ -64,24 +218,78 @@ impl Pool {
     }
 }
 
+fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Has a thread keep the association alive until what is returned is dropped.
+fn stay_alive(state: &Arc<Mutex<State>>) -> Sender<()> {
+    let (alive, over) = channel();
+    let weak: Weak<Mutex<State>> = Arc::downgrade(state);
+    // If there is no thread to be had, a host that is silent for long is forgotten, and says so.
+    let _ = std::thread::Builder::new().name("keep-alive".to_owned()).spawn(move || {
+        while over.recv_timeout(KEEP_ALIVE) == Err(RecvTimeoutError::Timeout) {
+            let Some(state) = weak.upgrade() else { return };
+            let mut state = locked(&state);
+            if state.lost.is_none()
+                && let Err(error) = state.controller.keep_alive()
+            {
+                state.lost = Some(error.to_string());
+            }
+        }
+    });
+    alive
+}
+
 impl Lease<'_> {
-    /// Does something with the queue.
+    /// Does something with the queue. If that fails, the association is lost.
     pub(super) fn run<T>(
         &mut self,
         work: impl FnOnce(&mut Queue) -> Result<T, InitiatorError>,
-    ) -> Result<T, InitiatorError> {
-        work(self.queue.as_mut().expect("a lease has its queue until it is dropped"))
+    ) -> Result<T, NodeError> {
+        let queue = self.queue.as_mut().expect("a lease has its queue until it is dropped");
+        work(queue).map_err(|error| {
+            self.pool.lose(self.generation, &error);
+            unreachable(&error)
+        })
+    }
+
+    /// The same for a call that may take long: it fails at once when the caller gives up. That costs this queue alone.
+    pub(super) fn run_stoppable<T>(
+        &mut self,
+        work: impl FnOnce(&mut Queue) -> Result<T, InitiatorError>,
+    ) -> Result<T, NodeError> {
+        let queue = self.queue.as_mut().expect("a lease has its queue until it is dropped");
+        let _stoppable = self.pool.stoppable(queue)?;
+        work(queue).map_err(|error| {
+            if self.pool.is_given_up() {
+                return self.pool.given_up();
+            }
+            self.pool.lose(self.generation, &error);
+            unreachable(&error)
+        })
+    }
+}
+
+impl Drop for Stoppable<'_> {
+    fn drop(&mut self) {
+        self.pool.lock_waits().stoppers.retain(|(id, _)| *id != self.id);
     }
 }
 
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
         let Some(queue) = self.queue.take() else { return };
+        let now = queue.traffic();
         let mut state = self.pool.lock();
-        if queue.is_broken() {
-            state.numbers.push(self.number);
-        } else {
-            state.idle.push((self.number, queue));
+        let (bytes, pdus) = (now.bytes - self.before.bytes, now.pdus - self.before.pdus);
+        state.moved = sum(state.moved, Traffic { bytes, pdus });
+        if state.generation == self.generation {
+            if queue.is_broken() {
+                state.numbers.push(self.number);
+            } else {
+                state.idle.push((self.number, queue));
+            }
         }
         drop(state);
         self.pool.returned.notify_one();

@@ -1,248 +1,310 @@
 //! The repair journal on disk. `docs/on-disk/repair-journal.md` has its byte map and its states.
+//!
+//! ```text
+//! Journal::find ──▶ Settled(Journal) ──begin(&Kept)──▶ Begun ──settle──▶ the journal is gone
+//!        └────────▶ Waiting ──recover, or Waiting::settle──▶ Journal
+//! ```
+//!
+//! Only a [`Journal`] can begin, and only with what the archive has kept; an unsettled one is a
+//! [`Waiting`], which nothing but a recovery or a decision of the operator turns into a `Journal`.
 
-use crate::files::{remove_durably, write_durably};
+use super::archive::{EntryId, Kept};
+use super::bytes::{BadField, Fields, MAX_FILE, put_old};
+use super::record::{Intent, Kind, Record};
+use crate::scrub::ScrubError;
+use pumice_durable::{BadEnvelope, Envelope, Store, remove, replace};
+use pumice_units::Role;
+use std::cell::Cell;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 use thiserror::Error;
 
-const MAGIC: [u8; 8] = *b"PUMREPJ1";
-const CRC_AT: usize = 12;
-const BODY_AT: usize = 16;
-const HEADER: usize = 48;
-const RECORD_HEADER: usize = 16;
-const MAX_RECORDS: u32 = 64;
-const MAX_RANGE: u32 = 16 << 20;
-
-/// One range of one member, before and after.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
-    /// The member.
-    pub role: u16,
-    /// Byte offset on its device.
-    pub device_offset: u64,
-    /// The bytes before the repair.
-    pub old: Vec<u8>,
-    /// The bytes after it; as many.
-    pub new: Vec<u8>,
-}
-
-/// What a repair is about to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Intent {
-    /// The array's UUID as stored.
-    pub array: [u8; 16],
-    /// Its event count.
-    pub events: u64,
-    /// The stripe.
-    pub stripe: u64,
-    /// The ranges, 1 to 64 of them.
-    pub records: Vec<Record>,
-}
+const KIND: Envelope = Envelope { magic: *b"PUMREPJL", version: 2 };
+const MAGIC_1: [u8; 8] = *b"PUMREPJ1";
 
 /// A journal that is not one.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum BadJournal {
-    /// It ends too early.
-    #[error("it ends within {0}")]
-    Truncated(&'static str),
-    /// Another file.
-    #[error("magic is not PUMREPJ1")]
-    Magic,
-    /// Damaged.
-    #[error("CRC-32C is {found:08x}, its bytes give {computed:08x}")]
-    Checksum {
-        /// In the file.
-        found: u32,
-        /// Of the file.
-        computed: u32,
-    },
-    /// A field out of its range.
-    #[error("field '{0}' is out of range")]
-    Field(&'static str),
+    /// Damaged, of another version, or another kind of file.
+    #[error(transparent)]
+    Envelope(#[from] BadEnvelope),
+    /// A field that cannot be.
+    #[error(transparent)]
+    Field(#[from] BadField),
 }
 
-/// Takes `N` bytes off the front.
-fn take<const N: usize>(bytes: &mut &[u8], field: &'static str) -> Result<[u8; N], BadJournal> {
-    let (head, rest) = bytes.split_first_chunk().ok_or(BadJournal::Truncated(field))?;
-    *bytes = rest;
-    Ok(*head)
-}
-
-fn take_slice<'a>(bytes: &mut &'a [u8], len: usize, field: &'static str) -> Result<&'a [u8], BadJournal> {
-    let (head, rest) = bytes.split_at_checked(len).ok_or(BadJournal::Truncated(field))?;
-    *bytes = rest;
-    Ok(head)
-}
-
-impl Intent {
-    /// The bytes of the file.
-    ///
-    /// # Panics
-    /// Where a record's halves differ in length: the caller made it wrong.
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
-        let mut body = Vec::with_capacity(HEADER);
-        body.extend_from_slice(&self.array);
-        body.extend_from_slice(&self.events.to_le_bytes());
-        body.extend_from_slice(&self.stripe.to_le_bytes());
-        for record in &self.records {
-            assert_eq!(record.old.len(), record.new.len(), "old and new cover the same range");
-            body.extend_from_slice(&record.role.to_le_bytes());
-            body.extend_from_slice(&[0; 2]);
-            body.extend_from_slice(&(record.old.len() as u32).to_le_bytes());
-            body.extend_from_slice(&record.device_offset.to_le_bytes());
-            body.extend_from_slice(&record.old);
-            body.extend_from_slice(&record.new);
-        }
-        let mut file = Vec::with_capacity(BODY_AT + body.len());
-        file.extend_from_slice(&MAGIC);
-        file.extend_from_slice(&(self.records.len() as u32).to_le_bytes());
-        file.extend_from_slice(&crc32c::crc32c(&body).to_le_bytes());
-        debug_assert_eq!(file.len(), BODY_AT);
-        file.extend_from_slice(&body);
-        file
+/// The bytes of the file for an intent whose old bytes are kept as `entry`.
+pub(super) fn encode(intent: &Intent, entry: EntryId) -> Vec<u8> {
+    let mut body = Vec::new();
+    body.extend_from_slice(&[u8::from(intent.kind == Kind::Undo), 0, 0, 0]);
+    body.extend_from_slice(&(intent.records.len() as u32).to_le_bytes());
+    body.extend_from_slice(&entry.0.to_le_bytes());
+    body.extend_from_slice(&intent.array.0);
+    body.extend_from_slice(&intent.events.to_le_bytes());
+    body.extend_from_slice(&intent.stripe.to_le_bytes());
+    for record in &intent.records {
+        assert_eq!(record.old.bytes().len(), record.new.len(), "old and new cover the same range");
+        body.extend_from_slice(&record.role.0.to_le_bytes());
+        body.extend_from_slice(&[0; 2]);
+        body.extend_from_slice(&(record.new.len() as u32).to_le_bytes());
+        body.extend_from_slice(&record.device_offset.to_le_bytes());
+        body.extend_from_slice(&record.member.0);
+        put_old(&mut body, &record.old);
+        body.extend_from_slice(&record.new);
     }
-
-    /// Reads the bytes of a file.
-    ///
-    /// # Errors
-    /// Where they are no journal; the error names the field.
-    pub fn decode(file: &[u8]) -> Result<Self, BadJournal> {
-        let mut rest = file;
-        if take::<8>(&mut rest, "magic")? != MAGIC {
-            return Err(BadJournal::Magic);
-        }
-        let count = u32::from_le_bytes(take(&mut rest, "records")?);
-        debug_assert_eq!(file.len() - rest.len(), CRC_AT);
-        let found = u32::from_le_bytes(take(&mut rest, "crc")?);
-        let computed = crc32c::crc32c(rest);
-        if found != computed {
-            return Err(BadJournal::Checksum { found, computed });
-        }
-        if count == 0 || count > MAX_RECORDS {
-            return Err(BadJournal::Field("records"));
-        }
-        let array = take(&mut rest, "array uuid")?;
-        let events = u64::from_le_bytes(take(&mut rest, "events")?);
-        let stripe = u64::from_le_bytes(take(&mut rest, "stripe")?);
-        let records = (0..count).map(|_| Record::decode(&mut rest)).collect::<Result<_, _>>()?;
-        if !rest.is_empty() {
-            return Err(BadJournal::Field("records"));
-        }
-        Ok(Self { array, events, stripe, records })
-    }
+    KIND.seal(&body)
 }
 
-impl Record {
-    fn decode(rest: &mut &[u8]) -> Result<Self, BadJournal> {
-        debug_assert_eq!(RECORD_HEADER, 2 + 2 + 4 + 8);
-        let role = u16::from_le_bytes(take(rest, "role")?);
-        if take::<2>(rest, "padding")? != [0; 2] {
-            return Err(BadJournal::Field("padding"));
-        }
-        let len = u32::from_le_bytes(take(rest, "length")?);
-        if len == 0 || len > MAX_RANGE || !len.is_multiple_of(512) {
-            return Err(BadJournal::Field("length"));
-        }
-        let device_offset = u64::from_le_bytes(take(rest, "device offset")?);
-        if device_offset.checked_add(u64::from(len)).is_none() {
-            return Err(BadJournal::Field("device offset"));
-        }
-        let old = take_slice(rest, len as usize, "old bytes")?.to_vec();
-        let new = take_slice(rest, len as usize, "new bytes")?.to_vec();
-        Ok(Self { role, device_offset, old, new })
+/// Reads the bytes of a file.
+pub(super) fn decode(file: &[u8]) -> Result<(Intent, EntryId), BadJournal> {
+    if file.starts_with(&MAGIC_1) {
+        return Err(BadEnvelope::Version { found: 1, known: KIND.version }.into());
     }
+    let mut fields = Fields(KIND.open(file)?);
+    let kind = match fields.array("kind")? {
+        [0] => Kind::Repair,
+        [1] => Kind::Undo,
+        _ => return Err(BadField::Range("kind").into()),
+    };
+    fields.zero::<3>("padding")?;
+    let count = fields.records()?;
+    let entry = fields.u64("archive entry")?;
+    if entry == 0 {
+        return Err(BadField::Range("archive entry").into());
+    }
+    let array = fields.uuid("array")?;
+    let (events, stripe) = (fields.u64("events")?, fields.u64("stripe")?);
+    let mut records: Vec<Record> = Vec::new();
+    for _ in 0..count {
+        let role = Role(fields.u16("role")?);
+        if records.iter().any(|record| record.role == role) {
+            return Err(BadField::Range("role").into());
+        }
+        fields.zero::<2>("padding")?;
+        let (len, device_offset) = fields.range()?;
+        let member = fields.uuid("member")?;
+        let old = fields.old(len)?;
+        let new = fields.slice(len, "new bytes")?.to_vec();
+        records.push(Record { role, member, device_offset, old, new });
+    }
+    fields.end()?;
+    Ok((Intent { kind, array, events, stripe, records }, EntryId(entry)))
 }
 
-/// The journal's file.
-#[derive(Debug, Clone)]
+/// A journal in which nothing waits: a repair can begin.
+#[derive(Debug)]
 pub struct Journal {
-    path: PathBuf,
+    store: Arc<dyn Store>,
+    name: String,
+    /// Whether a repair has begun that was not settled.
+    open: Cell<bool>,
 }
+
+/// What a journal's file says.
+#[derive(Debug)]
+pub enum Found {
+    /// Nothing waits.
+    Settled(Journal),
+    /// A repair was interrupted.
+    Waiting(Waiting),
+}
+
+/// A journal with an interrupted repair or undo.
+#[derive(Debug)]
+pub struct Waiting {
+    journal: Journal,
+    intent: Intent,
+    entry: EntryId,
+}
+
+/// A repair that has begun. If it is dropped, the journal waits.
+#[must_use]
+#[derive(Debug)]
+pub struct Begun<'j>(&'j Journal);
 
 impl Journal {
-    /// The journal at `path`, whether or not the file is there.
-    #[must_use]
-    pub fn at(path: PathBuf) -> Self {
-        Self { path }
+    /// Looks at the journal's file.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is no journal; the error names the file.
+    pub fn find(store: Arc<dyn Store>, name: &str) -> Result<Found, ScrubError> {
+        let journal = Self { store, name: name.to_owned(), open: Cell::new(false) };
+        let bytes = journal.store.read(name, MAX_FILE);
+        let bytes = bytes.map_err(|error| journal.error("the repair journal cannot be read", error))?;
+        let Some(bytes) = bytes else { return Ok(Found::Settled(journal)) };
+        let (intent, entry) = decode(&bytes).map_err(|bad| ScrubError::State {
+            path: journal.path(),
+            context: format!("is not a repair journal: {bad}"),
+            source: None,
+        })?;
+        Ok(Found::Waiting(Waiting { journal, intent, entry }))
     }
 
     /// Where it is.
     #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
+    pub fn path(&self) -> PathBuf {
+        self.store.path(&self.name)
     }
 
-    /// Writes an intent; when this returns, it survives a crash.
-    ///
-    /// # Errors
-    /// Where the file system does not take it. Then no journal is there.
-    pub fn begin(&self, intent: &Intent) -> io::Result<()> {
-        write_durably(&self.path, &intent.encode())
+    pub(super) fn error(&self, context: &str, error: io::Error) -> ScrubError {
+        ScrubError::state(self.path(), context, error)
     }
 
-    /// Reads what is there.
+    /// Writes down what is about to be done; when this returns, that survives a crash.
     ///
     /// # Errors
-    /// Where the file cannot be read, or is no journal (kind `InvalidData`).
-    pub fn load(&self) -> io::Result<Option<Intent>> {
-        match std::fs::read(&self.path) {
-            Ok(bytes) => Intent::decode(&bytes)
-                .map(Some)
-                .map_err(|bad| io::Error::new(io::ErrorKind::InvalidData, bad)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
+    /// If the store does not take it, or an earlier repair was not settled. Nothing may be written to
+    /// a member then. Whether the journal is there is known to the next [`find`](Self::find).
+    pub fn begin(&self, kept: &Kept) -> Result<Begun<'_>, ScrubError> {
+        if self.open.get() {
+            let why = io::Error::other("an earlier repair is not settled");
+            return Err(self.error("the repair journal waits", why));
         }
+        self.open.set(true);
+        let bytes = encode(kept.intent(), kept.id());
+        let written = replace(&*self.store, &self.name, &bytes);
+        written.map_err(|error| self.error("the repair journal cannot be written", error))?;
+        Ok(Begun(self))
     }
 
-    /// Removes it; when this returns, it stays removed after a crash.
+    fn clear(&self) -> Result<(), ScrubError> {
+        let removed = remove(&*self.store, &self.name);
+        removed.map_err(|error| self.error("the repair journal cannot be removed", error))?;
+        self.open.set(false);
+        Ok(())
+    }
+}
+
+impl Begun<'_> {
+    /// Everything is written, verified and marked in the archive: removes the journal, durably.
     ///
     /// # Errors
-    /// Where the file system does not let it.
-    pub fn clear(&self) -> io::Result<()> {
-        remove_durably(&self.path)
+    /// If the store does not let it. Then no other repair can begin.
+    pub fn settle(self) -> Result<(), ScrubError> {
+        self.0.clear()
+    }
+}
+
+impl Waiting {
+    /// What was interrupted.
+    #[must_use]
+    pub fn intent(&self) -> &Intent {
+        &self.intent
+    }
+
+    /// The archive entry with its old bytes.
+    #[must_use]
+    pub fn entry(&self) -> EntryId {
+        self.entry
+    }
+
+    /// Where the journal is.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.journal.path()
+    }
+
+    /// The bytes of the journal's file.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        encode(&self.intent, self.entry)
+    }
+
+    /// Removes the journal: its ranges are whole, or the archive has it.
+    pub(super) fn settle(self) -> Result<Journal, ScrubError> {
+        self.journal.clear()?;
+        Ok(self.journal)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::repair::record::OldBytes;
+    use pumice_durable::FaultyStore;
+    use pumice_raid::Uuid;
 
     fn intent() -> Intent {
-        let record =
-            |role, byte| Record { role, device_offset: 1 << 20, old: vec![0; 512], new: vec![byte; 512] };
-        Intent { array: [7; 16], events: 20, stripe: 3, records: vec![record(1, 9), record(5, 8)] }
+        let record = |role, byte, old| Record {
+            role: Role(role),
+            member: Uuid([role as u8; 16]),
+            device_offset: 1 << 20,
+            old,
+            new: vec![byte; 1024],
+        };
+        let lost = OldBytes::with_lost(vec![3; 1024], vec![false, true]).unwrap();
+        Intent {
+            kind: Kind::Repair,
+            array: Uuid([7; 16]),
+            events: 20,
+            stripe: 3,
+            records: vec![record(1, 9, OldBytes::read(vec![0; 1024])), record(5, 8, lost)],
+        }
     }
 
     #[test]
     fn what_was_written_is_read() {
-        assert_eq!(Intent::decode(&intent().encode()), Ok(intent()));
+        assert_eq!(decode(&encode(&intent(), EntryId(4))), Ok((intent(), EntryId(4))));
+        let undo = Intent { kind: Kind::Undo, ..intent() };
+        assert_eq!(decode(&encode(&undo, EntryId(4))), Ok((undo, EntryId(4))));
     }
 
     #[test]
     fn every_truncation_and_every_flipped_bit_is_refused() {
-        let good = intent().encode();
+        let good = encode(&intent(), EntryId(4));
         for len in 0..good.len() {
-            assert!(Intent::decode(&good[..len]).is_err(), "{len} bytes");
+            assert!(decode(&good[..len]).is_err(), "{len} bytes");
         }
         for at in 0..good.len() * 8 {
             let mut bad = good.clone();
             bad[at / 8] ^= 1 << (at % 8);
-            assert!(Intent::decode(&bad).is_err(), "bit {at}");
+            assert!(decode(&bad).is_err(), "bit {at}");
         }
     }
 
+    /// With a checksum that fits, every field is still looked at.
     #[test]
-    fn the_file_is_there_or_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let journal = Journal::at(folder.path().join("x.repair"));
-        assert_eq!(journal.load().unwrap(), None);
-        journal.begin(&intent()).unwrap();
-        assert_eq!(journal.load().unwrap(), Some(intent()));
-        journal.clear().unwrap();
-        journal.clear().unwrap();
-        assert_eq!(journal.load().unwrap(), None);
-        std::fs::write(journal.path(), b"PUMREPJ1 and nonsense").unwrap();
-        assert_eq!(journal.load().unwrap_err().kind(), io::ErrorKind::InvalidData);
+    fn fields_out_of_their_range_are_refused_by_name() {
+        let good = encode(&intent(), EntryId(4));
+        let body = KIND.open(&good).unwrap();
+        for (at, value, field) in [
+            (0, 2, "kind"),
+            (1, 1, "padding"),
+            (4, 0, "records"),
+            (5, 1, "records"),
+            (8, 0, "archive entry"),
+            (50, 1, "padding"),
+            (52, 1, "length"),
+            (80, 4, "lost sectors"),
+            (81 + 2048, 1, "role"),
+        ] {
+            let mut bad = body.to_vec();
+            bad[at] = value;
+            assert_eq!(
+                decode(&KIND.seal(&bad)),
+                Err(BadJournal::Field(BadField::Range(field))),
+                "{at} {value}"
+            );
+        }
+        assert!(matches!(
+            decode(b"PUMREPJ1 and more"),
+            Err(BadJournal::Envelope(BadEnvelope::Version { found: 1, .. }))
+        ));
+    }
+
+    #[test]
+    fn an_unsettled_journal_lets_nothing_else_begin() {
+        let store: Arc<dyn Store> = Arc::new(FaultyStore::new(1));
+        let find = || Journal::find(Arc::clone(&store), "x.repair").unwrap();
+        let Found::Settled(journal) = find() else { panic!("there is none") };
+        let kept = Kept::for_tests(intent(), EntryId(4));
+        let begun = journal.begin(&kept).unwrap();
+        assert!(journal.begin(&kept).is_err());
+        let Found::Waiting(waiting) = find() else { panic!("it waits") };
+        assert_eq!((waiting.intent(), waiting.entry()), (&intent(), EntryId(4)));
+        begun.settle().unwrap();
+        assert!(matches!(find(), Found::Settled(_)));
+        drop(journal.begin(&kept).unwrap());
+        assert!(journal.begin(&kept).is_err(), "dropped, and not settled");
     }
 }

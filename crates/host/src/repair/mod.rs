@@ -1,234 +1,223 @@
-//! Repair: a verdict verified again, journalled, written, flushed and read back.
+//! Repair: a finding read again, journalled, written, flushed and read back.
 //!
-//! `docs/on-disk/repair-journal.md` has the order of writing and the states after a crash.
+//! `docs/repair.md` says what may be written; `docs/on-disk/repair-journal.md` has the order of writing and
+//! the states after a crash.
 
+pub mod archive;
+mod bytes;
 mod journal;
+mod plan;
+mod policy;
+mod record;
 mod recover;
+mod undo;
 
-pub use journal::{BadJournal, Intent, Journal, Record};
-pub use recover::{Recovery, recover};
+pub use archive::{Archive, EntryId, Kept, Occasion};
+pub use journal::{BadJournal, Begun, Found, Journal, Waiting};
+pub use policy::RepairPolicy;
+pub use record::{Intent, Kind, OldBytes, Record, SECTOR};
+pub use recover::{Recovery, drop_waiting, recover};
+pub use undo::{undo, written_repairs};
 
+pub(crate) use policy::Refusal;
+
+use crate::finding::Finding;
 use crate::scrub::ScrubError;
+use crate::sectors::Block;
 use crate::target::{Stripes, Target, View};
-use pumice_parity::check_matrix::CheckMatrix;
-use pumice_parity::gf::add_scaled;
-use pumice_parity::locate::error_values;
-use pumice_raid::diagnosis::{BLOCK, Diagnosis, Verdict, diagnose_window};
+use plan::{Rewrite, plan_located, plan_lost, plan_parity, syndromes};
+use pumice_raid::diagnosis::{BLOCK, Diagnosis, Verdict};
 use pumice_telemetry::Ledger;
-use pumice_units::Role;
-use std::fmt;
-use std::str::FromStr;
-
-/// What a repair rewrites.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RepairPolicy {
-    /// The members that the verdict names. What is not located is left alone.
-    Locate,
-    /// md's policy: P and Q, from the data as it is. Damaged data becomes lasting.
-    Parity,
-}
-
-impl FromStr for RepairPolicy {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "locate" => Ok(Self::Locate),
-            "parity" => Ok(Self::Parity),
-            _ => Err(format!("'{text}' is no repair policy: locate or parity")),
-        }
-    }
-}
 
 /// What became of one finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Repaired {
     /// Written and verified.
     Yes,
-    /// Left alone, and why.
-    No(Refusal),
-}
-
-/// Why a finding was left alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// The policy does not cover such a verdict.
-    NotLocated,
-    /// The media no longer say what was found.
-    Changed,
-    /// More is lost than the code can bring back.
-    Undecodable,
-    /// The equations that remain without the lost members do not hold.
-    Inconsistent,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NotLocated => {
-                "no member is located; --repair-policy parity would rewrite parity from the data"
-            }
-            Self::Changed => "the media no longer say the same",
-            Self::Undecodable => "more is lost than parity can bring back",
-            Self::Inconsistent => {
-                "the remaining parity does not hold, so what it would bring back is not sure"
-            }
-        })
-    }
-}
-
-/// New bytes of some members over one window of a stripe.
-struct Rewrite {
-    roles: Vec<Role>,
-    old: Vec<Vec<u8>>,
-    new: Vec<Vec<u8>>,
+    /// A dry run would have written it.
+    Would,
+    /// Left alone, and why. `partly`: some of its blocks or runs were written.
+    No { why: Refusal, partly: bool },
 }
 
 /// Repairs findings of one array.
 pub(crate) struct Repairer<'t> {
     target: &'t Target,
-    journal: Journal,
+    /// `None` for a dry run.
+    books: Option<Books>,
     policy: RepairPolicy,
 }
 
+/// Where a repair is written down before it writes.
+pub(crate) struct Books {
+    pub(crate) journal: Journal,
+    pub(crate) archive: Archive,
+    /// The identity of the pass.
+    pub(crate) pass: u64,
+}
+
+/// The place of a repair, and what it moved.
+pub(crate) struct Site<'s> {
+    pub(crate) view: &'s View,
+    pub(crate) stripe: u64,
+    pub(crate) moved: &'s mut Ledger,
+    /// Why, for the archive; filled in for each finding.
+    pub(crate) occasion: Occasion,
+}
+
 impl<'t> Repairer<'t> {
-    pub(crate) fn new(target: &'t Target, journal: Journal, policy: RepairPolicy) -> Self {
-        Self { target, journal, policy }
+    pub(crate) fn new(target: &'t Target, books: Option<Books>, policy: RepairPolicy) -> Self {
+        Self { target, books, policy }
     }
 
-    /// Repairs one diagnosis of a stripe, window by window.
+    /// Repairs one diagnosis of a stripe. `finding` is the same with what the whole pass says of it.
     pub(crate) fn repair(
         &self,
-        view: &View,
-        stripe: u64,
+        site: &mut Site<'_>,
         diagnosis: &Diagnosis,
-        moved: &mut Ledger,
+        finding: &Finding,
     ) -> Result<Repaired, ScrubError> {
-        if self.policy == RepairPolicy::Locate && diagnosis.verdict.accused().is_empty() {
-            return Ok(Repaired::No(Refusal::NotLocated));
+        if let Err(why) = self.policy.allows(finding) {
+            return Ok(Repaired::No { why, partly: false });
         }
+        if let Some(books) = &self.books {
+            site.occasion = Occasion::of(finding, self.policy, books.pass);
+        }
+        let (done, refused) = match &diagnosis.verdict {
+            Verdict::Unreadable(_) => self.blocks(site, diagnosis)?,
+            _ => self.windows(site, diagnosis)?,
+        };
+        Ok(match refused {
+            Some(why) => Repaired::No { why, partly: done && self.books.is_some() },
+            None if self.books.is_some() => Repaired::Yes,
+            None => Repaired::Would,
+        })
+    }
+
+    /// Lost sectors, block by block. Whether anything was planned, and why something was not.
+    fn blocks(
+        &self,
+        site: &mut Site<'_>,
+        diagnosis: &Diagnosis,
+    ) -> Result<(bool, Option<Refusal>), ScrubError> {
         let chunk = self.target.chunk();
-        let block = BLOCK as u32;
-        let end = ((diagnosis.start + diagnosis.len).div_ceil(block) * block).min(chunk);
-        let mut start = diagnosis.start / block * block;
-        let mut reader = Stripes::new(view, chunk);
-        while start < end {
-            let len = reader.window_bytes().min(end - start);
-            match self.plan(view, &mut reader, stripe, start, len, diagnosis, moved)? {
-                Ok(rewrite) => self.carry_out(view, &mut reader, stripe, start, &rewrite, moved)?,
-                Err(refusal) => return Ok(Repaired::No(refusal)),
+        let check = site.view.check_matrix(site.stripe);
+        let last_equation = self.target.merely_unnamed().is_empty();
+        let mut reader = Stripes::new(site.view, chunk);
+        let (mut done, mut refused) = (false, None);
+        let mut start = diagnosis.start / BLOCK as u32 * BLOCK as u32;
+        while start < diagnosis.end() {
+            let len = (BLOCK as u32).min(chunk - start);
+            let block = Block::read(self.target, site.view, &mut reader, site.stripe, start, len)?;
+            *site.moved += Ledger::read_from_drives(block.bytes()) + Ledger::arrived_at_host(block.bytes());
+            let plan = plan_lost(check, &block, last_equation);
+            refused = refused.or(plan.refused);
+            for rewrite in &plan.rewrites {
+                self.carry_out(site, &mut reader, rewrite)?;
+                done = true;
             }
             start += len;
         }
-        Ok(Repaired::Yes)
+        Ok((done, refused))
     }
 
-    /// Reads the window again and works out what to write; the verdict must still hold.
-    #[expect(clippy::too_many_arguments, reason = "a place in a stripe is four of them")]
-    fn plan(
+    /// Bytes that read well, window by window.
+    fn windows(
         &self,
-        view: &View,
+        site: &mut Site<'_>,
+        diagnosis: &Diagnosis,
+    ) -> Result<(bool, Option<Refusal>), ScrubError> {
+        let chunk = self.target.chunk();
+        let block = BLOCK as u32;
+        let end = (diagnosis.end().div_ceil(block) * block).min(chunk);
+        let mut start = diagnosis.start / block * block;
+        let mut reader = Stripes::new(site.view, chunk);
+        let mut done = false;
+        while start < end {
+            let len = reader.window_bytes().min(end - start);
+            match self.window(site, &mut reader, start, len, diagnosis)? {
+                Ok(rewrite) => self.carry_out(site, &mut reader, &rewrite)?,
+                Err(refusal) => return Ok((done, Some(refusal))),
+            }
+            done = true;
+            start += len;
+        }
+        Ok((done, None))
+    }
+
+    /// Reads the window again and works out what to write; the verdict must still hold (R1).
+    fn window(
+        &self,
+        site: &mut Site<'_>,
         reader: &mut Stripes<'_>,
-        stripe: u64,
         start: u32,
         len: u32,
         diagnosis: &Diagnosis,
-        moved: &mut Ledger,
     ) -> Result<Result<Rewrite, Refusal>, ScrubError> {
-        let window = reader.read(stripe, start, len)?;
-        *moved += Ledger::read_from_drives(window.bytes) + Ledger::arrived_at_host(window.bytes);
-        let lost: Vec<Role> = window.holes.iter().map(|(role, _)| *role).collect();
-        let check = view.check_matrix(stripe);
-        let chunks = by_role(view, &window.chunks, check.columns());
-        if let Verdict::Unreadable(roles) = &diagnosis.verdict {
-            // What reads again by now is rewritten all the same: the drive had given it up once.
-            let mut roles = roles.clone();
-            roles.extend(lost);
-            roles.sort_unstable();
-            roles.dedup();
-            return Ok(restore(check, &roles, &chunks, len as usize));
-        }
-        if !lost.is_empty() {
+        let window = reader.read(site.stripe, start, len)?;
+        *site.moved += Ledger::read_from_drives(window.bytes) + Ledger::arrived_at_host(window.bytes);
+        if !window.holes.is_empty() {
             return Ok(Err(Refusal::Changed));
         }
-        if self.policy == RepairPolicy::Parity {
-            let parity = self.target.parity_roles(stripe);
-            let roles: Vec<Role> = [Some(parity.p), parity.q]
-                .into_iter()
-                .flatten()
-                .filter(|r| chunks[r.index()].is_some())
-                .collect();
-            return Ok(recompute(check, &roles, &chunks, len as usize));
-        }
-        let syndromes = syndromes(check, &chunks, len as usize);
-        let rows: Vec<&[u8]> = syndromes.iter().map(Vec::as_slice).collect();
-        let again = diagnose_window(check, self.target.parity_roles(stripe), &rows, start);
-        let inside =
-            |d: &&Diagnosis| d.start < diagnosis.start + diagnosis.len && diagnosis.start < d.start + d.len;
-        let same = |d: &Diagnosis| d.verdict == diagnosis.verdict;
-        if again.is_empty() || !again.iter().all(same) || again.iter().any(|d| !inside(&d)) {
-            return Ok(Err(Refusal::Changed));
-        }
-        let roles = diagnosis.verdict.accused();
-        let columns: Vec<usize> = roles.iter().map(|role| role.index()).collect();
-        let Some(errors) = error_values(check, &columns, &rows) else {
-            return Ok(Err(Refusal::Changed));
-        };
-        let old: Vec<Vec<u8>> =
-            columns.iter().map(|c| chunks[*c].expect("an accused member is present").to_vec()).collect();
-        let new =
-            old.iter().zip(&errors).map(|(old, e)| old.iter().zip(e).map(|(a, b)| a ^ b).collect()).collect();
-        Ok(Ok(Rewrite { roles, old, new }))
+        let check = site.view.check_matrix(site.stripe);
+        let parity = self.target.parity_roles(site.stripe);
+        let contents = by_role(site.view, &window.chunks, check.columns());
+        Ok(match self.policy {
+            RepairPolicy::Parity if !self.target.merely_unnamed().is_empty() => Err(Refusal::NotNamed),
+            RepairPolicy::Parity => plan_parity(check, parity, &contents, start, len as usize),
+            _ => plan_located(check, parity, &contents, start, len as usize, diagnosis),
+        })
     }
 
-    /// Journal, write, flush, read back.
+    /// Keep the old bytes, journal, write, flush, read back.
     fn carry_out(
         &self,
-        view: &View,
+        site: &mut Site<'_>,
         reader: &mut Stripes<'_>,
-        stripe: u64,
-        start: u32,
         rewrite: &Rewrite,
-        moved: &mut Ledger,
     ) -> Result<(), ScrubError> {
-        let place = |role: Role| self.target.place(role, stripe, start);
-        let records = rewrite.roles.iter().zip(rewrite.old.iter().zip(&rewrite.new));
-        let records = records.map(|(role, (old, new))| Record {
-            role: role.0,
-            device_offset: place(*role),
-            old: old.clone(),
-            new: new.clone(),
+        let Some(books) = &self.books else { return Ok(()) };
+        let (stripe, start) = (site.stripe, rewrite.start);
+        let records = rewrite.changes.iter().map(|change| {
+            let old = match &change.old {
+                Some(old) => OldBytes::read(old.clone()),
+                None => OldBytes::all_lost(change.new.len()),
+            };
+            Record::new(self.target, change.role, stripe, start, old, change.new.clone())
         });
+        let array = self.target.array();
         let intent = Intent {
-            array: self.target.array().uuid().0,
-            events: self.target.array().events(),
+            kind: Kind::Repair,
+            array: array.uuid(),
+            events: array.events(),
             stripe,
             records: records.collect(),
         };
-        let journal_error =
-            |error| ScrubError::state(self.journal.path(), "the repair journal cannot be written", error);
-        self.journal.begin(&intent).map_err(journal_error)?;
-        for record in &intent.records {
-            let member =
-                self.target.member(Role(record.role)).expect("a record is of a member that is present");
+        let kept = books.archive.keep(self.target, intent, &site.occasion, site.moved)?;
+        let begun = books.journal.begin(&kept)?;
+        for record in &kept.intent().records {
+            let member = self.target.member(record.role).expect("a record is of a member that is present");
             member.node.write(member.drive, record.device_offset, &record.new)?;
-            moved.media_written += record.new.len() as u64;
+            site.moved.media_written += record.new.len() as u64;
         }
-        for record in &intent.records {
-            let member = self.target.member(Role(record.role)).expect("as above");
+        for record in &kept.intent().records {
+            let member = self.target.member(record.role).expect("as above");
             member.node.flush(member.drive)?;
         }
-        let len = rewrite.new[0].len();
-        let window = reader.read(stripe, start, len as u32)?;
-        *moved += Ledger::read_from_drives(window.bytes) + Ledger::arrived_at_host(window.bytes);
-        let check = view.check_matrix(stripe);
-        let chunks = by_role(view, &window.chunks, check.columns());
+        let window = reader.read(stripe, start, rewrite.len())?;
+        *site.moved += Ledger::read_from_drives(window.bytes) + Ledger::arrived_at_host(window.bytes);
+        let check = site.view.check_matrix(stripe);
+        let contents = by_role(site.view, &window.chunks, check.columns());
         let holds = window.holes.is_empty()
-            && syndromes(check, &chunks, len).iter().all(|row| row.iter().all(|byte| *byte == 0));
+            && rewrite.changes.iter().all(|c| contents[c.role.index()] == Some(c.new.as_slice()))
+            && syndromes(check, &contents, rewrite.len() as usize)
+                .iter()
+                .all(|row| row.iter().all(|byte| *byte == 0));
         if !holds {
             return Err(ScrubError::RepairNotVerified { stripe, start });
         }
-        self.journal.clear().map_err(journal_error)
+        books.archive.mark_done(kept.id())?;
+        begun.settle()
     }
 }
 
@@ -239,75 +228,4 @@ pub(crate) fn by_role<'r>(view: &View, chunks: &[&'r [u8]], columns: usize) -> V
         out[role.index()] = Some(*chunk);
     }
     out
-}
-
-/// Every row of the equations over the chunks. Missing members have no part in them.
-pub(crate) fn syndromes(check: &CheckMatrix, chunks: &[Option<&[u8]>], len: usize) -> Vec<Vec<u8>> {
-    (0..check.rows())
-        .map(|row| {
-            let mut sum = vec![0; len];
-            for (column, chunk) in chunks.iter().enumerate() {
-                if let Some(chunk) = chunk {
-                    add_scaled(&mut sum, chunk, check.get(row, column));
-                }
-            }
-            sum
-        })
-        .collect()
-}
-
-/// Brings lost members back from the others, where the equations that remain without them hold.
-fn restore(
-    check: &CheckMatrix,
-    roles: &[Role],
-    chunks: &[Option<&[u8]>],
-    len: usize,
-) -> Result<Rewrite, Refusal> {
-    let columns: Vec<usize> = roles.iter().map(|role| role.index()).collect();
-    let remaining = check.eliminate(&columns);
-    let mut survivors = chunks.to_vec();
-    for column in &columns {
-        survivors[*column] = None;
-    }
-    if syndromes(&remaining, &survivors, len).iter().any(|row| row.iter().any(|byte| *byte != 0)) {
-        return Err(Refusal::Inconsistent);
-    }
-    let new = solve(check, &columns, &survivors, len)?;
-    // An unreadable range has no old bytes: whatever a crash leaves there, the new ones are right.
-    Ok(Rewrite { roles: roles.to_vec(), old: new.clone(), new })
-}
-
-/// Parity from data.
-fn recompute(
-    check: &CheckMatrix,
-    roles: &[Role],
-    chunks: &[Option<&[u8]>],
-    len: usize,
-) -> Result<Rewrite, Refusal> {
-    let columns: Vec<usize> = roles.iter().map(|role| role.index()).collect();
-    let new = solve(check, &columns, chunks, len)?;
-    let old =
-        columns.iter().map(|c| chunks[*c].expect("only members present are recomputed").to_vec()).collect();
-    Ok(Rewrite { roles: roles.to_vec(), old, new })
-}
-
-/// The bytes of `columns` that make every equation hold with the other chunks as they are.
-fn solve(
-    check: &CheckMatrix,
-    columns: &[usize],
-    chunks: &[Option<&[u8]>],
-    len: usize,
-) -> Result<Vec<Vec<u8>>, Refusal> {
-    let recovery = check.recover(columns).ok_or(Refusal::Undecodable)?;
-    columns
-        .iter()
-        .map(|column| {
-            let row = recovery.lost.iter().position(|lost| lost == column).ok_or(Refusal::Undecodable)?;
-            let mut sum = vec![0; len];
-            for (survivor, coefficient) in recovery.survivors.iter().zip(&recovery.coefficients[row]) {
-                add_scaled(&mut sum, chunks[*survivor].ok_or(Refusal::Undecodable)?, *coefficient);
-            }
-            Ok(sum)
-        })
-        .collect()
 }

@@ -1,14 +1,18 @@
-//! After a crash in the middle of a repair: each range wholly old, or wholly new.
+//! After a crash in the middle of a repair or an undo: each range wholly old, or wholly new.
+//!
+//! The rules, and their order, are those of `docs/on-disk/repair-journal.md`.
 
-use super::{Intent, Journal, by_role, syndromes};
+use super::archive::{Archive, EntryId, Status};
+use super::by_role;
+use super::journal::{Found, Journal, Waiting};
+use super::plan::syndromes;
+use super::record::{Intent, Kind, Record, SECTOR, device_uuid, window};
 use crate::scrub::ScrubError;
 use crate::target::{Stripes, Target};
 use pumice_offload::ErrorKind;
-use pumice_units::Role;
+use pumice_raid::Uuid;
 use std::fmt;
-
-/// A sector: the unit in which a drive writes all or nothing.
-const SECTOR: usize = 512;
+use std::ops::Range;
 
 /// What was found of an interrupted repair, and what became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,12 +21,12 @@ pub enum Recovery {
     Nothing,
     /// The ranges were wholly old or wholly new already.
     Whole,
-    /// Half-written; finished with the new bytes, for which parity holds.
+    /// Half-written; finished with the new bytes: parity holds for them, or it was an undo.
     Finished,
     /// Half-written; put back to the old bytes, because parity does not hold for the new ones.
     PutBack,
-    /// Left alone, and why.
-    Dropped(&'static str),
+    /// Left alone, and why; the archive has the journal.
+    Dropped(&'static str, EntryId),
 }
 
 impl fmt::Display for Recovery {
@@ -30,13 +34,14 @@ impl fmt::Display for Recovery {
         match self {
             Self::Nothing => f.write_str("no repair was interrupted"),
             Self::Whole => f.write_str("an interrupted repair had left whole chunks; its journal is removed"),
-            Self::Finished => {
-                f.write_str("an interrupted repair was finished: parity holds for the new bytes")
-            }
+            Self::Finished => f.write_str("an interrupted repair was finished"),
             Self::PutBack => {
                 f.write_str("an interrupted repair was put back: parity does not hold for the new bytes")
             }
-            Self::Dropped(why) => write!(f, "the journal of an interrupted repair is dropped: {why}"),
+            Self::Dropped(why, entry) => write!(
+                f,
+                "an interrupted repair is left as it is: {why}; its journal is kept in the archive, as {entry}.journal"
+            ),
         }
     }
 }
@@ -50,92 +55,149 @@ enum Content {
     Foreign,
 }
 
-/// Brings an interrupted repair to an end, before anything else of a repairing run.
+/// What is to be done about a waiting journal.
+enum Decision {
+    /// The ranges are whole; whether they are new.
+    Whole { new: bool },
+    /// The ranges were written, wholly new or (but for lost sectors) wholly old.
+    Written { new: bool },
+    /// It is nobody's business any more.
+    Drop(&'static str),
+}
+
+/// Brings an interrupted repair to an end, before anything else of a run that may write.
 ///
 /// # Errors
-/// Where the journal cannot be read or is none, or a node fails.
-pub fn recover(target: &Target, journal: &Journal) -> Result<Recovery, ScrubError> {
-    let state_error = |error| ScrubError::state(journal.path(), "the repair journal", error);
-    let Some(intent) = journal.load().map_err(state_error)? else { return Ok(Recovery::Nothing) };
-    let outcome = settle(target, &intent)?;
-    journal.clear().map_err(state_error)?;
-    Ok(outcome)
-}
-
-fn settle(target: &Target, intent: &Intent) -> Result<Recovery, ScrubError> {
-    if intent.array != target.array().uuid().0 {
-        return Ok(Recovery::Dropped("it is of another array"));
-    }
-    if intent.events != target.array().events() {
-        return Ok(Recovery::Dropped("the array has been assembled since"));
-    }
-    let Some((start, len)) = window(target, intent) else {
-        return Ok(Recovery::Dropped("its ranges are not where the members have that stripe"));
+/// [`ScrubError::JournalWaits`] if it cannot be settled with these devices; the journal stays. Else if
+/// a node or the state directory fails.
+pub fn recover(target: &Target, found: Found, archive: &Archive) -> Result<(Recovery, Journal), ScrubError> {
+    let waiting = match found {
+        Found::Settled(journal) => return Ok((Recovery::Nothing, journal)),
+        Found::Waiting(waiting) => waiting,
     };
-    let mut contents = Vec::with_capacity(intent.records.len());
-    for record in &intent.records {
-        let member = target.member(Role(record.role)).expect("the window was found on it");
-        let mut now = vec![0; record.old.len()];
-        contents.push(match member.node.read(member.drive, record.device_offset, &mut now) {
-            Ok(()) => classify(&now, &record.old, &record.new),
-            // A range that cannot be read is neither old nor new, and can become either.
-            Err(error) if error.kind() == ErrorKind::Media => Content::Mixed,
-            Err(error) => return Err(error.into()),
-        });
+    let entry = waiting.entry();
+    let (new, recovery) = match decide(target, &waiting)? {
+        Decision::Whole { new } => (new, Recovery::Whole),
+        Decision::Written { new: true } => (true, Recovery::Finished),
+        Decision::Written { new: false } => (false, Recovery::PutBack),
+        Decision::Drop(why) => return Ok((Recovery::Dropped(why, entry), drop_waiting(waiting, archive)?)),
+    };
+    if new {
+        archive.mark_done(entry)?;
+    } else {
+        archive.mark(entry, Status::NotWritten)?;
     }
+    Ok((recovery, waiting.settle()?))
+}
+
+/// Puts a waiting journal into the archive and removes it: what it says is not done, and not lost.
+///
+/// # Errors
+/// If the archive does not take it; then it stays.
+pub fn drop_waiting(waiting: Waiting, archive: &Archive) -> Result<Journal, ScrubError> {
+    archive.keep_journal(waiting.entry(), &waiting.bytes())?;
+    waiting.settle()
+}
+
+fn decide(target: &Target, waiting: &Waiting) -> Result<Decision, ScrubError> {
+    let intent = waiting.intent();
+    let waits = |why: String| Err(ScrubError::JournalWaits { path: waiting.path(), why });
+    if intent.array != target.array().uuid() {
+        return waits(format!("it is of array {}", intent.array));
+    }
+    if intent.events > target.array().events() {
+        return waits(format!(
+            "the array was at event {} then, and these devices are at {}: newer members are missing",
+            intent.events,
+            target.array().events()
+        ));
+    }
+    if intent.events < target.array().events() {
+        return Ok(Decision::Drop("the array has been assembled since"));
+    }
+    if let Some(record) = intent.records.iter().find(|record| !is_there(target, record)) {
+        let Record { role, member, .. } = record;
+        let uuid = if *member == Uuid([0; 16]) { String::new() } else { format!(" (device {member})") };
+        return waits(format!("member {role}{uuid} is not among the devices"));
+    }
+    let ranges = intent.records.iter().map(|r| (r.role, r.device_offset, r.new.len() as u64));
+    let Some((start, len)) = window(target, intent.stripe, ranges) else {
+        return Ok(Decision::Drop("its ranges are not where the members have that stripe"));
+    };
+    let contents: Vec<Content> =
+        intent.records.iter().map(|record| content(target, record)).collect::<Result<_, _>>()?;
     if contents.contains(&Content::Foreign) {
-        return Ok(Recovery::Dropped("somebody has written there since"));
+        return Ok(Decision::Drop("somebody has written there since"));
     }
-    if contents.iter().all(|c| *c == Content::Old) || contents.iter().all(|c| *c == Content::New) {
-        return Ok(Recovery::Whole);
-    }
-    let finish = holds_with_new(target, intent, start, len)?;
-    for record in &intent.records {
-        let member = target.member(Role(record.role)).expect("as above");
-        let bytes = if finish { &record.new } else { &record.old };
-        member.node.write(member.drive, record.device_offset, bytes)?;
-    }
-    for record in &intent.records {
-        let member = target.member(Role(record.role)).expect("as above");
-        member.node.flush(member.drive)?;
-        let mut back = vec![0; record.new.len()];
-        member.node.read(member.drive, record.device_offset, &mut back)?;
-        if back != if finish { &record.new[..] } else { &record.old[..] } {
-            return Err(ScrubError::RepairNotVerified { stripe: intent.stripe, start });
+    for (content, new) in [(Content::Old, false), (Content::New, true)] {
+        if contents.iter().all(|c| *c == content) {
+            return Ok(Decision::Whole { new });
         }
     }
-    Ok(if finish { Recovery::Finished } else { Recovery::PutBack })
+    let new = intent.kind == Kind::Undo || holds_with_new(target, intent, start, len)?;
+    write_all(target, intent, new, start)?;
+    Ok(Decision::Written { new })
 }
 
-/// The window of the chunk that the records cover: the same on every member.
-fn window(target: &Target, intent: &Intent) -> Option<(u32, u32)> {
-    let chunk = u64::from(target.chunk());
-    if intent.stripe >= target.geometry().stripes() {
-        return None;
-    }
-    let mut common = None;
+/// Whether the member of a record is among the devices.
+fn is_there(target: &Target, record: &Record) -> bool {
+    target.member(record.role).is_some() && device_uuid(target, record.role) == record.member
+}
+
+/// Writes the new bytes of every record, or the old ones, flushes, and reads back.
+pub(super) fn write_all(target: &Target, intent: &Intent, new: bool, start: u32) -> Result<(), ScrubError> {
+    let parts = |record: &Record| -> Vec<Range<usize>> {
+        // A lost sector has no old bytes.
+        if new { std::iter::once(0..record.new.len()).collect() } else { record.old.known().collect() }
+    };
+    let bytes = |record: &'_ Record, part: &Range<usize>| -> Vec<u8> {
+        if new { record.new[part.clone()].to_vec() } else { record.old.bytes()[part.clone()].to_vec() }
+    };
+    let member = |record: &Record| target.member(record.role).expect("it was found to be there");
     for record in &intent.records {
-        let member = target.member(Role(record.role))?;
-        let base = member.data_offset + intent.stripe * chunk;
-        let start = record.device_offset.checked_sub(base)?;
-        let len = record.old.len() as u64;
-        if start + len > chunk || *common.get_or_insert((start, len)) != (start, len) {
-            return None;
+        for part in parts(record) {
+            let place = record.device_offset + part.start as u64;
+            member(record).node.write(member(record).drive, place, &bytes(record, &part))?;
         }
     }
-    common.map(|(start, len)| (start as u32, len as u32))
+    for record in &intent.records {
+        member(record).node.flush(member(record).drive)?;
+    }
+    for record in &intent.records {
+        for part in parts(record) {
+            let mut back = vec![0; part.len()];
+            let place = record.device_offset + part.start as u64;
+            member(record).node.read(member(record).drive, place, &mut back)?;
+            if back != bytes(record, &part) {
+                return Err(ScrubError::RepairNotVerified { stripe: intent.stripe, start });
+            }
+        }
+    }
+    Ok(())
 }
 
-fn classify(now: &[u8], old: &[u8], new: &[u8]) -> Content {
-    if now == new {
+fn content(target: &Target, record: &Record) -> Result<Content, ScrubError> {
+    let member = target.member(record.role).expect("it was found to be there");
+    let mut now = vec![0; record.new.len()];
+    match member.node.read(member.drive, record.device_offset, &mut now) {
+        Ok(()) => Ok(classify(&now, record)),
+        // What cannot be read is neither old nor new, and can become either.
+        Err(error) if error.kind() == ErrorKind::Media => Ok(Content::Mixed),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn classify(now: &[u8], record: &Record) -> Content {
+    let lost = record.old.lost();
+    if now == record.new {
         return Content::New;
     }
-    if now == old {
+    if now == record.old.bytes() && !lost.contains(&true) {
         return Content::Old;
     }
-    let sectors = now.chunks(SECTOR).zip(old.chunks(SECTOR).zip(new.chunks(SECTOR)));
-    for (now, (old, new)) in sectors {
-        if now != old && now != new {
+    let old = record.old.bytes().chunks(SECTOR).zip(lost);
+    for (now, ((old, lost), new)) in now.chunks(SECTOR).zip(old.zip(record.new.chunks(SECTOR))) {
+        if now != old && now != new && !lost {
             return Content::Foreign;
         }
     }
@@ -151,13 +213,13 @@ fn holds_with_new(target: &Target, intent: &Intent, start: u32, len: u32) -> Res
     while at < len {
         let piece = reader.window_bytes().min(len - at);
         let window = reader.read(intent.stripe, start + at, piece)?;
-        let ours = |role: &Role| intent.records.iter().any(|record| record.role == role.0);
+        let ours = |role: &pumice_units::Role| intent.records.iter().any(|record| record.role == *role);
         if window.holes.iter().any(|(role, _)| !ours(role)) {
             return Ok(false);
         }
         let mut chunks = by_role(&view, &window.chunks, check.columns());
         for record in &intent.records {
-            chunks[usize::from(record.role)] = Some(&record.new[at as usize..(at + piece) as usize]);
+            chunks[record.role.index()] = Some(&record.new[at as usize..(at + piece) as usize]);
         }
         if syndromes(check, &chunks, piece as usize).iter().any(|row| row.iter().any(|byte| *byte != 0)) {
             return Ok(false);

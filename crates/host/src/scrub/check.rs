@@ -9,7 +9,8 @@ use crate::Method;
 use crate::relay::bring;
 use crate::target::{Share, View};
 use pumice_offload::{
-    ErrorKind, MemoryAddress, Mode, NodeError, ParityCommand, ParityResult, Rule, Source, Transfer, Window,
+    ErrorKind, Grant, MemoryAddress, Mode, NodeError, ParityCommand, ParityResult, Rule, Source, Transfer,
+    Window,
 };
 use pumice_parity::fingerprint::{Decoded, PowerSums};
 use pumice_parity::kernels::Kernels;
@@ -126,8 +127,13 @@ impl Checker<'_> {
         let len = repetitions * u64::from(window.len);
         let place = |i: usize| MemoryAddress { drive: collector.memory_drive, offset: i as u64 * len };
         for (i, share) in shares.iter().enumerate().skip(1) {
-            let transfer =
-                Transfer { from: own(share), len, peer: collector.node_name.clone(), to: place(i) };
+            let transfer = Transfer {
+                from: own(share),
+                len,
+                peer: collector.node_name.clone(),
+                to: place(i),
+                grant: Grant::NONE,
+            };
             out.moved += bring(&*share.node, &*collector.node, &transfer)?;
         }
         let sum = ParityCommand {

@@ -1,7 +1,7 @@
 //! What a check brings to light: suspects, and places that could not be read.
 
 use crate::target::Share;
-use pumice_offload::ParityResult;
+use pumice_offload::{ParityResult, Unread};
 use pumice_telemetry::Ledger;
 use pumice_units::Role;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,6 +12,7 @@ pub(crate) struct Hole {
     pub(crate) role: Role,
     pub(crate) start: u32,
     pub(crate) len: u32,
+    pub(crate) why: Unread,
     pub(crate) reason: String,
 }
 
@@ -32,7 +33,8 @@ impl Checked {
         for hole in &result.unreadable {
             let role = share.roles[hole.source];
             let known = self.holes.entry(hole.stripe).or_default();
-            let hole = Hole { role, start: hole.start, len: hole.len, reason: hole.reason.clone() };
+            let hole =
+                Hole { role, start: hole.start, len: hole.len, why: hole.why, reason: hole.reason.clone() };
             if !known.contains(&hole) {
                 known.push(hole);
             }

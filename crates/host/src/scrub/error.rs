@@ -11,6 +11,9 @@ pub enum ScrubError {
     /// A node failed for another reason than unreadable media.
     #[error(transparent)]
     Node(#[from] NodeError),
+    /// The operator wants the pass to end.
+    #[error("interrupted")]
+    Interrupted,
     /// No equation remains.
     #[error("stripe {stripe}: {missing} members are missing, nothing remains that can be checked")]
     TooFewMembers {
@@ -87,6 +90,33 @@ pub enum ScrubError {
         context: String,
         /// The cause.
         source: Option<io::Error>,
+    },
+    /// The bytes that a repair would replace cannot be kept. Nothing was written.
+    #[error("{}: the bytes before the repair cannot be kept: {reason}", path.display())]
+    NotKept {
+        /// The archive.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// An interrupted repair cannot be settled with these devices; its journal stays.
+    #[error(
+        "{}: the journal of an interrupted repair waits, and nothing is repaired before it is settled: {why}",
+        path.display()
+    )]
+    JournalWaits {
+        /// The journal.
+        path: PathBuf,
+        /// What stands against it.
+        why: String,
+    },
+    /// An undo that is not done; nothing was written.
+    #[error("repair {id} is not undone: {why}")]
+    NotUndone {
+        /// The entry of the archive.
+        id: u64,
+        /// What stands against it.
+        why: String,
     },
     /// Another scrub has the array.
     #[error("another scrub of this array is running ({} is locked)", .0.display())]

@@ -8,15 +8,17 @@ use super::ScrubError;
 use super::check::on_each;
 use super::checked::Hole;
 use crate::relay::bring;
+use crate::repair::by_role;
+use crate::sectors::Block;
 use crate::target::{Stripes, Target, View};
 use pumice_offload::{
-    Activity, MemoryAddress, Mode, ParityCommand, ParityResult, RESULT_HEADER_BYTES, Rule, Source, Transfer,
-    Window, Writes,
+    Activity, Grant, MemoryAddress, Mode, ParityCommand, ParityResult, RESULT_HEADER_BYTES, Rule, Source,
+    Transfer, Unread, Window, Writes,
 };
-use pumice_parity::gf;
-use pumice_raid::diagnosis::{BLOCK, Certainty, Diagnosis, Verdict, diagnose_window, join};
+use pumice_raid::diagnosis::{BLOCK, Diagnosis, Evidence, Gap, Verdict, diagnose_window, join};
 use pumice_telemetry::Ledger;
 use pumice_units::Role;
+use std::collections::BTreeSet;
 
 /// What an examination found.
 #[derive(Debug, Default)]
@@ -69,10 +71,46 @@ pub(crate) fn examine(target: &Target, view: &View, stripe: u64) -> Result<Exami
         let found = syndromes(view, chunk, stripe, Window { start, len }, &mut out)?;
         if let Some((offset, rows)) = found {
             let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
-            let parity = target.parity_roles(stripe);
-            join(&mut out.diagnoses, diagnose_window(view.check_matrix(stripe), parity, &rows, offset));
+            let found = judge(target, view, stripe, offset, &rows, &mut out.moved)?;
+            join(&mut out.diagnoses, found);
         }
         start += len;
+    }
+    Ok(out)
+}
+
+/// Diagnoses blocks from their syndromes. If one member could be named, what every member holds there is
+/// read as well: the evidence (R11 to R13 of `docs/repair.md`) is in the contents.
+fn judge(
+    target: &Target,
+    view: &View,
+    stripe: u64,
+    offset: u32,
+    rows: &[&[u8]],
+    moved: &mut Ledger,
+) -> Result<Vec<Diagnosis>, ScrubError> {
+    let check = view.check_matrix(stripe);
+    let parity = target.parity_roles(stripe);
+    let found = diagnose_window(check, parity, rows, &[], offset);
+    if check.rows() < 2 || found.is_empty() {
+        return Ok(found);
+    }
+    let block = BLOCK as u32;
+    let mut reader = Stripes::new(view, target.chunk());
+    let longest = reader.window_bytes() / block * block;
+    let (mut at, end) = (0, rows[0].len() as u32);
+    let mut out = Vec::new();
+    while at < end {
+        let len = longest.min(end - at);
+        let part: Vec<&[u8]> = rows.iter().map(|row| &row[at as usize..(at + len) as usize]).collect();
+        let window = reader.read(stripe, offset + at, len)?;
+        *moved += Ledger::read_from_drives(window.bytes) + Ledger::arrived_at_host(window.bytes);
+        if let Some((_, reason)) = window.holes.first() {
+            return Err(ScrubError::LostMeanwhile { stripe, reason: reason.clone() });
+        }
+        let contents = by_role(view, &window.chunks, check.columns());
+        join(&mut out, diagnose_window(check, parity, &part, &contents, offset + at));
+        at += len;
     }
     Ok(out)
 }
@@ -116,7 +154,7 @@ fn syndromes(
         for (i, share) in view.shares.iter().enumerate().skip(1) {
             let from = MemoryAddress { drive: share.memory_drive, offset: 0 };
             let peer = collector.node_name.clone();
-            let transfer = Transfer { from, len: set, peer, to: place(i as u64) };
+            let transfer = Transfer { from, len: set, peer, to: place(i as u64), grant: Grant::NONE };
             *moved += bring(&*share.node, &*collector.node, &transfer)?;
         }
         let sum = place(view.shares.len() as u64);
@@ -147,11 +185,12 @@ fn syndromes(
     Ok(Some((window.start + start, syndromes)))
 }
 
-/// Examines a stripe with places that some drive does not give back: those are findings, and the equations that remain
-/// without them are checked, block by block.
+/// Examines a stripe with places that some member did not give back, block by block. What fails is asked for
+/// again by itself; what reads by now is a byte like any other. The equations that remain without the
+/// missing members are checked over each run of sectors.
 ///
 /// # Errors
-/// Where a node fails for another reason than unreadable media.
+/// If a node fails, or a drive as a whole.
 pub(crate) fn examine_with_holes(
     target: &Target,
     view: &View,
@@ -167,30 +206,43 @@ pub(crate) fn examine_with_holes(
     let mut start = 0;
     while start < chunk {
         let len = (BLOCK as u32).min(chunk - start);
-        let window = reader.read(stripe, start, len)?;
-        out.moved += Ledger::read_from_drives(window.bytes) + Ledger::arrived_at_host(window.bytes);
-        let mut lost: Vec<Role> = window.holes.iter().map(|(role, _)| *role).collect();
-        // What was unreadable a moment ago and is not now is a failing drive all the same.
-        lost.extend(
-            known.iter().filter(|h| h.start < start + len && start < h.start + h.len).map(|h| h.role),
-        );
-        lost.sort_unstable();
-        lost.dedup();
-        let missing: Vec<usize> = lost.iter().map(|role| role.index()).collect();
-        let remaining = check.eliminate(&missing);
-        let rows: Vec<Vec<u8>> = (0..remaining.rows())
-            .map(|row| fold(remaining.row(row), view, &window.chunks, len as usize))
-            .collect();
-        if !rows.is_empty() {
+        let block = Block::read(target, view, &mut reader, stripe, start, len)?;
+        out.moved += Ledger::read_from_drives(block.bytes()) + Ledger::arrived_at_host(block.bytes());
+        for run in block.runs() {
+            let remaining = check.eliminate(&run.columns());
+            let rows = block.syndromes(&remaining, &run);
+            if rows.is_empty() {
+                continue;
+            }
             let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
-            join(&mut out.diagnoses, diagnose_window(&remaining, parity, &rows, start));
+            let contents = block.contents(&run);
+            let mut found = diagnose_window(&remaining, parity, &rows, &contents, start + run.range.start);
+            if !block.missing.is_empty() {
+                for diagnosis in &mut found {
+                    diagnosis.evidence = diagnosis.evidence.take().map(Evidence::beside_a_gap);
+                }
+            }
+            join(&mut out.diagnoses, found);
         }
-        if !lost.is_empty() {
-            push_unreadable(&mut out.diagnoses, start, len, lost);
+        for why in [Unread::Refused, Unread::NotAsked] {
+            let (roles, gaps) = block.gaps(why);
+            if !gaps.is_empty() {
+                let verdict = match why {
+                    Unread::Refused => Verdict::Unreadable(roles),
+                    Unread::NotAsked => Verdict::NotAsked(roles),
+                };
+                join(&mut out.diagnoses, vec![Diagnosis::of_gaps(start, len, verdict, gaps)]);
+            }
         }
         start += len;
     }
     count_writes(view, chunk, stripe, &mut out)?;
+    let lost = |hole: &Hole| {
+        let inside = |gap: &Gap| gap.role == hole.role;
+        out.diagnoses.iter().any(|diagnosis| diagnosis.gaps.iter().any(inside))
+    };
+    let again: BTreeSet<Role> = known.iter().filter(|hole| !lost(hole)).map(|hole| hole.role).collect();
+    again.into_iter().for_each(|role| target.error_account().read_again(role));
     Ok(out)
 }
 
@@ -211,27 +263,4 @@ fn count_writes(view: &View, chunk: u32, stripe: u64, out: &mut Examination) -> 
     }
     out.witness(&results);
     Ok(())
-}
-
-/// One row over the chunks in the view's order.
-fn fold(row: &[u8], view: &View, chunks: &[&[u8]], len: usize) -> Vec<u8> {
-    let mut sum = vec![0; len];
-    for (role, chunk) in view.roles().zip(chunks) {
-        gf::add_scaled(&mut sum, chunk, row[role.index()]);
-    }
-    sum
-}
-
-fn push_unreadable(out: &mut Vec<Diagnosis>, start: u32, len: u32, lost: Vec<Role>) {
-    let verdict = Verdict::Unreadable(lost);
-    let before = out.iter_mut().rev().find(|d| matches!(d.verdict, Verdict::Unreadable(_)));
-    if let Some(last) = before
-        && last.verdict == verdict
-        && last.start + last.len == start
-    {
-        last.len += len;
-        return;
-    }
-    // The drive itself is the witness.
-    out.push(Diagnosis { start, len, verdict, certainty: Certainty::Proven, alternatives: Vec::new() });
 }

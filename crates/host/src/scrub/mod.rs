@@ -7,15 +7,21 @@
 //! ```
 
 mod batch;
+mod begin;
 mod check;
 mod checked;
 mod conventional;
 mod error;
 mod examine;
 mod pass;
+mod retry;
 mod settle;
+pub(crate) mod settling;
 
 pub use batch::Order;
 pub use error::ScrubError;
-pub use pass::{Observer, Options, Outcome, Progress, RepairPolicy, SkippedStripes, StopReason, run};
+pub use pass::{
+    Observer, Options, Outcome, Progress, RepairPolicy, SkippedStripes, StopReason, Unfinished, run,
+};
+pub use retry::RECONNECT;
 pub use settle::SETTLE;

@@ -1,37 +1,47 @@
-//! One pass over an array.
+//! One pass over an array: the scan, then the repair of what it found.
+
+mod again;
+mod mend;
 
 use super::batch::{Order, Schedule};
+use super::begin::{Begun, begin, settle_repaired};
 use super::check::Checker;
 use super::error::ScrubError;
-use super::settle::{SETTLE, Settled, Settler};
-use crate::finding::Finding;
-use crate::repair::{Journal, Repaired, Repairer};
-use crate::state::{Before, PassKey, SavedPass, Shape, StateFiles, VERSION};
+use super::retry::{RECONNECT, Retry, reconnect};
+use super::settle::{SETTLE, Settled, Settler, stand};
+use super::settling::{Patience, Standing};
+use crate::finding::{Finding, Verdict};
+use crate::members::Equations;
+use crate::pattern::Pattern;
+use crate::repair::archive::KEPT_FOR;
+use crate::repair::{Books, Found, Repairer};
+use crate::state::{SavedPass, StateFiles};
+use crate::stop::Stop;
 use crate::target::{Target, View};
-use crate::{Method, repair};
-use pumice_offload::{MAX_STRIPES, PaceFigures, PaceRequest};
+use crate::{Method, date, repair};
+use pumice_offload::{LinkFigures, MAX_STRIPES, PaceFigures, PaceRequest};
 use pumice_parity::kernels::Kernels;
 use pumice_parity::seed::Seed;
 use pumice_parity::weights::miss_bound;
-use pumice_raid::diagnosis::Diagnosis;
 use pumice_raid::plan::SkipReason;
 use pumice_telemetry::Ledger;
 use pumice_units::Role;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use crate::repair::RepairPolicy;
 
-/// Findings after which a pass stops: an array with more is not scrubbed but restored.
+/// New findings after which a pass stops, unless said otherwise: an array with more is not scrubbed but restored.
 const MAX_FINDINGS: usize = 100_000;
 /// How often progress is saved.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
 /// Stripes of a batch that could be judged from which on it can be said that most of them are inconsistent.
 const UNSYNCED_BATCH: u64 = 8;
 /// Stripes of a batch unless said otherwise: the period of 2 in GF(2^8).
-const BATCH: u64 = 255;
+pub(super) const BATCH: u64 = 255;
 /// Power sums a row of a fingerprint: they name up to four bad stripes in each plane.
 pub(crate) const POWERS: u8 = 8;
 
@@ -54,6 +64,8 @@ pub struct Options {
     pub order: Option<Order>,
     /// Whether and how to repair.
     pub repair: Option<RepairPolicy>,
+    /// Do everything that a repair does, up to its first write.
+    pub dry_run: bool,
     /// Go on with an interrupted pass, where there is one.
     pub resume: bool,
     /// The devices may be written meanwhile: inconsistencies must stand.
@@ -64,6 +76,15 @@ pub struct Options {
     pub pace: PaceRequest,
     /// Another host runs the array, and its superblocks do not tell that from one that was not stopped cleanly.
     pub running_elsewhere: bool,
+    /// Members that were not named, though md holds the array to have them, are no reason to call the result incomplete.
+    pub accept_degraded: bool,
+    /// Findings of one run of the pass after which it stops; a pass that is resumed may add as many again.
+    pub max_findings: usize,
+    /// How long lost connections are tried anew, since the first failure in a row; zero for not at all.
+    pub reconnect: Duration,
+    /// How long the bytes that repairs replaced are kept, in seconds. Older ones are deleted when a
+    /// repairing pass begins.
+    pub keep_repairs: u64,
 }
 
 impl Options {
@@ -99,11 +120,16 @@ impl Options {
             range: None,
             order: None,
             repair: None,
+            dry_run: false,
             resume: false,
             in_use: false,
             settle: SETTLE,
             pace: PaceRequest::default(),
             running_elsewhere: false,
+            accept_degraded: false,
+            max_findings: MAX_FINDINGS,
+            reconnect: RECONNECT,
+            keep_repairs: KEPT_FOR,
         }
     }
 }
@@ -142,6 +168,24 @@ pub enum StopReason {
     TooManyFindings,
 }
 
+/// Why a result is incomplete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unfinished {
+    /// The pass ended before its end.
+    Stopped,
+    /// Stripes of the range could not be judged, and were left out.
+    Skipped,
+    /// Stripes would not stand still.
+    Busy,
+    /// Bytes of stripes were not asked for: the member's error time is spent.
+    NotAsked,
+    /// Fewer stripes were checked than were asked for, for none of the other reasons.
+    Uncovered,
+    /// A member that md holds the array to have was not named, and that was not accepted.
+    NotNamed,
+}
+
 /// Stripes that were left out, by reason.
 pub type SkippedStripes = BTreeMap<SkipReason, u64>;
 
@@ -152,8 +196,14 @@ pub struct Outcome {
     pub method: Method,
     /// What was found, by place.
     pub findings: Vec<Finding>,
+    /// Stripes that were asked for: those of the range.
+    pub stripes_asked: u64,
     /// Stripes checked, resumed ones included.
     pub stripes_checked: u64,
+    /// What findings have in common: such findings are not repaired by default.
+    pub patterns: Vec<Pattern>,
+    /// Stripes of which a member refused bytes at first, and gave back all of them later, by member.
+    pub read_again: BTreeMap<Role, u64>,
     /// Stripes left out.
     pub skipped: SkippedStripes,
     /// Stripes that looked inconsistent, and were consistent when they were looked at again: written while they were read.
@@ -166,6 +216,16 @@ pub struct Outcome {
     pub ledger: Ledger,
     /// The chance that damage of a batch went unseen, at most: the largest over the batches.
     pub miss_bound: f64,
+    /// The stripes that were asked for.
+    pub range: Range<u64>,
+    /// The equations that could be checked.
+    pub equations: Equations,
+    /// Members that md holds the array to have, that were not named, and whose absence was not accepted.
+    pub not_named: Vec<Role>,
+    /// What the connections to the nodes moved since they were made, a value for each node behind a network.
+    pub links: Vec<LinkFigures>,
+    /// How often lost connections were made anew.
+    pub reconnections: u64,
     /// Batches checked.
     pub batches: usize,
     /// Seconds spent, resumed ones included.
@@ -181,17 +241,44 @@ impl Outcome {
         self.skipped.iter().filter(|(reason, _)| **reason != SkipReason::NeverWritten).map(|(_, n)| n).sum()
     }
 
+    /// What keeps the result from being complete.
+    #[must_use]
+    pub fn unfinished(&self) -> Vec<Unfinished> {
+        let reasons = [
+            (self.stopped.is_some(), Unfinished::Stopped),
+            (self.unsettled_stripes() > 0, Unfinished::Skipped),
+            (self.findings.iter().any(Finding::is_busy), Unfinished::Busy),
+            (self.findings.iter().any(|f| f.verdict == Verdict::NotAsked), Unfinished::NotAsked),
+            (!self.not_named.is_empty(), Unfinished::NotNamed),
+        ];
+        let mut out: Vec<Unfinished> =
+            reasons.into_iter().filter(|(holds, _)| *holds).map(|(_, reason)| reason).collect();
+        if out.is_empty() && !self.covers_range() {
+            out.push(Unfinished::Uncovered);
+        }
+        out
+    }
+
+    /// Whether the stripes that were checked, and those that were never written, are all that were asked
+    /// for. Nothing is clean without this, however the pass came to its end.
+    #[must_use]
+    pub fn covers_range(&self) -> bool {
+        let never_written = self.skipped.get(&SkipReason::NeverWritten).copied().unwrap_or(0);
+        self.stripes_checked.checked_add(never_written) == Some(self.stripes_asked)
+    }
+
     /// Whether everything that should be checked was.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.stopped.is_none() && self.unsettled_stripes() == 0 && !self.findings.iter().any(Finding::is_busy)
+        self.unfinished().is_empty()
     }
 }
 
 /// Runs a pass.
 ///
-/// `state` is where progress and the repair journal live; without it, nothing can be resumed, and nothing repaired. `interrupt` stops the
-/// pass after the batch in hand.
+/// `state` is where progress and the repair journal live; without it, nothing can be resumed, and nothing repaired. `stop` ends the
+/// pass, and every wait of it, at once; a repair that has begun is brought to its end. The batch in hand is done again by the pass that
+/// resumes.
 ///
 /// # Errors
 /// Where the pass cannot begin. What happens once it has begun is part of the [`Outcome`].
@@ -200,29 +287,37 @@ pub fn run(
     state: Option<&StateFiles>,
     options: &Options,
     observer: &mut dyn Observer,
-    interrupt: &AtomicBool,
+    stop: &Stop,
 ) -> Result<Outcome, ScrubError> {
-    let mut pass = Pass::prepare(target, state, options, observer)?;
-    let stopped = pass.batches(observer, interrupt);
-    Ok(pass.finish(stopped))
+    let mut pass = Pass::prepare(target, state, options, observer, stop)?;
+    let nodes: Vec<_> = target.nodes().map(Arc::clone).collect();
+    let _listening = stop.listen(move || nodes.iter().for_each(|node| node.give_up()));
+    let stopped = pass.batches(observer).or_else(|| pass.mend());
+    Ok(pass.finish(stopped, observer))
 }
 
 struct Pass<'t> {
     target: &'t Target,
+    stop: &'t Stop,
+    retry: Retry,
+    /// Members are written: the nodes are held.
+    repairs: bool,
     state: Option<&'t StateFiles>,
-    in_use: bool,
-    settle: Duration,
-    running_elsewhere: bool,
-    seed: Seed,
+    standing: Standing,
+    accept_degraded: bool,
+    /// Findings at which this run of the pass stops.
+    most_findings: usize,
     schedule: Schedule,
     repairer: Option<Repairer<'t>>,
     saved: SavedPass,
-    /// Findings of a batch that failed, which are found again when it is done again.
-    unfinished: Vec<Finding>,
+    /// How often lost connections were made anew.
+    reconnections: u64,
     view: Option<(Range<u64>, View)>,
     began: Instant,
     seconds_before: f64,
     saved_at: Instant,
+    /// Whether the last save went well, or none was tried yet.
+    is_saving: bool,
 }
 
 impl<'t> Pass<'t> {
@@ -231,80 +326,112 @@ impl<'t> Pass<'t> {
         state: Option<&'t StateFiles>,
         options: &Options,
         observer: &mut dyn Observer,
+        stop: &'t Stop,
     ) -> Result<Self, ScrubError> {
         options.check(target)?;
-        if options.repair.is_some() && options.in_use {
+        if options.repair.is_some() && options.in_use && !options.dry_run {
             return Err(no_repair("a repair needs devices that nobody else writes"));
         }
-        let (saved, schedule) = start(target, state, options, observer)?;
-        let seed: Seed = saved.key.seed.parse().map_err(|_| ScrubError::Option {
-            option: "--seed",
-            value: saved.key.seed.clone(),
-            allowed: "64 hexadecimal digits",
-        })?;
-        // After everything that can be refused: a recovery writes.
+        let Begun { mut saved, schedule, resumed } = begin(target, state, options, observer)?;
         let repairer = match (options.repair, state) {
             (None, _) => None,
+            (Some(policy), _) if options.dry_run => Some(Repairer::new(target, None, policy)),
             (Some(policy), Some(state)) => {
-                let journal = Journal::at(state.journal_path());
-                let recovery = repair::recover(target, &journal)?;
-                if recovery != repair::Recovery::Nothing {
-                    observer.note(&recovery.to_string());
-                }
-                Some(Repairer::new(target, journal, policy))
+                let books = open_books(target, state, &saved, options, observer)?;
+                Some(Repairer::new(target, Some(books), policy))
             }
             (Some(_), None) => return Err(no_repair("a repair needs a state directory for its journal")),
         };
-        if repairer.is_none() && state.is_some_and(|state| state.journal_path().exists()) {
-            observer.note("a repair of this array was interrupted; run with --repair to bring it to an end");
+        if let (true, Some(state)) = (repairer.is_none() || options.dry_run, state) {
+            note_waiting(state, observer);
+        }
+        if let (true, Some(state)) = (resumed, state) {
+            // After a recovery, which may have finished one.
+            settle_repaired(target, &mut saved, &schedule, state, observer)?;
         }
         if !options.pace.is_empty() {
             target.nodes().try_for_each(|node| node.pace(&options.pace))?;
         }
         let now = Instant::now();
+        let standing = stand(target, now, options.in_use, options.settle, options.running_elsewhere)?;
         let seconds_before = saved.seconds;
         Ok(Self {
             target,
+            stop,
+            retry: Retry::new(options.reconnect),
+            reconnections: 0,
+            repairs: options.repair.is_some() && !options.dry_run,
             state,
-            in_use: options.in_use,
-            settle: options.settle,
-            running_elsewhere: options.running_elsewhere,
-            seed,
+            standing,
+            accept_degraded: options.accept_degraded,
+            most_findings: saved.findings.len().saturating_add(options.max_findings),
             schedule,
             repairer,
             saved,
-            unfinished: Vec::new(),
             view: None,
             began: now,
             seconds_before,
             saved_at: now,
+            is_saving: true,
         })
     }
 
     /// Why it ended before its end. What was found until then stays found; a batch that failed is done again by the pass that resumes.
-    fn batches(&mut self, observer: &mut dyn Observer, interrupt: &AtomicBool) -> Option<StopReason> {
+    fn batches(&mut self, observer: &mut dyn Observer) -> Option<StopReason> {
         let failed = |error: ScrubError| Some(StopReason::Failed(error.to_string()));
         observer.progress(&self.progress());
         while let Some(stripes) = self.schedule.batches.get(self.saved.batches_done).cloned() {
-            // Relaxed: a flag that is only ever raised; a batch later is soon enough.
-            if interrupt.load(Ordering::Relaxed) {
+            if self.stop.is_raised() {
                 return Some(StopReason::Interrupted);
             }
-            if let Err(error) = self.batch(stripes, observer) {
-                return failed(error);
+            while let Err(error) = self.batch(stripes.clone(), observer) {
+                if let Err(error) = self.try_again(error, observer) {
+                    let cut_short = self.is_cut_short(&error);
+                    return if cut_short { Some(StopReason::Interrupted) } else { failed(error) };
+                }
             }
+            self.retry.succeeded();
             self.saved.batches_done += 1;
             observer.progress(&self.progress());
-            if self.saved.findings.len() >= MAX_FINDINGS {
+            let more = self.saved.batches_done < self.schedule.batches.len();
+            if more && self.saved.findings.len() >= self.most_findings {
                 return Some(StopReason::TooManyFindings);
             }
-            if self.saved_at.elapsed() >= SAVE_EVERY
-                && let Err(error) = self.save()
-            {
-                return failed(error);
+            if self.saved_at.elapsed() >= SAVE_EVERY {
+                self.save(observer);
             }
         }
-        None
+        if self.stop.is_raised() {
+            return Some(StopReason::Interrupted);
+        }
+        let error = self.look_again(observer).err()?;
+        if self.is_cut_short(&error) { Some(StopReason::Interrupted) } else { failed(error) }
+    }
+
+    /// Whether something failed because the operator wants the pass to end: a wait, or a command of a node.
+    fn is_cut_short(&self, error: &ScrubError) -> bool {
+        self.stop.is_raised() && (matches!(error, ScrubError::Interrupted) || error.is_lost_connection())
+    }
+
+    /// After a batch failed with `error`: waits and connects anew, if that can help. Then the batch is done again from its beginning,
+    /// with other local memory. A pass that repairs ends instead: it held the nodes, and others may have written since.
+    fn try_again(&mut self, mut error: ScrubError, observer: &mut dyn Observer) -> Result<(), ScrubError> {
+        loop {
+            if self.stop.is_raised() || self.repairs || !error.is_lost_connection() {
+                return Err(error);
+            }
+            let Some(wait) = self.retry.failed(Instant::now()) else { return Err(error) };
+            observer.note(&format!("{error}; trying again in {:.2} s", wait.as_secs_f64()));
+            self.stop.wait(wait).map_err(|_| ScrubError::Interrupted)?;
+            match reconnect(self.target, self.stop) {
+                Ok(()) => break,
+                Err(again) => error = again,
+            }
+        }
+        self.reconnections += 1;
+        // Local memory is leased anew, and perhaps less of it.
+        self.view = None;
+        Ok(())
     }
 
     fn progress(&self) -> Progress {
@@ -316,10 +443,24 @@ impl<'t> Pass<'t> {
         }
     }
 
-    fn save(&mut self) -> Result<(), ScrubError> {
+    fn try_save(&mut self) -> Result<(), ScrubError> {
         self.saved.seconds = self.seconds_before + self.began.elapsed().as_secs_f64();
+        self.saved.saved = date::now().max(self.saved.begun);
         self.saved_at = Instant::now();
         self.state.map_or(Ok(()), |state| state.save(&self.saved))
+    }
+
+    /// Saves progress. If that fails the pass goes on, and says so once: what it finds is in its report
+    /// all the same.
+    fn save(&mut self, observer: &mut dyn Observer) {
+        match self.try_save() {
+            Err(error) if self.is_saving => {
+                observer.note(&format!("progress is not saved: {error}"));
+                self.is_saving = false;
+            }
+            Err(_) => {}
+            Ok(()) => self.is_saving = true,
+        }
     }
 
     /// The view of a batch; batches never cross a border.
@@ -347,7 +488,7 @@ impl<'t> Pass<'t> {
             chunk: self.target.chunk(),
             accumulators: self.saved.key.accumulators,
             powers: POWERS,
-            seed: &self.seed,
+            seed: &self.saved.key.seed,
             kernels: Kernels::best(),
         };
         let checked = checker.check(method, stripes.clone())?;
@@ -355,19 +496,26 @@ impl<'t> Pass<'t> {
         let mut findings = Vec::new();
         let mut suspects = checked.holes;
         suspects.extend(checked.suspects.into_iter().map(|stripe| (stripe, Vec::new())));
-        let settled = Settler { target: self.target, view: &view, in_use: self.in_use, settle: self.settle }
-            .settle(&suspects)?;
+        let settler = Settler {
+            target: self.target,
+            view: &view,
+            zero: self.began,
+            patience: Patience::Batch,
+            stop: self.stop,
+        };
+        let settled = settler.settle(&mut self.standing, &suspects)?;
         ledger += settled.moved;
         self.refuse_unsynced(&stripes, &settled)?;
         for (stripe, diagnoses) in &settled.findings {
             let unsettled = settled.unsettled.get(stripe).copied();
             for diagnosis in diagnoses {
-                findings.push(Finding::new(self.target, *stripe, diagnosis, unsettled));
-                let finding = findings.last_mut().expect("just pushed");
-                if let Err(error) = self.judge(&view, finding, diagnosis, &mut ledger, observer) {
-                    self.give_up(findings, ledger);
-                    return Err(error);
+                let alone = diagnoses.len() == 1;
+                let finding = Finding::new(self.target, *stripe, diagnosis, alone, unsettled);
+                // A busy one is shown when it has been looked at again, at the end of the pass.
+                if !finding.is_busy() {
+                    observer.finding(&finding);
                 }
+                findings.push(finding);
             }
         }
         let count = stripes.end - stripes.start;
@@ -385,59 +533,42 @@ impl<'t> Pass<'t> {
     /// An array that another host runs is taken for synced (`Options::running_elsewhere`). Where most of the stripes of a batch that could be judged are inconsistent, it is not: its parity is being
     /// built, and what it looks like now are no findings. What that host is writing meanwhile says nothing, and what a drive does not give back neither.
     fn refuse_unsynced(&self, stripes: &Range<u64>, settled: &Settled) -> Result<(), ScrubError> {
-        let judged = stripes.end - stripes.start - settled.unsettled.len() as u64;
-        if self.running_elsewhere && judged >= UNSYNCED_BATCH && settled.inconsistent() > judged / 2 {
+        let disturbed =
+            settled.unsettled.keys().filter(|stripe| !settled.undisturbed(**stripe)).count() as u64;
+        let judged = stripes.end - stripes.start - disturbed;
+        if self.standing.run_by_hosts && judged >= UNSYNCED_BATCH && settled.inconsistent() > judged / 2 {
             return Err(ScrubError::Unsynced { start: stripes.start, end: stripes.end });
         }
         Ok(())
     }
 
-    /// Keeps what a batch has found before it failed. The pass that does it again finds all of it once more, but for what is repaired by now.
-    fn give_up(&mut self, findings: Vec<Finding>, ledger: Ledger) {
-        let (repaired, unfinished): (Vec<_>, Vec<_>) = findings.into_iter().partition(|f| f.repaired);
-        self.saved.ledger += ledger;
-        self.saved.findings.extend(repaired);
-        self.unfinished = unfinished;
-    }
-
-    /// Repairs what may be repaired of a finding, and shows it.
-    fn judge(
-        &self,
-        view: &View,
-        finding: &mut Finding,
-        diagnosis: &Diagnosis,
-        ledger: &mut Ledger,
-        observer: &mut dyn Observer,
-    ) -> Result<(), ScrubError> {
-        if let Some(repairer) = &self.repairer {
-            match repairer.repair(view, finding.stripe, diagnosis, ledger)? {
-                Repaired::Yes => finding.repaired = true,
-                Repaired::No(why) => {
-                    observer.note(&format!("stripe {}: not repaired: {why}", finding.stripe));
-                }
-            }
-        }
-        observer.finding(finding);
-        Ok(())
-    }
-
-    fn finish(mut self, stopped: Option<StopReason>) -> Outcome {
+    fn finish(mut self, stopped: Option<StopReason>, observer: &mut dyn Observer) -> Outcome {
         let by_place = |f: &Finding| (f.stripe, f.chunk_offset);
         self.saved.findings.sort_by_key(by_place);
-        // Saved even where nothing is left to resume: a state that cannot be removed must not be one of an earlier batch.
-        let mut kept = self.save();
-        if let (Ok(()), None, Some(state)) = (&kept, &stopped, self.state) {
-            kept = state.clear();
+        if self.repairer.is_none() {
+            self.saved.patterns = crate::pattern::apply(&mut self.saved.findings);
         }
-        let stopped = stopped.or_else(|| kept.err().map(|error| StopReason::Failed(error.to_string())));
+        // Saved even if nothing is left to resume: a state that cannot be removed must not be one of an
+        // earlier batch.
+        self.save(observer);
+        if let (None, Some(state), true) = (&stopped, self.state, self.is_saving)
+            && let Err(error) = state.clear()
+        {
+            observer.note(&format!("the saved progress stays, although the pass is at its end: {error}"));
+        }
         // A node that does not answer has been reported already.
         let pacing = self.target.pace_figures().unwrap_or_default();
-        let mut saved = self.saved;
-        saved.findings.extend(self.unfinished);
-        saved.findings.sort_by_key(by_place);
+        let not_named = match self.accept_degraded {
+            true => Vec::new(),
+            false => self.target.array().not_named().to_vec(),
+        };
+        let saved = self.saved;
         Outcome {
             method: saved.key.method,
             findings: saved.findings,
+            stripes_asked: saved.key.range.end - saved.key.range.start,
+            patterns: saved.patterns,
+            read_again: self.target.error_account().stripes_read_again(),
             stripes_checked: saved.stripes_checked,
             skipped: self.schedule.skipped,
             rechecked: saved.rechecked,
@@ -445,6 +576,11 @@ impl<'t> Pass<'t> {
             pacing,
             ledger: saved.ledger,
             miss_bound: saved.miss_bound,
+            range: saved.key.range,
+            equations: Equations::of(self.target, &self.schedule.batches),
+            not_named,
+            links: self.target.nodes().filter_map(|node| node.link_figures()).collect(),
+            reconnections: self.reconnections,
             batches: saved.batches_done,
             seconds: self.seconds_before + self.began.elapsed().as_secs_f64(),
             stopped,
@@ -452,94 +588,53 @@ impl<'t> Pass<'t> {
     }
 }
 
-fn no_repair(allowed: &'static str) -> ScrubError {
-    ScrubError::Option { option: "--repair", value: "on".to_owned(), allowed }
-}
-
-/// The state a pass begins with, and its schedule: a new one, or the one that is resumed.
-fn start(
+/// What a repair needs: a settled journal, the archive, and a state directory that takes what is written.
+/// After everything that can be refused: a recovery writes.
+fn open_books(
     target: &Target,
-    state: Option<&StateFiles>,
+    state: &StateFiles,
+    saved: &SavedPass,
     options: &Options,
     observer: &mut dyn Observer,
-) -> Result<(SavedPass, Schedule), ScrubError> {
-    let before = match state.map_or(Ok(Before::Nothing), StateFiles::load) {
-        // A state that cannot be read stands in the way of resuming, not of beginning anew.
-        Err(error) if !options.resume => {
-            observer.note(&format!("ignored: {error}"));
-            Before::Nothing
-        }
-        before => before?,
-    };
-    match (before, options.resume) {
-        (Before::Pass(saved), true) => return resumed(target, *saved, options, observer),
-        (Before::Pass(saved), false) => {
-            let checked = saved.stripes_checked;
+) -> Result<Books, ScrubError> {
+    let archive = state.archive();
+    let found = state.journal()?;
+    if let Some(why) = state.read_only() {
+        return Err(ScrubError::NotKept { path: archive.path(), reason: why.to_owned() });
+    }
+    let (recovery, journal) = repair::recover(target, found, &archive)?;
+    if recovery != repair::Recovery::Nothing {
+        observer.note(&recovery.to_string());
+    }
+    // A directory that is full says so now, not in the middle.
+    state.save(saved)?;
+    let deleted = archive.tidy(date::now(), options.keep_repairs)?;
+    if deleted > 0 {
+        let path = archive.path();
+        observer.note(&format!("deleted what {deleted} old repairs had replaced, from {}", path.display()));
+    }
+    Ok(Books { journal, archive, pass: saved.pass })
+}
+
+/// Says that an interrupted repair waits, to a pass that does not repair.
+fn note_waiting(state: &StateFiles, observer: &mut dyn Observer) {
+    match state.journal() {
+        Ok(Found::Settled(_)) => {}
+        Ok(Found::Waiting(waiting)) => {
+            let roles: Vec<String> = waiting.intent().records.iter().map(|r| r.role.to_string()).collect();
             observer.note(&format!(
-                "an interrupted scrub of this array had checked {checked} stripes; this one begins anew (--resume would go on)"
+                "a repair of this array was interrupted, in stripe {} of member {}; run with --repair to bring it to an end ({})",
+                waiting.intent().stripe,
+                roles.join(", "),
+                waiting.path().display()
             ));
         }
-        (Before::OtherVersion(version), _) => observer.note(&format!(
-            "another version of pumice saved the interrupted scrub of this array (file version {version}, this one has {VERSION}): this one begins at its start"
-        )),
-        (Before::Nothing, true) => {
-            observer.note("there is no interrupted scrub of this array: this one begins at its start");
-        }
-        (Before::Nothing, false) => {}
+        Err(error) => observer.note(&format!("a repair of this array was interrupted: {error}")),
     }
-    fresh(target, options)
 }
 
-fn fresh(target: &Target, options: &Options) -> Result<(SavedPass, Schedule), ScrubError> {
-    options.check(target)?;
-    let range = options.range.clone().unwrap_or(0..target.geometry().stripes());
-    let view = target.view(range.start)?;
-    let batch = options.batch.unwrap_or(BATCH);
-    let accumulators = options.accumulators.unwrap_or(1);
-    let order = options.order.unwrap_or_default();
-    let schedule = schedule(target, &range, batch, order);
-    let key = PassKey {
-        method: options.method.unwrap_or(Method::auto(view.shares.len())),
-        batch,
-        accumulators,
-        seed: options.seed.as_ref().unwrap_or(&options.fresh_seed).to_string(),
-        range,
-        order,
-        geometry: Shape::of(target.geometry()),
-        plan: schedule.digest(),
-    };
-    Ok((SavedPass::new(target.array().uuid().to_string(), key), schedule))
-}
-
-fn schedule(target: &Target, range: &Range<u64>, batch: u64, order: Order) -> Schedule {
-    Schedule::new(target.array().plan(range.clone()), &target.borders(), batch, order)
-}
-
-fn resumed(
-    target: &Target,
-    saved: SavedPass,
-    options: &Options,
-    observer: &mut dyn Observer,
-) -> Result<(SavedPass, Schedule), ScrubError> {
-    let key = &saved.key;
-    let differs = |option, then: String, now: Option<String>| match now {
-        Some(now) if now != then => Err(ScrubError::Resume { option, then, now }),
-        _ => Ok(()),
-    };
-    differs("--method", key.method.to_string(), options.method.map(|m| m.to_string()))?;
-    differs("--batch", key.batch.to_string(), options.batch.map(|b| b.to_string()))?;
-    differs("--accumulators", key.accumulators.to_string(), options.accumulators.map(|a| a.to_string()))?;
-    differs("--order", key.order.to_string(), options.order.map(|o| o.to_string()))?;
-    differs("--seed", key.seed.clone(), options.seed.as_ref().map(ToString::to_string))?;
-    let words = |range: &Range<u64>| format!("{}..{}", range.start, range.end);
-    differs("--range", words(&key.range), options.range.as_ref().map(words))?;
-    let schedule = schedule(target, &key.range, key.batch, key.order);
-    if key.geometry != Shape::of(target.geometry()) || key.plan != schedule.digest() {
-        observer.note("the array has changed since the interrupted scrub: this one begins at its start");
-        return fresh(target, options);
-    }
-    observer.note(&format!("resumed after {} of {} stripes", saved.stripes_checked, schedule.stripes()));
-    Ok((saved, schedule))
+fn no_repair(allowed: &'static str) -> ScrubError {
+    ScrubError::Option { option: "--repair", value: "on".to_owned(), allowed }
 }
 
 /// The chance that fixed damage of a batch goes unseen, at most. `docs/scrub-maths.md` derives it.

@@ -1,16 +1,17 @@
 //! The power goes in the middle of a repair: afterwards every chunk is old or new.
 
+use crate::progress::raised;
 use crate::world::{Kind, Notes, RAID6, UUID, World, noise, options, pass};
-use pumice_host::repair::{Journal, Recovery, recover};
+use pumice_host::repair::{Recovery, recover};
 use pumice_host::scrub::{Options, Outcome, RepairPolicy, ScrubError, StopReason, run};
 use pumice_host::state::StateFiles;
+use pumice_host::stop::Stop;
 use pumice_units::Role;
-use std::sync::atomic::AtomicBool;
 
 /// Points at which the power goes.
 const POINTS: u64 = 1000;
 
-fn damaged(seed: u64) -> (World, Vec<Vec<u8>>, Vec<Vec<u8>>) {
+pub(crate) fn damaged(seed: u64) -> (World, Vec<Vec<u8>>, Vec<Vec<u8>>) {
     let kind = Kind { chunk: 8192, stripes: 6, ..RAID6 };
     let world = World::new(kind, seed);
     let good = world.contents();
@@ -28,7 +29,7 @@ fn at_any_of_a_thousand_points_every_chunk_is_old_or_new() {
     for point in 0..POINTS {
         let (world, good, bad) = damaged(point);
         let folder = tempfile::tempdir().unwrap();
-        let repair = Options { repair: Some(RepairPolicy::Locate), ..options(point) };
+        let repair = Options { repair: Some(RepairPolicy::Likely), ..options(point) };
         let state = StateFiles::open(folder.path(), UUID).unwrap();
         let target = world.target(1 + (point % 3) as usize, &[]);
         // One member dies, or all; anywhere from the first read on.
@@ -39,12 +40,12 @@ fn at_any_of_a_thousand_points_every_chunk_is_old_or_new() {
             }
         }
         // Whatever the pass says of it.
-        let _ = run(&target, Some(&state), &repair, &mut Notes(Vec::new()), &AtomicBool::new(false));
+        let _ = run(&target, Some(&state), &repair, &mut Notes(Vec::new()), &Stop::new());
         world.devices.iter().for_each(|device| device.crash());
         let target = world.target(1, &[]);
-        let recovery = recover(&target, &Journal::at(state.journal_path())).unwrap();
+        let (recovery, _) = recover(&target, state.journal().unwrap(), &state.archive()).unwrap();
         *recoveries.entry(format!("{recovery:?}")).or_insert(0) += 1;
-        assert!(!matches!(recovery, Recovery::Dropped(_)), "point {point}: {recovery:?}");
+        assert!(!matches!(recovery, Recovery::Dropped(..)), "point {point}: {recovery:?}");
         for ((now, good), bad) in world.contents().iter().zip(&good).zip(&bad) {
             let chunks = now.chunks(8192).zip(good.chunks(8192).zip(bad.chunks(8192)));
             for (i, (now, (good, bad))) in chunks.enumerate() {
@@ -62,37 +63,6 @@ fn at_any_of_a_thousand_points_every_chunk_is_old_or_new() {
     }
 }
 
-#[test]
-fn a_journal_of_another_time_is_dropped() {
-    let (world, _, _) = damaged(1);
-    let folder = tempfile::tempdir().unwrap();
-    let target = world.target(1, &[]);
-    let journal = Journal::at(folder.path().join("a.repair"));
-    let record = |old: u8, new: u8| pumice_host::repair::Record {
-        role: 0,
-        device_offset: world.place(1, 0),
-        old: vec![old; 512],
-        new: vec![new; 512],
-    };
-    let intent = |events, old, new| pumice_host::repair::Intent {
-        array: [7; 16],
-        events,
-        stripe: 1,
-        records: vec![record(old, new)],
-    };
-    let before = world.contents();
-    let events = target.array().events();
-    for (intent, why) in [(intent(events + 1, 1, 2), "assembled"), (intent(events, 1, 2), "written there")] {
-        journal.begin(&intent).unwrap();
-        match recover(&target, &journal).unwrap() {
-            Recovery::Dropped(reason) => assert!(reason.contains(why), "{reason}"),
-            other => panic!("{other:?}"),
-        }
-        assert!(!journal.path().exists());
-    }
-    assert_eq!(world.contents(), before);
-}
-
 /// A repair that fails in the middle of a batch: what was repaired before it, and is found by nobody any more, is reported, by this pass and by the one that goes on; and
 /// the rest of the batch by both, once.
 #[test]
@@ -102,13 +72,13 @@ fn a_repair_that_fails_loses_no_finding() {
     let state = StateFiles::open(folder.path(), UUID).unwrap();
     let refused = world.place(2, 0);
     world.devices[4].refuse_writes(refused..refused + 8192);
-    let repair = Options { repair: Some(RepairPolicy::Locate), ..options(1) };
+    let repair = Options { repair: Some(RepairPolicy::Likely), ..options(1) };
     let outcome = pass(&world.target(1, &[]), Some(&state), &repair);
     assert!(matches!(outcome.stopped, Some(StopReason::Failed(_))), "{:?}", outcome.stopped);
     let seen = |outcome: &Outcome| -> Vec<(u64, bool)> {
         outcome.findings.iter().map(|finding| (finding.stripe, finding.repaired)).collect()
     };
-    assert_eq!(seen(&outcome), [(0, true), (2, false)]);
+    assert_eq!(seen(&outcome), [(0, true), (2, false), (3, false)]);
     let resume = Options { resume: true, batch: None, ..options(1) };
     let outcome = pass(&world.target(1, &[]), Some(&state), &resume);
     assert_eq!(seen(&outcome), [(0, true), (2, false), (3, false)]);
@@ -120,16 +90,16 @@ fn what_is_refused_leaves_the_journal_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let state = StateFiles::open(folder.path(), UUID).unwrap();
     let target = world.target(1, &[]);
-    run(&target, Some(&state), &options(1), &mut Notes(Vec::new()), &AtomicBool::new(true)).unwrap();
+    run(&target, Some(&state), &options(1), &mut Notes(Vec::new()), &raised()).unwrap();
     std::fs::write(state.journal_path(), "whatever").unwrap();
-    let repair = Options { repair: Some(RepairPolicy::Locate), ..options(1) };
+    let repair = Options { repair: Some(RepairPolicy::Likely), ..options(1) };
     let cases = [
         Options { resume: true, batch: Some(3), ..repair.clone() },
         // Others may be writing.
         Options { in_use: true, ..repair },
     ];
     for options in cases {
-        let result = run(&target, Some(&state), &options, &mut Notes(Vec::new()), &AtomicBool::new(false));
+        let result = run(&target, Some(&state), &options, &mut Notes(Vec::new()), &Stop::new());
         assert!(matches!(result, Err(ScrubError::Resume { .. } | ScrubError::Option { .. })), "{result:?}");
         assert!(state.journal_path().exists());
     }

@@ -136,7 +136,7 @@ fn two_members_in_one_block_are_ambiguous_and_left_alone() {
     world.damage(Role(1), 8, 4196, 300, 0x22);
     let before = world.contents();
     let state = StateFiles::open(folder.path(), UUID).unwrap();
-    let options = Options { repair: Some(RepairPolicy::Locate), ..options(1) };
+    let options = Options { repair: Some(RepairPolicy::Strong), ..options(1) };
     let outcome = pass(&world.target(1, &[]), Some(&state), &options);
     assert_eq!(outcome.findings[0].verdict, Verdict::Ambiguous);
     assert!(!outcome.findings[0].repaired);
@@ -145,7 +145,7 @@ fn two_members_in_one_block_are_ambiguous_and_left_alone() {
 
 #[test]
 fn repair_brings_every_byte_back() {
-    for policy in [RepairPolicy::Locate, RepairPolicy::Parity] {
+    for policy in [RepairPolicy::Likely, RepairPolicy::Parity] {
         let folder = tempfile::tempdir().unwrap();
         let world = World::new(RAID6, 4);
         let good = world.contents();
@@ -160,7 +160,7 @@ fn repair_brings_every_byte_back() {
         assert!(outcome.findings.iter().all(|f| f.repaired), "{policy:?} {:?}", outcome.findings);
         assert!(!state.journal_path().exists());
         assert!(world.scrub(1, Method::Host, 2).findings.is_empty());
-        if policy == RepairPolicy::Locate {
+        if policy == RepairPolicy::Likely {
             assert_eq!(world.contents(), good);
         } else {
             assert_ne!(world.contents(), good, "md's way makes damaged data lasting");

@@ -1,9 +1,14 @@
 //! Whole passes over arrays in memory: every method, every layout, faults from a seed.
 
+mod archive;
 mod crash;
 mod damage;
+mod journal;
 mod ledger;
+mod limits;
 mod progress;
+mod settling;
+mod sound;
 mod standing;
 mod unreadable;
 mod world;

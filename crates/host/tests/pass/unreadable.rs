@@ -42,7 +42,7 @@ fn what_cannot_be_read_is_rebuilt_from_the_others() {
             world.devices[member].lose(place..place + 8192);
         }
         let state = StateFiles::open(folder.path(), UUID).unwrap();
-        let options = Options { repair: Some(RepairPolicy::Locate), ..options(1) };
+        let options = Options { repair: Some(RepairPolicy::Strong), ..options(1) };
         let outcome = pass(&world.target(2, &[]), Some(&state), &options);
         assert_eq!(outcome.findings.len(), 2, "{kind:?}");
         assert!(outcome.findings.iter().all(|f| f.repaired), "{kind:?} {:?}", outcome.findings);
@@ -61,7 +61,7 @@ fn two_lost_in_one_block_of_raid6_come_back_and_of_raid5_do_not() {
             world.devices[member].lose(place..place + 512);
         }
         let state = StateFiles::open(folder.path(), UUID).unwrap();
-        let options = Options { repair: Some(RepairPolicy::Locate), ..options(1) };
+        let options = Options { repair: Some(RepairPolicy::Strong), ..options(1) };
         let outcome = pass(&world.target(2, &[]), Some(&state), &options);
         assert_eq!(outcome.findings.len(), 1, "{kind:?}");
         assert_eq!(outcome.findings[0].members, [0, 2], "{kind:?}");
@@ -78,7 +78,7 @@ fn damage_beside_an_unreadable_sector_is_seen_and_stops_a_rebuild_on_sand() {
     world.damage(Role(3), 7, 100, 50, 5);
     let before = world.contents();
     let state = StateFiles::open(folder.path(), UUID).unwrap();
-    let options = Options { repair: Some(RepairPolicy::Locate), ..options(1) };
+    let options = Options { repair: Some(RepairPolicy::Strong), ..options(1) };
     let outcome = pass(&world.target(1, &[]), Some(&state), &options);
     let verdicts: Vec<Verdict> = outcome.findings.iter().map(|f| f.verdict).collect();
     assert!(

@@ -5,6 +5,7 @@ use pumice_host::Method;
 use pumice_host::finding::Finding;
 use pumice_host::scrub::{Observer, Options, Outcome, Progress, run};
 use pumice_host::state::StateFiles;
+use pumice_host::stop::Stop;
 use pumice_host::target::{JournalDrive, Member, Target};
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{DataNode, DriveId};
@@ -14,11 +15,10 @@ use pumice_raid::geometry::Geometry;
 use pumice_raid::journal::{data_entry, meta_block};
 use pumice_raid::layout::{Layout, Level};
 use pumice_raid::superblock::features::Features;
-use pumice_raid::superblock::v1::{ROLE_JOURNAL, V1};
+use pumice_raid::superblock::v1::{ROLE_FAULTY, ROLE_JOURNAL, V1};
 use pumice_raid::{Array, FormatSpec, Metadata, Uuid, assemble, probe};
 use pumice_units::{Role, StripeIndex};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// What an array is made of.
 #[derive(Debug, Clone, Copy)]
@@ -69,7 +69,15 @@ pub(crate) fn noise(seed: u64) -> impl FnMut() -> u64 {
 }
 
 impl World {
+    /// An array with noise for content; `seed` decides what crashes do.
     pub(crate) fn new(kind: Kind, seed: u64) -> Self {
+        let world = Self::empty(kind, seed);
+        (0..kind.stripes).for_each(|stripe| world.recontent(stripe, 0));
+        world
+    }
+
+    /// The same with zeros.
+    pub(crate) fn empty(kind: Kind, seed: u64) -> Self {
         let component = kind.chunk * kind.stripes;
         let device = (1 << 20) + component;
         let format = FormatSpec {
@@ -96,25 +104,7 @@ impl World {
                 content[*offset as usize..][..bytes.len()].copy_from_slice(bytes);
             }
         }
-        let mut next = noise(seed);
         let base = format.members[0].data_offset as usize;
-        for stripe in 0..kind.stripes {
-            let map = geometry.stripe(StripeIndex(stripe));
-            for at in 0..kind.chunk as usize {
-                let place = base + stripe as usize * kind.chunk as usize + at;
-                let (mut p, mut q) = (0, 0);
-                for (i, role) in map.data.iter().enumerate() {
-                    let byte = next() as u8;
-                    contents[role.index()][place] = byte;
-                    p ^= byte;
-                    q ^= map.exponents.get(i).map_or(0, |e| gf::mul(gf::exp(usize::from(*e)), byte));
-                }
-                contents[map.p.index()][place] = p;
-                if let Some(role) = map.q {
-                    contents[role.index()][place] = q;
-                }
-            }
-        }
         let devices = contents
             .into_iter()
             .enumerate()
@@ -169,6 +159,51 @@ impl World {
         bytes.iter_mut().for_each(|byte| *byte ^= e);
         device.write_at(self.place(stripe, at), &bytes).unwrap();
         device.flush().unwrap();
+    }
+
+    /// Marks members as failed in the superblocks of the others: md holds them missing.
+    pub(crate) fn fail(&self, missing: &[u16]) {
+        for (_, device) in self.devices.iter().enumerate().filter(|(i, _)| !missing.contains(&(*i as u16))) {
+            if !missing.is_empty() {
+                patch(device, |s| {
+                    missing.iter().for_each(|role| s.dev_roles[usize::from(*role)] = ROLE_FAULTY);
+                });
+            }
+        }
+    }
+
+    /// Gives a stripe other content, with the parity that belongs to it: 0 noise, 1 zeros, 2 zeros but for one
+    /// member, 3 two equal members, 4 a short pattern on each.
+    pub(crate) fn recontent(&self, stripe: u64, kind: u64) {
+        let map = self.geometry.stripe(StripeIndex(stripe));
+        let chunk = self.geometry.chunk_bytes() as usize;
+        let mut next = noise(stripe.wrapping_mul(7).wrapping_add(kind + 1));
+        let mut fresh = |_: &Role| (0..chunk / 4).flat_map(|_| (next() as u32).to_le_bytes()).collect();
+        let mut data: Vec<Vec<u8>> = map.data.iter().map(&mut fresh).collect();
+        match kind {
+            1 => data.iter_mut().for_each(|bytes| bytes.fill(0)),
+            2 => {
+                let lone = stripe as usize % data.len();
+                data.iter_mut().enumerate().filter(|(i, _)| *i != lone).for_each(|(_, bytes)| bytes.fill(0));
+            }
+            3 => data[1] = data[0].clone(),
+            4 => data.iter_mut().for_each(|bytes| {
+                let period = 1 + (next() % 16) as usize;
+                (period..chunk).for_each(|i| bytes[i] = bytes[i - period]);
+            }),
+            _ => {}
+        }
+        let (mut p, mut q) = (vec![0; chunk], vec![0; chunk]);
+        for (i, bytes) in data.iter().enumerate() {
+            gf::add_scaled(&mut p, bytes, 1);
+            gf::add_scaled(&mut q, bytes, map.exponents.get(i).map_or(0, |e| gf::exp(usize::from(*e))));
+        }
+        let parity = [Some((map.p, p)), map.q.map(|role| (role, q))];
+        for (role, bytes) in map.data.iter().copied().zip(data).chain(parity.into_iter().flatten()) {
+            let device = &self.devices[role.index()];
+            device.write_at(self.place(stripe, 0), &bytes).unwrap();
+            device.flush().unwrap();
+        }
     }
 
     pub(crate) fn contents(&self) -> Vec<Vec<u8>> {
@@ -246,6 +281,7 @@ pub(crate) fn options(seed: u64) -> Options {
     Options { batch: Some(8), ..Options::with_seed(Seed::from_number(seed)) }
 }
 
+#[derive(Debug)]
 pub(crate) struct Notes(pub(crate) Vec<String>);
 
 impl Observer for Notes {
@@ -257,5 +293,5 @@ impl Observer for Notes {
 }
 
 pub(crate) fn pass(target: &Target, state: Option<&StateFiles>, options: &Options) -> Outcome {
-    run(target, state, options, &mut Notes(Vec::new()), &AtomicBool::new(false)).unwrap()
+    run(target, state, options, &mut Notes(Vec::new()), &Stop::new()).unwrap()
 }

@@ -1,7 +1,7 @@
 //! Folding a section of a stripe by a command's mode, and bringing the workers' parts together.
 
 use super::fingerprint::Hasher;
-use crate::memory::{LocalMemory, further};
+use crate::memory::{MemoryAccess, further};
 use pumice_offload::{ClassPlan, MemoryAddress, Mode, NodeError, ParityCommand, ParityResult, StripeBitmap};
 use pumice_parity::kernels::Kernels;
 use pumice_parity::weights::Weights;
@@ -18,7 +18,7 @@ pub(crate) struct Section<'a> {
 pub(crate) struct Fold<'c> {
     command: &'c ParityCommand,
     kernels: Kernels,
-    memory: &'c LocalMemory,
+    memory: &'c dyn MemoryAccess,
     classes: Vec<ClassPlan>,
     hasher: Option<Hasher>,
     /// One for each accumulator.
@@ -37,7 +37,15 @@ pub(crate) struct Partial {
 }
 
 impl<'c> Fold<'c> {
-    pub(crate) fn new(command: &'c ParityCommand, kernels: Kernels, memory: &'c LocalMemory) -> Self {
+    /// Prepares a command that was validated.
+    ///
+    /// # Errors
+    /// If its guard leaves no good weights.
+    pub(crate) fn new(
+        command: &'c ParityCommand,
+        kernels: Kernels,
+        memory: &'c dyn MemoryAccess,
+    ) -> Result<Self, NodeError> {
         let rule = &command.rule;
         let classes = (0..rule.period() as usize).map(|class| ClassPlan::new(rule, class)).collect();
         let hasher = match &command.mode {
@@ -46,11 +54,22 @@ impl<'c> Fold<'c> {
         };
         let weights = match &command.mode {
             Mode::Interims { seed, accumulators, .. } | Mode::Accumulate { seed, accumulators, .. } => {
-                (0..u32::from(*accumulators)).map(|a| Weights::new(seed, a, rule.guard())).collect()
+                let of = |a| Weights::new(seed, a, rule.guard());
+                let all: Result<Vec<_>, _> = (0..u32::from(*accumulators)).map(of).collect();
+                all.map_err(|error| NodeError::invalid("guard", error.to_string()))?
             }
             _ => Vec::new(),
         };
-        Self { command, kernels, memory, classes, hasher, weights }
+        Ok(Self { command, kernels, memory, classes, hasher, weights })
+    }
+
+    /// Bytes of the accumulators and bits that each worker has for itself.
+    pub(crate) fn sum_bytes(&self) -> usize {
+        let window = self.command.window.len as usize;
+        match self.command.mode {
+            Mode::Accumulate { accumulators, .. } => window.saturating_mul(usize::from(accumulators)),
+            _ => (self.command.count() / 8) as usize,
+        }
     }
 
     /// A worker's empty start.

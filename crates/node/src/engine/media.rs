@@ -1,18 +1,23 @@
 //! Commands whose sources are media: workers that gather units and fold them.
 
 use super::shape::{Part, Unit};
-use super::unreadable::Probe;
-use super::{Fold, Section, Shape};
+use super::unreadable::{ErrorTime, Probe};
+use super::{Fold, Permit, Section, Shape};
 use crate::engine::fold::Partial;
 use pumice_blockdev::{AlignedBuffer, BlockDevice, Gather, Gathered, Gatherer, IoError};
-use pumice_offload::{NodeError, ParityCommand, ParityResult, Unreadable};
+use pumice_offload::{MAX_UNREADABLE, NodeError, ParityCommand, ParityResult, Unreadable};
 use pumice_telemetry::Ledger;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Bytes by which a source's place is shifted against the last one's, beyond whole pages: the smallest border that direct I/O takes.
 const SKEW: usize = 512;
+
+/// Bytes of the sums that the workers of one command keep until they are brought together, at most.
+const SUMS: usize = 64 << 20;
 
 /// A thread's own ring and buffers, kept from command to command: both are dear to make.
 pub(crate) struct Worker {
@@ -44,14 +49,49 @@ pub(crate) struct MediaJob<'c> {
     fold: Fold<'c>,
     folding: bool,
     next: AtomicU64,
+    /// By source.
+    error_time: Vec<ErrorTime>,
+    permit: &'c dyn Permit,
 }
 
 /// What one worker brings back.
-pub(super) struct Share {
+pub(crate) struct Share {
     partial: Partial,
-    pub(super) unreadable: Vec<Unreadable>,
+    /// The first ones that were met, by stripe: about [`MAX_UNREADABLE`] of them.
+    unreadable: Vec<Unreadable>,
+    /// Stripes of the unit in hand that have an unreadable place, and are not folded.
+    bad: Vec<Range<u64>>,
     /// Bytes that media gave.
     pub(super) read: u64,
+}
+
+impl Share {
+    /// Lists a place. Of too many the last ones, by stripe, are let go.
+    fn list(&mut self, place: Unreadable) {
+        let next = place.stripe..place.stripe + 1;
+        match self.bad.last_mut() {
+            Some(last) if (last.start..=last.end).contains(&next.start) => last.end = last.end.max(next.end),
+            _ => self.bad.push(next),
+        }
+        self.unreadable.push(place);
+        if self.unreadable.len() >= 2 * MAX_UNREADABLE {
+            self.unreadable = first_places(std::mem::take(&mut self.unreadable)).0;
+        }
+    }
+
+    /// The stripes of the unit in hand that are not folded, in order; none any more after this.
+    pub(super) fn take_bad(&mut self) -> Vec<Range<u64>> {
+        let mut bad = std::mem::take(&mut self.bad);
+        bad.sort_by_key(|stripes| stripes.start);
+        bad.dedup_by(|next, last| {
+            let joins = next.start <= last.end;
+            if joins {
+                last.end = last.end.max(next.end);
+            }
+            joins
+        });
+        bad
+    }
 }
 
 impl<'c> MediaJob<'c> {
@@ -60,10 +100,14 @@ impl<'c> MediaJob<'c> {
         devices: &'c [Arc<dyn BlockDevice>],
         sources: Vec<MediaSource>,
         fold: Fold<'c>,
+        error_time: Duration,
+        permit: &'c dyn Permit,
     ) -> Self {
         let direct = sources.iter().any(|source| devices[source.device].direct_fd().is_some());
         let shape = Shape::new(command, direct);
-        Self { command, devices, sources, shape, fold, folding: true, next: AtomicU64::new(0) }
+        let error_time = sources.iter().map(|_| ErrorTime::new(error_time)).collect();
+        let next = AtomicU64::new(0);
+        Self { command, devices, sources, shape, fold, folding: true, next, error_time, permit }
     }
 
     /// The same reads, with nothing folded: what a command could be at best.
@@ -76,8 +120,19 @@ impl<'c> MediaJob<'c> {
         self.shape.units()
     }
 
-    /// Executes the command with the given workers, which come back with it.
-    pub(crate) fn run(&self, workers: &mut [Worker]) -> Result<ParityResult, NodeError> {
+    /// Workers whose own sums take no more than [`SUMS`] together.
+    pub(crate) fn workers_that_fit(&self) -> usize {
+        SUMS / self.fold.sum_bytes().max(1)
+    }
+
+    /// Whether every unit was taken.
+    pub(crate) fn is_done(&self) -> bool {
+        self.next.load(Ordering::Relaxed) >= self.shape.units()
+    }
+
+    /// Goes on with the command until it is done or others are to have their turn, and brings what that
+    /// adds into `sum`. Afterwards nothing of the command is under way.
+    pub(crate) fn run(&self, workers: &mut [Worker], sum: &mut Share) -> Result<(), NodeError> {
         let shares: Vec<Result<Share, NodeError>> = match workers {
             [one] => vec![self.work(one)],
             many => std::thread::scope(|scope| {
@@ -85,7 +140,18 @@ impl<'c> MediaJob<'c> {
                 threads.into_iter().map(|t| t.join().expect("a worker does not panic")).collect()
             }),
         };
-        self.finish(shares.into_iter().collect::<Result<_, _>>()?)
+        for share in shares {
+            let share = share?;
+            self.fold.merge(&mut sum.partial, &share.partial);
+            share.unreadable.into_iter().for_each(|place| sum.list(place));
+            sum.bad.clear();
+            sum.read += share.read;
+        }
+        Ok(())
+    }
+
+    pub(super) fn permit(&self) -> &'c dyn Permit {
+        self.permit
     }
 
     pub(super) fn command(&self) -> &ParityCommand {
@@ -100,23 +166,21 @@ impl<'c> MediaJob<'c> {
         &self.sources
     }
 
-    /// A worker's empty start.
-    pub(super) fn share(&self) -> Share {
-        Share { partial: self.fold.start(), unreadable: Vec::new(), read: 0 }
+    /// An empty start.
+    pub(crate) fn share(&self) -> Share {
+        Share { partial: self.fold.start(), unreadable: Vec::new(), bad: Vec::new(), read: 0 }
     }
 
-    /// Brings together what the workers have.
-    pub(super) fn finish(&self, shares: Vec<Share>) -> Result<ParityResult, NodeError> {
-        let mut shares = shares.into_iter();
-        let mut sum = shares.next().expect("at least one worker");
-        for share in shares {
-            self.fold.merge(&mut sum.partial, &share.partial);
-            sum.unreadable.extend(share.unreadable);
-            sum.read += share.read;
-        }
-        sum.unreadable.sort_by_key(|u| (u.stripe, u.source, u.start));
+    /// The result of all that was folded.
+    pub(crate) fn finish(&self, sum: Share) -> Result<ParityResult, NodeError> {
         let mut result = self.fold.finish(sum.partial)?;
-        result.unreadable = merge_adjacent(sum.unreadable);
+        let (unreadable, more) = first_places(sum.unreadable);
+        if let Some(last) = unreadable.last().filter(|_| more || unreadable.len() >= MAX_UNREADABLE) {
+            // The stripes of the others were not folded either, and must not be taken for good.
+            let from = last.stripe - self.command.stripes.start;
+            (from..result.nonzero.len()).for_each(|bit| result.nonzero.set(bit));
+        }
+        result.unreadable = unreadable;
         result.moved = Ledger { node_cpu: sum.read, ..Ledger::read_from_drives(sum.read) };
         Ok(result)
     }
@@ -148,7 +212,13 @@ impl<'c> MediaJob<'c> {
     ) -> Result<(), NodeError> {
         let mut more = true;
         loop {
+            self.permit.check()?;
             while more && flying.len() < self.shape.depth {
+                self.permit.check()?;
+                if self.permit.must_yield() {
+                    more = false;
+                    break;
+                }
                 let Some(index) = self.take() else {
                     more = false;
                     break;
@@ -205,12 +275,8 @@ impl<'c> MediaJob<'c> {
     ) -> Result<(), NodeError> {
         let unit = flying.remove(&done.tag).expect("a gather of this command");
         share.read += (unit.len() * (self.sources.len() - done.failures.len())) as u64;
-        let mut bad_stripes = Vec::new();
-        if !done.failures.is_empty() {
-            let before = share.unreadable.len();
-            self.probe(share, &unit, &mut done)?;
-            bad_stripes = share.unreadable[before..].iter().map(|u| u.stripe).collect();
-        }
+        self.probe(share, &unit, &mut done)?;
+        let bad_stripes = share.take_bad();
         if !self.folding {
             worker.spare.push(done.buffer);
             return Ok(());
@@ -223,18 +289,22 @@ impl<'c> MediaJob<'c> {
         Ok(())
     }
 
-    /// Folds a unit, whose bytes of each source are in `sources`, but for the stripes in `without`.
+    /// Folds a unit, whose bytes of each source are in `sources`, but for the stripes in `without`, which are
+    /// in order.
     pub(super) fn fold_parts(
         &self,
         shape: &Shape,
         share: &mut Share,
         unit: &Unit,
-        without: &[u64],
+        without: &[Range<u64>],
         sources: &[&[u8]],
     ) -> Result<(), NodeError> {
         let mut slices: Vec<&[u8]> = Vec::with_capacity(sources.len());
         for Part { stripe, start, len, at } in shape.parts(unit) {
-            if without.contains(&stripe) {
+            if without
+                .get(without.partition_point(|bad| bad.end <= stripe))
+                .is_some_and(|b| b.start <= stripe)
+            {
                 continue;
             }
             slices.clear();
@@ -247,6 +317,7 @@ impl<'c> MediaJob<'c> {
     /// Reads failed parts again in small pieces: what can be read is used, what cannot is listed.
     fn probe(&self, share: &mut Share, unit: &Unit, done: &mut Gathered) -> Result<(), NodeError> {
         for (index, error) in std::mem::take(&mut done.failures) {
+            self.permit.check()?;
             let part = done.parts[index];
             let bytes = &mut done.buffer[part.at..part.at + part.len];
             self.probe_part(&self.shape, share, unit, (index, error), bytes)?;
@@ -265,12 +336,16 @@ impl<'c> MediaJob<'c> {
     ) -> Result<(), NodeError> {
         let source = self.sources[index];
         let device = &*self.devices[source.device];
+        let failed = |error: IoError| {
+            let context = format!("reading {}: {error}", device.name());
+            NodeError::new(pumice_offload::ErrorKind::Drive, context).with_source(error)
+        };
         if !error.is_media_error() {
-            let context = format!("reading {}", device.name());
-            return Err(NodeError::new(pumice_offload::ErrorKind::Media, context).with_source(error));
+            return Err(failed(error));
         }
-        let mut probe = Probe::new(device);
-        probe.read(shape.medium_offset(unit, source.base), bytes, &error.to_string());
+        let mut probe = Probe::new(device, &self.error_time[index], self.permit);
+        probe.read(shape.medium_offset(unit, source.base), bytes, &error.to_string()).map_err(failed)?;
+        self.permit.check()?;
         share.read += probe.bytes_read();
         for hole in probe.holes() {
             self.list(shape, share, index, unit, hole);
@@ -291,16 +366,26 @@ impl<'c> MediaJob<'c> {
             let start = hole.at.max(part.at);
             let end = (hole.at + hole.len).min(part.at + part.len as usize);
             if start < end {
-                share.unreadable.push(Unreadable {
+                share.list(Unreadable {
                     source,
                     stripe: part.stripe,
                     start: self.command.window.start + part.start + (start - part.at) as u32,
                     len: (end - start) as u32,
+                    why: hole.why,
                     reason: hole.reason.clone(),
                 });
             }
         }
     }
+}
+
+/// The first places, by stripe, with those that touch joined; and whether there were more.
+fn first_places(mut places: Vec<Unreadable>) -> (Vec<Unreadable>, bool) {
+    places.sort_by_key(|place| (place.stripe, place.source, place.start));
+    let mut first = merge_adjacent(places);
+    let more = first.len() > MAX_UNREADABLE;
+    first.truncate(MAX_UNREADABLE);
+    (first, more)
 }
 
 /// Joins holes that touch, of one source and stripe.
@@ -309,8 +394,8 @@ fn merge_adjacent(sorted: Vec<Unreadable>) -> Vec<Unreadable> {
     for hole in sorted {
         match out.last_mut() {
             Some(last)
-                if (last.stripe, last.source, last.start + last.len)
-                    == (hole.stripe, hole.source, hole.start) =>
+                if (last.stripe, last.source, last.start + last.len, last.why)
+                    == (hole.stripe, hole.source, hole.start, hole.why) =>
             {
                 last.len += hole.len;
             }

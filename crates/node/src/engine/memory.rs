@@ -1,7 +1,7 @@
 //! Commands whose sources are local memory: interims that meet.
 
-use super::{Fold, Section};
-use crate::memory::{LocalMemory, further};
+use super::{Fold, Permit, Section};
+use crate::memory::{MemoryAccess, further};
 use pumice_offload::{MemoryAddress, NodeError, ParityCommand, ParityResult};
 use pumice_telemetry::Ledger;
 
@@ -20,17 +20,24 @@ pub(crate) fn fold_memory(
     command: &ParityCommand,
     addresses: &[MemoryAddress],
     fold: &Fold<'_>,
-    memory: &LocalMemory,
+    memory: &dyn MemoryAccess,
+    permit: &dyn Permit,
 ) -> Result<ParityResult, NodeError> {
     let len = u64::from(command.window.len);
     for address in addresses {
-        memory.range("sources", *address, len * command.count())?;
+        memory.check("sources", *address, len * command.count())?;
     }
     let mut partial = fold.start();
     let most = section_bytes(command.window.len as usize, addresses.len());
     let mut buffers = vec![vec![0; most]; addresses.len()];
     for (repetition, stripe) in command.stripes.clone().enumerate() {
         for start in (0..command.window.len).step_by(most) {
+            if permit.must_yield() {
+                buffers = Vec::new();
+                permit.yield_turn();
+                buffers.resize_with(addresses.len(), || vec![0; most]);
+            }
+            permit.check()?;
             let here = most.min((command.window.len - start) as usize);
             for (buffer, address) in buffers.iter_mut().zip(addresses) {
                 let at = repetition as u64 * len + u64::from(start);

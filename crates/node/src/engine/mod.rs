@@ -5,10 +5,12 @@ mod fold;
 mod media;
 mod memory;
 mod paced;
+mod permit;
 mod shape;
 mod unreadable;
 
 pub(crate) use fold::{Fold, Section};
 pub(crate) use media::{MediaJob, MediaSource, Worker};
 pub(crate) use memory::fold_memory;
+pub(crate) use permit::Permit;
 use shape::Shape;

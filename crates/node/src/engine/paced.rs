@@ -5,6 +5,7 @@ use super::shape::{Shape, Unit};
 use crate::pace::Pacing;
 use pumice_blockdev::{AlignedBuffer, IoError, step_back};
 use pumice_offload::{ErrorKind, NodeError, ParityResult};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 /// Bytes of all buffers together, about.
@@ -33,15 +34,44 @@ struct Lines {
 
 impl MediaJob<'_> {
     /// Executes the command at the drives' pace, as long as it is wanted.
-    pub(crate) fn run_paced(
+    pub(crate) fn run_paced(&self, pacing: &Pacing) -> Result<ParityResult, NodeError> {
+        let per_source = (MEMORY / BUFFERS / self.sources().len()).clamp(SMALLEST, LARGEST);
+        let shape = Shape::with(self.command(), per_source, 1);
+        let mut share = self.share();
+        let mut next = 0;
+        self.permit().enter_paced();
+        loop {
+            next = self.run_slice(pacing, shape, next, &mut share)?;
+            if next == shape.units() {
+                return self.finish(share);
+            }
+            self.permit().check()?;
+            if pacing.is_stopping() {
+                return Err(NodeError::new(ErrorKind::Unreachable, "given up: the node stops"));
+            }
+            self.permit().yield_turn();
+        }
+    }
+
+    /// Goes on from unit `begin` until the command is done, others are to have their turn, or nobody wants it
+    /// any more. Returns the first unit that was not folded; that is a later one than `begin`, if the command
+    /// is still wanted.
+    fn run_slice(
         &self,
         pacing: &Pacing,
-        wanted: &(dyn Fn() -> bool + Sync),
-    ) -> Result<ParityResult, NodeError> {
+        shape: Shape,
+        begin: u64,
+        share: &mut Share,
+    ) -> Result<u64, NodeError> {
         let sources = self.sources().len();
-        let per_source = (MEMORY / BUFFERS / sources).clamp(SMALLEST, LARGEST);
-        let shape = Shape::with(self.command(), per_source, 1);
         let threads = sources.min(THREADS);
+        let folded = AtomicBool::new(false);
+        // What was read and not folded is read again: a slice has one unit at least.
+        let wanted = || {
+            let gives_way = folded.load(Ordering::Relaxed) && self.permit().must_yield();
+            self.permit().is_wanted() && !gives_way
+        };
+        let (folded, wanted) = (&folded, &wanted);
         std::thread::scope(|scope| {
             let (full, filled) = channel();
             let mut back: Vec<SyncSender<AlignedBuffer>> = Vec::with_capacity(sources);
@@ -57,32 +87,32 @@ impl MediaJob<'_> {
                 lines[source % threads].empty.push(take);
             }
             for (first, lines) in lines.into_iter().enumerate() {
-                scope.spawn(move || self.read_at_pace(&shape, first, threads, &lines, pacing, wanted));
+                let mine: Vec<usize> = (first..sources).step_by(threads).collect();
+                scope.spawn(move || self.read_at_pace(&shape, begin, &mine, &lines, pacing, wanted));
             }
             // The fold gives way to everybody. Those who read do not: they wait for drives mostly, and what they wait for longer is taken for the drive's time.
             scope
                 .spawn(move || {
                     step_back();
-                    self.fold_as_it_comes(&shape, &filled, &back)
+                    self.fold_as_it_comes(&shape, begin, &filled, &back, share, folded)
                 })
                 .join()
                 .expect("a fold does not panic")
         })
     }
 
-    /// Reads the sources `first`, `first + step`, …, unit after unit. Ends early where nobody wants it any more, or nobody folds.
+    /// Reads the sources `mine`, unit after unit from `begin` on. Ends early where nobody wants it any more, or nobody folds.
     fn read_at_pace(
         &self,
         shape: &Shape,
-        first: usize,
-        step: usize,
+        begin: u64,
+        mine: &[usize],
         lines: &Lines,
         pacing: &Pacing,
         wanted: &(dyn Fn() -> bool + Sync),
     ) {
-        let mine: Vec<usize> = (first..self.sources().len()).step_by(step).collect();
         let readers: Vec<_> = mine.iter().map(|i| pacing.reader(self.sources()[*i].device)).collect();
-        for unit in (0..shape.units()).map(|index| shape.unit(index)) {
+        for unit in (begin..shape.units()).map(|index| shape.unit(index)) {
             for ((source, reader), empty) in mine.iter().zip(&readers).zip(&lines.empty) {
                 let Ok(mut buffer) = empty.recv() else { return };
                 let from = self.sources()[*source];
@@ -111,31 +141,30 @@ impl MediaJob<'_> {
     fn fold_as_it_comes(
         &self,
         shape: &Shape,
+        begin: u64,
         filled: &Receiver<Part>,
         back: &[SyncSender<AlignedBuffer>],
-    ) -> Result<ParityResult, NodeError> {
+        share: &mut Share,
+        folded: &AtomicBool,
+    ) -> Result<u64, NodeError> {
         let sources = self.sources().len();
-        let mut share = self.share();
         // Threads run ahead by a buffer: what comes early waits.
         let mut early: Vec<Vec<Part>> = (0..sources).map(|_| Vec::new()).collect();
-        for unit in (0..shape.units()).map(|index| shape.unit(index)) {
+        for index in begin..shape.units() {
+            let unit = shape.unit(index);
             while early.iter().any(Vec::is_empty) {
-                let Ok(part) = filled.recv() else {
-                    return Err(NodeError::new(
-                        ErrorKind::Unreachable,
-                        "given up: nobody waits for it any more",
-                    ));
-                };
+                let Ok(part) = filled.recv() else { return Ok(index) };
                 early[part.source].push(part);
             }
             let mut parts: Vec<Part> = early.iter_mut().map(|waiting| waiting.remove(0)).collect();
-            self.fold_unit(shape, &mut share, &unit, &mut parts)?;
+            self.fold_unit(shape, share, &unit, &mut parts)?;
+            folded.store(true, Ordering::Relaxed);
             for (part, back) in parts.into_iter().zip(back) {
                 // A reader that has ended wants no more buffers.
                 let _ = back.send(part.buffer);
             }
         }
-        self.finish(vec![share])
+        Ok(shape.units())
     }
 
     fn fold_unit(
@@ -145,17 +174,17 @@ impl MediaJob<'_> {
         unit: &Unit,
         parts: &mut [Part],
     ) -> Result<(), NodeError> {
-        let before = share.unreadable.len();
         for part in parts.iter_mut() {
             match part.failure.take() {
                 None => share.read += unit.len() as u64,
                 Some(error) => {
+                    self.permit().check()?;
                     let len = unit.len();
                     self.probe_part(shape, share, unit, (part.source, error), &mut part.buffer[..len])?;
                 }
             }
         }
-        let bad: Vec<u64> = share.unreadable[before..].iter().map(|place| place.stripe).collect();
+        let bad = share.take_bad();
         let slices: Vec<&[u8]> = parts.iter().map(|part| &part.buffer[..unit.len()]).collect();
         self.fold_parts(shape, share, unit, &bad, &slices)
     }

@@ -1,12 +1,17 @@
 //! What a core does with requests for blocks: memory at once, everything else through workers.
 
+use super::budget::{Account, Held};
+use super::clearing::Clearing;
 use super::direct::Direct;
 use super::done::Ticket;
+use super::fair::HostKey;
 use super::handle::CoreHandle;
+use super::metrics::{Class, CoreCounts};
 use super::offload::{QueueId, Sender};
 use super::outgoing::Loan;
+use super::pool::Pool;
 use super::shared::Shared;
-use super::workers::{Job, OffloadJob, Workers, write_fault};
+use super::workers::{Job, OffloadJob, read_fault, write_fault};
 use crate::watch::Writing;
 use pumice_blockdev::{AlignedBuffer, BlockDevice};
 use pumice_nvme::spec::Status;
@@ -17,14 +22,30 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+/// Bytes that commands under way and answers of one connection may take before no more commands are taken from it.
+pub(super) const CONNECTION_FLIGHT: u64 = 16 << 20;
+/// Bytes of the largest command.
+const MOST: u64 = 1 << 20;
+/// What buffers are made of; each command takes one more for itself.
+const PAGE: u64 = 4096;
+
 /// The media of one connection, as its core sees them.
 pub(super) struct Blocks<'a> {
     pub(super) shared: &'a Arc<Shared>,
-    pub(super) workers: &'a Workers,
+    pub(super) workers: &'a Pool,
     /// Where the kernel carries what it can.
     pub(super) direct: Option<&'a mut Direct>,
     /// Where parity commands and transfers are carried out.
-    pub(super) engine: &'a Workers,
+    pub(super) engine: &'a Pool,
+    /// Where the short ones are.
+    pub(super) control: &'a Pool,
+    /// Whose connection it is.
+    pub(super) host: HostKey,
+    /// What its host holds, once it is known.
+    pub(super) account: Option<&'a Account>,
+    /// Bytes that commands of the connection under way take, and that wait to be sent on it.
+    pub(super) flying: &'a mut u64,
+    pub(super) unsent: u64,
     /// Raised when the connection is closed.
     pub(super) gone: &'a Arc<AtomicBool>,
     pub(super) core: &'a CoreHandle,
@@ -38,11 +59,22 @@ pub(super) struct Blocks<'a> {
     pub(super) expected: &'a mut HashMap<u16, Writing>,
     /// Data that drives have lent since they were last taken from here.
     pub(super) loans: Vec<Loan>,
+    /// What this core counts.
+    pub(super) counts: &'a CoreCounts,
+    /// When the turn began, on the server's clock.
+    pub(super) now: u64,
     /// How long the commands had waited in the socket, where the drives' pacers want to know.
     pub(super) waited: Duration,
 }
 
 impl Blocks<'_> {
+    /// Holds what a command takes, until it has ended: a buffer of what it reads or brings, in whole pages.
+    fn hold(&mut self, bytes: u64) -> (u64, Option<Held>) {
+        let bytes = bytes.next_multiple_of(PAGE) + PAGE;
+        *self.flying += bytes;
+        (bytes, self.account.map(|account| account.flight.hold(bytes)))
+    }
+
     fn device(&self, nsid: u32) -> Option<&Arc<dyn BlockDevice>> {
         self.shared.devices().get((nsid as usize).checked_sub(1)?)
     }
@@ -53,11 +85,16 @@ impl Blocks<'_> {
             return Some(Status::INVALID_OPCODE.dnr());
         }
         *self.in_flight += 1;
+        let (flown, held) = self.hold(request.len);
         let long = matches!(request.command.opcode(), opcode::PARITY_EXECUTE | opcode::TRANSFER);
-        let workers = if long { self.engine } else { self.workers };
+        let workers = if long { self.engine } else { self.control };
         workers.submit(Job {
             ticket: Ticket { connection: self.connection, slot: request.slot },
             core: self.core.clone(),
+            host: self.host,
+            flown,
+            held,
+            verified: 0,
             devices: Vec::new(),
             gone: Arc::clone(self.gone),
             op: request.op,
@@ -74,19 +111,49 @@ impl Blocks<'_> {
                 command: *request.command,
                 data: request.data.to_vec(),
             }),
-            ranges: Vec::new(),
+            clearing: Clearing::default(),
             writing: Vec::new(),
             foreground: None,
+            began: self.now,
+            bytes: 0,
         });
         None
     }
 
+    /// Notes what a command does to the superblocks of its drive.
+    fn remember(&self, request: &Request<'_>, ranges: &[(u64, u64)]) {
+        let index = (request.nsid as usize).wrapping_sub(1);
+        let Some(superblocks) = self.shared.watch().superblocks().get(index) else { return };
+        match request.op {
+            Op::Write => superblocks.written(request.cntlid, request.offset, request.data),
+            Op::WriteZeroes | Op::WriteUncorrectable => {
+                superblocks.lost(request.cntlid, &(request.offset..request.offset + request.len));
+            }
+            Op::Deallocate => {
+                let lost =
+                    |(start, len): &(u64, u64)| superblocks.lost(request.cntlid, &(*start..start + len));
+                ranges.iter().for_each(lost);
+            }
+            _ => {}
+        }
+    }
+
     /// Does something at once that the drive's pacer should know of.
-    fn foreground(&self, nsid: u32, bytes: u64, work: impl FnOnce() -> Option<Status>) -> Option<Status> {
+    fn foreground(
+        &self,
+        nsid: u32,
+        op: Op,
+        bytes: u64,
+        work: impl FnOnce() -> Option<Status>,
+    ) -> Option<Status> {
         let index = nsid as usize - 1;
         let request = self.shared.pacing().arrived(index, self.waited);
         let done = work();
         self.shared.pacing().completed(index, request, bytes);
+        if let Some(status) = done {
+            // Done within the turn: it has no time of its own.
+            self.counts.ended(index, Class::of(op), bytes, status.is_success(), None);
+        }
         done
     }
 
@@ -116,10 +183,10 @@ impl Media for Blocks<'_> {
     fn read_now(&mut self, nsid: u32, offset: u64, into: &mut [u8]) -> Option<Status> {
         let device = self.device(nsid)?;
         let len = into.len() as u64;
-        self.foreground(nsid, len, || {
+        self.foreground(nsid, Op::Read, len, || {
             Some(match device.read_at(offset, into) {
                 Ok(()) => Status::SUCCESS,
-                Err(_) => Status::READ_ERROR,
+                Err(error) => read_fault(&error),
             })
         })
     }
@@ -129,7 +196,7 @@ impl Media for Blocks<'_> {
             return None;
         }
         let device = self.device(nsid)?;
-        let status = self.foreground(nsid, len, || {
+        let status = self.foreground(nsid, Op::Read, len, || {
             Some(if device.has_marks(offset, len) { Status::READ_ERROR } else { Status::SUCCESS })
         });
         if status == Some(Status::SUCCESS) {
@@ -154,6 +221,11 @@ impl Media for Blocks<'_> {
         self.expected.remove(&slot);
     }
 
+    fn has_room(&self) -> bool {
+        *self.flying + self.unsent < CONNECTION_FLIGHT
+            && self.account.is_none_or(|account| account.flight.has_room(MOST + PAGE))
+    }
+
     fn submit(&mut self, request: &Request<'_>) -> Option<Status> {
         // Held until it is carried out, or with the job.
         let expected = self.expected.remove(&request.slot);
@@ -165,40 +237,51 @@ impl Media for Blocks<'_> {
         } else {
             vec![Arc::clone(self.device(request.nsid)?)]
         };
+        let shift = self.shared.block_shift(request.nsid);
+        let clearing = Clearing::of(request, shift);
+        self.remember(request, clearing.ranges());
         if matches!(request.op, Op::Write | Op::Flush)
             && self.shared.is_immediate(request.nsid)
             && let [device] = devices.as_slice()
             && let Some(status) =
-                self.foreground(request.nsid, request.len, || self.at_once(&**device, request))
+                self.foreground(request.nsid, request.op, request.len, || self.at_once(&**device, request))
         {
             return Some(status);
         }
-        let shift = self.shared.block_shift(request.nsid);
         let data = (matches!(request.op, Op::Write | Op::Compare)).then(|| {
             let mut buffer = AlignedBuffer::new(request.data.len());
             buffer[..request.data.len()].copy_from_slice(request.data);
             buffer
         });
-        let ranges = ranges(request, shift);
         // Counted from here on: a write that waits for a worker is under way.
         let begin =
             |start: u64, len: u64| self.shared.watch().begin(request.nsid as usize - 1, start..start + len);
         let writing: Vec<Writing> = match request.op {
-            Op::Write | Op::WriteZeroes | Op::WriteUncorrectable => {
-                vec![begin(request.offset, request.len)]
+            Op::Write | Op::WriteUncorrectable => vec![begin(request.offset, request.len)],
+            Op::WriteZeroes | Op::Deallocate => {
+                clearing.ranges().iter().map(|(start, len)| begin(*start, *len)).collect()
             }
-            Op::Deallocate => ranges.iter().map(|(start, len)| begin(*start, *len)).collect(),
             _ => Vec::new(),
         };
         let index =
             (request.nsid as usize).checked_sub(1).filter(|index| *index < self.shared.devices().len());
         let foreground = index.map(|index| (index, self.shared.pacing().arrived(index, self.waited)));
         drop(expected);
+        let takes = matches!(request.op, Op::Read | Op::Write | Op::Compare | Op::Verify);
+        let (flown, held) = self.hold(if takes { request.len.min(MOST) } else { 0 });
         *self.in_flight += 1;
         *self.writes += usize::from(!writing.is_empty());
+        let bytes = match request.op {
+            Op::WriteZeroes | Op::Deallocate => clearing.ranges().iter().map(|(_, len)| len).sum(),
+            _ => request.len,
+        };
         let job = Job {
             ticket: Ticket { connection: self.connection, slot: request.slot },
             core: self.core.clone(),
+            host: self.host,
+            flown,
+            held,
+            verified: 0,
             devices,
             gone: Arc::clone(self.gone),
             op: request.op,
@@ -207,9 +290,11 @@ impl Media for Blocks<'_> {
             fua: request.fua,
             data,
             offload: None,
-            ranges,
+            clearing,
             writing,
             foreground,
+            began: self.now,
+            bytes,
         };
         let job = match &mut self.direct {
             Some(direct) => direct.submit(job),
@@ -220,20 +305,4 @@ impl Media for Blocks<'_> {
         }
         None
     }
-}
-
-/// Dataset Management, dword 11: the ranges are to be deallocated. Other attributes are hints of how they will be used, and change nothing.
-const DEALLOCATE: u32 = 1 << 2;
-
-/// Byte ranges that a Dataset Management command deallocates; the protocol has checked them against the namespace. A range may be empty.
-fn ranges(request: &Request<'_>, shift: u8) -> Vec<(u64, u64)> {
-    if request.op != Op::Deallocate || request.command.dword(11) & DEALLOCATE == 0 {
-        return Vec::new();
-    }
-    let ranges = request.data.chunks_exact(16).map(|range| {
-        let blocks = u32::from_le_bytes([range[4], range[5], range[6], range[7]]);
-        let first = u64::from_le_bytes(std::array::from_fn(|i| range[8 + i]));
-        (first << shift, u64::from(blocks) << shift)
-    });
-    ranges.filter(|(_, len)| *len != 0).collect()
 }

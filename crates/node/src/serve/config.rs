@@ -1,7 +1,8 @@
 //! `node.toml`.
 
 use super::drive::Backend;
-use pumice_initiator::BusyPoll;
+use super::listen::{self, listen_address};
+use pumice_initiator::{BusyPoll, DigestPolicy};
 use pumice_nvme::spec::Nqn;
 use pumice_nvme::target::Limits;
 use pumice_offload::{PaceRequest, parse_window};
@@ -19,7 +20,7 @@ const MAX_CONNECTIONS: usize = 65_536;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeConfig {
     /// Where it listens; port 0 picks one.
-    pub listen: SocketAddr,
+    pub listen: Vec<SocketAddr>,
     /// The subsystem's name; `None` for one made from the machine and the drives.
     pub nqn: Option<Nqn>,
     /// Bytes of a block: 512 or 4096.
@@ -34,6 +35,10 @@ pub struct NodeConfig {
     pub state_dir: Option<PathBuf>,
     /// The drives, in the order of their namespaces.
     pub drives: Vec<DriveConfig>,
+    /// Where the counters are served; `None` for nowhere.
+    pub metrics: Option<SocketAddr>,
+    /// Whether hosts are shown the whole paths of drives without labels.
+    pub show_paths: bool,
     /// The nodes that local memory may be sent to.
     pub peers: Vec<Peer>,
     /// The pace of parity work on its drives, whoever asks for it; windows in local time.
@@ -47,6 +52,8 @@ pub struct Peer {
     pub address: SocketAddr,
     /// Its subsystem; `None` for the one that its discovery service lists.
     pub nqn: Option<Nqn>,
+    /// Whether what is sent to it carries digests.
+    pub digests: DigestPolicy,
 }
 
 /// A drive of a node.
@@ -56,6 +63,8 @@ pub struct DriveConfig {
     pub backend: Backend,
     /// Bytes of a block, where not as the node's.
     pub block_size: Option<u32>,
+    /// What hosts are shown as its name; `None` for the last part of its path, or its size in memory.
+    pub label: Option<String>,
 }
 
 /// Why a configuration is refused.
@@ -82,19 +91,43 @@ pub enum ConfigError {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    listen: SocketAddr,
+    listen: OneOrMore,
     nqn: Option<String>,
     block_size: Option<u32>,
     cores: Option<usize>,
     connections: Option<usize>,
     busy_poll: Option<String>,
     state_dir: Option<PathBuf>,
+    metrics: Option<String>,
+    #[serde(default)]
+    show_paths: bool,
     #[serde(default)]
     drive: Vec<FileDrive>,
     #[serde(default)]
     peer: Vec<FilePeer>,
     #[serde(default)]
     pacing: FilePacing,
+}
+
+/// One text, or a list of them.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "an address, or a list of addresses")]
+enum OneOrMore {
+    One(String),
+    More(Vec<String>),
+}
+
+impl OneOrMore {
+    fn addresses(self) -> Result<Vec<SocketAddr>, String> {
+        let texts = match self {
+            Self::One(text) => vec![text],
+            Self::More(texts) => texts,
+        };
+        let addresses = texts.iter().map(|text| listen_address(text)).collect::<Result<Vec<_>, _>>();
+        let addresses = addresses.map_err(|why| format!("listen: {why}"))?;
+        listen::check(&addresses).map_err(|why| format!("listen: {why}"))?;
+        Ok(addresses)
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -131,6 +164,7 @@ impl FilePacing {
 struct FilePeer {
     address: SocketAddr,
     nqn: Option<String>,
+    digest: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -138,6 +172,7 @@ struct FilePeer {
 struct FileDrive {
     backend: String,
     block_size: Option<u32>,
+    label: Option<String>,
 }
 
 impl NodeConfig {
@@ -158,14 +193,20 @@ impl NodeConfig {
             Ok(DriveConfig {
                 backend: drive.backend.parse().map_err(|e| field(format!("backend: {e}")))?,
                 block_size: drive.block_size.map(block_size).transpose().map_err(field)?,
+                label: drive.label.as_deref().map(label).transpose().map_err(field)?,
             })
         });
         let peers = file.peer.iter().enumerate().map(|(i, peer)| {
             let nqn = peer.nqn.as_ref().map(|nqn| nqn.parse()).transpose();
-            Ok(Peer { address: peer.address, nqn: nqn.map_err(|e| format!("peer {}: nqn: {e}", i + 1))? })
+            let digests = peer.digest.as_deref().map(str::parse).transpose();
+            Ok(Peer {
+                address: peer.address,
+                nqn: nqn.map_err(|e| format!("peer {}: nqn: {e}", i + 1))?,
+                digests: digests.map_err(|e| format!("peer {}: digest: {e}", i + 1))?.unwrap_or_default(),
+            })
         });
         Ok(Self {
-            listen: file.listen,
+            listen: file.listen.addresses()?,
             nqn: file.nqn.map(|nqn| nqn.parse().map_err(|e| format!("nqn: {e}"))).transpose()?,
             block_size: block_size(file.block_size.unwrap_or(512))?,
             cores: match file.cores {
@@ -186,9 +227,35 @@ impl NodeConfig {
             },
             state_dir: file.state_dir,
             drives: drives.collect::<Result<_, String>>()?,
+            metrics: match &file.metrics {
+                Some(text) => Some(metrics_address(text).map_err(|why| format!("metrics: {why}"))?),
+                None => None,
+            },
+            show_paths: file.show_paths,
             peers: peers.collect::<Result<_, String>>()?,
             pacing: file.pacing.request()?,
         })
+    }
+
+    /// What hosts are shown as the name of drive `index`, from 0.
+    ///
+    /// # Panics
+    /// Where there is no such drive.
+    #[must_use]
+    pub fn label(&self, index: usize) -> String {
+        let label = |drive: &DriveConfig| match (&drive.label, &drive.backend) {
+            (Some(label), _) => label.clone(),
+            (None, Backend::Path(path)) if !self.show_paths => path
+                .file_name()
+                .map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned()),
+            (None, backend) => backend.to_string(),
+        };
+        let own = label(&self.drives[index]);
+        // Drives in memory are alike, and files of two folders may be.
+        if self.drives.iter().filter(|drive| label(drive) == own).count() > 1 {
+            return format!("{own} ({})", index + 1);
+        }
+        own
     }
 
     /// The subsystem's name: as given, or made from the machine's id and the drives, so that it is the same after a restart.
@@ -232,6 +299,28 @@ pub fn busy_poll(text: &str) -> Result<Duration, String> {
     Ok(wait)
 }
 
+/// An address to serve the counters at: a port, of 127.0.0.1 then, or an address with a port. Port 0 lets the system pick one.
+///
+/// # Errors
+/// Where it is neither.
+pub fn metrics_address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.parse().ok().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)));
+    port.or_else(|| text.parse().ok()).ok_or_else(|| {
+        format!("{text:?} is neither a port nor an address with a port, such as 127.0.0.1:9420")
+    })
+}
+
+/// Checks a drive's label.
+fn label(text: &str) -> Result<String, String> {
+    const MOST: usize = 64;
+    let good = (1..=MOST).contains(&text.len()) && !text.chars().any(char::is_control);
+    if good {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("label is {text:?}: 1 to {MOST} bytes without control characters"))
+    }
+}
+
 /// Checks a block size.
 fn block_size(bytes: u32) -> Result<u32, String> {
     if matches!(bytes, 512 | 4096) { Ok(bytes) } else { Err(format!("block_size is {bytes}: 512 or 4096")) }
@@ -248,10 +337,45 @@ mod tests {
              [[drive]]\nbackend = 'mem:1MiB'\n[[drive]]\nbackend = '/dev/sdb'\nblock_size = 4096\n",
         )
         .unwrap();
-        assert_eq!(config.listen.port(), 4420);
+        assert_eq!(config.listen, ["127.0.0.1:4420".parse().unwrap()]);
         assert_eq!(config.cores, 2);
-        assert_eq!(config.drives[0], DriveConfig { backend: Backend::Memory(1 << 20), block_size: None });
+        assert_eq!(
+            config.drives[0],
+            DriveConfig { backend: Backend::Memory(1 << 20), block_size: None, label: None }
+        );
         assert_eq!(config.drives[1].block_size, Some(4096));
+    }
+
+    #[test]
+    fn several_addresses_are_read() {
+        let config = NodeConfig::parse("listen = ['192.0.2.1', '[::1]:4421', '::']").unwrap();
+        let expected = ["192.0.2.1:4420", "[::1]:4421", "[::]:4420"].map(|address| address.parse().unwrap());
+        assert_eq!(config.listen, expected);
+    }
+
+    #[test]
+    fn hosts_are_shown_labels_and_no_paths_unless_that_is_wanted() {
+        let labels = |first: &str| {
+            let drives = "[[drive]]\nbackend = '/dev/sdb'\n[[drive]]\nbackend = '/srv/a/image'\n[[drive]]\nbackend = '/srv/b/image'\n\
+                          [[drive]]\nbackend = '/srv/c'\nlabel = 'front left'\n[[drive]]\nbackend = 'mem:1MiB'\n";
+            let config = NodeConfig::parse(&format!("listen = '127.0.0.1'\n{first}{drives}")).unwrap();
+            (0..5).map(|index| config.label(index)).collect::<Vec<_>>()
+        };
+        assert_eq!(labels(""), ["sdb", "image (2)", "image (3)", "front left", "mem:1048576"]);
+        let paths = ["/dev/sdb", "/srv/a/image", "/srv/b/image", "front left", "mem:1048576"];
+        assert_eq!(labels("show_paths = true\n"), paths);
+    }
+
+    #[test]
+    fn counters_are_served_to_this_machine_alone_unless_that_is_wanted() {
+        for (text, address) in
+            [("9420", "127.0.0.1:9420"), ("192.0.2.1:9420", "192.0.2.1:9420"), ("[::1]:1", "[::1]:1")]
+        {
+            assert_eq!(metrics_address(text), Ok(address.parse().unwrap()));
+        }
+        for text in ["", "70000", "localhost:9420", "192.0.2.1"] {
+            assert!(metrics_address(text).is_err(), "{text}");
+        }
     }
 
     #[test]
@@ -266,9 +390,25 @@ mod tests {
     }
 
     #[test]
+    fn peers_get_digests_unless_the_file_says_otherwise() {
+        let peer = |line: &str| {
+            let text = format!("listen = '127.0.0.1:1'\n[[peer]]\naddress = '192.0.2.1:4420'\n{line}");
+            NodeConfig::parse(&text).unwrap().peers[0].digests
+        };
+        assert_eq!(peer(""), DigestPolicy::Auto);
+        assert_eq!(peer("digest = 'on'"), DigestPolicy::On);
+        assert_eq!(peer("digest = 'off'"), DigestPolicy::Off);
+    }
+
+    #[test]
     fn wrong_fields_are_named() {
         for (text, word) in [
             ("listen = 'here'", "listen"),
+            ("listen = []", "listen"),
+            ("listen = '127.0.0.1'\nmetrics = 'here'", "metrics"),
+            ("listen = 5", "listen"),
+            ("listen = ['127.0.0.1', '127.0.0.1:4420']", "listen"),
+            ("listen = '127.0.0.1'\n[[drive]]\nbackend = 'mem:1'\nlabel = ''", "label"),
             ("listen = '127.0.0.1:1'\nspeed = 1", "speed"),
             ("listen = '127.0.0.1:1'\nblock_size = 1000", "block_size"),
             ("listen = '127.0.0.1:1'\ncores = 0", "cores"),
@@ -277,6 +417,7 @@ mod tests {
             ("listen = '127.0.0.1:1'\nbusy_poll = '1'", "busy_poll"),
             ("listen = '127.0.0.1:1'\nnqn = 'x'", "nqn"),
             ("listen = '127.0.0.1:1'\n[[drive]]\nbackend = 'mem:x'", "drive 1"),
+            ("listen = '127.0.0.1:1'\n[[peer]]\naddress = '192.0.2.1:1'\ndigest = 'yes'", "peer 1: digest"),
             ("listen = '127.0.0.1:1'\n[pacing]\nslowdown = '1'", "pacing: slowdown"),
             ("listen = '127.0.0.1:1'\n[pacing]\nrate = 'fast'", "pacing: rate"),
             ("listen = '127.0.0.1:1'\n[pacing]\npolicy = 'priced'", "pacing: policy"),

@@ -4,38 +4,49 @@ use super::blocks::Blocks;
 use super::direct::{Completed, Direct};
 use super::done::Done;
 use super::handle::{CoreHandle, Inbox};
+use super::metrics::{Class, CoreCounts};
 use super::offload::QueueId;
+use super::pool::{Policy, Pool};
 use super::shared::Shared;
 use super::socket::{Socket, Turn};
-use super::workers::Workers;
 use mio::net::{TcpListener, TcpStream};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use pumice_blockdev::ask_silent_peer;
 use pumice_initiator::{BusyPoll, prepare};
-use pumice_nvme::target::{Access, Connection};
-use std::collections::HashMap;
+use pumice_nvme::spec::Status;
+use pumice_nvme::target::{Access, Connection, EndReason};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-const LISTENER: Token = Token(0);
-const WAKER: Token = Token(1);
+const WAKER: Token = Token(0);
 /// The kernel is done with commands.
-const DIRECT: Token = Token(2);
+const DIRECT: Token = Token(1);
+/// Listeners are numbered from here on.
+const LISTENER: usize = 2;
 /// Connections are numbered from here on, and no number comes twice.
-const FIRST: usize = 3;
+const FIRST: usize = LISTENER + super::listen::MOST;
 /// How often time is told to connections.
 const TICK: Duration = Duration::from_millis(100);
 /// How long commands in flight may take to end when the server stops.
-const STOP_PATIENCE: Duration = Duration::from_secs(10);
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes of answers that are copied in one round: others are served between two of them.
+const ROUND: usize = 4 << 20;
 /// Connections that are accepted at a time, so that a burst of them does not hold up those that stand.
 const ACCEPTS: usize = 32;
-/// Threads that wait for media, of each core.
-const WORKERS: usize = 8;
-/// Parity commands and transfers at a time, of each core. They have threads of their own, because they can take long.
-const ENGINES: usize = 4;
+/// What a command ends with that its medium, or the node, did not carry out.
+const FAULTS: [Status; 3] = [Status::WRITE_FAULT, Status::READ_ERROR, Status::INTERNAL];
+/// Threads that wait for media, of each core. No host has all of them: what another one asks for finds one.
+const MEDIA: Policy = Policy { name: "medium", threads: 10, of_host: 8, one_for_each: false };
+/// The same where all drives are in memory: for the commands that are not done at once.
+const MEMORY: Policy = Policy { threads: 2, of_host: 1, ..MEDIA };
+/// Short commands of the parity command set, which wait for no medium.
+const CONTROL: Policy = Policy { name: "control", threads: 2, of_host: 1, one_for_each: false };
+/// Parity commands and transfers under way, of each core. Of parity commands as many work at a time as there are turns.
+const ENGINE: Policy = Policy { name: "engine", threads: 4, of_host: 4, one_for_each: true };
 
 /// A core: its poll, its sockets.
 pub(super) struct Core {
@@ -43,10 +54,13 @@ pub(super) struct Core {
     shared: Arc<Shared>,
     poll: Poll,
     handle: CoreHandle,
-    workers: Workers,
+    workers: Pool,
     direct: Option<Direct>,
-    engine: Workers,
-    listener: Option<(TcpListener, Vec<CoreHandle>, usize)>,
+    engine: Pool,
+    control: Pool,
+    listeners: Vec<TcpListener>,
+    /// The cores that connections are dealt to, and how many were dealt.
+    deal: (Vec<CoreHandle>, usize),
     sockets: HashMap<usize, Socket>,
     next: usize,
     /// Closed connections of which writes are with the workers: the host, and how many.
@@ -59,7 +73,14 @@ pub(super) struct Core {
     waiting: HashMap<usize, u64>,
     /// More connections may wait to be accepted.
     accepting: bool,
+    /// Commands that have ended and are not answered yet; and whether there are more of them than one round answers.
+    done: VecDeque<Done>,
+    has_more: bool,
+    /// Connections with commands for which there was no room, and whether any has become free since.
+    full: HashSet<usize>,
+    freed: bool,
     busy_poll: BusyPoll,
+    counts: Arc<CoreCounts>,
 }
 
 impl Core {
@@ -67,22 +88,26 @@ impl Core {
         let poll = Poll::new()?;
         let handle = CoreHandle::new(Waker::new(poll.registry(), WAKER)?);
         let waiting = !shared.all_immediate();
-        // Memory alone needs one, for the commands that are not done at once.
-        let workers = Workers::start(if waiting { WORKERS } else { 1 })?;
+        let workers = Pool::start(if waiting { MEDIA } else { MEMORY })?;
         let direct = if waiting { Direct::new() } else { None };
         if let Some(direct) = &direct {
             poll.registry().register(&mut SourceFd(&direct.fd()), DIRECT, Interest::READABLE)?;
         }
-        let engine = Workers::start(ENGINES)?;
+        let engine = Pool::start(ENGINE)?;
+        let control = Pool::start(CONTROL)?;
+        let counts = shared.metrics().core();
         Ok(Self {
             number,
             shared,
+            counts,
             poll,
             handle,
             workers,
             direct,
             engine,
-            listener: None,
+            control,
+            listeners: Vec::new(),
+            deal: (Vec::new(), 0),
             sockets: HashMap::new(),
             next: FIRST,
             orphans: HashMap::new(),
@@ -90,6 +115,10 @@ impl Core {
             round: 0,
             waiting: HashMap::new(),
             accepting: false,
+            done: VecDeque::new(),
+            has_more: false,
+            full: HashSet::new(),
+            freed: false,
             busy_poll: BusyPoll::new(busy_poll),
         })
     }
@@ -99,28 +128,34 @@ impl Core {
     }
 
     /// Accepts connections, and deals them out to `cores` in turn.
-    pub(super) fn listen(&mut self, mut listener: TcpListener, cores: Vec<CoreHandle>) -> io::Result<()> {
-        self.poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
-        self.listener = Some((listener, cores, 0));
+    pub(super) fn listen(
+        &mut self,
+        mut listeners: Vec<TcpListener>,
+        cores: Vec<CoreHandle>,
+    ) -> io::Result<()> {
+        for (i, listener) in listeners.iter_mut().enumerate() {
+            self.poll.registry().register(listener, Token(LISTENER + i), Interest::READABLE)?;
+        }
+        (self.listeners, self.deal) = (listeners, (cores, 0));
         Ok(())
     }
 
     /// Runs until the server stops.
-    pub(super) fn run(&mut self) {
+    ///
+    /// # Errors
+    /// If the system does not say any more what happens on its sockets.
+    pub(super) fn run(&mut self) -> io::Result<()> {
         // Room for all: what a poll does not tell has not happened when a round is asked for.
         let mut events = Events::with_capacity(self.shared.limits().connections.saturating_add(FIRST));
         let mut ticked = Instant::now();
         let mut stop_at = None;
         loop {
             let round = self.shared.rounds().asked();
-            if let Err(error) = self.wait(&mut events) {
-                eprintln!("pumice: a core stops: {error}");
-                return;
-            }
+            self.wait(&mut events)?;
             for event in &events {
                 match event.token() {
-                    LISTENER => self.accepting = true,
                     WAKER | DIRECT => {}
+                    Token(LISTENER..FIRST) => self.accepting = true,
                     Token(number) => {
                         if let Some(socket) = self.sockets.get_mut(&number) {
                             if event.is_read_closed() {
@@ -138,7 +173,7 @@ impl Core {
                 self.accept();
             }
             self.take_inbox();
-            self.take_direct();
+            self.answer();
             self.take_turns();
             if let Some(direct) = &mut self.direct {
                 direct.enter();
@@ -152,7 +187,7 @@ impl Core {
             }
             self.go_round(round);
             if self.shared.is_stopping() {
-                self.listener = None;
+                self.listeners.clear();
                 let until = *stop_at.get_or_insert_with(|| Instant::now() + STOP_PATIENCE);
                 if self.sockets.values().all(Socket::is_idle) || Instant::now() >= until {
                     break;
@@ -160,13 +195,21 @@ impl Core {
             }
         }
         for number in self.sockets.keys().copied().collect::<Vec<_>>() {
+            if let Some(socket) = self.sockets.get_mut(&number) {
+                socket.connection.end(EndReason::Stopped);
+            }
             self.close(number);
         }
+        Ok(())
     }
 
     /// Waits until there is something to do, or time to be told.
     fn wait(&mut self, events: &mut Events) -> io::Result<()> {
-        if self.accepting || !self.turns.is_empty() || self.direct.as_ref().is_some_and(Direct::must_enter) {
+        if self.accepting
+            || self.has_more
+            || !self.turns.is_empty()
+            || self.direct.as_ref().is_some_and(Direct::must_enter)
+        {
             return self.look(events, Duration::ZERO);
         }
         if !self.busy_poll.is_on() {
@@ -222,29 +265,36 @@ impl Core {
         }
     }
 
-    /// Accepts some of the connections that wait; the others' turn comes after those that stand already.
+    /// Accepts some of the connections that wait, of each listener as many; the others' turn comes after those that stand already.
     fn accept(&mut self) {
         self.accepting = false;
-        let Some((listener, cores, turn)) = &mut self.listener else { return };
-        for _ in 0..ACCEPTS {
-            match listener.accept() {
-                Ok((stream, peer)) => {
-                    if !self.shared.admit() {
-                        // Dropped: the peer sees the connection closed.
-                        continue;
+        for listener in &self.listeners {
+            let mut left = ACCEPTS;
+            while left > 0 {
+                left -= 1;
+                match listener.accept() {
+                    Ok((stream, peer)) => {
+                        if !self.shared.admit() {
+                            // Dropped: the peer sees the connection closed.
+                            self.shared.metrics().no_room.add(1);
+                            self.shared.log().no_room(peer, self.shared.limits().connections);
+                            continue;
+                        }
+                        self.shared.metrics().accepted.add(1);
+                        // A peer that is gone already shows when it is read.
+                        let _ = prepare(&stream, peer).and_then(|()| ask_silent_peer(&stream));
+                        let (cores, turn) = &mut self.deal;
+                        cores[*turn % cores.len()].give(stream);
+                        *turn += 1;
                     }
-                    // A peer that is gone already shows when it is read.
-                    let _ = prepare(&stream, peer).and_then(|()| ask_silent_peer(&stream));
-                    cores[*turn % cores.len()].give(stream);
-                    *turn += 1;
+                    // A peer that went away: the next is tried.
+                    Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                    // None waits; or there are no descriptors, and the next tick tries again.
+                    Err(_) => break,
                 }
-                // A peer that went away: the next is tried.
-                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
-                // None waits; or there are no descriptors, and the next tick tries again.
-                Err(_) => return,
+                self.accepting |= left == 0;
             }
         }
-        self.accepting = true;
     }
 
     fn take_inbox(&mut self) {
@@ -252,34 +302,58 @@ impl Core {
         for stream in streams {
             self.adopt(stream);
         }
-        for done in done {
-            self.ended(&done);
-        }
+        self.done.extend(done);
     }
 
-    /// Takes what the kernel is done with: all of it, for there is no other event until something more is done.
-    fn take_direct(&mut self) {
-        while let Some(completed) = self.direct.as_mut().and_then(Direct::completed) {
-            match completed {
-                Completed::Done(done) => self.ended(&done),
-                Completed::Failed(job) => self.workers.submit(job),
+    /// Answers commands that have ended, as much as a round may copy. There is no other event for the rest: it is looked for again at once.
+    fn answer(&mut self) {
+        let mut left = ROUND;
+        let mut now = None;
+        while left > 0 {
+            let Some(done) = self.done.pop_front() else { break };
+            left = left.saturating_sub(done.data().map_or(1, <[u8]>::len));
+            let now = *now.get_or_insert_with(|| self.shared.now());
+            self.ended(done, now);
+        }
+        while left > 0 {
+            match self.direct.as_mut().and_then(Direct::completed) {
+                Some(Completed::Done(done)) => {
+                    left = left.saturating_sub(done.data().map_or(1, <[u8]>::len));
+                    let now = *now.get_or_insert_with(|| self.shared.now());
+                    self.ended(done, now);
+                }
+                Some(Completed::Failed(job)) => self.workers.submit(*job),
+                None => break,
             }
+        }
+        self.has_more = left == 0;
+        if self.freed {
+            self.freed = false;
+            self.turns.extend(self.full.drain());
         }
     }
 
     /// A command has ended.
-    fn ended(&mut self, done: &Done) {
+    fn ended(&mut self, done: Done, now: u64) {
+        self.freed = true;
         if let Some((index, request, bytes)) = done.foreground() {
             self.shared.pacing().completed(index, request, bytes);
+            let (class, good) = (Class::of(done.op), done.status.is_success());
+            self.counts.ended(index, class, done.bytes, good, Some(now.saturating_sub(done.began)));
+            if FAULTS.contains(&Status(done.status.code())) {
+                self.shared.log().failed(index, self.shared.devices()[index].name(), done.status);
+            }
         }
         let number = done.ticket.connection;
         // The connection may be gone: then nobody waits for the command any more.
         if let Some(socket) = self.sockets.get_mut(&number) {
-            socket.complete(&self.shared, done);
+            socket.complete(&self.shared, &done);
             self.turns.push(number);
         } else if done.wrote {
             self.orphan_ended(number);
         }
+        // Its buffers go with it: they are in the answer, or nobody wants them.
+        drop(done.held);
     }
 
     fn adopt(&mut self, mut stream: TcpStream) {
@@ -287,12 +361,12 @@ impl Core {
         self.next += 1;
         let interest = Interest::READABLE | Interest::WRITABLE;
         let registered = self.poll.registry().register(&mut stream, Token(number), interest);
-        let (Ok(()), Ok(local)) = (registered, stream.local_addr()) else {
+        let (Ok(()), Ok(local), Ok(peer)) = (registered, stream.local_addr(), stream.peer_addr()) else {
             self.shared.dismiss();
             return;
         };
-        let connection = Connection::new(self.shared.limits(), local, self.shared.now());
-        self.sockets.insert(number, Socket::new(stream, connection));
+        let connection = Connection::new(self.shared.limits(), local, self.shared.now()).with_peer(peer.ip());
+        self.sockets.insert(number, Socket::new(stream, connection, local));
         self.turns.push(number);
     }
 
@@ -305,12 +379,19 @@ impl Core {
             let Some(socket) = self.sockets.get_mut(&number) else { continue };
             let (mut in_flight, mut writes) = (socket.in_flight, socket.writes);
             let mut expected = std::mem::take(&mut socket.expected);
+            let account = socket.account.clone();
+            let mut flying = socket.flying;
             let gone = Arc::clone(&socket.gone);
             let mut blocks = Blocks {
                 shared: &self.shared,
                 workers: &self.workers,
                 direct: self.direct.as_mut(),
                 engine: &self.engine,
+                control: &self.control,
+                host: socket.host(),
+                account: account.as_ref(),
+                flying: &mut flying,
+                unsent: 0,
                 gone: &gone,
                 core: &self.handle,
                 connection: number,
@@ -319,10 +400,16 @@ impl Core {
                 writes: &mut writes,
                 expected: &mut expected,
                 loans: Vec::new(),
+                counts: &self.counts,
+                now,
                 waited: Duration::ZERO,
             };
             let turn = socket.turn(&self.shared, &mut blocks, now);
             (socket.in_flight, socket.writes, socket.expected) = (in_flight, writes, expected);
+            socket.flying = flying;
+            if socket.waits_for_room() {
+                self.full.insert(number);
+            }
             match turn {
                 Turn::Waits => {}
                 Turn::Again => self.turns.push(number),
@@ -340,6 +427,9 @@ impl Core {
         for (number, socket) in &mut self.sockets {
             if socket.tick(&self.shared, now) == Turn::Over {
                 over.push(*number);
+            } else if socket.waits_for_room() {
+                // Another core may have given room back.
+                self.turns.push(*number);
             }
         }
         for number in over {
@@ -362,14 +452,17 @@ impl Core {
         if let Some(mut socket) = self.sockets.remove(&number) {
             socket.gone.store(true, Ordering::Relaxed);
             self.waiting.remove(&number);
+            self.full.remove(&number);
             let association = socket.connection.host().is_some() && !socket.connection.is_io_queue();
             if let Some(host) = socket.connection.host().filter(|_| socket.writes > 0) {
                 self.shared.subsystem().with(|s| s.orphan(host));
                 self.orphans.insert(number, (host, socket.writes));
             }
-            socket.connection.closed(self.shared.subsystem());
+            if let Some(ended) = socket.connection.closed(self.shared.subsystem()) {
+                self.shared.log().ended(&ended, socket.peer);
+            }
             let stands = |cntlid| self.shared.subsystem().with(|s| s.stands(cntlid));
-            self.shared.pacing().sweep(stands);
+            self.shared.offload().sweep(stands);
             self.shared.offload().forget(QueueId { core: self.number, connection: number });
             // Either may fail where the peer was first.
             let _ = self.poll.registry().deregister(&mut socket.stream);

@@ -16,7 +16,7 @@ pub(super) enum Completed {
     /// As wanted.
     Done(Done),
     /// It failed, or did a part: a thread does it again, and says why it cannot be done.
-    Failed(Job),
+    Failed(Box<Job>),
 }
 
 /// Reads, writes and flushes under way by direct I/O.
@@ -64,7 +64,7 @@ impl Direct {
     pub(super) fn completed(&mut self) -> Option<Completed> {
         let (request, job, done) = self.0.completed()?;
         if !done {
-            return Some(Completed::Failed(restore(request, job)));
+            return Some(Completed::Failed(Box::new(restore(request, job))));
         }
         let read = request.buffer.filter(|_| job.op == Op::Read);
         Some(Completed::Done(job.ended(Status::SUCCESS, read)))

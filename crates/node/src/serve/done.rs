@@ -1,8 +1,10 @@
 //! Commands that have ended.
 
+use super::budget::Held;
 use crate::pace::Foreground;
 use pumice_blockdev::AlignedBuffer;
 use pumice_nvme::spec::Status;
+use pumice_nvme::target::Op;
 
 /// Whose command it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +28,14 @@ pub(super) struct Done {
     pub(super) read: Option<AlignedBuffer>,
     /// Bytes of the command.
     pub(super) len: usize,
+    /// What was asked for, when its turn began, and for how many bytes of the drive.
+    pub(super) op: Op,
+    pub(super) began: u64,
+    pub(super) bytes: u64,
+    /// Bytes that its connection holds for it.
+    pub(super) flown: u64,
+    /// The same, in its host's account.
+    pub(super) held: Option<Held>,
     /// The drive that it was for, by index, and when it came in.
     pub(super) foreground: Option<(usize, Foreground)>,
 }

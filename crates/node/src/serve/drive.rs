@@ -101,6 +101,20 @@ impl Drive {
         subsystem: &str,
         number: usize,
     ) -> Result<Self, BackendError> {
+        Self::open_as(backend, block_size, subsystem, number, None)
+    }
+
+    /// The same, with a label that hosts are shown in place of the last part of its path, or of its size.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_as(
+        backend: &Backend,
+        block_size: u32,
+        subsystem: &str,
+        number: usize,
+        label: Option<&str>,
+    ) -> Result<Self, BackendError> {
         let (device, path): (Arc<dyn BlockDevice>, _) = match backend {
             Backend::Memory(size) => {
                 let name = backend.to_string();
@@ -108,13 +122,15 @@ impl Drive {
                     let why = "more than this machine can address".to_owned();
                     return Err(BackendError::Size { text: name, why });
                 }
-                let device = MemoryDevice::new(&name, *size);
+                let device = MemoryDevice::new(label.unwrap_or(&name), *size);
                 (Arc::new(MarkedDevice::in_memory(Arc::new(device), block_size)), None)
             }
             Backend::Path(path) => {
                 let device = FileDevice::open(path, OpenMode::ReadWrite, Options::default())?;
                 let real = path.canonicalize().unwrap_or_else(|_| path.clone());
-                (Arc::new(device), Some(real))
+                // Hosts are shown the name: where it lies is the operator's affair.
+                let name = real.file_name().unwrap_or(real.as_os_str()).to_string_lossy().into_owned();
+                (Arc::new(device.named(label.map_or(name, str::to_owned))), Some(real))
             }
         };
         let place =
@@ -132,7 +148,7 @@ impl Drive {
             let digest = Sha256::digest(path.as_os_str().as_encoded_bytes());
             let name: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
             let file = folder.join(format!("unreadable-{name}.marks"));
-            self.device = Arc::new(MarkedDevice::with_file(self.device, 1 << self.block_shift, file)?);
+            self.device = Arc::new(MarkedDevice::with_file(self.device, 1 << self.block_shift, &file)?);
         }
         Ok(self)
     }
@@ -165,12 +181,16 @@ impl Drive {
         // A UUID of version 8 (made by a rule of one's own), variant 1. (RFC 9562, section 5.8.)
         uuid[6] = uuid[6] & 0x0F | 0x80;
         uuid[8] = uuid[8] & 0x3F | 0x80;
+        let grains = self.device.grains();
+        let blocks = |bytes: u32| u16::try_from(bytes >> self.block_shift).unwrap_or(u16::MAX).max(1);
         Namespace {
             blocks: self.device.size_bytes() >> self.block_shift,
             block_shift: self.block_shift,
             nguid: half(0),
             uuid,
             read_only: self.device.read_only(),
+            write_grain: blocks(grains.write),
+            deallocate_grain: blocks(grains.discard),
         }
     }
 }

@@ -2,32 +2,33 @@
 
 use super::SharedSubsystem;
 use super::config::Peer;
-use super::leases::{self, Active, Leases, NoLease};
+use super::leases::{Active, LeasedMemory, NoLease};
+use super::metrics::ParityCounts;
+use super::peers::PeerLinks;
+use crate::engine::Permit;
+use crate::memory::MemoryAccess;
 use crate::pace::Pacing;
+use crate::superblocks::Superblocks;
 use crate::watch::WriteWatch;
 use crate::{LocalNode, NodeOptions, Peers};
 use pumice_blockdev::BlockDevice;
-use pumice_initiator::{ConnectOptions, Controller, InitiatorError, Queue, discover};
-use pumice_nvme::pdu::Digests;
-use pumice_nvme::spec::log::DiscoveryEntry;
-use pumice_nvme::spec::{Nqn, Sqe, Status};
+use pumice_nvme::spec::{Sqe, Status};
 use pumice_nvme::target::{Access, VendorSet};
 use pumice_offload::wire::{self, SocketBytes, opcode};
 use pumice_offload::{
-    AssociatedHost, DataNode, DriveId, ErrorKind, Hosts, MemoryAddress, NodeError, Transfer,
+    AssociatedHost, DataNode, DriveId, ErrorKind, Grant, Hosts, MemoryAddress, NodeError, SuperblockSeen,
 };
+use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap};
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 /// Results of a queue that wait to be read, at most.
 const MAX_RESULTS: usize = 16;
+/// Bytes of the results of a controller that wait to be read, from which on no more commands with results are taken.
+const MAX_RESULT_BYTES: usize = 4 << 20;
 /// Bytes that one command moves into or out of local memory, at most: what a queue transfers in one command.
-const MAX_MOVE: u64 = 1 << 20;
-/// How long a peer may take.
-const PEER_DEADLINE: Duration = Duration::from_secs(10);
+pub(super) const MAX_MOVE: u64 = 1 << 20;
 
 /// A queue: results belong to the one that asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -86,13 +87,14 @@ impl Traffic {
     }
 }
 
-type Results = HashMap<QueueId, HashMap<u32, Vec<u8>>>;
+/// Results that wait to be read: of each queue, with its controller, by tag.
+type Results = HashMap<QueueId, (u16, HashMap<u32, Vec<u8>>)>;
 
-/// A connection to a peer.
-struct Link {
-    queue: Queue,
-    /// The queue's controller: it ends when its admin queue does.
-    _controller: Controller,
+/// Whether there is room for one more result of a queue under a tag.
+fn has_room(results: &Results, queue: QueueId, cntlid: u16, tag: u32) -> bool {
+    let few = results.get(&queue).is_none_or(|(_, of)| of.len() < MAX_RESULTS || of.contains_key(&tag));
+    let of_controller = results.values().filter(|(owner, _)| *owner == cntlid);
+    few && of_controller.flat_map(|(_, of)| of.values()).map(Vec::len).sum::<usize>() < MAX_RESULT_BYTES
 }
 
 /// The engines behind the command set.
@@ -100,13 +102,11 @@ pub(super) struct Offload {
     node: LocalNode,
     watch: Arc<WriteWatch>,
     memory_bytes: u64,
-    leases: Mutex<Leases>,
+    leases: LeasedMemory,
     results: Mutex<Results>,
     traffic: Arc<Traffic>,
-    host: Nqn,
-    peers: Vec<Peer>,
-    /// Connections to peers that are not in use.
-    links: Mutex<HashMap<SocketAddr, Vec<Link>>>,
+    counts: ParityCounts,
+    peers: PeerLinks,
 }
 
 impl Offload {
@@ -117,17 +117,17 @@ impl Offload {
         peers: Vec<Peer>,
         watch: Arc<WriteWatch>,
     ) -> Self {
-        let memory_bytes = options.memory_bytes;
+        let (count, memory_bytes) = (devices.len(), options.memory_bytes);
+        let node = LocalNode::new(nqn, devices, &Peers::new(), options).with_watch(Arc::clone(&watch));
         Self {
-            leases: Mutex::new(Leases::new(devices.len(), memory_bytes)),
-            node: LocalNode::new(nqn, devices, &Peers::new(), options).with_watch(Arc::clone(&watch)),
+            leases: LeasedMemory::new(count, Arc::clone(node.memory())),
+            node,
             watch,
             memory_bytes,
             results: Mutex::default(),
             traffic: Arc::default(),
-            host: nqn.parse().expect("a subsystem's name is a host's name too"),
-            peers,
-            links: Mutex::default(),
+            counts: ParityCounts::default(),
+            peers: PeerLinks::new(nqn, peers),
         }
     }
 
@@ -139,6 +139,11 @@ impl Offload {
         // Supported; none changes a namespace's content.
         let commands = opcode::ALL.iter().map(|opcode| (*opcode, 1)).collect();
         VendorSet { identify, commands, helper: Some(wire::NODE_HOST_ID) }
+    }
+
+    /// What parity commands did so far.
+    pub(super) fn counts(&self) -> &ParityCounts {
+        &self.counts
     }
 
     /// What counts the bytes of sockets.
@@ -160,11 +165,7 @@ impl Offload {
         self.node.pacing()
     }
 
-    fn leases(&self) -> std::sync::MutexGuard<'_, Leases> {
-        leases::locked(&self.leases)
-    }
-
-    /// Carries out a command. `now` is on the clock of the connections; `wanted` says whether anybody waits for the outcome.
+    /// Carries out a command. `now` is on the clock of the connections; `permit` says whether anybody waits for the outcome.
     pub(super) fn execute(
         &self,
         sender: Sender,
@@ -172,11 +173,9 @@ impl Offload {
         data: &[u8],
         subsystem: &SharedSubsystem,
         now: u64,
-        wanted: &(dyn Fn() -> bool + Sync),
+        permit: &dyn Permit,
     ) -> Answered {
         let Sender { queue, cntlid } = sender;
-        // What a controller has leased stays its own while a command of it is under way.
-        let _active = Active::begin(&self.leases, cntlid);
         let (tag, len) = (sqe.dword(10), u64::from(sqe.dword(12)));
         let to_controller = sqe.opcode() & 0b11 == 0b01;
         if to_controller && len != data.len() as u64 {
@@ -187,11 +186,18 @@ impl Offload {
         }
         let offset = u64::from(sqe.dword(10)) | u64::from(sqe.dword(11)) << 32;
         let address = MemoryAddress { drive: DriveId(sqe.nsid()), offset };
-        match sqe.opcode() {
-            opcode::PARITY_EXECUTE => {
-                self.kept(queue, tag, wanted, || self.parity(cntlid, data, subsystem, wanted))
+        let stands = |cntlid| subsystem.with(|s| s.stands(cntlid));
+        if subsystem.with(|s| s.is_helper(cntlid)) {
+            if sqe.opcode() != opcode::MEMORY_WRITE {
+                return Answered::refused(Status::ACCESS_DENIED.dnr());
             }
-            opcode::TRANSFER => self.kept(queue, tag, wanted, || self.transfer(data)),
+            return plain(self.leases.write_granted(&grant_of(sqe), address, data, stands));
+        }
+        // What a controller has leased stays its own while a command of it is under way.
+        let active = self.leases.begin(cntlid);
+        match sqe.opcode() {
+            opcode::PARITY_EXECUTE => self.kept(sender, tag, permit, || self.parity(&active, data, permit)),
+            opcode::TRANSFER => self.kept(sender, tag, permit, || self.peers.transfer(&active, data, permit)),
             opcode::RESULT_READ => self.take(queue, tag, len),
             opcode::PACE => plain(self.pace(cntlid, data)),
             opcode::PACE_READ => {
@@ -199,27 +205,24 @@ impl Offload {
             }
             opcode::HOLD => hold(subsystem, cntlid, sqe.dword(10)),
             opcode::HOSTS_READ => {
-                Answered::data(wire::encode_hosts(&self.hosts(subsystem, cntlid, now)), len)
+                let hosts = self.hosts(subsystem, cntlid, &nonce_of(sqe), now);
+                Answered::data(wire::encode_hosts(&hosts), len)
             }
-            opcode::MEMORY_LEASE => {
-                let stands = |cntlid| subsystem.with(|s| s.stands(cntlid));
-                match self.leases().lease(sqe.nsid(), len, cntlid, stands) {
-                    Ok(start) => Answered { result: start / wire::LEASE_UNIT, ..Answered::default() },
-                    Err(NoLease::Senseless) => Answered::refused(Status::INVALID_FIELD.dnr()),
-                    Err(NoLease::Full) => Answered::refused(Status(wire::STATUS_NO_MEMORY)),
-                }
+            opcode::SUPERBLOCKS_READ => {
+                let (seen, drives) = (self.superblocks(subsystem, tag), self.watch.superblocks().len());
+                Answered::data(wire::encode_superblocks(&seen, drives as u32), len)
             }
-            opcode::MEMORY_WRITE => plain(
-                self.may_write(cntlid, address, len, subsystem)
-                    .and_then(|()| self.node.memory_write(address, data)),
-            ),
-            opcode::MEMORY_FILL => plain(
-                self.may_write(cntlid, address, len, subsystem)
-                    .and_then(|()| self.fill(address, len, sqe.dword(13) as u8)),
-            ),
+            opcode::MEMORY_LEASE => match active.lease(sqe.nsid(), len, stands) {
+                Ok(start) => Answered { result: start / wire::LEASE_UNIT, ..Answered::default() },
+                Err(NoLease::Senseless) => Answered::refused(Status::INVALID_FIELD.dnr()),
+                Err(NoLease::Full) => Answered::refused(Status(wire::STATUS_NO_MEMORY)),
+            },
+            opcode::MEMORY_GRANT => plain(grant(&active, address, data, subsystem, cntlid)),
+            opcode::MEMORY_WRITE => plain(active.write(address, data)),
+            opcode::MEMORY_FILL => plain(fill(&active, address, len, sqe.dword(13) as u8)),
             opcode::MEMORY_READ => {
                 let mut out = vec![0; len as usize];
-                match self.node.memory_read(address, &mut out) {
+                match active.read(address, &mut out) {
                     Ok(()) => Answered::data(out, len),
                     Err(error) => plain(Err(error)),
                 }
@@ -234,47 +237,74 @@ impl Offload {
         }
     }
 
-    /// The hosts but for the one that asks; several controllers of one host are told as one.
-    fn hosts(&self, subsystem: &SharedSubsystem, cntlid: u16, now: u64) -> Hosts {
+    /// A controller has ended: what it had of local memory is nobody's any more.
+    pub(super) fn sweep(&self, stands: impl Fn(u16) -> bool) {
+        self.node.pacing().sweep(&stands);
+        self.leases.sweep(stands);
+    }
+
+    /// The hosts but for the one that asks, by their marks; several controllers of one host are told as one.
+    fn hosts(&self, subsystem: &SharedSubsystem, cntlid: u16, nonce: &[u8; 16], now: u64) -> Hosts {
         let (others, changes) = subsystem.with(|s| (s.other_hosts(cntlid), s.changes()));
-        let mut hosts: BTreeMap<(String, [u8; 16]), u32> = BTreeMap::new();
+        let mut hosts: BTreeMap<[u8; 32], AssociatedHost> = BTreeMap::new();
         for host in others {
-            let silent = u32::try_from(now.saturating_sub(host.heard) / 1_000_000).unwrap_or(u32::MAX);
-            let longest = hosts.entry((host.nqn, host.id)).or_default();
-            *longest = silent.max(*longest);
+            let mark: [u8; 32] = Sha256::new().chain_update(nonce).chain_update(host.id).finalize().into();
+            let silent_ms = u32::try_from(now.saturating_sub(host.heard) / 1_000_000).unwrap_or(u32::MAX);
+            let first = AssociatedHost { mark, silent_ms, observer: host.observer };
+            let known = hosts.entry(mark).or_insert(first);
+            known.silent_ms = silent_ms.max(known.silent_ms);
+            known.observer &= host.observer;
         }
-        let hosts = hosts.into_iter().map(|((nqn, id), silent_ms)| AssociatedHost { nqn, id, silent_ms });
-        Hosts { epoch: self.watch.epoch(), changes, hosts: hosts.collect() }
+        Hosts { epoch: self.watch.epoch(), changes, hosts: hosts.into_values().collect() }
+    }
+
+    /// What is remembered of the superblocks on the drives of a page.
+    fn superblocks(&self, subsystem: &SharedSubsystem, page: u32) -> Vec<SuperblockSeen> {
+        let drives = (1_u32..).zip(self.watch.superblocks());
+        let first = page as usize * wire::SUPERBLOCKS_PAGE;
+        let page = drives.skip(first).take(wire::SUPERBLOCKS_PAGE);
+        let of = |(number, drive): (u32, &Superblocks)| {
+            let stands = |cntlid| subsystem.with(|s| s.stands(cntlid));
+            let seen = |(writer, array, clean): (u16, [u8; 16], Option<u64>)| SuperblockSeen {
+                drive: DriveId(number),
+                array,
+                clean: clean.is_some() && stands(writer),
+                events: clean.unwrap_or(0),
+            };
+            drive.remembered().into_iter().map(seen).collect::<Vec<_>>()
+        };
+        page.flat_map(of).collect()
     }
 
     /// Carries out a command whose result, or the explanation of its failure, is kept until it is read.
     fn kept(
         &self,
-        queue: QueueId,
+        sender: Sender,
         tag: u32,
-        wanted: &dyn Fn() -> bool,
+        permit: &dyn Permit,
         work: impl FnOnce() -> Result<Vec<u8>, NodeError>,
     ) -> Answered {
-        if self.results().get(&queue).is_some_and(|of| of.len() >= MAX_RESULTS && !of.contains_key(&tag)) {
+        let Sender { queue, cntlid } = sender;
+        if !has_room(&self.results(), queue, cntlid, tag) {
             return Answered::refused(Status::SEQUENCE.dnr());
         }
         let (status, bytes) = match work() {
             Ok(bytes) => (Status::SUCCESS, bytes),
-            Err(_) if !wanted() => (Status::ABORTED, Vec::new()),
+            Err(_) if !permit.is_wanted() => (Status::ABORTED, Vec::new()),
             Err(error) => (status_of(&error), error.to_string().into_bytes()),
         };
         let result = bytes.len() as u64;
         let mut results = self.results();
         // Asked with the results in hand: a queue that is gone was so before it was forgotten, and is not forgotten twice.
-        if !bytes.is_empty() && wanted() {
-            results.entry(queue).or_default().insert(tag, bytes);
+        if !bytes.is_empty() && permit.is_wanted() {
+            results.entry(queue).or_insert_with(|| (cntlid, HashMap::new())).1.insert(tag, bytes);
         }
         Answered { status, result, data: None }
     }
 
     fn take(&self, queue: QueueId, tag: u32, len: u64) -> Answered {
         let mut results = self.results();
-        let Some(of) = results.get_mut(&queue) else { return Answered::refused(Status::SEQUENCE.dnr()) };
+        let Some((_, of)) = results.get_mut(&queue) else { return Answered::refused(Status::SEQUENCE.dnr()) };
         match of.get(&tag).map(|bytes| bytes.len() as u64) {
             Some(has) if has == len => Answered { data: of.remove(&tag), ..Answered::default() },
             Some(_) => Answered::refused(Status::INVALID_FIELD.dnr()),
@@ -289,160 +319,79 @@ impl Offload {
 
     fn parity(
         &self,
-        cntlid: u16,
+        memory: &Active<'_>,
         descriptor: &[u8],
-        subsystem: &SharedSubsystem,
-        wanted: &(dyn Fn() -> bool + Sync),
+        permit: &dyn Permit,
     ) -> Result<Vec<u8>, NodeError> {
         let command =
             wire::decode_command(descriptor).map_err(|e| NodeError::invalid(e.field, e.to_string()))?;
-        command.validate()?;
-        if let Some((into, len)) = command.output() {
-            self.may_write(cntlid, into, len, subsystem)?;
-        }
-        let result = self.node.parity_while(&command, wanted)?;
+        let result = self.counts.counted(&command, || self.node.parity_while(&command, memory, permit))?;
         Ok(wire::encode_result(&result))
-    }
-
-    /// Refuses to write local memory that another host has leased. Nodes that send to this one write where the hosts have agreed.
-    fn may_write(
-        &self,
-        cntlid: u16,
-        to: MemoryAddress,
-        len: u64,
-        subsystem: &SharedSubsystem,
-    ) -> Result<(), NodeError> {
-        let range = to.offset..to.offset.saturating_add(len);
-        let stands = |cntlid| subsystem.with(|s| s.stands(cntlid));
-        if !self.leases().is_anothers(to.drive.0, &range, cntlid, stands) {
-            return Ok(());
-        }
-        // 0 is no controller: all hosts.
-        let is_node =
-            subsystem.with(|s| s.stands(cntlid) && s.other_hosts(0).iter().all(|h| h.cntlid != cntlid));
-        if is_node {
-            return Ok(());
-        }
-        let what = format!("another host has leased what is written of the memory of {}", to.drive);
-        Err(NodeError::new(ErrorKind::Busy, what))
-    }
-
-    /// Refuses what ends past the memory before a part of it is done.
-    fn in_memory(&self, field: &'static str, from: MemoryAddress, len: u64) -> Result<(), NodeError> {
-        let fits = from.offset.checked_add(len).is_some_and(|end| end <= self.memory_bytes);
-        let MemoryAddress { drive, offset } = from;
-        let outside =
-            || format!("{offset}+{len} is outside the {} bytes of memory of {drive}", self.memory_bytes);
-        if fits { Ok(()) } else { Err(NodeError::invalid(field, outside())) }
-    }
-
-    fn fill(&self, address: MemoryAddress, len: u64, value: u8) -> Result<(), NodeError> {
-        self.in_memory("address", address, len)?;
-        let piece = vec![value; len.min(MAX_MOVE) as usize];
-        let mut done = 0;
-        while done < len {
-            let part = (len - done).min(MAX_MOVE) as usize;
-            let at = MemoryAddress { offset: address.offset.saturating_add(done), ..address };
-            self.node.memory_write(at, &piece[..part])?;
-            done += part as u64;
-        }
-        Ok(())
-    }
-
-    /// Sends local memory to a peer: to nobody who is not on the list.
-    fn transfer(&self, descriptor: &[u8]) -> Result<Vec<u8>, NodeError> {
-        let transfer =
-            wire::decode_transfer(descriptor).map_err(|e| NodeError::invalid(e.field, e.to_string()))?;
-        self.in_memory("from", transfer.from, transfer.len)?;
-        let unknown =
-            || NodeError::new(ErrorKind::Unreachable, format!("'{}' is no peer of this node", transfer.peer));
-        let address: SocketAddr = transfer.peer.parse().map_err(|_| unknown())?;
-        let peer = self.peers.iter().find(|peer| peer.address == address).ok_or_else(unknown)?;
-        // A connection that was idle may have died with the peer; a new one tells.
-        if let Some(mut link) = self.idle(address)
-            && let Ok(done) = self.send(&mut link.queue, &transfer)
-        {
-            return self.sent(address, link, done);
-        }
-        let mut link = self.connect(peer).map_err(|error| unreachable(&error))?;
-        let done = self.send(&mut link.queue, &transfer)?;
-        self.sent(address, link, done)
-    }
-
-    fn sent(&self, address: SocketAddr, link: Link, status: Status) -> Result<Vec<u8>, NodeError> {
-        self.links.lock().unwrap_or_else(PoisonError::into_inner).entry(address).or_default().push(link);
-        if status.is_success() {
-            return Ok(Vec::new());
-        }
-        Err(NodeError::new(ErrorKind::Unreachable, format!("peer {address}: memory write: {status}")))
-    }
-
-    fn idle(&self, address: SocketAddr) -> Option<Link> {
-        self.links.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&address)?.pop()
-    }
-
-    fn send(&self, link: &mut Queue, transfer: &Transfer) -> Result<Status, NodeError> {
-        let mut done = 0;
-        while done < transfer.len {
-            let len = (transfer.len - done).min(MAX_MOVE);
-            let mut data = vec![0; len as usize];
-            let from = MemoryAddress { offset: transfer.from.offset.saturating_add(done), ..transfer.from };
-            self.node.memory_read(from, &mut data)?;
-            let to = transfer.to.offset.saturating_add(done);
-            let mut sqe = Sqe::new(opcode::MEMORY_WRITE, transfer.to.drive.0);
-            sqe.set_dword(10, to as u32);
-            sqe.set_dword(11, (to >> 32) as u32);
-            sqe.set_dword(12, len as u32);
-            let outcome = link.execute(sqe, &data, &mut []).map_err(|error| unreachable(&error))?;
-            if !outcome.status.is_success() {
-                return Ok(outcome.status);
-            }
-            done += len;
-        }
-        Ok(Status::SUCCESS)
-    }
-
-    /// A new connection to a peer, with a controller of its own.
-    fn connect(&self, peer: &Peer) -> Result<Link, InitiatorError> {
-        let mut options = ConnectOptions {
-            subsystem: Nqn::discovery(),
-            host: self.host.clone(),
-            hostid: wire::NODE_HOST_ID,
-            digests: Digests::default(),
-            flow_control: true,
-            deadline: PEER_DEADLINE,
-        };
-        options.subsystem = match &peer.nqn {
-            Some(nqn) => nqn.clone(),
-            None => discover(peer.address, &options)?
-                .iter()
-                .filter(|entry| entry.subtype == DiscoveryEntry::NVM)
-                .find_map(|entry| entry.subnqn.parse().ok())
-                .unwrap_or_else(Nqn::discovery),
-        };
-        let controller = Controller::connect(peer.address, options)?;
-        Ok(Link { queue: controller.queue(1, 16)?, _controller: controller })
     }
 }
 
-/// Takes the hold on the node (1), or gives it back (0).
+/// Takes the hold on the node, gives it back, or promises to write no namespace.
 fn hold(subsystem: &SharedSubsystem, cntlid: u16, what: u32) -> Answered {
     match what {
-        0 => subsystem.with(|s| s.release(cntlid)),
-        1 if subsystem.with(|s| s.hold(cntlid)) => {}
-        1 => return Answered::refused(Status(wire::STATUS_IN_USE)),
+        wire::HOLD_RELEASE => subsystem.with(|s| s.release(cntlid)),
+        wire::HOLD_TAKE if subsystem.with(|s| s.hold(cntlid)) => {}
+        wire::HOLD_TAKE => return Answered::refused(Status(wire::STATUS_IN_USE)),
+        wire::HOLD_OBSERVE => subsystem.with(|s| s.observe(cntlid)),
         _ => return Answered::refused(Status::INVALID_FIELD.dnr()),
     }
     Answered::default()
 }
 
-fn unreachable(error: &InitiatorError) -> NodeError {
-    NodeError::new(ErrorKind::Unreachable, error.to_string())
+/// Gives a grant, or takes it back.
+fn grant(
+    active: &Active<'_>,
+    address: MemoryAddress,
+    data: &[u8],
+    subsystem: &SharedSubsystem,
+    cntlid: u16,
+) -> Result<(), NodeError> {
+    let (grant, len) = wire::decode_grant(data).map_err(|e| NodeError::invalid(e.field, e.to_string()))?;
+    let (done, any) = active.grant(grant, address, len);
+    subsystem.with(|s| s.set_inviting(cntlid, any));
+    if done {
+        return Ok(());
+    }
+    let what = "only leased memory can be granted, and 64 times at most";
+    Err(NodeError::new(ErrorKind::Busy, what))
+}
+
+/// Fills memory. What ends past the memory, or past what is leased, is refused before a part of it is done.
+fn fill(memory: &Active<'_>, address: MemoryAddress, len: u64, value: u8) -> Result<(), NodeError> {
+    memory.check("address", address, len)?;
+    let piece = vec![value; len.min(MAX_MOVE) as usize];
+    let mut done = 0;
+    while done < len {
+        let part = (len - done).min(MAX_MOVE) as usize;
+        let at = MemoryAddress { offset: address.offset.saturating_add(done), ..address };
+        memory.write(at, &piece[..part])?;
+        done += part as u64;
+    }
+    Ok(())
+}
+
+/// The grant that a Memory Write of another node comes with.
+fn grant_of(sqe: &Sqe) -> Grant {
+    Grant(bytes_of(sqe, [2, 3, 14, 15]))
+}
+
+/// What the marks of hosts are made with.
+fn nonce_of(sqe: &Sqe) -> [u8; 16] {
+    bytes_of(sqe, [10, 11, 13, 14])
+}
+
+fn bytes_of(sqe: &Sqe, dwords: [usize; 4]) -> [u8; 16] {
+    std::array::from_fn(|i| sqe.dword(dwords[i / 4]).to_le_bytes()[i % 4])
 }
 
 fn status_of(error: &NodeError) -> Status {
     match error.kind() {
         ErrorKind::Media => Status::READ_ERROR,
+        ErrorKind::Drive => Status::INTERNAL,
         ErrorKind::InvalidField(_) => Status::INVALID_FIELD.dnr(),
         ErrorKind::ReadOnly => Status::WRITE_PROTECTED.dnr(),
         ErrorKind::Busy => Status(wire::STATUS_IN_USE),
@@ -479,6 +428,9 @@ mod tests {
     fn what_does_not_fit_is_not_done_in_part() {
         let (offload, subsystem) = node(2 * MAX_MOVE);
         let sender = Sender { queue: QueueId { core: 0, connection: 7 }, cntlid: 1 };
+        let mut lease = Sqe::new(opcode::MEMORY_LEASE, 1);
+        lease.set_dword(12, 2 * MAX_MOVE as u32);
+        assert!(offload.execute(sender, &lease, &[], &subsystem, 0, &|| true).status.is_success());
         let mut sqe = Sqe::new(opcode::MEMORY_FILL, 1);
         sqe.set_dword(13, 7);
         for (len, status, first) in
@@ -490,6 +442,21 @@ mod tests {
             offload.node.memory_read(MemoryAddress { drive: DriveId(1), offset: 0 }, &mut there).unwrap();
             assert_eq!(there, [first]);
         }
+    }
+
+    #[test]
+    fn results_that_wait_are_bounded_by_number_and_by_bytes() {
+        let queue = |connection| QueueId { core: 0, connection };
+        let mut results = Results::default();
+        for tag in 0..16 {
+            assert!(has_room(&results, queue(7), 1, tag));
+            results.entry(queue(7)).or_insert((1, HashMap::new())).1.insert(tag, vec![0; 1000]);
+        }
+        assert!(!has_room(&results, queue(7), 1, 16) && has_room(&results, queue(7), 1, 3), "its tags");
+        assert!(has_room(&results, queue(8), 1, 0));
+        results.entry(queue(8)).or_insert((1, HashMap::new())).1.insert(0, vec![0; MAX_RESULT_BYTES]);
+        assert!(!has_room(&results, queue(9), 1, 0), "the bytes of a controller, over all its queues");
+        assert!(has_room(&results, queue(9), 2, 0), "another one has its own");
     }
 
     #[test]

@@ -71,6 +71,18 @@ impl Outgoing {
         self.rest.len() + self.bytes.len() - self.sent
     }
 
+    /// Lets go of the memory that is kept for what comes next.
+    pub(super) fn shrink(&mut self) {
+        if self.is_empty() {
+            *self = Self::default();
+        }
+    }
+
+    /// Bytes of memory that it has.
+    pub(super) fn memory(&self) -> usize {
+        self.rest.capacity() + self.bytes.capacity()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -102,9 +114,11 @@ impl Outgoing {
     fn let_go(&mut self) {
         if self.is_empty() {
             self.bytes.clear();
+            self.bytes.shrink_to(KEPT);
         } else if self.sent >= KEPT && self.sent >= self.bytes.len() / 2 {
             // No more bytes are moved than were sent.
             self.bytes.drain(..self.sent);
+            self.bytes.shrink_to((2 * self.bytes.len()).max(KEPT));
             for loan in &mut self.loans {
                 loan.at -= self.sent;
             }

@@ -1,8 +1,13 @@
 //! What all cores share.
 
 use super::SharedSubsystem;
+use super::budget::{Accounts, FLIGHT, WINDOWS};
+use super::failure::Failure;
+use super::log::Log;
+use super::metrics::{BudgetUse, Metrics};
 use super::offload::Offload;
 use super::rounds::Rounds;
+use super::turns::Turns;
 use crate::pace::Pacing;
 use crate::watch::WriteWatch;
 use pumice_blockdev::BlockDevice;
@@ -10,6 +15,11 @@ use pumice_nvme::target::{Access, Limits};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
+
+/// Parity commands that work at a time, for each core.
+const TURNS: usize = 4;
+/// Parity commands whose reads keep a pace, at a time: each has up to 33 threads and 64 MiB.
+const PACED_TURNS: usize = 4;
 
 /// The subsystem, its drives, and what the cores count together.
 pub(super) struct Shared {
@@ -20,8 +30,14 @@ pub(super) struct Shared {
     watch: Arc<WriteWatch>,
     rounds: Rounds,
     kinds: Vec<DriveKind>,
-    connections: AtomicUsize,
+    connections: Arc<AtomicUsize>,
+    metrics: Metrics,
+    log: Log,
     stopping: AtomicBool,
+    failure: Failure,
+    accounts: Accounts,
+    /// Of parity commands, and of those whose reads keep a pace.
+    turns: [Turns; 2],
     began: Instant,
 }
 
@@ -58,6 +74,18 @@ impl Shared {
             block_shift,
         };
         let kinds = devices.iter().zip(shifts).map(kind).collect();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let metrics = Metrics::new(devices.len());
+        let of = Arc::clone(&connections);
+        metrics.show_budget("connections", move || BudgetUse {
+            used: of.load(Ordering::Relaxed) as u64,
+            limit: limits.connections as u64,
+        });
+        let of = subsystem.clone();
+        metrics.show_budget("associations", move || BudgetUse {
+            used: of.with(|s| s.hosts()) as u64,
+            limit: limits.controllers as u64,
+        });
         Self {
             subsystem,
             limits,
@@ -66,8 +94,13 @@ impl Shared {
             watch,
             rounds: Rounds::new(cores),
             kinds,
-            connections: AtomicUsize::new(0),
+            connections,
+            metrics,
+            log: Log::default(),
             stopping: AtomicBool::new(false),
+            failure: Failure::default(),
+            accounts: Accounts::new(FLIGHT, WINDOWS),
+            turns: [Turns::new(TURNS * cores), Turns::new(PACED_TURNS)],
             began: Instant::now(),
         }
     }
@@ -88,6 +121,18 @@ impl Shared {
     /// A connection that was admitted is gone.
     pub(super) fn dismiss(&self) {
         self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    pub(super) fn log(&self) -> &Log {
+        &self.log
     }
 
     pub(super) fn subsystem(&self) -> &SharedSubsystem {
@@ -121,6 +166,26 @@ impl Shared {
 
     pub(super) fn block_shift(&self, nsid: u32) -> u8 {
         self.kind(nsid).map_or(9, |kind| kind.block_shift)
+    }
+
+    /// What hosts make the node hold.
+    pub(super) fn accounts(&self) -> &Accounts {
+        &self.accounts
+    }
+
+    /// What is told of a core that ends too soon.
+    pub(super) fn failure(&self) -> &Failure {
+        &self.failure
+    }
+
+    /// The turns of parity commands.
+    pub(super) fn turns(&self) -> &Turns {
+        &self.turns[0]
+    }
+
+    /// The turns of those whose reads keep a pace.
+    pub(super) fn paced_turns(&self) -> &Turns {
+        &self.turns[1]
     }
 
     pub(super) fn stop(&self) {

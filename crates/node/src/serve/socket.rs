@@ -2,16 +2,20 @@
 
 use super::arrival::Arrival;
 use super::blocks::Blocks;
+use super::budget::{Account, Held};
 use super::done::Done;
+use super::fair::HostKey;
 use super::outgoing::Outgoing;
 use super::shared::Shared;
 use crate::watch::Writing;
 use mio::net::TcpStream;
-use pumice_nvme::target::Connection;
+use pumice_nvme::target::{Connection, EndReason, Media, Notice, Windows};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use tracing::error;
 
 /// Bytes of the receive buffer to begin with; it grows to the longest PDU when one comes.
 const FIRST_BUFFER: usize = 16 << 10;
@@ -23,6 +27,10 @@ const TURN: usize = 1 << 20;
 const SEND_LIMIT: usize = 4 << 20;
 /// Commands with the media, beyond which no more are taken.
 const IN_FLIGHT_LIMIT: usize = 256;
+
+/// A host must take so many bytes of what waits for it in so many nanoseconds, or all of it.
+const UNREAD_LEAST: u64 = 64 << 10;
+const UNREAD_PATIENCE: u64 = 30_000_000_000;
 
 /// Nanoseconds that an admin queue waits for a round of all cores, at most: what CAP.TO lets a host wait for a controller to be ready.
 const ROUND_PATIENCE: u64 = 7_500_000_000;
@@ -55,6 +63,9 @@ pub(super) enum Turn {
 pub(super) struct Socket {
     pub(super) stream: TcpStream,
     pub(super) connection: Connection,
+    /// Whose it is, for the log.
+    pub(super) peer: SocketAddr,
+    local: SocketAddr,
     arrival: Arrival,
     receive: Vec<u8>,
     /// Bytes in the receive buffer.
@@ -62,6 +73,17 @@ pub(super) struct Socket {
     out: Outgoing,
     /// Bytes that were received and sent and not yet counted.
     uncounted: (u64, u64),
+    /// What its host holds, once it is known; and what this connection holds of that beside its commands.
+    pub(super) account: Option<Account>,
+    held: Option<Held>,
+    /// Bytes that commands under way take.
+    pub(super) flying: u64,
+    /// Bytes that were ever sent; and since when, and since how many of them, something has waited to be sent.
+    sent: u64,
+    stuck: Option<(u64, u64)>,
+    sent_at_tick: u64,
+    /// The last read filled the buffer: a larger one is worth its memory.
+    busy: bool,
     /// The socket may have more.
     readable: bool,
     pub(super) in_flight: usize,
@@ -75,18 +97,31 @@ pub(super) struct Socket {
     look: Look,
     /// The receive buffer may hold what was left for another turn.
     left: bool,
+    /// Commands are left because there is no room for what they take.
+    is_full: bool,
 }
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream, connection: Connection) -> Self {
+    pub(super) fn new(stream: TcpStream, connection: Connection, local: SocketAddr) -> Self {
+        // A peer that is gone already has none.
+        let peer = stream.peer_addr().unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
         Self {
             stream,
             connection,
+            peer,
+            local,
             arrival: Arrival::default(),
             receive: vec![0; FIRST_BUFFER],
             filled: 0,
             out: Outgoing::default(),
             uncounted: (0, 0),
+            account: None,
+            held: None,
+            flying: 0,
+            sent: 0,
+            stuck: None,
+            sent_at_tick: 0,
+            busy: false,
             readable: true,
             in_flight: 0,
             writes: 0,
@@ -95,6 +130,7 @@ impl Socket {
             ended: false,
             look: Look::Unbound,
             left: false,
+            is_full: false,
         }
     }
 
@@ -108,6 +144,12 @@ impl Socket {
         self.ended = true;
     }
 
+    /// Whose it is.
+    pub(super) fn host(&self) -> HostKey {
+        let id = self.connection.host();
+        id.map_or_else(HostKey::unknown, |id| HostKey::new(self.connection.peer(), id))
+    }
+
     /// Whether it waits for nothing but its own commands to end.
     pub(super) fn is_idle(&self) -> bool {
         self.in_flight == 0 && self.out.is_empty()
@@ -116,6 +158,8 @@ impl Socket {
     /// Takes what has come, and sends what there is to send.
     pub(super) fn turn(&mut self, shared: &Shared, blocks: &mut Blocks<'_>, now: u64) -> Turn {
         let mut taken = 0;
+        blocks.unsent = self.out.memory() as u64;
+        self.is_full &= !blocks.has_room();
         if self.waits().is_some_and(|round| shared.rounds().is_made(round)) {
             self.look = Look::Over;
         }
@@ -132,14 +176,16 @@ impl Socket {
                     self.uncounted.0 += n as u64;
                     self.filled += n;
                     self.readable = self.filled == self.receive.len();
+                    self.busy |= self.readable;
                     self.process(shared, blocks, now);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.readable = false,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => self.ended = true,
+                Err(_) => self.lost(),
             }
         }
         self.send(shared);
+        self.account_for(shared);
         let (received, sent) = std::mem::take(&mut self.uncounted);
         shared.offload().traffic().count(received, sent);
         if self.ended || self.connection.is_closed() && self.out.is_empty() {
@@ -154,7 +200,28 @@ impl Socket {
     }
 
     fn has_room(&self, in_flight: usize) -> bool {
-        self.out.len() < SEND_LIMIT && in_flight < IN_FLIGHT_LIMIT
+        self.out.len() < SEND_LIMIT && in_flight < IN_FLIGHT_LIMIT && !self.is_full
+    }
+
+    /// Whether commands wait in its buffer for room that other connections may have given back.
+    pub(super) fn waits_for_room(&self) -> bool {
+        self.is_full
+    }
+
+    /// Counts what it holds beside its commands: what waits to be sent, and a receive buffer that is larger than the first one.
+    fn account_for(&mut self, shared: &Shared) {
+        if self.account.is_none()
+            && let Some(id) = self.connection.host()
+        {
+            let account = shared.accounts().of(HostKey::new(self.connection.peer(), id));
+            self.connection.set_windows(Arc::clone(&account.windows) as Arc<dyn Windows>);
+            self.held = Some(account.flight.hold(0));
+            self.account = Some(account);
+        }
+        if let Some(held) = &mut self.held {
+            let received = self.receive.len().saturating_sub(FIRST_BUFFER);
+            held.resize((self.out.memory() + received) as u64);
+        }
     }
 
     /// The round that it waits for.
@@ -192,26 +259,32 @@ impl Socket {
     fn process(&mut self, shared: &Shared, blocks: &mut Blocks<'_>, now: u64) {
         let mut taken = 0;
         self.left = false;
+        self.is_full = false;
         let needed = loop {
+            blocks.unsent = self.out.memory() as u64;
             let end = self.end(taken);
             let bytes = &self.receive[taken..end];
             let received = self.connection.receive(now, bytes, shared.subsystem(), blocks, self.out.bytes());
             self.out.lend(&mut blocks.loans);
+            self.tell(shared);
             taken += received.consumed;
             self.bound(shared, now);
             let more = received.more || received.consumed > 0 && end < self.filled;
             if received.more {
                 self.send(shared);
             }
+            self.is_full = received.full;
             // A host that asks for more than it has entries for: what it does not take waits in its own memory.
-            self.left = self.waits().is_some() || more && self.out.own() >= SEND_LIMIT;
+            self.left = self.waits().is_some() || received.full || more && self.out.own() >= SEND_LIMIT;
             if !more || self.left {
                 break received.needed;
             }
         };
         self.receive.copy_within(taken..self.filled, 0);
         self.filled -= taken;
-        let wanted = if self.connection.is_io_queue() { IO_BUFFER } else { FIRST_BUFFER };
+        let room = || self.account.as_ref().is_none_or(|a| a.flight.has_room(IO_BUFFER as u64));
+        let large = self.busy && self.connection.is_io_queue() && room();
+        let wanted = if large { IO_BUFFER } else { FIRST_BUFFER };
         let wanted = wanted.max(needed);
         if self.receive.len() < wanted {
             self.receive.resize(wanted, 0);
@@ -222,20 +295,47 @@ impl Socket {
     /// Sends what the socket takes.
     fn send(&mut self, shared: &Shared) {
         match self.out.send(&mut self.stream, shared.devices()) {
-            Ok(sent) => self.uncounted.1 += sent,
-            Err(_) => self.ended = true,
+            Ok(sent) => {
+                self.uncounted.1 += sent;
+                self.sent += sent;
+            }
+            Err(_) => self.lost(),
+        }
+    }
+
+    /// The connection broke.
+    fn lost(&mut self) {
+        self.connection.end(EndReason::Lost);
+        self.ended = true;
+    }
+
+    /// Logs and counts what has happened on the connection.
+    fn tell(&mut self, shared: &Shared) {
+        let metrics = shared.metrics();
+        for notice in self.connection.take_notices() {
+            match &notice {
+                Notice::Associated { .. } => metrics.associations.add(1),
+                Notice::Refused { .. } => metrics.connects_refused.add(1),
+                Notice::Violation(_) => metrics.violations.add(1),
+            }
+            shared.log().notice(&notice, self.peer, self.local);
         }
     }
 
     /// A command is done.
     pub(super) fn complete(&mut self, shared: &Shared, done: &Done) {
         self.in_flight -= 1;
+        self.flying -= done.flown;
         self.writes -= usize::from(done.wrote);
         let (access, slot) = (shared.subsystem(), done.ticket.slot);
         match done.data() {
             Some(data) => self.connection.complete_with(slot, Ok(data), access, self.out.bytes()),
             None => self.connection.complete(slot, done.status, done.result, access, self.out.bytes()),
         }
+        // Before the command's own buffer is let go: what is held is never less than what there is.
+        self.account_for(shared);
+        // It may have waited for the command's room.
+        self.is_full = false;
     }
 
     /// Lets time pass.
@@ -245,17 +345,69 @@ impl Socket {
             && now >= until
             && !shared.rounds().is_made(round)
         {
-            eprintln!(
-                "pumice: a core has stood still for 7.5 s: an association that began meanwhile is ended"
-            );
+            error!(peer = %self.peer, "a core stands still");
+            self.connection.end(EndReason::Deadline);
             self.ended = true;
         }
         self.send(shared);
+        if self.is_stuck(now) {
+            self.connection.end(EndReason::Deadline);
+            self.ended = true;
+        }
+        if self.sent == std::mem::replace(&mut self.sent_at_tick, self.sent) {
+            self.out.shrink();
+        }
+        // A buffer that grew and is not needed now is let go; it grows again when it is.
+        if !std::mem::take(&mut self.busy) && self.filled == 0 && self.receive.len() > FIRST_BUFFER {
+            self.receive = vec![0; FIRST_BUFFER];
+        }
+        self.account_for(shared);
         if self.ended || self.connection.is_closed() { Turn::Over } else { Turn::Waits }
+    }
+
+    /// Whether its host has taken next to nothing of what waits for it, for too long.
+    fn is_stuck(&mut self, now: u64) -> bool {
+        if self.out.is_empty() {
+            self.stuck = None;
+            return false;
+        }
+        let (since, sent) = *self.stuck.get_or_insert((now, self.sent));
+        if now.saturating_sub(since) < UNREAD_PATIENCE {
+            return false;
+        }
+        self.stuck = Some((now, self.sent));
+        self.sent - sent < UNREAD_LEAST
     }
 
     /// Says goodbye to the peer.
     pub(super) fn close(&mut self) -> io::Result<()> {
         self.stream.shutdown(std::net::Shutdown::Both)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pumice_nvme::target::Limits;
+    use std::net::{Ipv4Addr, TcpListener};
+
+    #[test]
+    fn a_host_that_takes_next_to_nothing_is_closed_after_half_a_minute() -> io::Result<()> {
+        const SECOND: u64 = 1_000_000_000;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let _peer = std::net::TcpStream::connect(listener.local_addr()?)?;
+        let stream = TcpStream::from_std(listener.accept()?.0);
+        let local = listener.local_addr()?;
+        let mut socket = Socket::new(stream, Connection::new(Limits::default(), local, 0), local);
+        assert!(!socket.is_stuck(0) && !socket.is_stuck(100 * SECOND), "nothing waits");
+        socket.out.bytes().extend_from_slice(&[0; 100]);
+        assert!(!socket.is_stuck(100 * SECOND) && !socket.is_stuck(129 * SECOND));
+        socket.sent += UNREAD_LEAST;
+        assert!(!socket.is_stuck(130 * SECOND), "it takes enough");
+        socket.sent += UNREAD_LEAST - 1;
+        assert!(!socket.is_stuck(159 * SECOND) && socket.is_stuck(160 * SECOND), "it does not any more");
+        socket.out.shrink();
+        assert!(!socket.out.is_empty(), "what waits stays");
+        Ok(())
     }
 }

@@ -3,8 +3,13 @@
 mod bounds;
 mod deallocate;
 mod durability;
+mod listen;
+mod lost_files;
 mod memory;
 mod orphans;
 mod panics;
+mod starving;
+mod superblocks;
 mod unreadable;
+mod visibility;
 mod world;

@@ -20,8 +20,13 @@ pub(crate) fn serve(drives: Vec<Drive>) -> Server {
 
 /// The same, by so many cores.
 pub(crate) fn serve_on(cores: usize, drives: Vec<Drive>) -> Server {
+    serve_at(&["127.0.0.1:0"], cores, drives)
+}
+
+/// The same, on these addresses.
+pub(crate) fn serve_at(listen: &[&str], cores: usize, drives: Vec<Drive>) -> Server {
     Server::start(Service {
-        address: "127.0.0.1:0".parse().unwrap(),
+        listen: listen.iter().map(|address| address.parse().unwrap()).collect(),
         nqn: "nqn.2026-11.example:node".parse().unwrap(),
         drives,
         limits: Limits::default(),
@@ -30,6 +35,7 @@ pub(crate) fn serve_on(cores: usize, drives: Vec<Drive>) -> Server {
         node: NodeOptions { memory_bytes: 4096, ..NodeOptions::default() },
         peers: Vec::new(),
         pacing: PaceRequest::default(),
+        metrics: Some("127.0.0.1:0".parse().unwrap()),
     })
     .unwrap()
 }

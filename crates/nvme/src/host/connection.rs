@@ -108,6 +108,8 @@ pub struct Connection {
     maxh2cdata: u32,
     commands: Vec<Command>,
     free: VecDeque<u16>,
+    /// PDUs that were sent and received.
+    pdus: u64,
 }
 
 /// Id of the Connect command.
@@ -129,8 +131,15 @@ impl Connection {
             maxh2cdata: 4096,
             commands: (0..depth).map(|_| Command::default()).collect(),
             free: (0..depth).collect(),
+            pdus: 1,
             options,
         }
+    }
+
+    /// PDUs that were sent and received, since ICReq.
+    #[must_use]
+    pub fn pdus(&self) -> u64 {
+        self.pdus
     }
 
     /// Whether commands may be submitted.
@@ -172,6 +181,7 @@ impl Connection {
             return Err(SubmitError::NotConnected);
         }
         let cid = self.free.pop_front().ok_or(SubmitError::Full)?;
+        self.pdus += 1;
         sqe.set_cid(cid);
         let in_capsule = data.len()
             <= if self.options.qid == 0 { ADMIN_CAPSULE } else { self.options.capsule_data as usize };
@@ -229,7 +239,10 @@ impl Connection {
                 frame.map(|frame| self.pdu(&frame, out, &mut each).map(|()| frame.len)).transpose()
             });
             match done {
-                Ok(Some(len)) => consumed += len,
+                Ok(Some(len)) => {
+                    consumed += len;
+                    self.pdus += 1;
+                }
                 Ok(None) => return Ok((consumed, needed)),
                 Err(violation) => {
                     // A term request is not answered with another.
@@ -293,6 +306,7 @@ impl Connection {
         };
         fields.encode(&mut sqe);
         self.push_capsule(&sqe, &data, out);
+        self.pdus += 1;
         Ok(())
     }
 
@@ -377,6 +391,7 @@ impl Connection {
         }
         command.sent += transfer.len;
         let pieces = data.chunks(self.maxh2cdata as usize);
+        self.pdus += pieces.len() as u64;
         let last = pieces.len() - 1;
         for (i, piece) in pieces.enumerate() {
             let offset = transfer.offset + i as u32 * self.maxh2cdata;

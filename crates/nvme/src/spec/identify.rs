@@ -40,6 +40,8 @@ pub struct Controller {
     pub cntlid: u16,
     /// Whether it is the discovery service's.
     pub discovery: bool,
+    /// Whether the subsystem is reached by several ports.
+    pub several_ports: bool,
     /// The largest nsid.
     pub namespaces: u32,
     /// Entries of a queue.
@@ -90,7 +92,7 @@ impl Controller {
         put_padded(&mut d, 64, 8, &self.firmware);
         d[72] = 6;
         // Several controllers in the subsystem, which report how well namespaces are reached.
-        d[76] = if self.discovery { 0 } else { 1 << 1 | 1 << 3 };
+        d[76] = if self.discovery { 0 } else { u8::from(self.several_ports) | 1 << 1 | 1 << 3 };
         d[77] = MDTS;
         put(&mut d, 78, &self.cntlid.to_le_bytes());
         put(&mut d, 80, &super::property::VERSION.to_le_bytes());
@@ -138,7 +140,8 @@ impl Controller {
         d
     }
 
-    /// The 4096 bytes of CNS 06: limits of single commands. Only deallocation has some: zeros are written for it, and hosts give a command 30 seconds.
+    /// The 4096 bytes of CNS 06: limits of single commands. Only deallocation has some: for a medium that gives no room
+    /// back zeros are written, and hosts give a command 30 seconds.
     #[must_use]
     pub fn limits() -> Vec<u8> {
         let mut d = vec![0; LEN];
@@ -162,6 +165,7 @@ impl Controller {
             firmware: padded(64, 8),
             cntlid: u16_at(d, 78),
             discovery: d[111] == 2,
+            several_ports: d[76] & 1 != 0,
             namespaces: u32_at(d, 516),
             queue_depth: u16_at(d, 514),
             // Data elsewhere than right behind the command (ICDOFF) are not sent in capsules.
@@ -187,6 +191,10 @@ pub struct Namespace {
     pub uuid: [u8; 16],
     /// Whether writes are refused.
     pub read_only: bool,
+    /// Blocks that are best written at a time: 1 where the medium has no preference.
+    pub write_grain: u16,
+    /// Blocks that are best deallocated at a time, beginning at a multiple of as many.
+    pub deallocate_grain: u16,
 }
 
 impl Namespace {
@@ -196,6 +204,14 @@ impl Namespace {
         let mut d = vec![0; LEN];
         for at in [0, 8, 16] {
             put(&mut d, at, &self.blocks.to_le_bytes());
+        }
+        if self.write_grain > 1 || self.deallocate_grain > 1 {
+            // The preferences are there: NPWG, NPWA, NPDG, NPDA, NOWS, each less one.
+            d[24] = 1 << 4;
+            let (write, deallocate) = (self.write_grain.max(1) - 1, self.deallocate_grain.max(1) - 1);
+            for (at, value) in [(64, write), (66, write), (68, deallocate), (70, deallocate), (72, write)] {
+                put(&mut d, at, &value.to_le_bytes());
+            }
         }
         // Deallocated blocks read as zeros, and Write Zeroes may deallocate.
         d[33] = 1 | 1 << 3;
@@ -222,6 +238,8 @@ impl Namespace {
             nguid: std::array::from_fn(|i| d[104 + i]),
             uuid: [0; 16],
             read_only: d[99] & 1 != 0,
+            write_grain: if d[24] & 1 << 4 == 0 { 1 } else { u16_at(d, 64).saturating_add(1) },
+            deallocate_grain: if d[24] & 1 << 4 == 0 { 1 } else { u16_at(d, 68).saturating_add(1) },
         })
     }
 

@@ -33,7 +33,7 @@ pub struct ErrorEntry {
     pub cid: u16,
     /// The status word.
     pub status_word: u16,
-    /// First block, where it was an I/O command.
+    /// First block, where the command has one; else 0.
     pub lba: u64,
     /// Namespace.
     pub nsid: u32,
@@ -118,6 +118,8 @@ pub struct DiscoveryEntry {
     pub ipv6: bool,
     /// The port that it belongs to.
     pub portid: u16,
+    /// Entries of an admin queue, at most: 32 or more.
+    pub asqsz: u16,
     /// The service, such as "4420".
     pub trsvcid: String,
     /// The subsystem.
@@ -140,7 +142,7 @@ impl DiscoveryEntry {
         bytes[..4].copy_from_slice(&[3, if self.ipv6 { 2 } else { 1 }, self.subtype, 1 << 2]);
         put(&mut bytes, 4, &self.portid.to_le_bytes());
         put(&mut bytes, 6, &u16::MAX.to_le_bytes());
-        put(&mut bytes, 8, &32_u16.to_le_bytes());
+        put(&mut bytes, 8, &self.asqsz.max(32).to_le_bytes());
         put_padded(&mut bytes, 32, 32, &self.trsvcid);
         put(&mut bytes, 256, &self.subnqn.as_bytes()[..self.subnqn.len().min(223)]);
         put_padded(&mut bytes, 512, 256, &self.traddr);
@@ -161,6 +163,7 @@ impl DiscoveryEntry {
             subtype: bytes[2],
             ipv6: bytes[1] == 2,
             portid: crate::bytes::u16_at(bytes, 4),
+            asqsz: crate::bytes::u16_at(bytes, 8),
             trsvcid: padded(&bytes[32..64])?,
             subnqn: padded(&bytes[256..512])?,
             traddr: padded(&bytes[512..768])?,

@@ -71,6 +71,8 @@ statuses! {
     CONNECT_BUSY = 0x181, "controller busy";
     /// Connect: a parameter; dw0 says which.
     CONNECT_INVALID = 0x182, "connect invalid parameters";
+    /// Connect: this host may not use the controller.
+    CONNECT_HOST = 0x184, "connect invalid host";
     /// Disconnect on the admin queue.
     INVALID_QUEUE_TYPE = 0x185, "invalid queue type";
     /// The medium did not take the data.
@@ -79,6 +81,8 @@ statuses! {
     READ_ERROR = 0x281, "unrecovered read error";
     /// Compare: the data differ.
     COMPARE_FAILURE = 0x285, "compare failure";
+    /// The host may not do that.
+    ACCESS_DENIED = 0x286, "access denied";
     /// The path failed; a host's own books.
     HOST_PATH = 0x370, "host path error";
 }

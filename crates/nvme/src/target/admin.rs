@@ -166,6 +166,7 @@ impl Connection {
                 firmware: identity.firmware,
                 cntlid,
                 discovery,
+                several_ports: subsystem.ports().len() > 1,
                 namespaces: subsystem.namespaces().len() as u32,
                 queue_depth: subsystem.limits().queue_depth,
                 capsule_data: subsystem.limits().capsule_data,

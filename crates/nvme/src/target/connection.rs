@@ -1,23 +1,32 @@
 //! One TCP connection: from bytes to commands, and back.
 
+mod answers;
+mod data;
+
 use super::controller::Life;
-use super::media::{Media, Request};
+use super::media::{Media, Request, Windows};
+use super::notice::{Done, EndReason, Ended, Notice, Totals};
 use super::slots::{Phase, Slots};
 use super::subsystem::{Access, Counters, Limits};
 use crate::pdu::{
     C2hData, Digests, Fatal, Frame, Framing, IcReq, IcResp, Kind, LAST, R2t, Transfer, Violation, frame, push,
 };
+use crate::spec::connect::{DATA_LEN, Data, Fields};
 use crate::spec::identify::Namespace;
 use crate::spec::log::ErrorEntry;
 use crate::spec::{Cqe, Sgl, Sqe, Status, opcode};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Nanoseconds that a host has for ICReq, for Connect, for the rest of a PDU, and to close after a term request.
 pub(super) const PATIENCE: u64 = 30_000_000_000;
 /// Nanoseconds that a host may be silent where no keep-alive timer runs: on a controller that is not at work, and on the discovery service's without KATO.
 pub(super) const SILENCE: u64 = 120_000_000_000;
+/// Nanoseconds that the data of one command may take, from when they are asked for.
+pub(super) const TRANSFER: u64 = 120_000_000_000;
+/// Nanoseconds after which a connection that was asked for nothing keeps no memory.
+const IDLE: u64 = 1_000_000_000;
 /// Bytes of data in a capsule of the admin queue and of every Fabrics command, whatever IOCCSZ says.
 pub(super) const ADMIN_CAPSULE: u32 = 8192;
 /// Bytes of answers that are worth sending before more is done: while they are under way, the host can work on them, and they are still in this core's cache.
@@ -32,6 +41,8 @@ pub struct Received {
     pub needed: usize,
     /// Whole PDUs may be left: the caller sends what there is, and hands in the rest again at once.
     pub more: bool,
+    /// A command is left for which the medium has no room: the caller hands in the rest again when it has.
+    pub full: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +65,12 @@ pub(super) struct Queue {
     pub(super) qid: u16,
     pub(super) cntlid: u16,
     pub(super) hostid: [u8; 16],
+    pub(super) hostnqn: String,
     pub(super) discovery: bool,
+    /// It is another node's: it moves local memory and never touches a namespace.
+    pub(super) helper: bool,
+    /// Its host has said that it writes no namespace.
+    pub(super) observer: Arc<AtomicBool>,
     pub(super) entries: u16,
     pub(super) sqhd: u16,
     pub(super) flow_control: bool,
@@ -63,6 +79,9 @@ pub(super) struct Queue {
     /// When the controller was heard of last.
     pub(super) heard: Arc<AtomicU64>,
     pub(super) counters: Arc<Counters>,
+    /// What it has done, and the sums of its association.
+    pub(super) done: Done,
+    pub(super) totals: Arc<Totals>,
     pub(super) kato_ns: u64,
     pub(super) last_keep_alive: u64,
 }
@@ -76,6 +95,8 @@ pub struct Connection {
     pub(super) now: u64,
     /// Where the host came in.
     pub(super) local: SocketAddr,
+    /// The network address that the host comes from.
+    pub(super) peer: IpAddr,
     pub(super) limits: Limits,
     framing: Framing,
     pub(super) queue: Option<Queue>,
@@ -83,10 +104,19 @@ pub struct Connection {
     pub(super) slots: Slots,
     /// Bytes of write data of commands whose data were asked for, and that have not ended.
     asked: u32,
+    /// Who else is asked before data are asked for, and how many bytes were taken there: for what was asked for, and for memory that is kept.
+    windows: Option<Arc<dyn Windows>>,
+    taken: u32,
+    /// When the host last did anything for what it was asked for.
+    progress: u64,
     /// Slots that wait for room, in order.
     waiting: std::collections::VecDeque<u16>,
     /// Bytes that the medium has lent since the caller's last turn to send.
     lent: usize,
+    /// What the caller has not been told yet.
+    pub(super) notices: Vec<Notice>,
+    /// Why it ends, where that is known.
+    end: Option<EndReason>,
 }
 
 impl Connection {
@@ -98,6 +128,7 @@ impl Connection {
             deadline: Some(now + PATIENCE),
             now,
             local,
+            peer: Ipv4Addr::UNSPECIFIED.into(),
             limits,
             framing: Framing {
                 controller: true,
@@ -109,9 +140,33 @@ impl Connection {
             namespaces: Arc::new([]),
             slots: Slots::default(),
             asked: 0,
+            windows: None,
+            taken: 0,
+            progress: now,
             waiting: std::collections::VecDeque::new(),
             lent: 0,
+            notices: Vec::new(),
+            end: None,
         }
+    }
+
+    /// The same, from a host at this network address: queues of one controller all come from one.
+    #[must_use]
+    pub fn with_peer(mut self, peer: IpAddr) -> Self {
+        // A socket for both families has IPv4 addresses mapped into IPv6.
+        self.peer = peer.to_canonical();
+        self
+    }
+
+    /// Has the connection ask `windows` too before it asks for data.
+    pub fn set_windows(&mut self, windows: Arc<dyn Windows>) {
+        self.windows = Some(windows);
+    }
+
+    /// The network address that the host comes from.
+    #[must_use]
+    pub fn peer(&self) -> IpAddr {
+        self.peer
     }
 
     /// Whether the caller should close the socket, after sending what is left.
@@ -149,6 +204,7 @@ impl Connection {
         let (mut consumed, mut needed) = (0, 0);
         let began = out.len();
         self.lent = 0;
+        let mut full = false;
         let more = loop {
             // One before may have ended the queue: what follows is not carried out.
             self.check_life();
@@ -165,6 +221,11 @@ impl Connection {
             match frame(&bytes[consumed..], &self.framing, &mut needed) {
                 Ok(Some(frame)) => {
                     let len = frame.len;
+                    let command = frame.common.kind == Kind::CapsuleCmd && self.is_io_queue();
+                    if command && self.state == State::Live && !media.has_room() {
+                        full = true;
+                        break false;
+                    }
                     if let Err(violation) = self.pdu(&frame, access, media, out) {
                         self.terminate(&violation, out);
                         continue;
@@ -178,10 +239,13 @@ impl Connection {
                 Err(violation) => self.terminate(&violation, out),
             }
         };
-        if self.state == State::Live && consumed < bytes.len() && self.deadline.is_none() {
+        if full {
+            // What is whole waits for the medium, not for the host.
+            self.deadline = None;
+        } else if self.state == State::Live && consumed < bytes.len() && self.deadline.is_none() {
             self.deadline = Some(now + PATIENCE);
         }
-        Received { consumed, needed, more }
+        Received { consumed, needed, more, full }
     }
 
     /// Lets time pass: deadlines, keep alive, events, the end of the controller. To be called ten times a second.
@@ -189,15 +253,21 @@ impl Connection {
         self.now = now;
         self.check_life();
         if self.deadline.is_some_and(|deadline| now >= deadline) {
-            self.state = State::Closed;
+            self.end(EndReason::Deadline);
         }
         if self.state != State::Live {
             return;
         }
+        if self.keeps_promises() {
+            self.ask_next(out);
+        } else {
+            self.end(EndReason::Deadline);
+            return;
+        }
         let Some(queue) = &self.queue else { return };
         if queue.qid == 0 {
-            if self.is_forsaken(access) {
-                self.state = State::Closed;
+            if let Some(reason) = self.is_forsaken(access) {
+                self.end(reason);
                 return;
             }
             self.deliver_events(access, out);
@@ -206,27 +276,82 @@ impl Connection {
         }
     }
 
-    /// Whether the host of an admin queue is taken for dead. The keep-alive timer runs while the controller is at work: a host says nothing while it waits
+    /// Whether the host sends what it was asked for: anything within [`PATIENCE`], and each command's data within [`TRANSFER`]. A connection that was not used for long keeps no
+    /// memory.
+    fn keeps_promises(&mut self) -> bool {
+        let now = self.now;
+        if self.asked == 0 {
+            if self.slots.kept() > 0 && now.saturating_sub(self.progress) > IDLE {
+                self.slots.let_go();
+                self.settle();
+            }
+            return true;
+        }
+        let receives = |slot: &super::slots::Slot| slot.phase == Phase::Receiving;
+        let late = |slot: &super::slots::Slot| receives(slot) && now.saturating_sub(slot.asked_at) > TRANSFER;
+        let silent = now.saturating_sub(self.progress) > PATIENCE && self.slots.find(receives).is_some();
+        !silent && self.slots.find(late).is_none()
+    }
+
+    /// Gives back what is held of the windows and neither asked for nor kept.
+    fn settle(&mut self) {
+        let needed = self.asked + self.slots.kept() as u32;
+        if let Some(windows) = self.windows.as_ref().filter(|_| self.taken > needed) {
+            windows.give_back(self.taken - needed);
+            self.taken = needed;
+        }
+    }
+
+    /// Takes room for so many bytes more to be asked for; what is kept for nothing is let go first.
+    fn take_room(&mut self, bytes: u32) -> bool {
+        let Some(windows) = self.windows.clone() else { return true };
+        for _ in 0..2 {
+            let needed = self.asked + bytes + self.slots.kept() as u32;
+            if needed <= self.taken {
+                return true;
+            }
+            if windows.take(needed - self.taken) {
+                self.taken = needed;
+                return true;
+            }
+            self.slots.let_go();
+            self.settle();
+        }
+        false
+    }
+
+    /// Why the host of an admin queue is taken for dead, where it is. The keep-alive timer runs while the controller is at work: a host says nothing while it waits
     /// for that, or for the end of a shutdown.
-    fn is_forsaken<A: Access>(&mut self, access: &A) -> bool {
+    fn is_forsaken<A: Access>(&mut self, access: &A) -> Option<EndReason> {
         let at_work = self.with_controller(access, |controller| controller.is_at_work()).unwrap_or(false);
         let now = self.now;
-        let Some(queue) = &mut self.queue else { return false };
+        let queue = self.queue.as_mut()?;
         if !at_work {
             queue.last_keep_alive = now;
         }
-        if at_work && queue.kato_ns != 0 {
-            return now.saturating_sub(queue.last_keep_alive) > queue.kato_ns;
-        }
         // Relaxed: a time that is looked at alone.
         let silence = now.saturating_sub(queue.heard.load(Ordering::Relaxed));
-        (!at_work || queue.discovery) && silence > SILENCE.max(queue.kato_ns)
+        if at_work && queue.kato_ns != 0 {
+            // Whoever keeps all others away must be heard of, however long a timeout it has asked for.
+            if silence > SILENCE && access.with(|s| s.is_holder(queue.cntlid)) {
+                return Some(EndReason::Silence);
+            }
+            let dead = now.saturating_sub(queue.last_keep_alive) > queue.kato_ns;
+            return dead.then_some(EndReason::KeepAlive);
+        }
+        (silence > SILENCE.max(queue.kato_ns)).then_some(EndReason::Silence)
     }
 
-    /// The socket is closed: leaves the controller; the admin queue takes the whole association with it.
-    pub fn closed<A: Access>(&mut self, access: &A) {
+    /// It ends, for this reason unless another one was first.
+    pub fn end(&mut self, reason: EndReason) {
         self.state = State::Closed;
-        let Some(queue) = self.queue.take() else { return };
+        self.end.get_or_insert(reason);
+    }
+
+    /// The socket is closed: leaves the controller; the admin queue takes the whole association with it. The last connection of an association tells what it was.
+    pub fn closed<A: Access>(&mut self, access: &A) -> Option<Ended> {
+        self.end(EndReason::HostClosed);
+        let queue = self.queue.take()?;
         access.with(|subsystem| {
             if queue.qid == 0 {
                 subsystem.end(queue.cntlid);
@@ -237,16 +362,19 @@ impl Connection {
                 subsystem.note_change(queue.cntlid);
             }
         });
+        queue.part(self.end.unwrap_or(EndReason::HostClosed))
     }
 
     fn check_life(&mut self) {
         if self.queue.as_ref().is_some_and(|queue| queue.life.epoch() != queue.epoch) {
-            self.state = State::Closed;
+            self.end(EndReason::HostEnded);
         }
     }
 
     fn terminate(&mut self, violation: &Violation, out: &mut Vec<u8>) {
         violation.encode(false, out);
+        self.notices.push(Notice::Violation(violation.what));
+        self.end.get_or_insert(EndReason::Violation);
         self.state = State::Quiesce;
         self.deadline = Some(self.now + PATIENCE);
     }
@@ -260,7 +388,7 @@ impl Connection {
     ) -> Result<(), Violation> {
         let sequence = |what| Err(Violation::new(Fatal::Sequence, 0, frame.header, what));
         match (self.state, frame.common.kind) {
-            (_, Kind::H2cTermReq) => self.state = State::Closed,
+            (_, Kind::H2cTermReq) => self.end(EndReason::HostEnded),
             (State::AwaitIcReq, Kind::IcReq) => self.initialize(frame, out)?,
             (State::AwaitIcReq, _) => return sequence("a PDU before ICReq"),
             (_, Kind::IcReq) => return sequence("a second ICReq"),
@@ -306,11 +434,21 @@ impl Connection {
                 self.deadline = None;
                 if self.is_io_queue() {
                     self.framing.max_capsule_data = self.limits.capsule_data;
+                } else if let Some(queue) = &self.queue {
+                    let kato_ms = Fields::decode(&sqe).kato_ms;
+                    self.notices.push(Notice::Associated { association: queue.who(), kato_ms });
                 }
                 self.take_sqe();
                 self.respond(&sqe, Status::SUCCESS, u64::from(cntlid), out);
             }
-            Err((status, dw0)) => self.respond(&sqe, status, u64::from(dw0), out),
+            Err((status, dw0)) => {
+                let host = Some(frame.data)
+                    .filter(|data| data.len() == DATA_LEN)
+                    .and_then(|data| Data::decode(data).ok());
+                let host = host.map_or_else(String::new, |data| data.hostnqn);
+                self.notices.push(Notice::Refused { host, qid: Fields::decode(&sqe).qid, status });
+                self.respond(&sqe, status, u64::from(dw0), out);
+            }
         }
         Ok(())
     }
@@ -345,278 +483,15 @@ impl Connection {
     fn take_sqe(&mut self) {
         if let Some(queue) = &mut self.queue {
             queue.sqhd = (queue.sqhd + 1) % queue.entries;
+            queue.done.commands += 1;
         }
     }
+}
 
-    /// Appends a completion without data.
-    pub(super) fn respond(&self, sqe: &Sqe, status: Status, result: u64, out: &mut Vec<u8>) {
-        let sqhd = self.queue.as_ref().map_or(0, |q| if q.flow_control { q.sqhd } else { u16::MAX });
-        let cqe = Cqe { result, sqhd, cid: sqe.cid(), status };
-        push(out, Kind::CapsuleResp, 0, &cqe.encode(), self.framing.digests);
-    }
-
-    /// Appends data that `fill` writes in place, and the completion. Where `fill` fails, the completion alone, with that status.
-    pub(super) fn respond_with(
-        &self,
-        sqe: &Sqe,
-        len: u32,
-        out: &mut Vec<u8>,
-        fill: impl FnOnce(&mut [u8]) -> Result<(), Status>,
-    ) -> Status {
-        let alone = self.data_alone();
-        match C2hData::push(out, sqe.cid(), len, alone, self.framing.digests, fill) {
-            Ok(()) => {
-                if !alone {
-                    self.respond(sqe, Status::SUCCESS, 0, out);
-                }
-                Status::SUCCESS
-            }
-            Err(status) => {
-                self.respond(sqe, status, 0, out);
-                status
-            }
-        }
-    }
-
-    /// Appends all of an answer with data but the data, which the medium lends for the place that `lend` is told; nothing, where it does not lend, or where
-    /// data have a digest: it would be another one's, if they were written before they are sent.
-    pub(super) fn respond_lent(
-        &mut self,
-        sqe: &Sqe,
-        len: u32,
-        out: &mut Vec<u8>,
-        lend: impl FnOnce(usize) -> Option<Status>,
-    ) -> Option<Status> {
-        if self.framing.digests.data {
-            return None;
-        }
-        let begin = out.len();
-        C2hData::push_header(out, sqe.cid(), len, self.data_alone(), self.framing.digests);
-        let status = lend(out.len());
-        match status {
-            Some(Status::SUCCESS) => {
-                self.lent += len as usize;
-                if !self.data_alone() {
-                    self.respond(sqe, Status::SUCCESS, 0, out);
-                }
-            }
-            Some(status) => {
-                out.truncate(begin);
-                self.respond(sqe, status, 0, out);
-            }
-            None => out.truncate(begin),
-        }
-        status
-    }
-
-    /// Whether a success with data needs no completion of its own: without flow control there is no sqhd to report.
-    fn data_alone(&self) -> bool {
-        self.queue.as_ref().is_some_and(|q| !q.flow_control)
-    }
-
-    /// The command of a slot is done: completes it without data.
-    pub fn complete<A: Access>(
-        &mut self,
-        slot: u16,
-        status: Status,
-        result: u64,
-        access: &A,
-        out: &mut Vec<u8>,
-    ) {
-        if slot == super::media::SHUTDOWN_SLOT {
-            self.shutdown_done(status, access);
-            return;
-        }
-        let Some(entry) = self.slots.get(slot) else { return };
-        let (sqe, status) = (entry.sqe, entry.fault.unwrap_or(status));
-        self.note(&sqe, status, access);
-        self.respond(&sqe, status, result, out);
-        self.release(slot, out);
-    }
-
-    /// Frees a slot; others may ask for their data now.
-    fn release(&mut self, slot: u16, out: &mut Vec<u8>) {
-        if let Some(entry) = self.slots.get(slot) {
-            self.asked -= entry.window;
-        }
-        self.slots.free(slot);
-        self.ask_next(out);
-    }
-
-    /// A read is done: completes it with its data.
-    pub fn complete_with<A: Access>(
-        &mut self,
-        slot: u16,
-        data: Result<&[u8], Status>,
-        access: &A,
-        out: &mut Vec<u8>,
-    ) {
-        match data {
-            Err(status) => self.complete(slot, status, 0, access, out),
-            Ok(data) => {
-                let Some(entry) = self.slots.get(slot) else { return };
-                let sqe = entry.sqe;
-                if data.is_empty() || data.len() > sqe.sgl().len as usize {
-                    let status = if data.is_empty() { Status::SUCCESS } else { Status::SGL_LENGTH.dnr() };
-                    self.complete(slot, status, 0, access, out);
-                    return;
-                }
-                self.respond_with(&sqe, data.len() as u32, out, |to| {
-                    to.copy_from_slice(data);
-                    Ok(())
-                });
-                self.release(slot, out);
-            }
-        }
-    }
-
-    /// Writes down a command that failed.
-    pub(super) fn note<A: Access>(&self, sqe: &Sqe, status: Status, access: &A) {
-        let Some(queue) = self.queue.as_ref().filter(|_| !status.is_success()) else { return };
-        if matches!(Status(status.code()), Status::WRITE_FAULT | Status::READ_ERROR) {
-            queue.counters.media_errors.fetch_add(1, Ordering::Relaxed);
-        }
-        let entry = ErrorEntry {
-            count: 0,
-            sqid: queue.qid,
-            cid: sqe.cid(),
-            status_word: status.word(),
-            lba: if queue.qid == 0 { 0 } else { sqe.slba() },
-            nsid: sqe.nsid(),
-        };
-        access.with(|subsystem| {
-            if let Some(controller) = subsystem.controllers.get_mut(&queue.cntlid) {
-                controller.log_error(entry);
-            }
-        });
-    }
-
-    /// Asks for the data of a command, or lets it wait until there is room.
-    pub(super) fn ask(
-        &mut self,
-        sqe: Sqe,
-        len: u32,
-        frame: &Frame<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<u16, Violation> {
-        let slot = self.slot(sqe, Phase::WaitsForRoom, frame)?;
-        self.slots.get(slot).expect("just taken").expected = len;
-        self.waiting.push_back(slot);
-        self.ask_next(out);
-        Ok(slot)
-    }
-
-    /// A slot for a command.
-    pub(super) fn slot(&mut self, sqe: Sqe, phase: Phase, frame: &Frame<'_>) -> Result<u16, Violation> {
-        let what = "more commands than the queue has entries";
-        let full = || Violation::new(Fatal::Sequence, 0, frame.header, what);
-        self.slots.take(sqe, phase).ok_or_else(full)
-    }
-
-    fn ask_next(&mut self, out: &mut Vec<u8>) {
-        while let Some(slot) = self.waiting.front().copied() {
-            let Some(entry) = self.slots.get(slot) else {
-                self.waiting.pop_front();
-                continue;
-            };
-            // One at least is always under way, however small the window is.
-            if self.asked != 0 && self.asked + entry.expected > self.limits.write_window {
-                return;
-            }
-            entry.phase = Phase::Receiving;
-            let transfer =
-                Transfer { cccid: entry.sqe.cid(), ttag: slot + 1, offset: 0, len: entry.expected };
-            entry.window = entry.expected;
-            self.asked += entry.window;
-            R2t::push(out, transfer, self.framing.digests);
-            self.waiting.pop_front();
-        }
-    }
-
-    fn data<A: Access, M: Media>(
-        &mut self,
-        frame: &Frame<'_>,
-        access: &A,
-        media: &mut M,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Violation> {
-        let wrong = |fes, fei, what| Err(Violation::new(fes, fei, frame.header, what));
-        let transfer = Transfer::decode(frame.header);
-        if transfer.ttag == 0 || transfer.ttag > self.slots.depth() {
-            return wrong(Fatal::Sequence, 0, "H2CData: a ttag that was never given");
-        }
-        let slot = transfer.ttag - 1;
-        let Some(entry) = self.slots.get(slot).filter(|entry| entry.phase == Phase::Receiving) else {
-            return wrong(Fatal::InvalidHeaderField, 10, "H2CData: ttag of no transfer under way");
-        };
-        if transfer.cccid != entry.sqe.cid() {
-            return wrong(Fatal::Sequence, 0, "H2CData: cccid of another command");
-        }
-        let so_far = entry.data.len() as u32;
-        if transfer.len as usize != frame.data.len() {
-            return wrong(Fatal::InvalidHeaderField, 16, "H2CData: datal is not the data of the PDU");
-        }
-        if transfer.offset != so_far || transfer.len > entry.expected - so_far {
-            return wrong(Fatal::DataOutOfRange, 0, "H2CData: data that were not asked for");
-        }
-        let done = so_far + transfer.len == entry.expected;
-        if done != (frame.common.flags & LAST != 0) {
-            return wrong(
-                Fatal::InvalidHeaderField,
-                1,
-                "H2CData: LAST belongs on the last PDU of a transfer",
-            );
-        }
-        entry.data.extend_from_slice(frame.data);
-        if !frame.data_good {
-            entry.fault = Some(Status::TRANSIENT_TRANSPORT);
-        }
-        if done {
-            self.submit(slot, access, media, out);
-        }
-        Ok(())
-    }
-
-    /// All data of a command are here: hands it to the medium.
-    fn submit<A: Access, M: Media>(&mut self, slot: u16, access: &A, media: &mut M, out: &mut Vec<u8>) {
-        let Some(entry) = self.slots.get(slot) else { return };
-        entry.phase = Phase::Submitted;
-        if let Some(fault) = entry.fault {
-            media.abandon(slot);
-            self.complete(slot, fault, 0, access, out);
-            return;
-        }
-        let sqe = entry.sqe;
-        let data = std::mem::take(&mut entry.data);
-        if !self.is_io_queue() {
-            self.release(slot, out);
-            self.admin_with(&sqe, &data, access, out);
-            return;
-        }
-        let status = match self.request(slot, &sqe, &data) {
-            Ok(request) => {
-                let status = media.submit(&request);
-                self.count_write(&request);
-                status
-            }
-            Err(status) => {
-                media.abandon(slot);
-                Some(status)
-            }
-        };
-        if let Some(status) = status {
-            // The memory is kept for the slot's next command. (A medium that is not done has its own copy, which is enough.)
-            if let Some(entry) = self.slots.get(slot) {
-                entry.data = data;
-            }
-            self.complete(slot, status, 0, access, out);
-        }
-    }
-
-    pub(super) fn count_write(&self, request: &Request<'_>) {
-        if let Some(queue) = self.queue.as_ref().filter(|_| request.op == super::media::Op::Write) {
-            queue.counters.writes.fetch_add(1, Ordering::Relaxed);
-            queue.counters.bytes_written.fetch_add(request.len, Ordering::Relaxed);
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(windows) = &self.windows {
+            windows.give_back(self.taken);
         }
     }
 }

@@ -1,11 +1,13 @@
 //! A controller: what one host's association has of the subsystem.
 
+use super::notice::Totals;
 use super::settings::Settings;
 use crate::spec::connect::Data;
 use crate::spec::log::{ErrorEntry, lid};
 use crate::spec::property::{cc, csts};
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Weak};
 
 /// Entries of the error log that are kept.
@@ -36,6 +38,17 @@ pub(crate) fn stands(life: &Weak<Life>) -> bool {
     stands
 }
 
+/// What a controller is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A host that uses namespaces.
+    Host,
+    /// A reader of the discovery service.
+    Discovery,
+    /// Another node, which moves local memory.
+    Helper,
+}
+
 /// A controller and its state.
 #[derive(Debug)]
 pub(crate) struct Controller {
@@ -43,6 +56,12 @@ pub(crate) struct Controller {
     pub(crate) hostnqn: String,
     pub(crate) hostid: [u8; 16],
     pub(crate) discovery: bool,
+    /// It is another node's.
+    pub(crate) helper: bool,
+    /// Its host has said that it writes no namespace.
+    pub(crate) observer: Arc<AtomicBool>,
+    /// Where its host comes from.
+    pub(crate) peer: IpAddr,
     pub(crate) cc: u32,
     pub(crate) csts: u32,
     /// The I/O queues that are connected.
@@ -66,6 +85,8 @@ pub(crate) struct Controller {
     pub(crate) masked: BTreeSet<u8>,
     /// Namespaces that changed since the log was read.
     pub(crate) changed: BTreeSet<u32>,
+    /// What its queues have done, as far as they have ended.
+    pub(crate) totals: Arc<Totals>,
     pub(crate) errors: VecDeque<ErrorEntry>,
     pub(crate) error_count: u64,
 }
@@ -80,12 +101,15 @@ pub(crate) enum Configured {
 }
 
 impl Controller {
-    pub(crate) fn new(cntlid: u16, host: &Data, discovery: bool, kato_ms: u32, now: u64) -> Self {
+    pub(crate) fn new(cntlid: u16, host: &Data, kind: Kind, peer: IpAddr, kato_ms: u32, now: u64) -> Self {
         Self {
             cntlid,
             hostnqn: host.hostnqn.clone(),
             hostid: host.hostid,
-            discovery,
+            discovery: kind == Kind::Discovery,
+            helper: kind == Kind::Helper,
+            observer: Arc::default(),
+            peer,
             cc: 0,
             csts: 0,
             queues: BTreeSet::new(),
@@ -99,8 +123,18 @@ impl Controller {
             events: VecDeque::new(),
             masked: BTreeSet::new(),
             changed: BTreeSet::new(),
+            totals: Arc::default(),
             errors: VecDeque::new(),
             error_count: 0,
+        }
+    }
+
+    /// What it is for.
+    pub(crate) fn kind(&self) -> Kind {
+        match (self.discovery, self.helper) {
+            (true, _) => Kind::Discovery,
+            (_, true) => Kind::Helper,
+            _ => Kind::Host,
         }
     }
 

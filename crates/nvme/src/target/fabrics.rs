@@ -3,6 +3,7 @@
 use super::connection::{Connection, Queue};
 use super::controller::{Configured, Controller};
 use super::media::{Media, Op, Request, SHUTDOWN_SLOT};
+use super::notice::Done;
 use super::slots::{Phase, Slots};
 use super::subsystem::{Access, Refusal, bad_parameter};
 use crate::bytes::{u32_at, u64_at};
@@ -35,13 +36,13 @@ impl Connection {
         if fields.sqsize == 0 || fields.sqsize >= self.limits.queue_depth {
             return Err(bad_parameter(44, false));
         }
-        let now = self.now;
+        let (now, peer) = (self.now, self.peer);
         let queue = access.with(|subsystem| {
             let counters = Arc::clone(subsystem.counters());
             let controller = if fields.qid == 0 {
-                subsystem.associate(&fields, &data, now)
+                subsystem.associate(&fields, &data, peer, now)
             } else {
-                subsystem.join(&fields, &data)
+                subsystem.join(&fields, &data, peer)
             }?;
             let life = Arc::clone(if fields.qid == 0 { &controller.life } else { &controller.io_life });
             let epoch = life.epoch();
@@ -50,7 +51,10 @@ impl Connection {
                 qid: fields.qid,
                 cntlid: controller.cntlid,
                 hostid: controller.hostid,
+                hostnqn: controller.hostnqn.clone(),
                 discovery: controller.discovery,
+                helper: controller.helper,
+                observer: Arc::clone(&controller.observer),
                 entries: fields.sqsize + 1,
                 sqhd: 0,
                 flow_control: fields.cattr & NO_FLOW_CONTROL == 0,
@@ -58,6 +62,8 @@ impl Connection {
                 epoch,
                 heard: Arc::clone(&controller.heard),
                 counters,
+                done: Done::default(),
+                totals: Arc::clone(&controller.totals),
                 kato_ns: keep_alive_ns(fields.kato_ms),
                 last_keep_alive: now,
             })

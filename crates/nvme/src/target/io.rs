@@ -37,6 +37,12 @@ fn op_of(sqe: &Sqe) -> Option<Op> {
     })
 }
 
+/// Whether dwords 10 and 11 of an I/O command are a block.
+pub(super) fn names_blocks(sqe: &Sqe) -> bool {
+    let ops = [Op::Write, Op::Read, Op::WriteUncorrectable, Op::Compare, Op::WriteZeroes, Op::Verify];
+    op_of(sqe).is_some_and(|op| ops.contains(&op))
+}
+
 impl Connection {
     /// An I/O command.
     pub(super) fn io<A: Access, M: Media>(
@@ -61,7 +67,8 @@ impl Connection {
             }
         };
         if request.op == Op::Read {
-            if let Some(queue) = &self.queue {
+            if let Some(queue) = &mut self.queue {
+                queue.done.bytes_read += request.len;
                 queue.counters.bytes_read.fetch_add(request.len, Ordering::Relaxed);
             }
             if media.is_immediate(request.nsid) {
@@ -122,6 +129,10 @@ impl Connection {
         let cntlid = self.queue.as_ref().map_or(0, |queue| queue.cntlid);
         let mut request =
             Request { slot, nsid, cntlid, op, offset: 0, len: 0, fua: false, data, command: sqe };
+        let queue = self.queue.as_ref();
+        if op != Op::Vendor && queue.is_some_and(|queue| queue.helper) {
+            return Err(Status::ACCESS_DENIED.dnr());
+        }
         if op == Op::Flush && nsid == u32::MAX {
             return Ok(request);
         }
@@ -142,7 +153,9 @@ impl Connection {
             .and_then(|index| self.namespaces.get(index as usize))
             .ok_or(Status::INVALID_NAMESPACE.dnr())?;
         let writes = matches!(op, Op::Write | Op::WriteUncorrectable | Op::WriteZeroes | Op::Deallocate);
-        if writes && namespace.read_only {
+        // Relaxed: it is raised by a command of this host, and never lowered.
+        let observes = queue.is_some_and(|queue| queue.observer.load(Ordering::Relaxed));
+        if writes && (namespace.read_only || observes) {
             return Err(Status::WRITE_PROTECTED.dnr());
         }
         match op {

@@ -100,7 +100,7 @@ fn page(subsystem: &Subsystem, cntlid: u16, asked: Asked, seconds: u64) -> Optio
             page
         }
         lid::HEALTH => {
-            let warnings = controller.settings.warnings();
+            let warnings = controller.settings.warnings() | subsystem.media_warnings();
             let health = subsystem.health(controller.error_count, seconds);
             Health { warnings, temperature: TEMPERATURE, ..health }.encode()
         }

@@ -51,6 +51,15 @@ pub struct Request<'a> {
     pub command: &'a Sqe,
 }
 
+/// Who says how much data a connection may ask for, beside the connection's own bound.
+pub trait Windows: std::fmt::Debug + Send + Sync {
+    /// Takes room for so many bytes; false where there is none now. It is asked again when something ends, and at the next tick.
+    fn take(&self, bytes: u32) -> bool;
+
+    /// Gives it back.
+    fn give_back(&self, bytes: u32);
+}
+
 /// What the caller does with requests. Each request is answered at once, or later through [`Connection::complete`](super::Connection::complete) and its
 /// siblings, once.
 pub trait Media {
@@ -71,6 +80,11 @@ pub trait Media {
 
     /// A command that was expected will not be submitted.
     fn abandon(&mut self, _slot: u16) {}
+
+    /// Whether there is room for one more command of any size; else what follows waits with the caller.
+    fn has_room(&self) -> bool {
+        true
+    }
 
     /// Begins a request; `Some` where it is already done. `request.data` is gone afterwards.
     fn submit(&mut self, request: &Request<'_>) -> Option<Status>;

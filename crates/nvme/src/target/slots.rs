@@ -29,6 +29,8 @@ pub(super) struct Slot {
     pub(super) expected: u32,
     /// Bytes of the connection's window that it holds, from when its data are asked for until it has ended.
     pub(super) window: u32,
+    /// When its data were asked for.
+    pub(super) asked_at: u64,
     /// What is already wrong with it, whatever the medium says.
     pub(super) fault: Option<Status>,
 }
@@ -60,7 +62,7 @@ impl Slots {
             Some(index) => index,
             None if self.slots.len() < usize::from(self.depth) => {
                 let data = Vec::new();
-                self.slots.push(Slot { sqe, phase, data, expected: 0, window: 0, fault: None });
+                self.slots.push(Slot { sqe, phase, data, expected: 0, window: 0, asked_at: 0, fault: None });
                 self.used.push(false);
                 (self.slots.len() - 1) as u16
             }
@@ -76,6 +78,19 @@ impl Slots {
         slot.fault = None;
         self.used[usize::from(index)] = true;
         Some(index)
+    }
+
+    /// Bytes of memory that free slots have.
+    pub(super) fn kept(&self) -> usize {
+        self.kept
+    }
+
+    /// Lets go of that memory.
+    pub(super) fn let_go(&mut self) {
+        for index in &self.free {
+            self.slots[usize::from(*index)].data = Vec::new();
+        }
+        self.kept = 0;
     }
 
     pub(super) fn get(&mut self, index: u16) -> Option<&mut Slot> {

@@ -1,12 +1,11 @@
 //! The subsystem: namespaces, controllers, identity and limits; what all connections share.
 
-use super::controller::{Controller, Life, stands};
+use super::controller::{Controller, Kind, Life, stands};
 use crate::spec::ana::{self, AnaGroup, AnaLog, AnaState};
-use crate::spec::connect::{DYNAMIC, Data, Fields, offset};
 use crate::spec::identify::{Namespace, OAES_ANA, OAES_NAMESPACES};
-use crate::spec::log::{DiscoveryEntry, Health, lid};
-use crate::spec::{DISCOVERY_NQN, Nqn, Status};
-use std::collections::BTreeMap;
+use crate::spec::log::{Health, lid};
+use crate::spec::{Nqn, Status};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -16,8 +15,12 @@ use std::sync::{Arc, Weak};
 pub struct Limits {
     /// Connections at a time, whoever they belong to; the caller counts them.
     pub connections: usize,
-    /// Associations at a time, those with the discovery service not counted.
+    /// Associations of hosts at a time. The discovery service, and other nodes, have as many of their own.
     pub controllers: usize,
+    /// Of those, associations from one network address.
+    pub controllers_of_address: usize,
+    /// Of those, associations of one host identifier.
+    pub controllers_of_host: usize,
     /// I/O queues of a controller.
     pub queues: u16,
     /// Entries of a queue: 2 to 1024.
@@ -30,14 +33,13 @@ pub struct Limits {
     pub write_window: u32,
 }
 
-/// Associations with the discovery service at a time: some hosts keep one.
-const DISCOVERIES: usize = 64;
-
 impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 4096,
             controllers: 64,
+            controllers_of_address: 48,
+            controllers_of_host: 16,
             queues: 64,
             queue_depth: 128,
             capsule_data: 16 << 10,
@@ -84,24 +86,30 @@ pub trait Access {
 /// A subsystem, and the discovery service beside it.
 #[derive(Debug)]
 pub struct Subsystem {
-    identity: Identity,
-    limits: Limits,
+    pub(super) identity: Identity,
+    pub(super) limits: Limits,
     namespaces: Arc<[Namespace]>,
     pub(crate) controllers: BTreeMap<u16, Controller>,
-    next_cntlid: u16,
+    pub(super) next_cntlid: u16,
     counters: Arc<Counters>,
-    vendor: VendorSet,
+    pub(super) vendor: VendorSet,
     ana: AnaState,
     /// How often the access state has changed, from 1: 0 would say that nobody counts.
     ana_changes: u64,
     /// Associations of hosts that began or ended, and queues that were lost.
-    changes: u64,
+    pub(super) changes: u64,
     /// The controller that keeps other hosts away.
-    holder: Option<u16>,
+    pub(super) holder: Option<u16>,
+    /// Controllers that wait for other nodes to write local memory.
+    pub(super) inviting: BTreeSet<u16>,
     /// Closed connections of which writes are still with the media, by host.
-    orphans: BTreeMap<[u8; 16], usize>,
+    pub(super) orphans: BTreeMap<[u8; 16], usize>,
     /// I/O queues of associations that have ended, while connections of them stand, by host.
-    ended: Vec<([u8; 16], Weak<Life>)>,
+    pub(super) ended: Vec<([u8; 16], Weak<Life>)>,
+    /// Where it is reached: ports 1, 2, ….
+    pub(super) ports: Vec<SocketAddr>,
+    /// Critical warnings of the health page that are the media's.
+    media_warnings: u8,
 }
 
 /// A host that is associated with the subsystem.
@@ -115,6 +123,8 @@ pub struct HostInfo {
     pub id: [u8; 16],
     /// When anything came from it last: nanoseconds on the clock of the connections.
     pub heard: u64,
+    /// It has said that it writes no namespace, and cannot.
+    pub observer: bool,
 }
 
 /// What a subsystem has beyond the specification.
@@ -124,7 +134,7 @@ pub struct VendorSet {
     pub identify: Vec<u8>,
     /// I/O opcodes from 0x80 on, with their entries of the Commands Supported and Effects log.
     pub commands: Vec<(u8, u32)>,
-    /// The host identifier of machines that never write a medium, and are not counted among the hosts.
+    /// The host identifier of other nodes. Whoever connects under it can send vendor commands and no others, so it is not counted among the hosts.
     pub helper: Option<[u8; 16]>,
 }
 
@@ -158,8 +168,11 @@ impl Subsystem {
             ana_changes: 1,
             changes: 0,
             holder: None,
+            inviting: BTreeSet::new(),
             orphans: BTreeMap::new(),
             ended: Vec::new(),
+            ports: Vec::new(),
+            media_warnings: 0,
         }
     }
 
@@ -206,20 +219,21 @@ impl Subsystem {
         self.controllers.values().filter(|c| !c.discovery).count()
     }
 
-    fn counts(&self, controller: &Controller) -> bool {
-        !controller.discovery && self.vendor.helper != Some(controller.hostid)
+    pub(super) fn counts(controller: &Controller) -> bool {
+        controller.kind() == Kind::Host
     }
 
     /// The hosts that may write, but for the one of controller `but`.
     #[must_use]
     pub fn other_hosts(&self, but: u16) -> Vec<HostInfo> {
-        let others = self.controllers.values().filter(|c| c.cntlid != but && self.counts(c));
+        let others = self.controllers.values().filter(|c| c.cntlid != but && Self::counts(c));
         others
             .map(|c| HostInfo {
                 cntlid: c.cntlid,
                 nqn: c.hostnqn.clone(),
                 id: c.hostid,
                 heard: c.heard.load(Ordering::Relaxed),
+                observer: c.observer.load(Ordering::Relaxed),
             })
             .collect()
     }
@@ -231,7 +245,7 @@ impl Subsystem {
     }
 
     pub(crate) fn note_change(&mut self, cntlid: u16) {
-        if self.controllers.get(&cntlid).is_some_and(|controller| self.counts(controller)) {
+        if self.controllers.get(&cntlid).is_some_and(Self::counts) {
             self.changes += 1;
         }
     }
@@ -242,10 +256,43 @@ impl Subsystem {
         self.controllers.contains_key(&cntlid)
     }
 
-    /// Keeps hosts other than that of controller `cntlid` away until it ends or [`release`](Self::release)s; false where one is associated.
+    /// Whether a controller is another node's: it may write local memory that a host has granted, and nothing else.
+    #[must_use]
+    pub fn is_helper(&self, cntlid: u16) -> bool {
+        self.controllers.get(&cntlid).is_some_and(|controller| controller.helper)
+    }
+
+    /// The host of a controller writes no namespace from now on: the target refuses it. Nobody takes that back.
+    pub fn observe(&mut self, cntlid: u16) {
+        if let Some(controller) = self.controllers.get(&cntlid) {
+            controller.observer.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a controller keeps others away.
+    #[must_use]
+    pub fn is_holder(&self, cntlid: u16) -> bool {
+        self.holder == Some(cntlid)
+    }
+
+    /// Says whether a controller waits for other nodes to write local memory. While one holds the subsystem, other nodes are let in for that alone.
+    pub fn set_inviting(&mut self, cntlid: u16, inviting: bool) {
+        if inviting && self.stands(cntlid) {
+            self.inviting.insert(cntlid);
+        } else {
+            self.inviting.remove(&cntlid);
+        }
+    }
+
+    /// Keeps hosts other than that of controller `cntlid` away until it ends or [`release`](Self::release)s. False where one is associated, where
+    /// something of an association that has ended can still be carried out, or where writes of a closed connection are with the media.
     pub fn hold(&mut self, cntlid: u16) -> bool {
+        self.ended.retain(|(_, life)| stands(life));
         let free = self.holder.is_none_or(|holder| holder == cntlid)
             && self.stands(cntlid)
+            && !self.is_helper(cntlid)
+            && self.orphans.is_empty()
+            && self.ended.is_empty()
             && self.other_hosts(cntlid).is_empty();
         if free {
             self.holder = Some(cntlid);
@@ -280,7 +327,7 @@ impl Subsystem {
             let quiet = !self.orphans.contains_key(&host)
                 && !controller.former.iter().any(stands)
                 && !self.ended.iter().any(|(of, _)| *of == host);
-            if !quiet && self.counts(controller) {
+            if !quiet && Self::counts(controller) {
                 return false;
             }
         }
@@ -295,29 +342,6 @@ impl Subsystem {
         if self.holder == Some(cntlid) {
             self.holder = None;
         }
-    }
-
-    /// The discovery log for a host that came in at `local`: this is where the subsystem is reached from there.
-    pub(crate) fn discovery_log(&self, local: SocketAddr) -> Vec<u8> {
-        // A socket for both families has IPv4 addresses in IPv6's clothes.
-        let address = local.ip().to_canonical();
-        let entry = |subtype, subnqn: &str| DiscoveryEntry {
-            subtype,
-            ipv6: address.is_ipv6(),
-            portid: 1,
-            trsvcid: local.port().to_string(),
-            subnqn: subnqn.to_owned(),
-            traddr: address.to_string(),
-        };
-        // What it says never changes while the target runs.
-        let generation = 1;
-        DiscoveryEntry::log(
-            generation,
-            &[
-                entry(DiscoveryEntry::CURRENT_DISCOVERY, DISCOVERY_NQN),
-                entry(DiscoveryEntry::NVM, self.identity.nqn.as_str()),
-            ],
-        )
     }
 
     /// A namespace has changed, in its size for one: tells every host that wants to know.
@@ -360,6 +384,20 @@ impl Subsystem {
         AnaLog { changes: self.ana_changes, groups: vec![group] }
     }
 
+    /// Says which critical warnings of the health page the media give: tells every host that wants to know of those that are new.
+    pub fn set_media_warnings(&mut self, warnings: u8) {
+        let new = u32::from(warnings & !self.media_warnings);
+        self.media_warnings = warnings;
+        for controller in self.controllers.values_mut().filter(|c| !c.discovery && new != 0) {
+            // Health: the subsystem's reliability.
+            controller.event(new, 1 | u32::from(lid::HEALTH) << 16);
+        }
+    }
+
+    pub(crate) fn media_warnings(&self) -> u8 {
+        self.media_warnings
+    }
+
     pub(crate) fn health(&self, errors: u64, seconds: u64) -> Health {
         let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Health {
@@ -371,108 +409,6 @@ impl Subsystem {
             media_errors: value(&self.counters.media_errors),
             error_entries: errors,
             ..Health::default()
-        }
-    }
-
-    /// The admin queue's Connect: makes a controller.
-    pub(crate) fn associate(
-        &mut self,
-        fields: &Fields,
-        data: &Data,
-        now: u64,
-    ) -> Result<&mut Controller, Refusal> {
-        let discovery = data.subnqn == DISCOVERY_NQN;
-        if !discovery && data.subnqn != self.identity.nqn.as_str() {
-            return Err(bad_parameter(offset::SUBNQN, true));
-        }
-        // Some hosts give no name; they are told apart by their id.
-        if !data.hostnqn.is_empty() && data.hostnqn.parse::<Nqn>().is_err() {
-            return Err(bad_parameter(offset::HOSTNQN, true));
-        }
-        // Hosts are told apart by it: none of them is 0.
-        if !discovery && data.hostid == [0; 16] {
-            return Err(bad_parameter(offset::HOSTID, true));
-        }
-        if data.cntlid != DYNAMIC {
-            return Err(bad_parameter(offset::CNTLID, true));
-        }
-        // Each kind by itself: readers of the discovery service do not keep hosts out, nor hosts them.
-        let most = if discovery { DISCOVERIES } else { self.limits.controllers };
-        if self.controllers.values().filter(|c| c.discovery == discovery).count() >= most {
-            return Err((Status::CONNECT_BUSY, 0));
-        }
-        let cntlid = self.free_cntlid();
-        let controller = Controller::new(cntlid, data, discovery, fields.kato_ms, now);
-        let counts = self.counts(&controller);
-        let orphaned = self.orphans.contains_key(&data.hostid);
-        if counts && (self.holder.is_some() || orphaned) {
-            // Not for ever: the host may try again.
-            return Err((Status::CONNECT_BUSY, 0));
-        }
-        self.changes += u64::from(counts);
-        Ok(self.controllers.entry(cntlid).or_insert(controller))
-    }
-
-    /// The next id that nobody has: ids come again as late as they can.
-    fn free_cntlid(&mut self) -> u16 {
-        loop {
-            let id = self.next_cntlid;
-            self.next_cntlid = if id >= 0xFFEF { 1 } else { id + 1 };
-            if !self.controllers.contains_key(&id) {
-                return id;
-            }
-        }
-    }
-
-    /// An I/O queue's Connect: finds its controller.
-    pub(crate) fn join(&mut self, fields: &Fields, data: &Data) -> Result<&mut Controller, Refusal> {
-        if data.subnqn != self.identity.nqn.as_str() {
-            return Err(bad_parameter(offset::SUBNQN, true));
-        }
-        let limits = self.limits;
-        let ready = self.is_ready(data.cntlid);
-        // As for an association: an old write must not come after what this queue brings.
-        let orphaned = self.orphans.contains_key(&data.hostid) && self.vendor.helper != Some(data.hostid);
-        let Some(controller) = self.controllers.get_mut(&data.cntlid).filter(|c| !c.discovery) else {
-            return Err(bad_parameter(offset::CNTLID, true));
-        };
-        if controller.hostid != data.hostid {
-            return Err(bad_parameter(offset::HOSTID, true));
-        }
-        if controller.hostnqn != data.hostnqn {
-            return Err(bad_parameter(offset::HOSTNQN, true));
-        }
-        if !ready {
-            return Err((Status::SEQUENCE.dnr(), 0));
-        }
-        if orphaned {
-            return Err((Status::CONNECT_BUSY, 0));
-        }
-        // A queue here is one of each kind; what was granted is less one.
-        let granted = controller
-            .settings
-            .queues
-            .map_or(limits.queues, |both| (both as u16).min((both >> 16) as u16) + 1);
-        if fields.qid > granted {
-            return Err((Status::INVALID_QUEUE.dnr(), 0));
-        }
-        if !controller.queues.insert(fields.qid) {
-            return Err((Status::SEQUENCE.dnr(), 0));
-        }
-        Ok(controller)
-    }
-
-    /// Ends an association: its queues see it at their next receive or tick.
-    pub(crate) fn end(&mut self, cntlid: u16) {
-        self.note_change(cntlid);
-        self.release(cntlid);
-        if let Some(controller) = self.controllers.remove(&cntlid) {
-            controller.life.end();
-            controller.io_life.end();
-            let host = controller.hostid;
-            self.ended.retain(|(_, life)| stands(life));
-            self.ended.push((host, Arc::downgrade(&controller.io_life)));
-            self.ended.extend(controller.former.iter().map(|life| (host, Weak::clone(life))));
         }
     }
 }

@@ -8,6 +8,7 @@ fn log(generation: u64, records: u16) -> Vec<u8> {
         subtype: DiscoveryEntry::NVM,
         ipv6: false,
         portid: i,
+        asqsz: 128,
         trsvcid: "4420".to_owned(),
         subnqn: format!("nqn.2026-11.example:{generation}.{i}"),
         traddr: "192.0.2.1".to_owned(),

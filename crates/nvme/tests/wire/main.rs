@@ -2,13 +2,17 @@
 
 mod admin;
 mod announced;
+mod budgets;
 mod discovery;
 mod golden;
 mod host_violations;
+mod identity;
 mod pages;
 mod pair;
+mod ports;
 mod refused;
 mod replay;
 mod silence;
 mod violations;
+mod warnings;
 mod world;

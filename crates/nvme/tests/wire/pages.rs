@@ -129,7 +129,15 @@ fn identify_namespace() {
         sqe.0[47] = 2;
         assert_eq!(queue.read(&mut target, sqe, 4096), Err(Status::INVALID_FIELD.dnr()));
     }
-    let read_only = Namespace { blocks: 1, block_shift: 12, nguid: [0; 16], uuid: [0; 16], read_only: true };
+    let read_only = Namespace {
+        blocks: 1,
+        block_shift: 12,
+        nguid: [0; 16],
+        uuid: [0; 16],
+        read_only: true,
+        write_grain: 1,
+        deallocate_grain: 1,
+    };
     assert_eq!((read_only.encode()[99], read_only.independent()[8], read_only.encode()[130]), (1, 1, 12));
     assert_eq!(Namespace::decode(&read_only.encode()), Some(read_only));
     // Blocks with metadata have another length on the wire; a 17th format has its number in two places.
@@ -138,6 +146,12 @@ fn identify_namespace() {
     assert_eq!(Namespace::decode(&page), None);
     (page[25], page[26], page[128 + 64 + 2]) = (16, 1 << 5, 9);
     assert_eq!(Namespace::decode(&page), Some(Namespace { block_shift: 9, ..read_only }));
+    // What a medium prefers: each field less one, and the bit that says that they are there.
+    let grains = Namespace { write_grain: 8, deallocate_grain: 0x1234, ..read_only };
+    let page = grains.encode();
+    assert_eq!((page[24], &page[64..74]), (1 << 4, &[7, 0, 7, 0, 0x33, 0x12, 0x33, 0x12, 7, 0][..]));
+    assert_eq!(Namespace::decode(&page), Some(grains));
+    assert_eq!((read_only.encode()[24], &read_only.encode()[64..74]), (0, &[0; 10][..]));
     // 1024 of many, the last of them as well.
     let list = namespace_list(5, 2000);
     assert_eq!((&list[..4], &list[4092..]), (&[6, 0, 0, 0][..], &1029_u32.to_le_bytes()[..]));
@@ -250,6 +264,7 @@ fn record(i: u16) -> DiscoveryEntry {
         subtype: DiscoveryEntry::NVM,
         ipv6: i % 2 == 1,
         portid: i,
+        asqsz: 128,
         trsvcid: "4420".to_owned(),
         subnqn: format!("nqn.2026-11.example:{i}"),
         traddr: if i % 2 == 1 { "2001:db8::1".to_owned() } else { "192.0.2.1".to_owned() },
@@ -265,8 +280,8 @@ fn discovery_records() {
         &[
             (0, &[2, 1]),
             (8, &[1]),
-            // TCP, IPv4, NVM subsystem, flow control may be off; any controller; 32 entries of the admin queue.
-            (1024, &[3, 1, 2, 4, 0, 3, 0xFF, 0xFF, 32]),
+            // TCP, IPv4, NVM subsystem, flow control may be off; any controller; 128 entries of the admin queue.
+            (1024, &[3, 1, 2, 4, 0, 3, 0xFF, 0xFF, 128]),
             (1024 + 32, &padded::<32>("4420")),
             (1024 + 256, b"nqn.2026-11.example:768"),
             (1024 + 512, &padded::<256>("192.0.2.1")),

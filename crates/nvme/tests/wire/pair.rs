@@ -122,7 +122,12 @@ fn property_set(offset: u32, value: u32) -> Sqe {
 
 /// An admin queue of an enabled controller, and its id.
 pub(crate) fn admin(target: &mut Target, digests: Digests, flow: bool, cuts: &[usize]) -> (HostQueue, u16) {
-    let mut admin = HostQueue::connect(target, options(0, DYNAMIC, digests, flow), cuts);
+    enabled(target, options(0, DYNAMIC, digests, flow), cuts)
+}
+
+/// The same, of the host that the options say.
+pub(crate) fn enabled(target: &mut Target, options: Options, cuts: &[usize]) -> (HostQueue, u16) {
+    let mut admin = HostQueue::connect(target, options, cuts);
     let cntlid = admin.completions.pop().unwrap().result as u16;
     let enabled = admin.write(target, property_set(0x14, 0x46 << 16 | 1), &[]);
     assert_eq!(enabled.status, Status::SUCCESS);

@@ -131,7 +131,8 @@ fn queues_are_refused_by_name() {
 /// Neither kind of association keeps the other out.
 #[test]
 fn the_discovery_service_has_a_bound_of_its_own() {
-    let mut target = Target::new(Limits { controllers: 2, ..Limits::default() });
+    let limits = Limits { controllers: 2, controllers_of_address: 64, ..Limits::default() };
+    let mut target = Target::new(limits);
     let mut discovery = options(0, DYNAMIC, PLAIN, true);
     discovery.data.subnqn = DISCOVERY_NQN.to_owned();
     let mut join = |options: &pumice_nvme::host::Options| {

@@ -72,14 +72,34 @@ fn a_silent_discovery_host_is_forgotten() {
     // One that does ask for it has what it asked for.
     let mut queue = discovery(&mut target, 200_000);
     assert_eq!(closed_at(&mut queue, &target, 1, 400), Some(202));
-    // A host of namespaces that wants none is left alone: its drives are in use.
+    // A host of namespaces that wants none has as long, over all its queues: its place is not its own for ever.
     let mut with = options(0, DYNAMIC, PLAIN, true);
     with.kato_ms = 0;
     let mut queue = HostQueue::connect(&mut target, with, &[1 << 20]);
     configure(&mut queue, &mut target, 0x0046_0001, 0);
     queue.connection.submit(property_get(0x1C, false), &[], &mut queue.out).unwrap();
     queue.run(&mut target, 0);
-    assert_eq!(closed_at(&mut queue, &target, 1, 100_000), None);
+    assert_eq!(closed_at(&mut queue, &target, 1, 100), None);
+    queue.connection.submit(property_get(0x1C, false), &[], &mut queue.out).unwrap();
+    queue.run(&mut target, 100 * SECOND);
+    assert_eq!(closed_at(&mut queue, &target, 101, 100_000), Some(221));
+}
+
+/// Whoever keeps all others away must be heard of, whatever it has asked for; others need not.
+#[test]
+fn a_silent_holder_is_forgotten() {
+    for (holds, closed) in [(true, Some(121)), (false, None)] {
+        let mut target = Target::new(Limits::default());
+        let mut with = options(0, DYNAMIC, PLAIN, true);
+        with.kato_ms = 86_400_000;
+        let mut queue = HostQueue::connect(&mut target, with, &[1 << 20]);
+        let cntlid = queue.completions.pop().unwrap().result as u16;
+        configure(&mut queue, &mut target, 0x0046_0001, 0);
+        queue.connection.submit(property_get(0x1C, false), &[], &mut queue.out).unwrap();
+        queue.run(&mut target, 0);
+        assert!(!holds || target.shared.0.borrow_mut().hold(cntlid));
+        assert_eq!(closed_at(&mut queue, &target, 1, 10_000), closed, "holds: {holds}");
+    }
 }
 
 /// A discovery controller has written nothing: its shutdown is no reason to flush the drives of others.

@@ -73,7 +73,7 @@ fn capsule(change: impl FnOnce(&mut Sqe), data: usize, digests: Digests) -> Vec<
 
 #[test]
 fn on_a_live_queue() {
-    let mut target = Target::new(Limits::default());
+    let mut target = Target::new(Limits { controllers_of_host: 64, ..Limits::default() });
     let plain = |change: fn(&mut Vec<u8>)| {
         let mut bytes = capsule(|_| {}, 512, PLAIN);
         change(&mut bytes);

@@ -7,7 +7,7 @@ use pumice_nvme::target::{Access, Connection, Identity, Limits, Media, Op, Reque
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 pub(crate) const NQN: &str = "nqn.2026-11.example:target";
 pub(crate) const HOST: &str = "nqn.2026-11.example:host";
@@ -59,6 +59,8 @@ pub(crate) struct Drives {
     pub(crate) flushes: usize,
     /// A flush of everything is not answered.
     pub(crate) slow_flush: bool,
+    /// There is no room for more commands.
+    pub(crate) full: bool,
     /// Blocks that were made unreadable, by drive.
     pub(crate) unreadable: [BTreeSet<u64>; 2],
 }
@@ -107,6 +109,10 @@ impl Media for Drives {
         nsid == 1
     }
 
+    fn has_room(&self) -> bool {
+        !self.full
+    }
+
     fn submit(&mut self, request: &Request<'_>) -> Option<Status> {
         if request.nsid == 1 || request.nsid == u32::MAX {
             let status = self.apply(request);
@@ -127,6 +133,8 @@ pub(crate) struct Target {
     pub(crate) limits: Limits,
     /// Where hosts come in.
     pub(crate) local: SocketAddr,
+    /// Where the next one comes from.
+    pub(crate) peer: IpAddr,
 }
 
 /// One of its connections, with what it has not consumed.
@@ -144,6 +152,8 @@ impl Target {
             nguid: [n; 16],
             uuid: [n + 16; 16],
             read_only: false,
+            write_grain: 1,
+            deallocate_grain: 1,
         };
         let identity = Identity {
             nqn: NQN.parse().unwrap(),
@@ -160,16 +170,18 @@ impl Target {
                 waiting: Vec::new(),
                 flushes: 0,
                 slow_flush: false,
+                full: false,
                 unreadable: Default::default(),
             },
             limits,
             local: "192.0.2.1:4420".parse().unwrap(),
+            peer: "192.0.2.2".parse().unwrap(),
         }
     }
 
     pub(crate) fn accept(&self, now: u64) -> Socket {
         Socket {
-            connection: Connection::new(self.limits, self.local, now),
+            connection: Connection::new(self.limits, self.local, now).with_peer(self.peer),
             pending: Vec::new(),
             out: Vec::new(),
         }

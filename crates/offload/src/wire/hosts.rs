@@ -6,11 +6,11 @@ use crate::{AssociatedHost, Hosts};
 /// Bytes before the first host.
 pub const HOSTS_HEADER: usize = 32;
 /// Bytes of a host.
-pub const HOST_BYTES: usize = 256;
+pub const HOST_BYTES: usize = 48;
 /// Hosts that are told, at most: as many associations as a node takes.
 pub const MAX_HOSTS: usize = 64;
-/// Bytes of a name: the longest NQN is 223.
-const NAME: usize = 224;
+/// Flags of a host: it has promised to write nothing.
+const OBSERVER: u32 = 1;
 
 /// The bytes of a node's hosts.
 #[must_use]
@@ -22,14 +22,10 @@ pub fn encode_hosts(hosts: &Hosts) -> Vec<u8> {
     out.extend_from_slice(&(told.len() as u32).to_le_bytes());
     out.resize(HOSTS_HEADER, 0);
     for host in told {
-        let name = &host.nqn.as_bytes()[..host.nqn.len().min(NAME)];
-        let begin = out.len();
-        out.extend_from_slice(&host.id);
+        out.extend_from_slice(&host.mark);
         out.extend_from_slice(&host.silent_ms.to_le_bytes());
-        out.extend_from_slice(&(name.len() as u32).to_le_bytes());
-        out.resize(begin + 32, 0);
-        out.extend_from_slice(name);
-        out.resize(begin + HOST_BYTES, 0);
+        out.extend_from_slice(&(u32::from(host.observer) * OBSERVER).to_le_bytes());
+        out.extend_from_slice(&[0; 8]);
     }
     out
 }
@@ -52,16 +48,15 @@ pub fn decode_hosts(bytes: &[u8]) -> Result<Hosts, WireError> {
     }
     let host = |i: usize| {
         let at = HOSTS_HEADER + i * HOST_BYTES;
-        let id = field(at, 16)?;
-        let len = u32_at(at + 20)? as usize;
-        if len > NAME {
-            return wrong("bytes of a host's name", len);
+        let mark = field(at, HOST_BYTES)?;
+        let flags = u32_at(at + 36)?;
+        if flags & !OBSERVER != 0 {
+            return wrong("flags of a host", flags);
         }
-        let Ok(nqn) = std::str::from_utf8(field(at + 32, len)?) else { return wrong("host", "no UTF-8") };
         Ok(AssociatedHost {
-            nqn: nqn.to_owned(),
-            id: std::array::from_fn(|i| id[i]),
-            silent_ms: u32_at(at + 16)?,
+            mark: std::array::from_fn(|i| mark[i]),
+            silent_ms: u32_at(at + 32)?,
+            observer: flags & OBSERVER != 0,
         })
     };
     let hosts = (0..count).map(host).collect::<Result<_, WireError>>()?;
@@ -74,14 +69,17 @@ mod tests {
 
     #[test]
     fn hosts_come_back_and_short_bytes_do_not() {
-        let host = |nqn: &str, id| AssociatedHost { nqn: nqn.to_owned(), id: [id; 16], silent_ms: 1200 };
-        let hosts = Hosts { epoch: 9, changes: 4, hosts: vec![host("nqn.a", 1), host(&"n".repeat(223), 2)] };
+        let host = |id| AssociatedHost { mark: [id; 32], silent_ms: 1200, observer: id == 2 };
+        let hosts = Hosts { epoch: 9, changes: 4, hosts: vec![host(1), host(2)] };
         let bytes = encode_hosts(&hosts);
-        assert_eq!(bytes.len(), 32 + 2 * 256);
+        assert_eq!(bytes.len(), 32 + 2 * 48);
         assert_eq!(decode_hosts(&bytes).unwrap(), hosts);
-        for len in 0..HOSTS_HEADER + 32 {
+        for len in 0..bytes.len() {
             assert!(decode_hosts(&bytes[..len]).is_err(), "{len}");
         }
+        let mut flags = bytes.clone();
+        flags[32 + 36] = 2;
+        assert_eq!(decode_hosts(&flags).unwrap_err().field, "flags of a host");
         let mut many = bytes;
         many[16..20].copy_from_slice(&65_u32.to_le_bytes());
         assert_eq!(decode_hosts(&many).unwrap_err().field, "hosts");

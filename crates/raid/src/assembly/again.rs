@@ -9,8 +9,9 @@ use crate::read_at::ReadAt;
 use crate::superblock::Resync;
 
 impl Array {
-    /// Reads members again, and makes an array of them: with what was assumed of this one, and as good as one from [`probe`](crate::probe()) for comparing members
-    /// and [`plan`](Self::plan)s, though not for its state and notes. `None` where a superblock is no longer where it was or cannot be made out, or the members make no array: for the moment,
+    /// Reads members again, and makes an array of them, as good as one from [`probe`](crate::probe()) for comparing members
+    /// and [`plan`](Self::plan)s, though not for its state and notes. It is not assumed to run, even where this one is: its plan
+    /// says what bitmap and logs name now. What was assumed of its being settled is taken over. `None` where a superblock is no longer where it was or cannot be made out, or the members make no array: for the moment,
     /// while somebody writes superblocks one after another, or for good.
     ///
     /// One read a member is enough where nothing else counts: superblocks are looked for in no other place, bitmaps and partial parity logs are read where the
@@ -25,20 +26,20 @@ impl Array {
             seen.push((member, device, superblock));
         }
         // Whose superblock counts is settled by all of them; until then, one that is not clean is enough.
-        let cut_off = !self.running && seen.iter().any(|(.., new)| new.resync == Resync::Unclean);
+        let unclean = seen.iter().any(|(.., new)| new.resync == Resync::Unclean);
         let mut set = Vec::with_capacity(seen.len() + 1);
         for (member, device, superblock) in seen {
             let known = member.record.bitmap.as_ref();
             let moved = superblock.bitmap != member.record.superblock.bitmap;
             let logs =
-                Logs { bitmap: cut_off || moved || known.is_some_and(Bitmap::is_lockless), ppl: cut_off };
+                Logs { bitmap: unclean || moved || known.is_some_and(Bitmap::is_lockless), ppl: unclean };
             set.push((member.device.clone(), read_rest(device, superblock, logs).ok()?));
         }
         if let (Some(device), Some(record)) = (self.journal_device(), journal) {
             set.push((device.to_owned(), record));
         }
         let mut now = assemble(set).ok()?;
-        now.assume_like(self);
+        now.settled = self.settled;
         Some(now)
     }
 

@@ -60,7 +60,8 @@ pub enum AssemblyError {
     },
     /// A member that missed changes of the array.
     #[error(
-        "{device} is out of date: events is {events}, {other} has {newest}; without it the array may still be checked as degraded"
+        "{device} is out of date: events is {events}, {other} has {newest}; {}",
+        without(*.level, *.spare)
     )]
     OutOfDate {
         /// The device.
@@ -71,6 +72,10 @@ pub enum AssemblyError {
         other: String,
         /// The event count of that.
         newest: u64,
+        /// The level.
+        level: Level,
+        /// Whether the others can be checked without it.
+        spare: bool,
     },
     /// A device that holds itself to be a member while the array has gone on without it.
     #[error(
@@ -124,6 +129,20 @@ pub enum AssemblyError {
     },
 }
 
+impl AssemblyError {
+    /// Whether it may be about superblocks that md is writing, one member after another: then it is gone when they are read again.
+    #[must_use]
+    pub const fn may_pass(&self) -> bool {
+        matches!(
+            self,
+            Self::OutOfDate { .. }
+                | Self::Dropped { .. }
+                | Self::Disagree { .. }
+                | Self::DuplicateRole { .. }
+        )
+    }
+}
+
 fn roles(missing: &[Role]) -> String {
     let numbers: Vec<_> = missing.iter().map(ToString::to_string).collect();
     match missing.len() {
@@ -136,6 +155,14 @@ fn allowed(level: Level) -> &'static str {
     match level {
         Level::Raid4 | Level::Raid5 => "",
         Level::Raid6 => " but one",
+    }
+}
+
+/// What to do about a member that is out of date.
+fn without(level: Level, spare: bool) -> String {
+    match spare {
+        true => "let md rebuild it, or leave it out: the others can be checked without it".to_owned(),
+        false => format!("{level} cannot be checked without it: let md rebuild it first"),
     }
 }
 
@@ -184,11 +211,35 @@ pub enum Note {
         /// The member.
         device: String,
     },
-    /// Roles without a member.
+    /// A device that was removed; another one has its number in the array since.
+    #[error("{device} is left out: it carries an old superblock, and {other} has its place in the array now")]
+    Superseded {
+        /// The device.
+        device: String,
+        /// The one that has its number.
+        other: String,
+    },
+    /// A device that failed or was removed and still carries an old superblock.
+    #[error("{device} is left out: {other}, whose superblock is newer, holds it to be {newer}")]
+    LeftOut {
+        /// The device.
+        device: String,
+        /// The device with the newest superblock.
+        other: String,
+        /// What that takes it for.
+        newer: Position,
+    },
+    /// Roles that md itself holds to be without a member.
     #[error("{} missing", roles(.missing))]
     Degraded {
         /// The roles.
         missing: Vec<Role>,
+    },
+    /// Roles whose member md holds to be active, and which no device of the set has.
+    #[error("{} not among the devices named, and md holds the array to have it", roles(.not_named))]
+    NotNamed {
+        /// The roles.
+        not_named: Vec<Role>,
     },
     /// A member that is being rebuilt.
     #[error("{device} is being rebuilt: recovery_offset is {valid} of {size} sectors")]

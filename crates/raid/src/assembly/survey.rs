@@ -51,6 +51,8 @@ pub(crate) struct Survey {
     pub(crate) roles: Vec<Option<usize>>,
     pub(crate) errors: Vec<AssemblyError>,
     pub(crate) notes: Vec<Note>,
+    /// Devices that newer superblocks hold to have failed or to be removed: errors only if nothing can be checked without them.
+    left_out: Vec<AssemblyError>,
 }
 
 impl Survey {
@@ -69,7 +71,8 @@ impl Survey {
         let ours = devices.iter().enumerate().filter(|(_, d)| d.standing != Standing::Foreign);
         let newest = ours.rev().max_by_key(|(_, d)| d.record.superblock.events)?.0;
         let roles = vec![None; usize::from(devices[newest].record.superblock.raid_disks)];
-        let mut survey = Self { devices, newest, roles, errors: Vec::new(), notes: Vec::new() };
+        let mut survey =
+            Self { devices, newest, roles, errors: Vec::new(), notes: Vec::new(), left_out: Vec::new() };
         survey.foreigners();
         survey.duplicates();
         for index in 0..survey.devices.len() {
@@ -103,6 +106,19 @@ impl Survey {
     pub(crate) fn missing_roles(&self) -> Vec<Role> {
         let empty = self.roles.iter().enumerate().filter(|(_, index)| index.is_none());
         empty.map(|(role, _)| Role(role as u16)).collect()
+    }
+
+    /// Of the roles that nobody has, those that the newest superblock gives to a device which is not in the set: md does
+    /// not miss that member, it was only not named.
+    pub(crate) fn roles_not_named(&self) -> Vec<Role> {
+        let ours = self.devices.iter().filter(|d| d.standing != Standing::Foreign);
+        let given: Vec<usize> = ours.map(|d| usize::from(d.record.superblock.dev_number)).collect();
+        let table = &self.newest().dev_roles;
+        let elsewhere = |role: &Role| {
+            let holders = table.iter().enumerate().filter(|(_, p)| **p == Position::Active(*role));
+            holders.into_iter().any(|(number, _)| !given.contains(&number))
+        };
+        self.missing_roles().into_iter().filter(elsewhere).collect()
     }
 
     /// The event counts may differ by one while md writes one superblock after another, by two where bits of a bitmap
@@ -140,12 +156,20 @@ impl Survey {
 
     /// What the device with this index is, by the newest superblock's word.
     fn place(&mut self, index: usize) -> Standing {
-        if let Some(error) = self.disagreement(index) {
-            self.errors.push(error);
-            return Standing::Refused;
+        if let Some(other) = self.successor(index) {
+            let device = self.devices[index].device.clone();
+            self.notes.push(Note::Superseded { device, other });
+            return Standing::Spare;
         }
         let own = &self.devices[index].record.superblock;
         let position = self.newest().position_of(own.dev_number);
+        let outvoted = own.events < self.newest().events;
+        let is_out = outvoted && matches!(position, Position::Spare | Position::Faulty);
+        // A device that is out may describe the array as it was when it left.
+        if let Some(error) = self.disagreement(index).filter(|_| !is_out) {
+            self.errors.push(error);
+            return Standing::Refused;
+        }
         let dropped = |newer| AssemblyError::Dropped {
             device: self.devices[index].device.clone(),
             own: own.position(),
@@ -157,12 +181,31 @@ impl Survey {
             Position::Active(role) => self.take_role(index, role),
             Position::Journal => Standing::Journal,
             Position::Spare | Position::Faulty => {
-                let error = (own.position() != position && own.position() != Position::Spare)
-                    .then(|| dropped(position));
-                self.errors.extend(error);
+                let differs = own.position() != position && own.position() != Position::Spare;
+                let error = differs.then(|| dropped(position));
+                if outvoted {
+                    self.left_out.extend(error);
+                } else {
+                    self.errors.extend(error);
+                }
                 if position == Position::Faulty { Standing::Faulty } else { Standing::Spare }
             }
         }
+    }
+
+    /// The device that has the number of this one now, in superblocks that this one has missed.
+    fn successor(&self, index: usize) -> Option<String> {
+        let own = &self.devices[index].record.superblock;
+        let newer = |other: &&Surveyed| {
+            let of = &other.record.superblock;
+            other.standing != Standing::Foreign
+                && of.dev_number == own.dev_number
+                && of.events > own.events + self.tolerance()
+                && own.device_uuid.is_some()
+                && of.device_uuid.is_some()
+                && of.device_uuid != own.device_uuid
+        };
+        self.devices.iter().find(newer).map(|other| other.device.clone())
     }
 
     fn take_role(&mut self, index: usize, role: Role) -> Standing {
@@ -170,7 +213,8 @@ impl Survey {
         let (events, newest) = (self.devices[index].record.superblock.events, self.newest().events);
         if newest - events > self.tolerance() {
             let other = self.newest_device();
-            self.errors.push(AssemblyError::OutOfDate { device, events, other, newest });
+            let level = self.newest().level;
+            self.errors.push(AssemblyError::OutOfDate { device, events, other, newest, level, spare: false });
             return Standing::Refused;
         }
         match self.roles.get_mut(role.index()) {
@@ -225,12 +269,33 @@ impl Survey {
     }
 
     fn missing(&mut self) {
-        let missing = self.missing_roles();
+        let mut missing = self.missing_roles();
         let level = self.newest().level;
+        let left_out = std::mem::take(&mut self.left_out);
         if missing.len() >= usize::from(level.parities()) {
+            self.errors.extend(left_out);
             self.errors.push(AssemblyError::Incomplete { missing, level });
-        } else if !missing.is_empty() {
+            return;
+        }
+        self.notes.extend(left_out.into_iter().filter_map(|error| match error {
+            AssemblyError::Dropped { device, other, newer, .. } => {
+                Some(Note::LeftOut { device, other, newer })
+            }
+            _ => None,
+        }));
+        // The role of a member that is out of date is among the missing.
+        for error in &mut self.errors {
+            if let AssemblyError::OutOfDate { spare, .. } = error {
+                *spare = true;
+            }
+        }
+        let not_named = self.roles_not_named();
+        missing.retain(|role| !not_named.contains(role));
+        if !missing.is_empty() {
             self.notes.push(Note::Degraded { missing });
+        }
+        if !not_named.is_empty() {
+            self.notes.push(Note::NotNamed { not_named });
         }
     }
 

@@ -62,9 +62,18 @@ fn missing_members() {
     }
     let mut one = set(Level::Raid6, 5);
     one.remove(3);
-    let array = assemble(one).unwrap();
+    let array = assemble(one.clone()).unwrap();
     assert_eq!((array.state(), array.absent(StripeIndex(0))), (State::Degraded, vec![Role(3)]));
-    assert_eq!(array.notes(), [Note::Degraded { missing: vec![Role(3)] }]);
+    assert_eq!(array.not_named(), [Role(3)], "the others hold it to be in the array");
+    assert_eq!(array.notes(), [Note::NotNamed { not_named: vec![Role(3)] }]);
+    for recorded in [Position::Faulty, Position::Spare] {
+        for (_, record) in &mut one {
+            record.superblock.dev_roles[3] = recorded;
+        }
+        let array = assemble(one.clone()).unwrap();
+        assert_eq!((array.state(), array.not_named()), (State::Degraded, &[][..]), "md misses it itself");
+        assert_eq!(array.notes(), [Note::Degraded { missing: vec![Role(3)] }]);
+    }
     let error = error(Level::Raid6, 5, |set| drop(set.drain(1..3)));
     assert_eq!(
         error.to_string(),
@@ -142,6 +151,21 @@ fn event_counts_may_differ_by_little() {
 }
 
 #[test]
+fn the_advice_for_a_member_that_is_out_of_date_is_one_that_can_be_followed() {
+    let stale = |level, disks, behind: &[usize]| {
+        let mut set = set(level, disks);
+        for (i, (_, record)) in set.iter_mut().enumerate() {
+            record.superblock.events = if behind.contains(&i) { 5 } else { 100 };
+        }
+        assemble(set).unwrap_err().to_string()
+    };
+    assert!(stale(Level::Raid6, 5, &[2]).contains("or leave it out"));
+    for message in [stale(Level::Raid5, 4, &[2]), stale(Level::Raid6, 5, &[1, 2])] {
+        assert!(message.contains("cannot be checked without it: let md rebuild it"), "{message}");
+    }
+}
+
+#[test]
 fn roles_are_those_of_the_newest_superblock() {
     // The newest superblock has the devices 0 and 1 change places.
     let mut set = set(Level::Raid5, 4);
@@ -154,17 +178,76 @@ fn roles_are_those_of_the_newest_superblock() {
 }
 
 #[test]
+fn a_member_that_newer_superblocks_hold_to_be_out_is_left_out_with_a_note() {
+    for newer in [Position::Faulty, Position::Spare] {
+        let mut set = set(Level::Raid6, 5);
+        for (_, record) in &mut set[1..] {
+            record.superblock.events += 1;
+            record.superblock.dev_roles[0] = newer;
+        }
+        let array = assemble(set).unwrap();
+        assert_eq!((array.state(), array.member(Role(0))), (State::Degraded, None));
+        let note = &array.notes()[0];
+        assert!(
+            matches!(note, Note::LeftOut { device, newer: n, .. } if device == "m0" && *n == newer),
+            "{note}"
+        );
+    }
+}
+
+#[test]
+fn a_device_that_left_before_the_array_grew_is_left_out_whoever_has_its_number_now() {
+    // Device 5 left; then the array became larger.
+    let grown = |number_is_taken: bool| {
+        let mut set = set(Level::Raid6, 6);
+        let (_, mut old) = set[1].clone();
+        old.superblock.events -= 1;
+        for (_, record) in &mut set {
+            record.superblock.events += 9;
+        }
+        old.superblock.raid_disks = 5;
+        old.superblock.device_uuid = Some(Uuid([0xEE; 16]));
+        if !number_is_taken {
+            old.superblock.dev_number = 77;
+        }
+        set.insert(0, ("old".to_owned(), old));
+        assemble(set).unwrap()
+    };
+    for (taken, array) in [(true, grown(true)), (false, grown(false))] {
+        assert!(array.members().iter().all(Option::is_some), "{taken}");
+        let left_out = array.notes().iter().any(|note| match note {
+            Note::Superseded { device, other } => taken && device == "old" && other == "m1",
+            Note::LeftOut { device, .. } => !taken && device == "old",
+            _ => false,
+        });
+        // A number that the newest superblock does not know is a spare's, and the device agrees with that.
+        assert!(left_out || !taken, "{taken}: {:?}", array.notes());
+    }
+}
+
+#[test]
 fn a_member_that_was_dropped_is_named() {
     for newer in [Position::Faulty, Position::Spare] {
-        let error = error(Level::Raid6, 5, |set| {
+        // Without it nothing could be checked.
+        let out = error(Level::Raid5, 5, |set| {
             for (_, record) in &mut set[1..] {
                 record.superblock.events += 1;
                 record.superblock.dev_roles[0] = newer;
             }
         });
-        assert!(
-            matches!(&error, AssemblyError::Dropped { device, newer: n, .. } if device == "m0" && *n == newer)
-        );
+        // Its own superblock is as new: whose word counts cannot be told.
+        let even = error(Level::Raid6, 5, |set| {
+            for (_, record) in &mut set[1..] {
+                record.superblock.dev_roles[0] = newer;
+            }
+            set.rotate_left(1);
+        });
+        for error in [out, even] {
+            assert!(
+                matches!(&error, AssemblyError::Dropped { device, newer: n, .. } if device == "m0" && *n == newer),
+                "{error}"
+            );
+        }
     }
 }
 

@@ -282,6 +282,36 @@ fn two_good_superblocks_are_ambiguous_and_a_damaged_one_is_a_remnant() {
     assert_eq!(probe(&device).unwrap().unwrap().metadata(), Metadata::V1_2);
 }
 
+/// Sectors where other formats have their superblocks are ordinary data in this one; one that cannot be read
+/// is the scrub's business. The array's own superblock must be readable.
+#[test]
+fn only_the_own_superblock_must_be_readable() {
+    struct Bad<'d>(&'d Sparse, u64);
+    impl ReadAt for Bad<'_> {
+        fn size_bytes(&self) -> u64 {
+            self.0.size_bytes()
+        }
+        fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<()> {
+            if (offset..offset + buf.len() as u64).contains(&self.1) {
+                return Err(std::io::Error::other("medium error"));
+            }
+            self.0.read_exact_at(offset, buf)
+        }
+    }
+    for own in Metadata::ALL {
+        let device = make(&spec(own, Level::Raid6, 4)).remove(0);
+        for other in Metadata::ALL {
+            let place = other.super_sector(device.size_bytes() / 512).unwrap() * 512;
+            let found = probe(&Bad(&device, place));
+            if own == other {
+                assert!(matches!(found, Err(ProbeError::Read { .. })), "{own} {other}: {found:?}");
+            } else {
+                assert_eq!(found.unwrap().unwrap().metadata(), own, "{other}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_read_error_names_what_was_read() {
     struct Broken;

@@ -2,8 +2,12 @@
 
 mod admin;
 mod array;
+mod change;
 mod connect;
+mod cut;
+mod discard;
 mod filesystem;
+mod multipath;
 mod restart;
 mod verify;
 
@@ -36,15 +40,20 @@ impl Scenario {
 }
 
 /// All, in order.
-pub(crate) const SCENARIOS: [Scenario; 8] = [
+pub(crate) const SCENARIOS: [Scenario; 13] = [
     Scenario { name: "connect", short: true, run: connect::one_queue },
     Scenario { name: "queues", short: true, run: connect::several_queues },
     Scenario { name: "verify", short: true, run: verify::run },
     Scenario { name: "filesystem", short: true, run: filesystem::run },
+    Scenario { name: "discard", short: true, run: discard::run },
+    Scenario { name: "multipath", short: false, run: multipath::run },
     Scenario { name: "admin", short: true, run: admin::run },
     Scenario { name: "restart", short: true, run: restart::run },
     Scenario { name: "raid6", short: true, run: array::raid6 },
     Scenario { name: "raid5", short: false, run: array::raid5 },
+    Scenario { name: "cut", short: false, run: cut::bare },
+    Scenario { name: "cut-bitmap", short: false, run: cut::with_bitmap },
+    Scenario { name: "change", short: false, run: change::run },
 ];
 
 /// What a scenario has to work with.
@@ -89,6 +98,7 @@ impl Bench<'_> {
             block,
             drives,
             log: self.folder.join(format!("node-{name}.log")),
+            second: None,
         })
     }
 

@@ -1,0 +1,116 @@
+//! A scrub that waits, and is told to end.
+
+use crate::network::{Node, PATIENCE};
+use crate::small_array::{Made, RAID6, damage, pumice, run};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+/// A window of a minute that begins in six hours, UTC.
+fn far_window() -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+    let minute = (now / 60 + 6 * 60) % (24 * 60 - 2);
+    let time = |minute: u64| format!("{:02}:{:02}", minute / 60, minute % 60);
+    format!("{}-{}", time(minute), time(minute + 1))
+}
+
+pub(crate) fn signal(pid: u32, name: &str) {
+    assert!(Command::new("kill").args([name, &pid.to_string()]).status().unwrap().success());
+}
+
+/// Waits until a scrub has locked its state: just after that, it heeds signals.
+pub(crate) fn begun(state: &Path) {
+    let began = Instant::now();
+    while std::fs::read_dir(state).unwrap().next().is_none() {
+        assert!(began.elapsed() < PATIENCE, "the scrub does not begin");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// What a process says until it ends, which it must within [`PATIENCE`]: its exit code, and its report.
+fn ended(mut child: Child) -> (Option<i32>, Option<Value>) {
+    let began = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if began.elapsed() > PATIENCE {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("it goes on waiting");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let output = child.wait_with_output().unwrap();
+    (output.status.code(), serde_json::from_slice(&output.stdout).ok())
+}
+
+/// Begins a scrub that waits, sends a signal, and asserts that it ends as one that was interrupted.
+fn ends(name: &str, options: &[&str], devices: &[PathBuf], after_begin: impl Fn()) {
+    for tries in 1.. {
+        let state = tempfile::tempdir().unwrap();
+        let child = pumice()
+            .env("TZ", "UTC0")
+            .args(["scrub", "--quiet", "--json", "--state-dir"])
+            .arg(state.path())
+            .args(options)
+            .args(devices)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        begun(state.path());
+        std::thread::sleep(Duration::from_millis(300 * tries));
+        after_begin();
+        signal(child.id(), name);
+        let (code, report) = ended(child);
+        if code.is_none() && tries < 10 {
+            // It was met before it heeds signals.
+            continue;
+        }
+        assert_eq!(code, Some(3), "{options:?}");
+        let report = report.expect("an interrupted scrub reports what it has");
+        assert_eq!((&report["result"], &report["stopped"]), (&"incomplete".into(), &"interrupted".into()));
+        return;
+    }
+}
+
+#[test]
+fn a_scrub_that_waits_for_its_window_ends_on_sigterm() {
+    let array = Made::new(RAID6);
+    let window = far_window();
+    ends("-TERM", &["--window", &window], &array.members, || {});
+    let node = Node::start(&["--listen", "127.0.0.1:0"], &array.members);
+    for method in ["stripe", "fingerprint"] {
+        ends("-TERM", &["--window", &window, "--method", method], &[node.name()], || {});
+    }
+}
+
+#[test]
+fn a_scrub_that_waits_for_its_rate_ends_on_ctrl_c() {
+    let array = Made::new(RAID6);
+    // A few seconds' worth may be read at once; all of it takes minutes.
+    ends("-INT", &["--rate", "4096"], &array.members, || {});
+    let node = Node::start(&["--listen", "127.0.0.1:0"], &array.members);
+    ends("-INT", &["--rate", "4096"], &[node.name()], || {});
+}
+
+#[test]
+fn a_scrub_that_looks_twice_ends_on_sigterm() {
+    let array = Made::new(RAID6);
+    damage(&array, 0, 7, 0, 10);
+    ends("-TERM", &["--allow-in-use", "--settle", "1h"], &array.members, || {});
+    let state = tempfile::tempdir().unwrap();
+    assert_eq!(run(state.path(), &[], &array.members).0, 1);
+}
+
+#[test]
+fn a_scrub_that_waits_for_a_lost_node_ends_on_sigterm() {
+    let array = Made::new(RAID6);
+    let window = far_window();
+    let node = Node::start(&["--listen", "127.0.0.1:0"], &array.members);
+    let options = ["--window", &window, "--reconnect", "10h"];
+    ends("-TERM", &options, &[node.name()], || {
+        // The node goes, and the scrub is in its back-off when the signal comes.
+        signal(node.child.id(), "-KILL");
+        std::thread::sleep(Duration::from_secs(1));
+    });
+}

@@ -1,0 +1,48 @@
+//! Bytes at offsets: what records and logs need of a medium.
+
+use crate::Store;
+use std::io;
+
+/// A medium that is read and written by byte range: a file, or a part of a drive.
+pub trait Medium {
+    /// Fills `buf` from `offset`.
+    ///
+    /// # Errors
+    /// If it cannot be read, or ends before that.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
+
+    /// Writes `data` at `offset`. Durable after a [`sync`](Self::sync) that follows.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
+
+    /// Makes everything that was written durable.
+    ///
+    /// # Errors
+    /// If that cannot be promised.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// One file of a store, which must be there.
+#[derive(Debug, Clone, Copy)]
+pub struct StoreFile<'s> {
+    /// The store.
+    pub store: &'s dyn Store,
+    /// The file's name.
+    pub name: &'s str,
+}
+
+impl Medium for StoreFile<'_> {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.store.read_at(self.name, offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.store.write_at(self.name, offset, data)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.store.sync(self.name)
+    }
+}

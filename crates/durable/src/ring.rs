@@ -1,0 +1,456 @@
+//! A bounded log in a region of a medium.
+
+use crate::Medium;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use thiserror::Error;
+
+const MAGIC: [u8; 4] = *b"PRNG";
+const HEADER: usize = 48;
+const MARKER: u32 = 1;
+
+/// Why a log cannot be used.
+#[derive(Debug, Error)]
+pub enum RingError {
+    /// The medium failed.
+    #[error(transparent)]
+    Medium(#[from] io::Error),
+    /// A region or an alignment that cannot be.
+    #[error("a log of {size} bytes with an alignment of {align}: {why}")]
+    Shape {
+        /// Bytes of the region.
+        size: u64,
+        /// The alignment in bytes.
+        align: u32,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// A record that was durable is not there.
+    #[error("the log is damaged: record {0} was durable and cannot be read")]
+    Damaged(u64),
+    /// No room until older records are released.
+    #[error("the log has no room for {0} bytes more until older records are released")]
+    Full(usize),
+}
+
+/// A record of a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its number; ascending, with gaps.
+    pub sequence: u64,
+    /// The caller's bytes.
+    pub body: Vec<u8>,
+}
+
+/// A record as it lies in the region.
+#[derive(Debug, Clone, Copy)]
+struct Placed {
+    sequence: u64,
+    at: u64,
+    /// Bytes to the next record.
+    len: u64,
+}
+
+/// A header with what follows it.
+struct Found {
+    placed: Placed,
+    previous: u64,
+    oldest: u64,
+    synced: u64,
+    kind: u32,
+    body: Vec<u8>,
+}
+
+/// A log in a region of fixed size.
+pub struct Ring<M> {
+    medium: M,
+    /// Where the region begins on the medium.
+    start: u64,
+    size: u64,
+    align: u64,
+    identity: u64,
+    /// Records that count, oldest first, markers included.
+    live: VecDeque<Placed>,
+    next_sequence: u64,
+    write_at: u64,
+    /// Up to here every record is durable.
+    synced: u64,
+}
+
+impl<M: Medium> Ring<M> {
+    /// Opens the log in `size` bytes from `start` of a medium, and reads its records, oldest first. A
+    /// region in which no record of this identity lies is an empty log.
+    ///
+    /// # Errors
+    /// If `align` is less than 48 or no power of two, `size` is not at least two of it or no multiple,
+    /// the medium fails, or a durable record is gone.
+    pub fn open(
+        medium: M,
+        start: u64,
+        size: u64,
+        align: u32,
+        identity: u64,
+    ) -> Result<(Self, Vec<Entry>), RingError> {
+        let shape = |why| RingError::Shape { size, align, why };
+        if !align.is_power_of_two() || (align as usize) < HEADER {
+            return Err(shape("the alignment is a power of two from 64"));
+        }
+        let align = u64::from(align);
+        if !size.is_multiple_of(align) || size / align < 2 {
+            return Err(shape("the size is a multiple of the alignment, two of it or more"));
+        }
+        let mut ring = Self {
+            medium,
+            start,
+            size,
+            align,
+            identity,
+            live: VecDeque::new(),
+            next_sequence: 1,
+            write_at: 0,
+            synced: 0,
+        };
+        // What is read is durable from here on, even if a process and not the power went.
+        ring.medium.sync()?;
+        let found = ring.scan()?;
+        let entries = ring.adopt(found)?;
+        Ok((ring, entries))
+    }
+
+    /// Appends a record and returns its number. It is durable after the next [`sync`](Self::sync).
+    ///
+    /// # Errors
+    /// [`RingError::Full`] if there is no room, or the medium fails; then it is not there.
+    pub fn append(&mut self, body: &[u8]) -> Result<u64, RingError> {
+        self.write(0, body, self.live.front().map(|oldest| oldest.sequence))
+    }
+
+    /// Makes every record that was appended durable.
+    ///
+    /// # Errors
+    /// If the medium fails.
+    pub fn sync(&mut self) -> Result<(), RingError> {
+        self.medium.sync()?;
+        self.synced = self.live.back().map_or(self.synced, |last| last.sequence);
+        Ok(())
+    }
+
+    /// Releases every record up to and including number `upto`; that, and every record appended
+    /// before, is durable when it returns.
+    ///
+    /// # Errors
+    /// If the medium fails.
+    pub fn release(&mut self, upto: u64) -> Result<(), RingError> {
+        if self.live.front().is_none_or(|oldest| oldest.sequence > upto) {
+            // A marker that frees nothing would use up the room for the next one.
+            return self.sync();
+        }
+        let oldest = self.live.iter().find(|placed| placed.sequence > upto).map(|p| p.sequence);
+        self.write(MARKER, &[], Some(oldest.unwrap_or(self.next_sequence)))?;
+        self.sync()?;
+        // Only now may their space be used.
+        while self.live.front().is_some_and(|placed| placed.sequence <= upto) {
+            self.live.pop_front();
+        }
+        Ok(())
+    }
+
+    /// The longest body that [`append`](Self::append) takes now, in bytes; 0 also if none does.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        let longest = |free: u64| (free.saturating_sub(self.align)) as usize;
+        let (here, there) = self.free();
+        longest(here + if there == 0 { 0 } else { self.align }).max(longest(there)).saturating_sub(HEADER)
+    }
+
+    /// Free bytes from where the next record goes to the end of the region or the oldest record, and
+    /// from the start of the region to the oldest record if the former is the end.
+    fn free(&self) -> (u64, u64) {
+        match self.live.front() {
+            None => (self.size - self.write_at, self.write_at),
+            Some(oldest) if self.write_at > oldest.at => (self.size - self.write_at, oldest.at),
+            Some(oldest) => (oldest.at - self.write_at, 0),
+        }
+    }
+
+    fn write(&mut self, kind: u32, body: &[u8], oldest: Option<u64>) -> Result<u64, RingError> {
+        let need = (HEADER as u64 + body.len() as u64).next_multiple_of(self.align);
+        // A record leaves room for a marker, or nothing could ever be released.
+        let spare = if kind == MARKER { 0 } else { self.align };
+        let (here, there) = self.free();
+        let at = if need + spare <= here || (need <= here && there >= spare && there > 0) {
+            self.write_at
+        } else if need + spare <= there {
+            0
+        } else {
+            return Err(RingError::Full(body.len()));
+        };
+        let sequence = self.next_sequence;
+        let mut record = Vec::with_capacity(need as usize);
+        record.extend_from_slice(&MAGIC);
+        record.extend_from_slice(&[0; 4]);
+        record.extend_from_slice(&sequence.to_le_bytes());
+        record.extend_from_slice(&self.live.back().map_or(0, |last| last.sequence).to_le_bytes());
+        record.extend_from_slice(&oldest.unwrap_or(sequence).to_le_bytes());
+        record.extend_from_slice(&self.synced.to_le_bytes());
+        record.extend_from_slice(&(body.len() as u32).to_le_bytes());
+        record.extend_from_slice(&kind.to_le_bytes());
+        record.extend_from_slice(body);
+        let crc = self.checksum(at, &record);
+        record[4..8].copy_from_slice(&crc.to_le_bytes());
+        record.resize(need as usize, 0);
+        // A number is used once, even if the write fails: some of it may be there.
+        self.next_sequence += 1;
+        self.medium.write_at(self.start + at, &record)?;
+        self.live.push_back(Placed { sequence, at, len: need });
+        self.write_at = at + need;
+        if self.write_at == self.size {
+            self.write_at = 0;
+        }
+        Ok(sequence)
+    }
+
+    fn checksum(&self, at: u64, record: &[u8]) -> u32 {
+        let crc = crc32c::crc32c(&self.identity.to_le_bytes());
+        let crc = crc32c::crc32c_append(crc, &at.to_le_bytes());
+        crc32c::crc32c_append(crc, &record[8..])
+    }
+
+    /// Every whole record in the region.
+    fn scan(&self) -> Result<BTreeMap<u64, Found>, RingError> {
+        let mut found = BTreeMap::new();
+        let mut at = 0;
+        while at < self.size {
+            let record = self.record_at(at)?;
+            at += record.as_ref().map_or(self.align, |record| record.placed.len);
+            found.extend(record.map(|record| (record.placed.sequence, record)));
+        }
+        Ok(found)
+    }
+
+    fn record_at(&self, at: u64) -> Result<Option<Found>, RingError> {
+        let mut header = [0; HEADER];
+        self.medium.read_at(self.start + at, &mut header)?;
+        let dword = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| header[at + i]));
+        let qword = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| header[at + i]));
+        let end = HEADER as u64 + u64::from(dword(40));
+        if header[..4] != MAGIC || at + end > self.size || qword(8) == 0 || dword(44) > MARKER {
+            return Ok(None);
+        }
+        let mut record = vec![0; end as usize];
+        self.medium.read_at(self.start + at, &mut record)?;
+        if dword(4) != self.checksum(at, &record) {
+            return Ok(None);
+        }
+        Ok(Some(Found {
+            placed: Placed { sequence: qword(8), at, len: end.next_multiple_of(self.align) },
+            previous: qword(16),
+            oldest: qword(24),
+            synced: qword(32),
+            kind: dword(44),
+            body: record.split_off(HEADER),
+        }))
+    }
+
+    /// Takes the newest chain of records without a gap.
+    fn adopt(&mut self, mut found: BTreeMap<u64, Found>) -> Result<Vec<Entry>, RingError> {
+        let durable = found.values().map(|record| record.synced).max().unwrap_or(0);
+        self.next_sequence = found.keys().next_back().map_or(1, |last| last + 1);
+        let tips: Vec<u64> = found.keys().rev().copied().collect();
+        for tip in tips {
+            match chain(&found, tip) {
+                Ok(sequences) => {
+                    self.synced = tip;
+                    let last = found[&tip].placed;
+                    self.write_at = (last.at + last.len) % self.size;
+                    let records = sequences.into_iter().rev().filter_map(|s| found.remove(&s));
+                    let mut entries = Vec::new();
+                    for record in records {
+                        self.live.push_back(record.placed);
+                        if record.kind != MARKER {
+                            entries.push(Entry { sequence: record.placed.sequence, body: record.body });
+                        }
+                    }
+                    return Ok(entries);
+                }
+                Err(missing) if missing <= durable => return Err(RingError::Damaged(missing)),
+                Err(_) => {}
+            }
+            // It came after one that was never durable: it was not either.
+            found.remove(&tip);
+        }
+        Ok(Vec::new())
+    }
+}
+
+/// The numbers from `tip` back to the oldest that counts, or the one that is missing on the way.
+fn chain(found: &BTreeMap<u64, Found>, tip: u64) -> Result<Vec<u64>, u64> {
+    let oldest = found[&tip].oldest;
+    let mut sequences = Vec::new();
+    let mut at = tip;
+    loop {
+        let record = found.get(&at).ok_or(at)?;
+        sequences.push(at);
+        if at <= oldest {
+            return Ok(sequences);
+        }
+        // Back to a lower number each time, so that it ends.
+        at = if record.previous < at && record.previous != 0 { record.previous } else { return Err(oldest) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FaultyStore, Store, StoreFile};
+
+    const SIZE: u64 = 16 << 10;
+
+    fn store(seed: u64) -> FaultyStore {
+        let store = FaultyStore::new(seed);
+        // The log lies behind something else, which stays.
+        store.create("log", &vec![7; 512 + SIZE as usize]).unwrap();
+        store.sync("log").unwrap();
+        store.sync_folder().unwrap();
+        store
+    }
+
+    type TestRing<'s> = Ring<StoreFile<'s>>;
+
+    fn open(store: &FaultyStore) -> Result<(TestRing<'_>, Vec<Entry>), RingError> {
+        Ring::open(StoreFile { store, name: "log" }, 512, SIZE, 512, 99)
+    }
+
+    /// What was synced is there, in order; what was not is there or not, without a gap; nothing that
+    /// was released comes back.
+    #[test]
+    fn after_a_cut_at_any_operation_the_log_is_a_prefix_that_has_all_that_was_synced() {
+        let (mut torn, mut full) = (0, 0);
+        for seed in 0..1000_u64 {
+            let store = store(seed);
+            let mut random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+            let mut next = |n: u64| {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                (random >> 11) % n
+            };
+            // Numbers with the length of their bodies.
+            let mut appended: Vec<(u64, usize)> = Vec::new();
+            let (mut synced, mut released, mut asked_to_release) = (0, 0, 0);
+            let (mut ring, _) = open(&store).unwrap();
+            store.cut_power_after(next(120));
+            loop {
+                let step = match next(4) {
+                    0 => ring.sync().map(|()| synced = appended.last().map_or(0, |last| last.0)),
+                    1 if !appended.is_empty() => {
+                        let upto = appended[next(appended.len() as u64) as usize].0;
+                        asked_to_release = asked_to_release.max(upto);
+                        let done = ring.release(asked_to_release);
+                        if done.is_ok() {
+                            (released, synced) = (asked_to_release, appended.last().unwrap().0);
+                        }
+                        done
+                    }
+                    _ => {
+                        let len = next(3000) as usize;
+                        match ring.append(&vec![seed as u8; len]) {
+                            Ok(sequence) => {
+                                appended.push((sequence, len));
+                                Ok(())
+                            }
+                            Err(RingError::Full(_)) => {
+                                full += 1;
+                                Ok(())
+                            }
+                            Err(error) => Err(error),
+                        }
+                    }
+                };
+                if step.is_err() {
+                    break;
+                }
+            }
+            store.crash();
+            let (mut ring, found) = open(&store).unwrap();
+            let first = found.first().map_or(u64::MAX, |entry| entry.sequence);
+            assert!(found.is_empty() || first > released, "seed {seed}: released ones are gone");
+            let expected: Vec<_> = appended.iter().filter(|(s, _)| *s >= first).copied().collect();
+            let found: Vec<_> = found.iter().map(|e| (e.sequence, e.body.len())).collect();
+            // The append that met the power cut has a number that nobody was told.
+            let known = found.len().min(expected.len());
+            assert_eq!(found[..known], expected[..known], "seed {seed}");
+            assert!(found.len() <= expected.len() + 1, "seed {seed}");
+            for (sequence, _) in appended.iter().filter(|(s, _)| *s <= synced && *s > asked_to_release) {
+                assert!(found.iter().any(|(s, _)| s == sequence), "seed {seed}: {sequence} was durable");
+            }
+            torn += usize::from(found.len() < expected.len());
+            // It goes on, with room again once all is released.
+            let last = found.last().map_or(0, |(sequence, _)| *sequence);
+            ring.release(last).unwrap();
+            let after = ring.append(b"after").unwrap();
+            ring.sync().unwrap();
+            let (_, found) = open(&store).unwrap();
+            assert_eq!(found, [Entry { sequence: after, body: b"after".to_vec() }], "seed {seed}");
+            let mut before = [0; 512];
+            store.read_at("log", 0, &mut before).unwrap();
+            assert_eq!(before, [7; 512]);
+        }
+        assert!(torn > 50 && full > 50, "torn {torn}, full {full}");
+    }
+
+    #[test]
+    fn a_durable_record_that_is_gone_is_damage_and_not_the_end() {
+        let store = store(1);
+        let (mut ring, _) = open(&store).unwrap();
+        for _ in 0..3 {
+            ring.append(&[1; 100]).unwrap();
+            ring.sync().unwrap();
+        }
+        let mut byte = [0];
+        store.read_at("log", 512 + 512 + 60, &mut byte).unwrap();
+        store.write_at("log", 512 + 512 + 60, &[byte[0] ^ 1]).unwrap();
+        assert!(matches!(open(&store).err(), Some(RingError::Damaged(2))));
+        // The last one may be torn: nothing says that it was durable.
+        store.write_at("log", 512 + 512 + 60, &byte).unwrap();
+        store.write_at("log", 512 + 1024 + 60, &[9]).unwrap();
+        assert_eq!(open(&store).unwrap().1.len(), 2);
+    }
+
+    #[test]
+    fn a_full_log_says_so_and_can_always_be_released() {
+        let store = store(1);
+        let (mut ring, _) = open(&store).unwrap();
+        let mut last = 0;
+        let mut kept = 0;
+        loop {
+            let room = ring.room();
+            match ring.append(&[1; 464]) {
+                Ok(sequence) => (last, kept) = (sequence, kept + 1),
+                Err(RingError::Full(464)) => {
+                    assert!(room < 464);
+                    break;
+                }
+                Err(error) => panic!("{error}"),
+            }
+            assert!(room >= 464);
+        }
+        assert_eq!(kept, SIZE / 512 - 1);
+        ring.release(last).unwrap();
+        assert_eq!(open(&store).unwrap().1, []);
+        ring.append(&[1; 4000]).unwrap();
+    }
+
+    #[test]
+    fn records_of_another_log_are_not_its_own() {
+        let store = store(1);
+        let (mut ring, _) = open(&store).unwrap();
+        ring.append(b"mine").unwrap();
+        let medium = StoreFile { store: &store, name: "log" };
+        let (_, found) = Ring::open(medium, 512, SIZE, 512, 100).unwrap();
+        assert_eq!(found, []);
+        for (size, align) in [(SIZE, 500), (SIZE, 32), (SIZE + 1, 512), (512, 512)] {
+            assert!(Ring::open(medium, 512, size, align, 1).is_err(), "{size} {align}");
+        }
+    }
+}

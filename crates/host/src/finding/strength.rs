@@ -1,0 +1,155 @@
+//! How well the bytes support a verdict, as it is reported. `docs/repair.md` has the rules.
+
+use crate::target::Target;
+use pumice_raid::diagnosis::{self, Certainty, Diagnosis, Evidence, Gap};
+use serde::{Deserialize, Serialize};
+
+/// How well the bytes support a verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Strength {
+    /// A witness besides parity says so.
+    Proven,
+    /// Rules R11 to R14 hold.
+    Strong,
+    /// A member is named, and one of those rules does not hold.
+    Weak,
+    /// No member is named.
+    None,
+}
+
+impl Strength {
+    pub(super) fn of(diagnosis: &Diagnosis, doubts: &[Doubt]) -> Self {
+        match diagnosis.certainty {
+            Certainty::Proven => Self::Proven,
+            Certainty::Likely if doubts.is_empty() => Self::Strong,
+            Certainty::Likely => Self::Weak,
+            Certainty::None => Self::None,
+        }
+    }
+
+    /// The word of a report.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Proven => "proven",
+            Self::Strong => "strong evidence",
+            Self::Weak => "weak evidence",
+            Self::None => "no member named",
+        }
+    }
+}
+
+/// Why a verdict that names a member is not strong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Doubt {
+    /// The members' contents did not fit the syndromes: somebody wrote meanwhile, or they could not be
+    /// read.
+    Unstable,
+    /// Part of the block could not be read.
+    PartlyUnread,
+    /// The error takes too few different values, and is not small and alone in its stripe.
+    FewValues,
+    /// Two other members explain the same bytes naturally.
+    Rival,
+    /// The finding is part of a pattern over the pass.
+    Pattern,
+}
+
+impl Doubt {
+    /// The doubt in words.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Unstable => "the contents changed while they were read",
+            Self::PartlyUnread => "part of the block could not be read",
+            Self::FewValues => {
+                "the error takes fewer than 4 different values: two other members hit alike would look the same"
+            }
+            Self::Rival => "two other members explain the same bytes (see below)",
+            Self::Pattern => "it is part of a pattern over the array (see above)",
+        }
+    }
+}
+
+impl From<diagnosis::Doubt> for Doubt {
+    fn from(doubt: diagnosis::Doubt) -> Self {
+        match doubt {
+            diagnosis::Doubt::Unstable => Self::Unstable,
+            diagnosis::Doubt::PartlyUnread => Self::PartlyUnread,
+            diagnosis::Doubt::FewValues => Self::FewValues,
+            diagnosis::Doubt::Rival => Self::Rival,
+        }
+    }
+}
+
+/// The doubts of a diagnosis by itself, without its pass.
+pub(super) fn doubts(diagnosis: &Diagnosis, alone: bool) -> Vec<Doubt> {
+    if diagnosis.certainty != Certainty::Likely {
+        return Vec::new();
+    }
+    match &diagnosis.evidence {
+        Some(evidence) => evidence.doubts(alone).into_iter().map(Doubt::from).collect(),
+        None => vec![Doubt::Unstable],
+    }
+}
+
+/// What was measured of the error of the member that a verdict names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorFigures {
+    /// Bytes in error.
+    pub bytes: u32,
+    /// Different non-zero values that the error takes, 1 to 255.
+    pub distinct_values: u32,
+    /// The value, if there is only one.
+    pub value: Option<u8>,
+    /// The error's period in bytes over every damaged run, 1 to 64; null without one.
+    pub period: Option<u8>,
+    /// Pairs of other members that explain the same bytes naturally; the first of them are listed as
+    /// alternatives.
+    pub live_pairs: u32,
+    /// Pairs of other members that explain the same bytes at all: in RAID-6, every pair.
+    pub pairs: u32,
+}
+
+impl ErrorFigures {
+    pub(super) fn of(evidence: &Evidence) -> Self {
+        Self {
+            bytes: evidence.bytes,
+            distinct_values: evidence.values.count(),
+            value: evidence.values.single(),
+            period: evidence.period,
+            live_pairs: evidence.rivals,
+            pairs: evidence.pairs,
+        }
+    }
+}
+
+/// Sectors of one member that are not there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostPlace {
+    /// The member.
+    pub member: u16,
+    /// Its device.
+    pub device: Option<String>,
+    /// First byte on that device.
+    pub device_offset: Option<u64>,
+    /// First byte within the chunk.
+    pub chunk_offset: u32,
+    /// Bytes; whole sectors.
+    pub length: u32,
+}
+
+impl LostPlace {
+    pub(super) fn of(target: &Target, stripe: u64, gap: &Gap) -> Self {
+        let member = target.member(gap.role);
+        Self {
+            member: gap.role.0,
+            device: member.map(|member| member.device.clone()),
+            device_offset: member.map(|_| target.place(gap.role, stripe, gap.start)),
+            chunk_offset: gap.start,
+            length: gap.len,
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Which members a pass went without, why, and how many equations that leaves.
+
+use crate::target::Target;
+use pumice_units::Role;
+use serde::Serialize;
+use std::ops::Range;
+
+/// Why a member took no part in the check of some stripes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Absence {
+    /// md holds it to be in the array; its device was not among those named.
+    NotNamed,
+    /// md itself holds the role to be without a member.
+    Missing,
+    /// It is being rebuilt, and has not come as far as these stripes.
+    Recovering,
+}
+
+/// A run of stripes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct StripeRange {
+    /// The first.
+    pub start: u64,
+    /// The one after the last.
+    pub end: u64,
+}
+
+impl From<&Range<u64>> for StripeRange {
+    fn from(range: &Range<u64>) -> Self {
+        Self { start: range.start, end: range.end }
+    }
+}
+
+/// A member that took no part in the check of some stripes of a range.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AbsentMember {
+    /// Its role.
+    pub role: u16,
+    /// Why.
+    pub reason: Absence,
+    /// Its device; `None` where none was named.
+    pub device: Option<String>,
+    /// The stripes of the range that were checked without it.
+    pub stripes: StripeRange,
+}
+
+impl AbsentMember {
+    /// The members that are absent in `range`, by role.
+    #[must_use]
+    pub fn all(target: &Target, range: &Range<u64>) -> Vec<Self> {
+        let not_named = target.array().not_named();
+        let roles = (0..target.geometry().raid_disks()).map(Role);
+        let absent = roles.filter_map(|role| match target.member(role) {
+            None => {
+                let reason = if not_named.contains(&role) { Absence::NotNamed } else { Absence::Missing };
+                Some(Self { role: role.0, reason, device: None, stripes: range.into() })
+            }
+            Some(member) if member.valid_stripes < range.end => Some(Self {
+                role: role.0,
+                reason: Absence::Recovering,
+                device: Some(member.device.clone()),
+                stripes: StripeRange { start: member.valid_stripes.max(range.start), end: range.end },
+            }),
+            Some(_) => None,
+        });
+        absent.collect()
+    }
+}
+
+/// The equations that a stripe of the array has, and how many of them could be checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Equations {
+    /// With all members: 1 for RAID-4 and RAID-5, 2 for RAID-6.
+    pub full: u16,
+    /// With the members present: the smallest number over the stripes to be checked.
+    pub left: u16,
+    /// Stripes to be checked that had fewer than `full`.
+    pub reduced_stripes: u64,
+}
+
+impl Equations {
+    /// Of the runs of stripes that a pass is to check; none of them crosses a stripe at which the set of members changes.
+    #[must_use]
+    pub fn of(target: &Target, runs: &[Range<u64>]) -> Self {
+        let full = target.geometry().level().parities();
+        let mut out = Self { full, left: full, reduced_stripes: 0 };
+        for run in runs {
+            // Every member that is absent takes one equation with it.
+            let absent = AbsentMember::all(target, run).len();
+            let left = full.saturating_sub(u16::try_from(absent).unwrap_or(u16::MAX));
+            out.left = out.left.min(left);
+            if left < full {
+                out.reduced_stripes += run.end - run.start;
+            }
+        }
+        out
+    }
+}

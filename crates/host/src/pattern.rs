@@ -1,0 +1,127 @@
+//! Patterns over the findings of a pass: rule R14 of `docs/repair.md`.
+//!
+//! Damage by chance differs from place to place. Many findings that are alike have one cause, such as
+//! exchanged members or a wiped one, and then what parity names is not to be trusted.
+
+use crate::finding::{Doubt, Finding, Verdict};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// Findings that make a pattern, at least.
+const ENOUGH: usize = 8;
+/// Members on which `parity_q` makes a pattern, at least.
+const Q_MEMBERS: usize = 3;
+
+/// What findings have in common.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Pattern {
+    /// Errors repeat with the same period.
+    Period {
+        /// Bytes.
+        period: u8,
+        /// Findings that share it.
+        findings: usize,
+    },
+    /// Errors have one value each, the same.
+    Value {
+        /// What is XORed into the bytes.
+        value: u8,
+        /// Findings that share it.
+        findings: usize,
+    },
+    /// The same member is named, at the same place of the chunk.
+    Place {
+        /// The role.
+        member: u16,
+        /// First byte within the chunk.
+        chunk_offset: u64,
+        /// Bytes.
+        length: u64,
+        /// Findings that share it.
+        findings: usize,
+    },
+    /// Q is wrong on several members.
+    ParityQ {
+        /// The roles.
+        members: Vec<u16>,
+        /// Findings of that kind.
+        findings: usize,
+    },
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Period { period, findings } => write!(
+                f,
+                "{findings} errors repeat every {period} bytes: a controller or driver that fills, not single sectors"
+            ),
+            Self::Value { value, findings } => write!(
+                f,
+                "{findings} errors are the same change of bits ({value:#04x}): a stuck line or a bad memory cell"
+            ),
+            Self::Place { member, chunk_offset, length, findings } => write!(
+                f,
+                "{findings} findings are {length} bytes at {chunk_offset} of the chunk, on member {member}: it was wiped, replaced or assembled wrongly; fail it and let it be rebuilt"
+            ),
+            Self::ParityQ { members, findings } => write!(
+                f,
+                "Q is wrong in {findings} places on {} members: two data members may be exchanged, or the array assembled with another order or layout",
+                members.len()
+            ),
+        }
+    }
+}
+
+/// The patterns of a pass, each with the findings (by index) that carry it.
+#[must_use]
+pub fn patterns(findings: &[Finding]) -> Vec<(Pattern, Vec<usize>)> {
+    let named = || findings.iter().enumerate().filter(|(_, f)| f.names_a_member());
+    let half = named().count().div_ceil(2);
+    let mut out = Vec::new();
+    let mut by_period: BTreeMap<u8, Vec<usize>> = BTreeMap::new();
+    let mut by_value: BTreeMap<u8, Vec<usize>> = BTreeMap::new();
+    let mut by_place: BTreeMap<(u16, u64, u64), Vec<usize>> = BTreeMap::new();
+    let mut of_q: Vec<usize> = Vec::new();
+    for (index, finding) in named() {
+        if let Some(period) = finding.error.and_then(|error| error.period) {
+            by_period.entry(period).or_default().push(index);
+        }
+        if let Some(value) = finding.error.and_then(|error| error.value) {
+            by_value.entry(value).or_default().push(index);
+        }
+        if let Some(member) = finding.member {
+            by_place.entry((member, finding.chunk_offset, finding.length)).or_default().push(index);
+        }
+        if finding.verdict == Verdict::ParityQ {
+            of_q.push(index);
+        }
+    }
+    for (period, group) in by_period.into_iter().filter(|(_, group)| group.len() >= ENOUGH) {
+        out.push((Pattern::Period { period, findings: group.len() }, group));
+    }
+    let many = |group: &Vec<usize>| group.len() >= ENOUGH && group.len() >= half;
+    for (value, group) in by_value.into_iter().filter(|(_, group)| many(group)) {
+        out.push((Pattern::Value { value, findings: group.len() }, group));
+    }
+    for ((member, chunk_offset, length), group) in by_place.into_iter().filter(|(_, g)| many(g)) {
+        out.push((Pattern::Place { member, chunk_offset, length, findings: group.len() }, group));
+    }
+    let members: BTreeSet<u16> = of_q.iter().filter_map(|index| findings[*index].member).collect();
+    if members.len() >= Q_MEMBERS && of_q.len() >= half {
+        let members = members.into_iter().collect();
+        out.push((Pattern::ParityQ { members, findings: of_q.len() }, of_q));
+    }
+    out
+}
+
+/// Takes the strength from every finding that carries a pattern, and says which patterns there are.
+pub(crate) fn apply(findings: &mut [Finding]) -> Vec<Pattern> {
+    let found = patterns(findings);
+    for index in found.iter().flat_map(|(_, group)| group) {
+        findings[*index].doubt(Doubt::Pattern);
+    }
+    found.into_iter().map(|(pattern, _)| pattern).collect()
+}

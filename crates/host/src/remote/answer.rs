@@ -1,0 +1,137 @@
+//! What a node's answers mean.
+
+use pumice_initiator::{InitiatorError, Outcome};
+use pumice_nvme::spec::Status;
+use pumice_offload::wire;
+use pumice_offload::{ErrorKind, NodeError};
+
+pub(super) fn unreachable(error: &InitiatorError) -> NodeError {
+    const BUSY: u16 = Status::CONNECT_BUSY.code();
+    let mut text = error.to_string();
+    if let InitiatorError::Refused { what: "Connect", status, .. } = error
+        && status.code() == BUSY
+    {
+        text.push_str(
+            ": another host holds the node, as a scrub with --repair does until it ends, or as many hosts as it takes are connected",
+        );
+    }
+    NodeError::new(ErrorKind::Unreachable, text)
+}
+
+/// What a command that brings `expected` bytes of data brought: its data are there whole, or it failed. A success that brought fewer
+/// would leave in the buffer what was there before.
+pub(super) fn whole(node: &str, what: &str, outcome: &Outcome, expected: usize) -> Result<(), NodeError> {
+    if !outcome.status.is_success() {
+        return Err(refused(node, what, outcome.status, ""));
+    }
+    if outcome.received as usize != expected {
+        let came = format!("{node}: {what}: {} of {expected} bytes came", outcome.received);
+        return Err(NodeError::new(ErrorKind::Unreachable, came));
+    }
+    Ok(())
+}
+
+/// What a command of a node that failed means: the node, the command, the status by name, and the node's own explanation where it gave one.
+pub(super) fn refused(node: &str, what: &str, status: Status, explanation: &str) -> NodeError {
+    const READ_ERROR: u16 = Status::READ_ERROR.code();
+    const WRITE_FAULT: u16 = Status::WRITE_FAULT.code();
+    const INTERNAL: u16 = Status::INTERNAL.code();
+    const WRITE_PROTECTED: u16 = Status::WRITE_PROTECTED.code();
+    let name = match status.code() {
+        wire::STATUS_PEER => format!("peer unreachable ({:#05x})", wire::STATUS_PEER),
+        wire::STATUS_IN_USE => format!("in use ({:#05x})", wire::STATUS_IN_USE),
+        wire::STATUS_NO_MEMORY => format!("no memory ({:#05x})", wire::STATUS_NO_MEMORY),
+        _ => status.to_string(),
+    };
+    let separator = if explanation.is_empty() { "" } else { ": " };
+    let text = format!("{node}: {what}: {name}{separator}{explanation}");
+    let kind = match status.code() {
+        READ_ERROR | WRITE_FAULT => ErrorKind::Media,
+        INTERNAL => ErrorKind::Drive,
+        WRITE_PROTECTED => ErrorKind::ReadOnly,
+        wire::STATUS_IN_USE | wire::STATUS_NO_MEMORY => ErrorKind::Busy,
+        wire::STATUS_PEER => ErrorKind::Unreachable,
+        _ => ErrorKind::InvalidField("command"),
+    };
+    NodeError::new(kind, text)
+}
+
+/// What became of a command whose result is kept: the command ended with `status`, and reading the result, where there is one, with `read`. A command that failed is
+/// told by its own status, whatever becomes of the explanation.
+pub(super) fn kept_result(
+    node: &str,
+    what: &str,
+    status: Status,
+    read: Result<Option<Outcome>, InitiatorError>,
+    bytes: Vec<u8>,
+) -> Result<Vec<u8>, NodeError> {
+    const READ: &str = "Result Read";
+    let result = match read {
+        Ok(None) => Ok(bytes),
+        Ok(Some(read)) if !read.status.is_success() => {
+            Err(refused(node, &format!("{what}: {READ}"), read.status, ""))
+        }
+        Ok(Some(read)) if read.received as usize != bytes.len() => {
+            let came = format!("{node}: {what}: {READ}: {} of {} bytes came", read.received, bytes.len());
+            Err(NodeError::new(ErrorKind::Unreachable, came))
+        }
+        Ok(Some(_)) => Ok(bytes),
+        Err(error) => Err(NodeError::new(ErrorKind::Unreachable, format!("{node}: {what}: {READ}: {error}"))),
+    };
+    if status.is_success() {
+        return result;
+    }
+    Err(refused(node, what, status, &String::from_utf8_lossy(&result.unwrap_or_default())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODE: &str = "192.0.2.1:4420";
+
+    fn came(status: Status, received: u32) -> Result<Option<Outcome>, InitiatorError> {
+        Ok(Some(Outcome { status, result: 0, received }))
+    }
+
+    fn gone() -> Result<Option<Outcome>, InitiatorError> {
+        Err(InitiatorError::Deadline { address: NODE.parse().unwrap(), seconds: 30 })
+    }
+
+    #[test]
+    fn a_command_that_failed_is_told_by_its_own_status() {
+        let failed = |read, text: &str| {
+            let bytes = text.as_bytes().to_vec();
+            kept_result(NODE, "Transfer", Status(wire::STATUS_PEER), read, bytes).unwrap_err()
+        };
+        let own = format!("{NODE}: Transfer: peer unreachable (0x7c0)");
+        for read in [came(Status::SEQUENCE, 0), came(Status::SUCCESS, 2), gone()] {
+            let error = failed(read, "why");
+            assert!(error.to_string().contains(&own), "{error}");
+            assert_eq!(error.kind(), ErrorKind::Unreachable);
+        }
+        let explained = failed(came(Status::SUCCESS, 11), "not a peer!").to_string();
+        assert!(explained.contains(&format!("{own}: not a peer!")), "{explained}");
+        let silent = kept_result(NODE, "Parity Execute", Status::INVALID_FIELD, Ok(None), Vec::new());
+        let silent = silent.unwrap_err().to_string();
+        assert!(silent.contains(&format!("{NODE}: Parity Execute: invalid field (0x002)")), "{silent}");
+    }
+
+    #[test]
+    fn a_result_that_does_not_come_is_told_by_the_status_of_its_reading() {
+        let lost = |read| kept_result(NODE, "Parity Execute", Status::SUCCESS, read, vec![0; 96]);
+        assert_eq!(lost(came(Status::SUCCESS, 96)).unwrap().len(), 96);
+        let cases = [
+            (
+                came(Status::SEQUENCE.dnr(), 0),
+                "192.0.2.1:4420: Parity Execute: Result Read: command sequence error (0x00c)",
+            ),
+            (came(Status::SUCCESS, 95), "192.0.2.1:4420: Parity Execute: Result Read: 95 of 96 bytes"),
+            (gone(), "Parity Execute: Result Read: 192.0.2.1:4420: no answer"),
+        ];
+        for (read, words) in cases {
+            let error = lost(read).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! From a node's address to an association with it.
+
+use super::answer::{refused, unreachable};
+use super::blocks::Geometry;
+use super::pool;
+use pumice_initiator::{ConnectOptions, Controller, DigestPolicy, InitiatorError, Queue, discover};
+use pumice_nvme::pdu::Digests;
+use pumice_nvme::spec::log::DiscoveryEntry;
+use pumice_nvme::spec::{Nqn, Sqe};
+use pumice_offload::wire::{self, opcode};
+use pumice_offload::{DriveDescription, NodeError};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How to connect to a node.
+#[derive(Debug, Clone)]
+pub struct Dial {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Its subsystem; `None` for the one that its discovery service lists.
+    pub nqn: Option<Nqn>,
+    /// The name of the host that connects.
+    pub host: Nqn,
+    /// Its identifier, not all zeros.
+    pub hostid: [u8; 16],
+    /// Whether headers and data carry digests.
+    pub digests: DigestPolicy,
+    /// How long the node may be silent before it is asked whether it is alive, and how long it has to answer that.
+    pub deadline: Duration,
+}
+
+/// An association, and what the node says of itself.
+pub(super) struct Association {
+    pub(super) controller: Controller,
+    pub(super) queue: Queue,
+    pub(super) nqn: Nqn,
+    pub(super) digests: Digests,
+    pub(super) drives: Vec<DriveDescription>,
+    pub(super) geometry: Vec<Geometry>,
+}
+
+impl Dial {
+    /// Connects, and asks for the drives.
+    pub(super) fn associate(&self) -> Result<Association, NodeError> {
+        let address = self.address;
+        let connect = |digests| {
+            let mut options = ConnectOptions {
+                subsystem: Nqn::discovery(),
+                host: self.host.clone(),
+                hostid: self.hostid,
+                digests,
+                flow_control: true,
+                deadline: self.deadline,
+            };
+            let listed = match &self.nqn {
+                Some(nqn) => Some(nqn.clone()),
+                None => ask(address, &options)?,
+            };
+            let Some(nqn) = listed else { return Ok(None) };
+            options.subsystem = nqn.clone();
+            Ok(Some((Controller::connect(address, options)?, nqn)))
+        };
+        let (connected, digests) =
+            self.digests.connect(address, connect).map_err(|error| unreachable(&error))?;
+        let Some((mut controller, nqn)) = connected else {
+            let what = format!("{address}: its discovery service lists no subsystem");
+            return Err(NodeError::invalid("node", what));
+        };
+        let vendor = controller.vendor();
+        if vendor[..8] != wire::SIGNATURE || vendor[8] != wire::VERSION {
+            let version = wire::VERSION;
+            let what =
+                format!("{address}: serves drives, but has no parity command set of version {version}");
+            return Err(NodeError::invalid("node", what));
+        }
+        let mut queue = controller.queue(1, pool::DEPTH).map_err(|error| unreachable(&error))?;
+        let mut drives = describe(&address.to_string(), &mut queue)?;
+        let mut geometry = Vec::with_capacity(drives.len());
+        for drive in &mut drives {
+            let namespace = controller.namespace(drive.id.0).map_err(|error| unreachable(&error))?;
+            let none = || NodeError::invalid("drive", format!("{address}: {} is no namespace", drive.id));
+            let namespace = namespace.ok_or_else(none)?;
+            // What is read and written here is the namespace.
+            drive.block_bytes = 1 << namespace.block_shift;
+            geometry.push(Geometry::of(&namespace));
+        }
+        Ok(Association { controller, queue, nqn, digests, drives, geometry })
+    }
+}
+
+/// The first subsystem that a discovery service lists.
+fn ask(address: SocketAddr, options: &ConnectOptions) -> Result<Option<Nqn>, InitiatorError> {
+    let entries = discover(address, options)?;
+    let found = entries.iter().filter(|entry| entry.subtype == DiscoveryEntry::NVM);
+    Ok(found.filter_map(|entry| entry.subnqn.parse().ok()).next())
+}
+
+/// Describe: a page of a node's drives.
+pub(super) fn describe_page(page: u32, len: usize) -> Sqe {
+    let mut sqe = Sqe::new(opcode::DESCRIBE, 0);
+    sqe.set_dword(10, page);
+    sqe.set_dword(12, len as u32);
+    sqe
+}
+
+/// The node's drives, page by page.
+fn describe(node: &str, queue: &mut Queue) -> Result<Vec<DriveDescription>, NodeError> {
+    let mut drives = Vec::new();
+    for page in 0.. {
+        let mut buffer = vec![0; wire::DESCRIPTION_HEADER + 128 * wire::DRIVES_PER_PAGE as usize];
+        let sqe = describe_page(page, buffer.len());
+        let outcome = queue.execute(sqe, &[], &mut buffer).map_err(|e| unreachable(&e))?;
+        if !outcome.status.is_success() {
+            return Err(refused(node, "Describe", outcome.status, ""));
+        }
+        buffer.truncate(outcome.received as usize);
+        let (all, part) = wire::decode_drives(&buffer, page)
+            .map_err(|e| NodeError::invalid("description", format!("{node}: {e}")))?;
+        let empty = part.is_empty();
+        drives.extend(part);
+        if empty || drives.len() >= all as usize {
+            break;
+        }
+    }
+    Ok(drives)
+}

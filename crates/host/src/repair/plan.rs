@@ -1,0 +1,184 @@
+//! What a repair would write, from what was just read. Pure: rules R5 to R10 of `docs/repair.md`.
+
+use super::policy::Refusal;
+use crate::sectors::{Block, Run};
+use pumice_parity::check_matrix::CheckMatrix;
+use pumice_parity::gf::add_scaled;
+use pumice_parity::locate::error_values;
+use pumice_raid::diagnosis::{Diagnosis, ParityRoles, diagnose_window};
+use pumice_units::Role;
+
+/// New bytes of one member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Change {
+    pub(crate) role: Role,
+    /// The bytes that it holds; `None` for sectors that it refuses.
+    pub(crate) old: Option<Vec<u8>>,
+    pub(crate) new: Vec<u8>,
+}
+
+/// New bytes of some members over one range of their chunks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Rewrite {
+    /// First byte within the chunk.
+    pub(crate) start: u32,
+    /// One or more, all as long.
+    pub(crate) changes: Vec<Change>,
+}
+
+impl Rewrite {
+    /// Bytes of the range.
+    pub(crate) fn len(&self) -> u32 {
+        self.changes[0].new.len() as u32
+    }
+}
+
+/// What to do about the lost sectors of a block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LostPlan {
+    /// Runs that can be rebuilt.
+    pub(crate) rewrites: Vec<Rewrite>,
+    /// Why others cannot.
+    pub(crate) refused: Option<Refusal>,
+}
+
+/// Plans the lost sectors of a block. `last_equation` says whether a run may be rebuilt for which no
+/// equation remains (R9).
+pub(crate) fn plan_lost(check: &CheckMatrix, block: &Block, last_equation: bool) -> LostPlan {
+    let mut out = LostPlan { rewrites: Vec::new(), refused: None };
+    if block.is_not_asked() {
+        out.refused = Some(Refusal::NotAsked);
+        return out;
+    }
+    let runs = block.runs();
+    let agrees = runs.iter().all(|run| block.holds(check, run));
+    if !agrees {
+        out.refused = Some(Refusal::Inconsistent);
+        return out;
+    }
+    for run in runs.iter().filter(|run| !run.roles.is_empty()) {
+        match rebuild(check, block, run, last_equation) {
+            Ok(rewrite) => out.rewrites.push(rewrite),
+            Err(refusal) => out.refused = Some(refusal),
+        }
+    }
+    out
+}
+
+fn rebuild(check: &CheckMatrix, block: &Block, run: &Run, last_equation: bool) -> Result<Rewrite, Refusal> {
+    let columns = run.columns();
+    let contents = block.contents(run);
+    let len = (run.range.end - run.range.start) as usize;
+    let new = solve(check, &columns, &contents, len)?;
+    if check.eliminate(&columns).rows() == 0 && !last_equation {
+        return Err(Refusal::NotNamed);
+    }
+    let changes = run.roles.iter().zip(new);
+    Ok(Rewrite {
+        start: block.start + run.range.start,
+        changes: changes.map(|(role, new)| Change { role: *role, old: None, new }).collect(),
+    })
+}
+
+/// Plans the member that a diagnosis names, over a window that was just read: `contents` by role, from
+/// `start` of the chunk. The window must still say the same.
+pub(crate) fn plan_located(
+    check: &CheckMatrix,
+    parity: ParityRoles,
+    contents: &[Option<&[u8]>],
+    start: u32,
+    len: usize,
+    diagnosis: &Diagnosis,
+) -> Result<Rewrite, Refusal> {
+    let syndromes = syndromes(check, contents, len);
+    let rows: Vec<&[u8]> = syndromes.iter().map(Vec::as_slice).collect();
+    let again = diagnose_window(check, parity, &rows, &[], start);
+    let inside = |d: &Diagnosis| d.start >= diagnosis.start && d.end() <= diagnosis.end();
+    if again.is_empty() || !again.iter().all(|d| d.verdict == diagnosis.verdict && inside(d)) {
+        return Err(Refusal::Changed);
+    }
+    let roles = diagnosis.verdict.accused();
+    let columns: Vec<usize> = roles.iter().map(|role| role.index()).collect();
+    let errors = error_values(check, &columns, &rows).ok_or(Refusal::Changed)?;
+    let changes = roles.iter().zip(errors).map(|(role, error)| {
+        let old = contents[role.index()].ok_or(Refusal::Changed)?.to_vec();
+        let mut new = old.clone();
+        add_scaled(&mut new, &error, 1);
+        Ok(Change { role: *role, old: Some(old), new })
+    });
+    let changes: Vec<Change> = changes.collect::<Result<_, _>>()?;
+    Ok(whole_sectors(start, changes, diagnosis))
+}
+
+/// Plans parity from the data as it is: md's way.
+pub(crate) fn plan_parity(
+    check: &CheckMatrix,
+    parity: ParityRoles,
+    contents: &[Option<&[u8]>],
+    start: u32,
+    len: usize,
+) -> Result<Rewrite, Refusal> {
+    let roles: Vec<Role> =
+        [Some(parity.p), parity.q].into_iter().flatten().filter(|r| contents[r.index()].is_some()).collect();
+    let columns: Vec<usize> = roles.iter().map(|role| role.index()).collect();
+    let new = solve(check, &columns, contents, len)?;
+    let changes = roles.iter().zip(new).map(|(role, new)| Change {
+        role: *role,
+        old: contents[role.index()].map(<[u8]>::to_vec),
+        new,
+    });
+    Ok(Rewrite { start, changes: changes.collect() })
+}
+
+/// Cuts a rewrite to the sectors of 512 bytes that the diagnosis touches: nothing else is written.
+fn whole_sectors(start: u32, mut changes: Vec<Change>, diagnosis: &Diagnosis) -> Rewrite {
+    const SECTOR: u32 = 512;
+    let len = changes[0].new.len() as u32;
+    let first = (diagnosis.start / SECTOR * SECTOR).max(start);
+    let last = (diagnosis.end().next_multiple_of(SECTOR)).min(start + len);
+    let cut = |bytes: &mut Vec<u8>| {
+        bytes.truncate((last - start) as usize);
+        bytes.drain(..(first - start) as usize);
+    };
+    for change in &mut changes {
+        cut(&mut change.new);
+        change.old.iter_mut().for_each(cut);
+    }
+    Rewrite { start: first, changes }
+}
+
+/// Every row of the equations over the chunks. Missing members have no part in them.
+pub(crate) fn syndromes(check: &CheckMatrix, chunks: &[Option<&[u8]>], len: usize) -> Vec<Vec<u8>> {
+    (0..check.rows())
+        .map(|row| {
+            let mut sum = vec![0; len];
+            for (column, chunk) in chunks.iter().enumerate() {
+                if let Some(chunk) = chunk {
+                    add_scaled(&mut sum, chunk, check.get(row, column));
+                }
+            }
+            sum
+        })
+        .collect()
+}
+
+/// The bytes of `columns` that make every equation hold with the other chunks as they are.
+fn solve(
+    check: &CheckMatrix,
+    columns: &[usize],
+    chunks: &[Option<&[u8]>],
+    len: usize,
+) -> Result<Vec<Vec<u8>>, Refusal> {
+    let recovery = check.recover(columns).ok_or(Refusal::Undecodable)?;
+    columns
+        .iter()
+        .map(|column| {
+            let row = recovery.lost.iter().position(|lost| lost == column).ok_or(Refusal::Undecodable)?;
+            let mut sum = vec![0; len];
+            for (survivor, coefficient) in recovery.survivors.iter().zip(&recovery.coefficients[row]) {
+                add_scaled(&mut sum, chunks[*survivor].ok_or(Refusal::Undecodable)?, *coefficient);
+            }
+            Ok(sum)
+        })
+        .collect()
+}

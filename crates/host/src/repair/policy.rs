@@ -1,0 +1,102 @@
+//! What a repair may rewrite, and why it leaves a finding alone: rules R9, R10 and R15 of
+//! `docs/repair.md`.
+
+use crate::finding::{Finding, Strength, Verdict};
+use std::fmt;
+use std::str::FromStr;
+
+/// What a repair rewrites. Lost sectors are rebuilt under every policy but [`None`](Self::None).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RepairPolicy {
+    /// The members that a verdict names, if the evidence is strong.
+    Strong,
+    /// The members that a verdict names.
+    Likely,
+    /// md's way: P and Q, from the data as it is. Damaged data becomes lasting.
+    Parity,
+    /// Nothing.
+    None,
+}
+
+impl fmt::Display for RepairPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Strong => "strong",
+            Self::Likely => "likely",
+            Self::Parity => "parity",
+            Self::None => "none",
+        })
+    }
+}
+
+impl FromStr for RepairPolicy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            // `locate` is the name of an earlier version.
+            "strong" | "locate" => Ok(Self::Strong),
+            "likely" => Ok(Self::Likely),
+            "parity" => Ok(Self::Parity),
+            "none" => Ok(Self::None),
+            _ => Err(format!("'{text}' is no repair policy: strong, likely, parity or none")),
+        }
+    }
+}
+
+/// Why a finding was left alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The policy covers no finding of its kind.
+    Policy,
+    /// No member is named.
+    NotLocated,
+    /// A member is named, and the evidence is weak.
+    Weak,
+    /// The media no longer say what was found.
+    Changed,
+    /// More is lost than the code can bring back.
+    Undecodable,
+    /// An equation that remains somewhere in the block does not hold (R7).
+    Inconsistent,
+    /// The last equation would be used although a member is merely not named (R9).
+    NotNamed,
+    /// Bytes of the stripe were not asked for (R3).
+    NotAsked,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Policy => "the repair policy leaves it alone",
+            Self::NotLocated => {
+                "no member is named; with every member present, --repair-policy parity would rewrite parity from the data"
+            }
+            Self::Weak => {
+                "the evidence is weak; --repair-policy likely would rewrite the member that is named"
+            }
+            Self::Changed => "the media no longer say the same",
+            Self::Undecodable => "more is lost than parity can bring back",
+            Self::Inconsistent => {
+                "the block is silently damaged as well: what parity would bring back is not sure"
+            }
+            Self::NotNamed => "a member that belongs to the array was not named: name it, and repair again",
+            Self::NotAsked => "bytes of the stripe were not asked for: a member failed for too long",
+        })
+    }
+}
+
+impl RepairPolicy {
+    /// Whether a finding may be rewritten at all.
+    pub(crate) fn allows(self, finding: &Finding) -> Result<(), Refusal> {
+        match (self, finding.verdict) {
+            (Self::None, _) => Err(Refusal::Policy),
+            (_, Verdict::NotAsked) => Err(Refusal::NotAsked),
+            (_, Verdict::Busy) => Err(Refusal::Changed),
+            (_, Verdict::Unreadable) | (Self::Parity, _) => Ok(()),
+            _ if !finding.names_a_member() => Err(Refusal::NotLocated),
+            (Self::Strong, _) if finding.strength != Strength::Strong => Err(Refusal::Weak),
+            (Self::Strong | Self::Likely, _) => Ok(()),
+        }
+    }
+}

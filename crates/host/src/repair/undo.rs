@@ -1,0 +1,155 @@
+//! Putting back what a repair replaced. The conditions are those of `docs/on-disk/repair-archive.md`,
+//! section *Undo*; they are checked before anything is written.
+
+use super::archive::{Archive, Entry, EntryId, EntryRecord, Occasion, Status, digest_of_rows};
+use super::journal::Journal;
+use super::record::{Intent, Kind, OldBytes, Record, device_uuid, window};
+use super::recover::write_all;
+use crate::scrub::ScrubError;
+use crate::target::Target;
+use pumice_offload::ErrorKind;
+use pumice_raid::Uuid;
+use pumice_telemetry::Ledger;
+use sha2::{Digest, Sha256};
+
+/// Undoes one entry, and returns the number of the undo's own.
+///
+/// The devices must be the caller's alone: opened exclusively, or held at their nodes. The journal is
+/// settled, so no interrupted repair waits.
+///
+/// # Errors
+/// [`ScrubError::NotUndone`] with what stands against it, and nothing written. Else if a node, the
+/// archive or the journal fails; then the journal may wait.
+pub fn undo(
+    target: &Target,
+    archive: &Archive,
+    journal: &Journal,
+    id: EntryId,
+    now: u64,
+) -> Result<EntryId, ScrubError> {
+    let refused = |why: String| ScrubError::NotUndone { id: id.0, why };
+    let entry = archive.read(id)?.ok_or_else(|| refused("there is no such entry".to_owned()))?;
+    let (start, records) = check(target, &entry).map_err(|why| match why {
+        Objection::Refused(why) => refused(why),
+        Objection::Failed(error) => error,
+    })?;
+    let array = target.array();
+    let intent = Intent {
+        kind: Kind::Undo,
+        array: array.uuid(),
+        events: array.events(),
+        stripe: entry.stripe,
+        records,
+    };
+    let occasion = Occasion {
+        time: now,
+        policy: entry.occasion.policy,
+        verdict: entry.occasion.verdict,
+        strength: entry.occasion.strength,
+        undoes: Some(id),
+        ..Occasion::default()
+    };
+    let kept = archive.keep(target, intent, &occasion, &mut Ledger::default())?;
+    let begun = journal.begin(&kept)?;
+    write_all(target, kept.intent(), true, start)?;
+    archive.mark_done(kept.id())?;
+    begun.settle()?;
+    Ok(kept.id())
+}
+
+/// The repairs that [`undo`] can be asked to undo all of, newest first: those that were written and not
+/// undone, and have something to put back. A damaged entry is an error.
+///
+/// # Errors
+/// If the archive cannot be read.
+pub fn written_repairs(archive: &Archive) -> Result<Vec<EntryId>, ScrubError> {
+    let mut ids = Vec::new();
+    for (id, entry) in archive.list()? {
+        let entry = entry?;
+        let (lost, sectors) = entry.sectors();
+        if entry.intent_kind == Kind::Repair && entry.status == Status::Written && lost < sectors {
+            ids.push(id);
+        }
+    }
+    Ok(ids)
+}
+
+enum Objection {
+    Refused(String),
+    Failed(ScrubError),
+}
+
+impl<E: Into<ScrubError>> From<E> for Objection {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+fn refuse<T>(why: impl Into<String>) -> Result<T, Objection> {
+    Err(Objection::Refused(why.into()))
+}
+
+/// The device in words, if its UUID is known.
+fn device(uuid: Uuid) -> String {
+    if uuid == Uuid([0; 16]) { String::new() } else { format!(" (device {uuid})") }
+}
+
+/// What an undo would write, and where in the chunk.
+fn check(target: &Target, entry: &Entry) -> Result<(u32, Vec<Record>), Objection> {
+    match entry.status {
+        Status::Written => {}
+        Status::Begun => return refuse("it was interrupted, and nothing says that it was written"),
+        Status::NotWritten => return refuse("it was not written"),
+        Status::Undone(by) => return refuse(format!("it was undone, by {by}")),
+        Status::Dropped => {
+            return refuse("it was interrupted, and its journal could not be settled");
+        }
+    }
+    if entry.array != target.array().uuid() {
+        return refuse(format!("it is of array {}", entry.array));
+    }
+    let known = entry.records.iter().map(|r| (r.role, r.member));
+    for (role, member) in known.chain(entry.witnesses.iter().map(|w| (w.role, w.member))) {
+        if target.member(role).is_none() || device_uuid(target, role) != member {
+            return refuse(format!("member {role}{} is not among the devices", device(member)));
+        }
+    }
+    let ranges = entry.records.iter().map(|r| (r.role, r.device_offset, r.old.bytes().len() as u64));
+    let Some((start, len)) = window(target, entry.stripe, ranges) else {
+        return refuse("its ranges are not where the members have that stripe");
+    };
+    let (lost, sectors) = entry.sectors();
+    if lost == sectors {
+        return refuse("the drive had lost every byte of it: there is nothing to put back");
+    }
+    let records = entry.records.iter().map(|r| put_back(target, r)).collect::<Result<_, _>>()?;
+    for witness in &entry.witnesses {
+        if digest_of_rows(target, witness.role, entry.stripe, start, len)? != witness.digest {
+            return refuse(format!("member {} has other bytes there than at the repair", witness.role));
+        }
+    }
+    Ok((start, records))
+}
+
+/// The record that puts the old bytes of a range back, if the range reads as the repair left it.
+fn put_back(target: &Target, record: &EntryRecord) -> Result<Record, Objection> {
+    let EntryRecord { role, member, device_offset, .. } = record;
+    let there = target.member(*role).expect("it was found to be there");
+    let mut now = vec![0; record.old.bytes().len()];
+    match there.node.read(there.drive, *device_offset, &mut now) {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::Media => {
+            return refuse(format!("member {role} does not give back what the repair wrote"));
+        }
+        Err(error) => return Err(error.into()),
+    }
+    if <[u8; 32]>::from(Sha256::digest(&now)) != record.new_digest {
+        return refuse(format!("member {role} has been written there since the repair"));
+    }
+    let mut new = now.clone();
+    for part in record.old.known() {
+        new[part.clone()].copy_from_slice(&record.old.bytes()[part]);
+    }
+    let old = OldBytes::read(now);
+    Ok(Record { role: *role, member: *member, device_offset: *device_offset, old, new })
+}

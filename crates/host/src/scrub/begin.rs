@@ -1,0 +1,184 @@
+//! How a pass begins: anew, or where an interrupted one stopped. `docs/on-disk/progress-state.md` has
+//! the rules.
+
+use super::batch::Schedule;
+use super::error::ScrubError;
+use super::examine::examine;
+use super::pass::{BATCH, Observer, Options};
+use crate::finding::Finding;
+use crate::state::{Before, MAX_SAVED_FINDINGS, PassKey, SavedPass, Shape, StateFiles};
+use crate::target::Target;
+use crate::{Method, date};
+use pumice_raid::diagnosis::Diagnosis;
+use std::ops::Range;
+
+/// What a pass begins with.
+pub(super) struct Begun {
+    pub(super) saved: SavedPass,
+    pub(super) schedule: Schedule,
+    /// Whether an interrupted pass goes on.
+    pub(super) resumed: bool,
+}
+
+/// The state that a pass begins with, and its schedule.
+pub(super) fn begin(
+    target: &Target,
+    state: Option<&StateFiles>,
+    options: &Options,
+    observer: &mut dyn Observer,
+) -> Result<Begun, ScrubError> {
+    let Some(state) = state else { return fresh(target, options) };
+    let before = match state.load() {
+        // A file that cannot be read stands in the way of resuming, not of beginning anew.
+        Err(error) if !options.resume => Before::Unusable(error.to_string()),
+        before => before?,
+    };
+    match (before, options.resume) {
+        (Before::Pass(saved), true) => return resumed(target, state, *saved, options, observer),
+        // A pass that was stopped in its first batch has left nothing to go on with.
+        (Before::Pass(saved), false) if saved.stripes_checked == 0 => {}
+        (Before::Pass(saved), false) => observer.note(&format!(
+            "an interrupted scrub of this array, begun {}, had checked {} stripes; this one begins anew (--resume would go on)",
+            date::format(saved.begun),
+            saved.stripes_checked
+        )),
+        (Before::Unusable(why), true) => return Err(unusable(state, &why)),
+        (Before::Unusable(why), false) => observer.note(&format!(
+            "the saved progress of an interrupted scrub is not used: {why}; this one begins at its start"
+        )),
+        (Before::Nothing, true) => {
+            observer.note("there is no interrupted scrub of this array: this one begins at its start");
+        }
+        (Before::Nothing, false) => {}
+    }
+    fresh(target, options)
+}
+
+fn unusable(state: &StateFiles, why: &str) -> ScrubError {
+    ScrubError::State {
+        path: state.progress_path(),
+        context: format!("the interrupted scrub cannot be resumed: {why}; start anew without --resume"),
+        source: None,
+    }
+}
+
+fn fresh(target: &Target, options: &Options) -> Result<Begun, ScrubError> {
+    options.check(target)?;
+    let range = options.range.clone().unwrap_or(0..target.geometry().stripes());
+    let view = target.view(range.start)?;
+    let batch = options.batch.unwrap_or(BATCH);
+    let order = options.order.unwrap_or_default();
+    let schedule = schedule(target, &range, batch, order);
+    let key = PassKey {
+        method: options.method.unwrap_or(Method::auto(view.shares.len())),
+        batch,
+        accumulators: options.accumulators.unwrap_or(1),
+        seed: options.seed.as_ref().unwrap_or(&options.fresh_seed).clone(),
+        range,
+        order,
+        geometry: Shape::of(target.geometry()),
+        plan: schedule.digest(),
+    };
+    // The fresh seed is never that of another pass, even if the operator fixes the seed in use.
+    let identity = options.fresh_seed.derive("pass", 0).0;
+    let identity = u64::from_le_bytes(std::array::from_fn(|i| identity[i])).max(1);
+    let saved = SavedPass::new(target.array().uuid(), date::now(), identity, key);
+    Ok(Begun { saved, schedule, resumed: false })
+}
+
+fn schedule(target: &Target, range: &Range<u64>, batch: u64, order: super::Order) -> Schedule {
+    Schedule::new(target.array().plan(range.clone()), &target.borders(), batch, order)
+}
+
+fn resumed(
+    target: &Target,
+    state: &StateFiles,
+    saved: SavedPass,
+    options: &Options,
+    observer: &mut dyn Observer,
+) -> Result<Begun, ScrubError> {
+    let key = &saved.key;
+    let differs = |option, then: String, now: Option<String>| match now {
+        Some(now) if now != then => Err(ScrubError::Resume { option, then, now }),
+        _ => Ok(()),
+    };
+    differs("--method", key.method.to_string(), options.method.map(|m| m.to_string()))?;
+    differs("--batch", key.batch.to_string(), options.batch.map(|b| b.to_string()))?;
+    differs("--accumulators", key.accumulators.to_string(), options.accumulators.map(|a| a.to_string()))?;
+    differs("--order", key.order.to_string(), options.order.map(|o| o.to_string()))?;
+    differs("--seed", key.seed.to_string(), options.seed.as_ref().map(ToString::to_string))?;
+    let words = |range: &Range<u64>| format!("{}..{}", range.start, range.end);
+    differs("--range", words(&key.range), options.range.as_ref().map(words))?;
+    let changed = "the array has changed since the interrupted scrub: this one begins at its start";
+    // The range is known to lie within the array only if its shape is the same.
+    if key.geometry != Shape::of(target.geometry()) {
+        observer.note(changed);
+        return fresh(target, options);
+    }
+    let schedule = schedule(target, &key.range, key.batch, key.order);
+    if key.plan != schedule.digest() {
+        observer.note(changed);
+        return fresh(target, options);
+    }
+    if let Err(field) = saved.fits(target.geometry(), &schedule.batches) {
+        let why = format!("it is damaged: field '{field}' contradicts the plan");
+        return Err(unusable(state, &why));
+    }
+    observer.note(&format!(
+        "resumed the scrub begun {}, saved {}, after {} of {} stripes",
+        date::format(saved.begun),
+        date::format(saved.saved),
+        saved.stripes_checked,
+        schedule.stripes()
+    ));
+    Ok(Begun { saved, schedule, resumed: true })
+}
+
+/// Takes in the findings that this pass repaired and had not saved when it was killed: the archive has
+/// them since before the first byte was written.
+///
+/// A finding can take several writes, so its place is looked at first. If it is still inconsistent, it
+/// is left to the pass, which finds it again.
+pub(super) fn settle_repaired(
+    target: &Target,
+    saved: &mut SavedPass,
+    schedule: &Schedule,
+    state: &StateFiles,
+    observer: &mut dyn Observer,
+) -> Result<(), ScrubError> {
+    let place = |f: &Finding| (f.stripe, f.chunk_offset, f.length);
+    for (id, json) in state.archive().findings_of(saved.pass)? {
+        let Ok(finding) = serde_json::from_str::<Finding>(&json) else {
+            observer.note(&format!("repair {id}: the finding that it names cannot be read"));
+            continue;
+        };
+        let in_plan = schedule.batches.iter().any(|batch| batch.contains(&finding.stripe));
+        let known = saved.findings.iter().position(|known| place(known) == place(&finding));
+        let is_settled = known.is_some_and(|known| saved.findings[known].repaired);
+        if is_settled || !in_plan || !is_consistent(target, &finding)? {
+            continue;
+        }
+        let finding = Finding { repaired: true, left_alone: None, ..finding };
+        match known {
+            Some(known) => saved.findings[known] = finding,
+            None if saved.findings.len() < MAX_SAVED_FINDINGS => saved.findings.push(finding),
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether the place of a finding is consistent, and can be read, now.
+fn is_consistent(target: &Target, finding: &Finding) -> Result<bool, ScrubError> {
+    let view = target.view(finding.stripe)?;
+    let seen = examine(target, &view, finding.stripe);
+    let seen = match seen {
+        Err(ScrubError::LostMeanwhile { .. }) => return Ok(false),
+        seen => seen?,
+    };
+    let touches = |d: &Diagnosis| {
+        u64::from(d.start) < finding.chunk_offset.saturating_add(finding.length)
+            && finding.chunk_offset < u64::from(d.end())
+    };
+    Ok(!seen.diagnoses.iter().any(touches))
+}

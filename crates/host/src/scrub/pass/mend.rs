@@ -1,0 +1,164 @@
+//! The second phase of a repairing pass: what was found is read again and repaired.
+//!
+//! It follows the scan, because a pattern over the whole pass takes the strength from the findings that
+//! carry it (R14 of `docs/repair.md`). The findings are saved before it begins, so an interruption loses
+//! none: a pass that is resumed repairs what is left.
+
+use super::{Pass, StopReason};
+use crate::finding::{Doubt, Finding, Verdict};
+use crate::repair::{Occasion, Refusal, Repaired, Repairer, Site};
+use crate::scrub::ScrubError;
+use crate::scrub::settle::Settler;
+use crate::scrub::settling::Patience;
+use pumice_telemetry::Ledger;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Looks at one stripe, at most: what a first repair makes readable or consistent is judged anew.
+const ROUNDS: usize = 3;
+
+impl Pass<'_> {
+    /// Repairs what was found, stripe by stripe. Why it ended early, if it did.
+    pub(super) fn mend(&mut self) -> Option<StopReason> {
+        let repairer = self.repairer.take()?;
+        self.saved.patterns = crate::pattern::apply(&mut self.saved.findings);
+        let stopped = self.mend_all(&repairer);
+        self.repairer = Some(repairer);
+        stopped
+    }
+
+    fn mend_all(&mut self, repairer: &Repairer<'_>) -> Option<StopReason> {
+        let failed = |error: ScrubError| Some(StopReason::Failed(error.to_string()));
+        let open = self.saved.findings.iter().filter(|finding| !finding.repaired);
+        let stripes: BTreeSet<u64> = open.map(|finding| finding.stripe).collect();
+        if stripes.is_empty() {
+            return None;
+        }
+        // From here on nothing that was found can be forgotten.
+        if let Err(error) = self.try_save() {
+            return failed(error);
+        }
+        for stripe in stripes {
+            if self.stop.is_raised() {
+                return Some(StopReason::Interrupted);
+            }
+            if let Err(error) = self.mend_stripe(repairer, stripe) {
+                // A look that the signal cut short failed because of that. A repair that had begun is at its end.
+                return if self.is_cut_short(&error) { Some(StopReason::Interrupted) } else { failed(error) };
+            }
+            if self.saved_at.elapsed() >= super::SAVE_EVERY
+                && let Err(error) = self.try_save()
+            {
+                return failed(error);
+            }
+        }
+        None
+    }
+
+    fn mend_stripe(&mut self, repairer: &Repairer<'_>, stripe: u64) -> Result<(), ScrubError> {
+        let view = self.take_view(stripe)?;
+        let mut moved = Ledger::default();
+        let mut result = Ok(());
+        for _ in 0..ROUNDS {
+            let mut site = Site { view: &view, stripe, moved: &mut moved, occasion: Occasion::default() };
+            match self.mend_once(repairer, &mut site) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
+            }
+        }
+        self.saved.ledger += moved;
+        self.put_view(stripe, view);
+        result
+    }
+
+    /// Looks at a stripe and repairs what may be. Whether something was repaired and something is left,
+    /// so that another look is worth it.
+    fn mend_once(&mut self, repairer: &Repairer<'_>, site: &mut Site<'_>) -> Result<bool, ScrubError> {
+        let stripe = site.stripe;
+        let settler = Settler {
+            target: self.target,
+            view: site.view,
+            zero: self.began,
+            patience: Patience::Batch,
+            stop: self.stop,
+        };
+        let suspects = BTreeMap::from([(stripe, Vec::new())]);
+        let settled = settler.settle(&mut self.standing, &suspects)?;
+        *site.moved += settled.moved;
+        let diagnoses = settled.findings.get(&stripe).map_or(&[][..], Vec::as_slice);
+        let unsettled = settled.unsettled.get(&stripe).copied();
+        let now: Vec<Finding> = diagnoses
+            .iter()
+            .map(|d| Finding::new(self.target, stripe, d, diagnoses.len() == 1, unsettled))
+            .collect();
+        self.take_in(stripe, &now);
+        let unasked = now.iter().any(|finding| finding.verdict == Verdict::NotAsked);
+        let (mut repaired, mut left) = (false, false);
+        // Sectors that are not there come first: bytes beside them are judged when they are back.
+        let mut order: Vec<usize> = (0..diagnoses.len()).collect();
+        order.sort_by_key(|index| !diagnoses[*index].verdict.is_gap());
+        for index in order {
+            let same = |finding: &&mut Finding| finding.is_same_place(&now[index]) && !finding.repaired;
+            let Some(finding) = self.saved.findings.iter_mut().find(same) else { continue };
+            let done = match unasked {
+                // R3: nothing is known of the whole stripe.
+                true => Repaired::No { why: Refusal::NotAsked, partly: false },
+                false => match repairer.repair(site, &diagnoses[index], finding) {
+                    // Nothing of it was written from there on; what can be read is still judged.
+                    Err(error @ ScrubError::NotKept { .. }) => {
+                        finding.left_alone = Some(error.to_string());
+                        continue;
+                    }
+                    done => done?,
+                },
+            };
+            match done {
+                Repaired::Yes => {
+                    finding.repaired = true;
+                    finding.left_alone = None;
+                    repaired = true;
+                }
+                Repaired::Would => finding.would_repair = true,
+                Repaired::No { why, partly } => {
+                    let some = if partly { "in part only: " } else { "" };
+                    finding.left_alone = Some(format!("{some}{why}"));
+                    left = true;
+                }
+            }
+        }
+        Ok(repaired && left)
+    }
+
+    /// Brings the findings of a stripe up to what its media say now. A finding that stands keeps what the
+    /// pass says of it; one that is gone is kept with a word; a new one takes its place beside them.
+    fn take_in(&mut self, stripe: u64, now: &[Finding]) {
+        let pattern = self
+            .saved
+            .findings
+            .iter()
+            .any(|finding| finding.stripe == stripe && finding.doubts.contains(&Doubt::Pattern));
+        for known in self.saved.findings.iter_mut().filter(|f| f.stripe == stripe && !f.repaired) {
+            match now.iter().find(|finding| finding.is_same_place(known)) {
+                // The evidence is that of the last look.
+                Some(fresh) => *known = fresh.clone(),
+                None => known.left_alone = Some("the media no longer say the same".to_owned()),
+            }
+        }
+        for fresh in now {
+            let known = |f: &Finding| f.is_same_place(fresh) && !f.repaired;
+            if !self.saved.findings.iter().any(known) {
+                self.saved.findings.push(fresh.clone());
+            }
+        }
+        if pattern {
+            for finding in self.saved.findings.iter_mut().filter(|f| f.stripe == stripe) {
+                if finding.names_a_member() && !finding.repaired {
+                    finding.doubt(Doubt::Pattern);
+                }
+            }
+        }
+    }
+}

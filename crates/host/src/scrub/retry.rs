@@ -1,0 +1,129 @@
+//! Lost connections within a pass: when to try again, and whether what is reached then is what was there before.
+
+use super::ScrubError;
+use crate::probe::DriveReader;
+use crate::stop::Stop;
+use crate::target::Target;
+use pumice_offload::{ErrorKind, NodeError};
+use pumice_raid::probe;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The first wait before a try; each following one is twice as long.
+const FIRST: Duration = Duration::from_millis(250);
+/// The longest.
+const LONGEST: Duration = Duration::from_secs(8);
+/// Tries in a row, at most.
+const TRIES: u32 = 16;
+/// How long lost connections are tried anew, unless said otherwise.
+pub const RECONNECT: Duration = Duration::from_secs(60);
+
+/// When to try again. Steps without a clock: the time is an argument.
+#[derive(Debug)]
+pub(crate) struct Retry {
+    limit: Duration,
+    /// When the first failure in a row was.
+    since: Option<Instant>,
+    tries: u32,
+}
+
+impl Retry {
+    /// Tries begin at most `limit` after the first failure in a row; zero for none.
+    pub(crate) fn new(limit: Duration) -> Self {
+        Self { limit, since: None, tries: 0 }
+    }
+
+    /// A batch is done: what fails from now on begins a new row.
+    pub(crate) fn succeeded(&mut self) {
+        (self.since, self.tries) = (None, 0);
+    }
+
+    /// Something failed at `now`. How long to wait before the next try; `None` if there is to be none.
+    pub(crate) fn failed(&mut self, now: Instant) -> Option<Duration> {
+        let since = *self.since.get_or_insert(now);
+        let wait = FIRST.saturating_mul(1 << self.tries.min(16)).min(LONGEST);
+        let over = now.saturating_duration_since(since) + wait > self.limit;
+        if over || self.tries >= TRIES {
+            return None;
+        }
+        self.tries += 1;
+        Some(wait)
+    }
+}
+
+impl ScrubError {
+    /// Whether a node, or a way to it, is gone: the same may go well over a new connection.
+    pub(crate) fn is_lost_connection(&self) -> bool {
+        matches!(self, Self::Node(error) if error.kind() == ErrorKind::Unreachable)
+    }
+}
+
+/// Connects anew to every node that was lost, and makes sure that its drives are the members that they were.
+pub(super) fn reconnect(target: &Target, stop: &Stop) -> Result<(), ScrubError> {
+    for node in target.nodes() {
+        let node = Arc::clone(node);
+        stop.wait_for(move || node.reconnect()).map_err(|_| ScrubError::Interrupted)??;
+    }
+    same_members(target)
+}
+
+/// The superblocks still name each member's device and array.
+fn same_members(target: &Target) -> Result<(), ScrubError> {
+    for (role, member) in target.members() {
+        let drives = member.node.describe()?.drives;
+        let drive = drives.iter().find(|drive| drive.id == member.drive);
+        let drive = drive.ok_or_else(|| gone(&member.device))?;
+        let found = probe(&DriveReader::new(&*member.node, member.drive, drive.size_bytes));
+        let found = found
+            .map_err(|error| NodeError::new(ErrorKind::Unreachable, format!("{}: {error}", member.device)))?;
+        let now = found.map(|record| (record.superblock.array_uuid, record.superblock.device_uuid));
+        let then = target.array().member(role).map(|m| &m.record.superblock);
+        if now != then.map(|superblock| (superblock.array_uuid, superblock.device_uuid)) {
+            return Err(gone(&member.device));
+        }
+    }
+    Ok(())
+}
+
+fn gone(device: &str) -> ScrubError {
+    let what = format!("{device}: after the connection was lost, another device is there");
+    ScrubError::Node(NodeError::invalid("device", what))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The waits until it gives up, if every try takes `each`.
+    fn waits(limit: u64, each: Duration) -> Vec<Duration> {
+        let mut retry = Retry::new(Duration::from_secs(limit));
+        let mut now = Instant::now();
+        let mut waits = Vec::new();
+        while let Some(wait) = retry.failed(now) {
+            waits.push(wait);
+            now += wait + each;
+        }
+        waits
+    }
+
+    #[test]
+    fn waits_grow_and_end() {
+        let ms = |waits: Vec<Duration>| waits.iter().map(Duration::as_millis).collect::<Vec<_>>();
+        assert_eq!(ms(waits(0, Duration::ZERO)), [0_u128; 0]);
+        assert_eq!(ms(waits(4, Duration::ZERO)), [250, 500, 1000, 2000]);
+        assert_eq!(ms(waits(60, Duration::ZERO))[4..6], [4000, 8000]);
+        assert_eq!(waits(60, Duration::from_secs(20)).len(), 3, "tries that take long count as well");
+        assert_eq!(waits(100_000, Duration::ZERO).len(), TRIES as usize);
+    }
+
+    #[test]
+    fn a_batch_that_goes_well_begins_a_new_row() {
+        let mut retry = Retry::new(Duration::from_secs(4));
+        let begin = Instant::now();
+        let later = begin + Duration::from_secs(100);
+        assert_eq!(retry.failed(begin), Some(FIRST));
+        assert_eq!(retry.failed(later), None);
+        retry.succeeded();
+        assert_eq!(retry.failed(later), Some(FIRST));
+    }
+}

@@ -1,0 +1,23 @@
+//! The rule of `docs/settling.md` as a pure step machine: events in, actions out.
+//!
+//! No clock, no thread, no input or output: [`settle`](super::settle) carries the actions out, and the
+//! simulator in `simulation` does so in virtual time.
+//!
+//! ```text
+//! Standing (of a pass) ──▶ Settling (of some suspects) ──next()──▶ Action
+//!                               ▲                                    │
+//!                               └─────────take()──── Event ◀─────────┘
+//! ```
+
+mod evidence;
+mod machine;
+#[cfg(test)]
+mod simulation;
+
+pub(crate) use evidence::{ArrayNow, Held, HostsSeen, Records, Standing, Word};
+pub(crate) use machine::{Action, Decision, Event, Look, Patience, Settling};
+
+use std::time::Duration;
+
+/// A moment: the time since a zero that the caller has chosen.
+pub(crate) type Moment = Duration;

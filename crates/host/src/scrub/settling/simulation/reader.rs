@@ -1,0 +1,319 @@
+//! A scrub of the simulated array: it carries out what the machine asks for, in virtual time.
+
+use super::world::{Kept, MS, REGION, S, Super, World};
+use crate::finding::Clause;
+use crate::scrub::settling::{
+    Action, ArrayNow, Decision, Event, Held, HostsSeen, Look, Patience, Records, Settling, Standing, Word,
+};
+use pumice_offload::Activity;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Stripes of a batch.
+const BATCH: usize = 4;
+
+/// What passes brought.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Tally {
+    pub(super) passes: u64,
+    pub(super) refused: u64,
+    pub(super) stripes: u64,
+    /// Of those, whose bit was set.
+    pub(super) marked: u64,
+    /// Stripes that looked inconsistent at first.
+    pub(super) suspects: u64,
+    pub(super) consistent: u64,
+    pub(super) findings: u64,
+    pub(super) busy: BTreeMap<Clause, u64>,
+    /// Stripes that were damaged when they were checked first.
+    pub(super) damaged: u64,
+    pub(super) damaged_found: u64,
+    /// Of those, in stripes that were not busy.
+    pub(super) damaged_settled: u64,
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.passes += other.passes;
+        self.refused += other.refused;
+        self.stripes += other.stripes;
+        self.marked += other.marked;
+        self.suspects += other.suspects;
+        self.consistent += other.consistent;
+        self.findings += other.findings;
+        other.busy.iter().for_each(|(clause, n)| *self.busy.entry(*clause).or_default() += n);
+        self.damaged += other.damaged;
+        self.damaged_found += other.damaged_found;
+        self.damaged_settled += other.damaged_settled;
+    }
+
+    pub(super) fn busy(&self) -> u64 {
+        self.busy.values().sum()
+    }
+}
+
+fn moment(now: u64) -> Duration {
+    Duration::from_micros(now)
+}
+
+pub(super) struct Reader<'w> {
+    world: &'w mut World,
+    /// Without this clause.
+    without: Option<Clause>,
+    /// What the pass takes the array for.
+    then: Super,
+    valid: Vec<usize>,
+    /// What each stripe looked like last.
+    last: BTreeMap<u64, Option<u64>>,
+}
+
+impl<'w> Reader<'w> {
+    /// One pass; what is said that is not so, if anything is.
+    pub(super) fn pass(
+        world: &'w mut World,
+        without: Option<Clause>,
+        tally: &mut Tally,
+    ) -> Result<(), String> {
+        tally.passes += 1;
+        let then = world.supers.iter().max_by_key(|s| s.events).copied().expect("members");
+        let valid = world.supers.iter().map(|s| s.valid).collect();
+        let mut reader = Reader { world, without, then, valid, last: BTreeMap::new() };
+        let Some((mut standing, skipped)) = reader.begin() else {
+            tally.refused += 1;
+            return Ok(());
+        };
+        let stripes = reader.world.config.stripes;
+        let mut busy = Vec::new();
+        // Damage that each stripe had when it was checked first.
+        let mut had = BTreeMap::new();
+        for start in (0..stripes).step_by(BATCH) {
+            let mut suspects = Vec::new();
+            for stripe in (start..(start + BATCH).min(stripes)).filter(|stripe| !skipped[*stripe]) {
+                tally.stripes += 1;
+                tally.marked += u64::from(reader.world.bits.iter().any(|bits| bits[stripe / REGION]));
+                let before = reader.world.damage[stripe];
+                let look = reader.look(stripe);
+                if look.seen.is_some() {
+                    suspects.push(stripe as u64);
+                }
+                if before != 0 && reader.world.damage[stripe] == before {
+                    had.insert(stripe, before);
+                }
+            }
+            tally.suspects += suspects.len() as u64;
+            for (stripe, decision) in reader.settle(&mut standing, Patience::Batch, &suspects) {
+                match decision {
+                    Decision::Busy(..) => busy.push(stripe),
+                    decision => reader.judge(stripe, &decision, &had, tally)?,
+                }
+            }
+        }
+        for (stripe, decision) in reader.settle(&mut standing, Patience::End, &busy) {
+            reader.judge(stripe, &decision, &had, tally)?;
+        }
+        Ok(())
+    }
+
+    fn judge(
+        &self,
+        stripe: u64,
+        decision: &Decision<u64>,
+        had: &BTreeMap<usize, u64>,
+        tally: &mut Tally,
+    ) -> Result<(), String> {
+        let at = stripe as usize;
+        let had = had.get(&at).filter(|damage| self.world.damage[at] == **damage);
+        tally.damaged += u64::from(had.is_some());
+        match decision {
+            Decision::Consistent => {
+                tally.consistent += 1;
+                if self.last.get(&stripe) != Some(&None) && self.without.is_none() {
+                    return Err(format!("stripe {stripe} was called consistent, and did not look so"));
+                }
+            }
+            Decision::Finding(seen) => {
+                tally.findings += 1;
+                if !self.world.ever[at].contains(seen) {
+                    return Err(format!("stripe {stripe} is not damaged so: a false finding"));
+                }
+                tally.damaged_found += u64::from(had.is_some());
+                tally.damaged_settled += u64::from(had.is_some());
+            }
+            Decision::Busy(_, clause) => *tally.busy.entry(*clause).or_default() += 1,
+        }
+        Ok(())
+    }
+
+    /// What `pumice scrub` concludes before a pass; `None` where it refuses, else also the stripes that it leaves out.
+    fn begin(&mut self) -> Option<(Standing, Vec<bool>)> {
+        let config = self.world.config.clone();
+        let first = self.hosts();
+        let evidence = self.array(&(0..config.stripes as u64).collect::<Vec<_>>());
+        let reshaped = self.then.shape != 0;
+        if !evidence.same
+            || reshaped
+            || self.then.faulty != 0
+            || self.valid.iter().any(|v| *v != config.stripes)
+        {
+            return None;
+        }
+        let unclean = !evidence.clean;
+        let nobody = first.is_nobody();
+        let by_hosts = config.counted && unclean && !nobody && first.is_same_everywhere();
+        let here = !config.counted && self.world.is_settled_here();
+        let operator =
+            unclean && config.kept == Kept::Nothing && !by_hosts && !here && !config.begins_cut_off;
+        // The operator knows.
+        let operator = operator && config.crash.is_none() && config.counted && !nobody;
+        let running = unclean && (by_hosts || here);
+        let recorded = config.kept != Kept::Nothing;
+        if unclean && !running && !recorded && !operator {
+            return None;
+        }
+        let skips = |stripe: u64| {
+            let held = evidence.held.get(&stripe);
+            held == Some(&Held::Journal) || unclean && !running && held.is_some()
+        };
+        let skipped = (0..config.stripes as u64).map(skips).collect();
+        let in_use = config.counted || self.world.is_assembled();
+        let mut standing = Standing {
+            in_use,
+            settle: Duration::from_secs(3),
+            run_by_hosts: by_hosts,
+            running,
+            counted: config.counted,
+            word: None,
+            without: self.without,
+        };
+        if operator {
+            standing.word = Some(Word { events: None, hosts: first });
+        } else if config.counted {
+            standing.note(&first, &evidence);
+        } else if here {
+            standing.word = Some(Word { events: Some(evidence.events), hosts: first });
+        }
+        Some((standing, skipped))
+    }
+
+    fn settle(
+        &mut self,
+        standing: &mut Standing,
+        patience: Patience,
+        suspects: &[u64],
+    ) -> Vec<(u64, Decision<u64>)> {
+        let mut out = Vec::new();
+        let mut settling = Settling::new(standing, patience, suspects.iter().copied());
+        loop {
+            let event = match settling.next() {
+                Action::Done => return out,
+                Action::Decide(stripe, decision) => {
+                    out.push((stripe, decision));
+                    continue;
+                }
+                Action::AskHosts => Event::Hosts(self.hosts()),
+                Action::Look(stripe) => Event::Looked(self.look(stripe as usize)),
+                Action::ReadArray(stripes) => Event::Array(self.array(&stripes)),
+                Action::WaitUntil(until) => {
+                    let until = u64::try_from(until.as_micros()).unwrap_or(u64::MAX);
+                    self.world.advance(until.saturating_sub(self.world.now));
+                    Event::Time(moment(self.world.now))
+                }
+            };
+            settling.take(event);
+        }
+    }
+
+    /// Lets a short time pass, now and then a long one.
+    fn pass_time(&mut self, short: u64, long: u64) {
+        let slow = self.world.random.percent(self.world.config.slow_looks);
+        let by = self.world.random.below(if slow { long } else { short });
+        self.world.advance(by);
+    }
+
+    fn look(&mut self, stripe: usize) -> Look<u64> {
+        let config = self.world.config.clone();
+        let mut activity = Vec::new();
+        let mut sum = 0;
+        for k in 0..config.nodes {
+            let before = self.world.counters(k, stripe);
+            for member in (0..config.members).filter(|member| member * config.nodes / config.members == k) {
+                self.pass_time(5 * MS, 2 * S);
+                sum ^= self.world.disk[stripe][member];
+            }
+            let after = self.world.counters(k, stripe);
+            let epoch = 100 + k as u64;
+            activity.push(config.counted.then_some(Activity { epoch, before, after }));
+        }
+        let seen = (sum != 0).then_some(sum);
+        self.last.insert(stripe as u64, seen);
+        Look { ended: moment(self.world.now), activity, seen }
+    }
+
+    fn hosts(&mut self) -> HostsSeen {
+        let asked = moment(self.world.now);
+        let config = self.world.config.clone();
+        let mut saw_clean = config.counted;
+        let mut nodes = Vec::new();
+        for k in 0..config.nodes {
+            self.pass_time(3 * MS, S);
+            nodes.push(self.world.hosts(k));
+            self.pass_time(3 * MS, S);
+            for member in (0..config.members).filter(|member| member * config.nodes / config.members == k) {
+                saw_clean &= self.world.saw_clean(member);
+            }
+        }
+        HostsSeen { asked, nodes, saw_clean }
+    }
+
+    fn journal(&mut self, stripes: &[u64]) -> BTreeMap<u64, Held> {
+        self.pass_time(5 * MS, 2 * S);
+        let named = stripes.iter().filter(|stripe| self.world.journal.contains_key(&(**stripe as usize)));
+        named.map(|stripe| (*stripe, Held::Journal)).collect()
+    }
+
+    /// Reads superblocks, and what counts beside them, one member after another.
+    fn array(&mut self, stripes: &[u64]) -> ArrayNow {
+        let config = self.world.config.clone();
+        let mut held: BTreeMap<u64, Held> = match config.kept {
+            Kept::Journal => self.journal(stripes),
+            _ => BTreeMap::new(),
+        };
+        let mut supers = Vec::new();
+        let mut marked = Vec::new();
+        for member in 0..config.members {
+            self.pass_time(5 * MS, 3 * S);
+            supers.push(self.world.supers[member]);
+            if !supers.iter().all(|s| s.clean) {
+                self.pass_time(5 * MS, 3 * S);
+                for stripe in stripes {
+                    let at = *stripe as usize;
+                    let bit = config.kept == Kept::Bitmap && self.world.bits[member][at / REGION];
+                    let log = config.kept == Kept::Ppl && self.world.logs[member][at] != 0;
+                    let what = if log { Held::Ppl } else { Held::Bitmap };
+                    marked.extend((bit || log).then_some((*stripe, what)));
+                }
+            }
+        }
+        let newest = *supers.iter().max_by_key(|s| s.events).expect("members");
+        let current = supers.iter().all(|s| s.events == newest.events);
+        let same = supers.iter().map(|s| s.valid).eq(self.valid.iter().copied())
+            && current
+            && !newest.at
+            && (newest.shape, newest.faulty) == (self.then.shape, self.then.faulty);
+        if !newest.clean {
+            held.extend(marked);
+        }
+        ArrayNow {
+            same,
+            clean: newest.clean,
+            events: newest.events,
+            records: match config.kept {
+                Kept::Nothing => Records::None,
+                Kept::Bitmap => Records::Bitmap,
+                Kept::Ppl => Records::Ppl,
+                Kept::Journal => Records::Journal,
+            },
+            held,
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! What md does: assembly, writes, safe mode, bits, resync, members that change.
+
+use super::*;
+
+impl World {
+    pub(super) fn superblock(&self, member: usize) -> Super {
+        let Host { events, clean, shape, faulty, checkpoint, .. } = self.host;
+        Super {
+            events,
+            clean: clean && !checkpoint,
+            at: checkpoint,
+            shape,
+            faulty,
+            valid: self.host.valid[member],
+        }
+    }
+
+    pub(super) fn update_superblocks(&mut self) {
+        self.host.busy = true;
+        let op = self.op(Kind::Super);
+        let writes: Vec<(usize, What)> = (0..self.config.members)
+            .filter(|member| self.present(*member))
+            .map(|member| (member, What::Super(self.superblock(member))))
+            .collect();
+        self.send_all(op, &writes);
+    }
+
+    pub(super) fn assemble(&mut self) {
+        let (kept, stripes, resyncing) = (self.config.kept, self.config.stripes, self.resyncing);
+        let newest = *self.supers.iter().max_by_key(|s| s.events).expect("members");
+        let host = &mut self.host;
+        host.assembled = true;
+        host.events = newest.events;
+        (host.shape, host.faulty, host.checkpoint) = (newest.shape, newest.faulty, false);
+        host.logical = self.disk.clone();
+        host.needs.fill(false);
+        let marked = |world: &[Vec<bool>], at: usize| world.iter().any(|of| of[at]);
+        for region in 0..host.bits.len() {
+            host.bits[region] = if marked(&self.bits, region) { 2 } else { 0 };
+        }
+        let mut replays = Vec::new();
+        if kept == Kept::Journal {
+            replays = self.journal.iter().map(|(stripe, entry)| (*stripe, entry.1.clone())).collect();
+        } else if !newest.clean {
+            let named: Vec<usize> =
+                (0..stripes).filter(|stripe| self.logs.iter().any(|log| log[*stripe] != 0)).collect();
+            for stripe in 0..stripes {
+                host.needs[stripe] = match kept {
+                    Kept::Bitmap => marked(&self.bits, stripe / REGION),
+                    // Replayed; or, where the log cannot be relied on, emptied and followed by a whole resync.
+                    Kept::Ppl => named.is_empty() || resyncing || named.contains(&stripe),
+                    _ => true,
+                };
+            }
+            if kept == Kept::Ppl && self.random.percent(40) {
+                self.host.needs.fill(true);
+                self.resyncing = true;
+                self.logs.iter_mut().for_each(|log| log.fill(0));
+            }
+        }
+        self.resyncing |= kept == Kept::Ppl && !self.host.needs.contains(&false);
+        for (stripe, writes) in replays {
+            self.change_stripe(stripe, &writes, true, Ends::Write);
+        }
+        self.host.clean = newest.clean;
+        self.host.read_only = !self.is_whole() && self.random.percent(self.config.read_only);
+        let life = self.host.life;
+        if !self.host.read_only {
+            self.start();
+        }
+        let first = self.config.gap.max(MS);
+        self.after(0, first, Event::Tick(life));
+        self.after(0, DAEMON, Event::Daemon(life));
+        self.after(SAFE_MODE, SAFE_MODE + MS, Event::SafeMode(life));
+    }
+
+    /// Read and write from here on.
+    pub(super) fn start(&mut self) {
+        self.host.read_only = false;
+        if !self.is_whole() {
+            self.host.clean = false;
+            self.host.events += 1;
+            self.update_superblocks();
+            let (life, step) = (self.host.life, self.config.resync);
+            self.after(0, step, Event::Step(life));
+        }
+    }
+
+    pub(super) fn tick(&mut self) {
+        let life = self.host.life;
+        if self.config.pauses && self.now >= self.host.paused_until && self.random.percent(2) {
+            self.host.paused_until = self.now + self.random.within(S, 30 * S);
+        }
+        if self.host.wanting.len() < 16 && self.now >= self.host.paused_until {
+            if self.host.read_only {
+                self.start();
+            }
+            let stripe = self.random.index(self.config.written);
+            let (data, _) = self.places(stripe);
+            let value = self.random.next();
+            // Two contents in turn, the same ones each time.
+            let value =
+                if self.config.toggle { value % 2 + 1000 * (stripe * 16 + data) as u64 } else { value };
+            self.host.wanting.push((stripe, data, value));
+            self.pump();
+        }
+        let gap = self.config.gap;
+        self.after(gap / 2, gap * 3 / 2 + 2, Event::Tick(life));
+    }
+
+    pub(super) fn pump(&mut self) {
+        if !self.host.assembled || self.host.busy || self.host.wanting.is_empty() {
+            return;
+        }
+        if self.host.clean && self.config.kept != Kept::Journal {
+            self.host.clean = false;
+            self.host.events += 1;
+            self.update_superblocks();
+            return;
+        }
+        for (stripe, data, value) in std::mem::take(&mut self.host.wanting) {
+            let region = stripe / REGION;
+            let marked = self.config.kept != Kept::Bitmap || self.host.bits[region] > 0;
+            if self.host.locked[stripe] || self.host.bit_busy[region] || !marked {
+                self.host.wanting.push((stripe, data, value));
+                if !marked && !self.host.bit_busy[region] {
+                    self.mark(region, true);
+                }
+                continue;
+            }
+            self.host.bits[region] = 2;
+            self.write(stripe, data, value);
+        }
+    }
+
+    pub(super) fn mark(&mut self, region: usize, set: bool) {
+        self.host.bit_busy[region] = true;
+        let op = self.op(Kind::Bit { region, set });
+        let writes: Vec<(usize, What)> = (0..self.config.members)
+            .filter(|member| self.present(*member))
+            .map(|member| (member, What::Bit { region, set }))
+            .collect();
+        self.send_all(op, &writes);
+    }
+
+    pub(super) fn write(&mut self, stripe: usize, data: usize, value: u64) {
+        let members = self.config.members;
+        let parity = stripe % members;
+        let good = |member: usize| self.host.valid[member] > stripe && self.present(member);
+        let content = |m: usize| if good(m) { self.disk[stripe][m] } else { self.host.logical[stripe][m] };
+        // What waits for a resync, or has lost a member, has its parity made anew.
+        let anew = self.host.needs[stripe];
+        let new = if anew {
+            let others = (0..members).filter(|m| *m != data && *m != parity);
+            others.fold(value, |sum, m| sum ^ content(m))
+        } else {
+            content(parity) ^ content(data) ^ value
+        };
+        (self.host.logical[stripe][data], self.host.logical[stripe][parity]) = (value, new);
+        self.change_stripe(stripe, &[(data, value), (parity, new)], anew, Ends::Write);
+    }
+
+    pub(super) fn change_stripe(
+        &mut self,
+        stripe: usize,
+        writes: &[(usize, u64)],
+        absorbs: bool,
+        ends: Ends,
+    ) {
+        self.host.locked[stripe] = true;
+        self.host.writing[stripe / REGION] += 1;
+        self.host.active += 1;
+        let logged = self.config.kept == Kept::Ppl && !self.host.needs[stripe] && ends == Ends::Write;
+        if self.config.kept == Kept::Journal && ends == Ends::Write {
+            self.sequence += 1;
+            self.journal.insert(stripe, (self.sequence, writes.to_vec()));
+        }
+        let parity = stripe % self.config.members;
+        let op = self.op(Kind::Stripe { stripe, logged, writes: writes.to_vec(), absorbs, ends });
+        if logged && self.present(parity) {
+            self.sequence += 1;
+            self.host.marks[stripe] = self.sequence;
+            self.send_all(op, &[(parity, What::Ppl { stripe, mark: self.sequence, set: true })]);
+        } else if logged {
+            self.ended(op);
+        } else {
+            self.send_data(op, stripe, writes);
+        }
+    }
+
+    pub(super) fn safe_mode(&mut self) {
+        let host = &self.host;
+        let idle = host.active == 0 && host.wanting.is_empty() && self.now >= host.last + SAFE_MODE;
+        let settled = host.assembled && !host.busy && !host.read_only && self.is_whole();
+        if idle && settled && !host.clean {
+            self.host.clean = true;
+            self.host.checkpoint = false;
+            let back = self.host.faulty == 0 && self.random.percent(50);
+            self.host.events = if back { self.host.events - 1 } else { self.host.events + 1 };
+            self.update_superblocks();
+        } else if idle && !settled {
+            let life = self.host.life;
+            self.after(SAFE_MODE, 2 * SAFE_MODE, Event::SafeMode(life));
+        }
+    }
+
+    pub(super) fn daemon(&mut self) {
+        let life = self.host.life;
+        if self.config.kept == Kept::Bitmap && self.host.faulty == 0 && !self.host.read_only {
+            for region in 0..self.host.bits.len() {
+                let stripes = region * REGION..((region + 1) * REGION).min(self.config.stripes);
+                let waits = self.host.needs[stripes].contains(&true);
+                let idle = self.host.writing[region] == 0 && !self.host.bit_busy[region] && !waits;
+                match self.host.bits[region] {
+                    2 if idle => self.host.bits[region] = 1,
+                    1 if idle => self.mark(region, false),
+                    _ => {}
+                }
+            }
+        }
+        self.after(DAEMON, DAEMON + 1, Event::Daemon(life));
+    }
+
+    pub(super) fn resync_step(&mut self) {
+        let (life, step) = (self.host.life, self.config.resync);
+        let next = (0..self.config.stripes).find(|stripe| self.host.needs[*stripe]);
+        let Some(stripe) = next else {
+            self.resyncing = false;
+            self.host.last = self.now;
+            self.after(SAFE_MODE, SAFE_MODE + MS, Event::SafeMode(life));
+            return;
+        };
+        if !self.host.locked[stripe] {
+            let parity = stripe % self.config.members;
+            let others = (0..self.config.members).filter(|m| *m != parity);
+            let value = others.fold(0, |sum, m| sum ^ self.disk[stripe][m]);
+            let writes = if value == self.disk[stripe][parity] { Vec::new() } else { vec![(parity, value)] };
+            self.change_stripe(stripe, &writes, true, Ends::Resync);
+        }
+        if !self.host.busy && self.random.percent(5) {
+            // A checkpoint; the next write takes it back.
+            self.host.checkpoint = true;
+            self.host.events += 1;
+            self.update_superblocks();
+            self.host.checkpoint = false;
+        }
+        self.after(step / 2, step * 3 / 2 + 1, Event::Step(life));
+    }
+
+    // Members that change.
+
+    pub(super) fn change(&mut self) {
+        let life = self.host.life;
+        if !self.is_whole() || self.host.busy || !self.host.assembled {
+            self.after(S, 2 * S, Event::Change(life));
+            return;
+        }
+        self.host.events += 1;
+        self.host.clean = false;
+        if self.random.percent(25) {
+            self.host.shape += 1;
+            self.update_superblocks();
+            self.after(S, 2 * S, Event::Scribble(life));
+            return;
+        }
+        let member = self.random.index(self.config.members);
+        self.host.faulty |= 1 << member;
+        self.host.valid[member] = 0;
+        self.update_superblocks();
+        self.after(S, 30 * S, Event::ReAdd(life, member));
+    }
+
+    pub(super) fn re_add(&mut self, member: usize) {
+        let life = self.host.life;
+        if self.host.busy || self.host.active > 0 {
+            self.after(MS, 20 * MS, Event::ReAdd(life, member));
+            return;
+        }
+        self.host.faulty = 0;
+        self.host.events += 1;
+        self.host.clean = false;
+        self.update_superblocks();
+        self.after(10 * MS, 100 * MS, Event::Recover(life, member, 0));
+    }
+
+    pub(super) fn recover(&mut self, member: usize, stripe: usize) {
+        let (life, step) = (self.host.life, self.config.resync);
+        if self.host.busy || stripe < self.config.stripes && self.host.locked[stripe] {
+            self.after(MS, 20 * MS, Event::Recover(life, member, stripe));
+            return;
+        }
+        // What is before has been written, for stripes are locked until then.
+        if stripe > 0 && self.host.locked[stripe - 1] {
+            self.after(MS, 20 * MS, Event::Recover(life, member, stripe));
+            return;
+        }
+        if stripe == self.config.stripes || stripe > 0 && self.random.percent(30) {
+            self.host.valid[member] = stripe;
+            self.host.events += 1;
+            self.update_superblocks();
+        }
+        if stripe == self.config.stripes {
+            self.host.last = self.now;
+            self.after(SAFE_MODE, SAFE_MODE + MS, Event::SafeMode(life));
+            return;
+        }
+        let others = (0..self.config.members).filter(|m| *m != member);
+        let value = others.fold(0, |sum, m| sum ^ self.disk[stripe][m]);
+        self.host.logical[stripe][member] = value;
+        self.change_stripe(stripe, &[(member, value)], true, Ends::Recovery);
+        self.after(step / 2, step * 3 / 2 + 1, Event::Recover(life, member, stripe + 1));
+    }
+
+    /// A reshape puts other data where the pass expects the old.
+    pub(super) fn scribble(&mut self) {
+        let life = self.host.life;
+        let stripe = self.random.index(self.config.stripes);
+        if !self.host.busy && !self.host.locked[stripe] {
+            let member = self.random.index(self.config.members);
+            let value = self.random.next();
+            self.change_stripe(stripe, &[(member, value)], false, Ends::Scribble);
+        }
+        self.after(S / 2, 2 * S, Event::Scribble(life));
+    }
+
+    pub(super) fn plant(&mut self) {
+        let stripe = self.random.index(self.config.stripes);
+        let member = self.random.index(self.config.members);
+        if self.host.locked[stripe] || self.host.faulty != 0 || self.host.shape != 0 {
+            return;
+        }
+        let error = self.random.next() | 1;
+        self.disk[stripe][member] ^= error;
+        self.damage[stripe] ^= error;
+        // A write may mend one error of several.
+        let ever = &mut self.ever[stripe];
+        let with: Vec<u64> = ever.iter().map(|other| other ^ error).collect();
+        ever.extend(with);
+        ever.push(error);
+        self.damaged_at[stripe] = self.now;
+    }
+}

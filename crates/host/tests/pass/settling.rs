@@ -1,0 +1,163 @@
+//! Findings on an array that hosts of a node may be running: what the node counts, who is there, what it remembers, and what is on the drives.
+
+use crate::world::{Kind, RAID6, UUID, World, options, pass, patch};
+use pumice_blockdev::{AlignedBuffer, BlockDevice};
+use pumice_host::finding::{Clause, Unsettled, Verdict};
+use pumice_host::scrub::{Options, Outcome};
+use pumice_host::target::{Member, Target};
+use pumice_node::{LocalNode, NodeOptions, Peers};
+use pumice_offload::{
+    Activity, AssociatedHost, DataNode, DriveId, Hosts, MemoryAddress, NodeDescription, NodeError,
+    PaceFigures, PaceRequest, ParityCommand, ParityResult, Piece, PieceFailure, SuperblockSeen, Transfer,
+    TransferResult, Writes,
+};
+use pumice_units::Role;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A node over drives that nobody writes, with what it would say of its hosts and of superblocks.
+struct Serving {
+    local: LocalNode,
+    hosts: Vec<AssociatedHost>,
+    saw_clean: bool,
+}
+
+impl DataNode for Serving {
+    fn describe(&self) -> Result<NodeDescription, NodeError> {
+        self.local.describe()
+    }
+    fn read(&self, drive: DriveId, offset: u64, buf: &mut [u8]) -> Result<(), NodeError> {
+        self.local.read(drive, offset, buf)
+    }
+    fn gather(
+        &self,
+        pieces: &[Piece],
+        buffer: AlignedBuffer,
+    ) -> Result<(AlignedBuffer, Vec<PieceFailure>), NodeError> {
+        self.local.gather(pieces, buffer)
+    }
+    fn write(&self, drive: DriveId, offset: u64, data: &[u8]) -> Result<(), NodeError> {
+        self.local.write(drive, offset, data)
+    }
+    fn flush(&self, drive: DriveId) -> Result<(), NodeError> {
+        self.local.flush(drive)
+    }
+    fn parity(&self, command: &ParityCommand) -> Result<ParityResult, NodeError> {
+        let still = Writes { started: 9, completed: 9 };
+        let activity = Some(Activity { epoch: 7, before: still, after: still });
+        Ok(ParityResult { activity, ..self.local.parity(command)? })
+    }
+    fn hosts(&self) -> Result<Option<Hosts>, NodeError> {
+        Ok(Some(Hosts { epoch: 7, changes: 4, hosts: self.hosts.clone() }))
+    }
+    fn superblocks(&self) -> Result<Option<Vec<SuperblockSeen>>, NodeError> {
+        let seen = |drive| SuperblockSeen { drive: DriveId(drive), array: UUID.0, clean: true, events: 1 };
+        Ok(Some(if self.saw_clean { (1..7).map(seen).collect() } else { Vec::new() }))
+    }
+    fn pace(&self, request: &PaceRequest) -> Result<(), NodeError> {
+        self.local.pace(request)
+    }
+    fn pace_figures(&self) -> Result<Vec<PaceFigures>, NodeError> {
+        self.local.pace_figures()
+    }
+    fn transfer(&self, transfer: &Transfer) -> Result<TransferResult, NodeError> {
+        self.local.transfer(transfer)
+    }
+    fn memory_write(&self, address: MemoryAddress, data: &[u8]) -> Result<(), NodeError> {
+        self.local.memory_write(address, data)
+    }
+    fn memory_read(&self, address: MemoryAddress, buf: &mut [u8]) -> Result<(), NodeError> {
+        self.local.memory_read(address, buf)
+    }
+}
+
+fn linux() -> Vec<AssociatedHost> {
+    vec![AssociatedHost { mark: [1; 32], silent_ms: 0, observer: false }]
+}
+
+/// An array that is active, with a stripe of which only the data was written, and another that is fine.
+fn torn(bitmap: bool) -> World {
+    let world = World::new(Kind { bitmap, ..RAID6 }, 3);
+    world.damage(Role(1), 5, 4096, 4096, 0x5A);
+    world.devices.iter().for_each(|device| {
+        patch(device, |s| s.resync_offset = 0);
+    });
+    world
+}
+
+/// Sets or clears all bits of the bitmap of every member.
+fn mark(world: &World, bits: u8) {
+    for device in &world.devices {
+        let record = pumice_raid::probe(&device.content()).unwrap().unwrap();
+        let area = record.superblock.bitmap.unwrap();
+        let states = record.bitmap.unwrap().header().state_bytes();
+        let bytes = vec![bits; (states.end - states.start) as usize];
+        device.write_at(area.start_bytes() + states.start, &bytes).unwrap();
+    }
+}
+
+/// A scrub over one node, of an array that the hosts of the node are taken to run.
+fn scrub(world: &World, hosts: Vec<AssociatedHost>, saw_clean: bool) -> Outcome {
+    let mut array = world.array(&[]);
+    array.assume_running();
+    let devices = world.devices.iter().map(|d| Arc::clone(d) as Arc<dyn BlockDevice>).collect();
+    let local = LocalNode::new("n", devices, &Peers::new(), NodeOptions::default());
+    let node: Arc<dyn DataNode> = Arc::new(Serving { local, hosts, saw_clean });
+    let member = |role: u32| Member {
+        node: Arc::clone(&node),
+        node_name: "n".to_owned(),
+        drive: DriveId(role + 1),
+        device: format!("d{role}"),
+        data_offset: world.data_offset,
+        valid_stripes: world.geometry.stripes(),
+    };
+    let target = Target::new(array, (0..6).map(|role| Some(member(role))).collect());
+    let settle = Duration::from_millis(20);
+    pass(&target, None, &Options { in_use: true, running_elsewhere: true, settle, ..options(1) })
+}
+
+fn said(outcome: &Outcome) -> Vec<(u64, Verdict, Option<Unsettled>, Option<Clause>)> {
+    outcome.findings.iter().map(|f| (f.stripe, f.verdict, f.unsettled, f.clause)).collect()
+}
+
+#[test]
+fn what_an_owner_that_is_gone_left_half_done_is_no_finding() {
+    let world = torn(true);
+    mark(&world, 0);
+    let outcome = scrub(&world, Vec::new(), false);
+    assert_eq!(said(&outcome), [(5, Verdict::Busy, Some(Unsettled::Host), Some(Clause::Stay))]);
+    assert!(!outcome.is_complete());
+}
+
+#[test]
+fn a_stripe_whose_bit_is_set_waits_for_a_resync_and_is_no_finding() {
+    let world = torn(true);
+    mark(&world, 0xFF);
+    let outcome = scrub(&world, linux(), true);
+    assert_eq!(said(&outcome), [(5, Verdict::Busy, Some(Unsettled::Bitmap), Some(Clause::Bitmap))]);
+    assert_eq!(outcome.stripes_checked, 20, "a set bit stops no check");
+    mark(&world, 0);
+    let outcome = scrub(&world, linux(), false);
+    assert!(outcome.is_complete());
+    assert_eq!(outcome.findings.len(), 1);
+    assert_eq!((outcome.findings[0].stripe, outcome.findings[0].verdict), (5, Verdict::ParityQ));
+}
+
+#[test]
+fn without_a_bitmap_a_resync_looks_like_any_active_array_and_nothing_is_a_finding() {
+    let world = torn(false);
+    let outcome = scrub(&world, linux(), false);
+    assert_eq!(said(&outcome), [(5, Verdict::Busy, Some(Unsettled::Unproven), Some(Clause::Whole))]);
+    let outcome = scrub(&world, linux(), true);
+    assert!(outcome.is_complete(), "the node has seen it clean since its host is there");
+    assert_eq!(outcome.findings[0].verdict, Verdict::ParityQ);
+}
+
+#[test]
+fn superblocks_in_the_middle_of_an_update_leave_the_stripe_busy() {
+    let world = torn(true);
+    mark(&world, 0);
+    patch(&world.devices[2], |s| s.events += 1);
+    let outcome = scrub(&world, linux(), true);
+    assert_eq!(said(&outcome), [(5, Verdict::Busy, Some(Unsettled::ArrayChanged), Some(Clause::Same))]);
+}

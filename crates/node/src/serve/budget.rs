@@ -1,0 +1,205 @@
+//! Memory that hosts make the node hold: counted for each host, and for all of them.
+//!
+//! Every host has some that nobody can take from it, and all share some more; so what one host takes never
+//! keeps another from going on, and the sum has a bound.
+
+use super::fair::HostKey;
+use pumice_nvme::target::Windows;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+const MIB: u64 = 1 << 20;
+
+/// How much there may be.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// Bytes that each host has for itself.
+    own: u64,
+    /// Bytes of one host, at most.
+    host: u64,
+    /// Bytes that all hosts share beyond what they have for themselves.
+    shared: u64,
+}
+
+/// Commands under way with their data, answers that were not sent, receive buffers beyond the smallest.
+pub(super) const FLIGHT: Bounds = Bounds { own: 4 * MIB, host: 128 * MIB, shared: 512 * MIB };
+/// Data that hosts were asked for, and memory that is kept for the next.
+pub(super) const WINDOWS: Bounds = Bounds { own: 2 * MIB, host: 64 * MIB, shared: 256 * MIB };
+
+/// What all hosts have taken of what they share.
+#[derive(Debug)]
+struct Pot {
+    bounds: Bounds,
+    used: AtomicU64,
+}
+
+/// What a host has taken.
+#[derive(Debug)]
+pub(super) struct Meter {
+    pot: Arc<Pot>,
+    used: AtomicU64,
+}
+
+impl Meter {
+    /// How much of `used` bytes is not the host's own.
+    fn beyond(&self, used: u64) -> u64 {
+        used.saturating_sub(self.pot.bounds.own)
+    }
+
+    /// Whether there is room for so many bytes more.
+    pub(super) fn has_room(&self, bytes: u64) -> bool {
+        // Relaxed, here and below: sums that bound memory, and order nothing.
+        let used = self.used.load(Ordering::Relaxed);
+        let more = self.beyond(used + bytes) - self.beyond(used);
+        used + bytes <= self.pot.bounds.host
+            && (more == 0 || self.pot.used.load(Ordering::Relaxed) + more <= self.pot.bounds.shared)
+    }
+
+    /// Takes what must be, whether there is room or not.
+    fn add(&self, bytes: u64) {
+        let before = self.used.fetch_add(bytes, Ordering::Relaxed);
+        self.pot.used.fetch_add(self.beyond(before + bytes) - self.beyond(before), Ordering::Relaxed);
+    }
+
+    fn remove(&self, bytes: u64) {
+        let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
+        self.pot.used.fetch_sub(self.beyond(before) - self.beyond(before - bytes), Ordering::Relaxed);
+    }
+
+    /// Holds so many bytes until what is returned is dropped.
+    pub(super) fn hold(self: &Arc<Self>, bytes: u64) -> Held {
+        self.add(bytes);
+        Held { meter: Arc::clone(self), bytes }
+    }
+}
+
+/// A connection asks for data within its host's bounds.
+impl Windows for Meter {
+    fn take(&self, bytes: u32) -> bool {
+        let room = self.has_room(u64::from(bytes));
+        if room {
+            self.add(u64::from(bytes));
+        }
+        room
+    }
+
+    fn give_back(&self, bytes: u32) {
+        self.remove(u64::from(bytes));
+    }
+}
+
+/// Bytes that are held.
+#[derive(Debug)]
+pub(super) struct Held {
+    meter: Arc<Meter>,
+    bytes: u64,
+}
+
+impl Held {
+    /// Holds so many bytes instead.
+    pub(super) fn resize(&mut self, bytes: u64) {
+        if bytes > self.bytes {
+            self.meter.add(bytes - self.bytes);
+        } else {
+            self.meter.remove(self.bytes - bytes);
+        }
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.meter.remove(self.bytes);
+    }
+}
+
+/// What a host holds of everything.
+#[derive(Debug, Clone)]
+pub(super) struct Account {
+    pub(super) flight: Arc<Meter>,
+    pub(super) windows: Arc<Meter>,
+}
+
+type Meters = HashMap<HostKey, [Weak<Meter>; 2]>;
+
+/// The accounts of all hosts that have a connection.
+#[derive(Debug)]
+pub(super) struct Accounts {
+    pots: [Arc<Pot>; 2],
+    hosts: Mutex<Meters>,
+}
+
+impl Accounts {
+    pub(super) fn new(flight: Bounds, windows: Bounds) -> Self {
+        let pot = |bounds| Arc::new(Pot { bounds, used: AtomicU64::new(0) });
+        Self { pots: [pot(flight), pot(windows)], hosts: Mutex::default() }
+    }
+
+    /// The account of a host: one for all of its connections.
+    pub(super) fn of(&self, host: HostKey) -> Account {
+        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        // One of them may have outlived the other, in a command that its host has left behind.
+        let [flight, windows] =
+            hosts.get(&host).map_or_else(Default::default, |meters| meters.each_ref().map(Weak::upgrade));
+        let meter = |known: Option<Arc<Meter>>, i: usize| {
+            known.unwrap_or_else(|| {
+                Arc::new(Meter { pot: Arc::clone(&self.pots[i]), used: AtomicU64::new(0) })
+            })
+        };
+        let account = Account { flight: meter(flight, 0), windows: meter(windows, 1) };
+        hosts.retain(|_, meters| meters.iter().any(|meter| meter.strong_count() > 0));
+        hosts.insert(host, [Arc::downgrade(&account.flight), Arc::downgrade(&account.windows)]);
+        account
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    const SMALL: Bounds = Bounds { own: 10, host: 50, shared: 60 };
+
+    fn account(of: &Accounts, n: u8) -> Arc<Meter> {
+        of.of(HostKey::new(Ipv4Addr::LOCALHOST.into(), [n; 16])).flight
+    }
+
+    #[test]
+    fn what_others_take_leaves_every_host_its_own() {
+        let accounts = Accounts::new(SMALL, SMALL);
+        let [one, two, three] = [1, 2, 3].map(|n| account(&accounts, n));
+        assert!(one.has_room(50) && !one.has_room(51), "not more than a host may have");
+        let first = one.hold(50);
+        let second = two.hold(30);
+        // 40 and 20 of 60 are taken.
+        assert!(two.has_room(0) && !two.has_room(1));
+        assert!(three.has_room(10) && !three.has_room(11), "its own");
+        drop(first);
+        assert!(three.has_room(50));
+        drop(second);
+        assert_eq!(accounts.pots[0].used.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_host_has_one_account_and_it_ends_with_its_last_connection() {
+        let accounts = Accounts::new(SMALL, SMALL);
+        let one = account(&accounts, 1);
+        let mut held = account(&accounts, 1).hold(20);
+        assert!(!one.has_room(31));
+        held.resize(5);
+        assert!(one.has_room(45) && !one.has_room(46));
+        held.resize(40);
+        assert_eq!(accounts.pots[0].used.load(Ordering::Relaxed), 30);
+        drop((one, held));
+        assert!(account(&accounts, 1).has_room(50));
+        assert_eq!(accounts.hosts.lock().unwrap().len(), 1);
+    }
+
+    /// The sums in `docs/node.md`: with as many hosts as there can be.
+    #[test]
+    fn the_bounds_are_the_documented_ones() {
+        let all = |bounds: Bounds| 64 * bounds.own + bounds.shared;
+        assert_eq!((all(FLIGHT), all(WINDOWS)), (768 * MIB, 384 * MIB));
+    }
+}

@@ -1,0 +1,110 @@
+//! Work of several hosts, host by host in turn: a host that has much waits behind its own.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// Who is served: a host identifier, which anybody can claim, at a network address, which not everybody has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct HostKey {
+    address: IpAddr,
+    id: [u8; 16],
+}
+
+impl HostKey {
+    /// The host with this identifier at this address.
+    pub(super) fn new(address: IpAddr, id: [u8; 16]) -> Self {
+        Self { address, id }
+    }
+
+    /// Whoever has not said yet who it is.
+    pub(super) fn unknown() -> Self {
+        Self::new(Ipv4Addr::UNSPECIFIED.into(), [0; 16])
+    }
+}
+
+/// Things that wait: a line for each host, and the lines take turns.
+#[derive(Debug)]
+pub(super) struct Fair<T> {
+    /// The one that is next comes first; none is empty.
+    lines: VecDeque<(HostKey, VecDeque<T>)>,
+}
+
+impl<T> Default for Fair<T> {
+    fn default() -> Self {
+        Self { lines: VecDeque::new() }
+    }
+}
+
+impl<T> Fair<T> {
+    /// Puts something at the end of its host's line; true where it is the only one there.
+    pub(super) fn push(&mut self, host: HostKey, thing: T) -> bool {
+        match self.lines.iter_mut().find(|(of, _)| *of == host) {
+            Some((_, line)) => {
+                line.push_back(thing);
+                false
+            }
+            None => {
+                self.lines.push_back((host, VecDeque::from([thing])));
+                true
+            }
+        }
+    }
+
+    /// Takes the first thing of the next host that may have its turn; that host's next turn is after all
+    /// others'.
+    pub(super) fn take(&mut self, may: impl Fn(&HostKey) -> bool) -> Option<(HostKey, T)> {
+        let next = self.lines.iter().position(|(host, _)| may(host))?;
+        let (host, mut line) = self.lines.remove(next)?;
+        let thing = line.pop_front()?;
+        if !line.is_empty() {
+            self.lines.push_back((host, line));
+        }
+        Some((host, thing))
+    }
+
+    /// Whether anything of another host waits.
+    pub(super) fn has_others(&self, host: &HostKey) -> bool {
+        self.lines.iter().any(|(of, _)| of != host)
+    }
+
+    /// Takes out what is `unwanted`.
+    pub(super) fn remove(&mut self, unwanted: impl Fn(&T) -> bool) {
+        self.lines.iter_mut().for_each(|(_, line)| line.retain(|thing| !unwanted(thing)));
+        self.lines.retain(|(_, line)| !line.is_empty());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(n: u8) -> HostKey {
+        HostKey::new(Ipv4Addr::LOCALHOST.into(), [n; 16])
+    }
+
+    #[test]
+    fn hosts_take_turns_whatever_they_have_waiting() {
+        let mut fair = Fair::default();
+        (0..100).for_each(|i| assert_eq!(fair.push(host(1), i), i == 0));
+        fair.push(host(2), 200);
+        fair.push(host(2), 201);
+        fair.push(host(3), 300);
+        let order: Vec<u32> = (0..6).map(|_| fair.take(|_| true).unwrap().1).collect();
+        assert_eq!(order, [0, 200, 300, 1, 201, 2]);
+        // One that comes later is next but one at the latest.
+        fair.push(host(2), 202);
+        assert_eq!((fair.take(|_| true).unwrap().1, fair.take(|_| true).unwrap().1), (3, 202));
+        assert!(fair.has_others(&host(2)) && !fair.has_others(&host(1)));
+    }
+
+    #[test]
+    fn one_that_may_not_have_its_turn_keeps_its_place() {
+        let mut fair = Fair::default();
+        [1, 2, 3].into_iter().for_each(|i| assert!(fair.push(host(i), i)));
+        assert_eq!(fair.take(|of| *of != host(1)), Some((host(2), 2)));
+        assert_eq!(fair.take(|_| true), Some((host(1), 1)));
+        assert_eq!(fair.take(|of| *of != host(3)), None);
+        fair.remove(|thing| *thing == 3);
+        assert_eq!(fair.take(|_| true), None);
+    }
+}

@@ -1,0 +1,125 @@
+//! What a node counts for those who watch it. `docs/visibility.md` lists it.
+//!
+//! Cores count what they carry out in counters of their own ([`CoreCounts`]); everything rarer is counted by all together.
+
+mod counts;
+mod http;
+mod text;
+
+pub(super) use counts::{Class, CoreCounts};
+pub(super) use http::{bind, serve};
+pub(super) use text::render;
+
+use pumice_offload::{NodeError, ParityCommand, ParityResult, Source};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A counter that many raise, and seldom.
+#[derive(Debug, Default)]
+pub(super) struct Count(AtomicU64);
+
+impl Count {
+    pub(super) fn add(&self, n: u64) {
+        // Relaxed: a sum that is looked at alone.
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    pub(super) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// How much of a bound is used, and the bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BudgetUse {
+    /// In the unit of the bound.
+    pub(crate) used: u64,
+    /// The bound.
+    pub(crate) limit: u64,
+}
+
+type BudgetReader = Box<dyn Fn() -> BudgetUse + Send + Sync>;
+
+/// All counters of a node.
+#[derive(Default)]
+pub(super) struct Metrics {
+    cores: Mutex<Vec<Arc<CoreCounts>>>,
+    budgets: Mutex<Vec<(&'static str, BudgetReader)>>,
+    failed: Vec<AtomicBool>,
+    pub(super) accepted: Count,
+    pub(super) no_room: Count,
+    pub(super) associations: Count,
+    pub(super) connects_refused: Count,
+    pub(super) violations: Count,
+}
+
+/// What parity commands over media did.
+#[derive(Debug, Default)]
+pub(super) struct ParityCounts {
+    pub(super) commands: Count,
+    pub(super) failed: Count,
+    pub(super) stripes: Count,
+    pub(super) suspects: Count,
+}
+
+impl ParityCounts {
+    /// Counts a command that `work` carries out, if it reads media.
+    pub(super) fn counted(
+        &self,
+        command: &ParityCommand,
+        work: impl FnOnce() -> Result<ParityResult, NodeError>,
+    ) -> Result<ParityResult, NodeError> {
+        let done = work();
+        if command.sources.iter().any(|source| matches!(source, Source::Media { .. })) {
+            self.commands.add(1);
+            match &done {
+                Ok(result) => {
+                    self.stripes.add(command.count());
+                    self.suspects.add(result.nonzero.ones().count() as u64);
+                }
+                Err(_) => self.failed.add(1),
+            }
+        }
+        done
+    }
+}
+
+impl Metrics {
+    pub(super) fn new(drives: usize) -> Self {
+        Self { failed: (0..drives).map(|_| AtomicBool::new(false)).collect(), ..Self::default() }
+    }
+
+    /// The counters of one more core.
+    pub(super) fn core(&self) -> Arc<CoreCounts> {
+        let counts = Arc::new(CoreCounts::new(self.failed.len()));
+        self.cores.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&counts));
+        counts
+    }
+
+    /// Shows a bound under a name: `read` is asked whenever somebody looks, and must not wait for anything that takes long.
+    pub(super) fn show_budget(
+        &self,
+        name: &'static str,
+        read: impl Fn() -> BudgetUse + Send + Sync + 'static,
+    ) {
+        self.budgets.lock().unwrap_or_else(PoisonError::into_inner).push((name, Box::new(read)));
+    }
+
+    fn budgets(&self) -> Vec<(&'static str, BudgetUse)> {
+        let budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
+        budgets.iter().map(|(name, read)| (*name, read())).collect()
+    }
+
+    fn cores(&self) -> Vec<Arc<CoreCounts>> {
+        self.cores.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A drive lost data, or takes no more writes.
+    pub(super) fn drive_failed(&self, index: usize) {
+        self.failed[index].store(true, Ordering::Relaxed);
+    }
+
+    fn has_failed(&self, index: usize) -> bool {
+        self.failed[index].load(Ordering::Relaxed)
+    }
+}

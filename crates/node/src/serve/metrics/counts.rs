@@ -1,0 +1,140 @@
+//! What one core counts: no one else writes it, so that nothing is locked and no cache line goes to and fro.
+
+use pumice_nvme::target::Op;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Kinds of commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::serve) enum Class {
+    Read,
+    Write,
+    Flush,
+    Clear,
+    Other,
+}
+
+impl Class {
+    pub(super) const ALL: [Self; 5] = [Self::Read, Self::Write, Self::Flush, Self::Clear, Self::Other];
+
+    pub(in crate::serve) fn of(op: Op) -> Self {
+        match op {
+            Op::Read => Self::Read,
+            Op::Write => Self::Write,
+            Op::Flush => Self::Flush,
+            Op::WriteZeroes | Op::Deallocate => Self::Clear,
+            Op::WriteUncorrectable | Op::Compare | Op::Verify | Op::Vendor => Self::Other,
+        }
+    }
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Flush => "flush",
+            Self::Clear => "clear",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// Times are counted in buckets that end at 2^14, 2^16, … 2^32 ns (16 µs to 4.3 s), and one for the rest.
+pub(super) const BUCKETS: usize = 11;
+const FIRST: u32 = 14;
+
+/// Where a bucket ends, in seconds; the last has no end.
+pub(super) fn bucket_end(bucket: usize) -> f64 {
+    if bucket + 1 == BUCKETS { f64::INFINITY } else { (1_u64 << (FIRST as usize + 2 * bucket)) as f64 * 1e-9 }
+}
+
+fn bucket_of(ns: u64) -> usize {
+    // The bucket's end belongs to it.
+    let bits = u64::BITS - ns.saturating_sub(1).leading_zeros();
+    (bits.saturating_sub(FIRST).div_ceil(2) as usize).min(BUCKETS - 1)
+}
+
+#[derive(Debug, Default)]
+struct OpCounts {
+    commands: AtomicU64,
+    errors: AtomicU64,
+    bytes: AtomicU64,
+    ns: AtomicU64,
+    times: [AtomicU64; BUCKETS],
+}
+
+/// What one core has done. Written by that core alone.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(in crate::serve) struct CoreCounts {
+    drives: Vec<[OpCounts; Class::ALL.len()]>,
+}
+
+/// The sums over cores for one drive and class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Sum {
+    pub(super) commands: u64,
+    pub(super) errors: u64,
+    pub(super) bytes: u64,
+    pub(super) ns: u64,
+    pub(super) times: [u64; BUCKETS],
+}
+
+/// Adds to a counter that nobody else writes.
+fn add(counter: &AtomicU64, n: u64) {
+    // Relaxed, and no atomic addition: one thread writes, others only look.
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+}
+
+impl CoreCounts {
+    pub(super) fn new(drives: usize) -> Self {
+        Self { drives: (0..drives).map(|_| Default::default()).collect() }
+    }
+
+    /// A command for drive `index` (0 is the first) has ended, after so many nanoseconds where it was timed.
+    pub(in crate::serve) fn ended(
+        &self,
+        index: usize,
+        class: Class,
+        bytes: u64,
+        good: bool,
+        ns: Option<u64>,
+    ) {
+        let Some(of) = self.drives.get(index).map(|classes| &classes[class as usize]) else { return };
+        add(&of.commands, 1);
+        if good {
+            add(&of.bytes, bytes);
+        } else {
+            add(&of.errors, 1);
+        }
+        if let Some(ns) = ns {
+            add(&of.ns, ns);
+            add(&of.times[bucket_of(ns)], 1);
+        }
+    }
+
+    pub(super) fn add_to(&self, index: usize, class: Class, sum: &mut Sum) {
+        let of = &self.drives[index][class as usize];
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        sum.commands += get(&of.commands);
+        sum.errors += get(&of.errors);
+        sum.bytes += get(&of.bytes);
+        sum.ns += get(&of.ns);
+        for (sum, times) in sum.times.iter_mut().zip(&of.times) {
+            *sum += get(times);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_in_the_bucket_that_ends_first_behind_it() {
+        for ns in [0, 1, 16_383, 16_384, 16_385, 65_536, 65_537, 1 << 32, (1 << 32) + 1, u64::MAX] {
+            let bucket = bucket_of(ns);
+            assert!(ns as f64 * 1e-9 <= bucket_end(bucket) * (1.0 + 1e-12), "{ns} in {bucket}");
+            assert!(bucket == 0 || ns as f64 * 1e-9 > bucket_end(bucket - 1), "{ns} in {bucket}");
+        }
+        assert_eq!((bucket_of(0), bucket_of(u64::MAX)), (0, BUCKETS - 1));
+    }
+}

@@ -1,0 +1,160 @@
+//! The counters as OpenMetrics text.
+
+use super::Metrics;
+use super::counts::{Class, Sum, bucket_end};
+use crate::serve::shared::Shared;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::{Registry, Unit};
+use pumice_nvme::target::Access;
+use std::fmt;
+use std::sync::Arc;
+
+/// All that there is to tell, now.
+pub(in crate::serve) fn render(shared: &Arc<Shared>) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Node(Arc::clone(shared))));
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).expect("a string takes everything");
+    text
+}
+
+#[derive(Debug)]
+struct Node(Arc<Shared>);
+
+/// Labels of one line, and its value.
+type Line<V> = (Vec<(&'static str, String)>, V);
+
+fn counters(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    lines: impl IntoIterator<Item = Line<u64>>,
+) -> fmt::Result {
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (labels, value) in lines {
+        labelled(&mut metric, &labels, |line| line.encode_counter::<NoLabelSet, _, u64>(&value, None))?;
+    }
+    Ok(())
+}
+
+fn gauges(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    lines: impl IntoIterator<Item = Line<f64>>,
+) -> fmt::Result {
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (labels, value) in lines {
+        labelled(&mut metric, &labels, |line| line.encode_gauge(&value))?;
+    }
+    Ok(())
+}
+
+fn labelled(
+    metric: &mut MetricEncoder<'_>,
+    labels: &Vec<(&'static str, String)>,
+    value: impl FnOnce(&mut MetricEncoder<'_>) -> fmt::Result,
+) -> fmt::Result {
+    if labels.is_empty() { value(metric) } else { value(&mut metric.encode_family(labels)?) }
+}
+
+fn drive(index: usize) -> Vec<(&'static str, String)> {
+    vec![("drive", (index + 1).to_string())]
+}
+
+impl Collector for Node {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let (shared, metrics) = (&*self.0, self.0.metrics());
+        blocks(&mut encoder, shared, metrics)?;
+        connections(&mut encoder, shared, metrics)?;
+        checks(&mut encoder, shared)
+    }
+}
+
+fn blocks(encoder: &mut DescriptorEncoder<'_>, shared: &Shared, metrics: &Metrics) -> fmt::Result {
+    let drives = shared.devices().len();
+    let cores = metrics.cores();
+    let mut sums = Vec::with_capacity(drives * Class::ALL.len());
+    for index in 0..drives {
+        for class in Class::ALL {
+            let mut sum = Sum::default();
+            cores.iter().for_each(|core| core.add_to(index, class, &mut sum));
+            let mut labels = drive(index);
+            labels.push(("class", class.name().to_owned()));
+            sums.push((labels, sum));
+        }
+    }
+    let of = |value: fn(&Sum) -> u64| sums.iter().map(move |(labels, sum)| (labels.clone(), value(sum)));
+    counters(encoder, "pumice_io_commands", "Commands that ended", of(|sum| sum.commands))?;
+    counters(encoder, "pumice_io_errors", "Commands that ended otherwise than well", of(|sum| sum.errors))?;
+    counters(encoder, "pumice_io_bytes", "Bytes of commands that ended well", of(|sum| sum.bytes))?;
+    let help = "Time of commands that wait for a medium";
+    let mut metric =
+        encoder.encode_descriptor("pumice_io", help, Some(&Unit::Seconds), MetricType::Histogram)?;
+    for (labels, sum) in sums.iter().filter(|(_, sum)| sum.times.iter().any(|count| *count != 0)) {
+        let buckets: Vec<(f64, u64)> =
+            sum.times.iter().enumerate().map(|(bucket, count)| (bucket_end(bucket), *count)).collect();
+        let count = sum.times.iter().sum();
+        metric.encode_family(labels)?.encode_histogram::<NoLabelSet>(
+            sum.ns as f64 * 1e-9,
+            count,
+            &buckets,
+            None,
+        )?;
+    }
+    let named = |(index, device): (usize, &Arc<dyn pumice_blockdev::BlockDevice>)| {
+        let mut labels = drive(index);
+        labels.push(("name", device.name().to_owned()));
+        (labels, 1.0)
+    };
+    let names = shared.devices().iter().enumerate().map(named);
+    gauges(encoder, "pumice_drive_info", "The names of the drives", names)?;
+    let failed = (0..drives).map(|index| (drive(index), f64::from(u8::from(metrics.has_failed(index)))));
+    gauges(encoder, "pumice_drive_failed", "Whether a drive lost data or takes no writes", failed)
+}
+
+fn connections(encoder: &mut DescriptorEncoder<'_>, shared: &Shared, metrics: &Metrics) -> fmt::Result {
+    let one = |value: f64| [(Vec::new(), value)];
+    let hosts = shared.subsystem().with(|subsystem| subsystem.hosts());
+    gauges(encoder, "pumice_connections", "Connections", one(shared.connections() as f64))?;
+    gauges(encoder, "pumice_associations", "Associations of hosts", one(hosts as f64))?;
+    for (name, help, count) in [
+        ("pumice_connections_accepted", "Connections that were accepted", &metrics.accepted),
+        ("pumice_connections_refused", "Connections for which there was no room", &metrics.no_room),
+        ("pumice_associations_begun", "Associations since the start", &metrics.associations),
+        ("pumice_connects_refused", "Connect commands that were refused", &metrics.connects_refused),
+        ("pumice_violations", "Breaches of the protocol", &metrics.violations),
+        ("pumice_log_suppressed", "Lines of the log that were left out", shared.log().suppressed()),
+    ] {
+        counters(encoder, name, help, [(Vec::new(), count.get())])?;
+    }
+    let budgets = metrics.budgets();
+    let of = |value: fn(&super::BudgetUse) -> u64| {
+        budgets.iter().map(move |(name, state)| (vec![("budget", (*name).to_owned())], value(state) as f64))
+    };
+    gauges(encoder, "pumice_budget_used", "How much of a bound is used", of(|state| state.used))?;
+    gauges(encoder, "pumice_budget_limit", "The bound", of(|state| state.limit))
+}
+
+fn checks(encoder: &mut DescriptorEncoder<'_>, shared: &Shared) -> fmt::Result {
+    let parity = shared.offload().counts();
+    for (name, help, count) in [
+        ("pumice_parity_commands", "Parity commands over media", &parity.commands),
+        ("pumice_parity_failed", "Of those, the ones that failed", &parity.failed),
+        ("pumice_parity_stripes", "Stripes that they looked at", &parity.stripes),
+        ("pumice_parity_suspects", "Stripes whose equations did not hold", &parity.suspects),
+    ] {
+        counters(encoder, name, help, [(Vec::new(), count.get())])?;
+    }
+    let ages = shared.pacing().unchecked_seconds().into_iter().enumerate();
+    let ages = ages.filter_map(|(index, age)| Some((drive(index), age? as f64)));
+    gauges(encoder, "pumice_unchecked_seconds", "How long ago the oldest checked part was checked", ages)?;
+    let figures = shared.pacing().figures();
+    let slowdowns = figures
+        .iter()
+        .map(|figures| (drive(figures.drive.0 as usize - 1), figures.slowdown_mean_ns as f64 * 1e-9));
+    let help = "How much longer a foreground request takes in the mean because of background work";
+    gauges(encoder, "pumice_slowdown_seconds", help, slowdowns)
+}

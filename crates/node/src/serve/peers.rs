@@ -1,0 +1,152 @@
+//! Local memory that goes to other nodes: to none that is not on the list, and under the grant of whoever leases the memory there.
+
+use super::config::Peer;
+use super::offload::MAX_MOVE;
+use crate::engine::Permit;
+use crate::memory::MemoryAccess;
+use pumice_initiator::{ConnectOptions, Controller, InitiatorError, Queue, discover};
+use pumice_nvme::pdu::Digests;
+use pumice_nvme::spec::log::DiscoveryEntry;
+use pumice_nvme::spec::{Nqn, Sqe, Status};
+use pumice_offload::wire::{self, opcode};
+use pumice_offload::{ErrorKind, MemoryAddress, NodeError, Transfer};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use tracing::warn;
+
+/// How long a peer may take.
+const PEER_DEADLINE: Duration = Duration::from_secs(10);
+/// Connections to a peer that are kept when they are not in use, at most.
+const IDLE_LINKS: usize = 8;
+
+/// A connection to a peer.
+struct Link {
+    queue: Queue,
+    /// The queue's controller: it ends when its admin queue does.
+    _controller: Controller,
+}
+
+/// The nodes that local memory may be sent to.
+pub(super) struct PeerLinks {
+    host: Nqn,
+    peers: Vec<Peer>,
+    /// Connections that are not in use.
+    idle: Mutex<HashMap<SocketAddr, Vec<Link>>>,
+}
+
+impl PeerLinks {
+    /// Peers of the node with this name.
+    pub(super) fn new(nqn: &str, peers: Vec<Peer>) -> Self {
+        let host = nqn.parse().expect("a subsystem's name is a host's name too");
+        Self { host, peers, idle: Mutex::default() }
+    }
+
+    /// Sends local memory to a peer: to nobody who is not on the list.
+    pub(super) fn transfer(
+        &self,
+        memory: &dyn MemoryAccess,
+        descriptor: &[u8],
+        permit: &dyn Permit,
+    ) -> Result<Vec<u8>, NodeError> {
+        let transfer =
+            wire::decode_transfer(descriptor).map_err(|e| NodeError::invalid(e.field, e.to_string()))?;
+        memory.check("from", transfer.from, transfer.len)?;
+        let unknown =
+            || NodeError::new(ErrorKind::Unreachable, format!("'{}' is no peer of this node", transfer.peer));
+        let address: SocketAddr = transfer.peer.parse().map_err(|_| unknown())?;
+        let peer = self.peers.iter().find(|peer| peer.address == address).ok_or_else(unknown)?;
+        // A connection that was idle may have died with the peer; a new one tells.
+        if let Some(mut link) = self.take_idle(address)
+            && let Ok(done) = send(&mut link.queue, memory, &transfer, permit)
+        {
+            return self.sent(address, link, done);
+        }
+        let mut link = self.connect(peer).map_err(|error| unreachable(&error))?;
+        let done = send(&mut link.queue, memory, &transfer, permit)?;
+        self.sent(address, link, done)
+    }
+
+    fn sent(&self, address: SocketAddr, link: Link, status: Status) -> Result<Vec<u8>, NodeError> {
+        let mut all = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle = all.entry(address).or_default();
+        if idle.len() < IDLE_LINKS {
+            idle.push(link);
+        }
+        drop(all);
+        if status.is_success() {
+            return Ok(Vec::new());
+        }
+        Err(NodeError::new(ErrorKind::Unreachable, format!("peer {address}: memory write: {status}")))
+    }
+
+    fn take_idle(&self, address: SocketAddr) -> Option<Link> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&address)?.pop()
+    }
+
+    /// A new connection to a peer, with a controller of its own.
+    fn connect(&self, peer: &Peer) -> Result<Link, InitiatorError> {
+        let (link, digests) =
+            peer.digests.connect(peer.address, |digests| self.connect_with(peer, digests))?;
+        if digests != peer.digests.asked(peer.address) {
+            warn!(peer = %peer.address, "a peer has no digests: what is sent to it goes without");
+        }
+        Ok(link)
+    }
+
+    fn connect_with(&self, peer: &Peer, digests: Digests) -> Result<Link, InitiatorError> {
+        let mut options = ConnectOptions {
+            subsystem: Nqn::discovery(),
+            host: self.host.clone(),
+            hostid: wire::NODE_HOST_ID,
+            digests,
+            flow_control: true,
+            deadline: PEER_DEADLINE,
+        };
+        options.subsystem = match &peer.nqn {
+            Some(nqn) => nqn.clone(),
+            None => discover(peer.address, &options)?
+                .iter()
+                .filter(|entry| entry.subtype == DiscoveryEntry::NVM)
+                .find_map(|entry| entry.subnqn.parse().ok())
+                .unwrap_or_else(Nqn::discovery),
+        };
+        let controller = Controller::connect(peer.address, options)?;
+        Ok(Link { queue: controller.queue(1, 16)?, _controller: controller })
+    }
+}
+
+/// Sends what is to be moved, command by command.
+fn send(
+    link: &mut Queue,
+    memory: &dyn MemoryAccess,
+    transfer: &Transfer,
+    permit: &dyn Permit,
+) -> Result<Status, NodeError> {
+    let mut done = 0;
+    let word = |i: usize| u32::from_le_bytes(std::array::from_fn(|byte| transfer.grant.0[i * 4 + byte]));
+    while done < transfer.len {
+        permit.check()?;
+        let len = (transfer.len - done).min(MAX_MOVE);
+        let mut data = vec![0; len as usize];
+        let from = MemoryAddress { offset: transfer.from.offset.saturating_add(done), ..transfer.from };
+        memory.read(from, &mut data)?;
+        let to = transfer.to.offset.saturating_add(done);
+        let mut sqe = Sqe::new(opcode::MEMORY_WRITE, transfer.to.drive.0);
+        sqe.set_dword(10, to as u32);
+        sqe.set_dword(11, (to >> 32) as u32);
+        sqe.set_dword(12, len as u32);
+        [2, 3, 14, 15].into_iter().enumerate().for_each(|(i, dword)| sqe.set_dword(dword, word(i)));
+        let outcome = link.execute(sqe, &data, &mut []).map_err(|error| unreachable(&error))?;
+        if !outcome.status.is_success() {
+            return Ok(outcome.status);
+        }
+        done += len;
+    }
+    Ok(Status::SUCCESS)
+}
+
+fn unreachable(error: &InitiatorError) -> NodeError {
+    NodeError::new(ErrorKind::Unreachable, error.to_string())
+}

@@ -1,0 +1,205 @@
+//! Threads that commands wait for, dealt out between hosts in turn.
+
+use super::fair::{Fair, HostKey};
+use super::workers::{Carried, Job, carry_out};
+use pumice_nvme::spec::Status;
+use std::collections::HashMap;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use tracing::error;
+
+/// How many commands may be carried out at a time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Policy {
+    /// What its threads are called.
+    pub(super) name: &'static str,
+    /// Threads, and commands of all hosts at a time.
+    pub(super) threads: usize,
+    /// Commands of one host at a time: fewer than there are threads, so that another one finds one.
+    pub(super) of_host: usize,
+    /// The first command of every host has a thread, also beyond `threads`: for commands that can take long.
+    pub(super) one_for_each: bool,
+}
+
+#[derive(Debug, Default)]
+struct Running {
+    of: HashMap<HostKey, usize>,
+    all: usize,
+}
+
+impl Running {
+    /// Whether one more command of a host may begin.
+    fn may(&self, policy: &Policy, host: &HostKey) -> bool {
+        let mine = self.of.get(host).copied().unwrap_or(0);
+        mine < policy.of_host && (self.all < policy.threads || policy.one_for_each && mine == 0)
+    }
+
+    fn begin(&mut self, host: HostKey) {
+        *self.of.entry(host).or_default() += 1;
+        self.all += 1;
+    }
+
+    fn end(&mut self, host: HostKey) {
+        self.all -= 1;
+        if let Some(mine) = self.of.get_mut(&host) {
+            *mine -= 1;
+            if *mine == 0 {
+                self.of.remove(&host);
+            }
+        }
+    }
+}
+
+struct State {
+    jobs: Fair<Job>,
+    running: Running,
+    /// Threads that wait for something to do.
+    idle: usize,
+    stopping: bool,
+}
+
+struct Shared {
+    policy: Policy,
+    state: Mutex<State>,
+    ready: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A pool of threads.
+pub(super) struct Pool {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Pool {
+    /// A pool with all of its threads but those that hosts bring with them.
+    pub(super) fn start(policy: Policy) -> io::Result<Self> {
+        let state = State { jobs: Fair::default(), running: Running::default(), idle: 0, stopping: false };
+        let shared = Arc::new(Shared { policy, state: Mutex::new(state), ready: Condvar::new() });
+        let pool = Self { shared, threads: Mutex::default() };
+        for _ in 0..policy.threads {
+            pool.one_more()?;
+        }
+        Ok(pool)
+    }
+
+    fn one_more(&self) -> io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = format!("{}{}", shared.policy.name, threads.len());
+        threads.push(std::thread::Builder::new().name(name).spawn(move || work(&shared))?);
+        Ok(())
+    }
+
+    /// Puts a command at the end of its host's line.
+    pub(super) fn submit(&self, job: Job) {
+        let mut state = self.shared.lock();
+        let Policy { one_for_each, threads, .. } = self.shared.policy;
+        let host = job.host;
+        let first = state.jobs.push(host, job);
+        // One that has begun keeps its thread: a host that has none yet gets one of its own.
+        let grows = first && one_for_each && state.idle == 0 && state.running.all >= threads;
+        let grows = grows && state.running.may(&self.shared.policy, &host);
+        drop(state);
+        if grows {
+            // Where the system has none to give, the command waits for one of the others.
+            let _ = self.one_more();
+        }
+        self.shared.ready.notify_one();
+    }
+
+    /// Ends the threads after the commands that are waiting.
+    pub(super) fn stop(&mut self) {
+        self.shared.lock().stopping = true;
+        self.shared.ready.notify_all();
+        for thread in self.threads.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn work(shared: &Shared) {
+    let mut state = shared.lock();
+    loop {
+        let State { jobs, running, stopping, .. } = &mut *state;
+        let Some((host, job)) = jobs.take(|host| running.may(&shared.policy, host)) else {
+            // What may not begin yet is begun by the thread that it waits for.
+            if *stopping {
+                return;
+            }
+            state.idle += 1;
+            state = shared.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.idle -= 1;
+            continue;
+        };
+        running.begin(host);
+        drop(state);
+        let in_part = carried(job);
+        state = shared.lock();
+        state.running.end(host);
+        if let Some(job) = in_part {
+            // Behind those that wait: a long one does not keep them waiting.
+            state.jobs.push(host, job);
+        }
+        // Another command of this host may begin now, and another thread may be idle.
+        shared.ready.notify_one();
+    }
+}
+
+/// Carries out a command, or a slice of it, and answers it unless there is more of it to do.
+fn carried(job: Job) -> Option<Job> {
+    let core = job.core.clone();
+    // All that the job holds goes with it, and locks that were held are taken over as they are: nothing is left that others could trip over.
+    let panicked = job.outcome(Status::INTERNAL, None);
+    match catch_unwind(AssertUnwindSafe(|| carry_out(job))) {
+        Ok(Carried::Done(done)) => core.done(done),
+        Ok(Carried::InPart(job)) => return Some(*job),
+        Err(_) => {
+            error!("a command panicked");
+            core.done(panicked);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn no_host_has_all_threads_and_every_host_has_one() {
+        let host = |n: u8| HostKey::new(Ipv4Addr::LOCALHOST.into(), [n; 16]);
+        let begin = |running: &mut Running, policy: &Policy, n: u8| {
+            let may = running.may(policy, &host(n));
+            if may {
+                running.begin(host(n));
+            }
+            may
+        };
+        let media = Policy { name: "", threads: 4, of_host: 3, one_for_each: false };
+        let mut running = Running::default();
+        let begun = (0..10).filter(|_| begin(&mut running, &media, 1)).count();
+        assert_eq!(begun, 3);
+        assert!(begin(&mut running, &media, 2) && !begin(&mut running, &media, 3));
+        running.end(host(1));
+        assert!(begin(&mut running, &media, 3));
+        let long = Policy { one_for_each: true, ..media };
+        assert!(begin(&mut running, &long, 4) && !begin(&mut running, &long, 4));
+        (0..3).for_each(|_| running.end(if running.of.contains_key(&host(1)) { host(1) } else { host(2) }));
+        assert_eq!(running.all, running.of.values().sum::<usize>());
+    }
+}

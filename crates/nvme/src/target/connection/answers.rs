@@ -1,0 +1,149 @@
+//! Answers to commands: capsules, the data before them, and what is noted of them.
+
+use super::*;
+
+impl Connection {
+    /// Appends a completion without data.
+    pub(in crate::target) fn respond(&self, sqe: &Sqe, status: Status, result: u64, out: &mut Vec<u8>) {
+        let sqhd = self.queue.as_ref().map_or(0, |q| if q.flow_control { q.sqhd } else { u16::MAX });
+        let cqe = Cqe { result, sqhd, cid: sqe.cid(), status };
+        push(out, Kind::CapsuleResp, 0, &cqe.encode(), self.framing.digests);
+    }
+
+    /// Appends data that `fill` writes in place, and the completion. Where `fill` fails, the completion alone, with that status.
+    pub(in crate::target) fn respond_with(
+        &self,
+        sqe: &Sqe,
+        len: u32,
+        out: &mut Vec<u8>,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), Status>,
+    ) -> Status {
+        let alone = self.data_alone();
+        match C2hData::push(out, sqe.cid(), len, alone, self.framing.digests, fill) {
+            Ok(()) => {
+                if !alone {
+                    self.respond(sqe, Status::SUCCESS, 0, out);
+                }
+                Status::SUCCESS
+            }
+            Err(status) => {
+                self.respond(sqe, status, 0, out);
+                status
+            }
+        }
+    }
+
+    /// Appends all of an answer with data but the data, which the medium lends for the place that `lend` is told; nothing, where it does not lend, or where
+    /// data have a digest: it would be another one's, if they were written before they are sent.
+    pub(in crate::target) fn respond_lent(
+        &mut self,
+        sqe: &Sqe,
+        len: u32,
+        out: &mut Vec<u8>,
+        lend: impl FnOnce(usize) -> Option<Status>,
+    ) -> Option<Status> {
+        if self.framing.digests.data {
+            return None;
+        }
+        let begin = out.len();
+        C2hData::push_header(out, sqe.cid(), len, self.data_alone(), self.framing.digests);
+        let status = lend(out.len());
+        match status {
+            Some(Status::SUCCESS) => {
+                self.lent += len as usize;
+                if !self.data_alone() {
+                    self.respond(sqe, Status::SUCCESS, 0, out);
+                }
+            }
+            Some(status) => {
+                out.truncate(begin);
+                self.respond(sqe, status, 0, out);
+            }
+            None => out.truncate(begin),
+        }
+        status
+    }
+
+    /// Whether a success with data needs no completion of its own: without flow control there is no sqhd to report.
+    pub(super) fn data_alone(&self) -> bool {
+        self.queue.as_ref().is_some_and(|q| !q.flow_control)
+    }
+
+    /// The command of a slot is done: completes it without data.
+    pub fn complete<A: Access>(
+        &mut self,
+        slot: u16,
+        status: Status,
+        result: u64,
+        access: &A,
+        out: &mut Vec<u8>,
+    ) {
+        if slot == crate::target::media::SHUTDOWN_SLOT {
+            self.shutdown_done(status, access);
+            return;
+        }
+        let Some(entry) = self.slots.get(slot) else { return };
+        let (sqe, status) = (entry.sqe, entry.fault.unwrap_or(status));
+        self.note(&sqe, status, access);
+        self.respond(&sqe, status, result, out);
+        self.release(slot, out);
+    }
+
+    /// Frees a slot; others may ask for their data now.
+    pub(super) fn release(&mut self, slot: u16, out: &mut Vec<u8>) {
+        if let Some(entry) = self.slots.get(slot) {
+            self.asked -= entry.window;
+        }
+        self.slots.free(slot);
+        self.settle();
+        self.ask_next(out);
+    }
+
+    /// A read is done: completes it with its data.
+    pub fn complete_with<A: Access>(
+        &mut self,
+        slot: u16,
+        data: Result<&[u8], Status>,
+        access: &A,
+        out: &mut Vec<u8>,
+    ) {
+        match data {
+            Err(status) => self.complete(slot, status, 0, access, out),
+            Ok(data) => {
+                let Some(entry) = self.slots.get(slot) else { return };
+                let sqe = entry.sqe;
+                if data.is_empty() || data.len() > sqe.sgl().len as usize {
+                    let status = if data.is_empty() { Status::SUCCESS } else { Status::SGL_LENGTH.dnr() };
+                    self.complete(slot, status, 0, access, out);
+                    return;
+                }
+                self.respond_with(&sqe, data.len() as u32, out, |to| {
+                    to.copy_from_slice(data);
+                    Ok(())
+                });
+                self.release(slot, out);
+            }
+        }
+    }
+
+    /// Writes down a command that failed.
+    pub(in crate::target) fn note<A: Access>(&self, sqe: &Sqe, status: Status, access: &A) {
+        let Some(queue) = self.queue.as_ref().filter(|_| !status.is_success()) else { return };
+        if matches!(Status(status.code()), Status::WRITE_FAULT | Status::READ_ERROR) {
+            queue.counters.media_errors.fetch_add(1, Ordering::Relaxed);
+        }
+        let entry = ErrorEntry {
+            count: 0,
+            sqid: queue.qid,
+            cid: sqe.cid(),
+            status_word: status.word(),
+            lba: if queue.qid != 0 && crate::target::io::names_blocks(sqe) { sqe.slba() } else { 0 },
+            nsid: sqe.nsid(),
+        };
+        access.with(|subsystem| {
+            if let Some(controller) = subsystem.controllers.get_mut(&queue.cntlid) {
+                controller.log_error(entry);
+            }
+        });
+    }
+}

@@ -1,0 +1,157 @@
+//! The data of commands that write: what is asked for, what came, and when a command is whole.
+
+use super::*;
+
+impl Connection {
+    /// Asks for the data of a command, or lets it wait until there is room.
+    pub(in crate::target) fn ask(
+        &mut self,
+        sqe: Sqe,
+        len: u32,
+        frame: &Frame<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<u16, Violation> {
+        let slot = self.slot(sqe, Phase::WaitsForRoom, frame)?;
+        self.slots.get(slot).expect("just taken").expected = len;
+        self.waiting.push_back(slot);
+        self.ask_next(out);
+        Ok(slot)
+    }
+
+    /// A slot for a command.
+    pub(in crate::target) fn slot(
+        &mut self,
+        sqe: Sqe,
+        phase: Phase,
+        frame: &Frame<'_>,
+    ) -> Result<u16, Violation> {
+        let what = "more commands than the queue has entries";
+        let full = || Violation::new(Fatal::Sequence, 0, frame.header, what);
+        self.slots.take(sqe, phase).ok_or_else(full)
+    }
+
+    pub(super) fn ask_next(&mut self, out: &mut Vec<u8>) {
+        while let Some(slot) = self.waiting.front().copied() {
+            let Some(expected) = self.slots.get(slot).map(|entry| entry.expected) else {
+                self.waiting.pop_front();
+                continue;
+            };
+            // One at least is always under way, however small the window is.
+            if self.asked != 0 && self.asked + expected > self.limits.write_window {
+                return;
+            }
+            if !self.take_room(expected) {
+                return;
+            }
+            let now = self.now;
+            if self.asked == 0 {
+                self.progress = now;
+            }
+            let Some(entry) = self.slots.get(slot) else { return };
+            entry.phase = Phase::Receiving;
+            entry.asked_at = now;
+            entry.data.reserve_exact(expected as usize);
+            let transfer =
+                Transfer { cccid: entry.sqe.cid(), ttag: slot + 1, offset: 0, len: entry.expected };
+            entry.window = entry.expected;
+            self.asked += entry.window;
+            R2t::push(out, transfer, self.framing.digests);
+            self.waiting.pop_front();
+        }
+    }
+
+    pub(super) fn data<A: Access, M: Media>(
+        &mut self,
+        frame: &Frame<'_>,
+        access: &A,
+        media: &mut M,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Violation> {
+        let wrong = |fes, fei, what| Err(Violation::new(fes, fei, frame.header, what));
+        let transfer = Transfer::decode(frame.header);
+        if transfer.ttag == 0 || transfer.ttag > self.slots.depth() {
+            return wrong(Fatal::Sequence, 0, "H2CData: a ttag that was never given");
+        }
+        let slot = transfer.ttag - 1;
+        let Some(entry) = self.slots.get(slot).filter(|entry| entry.phase == Phase::Receiving) else {
+            return wrong(Fatal::InvalidHeaderField, 10, "H2CData: ttag of no transfer under way");
+        };
+        if transfer.cccid != entry.sqe.cid() {
+            return wrong(Fatal::Sequence, 0, "H2CData: cccid of another command");
+        }
+        let so_far = entry.data.len() as u32;
+        if transfer.len as usize != frame.data.len() {
+            return wrong(Fatal::InvalidHeaderField, 16, "H2CData: datal is not the data of the PDU");
+        }
+        if transfer.offset != so_far || transfer.len > entry.expected - so_far {
+            return wrong(Fatal::DataOutOfRange, 0, "H2CData: data that were not asked for");
+        }
+        let done = so_far + transfer.len == entry.expected;
+        if done != (frame.common.flags & LAST != 0) {
+            return wrong(
+                Fatal::InvalidHeaderField,
+                1,
+                "H2CData: LAST belongs on the last PDU of a transfer",
+            );
+        }
+        entry.data.extend_from_slice(frame.data);
+        self.progress = self.now;
+        if !frame.data_good {
+            entry.fault = Some(Status::TRANSIENT_TRANSPORT);
+        }
+        if done {
+            self.submit(slot, access, media, out);
+        }
+        Ok(())
+    }
+
+    /// All data of a command are here: hands it to the medium.
+    pub(super) fn submit<A: Access, M: Media>(
+        &mut self,
+        slot: u16,
+        access: &A,
+        media: &mut M,
+        out: &mut Vec<u8>,
+    ) {
+        let Some(entry) = self.slots.get(slot) else { return };
+        entry.phase = Phase::Submitted;
+        if let Some(fault) = entry.fault {
+            media.abandon(slot);
+            self.complete(slot, fault, 0, access, out);
+            return;
+        }
+        let sqe = entry.sqe;
+        let data = std::mem::take(&mut entry.data);
+        if !self.is_io_queue() {
+            self.release(slot, out);
+            self.admin_with(&sqe, &data, access, out);
+            return;
+        }
+        let status = match self.request(slot, &sqe, &data) {
+            Ok(request) => {
+                let status = media.submit(&request);
+                self.count_write(&request);
+                status
+            }
+            Err(status) => {
+                media.abandon(slot);
+                Some(status)
+            }
+        };
+        if let Some(status) = status {
+            // The memory is kept for the slot's next command. (A medium that is not done has its own copy, which is enough.)
+            if let Some(entry) = self.slots.get(slot) {
+                entry.data = data;
+            }
+            self.complete(slot, status, 0, access, out);
+        }
+    }
+
+    pub(in crate::target) fn count_write(&mut self, request: &Request<'_>) {
+        if let Some(queue) = self.queue.as_mut().filter(|_| request.op == crate::target::media::Op::Write) {
+            queue.done.bytes_written += request.len;
+            queue.counters.writes.fetch_add(1, Ordering::Relaxed);
+            queue.counters.bytes_written.fetch_add(request.len, Ordering::Relaxed);
+        }
+    }
+}

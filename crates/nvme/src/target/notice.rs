@@ -1,0 +1,147 @@
+//! What an operator wants to know of a connection: for the caller to log and count.
+
+use super::connection::{Connection, Queue};
+use crate::spec::Status;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Something that happened on a connection. There is none for a single command of a live queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// A host has associated with a controller.
+    Associated {
+        /// Whose it is.
+        association: Who,
+        /// The keep-alive timeout in milliseconds; 0 for none.
+        kato_ms: u32,
+    },
+    /// A Connect was refused.
+    Refused {
+        /// The host's name as it was given: any text of at most 255 bytes. Empty where the data could not be read.
+        host: String,
+        /// The queue that was to be connected.
+        qid: u16,
+        /// Why.
+        status: Status,
+    },
+    /// The peer broke the protocol.
+    Violation(&'static str),
+}
+
+/// Whose association it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Who {
+    /// The host's name; empty where it gave none.
+    pub host: String,
+    /// The host's identifier.
+    pub host_id: [u8; 16],
+    /// The controller.
+    pub cntlid: u16,
+    /// Whether it is the discovery service's.
+    pub discovery: bool,
+}
+
+/// An association whose last connection is gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// Whose it was.
+    pub association: Who,
+    /// Why it ended.
+    pub reason: EndReason,
+    /// Commands of all of its queues.
+    pub commands: u64,
+    /// Bytes read from namespaces.
+    pub bytes_read: u64,
+    /// Bytes written to namespaces.
+    pub bytes_written: u64,
+}
+
+/// Why a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndReason {
+    /// The host closed the connection.
+    HostClosed,
+    /// The connection broke.
+    Lost,
+    /// The host sent a term request, or disconnected.
+    HostEnded,
+    /// The host broke the protocol.
+    Violation,
+    /// No Keep Alive came in time.
+    KeepAlive,
+    /// Nothing came for too long from a host without keep alive.
+    Silence,
+    /// What had begun did not come to its end in time.
+    Deadline,
+    /// The node stops.
+    Stopped,
+}
+
+impl fmt::Display for EndReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::HostClosed => "host closed",
+            Self::Lost => "connection lost",
+            Self::HostEnded => "host ended it",
+            Self::Violation => "violation",
+            Self::KeepAlive => "keep alive timeout",
+            Self::Silence => "silence",
+            Self::Deadline => "deadline",
+            Self::Stopped => "shutdown of the node",
+        })
+    }
+}
+
+/// What the connections of an association have done; each adds its own when it ends.
+#[derive(Debug, Default)]
+pub(crate) struct Totals {
+    /// The first cause of the end.
+    reason: OnceLock<EndReason>,
+    commands: AtomicU64,
+    bytes_read: AtomicU64,
+    bytes_written: AtomicU64,
+}
+
+/// What one queue has done.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Done {
+    pub(super) commands: u64,
+    pub(super) bytes_read: u64,
+    pub(super) bytes_written: u64,
+}
+
+impl Queue {
+    /// Adds what it has done to its association's; the last of the association's tells all.
+    pub(super) fn part(self, reason: EndReason) -> Option<Ended> {
+        let Self { totals, done, cntlid, hostid, hostnqn, discovery, qid, .. } = self;
+        if qid == 0 {
+            // The end of an I/O queue is not that of the association.
+            let _ = totals.reason.set(reason);
+        }
+        // Relaxed: whoever gets the whole has synchronized with all who let go of it.
+        totals.commands.fetch_add(done.commands, Ordering::Relaxed);
+        totals.bytes_read.fetch_add(done.bytes_read, Ordering::Relaxed);
+        totals.bytes_written.fetch_add(done.bytes_written, Ordering::Relaxed);
+        let Totals { reason: first, commands, bytes_read, bytes_written } = Arc::into_inner(totals)?;
+        Some(Ended {
+            association: Who { host: hostnqn, host_id: hostid, cntlid, discovery },
+            reason: first.into_inner().unwrap_or(reason),
+            commands: commands.into_inner(),
+            bytes_read: bytes_read.into_inner(),
+            bytes_written: bytes_written.into_inner(),
+        })
+    }
+
+    pub(super) fn who(&self) -> Who {
+        let Self { cntlid, hostid, hostnqn, discovery, .. } = self;
+        Who { host: hostnqn.clone(), host_id: *hostid, cntlid: *cntlid, discovery: *discovery }
+    }
+}
+
+impl Connection {
+    /// What has happened since this was asked last.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+}

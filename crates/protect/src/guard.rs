@@ -1,0 +1,142 @@
+//! The three guards: which checksum, incremental computation, joining.
+
+use crate::algebra::{self, Polynomial};
+use crate::kernels::Kernels;
+use std::fmt;
+
+/// The checksum of a protection information format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Guard {
+    /// CRC-16/T10-DIF, of the format with 16-bit guards.
+    Crc16,
+    /// CRC-32C, of the format with 32-bit guards and of NVMe/TCP digests.
+    Crc32c,
+    /// CRC-64/NVME, of the format with 64-bit guards.
+    Crc64,
+}
+
+impl Guard {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Crc16, Self::Crc32c, Self::Crc64];
+
+    /// Bits of a value: 16, 32 or 64.
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        match self {
+            Self::Crc16 => 16,
+            Self::Crc32c => 32,
+            Self::Crc64 => 64,
+        }
+    }
+
+    pub(crate) const fn polynomial(self) -> &'static Polynomial {
+        match self {
+            Self::Crc16 => &algebra::T10_DIF,
+            Self::Crc32c => &algebra::CASTAGNOLI,
+            Self::Crc64 => &algebra::NVME,
+        }
+    }
+
+    /// The start value, which is also the XOR at the end.
+    const fn ones(self) -> u64 {
+        match self {
+            Self::Crc16 => 0,
+            Self::Crc32c => 0xFFFF_FFFF,
+            Self::Crc64 => u64::MAX,
+        }
+    }
+
+    /// The register before the first byte.
+    pub(crate) const fn start(self) -> u64 {
+        self.polynomial().register(self.ones())
+    }
+
+    /// The finished value of a register.
+    pub(crate) const fn finish(self, register: u64) -> u64 {
+        self.polynomial().value(register) ^ self.ones()
+    }
+
+    /// The guard of `data`, in the low [`bits`](Self::bits) of the result.
+    #[must_use]
+    pub fn of(self, data: &[u8]) -> u64 {
+        let mut crc = Crc::new(self);
+        crc.update(data);
+        crc.value()
+    }
+
+    /// The guard of `A` followed by `B`, from their own guards and the length of `B` in bytes.
+    ///
+    /// Takes about 0.1 µs for each bit that is set in `len_b`. Bits of `a` and `b` above
+    /// [`bits`](Self::bits) must be 0.
+    #[must_use]
+    pub fn combine(self, a: u64, b: u64, len_b: u64) -> u64 {
+        // Finished values go in as they are: start value and final XOR cancel, see
+        // docs/protection-information.md.
+        let polynomial = self.polynomial();
+        polynomial.value(polynomial.shift(polynomial.register(a), len_b)) ^ b
+    }
+}
+
+impl fmt::Display for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Crc16 => "CRC-16/T10-DIF",
+            Self::Crc32c => "CRC-32C",
+            Self::Crc64 => "CRC-64/NVME",
+        })
+    }
+}
+
+/// A guard under computation: may stop after any byte and go on later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Crc {
+    guard: Guard,
+    register: u64,
+}
+
+impl Crc {
+    /// Before the first byte.
+    #[must_use]
+    pub const fn new(guard: Guard) -> Self {
+        Self { guard, register: guard.start() }
+    }
+
+    /// After bytes whose guard was `value`. Bits above [`Guard::bits`] must be 0.
+    #[must_use]
+    pub const fn after(guard: Guard, value: u64) -> Self {
+        Self { guard, register: guard.polynomial().register(value ^ guard.ones()) }
+    }
+
+    /// The checksum that is computed.
+    #[must_use]
+    pub const fn guard(&self) -> Guard {
+        self.guard
+    }
+
+    pub(crate) const fn register(&self) -> u64 {
+        self.register
+    }
+
+    pub(crate) const fn set_register(&mut self, register: u64) {
+        self.register = register;
+    }
+
+    /// Takes the next bytes.
+    pub fn update(&mut self, data: &[u8]) {
+        Kernels::best().update(self, data);
+    }
+
+    /// Takes the next bytes and copies them to `out`, in one pass.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn update_copy(&mut self, data: &[u8], out: &mut [u8]) {
+        Kernels::best().update_copy(self, data, out);
+    }
+
+    /// The guard of all bytes so far.
+    #[must_use]
+    pub const fn value(&self) -> u64 {
+        self.guard.finish(self.register)
+    }
+}

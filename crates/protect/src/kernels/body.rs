@@ -1,0 +1,285 @@
+//! The kernels, once for all instruction sets of x86.
+//!
+//! # How the loops are shaped
+//! Each word of a message is multiplied by its own constant, and the products are summed without
+//! carry. No step waits for another, so four registers are taken at a time, each with its own sum.
+//! The reduction to 64 bits is made once for each chunk; while its dependent steps go on, the
+//! processor already multiplies the words of the next block.
+//!
+//! # Matrices
+//! Carry-less products are slow on some processors (Zen 4: two cycles for a register, and each
+//! register needs two), products of bytes and bit matrices are not (GFNI: one cycle). The 16-bit
+//! guard needs two of these for a line, the others four and eight: only it is summed so.
+//!
+//! # Contract of every function here
+//! `src` is valid for reads of `len` bytes and, if `COPY`, `dst` for writes of `len` bytes; they do
+//! not overlap. The processor has the instructions of `V` and of [`Xmm`].
+
+use super::table::Run;
+use super::vector::{Affine, Vector, Xmm};
+use crate::algebra::{CASTAGNOLI, CHUNK, NVME, Polynomial, T10_DIF, T10_DIF_MATRICES};
+use std::arch::x86_64::{
+    _mm_clmulepi64_si128, _mm_cvtsi64_si128, _mm_cvtsi128_si64, _mm_extract_epi64, _mm_slli_si128,
+};
+use std::marker::PhantomData;
+
+/// One of the guards, at compile time.
+pub(super) trait Code {
+    /// Its numbers.
+    const POLYNOMIAL: &'static Polynomial;
+    /// Whether bits are reversed; if not, words are swapped.
+    const REFLECTED: bool;
+    /// Whether `P'` has the term 1.
+    const CONSTANT_TERM: bool;
+}
+
+/// CRC-16/T10-DIF.
+pub(super) struct Crc16;
+/// CRC-32C.
+pub(super) struct Crc32c;
+/// CRC-64/NVME.
+pub(super) struct Crc64;
+
+impl Code for Crc16 {
+    const POLYNOMIAL: &'static Polynomial = &T10_DIF;
+    const REFLECTED: bool = false;
+    const CONSTANT_TERM: bool = false;
+}
+
+impl Code for Crc32c {
+    const POLYNOMIAL: &'static Polynomial = &CASTAGNOLI;
+    const REFLECTED: bool = true;
+    const CONSTANT_TERM: bool = false;
+}
+
+impl Code for Crc64 {
+    const POLYNOMIAL: &'static Polynomial = &NVME;
+    const REFLECTED: bool = true;
+    const CONSTANT_TERM: bool = true;
+}
+
+/// Adds the products of the register's worth of words at `src`, and copies them.
+#[inline(always)]
+unsafe fn step<V: Vector, C: Code, const COPY: bool>(
+    sum: V,
+    src: *const u8,
+    dst: *mut u8,
+    constants: *const u8,
+) -> V {
+    // SAFETY: by the contract of `sum`, `V::BYTES` bytes are within each of the three.
+    unsafe {
+        let raw = V::load(src);
+        if COPY {
+            raw.store(dst);
+        }
+        let words = if C::REFLECTED { raw } else { raw.swap() };
+        sum.add_products(words, V::load(constants))
+    }
+}
+
+/// A way to sum the products of a message.
+pub(super) trait Sum {
+    /// The guard.
+    type Code: Code;
+    /// The sum for a message of `len` bytes: a multiple of 16, at most [`CHUNK`].
+    unsafe fn sum<const COPY: bool>(src: *const u8, dst: *mut u8, len: usize) -> Xmm;
+}
+
+/// By carry-less products of words and their constants.
+pub(super) struct Products<V, C>(PhantomData<(V, C)>);
+/// By bit matrices, for guards of 16 bits.
+pub(super) struct Lines<V>(PhantomData<V>);
+
+impl<V: Vector, C: Code> Sum for Products<V, C> {
+    type Code = C;
+
+    #[inline(always)]
+    unsafe fn sum<const COPY: bool>(src: *const u8, dst: *mut u8, len: usize) -> Xmm {
+        // SAFETY: the contract is the same.
+        unsafe { sum::<V, C, COPY>(src, dst, len) }
+    }
+}
+
+impl<V: Affine> Sum for Lines<V> {
+    type Code = Crc16;
+
+    #[inline(always)]
+    unsafe fn sum<const COPY: bool>(src: *const u8, dst: *mut u8, len: usize) -> Xmm {
+        // What is no whole line goes in front: a line counts the lines after it. Four lines are
+        // worth the matrices.
+        let front = if len < 4 * V::BYTES { len } else { len % V::BYTES };
+        // SAFETY: every access is at `at` or above and ends at `len` at most, which `src` and (if
+        // `COPY`) `dst` allow by the contract. `constants` begins `len` bytes before the end of its
+        // table, and `parts` as many parts before the end of its own as there are in the lines;
+        // `high` and the end of the constants hold 64 bytes.
+        unsafe {
+            let table = T10_DIF.constants.as_ptr().cast::<u8>();
+            let constants = table.add(CHUNK - len);
+            let mut rest = Xmm::zero();
+            let mut at = 0;
+            while at < front {
+                let (src, dst) = (src.add(at), dst.wrapping_add(at));
+                rest = step::<Xmm, Crc16, COPY>(rest, src, dst, constants.add(at));
+                at += Xmm::BYTES;
+            }
+            if at == len {
+                return rest;
+            }
+            let per_line = V::BYTES / 32;
+            // Of the parts of a line, the last has the same bytes after it as the line.
+            let first = (CHUNK - (len - at)) / 32 + per_line - 1;
+            let mut parts = T10_DIF_MATRICES.parts.as_ptr().wrapping_add(first);
+            let (mut low, mut high) = ([V::zero(); 2], [V::zero(); 2]);
+            while at + 4 * V::BYTES <= len {
+                let mut lines = [V::zero(); 4];
+                for (u, line) in lines.iter_mut().enumerate() {
+                    *line = V::load(src.add(at + u * V::BYTES));
+                    if COPY {
+                        line.store(dst.wrapping_add(at + u * V::BYTES));
+                    }
+                }
+                for u in 0..2 {
+                    let [a, b] = [2 * u, 2 * u + 1].map(|line| parts.add(line * per_line).read());
+                    let (x, y) = (lines[2 * u], lines[2 * u + 1]);
+                    low[u] = low[u].xor3(x.times(V::broadcast(a[0])), y.times(V::broadcast(b[0])));
+                    high[u] = high[u].xor3(x.times(V::broadcast(a[1])), y.times(V::broadcast(b[1])));
+                }
+                parts = parts.wrapping_add(4 * per_line);
+                at += 4 * V::BYTES;
+            }
+            while at < len {
+                let line = V::load(src.add(at));
+                if COPY {
+                    line.store(dst.wrapping_add(at));
+                }
+                let matrices = parts.read();
+                low[0] = low[0].xor(line.times(V::broadcast(matrices[0])));
+                high[0] = high[0].xor(line.times(V::broadcast(matrices[1])));
+                parts = parts.wrapping_add(per_line);
+                at += V::BYTES;
+            }
+            // Low and high bytes are now two messages of one line, the second of which is to be
+            // shifted by a byte.
+            let low_constants = V::load(table.add(CHUNK - V::BYTES));
+            let high_constants = V::load(T10_DIF_MATRICES.high.as_ptr().cast::<u8>().add(64 - V::BYTES));
+            let sum = V::zero()
+                .add_products(low[0].xor(low[1]).swap(), low_constants)
+                .add_products(high[0].xor(high[1]).swap(), high_constants);
+            rest.xor(sum.join())
+        }
+    }
+}
+
+/// The sum of the products of a message of `len` bytes: a multiple of 16, at most [`CHUNK`].
+#[inline(always)]
+unsafe fn sum<V: Vector, C: Code, const COPY: bool>(src: *const u8, dst: *mut u8, len: usize) -> Xmm {
+    // SAFETY: every access is at `at` or above and ends at `len` at most, which `src` and (if
+    // `COPY`) `dst` allow by the contract; `constants` begins `len` bytes before the end of its
+    // table. Without `COPY`, `dst` is never followed.
+    unsafe {
+        let constants = C::POLYNOMIAL.constants.as_ptr().cast::<u8>().add(CHUNK - len);
+        let mut sums = [V::zero(); 4];
+        let mut at = 0;
+        while at + 4 * V::BYTES <= len {
+            for (u, sum) in sums.iter_mut().enumerate() {
+                let here = at + u * V::BYTES;
+                *sum = step::<V, C, COPY>(*sum, src.add(here), dst.wrapping_add(here), constants.add(here));
+            }
+            at += 4 * V::BYTES;
+        }
+        while at + V::BYTES <= len {
+            sums[0] = step::<V, C, COPY>(sums[0], src.add(at), dst.wrapping_add(at), constants.add(at));
+            at += V::BYTES;
+        }
+        let mut rest = sums[0].xor(sums[1]).xor(sums[2].xor(sums[3])).join();
+        while at < len {
+            rest = step::<Xmm, C, COPY>(rest, src.add(at), dst.wrapping_add(at), constants.add(at));
+            at += Xmm::BYTES;
+        }
+        rest
+    }
+}
+
+/// What a register before a message of `len` bytes adds to its sum: the register times the constant
+/// of the first word.
+#[inline(always)]
+unsafe fn carried<C: Code>(register: u64, len: usize) -> Xmm {
+    let constant = C::POLYNOMIAL.constants[(CHUNK - len) / 8];
+    // SAFETY: instructions by the contract.
+    unsafe {
+        let (register, constant) =
+            (_mm_cvtsi64_si128(register.cast_signed()), _mm_cvtsi64_si128(constant.cast_signed()));
+        Xmm(_mm_clmulepi64_si128::<0x00>(register, constant))
+    }
+}
+
+/// A sum modulo `P'` (Barrett). In plain order the low half is the low word; reversed, the high
+/// word.
+#[inline(always)]
+unsafe fn reduce<C: Code>(sum: Xmm) -> u64 {
+    // SAFETY: instructions by the contract; the factors are 16 bytes.
+    unsafe {
+        let factors = Xmm::load(C::POLYNOMIAL.barrett.as_ptr().cast()).0;
+        let rest = if C::REFLECTED {
+            let quotient = Xmm(_mm_clmulepi64_si128::<0x00>(sum.0, factors));
+            let rest = sum.xor(Xmm(_mm_clmulepi64_si128::<0x10>(quotient.0, factors)));
+            let rest = if C::CONSTANT_TERM { rest.xor(Xmm(_mm_slli_si128::<8>(quotient.0))) } else { rest };
+            _mm_extract_epi64::<1>(rest.0)
+        } else {
+            let quotient = sum.xor(Xmm(_mm_clmulepi64_si128::<0x01>(sum.0, factors)));
+            _mm_cvtsi128_si64(sum.xor(Xmm(_mm_clmulepi64_si128::<0x11>(quotient.0, factors))).0)
+        };
+        rest.cast_unsigned()
+    }
+}
+
+/// The register after a message of at least 16 bytes.
+#[inline(always)]
+pub(super) unsafe fn message<S: Sum, const COPY: bool>(
+    mut register: u64,
+    mut src: *const u8,
+    mut dst: *mut u8,
+    mut len: usize,
+) -> u64 {
+    // SAFETY: by the contract; the pieces taken off the front together are `len` bytes. `head` is
+    // 32 bytes, read in safe code and summed whole.
+    unsafe {
+        let odd = len % 16;
+        if odd != 0 {
+            let mut head = [0; 32];
+            std::ptr::copy_nonoverlapping(src, head[16 - odd..].as_mut_ptr(), 16 + odd);
+            if COPY {
+                std::ptr::copy_nonoverlapping(src, dst, 16 + odd);
+            }
+            let begin = if S::Code::REFLECTED { register.to_le_bytes() } else { register.to_be_bytes() };
+            for (byte, r) in head[16 - odd..].iter_mut().zip(begin) {
+                *byte ^= r;
+            }
+            register = reduce::<S::Code>(sum::<Xmm, S::Code, false>(head.as_ptr(), std::ptr::null_mut(), 32));
+            (src, dst, len) = (src.add(16 + odd), dst.wrapping_add(16 + odd), len - 16 - odd);
+        }
+        while len > 0 {
+            let now = len.min(CHUNK - CHUNK % 256);
+            let sum = S::sum::<COPY>(src, dst, now);
+            register = reduce::<S::Code>(sum.xor(carried::<S::Code>(register, now)));
+            (src, dst, len) = (src.add(now), dst.wrapping_add(now), len - now);
+        }
+        register
+    }
+}
+
+/// The registers of `run.count` blocks of `run.len` bytes: a multiple of 16 from 16 to [`CHUNK`].
+///
+/// The contract holds for each block, and `run.registers` is valid for writes of `run.count` words.
+#[inline(always)]
+pub(super) unsafe fn blocks<S: Sum, const COPY: bool>(run: &Run) {
+    // SAFETY: by the contract.
+    unsafe {
+        let start = carried::<S::Code>(run.start, run.len);
+        for i in 0..run.count {
+            let (src, dst) = (run.src.add(i * run.src_pitch), run.dst.wrapping_add(i * run.dst_pitch));
+            let sum = S::sum::<COPY>(src, dst, run.len);
+            run.registers.add(i).write(reduce::<S::Code>(sum.xor(start)));
+        }
+    }
+}

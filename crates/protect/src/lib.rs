@@ -1,0 +1,19 @@
+//! NVMe protection information: guards, tuples, checks, and streams that insert and strip them.
+//!
+//! Pure: no clock, no file, no thread. `docs/protection-information.md` has the byte maps, the
+//! rules and the algebra.
+
+mod algebra;
+pub mod blocks;
+pub mod command;
+pub mod digest;
+pub mod format;
+pub mod guard;
+pub mod isa;
+pub mod kernels;
+mod self_test;
+pub mod stream;
+pub mod tuple;
+pub mod verdict;
+
+pub use self_test::SelfTestError;

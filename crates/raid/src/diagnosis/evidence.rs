@@ -1,0 +1,186 @@
+//! How well the bytes support a verdict that names one member: rules R11 to R13 of `docs/repair.md`.
+
+use super::{Alternative, BLOCK, Verdict};
+use pumice_parity::check_matrix::CheckMatrix;
+use pumice_parity::evidence::{ErrorShape, GAP, Rival, RivalKind, Values, rivals};
+use pumice_parity::locate::error_values;
+use pumice_units::Role;
+
+/// Different values that an error must take to be strong evidence (R12).
+const ENOUGH_VALUES: u32 = 4;
+/// Bytes of a small error, at most (R12).
+const SMALL: u32 = 8;
+/// The span of a small error: a sector.
+const SMALL_SPAN: u32 = 512;
+/// Rivals that are named, at most: in an empty stripe there are hundreds.
+const NAMED: usize = 16;
+
+/// Why a verdict that names a member is not strong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Doubt {
+    /// The members' contents did not fit the syndromes: somebody wrote meanwhile (R11).
+    Unstable,
+    /// Part of the block could not be read (R11).
+    PartlyUnread,
+    /// The error takes too few values, and is not small and alone (R12).
+    FewValues,
+    /// Two other members explain the same bytes naturally (R13).
+    Rival,
+}
+
+/// What was measured of the error of the member that a verdict names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Evidence {
+    /// Bytes in error.
+    pub bytes: u32,
+    /// The values that the error takes.
+    pub values: Values,
+    /// The error's period over every damaged run; `None` without one.
+    pub period: Option<u8>,
+    /// Pairs of other members that explain the same bytes naturally.
+    pub rivals: u32,
+    /// Pairs of other members that explain them at all.
+    pub pairs: u32,
+    /// Each run of its blocks has enough values.
+    enough: bool,
+    /// Part of a block is missing.
+    partly_unread: bool,
+    /// First and last damaged byte, counted from the start of the first block.
+    first: u32,
+    last: u32,
+    /// Blocks that it covers.
+    blocks: u32,
+}
+
+impl Evidence {
+    /// Why the verdict is not strong, by this evidence alone; nothing if it is. `alone` says that the
+    /// stripe has no other finding.
+    #[must_use]
+    pub fn doubts(&self, alone: bool) -> Vec<Doubt> {
+        let mut out = Vec::new();
+        if self.partly_unread {
+            out.push(Doubt::PartlyUnread);
+        }
+        if !(self.enough || alone && self.is_small()) {
+            out.push(Doubt::FewValues);
+        }
+        if self.rivals > 0 {
+            out.push(Doubt::Rival);
+        }
+        out
+    }
+
+    /// Whether the verdict rests on the assumption that two members are not hit in the very same bytes.
+    #[must_use]
+    pub fn assumes_one_hit(&self) -> bool {
+        !self.enough && self.is_small()
+    }
+
+    fn is_small(&self) -> bool {
+        self.bytes <= SMALL && self.last - self.first < SMALL_SPAN
+    }
+
+    /// Says that part of the block is missing.
+    #[must_use]
+    pub fn beside_a_gap(mut self) -> Self {
+        self.partly_unread = true;
+        self
+    }
+
+    /// Whether `next`, of the block after, may share a finding: one run that crosses the border, or the
+    /// same side of R12.
+    pub(super) fn joins(&self, next: &Self) -> bool {
+        self.partly_unread == next.partly_unread
+            && (self.rivals > 0) == (next.rivals > 0)
+            && (self.enough == next.enough || self.runs_into(next))
+    }
+
+    fn runs_into(&self, next: &Self) -> bool {
+        let border = self.blocks * BLOCK as u32;
+        border - 1 - self.last + next.first <= GAP as u32
+    }
+
+    pub(super) fn append(&mut self, next: &Self) {
+        let values = self.values.union(&next.values);
+        self.enough = match self.runs_into(next) {
+            true => values.count() >= ENOUGH_VALUES,
+            false => self.enough && next.enough,
+        };
+        self.bytes += next.bytes;
+        self.values = values;
+        self.period = self.period.filter(|period| next.period == Some(*period));
+        self.rivals = self.rivals.max(next.rivals);
+        self.pairs = self.pairs.max(next.pairs);
+        self.last = self.blocks * BLOCK as u32 + next.last;
+        self.blocks += next.blocks;
+    }
+}
+
+/// The evidence of one block, and its live rivals as alternatives. `None` if no contents are given, or
+/// they do not fit the syndromes.
+pub(super) fn of_block(
+    check: &CheckMatrix,
+    verdict: &Verdict,
+    syndromes: &[&[u8]],
+    contents: &[Option<&[u8]>],
+    at: usize,
+) -> Option<(Evidence, Vec<Alternative>)> {
+    if contents.is_empty() || check.rows() < 2 {
+        return None;
+    }
+    let fits = (0..check.rows()).all(|row| {
+        let mut sum = syndromes[row].to_vec();
+        for (column, bytes) in contents.iter().enumerate() {
+            if let Some(bytes) = bytes {
+                pumice_parity::gf::add_scaled(&mut sum, bytes, check.get(row, column));
+            }
+        }
+        sum.iter().all(|byte| *byte == 0)
+    });
+    if !fits {
+        return None;
+    }
+    let accused = match verdict.accused().as_slice() {
+        [role] => Some(role.index()),
+        _ => None,
+    };
+    let live = rivals(check, syndromes, contents, accused);
+    let named: Vec<Alternative> = live.iter().take(NAMED).map(alternative).collect();
+    let error = match accused {
+        Some(column) => error_values(check, &[column], syndromes)?.remove(0),
+        // No member is named: the evidence is not used, the rivals are.
+        None => syndromes[0].iter().zip(syndromes[1]).map(|(a, b)| a | b).collect(),
+    };
+    let shape = ErrorShape::of(&error);
+    let present = contents.iter().flatten().count() as u32;
+    let others = present.saturating_sub(u32::from(accused.is_some()));
+    let border = |at: Option<usize>| at.map_or(0, |at| at as u32);
+    Some((
+        Evidence {
+            bytes: shape.bytes,
+            values: shape.values,
+            period: shape.period,
+            rivals: live.len() as u32,
+            pairs: others * others.saturating_sub(1) / 2,
+            enough: shape.values.count() >= ENOUGH_VALUES,
+            partly_unread: false,
+            first: border(shape.runs.first().map(|run| at + run.start)),
+            last: border(shape.runs.last().map(|run| at + run.end - 1)),
+            blocks: 1,
+        },
+        named,
+    ))
+}
+
+fn alternative(rival: &Rival) -> Alternative {
+    Alternative {
+        verdict: Verdict::Several(rival.columns.iter().map(|column| Role(*column as u16)).collect()),
+        reason: match rival.kind {
+            RivalKind::Fill => {
+                "both overwritten by zeros, a constant or a short pattern, or written over one"
+            }
+            RivalKind::Exchange => "their contents exchanged",
+            RivalKind::Copy => "both overwritten by the same bytes",
+        },
+    }
+}
