@@ -79,15 +79,6 @@ impl ErrorShape {
         let period = common_period(&runs, |at| error[at]);
         Self { bytes, values, period, runs }
     }
-
-    /// Whether all of it lies in one sector of 512 bytes, counted from the start of the block.
-    #[must_use]
-    pub fn is_in_one_sector(&self) -> bool {
-        match (self.runs.first(), self.runs.last()) {
-            (Some(first), Some(last)) => first.start / SECTOR == (last.end - 1) / SECTOR,
-            _ => true,
-        }
-    }
 }
 
 /// The stretches of damaged positions, with gaps of at most [`GAP`].
@@ -439,13 +430,12 @@ mod tests {
         error[100..400].fill(7);
         let shape = ErrorShape::of(&error);
         assert_eq!((shape.bytes, shape.values.count(), shape.values.single()), (300, 1, Some(7)));
-        assert_eq!((shape.period, shape.is_in_one_sector()), (Some(1), true));
+        assert_eq!(shape.period, Some(1));
         for (i, byte) in error[1000..2000].iter_mut().enumerate() {
             *byte = [1, 2, 3][i % 3];
         }
         let shape = ErrorShape::of(&error);
         assert_eq!((shape.values.count(), shape.period, shape.runs.len()), (4, Some(3), 2));
-        assert!(!shape.is_in_one_sector());
         let shape = ErrorShape::of(&noise(3, 4096));
         assert_eq!((shape.period, shape.values.single()), (None, None));
         let mut error = vec![0; 4096];

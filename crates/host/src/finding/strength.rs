@@ -76,7 +76,6 @@ impl Doubt {
 impl From<diagnosis::Doubt> for Doubt {
     fn from(doubt: diagnosis::Doubt) -> Self {
         match doubt {
-            diagnosis::Doubt::Unstable => Self::Unstable,
             diagnosis::Doubt::PartlyUnread => Self::PartlyUnread,
             diagnosis::Doubt::FewValues => Self::FewValues,
             diagnosis::Doubt::Rival => Self::Rival,

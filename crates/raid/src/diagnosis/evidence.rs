@@ -18,8 +18,6 @@ const NAMED: usize = 16;
 /// Why a verdict that names a member is not strong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Doubt {
-    /// The members' contents did not fit the syndromes: somebody wrote meanwhile (R11).
-    Unstable,
     /// Part of the block could not be read (R11).
     PartlyUnread,
     /// The error takes too few values, and is not small and alone (R12).
