@@ -1,4 +1,5 @@
-//! What is read and asked of an array while it is judged: hosts, superblocks, bitmap, logs. `docs/settling.md` says what for.
+//! What is read and asked of an array while it is judged: hosts, superblocks, bitmap, logs.
+//! `docs/settling.md` says what for.
 
 use crate::probe::DriveReader;
 use crate::scrub::ScrubError;
@@ -34,8 +35,9 @@ pub(crate) fn hosts_now(target: &Target, zero: Instant) -> Result<HostsSeen, Scr
 
 /// What the journal says now; `None` where there is none, or its superblock cannot be made out.
 ///
-/// To be read between two looks at a stripe. md takes an entry out of the journal only when the members have all of it: a stripe that looks the same before and after, because a write of it is still to come,
-/// is named in between.
+/// To be read between two looks at a stripe. md takes an entry out of the journal only when the
+/// members have all of it: a stripe that looks the same before and after, because a write of it is
+/// still to come, is named in between.
 fn journal_now(target: &Target) -> Result<Option<MemberRecord>, ScrubError> {
     let Some(JournalDrive { node, drive }) = target.journal() else { return Ok(None) };
     let drives = node.describe()?.drives;
@@ -54,8 +56,10 @@ fn reader<'n>(
     Ok(DriveReader::new(node, id, drive.size_bytes))
 }
 
-/// Reads superblocks again, and what counts beside them: whether they still give every member the role and the state that it had, and what names each of `stripes`
-/// as half written, journal included. A superblock that cannot be made out is one that is being written: the array is not the same, for now.
+/// Reads superblocks again, and what counts beside them: whether they still give every member the
+/// role and the state that it had, and what names each of `stripes` as half written, journal
+/// included. A superblock that cannot be made out is one that is being written: the array is not
+/// the same, for now.
 ///
 /// One call serves any number of stripes with the same reads: as a rule one of each member.
 pub(crate) fn evidence(target: &Target, stripes: &[u64]) -> Result<ArrayNow, ScrubError> {

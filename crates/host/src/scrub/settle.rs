@@ -1,4 +1,5 @@
-//! Carries out what [`settling`](super::settling) asks for: looks, waits, questions. The rule itself is in `docs/settling.md`.
+//! Carries out what [`settling`](super::settling) asks for: looks, waits, questions. The rule
+//! itself is in `docs/settling.md`.
 
 use super::ScrubError;
 use super::checked::Hole;
@@ -13,7 +14,8 @@ use pumice_telemetry::Ledger;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How long an inconsistency must stand, unless the operator says otherwise: `docs/adr/0008` says what was seen with half a second, and with this.
+/// How long an inconsistency must stand, unless the operator says otherwise: `docs/adr/0008` says
+/// what was seen with half a second, and with this.
 pub const SETTLE: Duration = Duration::from_secs(3);
 
 /// What became of suspects.
@@ -29,12 +31,14 @@ pub(crate) struct Settled {
 }
 
 impl Settled {
-    /// Stripes that nobody was writing: those that settled, and those that only lack the proof that parity was ever built.
+    /// Stripes that nobody was writing: those that settled, and those that only lack the proof that
+    /// parity was ever built.
     pub(crate) fn undisturbed(&self, stripe: u64) -> bool {
         self.unsettled.get(&stripe).is_none_or(|(_, clause)| *clause == Clause::Whole)
     }
 
-    /// Stripes whose equations do not hold, for sure: not those that others may be writing, nor those that have nothing but unreadable places.
+    /// Stripes whose equations do not hold, for sure: not those that others may be writing, nor
+    /// those that have nothing but unreadable places.
     pub(crate) fn inconsistent(&self) -> u64 {
         let stood = self.findings.iter().filter(|(stripe, _)| self.undisturbed(**stripe));
         let broken = |d: &Diagnosis| !d.verdict.is_gap();
@@ -53,7 +57,8 @@ pub(crate) struct Settler<'p> {
     pub(crate) stop: &'p Stop,
 }
 
-/// What holds when a pass begins: hosts are asked, and where nodes count writes, superblocks are read.
+/// What holds when a pass begins: hosts are asked, and where nodes count writes, superblocks are
+/// read.
 ///
 /// # Errors
 /// Where a node fails.
@@ -184,7 +189,8 @@ const fn reason(clause: Clause, running: bool, journal: bool) -> Unsettled {
     }
 }
 
-/// What parity says of a stripe that would not stand still says nothing; what a drive does not give back stays so.
+/// What parity says of a stripe that would not stand still says nothing; what a drive does not give
+/// back stays so.
 fn busy(mut diagnoses: Vec<Diagnosis>) -> Vec<Diagnosis> {
     for diagnosis in &mut diagnoses {
         if !diagnosis.verdict.is_gap() {

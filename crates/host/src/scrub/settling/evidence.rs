@@ -75,7 +75,8 @@ pub(crate) enum Held {
     Ppl,
     /// A bitmap, in some member's copy.
     Bitmap,
-    /// Something that the pass did not leave out when it began: a bad block, a member that is rebuilt.
+    /// Something that the pass did not leave out when it began: a bad block, a member that is
+    /// rebuilt.
     Changed,
 }
 
@@ -137,7 +138,8 @@ impl Standing {
         self.without != Some(clause)
     }
 
-    /// Takes note of a clean superblock, read after `hosts` were asked. A journal's array says the same while it is written.
+    /// Takes note of a clean superblock, read after `hosts` were asked. A journal's array says the
+    /// same while it is written.
     pub(crate) fn note(&mut self, hosts: &HostsSeen, now: &ArrayNow) {
         let operator = self.word.as_ref().is_some_and(|word| word.events.is_none());
         if now.same && now.clean && now.records != Records::Journal && !operator {
@@ -150,7 +152,8 @@ impl Standing {
         self.heeds(Clause::Stay) && self.run_by_hosts && hosts.is_nobody()
     }
 
-    /// What stands against a finding in a stripe, by the evidence of `now`, read between the looks, after hosts were `heard`, and by those at the `end`.
+    /// What stands against a finding in a stripe, by the evidence of `now`, read between the looks,
+    /// after hosts were `heard`, and by those at the `end`.
     pub(crate) fn against(
         &self,
         stripe: u64,
@@ -167,7 +170,8 @@ impl Standing {
             .or_else(|| fails(Clause::Timely, !self.is_timely(now)))
     }
 
-    /// S10. What the nodes remember counts only as it was before the second look: a resync that ends after it says nothing of what it saw.
+    /// S10. What the nodes remember counts only as it was before the second look: a resync that
+    /// ends after it says nothing of what it saw.
     fn was_whole(&self, heard: &HostsSeen, now: &ArrayNow, end: &HostsSeen) -> bool {
         if now.clean || now.records == Records::Bitmap {
             return true;
@@ -182,7 +186,8 @@ impl Standing {
         }
     }
 
-    /// S11: on drives that nobody counts, evidence from before the second look speaks for it only if it would show a write that both looks saw half done.
+    /// S11: on drives that nobody counts, evidence from before the second look speaks for it only
+    /// if it would show a write that both looks saw half done.
     fn is_timely(&self, now: &ArrayNow) -> bool {
         let operator = || self.word.as_ref().is_some_and(|word| word.events.is_none());
         self.counted || now.clean || now.records == Records::Bitmap || operator()

@@ -1,8 +1,8 @@
 //! From suspects to decisions.
 
+use super::messages::{Action, Decision, Event, Look};
 use super::{ArrayNow, HostsSeen, Moment, Standing};
 use crate::finding::Clause;
-use pumice_offload::Activity;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -11,70 +11,6 @@ use std::time::Duration;
 const SILENCE: Duration = Duration::from_secs(8);
 /// How often a silent host is asked after.
 const POLL: Duration = Duration::from_millis(100);
-
-/// What the machine wants done. Each is answered by one event, but for a decision, which needs none.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Action<D> {
-    /// Ask every node for its hosts.
-    AskHosts,
-    /// Look at a stripe.
-    Look(u64),
-    /// Read the evidence of these stripes: superblocks, and the records beside them.
-    ReadArray(Vec<u64>),
-    /// Let the time come.
-    WaitUntil(Moment),
-    /// A stripe is decided.
-    Decide(u64, Decision<D>),
-    /// Nothing is left.
-    Done,
-}
-
-/// What a stripe is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Decision<D> {
-    /// Its equations hold (S1).
-    Consistent,
-    /// Damaged: what was seen.
-    Finding(D),
-    /// Not decided: what was seen last, and what stood against a finding.
-    Busy(D, Clause),
-}
-
-/// One look at a stripe.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Look<D> {
-    /// After the last byte was read.
-    pub(crate) ended: Moment,
-    /// The counters of each node, from before the first read to after the last.
-    pub(crate) activity: Vec<Option<Activity>>,
-    /// What was seen; `None` where the equations hold.
-    pub(crate) seen: Option<D>,
-}
-
-impl<D> Look<D> {
-    /// Whether nothing was written to what both looks read, from before this one to after `later`; true where no node counts.
-    fn is_quiet_until(&self, later: &Self) -> bool {
-        self.activity.len() == later.activity.len()
-            && self.activity.iter().zip(&later.activity).all(|pair| match pair {
-                (Some(first), Some(second)) => Activity::is_quiet_until(first, second),
-                (None, None) => true,
-                _ => false,
-            })
-    }
-}
-
-/// What has happened.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Event<D> {
-    /// The answer to [`Action::AskHosts`].
-    Hosts(HostsSeen),
-    /// The answer to [`Action::Look`].
-    Looked(Look<D>),
-    /// The answer to [`Action::ReadArray`].
-    Array(ArrayNow),
-    /// The answer to [`Action::WaitUntil`]: what time it is.
-    Time(Moment),
-}
 
 /// How often a stripe is looked at again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,7 +80,8 @@ pub(crate) struct Settling<'s, D> {
     ended: Moment,
     /// What the hosts must be heard of since: that, or when one that was silent was heard again.
     since: Moment,
-    /// How long one was silent that was silent longer than the settle time, and was not heard for as long since.
+    /// How long one was silent that was silent longer than the settle time, and was not heard for
+    /// as long since.
     silence: Option<Duration>,
     /// The hosts before the first look of the pair.
     base: Option<HostsSeen>,
@@ -255,7 +192,8 @@ impl<'s, D: Clone + PartialEq> Settling<'s, D> {
         }
     }
 
-    /// After the first looks: what is consistent is so (S1), and drives that nobody writes need no second (S12).
+    /// After the first looks: what is consistent is so (S1), and drives that nobody writes need no
+    /// second (S12).
     fn first_round(&mut self) {
         let shared = Self::is_shared(self.standing);
         for mut open in std::mem::take(&mut self.open) {
@@ -309,7 +247,8 @@ impl<'s, D: Clone + PartialEq> Settling<'s, D> {
         let stayed = self.base.as_ref().is_some_and(|base| base.stayed_until(&hosts));
         let heeds = self.standing.heeds(Clause::Heard);
         if heard && let Some(silence) = self.silence.take().filter(|_| heeds) {
-            // What the network lost meanwhile comes later than what is sent now: the wait begins anew, for as long as the silence was.
+            // What the network lost meanwhile comes later than what is sent now: the wait begins
+            // anew, for as long as the silence was.
             self.since = hosts.asked;
             let wait = silence.clamp(settle, settle + SILENCE);
             let apart = self.standing.heeds(Clause::Apart);
@@ -381,175 +320,4 @@ impl<'s, D: Clone + PartialEq> Settling<'s, D> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::{Records, Word};
-    use super::*;
-    use pumice_offload::{AssociatedHost, Hosts, Writes};
-
-    const fn ms(n: u64) -> Moment {
-        Duration::from_millis(n)
-    }
-
-    const SETTLE: u64 = 1000;
-
-    fn standing() -> Standing {
-        Standing {
-            in_use: true,
-            settle: ms(SETTLE),
-            run_by_hosts: false,
-            running: false,
-            counted: true,
-            word: None,
-            without: None,
-        }
-    }
-
-    /// One host on one node.
-    fn host(asked: u64, silent_ms: u32) -> HostsSeen {
-        let host = AssociatedHost { mark: [1; 32], silent_ms, observer: false };
-        let node = Hosts { epoch: 1, changes: 1, hosts: vec![host] };
-        HostsSeen { asked: ms(asked), nodes: vec![Some(node)], saw_clean: false }
-    }
-
-    fn nobody(asked: u64) -> HostsSeen {
-        let node = Hosts { epoch: 1, changes: 4, hosts: Vec::new() };
-        HostsSeen { asked: ms(asked), nodes: vec![Some(node)], saw_clean: false }
-    }
-
-    fn look(ended: u64, seen: Option<u64>) -> Event<u64> {
-        let still = Writes { started: 3, completed: 3 };
-        let activity = vec![Some(Activity { epoch: 1, before: still, after: still })];
-        Event::Looked(Look { ended: ms(ended), activity, seen })
-    }
-
-    fn array(clean: bool, records: Records) -> ArrayNow {
-        ArrayNow { same: true, clean, events: 10, records, held: std::collections::BTreeMap::new() }
-    }
-
-    /// From a first look at stripe 7 that ended at `ended` to the decision about the second, `hosts` being heard of in time.
-    fn decide(
-        standing: &mut Standing,
-        ended: u64,
-        hosts: impl Fn(u64) -> HostsSeen,
-        now: &ArrayNow,
-    ) -> Action<u64> {
-        let mut settling = Settling::new(standing, Patience::Batch, [7]);
-        let mut time = 0;
-        for _ in 0..1000 {
-            let event = match settling.next() {
-                Action::AskHosts => Event::Hosts(hosts(time)),
-                Action::Look(7) => {
-                    time = time.max(ended);
-                    look(time, Some(99))
-                }
-                Action::ReadArray(_) => Event::Array(now.clone()),
-                Action::WaitUntil(until) => {
-                    time = u64::try_from(until.as_millis()).unwrap();
-                    Event::Time(until)
-                }
-                decided => return decided,
-            };
-            settling.take(event);
-        }
-        panic!("it does not end");
-    }
-
-    #[test]
-    fn two_looks_are_apart_from_the_end_of_the_first() {
-        let mut standing = standing();
-        let mut settling = Settling::new(&mut standing, Patience::Batch, [0, 1]);
-        settling.take(Event::Hosts(host(0, 0)));
-        assert_eq!(settling.next(), Action::Look(0));
-        // Longer than the settle time, and the one after it too.
-        settling.take(look(1200, Some(5)));
-        settling.take(look(2500, Some(6)));
-        assert_eq!(settling.next(), Action::WaitUntil(ms(2500 + SETTLE)));
-        settling.take(Event::Time(ms(3499)));
-        assert_eq!(settling.next(), Action::WaitUntil(ms(2500 + SETTLE)), "it is not yet time");
-    }
-
-    #[test]
-    fn heard_of_since_means_since_the_end_of_the_first_look() {
-        let mut standing = standing();
-        let mut settling = Settling::new(&mut standing, Patience::Batch, [0]);
-        settling.take(Event::Hosts(host(0, 0)));
-        settling.take(look(5000, Some(5)));
-        settling.take(Event::Time(ms(6000)));
-        // Heard while the look was under way.
-        settling.take(Event::Hosts(host(6000, 1001)));
-        assert!(matches!(settling.next(), Action::WaitUntil(_)), "{:?}", settling.next());
-        settling.take(Event::Time(ms(6100)));
-        settling.take(Event::Hosts(host(6100, 50)));
-        let Action::WaitUntil(until) = settling.next() else { panic!("the wait begins anew") };
-        assert!(until >= ms(6100 + SETTLE));
-        settling.take(Event::Time(until));
-        settling.take(Event::Hosts(host(7200, 50)));
-        assert_eq!(settling.next(), Action::ReadArray(vec![0]));
-    }
-
-    #[test]
-    fn a_host_that_stays_silent_leaves_the_stripe_busy() {
-        let now = array(true, Records::None);
-        let action = decide(&mut standing(), 10, |asked| host(asked, 60_000), &now);
-        assert_eq!(action, Action::Decide(7, Decision::Busy(99, Clause::Heard)));
-    }
-
-    #[test]
-    fn an_owner_that_is_gone_is_not_nobody() {
-        let now = array(false, Records::Bitmap);
-        let mut run = Standing { run_by_hosts: true, running: true, ..standing() };
-        let action = decide(&mut run, 10, nobody, &now);
-        assert_eq!(action, Action::Decide(7, Decision::Busy(99, Clause::Stay)));
-        // Where no owner was, nobody is nobody.
-        let action = decide(&mut standing(), 10, nobody, &now);
-        assert_eq!(action, Action::Decide(7, Decision::Finding(99)));
-    }
-
-    #[test]
-    fn what_an_unclean_array_needs_depends_on_its_records() {
-        let busy = |clause| Action::Decide(7, Decision::Busy(99, clause));
-        let finding = Action::Decide(7, Decision::Finding(99));
-        let mut named = array(false, Records::Bitmap);
-        named.held.insert(7, super::super::Held::Bitmap);
-        let here = |asked| host(asked, 0);
-        for (now, expected) in [
-            (array(true, Records::None), finding.clone()),
-            (array(false, Records::None), busy(Clause::Whole)),
-            (array(false, Records::Ppl), busy(Clause::Whole)),
-            (array(false, Records::Journal), busy(Clause::Whole)),
-            (array(false, Records::Bitmap), finding.clone()),
-            (named.clone(), busy(Clause::Bitmap)),
-            (ArrayNow { clean: true, ..named }, finding.clone()),
-        ] {
-            assert_eq!(decide(&mut standing(), 10, here, &now), expected, "{now:?}");
-        }
-        let remembered = |asked| HostsSeen { saw_clean: true, ..host(asked, 0) };
-        assert_eq!(decide(&mut standing(), 10, remembered, &array(false, Records::None)), finding);
-        // A journal's array says "clean" while it is written: that it said so once proves nothing.
-        assert_eq!(
-            decide(&mut standing(), 10, remembered, &array(false, Records::Journal)),
-            busy(Clause::Whole)
-        );
-    }
-
-    #[test]
-    fn a_clean_superblock_earlier_counts_while_its_hosts_stay_and_nothing_but_active_came_after() {
-        let word = |hosts: HostsSeen, events| Standing {
-            word: Some(Word { events: Some(events), hosts }),
-            ..standing()
-        };
-        let now = array(false, Records::None);
-        let here = |asked| host(asked, 0);
-        assert!(matches!(
-            decide(&mut word(host(0, 0), 9), 10, here, &now),
-            Action::Decide(7, Decision::Finding(_))
-        ));
-        let busy = Action::Decide(7, Decision::Busy(99, Clause::Whole));
-        assert_eq!(decide(&mut word(nobody(0), 9), 10, here, &now), busy, "others were there then");
-        assert_eq!(
-            decide(&mut word(host(0, 0), 8), 10, here, &now),
-            busy,
-            "something else has changed since"
-        );
-    }
-}
+mod tests;

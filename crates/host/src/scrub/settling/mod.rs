@@ -1,7 +1,7 @@
 //! The rule of `docs/settling.md` as a pure step machine: events in, actions out.
 //!
-//! No clock, no thread, no input or output: [`settle`](super::settle) carries the actions out, and the
-//! simulator in `simulation` does so in virtual time.
+//! No clock, no thread, no input or output: [`settle`](super::settle) carries the actions out, and
+//! the simulator in `simulation` does so in virtual time.
 //!
 //! ```text
 //! Standing (of a pass) ──▶ Settling (of some suspects) ──next()──▶ Action
@@ -11,11 +11,13 @@
 
 mod evidence;
 mod machine;
+mod messages;
 #[cfg(test)]
 mod simulation;
 
 pub(crate) use evidence::{ArrayNow, Held, HostsSeen, Records, Standing, Word};
-pub(crate) use machine::{Action, Decision, Event, Look, Patience, Settling};
+pub(crate) use machine::{Patience, Settling};
+pub(crate) use messages::{Action, Decision, Event, Look};
 
 use std::time::Duration;
 

@@ -1,13 +1,15 @@
 //! The machine against md writers in virtual time: `docs/settling.md`, *How this is tested*.
 
+mod config;
 mod random;
 mod reader;
 mod world;
 
 use crate::finding::Clause;
+use config::{Config, Kept, MS, S};
 use random::Random;
 use reader::{Reader, Tally};
-use world::{Config, Kept, MS, S, World};
+use world::World;
 
 /// Anything that can happen.
 fn anything(random: &mut Random) -> Config {

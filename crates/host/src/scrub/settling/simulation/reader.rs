@@ -1,6 +1,7 @@
 //! A scrub of the simulated array: it carries out what the machine asks for, in virtual time.
 
-use super::world::{Kept, MS, REGION, S, Super, World};
+use super::config::{Kept, MS, S};
+use super::world::{REGION, Super, World};
 use crate::finding::Clause;
 use crate::scrub::settling::{
     Action, ArrayNow, Decision, Event, Held, HostsSeen, Look, Patience, Records, Settling, Standing, Word,
@@ -144,7 +145,8 @@ impl<'w> Reader<'w> {
         Ok(())
     }
 
-    /// What `pumice scrub` concludes before a pass; `None` where it refuses, else also the stripes that it leaves out.
+    /// What `pumice scrub` concludes before a pass; `None` where it refuses, else also the stripes
+    /// that it leaves out.
     fn begin(&mut self) -> Option<(Standing, Vec<bool>)> {
         let config = self.world.config.clone();
         let first = self.hosts();

@@ -1,18 +1,23 @@
 //! An md array, the host that runs it, and the nodes with its drives, in virtual time.
 //!
-//! Every write of the host (data, parity, superblock, bitmap, partial parity log) goes to its member on its own: it is sent, may be held back, comes
-//! to the node, is applied, and is answered. A crash loses what has not come to a node. Microseconds throughout.
+//! Every write of the host (data, parity, superblock, bitmap, partial parity log) goes to its
+//! member on its own: it is sent, may be held back, comes to the node, is applied, and is answered.
+//! A crash loses what has not come to a node. Microseconds throughout.
 
 mod array;
+mod hosts;
+mod members;
+mod state;
+mod writes;
 
+use super::config::{Config, Kept, MS, S};
 use super::random::Random;
 use pumice_node::superblocks::{Memory, Written};
 use pumice_offload::{AssociatedHost, Hosts, Writes};
+use state::{Association, Ends, Event, Host, Kind, Node, Op, Path, What, Write};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-pub(super) const MS: u64 = 1000;
-pub(super) const S: u64 = 1_000_000;
 /// Stripes of a region: of the counters, and of a bit of the bitmap.
 pub(super) const REGION: usize = 2;
 /// md's `daemon_sleep`.
@@ -22,56 +27,6 @@ const KEEP_ALIVE: u64 = 2_500 * MS;
 /// The longest that a node takes for a write.
 const SLOWEST: u64 = 3 * S;
 const ARRAY: [u8; 16] = [7; 16];
-
-/// What the array keeps of writes under way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kept {
-    Nothing,
-    Bitmap,
-    Ppl,
-    Journal,
-}
-
-/// What can happen, and how often.
-#[derive(Debug, Clone)]
-pub(super) struct Config {
-    pub(super) kept: Kept,
-    /// Drives are on nodes, which count writes; else they are devices of the host's own machine.
-    pub(super) counted: bool,
-    pub(super) nodes: usize,
-    pub(super) members: usize,
-    pub(super) stripes: usize,
-    /// Between two writes to the array, in the mean.
-    pub(super) gap: u64,
-    /// Only these first stripes are written.
-    pub(super) written: usize,
-    /// Blocks take two contents in turn.
-    pub(super) toggle: bool,
-    /// In percent of writes, and for how long at most, the host holds one back.
-    pub(super) held: (u64, u64),
-    /// Percent: looks and evidence that take long.
-    pub(super) slow_looks: u64,
-    /// Whether the host stops writing for seconds now and then.
-    pub(super) pauses: bool,
-    /// A crash is due within this time.
-    pub(super) crash: Option<u64>,
-    /// The host comes back after it.
-    pub(super) comes_back: bool,
-    /// Percent: an array that was cut off is assembled read-only until the first write.
-    pub(super) read_only: u64,
-    /// Of a stripe of a resync.
-    pub(super) resync: u64,
-    /// Paths are lost now and then.
-    pub(super) paths: bool,
-    /// Members fail and come back, or the array is reshaped.
-    pub(super) changes: bool,
-    /// Other hosts come and go.
-    pub(super) visitors: bool,
-    /// Percent: damage is planted.
-    pub(super) damage: u64,
-    /// The array begins as one that was cut off.
-    pub(super) begins_cut_off: bool,
-}
 
 /// A superblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,152 +41,6 @@ pub(super) struct Super {
     pub(super) faulty: u32,
     /// Stripes up to which this member is good.
     pub(super) valid: usize,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum What {
-    Data {
-        stripe: usize,
-        value: u64,
-    },
-    Super(Super),
-    Bit {
-        region: usize,
-        set: bool,
-    },
-    /// A mark names the entry; none is taken away that is not the one meant.
-    Ppl {
-        stripe: usize,
-        mark: u64,
-        set: bool,
-    },
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Write {
-    member: usize,
-    what: What,
-    op: usize,
-    life: u32,
-}
-
-#[derive(Debug, Clone)]
-enum Kind {
-    Super,
-    Bit {
-        region: usize,
-        set: bool,
-    },
-    /// The log goes first, then these members.
-    Stripe {
-        stripe: usize,
-        logged: bool,
-        writes: Vec<(usize, u64)>,
-        absorbs: bool,
-        ends: Ends,
-    },
-}
-
-/// What a change of a stripe was for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ends {
-    Write,
-    Resync,
-    Recovery,
-    /// It is left as it is.
-    Scribble,
-}
-
-#[derive(Debug, Clone)]
-struct Op {
-    kind: Kind,
-    pending: usize,
-    life: u32,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
-    Tick(u32),
-    Arrive(usize),
-    Apply(usize),
-    Answer(usize),
-    SafeMode(u32),
-    Daemon(u32),
-    Crash,
-    Boot,
-    Assemble(u32),
-    Step(u32),
-    Expire(usize, u64),
-    PathLost,
-    PathBack(usize, bool),
-    Visitor(bool),
-    Damage,
-    Change(u32),
-    ReAdd(u32, usize),
-    Recover(u32, usize, usize),
-    Scribble(u32),
-    LogMoves(usize, u64),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Path {
-    Up,
-    /// Nothing comes through, and the node has not noticed.
-    Silent,
-    Down,
-}
-
-/// An association.
-#[derive(Debug, Clone, Copy)]
-struct Association {
-    serial: u64,
-    heard: u64,
-    alive: bool,
-}
-
-#[derive(Debug)]
-struct Node {
-    epoch: u64,
-    changes: u64,
-    associations: Vec<Association>,
-    path: Path,
-    visitors: u32,
-    /// How long the path was silent.
-    lost: u64,
-    calm_from: u64,
-    /// Writes that wait for the path.
-    waiting: Vec<usize>,
-}
-
-/// The host that runs the array.
-#[derive(Debug, Default)]
-struct Host {
-    /// Counts crashes.
-    life: u32,
-    assembled: bool,
-    read_only: bool,
-    events: u64,
-    clean: bool,
-    busy: bool,
-    wanting: Vec<(usize, usize, u64)>,
-    locked: Vec<bool>,
-    active: usize,
-    /// When it was last not idle.
-    last: u64,
-    /// Rounds until a bit is cleared; 0 is a clear one.
-    bits: Vec<u8>,
-    bit_busy: Vec<bool>,
-    writing: Vec<usize>,
-    /// Stripes that wait for a resync.
-    needs: Vec<bool>,
-    checkpoint: bool,
-    faulty: u32,
-    valid: Vec<usize>,
-    shape: u32,
-    logical: Vec<Vec<u64>>,
-    paused_until: u64,
-    /// Of the newest entries in partial parity logs.
-    marks: Vec<u64>,
 }
 
 pub(super) struct World {
@@ -261,7 +70,8 @@ pub(super) struct World {
     /// When it got the one that it has.
     pub(super) damaged_at: Vec<u64>,
     serial: u64,
-    /// A whole resync has begun and not ended. (md forgets that when it finds something in a partial parity log; what is torn then stays so, and is no false finding.)
+    /// A whole resync has begun and not ended. (md forgets that when it finds something in a
+    /// partial parity log; what is torn then stays so, and is no false finding.)
     resyncing: bool,
 }
 
@@ -449,138 +259,6 @@ impl World {
         }
     }
 
-    // The host's machine and its associations.
-
-    fn boot(&mut self) {
-        for node in &mut self.nodes {
-            self.serial += 1;
-            let association = Association { serial: self.serial, heard: self.now, alive: true };
-            node.associations.push(association);
-            node.changes += 1;
-            node.path = Path::Up;
-        }
-        let life = self.host.life;
-        let slow = if life > 0 && self.random.percent(30) { 20 * S } else { 100 * MS };
-        self.after(0, slow, Event::Assemble(life));
-    }
-
-    fn crash(&mut self) {
-        if self.config.changes {
-            // One kind of trouble at a time.
-            return;
-        }
-        let host = &mut self.host;
-        host.life += 1;
-        (host.assembled, host.busy, host.active) = (false, false, 0);
-        host.wanting.clear();
-        host.locked.fill(false);
-        host.bit_busy.fill(false);
-        host.writing.fill(0);
-        let noticed = self.random.percent(50);
-        for k in 0..self.nodes.len() {
-            self.touch(k);
-            let node = &mut self.nodes[k];
-            node.waiting.clear();
-            node.path = Path::Down;
-            let own: Vec<u64> = node.associations.iter().filter(|a| a.alive).map(|a| a.serial).collect();
-            node.associations.iter_mut().for_each(|a| a.alive = false);
-            for serial in own {
-                if noticed {
-                    self.expire(k, serial);
-                } else {
-                    self.after(5 * S, 15 * S, Event::Expire(k, serial));
-                }
-            }
-        }
-        if self.config.comes_back {
-            self.after(SLOWEST, 20 * S, Event::Boot);
-        }
-    }
-
-    fn expire(&mut self, node: usize, serial: u64) {
-        let node = &mut self.nodes[node];
-        let before = node.associations.len();
-        node.associations.retain(|a| a.serial != serial);
-        node.changes += u64::from(node.associations.len() != before);
-    }
-
-    /// Notes the last keep alive that has come.
-    fn touch(&mut self, node: usize) {
-        let beat = self.now - self.now % KEEP_ALIVE;
-        let node = &mut self.nodes[node];
-        if node.path == Path::Up {
-            for association in node.associations.iter_mut().filter(|a| a.alive) {
-                association.heard = association.heard.max(beat);
-            }
-        }
-    }
-
-    fn path_lost(&mut self) {
-        let k = self.random.index(self.nodes.len());
-        // What one outage has delayed is there before the next.
-        if self.nodes[k].path != Path::Up || self.now < self.nodes[k].calm_from {
-            return;
-        }
-        self.touch(k);
-        let noticed = self.random.percent(60);
-        self.nodes[k].path = if noticed { Path::Down } else { Path::Silent };
-        if noticed {
-            self.lose(k);
-            self.after(SLOWEST, 20 * S, Event::PathBack(k, true));
-        } else {
-            // Long enough to be noticed, or over in less than half of the settle time.
-            let long = self.random.percent(60);
-            let time = if long { self.random.within(4 * S, 12 * S) } else { self.random.below(1400 * MS) };
-            self.nodes[k].lost = time;
-            self.at(self.now + time, Event::PathBack(k, false));
-        }
-    }
-
-    fn lose(&mut self, k: usize) {
-        let own: Vec<u64> = self.nodes[k].associations.iter().filter(|a| a.alive).map(|a| a.serial).collect();
-        own.into_iter().for_each(|serial| self.expire(k, serial));
-    }
-
-    fn path_back(&mut self, k: usize, lost: bool) {
-        if self.nodes[k].path == Path::Up
-            || !self.nodes.iter().any(|n| n.associations.iter().any(|a| a.alive)) && !lost
-        {
-            return;
-        }
-        self.nodes[k].path = Path::Up;
-        self.nodes[k].calm_from = self.now + 6 * S;
-        if lost {
-            self.serial += 1;
-            let association = Association { serial: self.serial, heard: self.now, alive: true };
-            self.nodes[k].associations.push(association);
-            self.nodes[k].changes += 1;
-        }
-        // A network that was silent delivers what it lost within as long a time again, and within the settle time.
-        let late = if lost { 500 * MS } else { self.nodes[k].lost.min(2_800 * MS) };
-        for write in std::mem::take(&mut self.nodes[k].waiting) {
-            self.after(0, late, Event::Arrive(write));
-        }
-    }
-
-    fn visitor(&mut self, comes: bool) {
-        let all = self.random.percent(70);
-        for k in 0..self.nodes.len() {
-            if comes && !all && k > 0 {
-                continue;
-            }
-            let node = &mut self.nodes[k];
-            match comes {
-                true => node.visitors += 1,
-                false if node.visitors == 0 => continue,
-                false => node.visitors -= 1,
-            }
-            node.changes += 1;
-        }
-        if comes {
-            self.after(S, 20 * S, Event::Visitor(false));
-        }
-    }
-
     // What a scrub can ask a node.
 
     /// The hosts of a node.
@@ -629,158 +307,22 @@ impl World {
         !self.host.needs.contains(&true)
     }
 
-    // Writes on their way.
+    // Damage.
 
-    fn send(&mut self, member: usize, what: What, op: usize) {
-        let write = self.writes.len();
-        self.writes.push(Write { member, what, op, life: self.host.life });
-        let (percent, longest) = self.config.held;
-        let data = matches!(what, What::Data { .. });
-        let hold = if data && self.random.percent(percent) { self.random.below(longest) } else { 0 };
-        self.after(hold + 50, hold + 2 * MS, Event::Arrive(write));
-    }
-
-    fn arrive(&mut self, id: usize) {
-        let write = self.writes[id];
-        if write.life != self.host.life {
+    pub(super) fn plant(&mut self) {
+        let stripe = self.random.index(self.config.stripes);
+        let member = self.random.index(self.config.members);
+        if self.host.locked[stripe] || self.host.faulty != 0 || self.host.shape != 0 {
             return;
         }
-        let k = self.node_of(write.member);
-        if self.nodes[k].path != Path::Up {
-            self.nodes[k].waiting.push(id);
-            return;
-        }
-        let now = self.now;
-        let own = self.nodes[k].associations.iter_mut().filter(|a| a.alive);
-        let Some(association) = own.last() else { return };
-        association.heard = now;
-        let serial = association.serial;
-        match write.what {
-            What::Data { stripe, .. } => self.counters[write.member][stripe / REGION].started += 1,
-            What::Super(superblock) => {
-                let Super { events, clean, at, .. } = superblock;
-                let written = Written { array: ARRAY, events, clean: clean && !at };
-                self.memories[write.member].wrote(serial, Some(written));
-            }
-            _ => {}
-        }
-        let slow = if self.random.percent(2) { SLOWEST - 100 * MS } else { 5 * MS };
-        self.after(20, slow, Event::Apply(id));
-    }
-
-    fn apply(&mut self, id: usize) {
-        let Write { member, what, .. } = self.writes[id];
-        match what {
-            What::Data { stripe, value } => {
-                self.disk[stripe][member] = value;
-                self.counters[member][stripe / REGION].completed += 1;
-            }
-            What::Super(superblock) => self.supers[member] = superblock,
-            What::Bit { region, set } => self.bits[member][region] = set,
-            What::Ppl { stripe, mark, set: true } => self.logs[member][stripe] = mark,
-            What::Ppl { stripe, mark, .. } if self.logs[member][stripe] == mark => {
-                self.logs[member][stripe] = 0;
-            }
-            What::Ppl { .. } => {}
-        }
-        self.after(20, 2 * MS, Event::Answer(id));
-    }
-
-    fn answer(&mut self, id: usize) {
-        let write = self.writes[id];
-        if write.life != self.host.life {
-            return;
-        }
-        let k = self.node_of(write.member);
-        if self.nodes[k].path != Path::Up {
-            // It is sent again when the path is back.
-            self.nodes[k].waiting.push(id);
-            return;
-        }
-        if write.op == usize::MAX {
-            return;
-        }
-        self.ops[write.op].pending -= 1;
-        if self.ops[write.op].pending == 0 {
-            self.ended(write.op);
-        }
-    }
-
-    fn present(&self, member: usize) -> bool {
-        self.host.faulty & (1 << member) == 0
-    }
-
-    fn op(&mut self, kind: Kind) -> usize {
-        self.ops.push(Op { kind, pending: 0, life: self.host.life });
-        self.ops.len() - 1
-    }
-
-    fn send_all(&mut self, op: usize, writes: &[(usize, What)]) {
-        self.ops[op].pending = writes.len();
-        for (member, what) in writes {
-            self.send(*member, *what, op);
-        }
-        if writes.is_empty() {
-            self.ended(op);
-        }
-    }
-
-    fn ended(&mut self, op: usize) {
-        if self.ops[op].life != self.host.life {
-            return;
-        }
-        match self.ops[op].kind.clone() {
-            Kind::Super => self.host.busy = false,
-            Kind::Bit { region, set } => {
-                self.host.bit_busy[region] = false;
-                self.host.bits[region] = if set { 2 } else { 0 };
-            }
-            Kind::Stripe { stripe, logged: true, writes, absorbs, ends } => {
-                self.ops[op].kind =
-                    Kind::Stripe { stripe, logged: false, writes: writes.clone(), absorbs, ends };
-                self.send_data(op, stripe, &writes);
-                return;
-            }
-            Kind::Stripe { stripe, absorbs, ends, .. } => self.stripe_ended(stripe, absorbs, ends),
-        }
-        self.pump();
-    }
-
-    fn stripe_ended(&mut self, stripe: usize, absorbs: bool, ends: Ends) {
-        self.host.locked[stripe] = false;
-        self.host.writing[stripe / REGION] -= 1;
-        self.host.active -= 1;
-        self.host.last = self.now;
-        if absorbs {
-            self.damage[stripe] = 0;
-        }
-        if ends == Ends::Resync || absorbs && ends == Ends::Write {
-            self.host.needs[stripe] = false;
-        }
-        if self.config.kept == Kept::Ppl {
-            let parity = stripe % self.config.members;
-            let mark = self.host.marks[stripe];
-            self.send(parity, What::Ppl { stripe, mark, set: false }, usize::MAX);
-        }
-        if let Some(mark) = self.journal.get(&stripe).map(|entry| entry.0) {
-            self.after(MS, 3 * S, Event::LogMoves(stripe, mark));
-        }
-        if self.host.active == 0 {
-            let life = self.host.life;
-            self.after(SAFE_MODE, SAFE_MODE + MS, Event::SafeMode(life));
-        }
-    }
-
-    fn send_data(&mut self, op: usize, _: usize, writes: &[(usize, u64)]) {
-        let Kind::Stripe { stripe, .. } = self.ops[op].kind else { return };
-        let mut list: Vec<(usize, What)> = writes
-            .iter()
-            .filter(|(member, _)| self.present(*member))
-            .map(|(member, value)| (*member, What::Data { stripe, value: *value }))
-            .collect();
-        if self.random.percent(50) {
-            list.reverse();
-        }
-        self.send_all(op, &list);
+        let error = self.random.next() | 1;
+        self.disk[stripe][member] ^= error;
+        self.damage[stripe] ^= error;
+        // A write may mend one error of several.
+        let ever = &mut self.ever[stripe];
+        let with: Vec<u64> = ever.iter().map(|other| other ^ error).collect();
+        ever.extend(with);
+        ever.push(error);
+        self.damaged_at[stripe] = self.now;
     }
 }

@@ -1,0 +1,165 @@
+use super::super::messages::Look;
+use super::super::{Held, Records, Word};
+use super::*;
+use pumice_offload::{Activity, AssociatedHost, Hosts, Writes};
+
+const fn ms(n: u64) -> Moment {
+    Duration::from_millis(n)
+}
+
+const SETTLE: u64 = 1000;
+
+fn standing() -> Standing {
+    Standing {
+        in_use: true,
+        settle: ms(SETTLE),
+        run_by_hosts: false,
+        running: false,
+        counted: true,
+        word: None,
+        without: None,
+    }
+}
+
+/// One host on one node.
+fn host(asked: u64, silent_ms: u32) -> HostsSeen {
+    let host = AssociatedHost { mark: [1; 32], silent_ms, observer: false };
+    let node = Hosts { epoch: 1, changes: 1, hosts: vec![host] };
+    HostsSeen { asked: ms(asked), nodes: vec![Some(node)], saw_clean: false }
+}
+
+fn nobody(asked: u64) -> HostsSeen {
+    let node = Hosts { epoch: 1, changes: 4, hosts: Vec::new() };
+    HostsSeen { asked: ms(asked), nodes: vec![Some(node)], saw_clean: false }
+}
+
+fn look(ended: u64, seen: Option<u64>) -> Event<u64> {
+    let still = Writes { started: 3, completed: 3 };
+    let activity = vec![Some(Activity { epoch: 1, before: still, after: still })];
+    Event::Looked(Look { ended: ms(ended), activity, seen })
+}
+
+fn array(clean: bool, records: Records) -> ArrayNow {
+    ArrayNow { same: true, clean, events: 10, records, held: std::collections::BTreeMap::new() }
+}
+
+/// From a first look at stripe 7 that ended at `ended` to the decision about the second, `hosts`
+/// being heard of in time.
+fn decide(
+    standing: &mut Standing,
+    ended: u64,
+    hosts: impl Fn(u64) -> HostsSeen,
+    now: &ArrayNow,
+) -> Action<u64> {
+    let mut settling = Settling::new(standing, Patience::Batch, [7]);
+    let mut time = 0;
+    for _ in 0..1000 {
+        let event = match settling.next() {
+            Action::AskHosts => Event::Hosts(hosts(time)),
+            Action::Look(7) => {
+                time = time.max(ended);
+                look(time, Some(99))
+            }
+            Action::ReadArray(_) => Event::Array(now.clone()),
+            Action::WaitUntil(until) => {
+                time = u64::try_from(until.as_millis()).unwrap();
+                Event::Time(until)
+            }
+            decided => return decided,
+        };
+        settling.take(event);
+    }
+    panic!("it does not end");
+}
+
+#[test]
+fn two_looks_are_apart_from_the_end_of_the_first() {
+    let mut standing = standing();
+    let mut settling = Settling::new(&mut standing, Patience::Batch, [0, 1]);
+    settling.take(Event::Hosts(host(0, 0)));
+    assert_eq!(settling.next(), Action::Look(0));
+    // Longer than the settle time, and the one after it too.
+    settling.take(look(1200, Some(5)));
+    settling.take(look(2500, Some(6)));
+    assert_eq!(settling.next(), Action::WaitUntil(ms(2500 + SETTLE)));
+    settling.take(Event::Time(ms(3499)));
+    assert_eq!(settling.next(), Action::WaitUntil(ms(2500 + SETTLE)), "it is not yet time");
+}
+
+#[test]
+fn heard_of_since_means_since_the_end_of_the_first_look() {
+    let mut standing = standing();
+    let mut settling = Settling::new(&mut standing, Patience::Batch, [0]);
+    settling.take(Event::Hosts(host(0, 0)));
+    settling.take(look(5000, Some(5)));
+    settling.take(Event::Time(ms(6000)));
+    // Heard while the look was under way.
+    settling.take(Event::Hosts(host(6000, 1001)));
+    assert!(matches!(settling.next(), Action::WaitUntil(_)), "{:?}", settling.next());
+    settling.take(Event::Time(ms(6100)));
+    settling.take(Event::Hosts(host(6100, 50)));
+    let Action::WaitUntil(until) = settling.next() else { panic!("the wait begins anew") };
+    assert!(until >= ms(6100 + SETTLE));
+    settling.take(Event::Time(until));
+    settling.take(Event::Hosts(host(7200, 50)));
+    assert_eq!(settling.next(), Action::ReadArray(vec![0]));
+}
+
+#[test]
+fn a_host_that_stays_silent_leaves_the_stripe_busy() {
+    let now = array(true, Records::None);
+    let action = decide(&mut standing(), 10, |asked| host(asked, 60_000), &now);
+    assert_eq!(action, Action::Decide(7, Decision::Busy(99, Clause::Heard)));
+}
+
+#[test]
+fn an_owner_that_is_gone_is_not_nobody() {
+    let now = array(false, Records::Bitmap);
+    let mut run = Standing { run_by_hosts: true, running: true, ..standing() };
+    let action = decide(&mut run, 10, nobody, &now);
+    assert_eq!(action, Action::Decide(7, Decision::Busy(99, Clause::Stay)));
+    // Where no owner was, nobody is nobody.
+    let action = decide(&mut standing(), 10, nobody, &now);
+    assert_eq!(action, Action::Decide(7, Decision::Finding(99)));
+}
+
+#[test]
+fn what_an_unclean_array_needs_depends_on_its_records() {
+    let busy = |clause| Action::Decide(7, Decision::Busy(99, clause));
+    let finding = Action::Decide(7, Decision::Finding(99));
+    let mut named = array(false, Records::Bitmap);
+    named.held.insert(7, Held::Bitmap);
+    let here = |asked| host(asked, 0);
+    for (now, expected) in [
+        (array(true, Records::None), finding.clone()),
+        (array(false, Records::None), busy(Clause::Whole)),
+        (array(false, Records::Ppl), busy(Clause::Whole)),
+        (array(false, Records::Journal), busy(Clause::Whole)),
+        (array(false, Records::Bitmap), finding.clone()),
+        (named.clone(), busy(Clause::Bitmap)),
+        (ArrayNow { clean: true, ..named }, finding.clone()),
+    ] {
+        assert_eq!(decide(&mut standing(), 10, here, &now), expected, "{now:?}");
+    }
+    let remembered = |asked| HostsSeen { saw_clean: true, ..host(asked, 0) };
+    assert_eq!(decide(&mut standing(), 10, remembered, &array(false, Records::None)), finding);
+    // A journal's array says "clean" while it is written: that it said so once proves nothing.
+    assert_eq!(decide(&mut standing(), 10, remembered, &array(false, Records::Journal)), busy(Clause::Whole));
+}
+
+#[test]
+fn a_clean_superblock_earlier_counts_while_its_hosts_stay_and_nothing_but_active_came_after() {
+    let word = |hosts: HostsSeen, events| Standing {
+        word: Some(Word { events: Some(events), hosts }),
+        ..standing()
+    };
+    let now = array(false, Records::None);
+    let here = |asked| host(asked, 0);
+    assert!(matches!(
+        decide(&mut word(host(0, 0), 9), 10, here, &now),
+        Action::Decide(7, Decision::Finding(_))
+    ));
+    let busy = Action::Decide(7, Decision::Busy(99, Clause::Whole));
+    assert_eq!(decide(&mut word(nobody(0), 9), 10, here, &now), busy, "others were there then");
+    assert_eq!(decide(&mut word(host(0, 0), 8), 10, here, &now), busy, "something else has changed since");
+}

@@ -1,0 +1,56 @@
+//! What can happen in a simulated world.
+
+/// A millisecond, in microseconds.
+pub(super) const MS: u64 = 1000;
+/// A second.
+pub(super) const S: u64 = 1_000_000;
+
+/// What the array keeps of writes under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kept {
+    Nothing,
+    Bitmap,
+    Ppl,
+    Journal,
+}
+
+/// What can happen, and how often.
+#[derive(Debug, Clone)]
+pub(super) struct Config {
+    pub(super) kept: Kept,
+    /// Drives are on nodes, which count writes; else they are devices of the host's own machine.
+    pub(super) counted: bool,
+    pub(super) nodes: usize,
+    pub(super) members: usize,
+    pub(super) stripes: usize,
+    /// Between two writes to the array, in the mean.
+    pub(super) gap: u64,
+    /// Only these first stripes are written.
+    pub(super) written: usize,
+    /// Blocks take two contents in turn.
+    pub(super) toggle: bool,
+    /// In percent of writes, and for how long at most, the host holds one back.
+    pub(super) held: (u64, u64),
+    /// Percent: looks and evidence that take long.
+    pub(super) slow_looks: u64,
+    /// Whether the host stops writing for seconds now and then.
+    pub(super) pauses: bool,
+    /// A crash is due within this time.
+    pub(super) crash: Option<u64>,
+    /// The host comes back after it.
+    pub(super) comes_back: bool,
+    /// Percent: an array that was cut off is assembled read-only until the first write.
+    pub(super) read_only: u64,
+    /// Of a stripe of a resync.
+    pub(super) resync: u64,
+    /// Paths are lost now and then.
+    pub(super) paths: bool,
+    /// Members fail and come back, or the array is reshaped.
+    pub(super) changes: bool,
+    /// Other hosts come and go.
+    pub(super) visitors: bool,
+    /// Percent: damage is planted.
+    pub(super) damage: u64,
+    /// The array begins as one that was cut off.
+    pub(super) begins_cut_off: bool,
+}
