@@ -182,6 +182,15 @@ impl InvalidReference {
     pub const STATUS: u16 = 0x181;
 }
 
+/// Which way the blocks of a command go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// To media: Write, Write Zeroes. PRACT makes tuples.
+    Write,
+    /// From media: Read, Compare, Verify. Tuples are only checked.
+    Read,
+}
+
 /// What a command asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Protection {
@@ -197,16 +206,21 @@ impl Protection {
     /// Reads the fields of a command.
     ///
     /// # Errors
-    /// For type 1, if the reference tag is to be checked or PRACT is set, and ILBRT is not that of
-    /// the starting LBA.
-    pub fn parse(format: &Format, fields: &CommandFields) -> Result<Self, InvalidReference> {
+    /// For type 1, if the reference tag is to be checked or written into tuples, and ILBRT is not
+    /// that of the starting LBA.
+    pub fn parse(
+        format: &Format,
+        fields: &CommandFields,
+        direction: Direction,
+    ) -> Result<Self, InvalidReference> {
         let bit = |n: u32| fields.control >> n & 1 == 1;
         let space = u128::from(fields.dword2) << 64 | u128::from(fields.dword3) << 32;
         let (storage, reference) = split_space(format, space | u128::from(fields.dword14));
         let pract = if bit(13) { Pract::Act } else { Pract::Pass };
         let checks = Prchk { guard: bit(12), application: bit(11), reference: bit(10), storage: bit(8) };
         let expected = fields.slba & format.reference_mask();
-        let used = pract == Pract::Act || checks.reference;
+        let made = pract == Pract::Act && direction == Direction::Write;
+        let used = made || checks.reference;
         if format.kind() == Type::One && used && reference != expected {
             return Err(InvalidReference { expected, found: reference });
         }
@@ -237,7 +251,8 @@ mod tests {
             dword14: 0x5566_7788,
             dword15: 0xF0F0_1234,
         };
-        let got = Protection::parse(&format(Guard::Crc32c, Type::Two, 24), &fields).expect("type 2");
+        let got = Protection::parse(&format(Guard::Crc32c, Type::Two, 24), &fields, Direction::Write)
+            .expect("type 2");
         assert_eq!(got.pract, Pract::Act);
         assert_eq!(got.checks, Prchk { guard: false, application: true, reference: false, storage: true });
         assert_eq!(
@@ -249,7 +264,8 @@ mod tests {
                 reference: 0x22_3344_5566_7788
             }
         );
-        let got = Protection::parse(&format(Guard::Crc64, Type::Three, 16), &fields).expect("type 3");
+        let got = Protection::parse(&format(Guard::Crc64, Type::Three, 16), &fields, Direction::Read)
+            .expect("type 3");
         assert_eq!((got.tags.storage, got.tags.reference), (0x3344, 0x5566_7788));
     }
 
@@ -257,11 +273,20 @@ mod tests {
     fn type_1_wants_the_reference_tag_of_the_lba() {
         let format = format(Guard::Crc16, Type::One, 8);
         let fields = CommandFields { slba: 0x1_2345_6789, dword14: 0xAA34_5678, ..Default::default() };
-        for (control, refused) in [(0, false), (1 << 12, false), (1 << 10, true), (1 << 13, true)] {
-            let got = Protection::parse(&format, &CommandFields { control, ..fields });
-            assert_eq!(got.is_err(), refused, "control {control:#x}");
-            let good = CommandFields { control, dword14: 0xAA45_6789, ..fields };
-            assert!(Protection::parse(&format, &good).is_ok(), "control {control:#x}");
+        // Control word; refused as a write, refused as a read.
+        for (control, write, read) in [
+            (0, false, false),
+            (1 << 12, false, false),
+            (1 << 10, true, true),
+            // A read makes no tuples, so nothing looks at ILBRT.
+            (1 << 13, true, false),
+        ] {
+            for (direction, refused) in [(Direction::Write, write), (Direction::Read, read)] {
+                let got = Protection::parse(&format, &CommandFields { control, ..fields }, direction);
+                assert_eq!(got.is_err(), refused, "control {control:#x}, {direction:?}");
+                let good = CommandFields { control, dword14: 0xAA45_6789, ..fields };
+                assert!(Protection::parse(&format, &good, direction).is_ok(), "control {control:#x}");
+            }
         }
     }
 

@@ -7,8 +7,8 @@ use common::{Checks, Plain, noise};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use pumice_protect::blocks;
-use pumice_protect::command::{Action, CommandFields, Pract, Prchk, Protection, Tags};
-use pumice_protect::format::{Format, IdentifyFields};
+use pumice_protect::command::{Action, CommandFields, Direction, Pract, Prchk, Protection, Tags};
+use pumice_protect::format::{Format, IdentifyFields, Place, Type};
 use pumice_protect::guard::Guard;
 use pumice_protect::kernels::Kernels;
 use pumice_protect::stream::{CheckStream, MakeStream};
@@ -326,7 +326,7 @@ proptest! {
             }
         };
 
-        let asked = Protection::parse(&format, &command(write, [true; 4])).expect("a command that makes sense");
+        let asked = Protection::parse(&format, &command(write, [true; 4]), Direction::Write).expect("a command that makes sense");
         prop_assert_eq!(asked.tags, tags(&plain));
         // The host's own blocks: with good tuples if it makes them, else with anything in their place.
         let small = format.metadata_bytes() == format.tuple_bytes();
@@ -357,7 +357,7 @@ proptest! {
             let at = at.index(medium.len());
             medium[at] ^= by;
         }
-        let asked = Protection::parse(&format, &command(read, checks)).expect("a command that makes sense");
+        let asked = Protection::parse(&format, &command(read, checks), Direction::Read).expect("a command that makes sense");
         let expected = plain.judge_all(checks, &medium);
         let fault = match asked.pract.of_read(&format) {
             Action::Strip => {
@@ -483,6 +483,26 @@ fn tuples_of_all_ones_are_not_checked() {
         block[4096 + format.tuple_bytes() - 1] = 0xFE;
         let fault = blocks::verify_extended(&format, &tags, Prchk::ALL, &block);
         assert_eq!(fault.map(|f| f.status()), (kind == 3).then_some(0x282), "{guard} type {kind}");
+    }
+}
+
+/// A stream that stopped within metadata takes no data: it would sum them for the wrong block.
+#[test]
+fn data_in_the_place_of_metadata_is_refused() {
+    let format = Format::new(512, 16, Guard::Crc16, Type::One, Place::Last).expect("a format");
+    for operation in 0..3 {
+        let mut stream = MakeStream::new(format, Tags::at(&format, 0));
+        stream.overwrite(&mut [7; 515]);
+        let refused = std::panic::catch_unwind(move || {
+            let _ = match operation {
+                0 => stream.insert(&[7; 100], &mut [0; 200]),
+                1 => stream.tuple_after(&[7; 100]).0,
+                _ => stream.extended_of(100),
+            };
+        })
+        .expect_err("it is within metadata");
+        let why = refused.downcast_ref::<String>().expect("a message");
+        assert_eq!(why, "data at byte 515 of a block with 512 bytes of data");
     }
 }
 

@@ -43,9 +43,14 @@ impl MakeStream {
 
     /// How many bytes of extended blocks the next `data` bytes of data make. The metadata of a
     /// block comes with its last byte of data.
+    ///
+    /// # Panics
+    /// If the next byte of the stream is one of metadata: an [`overwrite`](Self::overwrite) or
+    /// [`fill_separate`](Self::fill_separate) ended there.
     #[must_use]
     pub fn extended_of(&self, data: usize) -> usize {
         let format = &self.cursor.format;
+        self.assert_at_data();
         data + (self.cursor.at + data) / format.data_bytes() * format.metadata_bytes()
     }
 
@@ -53,7 +58,7 @@ impl MakeStream {
     /// tuple are zeros. Returns how many bytes it wrote.
     ///
     /// # Panics
-    /// If `out` is shorter than [`extended_of`](Self::extended_of) says.
+    /// If `out` is shorter than [`extended_of`](Self::extended_of) says, or that panics.
     pub fn insert(&mut self, mut data: &[u8], out: &mut [u8]) -> usize {
         let written = self.extended_of(data.len());
         let (format, mut out) = (self.cursor.format, &mut out[..written]);
@@ -82,7 +87,11 @@ impl MakeStream {
     /// Takes data up to the end of the present block at most. Returns how many bytes it took and,
     /// if the block is complete, its tuple: for a gathered write in which the data stay where they
     /// are. Metadata beside the tuple are taken for zeros.
+    ///
+    /// # Panics
+    /// If the next byte of the stream is one of metadata.
     pub fn tuple_after(&mut self, data: &[u8]) -> (usize, Option<TupleBytes>) {
+        self.assert_at_data();
         let size = self.cursor.format.data_bytes();
         let count = (size - self.cursor.at).min(data.len());
         self.cursor.kernels.update(&mut self.cursor.crc, &data[..count]);
@@ -154,6 +163,13 @@ impl MakeStream {
                 self.metadata(region, part);
             }
         }
+    }
+
+    /// Bytes of data are to come next. If they were taken for metadata of the block before, every
+    /// later tuple would be of other bytes than its block's.
+    fn assert_at_data(&self) {
+        let (at, data) = (self.cursor.at, self.cursor.format.data_bytes());
+        assert!(at < data, "data at byte {at} of a block with {data} bytes of data");
     }
 
     /// Sums or replaces metadata of one region.
