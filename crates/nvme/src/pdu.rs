@@ -17,6 +17,7 @@ pub use ic::{IcReq, IcResp};
 pub use violation::{Fatal, Violation};
 
 use crate::bytes::{put, u32_at};
+use pumice_protect::digest;
 
 /// Bytes of the common header.
 pub const COMMON: usize = 8;
@@ -198,7 +199,7 @@ pub fn push_with_data<E>(
         return Err(error);
     }
     if digests.data {
-        digest.copy_from_slice(&crc32c::crc32c(data).to_le_bytes());
+        digest.copy_from_slice(&digest::crc32c(data).to_le_bytes());
     }
     Ok(())
 }
@@ -227,7 +228,7 @@ pub(crate) fn push_header(
     header.encode(pdu);
     put(pdu, COMMON, body);
     if digests.header {
-        let digest = crc32c::crc32c(&pdu[..hlen]);
+        let digest = digest::crc32c(&pdu[..hlen]);
         put(pdu, hlen, &digest.to_le_bytes());
     }
 }

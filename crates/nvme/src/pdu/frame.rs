@@ -2,6 +2,7 @@
 
 use super::{COMMON, CommonHeader, DDGSTF, DIGEST, Digests, Fatal, HDGSTF, Kind, LAST, SUCCESS, Violation};
 use crate::bytes::u32_at;
+use pumice_protect::digest;
 
 /// Bytes of the longest header, and of a header in a term request, at most.
 pub const MAX_HEADER: usize = 128;
@@ -145,7 +146,7 @@ pub fn frame<'a>(
     *needed = len;
     if digests.header && bytes.len() >= hlen + DIGEST {
         let found = u32_at(bytes, hlen);
-        if found != crc32c::crc32c(&bytes[..hlen]) {
+        if found != digest::crc32c(&bytes[..hlen]) {
             return Err(Violation::new(Fatal::HeaderDigest, found, &bytes[..hlen], "header digest"));
         }
     }
@@ -158,7 +159,7 @@ pub fn frame<'a>(
     if kind.may_carry_data() && len > bare {
         let end = len - digests.data_len();
         data = &bytes[usize::from(common.pdo)..end];
-        data_good = !digests.data || u32_at(bytes, end) == crc32c::crc32c(data);
+        data_good = !digests.data || u32_at(bytes, end) == digest::crc32c(data);
     }
     Ok(Some(Frame { common, header, data, data_good, len }))
 }
