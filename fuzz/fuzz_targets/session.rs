@@ -8,7 +8,7 @@ use pumice_nvme::spec::connect::{DYNAMIC, Data, Fields};
 use pumice_nvme::spec::identify::Namespace;
 use pumice_nvme::spec::opcode::io;
 use pumice_nvme::spec::{Sgl, Sqe, Status, opcode};
-use pumice_nvme::target::{
+use pumice_nvme::controller::{
     Access, Connection, Identity, Limits, Media, Op, Request, Subsystem, VendorSet, Windows,
 };
 use std::cell::RefCell;
@@ -17,7 +17,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-const NQN: &str = "nqn.2026-11.example:target";
+const NQN: &str = "nqn.2026-11.example:subsystem";
 const NODE: u8 = 3;
 const SECOND: u64 = 1_000_000_000;
 const ROOM: u32 = 24 << 10;
@@ -71,7 +71,7 @@ impl Media for Drive<'_> {
     fn submit(&mut self, request: &Request<'_>) -> Option<Status> {
         let writes =
             matches!(request.op, Op::Write | Op::WriteZeroes | Op::WriteUncorrectable | Op::Deallocate);
-        let shutdown = request.slot == pumice_nvme::target::SHUTDOWN_SLOT;
+        let shutdown = request.slot == pumice_nvme::controller::SHUTDOWN_SLOT;
         assert!(!self.full || shutdown || !request.data.is_empty(), "no command that there is no room for");
         assert!(!(writes && self.observers.contains(&request.cntlid)), "an observer writes");
         let node = self.nodes.contains(&request.cntlid);
@@ -301,6 +301,8 @@ fuzz_target!(|data: &[u8]| {
             socket.connection.closed(&shared);
         }
     }
-    sockets.into_iter().flatten().for_each(|mut socket| socket.connection.closed(&shared));
+    sockets.into_iter().flatten().for_each(|mut socket| {
+        socket.connection.closed(&shared);
+    });
     assert_eq!(room.0.load(Ordering::Relaxed), ROOM, "all room is given back");
 });

@@ -10,7 +10,7 @@ const MAX_LINES: usize = 800;
 const PURE: [&str; 9] = ["units", "parity", "protect", "raid", "offload", "nvme", "pacer", "flash", "ftl"];
 const IMPURE: [&str; 4] = ["std::time::Instant", "SystemTime", "std::thread", "std::fs"];
 /// Crates that may contain `unsafe`.
-const MAY_BE_UNSAFE: [&str; 4] = ["parity", "protect", "blockdev", "cli"];
+const MAY_BE_UNSAFE: [&str; 5] = ["parity", "protect", "buffer", "blockdev", "cli"];
 
 /// Checks the sources.
 pub(crate) fn tidy() -> Result<(), Failed> {
@@ -61,7 +61,7 @@ fn check(path: &Path, text: &str, wrong: &mut Vec<String>) {
         }
         if !MAY_BE_UNSAFE.contains(&&*room) && line.contains("unsafe ") {
             wrong.push(format!(
-                "{name}:{at}: 'unsafe' lives in the kernels of parity and protect, blockdev and small foreign-function modules"
+                "{name}:{at}: 'unsafe' lives in the kernels of parity and protect, buffer, blockdev and small foreign-function modules"
             ));
         }
         if line.contains("#[allow(") {

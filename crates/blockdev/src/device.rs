@@ -1,7 +1,8 @@
 //! What every block device offers.
 
+use crate::IoError;
 use crate::error::Operation;
-use crate::{AlignedBuffer, IoError};
+use pumice_buffer::AlignedBuffer;
 use std::collections::BTreeSet;
 use std::os::fd::RawFd;
 use std::sync::RwLockReadGuard;

@@ -7,10 +7,11 @@
 
 #![expect(unsafe_code, reason = "the kernel is handed pointers to buffers")]
 
+use crate::BlockDevice;
 use crate::device::DirectFd;
 use crate::ring::{drain, is_passing};
-use crate::{AlignedBuffer, BlockDevice};
 use io_uring::{IoUring, opcode, types};
+use pumice_buffer::AlignedBuffer;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;

@@ -6,11 +6,11 @@ mod zeros;
 
 use self::gate::Gate;
 use self::intact::Intact;
-use crate::buffer::{ALIGNMENT, AlignedBuffer, MEMORY_GRAIN};
 use crate::device::{DirectFd, Grains, PIECE};
 use crate::error::Operation;
 use crate::system;
 use crate::{BlockDevice, IoError, disks};
+use pumice_buffer::{ALIGNMENT, AlignedBuffer, MEMORY_GRAIN};
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;

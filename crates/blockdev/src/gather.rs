@@ -7,8 +7,8 @@
 mod ring;
 mod threads;
 
-use crate::buffer::MEMORY_GRAIN;
-use crate::{AlignedBuffer, BlockDevice, IoError};
+use crate::{BlockDevice, IoError};
+use pumice_buffer::{AlignedBuffer, MEMORY_GRAIN};
 use ring::Ring;
 use std::collections::VecDeque;
 use std::io;

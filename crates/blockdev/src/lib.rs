@@ -1,4 +1,4 @@
-//! Block devices: memory, files and devices through io_uring, a faulty wrapper, aligned buffers.
+//! Block devices: memory, files and devices through io_uring, a faulty wrapper.
 //!
 //! * [`BlockDevice`] is what every device offers: any byte range, synchronously.
 //! * [`FileDevice`] is a block device or an image file, past the page cache where that means DMA.
@@ -6,7 +6,6 @@
 //! * [`MarkedDevice`] has ranges that were made unreadable on purpose.
 //! * [`Gatherer`] reads many pieces at once; [`DirectQueue`] carries single reads and writes without waiting for them.
 
-mod buffer;
 mod device;
 mod direct;
 mod disks;
@@ -20,7 +19,6 @@ mod memory;
 mod ring;
 mod system;
 
-pub use buffer::{ALIGNMENT, AlignedBuffer};
 pub use device::{BlockDevice, DirectFd, Grains};
 pub use direct::{DirectOperation, DirectQueue, DirectRequest};
 pub use error::{IoError, Operation};

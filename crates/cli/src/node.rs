@@ -12,8 +12,8 @@ use pumice_node::serve::{
     Backend, Drive, DriveConfig, NodeConfig, Peer, Server, Service, busy_poll, listen_address,
     metrics_address,
 };
+use pumice_nvme::controller::Limits;
 use pumice_nvme::spec::Nqn;
-use pumice_nvme::target::Limits;
 use pumice_offload::PaceRequest;
 use std::io::Write;
 use std::net::SocketAddr;

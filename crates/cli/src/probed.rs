@@ -1,9 +1,9 @@
 //! Devices after the first look at them: where each is, and what its superblock says.
 
 use pumice_blockdev::BlockDevice;
-use pumice_host::remote::RemoteNode;
 use pumice_offload::DriveId;
 use pumice_raid::MemberRecord;
+use pumice_remote::RemoteNode;
 use std::sync::Arc;
 
 /// A device with what its superblock says.

@@ -17,7 +17,6 @@ pub mod pattern;
 pub mod plan;
 pub mod probe;
 mod relay;
-pub mod remote;
 pub mod repair;
 pub mod report;
 pub mod scrub;

@@ -2,9 +2,10 @@
 
 use crate::errors::{ErrorAccount, ErrorLimit};
 use crate::scrub::ScrubError;
-use pumice_blockdev::AlignedBuffer;
-use pumice_offload::{ClassPlan, DataNode, DriveId, PaceFigures, Piece, Rule, Source};
+use pumice_buffer::AlignedBuffer;
+use pumice_offload::{DataNode, DriveId, PaceFigures, Piece, Rule, Source};
 use pumice_parity::check_matrix::CheckMatrix;
+use pumice_parity::class_plan::ClassPlan;
 use pumice_raid::Array;
 use pumice_raid::diagnosis::ParityRoles;
 use pumice_raid::geometry::Geometry;
@@ -93,7 +94,7 @@ impl View {
     pub(crate) fn plans(&self) -> Vec<ClassPlan> {
         let columns: Vec<usize> = self.roles().map(Role::index).collect();
         let rule = Rule::for_columns(&self.classes, &columns).expect("a view has rows and members");
-        (0..self.classes.len()).map(|class| ClassPlan::new(&rule, class)).collect()
+        (0..self.classes.len()).map(|class| ClassPlan::new(rule.rows(), &rule.columns(class))).collect()
     }
 
     /// Columns of the whole code that weights must not be blind to.

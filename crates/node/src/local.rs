@@ -4,7 +4,8 @@ use crate::engine::{Fold, MediaJob, MediaSource, Permit, Worker, fold_memory};
 use crate::memory::{LocalMemory, MemoryAccess, Peers};
 use crate::pace::Pacing;
 use crate::watch::WriteWatch;
-use pumice_blockdev::{AlignedBuffer, BlockDevice, Engine, Gather, Gatherer, IoError, Part};
+use pumice_blockdev::{BlockDevice, Engine, Gather, Gatherer, IoError, Part};
+use pumice_buffer::AlignedBuffer;
 use pumice_offload::{
     Activity, DataNode, DriveDescription, DriveId, ErrorKind, MemoryAddress, Mode, NodeDescription,
     NodeError, PaceFigures, PaceRequest, ParityCommand, ParityResult, Piece, PieceFailure, Source, Transfer,

@@ -6,7 +6,7 @@
 mod checks;
 mod lane;
 
-use pumice_blockdev::{ALIGNMENT, AlignedBuffer};
+use pumice_buffer::{ALIGNMENT, AlignedBuffer};
 use pumice_offload::{DriveId, NodeError, PaceFigures, PacePolicy, PaceRequest};
 use pumice_pacer::{Config, Decision, Family, Goal, Pacer, Policy, ServiceCurve, TokenBucket, Windows};
 use std::collections::{BTreeMap, BTreeSet};

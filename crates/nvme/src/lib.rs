@@ -5,13 +5,13 @@
 //!
 //! * [`pdu`]: the transport's units, digests, framing.
 //! * [`spec`]: commands, completions, Identify data, log pages.
-//! * [`target`]: a subsystem and its connections.
+//! * [`controller`]: a subsystem and its connections.
 //! * [`host`]: a queue of a host.
 //!
 //! Sources: NVM Express Base, NVM Command Set and TCP Transport specifications; `docs/nvme-tcp.md` says what is supported.
 
 mod bytes;
+pub mod controller;
 pub mod host;
 pub mod pdu;
 pub mod spec;
-pub mod target;

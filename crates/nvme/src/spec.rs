@@ -1,4 +1,4 @@
-//! The structures of the NVMe base, NVM command set and fabrics specifications, as far as a target over TCP needs them.
+//! The structures of the NVMe base, NVM command set and fabrics specifications, as far as a controller over TCP needs them.
 
 pub mod ana;
 pub mod connect;

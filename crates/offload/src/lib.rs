@@ -15,7 +15,6 @@
 //! `host` drives any implementation.
 
 mod activity;
-mod class;
 mod command;
 mod error;
 mod link;
@@ -26,7 +25,6 @@ mod rule;
 pub mod wire;
 
 pub use activity::{Activity, AssociatedHost, Hosts, SuperblockSeen, Writes};
-pub use class::ClassPlan;
 pub use command::{
     Grant, MAX_STRIPES, MAX_WORK, MemoryAddress, Mode, ParityCommand, Source, Transfer, Window,
 };

@@ -4,7 +4,7 @@ use crate::{
     Grant, Hosts, LinkFigures, MemoryAddress, NodeError, PaceFigures, PaceRequest, ParityCommand,
     ParityResult, SuperblockSeen, Transfer, TransferResult,
 };
-use pumice_blockdev::AlignedBuffer;
+use pumice_buffer::AlignedBuffer;
 use std::fmt;
 
 /// A drive of a node, counted from 1 as NVMe counts namespaces.

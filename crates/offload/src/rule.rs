@@ -137,6 +137,16 @@ impl Rule {
         &self.coefficients[at..at + self.rows]
     }
 
+    /// The columns of a class, in the order of the sources: what
+    /// [`ClassPlan`](pumice_parity::class_plan::ClassPlan) folds by.
+    ///
+    /// # Panics
+    /// If there is no such class.
+    #[must_use]
+    pub fn columns(&self, class: usize) -> Vec<&[u8]> {
+        (0..self.sources).map(|source| self.column(class, source)).collect()
+    }
+
     /// Every column that the whole code has in any class.
     #[must_use]
     pub fn guard(&self) -> &[Vec<u8>] {

@@ -3,6 +3,7 @@
 //! Pure: no clock, no file, no thread.
 
 pub mod check_matrix;
+pub mod class_plan;
 pub mod code;
 pub mod evidence;
 pub mod fingerprint;

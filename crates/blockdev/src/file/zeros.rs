@@ -1,11 +1,11 @@
 //! Zeros, with and without the room that they take.
 
 use super::FileDevice;
-use crate::buffer::ALIGNMENT;
 use crate::device::{Grains, write_zeros};
 use crate::error::Operation;
 use crate::system::{self, Zeroing};
 use crate::{IoError, disks};
+use pumice_buffer::ALIGNMENT;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;

@@ -10,7 +10,7 @@ use super::scrub::median;
 use crate::failure::Failure;
 use crate::text::{print, print_json, table};
 use clap::Args;
-use pumice_blockdev::AlignedBuffer;
+use pumice_buffer::AlignedBuffer;
 use pumice_protect::command::{Prchk, Tags};
 use pumice_protect::format::{Format, Place, Type};
 use pumice_protect::guard::Guard;

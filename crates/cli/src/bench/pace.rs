@@ -8,7 +8,6 @@ use crate::failure::Failure;
 use crate::remote::{self, RemoteName};
 use crate::text::{print, print_json, table};
 use clap::{Args, ValueEnum};
-use pumice_host::remote::RemoteNode;
 use pumice_initiator::{Controller, DigestPolicy, Queue};
 use pumice_nvme::spec::Sqe;
 use pumice_nvme::spec::identify::Namespace;
@@ -17,6 +16,7 @@ use pumice_offload::{
     DataNode, Mode, NodeError, PaceFigures, PacePolicy, PaceRequest, ParityCommand, Rule, Source, Window,
 };
 use pumice_parity::seed::Seed;
+use pumice_remote::RemoteNode;
 use pumice_units::parse_duration;
 use serde::Serialize;
 use std::process::ExitCode;

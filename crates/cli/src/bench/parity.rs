@@ -11,7 +11,7 @@ use super::scrub::median;
 use crate::failure::Failure;
 use crate::text::{print, print_json, table};
 use clap::Args;
-use pumice_blockdev::AlignedBuffer;
+use pumice_buffer::AlignedBuffer;
 use pumice_parity::gf;
 use pumice_parity::isa::Isa;
 use pumice_parity::kernels::Kernels;

@@ -3,7 +3,7 @@
 use super::ScrubError;
 use super::checked::Checked;
 use crate::target::{Stripes, View};
-use pumice_offload::ClassPlan;
+use pumice_parity::class_plan::ClassPlan;
 use pumice_parity::kernels::Kernels;
 use pumice_telemetry::Ledger;
 use std::ops::Range;

@@ -1,7 +1,8 @@
 //! Findings on an array that hosts of a node may be running: what the node counts, who is there, what it remembers, and what is on the drives.
 
 use crate::world::{Kind, RAID6, UUID, World, options, pass, patch};
-use pumice_blockdev::{AlignedBuffer, BlockDevice};
+use pumice_blockdev::BlockDevice;
+use pumice_buffer::AlignedBuffer;
 use pumice_host::finding::{Clause, Unsettled, Verdict};
 use pumice_host::scrub::{Options, Outcome};
 use pumice_host::target::{Member, Target};

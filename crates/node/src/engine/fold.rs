@@ -2,7 +2,8 @@
 
 use super::fingerprint::Hasher;
 use crate::memory::{MemoryAccess, further};
-use pumice_offload::{ClassPlan, MemoryAddress, Mode, NodeError, ParityCommand, ParityResult, StripeBitmap};
+use pumice_offload::{MemoryAddress, Mode, NodeError, ParityCommand, ParityResult, StripeBitmap};
+use pumice_parity::class_plan::ClassPlan;
 use pumice_parity::kernels::Kernels;
 use pumice_parity::weights::Weights;
 
@@ -47,7 +48,9 @@ impl<'c> Fold<'c> {
         memory: &'c dyn MemoryAccess,
     ) -> Result<Self, NodeError> {
         let rule = &command.rule;
-        let classes = (0..rule.period() as usize).map(|class| ClassPlan::new(rule, class)).collect();
+        let classes = (0..rule.period() as usize)
+            .map(|class| ClassPlan::new(rule.rows(), &rule.columns(class)))
+            .collect();
         let hasher = match &command.mode {
             Mode::Fingerprint { seed, powers } => Some(Hasher::new(command, seed, *powers)),
             _ => None,
@@ -174,7 +177,7 @@ impl<'c> Fold<'c> {
         if kept.as_ref().is_none_or(|(of, _)| *of != stripe) {
             let rule = &self.command.rule;
             let weights: Vec<Vec<u8>> = self.weights.iter().map(|w| w.of(stripe)).collect();
-            *kept = Some((stripe, ClassPlan::weighted(rule, rule.class(stripe), &weights)));
+            *kept = Some((stripe, ClassPlan::weighted(&rule.columns(rule.class(stripe)), &weights)));
         }
         &kept.as_ref().expect("set above").1
     }

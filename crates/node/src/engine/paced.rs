@@ -3,7 +3,8 @@
 use super::media::{MediaJob, Share};
 use super::shape::{Shape, Unit};
 use crate::pace::Pacing;
-use pumice_blockdev::{AlignedBuffer, IoError, step_back};
+use pumice_blockdev::{IoError, step_back};
+use pumice_buffer::AlignedBuffer;
 use pumice_offload::{ErrorKind, NodeError, ParityResult};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};

@@ -4,7 +4,7 @@
 //! keeps another from going on, and the sum has a bound.
 
 use super::fair::HostKey;
-use pumice_nvme::target::Windows;
+use pumice_nvme::controller::Windows;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};

@@ -1,8 +1,8 @@
 //! Commands that make ranges zeros: which ranges, and how much of them at a time.
 
 use pumice_blockdev::{BlockDevice, IoError};
+use pumice_nvme::controller::{Op, Request};
 use pumice_nvme::spec::Sqe;
-use pumice_nvme::target::{Op, Request};
 
 /// Dataset Management, dword 11: the ranges are to be deallocated. Other attributes are hints of how they will be used, and change nothing.
 const DEALLOCATE: u32 = 1 << 2;

@@ -3,8 +3,8 @@
 use super::drive::Backend;
 use super::listen::{self, listen_address};
 use pumice_initiator::{BusyPoll, DigestPolicy};
+use pumice_nvme::controller::Limits;
 use pumice_nvme::spec::Nqn;
-use pumice_nvme::target::Limits;
 use pumice_offload::{PaceRequest, parse_window};
 use pumice_units::{parse_duration, parse_size};
 use serde::Deserialize;

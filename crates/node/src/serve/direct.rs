@@ -2,9 +2,10 @@
 
 use super::done::Done;
 use super::workers::Job;
-use pumice_blockdev::{AlignedBuffer, DirectOperation, DirectQueue, DirectRequest};
+use pumice_blockdev::{DirectOperation, DirectQueue, DirectRequest};
+use pumice_buffer::AlignedBuffer;
+use pumice_nvme::controller::Op;
 use pumice_nvme::spec::Status;
-use pumice_nvme::target::Op;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 

@@ -2,9 +2,9 @@
 
 use super::budget::Held;
 use crate::pace::Foreground;
-use pumice_blockdev::AlignedBuffer;
+use pumice_buffer::AlignedBuffer;
+use pumice_nvme::controller::Op;
 use pumice_nvme::spec::Status;
-use pumice_nvme::target::Op;
 
 /// Whose command it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

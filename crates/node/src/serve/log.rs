@@ -1,8 +1,8 @@
 //! Lines of the log that peers can provoke: each kind has a budget, so that nobody fills a disk with them. `docs/visibility.md` lists them.
 
 use super::metrics::Count;
+use pumice_nvme::controller::{Ended, Notice, Who};
 use pumice_nvme::spec::Status;
-use pumice_nvme::target::{Ended, Notice, Who};
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;

@@ -1,7 +1,7 @@
 //! A thread that looks whether the media are still what they were: that can take long where one hangs, so no core does it.
 
 use super::shared::Shared;
-use pumice_nvme::target::Access;
+use pumice_nvme::controller::Access;
 use std::io;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};

@@ -12,8 +12,8 @@ use crate::superblocks::Superblocks;
 use crate::watch::WriteWatch;
 use crate::{LocalNode, NodeOptions, Peers};
 use pumice_blockdev::BlockDevice;
+use pumice_nvme::controller::{Access, VendorSet};
 use pumice_nvme::spec::{Sqe, Status};
-use pumice_nvme::target::{Access, VendorSet};
 use pumice_offload::wire::{self, SocketBytes, opcode};
 use pumice_offload::{
     AssociatedHost, DataNode, DriveId, ErrorKind, Grant, Hosts, MemoryAddress, NodeError, SuperblockSeen,
@@ -410,7 +410,7 @@ fn plain(result: Result<(), NodeError>) -> Answered {
 mod tests {
     use super::*;
     use pumice_blockdev::MemoryDevice;
-    use pumice_nvme::target::{Identity, Limits, Subsystem};
+    use pumice_nvme::controller::{Identity, Limits, Subsystem};
 
     fn node(memory_bytes: u64) -> (Offload, SharedSubsystem) {
         let name = "nqn.2026-11.example:node";

@@ -11,7 +11,7 @@ use super::turns::Turns;
 use crate::pace::Pacing;
 use crate::watch::WriteWatch;
 use pumice_blockdev::BlockDevice;
-use pumice_nvme::target::{Access, Limits};
+use pumice_nvme::controller::{Access, Limits};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;

@@ -9,7 +9,7 @@ use super::outgoing::Outgoing;
 use super::shared::Shared;
 use crate::watch::Writing;
 use mio::net::TcpStream;
-use pumice_nvme::target::{Connection, EndReason, Media, Notice, Windows};
+use pumice_nvme::controller::{Connection, EndReason, Media, Notice, Windows};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -388,7 +388,7 @@ impl Socket {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pumice_nvme::target::Limits;
+    use pumice_nvme::controller::Limits;
     use std::net::{Ipv4Addr, TcpListener};
 
     #[test]

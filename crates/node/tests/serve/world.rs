@@ -3,10 +3,10 @@
 use pumice_initiator::{ConnectOptions, Controller, Queue};
 use pumice_node::NodeOptions;
 use pumice_node::serve::{Drive, Server, Service};
+use pumice_nvme::controller::Limits;
 use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::opcode::io;
 use pumice_nvme::spec::{Sqe, Status};
-use pumice_nvme::target::Limits;
 use pumice_offload::PaceRequest;
 use std::time::Duration;
 

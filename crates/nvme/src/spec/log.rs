@@ -59,7 +59,7 @@ impl ErrorEntry {
     }
 }
 
-/// What the health page says of a target without a thermometer.
+/// What the health page says of a controller without a thermometer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Health {
     /// Critical warnings, a bit each: spare, temperature, reliability, read-only, backup.
@@ -74,7 +74,7 @@ pub struct Health {
     pub reads: u64,
     /// Write commands.
     pub writes: u64,
-    /// Seconds since the target started.
+    /// Seconds since the subsystem started.
     pub seconds: u64,
     /// Places that the media did not give back.
     pub media_errors: u64,

@@ -12,7 +12,7 @@ pub mod offset {
     pub const CSTS: u32 = 0x1C;
 }
 
-/// NVMe 1.4: what this target speaks.
+/// NVMe 1.4: what this controller speaks.
 pub const VERSION: u32 = 0x0001_0400;
 
 /// CAP for queues of `depth` entries: contiguous queues, NVM command set, ready within 15 units of 500 ms, pages of 4 KiB.

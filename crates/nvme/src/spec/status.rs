@@ -33,7 +33,7 @@ statuses! {
     INVALID_FIELD = 0x002, "invalid field";
     /// The data did not come or go whole.
     DATA_TRANSFER_ERROR = 0x004, "data transfer error";
-    /// The target failed.
+    /// The controller failed.
     INTERNAL = 0x006, "internal error";
     /// Aborted by an Abort command.
     ABORTED = 0x007, "aborted by request";

@@ -2,25 +2,25 @@
 
 use crate::pair::{HostQueue, admin, options};
 use crate::replay::{identify, log};
-use crate::world::{PLAIN, Target, block_command};
+use crate::world::{PLAIN, World, block_command};
+use pumice_nvme::controller::Limits;
 use pumice_nvme::spec::{Sqe, Status, effects, opcode};
-use pumice_nvme::target::Limits;
 
 #[test]
 fn every_opcode_is_announced_or_invalid() {
-    let mut target = Target::new(Limits::default());
-    let (mut queue, cntlid) = admin(&mut target, PLAIN, true, &[1 << 20]);
-    let page = queue.read(&mut target, log(5, 4096, 0), 4096).unwrap();
+    let mut world = World::new(Limits::default());
+    let (mut queue, cntlid) = admin(&mut world, PLAIN, true, &[1 << 20]);
+    let page = queue.read(&mut world, log(5, 4096, 0), 4096).unwrap();
     let announced = |at: usize, code: u8| page[at + usize::from(code) * 4] & 1 != 0;
     assert!(page[2048..].iter().all(|b| *b == 0), "reserved");
-    let mut io = HostQueue::connect(&mut target, options(1, cntlid, PLAIN, true), &[1 << 20]);
+    let mut io = HostQueue::connect(&mut world, options(1, cntlid, PLAIN, true), &[1 << 20]);
     io.completions.clear();
     let mut served = [0; 2];
     for code in 0..=255 {
         let served_here = |status: Option<Status>| status != Some(Status::INVALID_OPCODE.dnr());
         // AER ends when there is an event.
         if code != opcode::admin::ASYNC_EVENT {
-            let done = queue.write(&mut target, Sqe::new(code, 0), &[]);
+            let done = queue.write(&mut world, Sqe::new(code, 0), &[]);
             assert_eq!(served_here(Some(done.status)), announced(0, code), "admin {code:#04x}");
             served[0] += usize::from(served_here(Some(done.status)));
         }
@@ -34,9 +34,9 @@ fn every_opcode_is_announced_or_invalid() {
                 _ => (0, &[0; 512][..]),
             };
             let status = if len == 0 {
-                Some(io.write(&mut target, sqe, data).status)
+                Some(io.write(&mut world, sqe, data).status)
             } else {
-                io.read(&mut target, sqe, len).err()
+                io.read(&mut world, sqe, len).err()
             };
             assert_eq!(served_here(status), announced(effects::IO, code), "I/O {code:#04x}: {status:?}");
             served[1] += usize::from(served_here(status));
@@ -44,7 +44,7 @@ fn every_opcode_is_announced_or_invalid() {
     }
     assert_eq!(served, [7, 9]);
     // And Identify offers the same optional commands.
-    let controller = queue.read(&mut target, identify(1, 0), 4096).unwrap();
+    let controller = queue.read(&mut world, identify(1, 0), 4096).unwrap();
     let oncs = u16::from_le_bytes([controller[520], controller[521]]);
     for (bit, code) in [(0, 0x05), (1, 0x04), (2, 0x09), (3, 0x08), (5, 0x0D), (7, 0x0C), (8, 0x19)] {
         assert_eq!(oncs >> bit & 1 != 0, announced(effects::IO, code), "I/O {code:#04x}");
@@ -62,32 +62,32 @@ fn every_opcode_is_announced_or_invalid() {
 #[test]
 fn blocks_made_unreadable_until_they_are_written() {
     for nsid in [1, 2] {
-        let mut target = Target::new(Limits::default());
-        let (mut queue, cntlid) = admin(&mut target, PLAIN, true, &[1 << 20]);
-        let mut io = HostQueue::connect(&mut target, options(1, cntlid, PLAIN, true), &[1 << 20]);
+        let mut world = World::new(Limits::default());
+        let (mut queue, cntlid) = admin(&mut world, PLAIN, true, &[1 << 20]);
+        let mut io = HostQueue::connect(&mut world, options(1, cntlid, PLAIN, true), &[1 << 20]);
         io.completions.clear();
         // 65536 blocks move no data: no limit but the namespace's end.
         let whole = block_command(opcode::io::WRITE_UNCORRECTABLE, nsid, 0, 4096);
-        assert_eq!(io.write(&mut target, whole, &[]).status, Status::SUCCESS);
+        assert_eq!(io.write(&mut world, whole, &[]).status, Status::SUCCESS);
         for (slba, blocks) in [(0, 4097), (4096, 1), (u64::MAX, 1)] {
             let past = block_command(opcode::io::WRITE_UNCORRECTABLE, nsid, slba, blocks);
-            assert_eq!(io.write(&mut target, past, &[]).status, Status::LBA_RANGE.dnr());
+            assert_eq!(io.write(&mut world, past, &[]).status, Status::LBA_RANGE.dnr());
         }
         if nsid == 1 {
             // The second drive of this world answers no errors later.
             assert_eq!(
-                io.read(&mut target, block_command(opcode::io::READ, 1, 7, 1), 512),
+                io.read(&mut world, block_command(opcode::io::READ, 1, 7, 1), 512),
                 Err(Status::READ_ERROR)
             );
-            let verify = io.write(&mut target, block_command(opcode::io::VERIFY, 1, 7, 1), &[]);
+            let verify = io.write(&mut world, block_command(opcode::io::VERIFY, 1, 7, 1), &[]);
             assert_eq!(verify.status, Status::READ_ERROR);
-            let compare = io.write(&mut target, block_command(opcode::io::COMPARE, 1, 7, 1), &[0; 512]);
+            let compare = io.write(&mut world, block_command(opcode::io::COMPARE, 1, 7, 1), &[0; 512]);
             assert_eq!(compare.status, Status::READ_ERROR);
-            let health = queue.read(&mut target, log(2, 512, 0), 512).unwrap();
+            let health = queue.read(&mut world, log(2, 512, 0), 512).unwrap();
             assert_eq!(health[160], 3, "media errors");
         }
-        let zeroes = io.write(&mut target, block_command(opcode::io::WRITE_ZEROES, nsid, 7, 1), &[]);
+        let zeroes = io.write(&mut world, block_command(opcode::io::WRITE_ZEROES, nsid, 7, 1), &[]);
         assert_eq!(zeroes.status, Status::SUCCESS);
-        assert_eq!(io.read(&mut target, block_command(opcode::io::READ, nsid, 7, 1), 512).unwrap(), [0; 512]);
+        assert_eq!(io.read(&mut world, block_command(opcode::io::READ, nsid, 7, 1), 512).unwrap(), [0; 512]);
     }
 }

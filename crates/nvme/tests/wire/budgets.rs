@@ -1,19 +1,19 @@
 //! What a connection may hold: data that were asked for and do not come, and commands for which there is no room.
 
 use crate::pair::{admin, options};
-use crate::world::{PLAIN, SECOND, Target, block_command, write_by_r2t};
+use crate::world::{PLAIN, SECOND, World, block_command, write_by_r2t};
+use pumice_nvme::controller::{Limits, Windows};
 use pumice_nvme::host::Options;
 use pumice_nvme::pdu::{Kind, LAST, Transfer, push};
 use pumice_nvme::spec::Sgl;
 use pumice_nvme::spec::opcode::io;
-use pumice_nvme::target::{Limits, Windows};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-fn queue(target: &mut Target) -> (crate::pair::HostQueue, crate::pair::HostQueue) {
-    let (admin, cntlid) = admin(target, PLAIN, true, &[1 << 20]);
+fn queue(world: &mut World) -> (crate::pair::HostQueue, crate::pair::HostQueue) {
+    let (admin, cntlid) = admin(world, PLAIN, true, &[1 << 20]);
     let options: Options = options(1, cntlid, PLAIN, true);
-    let mut queue = crate::pair::HostQueue::connect(target, options, &[1 << 20]);
+    let mut queue = crate::pair::HostQueue::connect(world, options, &[1 << 20]);
     assert!(queue.completions.pop().unwrap().status.is_success());
     (admin, queue)
 }
@@ -32,10 +32,10 @@ fn count(mut bytes: &[u8], kind: Kind) -> usize {
 #[test]
 fn promised_data_that_do_not_come_end_the_connection() {
     for (trickles, closed) in [(false, 31), (true, 121)] {
-        let mut target = Target::new(Limits::default());
-        let (_admin, mut queue) = queue(&mut target);
+        let mut world = World::new(Limits::default());
+        let (_admin, mut queue) = queue(&mut world);
         let socket = &mut queue.socket;
-        target.receive(socket, 0, &write_by_r2t(3, 64, PLAIN));
+        world.receive(socket, 0, &write_by_r2t(3, 64, PLAIN));
         assert_eq!(count(&socket.out, Kind::R2t), 1);
         let ttag = u16::from_le_bytes([socket.out[10], socket.out[11]]);
         let mut sent = 0;
@@ -43,10 +43,10 @@ fn promised_data_that_do_not_come_end_the_connection() {
             if trickles && second % 20 == 0 {
                 let body = Transfer { cccid: 3, ttag, offset: sent, len: 4 }.body();
                 let pdu = crate::world::framed(Kind::H2cData, 0, &body, PLAIN, &[1; 4]);
-                target.receive(socket, second * SECOND, &pdu);
+                world.receive(socket, second * SECOND, &pdu);
                 sent += 4;
             }
-            socket.connection.tick(second * SECOND, &target.shared, &mut Vec::new());
+            socket.connection.tick(second * SECOND, &world.shared, &mut Vec::new());
             socket.connection.is_closed()
         });
         assert_eq!(at, Some(closed), "trickles: {trickles}");
@@ -70,27 +70,27 @@ impl Windows for Room {
 #[test]
 fn data_are_asked_for_within_the_room_that_there_is() {
     const ALL: u32 = 100 << 10;
-    let mut target = Target::new(Limits::default());
-    let (_admin, mut queue) = queue(&mut target);
+    let mut world = World::new(Limits::default());
+    let (_admin, mut queue) = queue(&mut world);
     let room = Arc::new(Room(AtomicU32::new(ALL)));
     queue.socket.connection.set_windows(Arc::clone(&room) as Arc<dyn Windows>);
     let socket = &mut queue.socket;
     // 32 KiB each: three of them have room.
     for cid in 0..5 {
-        target.receive(socket, 0, &write_by_r2t(cid, 64, PLAIN));
+        world.receive(socket, 0, &write_by_r2t(cid, 64, PLAIN));
     }
     assert_eq!(count(&socket.out, Kind::R2t), 3);
-    socket.connection.tick(SECOND, &target.shared, &mut socket.out);
+    socket.connection.tick(SECOND, &world.shared, &mut socket.out);
     assert_eq!(count(&socket.out, Kind::R2t), 3);
     // Another connection gives room back.
     room.give_back(32 << 10);
-    socket.connection.tick(SECOND, &target.shared, &mut socket.out);
+    socket.connection.tick(SECOND, &world.shared, &mut socket.out);
     assert_eq!(count(&socket.out, Kind::R2t), 4);
     // The first one ends.
     let ttag = u16::from_le_bytes([socket.out[10], socket.out[11]]);
     let body = Transfer { cccid: 0, ttag, offset: 0, len: 32 << 10 }.body();
     let pdu = crate::world::framed(Kind::H2cData, LAST, &body, PLAIN, &[1; 32 << 10]);
-    target.receive(socket, SECOND, &pdu);
+    world.receive(socket, SECOND, &pdu);
     assert_eq!(count(&socket.out, Kind::R2t), 5);
     drop(queue);
     assert_eq!(room.0.load(Ordering::Relaxed), ALL + (32 << 10));
@@ -99,42 +99,42 @@ fn data_are_asked_for_within_the_room_that_there_is() {
 /// A connection that has done nothing for a second keeps none of the memory that its writes had.
 #[test]
 fn an_idle_connection_keeps_no_memory() {
-    let mut target = Target::new(Limits::default());
-    let (_admin, mut queue) = queue(&mut target);
+    let mut world = World::new(Limits::default());
+    let (_admin, mut queue) = queue(&mut world);
     let room = Arc::new(Room(AtomicU32::new(1 << 20)));
     queue.socket.connection.set_windows(Arc::clone(&room) as Arc<dyn Windows>);
-    queue.write(&mut target, block_command(io::WRITE, 1, 0, 64), &[1; 64 * 512]);
+    queue.write(&mut world, block_command(io::WRITE, 1, 0, 64), &[1; 64 * 512]);
     assert!(room.0.load(Ordering::Relaxed) < 1 << 20, "it is kept for the next");
-    queue.socket.connection.tick(2 * SECOND, &target.shared, &mut Vec::new());
+    queue.socket.connection.tick(2 * SECOND, &world.shared, &mut Vec::new());
     assert_eq!(room.0.load(Ordering::Relaxed), 1 << 20);
 }
 
 /// Commands for which the medium has no room stay with the caller; data for those that have begun are taken.
 #[test]
 fn a_command_without_room_is_left_and_data_are_not() {
-    let mut target = Target::new(Limits::default());
-    let (_admin, mut queue) = queue(&mut target);
+    let mut world = World::new(Limits::default());
+    let (_admin, mut queue) = queue(&mut world);
     let mut read = block_command(io::READ, 2, 0, 8);
     read.set_sgl(Sgl::transport(4096));
     let mut bytes = write_by_r2t(1, 8, PLAIN);
-    target.receive(&mut queue.socket, 0, &bytes);
+    world.receive(&mut queue.socket, 0, &bytes);
     let ttag = u16::from_le_bytes([queue.socket.out[10], queue.socket.out[11]]);
     bytes.clear();
     push(&mut bytes, Kind::CapsuleCmd, 0, &read.0, PLAIN);
-    target.drives.full = true;
+    world.drives.full = true;
     let out = &mut queue.socket.out;
     out.clear();
     let connection = &mut queue.socket.connection;
-    let received = connection.receive(0, &bytes, &target.shared, &mut target.drives, out);
+    let received = connection.receive(0, &bytes, &world.shared, &mut world.drives, out);
     assert_eq!((received.consumed, received.full, received.more), (0, true, false));
     let body = Transfer { cccid: 1, ttag, offset: 0, len: 4096 }.body();
     let data = crate::world::framed(Kind::H2cData, LAST, &body, PLAIN, &[1; 4096]);
-    let received = connection.receive(0, &data, &target.shared, &mut target.drives, out);
+    let received = connection.receive(0, &data, &world.shared, &mut world.drives, out);
     assert_eq!((received.consumed, received.full), (data.len(), false));
     // However long that takes: it is not the host's fault.
-    connection.tick(1000 * SECOND, &target.shared, out);
+    connection.tick(1000 * SECOND, &world.shared, out);
     assert!(!connection.is_closed());
-    target.drives.full = false;
-    let received = connection.receive(0, &bytes, &target.shared, &mut target.drives, out);
+    world.drives.full = false;
+    let received = connection.receive(0, &bytes, &world.shared, &mut world.drives, out);
     assert_eq!((received.consumed, received.full), (bytes.len(), false));
 }

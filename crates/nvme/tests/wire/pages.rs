@@ -2,14 +2,14 @@
 
 use crate::pair::{HostQueue, admin};
 use crate::replay::{identify, log};
-use crate::world::{NQN, PLAIN, Target};
+use crate::world::{NQN, PLAIN, World};
+use pumice_nvme::controller::Limits;
 use pumice_nvme::spec::ana::{AnaGroup, AnaLog};
 use pumice_nvme::spec::connect::{DATA_LEN, Data, Fields};
 use pumice_nvme::spec::feature::Timestamp;
 use pumice_nvme::spec::identify::{Controller, Namespace, namespace_list};
 use pumice_nvme::spec::log::{DiscoveryEntry, ErrorEntry, Health};
 use pumice_nvme::spec::{Cqe, Sgl, Sqe, Status, effects};
-use pumice_nvme::target::Limits;
 
 /// Asserts that a page holds these bytes at these places, and zeros everywhere else.
 #[track_caller]
@@ -24,8 +24,8 @@ fn holds(page: &[u8], len: usize, fields: &[(usize, &[u8])]) {
     }
 }
 
-fn up(target: &mut Target) -> (HostQueue, u16) {
-    admin(target, PLAIN, true, &[1 << 20])
+fn up(world: &mut World) -> (HostQueue, u16) {
+    admin(world, PLAIN, true, &[1 << 20])
 }
 
 fn padded<const N: usize>(text: &str) -> [u8; N] {
@@ -36,9 +36,9 @@ fn padded<const N: usize>(text: &str) -> [u8; N] {
 
 #[test]
 fn identify_controller() {
-    let mut target = Target::new(Limits::default());
-    let (mut queue, cntlid) = up(&mut target);
-    let page = queue.read(&mut target, identify(1, 0), 4096).unwrap();
+    let mut world = World::new(Limits::default());
+    let (mut queue, cntlid) = up(&mut world);
+    let page = queue.read(&mut world, identify(1, 0), 4096).unwrap();
     holds(
         &page,
         4096,
@@ -76,9 +76,9 @@ fn identify_controller() {
 
 #[test]
 fn data_that_belong_elsewhere_in_a_capsule_are_not_sent_there() {
-    let mut target = Target::new(Limits::default());
-    let (mut queue, _) = up(&mut target);
-    let mut page = queue.read(&mut target, identify(1, 0), 4096).unwrap();
+    let mut world = World::new(Limits::default());
+    let (mut queue, _) = up(&mut world);
+    let mut page = queue.read(&mut world, identify(1, 0), 4096).unwrap();
     assert_eq!(Controller::decode(&page).capsule_data, 16 << 10);
     page[1800] = 1;
     assert_eq!(Controller::decode(&page).capsule_data, 0, "ICDOFF");
@@ -86,9 +86,9 @@ fn data_that_belong_elsewhere_in_a_capsule_are_not_sent_there() {
 
 #[test]
 fn identify_namespace() {
-    let mut target = Target::new(Limits::default());
-    let (mut queue, _) = up(&mut target);
-    let mut read = |cns, nsid| queue.read(&mut target, identify(cns, nsid), 4096);
+    let mut world = World::new(Limits::default());
+    let (mut queue, _) = up(&mut world);
+    let mut read = |cns, nsid| queue.read(&mut world, identify(cns, nsid), 4096);
     let blocks = 4096_u64.to_le_bytes();
     let common: [(usize, &[u8]); 7] = [
         (0, &blocks),
@@ -127,7 +127,7 @@ fn identify_namespace() {
     for cns in [5, 6] {
         let mut sqe = identify(cns, 1);
         sqe.0[47] = 2;
-        assert_eq!(queue.read(&mut target, sqe, 4096), Err(Status::INVALID_FIELD.dnr()));
+        assert_eq!(queue.read(&mut world, sqe, 4096), Err(Status::INVALID_FIELD.dnr()));
     }
     let read_only = Namespace {
         blocks: 1,
@@ -160,9 +160,9 @@ fn identify_namespace() {
 
 #[test]
 fn log_pages() {
-    let mut target = Target::new(Limits::default());
-    let (mut queue, _) = up(&mut target);
-    let mut read = |id, len: u32| queue.read(&mut target, log(id, len, 0), len).unwrap();
+    let mut world = World::new(Limits::default());
+    let (mut queue, _) = up(&mut world);
+    let mut read = |id, len: u32| queue.read(&mut world, log(id, len, 0), len).unwrap();
     let known: Vec<(usize, &[u8])> =
         [0, 1, 2, 3, 4, 5, 0x0C].iter().map(|id| (id * 4, &[1, 0, 0, 0][..])).collect();
     holds(&read(0, 1024), 1024, &known);
@@ -340,20 +340,20 @@ fn commands_and_completions() {
 
 #[test]
 fn changed_namespaces_until_they_are_read() {
-    let mut target = Target::new(Limits::default());
-    let (mut queue, _) = up(&mut target);
-    let mut namespace = target.shared.0.borrow().namespaces()[0];
+    let mut world = World::new(Limits::default());
+    let (mut queue, _) = up(&mut world);
+    let mut namespace = world.shared.0.borrow().namespaces()[0];
     namespace.blocks = 77;
-    target.shared.0.borrow_mut().change_namespace(2, namespace);
-    target.shared.0.borrow_mut().change_namespace(1, namespace);
+    world.shared.0.borrow_mut().change_namespace(2, namespace);
+    world.shared.0.borrow_mut().change_namespace(1, namespace);
     let mut retained = log(4, 4096, 0);
     retained.0[41] = 1 << 7;
     for _ in 0..2 {
-        holds(&queue.read(&mut target, retained, 4096).unwrap(), 4096, &[(0, &[1, 0, 0, 0, 2])]);
+        holds(&queue.read(&mut world, retained, 4096).unwrap(), 4096, &[(0, &[1, 0, 0, 0, 2])]);
     }
-    holds(&queue.read(&mut target, log(4, 4096, 0), 4096).unwrap(), 4096, &[(0, &[1, 0, 0, 0, 2])]);
-    holds(&queue.read(&mut target, log(4, 4096, 0), 4096).unwrap(), 4096, &[]);
+    holds(&queue.read(&mut world, log(4, 4096, 0), 4096).unwrap(), 4096, &[(0, &[1, 0, 0, 0, 2])]);
+    holds(&queue.read(&mut world, log(4, 4096, 0), 4096).unwrap(), 4096, &[]);
     for nsid in [1, 2] {
-        assert_eq!(queue.read(&mut target, identify(0, nsid), 4096).unwrap()[..8], 77_u64.to_le_bytes());
+        assert_eq!(queue.read(&mut world, identify(0, nsid), 4096).unwrap()[..8], 77_u64.to_le_bytes());
     }
 }

@@ -1,12 +1,12 @@
-//! A host and a target in virtual time, over a wire that cuts bytes as it likes.
+//! A host and a subsystem in virtual time, over a wire that cuts bytes as it likes.
 
-use crate::world::{BLOCKS, HOST, NQN, SECOND, Socket, Target, block_command};
+use crate::world::{BLOCKS, HOST, NQN, SECOND, Socket, World, block_command};
 use proptest::prelude::*;
+use pumice_nvme::controller::Limits;
 use pumice_nvme::host::{Completion, Connection, Event, Options};
 use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::connect::{DYNAMIC, Data};
 use pumice_nvme::spec::{Sqe, Status, opcode};
-use pumice_nvme::target::Limits;
 use std::collections::HashMap;
 
 /// A queue of a host, with its end of the wire.
@@ -35,12 +35,12 @@ pub(crate) fn options(qid: u16, cntlid: u16, digests: Digests, flow_control: boo
 }
 
 impl HostQueue {
-    pub(crate) fn connect(target: &mut Target, options: Options, cuts: &[usize]) -> Self {
+    pub(crate) fn connect(world: &mut World, options: Options, cuts: &[usize]) -> Self {
         let mut out = Vec::new();
         let connection = Connection::new(options, &mut out);
         let mut queue = Self {
             connection,
-            socket: target.accept(0),
+            socket: world.accept(0),
             out,
             pending: Vec::new(),
             completions: Vec::new(),
@@ -48,12 +48,12 @@ impl HostQueue {
             cuts: cuts.to_vec(),
             cut: 0,
         };
-        queue.run(target, 0);
+        queue.run(world, 0);
         queue
     }
 
     /// Lets bytes flow until nothing moves.
-    pub(crate) fn run(&mut self, target: &mut Target, now: u64) {
+    pub(crate) fn run(&mut self, world: &mut World, now: u64) {
         loop {
             let mut moved = false;
             while !self.out.is_empty() {
@@ -61,9 +61,9 @@ impl HostQueue {
                 self.cut += 1;
                 let n = self.cuts[self.cut % self.cuts.len()].clamp(1, self.out.len());
                 let part: Vec<u8> = self.out.drain(..n).collect();
-                target.receive(&mut self.socket, now, &part);
+                world.receive(&mut self.socket, now, &part);
             }
-            target.answer(&mut self.socket);
+            world.answer(&mut self.socket);
             while !self.socket.out.is_empty() {
                 moved = true;
                 self.cut += 1;
@@ -90,18 +90,18 @@ impl HostQueue {
     }
 
     /// Carries out a command that gives data to the controller, or none.
-    pub(crate) fn write(&mut self, target: &mut Target, sqe: Sqe, data: &[u8]) -> Completion {
+    pub(crate) fn write(&mut self, world: &mut World, sqe: Sqe, data: &[u8]) -> Completion {
         let cid = self.connection.submit(sqe, data, &mut self.out).unwrap();
-        self.run(target, 0);
+        self.run(world, 0);
         let done = self.completions.pop().expect("a completion");
         assert_eq!(done.cid, cid);
         done
     }
 
     /// Carries out a command that brings data.
-    pub(crate) fn read(&mut self, target: &mut Target, sqe: Sqe, len: u32) -> Result<Vec<u8>, Status> {
+    pub(crate) fn read(&mut self, world: &mut World, sqe: Sqe, len: u32) -> Result<Vec<u8>, Status> {
         let cid = self.connection.submit_read(sqe, len, &mut self.out).unwrap();
-        self.run(target, 0);
+        self.run(world, 0);
         let done = self.completions.pop().expect("a completion");
         assert_eq!(done.cid, cid);
         if done.status.is_success() {
@@ -121,15 +121,15 @@ fn property_set(offset: u32, value: u32) -> Sqe {
 }
 
 /// An admin queue of an enabled controller, and its id.
-pub(crate) fn admin(target: &mut Target, digests: Digests, flow: bool, cuts: &[usize]) -> (HostQueue, u16) {
-    enabled(target, options(0, DYNAMIC, digests, flow), cuts)
+pub(crate) fn admin(world: &mut World, digests: Digests, flow: bool, cuts: &[usize]) -> (HostQueue, u16) {
+    enabled(world, options(0, DYNAMIC, digests, flow), cuts)
 }
 
 /// The same, of the host that the options say.
-pub(crate) fn enabled(target: &mut Target, options: Options, cuts: &[usize]) -> (HostQueue, u16) {
-    let mut admin = HostQueue::connect(target, options, cuts);
+pub(crate) fn enabled(world: &mut World, options: Options, cuts: &[usize]) -> (HostQueue, u16) {
+    let mut admin = HostQueue::connect(world, options, cuts);
     let cntlid = admin.completions.pop().unwrap().result as u16;
-    let enabled = admin.write(target, property_set(0x14, 0x46 << 16 | 1), &[]);
+    let enabled = admin.write(world, property_set(0x14, 0x46 << 16 | 1), &[]);
     assert_eq!(enabled.status, Status::SUCCESS);
     (admin, cntlid)
 }
@@ -164,10 +164,10 @@ proptest! {
         flow in any::<bool>(),
         cuts in proptest::collection::vec(prop_oneof![Just(1_usize << 20), 1..40_usize, 1000..9000_usize], 1..5),
     ) {
-        let mut target = Target::new(Limits { write_window: 64 << 10, ..Limits::default() });
+        let mut world = World::new(Limits { write_window: 64 << 10, ..Limits::default() });
         let digests = Digests { header, data };
-        let (_admin, cntlid) = admin(&mut target, digests, flow, &[1 << 20]);
-        let mut io = HostQueue::connect(&mut target, options(1, cntlid, digests, flow), &cuts);
+        let (_admin, cntlid) = admin(&mut world, digests, flow, &[1 << 20]);
+        let mut io = HostQueue::connect(&mut world, options(1, cntlid, digests, flow), &cuts);
         prop_assert!(io.completions.pop().unwrap().status.is_success());
         let mut model = [vec![0_u8; BLOCKS as usize * 512], vec![0; BLOCKS as usize * 512]];
         for Step { nsid, slba, blocks, fill } in steps {
@@ -177,41 +177,41 @@ proptest! {
             match fill {
                 Some(fill) => {
                     let bytes: Vec<u8> = (0..len).map(|i| fill.wrapping_add((i / 512) as u8)).collect();
-                    let done = io.write(&mut target, block_command(opcode::io::WRITE, nsid, slba, blocks), &bytes);
+                    let done = io.write(&mut world, block_command(opcode::io::WRITE, nsid, slba, blocks), &bytes);
                     prop_assert_eq!(done.status, Status::SUCCESS);
                     model[at..at + len].copy_from_slice(&bytes);
                 }
                 None => {
-                    let bytes = io.read(&mut target, block_command(opcode::io::READ, nsid, slba, blocks), len as u32);
+                    let bytes = io.read(&mut world, block_command(opcode::io::READ, nsid, slba, blocks), len as u32);
                     prop_assert!(bytes.unwrap() == model[at..at + len]);
                 }
             }
         }
     }
 
-    /// A target takes any bytes at all without falling over, and holds no more than its limits.
+    /// A controller takes any bytes at all without falling over, and holds no more than its limits.
     #[test]
     fn garbage_ends_a_connection_and_nothing_else(
         bytes in proptest::collection::vec(any::<u8>(), 0..600),
         after_connect in any::<bool>(),
     ) {
-        let mut target = Target::new(Limits::default());
+        let mut world = World::new(Limits::default());
         if after_connect {
-            let (mut admin, _) = admin(&mut target, Digests::default(), true, &[1 << 20]);
-            target.receive(&mut admin.socket, SECOND, &bytes);
+            let (mut admin, _) = admin(&mut world, Digests::default(), true, &[1 << 20]);
+            world.receive(&mut admin.socket, SECOND, &bytes);
         } else {
-            let mut socket = target.accept(0);
-            target.receive(&mut socket, SECOND, &bytes);
+            let mut socket = world.accept(0);
+            world.receive(&mut socket, SECOND, &bytes);
         }
-        let (_admin, _) = admin(&mut target, Digests::default(), true, &[1 << 20]);
+        let (_admin, _) = admin(&mut world, Digests::default(), true, &[1 << 20]);
     }
 }
 
 #[test]
 fn many_commands_in_flight_end_in_any_order() {
-    let mut target = Target::new(Limits::default());
-    let (_admin, cntlid) = admin(&mut target, Digests::default(), true, &[1 << 20]);
-    let mut io = HostQueue::connect(&mut target, options(1, cntlid, Digests::default(), true), &[1 << 20]);
+    let mut world = World::new(Limits::default());
+    let (_admin, cntlid) = admin(&mut world, Digests::default(), true, &[1 << 20]);
+    let mut io = HostQueue::connect(&mut world, options(1, cntlid, Digests::default(), true), &[1 << 20]);
     io.completions.clear();
     for i in 0..32 {
         let data = vec![i as u8; 64 << 10];
@@ -219,19 +219,19 @@ fn many_commands_in_flight_end_in_any_order() {
         io.connection.submit(sqe, &data, &mut io.out).unwrap();
     }
     assert_eq!(io.connection.room(), 0);
-    io.run(&mut target, 0);
+    io.run(&mut world, 0);
     assert_eq!(io.completions.len(), 32);
     assert!(io.completions.iter().all(|c| c.status.is_success()));
     for i in 0..32_usize {
-        assert!(target.drives.content[1][i * 65_536..][..65_536].iter().all(|b| *b == i as u8));
+        assert!(world.drives.content[1][i * 65_536..][..65_536].iter().all(|b| *b == i as u8));
     }
 }
 
 #[test]
 fn wrong_commands_end_with_their_status() {
-    let mut target = Target::new(Limits::default());
-    let (_admin, cntlid) = admin(&mut target, Digests::default(), true, &[1 << 20]);
-    let mut io = HostQueue::connect(&mut target, options(1, cntlid, Digests::default(), true), &[1 << 20]);
+    let mut world = World::new(Limits::default());
+    let (_admin, cntlid) = admin(&mut world, Digests::default(), true, &[1 << 20]);
+    let mut io = HostQueue::connect(&mut world, options(1, cntlid, Digests::default(), true), &[1 << 20]);
     io.completions.clear();
     let mut fused = block_command(opcode::io::WRITE, 1, 0, 1);
     fused.0[1] |= 1;
@@ -245,82 +245,82 @@ fn wrong_commands_end_with_their_status() {
         (fused, 512, Status::INVALID_FIELD),
     ];
     for (sqe, len, status) in cases {
-        let done = io.write(&mut target, sqe, &vec![0; len]);
+        let done = io.write(&mut world, sqe, &vec![0; len]);
         assert_eq!(done.status, status.dnr(), "{sqe:?}");
     }
     let long = block_command(opcode::io::READ, 1, 0, 4096);
     assert_eq!(
-        io.read(&mut target, long, 4096 * 512),
+        io.read(&mut world, long, 4096 * 512),
         Err(Status::INVALID_FIELD.dnr()),
         "2 MiB are past MDTS"
     );
-    let flush = io.write(&mut target, Sqe::new(opcode::io::FLUSH, u32::MAX), &[]);
-    assert_eq!((flush.status, target.drives.flushes), (Status::SUCCESS, 1));
+    let flush = io.write(&mut world, Sqe::new(opcode::io::FLUSH, u32::MAX), &[]);
+    assert_eq!((flush.status, world.drives.flushes), (Status::SUCCESS, 1));
 }
 
 #[test]
 fn silence_ends_an_association() {
-    let mut target = Target::new(Limits::default());
-    let (mut admin, cntlid) = admin(&mut target, Digests::default(), true, &[1 << 20]);
-    let mut io = HostQueue::connect(&mut target, options(1, cntlid, Digests::default(), true), &[1 << 20]);
+    let mut world = World::new(Limits::default());
+    let (mut admin, cntlid) = admin(&mut world, Digests::default(), true, &[1 << 20]);
+    let mut io = HostQueue::connect(&mut world, options(1, cntlid, Digests::default(), true), &[1 << 20]);
     assert!(io.completions.pop().unwrap().status.is_success());
     let mut out = Vec::new();
-    admin.socket.connection.tick(5 * SECOND, &target.shared, &mut out);
+    admin.socket.connection.tick(5 * SECOND, &world.shared, &mut out);
     assert!(!admin.socket.connection.is_closed());
-    admin.socket.connection.tick(7 * SECOND, &target.shared, &mut out);
+    admin.socket.connection.tick(7 * SECOND, &world.shared, &mut out);
     assert!(admin.socket.connection.is_closed(), "KATO is 5 s");
-    admin.socket.connection.closed(&target.shared);
-    io.socket.connection.tick(7 * SECOND, &target.shared, &mut out);
+    admin.socket.connection.closed(&world.shared);
+    io.socket.connection.tick(7 * SECOND, &world.shared, &mut out);
     assert!(io.socket.connection.is_closed(), "its queues go with it");
-    assert_eq!(target.shared.0.borrow().hosts(), 0);
+    assert_eq!(world.shared.0.borrow().hosts(), 0);
 }
 
 #[test]
 fn a_silent_peer_is_cut_off() {
-    let mut target = Target::new(Limits::default());
+    let mut world = World::new(Limits::default());
     let mut out = Vec::new();
-    let mut socket = target.accept(0);
-    socket.connection.tick(29 * SECOND, &target.shared, &mut out);
+    let mut socket = world.accept(0);
+    socket.connection.tick(29 * SECOND, &world.shared, &mut out);
     assert!(!socket.connection.is_closed());
-    socket.connection.tick(30 * SECOND, &target.shared, &mut out);
+    socket.connection.tick(30 * SECOND, &world.shared, &mut out);
     assert!(socket.connection.is_closed(), "no ICReq");
 
-    let (mut admin, _) = admin(&mut target, Digests::default(), true, &[1 << 20]);
-    target.receive(&mut admin.socket, SECOND, &[4, 0, 72]);
-    admin.socket.connection.tick(31 * SECOND, &target.shared, &mut out);
+    let (mut admin, _) = admin(&mut world, Digests::default(), true, &[1 << 20]);
+    world.receive(&mut admin.socket, SECOND, &[4, 0, 72]);
+    admin.socket.connection.tick(31 * SECOND, &world.shared, &mut out);
     assert!(admin.socket.connection.is_closed(), "half a PDU");
 }
 
 #[test]
 fn a_changed_namespace_is_reported_once_until_its_log_is_read() {
-    let mut target = Target::new(Limits::default());
-    let (mut admin, _) = admin(&mut target, Digests::default(), true, &[1 << 20]);
+    let mut world = World::new(Limits::default());
+    let (mut admin, _) = admin(&mut world, Digests::default(), true, &[1 << 20]);
     let mut features = Sqe::new(opcode::admin::SET_FEATURES, 0);
     features.set_dword(10, 0x0B);
     features.set_dword(11, 1 << 8);
-    assert!(admin.write(&mut target, features, &[]).status.is_success());
+    assert!(admin.write(&mut world, features, &[]).status.is_success());
     let event =
         admin.connection.submit(Sqe::new(opcode::admin::ASYNC_EVENT, 0), &[], &mut admin.out).unwrap();
-    admin.run(&mut target, 0);
+    admin.run(&mut world, 0);
     assert!(admin.completions.is_empty());
-    let change = |target: &Target| {
-        let mut subsystem = target.shared.0.borrow_mut();
+    let change = |world: &World| {
+        let mut subsystem = world.shared.0.borrow_mut();
         let mut namespace = subsystem.namespaces()[1];
         namespace.blocks *= 2;
         subsystem.change_namespace(2, namespace);
     };
-    change(&target);
-    admin.socket.connection.tick(SECOND, &target.shared, &mut admin.socket.out);
-    admin.run(&mut target, SECOND);
+    change(&world);
+    admin.socket.connection.tick(SECOND, &world.shared, &mut admin.socket.out);
+    admin.run(&mut world, SECOND);
     let done = admin.completions.pop().unwrap();
     assert_eq!((done.cid, done.result), (event, 2 | 4 << 16));
     // The next one waits for the log to be read.
     admin.connection.submit(Sqe::new(opcode::admin::ASYNC_EVENT, 0), &[], &mut admin.out).unwrap();
-    change(&target);
-    admin.run(&mut target, SECOND);
+    change(&world);
+    admin.run(&mut world, SECOND);
     assert!(admin.completions.is_empty());
     let mut log = Sqe::new(opcode::admin::GET_LOG_PAGE, u32::MAX);
     log.set_dword(10, 4 | 1023 << 16);
-    let page = admin.read(&mut target, log, 4096).unwrap();
+    let page = admin.read(&mut world, log, 4096).unwrap();
     assert_eq!(page[..8], [2, 0, 0, 0, 0, 0, 0, 0]);
 }

@@ -1,25 +1,25 @@
 //! What ends a connection, and with which words.
 
 use crate::pair::{HostQueue, admin, options};
-use crate::world::{BOTH, PLAIN, SECOND, Socket, Target, block_command, framed, write_by_r2t};
+use crate::world::{BOTH, PLAIN, SECOND, Socket, World, block_command, framed, write_by_r2t};
+use pumice_nvme::controller::Limits;
 use pumice_nvme::pdu::{Digests, Fatal, H2cData, IcReq, Kind, LAST, Transfer, Violation, push};
 use pumice_nvme::spec::{Sgl, Sqe, opcode};
-use pumice_nvme::target::Limits;
 
 /// Asserts that bytes end the connection with FES and FEI, a copy of the header, and then silence.
-fn breaks(target: &mut Target, mut socket: Socket, bytes: &[u8], expected: (u16, u32)) {
+fn breaks(world: &mut World, mut socket: Socket, bytes: &[u8], expected: (u16, u32)) {
     socket.out.clear();
-    target.receive(&mut socket, SECOND, bytes);
+    world.receive(&mut socket, SECOND, bytes);
     assert_eq!(socket.out.first(), Some(&3), "a C2HTermReq answers {:02x?}", &bytes[..bytes.len().min(8)]);
     assert_eq!(Violation::decode(&socket.out), expected);
     let copied = &socket.out[24..];
     assert!((1..=128).contains(&copied.len()));
     assert_eq!(copied[0], bytes[0], "the header of the PDU that broke it");
     let len = socket.out.len();
-    target.receive(&mut socket, SECOND, &IcReq { hpda: 0, digests: PLAIN, maxr2t: 0 }.encode());
+    world.receive(&mut socket, SECOND, &IcReq { hpda: 0, digests: PLAIN, maxr2t: 0 }.encode());
     assert_eq!(socket.out.len(), len, "and silence");
     assert!(!socket.connection.is_closed());
-    socket.connection.tick(32 * SECOND, &target.shared, &mut Vec::new());
+    socket.connection.tick(32 * SECOND, &world.shared, &mut Vec::new());
     assert!(socket.connection.is_closed(), "until the host has had its time to close");
 }
 
@@ -31,7 +31,7 @@ fn changed(at: usize, value: u8) -> Vec<u8> {
 
 #[test]
 fn before_the_connection_stands() {
-    let mut target = Target::new(Limits::default());
+    let mut world = World::new(Limits::default());
     let cases: [(Vec<u8>, (u16, u32)); 11] = [
         (changed(0, 8), (1, 0)),
         (changed(0, 0xFF), (1, 0)),
@@ -48,20 +48,20 @@ fn before_the_connection_stands() {
         (changed(10, 1), (6, 10)),
     ];
     for (bytes, expected) in cases {
-        let socket = target.accept(0);
-        breaks(&mut target, socket, &bytes, expected);
+        let socket = world.accept(0);
+        breaks(&mut world, socket, &bytes, expected);
     }
     let mut capsule = Vec::new();
     push(&mut capsule, Kind::CapsuleCmd, 0, &Sqe::new(2, 1).0, PLAIN);
-    let socket = target.accept(0);
-    breaks(&mut target, socket, &capsule, (2, 0));
+    let socket = world.accept(0);
+    breaks(&mut world, socket, &capsule, (2, 0));
 }
 
-fn io_queue(target: &mut Target, digests: Digests) -> HostQueue {
-    let (admin, cntlid) = admin(target, digests, true, &[1 << 20]);
+fn io_queue(world: &mut World, digests: Digests) -> HostQueue {
+    let (admin, cntlid) = admin(world, digests, true, &[1 << 20]);
     // Closing it would end the association.
     std::mem::forget(admin);
-    HostQueue::connect(target, options(1, cntlid, digests, true), &[1 << 20])
+    HostQueue::connect(world, options(1, cntlid, digests, true), &[1 << 20])
 }
 
 fn capsule(change: impl FnOnce(&mut Sqe), data: usize, digests: Digests) -> Vec<u8> {
@@ -73,7 +73,7 @@ fn capsule(change: impl FnOnce(&mut Sqe), data: usize, digests: Digests) -> Vec<
 
 #[test]
 fn on_a_live_queue() {
-    let mut target = Target::new(Limits { controllers_of_host: 64, ..Limits::default() });
+    let mut world = World::new(Limits { controllers_of_host: 64, ..Limits::default() });
     let plain = |change: fn(&mut Vec<u8>)| {
         let mut bytes = capsule(|_| {}, 512, PLAIN);
         change(&mut bytes);
@@ -114,44 +114,44 @@ fn on_a_live_queue() {
         (h2c(5, 4), (1, 10)),
     ];
     for (bytes, expected) in cases {
-        let queue = io_queue(&mut target, PLAIN);
-        breaks(&mut target, queue.socket, &bytes, expected);
+        let queue = io_queue(&mut world, PLAIN);
+        breaks(&mut world, queue.socket, &bytes, expected);
     }
 }
 
 #[test]
 fn digests_that_do_not_fit() {
-    let mut target = Target::new(Limits::default());
+    let mut world = World::new(Limits::default());
     let mut bytes = capsule(|_| {}, 512, BOTH);
     let digest = u32::from_le_bytes(bytes[72..76].try_into().unwrap());
     bytes[72] ^= 1;
-    let queue = io_queue(&mut target, BOTH);
-    breaks(&mut target, queue.socket, &bytes, (3, digest ^ 1));
+    let queue = io_queue(&mut world, BOTH);
+    breaks(&mut world, queue.socket, &bytes, (3, digest ^ 1));
 
     // Of data: the command fails and may be tried again; the connection stays.
     let mut bytes = capsule(|_| {}, 512, BOTH);
     *bytes.last_mut().unwrap() ^= 1;
-    let mut queue = io_queue(&mut target, BOTH);
+    let mut queue = io_queue(&mut world, BOTH);
     queue.completions.clear();
     queue.socket.out.clear();
-    target.receive(&mut queue.socket, SECOND, &bytes);
+    world.receive(&mut queue.socket, SECOND, &bytes);
     assert_eq!(queue.socket.out[0], 5);
     assert_eq!(queue.socket.out[22..24], (0x22_u16 << 1).to_le_bytes());
-    assert!(target.drives.content[0].iter().all(|b| *b == 0), "nothing was written");
+    assert!(world.drives.content[0].iter().all(|b| *b == 0), "nothing was written");
 }
 
 /// A write by R2T whose data come wrong.
 fn transfer_breaks(change: impl FnOnce(&mut Transfer, &mut u8), expected: (u16, u32)) {
-    let mut target = Target::new(Limits::default());
-    let mut queue = io_queue(&mut target, PLAIN);
+    let mut world = World::new(Limits::default());
+    let mut queue = io_queue(&mut world, PLAIN);
     queue.socket.out.clear();
-    target.receive(&mut queue.socket, SECOND, &write_by_r2t(3, 64, PLAIN));
+    world.receive(&mut queue.socket, SECOND, &write_by_r2t(3, 64, PLAIN));
     let asked = Transfer::decode(&queue.socket.out);
     assert_eq!((queue.socket.out[0], asked.cccid, asked.len), (9, 3, 64 * 512));
     let (mut transfer, mut flags) = (Transfer { len: 512, ..asked }, 0);
     change(&mut transfer, &mut flags);
     let bytes = framed(Kind::H2cData, flags, &transfer.body(), PLAIN, &[0; 512]);
-    breaks(&mut target, queue.socket, &bytes, expected);
+    breaks(&mut world, queue.socket, &bytes, expected);
 }
 
 #[test]
@@ -166,18 +166,18 @@ fn data_that_were_not_asked_for() {
 
 #[test]
 fn every_truncation_waits_and_does_nothing() {
-    let mut target = Target::new(Limits::default());
+    let mut world = World::new(Limits::default());
     let bytes = capsule(|_| {}, 512, BOTH);
     for len in 0..bytes.len() {
-        let mut queue = io_queue(&mut target, BOTH);
+        let mut queue = io_queue(&mut world, BOTH);
         queue.socket.out.clear();
-        target.receive(&mut queue.socket, SECOND, &bytes[..len]);
+        world.receive(&mut queue.socket, SECOND, &bytes[..len]);
         assert!(queue.socket.out.is_empty(), "{len} bytes of {}", bytes.len());
         // What follows completes it.
-        target.receive(&mut queue.socket, SECOND, &bytes[len..]);
+        world.receive(&mut queue.socket, SECOND, &bytes[len..]);
         assert_eq!(queue.socket.out[0], 5, "{len}");
-        queue.socket.connection.closed(&target.shared);
-        target = Target::new(Limits::default());
+        queue.socket.connection.closed(&world.shared);
+        world = World::new(Limits::default());
     }
 }
 
@@ -186,19 +186,19 @@ fn every_truncation_waits_and_does_nothing() {
 fn every_pdu_may_come_in_two_parts() {
     let icreq = IcReq { hpda: 0, digests: BOTH, maxr2t: 0 }.encode();
     for len in 0..icreq.len() {
-        let mut target = Target::new(Limits::default());
-        let mut socket = target.accept(0);
-        target.receive(&mut socket, SECOND, &icreq[..len]);
+        let mut world = World::new(Limits::default());
+        let mut socket = world.accept(0);
+        world.receive(&mut socket, SECOND, &icreq[..len]);
         assert!(socket.out.is_empty(), "ICReq, {len}");
-        target.receive(&mut socket, SECOND, &icreq[len..]);
+        world.receive(&mut socket, SECOND, &icreq[len..]);
         assert_eq!((socket.out[0], socket.out.len()), (1, 128));
     }
     // Data of a write, in two PDUs, each cut.
-    let mut target = Target::new(Limits::default());
+    let mut world = World::new(Limits::default());
     for len in (0..2 * (28 + 8192 + 4)).step_by(211) {
-        let mut queue = io_queue(&mut target, BOTH);
+        let mut queue = io_queue(&mut world, BOTH);
         queue.socket.out.clear();
-        target.receive(&mut queue.socket, SECOND, &write_by_r2t(3, 32, BOTH));
+        world.receive(&mut queue.socket, SECOND, &write_by_r2t(3, 32, BOTH));
         let asked = Transfer::decode(&queue.socket.out);
         queue.socket.out.clear();
         let mut bytes = Vec::new();
@@ -206,27 +206,27 @@ fn every_pdu_may_come_in_two_parts() {
             let part = Transfer { offset, len: 8192, ..asked };
             H2cData::push(&mut bytes, part, last, &[len as u8; 8192], BOTH);
         }
-        target.receive(&mut queue.socket, SECOND, &bytes[..len]);
+        world.receive(&mut queue.socket, SECOND, &bytes[..len]);
         assert!(queue.socket.out.is_empty(), "H2CData, {len}");
-        target.receive(&mut queue.socket, SECOND, &bytes[len..]);
+        world.receive(&mut queue.socket, SECOND, &bytes[len..]);
         assert_eq!((queue.socket.out[0], queue.socket.out.len()), (5, 28));
-        assert!(target.drives.content[0][..16384].iter().all(|b| *b == len as u8));
-        target = Target::new(Limits::default());
+        assert!(world.drives.content[0][..16384].iter().all(|b| *b == len as u8));
+        world = World::new(Limits::default());
     }
     // A term request: the connection ends when it is whole, without an answer.
     let mut term = Vec::new();
     Violation::new(Fatal::Sequence, 0, &[4; 72], "").encode(true, &mut term);
     for len in 0..=term.len() {
-        let mut target = Target::new(Limits::default());
-        let mut socket = target.accept(0);
-        target.receive(&mut socket, SECOND, &term[..len]);
+        let mut world = World::new(Limits::default());
+        let mut socket = world.accept(0);
+        world.receive(&mut socket, SECOND, &term[..len]);
         assert_eq!((socket.connection.is_closed(), socket.out.len()), (len == term.len(), 0));
     }
 }
 
 #[test]
 fn lengths_that_no_pdu_has() {
-    let mut target = Target::new(Limits::default());
+    let mut world = World::new(Limits::default());
     let mut term = Vec::new();
     Violation::new(Fatal::Sequence, 0, &[4; 72], "").encode(true, &mut term);
     let with = |bytes: &[u8], at: usize, value: u32| {
@@ -255,8 +255,8 @@ fn lengths_that_no_pdu_has() {
         (with(&data(512, PLAIN), 0, 0x1418_0006), (1, 3)),
     ];
     for (bytes, expected) in cases {
-        let queue = io_queue(&mut target, PLAIN);
-        breaks(&mut target, queue.socket, &bytes, expected);
+        let queue = io_queue(&mut world, PLAIN);
+        breaks(&mut world, queue.socket, &bytes, expected);
     }
     // With digests: no room for them.
     for (bytes, expected) in [
@@ -264,46 +264,46 @@ fn lengths_that_no_pdu_has() {
         (with(&capsule(|_| {}, 512, BOTH), 4, 72), (1, 4)),
         (with(&data(512, BOTH), 4, 28 + 4), (1, 4)),
     ] {
-        let queue = io_queue(&mut target, BOTH);
-        breaks(&mut target, queue.socket, &bytes, expected);
+        let queue = io_queue(&mut world, BOTH);
+        breaks(&mut world, queue.socket, &bytes, expected);
     }
 }
 
 /// Data are with the medium as long as the command is: the window is for those, too.
 #[test]
 fn the_window_is_held_until_the_medium_is_done() {
-    let mut target = Target::new(Limits { write_window: 4096, ..Limits::default() });
-    let mut socket = io_queue(&mut target, PLAIN).socket;
+    let mut world = World::new(Limits { write_window: 4096, ..Limits::default() });
+    let mut socket = io_queue(&mut world, PLAIN).socket;
     socket.out.clear();
-    let write = |target: &mut Target, socket: &mut Socket, cid: u16| {
+    let write = |world: &mut World, socket: &mut Socket, cid: u16| {
         let mut bytes = write_by_r2t(cid, 8, PLAIN);
         // The second drive, which answers when it is told to.
         bytes[8 + 4] = 2;
-        target.receive(socket, SECOND, &bytes);
+        world.receive(socket, SECOND, &bytes);
     };
-    write(&mut target, &mut socket, 1);
-    write(&mut target, &mut socket, 2);
+    write(&mut world, &mut socket, 1);
+    write(&mut world, &mut socket, 2);
     let ttag = |socket: &Socket| u16::from_le_bytes([socket.out[10], socket.out[11]]);
     assert_eq!(socket.out.len(), 24, "one is asked for");
     let body = Transfer { cccid: 1, ttag: ttag(&socket), offset: 0, len: 4096 }.body();
     socket.out.clear();
-    target.receive(&mut socket, SECOND, &framed(Kind::H2cData, LAST, &body, PLAIN, &[7; 4096]));
-    assert_eq!((target.drives.waiting.len(), socket.out.len()), (1, 0), "the medium has it");
-    target.answer(&mut socket);
+    world.receive(&mut socket, SECOND, &framed(Kind::H2cData, LAST, &body, PLAIN, &[7; 4096]));
+    assert_eq!((world.drives.waiting.len(), socket.out.len()), (1, 0), "the medium has it");
+    world.answer(&mut socket);
     // Its completion, and the other is asked for.
     assert_eq!((socket.out[0], socket.out.len(), socket.out[24]), (5, 24 + 24, 9));
 }
 
 #[test]
 fn more_commands_than_the_queue_has_entries() {
-    let mut target = Target::new(Limits { write_window: 4096, ..Limits::default() });
-    let mut socket = io_queue(&mut target, PLAIN).socket;
+    let mut world = World::new(Limits { write_window: 4096, ..Limits::default() });
+    let mut socket = io_queue(&mut world, PLAIN).socket;
     socket.out.clear();
     // Writes whose data never come, on a queue of 33 entries.
     for cid in 0..33 {
-        target.receive(&mut socket, SECOND, &write_by_r2t(cid, 8, PLAIN));
+        world.receive(&mut socket, SECOND, &write_by_r2t(cid, 8, PLAIN));
     }
     // One of them is asked for: the window is no larger.
     assert_eq!((socket.out[0], socket.out.len()), (9, 24));
-    breaks(&mut target, socket, &write_by_r2t(999, 8, PLAIN), (2, 0));
+    breaks(&mut world, socket, &write_by_r2t(999, 8, PLAIN), (2, 0));
 }

@@ -1,15 +1,15 @@
-//! A target with drives in memory, and the way to it byte by byte.
+//! A subsystem with drives in memory, and the way to it byte by byte.
 
+use pumice_nvme::controller::{Access, Connection, Identity, Limits, Media, Op, Request, Subsystem};
 use pumice_nvme::pdu::{Digests, Kind, push, push_with_data};
 use pumice_nvme::spec::identify::Namespace;
 use pumice_nvme::spec::{Sgl, Sqe, Status, opcode};
-use pumice_nvme::target::{Access, Connection, Identity, Limits, Media, Op, Request, Subsystem};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 
-pub(crate) const NQN: &str = "nqn.2026-11.example:target";
+pub(crate) const NQN: &str = "nqn.2026-11.example:subsystem";
 pub(crate) const HOST: &str = "nqn.2026-11.example:host";
 pub(crate) const BLOCKS: u64 = 4096;
 pub(crate) const SECOND: u64 = 1_000_000_000;
@@ -126,8 +126,8 @@ impl Media for Drives {
     }
 }
 
-/// A target.
-pub(crate) struct Target {
+/// A subsystem and its drives.
+pub(crate) struct World {
     pub(crate) shared: Shared,
     pub(crate) drives: Drives,
     pub(crate) limits: Limits,
@@ -144,7 +144,7 @@ pub(crate) struct Socket {
     pub(crate) out: Vec<u8>,
 }
 
-impl Target {
+impl World {
     pub(crate) fn new(limits: Limits) -> Self {
         let namespace = |n: u8| Namespace {
             blocks: BLOCKS,

@@ -1,6 +1,6 @@
 //! What one core counts: no one else writes it, so that nothing is locked and no cache line goes to and fro.
 
-use pumice_nvme::target::Op;
+use pumice_nvme::controller::Op;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Kinds of commands.

@@ -7,7 +7,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
-use pumice_nvme::target::Access;
+use pumice_nvme::controller::Access;
 use std::fmt;
 use std::sync::Arc;
 

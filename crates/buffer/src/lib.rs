@@ -10,8 +10,9 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-/// The border on which memory for direct I/O must begin: what the block layer of current systems asks for at most.
-pub(crate) const MEMORY_GRAIN: usize = 512;
+/// The border, in bytes, on which memory for direct I/O must begin: the most that the block layer of
+/// current systems asks for.
+pub const MEMORY_GRAIN: usize = 512;
 /// The border on which a buffer begins: the largest that direct I/O asks for on current systems.
 pub const ALIGNMENT: usize = 4096;
 /// Buffers of this size and more begin on a huge page, and ask for huge pages: a fold over many streams is up to a seventh faster.
@@ -51,8 +52,9 @@ impl AlignedBuffer {
         Self { start, len, layout }
     }
 
-    /// Where it begins: stays so while the buffer lives, wherever the value is moved.
-    pub(crate) fn start(&self) -> NonNull<u8> {
+    /// Its first byte. The address stays the same while the buffer lives, wherever the value is moved.
+    #[must_use]
+    pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 }
@@ -69,7 +71,7 @@ impl Deref for AlignedBuffer {
 
     fn deref(&self) -> &[u8] {
         // SAFETY: `start` is valid for `len` initialised (zeroed, or written since) bytes while `self` lives, and nobody writes
-        // them while it is borrowed: a buffer whose memory the kernel may write is owned by a `Gatherer` and not lent out.
+        // them while it is borrowed: a buffer whose memory the kernel may write is owned by the object that gave it to the kernel, and not lent out.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }

@@ -1,8 +1,8 @@
 //! Set Features and Get Features.
 
 use super::admin::{Answer, Scope};
+use super::association::Controller;
 use super::connection::Connection;
-use super::controller::Controller;
 use super::fabrics::keep_alive_ns;
 use super::settings::{Settings, TEMPERATURE_BIT};
 use super::subsystem::Access;

@@ -1,8 +1,8 @@
 //! From a node's address to an association with it.
 
-use super::answer::{refused, unreachable};
-use super::blocks::Geometry;
-use super::pool;
+use crate::answer::{refused, unreachable};
+use crate::blocks::Geometry;
+use crate::pool;
 use pumice_initiator::{ConnectOptions, Controller, DigestPolicy, InitiatorError, Queue, discover};
 use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::log::DiscoveryEntry;
@@ -30,18 +30,18 @@ pub struct Dial {
 }
 
 /// An association, and what the node says of itself.
-pub(super) struct Association {
-    pub(super) controller: Controller,
-    pub(super) queue: Queue,
-    pub(super) nqn: Nqn,
-    pub(super) digests: Digests,
-    pub(super) drives: Vec<DriveDescription>,
-    pub(super) geometry: Vec<Geometry>,
+pub(crate) struct Association {
+    pub(crate) controller: Controller,
+    pub(crate) queue: Queue,
+    pub(crate) nqn: Nqn,
+    pub(crate) digests: Digests,
+    pub(crate) drives: Vec<DriveDescription>,
+    pub(crate) geometry: Vec<Geometry>,
 }
 
 impl Dial {
     /// Connects, and asks for the drives.
-    pub(super) fn associate(&self) -> Result<Association, NodeError> {
+    pub(crate) fn associate(&self) -> Result<Association, NodeError> {
         let address = self.address;
         let connect = |digests| {
             let mut options = ConnectOptions {
@@ -96,7 +96,7 @@ fn ask(address: SocketAddr, options: &ConnectOptions) -> Result<Option<Nqn>, Ini
 }
 
 /// Describe: a page of a node's drives.
-pub(super) fn describe_page(page: u32, len: usize) -> Sqe {
+pub(crate) fn describe_page(page: u32, len: usize) -> Sqe {
     let mut sqe = Sqe::new(opcode::DESCRIBE, 0);
     sqe.set_dword(10, page);
     sqe.set_dword(12, len as u32);

@@ -1,6 +1,6 @@
 //! The subsystem: namespaces, controllers, identity and limits; what all connections share.
 
-use super::controller::{Controller, Kind, Life, stands};
+use super::association::{Controller, Kind, Life, stands};
 use crate::spec::ana::{self, AnaGroup, AnaLog, AnaState};
 use crate::spec::identify::{Namespace, OAES_ANA, OAES_NAMESPACES};
 use crate::spec::log::{Health, lid};
@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Bounds of a target. Everything that a peer can ask for has one.
+/// Bounds of a subsystem. Everything that a peer can ask for has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Connections at a time, whoever they belong to; the caller counts them.
@@ -262,7 +262,7 @@ impl Subsystem {
         self.controllers.get(&cntlid).is_some_and(|controller| controller.helper)
     }
 
-    /// The host of a controller writes no namespace from now on: the target refuses it. Nobody takes that back.
+    /// The host of a controller writes no namespace from now on: the subsystem refuses it. Nobody takes that back.
     pub fn observe(&mut self, cntlid: u16) {
         if let Some(controller) = self.controllers.get(&cntlid) {
             controller.observer.store(true, Ordering::Relaxed);

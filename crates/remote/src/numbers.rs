@@ -7,7 +7,7 @@ use std::io::Read;
 use std::sync::OnceLock;
 
 /// A number that nobody can guess.
-pub(super) fn random() -> Result<[u8; 16], NodeError> {
+pub(crate) fn random() -> Result<[u8; 16], NodeError> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut bytes)).map_err(|error| {
         NodeError::new(ErrorKind::Unreachable, "/dev/urandom gives no random number").with_source(error)
@@ -16,14 +16,14 @@ pub(super) fn random() -> Result<[u8; 16], NodeError> {
 }
 
 /// What this process has its hosts' marks made with: the same for all nodes, so that one host is recognised on several of them.
-pub(super) fn asker() -> Result<[u8; 16], NodeError> {
+pub(crate) fn asker() -> Result<[u8; 16], NodeError> {
     static ASKER: OnceLock<[u8; 16]> = OnceLock::new();
     let drawn = random()?;
     Ok(*ASKER.get_or_init(|| drawn))
 }
 
 /// Puts a number of 16 bytes into four dwords of a command.
-pub(super) fn put_number(sqe: &mut Sqe, dwords: [usize; 4], number: &[u8; 16]) {
+pub(crate) fn put_number(sqe: &mut Sqe, dwords: [usize; 4], number: &[u8; 16]) {
     for (dword, bytes) in dwords.into_iter().zip(number.chunks_exact(4)) {
         sqe.set_dword(dword, u32::from_le_bytes(std::array::from_fn(|i| bytes[i])));
     }

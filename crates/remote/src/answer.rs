@@ -5,7 +5,7 @@ use pumice_nvme::spec::Status;
 use pumice_offload::wire;
 use pumice_offload::{ErrorKind, NodeError};
 
-pub(super) fn unreachable(error: &InitiatorError) -> NodeError {
+pub(crate) fn unreachable(error: &InitiatorError) -> NodeError {
     const BUSY: u16 = Status::CONNECT_BUSY.code();
     let mut text = error.to_string();
     if let InitiatorError::Refused { what: "Connect", status, .. } = error
@@ -20,7 +20,7 @@ pub(super) fn unreachable(error: &InitiatorError) -> NodeError {
 
 /// What a command that brings `expected` bytes of data brought: its data are there whole, or it failed. A success that brought fewer
 /// would leave in the buffer what was there before.
-pub(super) fn whole(node: &str, what: &str, outcome: &Outcome, expected: usize) -> Result<(), NodeError> {
+pub(crate) fn whole(node: &str, what: &str, outcome: &Outcome, expected: usize) -> Result<(), NodeError> {
     if !outcome.status.is_success() {
         return Err(refused(node, what, outcome.status, ""));
     }
@@ -32,7 +32,7 @@ pub(super) fn whole(node: &str, what: &str, outcome: &Outcome, expected: usize) 
 }
 
 /// What a command of a node that failed means: the node, the command, the status by name, and the node's own explanation where it gave one.
-pub(super) fn refused(node: &str, what: &str, status: Status, explanation: &str) -> NodeError {
+pub(crate) fn refused(node: &str, what: &str, status: Status, explanation: &str) -> NodeError {
     const READ_ERROR: u16 = Status::READ_ERROR.code();
     const WRITE_FAULT: u16 = Status::WRITE_FAULT.code();
     const INTERNAL: u16 = Status::INTERNAL.code();
@@ -58,7 +58,7 @@ pub(super) fn refused(node: &str, what: &str, status: Status, explanation: &str)
 
 /// What became of a command whose result is kept: the command ended with `status`, and reading the result, where there is one, with `read`. A command that failed is
 /// told by its own status, whatever becomes of the explanation.
-pub(super) fn kept_result(
+pub(crate) fn kept_result(
     node: &str,
     what: &str,
     status: Status,

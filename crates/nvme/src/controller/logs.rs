@@ -1,8 +1,8 @@
 //! Get Log Page.
 
 use super::admin::{Answer, Scope, check_room};
+use super::association::Controller;
 use super::connection::Connection;
-use super::controller::Controller;
 use super::settings::TEMPERATURE;
 use super::subsystem::{Access, Subsystem};
 use crate::bytes::{put, u16_at, u64_at};

@@ -1,4 +1,4 @@
-//! What a target does with blocks: the caller's part.
+//! What a subsystem does with blocks: the caller's part.
 
 use crate::spec::{Sqe, Status};
 

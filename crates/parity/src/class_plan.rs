@@ -1,9 +1,11 @@
-//! The fastest kernel for each class of a rule.
+//! The fastest way to fold one class of stripes.
+//!
+//! A class is a set of stripes whose members have the same columns of the check matrix: where parity
+//! rotates, each position of the rotation is a class.
 
-use crate::Rule;
-use pumice_parity::gf;
-use pumice_parity::kernels::{Kernels, MAX_XOR_SOURCES, RowMask};
-use pumice_parity::matrix::{MAX_COLUMNS, Matrix};
+use crate::gf;
+use crate::kernels::{Kernels, MAX_XOR_SOURCES, RowMask};
+use crate::matrix::{MAX_COLUMNS, Matrix};
 
 /// How one class of stripes is folded: its columns, and a faster way to check it where its shape has one.
 #[derive(Debug, Clone)]
@@ -25,30 +27,33 @@ enum Check {
 }
 
 impl ClassPlan {
-    /// Plans class `class` of a rule.
+    /// Plans the fold of sources whose columns have `rows` coefficients, one for each parity row.
     ///
     /// # Panics
-    /// Where the rule has no such class.
+    /// If `rows` is not 1 to [`MAX_ROWS`](crate::matrix::MAX_ROWS), or a column has not `rows`
+    /// coefficients.
     #[must_use]
-    pub fn new(rule: &Rule, class: usize) -> Self {
-        let columns: Vec<&[u8]> = (0..rule.sources()).map(|source| rule.column(class, source)).collect();
+    pub fn new(rows: usize, columns: &[&[u8]]) -> Self {
         let check = if columns.len() <= MAX_XOR_SOURCES && columns.iter().all(|column| *column == [1]) {
             Check::Xor
         } else {
-            pq_order(&columns).unwrap_or(Check::Generic)
+            pq_order(columns).unwrap_or(Check::Generic)
         };
-        Self { tiles: tiles(rule.rows(), &columns), check, rows: rule.rows() }
+        Self { tiles: tiles(rows, columns), check, rows }
     }
 
-    /// The same columns weighted: row `j` of the result is `weights[j]` applied to the rule's rows.
+    /// The same columns weighted: row `j` of the result is `weights[j]` applied to the columns' rows.
+    ///
+    /// # Panics
+    /// If the weights are not 1 to [`MAX_ROWS`](crate::matrix::MAX_ROWS).
     #[must_use]
-    pub fn weighted(rule: &Rule, class: usize, weights: &[Vec<u8>]) -> Self {
-        let combined: Vec<Vec<u8>> = (0..rule.sources())
-            .map(|source| {
-                let column = rule.column(class, source);
+    pub fn weighted(columns: &[&[u8]], weights: &[Vec<u8>]) -> Self {
+        let combined: Vec<Vec<u8>> = columns
+            .iter()
+            .map(|column| {
                 weights
                     .iter()
-                    .map(|w| w.iter().zip(column).fold(0, |sum, (w, c)| sum ^ gf::mul(*w, *c)))
+                    .map(|w| w.iter().zip(*column).fold(0, |sum, (w, c)| sum ^ gf::mul(*w, *c)))
                     .collect()
             })
             .collect();
@@ -65,7 +70,7 @@ impl ClassPlan {
     /// Which rows are not zero. Writes nothing but, where there are more sources than a kernel takes, scratch memory.
     ///
     /// # Panics
-    /// Where the sources are not as many as the rule has, or differ in length.
+    /// Where the sources are not as many as the columns, or differ in length.
     #[must_use]
     pub fn check(&self, kernels: &Kernels, sources: &[&[u8]]) -> RowMask {
         match &self.check {
@@ -95,7 +100,7 @@ impl ClassPlan {
     /// `accumulators[i] ^= row i`.
     ///
     /// # Panics
-    /// Where the sources are not as many as the rule has, or lengths differ.
+    /// Where the sources are not as many as the columns, or lengths differ.
     pub fn accumulate(&self, kernels: &Kernels, sources: &[&[u8]], accumulators: &mut [&mut [u8]]) {
         for (tile, sources) in self.tiles.iter().zip(sources.chunks(MAX_COLUMNS)) {
             kernels.accumulate(tile, sources, accumulators);
@@ -109,7 +114,7 @@ fn tiles(rows: usize, columns: &[&[u8]]) -> Vec<Matrix> {
         .map(|tile| {
             let row_major: Vec<u8> =
                 (0..rows).flat_map(|row| tile.iter().map(move |column| column[row])).collect();
-            Matrix::new(rows, tile.len(), &row_major).expect("a rule has 1 to 8 rows, a tile 1 to 64 columns")
+            Matrix::new(rows, tile.len(), &row_major).expect("1 to 8 rows; a tile has 1 to 64 columns")
         })
         .collect()
 }
@@ -142,8 +147,8 @@ mod tests {
     #[test]
     fn any_number_of_sources_is_folded() {
         for (rows, sources) in [(1, 256), (1, 257), (1, 258), (1, 1920), (2, 256), (2, 258), (8, 1920)] {
-            let coefficients = vec![1; rows * sources];
-            let plan = ClassPlan::new(&Rule::new(rows, sources, coefficients, Vec::new()).unwrap(), 0);
+            let ones = vec![1; rows];
+            let plan = ClassPlan::new(rows, &vec![ones.as_slice(); sources]);
             let mut data: Vec<Vec<u8>> = (0..sources).map(|i| vec![i as u8; 100]).collect();
             let sum = (0..sources).fold(0, |sum, i| sum ^ i as u8);
             data[0].iter_mut().for_each(|byte| *byte ^= sum);

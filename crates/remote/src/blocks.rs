@@ -1,7 +1,7 @@
 //! Byte ranges over a drive that is read and written in blocks.
 
-use super::answer::{refused, whole};
-use super::{PIECE, RemoteNode};
+use crate::answer::{refused, whole};
+use crate::{PIECE, RemoteNode};
 use pumice_initiator::Command;
 use pumice_nvme::spec::identify::Namespace;
 use pumice_nvme::spec::opcode::io;
@@ -10,22 +10,22 @@ use pumice_offload::{DriveId, NodeError, Piece, PieceFailure};
 
 /// Blocks of a drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Geometry {
+pub(crate) struct Geometry {
     blocks: u64,
     shift: u8,
 }
 
 impl Geometry {
-    pub(super) fn of(namespace: &Namespace) -> Self {
+    pub(crate) fn of(namespace: &Namespace) -> Self {
         Self { blocks: namespace.blocks, shift: namespace.block_shift }
     }
 
-    pub(super) fn bytes(self) -> u64 {
+    pub(crate) fn bytes(self) -> u64 {
         self.blocks << self.shift
     }
 
     /// A command over whole blocks.
-    pub(super) fn command(self, opcode: u8, drive: DriveId, offset: u64, len: usize) -> Sqe {
+    pub(crate) fn command(self, opcode: u8, drive: DriveId, offset: u64, len: usize) -> Sqe {
         let mut sqe = Sqe::new(opcode, drive.0);
         sqe.set_blocks(offset >> self.shift, (len >> self.shift) as u32);
         sqe
@@ -33,13 +33,13 @@ impl Geometry {
 }
 
 /// The whole blocks around a byte range: first byte, and the byte after the last.
-pub(super) fn aligned(geometry: Geometry, offset: u64, len: usize) -> (u64, u64) {
+pub(crate) fn aligned(geometry: Geometry, offset: u64, len: usize) -> (u64, u64) {
     let block = 1_u64 << geometry.shift;
     (offset & !(block - 1), (offset + len as u64).next_multiple_of(block))
 }
 
 /// The outcome of a command for a medium.
-pub(super) fn outcome(node: &str, drive: DriveId, what: &str, status: Status) -> Result<(), NodeError> {
+pub(crate) fn outcome(node: &str, drive: DriveId, what: &str, status: Status) -> Result<(), NodeError> {
     if status.is_success() { Ok(()) } else { Err(refused(node, &format!("{drive}: {what}"), status, "")) }
 }
 
@@ -52,7 +52,7 @@ struct Part {
 }
 
 /// Reads pieces, all side by side. Those of whole blocks go straight to their place, others through memory of their own.
-pub(super) fn gather(
+pub(crate) fn gather(
     node: &RemoteNode,
     pieces: &[Piece],
     buffer: &mut [u8],

@@ -91,7 +91,7 @@ pub(crate) struct Controller {
     pub(crate) error_count: u64,
 }
 
-/// What a write of CC asks of the target.
+/// What a write of CC asks of the controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Configured {
     /// Nothing more.

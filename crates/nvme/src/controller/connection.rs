@@ -3,7 +3,7 @@
 mod answers;
 mod data;
 
-use super::controller::Life;
+use super::association::Life;
 use super::media::{Media, Request, Windows};
 use super::notice::{Done, EndReason, Ended, Notice, Totals};
 use super::slots::{Phase, Slots};

@@ -20,7 +20,7 @@ use dial::describe_page;
 use memory::Parts;
 use numbers::{asker, put_number, random};
 use pool::{Lease, Pool};
-use pumice_blockdev::AlignedBuffer;
+use pumice_buffer::AlignedBuffer;
 use pumice_initiator::{Command, Outcome};
 use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::Sqe;

@@ -10,8 +10,8 @@
 
 mod admin;
 mod admission;
+mod association;
 mod connection;
-mod controller;
 mod fabrics;
 mod features;
 mod io;

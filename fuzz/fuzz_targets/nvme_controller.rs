@@ -7,7 +7,7 @@ use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::connect::{DYNAMIC, Data};
 use pumice_nvme::spec::identify::Namespace;
 use pumice_nvme::spec::{Sqe, Status, opcode};
-use pumice_nvme::target::{Access, Connection, Identity, Limits, Media, Request, Subsystem};
+use pumice_nvme::controller::{Access, Connection, Identity, Limits, Media, Request, Subsystem};
 use std::cell::RefCell;
 
 struct Shared(RefCell<Subsystem>);
@@ -59,7 +59,7 @@ fn connect(shared: &Shared, drive: &mut Drive, limits: Limits, qid: u16, cntlid:
         data: Data {
             hostid: [1; 16],
             cntlid,
-            subnqn: "nqn.2026-11.example:target".to_owned(),
+            subnqn: "nqn.2026-11.example:subsystem".to_owned(),
             hostnqn: "nqn.2026-11.example:host".to_owned(),
         },
         capsule_data: 4096,
@@ -107,7 +107,7 @@ fuzz_target!(|data: &[u8]| {
         deallocate_grain: 8,
     };
     let identity = Identity {
-        nqn: "nqn.2026-11.example:target".parse().unwrap(),
+        nqn: "nqn.2026-11.example:subsystem".parse().unwrap(),
         serial: "1".to_owned(),
         model: "Pumice".to_owned(),
         firmware: "1".to_owned(),

@@ -4,7 +4,7 @@ use super::*;
 
 impl Connection {
     /// Asks for the data of a command, or lets it wait until there is room.
-    pub(in crate::target) fn ask(
+    pub(in crate::controller) fn ask(
         &mut self,
         sqe: Sqe,
         len: u32,
@@ -19,7 +19,7 @@ impl Connection {
     }
 
     /// A slot for a command.
-    pub(in crate::target) fn slot(
+    pub(in crate::controller) fn slot(
         &mut self,
         sqe: Sqe,
         phase: Phase,
@@ -147,8 +147,9 @@ impl Connection {
         }
     }
 
-    pub(in crate::target) fn count_write(&mut self, request: &Request<'_>) {
-        if let Some(queue) = self.queue.as_mut().filter(|_| request.op == crate::target::media::Op::Write) {
+    pub(in crate::controller) fn count_write(&mut self, request: &Request<'_>) {
+        if let Some(queue) = self.queue.as_mut().filter(|_| request.op == crate::controller::media::Op::Write)
+        {
             queue.done.bytes_written += request.len;
             queue.counters.writes.fetch_add(1, Ordering::Relaxed);
             queue.counters.bytes_written.fetch_add(request.len, Ordering::Relaxed);

@@ -9,14 +9,14 @@ use std::sync::{Mutex, PoisonError};
 const HOSTS: u64 = 4;
 
 /// Where this host's part of each drive's memory begins, asked for when it is first needed.
-pub(super) struct Parts {
+pub(crate) struct Parts {
     bytes: BTreeMap<DriveId, u64>,
     starts: Mutex<BTreeMap<DriveId, u64>>,
 }
 
 impl Parts {
     /// Parts of a node's drives.
-    pub(super) fn of(drives: &[DriveDescription]) -> Self {
+    pub(crate) fn of(drives: &[DriveDescription]) -> Self {
         let part = |drive: &DriveDescription| {
             let quarter = drive.memory_bytes / HOSTS / LEASE_UNIT * LEASE_UNIT;
             let part = if quarter == 0 { drive.memory_bytes } else { quarter };
@@ -27,17 +27,17 @@ impl Parts {
     }
 
     /// Forgets where the parts begin: they went with the association.
-    pub(super) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.starts.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// Bytes of this host's part of a drive's memory.
-    pub(super) fn bytes(&self, drive: DriveId) -> u64 {
+    pub(crate) fn bytes(&self, drive: DriveId) -> u64 {
         self.bytes.get(&drive).copied().unwrap_or(0)
     }
 
     /// Where an address of this host's lies on the drive. `lease` asks the node for bytes of a drive's memory.
-    pub(super) fn absolute(
+    pub(crate) fn absolute(
         &self,
         address: MemoryAddress,
         lease: impl FnOnce(DriveId, u64) -> Result<u64, NodeError>,
@@ -68,7 +68,7 @@ impl Parts {
 }
 
 /// Translates every address in a command.
-pub(super) fn translate(
+pub(crate) fn translate(
     command: &mut ParityCommand,
     absolute: impl Fn(MemoryAddress) -> Result<MemoryAddress, NodeError>,
 ) -> Result<(), NodeError> {

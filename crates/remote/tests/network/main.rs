@@ -3,13 +3,13 @@
 mod proxy;
 
 use proxy::{Proxy, Then, data_len};
-use pumice_blockdev::AlignedBuffer;
-use pumice_host::remote::{Dial, RemoteNode};
+use pumice_buffer::AlignedBuffer;
 use pumice_initiator::DigestPolicy;
 use pumice_node::NodeOptions;
 use pumice_node::serve::{Backend, Drive, Server, Service};
-use pumice_nvme::target::Limits;
+use pumice_nvme::controller::Limits;
 use pumice_offload::{DataNode, DriveId, ErrorKind, MemoryAddress, NodeError, PaceRequest, Piece};
+use pumice_remote::{Dial, RemoteNode};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -1,7 +1,7 @@
 //! Fabrics commands: Connect, properties, Disconnect.
 
+use super::association::{Configured, Controller};
 use super::connection::{Connection, Queue};
-use super::controller::{Configured, Controller};
 use super::media::{Media, Op, Request, SHUTDOWN_SLOT};
 use super::notice::Done;
 use super::slots::{Phase, Slots};

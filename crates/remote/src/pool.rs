@@ -7,7 +7,7 @@
 //! One lost queue is the end of the whole association: what the node still does for it works on memory that was leased to it, and
 //! the next association leases other memory.
 
-use super::answer::unreachable;
+use crate::answer::unreachable;
 use pumice_initiator::{Controller, InitiatorError, Queue, Stopper, Traffic};
 use pumice_offload::{ErrorKind, NodeError};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -15,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 /// Commands in flight on a queue.
-pub(super) const DEPTH: u16 = 64;
+pub(crate) const DEPTH: u16 = 64;
 /// Queues of a pool: calls beyond wait for one.
 const QUEUES: u16 = 8;
 /// How often the controller hears that this host is alive, whatever else it hears: a node ends an association after 120 s of silence.
@@ -43,7 +43,7 @@ struct Waits {
 }
 
 /// Up to [`QUEUES`] queues.
-pub(super) struct Pool {
+pub(crate) struct Pool {
     name: String,
     state: Arc<Mutex<State>>,
     returned: Condvar,
@@ -53,7 +53,7 @@ pub(super) struct Pool {
 }
 
 /// A queue for the time of a call.
-pub(super) struct Lease<'p> {
+pub(crate) struct Lease<'p> {
     pool: &'p Pool,
     number: u16,
     generation: u64,
@@ -73,7 +73,7 @@ fn sum(a: Traffic, b: Traffic) -> Traffic {
 }
 
 impl Pool {
-    pub(super) fn new(name: &str, controller: Controller, first: Queue) -> Self {
+    pub(crate) fn new(name: &str, controller: Controller, first: Queue) -> Self {
         let moved = first.traffic();
         let state = State {
             controller,
@@ -102,7 +102,7 @@ impl Pool {
     }
 
     /// Another association in the place of one that is lost.
-    pub(super) fn renew(&self, controller: Controller, first: Queue) {
+    pub(crate) fn renew(&self, controller: Controller, first: Queue) {
         let mut state = self.lock();
         let former = state.controller.admin().traffic();
         state.moved = sum(sum(state.moved, former), first.traffic());
@@ -116,19 +116,19 @@ impl Pool {
     }
 
     /// Whether the association is lost.
-    pub(super) fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self) -> bool {
         self.lock().lost.is_some()
     }
 
     /// What all connections moved, those that are gone too. What calls under way have moved comes when they end.
-    pub(super) fn traffic(&self) -> Traffic {
+    pub(crate) fn traffic(&self) -> Traffic {
         let mut state = self.lock();
         let admin = state.controller.admin().traffic();
         sum(state.moved, admin)
     }
 
     /// Whether the controller answers: its admin queue is asked, within its deadline. If it does not, the association is lost.
-    pub(super) fn is_alive(&self) -> bool {
+    pub(crate) fn is_alive(&self) -> bool {
         let mut state = self.lock();
         if state.lost.is_some() {
             return false;
@@ -145,7 +145,7 @@ impl Pool {
     }
 
     /// Ends the calls that [`Lease::run_stoppable`] makes, now and from now on.
-    pub(super) fn give_up(&self) {
+    pub(crate) fn give_up(&self) {
         let mut waits = self.lock_waits();
         waits.given_up = true;
         waits.stoppers.iter().for_each(|(_, stopper)| stopper.stop());
@@ -182,7 +182,7 @@ impl Pool {
     }
 
     /// A queue that is idle, or a new one; waits where all are in use.
-    pub(super) fn lease(&self) -> Result<Lease<'_>, NodeError> {
+    pub(crate) fn lease(&self) -> Result<Lease<'_>, NodeError> {
         let mut state = self.lock();
         loop {
             if let Some(why) = &state.lost {
@@ -243,7 +243,7 @@ fn stay_alive(state: &Arc<Mutex<State>>) -> Sender<()> {
 
 impl Lease<'_> {
     /// Does something with the queue. If that fails, the association is lost.
-    pub(super) fn run<T>(
+    pub(crate) fn run<T>(
         &mut self,
         work: impl FnOnce(&mut Queue) -> Result<T, InitiatorError>,
     ) -> Result<T, NodeError> {
@@ -255,7 +255,7 @@ impl Lease<'_> {
     }
 
     /// The same for a call that may take long: it fails at once when the caller gives up. That costs this queue alone.
-    pub(super) fn run_stoppable<T>(
+    pub(crate) fn run_stoppable<T>(
         &mut self,
         work: impl FnOnce(&mut Queue) -> Result<T, InitiatorError>,
     ) -> Result<T, NodeError> {

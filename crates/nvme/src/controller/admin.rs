@@ -1,7 +1,7 @@
 //! Admin commands.
 
+use super::association::Controller;
 use super::connection::Connection;
-use super::controller::Controller;
 use super::io::MAX_TRANSFER;
 use super::slots::Phase;
 use super::subsystem::Access;

@@ -4,14 +4,14 @@ use super::*;
 
 impl Connection {
     /// Appends a completion without data.
-    pub(in crate::target) fn respond(&self, sqe: &Sqe, status: Status, result: u64, out: &mut Vec<u8>) {
+    pub(in crate::controller) fn respond(&self, sqe: &Sqe, status: Status, result: u64, out: &mut Vec<u8>) {
         let sqhd = self.queue.as_ref().map_or(0, |q| if q.flow_control { q.sqhd } else { u16::MAX });
         let cqe = Cqe { result, sqhd, cid: sqe.cid(), status };
         push(out, Kind::CapsuleResp, 0, &cqe.encode(), self.framing.digests);
     }
 
     /// Appends data that `fill` writes in place, and the completion. Where `fill` fails, the completion alone, with that status.
-    pub(in crate::target) fn respond_with(
+    pub(in crate::controller) fn respond_with(
         &self,
         sqe: &Sqe,
         len: u32,
@@ -35,7 +35,7 @@ impl Connection {
 
     /// Appends all of an answer with data but the data, which the medium lends for the place that `lend` is told; nothing, where it does not lend, or where
     /// data have a digest: it would be another one's, if they were written before they are sent.
-    pub(in crate::target) fn respond_lent(
+    pub(in crate::controller) fn respond_lent(
         &mut self,
         sqe: &Sqe,
         len: u32,
@@ -78,7 +78,7 @@ impl Connection {
         access: &A,
         out: &mut Vec<u8>,
     ) {
-        if slot == crate::target::media::SHUTDOWN_SLOT {
+        if slot == crate::controller::media::SHUTDOWN_SLOT {
             self.shutdown_done(status, access);
             return;
         }
@@ -127,7 +127,7 @@ impl Connection {
     }
 
     /// Writes down a command that failed.
-    pub(in crate::target) fn note<A: Access>(&self, sqe: &Sqe, status: Status, access: &A) {
+    pub(in crate::controller) fn note<A: Access>(&self, sqe: &Sqe, status: Status, access: &A) {
         let Some(queue) = self.queue.as_ref().filter(|_| !status.is_success()) else { return };
         if matches!(Status(status.code()), Status::WRITE_FAULT | Status::READ_ERROR) {
             queue.counters.media_errors.fetch_add(1, Ordering::Relaxed);
@@ -137,7 +137,7 @@ impl Connection {
             sqid: queue.qid,
             cid: sqe.cid(),
             status_word: status.word(),
-            lba: if queue.qid != 0 && crate::target::io::names_blocks(sqe) { sqe.slba() } else { 0 },
+            lba: if queue.qid != 0 && crate::controller::io::names_blocks(sqe) { sqe.slba() } else { 0 },
             nsid: sqe.nsid(),
         };
         access.with(|subsystem| {

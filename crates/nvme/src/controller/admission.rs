@@ -1,6 +1,6 @@
 //! Who comes in: associations, their queues, and their end.
 
-use super::controller::{Controller, Kind, stands};
+use super::association::{Controller, Kind, stands};
 use super::subsystem::{Refusal, Subsystem, bad_parameter};
 use crate::spec::connect::{DYNAMIC, Data, Fields, offset};
 use crate::spec::{DISCOVERY_NQN, Nqn, Status};
