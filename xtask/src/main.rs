@@ -7,6 +7,7 @@
 //! cargo xtask e2e      real Linux kernels in QEMU against the node; the short form is part of test
 //! cargo xtask settle-sim   simulated md writers against the rule for findings; --seeds N
 //! cargo xtask repair-cases [--cases N] [--seed S]    random repairs under faults, against an oracle
+//! cargo xtask hostile  hostile peers beside clients that verify; the short form is part of test
 //! cargo xtask bench    the measurements of benches/record
 //! cargo xtask ftl-cases --seeds N   cuts of the power and failing flash, from N seeds
 //! cargo xtask tidy     rules of the house that no linter knows
@@ -31,11 +32,14 @@ fn main() -> ExitCode {
         "e2e" => e2e::e2e(&rest),
         "repair-cases" => repair_cases(&rest),
         "settle-sim" => settle_sim(&rest),
+        "hostile" => hostile(&rest),
         "bench" => bench(&rest),
         "ftl-cases" => ftl_cases(&rest),
         "tidy" => tidy::tidy(),
         _ => {
-            eprintln!("usage: cargo xtask setup|check|test|e2e|repair-cases|settle-sim|ftl-cases|bench|tidy");
+            eprintln!(
+                "usage: cargo xtask setup|check|test|e2e|hostile|repair-cases|settle-sim|ftl-cases|bench|tidy"
+            );
             return ExitCode::from(2);
         }
     };
@@ -57,7 +61,8 @@ fn check() -> Result<(), Failed> {
 }
 
 /// Every test. As root, or in CI, what they need is installed first; elsewhere the tests that lack it say so. With
-/// arguments only the tests that cargo picks by them, else also the short form of those against a real Linux kernel.
+/// arguments only the tests that cargo picks by them, else also the short forms of hostile peers and of those against
+/// a real Linux kernel.
 fn test(rest: &[String]) -> Result<(), Failed> {
     if setup::may_install() {
         setup::tests()?;
@@ -70,12 +75,16 @@ fn test(rest: &[String]) -> Result<(), Failed> {
     args.extend(rest.iter().map(String::as_str));
     cargo(&args, &[])?;
     if rest.is_empty() {
+        say("hostile peers against pumice node: the short form of cargo xtask hostile");
+        hostile(&["--short".to_owned()])?;
         say(
             "a real Linux kernel in QEMU against pumice node and pumice scrub: the short form of cargo xtask e2e",
         );
         e2e::e2e(&[])
     } else {
-        say("tests were picked: not those against a real Linux kernel (cargo xtask e2e)");
+        say(
+            "tests were picked: not hostile peers (cargo xtask hostile), nor a real Linux kernel (cargo xtask e2e)",
+        );
         Ok(())
     }
 }
@@ -135,6 +144,14 @@ fn repair_cases(rest: &[String]) -> Result<(), Failed> {
         &[&test[..], &["random_faults"]].concat(),
         &[("PUMICE_REPAIR_CASES", &cases), ("PUMICE_REPAIR_SEED", &seed)],
     )
+}
+
+/// Hostile peers against a node process, beside clients that verify what they read.
+fn hostile(rest: &[String]) -> Result<(), Failed> {
+    cargo(&["build", "--release", "--quiet", "--package", "pumice"], &[])?;
+    let mut args = vec!["run", "--quiet", "--package", "pumice-hostile", "--"];
+    args.extend(rest.iter().map(String::as_str));
+    cargo(&args, &[])
 }
 
 /// The measurements that are kept in `benches/record`.

@@ -1,0 +1,163 @@
+//! Attacks a node, and measures what that does to others: `docs/testing.md`, *Hostile peers*.
+
+mod attacks;
+mod bound;
+mod good;
+mod many;
+mod measure;
+mod node;
+mod random;
+mod wire;
+
+use attacks::CLASSES;
+use clap::Parser;
+use measure::{RATIO, Row, measure, measure_crowd};
+use serde_json::json;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// The name of the part with as many connections as there may be.
+const CROWD: &str = "crowd";
+
+/// What failed.
+#[derive(Debug)]
+pub(crate) struct Failed(pub(crate) String);
+
+/// A line about what is being done.
+pub(crate) fn say(line: &str) {
+    eprintln!("hostile: {line}");
+}
+
+/// Attacks `pumice node` class by class, beside clients that verify every read.
+///
+/// Exit codes: 0 every bound was kept, 1 one was missed, 2 it could not run.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask hostile")]
+struct Args {
+    /// A class of attack, or `crowd` for 4,096 connections; once for each [default: all]
+    #[arg(long, value_name = "NAME")]
+    class: Vec<String>,
+    /// How long each measurement takes
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+    /// How often the attackers go from one node to the other and back
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=999))]
+    alternations: u32,
+    /// Hostile connections of the crowd
+    #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    connections: u32,
+    /// Threads of the node that serve connections
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=16))]
+    cores: u16,
+    /// One short alternation, few connections, and no judgement of latencies
+    #[arg(long)]
+    short: bool,
+    /// The results as one JSON document on standard output
+    #[arg(long)]
+    json: bool,
+    /// The program under test
+    #[arg(long, value_name = "PUMICE", default_value = "target/release/pumice")]
+    binary: PathBuf,
+}
+
+/// The arguments, in the form in which they are used.
+pub(crate) struct Options {
+    pub(crate) binary: PathBuf,
+    pub(crate) seconds: Duration,
+    pub(crate) alternations: u32,
+    pub(crate) connections: usize,
+    pub(crate) cores: u16,
+}
+
+impl Options {
+    fn of(args: &Args) -> Self {
+        let seconds = Duration::from_secs(args.seconds);
+        Self {
+            binary: args.binary.clone(),
+            seconds: if args.short { Duration::from_millis(700) } else { seconds },
+            alternations: if args.short { 1 } else { args.alternations },
+            connections: if args.short { 300 } else { args.connections as usize },
+            cores: args.cores,
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    match run(&args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(Failed(what)) => {
+            say(&what);
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Whether every bound was kept.
+fn run(args: &Args) -> Result<bool, Failed> {
+    let known = |name: &&String| *name != CROWD && !CLASSES.iter().any(|class| class.name == **name);
+    if let Some(name) = args.class.iter().find(known) {
+        let names: Vec<&str> = CLASSES.iter().map(|class| class.name).chain([CROWD]).collect();
+        return Err(Failed(format!("there is no class '{name}': {}", names.join(", "))));
+    }
+    let system = |error: std::io::Error| Failed(error.to_string());
+    let descriptors = pumice_blockdev::raise_descriptor_limit().map_err(system)?;
+    let options = Options::of(args);
+    if descriptors < options.connections as u64 + 500 {
+        let why = format!("{} connections, and {descriptors} open descriptors", options.connections);
+        return Err(Failed(format!("{why}: see `ulimit -Hn`")));
+    }
+    let folder = tempfile::tempdir().map_err(system)?;
+    let wanted = |name: &str| args.class.is_empty() || args.class.iter().any(|class| class == name);
+    let mut rows: Vec<Row> = Vec::new();
+    for class in CLASSES.iter().filter(|class| wanted(class.name)) {
+        say(&format!("{}: {}", class.name, class.what));
+        rows.push(measure(class, &options, folder.path())?);
+        tell(rows.last().expect("just made"), !args.short);
+    }
+    if wanted(CROWD) {
+        say(&format!("{CROWD}: {} connections", options.connections));
+        rows.push(measure_crowd(&options, folder.path())?);
+        tell(rows.last().expect("just made"), !args.short);
+    }
+    let kept = rows.iter().all(|row| row.faults(!args.short).is_empty());
+    if args.json {
+        let rows: Vec<_> = rows.iter().map(|row| row.to_json(!args.short)).collect();
+        println!("{:#}", json!({ "classes": rows, "kept": kept, "latency_ratio_bound": RATIO }));
+    } else {
+        table(&rows, !args.short);
+    }
+    Ok(kept)
+}
+
+fn tell(row: &Row, judges_latency: bool) {
+    for fault in row.faults(judges_latency) {
+        say(&format!("{}: FAULT: {fault}", row.name));
+    }
+}
+
+fn table(rows: &[Row], judges_latency: bool) {
+    println!("class       verified  wrong  lost   p99 here  p99 there  ratio  resident    bound    end");
+    for row in rows {
+        let micros = |which: usize| {
+            let times = row.pairs.iter().map(|pair| pair[which].0 as f64 / 1e3).collect();
+            if row.pairs.is_empty() { "-".to_owned() } else { format!("{:.0} us", measure::median(times)) }
+        };
+        println!(
+            "{:<10} {:>9} {:>6} {:>5} {:>10} {:>10} {:>6} {:>5} MiB {:>4} MiB {:>6}{}",
+            row.name,
+            row.outcome.verified,
+            row.outcome.wrong,
+            row.outcome.lost,
+            micros(0),
+            micros(1),
+            row.ratio().map_or("-".to_owned(), |ratio| format!("{ratio:.2}")),
+            row.largest >> 20,
+            row.bound >> 20,
+            row.ended.as_ref().map_or("never".to_owned(), |(time, _)| format!("{:.1} s", time.as_secs_f64())),
+            if row.faults(judges_latency).is_empty() { "" } else { "  FAULT" },
+        );
+    }
+}

@@ -1,0 +1,124 @@
+//! A real node: `pumice node` as a process of its own.
+
+use crate::Failed;
+use crate::wire::Target;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddrV4;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// Bytes of each drive: the first is in memory, the second a file.
+pub(crate) const DRIVE: u64 = 64 << 20;
+/// What the clients that verify have for themselves, at the beginning of each drive. Attackers may
+/// read it.
+pub(crate) const GOOD: u64 = 8 << 20;
+/// Drives of a node.
+pub(crate) const DRIVES: u32 = 2;
+/// How long a node may take to end, whatever it is doing.
+pub(crate) const TO_END: Duration = Duration::from_secs(10);
+
+/// A node that runs. It is killed when it is dropped.
+pub(crate) struct Node {
+    child: Child,
+    pub(crate) target: Target,
+    log: PathBuf,
+}
+
+impl Node {
+    /// Starts a node on a free port of the loopback interface. `name` tells its files apart from
+    /// others'.
+    ///
+    /// # Errors
+    /// Where it does not start.
+    pub(crate) fn start(binary: &Path, folder: &Path, name: &str, cores: u16) -> Result<Self, Failed> {
+        let wrong = |error: std::io::Error| Failed(format!("{}: {error}", folder.display()));
+        let drive = folder.join(format!("{name}.drive"));
+        File::create(&drive).and_then(|file| file.set_len(DRIVE)).map_err(wrong)?;
+        let log = folder.join(format!("{name}.log"));
+        let nqn = format!("nqn.2026-11.example:{name}");
+        // The system kills it if this process is killed.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--"]).arg(binary);
+        command.args(["node", "--listen", "127.0.0.1:0", "--nqn", &nqn, "--log-level", "error"]);
+        command.args(["--cores", &cores.to_string(), "--drive", &format!("mem:{DRIVE}")]);
+        command.arg("--drive").arg(&drive).arg("--state-dir").arg(folder.join(name));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&log).map_err(wrong)?);
+        let mut child = command.spawn().map_err(|error| Failed(format!("{}: {error}", binary.display())))?;
+        let mut line = String::new();
+        if let Some(out) = child.stdout.take() {
+            // "listening on ADDRESS nqn NQN", or the end of the file.
+            let _ = BufReader::new(out).read_line(&mut line);
+        }
+        match line.split(' ').nth(2).and_then(|address| address.parse::<SocketAddrV4>().ok()) {
+            Some(address) => Ok(Self { child, target: Target { address, nqn }, log }),
+            None => {
+                let _ = child.kill();
+                let _ = child.wait();
+                let said = std::fs::read_to_string(&log).unwrap_or_default();
+                Err(Failed(format!("the node did not start: {}", said.trim())))
+            }
+        }
+    }
+
+    /// Why it does not run any more, if it does not.
+    pub(crate) fn has_ended(&mut self) -> Option<String> {
+        let ended = self.child.try_wait().ok()??;
+        Some(format!("{ended}: {}", self.said()))
+    }
+
+    /// The end of what it said on standard error.
+    fn said(&self) -> String {
+        let said = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = said.lines().collect();
+        lines[lines.len().saturating_sub(5)..].join("; ")
+    }
+
+    /// Bytes of memory that it had resident at its largest.
+    pub(crate) fn largest(&self) -> u64 {
+        self.memory("VmHWM:")
+    }
+
+    /// Bytes of memory that it has resident.
+    pub(crate) fn resident(&self) -> u64 {
+        self.memory("VmRSS:")
+    }
+
+    fn memory(&self, field: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix(field));
+        let kib =
+            line.and_then(|line| line.split_whitespace().next()).and_then(|kib| kib.parse::<u64>().ok());
+        kib.unwrap_or(0) * 1024
+    }
+
+    fn signal(&self, signal: Signal) {
+        // A child that was not waited for: the number is still its own.
+        let _ = kill(Pid::from_raw(self.child.id() as i32), signal);
+    }
+
+    /// Asks it to end, and tells how long that took and how it ended; `None` if it is still there
+    /// after a time that is well past what it may take.
+    pub(crate) fn stop(mut self) -> Option<(Duration, ExitStatus, String)> {
+        let began = Instant::now();
+        self.signal(Signal::SIGTERM);
+        while began.elapsed() < 3 * TO_END {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Some((began.elapsed(), status, self.said()));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        None
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // A child that has ended is no error.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
