@@ -84,7 +84,9 @@ impl Case<'_> {
     fn silent_in(&self, range: Range<u64>) -> BTreeSet<u16> {
         let differs = |role: &u16| {
             let (good, bad) = (&self.good[usize::from(*role)], &self.bad[usize::from(*role)]);
-            range.clone().any(|at| good[at as usize] != bad[at as usize] && !self.is_lost(*role, at))
+            let bytes = range.start as usize..range.end as usize;
+            good[bytes.clone()] != bad[bytes]
+                && range.clone().any(|at| good[at as usize] != bad[at as usize] && !self.is_lost(*role, at))
         };
         self.roles().filter(differs).collect()
     }
@@ -118,6 +120,9 @@ impl Case<'_> {
         let (mut made_bad, mut rebuilt_wrong) = (BTreeSet::new(), BTreeSet::new());
         for role in self.roles() {
             let index = usize::from(role);
+            if [&self.good[index], &self.bad[index]].contains(&&self.now[index]) {
+                continue;
+            }
             for at in 0..self.world.chunk() {
                 let i = at as usize;
                 let (good, bad, now) = (self.good[index][i], self.bad[index][i], self.now[index][i]);

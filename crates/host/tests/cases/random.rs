@@ -4,6 +4,9 @@ use crate::exhaustive::{kinds, redundancy, run};
 use crate::faults::{Fault, How};
 use crate::judge::Tally;
 use crate::world::{Kind, World, noise};
+use std::num::NonZero;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Cases of the short form.
 const CASES: u64 = 4_000;
@@ -64,33 +67,51 @@ fn faults(next: &mut impl FnMut() -> u64, kind: &Kind) -> Vec<Fault> {
     }
 }
 
+/// The cases of one array: everything about them follows from the number of the round.
+fn round(seed: u64, round: u64) -> Tally {
+    let kinds = kinds();
+    let mut next = noise(seed.wrapping_mul(1_000_003).wrapping_add(round));
+    let kind = kinds[(next() % kinds.len() as u64) as usize];
+    let disks = kind.disks + (next() % 4) as u16;
+    let chunk = [4096, 8192, 16384][(next() % 3) as usize];
+    let kind = Kind { disks, chunk, stripes: STRIPES, ..kind };
+    let world = World::empty(kind, next());
+    let content = next() % 5;
+    (0..STRIPES).for_each(|stripe| world.recontent(stripe, content));
+    let sets: Vec<_> = (0..STRIPES).map(|_| (faults(&mut next, &kind), next())).collect();
+    let missing = match redundancy(&kind) {
+        2 if next().is_multiple_of(4) => vec![(next() % u64::from(disks)) as u16],
+        _ => Vec::new(),
+    };
+    run(&world, &kind, &sets, &missing, round)
+}
+
 #[test]
 fn random_faults() {
     let cases = number("PUMICE_REPAIR_CASES", CASES);
     let seed = number("PUMICE_REPAIR_SEED", 1);
-    let kinds = kinds();
-    let mut all = Tally::default();
-    let mut round = 0;
-    while all.cases < cases {
-        let mut next = noise(seed.wrapping_mul(1_000_003).wrapping_add(round));
-        let kind = kinds[(next() % kinds.len() as u64) as usize];
-        let disks = kind.disks + (next() % 4) as u16;
-        let chunk = [4096, 8192, 16384][(next() % 3) as usize];
-        let kind = Kind { disks, chunk, stripes: STRIPES, ..kind };
-        let world = World::empty(kind, next());
-        let content = next() % 5;
-        (0..STRIPES).for_each(|stripe| world.recontent(stripe, content));
-        let sets: Vec<_> = (0..STRIPES).map(|_| (faults(&mut next, &kind), next())).collect();
-        let missing = match redundancy(&kind) {
-            2 if next().is_multiple_of(4) => vec![(next() % u64::from(disks)) as u16],
-            _ => Vec::new(),
-        };
-        all += run(&world, &kind, &sets, &missing, round);
-        round += 1;
-        if round % 1000_u64 == 0 {
-            eprintln!("{all:?}");
+    let rounds = cases.div_ceil(STRIPES);
+    let begun = AtomicU64::new(0);
+    let all = Mutex::new(Tally::default());
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(|| {
+                loop {
+                    let number = begun.fetch_add(1, Ordering::Relaxed);
+                    if number >= rounds {
+                        break;
+                    }
+                    let tally = round(seed, number);
+                    let mut all = all.lock().unwrap();
+                    *all += tally;
+                    if (number + 1).is_multiple_of(1000) {
+                        eprintln!("{all:?}");
+                    }
+                }
+            });
         }
-    }
+    });
+    let all = all.into_inner().unwrap();
     println!("seed {seed}: {all:?}");
     assert!(all.restored > all.cases / 20 && all.untouched > all.cases / 20, "{all:?}");
 }
