@@ -72,7 +72,7 @@ lost keep what the repair wrote. An undo is kept like a repair, and can be undon
         /// The number of one repair
         #[arg(required_unless_present_any = ["older_than", "interrupted"])]
         id: Option<EntryId>,
-        /// All that are older, such as 720h
+        /// All that are older, such as 30d
         #[arg(long, value_name = "AGE", value_parser = parse_duration, conflicts_with = "id")]
         older_than: Option<u64>,
         /// Give up a repair that was interrupted and cannot be brought to an end, because its member is gone for

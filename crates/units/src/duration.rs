@@ -29,6 +29,7 @@ pub fn parse_duration(text: &str) -> Result<u64, ParseDurationError> {
         "s" => 1e9,
         "m" | "min" => 6e10,
         "h" => 3.6e12,
+        "d" => 8.64e13,
         _ => return Err(wrong()),
     };
     let nanos = number.parse::<f64>().map_err(|_| wrong())? * unit;
@@ -46,6 +47,7 @@ mod tests {
             ("0.5 s", 500_000_000),
             ("250us", 250_000),
             ("7ns", 7),
+            ("90d", 7_776_000_000_000_000),
             ("2m", 120_000_000_000),
             ("1h", 3_600_000_000_000),
             ("0ms", 0),

@@ -5,6 +5,7 @@ use crate::devices::Placement;
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use pumice_host::Method;
+use pumice_host::repair::archive::KEPT_FOR;
 use pumice_host::scrub::{Options, Order, RECONNECT, RepairPolicy, SETTLE};
 use pumice_initiator::DigestPolicy;
 use pumice_offload::{MAX_STRIPES, PaceRequest, parse_window};
@@ -69,6 +70,10 @@ pub(crate) struct ScrubArgs {
     /// Say what --repair would rewrite, and write nothing: devices are opened read-only
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// How long the bytes that a repair replaces are kept, for `pumice repairs undo`: older ones are deleted when a
+    /// repair begins [default: 90d]
+    #[arg(long, value_name = "AGE", value_parser = parse_duration, requires = "repair")]
+    keep_repairs: Option<u64>,
     /// Go on with the interrupted scrub of this array
     #[arg(long)]
     pub(crate) resume: bool,
@@ -171,6 +176,7 @@ impl ScrubArgs {
             pace: self.pace()?,
             accept_degraded: self.degraded,
             reconnect: self.reconnect.map_or(RECONNECT, Duration::from_nanos),
+            keep_repairs: self.keep_repairs.map_or(KEPT_FOR, |ns| Duration::from_nanos(ns).as_secs()),
             ..Options::with_seed(fresh_seed)
         })
     }

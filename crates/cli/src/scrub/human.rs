@@ -2,7 +2,7 @@
 
 use crate::text::{count, table};
 use pumice_host::Method;
-use pumice_host::finding::{Certainty, Finding, Verdict};
+use pumice_host::finding::{Certainty, Finding, Strength, Verdict};
 use pumice_host::members::Absence;
 use pumice_host::plan::{Batches, PassShape, actual};
 use pumice_host::report::{ArrayResult, Pacing, Report};
@@ -353,6 +353,13 @@ fn evidence(finding: &Finding) -> String {
                 period => format!(", repeating every {period} bytes"),
             }),
         );
+        if finding.strength == Strength::Strong && error.mistaken_one_in > 0 {
+            let _ = writeln!(
+                out,
+                "    two other members, damaged at random there, look the same with a chance of at most {:.0e}",
+                1.0 / error.mistaken_one_in as f64,
+            );
+        }
     }
     if finding.assumes_one_hit {
         out.push_str("    assumes that no two members are hit in the very same bytes\n");

@@ -39,6 +39,8 @@ pub struct Evidence {
     pub rivals: u32,
     /// Pairs of other members that explain them at all.
     pub pairs: u32,
+    /// Members that are present in the stripe.
+    pub members: u32,
     /// Each run of its blocks has enough values.
     enough: bool,
     /// Part of a block is missing.
@@ -160,6 +162,7 @@ pub(super) fn of_block(
             period: shape.period,
             rivals: live.len() as u32,
             pairs: others * others.saturating_sub(1) / 2,
+            members: present,
             enough: shape.values.count() >= ENOUGH_VALUES,
             partly_unread: false,
             first: border(shape.runs.first().map(|run| at + run.start)),
