@@ -4,6 +4,7 @@ mod bad_network;
 mod connections;
 mod contract;
 mod degraded;
+mod documented;
 mod network;
 mod online;
 mod pacing;
