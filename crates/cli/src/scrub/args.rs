@@ -15,107 +15,146 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Checks an md array and says whether it is consistent, where it is not, which member is probably wrong, and how sure that is.
+/// Checks an md array: whether it is consistent, where it is not, which member is probably wrong, and
+/// how sure that is.
 ///
-/// Nothing is written to any device without --repair. Devices are opened read-only, with --repair exclusively.
+/// Nothing is written to any device without --repair. Devices are opened read-only, with --repair
+/// exclusively.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Memory: at most 4 reads of 8 MiB in flight for each processor core, and local memory for interims, 8 chunks for each node. A pass over
-24 members with 64 KiB chunks on two cores stays under 200 MiB. `pumice plan` says what a pass moves.
+Examples:
+  pumice scrub /dev/sd[b-g]                      check a stopped array
+  pumice scrub --allow-in-use /dev/md0           check a running one
+  pumice scrub --rate 50MB --window 22:00-06:00 /dev/sd[b-g]
+                                                 gently, at night
+  pumice scrub --repair --dry-run /dev/sd[b-g]   what would a repair rewrite?
+  pumice scrub nvme://10.0.0.1:4420 nvme://10.0.0.2:4420
+                                                 an array whose drives are on two nodes
+
+Memory: at most 4 reads of 8 MiB in flight for each processor core, and local memory for interims, 8
+chunks for each node. A pass over 24 members with 64 KiB chunks on two cores stays under 200 MiB.
+`pumice plan` says what a pass moves.
 
 Environment: PUMICE_IO_ENGINE=uring|threads|inline chooses how reads are issued.
 
-Exit codes: 0 clean, 1 findings (also when repaired), 2 could not run or could not write its report, 3 interrupted or incomplete.")]
+Exit codes: 0 clean, 1 findings (also when repaired), 2 could not run or could not write its report,
+3 interrupted or incomplete.")]
 pub(crate) struct ScrubArgs {
-    /// Members of the array: block devices or image files; /dev/mdX, for its members; nvme://HOST:PORT/NSID, a drive of a data node, or
-    /// nvme://HOST:PORT, all of its drives that carry a superblock
+    /// Members of the array: block devices or image files; /dev/mdX, for its members;
+    /// nvme://HOST:PORT/NSID, a drive of a data node, or nvme://HOST:PORT, all of its drives that
+    /// carry a superblock
     #[arg(required = true, value_name = "DEVICE")]
     pub(crate) devices: Vec<PathBuf>,
-    /// How stripes are checked; auto: `stripe` when all members share a node, else `fingerprint`
-    #[arg(long, value_enum, default_value_t = MethodArg::Auto)]
-    method: MethodArg,
-    /// Spread the members over N data nodes, in contiguous runs of roles
-    #[arg(long, value_name = "N", conflicts_with = "node", value_parser = clap::value_parser!(u16).range(1..))]
-    nodes: Option<u16>,
-    /// Say which members share a data node; once for each node
-    #[arg(long, value_name = "NAME=DEV,DEV", value_parser = parse_node)]
-    node: Vec<(String, Vec<PathBuf>)>,
-    /// Stripes of a batch, 1 to 4194304 [default: 255]
-    #[arg(long, value_name = "STRIPES", value_parser = clap::value_parser!(u64).range(1..=MAX_STRIPES))]
-    batch: Option<u64>,
-    /// Independent accumulators of `stripe` across nodes and `aggregate`: the miss bound to that power; 1 to 8 [default: 1]
-    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u8).range(1..=8))]
-    accumulators: Option<u8>,
-    /// What weights and keys are drawn from: 64 hexadecimal digits, or a number [default: fresh for each pass]
-    #[arg(long)]
-    seed: Option<Seed>,
+
     /// Only these stripes, B not included: result, exit code and text are about them alone
-    #[arg(long, value_name = "A..B", value_parser = parse_range)]
+    #[arg(long, value_name = "A..B", value_parser = parse_range, help_heading = WHAT)]
     range: Option<Range<u64>>,
-    /// Accept that members were not named which md holds the array to have: the rest is checked with the equations that are
-    /// left, and the result may be clean. Without this, such a check is incomplete (exit 3). A member that md itself holds to be
-    /// missing needs no such word
-    #[arg(long)]
-    degraded: bool,
-    /// In which order: staggered visits every region of the array early [default: sequential]
-    #[arg(long, value_name = "ORDER", value_parser = ["sequential", "staggered"])]
+    /// In which order; staggered visits every region of the array early [default: sequential]
+    #[arg(long, value_name = "ORDER", value_parser = ["sequential", "staggered"], help_heading = WHAT)]
     order: Option<String>,
-    /// Rewrite what can be repaired: verified before, journalled, read back
-    #[arg(long)]
-    pub(crate) repair: bool,
-    /// Which bytes that read well a repair rewrites. Sectors that a drive refuses are rebuilt under every
-    /// policy but `none`
-    #[arg(long, value_enum, default_value_t = PolicyArg::Strong)]
-    repair_policy: PolicyArg,
-    /// Say what --repair would rewrite, and write nothing: devices are opened read-only
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// How long the bytes that a repair replaces are kept, for `pumice repairs undo`: older ones are deleted when a
-    /// repair begins [default: 90d]
-    #[arg(long, value_name = "AGE", value_parser = parse_duration, requires = "repair")]
-    keep_repairs: Option<u64>,
-    /// Go on with the interrupted scrub of this array
-    #[arg(long)]
-    pub(crate) resume: bool,
-    /// Where progress and the repair journal are kept [default: /var/lib/pumice for root, else $XDG_STATE_HOME/pumice]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) state_dir: Option<PathBuf>,
-    /// Check devices that the kernel holds, as they are: an inconsistency must stand unchanged for --settle. Drives of nodes need no such word: who
-    /// writes them is counted there
-    #[arg(long)]
+    /// Accept that members of the array were not named: the rest is checked with the equations that
+    /// are left, and the result may be clean. Without this, such a check is incomplete (exit 3). A
+    /// member that md itself holds to be missing needs no such word
+    #[arg(long, help_heading = WHAT)]
+    degraded: bool,
+
+    /// Check devices that the kernel holds, as they are. Drives of nodes need no such word: nodes
+    /// count who writes
+    #[arg(long, help_heading = IN_USE)]
     pub(crate) allow_in_use: bool,
-    /// How long an inconsistency must stand unchanged where others may be writing [default: 3s]
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    /// How long an inconsistency must stand unchanged if others may be writing [default: 3s]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = IN_USE)]
     settle: Option<u64>,
-    /// Take an array that was not stopped cleanly, and has no bitmap, for settled
-    #[arg(long)]
+    /// Check an array that was not stopped cleanly, and has no bitmap, as if it had been
+    #[arg(long, help_heading = IN_USE)]
     pub(crate) assume_settled: bool,
-    /// How much a foreground request may be slowed in the mean, such as 1ms. Drives of nodes only: nowhere else are foreground requests seen
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+
+    /// Rewrite what can be repaired: read again first, journalled, read back, and the old bytes kept
+    #[arg(long, help_heading = REPAIR)]
+    pub(crate) repair: bool,
+    /// Say what --repair would rewrite, and write nothing: devices are opened read-only
+    #[arg(long, help_heading = REPAIR)]
+    pub(crate) dry_run: bool,
+    /// Which bytes that read well a repair rewrites. Sectors that a drive refuses are rebuilt under
+    /// every policy but `none`
+    #[arg(long, value_enum, default_value_t = PolicyArg::Strong, help_heading = REPAIR)]
+    repair_policy: PolicyArg,
+    /// How long the bytes that a repair replaces are kept, for `pumice repairs undo`: older ones are
+    /// deleted when a repair begins [default: 90d]
+    #[arg(long, value_name = "AGE", value_parser = parse_duration, requires = "repair", help_heading = REPAIR)]
+    keep_repairs: Option<u64>,
+
+    /// How much requests of others may be slowed in the mean, such as 1ms. Drives of nodes only:
+    /// requests of others are seen nowhere else
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = PACE)]
     slowdown: Option<u64>,
     /// Bytes a second from each drive, at most, such as 50MB; 4096 or more
-    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_size, help_heading = PACE)]
     rate: Option<u64>,
-    /// When reads start: priced or waiting, which hold --slowdown; cfq, after 10 ms of idleness; back-to-back [default: priced with --slowdown, else back-to-back]
-    #[arg(long, value_name = "POLICY", value_parser = ["priced", "waiting", "cfq", "back-to-back"])]
-    policy: Option<String>,
-    /// A time of day, local, during which reads may start, such as 22:00-06:00; once for each
-    #[arg(long, value_name = "FROM-TO", value_parser = parse_window)]
+    /// A time of day, local, during which reads may start, such as 22:00-06:00; may be repeated
+    #[arg(long, value_name = "FROM-TO", value_parser = parse_window, help_heading = PACE)]
     window: Vec<(u32, u32)>,
-    /// Whether connections to nodes carry digests (CRC-32C) of headers and data: auto, for every node that is not on this machine's
-    /// loopback and has them; on, for every node, or not at all; off
-    #[arg(long, value_name = "WHEN", default_value_t = DigestPolicy::Auto)]
+    /// When reads start: priced or waiting, which hold --slowdown; cfq, after 10 ms of idleness;
+    /// back-to-back [default: priced with --slowdown, else back-to-back]
+    #[arg(long, value_name = "POLICY", value_parser = ["priced", "waiting", "cfq", "back-to-back"], help_heading = PACE)]
+    policy: Option<String>,
+
+    /// Go on with the interrupted scrub of this array
+    #[arg(long, help_heading = STATE)]
+    pub(crate) resume: bool,
+    /// Where progress, the repair journal and replaced bytes are kept [default: /var/lib/pumice for
+    /// root, else $XDG_STATE_HOME/pumice]
+    #[arg(long, value_name = "DIR", help_heading = STATE)]
+    pub(crate) state_dir: Option<PathBuf>,
+
+    /// Whether connections to nodes carry digests (CRC-32C) of headers and data: auto, for every
+    /// node that is not on this machine's loopback and has them; on, for every node, or not at all;
+    /// off
+    #[arg(long, value_name = "WHEN", default_value_t = DigestPolicy::Auto, help_heading = NODES)]
     pub(crate) digest: DigestPolicy,
-    /// How long lost connections to nodes are tried anew before the scrub stops, such as 10m; 0s: not at all [default: 60s]
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    /// How long lost connections to nodes are tried anew before the scrub stops, such as 10m; 0s:
+    /// not at all [default: 60s]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = NODES)]
     reconnect: Option<u64>,
+    /// Treat the members as if they were on N data nodes, in contiguous runs of roles
+    #[arg(long, value_name = "N", conflicts_with = "node", value_parser = clap::value_parser!(u16).range(1..), help_heading = NODES)]
+    nodes: Option<u16>,
+    /// Say which members share a data node; once for each node
+    #[arg(long, value_name = "NAME=DEV,DEV", value_parser = parse_node, help_heading = NODES)]
+    node: Vec<(String, Vec<PathBuf>)>,
+
+    /// How stripes are checked; auto: `stripe` if all members share a node, else `fingerprint`
+    #[arg(long, value_enum, default_value_t = MethodArg::Auto, help_heading = METHOD)]
+    method: MethodArg,
+    /// Stripes of a batch, 1 to 4194304 [default: 255]
+    #[arg(long, value_name = "STRIPES", value_parser = clap::value_parser!(u64).range(1..=MAX_STRIPES), help_heading = METHOD)]
+    batch: Option<u64>,
+    /// Independent accumulators of `aggregate`, and of `stripe` over several nodes: the miss bound is
+    /// raised to that power; 1 to 8 [default: 1]
+    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u8).range(1..=8), help_heading = METHOD)]
+    accumulators: Option<u8>,
+    /// The source of weights and keys: 64 hexadecimal digits, or a number [default: fresh for each
+    /// pass]
+    #[arg(long, help_heading = METHOD)]
+    seed: Option<Seed>,
+
     /// Print one JSON document
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     pub(crate) json: bool,
     /// No progress, no notes
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = OUTPUT)]
     pub(crate) quiet: bool,
 }
+
+/// The groups of the help text.
+const WHAT: &str = "What is checked";
+const IN_USE: &str = "Arrays in use";
+const REPAIR: &str = "Repair";
+const PACE: &str = "Pace";
+const STATE: &str = "State";
+const NODES: &str = "Nodes";
+const METHOD: &str = "Method";
+const OUTPUT: &str = "Output";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum MethodArg {
@@ -133,7 +172,7 @@ enum PolicyArg {
     Strong,
     /// The member that a verdict names, whatever the evidence
     Likely,
-    /// P and Q, from the data as it is: md's way, which makes damaged data lasting
+    /// P and Q, from the data as it is: md's way. Damaged data then stays damaged for good
     Parity,
     /// Nothing
     None,
