@@ -168,11 +168,13 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
         peers: config.peers,
         pacing: PaceRequest { windows: to_utc(&config.pacing.windows), ..config.pacing },
     })?;
+    let line = |address| format!("listening on {address} nqn {}\n", server.nqn());
+    let lines: String = server.addresses().iter().map(line).collect();
+    // All lines at once: a reader that closes the pipe after the first does not end the node.
     let mut out = std::io::stdout();
-    for address in server.addresses() {
-        writeln!(out, "listening on {address} nqn {}", server.nqn())?;
+    if let Err(error) = out.write_all(lines.as_bytes()).and_then(|()| out.flush()) {
+        eprintln!("pumice: standard output does not take the addresses: {error}");
     }
-    out.flush()?;
     server.on_failure(move |why| {
         // As above.
         let _ = stop.send(Ended::Failed(why));

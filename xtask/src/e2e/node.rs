@@ -51,8 +51,12 @@ impl Node {
         let mut child = command.spawn().map_err(|error| Failed(format!("pumice node: {error}")))?;
         let mut line = String::new();
         if let Some(out) = child.stdout.take() {
-            // "listening on ADDRESS nqn NQN", or the end of the file.
-            let _ = BufReader::new(out).read_line(&mut line);
+            // "listening on ADDRESS nqn NQN" for each address, or the end of the file.
+            let mut out = BufReader::new(out);
+            let _ = out.read_line(&mut line);
+            for _ in &setting.second {
+                let _ = out.read_line(&mut String::new());
+            }
         }
         let heard = line.split(' ').nth(2).and_then(|address| address.rsplit(':').next());
         match heard.and_then(|port| port.parse().ok()) {

@@ -77,6 +77,24 @@ pub(crate) fn free_ports<const N: usize>() -> [SocketAddr; N] {
     std::array::from_fn(|i| held[i].local_addr().unwrap())
 }
 
+/// What starts a node may have closed its standard output, or it may be full: that is no reason not to serve.
+#[test]
+fn a_node_serves_though_nobody_takes_its_first_words() {
+    let [address] = free_ports();
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let mut command = pumice();
+    command.args(["node", "--listen", &address.to_string(), "--drive", "mem:16MiB"]);
+    let child = command.stdin(Stdio::null()).stdout(full).stderr(Stdio::null()).spawn().unwrap();
+    let mut node = Node { child, address, nqn: String::new() };
+    let began = Instant::now();
+    while TcpStream::connect(address).is_err() {
+        assert!(began.elapsed() < PATIENCE, "it does not serve");
+        assert_eq!(node.child.try_wait().unwrap(), None, "it ended");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(node.stop(), Some(0));
+}
+
 /// Two nodes with the array's members, each allowed to send to the other.
 pub(crate) fn two_nodes(array: &Made) -> [Node; 2] {
     let addresses = free_ports::<2>();
