@@ -9,6 +9,7 @@ mod index;
 mod lives;
 mod scheme;
 mod streams;
+mod waiting;
 
 pub use scheme::{Lookup, Plan, Scheme};
 pub use streams::{Stream, Way};
@@ -20,6 +21,7 @@ use index::Index;
 use lives::Lives;
 use pumice_flash::Ppn;
 use streams::Features;
+use waiting::Waiting;
 
 /// The page waits for a look at its content.
 const WAITS: u8 = 1;
@@ -58,7 +60,7 @@ pub(crate) struct Dedup {
     lives: Option<Lives>,
     ghosts: Option<Ghosts>,
     /// LPNs that were written and not looked at since.
-    waiting: Vec<u32>,
+    waiting: Waiting,
     /// Host writes since the start.
     clock: u32,
 }
@@ -83,7 +85,7 @@ impl Dedup {
             weak: vec![0; per_page(plan.filter == scheme::FilterKind::Live)],
             lives: plan.way.uses_lives().then(|| Lives::new(physical, logical)),
             ghosts: (plan.way == Way::Measured).then(|| Ghosts::new(physical)),
-            waiting: Vec::new(),
+            waiting: Waiting::new(if plan.idle == Lookup::Never { 0 } else { logical }),
             clock: 0,
         }
     }
@@ -211,14 +213,14 @@ impl Dedup {
         }
     }
 
-    /// LPNs that were written and not looked at since, in the order of their writes.
+    /// LPNs that were written and not looked at since, in the order of their last writes.
     pub(crate) fn take_waiting(&mut self) -> Vec<u32> {
-        std::mem::take(&mut self.waiting)
+        self.waiting.take()
     }
 
     /// LPNs that there was no time for.
     pub(crate) fn put_back(&mut self, waiting: &[u32]) {
-        self.waiting.splice(0..0, waiting.iter().copied());
+        self.waiting.put_back(waiting);
     }
 
     /// Bytes of memory that the scheme needs at this moment: index, filter, and what is kept of each page.
@@ -226,7 +228,8 @@ impl Dedup {
         let index = self.index.as_ref().map_or(0, Index::bytes);
         let lives = self.lives.as_ref().map_or(0, Lives::bytes);
         let ghosts = self.ghosts.as_ref().map_or(0, Ghosts::bytes);
-        index + self.filter.bytes() + lives + ghosts + 4 * self.weak.len() as u64 + self.flags.len() as u64
+        let pages = 4 * self.weak.len() as u64 + self.flags.len() as u64;
+        index + self.filter.bytes() + lives + ghosts + pages + self.waiting.bytes()
     }
 
     /// How the ways to choose streams compare: the copies of each ghost lately, and how often the best changed.

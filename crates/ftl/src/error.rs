@@ -50,6 +50,9 @@ pub enum FtlError {
     /// A page of the log that was durable cannot be read.
     #[error("page {0} of the log was durable and cannot be read")]
     LogDamaged(u32),
+    /// A checkpoint is damaged, and so is the one before it or its log.
+    #[error("checkpoint {0} cannot be read, and none from which its log could be followed")]
+    CheckpointLost(u64),
     /// A page that was durable lost its tag: it is not known which logical page it belongs to.
     #[error("page {0} was durable and its tag cannot be read")]
     TagLost(Ppn),

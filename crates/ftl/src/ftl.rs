@@ -12,11 +12,11 @@ use crate::content::{Content, Fingerprint};
 use crate::dedup::{Dedup, Plan, Scheme, Stream, Way};
 use crate::error::FtlError;
 use crate::journal::{Image, Journal};
-use crate::map::Map;
+use crate::map::{Map, Owner};
 use crate::stats::Stats;
 use crate::tag::{Kind, Tag};
 use crate::victim::VictimPolicy;
-use pumice_flash::{BlockId, Nand, NandError, Nanos};
+use pumice_flash::{BlockId, Nand, NandError, Nanos, Ppn};
 use std::collections::VecDeque;
 
 /// How long hashes of a page take.
@@ -164,26 +164,33 @@ where
             }
             Err(other) => return Err(other.into()),
         };
-        let owned = match (read.oob.kind, self.map.shared_birth(lpn)) {
-            (Kind::Lpn(owner), None) => owner == lpn,
-            (Kind::Lpn(_) | Kind::Object, Some(birth)) => read.oob.birth == birth,
-            _ => false,
-        };
         match read.data {
-            _ if !owned => Err(FtlError::Misplaced { lpn, page }),
+            _ if !self.fits(page, &read.oob) => Err(FtlError::Misplaced { lpn, page }),
             Some(data) if !read.oob.lost => Ok((Some(data), read.done)),
             _ => Err(FtlError::Damaged { lpn, page }),
+        }
+    }
+
+    /// Whether a page holds what the map says it does, by its tag. A write that flash lost, or put elsewhere, leaves a
+    /// page whose checksums are right and whose data are another's.
+    fn fits(&self, page: Ppn, tag: &Tag) -> bool {
+        match (self.map.owner(page), tag.kind) {
+            (Some(Owner::Lpn(lpn)), Kind::Lpn(named)) => lpn == named,
+            (Some(Owner::Object(object)), Kind::Lpn(_) | Kind::Object) => {
+                self.map.object(object).birth == tag.birth
+            }
+            _ => false,
         }
     }
 
     /// Makes all that was acknowledged durable.
     ///
     /// # Errors
-    /// If the flash fails.
+    /// If the flash fails. What was not written stays in the buffer.
     pub fn flush(&mut self, after: Nanos) -> Result<Nanos, FtlError> {
         let mut done = after;
-        while let Some((lpn, content)) = self.buffer.pop_front() {
-            done = self.write_through(lpn, &content, done)?;
+        while !self.buffer.is_empty() {
+            done = self.write_oldest(done)?;
         }
         self.sync()?;
         Ok(done)
@@ -273,12 +280,12 @@ where
                 wrong.push(format!("logical page {lpn} is in page {page}, which is dead"));
             }
         }
-        for page in (0..geometry.pages()).map(pumice_flash::Ppn) {
+        for page in (0..geometry.pages()).map(Ppn) {
             let Some(owner) = self.map.owner(page) else { continue };
             live[self.blocks.block_of(page) as usize] += 1;
             let back = match owner {
-                crate::map::Owner::Lpn(lpn) => self.map.lookup(lpn) == Some(page),
-                crate::map::Owner::Object(object) => self.map.object(object).ppn == page.0,
+                Owner::Lpn(lpn) => self.map.lookup(lpn) == Some(page),
+                Owner::Object(object) => self.map.object(object).ppn == page.0,
             };
             if !back {
                 wrong.push(format!("page {page} belongs to {owner:?}, which is elsewhere"));

@@ -4,6 +4,8 @@ use pumice_flash::MIN_OOB_BYTES;
 
 const MAGIC: [u8; 4] = *b"PFT1";
 const LOST: u8 = 1;
+/// The highest sequence number. It is never reached: at a million programs a second it takes 146,000 years.
+pub(crate) const MAX_SEQ: u64 = 1 << 62;
 
 /// What a page is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +93,7 @@ impl Tag {
             seq: u64::from_le_bytes(field(oob, 24)?),
             durable: u64::from_le_bytes(field(oob, 32)?),
         };
-        Some((tag, u32::from_le_bytes(field(oob, 40)?)))
+        let sane = [tag.birth, tag.seq, tag.durable].iter().all(|&seq| seq <= MAX_SEQ);
+        Some((tag, u32::from_le_bytes(field(oob, 40)?))).filter(|_| sane)
     }
 }

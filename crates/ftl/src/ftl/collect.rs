@@ -31,7 +31,9 @@ where
 
     /// Moves the live pages out of blocks where a program failed, and retires those blocks.
     pub(super) fn evacuate_failing(&mut self, after: Nanos) -> Result<(), FtlError> {
-        while let Some(block) = self.blocks.failing.pop() {
+        while let Some(&block) = self.blocks.failing.last() {
+            self.checkpoint_if_due()?;
+            self.blocks.failing.retain(|&other| other != block);
             self.empty(block, after)?;
             self.blocks.retire(block);
             self.stats.retired += 1;
@@ -47,6 +49,7 @@ where
             return Ok(());
         }
         self.since_wear = 0;
+        self.checkpoint_if_due()?;
         if let Some(coldest) = self.blocks.take_coldest(self.config.wear_spread) {
             self.empty(coldest, after)?;
             self.blocks.release(coldest);
@@ -69,13 +72,7 @@ where
     fn relocate(&mut self, page: Ppn, owner: Owner, after: Nanos) -> Result<(), FtlError> {
         let (content, birth, read_at) = match self.nand.read(page, after) {
             Ok(read) => {
-                let ours = match (owner, read.oob.kind) {
-                    (Owner::Lpn(lpn), Kind::Lpn(named)) => lpn == named,
-                    (Owner::Object(object), Kind::Lpn(_) | Kind::Object) => {
-                        self.map.object(object).birth == read.oob.birth
-                    }
-                    _ => false,
-                };
+                let ours = self.fits(page, &read.oob);
                 let content = read.data.filter(|_| ours && !read.oob.lost);
                 (content, ours.then_some(read.oob.birth), read.done)
             }
@@ -85,7 +82,7 @@ where
         if let Some(content) = &content
             && self.config.plan.in_gc
             && self.dedup.due(page) != Due::Nothing
-            && self.examine(page, content, birth.unwrap_or(0), true, read_at)?.0
+            && self.examine(page, content, birth.unwrap_or(0), true, read_at + self.config.hash.strong)?.0
         {
             self.stats.gc_merges += 1;
             return Ok(());

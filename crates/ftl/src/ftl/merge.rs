@@ -44,7 +44,9 @@ where
                 Err(other) => return Err(other.into()),
             };
             self.stats.dedup_reads += 1;
-            let Some(content) = read.data.filter(|_| !read.oob.lost) else { continue };
+            // A page with another's data must not be merged with its like: the error would become the truth.
+            let sound = self.fits(page, &read.oob) && !read.oob.lost;
+            let Some(content) = read.data.filter(|_| sound) else { continue };
             let start = read.done + self.config.hash.strong;
             let (merged, done) = self.examine(page, &content, read.oob.birth, false, start)?;
             self.stats.idle_merges += u64::from(merged);
@@ -85,6 +87,7 @@ where
         {
             self.dedup.indexed(page, key);
             self.merge(older, page, birth)?;
+            self.stats.idle_merges += 1;
             return Ok((false, done));
         }
         self.merge(lpn, other, other_birth)?;
@@ -109,7 +112,7 @@ where
             };
             self.stats.dedup_reads += 1;
             now = read.done;
-            if read.data.as_ref() == Some(content) && !read.oob.lost {
+            if read.data.as_ref() == Some(content) && !read.oob.lost && self.fits(page, &read.oob) {
                 return Ok((Some((page, read.oob.birth)), now));
             }
             self.stats.key_collisions += 1;

@@ -57,7 +57,7 @@ fn newest(entry: &mut (u64, Ppn), seq: u64, page: Ppn) {
 }
 
 impl Knowledge {
-    fn take_records(&mut self, records: &[Record], since: u64) {
+    fn take_records(&mut self, records: &[Record]) {
         for record in records {
             let seq = match *record {
                 Record::Trim { seq, lpn, count } => {
@@ -77,7 +77,6 @@ impl Knowledge {
                     seq
                 }
             };
-            debug_assert!(seq > since, "a log begins after its checkpoint");
             self.highest = self.highest.max(seq);
         }
     }
@@ -111,7 +110,7 @@ pub fn recover<N: Nand<Page = Bytes, Oob = Tag>>(
     let found = journal.load(&mut nand)?;
     let since = found.checkpoint.seq;
     let mut known = Knowledge { highest: since, ..Knowledge::default() };
-    known.take_records(&found.records, since);
+    known.take_records(&found.records);
     let mut ftl = Ftl::assemble(nand, journal, config, false)?;
     scan(&mut ftl, &found, &mut known, accept_lost_tags)?;
     restore_map(&mut ftl, &found, &mut known, accept_lost_tags)?;
@@ -123,7 +122,7 @@ pub fn recover<N: Nand<Page = Bytes, Oob = Tag>>(
     let first = crate::journal::Journal::<N>::reserved(&ftl.journal);
     for block in first..geometry.blocks {
         let entry = found.checkpoint.blocks[block as usize];
-        let erases = entry.erases + u32::from(known.void_before.contains_key(&block));
+        let erases = entry.erases.saturating_add(u32::from(known.void_before.contains_key(&block)));
         ftl.blocks.restore(block, erases, entry.retired, live[block as usize]);
     }
     ftl.seq = known.highest + 1;

@@ -29,12 +29,18 @@ where
             return Ok(after);
         }
         let mut done = after;
-        if self.buffer.len() >= self.config.buffer as usize
-            && let Some((oldest, content)) = self.buffer.pop_front()
-        {
-            done = self.write_through(oldest, &content, after)?;
+        if self.buffer.len() >= self.config.buffer as usize {
+            done = self.write_oldest(after)?;
         }
         self.buffer.push_back((lpn, content.clone()));
+        Ok(done)
+    }
+
+    /// Writes the oldest page of the buffer to flash. It leaves the buffer only then: it was acknowledged.
+    pub(super) fn write_oldest(&mut self, after: Nanos) -> Result<Nanos, FtlError> {
+        let Some((lpn, content)) = self.buffer.front().cloned() else { return Ok(after) };
+        let done = self.write_through(lpn, &content, after)?;
+        self.buffer.pop_front();
         Ok(done)
     }
 
@@ -44,8 +50,8 @@ where
     /// As for [`Ftl::write`].
     pub fn write_fua(&mut self, lpn: u32, content: &C, after: Nanos) -> Result<Nanos, FtlError> {
         self.check(lpn)?;
-        self.buffer.retain(|(buffered, _)| *buffered != lpn);
         let done = self.write_through(lpn, content, after)?;
+        self.buffer.retain(|(buffered, _)| *buffered != lpn);
         self.sync()?;
         Ok(done)
     }
@@ -63,9 +69,9 @@ where
             return Err(FtlError::OutOfRange(self.config.logical));
         }
         self.checkpoint_if_due()?;
-        self.buffer.retain(|(buffered, _)| !(lpn..lpn + count).contains(buffered));
         let seq = self.next_seq();
         self.journal.record(&mut self.nand, Record::Trim { seq, lpn, count }, self.durable)?;
+        self.buffer.retain(|(buffered, _)| !(lpn..lpn + count).contains(buffered));
         for lpn in lpn..lpn + count {
             if let Some(died) = self.map.unmap(lpn) {
                 self.page_died(died, Some(lpn));

@@ -1,8 +1,11 @@
 //! A checkpoint as a stream of bytes. The byte map is in `docs/ftl.md`.
 
+use super::record::Limits;
 use crate::blocks::{Blocks, State};
 use crate::map::{Map, Object};
+use crate::tag::MAX_SEQ;
 use pumice_flash::Geometry;
+use std::collections::HashSet;
 
 const MAGIC: [u8; 4] = *b"PFTC";
 const VERSION: u32 = 1;
@@ -93,22 +96,23 @@ impl Fields<'_> {
 
 impl Loaded {
     /// Takes a stream apart; `None` if it is not a checkpoint of a drive of this shape.
-    pub(super) fn decode(stream: &[u8], logical: u32, geometry: Geometry) -> Option<Self> {
+    pub(crate) fn decode(stream: &[u8], limits: &Limits) -> Option<Self> {
         let mut fields = Fields(stream);
         if fields.bytes()? != MAGIC || fields.word()? != VERSION {
             return None;
         }
         let (seq, pages, objects) = (fields.long()?, fields.long()?, fields.long()?);
         let (blocks, per_block) = (fields.word()?, fields.word()?);
-        let same_shape =
-            pages == u64::from(logical) && blocks == geometry.blocks && per_block == geometry.pages_per_block;
-        if !same_shape || objects > u64::from(logical) {
+        let same_shape = pages == u64::from(limits.logical)
+            && blocks == limits.blocks
+            && per_block == limits.pages_per_block;
+        if !same_shape || objects > u64::from(limits.logical) || seq > MAX_SEQ {
             return None;
         }
-        let table = (0..logical).map(|_| fields.word()).collect::<Option<Vec<_>>>()?;
+        let table = (0..limits.logical).map(|_| fields.word()).collect::<Option<Vec<_>>>()?;
         let object = |_| {
             let (ppn, _, birth) = (fields.word()?, fields.word()?, fields.long()?);
-            (ppn < geometry.pages()).then_some(Object { ppn, refs: 0, birth })
+            limits.holds_data(ppn).then_some(Object { ppn, refs: 0, birth })
         };
         let objects = (0..objects).map(object).collect::<Option<Vec<_>>>()?;
         let block = |_| {
@@ -116,9 +120,14 @@ impl Loaded {
             Some(BlockEntry { erases, retired: flags & RETIRED != 0, open: flags & OPEN != 0 })
         };
         let blocks = (0..blocks).map(block).collect::<Option<Vec<_>>>()?;
+        // Each page belongs to one logical page or one object.
+        let mut owned: HashSet<u32> = objects.iter().map(|object| object.ppn).collect();
+        if owned.len() != objects.len() || !fields.0.is_empty() {
+            return None;
+        }
         let known = |entry: &u32| match crate::map::entry_of(*entry) {
             None => true,
-            Some(Ok(page)) => page.0 < geometry.pages(),
+            Some(Ok(page)) => limits.holds_data(page.0) && owned.insert(page.0),
             Some(Err(object)) => (object as usize) < objects.len(),
         };
         table.iter().all(known).then_some(Self { seq, table, objects, blocks })

@@ -1,7 +1,7 @@
 //! The journal on the first blocks of the flash.
 
 use super::checkpoint::{self, Loaded};
-use super::record::{BYTES, Record};
+use super::record::{BYTES, Limits, Record};
 use super::{Image, Journal};
 use crate::error::FtlError;
 use crate::tag::{Kind, Tag};
@@ -93,6 +93,20 @@ impl NandJournal {
         self.halves[(self.number % 2) as usize]
     }
 
+    /// The first block behind the journal.
+    fn end(&self) -> u32 {
+        self.halves[1].first + self.halves[1].blocks
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            logical: self.logical,
+            first_block: self.end(),
+            blocks: self.geometry.blocks,
+            pages_per_block: self.geometry.pages_per_block,
+        }
+    }
+
     fn per_page(&self) -> usize {
         (self.geometry.page_bytes as usize / BYTES).max(1)
     }
@@ -150,7 +164,10 @@ impl NandJournal {
         nand: &mut N,
         durable: u64,
     ) -> Result<(), FtlError> {
-        let data = self.padded(self.pending.iter().flat_map(|record| record.encode()).collect());
+        // More records than a page holds are left if the last attempt failed.
+        let now = self.pending.len().min(self.per_page());
+        let data = self.padded(self.pending[..now].iter().flat_map(|record| record.encode()).collect());
+        let last_seq = self.pending[..now].last().map_or(self.last_seq, Record::seq);
         while let Some(&(page, _)) = self.unsynced.front().filter(|(_, last)| *last <= durable) {
             self.log_durable = page + 1;
             self.unsynced.pop_front();
@@ -159,13 +176,13 @@ impl NandJournal {
             kind: Kind::Log { page: self.log_page, durable: self.log_durable },
             lost: false,
             birth: self.number,
-            seq: self.last_seq,
+            seq: last_seq,
             durable,
         };
         self.place = self.put(nand, self.half(), self.place, &data, &tag)?;
-        self.unsynced.push_back((self.log_page, self.last_seq));
+        self.unsynced.push_back((self.log_page, last_seq));
         self.log_page += 1;
-        self.pending.clear();
+        self.pending.drain(..now);
         Ok(())
     }
 
@@ -244,7 +261,7 @@ impl NandJournal {
         if crc32c::crc32c(&stream) != crc {
             return Ok(None);
         }
-        Ok(Loaded::decode(&stream, self.logical, self.geometry).map(|loaded| (number, loaded)))
+        Ok(Loaded::decode(&stream, &self.limits()).map(|loaded| (number, loaded)))
     }
 
     /// Reads what a journal kept.
@@ -258,52 +275,69 @@ impl NandJournal {
         }
         let newest = slots.into_iter().max_by_key(|(number, _)| *number);
         let (number, checkpoint) = newest.ok_or(FtlError::NoCheckpoint)?;
-        self.number = number;
-        let mut logs: BTreeMap<u32, (Tag, Vec<u8>)> = BTreeMap::new();
-        for (tag, data) in self.pages(nand, self.half())? {
-            if let Kind::Log { page, .. } = tag.kind
-                && tag.birth == number
-            {
-                logs.entry(page).or_insert((tag, data));
+        // The log of the next checkpoint exists if that one was made and is damaged now. Both logs together then say all
+        // that happened since this checkpoint.
+        let (mut logs, mut last) = (BTreeMap::new(), number);
+        for half in self.halves {
+            for (tag, data) in self.pages(nand, half)? {
+                let Kind::Log { page, .. } = tag.kind else { continue };
+                last = last.max(tag.birth);
+                if tag.birth >= number {
+                    logs.entry((tag.birth, page)).or_insert((tag, data));
+                }
             }
         }
-        let durable = logs.values().map(|(tag, _)| tag.durable).max().unwrap_or(0).max(checkpoint.seq);
-        let records = logs.values().flat_map(|(_, data)| {
-            let (whole, _) = data.as_chunks::<BYTES>();
-            whole.iter().map_while(|bytes| Record::decode(bytes, self.logical, self.geometry.pages()))
-        });
-        let records: Vec<_> = records.collect();
-        let known = |(tag, _): &(Tag, Vec<u8>)| match tag.kind {
-            Kind::Log { durable, .. } => durable,
-            _ => 0,
-        };
-        let log_durable = logs.values().map(known).max().unwrap_or(0);
-        if let Some(lost) = (0..log_durable).find(|page| !logs.contains_key(page)) {
-            return Err(FtlError::LogDamaged(lost));
+        if last > number + 1 {
+            return Err(FtlError::CheckpointLost(last));
         }
+        // The next checkpoint goes over the damaged one, and has a number that no log has.
+        self.number = if last == number { number } else { number + 2 };
+        let since = checkpoint.seq;
+        let durable = logs.values().map(|(tag, _)| tag.durable).max().unwrap_or(0).max(since);
+        for birth in number..=last {
+            let known = |(tag, _): &(Tag, Vec<u8>)| match tag.kind {
+                Kind::Log { durable, .. } if tag.birth == birth => durable,
+                _ => 0,
+            };
+            let durable_pages = logs.values().map(known).max().unwrap_or(0);
+            if let Some(lost) = (0..durable_pages).find(|page| !logs.contains_key(&(birth, *page))) {
+                return Err(FtlError::LogDamaged(lost));
+            }
+        }
+        let (limits, mut records) = (self.limits(), Vec::new());
+        for ((_, page), (_, data)) in &logs {
+            for bytes in data.as_chunks::<BYTES>().0 {
+                match Record::decode(bytes, &limits) {
+                    Ok(Some(record)) => records.push(record),
+                    Ok(None) => break,
+                    Err(_) => return Err(FtlError::LogDamaged(*page)),
+                }
+            }
+        }
+        records.retain(|record| record.seq() > since);
         Ok(Found { checkpoint, records, durable })
     }
 }
 
 impl<N: Nand<Page = Vec<u8>, Oob = Tag>> Journal<N> for NandJournal {
     fn reserved(&self) -> u32 {
-        let last = self.halves[1];
-        last.first + last.blocks
+        self.end()
     }
 
     fn record(&mut self, nand: &mut N, record: Record, durable: u64) -> Result<(), FtlError> {
-        self.last_seq = match record {
-            Record::Trim { seq, .. } | Record::Merge { seq, .. } | Record::Erase { seq, .. } => seq,
-        };
+        self.last_seq = record.seq();
         self.pending.push(record);
-        if self.pending.len() == self.per_page() {
+        if self.pending.len() >= self.per_page() {
             self.program_log(nand, durable)?;
         }
         Ok(())
     }
 
     fn flush(&mut self, nand: &mut N, durable: u64) -> Result<(), FtlError> {
-        if self.pending.is_empty() { Ok(()) } else { self.program_log(nand, durable) }
+        while !self.pending.is_empty() {
+            self.program_log(nand, durable)?;
+        }
+        Ok(())
     }
 
     fn is_full(&self) -> bool {

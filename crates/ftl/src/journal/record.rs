@@ -1,7 +1,33 @@
 //! Records of the log. The byte map is in `docs/ftl.md`.
 
+use crate::tag::MAX_SEQ;
+
 /// Bytes of a record.
 pub(crate) const BYTES: usize = 32;
+
+/// The numbers that records of a drive may name.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// Logical pages.
+    pub(crate) logical: u32,
+    /// The first block that holds data.
+    pub(crate) first_block: u32,
+    /// Blocks.
+    pub(crate) blocks: u32,
+    /// Pages in a block.
+    pub(crate) pages_per_block: u32,
+}
+
+impl Limits {
+    /// Whether a page may hold data.
+    pub(crate) fn holds_data(&self, page: u32) -> bool {
+        (self.first_block..self.blocks).contains(&(page / self.pages_per_block))
+    }
+}
+
+/// Bytes that are no record of the drive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NoRecord;
 
 /// A fact that no tag says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,18 +77,34 @@ impl Record {
         out
     }
 
-    /// The record in 32 bytes; `None` at the end of a page, and for bytes that are no record of a drive with so many
-    /// logical and physical pages.
-    pub(super) fn decode(bytes: &[u8; BYTES], logical: u32, physical: u32) -> Option<Self> {
+    /// The sequence number.
+    pub(crate) fn seq(&self) -> u64 {
+        match *self {
+            Self::Trim { seq, .. } | Self::Merge { seq, .. } | Self::Erase { seq, .. } => seq,
+        }
+    }
+
+    /// The record in 32 bytes; `None` after the last one of a page.
+    pub(crate) fn decode(bytes: &[u8; BYTES], limits: &Limits) -> Result<Option<Self>, NoRecord> {
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
         let number = u32::from_le_bytes(std::array::from_fn(|i| bytes[4 + i]));
         let (seq, birth) = (word(8), word(24));
-        let lpn = u32::try_from(word(16)).ok().filter(|lpn| *lpn < logical)?;
+        if bytes.iter().all(|&byte| byte == 0) {
+            return Ok(None);
+        }
+        let lpn = u32::try_from(word(16)).ok().filter(|lpn| *lpn < limits.logical).ok_or(NoRecord)?;
+        if seq > MAX_SEQ || birth > MAX_SEQ {
+            return Err(NoRecord);
+        }
         match bytes[0] {
-            1 if number >= 1 && number <= logical - lpn => Some(Self::Trim { seq, lpn, count: number }),
-            3 if number < physical => Some(Self::Erase { seq, block: number }),
-            2 if number < physical => Some(Self::Merge { seq, lpn, page: number, birth }),
-            _ => None,
+            1 if number >= 1 && number <= limits.logical - lpn => {
+                Ok(Some(Self::Trim { seq, lpn, count: number }))
+            }
+            2 if limits.holds_data(number) => Ok(Some(Self::Merge { seq, lpn, page: number, birth })),
+            3 if (limits.first_block..limits.blocks).contains(&number) => {
+                Ok(Some(Self::Erase { seq, block: number }))
+            }
+            _ => Err(NoRecord),
         }
     }
 }

@@ -1,0 +1,223 @@
+//! Flash that lies, fails or loses a checkpoint: nothing that was acknowledged goes, and no page reads another's data.
+
+use pumice_flash::{BlockId, Faults, Geometry, MemoryNand, Nand, NandError, Nanos, PageRead, Ppn, Timing};
+use pumice_ftl::{Coded, Config, Ftl, FtlError, Journal, Kind, NandJournal, Scheme, recover};
+
+const PAGE: u32 = 256;
+const LOGICAL: u32 = 60;
+
+/// Flash on which two pages may be exchanged: as if their programs had gone to each other's place.
+#[derive(Debug)]
+struct Exchanged {
+    inner: MemoryNand<Vec<u8>, Vec<u8>>,
+    pages: Option<(Ppn, Ppn)>,
+}
+
+impl Exchanged {
+    fn at(&self, page: Ppn) -> Ppn {
+        match self.pages {
+            Some((a, b)) if page == a => b,
+            Some((a, b)) if page == b => a,
+            _ => page,
+        }
+    }
+}
+
+impl Nand for Exchanged {
+    type Page = Vec<u8>;
+    type Oob = Vec<u8>;
+
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn read(&mut self, page: Ppn, after: Nanos) -> Result<PageRead<Vec<u8>, Vec<u8>>, NandError> {
+        self.inner.read(self.at(page), after)
+    }
+
+    fn read_oob(&mut self, page: Ppn) -> Result<Vec<u8>, NandError> {
+        self.inner.read_oob(self.at(page))
+    }
+
+    fn program(
+        &mut self,
+        page: Ppn,
+        after: Nanos,
+        data: &Vec<u8>,
+        oob: &Vec<u8>,
+    ) -> Result<Nanos, NandError> {
+        self.inner.program(page, after, data, oob)
+    }
+
+    fn erase(&mut self, block: BlockId, after: Nanos) -> Result<Nanos, NandError> {
+        self.inner.erase(block, after)
+    }
+
+    fn sync(&mut self) -> Result<(), NandError> {
+        self.inner.sync()
+    }
+
+    fn erases(&self, block: BlockId) -> u32 {
+        self.inner.erases(block)
+    }
+}
+
+type Drive = Ftl<Coded<Exchanged>, NandJournal, Vec<u8>>;
+
+fn drive(scheme: Scheme, change: impl FnOnce(&mut Config)) -> (Drive, Config) {
+    let mut config = Config::new(LOGICAL, scheme);
+    change(&mut config);
+    let blocks = (30..)
+        .find(|&blocks| {
+            let journal = NandJournal::new(shape(blocks), LOGICAL);
+            blocks >= Journal::<Coded<Exchanged>>::reserved(&journal) + LOGICAL.div_ceil(8) + 11
+        })
+        .unwrap();
+    let inner = MemoryNand::new(shape(blocks), Timing::DISKSIM);
+    let nand = Coded::new(Exchanged { inner, pages: None });
+    (Ftl::format(nand, NandJournal::new(shape(blocks), LOGICAL), config).unwrap(), config)
+}
+
+fn shape(blocks: u32) -> Geometry {
+    Geometry { blocks, pages_per_block: 8, channels: 1, page_bytes: PAGE, oob_bytes: 128 }
+}
+
+fn content(byte: u8) -> Vec<u8> {
+    vec![byte; PAGE as usize]
+}
+
+#[test]
+fn an_overwritten_page_is_looked_up_after_the_page_it_equals() {
+    for scheme in [Scheme::Offline, Scheme::Separated, Scheme::Live] {
+        let (mut drive, _) = drive(scheme, |_| {});
+        drive.write(1, &content(1), 0).unwrap();
+        drive.write(2, &content(2), 0).unwrap();
+        drive.write(1, &content(2), 0).unwrap();
+        drive.idle(0, u64::MAX / 2).unwrap();
+        assert_eq!(drive.map().lookup(1), drive.map().lookup(2), "{scheme}: the duplicate was not found");
+        assert_eq!(drive.stats().idle_merges, 1, "{scheme}");
+    }
+}
+
+#[test]
+fn a_page_with_anothers_data_is_never_merged() {
+    // Page 1 holds what page 2 should hold, and the other way round. Page 3 equals what page 1 should hold.
+    for scheme in [Scheme::Offline, Scheme::Inline] {
+        let (mut drive, _) = drive(scheme, |_| {});
+        drive.write(1, &content(1), 0).unwrap();
+        drive.write(2, &content(2), 0).unwrap();
+        if scheme == Scheme::Offline {
+            drive.write(3, &content(1), 0).unwrap();
+        }
+        let pages = (drive.map().lookup(1).unwrap(), drive.map().lookup(2).unwrap());
+        drive.nand_mut().inner_mut().pages = Some(pages);
+        if scheme == Scheme::Inline {
+            // Its candidate is page 1, which holds something else; page 2 holds it and is no candidate.
+            drive.write(3, &content(1), 0).unwrap();
+            drive.write(4, &content(2), 0).unwrap();
+        }
+        drive.idle(0, u64::MAX / 2).unwrap();
+        assert_eq!(drive.read(3, 0).unwrap().0, Some(content(1)), "{scheme}");
+        for lpn in [1, 2] {
+            let page = drive.map().lookup(lpn).unwrap();
+            assert_eq!(drive.read(lpn, 0), Err(FtlError::Misplaced { lpn, page }), "{scheme}");
+        }
+    }
+}
+
+#[test]
+fn a_candidate_whose_tag_is_anothers_is_never_merged_with() {
+    // Pages 1 and 2 hold the same content; each is at the other's place, so that data and key fit, but not the tag.
+    let (mut drive, _) = drive(Scheme::Offline, |_| {});
+    drive.write(1, &content(7), 0).unwrap();
+    drive.write(5, &content(7), 0).unwrap();
+    drive.idle(0, u64::MAX / 2).unwrap();
+    assert_eq!(drive.map().lookup(1), drive.map().lookup(5));
+    drive.write(2, &content(7), 0).unwrap();
+    let pages = (drive.map().lookup(1).unwrap(), drive.map().lookup(2).unwrap());
+    drive.nand_mut().inner_mut().pages = Some(pages);
+    drive.write(3, &content(7), 0).unwrap();
+    drive.idle(0, u64::MAX / 2).unwrap();
+    assert_eq!(drive.read(3, 0).unwrap().0, Some(content(7)), "a merge with page 1 would read as misplaced");
+}
+
+#[test]
+fn what_was_acknowledged_stays_in_the_buffer_if_it_cannot_be_written() {
+    let (mut drive, _) = drive(Scheme::None, |config| config.buffer = 4);
+    for lpn in 0..4 {
+        drive.write(lpn, &content(lpn as u8), 0).unwrap();
+    }
+    let faults = Faults { program_odds: 1, ..Faults::from_seed(1) };
+    drive.nand_mut().inner_mut().inner.set_faults(Some(faults));
+    assert!(drive.write(4, &content(4), 0).is_err());
+    assert!(drive.flush(0).is_err(), "a flush after a failed write must not succeed");
+    for lpn in 0..4 {
+        assert_eq!(drive.read(lpn, 0).unwrap().0, Some(content(lpn as u8)));
+    }
+}
+
+#[test]
+fn a_damaged_checkpoint_costs_nothing_of_what_was_flushed_since() {
+    for scheme in [Scheme::None, Scheme::Inline, Scheme::Lives] {
+        let (mut drive, config) = drive(scheme, |_| {});
+        let mut model = vec![None; LOGICAL as usize];
+        let put = |drive: &mut Drive, model: &mut Vec<Option<u8>>, lpn: u32, byte: u8| {
+            drive.write(lpn, &content(byte), 0).unwrap();
+            model[lpn as usize] = Some(byte);
+        };
+        for lpn in 0..40 {
+            put(&mut drive, &mut model, lpn, lpn as u8 % 9);
+        }
+        drive.trim(30, 3).unwrap();
+        model[30..33].fill(None);
+        drive.idle(0, u64::MAX / 2).unwrap();
+        for _ in 0..3 {
+            drive.checkpoint().unwrap();
+            // After the checkpoint: overwrites by merges, trims, and enough writes for blocks to be erased.
+            for lpn in 0..10 {
+                put(&mut drive, &mut model, lpn, 8 - lpn as u8 % 9);
+            }
+            for n in 0..600_u32 {
+                put(&mut drive, &mut model, 40 + n % 8, (n % 251) as u8);
+                if n % 50 == 0 {
+                    drive.idle(0, u64::MAX / 2).unwrap();
+                }
+            }
+            drive.trim(20, 4).unwrap();
+            model[20..24].fill(None);
+            drive.flush(0).unwrap();
+            let mut nand = drive.into_nand();
+            let pages: Vec<_> = (0..nand.geometry().pages())
+                .map(Ppn)
+                .filter_map(|page| Some((page, nand.read_oob(page).ok()?)))
+                .filter(|(_, tag)| matches!(tag.kind, Kind::Checkpoint(_) | Kind::CheckpointEnd(_)))
+                .collect();
+            let newest = pages.iter().map(|(_, tag)| tag.birth).max().unwrap();
+            for (page, _) in pages.iter().filter(|(_, tag)| tag.birth == newest) {
+                assert!(nand.inner_mut().inner.rot(*page, 5));
+            }
+            drive = recover(nand, config, false).unwrap();
+            for (lpn, byte) in model.iter().enumerate() {
+                let read = drive.read(lpn as u32, 0).unwrap().0;
+                assert_eq!(read, byte.map(content), "{scheme}, page {lpn}");
+            }
+            assert_eq!(drive.contradictions(), Vec::<String>::new());
+        }
+    }
+}
+
+#[test]
+fn two_damaged_checkpoints_are_refused() {
+    let (mut drive, config) = drive(Scheme::None, |_| {});
+    drive.write(1, &content(1), 0).unwrap();
+    drive.checkpoint().unwrap();
+    drive.trim(1, 1).unwrap();
+    drive.flush(0).unwrap();
+    let mut nand = drive.into_nand();
+    for page in (0..nand.geometry().pages()).map(Ppn) {
+        if nand.read_oob(page).is_ok_and(|tag| matches!(tag.kind, Kind::CheckpointEnd(_))) {
+            nand.inner_mut().inner.rot(page, 5);
+        }
+    }
+    assert_eq!(recover(nand, config, false).err(), Some(FtlError::NoCheckpoint));
+}
