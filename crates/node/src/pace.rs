@@ -4,23 +4,25 @@
 //! done; the parity engine asks it before every background read and tells it afterwards. A rate is held for each drive by itself. While nobody has asked for a pace, nothing is told and nothing is asked.
 
 mod checks;
+mod groups;
 mod lane;
+mod reader;
 
 use pumice_buffer::{ALIGNMENT, AlignedBuffer};
 use pumice_offload::{DriveId, NodeError, PaceFigures, PacePolicy, PaceRequest};
-use pumice_pacer::{Config, Decision, Family, Goal, Pacer, Policy, ServiceCurve, TokenBucket, Windows};
+use pumice_pacer::{Config, Family, Goal, Pacer, Policy, ServiceCurve, TokenBucket, Windows};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use checks::Checks;
+use groups::groups;
 pub(crate) use lane::Foreground;
-use lane::{Lane, State, Told, Turn, locked};
+use lane::{Lane, Told, locked};
+pub(crate) use reader::Reader;
 
-/// How long a background read sleeps at most before it looks whether it is still wanted.
-const NAP: Duration = Duration::from_millis(100);
 /// Bytes of a request that follows another one at once.
 const BACK_TO_BACK: u64 = 1 << 20;
 /// A first guess of bytes and nanoseconds, between a disk and a fast SSD; corrected by every read. A point for each size that a pacer grants: a read that lay between two
@@ -80,26 +82,6 @@ impl Drive {
             bucket.take(now, bytes);
         }
     }
-}
-
-/// Which drives share disks, directly or through others: for each drive the number of its group, and the disks of each group.
-fn groups(disks: &[BTreeSet<String>]) -> (Vec<usize>, Vec<BTreeSet<String>>) {
-    let mut of: Vec<usize> = (0..disks.len()).collect();
-    for (i, mine) in disks.iter().enumerate() {
-        for (j, theirs) in disks[..i].iter().enumerate() {
-            if !mine.is_disjoint(theirs) {
-                let (from, to) = (of[i].max(of[j]), of[i].min(of[j]));
-                of[..=i].iter_mut().filter(|group| **group == from).for_each(|group| *group = to);
-            }
-        }
-    }
-    let heads: Vec<usize> = (0..of.len()).filter(|i| of[*i] == *i).collect();
-    let number = |group: usize| heads.binary_search(&group).expect("a group begins with its first drive");
-    let mut all = vec![BTreeSet::new(); heads.len()];
-    for (disks, group) in disks.iter().zip(&of) {
-        all[number(*group)].extend(disks.iter().cloned());
-    }
-    (of.into_iter().map(number).collect(), all)
 }
 
 /// The pacers of a node's drives.
@@ -391,114 +373,6 @@ impl Pacing {
     }
 }
 
-/// Something reads a drive in the background.
-pub(crate) struct Reader<'p> {
-    pacing: &'p Pacing,
-    index: usize,
-}
-
-impl Reader<'_> {
-    /// Waits until a background read of at most `want` bytes may start, and returns how long it may be. `None` where it is not wanted any more.
-    pub(crate) fn start(&self, want: u64, wanted: &(dyn Fn() -> bool + Sync)) -> Option<u64> {
-        let (pacing, drive) = (self.pacing, &self.pacing.drives[self.index]);
-        let over = || pacing.stopping.load(Ordering::Acquire) || !wanted();
-        // The rate first: whoever waits for it keeps nobody else.
-        while let Some(wait) = drive.rate_wait(pacing.now(), want) {
-            if over() {
-                return None;
-            }
-            std::thread::sleep(wait.min(NAP));
-        }
-        let lane = &pacing.lanes[drive.lane];
-        let mut state = lane.lock();
-        let turn = loop {
-            if over() {
-                return None;
-            }
-            match Turn::take(lane) {
-                Some(turn) => break turn,
-                None => state = lane.free.wait_timeout(state, NAP).unwrap_or_else(PoisonError::into_inner).0,
-            }
-        };
-        let (state, granted) = self.ask(lane, state, want, &over);
-        // Given back under the lock: who has just seen that it is taken would miss that.
-        drop(turn);
-        drop(state);
-        granted
-    }
-
-    /// Asks the pacer until it lets a read start, or nobody wants it.
-    fn ask<'s>(
-        &self,
-        lane: &'s Lane,
-        mut state: MutexGuard<'s, State>,
-        want: u64,
-        over: &dyn Fn() -> bool,
-    ) -> (MutexGuard<'s, State>, Option<u64>) {
-        let _waits = Waits::new(&lane.waiting);
-        loop {
-            if over() {
-                return (state, None);
-            }
-            lane.catch_up(&mut state);
-            let now = self.pacing.now();
-            let nap = match state.pacer.as_mut().map(|pacer| pacer.next(now)) {
-                // Nobody wants a pace any more.
-                None => return (state, Some(want)),
-                Some(Decision::StartRequest { bytes, .. }) => {
-                    let granted = bytes.min(want);
-                    self.pacing.drives[self.index].take(now, granted);
-                    return (state, Some(granted));
-                }
-                Some(Decision::WaitUntil(then)) => Duration::from_nanos(then.saturating_sub(now)).min(NAP),
-                Some(Decision::WaitForEvent) => NAP,
-            };
-            if !lane.any_left.load(Ordering::Acquire) {
-                state = lane.changed.wait_timeout(state, nap).unwrap_or_else(PoisonError::into_inner).0;
-            }
-        }
-    }
-
-    /// It has ended.
-    pub(crate) fn done(&self, bytes: u64) {
-        let drive = &self.pacing.drives[self.index];
-        let lane = &self.pacing.lanes[drive.lane];
-        let now = self.pacing.now();
-        drive.bytes.fetch_add(bytes, Ordering::Relaxed);
-        drive.requests.fetch_add(1, Ordering::Relaxed);
-        if let Some(pacer) = &mut lane.lock().pacer {
-            pacer.background_done(now, bytes);
-        }
-        if lane.waiting.load(Ordering::Relaxed) > 0 {
-            lane.changed.notify_all();
-        }
-    }
-}
-
-/// Counts one who waits, as long as it lives.
-struct Waits<'p>(&'p AtomicUsize);
-
-impl<'p> Waits<'p> {
-    fn new(count: &'p AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(count)
-    }
-}
-
-impl Drop for Waits<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Drop for Reader<'_> {
-    fn drop(&mut self) {
-        let mut state = self.pacing.lane(self.index).lock();
-        state.readers -= 1;
-        state.tell_work();
-    }
-}
-
 /// A goal; without one the policy does not ask for it.
 fn goal(request: &PaceRequest) -> Goal {
     let seen = |asked: f64| (asked * SEEN).min(asked - UNSEEN).max(asked / 2.0);
@@ -511,182 +385,4 @@ fn bucket(request: &PaceRequest) -> Option<(u64, u64)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ALWAYS: &(dyn Fn() -> bool + Sync) = &|| true;
-
-    /// One drive, and nothing beside it.
-    fn alone() -> Pacing {
-        Pacing::new([(1 << 30, BTreeSet::new())])
-    }
-
-    fn on(disks: &[&str]) -> BTreeSet<String> {
-        disks.iter().map(|disk| (*disk).to_owned()).collect()
-    }
-
-    #[test]
-    fn drives_that_share_disks_have_one_pacer() {
-        let disks = [on(&["a"]), on(&[]), on(&["b"]), on(&["a", "c"]), on(&["c", "b"]), on(&[]), on(&["d"])];
-        let (of, all) = groups(&disks);
-        assert_eq!(of, [0, 1, 0, 0, 0, 2, 3]);
-        assert_eq!(all, [on(&["a", "b", "c"]), on(&[]), on(&[]), on(&["d"])]);
-    }
-
-    #[test]
-    fn drives_on_one_disk_are_read_in_turn_and_one_foreground_is_seen_by_all() {
-        let pacing = Pacing::new([(1 << 30, on(&["a"])), (1 << 30, on(&["a"])), (1 << 30, on(&["b"]))]);
-        let goal = PaceRequest { slowdown_ns: Some(1_000_000), ..PaceRequest::default() };
-        pacing.ask(1, goal).unwrap();
-        let (one, other, apart) = (pacing.reader(0), pacing.reader(1), pacing.reader(2));
-        let granted = one.start(4096, ALWAYS).unwrap();
-        assert!(apart.start(4096, ALWAYS).is_some(), "another disk");
-        let next = pacing.lanes[0].lock().pacer.as_mut().map(|pacer| pacer.next(pacing.now()));
-        assert_eq!(next, Some(Decision::WaitForEvent), "the disk is read");
-        one.done(granted);
-        let granted = other.start(4096, ALWAYS).unwrap();
-        other.done(granted);
-        let request = pacing.arrived(1, Duration::ZERO);
-        pacing.completed(1, request, 4096);
-        let figures = pacing.figures();
-        let of = |i: usize| (figures[i].paced_with.0, figures[i].requests, figures[i].foreground);
-        assert_eq!([of(0), of(1), of(2)], [(1, 1, 1), (1, 1, 1), (3, 0, 0)]);
-    }
-
-    #[test]
-    fn who_waits_for_a_turn_can_be_let_go() {
-        let pacing = Pacing::new([(1 << 30, on(&["a"])), (1 << 30, on(&["a"]))]);
-        let goal = PaceRequest { slowdown_ns: Some(1_000_000), ..PaceRequest::default() };
-        pacing.ask(1, goal).unwrap();
-        // Somebody is served all the time: the first to ask keeps its turn.
-        let request = pacing.arrived(0, Duration::ZERO);
-        let wanted = AtomicBool::new(true);
-        std::thread::scope(|scope| {
-            let first = scope.spawn(|| pacing.reader(0).start(4096, ALWAYS));
-            while pacing.lanes[0].waiting.load(Ordering::Relaxed) == 0 {
-                std::thread::yield_now();
-            }
-            let second = scope.spawn(|| pacing.reader(1).start(4096, &|| wanted.load(Ordering::Relaxed)));
-            // Longer than a nap.
-            std::thread::sleep(Duration::from_millis(250));
-            assert_eq!(pacing.lanes[0].waiting.load(Ordering::Relaxed), 1, "one asks at a time");
-            wanted.store(false, Ordering::Relaxed);
-            assert_eq!(second.join().unwrap(), None);
-            assert!(!first.is_finished());
-            pacing.completed(0, request, 4096);
-            while !first.is_finished() {
-                pacing.wake();
-                std::thread::yield_now();
-            }
-            assert!(first.join().unwrap().is_some());
-        });
-    }
-
-    fn rate(rate: u64) -> PaceRequest {
-        PaceRequest { rate: Some(rate), ..PaceRequest::default() }
-    }
-
-    #[test]
-    fn a_rate_is_held() {
-        let pacing = alone();
-        pacing.ask(1, rate(20 << 20)).unwrap();
-        let reader = pacing.reader(0);
-        let began = Instant::now();
-        let mut bytes = 0;
-        while began.elapsed() < Duration::from_millis(300) {
-            let granted = reader.start(100_000, ALWAYS).unwrap();
-            assert!(granted <= 100_000);
-            bytes += granted;
-            reader.done(granted);
-        }
-        let most = f64::from(20 << 20) * began.elapsed().as_secs_f64() + f64::from(2 << 20) + 100_000.0;
-        assert!((bytes as f64) <= most, "{bytes} of {most}");
-        assert_eq!(pacing.figures()[0].bytes, bytes);
-    }
-
-    #[test]
-    fn a_core_waits_for_nobody_and_nothing_it_tells_is_lost() {
-        let pacing = alone();
-        pacing.ask(1, rate(1 << 20)).unwrap();
-        let held = locked(&pacing.lanes[0].state);
-        for _ in 0..10 {
-            let request = pacing.arrived(0, Duration::ZERO);
-            pacing.completed(0, request, 4096);
-            pacing.wake();
-        }
-        drop(held);
-        assert_eq!(pacing.figures()[0].foreground, 10);
-        assert_eq!(pacing.figures()[0].clear, 10);
-        assert!(locked(&pacing.lanes[0].left).is_empty());
-    }
-
-    #[test]
-    fn who_waits_for_a_request_is_woken_when_it_is_answered() {
-        let pacing = alone();
-        let goal = PaceRequest { slowdown_ns: Some(1_000_000), ..PaceRequest::default() };
-        pacing.ask(1, goal).unwrap();
-        let request = pacing.arrived(0, Duration::ZERO);
-        std::thread::scope(|scope| {
-            let read = scope.spawn(|| pacing.reader(0).start(4096, ALWAYS));
-            std::thread::sleep(Duration::from_millis(20));
-            assert!(!read.is_finished(), "somebody is served");
-            pacing.completed(0, request, 4096);
-            while !read.is_finished() {
-                pacing.wake();
-                std::thread::yield_now();
-            }
-            assert!(read.join().unwrap().is_some());
-        });
-    }
-
-    #[test]
-    fn what_several_ask_for_is_all_heeded_until_they_are_gone() {
-        let pacing = alone();
-        assert!(!pacing.is_active() && pacing.figures().is_empty());
-        pacing.ask(1, rate(1 << 20)).unwrap();
-        pacing.ask(2, rate(8 << 20)).unwrap();
-        assert_eq!(locked(&pacing.requests).effective.rate, Some(1 << 20));
-        pacing.sweep(|asker| asker == 2);
-        assert_eq!(locked(&pacing.requests).effective.rate, Some(8 << 20));
-        pacing.sweep(|_| false);
-        assert!(!pacing.is_active() && pacing.figures().is_empty());
-        let wrong = PaceRequest { policy: Some(PacePolicy::Priced), ..PaceRequest::default() };
-        assert!(pacing.ask(3, wrong).is_err());
-    }
-
-    #[test]
-    fn buffers_are_kept_while_there_is_a_pace() {
-        let pacing = alone();
-        let kept = |pacing: &Pacing| locked(&pacing.buffers).len();
-        pacing.keep(pacing.buffer(8192));
-        assert_eq!(kept(&pacing), 0);
-        pacing.ask(1, rate(1 << 20)).unwrap();
-        pacing.keep(pacing.buffer(8192));
-        pacing.keep(pacing.buffer(KEPT));
-        assert_eq!(kept(&pacing), 1, "more than is kept");
-        assert_eq!((pacing.buffer(4096).len(), kept(&pacing)), (4096, 1));
-        assert_eq!((pacing.buffer(8000).len(), kept(&pacing)), (8192, 0));
-        pacing.keep(pacing.buffer(8192));
-        pacing.sweep(|_| false);
-        assert_eq!(kept(&pacing), 0);
-    }
-
-    #[test]
-    fn a_read_that_nobody_wants_any_more_does_not_wait_for_its_window() {
-        let pacing = alone();
-        let now = pacing.second_of_day;
-        let later = ((now + 7200) % 86_400, (now + 7260) % 86_400);
-        pacing.ask(1, PaceRequest { windows: vec![later], ..PaceRequest::default() }).unwrap();
-        let wanted = AtomicBool::new(true);
-        std::thread::scope(|scope| {
-            let read = scope.spawn(|| pacing.reader(0).start(4096, &|| wanted.load(Ordering::Relaxed)));
-            std::thread::sleep(Duration::from_millis(50));
-            assert!(!read.is_finished());
-            wanted.store(false, Ordering::Relaxed);
-            assert_eq!(read.join().unwrap(), None);
-            let read = scope.spawn(|| pacing.reader(0).start(4096, ALWAYS));
-            pacing.stop();
-            assert_eq!(read.join().unwrap(), None);
-        });
-    }
-}
+mod tests;

@@ -1,76 +1,15 @@
 //! The pacer of one drive: told of every foreground and background request, asked when the next background request may start.
 
+mod choice;
+
 use crate::live::{Charged, Live};
 use crate::price::{Ladder, Worth};
 use crate::pricing::Pricing;
 use crate::tuner::{Tuned, Tuner};
 use crate::{
-    Account, Figures, Goal, History, Idle, Kind, Latency, Nanos, Policy, Predictor, ServiceCurve, Sizing,
-    Start, TokenBucket, Windows, Works,
+    Account, Charge, Config, Figures, Goal, History, Idle, Kind, Latency, Nanos, Policy, Predictor,
+    ServiceCurve, Start, TokenBucket, Windows, Works,
 };
-
-/// What a collision costs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Charge {
-    /// The wait of the one request that met the background request, as *Practical scrubbing* counts.
-    Collision,
-    /// That wait for every request until the drive falls idle again: those behind the first wait as well. The strict way, for live use.
-    Queued,
-    /// What every foreground request near background work took more than its like without: for drives that serve requests side by side, and for any other.
-    /// `Priced` starts beside foreground requests too, where that buys more bytes for the slowdown than waiting for idleness.
-    Measured,
-}
-
-/// How a drive is to be paced.
-#[derive(Debug, Clone)]
-pub struct Config {
-    /// How much the foreground may be slowed.
-    pub goal: Goal,
-    /// When to start.
-    pub policy: Policy,
-    /// Service times of background requests, from measurement or a model; corrected by `background_done` if `learn_service`.
-    pub curve: ServiceCurve,
-    /// Whether `curve` follows what is measured.
-    pub learn_service: bool,
-    /// What a collision costs.
-    pub charge: Charge,
-    /// Background requests in progress at once, at most. Above 1 under [`Charge::Measured`] only.
-    pub in_flight: usize,
-    /// Idle intervals that are remembered, 40 bytes each.
-    pub history: usize,
-    /// Foreground requests whose earnings can be saved up.
-    pub depth: u32,
-    /// After how many nanoseconds an observation counts half.
-    pub half_life: Nanos,
-    /// Bytes a second and burst in bytes, if limited.
-    pub rate: Option<(u64, u64)>,
-    /// Times of day.
-    pub windows: Windows,
-}
-
-impl Config {
-    /// A drive with a goal and a policy, and everything else as a data node wants it.
-    #[must_use]
-    pub fn new(goal: Goal, policy: Policy, curve: ServiceCurve) -> Self {
-        Self {
-            goal,
-            policy,
-            curve,
-            learn_service: true,
-            charge: Charge::Measured,
-            in_flight: 1,
-            history: 4_096,
-            depth: 100_000,
-            half_life: 6 * 3_600 * 1_000_000_000,
-            rate: None,
-            windows: Windows::default(),
-        }
-    }
-}
-
-/// How many times the expected slowdown of a start on an idle drive must be saved up, where it is measured: those who arrive one after another all wait for a large request, which
-/// the expectation, of the first of them, does not know; and in debt nothing is started, though small requests would bring most for what is earned.
-const COVER: f64 = 4.0;
 
 /// What to do now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,8 +75,6 @@ pub struct Pacer {
     figures: Figures,
 }
 
-/// While nothing is known: what a tuned policy does, within the account.
-const FALLBACK: Start = Start { threshold: 1_000_000_000, cutoff: 0, sizing: Sizing::fixed(64 << 10) };
 /// Share of the goal that tuning aims at; the account holds the rest.
 const MARGIN: f64 = 0.95;
 
@@ -394,67 +331,6 @@ impl Pacer {
         let flight = Flight { kind, bytes, started: now, expected, beside, first_arrival: None, arrivals: 0 };
         self.flights.push(flight);
         Decision::StartRequest { kind, bytes }
-    }
-
-    fn worth(&mut self, now: Nanos) -> Worth {
-        if self.policy.ignores_foreground() {
-            return self.choose(now);
-        }
-        if self.outstanding == 0 {
-            let held = self.live.as_ref().map_or(0, |live| live.hold(self.idle_since));
-            if held > now && self.figures.foreground > 0 && self.policy.holds_goal() {
-                return Worth::Nothing(held);
-            }
-            if self.live.is_some() && self.policy.holds_goal() && self.account.balance() < 0.0 {
-                let forgiven = self.account.forgiven_at(self.idle_since);
-                if forgiven > now {
-                    return Worth::Nothing(forgiven);
-                }
-                self.account.forgive();
-            }
-            return self.choose(now);
-        }
-        let (Some(live), Some(pricing)) = (&mut self.live, &mut self.pricing) else {
-            return Worth::Nothing(Nanos::MAX);
-        };
-        live.share = pricing.divide(live.price());
-        match live.want(now, self.outstanding, self.flights.len(), &self.ladder, &self.account) {
-            Ok((bytes, expected)) => Worth::Start(bytes, expected),
-            Err(until) => Worth::Nothing(until.max(now + 1)),
-        }
-    }
-
-    fn choose(&mut self, now: Nanos) -> Worth {
-        let weight = self.weight();
-        match self.policy {
-            Policy::BackToBack { bytes } => Worth::Start(bytes, 0.0),
-            Policy::FixedDelay { delay, bytes } => {
-                let ready = if self.figures.background == 0 { now } else { self.last_flight.1 + delay };
-                if ready <= now { Worth::Start(bytes, 0.0) } else { Worth::Nothing(ready) }
-            }
-            Policy::Fixed(start) => self.follow(start, now),
-            Policy::Tuned(_) => {
-                let start = self.tuned.map_or(Some(FALLBACK), |t| t.start);
-                start.map_or(Worth::Nothing(Nanos::MAX), |start| self.follow(start, now))
-            }
-            Policy::Priced => {
-                let Some(pricing) = &mut self.pricing else { return Worth::Nothing(Nanos::MAX) };
-                if let Some(live) = &mut self.live {
-                    live.share = pricing.divide(live.price());
-                }
-                pricing.fit(now, &self.history, &self.curve, &self.account, weight);
-                let cover = if self.live.is_some() { COVER } else { 0.0 };
-                pricing.choose(self.idle_since, now, &self.account, weight, cover)
-            }
-        }
-    }
-
-    fn follow(&self, start: Start, now: Nanos) -> Worth {
-        if start.cutoff > 0 && self.predicted < start.cutoff as f64 {
-            return Worth::Nothing(Nanos::MAX);
-        }
-        let ready = self.idle_since.saturating_add(start.threshold);
-        if now < ready { Worth::Nothing(ready) } else { Worth::Start(start.sizing.at(self.issued), 0.0) }
     }
 
     /// A kind of work has something to do, with a weight among the kinds.

@@ -2,6 +2,7 @@
 
 mod answers;
 mod data;
+mod time;
 
 use super::association::Life;
 use super::media::{Media, Request, Windows};
@@ -21,12 +22,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Nanoseconds that a host has for ICReq, for Connect, for the rest of a PDU, and to close after a term request.
 pub(super) const PATIENCE: u64 = 30_000_000_000;
-/// Nanoseconds that a host may be silent where no keep-alive timer runs: on a controller that is not at work, and on the discovery service's without KATO.
-pub(super) const SILENCE: u64 = 120_000_000_000;
-/// Nanoseconds that the data of one command may take, from when they are asked for.
-pub(super) const TRANSFER: u64 = 120_000_000_000;
-/// Nanoseconds after which a connection that was asked for nothing keeps no memory.
-const IDLE: u64 = 1_000_000_000;
 /// Bytes of data in a capsule of the admin queue and of every Fabrics command, whatever IOCCSZ says.
 pub(super) const ADMIN_CAPSULE: u32 = 8192;
 /// Bytes of answers that are worth sending before more is done: while they are under way, the host can work on them, and they are still in this core's cache.
@@ -246,100 +241,6 @@ impl Connection {
             self.deadline = Some(now + PATIENCE);
         }
         Received { consumed, needed, more, full }
-    }
-
-    /// Lets time pass: deadlines, keep alive, events, the end of the controller. To be called ten times a second.
-    pub fn tick<A: Access>(&mut self, now: u64, access: &A, out: &mut Vec<u8>) {
-        self.now = now;
-        self.check_life();
-        if self.deadline.is_some_and(|deadline| now >= deadline) {
-            self.end(EndReason::Deadline);
-        }
-        if self.state != State::Live {
-            return;
-        }
-        if self.keeps_promises() {
-            self.ask_next(out);
-        } else {
-            self.end(EndReason::Deadline);
-            return;
-        }
-        let Some(queue) = &self.queue else { return };
-        if queue.qid == 0 {
-            if let Some(reason) = self.is_forsaken(access) {
-                self.end(reason);
-                return;
-            }
-            self.deliver_events(access, out);
-        } else {
-            self.namespaces = access.with(|s| Arc::clone(s.namespaces()));
-        }
-    }
-
-    /// Whether the host sends what it was asked for: anything within [`PATIENCE`], and each command's data within [`TRANSFER`]. A connection that was not used for long keeps no
-    /// memory.
-    fn keeps_promises(&mut self) -> bool {
-        let now = self.now;
-        if self.asked == 0 {
-            if self.slots.kept() > 0 && now.saturating_sub(self.progress) > IDLE {
-                self.slots.let_go();
-                self.settle();
-            }
-            return true;
-        }
-        let receives = |slot: &super::slots::Slot| slot.phase == Phase::Receiving;
-        let late = |slot: &super::slots::Slot| receives(slot) && now.saturating_sub(slot.asked_at) > TRANSFER;
-        let silent = now.saturating_sub(self.progress) > PATIENCE && self.slots.find(receives).is_some();
-        !silent && self.slots.find(late).is_none()
-    }
-
-    /// Gives back what is held of the windows and neither asked for nor kept.
-    fn settle(&mut self) {
-        let needed = self.asked + self.slots.kept() as u32;
-        if let Some(windows) = self.windows.as_ref().filter(|_| self.taken > needed) {
-            windows.give_back(self.taken - needed);
-            self.taken = needed;
-        }
-    }
-
-    /// Takes room for so many bytes more to be asked for; what is kept for nothing is let go first.
-    fn take_room(&mut self, bytes: u32) -> bool {
-        let Some(windows) = self.windows.clone() else { return true };
-        for _ in 0..2 {
-            let needed = self.asked + bytes + self.slots.kept() as u32;
-            if needed <= self.taken {
-                return true;
-            }
-            if windows.take(needed - self.taken) {
-                self.taken = needed;
-                return true;
-            }
-            self.slots.let_go();
-            self.settle();
-        }
-        false
-    }
-
-    /// Why the host of an admin queue is taken for dead, where it is. The keep-alive timer runs while the controller is at work: a host says nothing while it waits
-    /// for that, or for the end of a shutdown.
-    fn is_forsaken<A: Access>(&mut self, access: &A) -> Option<EndReason> {
-        let at_work = self.with_controller(access, |controller| controller.is_at_work()).unwrap_or(false);
-        let now = self.now;
-        let queue = self.queue.as_mut()?;
-        if !at_work {
-            queue.last_keep_alive = now;
-        }
-        // Relaxed: a time that is looked at alone.
-        let silence = now.saturating_sub(queue.heard.load(Ordering::Relaxed));
-        if at_work && queue.kato_ns != 0 {
-            // Whoever keeps all others away must be heard of, however long a timeout it has asked for.
-            if silence > SILENCE && access.with(|s| s.is_holder(queue.cntlid)) {
-                return Some(EndReason::Silence);
-            }
-            let dead = now.saturating_sub(queue.last_keep_alive) > queue.kato_ns;
-            return dead.then_some(EndReason::KeepAlive);
-        }
-        (silence > SILENCE.max(queue.kato_ns)).then_some(EndReason::Silence)
     }
 
     /// It ends, for this reason unless another one was first.

@@ -155,4 +155,31 @@ impl Connection {
             queue.counters.bytes_written.fetch_add(request.len, Ordering::Relaxed);
         }
     }
+
+    /// Gives back what is held of the windows and neither asked for nor kept.
+    pub(super) fn settle(&mut self) {
+        let needed = self.asked + self.slots.kept() as u32;
+        if let Some(windows) = self.windows.as_ref().filter(|_| self.taken > needed) {
+            windows.give_back(self.taken - needed);
+            self.taken = needed;
+        }
+    }
+
+    /// Takes room for so many bytes more to be asked for; what is kept for nothing is let go first.
+    pub(super) fn take_room(&mut self, bytes: u32) -> bool {
+        let Some(windows) = self.windows.clone() else { return true };
+        for _ in 0..2 {
+            let needed = self.asked + bytes + self.slots.kept() as u32;
+            if needed <= self.taken {
+                return true;
+            }
+            if windows.take(needed - self.taken) {
+                self.taken = needed;
+                return true;
+            }
+            self.slots.let_go();
+            self.settle();
+        }
+        false
+    }
 }

@@ -1,0 +1,62 @@
+//! How a drive is to be paced.
+
+use crate::{Goal, Nanos, Policy, ServiceCurve, Windows};
+
+/// What a collision costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Charge {
+    /// The wait of the one request that met the background request, as *Practical scrubbing* counts.
+    Collision,
+    /// That wait for every request until the drive falls idle again: those behind the first wait as well. The strict way, for live use.
+    Queued,
+    /// What every foreground request near background work took more than its like without: for drives that serve requests side by side, and for any other.
+    /// `Priced` starts beside foreground requests too, where that buys more bytes for the slowdown than waiting for idleness.
+    Measured,
+}
+
+/// How a drive is to be paced.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// How much the foreground may be slowed.
+    pub goal: Goal,
+    /// When to start.
+    pub policy: Policy,
+    /// Service times of background requests, from measurement or a model; corrected by `background_done` if `learn_service`.
+    pub curve: ServiceCurve,
+    /// Whether `curve` follows what is measured.
+    pub learn_service: bool,
+    /// What a collision costs.
+    pub charge: Charge,
+    /// Background requests in progress at once, at most. Above 1 under [`Charge::Measured`] only.
+    pub in_flight: usize,
+    /// Idle intervals that are remembered, 40 bytes each.
+    pub history: usize,
+    /// Foreground requests whose earnings can be saved up.
+    pub depth: u32,
+    /// After how many nanoseconds an observation counts half.
+    pub half_life: Nanos,
+    /// Bytes a second and burst in bytes, if limited.
+    pub rate: Option<(u64, u64)>,
+    /// Times of day.
+    pub windows: Windows,
+}
+
+impl Config {
+    /// A drive with a goal and a policy, and everything else as a data node wants it.
+    #[must_use]
+    pub fn new(goal: Goal, policy: Policy, curve: ServiceCurve) -> Self {
+        Self {
+            goal,
+            policy,
+            curve,
+            learn_service: true,
+            charge: Charge::Measured,
+            in_flight: 1,
+            history: 4_096,
+            depth: 100_000,
+            half_life: 6 * 3_600 * 1_000_000_000,
+            rate: None,
+            windows: Windows::default(),
+        }
+    }
+}

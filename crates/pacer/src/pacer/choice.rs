@@ -1,0 +1,74 @@
+//! Whether a background request is worth its start now, and of how many bytes.
+
+use super::Pacer;
+use crate::price::Worth;
+use crate::{Nanos, Policy, Sizing, Start};
+
+/// How many times the expected slowdown of a start on an idle drive must be saved up, where it is measured: those who arrive one after another all wait for a large request, which
+/// the expectation, of the first of them, does not know; and in debt nothing is started, though small requests would bring most for what is earned.
+const COVER: f64 = 4.0;
+
+/// While nothing is known: what a tuned policy does, within the account.
+const FALLBACK: Start = Start { threshold: 1_000_000_000, cutoff: 0, sizing: Sizing::fixed(64 << 10) };
+impl Pacer {
+    pub(super) fn worth(&mut self, now: Nanos) -> Worth {
+        if self.policy.ignores_foreground() {
+            return self.choose(now);
+        }
+        if self.outstanding == 0 {
+            let held = self.live.as_ref().map_or(0, |live| live.hold(self.idle_since));
+            if held > now && self.figures.foreground > 0 && self.policy.holds_goal() {
+                return Worth::Nothing(held);
+            }
+            if self.live.is_some() && self.policy.holds_goal() && self.account.balance() < 0.0 {
+                let forgiven = self.account.forgiven_at(self.idle_since);
+                if forgiven > now {
+                    return Worth::Nothing(forgiven);
+                }
+                self.account.forgive();
+            }
+            return self.choose(now);
+        }
+        let (Some(live), Some(pricing)) = (&mut self.live, &mut self.pricing) else {
+            return Worth::Nothing(Nanos::MAX);
+        };
+        live.share = pricing.divide(live.price());
+        match live.want(now, self.outstanding, self.flights.len(), &self.ladder, &self.account) {
+            Ok((bytes, expected)) => Worth::Start(bytes, expected),
+            Err(until) => Worth::Nothing(until.max(now + 1)),
+        }
+    }
+
+    fn choose(&mut self, now: Nanos) -> Worth {
+        let weight = self.weight();
+        match self.policy {
+            Policy::BackToBack { bytes } => Worth::Start(bytes, 0.0),
+            Policy::FixedDelay { delay, bytes } => {
+                let ready = if self.figures.background == 0 { now } else { self.last_flight.1 + delay };
+                if ready <= now { Worth::Start(bytes, 0.0) } else { Worth::Nothing(ready) }
+            }
+            Policy::Fixed(start) => self.follow(start, now),
+            Policy::Tuned(_) => {
+                let start = self.tuned.map_or(Some(FALLBACK), |t| t.start);
+                start.map_or(Worth::Nothing(Nanos::MAX), |start| self.follow(start, now))
+            }
+            Policy::Priced => {
+                let Some(pricing) = &mut self.pricing else { return Worth::Nothing(Nanos::MAX) };
+                if let Some(live) = &mut self.live {
+                    live.share = pricing.divide(live.price());
+                }
+                pricing.fit(now, &self.history, &self.curve, &self.account, weight);
+                let cover = if self.live.is_some() { COVER } else { 0.0 };
+                pricing.choose(self.idle_since, now, &self.account, weight, cover)
+            }
+        }
+    }
+
+    fn follow(&self, start: Start, now: Nanos) -> Worth {
+        if start.cutoff > 0 && self.predicted < start.cutoff as f64 {
+            return Worth::Nothing(Nanos::MAX);
+        }
+        let ready = self.idle_since.saturating_add(start.threshold);
+        if now < ready { Worth::Nothing(ready) } else { Worth::Start(start.sizing.at(self.issued), 0.0) }
+    }
+}
