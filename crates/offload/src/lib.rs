@@ -16,6 +16,7 @@
 
 mod activity;
 mod command;
+mod drive;
 mod error;
 mod link;
 mod node;
@@ -28,9 +29,10 @@ pub use activity::{Activity, AssociatedHost, Hosts, SuperblockSeen, Writes};
 pub use command::{
     Grant, MAX_STRIPES, MAX_WORK, MemoryAddress, Mode, ParityCommand, Source, Transfer, Window,
 };
+pub use drive::{DriveDescription, DriveId, NodeDescription, Piece, PieceFailure};
 pub use error::{ErrorKind, NodeError};
 pub use link::LinkFigures;
-pub use node::{DataNode, DriveDescription, DriveId, NodeDescription, Piece, PieceFailure};
+pub use node::DataNode;
 pub use pacing::{DAY, MAX_WINDOWS, PaceFigures, PacePolicy, PaceRequest, parse_window};
 pub use result::{
     MAX_UNREADABLE, ParityResult, RESULT_HEADER_BYTES, StripeBitmap, TransferResult, UNREADABLE_ENTRY_BYTES,

@@ -54,7 +54,7 @@ impl Node {
             // "listening on ADDRESS nqn NQN" for each address, or the end of the file.
             let mut out = BufReader::new(out);
             let _ = out.read_line(&mut line);
-            for _ in &setting.second {
+            if setting.second.is_some() {
                 let _ = out.read_line(&mut String::new());
             }
         }

@@ -1,0 +1,59 @@
+//! Drives of a node, and pieces of what is read from them.
+
+use std::fmt;
+
+/// A drive of a node, counted from 1 as NVMe counts namespaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct DriveId(pub u32);
+
+impl fmt::Display for DriveId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "drive {}", self.0)
+    }
+}
+
+/// A drive as its node describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DriveDescription {
+    /// Its number on the node.
+    pub id: DriveId,
+    /// What an operator calls it: a path, or a network address.
+    pub name: String,
+    /// The size of its medium in bytes.
+    pub size_bytes: u64,
+    /// The size of its local memory in bytes.
+    pub memory_bytes: u64,
+    /// Bytes of a logical block: the smallest unit that its medium reads and writes.
+    pub block_bytes: u32,
+}
+
+/// A node as it describes itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeDescription {
+    /// The node's name, by which other nodes address transfers to it.
+    pub name: String,
+    /// Its drives, in the order of their numbers.
+    pub drives: Vec<DriveDescription>,
+}
+
+/// One piece of a gathered read: where it lies on a drive, and where it goes in the buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// The drive to read.
+    pub drive: DriveId,
+    /// Byte offset on its medium.
+    pub offset: u64,
+    /// Byte offset in the buffer.
+    pub at: usize,
+    /// Bytes to read.
+    pub len: usize,
+}
+
+/// A piece of a gathered read that the medium did not give back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PieceFailure {
+    /// Index into the pieces of the read.
+    pub piece: usize,
+    /// The drive's own words.
+    pub reason: String,
+}

@@ -1,0 +1,43 @@
+//! The rules as `xtask/tidy.toml` lists them.
+
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the sources are held to.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Rules {
+    /// Lines of a production file, at most.
+    pub(super) max_lines: usize,
+    /// Lines of a file of tests, at most.
+    pub(super) max_test_lines: usize,
+    /// Columns of prose and of comments, at most.
+    pub(super) max_columns: usize,
+    /// Floors of crates, the lowest first: a crate depends on crates of lower floors only.
+    pub(super) floors: Vec<Vec<String>>,
+    /// Crates that have no clock, no thread and no file.
+    pub(super) pure: BTreeSet<String>,
+    /// Crates that may contain `unsafe`.
+    pub(super) may_be_unsafe: BTreeSet<String>,
+    /// For a folder of modules: its modules, the lowest first. A module imports lower ones only.
+    pub(super) modules: BTreeMap<String, Vec<String>>,
+    /// Production files that are too long.
+    #[serde(default)]
+    pub(super) long: BTreeSet<String>,
+    /// Files with prose or comments that are too wide.
+    #[serde(default)]
+    pub(super) wide: BTreeSet<String>,
+    /// Imports that go up: `folder: from -> to`.
+    #[serde(default)]
+    pub(super) upward: BTreeSet<String>,
+    /// Modules that import one another, in folders without a list: `folder: one, other`.
+    #[serde(default)]
+    pub(super) circles: BTreeSet<String>,
+}
+
+impl Rules {
+    /// Reads the rules.
+    pub(super) fn parse(text: &str) -> Result<Self, toml::de::Error> {
+        toml::from_str(text)
+    }
+}
