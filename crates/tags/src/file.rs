@@ -1,0 +1,365 @@
+//! A tag file on its medium: header, log and pages.
+
+use crate::geometry::{Geometry, HEADER_SLOT, LOG_AT};
+use crate::header::{BadHeader, Header, MAX_SERIAL};
+use crate::page::{Found, PAGE_BYTES, Page};
+use crate::record::{BadRecord, Record};
+use crate::recovery::{Outcome, Recovery};
+use pumice_blockdev::{BlockDevice, IoError};
+use pumice_durable::{Medium, Ring, RingError, Slots};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use thiserror::Error;
+
+/// The header's slots.
+const SLOTS: Slots = Slots { offset: 0, slot_bytes: HEADER_SLOT, version: 1 };
+/// The alignment of the log.
+const LOG_ALIGN: u32 = 512;
+/// Blocks that recovery reads at a time.
+const RECOVER_AT_ONCE: u64 = 256;
+
+/// Why a tag file cannot be used.
+#[derive(Debug, Error)]
+pub enum TagError {
+    /// The medium failed.
+    #[error(transparent)]
+    Medium(#[from] io::Error),
+    /// The log.
+    #[error(transparent)]
+    Log(#[from] RingError),
+    /// A record of the log.
+    #[error(transparent)]
+    Record(#[from] BadRecord),
+    /// The header.
+    #[error("header: {0}")]
+    Header(#[from] BadHeader),
+    /// It is of another drive.
+    #[error("{field}: the tags are of a drive with {tags}, and this one has {drive}")]
+    OtherDrive {
+        /// What differs.
+        field: &'static str,
+        /// As the tag file says.
+        tags: String,
+        /// As the drive says.
+        drive: String,
+    },
+    /// The drive failed.
+    #[error(transparent)]
+    Drive(#[from] IoError),
+}
+
+/// A medium that several parts of a program use.
+#[derive(Clone)]
+pub struct SharedMedium(pub Arc<dyn Medium + Send + Sync>);
+
+impl Medium for SharedMedium {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.0.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write_at(offset, data)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+}
+
+/// The log of an open tag file.
+pub struct Log {
+    ring: Ring<SharedMedium>,
+    geometry: Geometry,
+}
+
+/// Records that were appended.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// The numbers of the first of them.
+    pub numbers: Vec<u64>,
+    /// Whether there was no room for the rest.
+    pub full: bool,
+    /// Whether the longest free piece of the log is less than a quarter of it.
+    pub low: bool,
+}
+
+impl Log {
+    /// Appends records in their order, as many as there is room for. Durable after [`sync`](Self::sync).
+    ///
+    /// # Errors
+    /// If the medium fails.
+    pub fn append(&mut self, records: &[Record]) -> Result<Appended, TagError> {
+        let mut numbers = Vec::with_capacity(records.len());
+        let mut full = false;
+        for record in records {
+            match self.ring.append(&record.encode(&self.geometry)) {
+                Ok(number) => numbers.push(number),
+                Err(RingError::Full(_)) => {
+                    full = true;
+                    break;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(Appended { numbers, full, low: (self.ring.room() as u64) < self.geometry.log_bytes() / 4 })
+    }
+
+    /// Makes what was appended durable.
+    ///
+    /// # Errors
+    /// If the medium fails.
+    pub fn sync(&mut self) -> Result<(), TagError> {
+        Ok(self.ring.sync()?)
+    }
+
+    /// Releases every record up to a number.
+    ///
+    /// # Errors
+    /// If the medium fails.
+    pub fn release(&mut self, upto: u64) -> Result<(), TagError> {
+        Ok(self.ring.release(upto)?)
+    }
+}
+
+/// An open tag file: its header and its pages. The log is apart, for it is used at the same time.
+pub struct TagFile {
+    medium: SharedMedium,
+    header: Header,
+}
+
+/// What opening a tag file found and did.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Recovered {
+    /// Blocks that the log was about.
+    pub logged: u64,
+    /// Blocks that were written again from the log.
+    pub rewritten: Vec<u64>,
+    /// Blocks that are damaged: they will be refused.
+    pub damaged: Vec<u64>,
+    /// Blocks that could not be read.
+    pub unreadable: Vec<u64>,
+    /// Pages that are lost, of those that were needed.
+    pub lost_pages: Vec<u64>,
+}
+
+impl TagFile {
+    /// Makes a tag file on a medium that has [`Geometry::file_bytes`] of zeros.
+    ///
+    /// # Errors
+    /// If the medium fails.
+    ///
+    /// # Panics
+    /// If the serial number is longer than [`MAX_SERIAL`] bytes.
+    pub fn create(
+        medium: &dyn Medium,
+        geometry: Geometry,
+        identity: u64,
+        serial: &str,
+    ) -> Result<(), TagError> {
+        assert!(serial.len() <= MAX_SERIAL, "a serial number of {} bytes", serial.len());
+        let (clean, stale, serial) = (true, false, serial.to_owned());
+        let header = Header { identity, generation: 0, geometry, clean, stale, adopted: 0, serial };
+        let both = SLOTS.first(&header.encode())?;
+        medium.write_at(0, &both)?;
+        medium.sync()?;
+        Ok(())
+    }
+
+    /// Reads the header only.
+    ///
+    /// # Errors
+    /// If it is no tag file, or the medium fails.
+    pub fn peek(medium: &dyn Medium) -> Result<Header, TagError> {
+        let record = SLOTS.load(medium)?.ok_or(BadHeader::Magic)?;
+        Ok(Header::decode(&record.body)?)
+    }
+
+    /// Opens a tag file, and recovers what its log is about.
+    ///
+    /// # Errors
+    /// If it is no tag file, of another drive, or one of both fails.
+    pub fn open(
+        medium: SharedMedium,
+        drive: &dyn BlockDevice,
+        serial: &str,
+    ) -> Result<(Self, Log, Recovered, u64), TagError> {
+        Self::open_with(medium, drive, serial, |_| {})
+    }
+
+    pub(crate) fn open_with(
+        medium: SharedMedium,
+        drive: &dyn BlockDevice,
+        serial: &str,
+        adjust: impl Fn(&mut Recovery<'_>),
+    ) -> Result<(Self, Log, Recovered, u64), TagError> {
+        let mut header = Self::peek(&medium)?;
+        check_drive(&header, drive, serial)?;
+        header.generation += 1;
+        header.clean = false;
+        let geometry = header.geometry;
+        let (ring, entries) =
+            Ring::open(medium.clone(), LOG_AT, geometry.log_bytes(), LOG_ALIGN, header.identity)?;
+        let numbers: Vec<u64> = entries.iter().map(|entry| entry.sequence).collect();
+        let records = entries.iter().map(|entry| Record::decode(&geometry, &entry.body));
+        let records = records.collect::<Result<Vec<_>, _>>()?;
+        let file = Self { medium, header };
+        let mut log = Log { ring, geometry };
+        let mut recovered = Recovered::default();
+        let mut recovery = Recovery::new(geometry, &numbers, &records);
+        adjust(&mut recovery);
+        if let Some(last) = numbers.last() {
+            file.recover(&recovery, drive, &mut recovered)?;
+            log.release(*last)?;
+        }
+        file.keep_header()?;
+        Ok((file, log, recovered, numbers.last().copied().unwrap_or(0)))
+    }
+
+    fn recover(
+        &self,
+        recovery: &Recovery<'_>,
+        drive: &dyn BlockDevice,
+        recovered: &mut Recovered,
+    ) -> Result<(), TagError> {
+        let geometry = &self.header.geometry;
+        let size = geometry.block_bytes();
+        let mut pages: BTreeMap<u64, Page> = BTreeMap::new();
+        for range in recovery.ranges(RECOVER_AT_ONCE) {
+            let mut bytes = vec![0; (range.end - range.start) as usize * size];
+            let whole = drive.read_at(range.start * size as u64, &mut bytes).is_ok();
+            for (block, bytes) in range.clone().zip(bytes.chunks_exact_mut(size)) {
+                let readable = whole || can_read(drive, block * size as u64, bytes)?;
+                let (number, place) = geometry.place(block);
+                let page = match pages.entry(number) {
+                    std::collections::btree_map::Entry::Occupied(page) => page.into_mut(),
+                    std::collections::btree_map::Entry::Vacant(at) => {
+                        let found = self.load(number)?;
+                        if found == Found::Lost {
+                            recovered.lost_pages.push(number);
+                        }
+                        at.insert(found.page())
+                    }
+                };
+                let home = page.tag(geometry, place);
+                recovered.logged += 1;
+                let tag = match recovery.outcome(block, readable.then_some(&*bytes), &home) {
+                    Outcome::Is(tag) => tag,
+                    Outcome::Rewrite(tag, data) => {
+                        match drive.write_at(block * size as u64, &data) {
+                            Ok(()) => recovered.rewritten.push(block),
+                            // It stays as it is, and the tag refuses it.
+                            Err(error) if error.is_media_error() => recovered.damaged.push(block),
+                            Err(error) => return Err(error.into()),
+                        }
+                        tag
+                    }
+                    Outcome::Damaged(tag) => {
+                        let list = if readable { &mut recovered.damaged } else { &mut recovered.unreadable };
+                        list.push(block);
+                        tag
+                    }
+                };
+                page.set(geometry, place, &tag);
+            }
+        }
+        // What was read may be in the drive's cache only: it must not change back after its tags
+        // are home and the log is released.
+        drive.flush()?;
+        self.store(&pages.into_iter().collect::<Vec<_>>())?;
+        Ok(self.medium.sync()?)
+    }
+
+    /// The header as it is.
+    #[must_use]
+    pub const fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Reads a page. One whose sector is bad is lost.
+    ///
+    /// # Errors
+    /// If the medium fails as a whole: the page may be there, and must not be made anew.
+    pub fn load(&self, number: u64) -> io::Result<Found> {
+        let mut sector = [0; PAGE_BYTES];
+        match self.medium.read_at(self.header.geometry.page_at(number), &mut sector) {
+            Ok(()) => Ok(Page::decode(&self.header.geometry, &sector, self.header.identity, number)),
+            Err(error) if is_bad_sector(&error) => Ok(Found::Lost),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes pages home, in ascending order. Durable after [`sync`](Self::sync).
+    ///
+    /// # Errors
+    /// If the medium fails.
+    pub fn store(&self, pages: &[(u64, Page)]) -> io::Result<()> {
+        let mut run: Vec<u8> = Vec::new();
+        let mut first = 0;
+        for (at, (number, page)) in pages.iter().enumerate() {
+            if run.is_empty() {
+                first = *number;
+            }
+            run.extend_from_slice(&page.encode(self.header.identity, *number));
+            // Pages that follow each other are written at once.
+            if pages.get(at + 1).is_none_or(|(next, _)| *next != number + 1) || run.len() >= 1 << 20 {
+                self.medium.write_at(self.header.geometry.page_at(first), &run)?;
+                run.clear();
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes pages durable.
+    ///
+    /// # Errors
+    /// If the medium fails.
+    pub fn sync(&self) -> io::Result<()> {
+        self.medium.sync()
+    }
+
+    /// Changes the header, durably.
+    ///
+    /// # Errors
+    /// If the medium fails; the header is then the old one or the new.
+    pub fn change_header(&mut self, change: impl FnOnce(&mut Header)) -> io::Result<()> {
+        change(&mut self.header);
+        self.keep_header()
+    }
+
+    fn keep_header(&self) -> io::Result<()> {
+        SLOTS.store(&self.medium, &self.header.encode()).map(drop)
+    }
+}
+
+/// Whether an error is of one sector, and not of the whole medium.
+fn is_bad_sector(error: &io::Error) -> bool {
+    // EIO, EBADE, ENODATA, EILSEQ and EREMOTEIO, as `IoError::is_media_error` has them.
+    matches!(error.raw_os_error(), Some(5 | 52 | 61 | 84 | 121))
+}
+
+/// Whether a block can be read; an error if the drive fails as a whole.
+fn can_read(drive: &dyn BlockDevice, offset: u64, bytes: &mut [u8]) -> Result<bool, IoError> {
+    match drive.read_at(offset, bytes) {
+        Ok(()) => Ok(true),
+        Err(error) if error.is_media_error() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn check_drive(header: &Header, drive: &dyn BlockDevice, serial: &str) -> Result<(), TagError> {
+    let geometry = &header.geometry;
+    let other = |field, tags: String, drive: String| Err(TagError::OtherDrive { field, tags, drive });
+    if drive.size_bytes() != geometry.size() {
+        let (tags, drive) = (geometry.size(), drive.size_bytes());
+        return other("size", format!("{tags} bytes"), format!("{drive} bytes"));
+    }
+    if !geometry.carries_data() && drive.logical_block() < geometry.block_bytes() as u32 {
+        let drive = format!("{} bytes", drive.logical_block());
+        return other("unit of writing", format!("{} bytes", geometry.block_bytes()), drive);
+    }
+    if !serial.is_empty() && !header.serial.is_empty() && serial != header.serial {
+        return other("serial number", format!("'{}'", header.serial), format!("'{serial}'"));
+    }
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! What is tagged, and where its tags lie in the tag file.
+
+use crate::page::PAGE_BYTES;
+use pumice_protect::command::Tags;
+use pumice_protect::format::{Format, Place, Type};
+use pumice_protect::guard::Guard;
+use pumice_protect::tuple::Tuple;
+use std::ops::Range;
+use thiserror::Error;
+
+/// Bytes of a slot of the header; there are two.
+pub const HEADER_SLOT: u32 = 4096;
+/// Where the log begins.
+pub const LOG_AT: u64 = 2 * HEADER_SLOT as u64;
+/// The least bytes of a log.
+pub const MIN_LOG: u64 = 64 << 10;
+/// The most bytes of a log.
+pub const MAX_LOG: u64 = 1 << 30;
+
+/// A drive that cannot be tagged so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("{field}: {value} {problem}")]
+pub struct InvalidGeometry {
+    /// What is wrong.
+    pub field: &'static str,
+    /// Its value.
+    pub value: u64,
+    /// What is wrong with that.
+    pub problem: &'static str,
+}
+
+/// Sizes of a drive and of its tags.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Geometry {
+    format: Format,
+    blocks: u64,
+    log_bytes: u64,
+    carries_data: bool,
+}
+
+impl Geometry {
+    /// A drive of `size` bytes, in blocks of `block` bytes, with tuples of type 1.
+    ///
+    /// `unit` is what the drive writes all or nothing, in bytes: if it is less than a block, the log
+    /// carries the data.
+    ///
+    /// # Errors
+    /// If the block is not of 512 or 4096 bytes, the size is no whole number of blocks (one at
+    /// least), or `log_bytes` is no multiple of 512 from [`MIN_LOG`] to [`MAX_LOG`].
+    pub fn new(
+        size: u64,
+        block: u32,
+        unit: u32,
+        guard: Guard,
+        log_bytes: u64,
+    ) -> Result<Self, InvalidGeometry> {
+        let wrong = |field, value, problem| Err(InvalidGeometry { field, value, problem });
+        if block != 512 && block != 4096 {
+            return wrong("block size", block.into(), "is neither 512 nor 4096");
+        }
+        if size == 0 || !size.is_multiple_of(block.into()) {
+            return wrong("drive size", size, "bytes are no whole number of blocks");
+        }
+        if !(MIN_LOG..=MAX_LOG).contains(&log_bytes) || !log_bytes.is_multiple_of(512) {
+            return wrong("log size", log_bytes, "is no multiple of 512 from 64 KiB to 1 GiB");
+        }
+        let tuple = if guard == Guard::Crc16 { 8 } else { 16 };
+        let format = Format::new(block as usize, tuple, guard, Type::One, Place::Last)
+            .expect("512 or 4096 bytes, and metadata that are one tuple");
+        Ok(Self { format, blocks: size / u64::from(block), log_bytes, carries_data: unit < block })
+    }
+
+    /// Sizes of block and tuple, and the guard.
+    #[must_use]
+    pub const fn format(&self) -> &Format {
+        &self.format
+    }
+
+    /// Bytes of a block.
+    #[must_use]
+    pub const fn block_bytes(&self) -> usize {
+        self.format.data_bytes()
+    }
+
+    /// Blocks of the drive.
+    #[must_use]
+    pub const fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// Bytes of the drive.
+    #[must_use]
+    pub const fn size(&self) -> u64 {
+        self.blocks * self.block_bytes() as u64
+    }
+
+    /// Whether records carry the data.
+    #[must_use]
+    pub const fn carries_data(&self) -> bool {
+        self.carries_data
+    }
+
+    /// Bytes of the log.
+    #[must_use]
+    pub const fn log_bytes(&self) -> u64 {
+        self.log_bytes
+    }
+
+    /// Blocks whose tuples are in one page.
+    #[must_use]
+    pub const fn blocks_of_page(&self) -> u64 {
+        if self.format.tuple_bytes() == 8 { 60 } else { 30 }
+    }
+
+    /// Pages.
+    #[must_use]
+    pub const fn pages(&self) -> u64 {
+        self.blocks.div_ceil(self.blocks_of_page())
+    }
+
+    /// Where a page lies in the tag file, in bytes.
+    #[must_use]
+    pub const fn page_at(&self, page: u64) -> u64 {
+        LOG_AT + self.log_bytes + page * PAGE_BYTES as u64
+    }
+
+    /// Bytes of the tag file.
+    #[must_use]
+    pub const fn file_bytes(&self) -> u64 {
+        self.page_at(self.pages())
+    }
+
+    /// The page of a block, and its place there.
+    #[must_use]
+    pub const fn place(&self, block: u64) -> (u64, usize) {
+        (block / self.blocks_of_page(), (block % self.blocks_of_page()) as usize)
+    }
+
+    /// The pages of a range of blocks, which is not empty.
+    #[must_use]
+    pub fn pages_of(&self, blocks: &Range<u64>) -> Range<u64> {
+        self.place(blocks.start).0..self.place(blocks.end - 1).0 + 1
+    }
+
+    /// The most blocks of a record with tuples.
+    #[must_use]
+    pub const fn max_record_blocks(&self) -> u64 {
+        let fit = (1 << 20) / self.block_bytes() as u64;
+        // A log holds four of the longest at least.
+        let data = if self.carries_data { self.block_bytes() as u64 } else { 0 };
+        let share = self.log_bytes / 4 / (data + 32);
+        let most = if fit < 2048 { fit } else { 2048 };
+        if share < most { share } else { most }
+    }
+
+    /// The tuple of a block with this guard.
+    #[must_use]
+    pub const fn tuple(&self, block: u64, guard: u64) -> Tuple {
+        Tags::at(&self.format, block).tuple(&self.format, 0, guard)
+    }
+
+    /// The guard of a block of zeros.
+    #[must_use]
+    pub fn zero_guard(&self) -> u64 {
+        self.format.guard().of(&vec![0; self.block_bytes()])
+    }
+}

@@ -1,0 +1,20 @@
+//! Protection information beside drives that have no metadata.
+//!
+//! ```text
+//! TaggedDevice (a BlockDevice) ── Machine (pure: locks, order, checkpoints)
+//!        │                            Recovery (pure: what a crash left)
+//!        └── TagFile, Log ─────────── Header, Page, Record (bytes)
+//! ```
+//!
+//! `docs/on-disk/tags.md` has the byte maps and the argument why no crash makes a false finding.
+
+pub mod file;
+pub mod geometry;
+pub mod header;
+mod locks;
+pub mod machine;
+pub mod page;
+pub mod record;
+pub mod recovery;
+#[cfg(test)]
+mod simulation;

@@ -1,0 +1,67 @@
+//! Locks on ranges of blocks: who comes first is served first.
+
+use std::ops::Range;
+
+/// The commands that hold or want blocks, in the order in which they came.
+#[derive(Debug, Default)]
+pub(crate) struct Locks {
+    entries: Vec<Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    id: u64,
+    blocks: Range<u64>,
+    exclusive: bool,
+    granted: bool,
+}
+
+impl Locks {
+    /// Asks for blocks: whether they are granted at once. Others may share them unless `exclusive`.
+    pub(crate) fn ask(&mut self, id: u64, blocks: Range<u64>, exclusive: bool) -> bool {
+        self.entries.push(Entry { id, blocks, exclusive, granted: false });
+        self.grant(self.entries.len() - 1)
+    }
+
+    /// Gives the blocks of a command back. Returns the commands that are granted theirs by that, in
+    /// the order in which they came.
+    pub(crate) fn give_back(&mut self, id: u64) -> Vec<u64> {
+        self.entries.retain(|entry| entry.id != id);
+        let mut granted = Vec::new();
+        for at in 0..self.entries.len() {
+            if !self.entries[at].granted && self.grant(at) {
+                granted.push(self.entries[at].id);
+            }
+        }
+        granted
+    }
+
+    /// Grants an entry if nobody who came before, holding or waiting, is in its way.
+    fn grant(&mut self, at: usize) -> bool {
+        let (before, rest) = self.entries.split_at_mut(at);
+        let entry = &mut rest[0];
+        entry.granted = before.iter().all(|other| {
+            let apart = other.blocks.end <= entry.blocks.start || entry.blocks.end <= other.blocks.start;
+            apart || !(other.exclusive || entry.exclusive)
+        });
+        entry.granted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_share_and_nobody_overtakes_a_waiting_writer() {
+        let mut locks = Locks::default();
+        assert!(locks.ask(1, 0..10, false));
+        assert!(locks.ask(2, 5..6, false));
+        assert!(!locks.ask(3, 5..8, true));
+        assert!(!locks.ask(4, 7..9, false), "the writer came first");
+        assert!(locks.ask(5, 8..9, false) && locks.ask(6, 20..30, true));
+        assert_eq!(locks.give_back(2), []);
+        assert_eq!(locks.give_back(1), [3]);
+        assert_eq!(locks.give_back(3), [4]);
+    }
+}

@@ -1,0 +1,415 @@
+//! The state machine between hosts, a drive and its tag file.
+//!
+//! Pure: what happened comes in, what is to be done goes out. The page `docs/on-disk/tags.md` says
+//! in which order things are done, and why.
+
+mod cache;
+mod checkpoint;
+
+use crate::geometry::Geometry;
+use crate::locks::Locks;
+use crate::page::{Found, Page, Tag, Verdict};
+use crate::record::{Change, Record};
+use cache::Cache;
+use checkpoint::Checkpoint;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
+
+/// What is wanted of a range of blocks.
+#[derive(Debug, Clone)]
+pub enum Request {
+    /// To be read, and judged.
+    Read,
+    /// To be written.
+    Write(Change),
+    /// To be read; blocks of unknown origin get tags of what lies there.
+    Adopt,
+}
+
+/// What is to be done. For each there is a method of [`Machine`] that takes its outcome.
+#[derive(Debug, Clone)]
+pub enum Action {
+    /// Read pages of the tag file: [`Machine::loaded`].
+    Load {
+        /// For this command.
+        id: u64,
+        /// Which.
+        pages: Vec<u64>,
+    },
+    /// Append records to the log, in this order, and sync it: [`Machine::committed`].
+    Commit(Vec<Record>),
+    /// Write the data of a command: [`Machine::data_written`].
+    Write(u64),
+    /// Read the blocks of a command: [`Machine::data_read`].
+    Read(u64),
+    /// Read the blocks of a command whose write failed: [`Machine::seen_again`].
+    SeeAgain(u64),
+    /// Flush the drive, for a command or (`None`) a checkpoint: [`Machine::flushed`].
+    Flush(Option<u64>),
+    /// Write pages home and sync the tag file: [`Machine::stored`].
+    Store(Vec<(u64, Page)>),
+    /// Release the log up to a number: [`Machine::released`].
+    Release(u64),
+    /// A command has ended.
+    Done {
+        /// Which.
+        id: u64,
+        /// How.
+        outcome: Outcome,
+    },
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was read: a verdict for each block.
+    Read(Vec<Verdict>),
+    /// It was written, or flushed.
+    Done,
+    /// The drive failed.
+    DriveFailed,
+    /// The tag file has failed, or had failed before.
+    TagsFailed,
+}
+
+/// A command under way.
+#[derive(Debug)]
+struct Command {
+    blocks: Range<u64>,
+    request: Request,
+    /// The number of its record, which is durable. Its data are not known to be written.
+    number: Option<u64>,
+}
+
+/// The state machine of one drive.
+#[derive(Debug)]
+pub struct Machine {
+    geometry: Geometry,
+    locks: Locks,
+    commands: BTreeMap<u64, Command>,
+    cache: Cache,
+    /// Commands that wait for a commit, in the order of their records.
+    queue: VecDeque<u64>,
+    /// Commands of the commit that is under way.
+    committing: Vec<u64>,
+    /// The number of the last record that is durable.
+    last: u64,
+    /// The data of every record up to this number are durable, but for those in `refused`.
+    settled: u64,
+    /// Records in the log whose data the drive did not take: their blocks may be old.
+    refused: BTreeSet<u64>,
+    /// Flushes for commands, with what they settle.
+    flushes: BTreeMap<u64, u64>,
+    checkpoint: Checkpoint,
+    /// Pages that were lost.
+    lost: BTreeSet<u64>,
+    failed: bool,
+    zero_guard: u64,
+    zero_sum: u32,
+    actions: Vec<Action>,
+    #[cfg(test)]
+    pub(crate) mutation: Option<crate::simulation::Mutation>,
+}
+
+impl Machine {
+    /// Before the first command. `last` is the number of the last record of the log (0 if there is
+    /// none), all of whose tags are home. `cached_pages` is how many pages are kept, at most.
+    #[must_use]
+    pub fn new(geometry: Geometry, last: u64, cached_pages: usize) -> Self {
+        Self {
+            geometry,
+            locks: Locks::default(),
+            commands: BTreeMap::new(),
+            cache: Cache::new(cached_pages),
+            queue: VecDeque::new(),
+            committing: Vec::new(),
+            last,
+            settled: last,
+            refused: BTreeSet::new(),
+            flushes: BTreeMap::new(),
+            checkpoint: Checkpoint::new(last),
+            lost: BTreeSet::new(),
+            failed: false,
+            zero_guard: geometry.zero_guard(),
+            zero_sum: crc32c::crc32c(&vec![0; geometry.block_bytes()]),
+            actions: Vec::new(),
+            #[cfg(test)]
+            mutation: None,
+        }
+    }
+
+    /// What is to be done since the last call. Actions of one call may be done in any order, and at
+    /// the same time.
+    pub fn take_actions(&mut self) -> Vec<Action> {
+        std::mem::take(&mut self.actions)
+    }
+
+    /// Pages that were found lost, by number.
+    #[must_use]
+    pub const fn lost_pages(&self) -> &BTreeSet<u64> {
+        &self.lost
+    }
+
+    /// Whether the tag file has failed: writes are refused.
+    #[must_use]
+    pub const fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// Whether nothing is under way and every page is home.
+    #[must_use]
+    pub fn is_at_rest(&self) -> bool {
+        self.commands.is_empty()
+            && self.flushes.is_empty()
+            && self.checkpoint.is_idle()
+            && !self.cache.has_dirty()
+    }
+
+    /// A command begins. `id` is of no other that is under way.
+    ///
+    /// # Panics
+    /// If the blocks are none, not all on the drive, or not those of the change.
+    pub fn begin(&mut self, id: u64, blocks: Range<u64>, request: Request) {
+        assert!(blocks.start < blocks.end && blocks.end <= self.geometry.blocks(), "{blocks:?}");
+        if let Request::Write(change) = &request {
+            let record = Record { first: blocks.start, change: change.clone(), settled: 0 };
+            assert_eq!(record.blocks(), blocks, "a change of other blocks");
+            if self.failed {
+                self.actions.push(Action::Done { id, outcome: Outcome::TagsFailed });
+                return;
+            }
+        }
+        let exclusive = !matches!(request, Request::Read);
+        #[cfg(test)]
+        let exclusive = exclusive && self.mutation != Some(crate::simulation::Mutation::NoLocks);
+        let granted = self.locks.ask(id, blocks.clone(), exclusive);
+        self.commands.insert(id, Command { blocks, request, number: None });
+        if granted {
+            self.start(id);
+        }
+    }
+
+    /// A flush for a host begins: what was acknowledged before is durable when it ends.
+    pub fn begin_flush(&mut self, id: u64) {
+        self.flushes.insert(id, self.settles_now());
+        self.actions.push(Action::Flush(Some(id)));
+    }
+
+    /// Asks for a checkpoint, so that every page comes home.
+    pub fn begin_checkpoint(&mut self) {
+        self.checkpoint.wanted = true;
+        self.go_on();
+    }
+
+    fn start(&mut self, id: u64) {
+        let command = &self.commands[&id];
+        let pages = self.geometry.pages_of(&command.blocks);
+        let missing = self.cache.pin(pages);
+        if missing.is_empty() {
+            self.go(id);
+        } else {
+            self.actions.push(Action::Load { id, pages: missing });
+        }
+    }
+
+    /// Pages were read.
+    pub fn loaded(&mut self, id: u64, pages: Vec<(u64, Found)>) {
+        for (number, found) in pages {
+            if found == Found::Lost && !self.cache.has(number) {
+                self.lost.insert(number);
+            }
+            self.cache.insert(number, found.page());
+        }
+        self.go(id);
+    }
+
+    /// Pages could not be read, because the tag file fails as a whole.
+    pub fn load_failed(&mut self, id: u64) {
+        self.tags_failed();
+        self.end(id, Outcome::TagsFailed);
+    }
+
+    /// The pages of a command are here.
+    fn go(&mut self, id: u64) {
+        match &self.commands[&id].request {
+            Request::Read | Request::Adopt => self.actions.push(Action::Read(id)),
+            Request::Write(_) => {
+                #[cfg(test)]
+                if self.mutation == Some(crate::simulation::Mutation::DataBeforeLog) {
+                    self.actions.push(Action::Write(id));
+                    return;
+                }
+                self.queue.push_back(id);
+                self.go_on();
+            }
+        }
+    }
+
+    /// Records were appended, and the log synced: the first so many of them, with these numbers.
+    /// `full` is whether the log had no room for the rest, `low` whether it is half full.
+    pub fn committed(&mut self, numbers: &[u64], full: bool, low: bool) {
+        let batch = std::mem::take(&mut self.committing);
+        self.last = numbers.last().copied().unwrap_or(self.last);
+        self.checkpoint.wanted |= full || low;
+        self.checkpoint.full |= full;
+        self.release_after_commit();
+        for id in batch[numbers.len()..].iter().rev() {
+            self.queue.push_front(*id);
+        }
+        for (id, number) in batch.iter().zip(numbers) {
+            let command = self.commands.get_mut(id).expect("a command that is logged");
+            command.number = Some(*number);
+            self.actions.push(Action::Write(*id));
+        }
+        self.go_on();
+    }
+
+    /// The tag file could not be written or synced: from now on it takes nothing.
+    pub fn tags_failed(&mut self) {
+        self.failed = true;
+        self.checkpoint.fail();
+        let mut waiting: Vec<u64> = self.queue.drain(..).collect();
+        waiting.append(&mut self.committing);
+        for id in waiting {
+            self.end(id, Outcome::TagsFailed);
+        }
+    }
+
+    /// The data of a command were written, or the drive refused.
+    pub fn data_written(&mut self, id: u64, done: bool) {
+        let command = &self.commands[&id];
+        if !done {
+            self.actions.push(Action::SeeAgain(id));
+            return;
+        }
+        let Request::Write(change) = &command.request else { panic!("a write") };
+        let (first, change) = (command.blocks.start, change.clone());
+        self.put(first, &change);
+        self.end(id, Outcome::Done);
+    }
+
+    /// The blocks of a failed write were read again, each by itself; `None` for those that cannot be
+    /// read.
+    pub fn seen_again(&mut self, id: u64, seen: &[Option<Vec<u8>>]) {
+        let command = &self.commands[&id];
+        let Request::Write(change) = &command.request else { panic!("a write") };
+        let guard = self.geometry.format().guard();
+        let (first, change) = (command.blocks.start, change.clone());
+        // As long as its record is in the log, nothing may call it settled.
+        self.refused.extend(command.number);
+        for (at, bytes) in seen.iter().enumerate() {
+            let (new, new_sum) = self.version(&change, first, at);
+            let (page, place) = self.geometry.place(first + at as u64);
+            let old = self.cache.page(page).tag(&self.geometry, place);
+            let is_old = bytes.as_deref().is_some_and(|bytes| {
+                crc32c::crc32c(bytes) != new_sum && !matches!(old.judge(guard.of(bytes)), Verdict::Differs(_))
+            });
+            if !is_old {
+                self.cache.change(page).set(&self.geometry, place, &new);
+            }
+        }
+        self.end(id, Outcome::DriveFailed);
+    }
+
+    /// The blocks of a command were read: the guard of each, or `None` if the drive refused.
+    pub fn data_read(&mut self, id: u64, guards: Option<&[u64]>) {
+        let command = &self.commands[&id];
+        let Some(guards) = guards else {
+            self.end(id, Outcome::DriveFailed);
+            return;
+        };
+        let (blocks, adopt) = (command.blocks.clone(), matches!(command.request, Request::Adopt));
+        let mut verdicts = Vec::with_capacity(guards.len());
+        for (block, guard) in blocks.zip(guards) {
+            let (page, place) = self.geometry.place(block);
+            let tag = self.cache.page(page).tag(&self.geometry, place);
+            verdicts.push(tag.judge(*guard));
+            if adopt && tag == Tag::UNKNOWN && !self.failed {
+                let tuple = self.geometry.tuple(block, *guard);
+                let tag = Tag { origin: crate::page::Origin::Adopted, tuple };
+                self.cache.change(page).set(&self.geometry, place, &tag);
+            }
+        }
+        self.end(id, Outcome::Read(verdicts));
+    }
+
+    /// The drive was flushed, for a command or a checkpoint.
+    pub fn flushed(&mut self, id: Option<u64>, done: bool) {
+        let Some(id) = id else {
+            self.checkpoint_flushed(done);
+            return;
+        };
+        let settles = self.flushes.remove(&id).expect("a flush that is under way");
+        if done {
+            self.settled = self.settled.max(settles);
+        }
+        let outcome = if done { Outcome::Done } else { Outcome::DriveFailed };
+        self.actions.push(Action::Done { id, outcome });
+    }
+
+    /// Up to this number, the data of every record are written.
+    fn settles_now(&self) -> u64 {
+        let under_way = self.commands.values().filter_map(|command| command.number).min();
+        under_way.map_or(self.last, |first| first - 1)
+    }
+
+    /// The tag and the sum that a change gives to one of its blocks.
+    fn version(&self, change: &Change, first: u64, at: usize) -> (Tag, u32) {
+        match change {
+            Change::Tags { tags, sums, .. } => (tags[at], sums[at]),
+            Change::Zeros(_) => {
+                let tuple = self.geometry.tuple(first + at as u64, self.zero_guard);
+                (Tag::written(tuple), self.zero_sum)
+            }
+        }
+    }
+
+    /// Puts the tags of a change into the pages.
+    fn put(&mut self, first: u64, change: &Change) {
+        let record = Record { first, change: change.clone(), settled: 0 };
+        for (at, block) in record.blocks().enumerate() {
+            let (tag, _) = self.version(change, first, at);
+            let (page, place) = self.geometry.place(block);
+            self.cache.change(page).set(&self.geometry, place, &tag);
+        }
+    }
+
+    /// A command ends: its blocks and pages are for others.
+    fn end(&mut self, id: u64, outcome: Outcome) {
+        let command = self.commands.remove(&id).expect("a command that is under way");
+        self.cache.unpin(self.geometry.pages_of(&command.blocks));
+        self.actions.push(Action::Done { id, outcome });
+        for next in self.locks.give_back(id) {
+            if self.failed && matches!(self.commands[&next].request, Request::Write(_)) {
+                self.cache.pin(self.geometry.pages_of(&self.commands[&next].blocks.clone()));
+                self.end(next, Outcome::TagsFailed);
+            } else {
+                self.start(next);
+            }
+        }
+        self.go_on();
+    }
+
+    /// Begins what can begin: a commit, a checkpoint.
+    fn go_on(&mut self) {
+        if self.failed {
+            return;
+        }
+        if self.committing.is_empty() && !self.queue.is_empty() && !self.checkpoint.holds_log() {
+            self.committing = self.queue.drain(..).collect();
+            let settled = self.refused.first().map_or(self.settled, |first| self.settled.min(first - 1));
+            #[cfg(test)]
+            let settled = match self.mutation {
+                Some(crate::simulation::Mutation::RefusedIsSettled) => self.settled,
+                _ => settled,
+            };
+            let record = |id: &u64| {
+                let Command { blocks, request, .. } = &self.commands[id];
+                let Request::Write(change) = request else { panic!("a write") };
+                Record { first: blocks.start, change: change.clone(), settled }
+            };
+            self.actions.push(Action::Commit(self.committing.iter().map(record).collect()));
+        }
+        self.begin_wanted_checkpoint();
+    }
+}

@@ -1,0 +1,135 @@
+//! Bringing pages home, and making room in the log.
+
+use super::{Action, Machine};
+use crate::page::Page;
+
+/// How far a checkpoint is.
+#[derive(Debug)]
+enum Step {
+    Idle,
+    /// The drive is flushed; these pages hold only what was written before.
+    Flushing {
+        settles: u64,
+        pages: Vec<(u64, Page)>,
+    },
+    /// The pages are written.
+    Storing {
+        settles: u64,
+    },
+    /// The log is released.
+    Releasing {
+        settles: u64,
+    },
+}
+
+/// The checkpoint under way, and whether one is wanted.
+#[derive(Debug)]
+pub(super) struct Checkpoint {
+    step: Step,
+    /// One is to begin as soon as it brings anything.
+    pub(super) wanted: bool,
+    /// The log takes no record before one has ended.
+    pub(super) full: bool,
+    /// Up to here the log is released.
+    released: u64,
+}
+
+impl Checkpoint {
+    pub(super) const fn new(released: u64) -> Self {
+        Self { step: Step::Idle, wanted: false, full: false, released }
+    }
+
+    pub(super) const fn is_idle(&self) -> bool {
+        matches!(self.step, Step::Idle)
+    }
+
+    /// Whether nothing may be appended to the log now: it is full, or being released.
+    pub(super) const fn holds_log(&self) -> bool {
+        self.full || matches!(self.step, Step::Releasing { .. })
+    }
+
+    pub(super) fn fail(&mut self) {
+        *self = Self { step: Step::Idle, wanted: false, full: false, released: self.released };
+    }
+}
+
+impl Machine {
+    pub(super) fn begin_wanted_checkpoint(&mut self) {
+        let wanted = self.checkpoint.wanted || self.cache.is_full_of_changes();
+        if !wanted || !self.checkpoint.is_idle() {
+            return;
+        }
+        let settles = self.settles_now();
+        if settles <= self.checkpoint.released && !self.cache.has_dirty() {
+            // It would bring nothing now. A log that is full waits for a command that is under way.
+            self.checkpoint.wanted = self.checkpoint.full;
+            return;
+        }
+        self.checkpoint.wanted = false;
+        let pages = self.cache.begin_store();
+        self.checkpoint.step = Step::Flushing { settles, pages };
+        self.actions.push(Action::Flush(None));
+    }
+
+    pub(super) fn checkpoint_flushed(&mut self, done: bool) {
+        let Step::Flushing { settles, mut pages } = std::mem::replace(&mut self.checkpoint.step, Step::Idle)
+        else {
+            return;
+        };
+        if !done {
+            // The data may be anywhere: the log keeps its records, and cannot be emptied.
+            self.cache.undo_store();
+            self.tags_failed();
+            return;
+        }
+        #[cfg(test)]
+        if self.mutation == Some(crate::simulation::Mutation::CopyAfterFlush) {
+            self.cache.undo_store();
+            pages = self.cache.begin_store();
+        }
+        self.settled = self.settled.max(settles);
+        if pages.is_empty() {
+            self.release(settles);
+        } else {
+            self.checkpoint.step = Step::Storing { settles };
+            self.actions.push(Action::Store(std::mem::take(&mut pages)));
+        }
+    }
+
+    /// The pages of a checkpoint are home, durably.
+    pub fn stored(&mut self) {
+        self.cache.end_store();
+        if let Step::Storing { settles } = self.checkpoint.step {
+            self.release(settles);
+        }
+    }
+
+    fn release(&mut self, settles: u64) {
+        if settles <= self.checkpoint.released {
+            self.checkpoint.step = Step::Idle;
+            self.go_on();
+            return;
+        }
+        self.checkpoint.step = Step::Releasing { settles };
+        if self.committing.is_empty() {
+            self.actions.push(Action::Release(settles));
+        }
+    }
+
+    /// The commit is done that the release of the log had to wait for.
+    pub(super) fn release_after_commit(&mut self) {
+        if let Step::Releasing { settles } = self.checkpoint.step {
+            self.actions.push(Action::Release(settles));
+        }
+    }
+
+    /// The log is released.
+    pub fn released(&mut self) {
+        if let Step::Releasing { settles } = std::mem::replace(&mut self.checkpoint.step, Step::Idle) {
+            self.checkpoint.released = settles;
+            self.refused.retain(|number| *number > settles);
+            self.checkpoint.full = false;
+        }
+        self.go_on();
+    }
+}

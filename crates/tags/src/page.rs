@@ -1,0 +1,247 @@
+//! Pages of tuples: one sector each, so that a power cut leaves the old one or the new.
+
+use crate::geometry::Geometry;
+use pumice_protect::tuple::Tuple;
+
+/// Bytes of a page: a sector.
+pub const PAGE_BYTES: usize = 512;
+const ORIGINS_AT: usize = 8;
+const TUPLES_AT: usize = 24;
+
+/// Where a tuple came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Origin {
+    /// There is no tuple.
+    Unknown,
+    /// It came with the data.
+    Written,
+    /// It was made later, from what lay there.
+    Adopted,
+    /// Adopted, and the parity of its stripe held in the same pass.
+    Vouched,
+}
+
+impl Origin {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 4] = [Self::Unknown, Self::Written, Self::Adopted, Self::Vouched];
+
+    /// Whether the tuple says what the data were, and not only what they are.
+    #[must_use]
+    pub const fn is_witness(self) -> bool {
+        matches!(self, Self::Written | Self::Vouched)
+    }
+}
+
+/// What is known of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tag {
+    /// Where the tuple came from.
+    pub origin: Origin,
+    /// The tuple; all zeros if the origin is unknown.
+    pub tuple: Tuple,
+}
+
+impl Tag {
+    /// Nothing.
+    pub const UNKNOWN: Self =
+        Self { origin: Origin::Unknown, tuple: Tuple { guard: 0, application: 0, storage: 0, reference: 0 } };
+
+    /// A tuple that came with its data.
+    #[must_use]
+    pub const fn written(tuple: Tuple) -> Self {
+        Self { origin: Origin::Written, tuple }
+    }
+
+    /// Judges a block by the guard of its bytes.
+    #[must_use]
+    pub const fn judge(&self, guard: u64) -> Verdict {
+        match self.origin {
+            Origin::Unknown => Verdict::Unchecked,
+            // The escape: whoever wrote the block asked for no check.
+            _ if self.tuple.application == 0xFFFF => Verdict::Unchecked,
+            origin if self.tuple.guard == guard => Verdict::Fits(origin),
+            origin => Verdict::Differs(origin),
+        }
+    }
+}
+
+/// What a tag says of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// Nothing.
+    Unchecked,
+    /// The block is the one that the tuple is of.
+    Fits(Origin),
+    /// It is not.
+    Differs(Origin),
+}
+
+/// A page in memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    bytes: [u8; PAGE_BYTES],
+}
+
+/// A sector of the tag file, read as a page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// A whole page.
+    Whole(Box<Page>),
+    /// A sector of zeros: it was never written.
+    Fresh,
+    /// Anything else: the page is lost.
+    Lost,
+}
+
+impl Found {
+    /// The page; all unknown if it is fresh or lost.
+    #[must_use]
+    pub fn page(self) -> Page {
+        match self {
+            Self::Whole(page) => *page,
+            Self::Fresh | Self::Lost => Page::unknown(),
+        }
+    }
+}
+
+impl Page {
+    /// A page of blocks of which nothing is known.
+    #[must_use]
+    pub const fn unknown() -> Self {
+        Self { bytes: [0; PAGE_BYTES] }
+    }
+
+    /// The tag at a place of the page.
+    ///
+    /// # Panics
+    /// If the place is not below [`Geometry::blocks_of_page`].
+    #[must_use]
+    pub fn tag(&self, geometry: &Geometry, place: usize) -> Tag {
+        let origin = Origin::ALL[usize::from(self.bytes[ORIGINS_AT + place / 4] >> (place % 4 * 2) & 3)];
+        if origin == Origin::Unknown {
+            return Tag::UNKNOWN;
+        }
+        let at = tuple_at(geometry, place);
+        let format = geometry.format();
+        Tag { origin, tuple: Tuple::decode(format, &self.bytes[at..at + format.tuple_bytes()]) }
+    }
+
+    /// Replaces a tag.
+    ///
+    /// # Panics
+    /// As [`tag`](Self::tag).
+    pub fn set(&mut self, geometry: &Geometry, place: usize, tag: &Tag) {
+        let (byte, shift) = (ORIGINS_AT + place / 4, place % 4 * 2);
+        self.bytes[byte] = self.bytes[byte] & !(3 << shift) | (tag.origin as u8) << shift;
+        let at = tuple_at(geometry, place);
+        let tuple = &mut self.bytes[at..at + geometry.format().tuple_bytes()];
+        match tag.origin {
+            Origin::Unknown => tuple.fill(0),
+            _ => tuple.copy_from_slice(tag.tuple.encode(geometry.format()).as_slice()),
+        }
+    }
+
+    /// The sector.
+    #[must_use]
+    pub fn encode(&self, identity: u64, number: u64) -> [u8; PAGE_BYTES] {
+        let mut bytes = self.bytes;
+        let crc = checksum(&bytes, identity, number);
+        bytes[..4].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// Reads a sector.
+    #[must_use]
+    pub fn decode(geometry: &Geometry, sector: &[u8; PAGE_BYTES], identity: u64, number: u64) -> Found {
+        if sector.iter().all(|byte| *byte == 0) {
+            return Found::Fresh;
+        }
+        let crc = u32::from_le_bytes([sector[0], sector[1], sector[2], sector[3]]);
+        let mut bytes = *sector;
+        bytes[..4].fill(0);
+        let end = tuple_at(geometry, geometry.blocks_of_page() as usize);
+        let plain = bytes[4..ORIGINS_AT].iter().chain(&bytes[end..]).all(|byte| *byte == 0);
+        if crc == checksum(sector, identity, number) && plain {
+            Found::Whole(Box::new(Self { bytes }))
+        } else {
+            Found::Lost
+        }
+    }
+}
+
+fn tuple_at(geometry: &Geometry, place: usize) -> usize {
+    assert!(place <= geometry.blocks_of_page() as usize, "place {place} of a page");
+    TUPLES_AT + place * geometry.format().tuple_bytes()
+}
+
+fn checksum(sector: &[u8; PAGE_BYTES], identity: u64, number: u64) -> u32 {
+    let crc = crc32c::crc32c(&identity.to_le_bytes());
+    let crc = crc32c::crc32c_append(crc, &number.to_le_bytes());
+    crc32c::crc32c_append(crc, &sector[4..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pumice_protect::guard::Guard;
+
+    fn geometry(guard: Guard) -> Geometry {
+        Geometry::new(1 << 20, 512, 512, guard, 1 << 20).expect("a drive")
+    }
+
+    #[test]
+    fn the_bytes_of_a_page() {
+        let geometry = geometry(Guard::Crc16);
+        let mut page = Page::unknown();
+        let tuple = Tuple { guard: 0x4F10, application: 0x1234, storage: 0, reference: 62 };
+        page.set(&geometry, 2, &Tag { origin: Origin::Adopted, tuple });
+        page.set(&geometry, 59, &Tag { origin: Origin::Vouched, tuple });
+        let bytes = page.encode(7, 1);
+        let mut expected = [0; 512];
+        expected[8] = 2 << 4;
+        expected[8 + 14] = 3 << 6;
+        for at in [24 + 16, 24 + 59 * 8] {
+            expected[at..at + 8].copy_from_slice(&[0x4F, 0x10, 0x12, 0x34, 0, 0, 0, 62]);
+        }
+        assert_eq!(bytes[4..], expected[4..]);
+        assert_eq!(Page::decode(&geometry, &bytes, 7, 1), Found::Whole(Box::new(page)));
+    }
+
+    #[test]
+    fn every_place_of_both_sizes_of_tuple_keeps_its_tag() {
+        for guard in Guard::ALL {
+            let geometry = geometry(guard);
+            let mut page = Page::unknown();
+            let tag = |place: usize| Tag {
+                origin: Origin::ALL[place % 4],
+                tuple: geometry.tuple(place as u64, place as u64 * 3),
+            };
+            for place in 0..geometry.blocks_of_page() as usize {
+                page.set(&geometry, place, &tag(place));
+            }
+            let Found::Whole(page) = Page::decode(&geometry, &page.encode(1, 2), 1, 2) else {
+                panic!("{guard}: not whole")
+            };
+            for place in 0..geometry.blocks_of_page() as usize {
+                let expected = if place % 4 == 0 { Tag::UNKNOWN } else { tag(place) };
+                assert_eq!(page.tag(&geometry, place), expected, "{guard} {place}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_page_with_any_bit_changed_or_of_another_place_or_file_is_lost() {
+        let geometry = geometry(Guard::Crc16);
+        let mut page = Page::unknown();
+        page.set(&geometry, 0, &Tag::written(geometry.tuple(0, 5)));
+        let bytes = page.encode(1, 2);
+        for bit in 0..PAGE_BYTES * 8 {
+            let mut changed = bytes;
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Page::decode(&geometry, &changed, 1, 2), Found::Lost, "bit {bit}");
+        }
+        assert_eq!(Page::decode(&geometry, &bytes, 1, 3), Found::Lost);
+        assert_eq!(Page::decode(&geometry, &bytes, 2, 2), Found::Lost);
+        assert_eq!(Page::decode(&geometry, &[0; 512], 1, 2), Found::Fresh);
+    }
+}

@@ -1,0 +1,191 @@
+//! Records of the log.
+
+use crate::geometry::Geometry;
+use crate::page::{Origin, Tag};
+use pumice_protect::tuple::Tuple;
+use std::ops::Range;
+use thiserror::Error;
+
+const HEAD: usize = 24;
+/// The most blocks of a record of zeros.
+const MAX_ZEROS: u64 = 1 << 31;
+
+/// What a record says of its blocks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// Each block has a tag, and a sum of 32 bits.
+    Tags {
+        /// The tags, one for each block.
+        tags: Vec<Tag>,
+        /// CRC-32C of each block.
+        sums: Vec<u32>,
+        /// The blocks themselves, if the log carries them.
+        data: Option<Vec<u8>>,
+    },
+    /// So many blocks are zeros.
+    Zeros(u64),
+}
+
+/// A change that was about to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// The first block.
+    pub first: u64,
+    /// What its blocks become.
+    pub change: Change,
+    /// The data of every record up to this number are durable.
+    pub settled: u64,
+}
+
+/// A record that no correct program has written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("a record of the tag log: {0}")]
+pub struct BadRecord(&'static str);
+
+impl Record {
+    /// The blocks.
+    #[must_use]
+    pub fn blocks(&self) -> Range<u64> {
+        let count = match &self.change {
+            Change::Tags { tags, .. } => tags.len() as u64,
+            Change::Zeros(count) => *count,
+        };
+        self.first..self.first + count
+    }
+
+    /// The body of a log record.
+    #[must_use]
+    pub fn encode(&self, geometry: &Geometry) -> Vec<u8> {
+        let blocks = self.blocks();
+        let count = blocks.end - blocks.start;
+        let (kind, carries) = match &self.change {
+            Change::Tags { data, .. } => (1, data.is_some()),
+            Change::Zeros(_) => (2, false),
+        };
+        let mut bytes = vec![kind, u8::from(carries), 0, 0];
+        bytes.extend_from_slice(&(count as u32).to_le_bytes());
+        bytes.extend_from_slice(&self.first.to_le_bytes());
+        bytes.extend_from_slice(&self.settled.to_le_bytes());
+        if let Change::Tags { tags, sums, data } = &self.change {
+            for tag in tags {
+                bytes.extend_from_slice(tag.tuple.encode(geometry.format()).as_slice());
+            }
+            bytes.extend(tags.iter().map(|tag| tag.origin as u8));
+            for sum in sums {
+                bytes.extend_from_slice(&sum.to_le_bytes());
+            }
+            bytes.extend_from_slice(data.as_deref().unwrap_or_default());
+        }
+        bytes
+    }
+
+    /// Reads the body of a log record.
+    ///
+    /// # Errors
+    /// If it is no record for this drive.
+    pub fn decode(geometry: &Geometry, bytes: &[u8]) -> Result<Self, BadRecord> {
+        let (head, rest) = bytes.split_at_checked(HEAD).ok_or(BadRecord("it is too short"))?;
+        let qword = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| head[at + i]));
+        let count = u64::from(u32::from_le_bytes(std::array::from_fn(|i| head[4 + i])));
+        let (first, settled) = (qword(8), qword(16));
+        if head[1] > 1 || head[2..4] != [0; 2] {
+            return Err(BadRecord("reserved bits are set"));
+        }
+        if count == 0 || first.checked_add(count).is_none_or(|end| end > geometry.blocks()) {
+            return Err(BadRecord("its blocks are not all on the drive"));
+        }
+        let change = match head[0] {
+            1 => tags(geometry, count, head[1] == 1, rest)?,
+            2 if count <= MAX_ZEROS && head[1] == 0 && rest.is_empty() => Change::Zeros(count),
+            2 => return Err(BadRecord("zeros with more than a range")),
+            _ => return Err(BadRecord("its kind is not known")),
+        };
+        Ok(Self { first, change, settled })
+    }
+}
+
+fn tags(geometry: &Geometry, count: u64, carries: bool, rest: &[u8]) -> Result<Change, BadRecord> {
+    let format = geometry.format();
+    if count > geometry.max_record_blocks() {
+        return Err(BadRecord("it has too many blocks"));
+    }
+    if carries != geometry.carries_data() {
+        return Err(BadRecord("whether data follow is not as the header says"));
+    }
+    let count = count as usize;
+    let data_bytes = if carries { count * geometry.block_bytes() } else { 0 };
+    if rest.len() != count * (format.tuple_bytes() + 5) + data_bytes {
+        return Err(BadRecord("its length does not fit"));
+    }
+    let (tuples, rest) = rest.split_at(count * format.tuple_bytes());
+    let (origins, rest) = rest.split_at(count);
+    let (sums, data) = rest.split_at(count * 4);
+    let tag = |(tuple, origin): (&[u8], &u8)| match Origin::ALL.get(usize::from(*origin)) {
+        Some(Origin::Unknown) => Ok(Tag::UNKNOWN),
+        Some(origin) => Ok(Tag { origin: *origin, tuple: Tuple::decode(format, tuple) }),
+        None => Err(BadRecord("an origin is not known")),
+    };
+    Ok(Change::Tags {
+        tags: tuples.chunks_exact(format.tuple_bytes()).zip(origins).map(tag).collect::<Result<_, _>>()?,
+        sums: sums.as_chunks::<4>().0.iter().map(|sum| u32::from_le_bytes(*sum)).collect(),
+        data: carries.then(|| data.to_vec()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pumice_protect::guard::Guard;
+
+    fn geometry(unit: u32) -> Geometry {
+        Geometry::new(1 << 24, 4096, unit, Guard::Crc16, 1 << 20).expect("a drive")
+    }
+
+    fn record(geometry: &Geometry) -> Record {
+        let tags = (0..3).map(|i| Tag::written(geometry.tuple(9 + i, 0x1111 * i))).collect();
+        let data = geometry.carries_data().then(|| vec![7; 3 * 4096]);
+        Record { first: 9, change: Change::Tags { tags, sums: vec![1, 2, 3], data }, settled: 5 }
+    }
+
+    #[test]
+    fn the_bytes_of_records() {
+        let geometry = geometry(4096);
+        let bytes = record(&geometry).encode(&geometry);
+        let mut expected = vec![1, 0, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0];
+        for (guard, lba) in [(0, 9), (0x11, 10), (0x22, 11)] {
+            expected.extend_from_slice(&[guard, guard, 0, 0, 0, 0, 0, lba]);
+        }
+        expected.extend_from_slice(&[1, 1, 1]);
+        expected.extend_from_slice(&[1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0]);
+        assert_eq!(bytes, expected);
+        let zeros = Record { first: 9, change: Change::Zeros(4000), settled: 0 };
+        assert_eq!(zeros.encode(&geometry)[..8], [2, 0, 0, 0, 0xA0, 0x0F, 0, 0]);
+        for geometry in [geometry, self::geometry(512)] {
+            for record in [record(&geometry), zeros.clone()] {
+                assert_eq!(Record::decode(&geometry, &record.encode(&geometry)), Ok(record));
+            }
+        }
+    }
+
+    #[test]
+    fn no_other_bytes_are_a_record() {
+        for geometry in [geometry(512), geometry(4096)] {
+            let good = record(&geometry).encode(&geometry);
+            for len in 0..good.len() {
+                assert!(Record::decode(&geometry, &good[..len]).is_err(), "{len}");
+            }
+            assert!(Record::decode(&geometry, &[&good[..], &[0]].concat()).is_err());
+            // Kind, flag, reserved, no blocks, too many, past the end of the drive.
+            for (at, value) in
+                [(0, 3), (0, 2), (1, 2), (2, 1), (3, 1), (4, 0), (5, 1), (9, 255), (15, 255), (48, 4)]
+            {
+                let mut bad = good.clone();
+                bad[at] = value;
+                assert!(Record::decode(&geometry, &bad).is_err(), "{at} {value}");
+            }
+            let mut bad = good.clone();
+            bad[1] ^= 1;
+            assert!(Record::decode(&geometry, &bad).is_err());
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! What the blocks of a log are after a crash.
+//!
+//! Pure: the table of `docs/on-disk/tags.md`, "Recovery".
+
+use crate::geometry::Geometry;
+use crate::page::{Tag, Verdict};
+use crate::record::{Change, Record};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// A version that a block may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Version {
+    tag: Tag,
+    sum: u32,
+    data: Data,
+}
+
+/// What is known of the data of a version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Data {
+    /// Only the sum.
+    Sum,
+    /// They are in a record, at a place.
+    Logged { record: usize, at: usize },
+    /// They are zeros.
+    Zeros,
+}
+
+/// The versions of a block, oldest first.
+#[derive(Debug, Default)]
+struct Versions {
+    /// Whether the version of the home tuple may be there.
+    home: bool,
+    logged: Vec<Version>,
+}
+
+/// What became of a block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is of this tag.
+    Is(Tag),
+    /// It is to be written again, and then is of this tag.
+    Rewrite(Tag, Vec<u8>),
+    /// It is damaged, or cannot be read; this tag does not fit it.
+    Damaged(Tag),
+}
+
+/// The records of a log, by block.
+#[derive(Debug)]
+pub struct Recovery<'r> {
+    geometry: Geometry,
+    records: &'r [Record],
+    blocks: BTreeMap<u64, Versions>,
+    #[cfg(test)]
+    pub(crate) mutation: Option<crate::simulation::Mutation>,
+}
+
+impl<'r> Recovery<'r> {
+    /// From records with their numbers, in their order.
+    #[must_use]
+    pub fn new(geometry: Geometry, numbers: &[u64], records: &'r [Record]) -> Self {
+        let settled = records.iter().map(|record| record.settled).max().unwrap_or(0);
+        let zero_guard = geometry.zero_guard();
+        let zero_sum = crc32c::crc32c(&vec![0; geometry.block_bytes()]);
+        let mut blocks: BTreeMap<u64, Versions> = BTreeMap::new();
+        for (index, (number, record)) in numbers.iter().zip(records).enumerate() {
+            for (at, block) in record.blocks().enumerate() {
+                let version = match &record.change {
+                    Change::Tags { tags, sums, data } => {
+                        let logged = Data::Logged { record: index, at };
+                        let data = if data.is_some() { logged } else { Data::Sum };
+                        Version { tag: tags[at], sum: sums[at], data }
+                    }
+                    Change::Zeros(_) => {
+                        let tag = Tag::written(geometry.tuple(block, zero_guard));
+                        Version { tag, sum: zero_sum, data: Data::Zeros }
+                    }
+                };
+                let versions =
+                    blocks.entry(block).or_insert_with(|| Versions { home: true, ..Versions::default() });
+                if *number <= settled {
+                    // What came before cannot be there any more.
+                    versions.home = false;
+                    versions.logged.clear();
+                }
+                versions.logged.push(version);
+            }
+        }
+        Self {
+            geometry,
+            records,
+            blocks,
+            #[cfg(test)]
+            mutation: None,
+        }
+    }
+
+    /// The blocks of the log, as ranges of at most `most` blocks.
+    #[must_use]
+    pub fn ranges(&self, most: u64) -> Vec<Range<u64>> {
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for block in self.blocks.keys() {
+            match ranges.last_mut() {
+                Some(last) if last.end == *block && last.end - last.start < most => last.end += 1,
+                _ => ranges.push(*block..*block + 1),
+            }
+        }
+        ranges
+    }
+
+    /// What became of a block of the log: `found` are its bytes (`None` if it cannot be read),
+    /// `home` its tag in the page.
+    ///
+    /// # Panics
+    /// If the block is not in the log.
+    #[must_use]
+    pub fn outcome(&self, block: u64, found: Option<&[u8]>, home: &Tag) -> Outcome {
+        let versions = &self.blocks[&block];
+        let newest = versions.logged.last().expect("a block of the log has a version");
+        let Some(found) = found else {
+            return Outcome::Damaged(newest.tag);
+        };
+        let sum = crc32c::crc32c(found);
+        let logged = versions.logged.iter().rev();
+        #[cfg(test)]
+        let logged = logged.filter(|_| self.mutation != Some(crate::simulation::Mutation::HomeOnly));
+        // The newest first: it may be the same data with other tags.
+        if let Some(version) = { logged }.find(|version| version.sum == sum) {
+            return Outcome::Is(version.tag);
+        }
+        let guard = self.geometry.format().guard();
+        if versions.home && matches!(home.judge(guard.of(found)), Verdict::Fits(_)) {
+            return Outcome::Is(*home);
+        }
+        // A mixture is possible only if the drive writes less than a block all or nothing.
+        if self.geometry.carries_data() {
+            return Outcome::Rewrite(newest.tag, self.data(newest));
+        }
+        if versions.home && home.judge(0) == Verdict::Unchecked {
+            return Outcome::Is(*home);
+        }
+        Outcome::Damaged(newest.tag)
+    }
+}
+
+impl Recovery<'_> {
+    /// The data of a version, of a log that carries them.
+    fn data(&self, version: &Version) -> Vec<u8> {
+        let size = self.geometry.block_bytes();
+        match version.data {
+            Data::Zeros => vec![0; size],
+            Data::Logged { record, at } => match &self.records[record].change {
+                Change::Tags { data: Some(data), .. } => data[at * size..(at + 1) * size].to_vec(),
+                _ => unreachable!("the version is of a record with data"),
+            },
+            Data::Sum => unreachable!("every record of this log carries its data"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pumice_protect::guard::Guard;
+
+    fn geometry(unit: u32) -> Geometry {
+        Geometry::new(1 << 20, 512, unit, Guard::Crc16, 1 << 20).expect("a drive")
+    }
+
+    fn tag(geometry: &Geometry, data: &[u8]) -> Tag {
+        Tag::written(geometry.tuple(5, Guard::Crc16.of(data)))
+    }
+
+    fn record(geometry: &Geometry, data: &[u8], settled: u64) -> Record {
+        let change = Change::Tags {
+            tags: vec![tag(geometry, data)],
+            sums: vec![crc32c::crc32c(data)],
+            data: geometry.carries_data().then(|| data.to_vec()),
+        };
+        Record { first: 5, change, settled }
+    }
+
+    #[test]
+    fn each_row_of_the_table() {
+        let geometry = geometry(512);
+        let [old, one, two, other] = [[1; 512], [2; 512], [3; 512], [4; 512]];
+        let records = [record(&geometry, &one, 0), record(&geometry, &two, 0)];
+        let recovery = Recovery::new(geometry, &[7, 8], &records);
+        assert_eq!(recovery.ranges(10).as_slice(), std::slice::from_ref(&(5..6)));
+        let home = tag(&geometry, &old);
+        for data in [&old, &one, &two] {
+            assert_eq!(recovery.outcome(5, Some(data), &home), Outcome::Is(tag(&geometry, data)));
+        }
+        let newest = tag(&geometry, &two);
+        assert_eq!(recovery.outcome(5, Some(&other), &home), Outcome::Damaged(newest));
+        assert_eq!(recovery.outcome(5, None, &home), Outcome::Damaged(newest));
+        assert_eq!(recovery.outcome(5, Some(&other), &Tag::UNKNOWN), Outcome::Is(Tag::UNKNOWN));
+        // The newest tag at home, as after a recovery that was cut: the same outcomes.
+        for data in [&one, &two] {
+            assert_eq!(recovery.outcome(5, Some(data), &newest), Outcome::Is(tag(&geometry, data)));
+        }
+        assert_eq!(recovery.outcome(5, Some(&other), &newest), Outcome::Damaged(newest));
+    }
+
+    #[test]
+    fn what_came_before_a_settled_record_is_damage() {
+        let geometry = geometry(512);
+        let [old, one, two] = [[1; 512], [2; 512], [3; 512]];
+        let records = [record(&geometry, &one, 0), record(&geometry, &two, 7)];
+        let home = tag(&geometry, &old);
+        let recovery = Recovery::new(geometry, &[7, 8], &records);
+        assert_eq!(recovery.outcome(5, Some(&old), &home), Outcome::Damaged(tag(&geometry, &two)));
+        assert_eq!(recovery.outcome(5, Some(&one), &home), Outcome::Is(tag(&geometry, &one)));
+        let records = [record(&geometry, &one, 0), record(&geometry, &two, 8)];
+        let recovery = Recovery::new(geometry, &[7, 8], &records);
+        for lost in [&old, &one] {
+            assert_eq!(recovery.outcome(5, Some(lost), &home), Outcome::Damaged(tag(&geometry, &two)));
+        }
+        // Nor does an unknown block hide that.
+        assert_eq!(recovery.outcome(5, Some(&old), &Tag::UNKNOWN), Outcome::Damaged(tag(&geometry, &two)));
+    }
+
+    #[test]
+    fn a_torn_block_is_written_again_from_the_log() {
+        let geometry = geometry(1);
+        let [old, one] = [[1; 512], [2; 512]];
+        let records = [record(&geometry, &one, 0)];
+        let recovery = Recovery::new(geometry, &[7], &records);
+        let mut torn = old;
+        torn[..100].copy_from_slice(&one[..100]);
+        let home = tag(&geometry, &old);
+        let outcome = recovery.outcome(5, Some(&torn), &home);
+        assert_eq!(outcome, Outcome::Rewrite(tag(&geometry, &one), one.to_vec()));
+        // Without a tag at home nobody can tell a mixture from what was there before.
+        assert_eq!(recovery.outcome(5, Some(&torn), &Tag::UNKNOWN), outcome);
+        assert_eq!(recovery.outcome(5, Some(&old), &home), Outcome::Is(home));
+        let records = [Record { first: 5, change: Change::Zeros(1), settled: 0 }];
+        let recovery = Recovery::new(geometry, &[7], &records);
+        let zeros = Tag::written(geometry.tuple(5, 0));
+        assert_eq!(recovery.outcome(5, Some(&torn), &home), Outcome::Rewrite(zeros, vec![0; 512]));
+    }
+
+    #[test]
+    fn an_escape_at_home_stays() {
+        let geometry = geometry(512);
+        let mut escaped = tag(&geometry, &[1; 512]);
+        escaped.tuple.application = 0xFFFF;
+        let records = [record(&geometry, &[2; 512], 0)];
+        let recovery = Recovery::new(geometry, &[1], &records);
+        assert_eq!(recovery.outcome(5, Some(&[9; 512]), &escaped), Outcome::Is(escaped));
+    }
+}
