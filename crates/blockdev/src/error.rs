@@ -47,13 +47,9 @@ pub struct IoError {
 }
 
 impl IoError {
-    pub(crate) fn new(
-        device: &str,
-        operation: Operation,
-        offset: u64,
-        length: usize,
-        source: io::Error,
-    ) -> Self {
+    /// An operation that failed at `offset` (bytes), over `length` bytes.
+    #[must_use]
+    pub fn new(device: &str, operation: Operation, offset: u64, length: usize, source: io::Error) -> Self {
         Self { device: device.to_owned(), operation, offset, length: length as u64, source }
     }
 
@@ -77,6 +73,20 @@ impl IoError {
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.source.kind() == io::ErrorKind::StorageFull
+    }
+
+    /// An integrity check of these bytes failed: what Linux calls EILSEQ. To ask again gives the
+    /// same.
+    #[must_use]
+    pub fn protection(device: &str, operation: Operation, offset: u64, length: usize) -> Self {
+        Self::new(device, operation, offset, length, io::Error::from_raw_os_error(libc::EILSEQ))
+    }
+
+    /// Whether an integrity check failed. Such an error is also a
+    /// [media error](Self::is_media_error).
+    #[must_use]
+    pub fn is_protection_error(&self) -> bool {
+        self.source.raw_os_error() == Some(libc::EILSEQ)
     }
 
     /// Whether the medium itself is at fault, for these bytes: others may still be read.

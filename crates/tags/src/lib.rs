@@ -8,13 +8,20 @@
 //!
 //! `docs/on-disk/tags.md` has the byte maps and the argument why no crash makes a false finding.
 
+mod budget;
+mod carrier;
+mod device;
 pub mod file;
 pub mod geometry;
 pub mod header;
 mod locks;
 pub mod machine;
 pub mod page;
+mod place;
 pub mod record;
 pub mod recovery;
 #[cfg(test)]
 mod simulation;
+
+pub use device::{Census, OpenError, TaggedDevice};
+pub use place::{DeviceMedium, PlaceError, make_in_memory, open_place, serial_of};

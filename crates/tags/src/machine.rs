@@ -159,10 +159,13 @@ impl Machine {
     /// Whether nothing is under way and every page is home.
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
-        self.commands.is_empty()
-            && self.flushes.is_empty()
-            && self.checkpoint.is_idle()
-            && !self.cache.has_dirty()
+        self.is_idle() && !self.cache.has_dirty()
+    }
+
+    /// Whether no command and no checkpoint is under way.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.commands.is_empty() && self.flushes.is_empty() && self.checkpoint.is_idle()
     }
 
     /// A command begins. `id` is of no other that is under way.
@@ -248,6 +251,10 @@ impl Machine {
     /// Records were appended, and the log synced: the first so many of them, with these numbers.
     /// `full` is whether the log had no room for the rest, `low` whether it is half full.
     pub fn committed(&mut self, numbers: &[u64], full: bool, low: bool) {
+        if self.failed {
+            // Those who waited for it were told.
+            return;
+        }
         let batch = std::mem::take(&mut self.committing);
         self.last = numbers.last().copied().unwrap_or(self.last);
         self.checkpoint.wanted |= full || low;

@@ -25,6 +25,17 @@ impl Origin {
     /// All of them, in the order of their numbers.
     pub const ALL: [Self; 4] = [Self::Unknown, Self::Written, Self::Adopted, Self::Vouched];
 
+    /// The name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unchecked",
+            Self::Written => "written",
+            Self::Adopted => "adopted",
+            Self::Vouched => "vouched",
+        }
+    }
+
     /// Whether the tuple says what the data were, and not only what they are.
     #[must_use]
     pub const fn is_witness(self) -> bool {

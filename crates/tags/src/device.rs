@@ -1,0 +1,397 @@
+//! A drive with tags beside it.
+
+use crate::budget::{Budget, is_stale};
+use crate::carrier::{Carried, Carrier, Payload, guards};
+use crate::file::{Recovered, SharedMedium, TagError, TagFile};
+use crate::geometry::Geometry;
+use crate::header::Header;
+use crate::machine::{Machine, Outcome, Request};
+use crate::page::{Found, Tag, Verdict};
+use crate::record::Change;
+use pumice_blockdev::{BlockDevice, Grains, IoError, Operation};
+use pumice_protect::digest::crc32c;
+use std::collections::BTreeSet;
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// Pages in memory, at most, but for those in use.
+const CACHED_PAGES: usize = 131_072;
+/// Blocks that are made zeros with one record.
+const ZEROS_AT_ONCE: u64 = 16_384;
+/// Blocks that are judged when a drive is opened.
+const SAMPLE: u64 = 200;
+
+/// Why a drive with tags cannot be opened.
+pub type OpenError = TagError;
+
+/// What is known of the blocks of a drive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Census {
+    /// Blocks by origin, in the order of [`Origin::ALL`](crate::page::Origin::ALL).
+    pub origins: [u64; 4],
+    /// Pages that are lost.
+    pub lost_pages: u64,
+}
+
+/// A drive whose blocks are checked against tags when they are read.
+///
+/// Hosts see nothing of the tags. A block that does not fit its tag is refused with
+/// [`IoError::is_protection_error`]. Writes must be of whole blocks.
+pub struct TaggedDevice {
+    carrier: Carrier,
+    geometry: Geometry,
+    recovered: Recovered,
+    budget: Mutex<Budget>,
+    opened: Instant,
+    /// Whether the tags are of other data: nothing is refused.
+    stale: AtomicBool,
+    /// Blocks served though they differ, and blocks refused; each time counts.
+    served: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl TaggedDevice {
+    /// Opens a drive with its tag file: recovers what a crash left, and takes a sample.
+    ///
+    /// # Errors
+    /// If the tag file is none, of another drive, damaged in its log, or one of both fails.
+    pub fn open(drive: Arc<dyn BlockDevice>, tags: SharedMedium, serial: &str) -> Result<Self, OpenError> {
+        let (file, log, recovered, last) = TagFile::open(tags, &*drive, serial)?;
+        let geometry = file.header().geometry;
+        let stale = file.header().stale;
+        let machine = Machine::new(geometry, last, CACHED_PAGES);
+        let device = Self {
+            carrier: Carrier::new(drive, file, log, machine),
+            geometry,
+            recovered,
+            budget: Mutex::default(),
+            opened: Instant::now(),
+            stale: AtomicBool::new(stale),
+            served: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        };
+        if !stale {
+            device.take_sample();
+        }
+        Ok(device)
+    }
+
+    /// What opening it found.
+    #[must_use]
+    pub const fn recovered(&self) -> &Recovered {
+        &self.recovered
+    }
+
+    /// The header of the tag file.
+    #[must_use]
+    pub fn header(&self) -> Header {
+        self.carrier.file.read().unwrap_or_else(PoisonError::into_inner).header().clone()
+    }
+
+    /// Whether the tags were found to be of other data, so that nothing is refused.
+    #[must_use]
+    pub fn is_stale(&self) -> bool {
+        self.stale.load(Ordering::Relaxed)
+    }
+
+    /// Reads of blocks that were refused, and reads of blocks that were served though they differ.
+    #[must_use]
+    pub fn refused_and_served(&self) -> (u64, u64) {
+        (self.refused.load(Ordering::Relaxed), self.served.load(Ordering::Relaxed))
+    }
+
+    /// Pages that were found lost since it was opened.
+    #[must_use]
+    pub fn lost_pages(&self) -> u64 {
+        self.carrier.lost_pages() + self.recovered.lost_pages.len() as u64
+    }
+
+    /// Judges blocks, and gives those of unknown origin tags of what lies there. Damage is reported,
+    /// never refused.
+    ///
+    /// # Errors
+    /// If the drive or the tag file fails.
+    pub fn adopt(&self, blocks: Range<u64>) -> Result<Vec<Verdict>, IoError> {
+        let mut buffer = vec![0; (blocks.end - blocks.start) as usize * self.geometry.block_bytes()];
+        let at = blocks.start * self.geometry.block_bytes() as u64;
+        let carried = self.carrier.carry(blocks, Request::Adopt, Payload::Read(&mut buffer));
+        self.verdicts(carried, at, buffer.len())
+    }
+
+    /// Judges blocks. Damage is reported, never refused.
+    ///
+    /// # Errors
+    /// If the drive fails.
+    pub fn judge(&self, blocks: Range<u64>) -> Result<Vec<Verdict>, IoError> {
+        let mut buffer = vec![0; (blocks.end - blocks.start) as usize * self.geometry.block_bytes()];
+        let at = blocks.start * self.geometry.block_bytes() as u64;
+        let carried = self.carrier.carry(blocks, Request::Read, Payload::Read(&mut buffer));
+        self.verdicts(carried, at, buffer.len())
+    }
+
+    /// The raw bytes of blocks, refused or not.
+    ///
+    /// # Errors
+    /// If the drive fails.
+    pub fn read_raw(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError> {
+        self.carrier.drive.read_at(offset, buf)
+    }
+
+    /// Keeps how far adoption has come. Everything before is home when this returns.
+    ///
+    /// # Errors
+    /// If the tag file fails.
+    pub fn keep_adopted(&self, blocks: u64) -> io::Result<()> {
+        if !self.carrier.bring_home() {
+            return Err(self.tags_error());
+        }
+        self.change_header(|header| header.adopted = blocks)
+    }
+
+    /// Says durably whether the tags are of other data.
+    ///
+    /// # Errors
+    /// If the tag file fails.
+    pub fn set_stale(&self, stale: bool) -> io::Result<()> {
+        self.stale.store(stale, Ordering::Relaxed);
+        self.change_header(|header| header.stale = stale)
+    }
+
+    /// Brings everything home and says that the file was closed.
+    ///
+    /// # Errors
+    /// If the tag file fails.
+    pub fn close(&self) -> io::Result<()> {
+        if !self.carrier.bring_home() {
+            return Err(self.tags_error());
+        }
+        self.change_header(|header| header.clean = true)
+    }
+
+    /// Counts blocks by origin, as they are home: after [`close`](Self::close), exactly.
+    ///
+    /// # Errors
+    /// If the tag file fails.
+    pub fn census(&self) -> io::Result<Census> {
+        let file = self.carrier.file.read().unwrap_or_else(PoisonError::into_inner);
+        let mut census = Census::default();
+        for number in 0..self.geometry.pages() {
+            let found = file.load(number)?;
+            census.lost_pages += u64::from(found == Found::Lost);
+            let page = found.page();
+            let first = number * self.geometry.blocks_of_page();
+            let count = self.geometry.blocks_of_page().min(self.geometry.blocks() - first);
+            for place in 0..count as usize {
+                census.origins[page.tag(&self.geometry, place).origin as usize] += 1;
+            }
+        }
+        Ok(census)
+    }
+
+    fn change_header(&self, change: impl FnOnce(&mut Header)) -> io::Result<()> {
+        self.carrier.file.write().unwrap_or_else(PoisonError::into_inner).change_header(change)
+    }
+
+    fn tags_error(&self) -> io::Error {
+        let why = self.carrier.failure().unwrap_or_else(|| "it has failed before".to_owned());
+        io::Error::other(format!("tag file: {why}"))
+    }
+
+    fn verdicts(&self, carried: Carried, at: u64, len: usize) -> Result<Vec<Verdict>, IoError> {
+        match (carried.outcome, carried.error) {
+            (Outcome::Read(verdicts), _) => Ok(verdicts),
+            (_, Some(error)) => Err(error),
+            _ => Err(IoError::new(self.name(), Operation::Read, at, len, self.tags_error())),
+        }
+    }
+
+    /// Judges some blocks all over the drive: whether the tags are of other data.
+    fn take_sample(&self) {
+        let (mut judged, mut differ) = (0, 0);
+        let count = SAMPLE.min(self.geometry.blocks());
+        for i in 0..count {
+            let block = (u128::from(i) * u128::from(self.geometry.blocks()) / u128::from(count)) as u64;
+            match self.judge(block..block + 1).as_deref() {
+                Ok([Verdict::Fits(_)]) => judged += 1,
+                Ok([Verdict::Differs(_)]) => (judged, differ) = (judged + 1, differ + 1),
+                _ => {}
+            }
+        }
+        if is_stale(judged, differ) {
+            self.became_stale();
+        }
+    }
+
+    fn became_stale(&self) {
+        // In force at once; if it cannot be kept, the next start finds it again.
+        let _ = self.set_stale(true);
+    }
+
+    /// Whether a block that differs is refused.
+    fn refuses(&self, block: u64) -> bool {
+        if self.is_stale() {
+            return false;
+        }
+        let now = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let too_many = self.budget.lock().unwrap_or_else(PoisonError::into_inner).refuse(now, block);
+        if too_many {
+            self.became_stale();
+        }
+        !too_many
+    }
+
+    fn blocks(&self, operation: Operation, offset: u64, len: u64) -> Result<Range<u64>, IoError> {
+        let fail = |why: &str| {
+            let source = io::Error::new(io::ErrorKind::InvalidInput, why.to_owned());
+            IoError::new(self.name(), operation, offset, usize::try_from(len).unwrap_or(usize::MAX), source)
+        };
+        let size = self.geometry.block_bytes() as u64;
+        let end = offset.checked_add(len).filter(|end| *end <= self.geometry.size());
+        let end = end.ok_or_else(|| fail("it is not all on the drive"))?;
+        if operation == Operation::Read {
+            return Ok(offset / size..end.div_ceil(size));
+        }
+        if !offset.is_multiple_of(size) || !end.is_multiple_of(size) {
+            return Err(fail("a drive with tags takes whole blocks"));
+        }
+        Ok(offset / size..end / size)
+    }
+
+    fn change(&self, first: u64, data: &[u8]) -> Change {
+        let tags = (first..).zip(guards(&self.geometry, data));
+        let tags = tags.map(|(block, guard)| Tag::written(self.geometry.tuple(block, guard))).collect();
+        let sums = data.chunks_exact(self.geometry.block_bytes()).map(crc32c).collect();
+        Change::Tags { tags, sums, data: self.geometry.carries_data().then(|| data.to_vec()) }
+    }
+
+    fn carry_write(
+        &self,
+        operation: Operation,
+        blocks: Range<u64>,
+        change: Change,
+        payload: Payload<'_>,
+    ) -> Result<(), IoError> {
+        let size = self.geometry.block_bytes() as u64;
+        let (at, len) = (blocks.start * size, (blocks.end - blocks.start) * size);
+        let carried = self.carrier.carry(blocks, Request::Write(change), payload);
+        match (carried.outcome, carried.error) {
+            (Outcome::Done, _) => Ok(()),
+            (Outcome::DriveFailed, Some(error)) => Err(error),
+            _ => Err(IoError::new(self.name(), operation, at, len as usize, self.tags_error())),
+        }
+    }
+
+    fn clear(&self, operation: Operation, offset: u64, len: u64, discard: bool) -> Result<(), IoError> {
+        let blocks = self.blocks(operation, offset, len)?;
+        for first in blocks.clone().step_by(ZEROS_AT_ONCE as usize) {
+            let piece = first..blocks.end.min(first + ZEROS_AT_ONCE);
+            let zeros = Change::Zeros(piece.end - piece.start);
+            self.carry_write(operation, piece, zeros, Payload::Zero { discard })?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for TaggedDevice {
+    fn drop(&mut self) {
+        // Best effort: what is not home is in the log.
+        let _ = self.close();
+    }
+}
+
+impl BlockDevice for TaggedDevice {
+    fn name(&self) -> &str {
+        self.carrier.drive.name()
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.geometry.size()
+    }
+
+    fn logical_block(&self) -> u32 {
+        self.geometry.block_bytes() as u32
+    }
+
+    fn read_only(&self) -> bool {
+        self.carrier.drive.read_only()
+    }
+
+    fn grains(&self) -> Grains {
+        let grains = self.carrier.drive.grains();
+        let block = self.logical_block();
+        Grains { write: grains.write.max(block), discard: grains.discard.max(block) }
+    }
+
+    fn clears_at_once(&self) -> u64 {
+        self.carrier.drive.clears_at_once()
+    }
+
+    fn failing(&self) -> Option<String> {
+        let tags = self.carrier.failure().map(|why| format!("tag file: {why}"));
+        tags.or_else(|| self.carrier.drive.failing())
+    }
+
+    fn disks(&self) -> BTreeSet<String> {
+        self.carrier.drive.disks()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError> {
+        if buf.is_empty() {
+            return Ok(());
+        }
+        let blocks = self.blocks(Operation::Read, offset, buf.len() as u64)?;
+        let size = self.geometry.block_bytes() as u64;
+        let start = blocks.start * size;
+        let whole = (blocks.end - blocks.start) * size;
+        if whole != buf.len() as u64 {
+            let mut bytes = vec![0; whole as usize];
+            self.read_at(start, &mut bytes)?;
+            buf.copy_from_slice(&bytes[(offset - start) as usize..][..buf.len()]);
+            return Ok(());
+        }
+        let carried = self.carrier.carry(blocks.clone(), Request::Read, Payload::Read(buf));
+        let verdicts = self.verdicts(carried, offset, buf.len())?;
+        let differs = |(_, verdict): &(u64, Verdict)| matches!(verdict, Verdict::Differs(_));
+        for (block, _) in blocks.zip(verdicts).filter(differs) {
+            if self.refuses(block) {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                buf.fill(0);
+                let (at, len) = (block * size, size as usize);
+                return Err(IoError::protection(self.name(), Operation::Read, at, len));
+            }
+            self.served.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), IoError> {
+        let blocks = self.blocks(Operation::Write, offset, data.len() as u64)?;
+        let most = self.geometry.max_record_blocks();
+        let pieces = data.chunks(most as usize * self.geometry.block_bytes());
+        for (first, data) in blocks.step_by(most as usize).zip(pieces) {
+            let piece = first..first + (data.len() / self.geometry.block_bytes()) as u64;
+            let change = self.change(first, data);
+            self.carry_write(Operation::Write, piece, change, Payload::Write(data))?;
+        }
+        Ok(())
+    }
+
+    fn zero(&self, offset: u64, len: u64) -> Result<(), IoError> {
+        self.clear(Operation::Zero, offset, len, false)
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Result<(), IoError> {
+        self.clear(Operation::Discard, offset, len, true)
+    }
+
+    fn flush(&self) -> Result<(), IoError> {
+        let carried = self.carrier.flush();
+        match carried.error {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Where a tag file is: a file, a block device, or memory.
+
+use crate::file::{SharedMedium, TagError, TagFile};
+use crate::geometry::{Geometry, InvalidGeometry, MIN_LOG};
+use crate::header::MAX_SERIAL;
+use pumice_blockdev::{BlockDevice, FileDevice, IoError, MemoryDevice, OpenMode, Options};
+use pumice_durable::Medium;
+use pumice_protect::guard::Guard;
+use std::fs::{File, OpenOptions};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use thiserror::Error;
+
+/// Bytes of a new log: room for some thousand writes.
+const LOG_BYTES: u64 = 8 << 20;
+
+/// Why there is no tag file at a place.
+#[derive(Debug, Error)]
+pub enum PlaceError {
+    /// It cannot be made.
+    #[error("{path}: {source}")]
+    Make {
+        /// The place.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// It cannot be opened.
+    #[error(transparent)]
+    Open(#[from] IoError),
+    /// It is not what it should be.
+    #[error("{path}: {source}")]
+    Tags {
+        /// The place.
+        path: String,
+        /// What is wrong.
+        source: TagError,
+    },
+    /// The drive cannot have tags.
+    #[error(transparent)]
+    Geometry(#[from] InvalidGeometry),
+    /// The tag file is of another format.
+    #[error("{path}: {field}: the tags have {found}, and {wanted} is asked for")]
+    Format {
+        /// The place.
+        path: String,
+        /// What differs.
+        field: &'static str,
+        /// What the tag file has.
+        found: String,
+        /// What is asked for.
+        wanted: String,
+    },
+}
+
+/// A block device as a medium.
+pub struct DeviceMedium(pub Arc<dyn BlockDevice>);
+
+fn io_error(error: IoError) -> io::Error {
+    // A bad sector is told from a device that is gone by its number.
+    if error.is_media_error() { io::Error::from_raw_os_error(5) } else { io::Error::other(error) }
+}
+
+impl Medium for DeviceMedium {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.0.read_at(offset, buf).map_err(io_error)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write_at(offset, data).map_err(io_error)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.flush().map_err(io_error)
+    }
+}
+
+/// A number that no other tag file has.
+fn identity() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// Makes tags in memory, for a drive that is in memory itself.
+///
+/// # Errors
+/// If the drive cannot have tags.
+pub fn make_in_memory(drive: &dyn BlockDevice, block: u32, guard: Guard) -> Result<SharedMedium, PlaceError> {
+    // Nothing survives a crash here, so the log may be small; it is emptied for nothing.
+    let geometry = Geometry::new(drive.size_bytes(), block, block, guard, MIN_LOG * 4)?;
+    let memory = MemoryDevice::new("tags", geometry.file_bytes());
+    let medium = SharedMedium(Arc::new(DeviceMedium(Arc::new(memory))));
+    let tags = |source| PlaceError::Tags { path: "tags in memory".to_owned(), source };
+    TagFile::create(&medium, geometry, identity(), "").map_err(tags)?;
+    Ok(medium)
+}
+
+/// Opens the tag file of a drive, and holds it against other programs; makes it if `path` does not
+/// exist. Also says whether it was made.
+///
+/// # Errors
+/// If it cannot be opened or made, or is of other blocks or guards.
+pub fn open_place(
+    path: &Path,
+    drive: &dyn BlockDevice,
+    block: u32,
+    guard: Guard,
+    serial: &str,
+) -> Result<(SharedMedium, bool), PlaceError> {
+    let name = || path.display().to_string();
+    let unit = drive.logical_block();
+    let geometry = Geometry::new(drive.size_bytes(), block, unit, guard, LOG_BYTES)?;
+    let made =
+        make_file(path, geometry.file_bytes()).map_err(|source| PlaceError::Make { path: name(), source })?;
+    let device = FileDevice::open(path, OpenMode::ReadWrite, Options::default())?;
+    let medium = SharedMedium(Arc::new(DeviceMedium(Arc::new(device))));
+    let tags = |source| PlaceError::Tags { path: name(), source };
+    if made {
+        TagFile::create(&medium, geometry, identity(), serial).map_err(tags)?;
+    }
+    let header = TagFile::peek(&medium).map_err(tags)?;
+    let format =
+        |field, found: String, wanted: String| Err(PlaceError::Format { path: name(), field, found, wanted });
+    let found = header.geometry;
+    if found.block_bytes() != block as usize {
+        return format("block size", format!("{} bytes", found.block_bytes()), format!("{block}"));
+    }
+    if found.format().guard() != guard {
+        return format("pi", found.format().guard().to_string(), guard.to_string());
+    }
+    Ok((medium, made))
+}
+
+/// Makes a file of zeros: whether it was not there. It gets its name when it is whole.
+fn make_file(path: &Path, bytes: u64) -> io::Result<bool> {
+    if path.try_exists()? {
+        return Ok(false);
+    }
+    let mut hidden = path.file_name().ok_or(ErrorKind::InvalidInput)?.to_owned();
+    hidden.push(".new");
+    let new = path.with_file_name(hidden);
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    file.set_len(bytes)?;
+    file.sync_all()?;
+    // Without replacing: somebody else may have made it meanwhile.
+    std::fs::hard_link(&new, path)?;
+    std::fs::remove_file(&new)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+    Ok(true)
+}
+
+/// The serial number of a block device, as the system tells it; empty for a file, or if the system
+/// does not know it.
+#[must_use]
+pub fn serial_of(path: &Path) -> String {
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let Some(name) = real.file_name() else { return String::new() };
+    let about = Path::new("/sys/class/block").join(name);
+    let read = |file: &str| std::fs::read_to_string(about.join(file)).ok();
+    let text = ["wwid", "device/wwid", "device/serial", "dm/uuid", "md/uuid"].iter().find_map(|f| read(f));
+    let text = text.unwrap_or_default();
+    let mut serial: String = text.trim().chars().filter(|c| !c.is_control()).collect();
+    while serial.len() > MAX_SERIAL {
+        serial.pop();
+    }
+    serial
+}

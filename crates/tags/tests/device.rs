@@ -1,0 +1,273 @@
+//! Drives with tags, from outside: damage, writes behind the node's back, lost and restored tags.
+
+use pumice_blockdev::{BlockDevice, FaultyDevice, MemoryDevice};
+use pumice_protect::guard::Guard;
+use pumice_tags::file::{SharedMedium, TagFile};
+use pumice_tags::geometry::Geometry;
+use pumice_tags::page::{Origin, Verdict};
+use pumice_tags::{DeviceMedium, TaggedDevice};
+use std::sync::Arc;
+
+const BLOCKS: u64 = 600;
+
+struct World {
+    geometry: Geometry,
+    drive: Arc<dyn BlockDevice>,
+    tags: Arc<MemoryDevice>,
+}
+
+impl World {
+    fn new(block: u32) -> Self {
+        let geometry = Geometry::new(BLOCKS * u64::from(block), block, 512, Guard::Crc16, 128 << 10).unwrap();
+        let drive = Arc::new(FaultyDevice::new("d", vec![0x11; geometry.size() as usize], 1));
+        Self::over(geometry, drive)
+    }
+
+    fn over(geometry: Geometry, drive: Arc<dyn BlockDevice>) -> Self {
+        let tags = Arc::new(MemoryDevice::new("tags", geometry.file_bytes()));
+        let world = Self { geometry, drive, tags };
+        TagFile::create(&world.medium(), geometry, 77, "serial").unwrap();
+        world
+    }
+
+    fn medium(&self) -> SharedMedium {
+        SharedMedium(Arc::new(DeviceMedium(self.tags.clone())))
+    }
+
+    fn open(&self) -> TaggedDevice {
+        TaggedDevice::open(self.drive.clone(), self.medium(), "serial").unwrap()
+    }
+
+    fn at(&self, block: u64) -> u64 {
+        block * self.geometry.block_bytes() as u64
+    }
+
+    fn data(&self, block: u64, version: u8) -> Vec<u8> {
+        (0..self.geometry.block_bytes()).map(|i| (block as u8).wrapping_mul(7) ^ version ^ i as u8).collect()
+    }
+
+    fn write_all(&self, device: &TaggedDevice, version: u8) {
+        let all: Vec<u8> = (0..BLOCKS).flat_map(|block| self.data(block, version)).collect();
+        device.write_at(0, &all).unwrap();
+        device.flush().unwrap();
+    }
+
+    fn read(&self, device: &TaggedDevice, block: u64) -> Result<Vec<u8>, pumice_blockdev::IoError> {
+        let mut buf = vec![0; self.geometry.block_bytes()];
+        device.read_at(self.at(block), &mut buf).map(|()| buf)
+    }
+
+    /// A write that the tags do not see.
+    fn write_behind(&self, block: u64, version: u8) {
+        self.drive.write_at(self.at(block), &self.data(block, version)).unwrap();
+    }
+}
+
+#[test]
+fn damage_is_refused_and_a_rewrite_heals_it() {
+    for block in [512, 4096] {
+        let world = World::new(block);
+        let device = world.open();
+        world.write_all(&device, 1);
+        world.drive.write_at(world.at(9) + 100, &[0xEE]).unwrap();
+        let error = world.read(&device, 9).unwrap_err();
+        assert!(error.is_protection_error() && error.is_media_error(), "{error}");
+        // A read over it fails whole, and gives nothing of it.
+        let mut buf = vec![0x55; 4 * block as usize];
+        assert!(device.read_at(world.at(8), &mut buf).is_err());
+        assert!(buf.iter().all(|byte| *byte == 0));
+        assert_eq!(device.refused_and_served(), (2, 0));
+        assert_eq!(world.read(&device, 8).unwrap(), world.data(8, 1));
+        // Over a restart.
+        drop(device);
+        let device = world.open();
+        assert!(world.read(&device, 9).is_err());
+        device.write_at(world.at(9), &world.data(9, 1)).unwrap();
+        assert_eq!(world.read(&device, 9).unwrap(), world.data(9, 1));
+    }
+}
+
+#[test]
+fn what_was_never_written_is_served_unchecked_and_adopted_tags_are_no_witness() {
+    let world = World::new(512);
+    let device = world.open();
+    world.drive.write_at(world.at(3), &[0xEE]).unwrap();
+    assert!(world.read(&device, 3).is_ok());
+    assert_eq!(device.adopt(0..10).unwrap(), [Verdict::Unchecked; 10]);
+    assert_eq!(device.adopt(0..10).unwrap(), [Verdict::Fits(Origin::Adopted); 10]);
+    device.write_at(world.at(4), &world.data(4, 1)).unwrap();
+    device.keep_adopted(10).unwrap();
+    device.close().unwrap();
+    let census = device.census().unwrap();
+    assert_eq!((census.origins, census.lost_pages), ([590, 1, 9, 0], 0));
+    assert!(!Origin::Adopted.is_witness());
+    // Adopting is no acquittal: damage after it is found, damage to what was written too.
+    world.drive.write_at(world.at(5), &[0xEE]).unwrap();
+    world.drive.write_at(world.at(4), &[0xEE]).unwrap();
+    let verdicts = device.adopt(0..10).unwrap();
+    assert_eq!(
+        (verdicts[4], verdicts[5]),
+        (Verdict::Differs(Origin::Written), Verdict::Differs(Origin::Adopted))
+    );
+    assert!(world.read(&device, 4).is_err(), "adopting again did not bless it");
+    assert_eq!(device.header().adopted, 10);
+}
+
+/// An initramfs that assembled the array on the raw drives: many blocks are newer than their tags.
+#[test]
+fn writes_behind_the_back_lose_nothing_and_throw_no_member_out() {
+    let world = World::new(512);
+    let device = world.open();
+    world.write_all(&device, 1);
+    for block in 0..400 {
+        world.write_behind(block, 2);
+    }
+    let refused = (0..BLOCKS).filter(|block| world.read(&device, *block).is_err()).count();
+    assert_eq!(refused, 64, "so many at most, then the set is stale");
+    assert!(device.is_stale() && device.header().stale);
+    // Everything is there, as it was written last.
+    for block in 0..BLOCKS {
+        let version = if block < 400 { 2 } else { 1 };
+        assert_eq!(world.read(&device, block).unwrap(), world.data(block, version), "{block}");
+    }
+    // New writes go on, and an operator may decide to believe the tags again.
+    device.write_at(world.at(7), &world.data(7, 3)).unwrap();
+    drop(device);
+    let device = world.open();
+    assert!(device.is_stale());
+    device.set_stale(false).unwrap();
+    assert_eq!(world.read(&device, 7).unwrap(), world.data(7, 3));
+    assert!(world.read(&device, 8).is_err());
+    // The next start takes a sample.
+    drop(device);
+    assert!(world.open().is_stale());
+}
+
+#[test]
+fn a_lost_page_is_served_unchecked_and_a_finding() {
+    let world = World::new(512);
+    let device = world.open();
+    world.write_all(&device, 1);
+    drop(device);
+    let page = world.geometry.page_at(2);
+    world.tags.write_at(page + 40, &[0xEE]).unwrap();
+    let device = world.open();
+    for block in 0..BLOCKS {
+        assert_eq!(world.read(&device, block).unwrap(), world.data(block, 1));
+    }
+    assert_eq!((device.lost_pages(), device.refused_and_served()), (1, (0, 0)));
+    // A write makes a new page; its neighbours stay unchecked.
+    device.write_at(world.at(130), &world.data(130, 2)).unwrap();
+    drop(device);
+    let device = world.open();
+    world.drive.write_at(world.at(130), &[0xEE]).unwrap();
+    world.drive.write_at(world.at(131), &[0xEE]).unwrap();
+    assert!(world.read(&device, 130).is_err() && world.read(&device, 131).is_ok());
+}
+
+#[test]
+fn a_restored_old_tag_file_loses_nothing() {
+    let world = World::new(512);
+    let device = world.open();
+    world.write_all(&device, 1);
+    drop(device);
+    let old = world.tags.resident().unwrap().clone();
+    let device = world.open();
+    for block in 100..110 {
+        device.write_at(world.at(block), &world.data(block, 2)).unwrap();
+    }
+    drop(device);
+    world.tags.write_at(0, &old).unwrap();
+    let device = world.open();
+    // Ten blocks of 600 are newer than their tags: more than one in a hundred of the sample.
+    assert!(device.is_stale());
+    for block in 0..BLOCKS {
+        let version = if (100..110).contains(&block) { 2 } else { 1 };
+        assert_eq!(world.read(&device, block).unwrap(), world.data(block, version), "{block}");
+    }
+}
+
+#[test]
+fn tags_of_another_drive_are_refused_by_field() {
+    let world = World::new(512);
+    let small = Arc::new(MemoryDevice::new("m", 512));
+    let open = |drive: Arc<dyn BlockDevice>, serial: &str| {
+        TaggedDevice::open(drive, world.medium(), serial).err().map(|error| error.to_string())
+    };
+    assert!(open(small, "serial").unwrap().starts_with("size: "));
+    assert!(open(world.drive.clone(), "other").unwrap().starts_with("serial number: "));
+    assert_eq!(open(world.drive.clone(), ""), None);
+    let none = SharedMedium(Arc::new(DeviceMedium(Arc::new(MemoryDevice::new("t", 1 << 20)))));
+    assert!(TaggedDevice::open(world.drive.clone(), none, "").is_err());
+}
+
+#[test]
+fn parts_of_blocks_are_read_and_not_written() {
+    let world = World::new(4096);
+    let device = world.open();
+    world.write_all(&device, 1);
+    let mut buf = [0; 700];
+    device.read_at(world.at(5) + 3900, &mut buf).unwrap();
+    assert_eq!(buf[..196], world.data(5, 1)[3900..]);
+    assert_eq!(buf[196..], world.data(6, 1)[..504]);
+    assert!(!device.write_at(512, &[0; 512]).unwrap_err().is_media_error());
+    assert!(device.read_at(world.geometry.size() - 1, &mut buf).is_err());
+    device.zero(world.at(3), 3 * 4096).unwrap();
+    device.discard(world.at(9), 4096).unwrap();
+    for block in [3, 4, 5, 9] {
+        assert_eq!(world.read(&device, block).unwrap(), vec![0; 4096]);
+    }
+    world.drive.write_at(world.at(4), &[1]).unwrap();
+    assert!(world.read(&device, 4).is_err(), "zeros have tags too");
+}
+
+/// Threads that write and read the same few blocks: each read is of one version, and none is refused.
+#[test]
+fn threads_that_meet_see_one_version_of_data_and_tag() {
+    for block in [512, 4096] {
+        let world = World::new(block);
+        let device = world.open();
+        std::thread::scope(|scope| {
+            for thread in 0..4_u8 {
+                let (world, device) = (&world, &device);
+                scope.spawn(move || {
+                    for round in 0..200_u64 {
+                        let at = (round * 7 + u64::from(thread)) % 12;
+                        let data = [world.data(at, thread), world.data(at + 1, thread)].concat();
+                        device.write_at(world.at(at), &data).unwrap();
+                        let mut buf = vec![0; 3 * block as usize];
+                        device.read_at(world.at(round % 10), &mut buf).unwrap();
+                        if round % 50 == 0 {
+                            device.flush().unwrap();
+                        }
+                    }
+                });
+            }
+        });
+        drop(device);
+        let device = world.open();
+        assert!(device.header().generation >= 2);
+        let verdicts = device.judge(0..13).unwrap();
+        assert_eq!(verdicts, [Verdict::Fits(Origin::Written); 13]);
+    }
+}
+
+#[test]
+fn when_the_tag_file_fails_writes_are_refused_and_reads_are_checked() {
+    let geometry = Geometry::new(BLOCKS * 512, 512, 512, Guard::Crc16, 128 << 10).unwrap();
+    let drive: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new("m", geometry.size()));
+    let tags = Arc::new(FaultyDevice::new("t", vec![0; geometry.file_bytes() as usize], 1));
+    let medium = SharedMedium(Arc::new(DeviceMedium(tags.clone())));
+    TagFile::create(&medium, geometry, 1, "").unwrap();
+    let device = TaggedDevice::open(drive.clone(), medium, "").unwrap();
+    device.write_at(0, &[1; 1024]).unwrap();
+    tags.refuse_writes(0..geometry.file_bytes());
+    assert!(!device.write_at(512, &[2; 512]).unwrap_err().is_media_error());
+    assert!(device.failing().unwrap().starts_with("tag file: "));
+    let mut buf = [0; 1024];
+    device.read_at(0, &mut buf).unwrap();
+    assert_eq!(buf, [1; 1024]);
+    drive.write_at(100, &[9]).unwrap();
+    assert!(device.read_at(0, &mut buf).unwrap_err().is_protection_error());
+    device.flush().unwrap();
+}
