@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-/// Different blocks refused in a window, at most. Below the errors after which md gives a member up.
+/// Different blocks refused in a window, at most. Below the errors after which md gives a member
+/// up.
 const MOST: usize = 64;
 /// The window, in milliseconds.
 const WINDOW_MS: u64 = 60_000;

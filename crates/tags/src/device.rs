@@ -109,8 +109,8 @@ impl TaggedDevice {
         self.carrier.lost_pages() + self.recovered.lost_pages.len() as u64
     }
 
-    /// Judges blocks, and gives those of unknown origin tags of what lies there. Damage is reported,
-    /// never refused.
+    /// Judges blocks, and gives those of unknown origin tags of what lies there. Damage is
+    /// reported, never refused.
     ///
     /// # Errors
     /// If the drive or the tag file fails.

@@ -1,8 +1,8 @@
 //! A tag file on its medium: header, log and pages.
 
-use crate::geometry::{Geometry, HEADER_SLOT, LOG_AT};
+use crate::geometry::{Geometry, HEADER_SLOT, LOG_AT, PAGE_BYTES};
 use crate::header::{BadHeader, Header, MAX_SERIAL};
-use crate::page::{Found, PAGE_BYTES, Page};
+use crate::page::{Found, Page};
 use crate::record::{BadRecord, Record};
 use crate::recovery::{Outcome, Recovery};
 use pumice_blockdev::{BlockDevice, IoError};
@@ -85,7 +85,8 @@ pub struct Appended {
 }
 
 impl Log {
-    /// Appends records in their order, as many as there is room for. Durable after [`sync`](Self::sync).
+    /// Appends records in their order, as many as there is room for. Durable after
+    /// [`sync`](Self::sync).
     ///
     /// # Errors
     /// If the medium fails.

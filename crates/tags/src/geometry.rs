@@ -1,6 +1,5 @@
 //! What is tagged, and where its tags lie in the tag file.
 
-use crate::page::PAGE_BYTES;
 use pumice_protect::command::Tags;
 use pumice_protect::format::{Format, Place, Type};
 use pumice_protect::guard::Guard;
@@ -8,6 +7,8 @@ use pumice_protect::tuple::Tuple;
 use std::ops::Range;
 use thiserror::Error;
 
+/// Bytes of a page: a sector.
+pub const PAGE_BYTES: usize = 512;
 /// Bytes of a slot of the header; there are two.
 pub const HEADER_SLOT: u32 = 4096;
 /// Where the log begins.
@@ -41,8 +42,8 @@ pub struct Geometry {
 impl Geometry {
     /// A drive of `size` bytes, in blocks of `block` bytes, with tuples of type 1.
     ///
-    /// `unit` is what the drive writes all or nothing, in bytes: if it is less than a block, the log
-    /// carries the data.
+    /// `unit` is what the drive writes all or nothing, in bytes: if it is less than a block, the
+    /// log carries the data.
     ///
     /// # Errors
     /// If the block is not of 512 or 4096 bytes, the size is no whole number of blocks (one at

@@ -16,6 +16,8 @@ pub mod geometry;
 pub mod header;
 mod locks;
 pub mod machine;
+#[cfg(test)]
+mod mutation;
 pub mod page;
 mod place;
 pub mod record;

@@ -108,7 +108,7 @@ pub struct Machine {
     zero_sum: u32,
     actions: Vec<Action>,
     #[cfg(test)]
-    pub(crate) mutation: Option<crate::simulation::Mutation>,
+    pub(crate) mutation: Option<crate::mutation::Mutation>,
 }
 
 impl Machine {
@@ -184,7 +184,7 @@ impl Machine {
         }
         let exclusive = !matches!(request, Request::Read);
         #[cfg(test)]
-        let exclusive = exclusive && self.mutation != Some(crate::simulation::Mutation::NoLocks);
+        let exclusive = exclusive && self.mutation != Some(crate::mutation::Mutation::NoLocks);
         let granted = self.locks.ask(id, blocks.clone(), exclusive);
         self.commands.insert(id, Command { blocks, request, number: None });
         if granted {
@@ -238,7 +238,7 @@ impl Machine {
             Request::Read | Request::Adopt => self.actions.push(Action::Read(id)),
             Request::Write(_) => {
                 #[cfg(test)]
-                if self.mutation == Some(crate::simulation::Mutation::DataBeforeLog) {
+                if self.mutation == Some(crate::mutation::Mutation::DataBeforeLog) {
                     self.actions.push(Action::Write(id));
                     return;
                 }
@@ -295,8 +295,8 @@ impl Machine {
         self.end(id, Outcome::Done);
     }
 
-    /// The blocks of a failed write were read again, each by itself; `None` for those that cannot be
-    /// read.
+    /// The blocks of a failed write were read again, each by itself; `None` for those that cannot
+    /// be read.
     pub fn seen_again(&mut self, id: u64, seen: &[Option<Vec<u8>>]) {
         let command = &self.commands[&id];
         let Request::Write(change) = &command.request else { panic!("a write") };
@@ -407,7 +407,7 @@ impl Machine {
             let settled = self.refused.first().map_or(self.settled, |first| self.settled.min(first - 1));
             #[cfg(test)]
             let settled = match self.mutation {
-                Some(crate::simulation::Mutation::RefusedIsSettled) => self.settled,
+                Some(crate::mutation::Mutation::RefusedIsSettled) => self.settled,
                 _ => settled,
             };
             let record = |id: &u64| {

@@ -1,10 +1,8 @@
 //! Pages of tuples: one sector each, so that a power cut leaves the old one or the new.
 
-use crate::geometry::Geometry;
+use crate::geometry::{Geometry, PAGE_BYTES};
 use pumice_protect::tuple::Tuple;
 
-/// Bytes of a page: a sector.
-pub const PAGE_BYTES: usize = 512;
 const ORIGINS_AT: usize = 8;
 const TUPLES_AT: usize = 24;
 

@@ -53,7 +53,7 @@ pub struct Recovery<'r> {
     records: &'r [Record],
     blocks: BTreeMap<u64, Versions>,
     #[cfg(test)]
-    pub(crate) mutation: Option<crate::simulation::Mutation>,
+    pub(crate) mutation: Option<crate::mutation::Mutation>,
 }
 
 impl<'r> Recovery<'r> {
@@ -124,7 +124,7 @@ impl<'r> Recovery<'r> {
         let sum = crc32c::crc32c(found);
         let logged = versions.logged.iter().rev();
         #[cfg(test)]
-        let logged = logged.filter(|_| self.mutation != Some(crate::simulation::Mutation::HomeOnly));
+        let logged = logged.filter(|_| self.mutation != Some(crate::mutation::Mutation::HomeOnly));
         // The newest first: it may be the same data with other tags.
         if let Some(version) = { logged }.find(|version| version.sum == sum) {
             return Outcome::Is(version.tag);

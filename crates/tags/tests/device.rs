@@ -221,7 +221,8 @@ fn parts_of_blocks_are_read_and_not_written() {
     assert!(world.read(&device, 4).is_err(), "zeros have tags too");
 }
 
-/// Threads that write and read the same few blocks: each read is of one version, and none is refused.
+/// Threads that write and read the same few blocks: each read is of one version, and none is
+/// refused.
 #[test]
 fn threads_that_meet_see_one_version_of_data_and_tag() {
     for block in [512, 4096] {

@@ -83,7 +83,7 @@ impl Machine {
             return;
         }
         #[cfg(test)]
-        if self.mutation == Some(crate::simulation::Mutation::CopyAfterFlush) {
+        if self.mutation == Some(crate::mutation::Mutation::CopyAfterFlush) {
             self.cache.undo_store();
             pages = self.cache.begin_store();
         }

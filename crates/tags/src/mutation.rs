@@ -1,0 +1,39 @@
+//! Protective steps that tests leave out, to see that something breaks.
+
+/// A protective step that is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mutation {
+    /// Commands do not wait for each other.
+    NoLocks,
+    /// Data are written without a record.
+    DataBeforeLog,
+    /// The pages of a checkpoint are copied after the flush.
+    CopyAfterFlush,
+    /// Recovery asks the home tags only.
+    HomeOnly,
+    /// The log is not synced before the data are written.
+    NoLogSync,
+    /// Pages are not synced before the log is released.
+    NoPageSync,
+    /// The drive is not flushed before pages go home.
+    NoFlush,
+    /// The drive is not flushed at the end of a recovery.
+    NoRecoveryFlush,
+    /// After a failed write the new tags are taken for granted.
+    NoSecondLook,
+    /// A write that the drive refused is settled by the next flush.
+    RefusedIsSettled,
+}
+
+pub(crate) const ALL: [Mutation; 10] = [
+    Mutation::NoLocks,
+    Mutation::DataBeforeLog,
+    Mutation::CopyAfterFlush,
+    Mutation::HomeOnly,
+    Mutation::NoLogSync,
+    Mutation::NoPageSync,
+    Mutation::NoFlush,
+    Mutation::NoRecoveryFlush,
+    Mutation::NoSecondLook,
+    Mutation::RefusedIsSettled,
+];

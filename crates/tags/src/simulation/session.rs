@@ -1,0 +1,272 @@
+//! The machine at work, from one start to the next cut.
+
+use super::*;
+
+impl Session<'_> {
+    fn new_data(&mut self, blocks: &Range<u64>) -> Vec<u8> {
+        let len = (blocks.end - blocks.start) as usize * self.world.geometry.block_bytes();
+        (0..len).map(|_| self.world.random.next() as u8).collect()
+    }
+
+    fn begin(&mut self, kind: u64) {
+        let geometry = self.world.geometry;
+        let count = 1 + self.world.random.below(geometry.max_record_blocks().min(6));
+        // A few hot blocks, so that commands meet.
+        let hot = self.world.random.one_in(2);
+        let first = if hot { self.world.random.below(8) } else { self.world.random.below(BLOCKS) };
+        let blocks = first..(first + count).min(BLOCKS);
+        self.begin_at(kind, blocks);
+    }
+
+    pub(super) fn begin_at(&mut self, kind: u64, blocks: Range<u64>) {
+        let geometry = self.world.geometry;
+        let id = self.next;
+        self.next += 1;
+        let range = blocks.start as usize..blocks.end as usize;
+        match kind {
+            0..=4 => {
+                let zeros = kind == 4;
+                let mut data = self.new_data(&blocks);
+                if zeros {
+                    data.fill(0);
+                }
+                let mut versions = Vec::new();
+                for (plain, bytes) in
+                    self.world.model[range].iter_mut().zip(data.chunks(geometry.block_bytes()))
+                {
+                    plain.versions.push(bytes.to_vec());
+                    versions.push(plain.versions.len() - 1);
+                }
+                let change = if zeros {
+                    Change::Zeros(blocks.end - blocks.start)
+                } else {
+                    change(&geometry, blocks.start, &data)
+                };
+                self.commands.insert(id, (blocks.clone(), Kind::Write { data, versions }));
+                self.machine.begin(id, blocks, Request::Write(change));
+            }
+            5..=6 => {
+                let acknowledged = self.world.model[range].iter().map(|plain| plain.acknowledged).collect();
+                self.commands.insert(id, (blocks.clone(), Kind::Read { acknowledged }));
+                self.machine.begin(id, blocks, Request::Read);
+            }
+            7 => {
+                self.commands.insert(id, (blocks.clone(), Kind::Adopt));
+                self.machine.begin(id, blocks, Request::Adopt);
+            }
+            8 => {
+                let acknowledged = self.world.model.iter().map(|plain| plain.acknowledged).collect();
+                self.commands.insert(id, (0..0, Kind::Flush { acknowledged }));
+                self.machine.begin_flush(id);
+            }
+            _ => self.machine.begin_checkpoint(),
+        }
+    }
+
+    pub(super) fn collect(&mut self) -> Checked<()> {
+        loop {
+            let actions = self.machine.take_actions();
+            if actions.is_empty() {
+                return Ok(());
+            }
+            for action in actions {
+                if let Action::Done { id, outcome } = action {
+                    self.done(id, &outcome)?;
+                } else {
+                    let (numbers, read) = (Vec::new(), None);
+                    let (full, low, done) = (false, false, true);
+                    self.jobs.push(Job { action, phase: 0, numbers, full, low, read, done });
+                }
+            }
+        }
+    }
+
+    fn done(&mut self, id: u64, outcome: &Outcome) -> Checked<()> {
+        let (blocks, kind) = self.commands.remove(&id).expect("a command of this session");
+        let range = blocks.start as usize..blocks.end as usize;
+        match (kind, outcome) {
+            (Kind::Write { versions, .. }, Outcome::Done) => {
+                for (plain, version) in self.world.model[range].iter_mut().zip(versions) {
+                    plain.acknowledged = plain.acknowledged.max(version);
+                }
+            }
+            (Kind::Write { .. }, Outcome::DriveFailed) => self.world.counts.failed_writes += 1,
+            (Kind::Flush { acknowledged }, Outcome::Done) => {
+                for (plain, version) in self.world.model.iter_mut().zip(acknowledged) {
+                    plain.durable = plain.durable.max(version);
+                }
+            }
+            (Kind::Read { .. } | Kind::Adopt, Outcome::Read(verdicts)) => {
+                for (block, verdict) in blocks.zip(verdicts) {
+                    let excused = self.world.geometry.carries_data() && self.world.unwritable == Some(block);
+                    if matches!(verdict, Verdict::Differs(_)) && !excused {
+                        return Err(format!("block {block} is refused though nothing is wrong"));
+                    }
+                }
+            }
+            (_, outcome) => return Err(format!("command {id}: {outcome:?}")),
+        }
+        Ok(())
+    }
+
+    /// One step of a job. Returns it unless it has ended.
+    fn step(&mut self, mut job: Job) -> Checked<Option<Job>> {
+        let mutation = self.world.mutation;
+        let size = self.world.geometry.block_bytes();
+        let text = |error: &dyn std::fmt::Display| error.to_string();
+        job.phase += 1;
+        match (&job.action, job.phase) {
+            (Action::Load { id, pages }, _) => {
+                let pages = pages.iter().map(|number| Ok((*number, self.file.load(*number)?)));
+                let pages: io::Result<_> = pages.collect();
+                self.machine.loaded(*id, pages.map_err(|error| text(&error))?);
+                return Ok(None);
+            }
+            (Action::Commit(records), 1) => {
+                let appended = self.log.append(records).map_err(|error| text(&error))?;
+                (job.numbers, job.full, job.low) = (appended.numbers, appended.full, appended.low);
+                self.world.counts.full += u64::from(job.full);
+            }
+            (Action::Commit(_), 2) => {
+                if mutation != Some(Mutation::NoLogSync) {
+                    self.log.sync().map_err(|error| text(&error))?;
+                }
+            }
+            (Action::Commit(_), _) => {
+                self.machine.committed(&job.numbers, job.full, job.low);
+                return Ok(None);
+            }
+            (Action::Write(id), 1) => {
+                let (blocks, Kind::Write { data, .. }) = &self.commands[id] else { panic!("a write") };
+                job.done = self.world.drive.write_at(blocks.start * size as u64, data).is_ok();
+            }
+            (Action::Write(id), _) => {
+                let done = job.done || mutation == Some(Mutation::NoSecondLook);
+                self.machine.data_written(*id, done);
+                return Ok(None);
+            }
+            (Action::Read(id), 1) => {
+                let (blocks, kind) = &self.commands[id];
+                let mut bytes = vec![0; (blocks.end - blocks.start) as usize * size];
+                self.world.drive.read_at(blocks.start * size as u64, &mut bytes).map_err(|e| text(&e))?;
+                if let Kind::Read { acknowledged } = kind {
+                    let plain = &self.world.model[blocks.start as usize..blocks.end as usize];
+                    for ((plain, least), found) in plain.iter().zip(acknowledged).zip(bytes.chunks(size)) {
+                        let version = plain.versions.iter().rposition(|version| version == found);
+                        if version.is_none_or(|version| version < *least) {
+                            return Err("a read saw an older version than one acknowledged".to_owned());
+                        }
+                    }
+                }
+                job.read = Some(bytes);
+            }
+            (Action::Read(id), _) => {
+                let guard = self.world.geometry.format().guard();
+                let bytes = job.read.expect("it was read");
+                let guards: Vec<u64> = bytes.chunks(size).map(|block| guard.of(block)).collect();
+                self.machine.data_read(*id, Some(&guards));
+                return Ok(None);
+            }
+            (Action::SeeAgain(id), _) => {
+                let (blocks, _) = &self.commands[id];
+                let seen: Vec<_> =
+                    blocks.clone().map(|b| Some(self.world.drive.peek(b * size as u64, size))).collect();
+                self.machine.seen_again(*id, &seen);
+                return Ok(None);
+            }
+            (Action::Flush(id), 1) => {
+                if id.is_some() || mutation != Some(Mutation::NoFlush) {
+                    self.world.drive.flush().map_err(|error| text(&error))?;
+                }
+            }
+            (Action::Flush(id), _) => {
+                self.machine.flushed(*id, true);
+                return Ok(None);
+            }
+            (Action::Store(pages), 1) => self.file.store(pages).map_err(|error| text(&error))?,
+            (Action::Store(_), 2) => {
+                if mutation != Some(Mutation::NoPageSync) {
+                    self.file.sync().map_err(|error| text(&error))?;
+                }
+            }
+            (Action::Store(_), _) => {
+                self.machine.stored();
+                return Ok(None);
+            }
+            (Action::Release(upto), _) => {
+                self.log.release(*upto).map_err(|error| text(&error))?;
+                self.world.counts.checkpoints += 1;
+                self.machine.released();
+                return Ok(None);
+            }
+            (Action::Done { .. }, _) => unreachable!("it was taken out"),
+        }
+        Ok(Some(job))
+    }
+
+    /// Does so many steps, each of them any that can be done.
+    pub(super) fn run(&mut self, steps: u64) -> Checked<()> {
+        for _ in 0..steps {
+            self.collect()?;
+            let of_checkpoint =
+                |job: &Job| matches!(job.action, Action::Flush(None) | Action::Store(_) | Action::Release(_));
+            let only_checkpoint = self.slow_checkpoints && self.jobs.iter().all(of_checkpoint);
+            let begins = self.commands.len() < DEPTH
+                && (self.world.random.one_in(4) || (only_checkpoint && !self.world.random.one_in(128)));
+            if self.jobs.is_empty() || begins {
+                let kinds = if self.world.random.one_in(8) { 10 } else { 8 };
+                let kind = self.world.random.below(kinds);
+                self.begin(kind);
+                continue;
+            }
+            let at = self.world.random.below(self.jobs.len() as u64) as usize;
+            if self.slow_checkpoints && of_checkpoint(&self.jobs[at]) && !only_checkpoint {
+                continue;
+            }
+            let job = self.jobs.swap_remove(at);
+            let again = self.step(job)?;
+            self.jobs.extend(again);
+        }
+        Ok(())
+    }
+
+    /// Ends what is under way, and begins nothing.
+    pub(super) fn settle(&mut self) -> Checked<()> {
+        self.collect()?;
+        while !self.jobs.is_empty() {
+            let at = self.world.random.below(self.jobs.len() as u64) as usize;
+            let job = self.jobs.swap_remove(at);
+            let again = self.step(job)?;
+            self.jobs.extend(again);
+            self.collect()?;
+        }
+        if let Some(id) = self.commands.keys().next() {
+            return Err(format!("command {id} never ends"));
+        }
+        Ok(())
+    }
+
+    /// The power goes, or the process: of each write under way, some.
+    pub(super) fn cut(mut self, kill: bool) {
+        for job in std::mem::take(&mut self.jobs) {
+            if job.phase > 0 || self.world.random.one_in(2) {
+                continue;
+            }
+            match &job.action {
+                Action::Write(id) => {
+                    let (blocks, Kind::Write { data, .. }) = &self.commands[id] else { panic!("a write") };
+                    let at = blocks.start * self.world.geometry.block_bytes() as u64;
+                    let _ = self.world.drive.write_at(at, data);
+                }
+                Action::Commit(records) => drop(self.log.append(records)),
+                Action::Store(pages) => drop(self.file.store(pages)),
+                Action::Release(upto) if !kill => {
+                    // Between the marker and its sync.
+                    self.world.medium.power_goes.store(true, Ordering::Relaxed);
+                    let _ = self.log.release(*upto);
+                }
+                _ => {}
+            }
+        }
+    }
+}
