@@ -7,7 +7,7 @@ use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::connect::{DYNAMIC, Data};
 use pumice_nvme::spec::identify::Namespace;
 use pumice_nvme::spec::{Sqe, Status, opcode};
-use pumice_nvme::controller::{Access, Connection, Identity, Limits, Media, Request, Subsystem};
+use pumice_nvme::controller::{Access, Connection, Identity, Limits, Media, Request, Submitted, Subsystem};
 use std::cell::RefCell;
 
 struct Shared(RefCell<Subsystem>);
@@ -26,25 +26,25 @@ struct Drive {
 }
 
 impl Media for Drive {
-    fn read_now(&mut self, _: u32, offset: u64, into: &mut [u8]) -> Option<Status> {
+    fn read_now(&mut self, _: u32, offset: u64, into: &mut [u8]) -> Status {
         into.copy_from_slice(&self.content[offset as usize..][..into.len()]);
-        Some(Status::SUCCESS)
+        Status::SUCCESS
     }
 
     fn is_immediate(&self, _: u32) -> bool {
         self.count % 2 == 0
     }
 
-    fn submit(&mut self, request: &Request<'_>) -> Option<Status> {
+    fn submit(&mut self, request: &Request<'_>) -> Submitted {
         self.count += 1;
         if request.len != 0 && request.nsid == 1 && request.command.opcode() < 0x80 {
             assert!(request.offset + request.len <= self.content.len() as u64 || request.offset == 0);
         }
         if self.count % 2 == 0 {
-            return Some(Status::SUCCESS);
+            return Submitted::Done(Status::SUCCESS);
         }
         self.waiting.push((request.slot, request.len));
-        None
+        Submitted::Later
     }
 }
 

@@ -9,7 +9,7 @@ use pumice_nvme::spec::identify::Namespace;
 use pumice_nvme::spec::opcode::io;
 use pumice_nvme::spec::{Sgl, Sqe, Status, opcode};
 use pumice_nvme::controller::{
-    Access, Connection, Identity, Limits, Media, Op, Request, Subsystem, VendorSet, Windows,
+    Access, Connection, Identity, Limits, Media, Op, Request, Submitted, Subsystem, VendorSet, Windows,
 };
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -55,9 +55,9 @@ struct Drive<'s> {
 }
 
 impl Media for Drive<'_> {
-    fn read_now(&mut self, _: u32, _: u64, into: &mut [u8]) -> Option<Status> {
+    fn read_now(&mut self, _: u32, _: u64, into: &mut [u8]) -> Status {
         into.fill(0);
-        Some(Status::SUCCESS)
+        Status::SUCCESS
     }
 
     fn is_immediate(&self, _: u32) -> bool {
@@ -68,7 +68,7 @@ impl Media for Drive<'_> {
         !self.full
     }
 
-    fn submit(&mut self, request: &Request<'_>) -> Option<Status> {
+    fn submit(&mut self, request: &Request<'_>) -> Submitted {
         let writes =
             matches!(request.op, Op::Write | Op::WriteZeroes | Op::WriteUncorrectable | Op::Deallocate);
         let shutdown = request.slot == pumice_nvme::controller::SHUTDOWN_SLOT;
@@ -78,10 +78,10 @@ impl Media for Drive<'_> {
         assert!(!node || request.op == Op::Vendor || shutdown, "another node touches a namespace");
         assert!(self.shared.with(|s| s.stands(request.cntlid)), "a controller that is not there");
         if !self.later || shutdown {
-            return Some(Status::SUCCESS);
+            return Submitted::Done(Status::SUCCESS);
         }
         self.waiting.push((request.slot, request.len, request.op));
-        None
+        Submitted::Later
     }
 }
 

@@ -24,6 +24,6 @@ mod slots;
 mod subsystem;
 
 pub use connection::{Connection, Received};
-pub use media::{Media, Op, Request, SHUTDOWN_SLOT, Windows};
+pub use media::{Lent, Media, Op, Request, SHUTDOWN_SLOT, Submitted, Windows};
 pub use notice::{EndReason, Ended, Notice, Who};
 pub use subsystem::{Access, Counters, HostInfo, Identity, Limits, Subsystem, VendorSet};

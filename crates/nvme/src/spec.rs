@@ -1,6 +1,8 @@
-//! The structures of the NVMe base, NVM command set and fabrics specifications, as far as a controller over TCP needs them.
+//! The structures of the NVMe base, NVM command set and fabrics specifications, as far as a
+//! controller over TCP needs them.
 
 pub mod ana;
+pub mod command;
 pub mod connect;
 pub mod effects;
 pub mod feature;

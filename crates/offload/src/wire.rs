@@ -4,6 +4,7 @@ mod command;
 mod drives;
 mod grant;
 mod hosts;
+pub mod opcode;
 mod pacing;
 mod result;
 mod superblocks;
@@ -15,6 +16,7 @@ pub use drives::{
 };
 pub use grant::{GRANT_BYTES, decode_grant, encode_grant};
 pub use hosts::{HOST_BYTES, HOSTS_HEADER, MAX_HOSTS, decode_hosts, encode_hosts};
+pub use opcode::{COMMANDS, Command, Length, Sender, command, name};
 pub use pacing::{
     FIGURES_BYTES, FIGURES_HEADER, FIGURES_PER_PAGE, PACE_BYTES, decode_figures, decode_pace, encode_figures,
     encode_pace,
@@ -35,56 +37,6 @@ pub const VERSION: u8 = 3;
 pub const MAX_DESCRIPTOR: usize = 1 << 20;
 /// What Identify Controller says at byte 3072.
 pub const SIGNATURE: [u8; 8] = *b"PUMICEPC";
-
-/// Opcodes: I/O commands of the vendor range, with the direction of their data in bits 0 and 1.
-pub mod opcode {
-    /// Fill local memory.
-    pub const MEMORY_FILL: u8 = 0x80;
-    /// Keep other hosts away, or no longer.
-    pub const HOLD: u8 = 0x84;
-    /// Take a part of a drive's local memory for this host.
-    pub const MEMORY_LEASE: u8 = 0x88;
-    /// Let another node write local memory, or no longer.
-    pub const MEMORY_GRANT: u8 = 0x91;
-    /// Ask for a pace.
-    pub const PACE: u8 = 0x8D;
-    /// Read what was measured of it.
-    pub const PACE_READ: u8 = 0x92;
-    /// Read which other hosts are associated.
-    pub const HOSTS_READ: u8 = 0x8E;
-    /// Read what the node remembers of superblocks.
-    pub const SUPERBLOCKS_READ: u8 = 0x96;
-    /// Execute a parity command.
-    pub const PARITY_EXECUTE: u8 = 0x81;
-    /// Read a result.
-    pub const RESULT_READ: u8 = 0x82;
-    /// Write local memory.
-    pub const MEMORY_WRITE: u8 = 0x85;
-    /// Read local memory.
-    pub const MEMORY_READ: u8 = 0x86;
-    /// Move local memory to a peer.
-    pub const TRANSFER: u8 = 0x89;
-    /// Describe the node's drives.
-    pub const DESCRIBE: u8 = 0x8A;
-
-    /// All of them.
-    pub const ALL: [u8; 14] = [
-        MEMORY_FILL,
-        PARITY_EXECUTE,
-        RESULT_READ,
-        HOLD,
-        MEMORY_WRITE,
-        MEMORY_READ,
-        MEMORY_LEASE,
-        MEMORY_GRANT,
-        TRANSFER,
-        DESCRIBE,
-        HOSTS_READ,
-        PACE,
-        PACE_READ,
-        SUPERBLOCKS_READ,
-    ];
-}
 
 /// Status: the peer of a transfer is not known or does not answer.
 pub const STATUS_PEER: u16 = 0x7C0;

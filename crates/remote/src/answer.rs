@@ -65,18 +65,21 @@ pub(crate) fn kept_result(
     read: Result<Option<Outcome>, InitiatorError>,
     bytes: Vec<u8>,
 ) -> Result<Vec<u8>, NodeError> {
-    const READ: &str = "Result Read";
+    let read_name = wire::opcode::name(wire::opcode::RESULT_READ);
     let result = match read {
         Ok(None) => Ok(bytes),
         Ok(Some(read)) if !read.status.is_success() => {
-            Err(refused(node, &format!("{what}: {READ}"), read.status, ""))
+            Err(refused(node, &format!("{what}: {read_name}"), read.status, ""))
         }
         Ok(Some(read)) if read.received as usize != bytes.len() => {
-            let came = format!("{node}: {what}: {READ}: {} of {} bytes came", read.received, bytes.len());
+            let came =
+                format!("{node}: {what}: {read_name}: {} of {} bytes came", read.received, bytes.len());
             Err(NodeError::new(ErrorKind::Unreachable, came))
         }
         Ok(Some(_)) => Ok(bytes),
-        Err(error) => Err(NodeError::new(ErrorKind::Unreachable, format!("{node}: {what}: {READ}: {error}"))),
+        Err(error) => {
+            Err(NodeError::new(ErrorKind::Unreachable, format!("{node}: {what}: {read_name}: {error}")))
+        }
     };
     if status.is_success() {
         return result;

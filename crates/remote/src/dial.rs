@@ -111,7 +111,7 @@ fn describe(node: &str, queue: &mut Queue) -> Result<Vec<DriveDescription>, Node
         let sqe = describe_page(page, buffer.len());
         let outcome = queue.execute(sqe, &[], &mut buffer).map_err(|e| unreachable(&e))?;
         if !outcome.status.is_success() {
-            return Err(refused(node, "Describe", outcome.status, ""));
+            return Err(refused(node, opcode::name(opcode::DESCRIBE), outcome.status, ""));
         }
         buffer.truncate(outcome.received as usize);
         let (all, part) = wire::decode_drives(&buffer, page)

@@ -113,14 +113,17 @@ impl RemoteNode {
         let mut header = [0; wire::DESCRIPTION_HEADER];
         let sqe = describe_page(u32::MAX, header.len());
         let done = self.ask(sqe, &[], &mut header)?;
-        whole(&self.name, "Describe", &done, header.len())?;
+        whole(&self.name, opcode::name(opcode::DESCRIBE), &done, header.len())?;
         wire::decode_sockets(&header).ok_or_else(|| NodeError::invalid("description", self.name.clone()))
     }
 
     /// Carries out a command that gives nothing back.
-    fn plain(&self, what: &str, sqe: Sqe, data: &[u8]) -> Result<(), NodeError> {
+    fn plain(&self, sqe: Sqe, data: &[u8]) -> Result<(), NodeError> {
         let status = self.ask(sqe, data, &mut [])?.status;
-        if status.is_success() { Ok(()) } else { Err(refused(&self.name, what, status, "")) }
+        if status.is_success() {
+            return Ok(());
+        }
+        Err(refused(&self.name, opcode::name(sqe.opcode()), status, ""))
     }
 
     fn lease(&self) -> Result<Lease<'_>, NodeError> {
@@ -181,7 +184,8 @@ impl RemoteNode {
     }
 
     /// Carries out a command whose result is kept by the node, and reads it.
-    fn kept(&self, what: &'static str, opcode: u8, descriptor: &[u8]) -> Result<Vec<u8>, NodeError> {
+    fn kept(&self, opcode: u8, descriptor: &[u8]) -> Result<Vec<u8>, NodeError> {
+        let what = opcode::name(opcode);
         // The queue is ours until the result is read: one tag will do.
         const TAG: u32 = 1;
         let mut lease = self.lease()?;
@@ -269,7 +273,7 @@ impl DataNode for RemoteNode {
         put_number(&mut sqe, [10, 11, 13, 14], &asker()?);
         let done = self.ask(sqe, &[], &mut bytes)?;
         if !done.status.is_success() {
-            return Err(refused(&self.name, "Hosts Read", done.status, ""));
+            return Err(refused(&self.name, opcode::name(opcode::HOSTS_READ), done.status, ""));
         }
         bytes.truncate(done.received as usize);
         let hosts = wire::decode_hosts(&bytes);
@@ -344,7 +348,7 @@ impl DataNode for RemoteNode {
     fn hold(&self) -> Result<(), NodeError> {
         let mut sqe = Sqe::new(opcode::HOLD, 0);
         sqe.set_dword(10, wire::HOLD_TAKE);
-        self.plain("Hold", sqe, &[])?;
+        self.plain(sqe, &[])?;
         self.held.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -352,19 +356,19 @@ impl DataNode for RemoteNode {
     fn observe(&self) -> Result<(), NodeError> {
         let mut sqe = Sqe::new(opcode::HOLD, 0);
         sqe.set_dword(10, wire::HOLD_OBSERVE);
-        self.plain("Hold", sqe, &[])?;
+        self.plain(sqe, &[])?;
         self.observes.store(true, Ordering::Relaxed);
         Ok(())
     }
 
     fn grant(&self, to: MemoryAddress, len: u64) -> Result<Grant, NodeError> {
         let grant = Grant(random()?);
-        self.plain("Memory Grant", grant_command(to), &wire::encode_grant(&grant, len))?;
+        self.plain(grant_command(to), &wire::encode_grant(&grant, len))?;
         Ok(grant)
     }
 
     fn revoke(&self, to: MemoryAddress, grant: &Grant) -> Result<(), NodeError> {
-        self.plain("Memory Grant", grant_command(to), &wire::encode_grant(grant, 0))
+        self.plain(grant_command(to), &wire::encode_grant(grant, 0))
     }
 
     fn pace(&self, request: &PaceRequest) -> Result<(), NodeError> {
@@ -374,7 +378,7 @@ impl DataNode for RemoteNode {
         let bytes = wire::encode_pace(request);
         let mut sqe = Sqe::new(opcode::PACE, 0);
         sqe.set_dword(12, bytes.len() as u32);
-        self.plain("Pace", sqe, &bytes)?;
+        self.plain(sqe, &bytes)?;
         *self.pace.lock().unwrap_or_else(PoisonError::into_inner) = request.clone();
         Ok(())
     }
@@ -389,7 +393,7 @@ impl DataNode for RemoteNode {
             sqe.set_dword(12, len as u32);
             let done = self.ask(sqe, &[], &mut bytes)?;
             if !done.status.is_success() {
-                return Err(refused(&self.name, "Pace Read", done.status, ""));
+                return Err(refused(&self.name, opcode::name(opcode::PACE_READ), done.status, ""));
             }
             bytes.truncate(done.received as usize);
             let (all, part) = wire::decode_figures(&bytes)
@@ -415,7 +419,12 @@ impl DataNode for RemoteNode {
                 wire::STATUS_NO_MEMORY => "other hosts have all of its local memory",
                 _ => "",
             };
-            Err(refused(&self.name, &format!("{drive}: Memory Lease"), done.status, explanation))
+            Err(refused(
+                &self.name,
+                &format!("{drive}: {}", opcode::name(opcode::MEMORY_LEASE)),
+                done.status,
+                explanation,
+            ))
         })
     }
 
@@ -423,7 +432,7 @@ impl DataNode for RemoteNode {
         command.validate()?;
         let mut there = command.clone();
         memory::translate(&mut there, |address| self.absolute(address))?;
-        let bytes = self.kept("Parity Execute", opcode::PARITY_EXECUTE, &wire::encode_command(&there))?;
+        let bytes = self.kept(opcode::PARITY_EXECUTE, &wire::encode_command(&there))?;
         wire::decode_result(&bytes, command)
             .map_err(|e| NodeError::new(ErrorKind::Unreachable, format!("{}: result: {e}", self.name)))
     }
@@ -431,7 +440,7 @@ impl DataNode for RemoteNode {
     fn transfer(&self, transfer: &Transfer) -> Result<TransferResult, NodeError> {
         let from = self.absolute(transfer.from)?;
         let there = wire::encode_transfer(&Transfer { from, ..transfer.clone() });
-        self.kept("Transfer", opcode::TRANSFER, &there)?;
+        self.kept(opcode::TRANSFER, &there)?;
         Ok(TransferResult { moved: Ledger { node_to_node: transfer.len, ..Ledger::default() } })
     }
 
@@ -440,7 +449,7 @@ impl DataNode for RemoteNode {
         for (i, piece) in buf.chunks_mut(MEMORY_PIECE).enumerate() {
             let sqe = memory_command(opcode::MEMORY_READ, address, i, piece.len());
             let done = self.ask(sqe, &[], piece)?;
-            whole(&self.name, "Memory Read", &done, piece.len())?;
+            whole(&self.name, opcode::name(opcode::MEMORY_READ), &done, piece.len())?;
         }
         Ok(())
     }
@@ -451,7 +460,7 @@ impl DataNode for RemoteNode {
             let sqe = memory_command(opcode::MEMORY_WRITE, address, i, piece.len());
             let done = self.ask(sqe, piece, &mut [])?;
             if !done.status.is_success() {
-                return Err(refused(&self.name, "Memory Write", done.status, ""));
+                return Err(refused(&self.name, opcode::name(opcode::MEMORY_WRITE), done.status, ""));
             }
         }
         Ok(())

@@ -15,9 +15,9 @@ use super::workers::{Job, OffloadJob, read_fault, write_fault};
 use crate::watch::Writing;
 use pumice_blockdev::BlockDevice;
 use pumice_buffer::AlignedBuffer;
-use pumice_nvme::controller::{Media, Op, Request};
+use pumice_nvme::controller::{Lent, Media, Op, Request, Submitted};
 use pumice_nvme::spec::Status;
-use pumice_offload::wire::opcode;
+use pumice_offload::wire;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -81,14 +81,13 @@ impl Blocks<'_> {
     }
 
     /// Begins a command of the parity command set.
-    fn offload(&mut self, request: &Request<'_>) -> Option<Status> {
-        if !opcode::ALL.contains(&request.command.opcode()) {
-            return Some(Status::INVALID_OPCODE.dnr());
-        }
+    fn offload(&mut self, request: &Request<'_>) -> Submitted {
+        let Some(command) = wire::command(request.command.opcode()) else {
+            return Submitted::Done(Status::INVALID_OPCODE.dnr());
+        };
         *self.in_flight += 1;
         let (flown, held) = self.hold(request.len);
-        let long = matches!(request.command.opcode(), opcode::PARITY_EXECUTE | opcode::TRANSFER);
-        let workers = if long { self.engine } else { self.control };
+        let workers = if command.long { self.engine } else { self.control };
         workers.submit(Job {
             ticket: Ticket { connection: self.connection, slot: request.slot },
             core: self.core.clone(),
@@ -118,7 +117,7 @@ impl Blocks<'_> {
             began: self.now,
             bytes: 0,
         });
-        None
+        Submitted::Later
     }
 
     /// Notes what a command does to the superblocks of its drive.
@@ -140,70 +139,49 @@ impl Blocks<'_> {
     }
 
     /// Does something at once that the drive's pacer should know of.
-    fn foreground(
-        &self,
-        nsid: u32,
-        op: Op,
-        bytes: u64,
-        work: impl FnOnce() -> Option<Status>,
-    ) -> Option<Status> {
+    fn foreground(&self, nsid: u32, op: Op, bytes: u64, work: impl FnOnce() -> Status) -> Status {
         let index = nsid as usize - 1;
         let request = self.shared.pacing().arrived(index, self.waited);
-        let done = work();
+        let status = work();
         self.shared.pacing().completed(index, request, bytes);
-        if let Some(status) = done {
-            // Done within the turn: it has no time of its own.
-            self.counts.ended(index, Class::of(op), bytes, status.is_success(), None);
-        }
-        done
+        // Done within the turn: it has no time of its own.
+        self.counts.ended(index, Class::of(op), bytes, status.is_success(), None);
+        status
     }
 
-    /// Carries out at once what a memory drive is asked for.
-    fn at_once(&self, device: &dyn BlockDevice, request: &Request<'_>) -> Option<Status> {
-        let done = |result: Result<(), pumice_blockdev::IoError>| {
-            Some(result.map_or_else(|error| write_fault(&error), |()| Status::SUCCESS))
-        };
-        match request.op {
-            Op::Write => {
-                let bytes = request.offset..request.offset + request.len;
-                let _writing = self.shared.watch().begin(request.nsid as usize - 1, bytes);
-                done(device.write_at(request.offset, request.data))
-            }
-            Op::WriteUncorrectable => {
-                let bytes = request.offset..request.offset + request.len;
-                let _writing = self.shared.watch().begin(request.nsid as usize - 1, bytes);
-                done(device.mark(request.offset, request.len))
-            }
-            Op::Flush => Some(Status::SUCCESS),
-            _ => None,
+    /// Writes to a memory drive.
+    fn write_now(&self, device: &dyn BlockDevice, request: &Request<'_>) -> Status {
+        let bytes = request.offset..request.offset + request.len;
+        let _writing = self.shared.watch().begin(request.nsid as usize - 1, bytes);
+        match device.write_at(request.offset, request.data) {
+            Ok(()) => Status::SUCCESS,
+            Err(error) => write_fault(&error),
         }
     }
 }
 
 impl Media for Blocks<'_> {
-    fn read_now(&mut self, nsid: u32, offset: u64, into: &mut [u8]) -> Option<Status> {
-        let device = self.device(nsid)?;
+    fn read_now(&mut self, nsid: u32, offset: u64, into: &mut [u8]) -> Status {
+        let Some(device) = self.device(nsid) else { return Status::INTERNAL };
         let len = into.len() as u64;
-        self.foreground(nsid, Op::Read, len, || {
-            Some(match device.read_at(offset, into) {
-                Ok(()) => Status::SUCCESS,
-                Err(error) => read_fault(&error),
-            })
+        self.foreground(nsid, Op::Read, len, || match device.read_at(offset, into) {
+            Ok(()) => Status::SUCCESS,
+            Err(error) => read_fault(&error),
         })
     }
 
-    fn lend(&mut self, nsid: u32, offset: u64, len: u64, at: usize) -> Option<Status> {
-        if !self.shared.is_resident(nsid) {
-            return None;
-        }
-        let device = self.device(nsid)?;
+    fn lend(&mut self, nsid: u32, offset: u64, len: u64, at: usize) -> Lent {
+        let Some(device) = self.device(nsid).filter(|_| self.shared.is_resident(nsid)) else {
+            return Lent::Nothing;
+        };
         let status = self.foreground(nsid, Op::Read, len, || {
-            Some(if device.has_marks(offset, len) { Status::READ_ERROR } else { Status::SUCCESS })
+            if device.has_marks(offset, len) { Status::READ_ERROR } else { Status::SUCCESS }
         });
-        if status == Some(Status::SUCCESS) {
-            self.loans.push(Loan { at, device: nsid as usize - 1, offset, len: len as usize });
+        if !status.is_success() {
+            return Lent::Failed(status);
         }
-        status
+        self.loans.push(Loan { at, device: nsid as usize - 1, offset, len: len as usize });
+        Lent::Data
     }
 
     fn is_immediate(&self, nsid: u32) -> bool {
@@ -227,7 +205,7 @@ impl Media for Blocks<'_> {
             && self.account.is_none_or(|account| account.flight.has_room(MOST + PAGE))
     }
 
-    fn submit(&mut self, request: &Request<'_>) -> Option<Status> {
+    fn submit(&mut self, request: &Request<'_>) -> Submitted {
         // Held until it is carried out, or with the job.
         let expected = self.expected.remove(&request.slot);
         if request.op == Op::Vendor {
@@ -236,7 +214,10 @@ impl Media for Blocks<'_> {
         let devices = if request.nsid == u32::MAX {
             self.shared.devices().iter().filter(|d| !d.read_only()).cloned().collect()
         } else {
-            vec![Arc::clone(self.device(request.nsid)?)]
+            match self.device(request.nsid) {
+                Some(device) => vec![Arc::clone(device)],
+                None => return Submitted::Done(Status::INTERNAL),
+            }
         };
         let shift = self.shared.block_shift(request.nsid);
         let clearing = Clearing::of(request, shift);
@@ -244,10 +225,13 @@ impl Media for Blocks<'_> {
         if matches!(request.op, Op::Write | Op::Flush)
             && self.shared.is_immediate(request.nsid)
             && let [device] = devices.as_slice()
-            && let Some(status) =
-                self.foreground(request.nsid, request.op, request.len, || self.at_once(&**device, request))
         {
-            return Some(status);
+            let work = || match request.op {
+                Op::Write => self.write_now(&**device, request),
+                // Memory has nothing to flush.
+                _ => Status::SUCCESS,
+            };
+            return Submitted::Done(self.foreground(request.nsid, request.op, request.len, work));
         }
         let data = (matches!(request.op, Op::Write | Op::Compare)).then(|| {
             let mut buffer = AlignedBuffer::new(request.data.len());
@@ -304,6 +288,6 @@ impl Media for Blocks<'_> {
         if let Some(job) = job {
             self.workers.submit(job);
         }
-        None
+        Submitted::Later
     }
 }

@@ -13,8 +13,9 @@ use crate::watch::WriteWatch;
 use crate::{LocalNode, NodeOptions, Peers};
 use pumice_blockdev::BlockDevice;
 use pumice_nvme::controller::{Access, VendorSet};
-use pumice_nvme::spec::{Sqe, Status};
-use pumice_offload::wire::{self, SocketBytes, opcode};
+use pumice_nvme::spec::command::{Direction, Effect};
+use pumice_nvme::spec::{Sqe, Status, effects};
+use pumice_offload::wire::{self, Length, SocketBytes, opcode};
 use pumice_offload::{
     AssociatedHost, DataNode, DriveId, ErrorKind, Grant, Hosts, MemoryAddress, NodeError, SuperblockSeen,
 };
@@ -136,8 +137,8 @@ impl Offload {
         let mut identify = wire::SIGNATURE.to_vec();
         identify.extend_from_slice(&[wire::VERSION, 0, 0, 0]);
         identify.extend_from_slice(&((self.memory_bytes / 4096) as u32).to_le_bytes());
-        // Supported; none changes a namespace's content.
-        let commands = opcode::ALL.iter().map(|opcode| (*opcode, 1)).collect();
+        let entry = effects::word(Effect::Nothing);
+        let commands = wire::COMMANDS.iter().map(|command| (command.opcode, entry)).collect();
         VendorSet { identify, commands, helper: Some(wire::NODE_HOST_ID) }
     }
 
@@ -177,21 +178,29 @@ impl Offload {
     ) -> Answered {
         let Sender { queue, cntlid } = sender;
         let (tag, len) = (sqe.dword(10), u64::from(sqe.dword(12)));
-        let to_controller = sqe.opcode() & 0b11 == 0b01;
+        let Some(command) = wire::command(sqe.opcode()) else {
+            return Answered::refused(Status::INVALID_OPCODE.dnr());
+        };
+        let to_controller = Direction::of(sqe.opcode()) == Direction::ToController;
         if to_controller && len != data.len() as u64 {
             return Answered::refused(Status::SGL_LENGTH.dnr());
         }
-        if len > MAX_MOVE && !matches!(sqe.opcode(), opcode::MEMORY_FILL | opcode::MEMORY_LEASE) {
+        if len > MAX_MOVE && command.length == Length::Data {
             return Answered::refused(Status::INVALID_FIELD.dnr());
         }
         let offset = u64::from(sqe.dword(10)) | u64::from(sqe.dword(11)) << 32;
         let address = MemoryAddress { drive: DriveId(sqe.nsid()), offset };
         let stands = |cntlid| subsystem.with(|s| s.stands(cntlid));
         if subsystem.with(|s| s.is_helper(cntlid)) {
-            if sqe.opcode() != opcode::MEMORY_WRITE {
+            if command.sender == wire::Sender::Hosts {
                 return Answered::refused(Status::ACCESS_DENIED.dnr());
             }
-            return plain(self.leases.write_granted(&grant_of(sqe), address, data, stands));
+            return match sqe.opcode() {
+                opcode::MEMORY_WRITE => {
+                    plain(self.leases.write_granted(&grant_of(sqe), address, data, stands))
+                }
+                _ => Answered::refused(Status::INVALID_OPCODE.dnr()),
+            };
         }
         // What a controller has leased stays its own while a command of it is under way.
         let active = self.leases.begin(cntlid);

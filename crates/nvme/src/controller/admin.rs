@@ -6,6 +6,7 @@ use super::io::MAX_TRANSFER;
 use super::slots::Phase;
 use super::subsystem::Access;
 use crate::pdu::{Frame, Violation};
+use crate::spec::command::{Admin, Sender, admin_command};
 use crate::spec::identify::{
     ACL, AERL, Controller as IdentifyController, LEN, Namespace, cns, namespace_list,
 };
@@ -77,15 +78,9 @@ impl Connection {
         } else if !sqe.is_plain() {
             Answer::Failed(Status::INVALID_FIELD.dnr())
         } else {
-            match sqe.opcode() {
-                admin::IDENTIFY => self.identify(sqe, access),
-                admin::GET_LOG_PAGE => self.log_page(sqe, access),
-                admin::SET_FEATURES => self.set_features(sqe, data, access),
-                admin::GET_FEATURES => self.get_features(sqe, access),
-                admin::ASYNC_EVENT => self.async_event(sqe),
-                admin::KEEP_ALIVE => self.keep_alive(),
-                admin::ABORT if !self.is_discovery() => self.abort(sqe, out),
-                _ => Answer::Failed(Status::INVALID_OPCODE.dnr()),
+            match admin_command(sqe.opcode()).filter(|command| command.is_for(self.sender())) {
+                Some(command) => self.carry_out(command.kind, sqe, data, access, out),
+                None => Answer::Failed(Status::INVALID_OPCODE.dnr()),
             }
         };
         match answer {
@@ -98,6 +93,25 @@ impl Connection {
             Answer::Later => {}
         }
         self.deliver_events(access, out);
+    }
+
+    fn carry_out<A: Access>(
+        &mut self,
+        command: Admin,
+        sqe: &Sqe,
+        data: &[u8],
+        access: &A,
+        out: &mut Vec<u8>,
+    ) -> Answer {
+        match command {
+            Admin::Identify => self.identify(sqe, access),
+            Admin::GetLogPage => self.log_page(sqe, access),
+            Admin::SetFeatures => self.set_features(sqe, data, access),
+            Admin::GetFeatures => self.get_features(sqe, access),
+            Admin::AsyncEvent => self.async_event(sqe),
+            Admin::KeepAlive => self.keep_alive(),
+            Admin::Abort => self.abort(sqe, out),
+        }
     }
 
     /// Answers with data, and with zeros where there is more room: a read that succeeds brings all that was asked for.
@@ -122,6 +136,15 @@ impl Connection {
             0 | u32::MAX => Ok(Scope::Controller),
             nsid if nsid as usize <= count() => Ok(Scope::Namespace),
             _ => Err(Status::INVALID_NAMESPACE),
+        }
+    }
+
+    /// Who is at the other end.
+    pub(super) fn sender(&self) -> Sender {
+        match &self.queue {
+            Some(queue) if queue.discovery => Sender::Discovery,
+            Some(queue) if queue.helper => Sender::Node,
+            _ => Sender::Host,
         }
     }
 

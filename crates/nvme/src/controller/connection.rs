@@ -5,7 +5,7 @@ mod data;
 mod time;
 
 use super::association::Life;
-use super::media::{Media, Request, Windows};
+use super::media::{Lent, Media, Request, Submitted, Windows};
 use super::notice::{Done, EndReason, Ended, Notice, Totals};
 use super::slots::{Phase, Slots};
 use super::subsystem::{Access, Counters, Limits};

@@ -2,7 +2,7 @@
 
 use super::association::{Configured, Controller};
 use super::connection::{Connection, Queue};
-use super::media::{Media, Op, Request, SHUTDOWN_SLOT};
+use super::media::{Media, Op, Request, SHUTDOWN_SLOT, Submitted};
 use super::notice::Done;
 use super::slots::{Phase, Slots};
 use super::subsystem::{Access, Refusal, bad_parameter};
@@ -168,7 +168,7 @@ impl Connection {
                 data: &[],
                 command: sqe,
             };
-            if let Some(status) = media.submit(&flush) {
+            if let Submitted::Done(status) = media.submit(&flush) {
                 self.shutdown_done(status, access);
             }
         }

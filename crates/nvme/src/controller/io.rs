@@ -1,10 +1,11 @@
 //! I/O commands: checked here, carried out by the medium.
 
 use super::connection::Connection;
-use super::media::{Media, Op, Request};
+use super::media::{Lent, Media, Op, Request, Submitted};
 use super::slots::Phase;
 use super::subsystem::Access;
 use crate::pdu::{Fatal, Frame, Violation};
+use crate::spec::command::{Check, Command, Direction, Effect, VENDOR, io_command};
 use crate::spec::identify::{MDTS, Namespace};
 use crate::spec::opcode::io;
 use crate::spec::{Sgl, Sqe, Status};
@@ -15,32 +16,9 @@ pub(super) const MAX_TRANSFER: u64 = 4096 << MDTS;
 /// Bytes of the largest list of ranges: 256 of 16 bytes.
 const MAX_RANGES: u64 = 4096;
 
-/// Opcodes of the vendor's own, from here on.
-const VENDOR: u8 = 0x80;
-/// Opcode bits: data go to the controller.
-const TO_CONTROLLER: u8 = 0b01;
-/// Opcode bits: data go to the host.
-const TO_HOST: u8 = 0b10;
-
-fn op_of(sqe: &Sqe) -> Option<Op> {
-    Some(match sqe.opcode() {
-        io::FLUSH => Op::Flush,
-        io::WRITE => Op::Write,
-        io::READ => Op::Read,
-        io::WRITE_UNCORRECTABLE => Op::WriteUncorrectable,
-        io::COMPARE => Op::Compare,
-        io::WRITE_ZEROES => Op::WriteZeroes,
-        io::DATASET_MANAGEMENT => Op::Deallocate,
-        io::VERIFY => Op::Verify,
-        VENDOR.. => Op::Vendor,
-        _ => return None,
-    })
-}
-
 /// Whether dwords 10 and 11 of an I/O command are a block.
 pub(super) fn names_blocks(sqe: &Sqe) -> bool {
-    let ops = [Op::Write, Op::Read, Op::WriteUncorrectable, Op::Compare, Op::WriteZeroes, Op::Verify];
-    op_of(sqe).is_some_and(|op| ops.contains(&op))
+    io_command(sqe.opcode()).is_some_and(|command| command.check == Check::Blocks)
 }
 
 impl Connection {
@@ -92,7 +70,7 @@ impl Connection {
         let slot = self.slot(*sqe, Phase::Submitted, frame)?;
         let request = Request { slot, ..request };
         self.count_write(&request);
-        if let Some(status) = media.submit(&request) {
+        if let Submitted::Done(status) = media.submit(&request) {
             self.complete(slot, status, 0, access, out);
         }
         Ok(())
@@ -107,60 +85,65 @@ impl Connection {
         out: &mut Vec<u8>,
     ) -> Status {
         let (nsid, offset, len) = (request.nsid, request.offset, request.len);
-        if let Some(status) = self.respond_lent(sqe, len as u32, out, |at| media.lend(nsid, offset, len, at))
-        {
-            return status;
+        let lend = |at| media.lend(nsid, offset, len, at);
+        match self.respond_lent(sqe, len as u32, out, lend) {
+            Lent::Data => return Status::SUCCESS,
+            Lent::Failed(status) => return status,
+            Lent::Nothing => {}
         }
         self.respond_with(sqe, len as u32, out, |into| match media.read_now(nsid, offset, into) {
-            Some(status) if status.is_success() => Ok(()),
-            Some(status) => Err(status),
-            None => Err(Status::INTERNAL),
+            status if status.is_success() => Ok(()),
+            status => Err(status),
         })
     }
 
     /// The request of a command, whose data have come or will.
     pub(super) fn request<'a>(&self, slot: u16, sqe: &'a Sqe, data: &'a [u8]) -> Result<Request<'a>, Status> {
-        let op = op_of(sqe).ok_or(Status::INVALID_OPCODE.dnr())?;
+        let command = io_command(sqe.opcode());
+        let op = match command {
+            Some(command) => command.kind,
+            None if sqe.opcode() >= VENDOR => Op::Vendor,
+            None => return Err(Status::INVALID_OPCODE.dnr()),
+        };
         // No fused operations; data are described by SGLs.
         if !sqe.is_plain() {
             return Err(Status::INVALID_FIELD.dnr());
         }
-        let nsid = sqe.nsid();
         let cntlid = self.queue.as_ref().map_or(0, |queue| queue.cntlid);
-        let mut request =
-            Request { slot, nsid, cntlid, op, offset: 0, len: 0, fua: false, data, command: sqe };
-        let queue = self.queue.as_ref();
-        if op != Op::Vendor && queue.is_some_and(|queue| queue.helper) {
+        let request =
+            Request { slot, nsid: sqe.nsid(), cntlid, op, offset: 0, len: 0, fua: false, data, command: sqe };
+        match command {
+            Some(command) => self.checked(command, request),
+            None => vendor_checked(request),
+        }
+    }
+
+    /// A command of the table, held to its row.
+    fn checked<'a>(
+        &self,
+        command: &Command<Op, Check>,
+        mut request: Request<'a>,
+    ) -> Result<Request<'a>, Status> {
+        let sqe = request.command;
+        if !command.is_for(self.sender()) {
             return Err(Status::ACCESS_DENIED.dnr());
         }
-        if op == Op::Flush && nsid == u32::MAX {
+        if command.check == Check::Namespace && request.nsid == u32::MAX {
             return Ok(request);
         }
-        if op == Op::Vendor {
-            // What it means, and for which namespace, is the medium's affair.
-            request.len = u64::from(sqe.sgl().len);
-            match sqe.opcode() & 0b11 {
-                TO_CONTROLLER => check_data(sqe, request.len, MAX_TRANSFER)?,
-                TO_HOST if sqe.sgl().kind == Sgl::TRANSPORT => check_data(sqe, request.len, MAX_TRANSFER)?,
-                TO_HOST => return Err(Status::SGL_TYPE.dnr()),
-                0 => {}
-                _ => return Err(Status::INVALID_OPCODE.dnr()),
-            }
-            return Ok(request);
-        }
-        let namespace = nsid
+        let namespace = (request.nsid)
             .checked_sub(1)
             .and_then(|index| self.namespaces.get(index as usize))
             .ok_or(Status::INVALID_NAMESPACE.dnr())?;
-        let writes = matches!(op, Op::Write | Op::WriteUncorrectable | Op::WriteZeroes | Op::Deallocate);
         // Relaxed: it is raised by a command of this host, and never lowered.
-        let observes = queue.is_some_and(|queue| queue.observer.load(Ordering::Relaxed));
-        if writes && (namespace.read_only || observes) {
+        let observes = self.queue.as_ref().is_some_and(|queue| queue.observer.load(Ordering::Relaxed));
+        if command.effect == Effect::ChangesData && (namespace.read_only || observes) {
             return Err(Status::WRITE_PROTECTED.dnr());
         }
-        match op {
-            Op::Flush => return Ok(request),
-            Op::Deallocate => {
+        match command.check {
+            Check::Namespace => {}
+            Check::Blocks => check_blocks(namespace, command.direction(), &mut request)?,
+            Check::Ranges => {
                 request.len = (u64::from(sqe.dword(10) & 0xFF) + 1) * 16;
                 // The list may be longer than its ranges: Linux sends a page whatever their number.
                 check_data(sqe, u64::from(sqe.sgl().len), MAX_RANGES)?;
@@ -168,37 +151,57 @@ impl Connection {
                     return Err(Status::SGL_LENGTH.dnr());
                 }
                 // Checked when it is here.
-                if !data.is_empty() {
-                    request.data = data.get(..request.len as usize).ok_or(Status::DATA_TRANSFER_ERROR)?;
+                if !request.data.is_empty() {
+                    let list = request.data.get(..request.len as usize);
+                    request.data = list.ok_or(Status::DATA_TRANSFER_ERROR)?;
                     check_ranges(namespace, request.data)?;
                 }
-                return Ok(request);
-            }
-            _ => {}
-        }
-        let blocks = u64::from(sqe.blocks());
-        let end = sqe.slba().checked_add(blocks).ok_or(Status::LBA_RANGE.dnr())?;
-        if end > namespace.blocks {
-            return Err(Status::LBA_RANGE.dnr());
-        }
-        request.offset = sqe.slba() << namespace.block_shift;
-        request.len = blocks << namespace.block_shift;
-        request.fua = sqe.control() & Sqe::FUA != 0;
-        if takes_data(&request) || op == Op::Read {
-            check_data(sqe, request.len, MAX_TRANSFER)?;
-            if op == Op::Read && sqe.sgl().kind != Sgl::TRANSPORT {
-                return Err(Status::SGL_TYPE.dnr());
             }
         }
         Ok(request)
     }
 }
 
-fn takes_data(request: &Request<'_>) -> bool {
-    match request.op {
-        Op::Vendor => request.command.opcode() & 0b11 == TO_CONTROLLER,
-        op => matches!(op, Op::Write | Op::Compare | Op::Deallocate),
+/// A vendor command. What it means, and for which namespace, is the medium's affair.
+fn vendor_checked(mut request: Request<'_>) -> Result<Request<'_>, Status> {
+    let sqe = request.command;
+    request.len = u64::from(sqe.sgl().len);
+    match Direction::of(sqe.opcode()) {
+        Direction::ToController => check_data(sqe, request.len, MAX_TRANSFER)?,
+        Direction::ToHost if sqe.sgl().kind == Sgl::TRANSPORT => check_data(sqe, request.len, MAX_TRANSFER)?,
+        Direction::ToHost => return Err(Status::SGL_TYPE.dnr()),
+        Direction::None => {}
+        Direction::Both => return Err(Status::INVALID_OPCODE.dnr()),
     }
+    Ok(request)
+}
+
+/// The blocks that a command names, and their data if it has some.
+fn check_blocks(
+    namespace: &Namespace,
+    direction: Direction,
+    request: &mut Request<'_>,
+) -> Result<(), Status> {
+    let sqe = request.command;
+    let blocks = u64::from(sqe.blocks());
+    let end = sqe.slba().checked_add(blocks).ok_or(Status::LBA_RANGE.dnr())?;
+    if end > namespace.blocks {
+        return Err(Status::LBA_RANGE.dnr());
+    }
+    request.offset = sqe.slba() << namespace.block_shift;
+    request.len = blocks << namespace.block_shift;
+    request.fua = sqe.control() & Sqe::FUA != 0;
+    if direction != Direction::None {
+        check_data(sqe, request.len, MAX_TRANSFER)?;
+    }
+    if direction == Direction::ToHost && sqe.sgl().kind != Sgl::TRANSPORT {
+        return Err(Status::SGL_TYPE.dnr());
+    }
+    Ok(())
+}
+
+fn takes_data(request: &Request<'_>) -> bool {
+    Direction::of(request.command.opcode()) == Direction::ToController
 }
 
 fn check_data(sqe: &Sqe, len: u64, max: u64) -> Result<(), Status> {

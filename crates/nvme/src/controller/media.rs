@@ -1,32 +1,10 @@
 //! What a subsystem does with blocks: the caller's part.
 
+pub use crate::spec::command::Op;
 use crate::spec::{Sqe, Status};
 
 /// The slot of the flush that a shutdown asks for; it belongs to no command.
 pub const SHUTDOWN_SLOT: u16 = u16::MAX;
-
-/// What a request asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Op {
-    /// Read.
-    Read,
-    /// Write the request's data.
-    Write,
-    /// Make every completed write durable.
-    Flush,
-    /// Make the blocks unreadable until they are written.
-    WriteUncorrectable,
-    /// Compare with the request's data.
-    Compare,
-    /// Write zeros.
-    WriteZeroes,
-    /// The blocks' content is not needed any more. The request's data are the ranges, 16 bytes each: context 0:4, blocks 4:4, first block 8:8.
-    Deallocate,
-    /// Read without transferring.
-    Verify,
-    /// A vendor command; see `command`.
-    Vendor,
-}
 
 /// A request for a medium.
 #[derive(Debug, Clone, Copy)]
@@ -51,6 +29,29 @@ pub struct Request<'a> {
     pub command: &'a Sqe,
 }
 
+/// What became of a request that was handed to a medium.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Submitted {
+    /// It is done, with this status.
+    Done(Status),
+    /// It is under way: [`Connection::complete`](super::Connection::complete) or a sibling will be
+    /// called for its slot, once.
+    Later,
+}
+
+/// Whether a medium lends the data of a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Lent {
+    /// It lends nothing: [`Media::read_now`] copies.
+    Nothing,
+    /// The caller of [`Connection::receive`](super::Connection::receive) sends the data.
+    Data,
+    /// The data cannot be read.
+    Failed(Status),
+}
+
 /// Who says how much data a connection may ask for, beside the connection's own bound.
 pub trait Windows: std::fmt::Debug + Send + Sync {
     /// Takes room for so many bytes; false where there is none now. It is asked again when something ends, and at the next tick.
@@ -60,22 +61,25 @@ pub trait Windows: std::fmt::Debug + Send + Sync {
     fn give_back(&self, bytes: u32);
 }
 
-/// What the caller does with requests. Each request is answered at once, or later through [`Connection::complete`](super::Connection::complete) and its
-/// siblings, once.
+/// What the caller does with requests. Each request is answered at once, or later through
+/// [`Connection::complete`](super::Connection::complete) and its siblings, once.
 pub trait Media {
-    /// Reads at once into `into`, where that needs no waiting; `None` where the request must be submitted.
-    fn read_now(&mut self, nsid: u32, offset: u64, into: &mut [u8]) -> Option<Status>;
-
-    /// Whether [`read_now`](Self::read_now) answers for this namespace.
+    /// Whether reads of a namespace need no waiting: then they go to [`lend`](Self::lend) and
+    /// [`read_now`](Self::read_now), and are not submitted.
     fn is_immediate(&self, nsid: u32) -> bool;
 
-    /// Lends the data of a read: the caller of [`Connection::receive`](super::Connection::receive) puts `len` bytes from `offset` on in front of byte `at` of what
-    /// that call appends, when it sends it. A status other than success where they cannot be read; `None` where the medium does not lend.
-    fn lend(&mut self, _nsid: u32, _offset: u64, _len: u64, _at: usize) -> Option<Status> {
-        None
+    /// Reads at once into `into`. Called for namespaces that are immediate.
+    fn read_now(&mut self, nsid: u32, offset: u64, into: &mut [u8]) -> Status;
+
+    /// Lends the data of a read: the caller of [`Connection::receive`](super::Connection::receive)
+    /// puts `len` bytes from `offset` on in front of byte `at` of what that call appends, when it
+    /// sends it.
+    fn lend(&mut self, _nsid: u32, _offset: u64, _len: u64, _at: usize) -> Lent {
+        Lent::Nothing
     }
 
-    /// A command has come whose data are still to come: it will be submitted under the same slot, or [`abandon`](Self::abandon)ed.
+    /// A command has come whose data are still to come: it will be submitted under the same slot, or
+    /// [`abandon`](Self::abandon)ed.
     fn expect(&mut self, _request: &Request<'_>) {}
 
     /// A command that was expected will not be submitted.
@@ -86,6 +90,6 @@ pub trait Media {
         true
     }
 
-    /// Begins a request; `Some` where it is already done. `request.data` is gone afterwards.
-    fn submit(&mut self, request: &Request<'_>) -> Option<Status>;
+    /// Begins a request. `request.data` is gone afterwards.
+    fn submit(&mut self, request: &Request<'_>) -> Submitted;
 }

@@ -1,6 +1,6 @@
 //! Identify data: 4096 bytes each. Offsets as in NVMe Base (controller) and the NVM command set (namespace).
 
-use super::ana;
+use super::{ana, command};
 use crate::bytes::{put, put_padded, u16_at, u32_at, u64_at};
 
 /// Bytes of every Identify answer.
@@ -52,8 +52,8 @@ pub struct Controller {
     pub subnqn: String,
 }
 
-/// Optional commands and features: Compare, Write Uncorrectable, DSM, Write Zeroes, Save and Select of features, Timestamp, Verify.
-pub const ONCS: u16 = 1 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7;
+/// Bits of ONCS that are features, not commands: Save and Select of features, and Timestamp.
+const ONCS_FEATURES: u16 = 1 << 4 | 1 << 6;
 /// Ranges of a Dataset Management command that is to be carried out whole, at most.
 pub const DMRL: u8 = 8;
 /// Blocks of each of those, at most: as many as Write Zeroes has.
@@ -133,7 +133,7 @@ impl Controller {
             d[513] = 0x44;
             put(&mut d, 516, &self.namespaces.to_le_bytes());
             put(&mut d, 540, &self.namespaces.to_le_bytes());
-            put(&mut d, 520, &ONCS.to_le_bytes());
+            put(&mut d, 520, &(command::oncs() | ONCS_FEATURES).to_le_bytes());
             // A volatile write cache; Flush of all namespaces is supported.
             d[525] = 1 | 3 << 1;
         }

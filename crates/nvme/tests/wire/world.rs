@@ -1,6 +1,8 @@
 //! A subsystem with drives in memory, and the way to it byte by byte.
 
-use pumice_nvme::controller::{Access, Connection, Identity, Limits, Media, Op, Request, Subsystem};
+use pumice_nvme::controller::{
+    Access, Connection, Identity, Limits, Media, Op, Request, Submitted, Subsystem,
+};
 use pumice_nvme::pdu::{Digests, Kind, push, push_with_data};
 use pumice_nvme::spec::identify::Namespace;
 use pumice_nvme::spec::{Sgl, Sqe, Status, opcode};
@@ -96,13 +98,13 @@ impl Drives {
 }
 
 impl Media for Drives {
-    fn read_now(&mut self, nsid: u32, offset: u64, into: &mut [u8]) -> Option<Status> {
+    fn read_now(&mut self, nsid: u32, offset: u64, into: &mut [u8]) -> Status {
         let blocks = offset / 512..(offset + into.len() as u64) / 512;
         if self.unreadable[nsid as usize - 1].range(blocks).next().is_some() {
-            return Some(Status::READ_ERROR);
+            return Status::READ_ERROR;
         }
         into.copy_from_slice(&self.content[nsid as usize - 1][offset as usize..][..into.len()]);
-        Some(Status::SUCCESS)
+        Status::SUCCESS
     }
 
     fn is_immediate(&self, nsid: u32) -> bool {
@@ -113,16 +115,17 @@ impl Media for Drives {
         !self.full
     }
 
-    fn submit(&mut self, request: &Request<'_>) -> Option<Status> {
+    fn submit(&mut self, request: &Request<'_>) -> Submitted {
         if request.nsid == 1 || request.nsid == u32::MAX {
             let status = self.apply(request);
-            return (request.nsid == 1 || !self.slow_flush).then_some(status);
+            let now = request.nsid == 1 || !self.slow_flush;
+            return if now { Submitted::Done(status) } else { Submitted::Later };
         }
         let status = self.apply(request);
         assert!(status.is_success());
         let range = request.offset as usize..(request.offset + request.len) as usize;
         self.waiting.push((request.slot, (request.op == Op::Read).then_some(range)));
-        None
+        Submitted::Later
     }
 }
 

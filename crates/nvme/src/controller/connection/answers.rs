@@ -33,35 +33,36 @@ impl Connection {
         }
     }
 
-    /// Appends all of an answer with data but the data, which the medium lends for the place that `lend` is told; nothing, where it does not lend, or where
-    /// data have a digest: it would be another one's, if they were written before they are sent.
+    /// Appends all of an answer with data but the data, which the medium lends for the place that
+    /// `lend` is told. Appends nothing if the medium does not lend, or if data have a digest: data that
+    /// are overwritten before they are sent would not fit it.
     pub(in crate::controller) fn respond_lent(
         &mut self,
         sqe: &Sqe,
         len: u32,
         out: &mut Vec<u8>,
-        lend: impl FnOnce(usize) -> Option<Status>,
-    ) -> Option<Status> {
+        lend: impl FnOnce(usize) -> Lent,
+    ) -> Lent {
         if self.framing.digests.data {
-            return None;
+            return Lent::Nothing;
         }
         let begin = out.len();
         C2hData::push_header(out, sqe.cid(), len, self.data_alone(), self.framing.digests);
-        let status = lend(out.len());
-        match status {
-            Some(Status::SUCCESS) => {
+        let lent = lend(out.len());
+        match lent {
+            Lent::Data => {
                 self.lent += len as usize;
                 if !self.data_alone() {
                     self.respond(sqe, Status::SUCCESS, 0, out);
                 }
             }
-            Some(status) => {
+            Lent::Failed(status) => {
                 out.truncate(begin);
                 self.respond(sqe, status, 0, out);
             }
-            None => out.truncate(begin),
+            Lent::Nothing => out.truncate(begin),
         }
-        status
+        lent
     }
 
     /// Whether a success with data needs no completion of its own: without flow control there is no sqhd to report.

@@ -127,18 +127,18 @@ impl Connection {
             self.admin_with(&sqe, &data, access, out);
             return;
         }
-        let status = match self.request(slot, &sqe, &data) {
+        let submitted = match self.request(slot, &sqe, &data) {
             Ok(request) => {
-                let status = media.submit(&request);
+                let submitted = media.submit(&request);
                 self.count_write(&request);
-                status
+                submitted
             }
             Err(status) => {
                 media.abandon(slot);
-                Some(status)
+                Submitted::Done(status)
             }
         };
-        if let Some(status) = status {
+        if let Submitted::Done(status) = submitted {
             // The memory is kept for the slot's next command. (A medium that is not done has its own copy, which is enough.)
             if let Some(entry) = self.slots.get(slot) {
                 entry.data = data;
