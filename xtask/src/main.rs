@@ -108,7 +108,8 @@ fn settle_sim(rest: &[String]) -> Result<(), Failed> {
         [name, seeds] if name == "--seeds" && seeds.parse::<u64>().is_ok_and(|n| n > 0) => seeds,
         _ => return Err(Failed("usage: cargo xtask settle-sim [--seeds N]".to_owned())),
     };
-    let test = "scrub::settling::simulation::long_form";
+    // The long form, and the tests that leave a clause out.
+    let tests = "scrub::settling::simulation::";
     cargo(
         &[
             "test",
@@ -118,10 +119,9 @@ fn settle_sim(rest: &[String]) -> Result<(), Failed> {
             "pumice-host",
             "--lib",
             "--",
-            "--ignored",
-            "--exact",
+            "--include-ignored",
             "--nocapture",
-            test,
+            tests,
         ],
         &[("PUMICE_SETTLE_SEEDS", seeds)],
     )

@@ -2,7 +2,7 @@
 
 use super::Moment;
 use crate::finding::Clause;
-use pumice_offload::Hosts;
+use pumice_offload::{AssociatedHost, Hosts};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -18,6 +18,16 @@ pub(crate) struct HostsSeen {
 }
 
 impl HostsSeen {
+    /// Hosts that may write, on each node.
+    fn writers(&self) -> impl Iterator<Item = &AssociatedHost> {
+        self.nodes.iter().flatten().flat_map(|node| &node.hosts).filter(|host| !host.observer)
+    }
+
+    /// Whether every node can tell, and none has a host that may write.
+    fn has_no_writer(&self) -> bool {
+        self.nodes.iter().all(Option::is_some) && self.writers().next().is_none()
+    }
+
     /// Whether every node says that no other host is there.
     pub(crate) fn is_nobody(&self) -> bool {
         self.nodes.iter().all(|node| node.as_ref().is_some_and(|hosts| hosts.hosts.is_empty()))
@@ -39,17 +49,15 @@ impl HostsSeen {
         nodes.next().is_none_or(|first| nodes.all(|node| first.same_hosts(node)))
     }
 
-    /// How long a host was silent on a node, of all the longest time.
+    /// How long a host that may write was silent on a node, of all the longest time.
     pub(crate) fn longest_silence(&self) -> Duration {
-        let hosts = self.nodes.iter().flatten().flat_map(|node| &node.hosts);
-        Duration::from_millis(hosts.map(|host| u64::from(host.silent_ms)).max().unwrap_or(0))
+        Duration::from_millis(self.writers().map(|host| u64::from(host.silent_ms)).max().unwrap_or(0))
     }
 
-    /// Whether each host was heard of on each node after `moment`.
+    /// Whether each host that may write was heard of on each node after `moment`.
     pub(crate) fn heard_since(&self, moment: Moment) -> bool {
         let since = self.asked.saturating_sub(moment).as_millis();
-        let mut hosts = self.nodes.iter().flatten().flat_map(|node| &node.hosts);
-        hosts.all(|host| u128::from(host.silent_ms) < since)
+        self.writers().all(|host| u128::from(host.silent_ms) < since)
     }
 }
 
@@ -147,9 +155,10 @@ impl Standing {
         }
     }
 
-    /// Whether the hosts that ran the array are gone (S5).
+    /// Whether the hosts that ran the array are gone (S5). Others that only read do not stand in for
+    /// them.
     pub(crate) fn is_abandoned(&self, hosts: &HostsSeen) -> bool {
-        self.heeds(Clause::Stay) && self.run_by_hosts && hosts.is_nobody()
+        self.heeds(Clause::Stay) && self.run_by_hosts && hosts.has_no_writer()
     }
 
     /// What stands against a finding in a stripe, by the evidence of `now`, read between the looks,
@@ -197,7 +206,6 @@ impl Standing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pumice_offload::AssociatedHost;
 
     fn seen(asked: u64, nodes: &[(u64, &[(&str, u32)])]) -> HostsSeen {
         let node = |(changes, hosts): &(u64, &[(&str, u32)])| {

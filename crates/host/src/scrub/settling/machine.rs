@@ -9,7 +9,7 @@ use std::time::Duration;
 /// How long a host may be silent beyond the settle time: Linux sends a keep alive every half of its
 /// timeout, which is 5 s unless said otherwise.
 const SILENCE: Duration = Duration::from_secs(8);
-/// How often a silent host is asked after.
+/// How often hosts are asked for during a wait, at least.
 const POLL: Duration = Duration::from_millis(100);
 
 /// How often a stripe is looked at again.
@@ -55,9 +55,9 @@ enum Phase {
     Begin,
     /// Looking at each stripe, this one next.
     Look(usize),
-    /// Letting time pass.
+    /// Letting time pass until hosts are asked again.
     Wait(Moment),
-    /// Asking hosts until each was heard.
+    /// Asking hosts until the second look is due and each was heard since.
     Poll,
     /// Reading the evidence between the looks.
     Read,
@@ -78,10 +78,13 @@ pub(crate) struct Settling<'s, D> {
     round: u32,
     /// The end of the last look.
     ended: Moment,
-    /// What the hosts must be heard of since: that, or when one that was silent was heard again.
-    since: Moment,
-    /// How long one was silent that was silent longer than the settle time, and was not heard for
-    /// as long since.
+    /// The settle time after the last look. Hosts must be heard of since; a silence that began later
+    /// does not matter.
+    apart: Moment,
+    /// When the second look is due: then, or later if a host was silent.
+    due: Moment,
+    /// How long one was silent that was silent for longer than the settle time and has not been
+    /// heard again.
     silence: Option<Duration>,
     /// The hosts before the first look of the pair.
     base: Option<HostsSeen>,
@@ -113,7 +116,8 @@ impl<'s, D: Clone + PartialEq> Settling<'s, D> {
             decided: VecDeque::new(),
             round: 0,
             ended: Moment::ZERO,
-            since: Moment::ZERO,
+            apart: Moment::ZERO,
+            due: Moment::ZERO,
             silence: None,
             base: None,
             heard: None,
@@ -223,12 +227,16 @@ impl<'s, D: Clone + PartialEq> Settling<'s, D> {
         }
         self.round += 1;
         self.array = None;
-        self.since = self.ended;
-        let silence = self.base.as_ref().map_or(Duration::ZERO, HostsSeen::longest_silence);
-        self.silence = Some(silence).filter(|silence| *silence > self.standing.settle);
         let nobody = self.base.as_ref().is_some_and(HostsSeen::is_nobody);
         let apart = self.standing.heeds(Clause::Apart) && !nobody;
-        self.phase = if apart { Phase::Wait(self.ended + self.standing.settle) } else { Phase::Poll };
+        self.apart = if apart { self.ended + self.standing.settle } else { self.ended };
+        self.due = self.apart;
+        self.silence = None;
+        if let Some(base) = self.base.take() {
+            self.note_silence(&base);
+            self.base = Some(base);
+        }
+        self.phase = Phase::Poll;
     }
 
     /// What is left is busy.
@@ -240,29 +248,62 @@ impl<'s, D: Clone + PartialEq> Settling<'s, D> {
         self.phase = Phase::Done;
     }
 
-    /// Hosts were asked after the wait. Where hosts come and go, there is nothing to wait for.
+    /// Hosts were asked during the wait or after it. If hosts come and go, there is nothing to wait
+    /// for.
     fn polled(&mut self, hosts: HostsSeen) {
-        let settle = self.standing.settle;
-        let heard = !self.standing.heeds(Clause::Heard) || hosts.heard_since(self.since);
         let stayed = self.base.as_ref().is_some_and(|base| base.stayed_until(&hosts));
+        if !stayed || !hosts.is_same_everywhere() {
+            self.end_wait(hosts);
+            return;
+        }
+        self.note_silence(&hosts);
         let heeds = self.standing.heeds(Clause::Heard);
-        if heard && let Some(silence) = self.silence.take().filter(|_| heeds) {
-            // What the network lost meanwhile comes later than what is sent now: the wait begins
-            // anew, for as long as the silence was.
-            self.since = hosts.asked;
-            let wait = silence.clamp(settle, settle + SILENCE);
-            let apart = self.standing.heeds(Clause::Apart);
-            self.phase = if apart { Phase::Wait(hosts.asked + wait) } else { Phase::Poll };
-        } else if heard || !stayed || !hosts.is_same_everywhere() {
-            self.heard = Some(hosts);
-            self.phase = if self.standing.heeds(Clause::Timely) { Phase::Read } else { Phase::Look(0) };
-        } else if hosts.asked > self.since + settle + SILENCE {
+        let silent = heeds && self.silence.is_some();
+        if hosts.asked >= self.due && (!heeds || !silent && hosts.heard_since(self.apart)) {
+            self.end_wait(hosts);
+        } else if hosts.asked > self.due + SILENCE || hosts.asked > self.ended + self.longest_wait() {
             self.open.iter_mut().for_each(|open| open.against = Clause::Heard);
             self.give_up();
         } else {
-            self.silence = Some(hosts.longest_silence());
-            self.phase = Phase::Wait(hosts.asked + POLL);
+            let next = hosts.asked + self.pause();
+            // Before it is due there is nothing to see but the hosts.
+            self.phase = Phase::Wait(if hosts.asked < self.due { next.min(self.due) } else { next });
         }
+    }
+
+    /// A host that may write was silent for longer than the settle time, or is: what the network lost
+    /// meanwhile comes later than what is sent now. When it is heard again, the wait begins anew, for
+    /// as long as the silence was.
+    fn note_silence(&mut self, hosts: &HostsSeen) {
+        let settle = self.standing.settle;
+        let silence = hosts.longest_silence();
+        // It is asked after at intervals: the end of a silence may go unseen for as long as one.
+        let began = hosts.asked.saturating_sub(silence);
+        if silence + self.pause() > settle && began < self.apart {
+            self.silence = self.silence.max(Some(silence));
+        } else if let Some(silence) = self.silence.take()
+            && self.standing.heeds(Clause::Heard)
+        {
+            let apart = self.standing.heeds(Clause::Apart);
+            let silence = silence + self.pause();
+            let wait = if apart { silence.clamp(settle, settle + SILENCE) } else { Duration::ZERO };
+            self.due = self.due.max(hosts.asked + wait);
+        }
+    }
+
+    fn end_wait(&mut self, hosts: HostsSeen) {
+        self.heard = Some(hosts);
+        self.phase = if self.standing.heeds(Clause::Timely) { Phase::Read } else { Phase::Look(0) };
+    }
+
+    /// Between two questions for hosts.
+    fn pause(&self) -> Duration {
+        POLL.min(self.standing.settle / 8)
+    }
+
+    /// From the end of a look, whatever hosts do: a way to them that comes and goes is not waited for.
+    fn longest_wait(&self) -> Duration {
+        (self.standing.settle + SILENCE) * 3
     }
 
     /// What stands against a finding by the looks and hosts.
@@ -276,17 +317,7 @@ impl<'s, D: Clone + PartialEq> Settling<'s, D> {
         fails(Clause::Agree, first.seen != second.seen)
             .or_else(|| fails(Clause::Quiet, !first.is_quiet_until(second)))
             .or_else(|| fails(Clause::Stay, !stays))
-            .or_else(|| fails(Clause::Heard, !heard.heard_since(self.looked_before())))
-    }
-
-    /// The end of the looks before those of this round: each of them had ended then.
-    fn looked_before(&self) -> Moment {
-        self.open
-            .iter()
-            .filter_map(|open| open.last.as_ref())
-            .map(|look| look.ended)
-            .max()
-            .unwrap_or_default()
+            .or_else(|| fails(Clause::Heard, !heard.heard_since(self.apart)))
     }
 
     /// Decides what can be decided, and looks at the rest again.

@@ -72,6 +72,27 @@ fn decide(
     panic!("it does not end");
 }
 
+/// Answers every question for hosts by what they are at the time, until something else is asked for.
+/// When that is, and what.
+fn wait(
+    settling: &mut Settling<'_, u64>,
+    mut time: u64,
+    hosts: impl Fn(u64) -> HostsSeen,
+) -> (u64, Action<u64>) {
+    for _ in 0..10_000 {
+        let event = match settling.next() {
+            Action::AskHosts => Event::Hosts(hosts(time)),
+            Action::WaitUntil(until) => {
+                time = time.max(u64::try_from(until.as_millis()).unwrap());
+                Event::Time(ms(time))
+            }
+            action => return (time, action),
+        };
+        settling.take(event);
+    }
+    panic!("it does not end");
+}
+
 #[test]
 fn two_looks_are_apart_from_the_end_of_the_first() {
     let mut standing = standing();
@@ -81,28 +102,78 @@ fn two_looks_are_apart_from_the_end_of_the_first() {
     // Longer than the settle time, and the one after it too.
     settling.take(look(1200, Some(5)));
     settling.take(look(2500, Some(6)));
-    assert_eq!(settling.next(), Action::WaitUntil(ms(2500 + SETTLE)));
-    settling.take(Event::Time(ms(3499)));
-    assert_eq!(settling.next(), Action::WaitUntil(ms(2500 + SETTLE)), "it is not yet time");
+    let (time, action) = wait(&mut settling, 2500, |asked| host(asked, 0));
+    assert_eq!(action, Action::ReadArray(vec![0, 1]));
+    assert!(time >= 2500 + SETTLE, "{time}");
+    settling.take(Event::Array(array(true, Records::None)));
+    assert_eq!(settling.next(), Action::Look(0));
+}
+
+/// A host of which something came at these times.
+fn heard(at: &'static [u64]) -> impl Fn(u64) -> HostsSeen {
+    move |asked| {
+        let last = at.iter().copied().filter(|at| *at <= asked).max().unwrap_or(0);
+        host(asked, u32::try_from(asked - last).unwrap())
+    }
+}
+
+/// When the second look comes, if the first ended at 2000 and the host was heard at these times.
+fn second_look(at: &'static [u64]) -> Option<u64> {
+    let mut standing = standing();
+    let mut settling = Settling::new(&mut standing, Patience::Batch, [0]);
+    let hosts = heard(at);
+    settling.take(Event::Hosts(hosts(1990)));
+    settling.take(look(2000, Some(5)));
+    match wait(&mut settling, 2000, hosts) {
+        (time, Action::ReadArray(_)) => Some(time),
+        (_, Action::Decide(0, Decision::Busy(5, Clause::Heard))) => None,
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
-fn heard_of_since_means_since_the_end_of_the_first_look() {
-    let mut standing = standing();
-    let mut settling = Settling::new(&mut standing, Patience::Batch, [0]);
-    settling.take(Event::Hosts(host(0, 0)));
-    settling.take(look(5000, Some(5)));
-    settling.take(Event::Time(ms(6000)));
-    // Heard while the look was under way.
-    settling.take(Event::Hosts(host(6000, 1001)));
-    assert!(matches!(settling.next(), Action::WaitUntil(_)), "{:?}", settling.next());
-    settling.take(Event::Time(ms(6100)));
-    settling.take(Event::Hosts(host(6100, 50)));
-    let Action::WaitUntil(until) = settling.next() else { panic!("the wait begins anew") };
-    assert!(until >= ms(6100 + SETTLE));
-    settling.take(Event::Time(until));
-    settling.take(Event::Hosts(host(7200, 50)));
-    assert_eq!(settling.next(), Action::ReadArray(vec![0]));
+fn a_host_must_be_heard_of_after_the_wait() {
+    // The last that came, came after the first look: the rest of it may be on its way still.
+    assert_eq!(second_look(&[1900, 2100, 2900]), None);
+    let time = second_look(&[1900, 2100, 2900, 3300]).unwrap();
+    assert!((3300..3600).contains(&time), "{time}");
+}
+
+#[test]
+fn a_silence_within_the_wait_makes_it_begin_anew() {
+    // Silent for 1200 ms, across the end of the first look, and heard again before it was due.
+    let time = second_look(&[1500, 2700, 3100, 3500, 3900, 4300, 4700]).unwrap();
+    assert!(time >= 2700 + 1200, "{time}");
+    // It was heard often enough.
+    let time = second_look(&[1500, 2300, 3100, 3500, 3900, 4300, 4700]).unwrap();
+    assert!(time < 3300, "{time}");
+    // What begins when the second look is due already is too late to hold anything back.
+    let time = second_look(&[1900, 2500, 3050, 5000, 7000]).unwrap();
+    assert!(time < 3300, "{time}");
+}
+
+#[test]
+fn a_host_that_is_silent_at_regular_intervals_is_waited_for_once() {
+    // A keep alive every three settle times.
+    let time = second_look(&[500, 3500, 6500, 9500, 12_500]).unwrap();
+    assert!((6500..10_000).contains(&time), "{time}");
+}
+
+#[test]
+fn other_scrubs_are_neither_owners_nor_waited_for() {
+    let observer = AssociatedHost { mark: [9; 32], silent_ms: 9000, observer: true };
+    let with_observer = |mut seen: HostsSeen| {
+        seen.nodes.iter_mut().flatten().for_each(|node| node.hosts.push(observer.clone()));
+        seen
+    };
+    let now = array(false, Records::Bitmap);
+    // It is silent for long; the host that may write is not.
+    let action = decide(&mut standing(), 10, |asked| with_observer(host(asked, 0)), &now);
+    assert_eq!(action, Action::Decide(7, Decision::Finding(99)));
+    // The owner is gone, and the other scrub is still there.
+    let mut run = Standing { run_by_hosts: true, running: true, ..standing() };
+    let action = decide(&mut run, 10, |asked| with_observer(nobody(asked)), &now);
+    assert_eq!(action, Action::Decide(7, Decision::Busy(99, Clause::Stay)));
 }
 
 #[test]

@@ -45,9 +45,11 @@ pub(super) struct Config {
     pub(super) resync: u64,
     /// Paths are lost now and then.
     pub(super) paths: bool,
-    /// Members fail and come back, or the array is reshaped.
+    /// Members fail and come back or are replaced, or the array is reshaped.
     pub(super) changes: bool,
-    /// Other hosts come and go.
+    /// Nodes are started anew now and then.
+    pub(super) restarts: bool,
+    /// Other hosts come and go: some that might write, some that only read, as other scrubs do.
     pub(super) visitors: bool,
     /// Percent: damage is planted.
     pub(super) damage: u64,

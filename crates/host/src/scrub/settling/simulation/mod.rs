@@ -36,8 +36,9 @@ fn anything(random: &mut Random) -> Config {
         read_only: 30,
         resync: [5 * MS, S / 2, 6 * S][random.index(3)],
         paths: counted && random.percent(40),
-        changes: !crash && random.percent(25),
-        visitors: counted && random.percent(25),
+        changes: random.percent(25),
+        restarts: counted && random.percent(20),
+        visitors: counted && random.percent(30),
         damage: 60,
         begins_cut_off: random.percent(30),
     }
@@ -68,25 +69,62 @@ fn seed(
     Ok(tally)
 }
 
-/// Many seeds.
-fn run(seeds: std::ops::Range<u64>, config: &dyn Fn(&mut Random) -> Config) -> Tally {
-    let mut all = Tally::default();
-    for number in seeds {
-        match seed(number, config, None) {
-            Ok(tally) => all.add(&tally),
-            Err(what) => panic!("{what}"),
+/// Many seeds, on all processors. Nothing false may be said in any.
+fn run(seeds: std::ops::Range<u64>, config: &(dyn Fn(&mut Random) -> Config + Sync)) -> Tally {
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let part = |thread: usize| {
+        let mut sum = Tally::default();
+        for number in seeds.clone().skip(thread).step_by(threads) {
+            sum.add(&seed(number, config, None)?);
         }
-    }
+        Ok::<_, String>(sum)
+    };
+    let mut all = Tally::default();
+    std::thread::scope(|scope| {
+        let part = &part;
+        let parts: Vec<_> = (0..threads).map(|thread| scope.spawn(move || part(thread))).collect();
+        for sum in parts {
+            match sum.join().expect("no part panics") {
+                Ok(sum) => all.add(&sum),
+                Err(what) => panic!("{what}"),
+            }
+        }
+    });
     all
 }
 
-/// That calling everything busy is no success.
-fn assert_shares(all: &Tally) {
+/// What is too little for a success: refusing everything, leaving it out, or calling it busy is none.
+fn lacks(all: &Tally) -> Option<&'static str> {
     let judged = all.consistent + all.findings;
-    assert!(all.refused * 4 < all.passes, "most passes must run: {all:?}");
-    assert!(judged * 2 > all.suspects, "at least half of the suspects must be decided: {all:?}");
-    assert!(all.damaged_found * 2 > all.damaged, "most of the damage must be found: {all:?}");
-    assert!((all.stripes - all.busy()) * 100 > all.stripes * 90, "{all:?}");
+    [
+        (all.refused * 4 < all.passes, "three quarters of the passes must run"),
+        (all.skipped * 4 < all.stripes, "few stripes may be left out"),
+        ((all.stripes - all.busy()) * 100 > all.stripes * 90, "nine stripes of ten must be judged"),
+        (judged * 4 > all.suspects * 3, "three suspects of four must be decided"),
+        (all.damaged_found * 10 > all.damaged * 7, "most of the damage must be found"),
+    ]
+    .into_iter()
+    .find_map(|(holds, what)| (!holds).then_some(what))
+}
+
+fn assert_shares(all: &Tally) {
+    assert_eq!(lacks(all), None, "{all:?}");
+}
+
+#[test]
+fn a_pass_that_judges_nothing_is_no_success() {
+    let all = run(0..50, &anything);
+    let suspects = all.suspects;
+    let refused = Tally { refused: all.passes, stripes: 0, suspects: 0, ..all.clone() };
+    assert_eq!(lacks(&refused), Some("three quarters of the passes must run"));
+    let skipped = Tally { skipped: all.stripes, ..all.clone() };
+    assert_eq!(lacks(&skipped), Some("few stripes may be left out"));
+    let everything = [(Clause::Quiet, all.stripes)].into();
+    let busy = Tally { busy: everything, consistent: 0, findings: 0, damaged_found: 0, ..all.clone() };
+    assert_eq!(lacks(&busy), Some("nine stripes of ten must be judged"));
+    let suspects = [(Clause::Quiet, suspects)].into();
+    let busy = Tally { busy: suspects, consistent: 0, findings: 0, damaged_found: 0, ..all };
+    assert_eq!(lacks(&busy), Some("three suspects of four must be decided"));
 }
 
 #[test]
@@ -102,19 +140,28 @@ fn no_torn_stripe_is_a_finding_whatever_happens() {
 fn long_form() {
     let seeds = std::env::var("PUMICE_SETTLE_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(100_000);
     let all = run(0..seeds, &anything);
+    let judged = all.stripes - all.busy();
     println!("{all:#?}");
+    println!(
+        "{judged} of {} stripes judged ({:.2} %), {} of {} suspects decided ({:.1} %)",
+        all.stripes,
+        100.0 * judged as f64 / all.stripes as f64,
+        all.consistent + all.findings,
+        all.suspects,
+        100.0 * (all.consistent + all.findings) as f64 / all.suspects as f64,
+    );
     assert_shares(&all);
 }
 
 /// Leaves a clause out, and says in which of some seeds something is said that is not so.
-fn first_false(clause: Clause, config: &dyn Fn(&mut Random) -> Config) -> Option<String> {
+fn first_false(clause: Clause, config: &(dyn Fn(&mut Random) -> Config + Sync)) -> Option<String> {
     // With all clauses the same seeds are fine.
     run(0..SEEDS_OF_A_CLAUSE, config);
     (0..SEEDS_OF_A_CLAUSE).find_map(|number| seed(number, config, Some(clause)).err())
 }
 
 /// Seeds with which a clause is tried.
-const SEEDS_OF_A_CLAUSE: u64 = 400;
+const SEEDS_OF_A_CLAUSE: u64 = 2000;
 
 /// An array over two nodes that is written all the time, without records, and nothing else happens.
 fn plain() -> Config {
@@ -136,6 +183,7 @@ fn plain() -> Config {
         resync: S,
         paths: false,
         changes: false,
+        restarts: false,
         visitors: false,
         damage: 0,
         begins_cut_off: false,
@@ -164,7 +212,15 @@ without!(
 without!(
     without_s3_two_torn_looks_that_differ_are_a_finding,
     Agree,
-    Config { counted: false, nodes: 1, gap: 500 * MS, held: (50, 400 * MS), slow_looks: 15, ..plain() }
+    Config {
+        counted: false,
+        nodes: 1,
+        gap: 500 * MS,
+        written: 1,
+        held: (50, 400 * MS),
+        slow_looks: 15,
+        ..plain()
+    }
 );
 without!(
     without_s4_the_same_write_twice_is_a_finding,

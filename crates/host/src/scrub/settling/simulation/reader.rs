@@ -26,11 +26,13 @@ pub(super) struct Tally {
     pub(super) consistent: u64,
     pub(super) findings: u64,
     pub(super) busy: BTreeMap<Clause, u64>,
-    /// Stripes that were damaged when they were checked first.
+    /// Stripes that the pass left out from the first.
+    pub(super) skipped: u64,
+    /// Stripes that were damaged from their first check on.
     pub(super) damaged: u64,
     pub(super) damaged_found: u64,
-    /// Of those, in stripes that were not busy.
-    pub(super) damaged_settled: u64,
+    /// Those of them that were busy. The others settled, and each was found: else the pass fails.
+    pub(super) damaged_busy: u64,
 }
 
 impl Tally {
@@ -45,7 +47,8 @@ impl Tally {
         other.busy.iter().for_each(|(clause, n)| *self.busy.entry(*clause).or_default() += n);
         self.damaged += other.damaged;
         self.damaged_found += other.damaged_found;
-        self.damaged_settled += other.damaged_settled;
+        self.damaged_busy += other.damaged_busy;
+        self.skipped += other.skipped;
     }
 
     pub(super) fn busy(&self) -> u64 {
@@ -64,8 +67,10 @@ pub(super) struct Reader<'w> {
     /// What the pass takes the array for.
     then: Super,
     valid: Vec<usize>,
-    /// What each stripe looked like last.
-    last: BTreeMap<u64, Option<u64>>,
+    /// The drives that it reads, by role.
+    drives: Vec<usize>,
+    /// What each stripe looked like last, and whether it was inconsistent all the while.
+    last: BTreeMap<u64, (Option<u64>, bool)>,
 }
 
 impl<'w> Reader<'w> {
@@ -77,13 +82,15 @@ impl<'w> Reader<'w> {
     ) -> Result<(), String> {
         tally.passes += 1;
         let then = world.supers.iter().max_by_key(|s| s.events).copied().expect("members");
-        let valid = world.supers.iter().map(|s| s.valid).collect();
-        let mut reader = Reader { world, without, then, valid, last: BTreeMap::new() };
+        let drives = then.drives[..world.config.members].to_vec();
+        let valid = drives.iter().map(|drive| world.supers[*drive].valid).collect();
+        let mut reader = Reader { world, without, then, valid, drives, last: BTreeMap::new() };
         let Some((mut standing, skipped)) = reader.begin() else {
             tally.refused += 1;
             return Ok(());
         };
         let stripes = reader.world.config.stripes;
+        tally.skipped += skipped.iter().filter(|skipped| **skipped).count() as u64;
         let mut busy = Vec::new();
         // Damage that each stripe had when it was checked first.
         let mut had = BTreeMap::new();
@@ -91,13 +98,21 @@ impl<'w> Reader<'w> {
             let mut suspects = Vec::new();
             for stripe in (start..(start + BATCH).min(stripes)).filter(|stripe| !skipped[*stripe]) {
                 tally.stripes += 1;
-                tally.marked += u64::from(reader.world.bits.iter().any(|bits| bits[stripe / REGION]));
+                let is_marked = |drive: &usize| reader.world.bits[*drive][stripe / REGION];
+                tally.marked += u64::from(reader.drives.iter().any(is_marked));
                 let before = reader.world.damage[stripe];
                 let look = reader.look(stripe);
-                if look.seen.is_some() {
-                    suspects.push(stripe as u64);
+                let stands = before != 0 && reader.world.damage[stripe] == before;
+                match look.seen {
+                    Some(_) => suspects.push(stripe as u64),
+                    // Not every damage stands: a write that puts back what a block held before it was
+                    // damaged moves the damage to another member, and half done it fits.
+                    None if stands && reader.last.get(&(stripe as u64)).is_some_and(|last| last.1) => {
+                        return Err(format!("the damage of stripe {stripe} was not seen"));
+                    }
+                    None => {}
                 }
-                if before != 0 && reader.world.damage[stripe] == before {
+                if stands && look.seen.is_some() {
                     had.insert(stripe, before);
                 }
             }
@@ -128,7 +143,11 @@ impl<'w> Reader<'w> {
         match decision {
             Decision::Consistent => {
                 tally.consistent += 1;
-                if self.last.get(&stripe) != Some(&None) && self.without.is_none() {
+                let last = self.last.get(&stripe);
+                if had.is_some() && last.is_some_and(|last| last.1) {
+                    return Err(format!("the damage of stripe {stripe} was called consistent"));
+                }
+                if last.is_none_or(|last| last.0.is_some()) && self.without.is_none() {
                     return Err(format!("stripe {stripe} was called consistent, and did not look so"));
                 }
             }
@@ -138,9 +157,11 @@ impl<'w> Reader<'w> {
                     return Err(format!("stripe {stripe} is not damaged so: a false finding"));
                 }
                 tally.damaged_found += u64::from(had.is_some());
-                tally.damaged_settled += u64::from(had.is_some());
             }
-            Decision::Busy(_, clause) => *tally.busy.entry(*clause).or_default() += 1,
+            Decision::Busy(_, clause) => {
+                tally.damaged_busy += u64::from(had.is_some());
+                *tally.busy.entry(*clause).or_default() += 1;
+            }
         }
         Ok(())
     }
@@ -232,22 +253,33 @@ impl<'w> Reader<'w> {
         self.world.advance(by);
     }
 
+    /// The drives on a node.
+    fn drives_of(&self, k: usize) -> Vec<usize> {
+        self.drives.iter().copied().filter(|drive| self.world.node_of(*drive) == k).collect()
+    }
+
     fn look(&mut self, stripe: usize) -> Look<u64> {
         let config = self.world.config.clone();
         let mut activity = Vec::new();
         let mut sum = 0;
+        let begun = self.world.all_writes(stripe);
         for k in 0..config.nodes {
-            let before = self.world.counters(k, stripe);
-            for member in (0..config.members).filter(|member| member * config.nodes / config.members == k) {
+            let epoch = self.world.epoch(k);
+            let before = self.world.counters(k, stripe, &self.drives);
+            for drive in self.drives_of(k) {
                 self.pass_time(5 * MS, 2 * S);
-                sum ^= self.world.disk[stripe][member];
+                sum ^= self.world.disk[stripe][drive];
             }
-            let after = self.world.counters(k, stripe);
-            let epoch = 100 + k as u64;
+            let after = self.world.counters(k, stripe, &self.drives);
+            // A node that was started anew meanwhile fails the look; here it only says nothing.
+            let epoch = if self.world.epoch(k) == epoch { epoch } else { u64::MAX };
             activity.push(config.counted.then_some(Activity { epoch, before, after }));
         }
         let seen = (sum != 0).then_some(sum);
-        self.last.insert(stripe as u64, seen);
+        let ended = self.world.all_writes(stripe);
+        let is_quiet = begun == ended && begun.started == begun.completed;
+        let stands = is_quiet && self.world.syndrome(stripe, &self.drives) != 0;
+        self.last.insert(stripe as u64, (seen, stands));
         Look { ended: moment(self.world.now), activity, seen }
     }
 
@@ -260,9 +292,7 @@ impl<'w> Reader<'w> {
             self.pass_time(3 * MS, S);
             nodes.push(self.world.hosts(k));
             self.pass_time(3 * MS, S);
-            for member in (0..config.members).filter(|member| member * config.nodes / config.members == k) {
-                saw_clean &= self.world.saw_clean(member);
-            }
+            saw_clean &= self.drives_of(k).into_iter().all(|drive| self.world.saw_clean(drive));
         }
         HostsSeen { asked, nodes, saw_clean }
     }
@@ -282,15 +312,15 @@ impl<'w> Reader<'w> {
         };
         let mut supers = Vec::new();
         let mut marked = Vec::new();
-        for member in 0..config.members {
+        for drive in self.drives.clone() {
             self.pass_time(5 * MS, 3 * S);
-            supers.push(self.world.supers[member]);
+            supers.push(self.world.supers[drive]);
             if !supers.iter().all(|s| s.clean) {
                 self.pass_time(5 * MS, 3 * S);
                 for stripe in stripes {
                     let at = *stripe as usize;
-                    let bit = config.kept == Kept::Bitmap && self.world.bits[member][at / REGION];
-                    let log = config.kept == Kept::Ppl && self.world.logs[member][at] != 0;
+                    let bit = config.kept == Kept::Bitmap && self.world.bits[drive][at / REGION];
+                    let log = config.kept == Kept::Ppl && self.world.logs[drive][at] != 0;
                     let what = if log { Held::Ppl } else { Held::Bitmap };
                     marked.extend((bit || log).then_some((*stripe, what)));
                 }
@@ -301,7 +331,8 @@ impl<'w> Reader<'w> {
         let same = supers.iter().map(|s| s.valid).eq(self.valid.iter().copied())
             && current
             && !newest.at
-            && (newest.shape, newest.faulty) == (self.then.shape, self.then.faulty);
+            && (newest.shape, newest.faulty, newest.drives)
+                == (self.then.shape, self.then.faulty, self.then.drives);
         if !newest.clean {
             held.extend(marked);
         }

@@ -18,6 +18,8 @@ use state::{Association, Ends, Event, Host, Kind, Node, Op, Path, What, Write};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
+/// Roles of an array, at most.
+pub(super) const MOST_MEMBERS: usize = 5;
 /// Stripes of a region: of the counters, and of a bit of the bitmap.
 pub(super) const REGION: usize = 2;
 /// md's `daemon_sleep`.
@@ -41,6 +43,8 @@ pub(super) struct Super {
     pub(super) faulty: u32,
     /// Stripes up to which this member is good.
     pub(super) valid: usize,
+    /// The drive of each role.
+    pub(super) drives: [usize; MOST_MEMBERS],
 }
 
 pub(super) struct World {
@@ -49,11 +53,11 @@ pub(super) struct World {
     pub(super) random: Random,
     queue: BinaryHeap<Reverse<(u64, u64, Event)>>,
     sequence: u64,
-    /// By stripe and member.
+    /// By stripe and drive. There is one drive more than roles: what a member is replaced by.
     pub(super) disk: Vec<Vec<u64>>,
     pub(super) supers: Vec<Super>,
     pub(super) bits: Vec<Vec<bool>>,
-    /// Marks of entries, by member and stripe; 0 is none.
+    /// Marks of entries, by drive and stripe; 0 is none.
     pub(super) logs: Vec<Vec<u64>>,
     /// Stripes that the journal names, with what their members will hold.
     pub(super) journal: BTreeMap<usize, (u64, Vec<(usize, u64)>)>,
@@ -85,15 +89,26 @@ impl World {
             let mut row: Vec<u64> = (0..members).map(|_| random.next()).collect();
             row[stripe % members] = 0;
             row[stripe % members] = row.iter().fold(0, |sum, value| sum ^ value);
+            row.push(random.next());
             disk.push(row);
         }
-        let first = Super { events: 10, clean: true, at: false, shape: 0, faulty: 0, valid: stripes };
+        let first = Super {
+            events: 10,
+            clean: true,
+            at: false,
+            shape: 0,
+            faulty: 0,
+            valid: stripes,
+            drives: std::array::from_fn(|role| role),
+        };
+        let drives = members + 1;
         let node = |k| Node {
             epoch: 100 + k as u64,
             changes: 0,
             associations: Vec::new(),
             path: Path::Up,
             visitors: 0,
+            observers: 0,
             lost: 0,
             calm_from: 0,
             waiting: Vec::new(),
@@ -107,20 +122,23 @@ impl World {
             writing: vec![0; regions],
             needs: vec![false; stripes],
             marks: vec![1; stripes],
+            drives: (0..members).collect(),
             valid: vec![stripes; members],
-            logical: disk.clone(),
+            logical: disk.iter().map(|row: &Vec<u64>| row[..members].to_vec()).collect(),
             ..Host::default()
         };
         let mut world = Self {
             now: 0,
             queue: BinaryHeap::new(),
             sequence: 0,
-            supers: vec![first; members],
-            bits: vec![vec![false; regions]; members],
-            logs: vec![vec![0; stripes]; members],
+            supers: (0..drives)
+                .map(|drive| if drive < members { first } else { Super { events: 0, ..first } })
+                .collect(),
+            bits: vec![vec![false; regions]; drives],
+            logs: vec![vec![0; stripes]; drives],
             journal: BTreeMap::new(),
-            counters: vec![vec![Writes::default(); regions]; members],
-            memories: vec![Memory::default(); members],
+            counters: vec![vec![Writes::default(); regions]; drives],
+            memories: vec![Memory::default(); drives],
             nodes: (0..config.nodes).map(node).collect(),
             host,
             writes: Vec::new(),
@@ -157,7 +175,8 @@ impl World {
         if self.config.visitors {
             for _ in 0..4 {
                 let at = self.random.below(horizon);
-                self.at(at, Event::Visitor(true));
+                let observes = self.random.percent(50);
+                self.at(at, Event::Visitor(true, observes));
             }
         }
         if self.random.percent(self.config.damage) {
@@ -165,6 +184,10 @@ impl World {
                 let at = self.random.below(horizon / 3);
                 self.at(at, Event::Damage);
             }
+        }
+        if self.config.restarts {
+            let at = self.random.below(horizon);
+            self.at(at, Event::Restart);
         }
         if self.config.changes {
             let at = self.random.below(horizon / 2);
@@ -193,7 +216,13 @@ impl World {
             superblock.clean = self.config.kept == Kept::Journal;
             superblock.events += 1;
         }
-        self.host.logical = self.disk.clone();
+        self.host.logical = self.contents();
+    }
+
+    /// What the members of the array hold, by stripe and role.
+    pub(super) fn contents(&self) -> Vec<Vec<u64>> {
+        let row = |row: &Vec<u64>| self.host.drives.iter().map(|drive| row[*drive]).collect();
+        self.disk.iter().map(row).collect()
     }
 
     /// A data member of a stripe by chance, and its parity.
@@ -203,8 +232,8 @@ impl World {
         (data, parity)
     }
 
-    pub(super) fn node_of(&self, member: usize) -> usize {
-        member * self.config.nodes / self.config.members
+    pub(super) fn node_of(&self, drive: usize) -> usize {
+        drive.min(self.config.members - 1) * self.config.nodes / self.config.members
     }
 
     fn at(&mut self, time: u64, event: Event) {
@@ -246,10 +275,13 @@ impl World {
             Event::Expire(node, serial) => self.expire(node, serial),
             Event::PathLost => self.path_lost(),
             Event::PathBack(node, lost) => self.path_back(node, lost),
-            Event::Visitor(comes) => self.visitor(comes),
+            Event::Visitor(comes, observes) => self.visitor(comes, observes),
+            Event::Restart => self.restart(),
             Event::Damage => self.plant(),
             Event::Change(of) if of == life => self.change(),
             Event::ReAdd(of, member) if of == life => self.re_add(member),
+            Event::Replace(of, stripe) if of == life => self.replace(stripe),
+            Event::Replaced(of) if of == life => self.replaced(),
             Event::Recover(of, member, stripe) if of == life => self.recover(member, stripe),
             Event::Scribble(of) if of == life => self.scribble(),
             Event::LogMoves(stripe, mark) => {
@@ -272,29 +304,54 @@ impl World {
         let owner = silent.map(|silent_ms| AssociatedHost { mark: [1; 32], silent_ms, observer: false });
         let visitor =
             (node.visitors > 0).then_some(AssociatedHost { mark: [2; 32], silent_ms: 0, observer: false });
-        let hosts = owner.into_iter().chain(visitor).collect();
+        let observer =
+            (node.observers > 0).then_some(AssociatedHost { mark: [3; 32], silent_ms: 0, observer: true });
+        let hosts = owner.into_iter().chain(visitor).chain(observer).collect();
         Some(Hosts { epoch: node.epoch, changes: node.changes, hosts })
     }
 
-    /// Whether the node of a member remembers a clean superblock of an association that stands.
-    pub(super) fn saw_clean(&self, member: usize) -> bool {
-        let stands =
-            |serial| self.nodes[self.node_of(member)].associations.iter().any(|a| a.serial == serial);
-        self.memories[member].last().is_some_and(|(serial, _, clean)| clean.is_some() && stands(serial))
+    /// A node's epoch.
+    pub(super) fn epoch(&self, k: usize) -> u64 {
+        self.nodes[k].epoch
     }
 
-    /// The counters of a stripe's regions on a node.
-    pub(super) fn counters(&self, k: usize, stripe: usize) -> Writes {
-        let members = (0..self.config.members).filter(|member| self.node_of(*member) == k);
-        members.fold(Writes::default(), |sum, member| {
-            let writes = self.counters[member][stripe / REGION];
+    /// Whether the node of a drive remembers a clean superblock of an association that stands.
+    pub(super) fn saw_clean(&self, drive: usize) -> bool {
+        let stands = |serial| self.nodes[self.node_of(drive)].associations.iter().any(|a| a.serial == serial);
+        self.memories[drive].last().is_some_and(|(serial, _, clean)| clean.is_some() && stands(serial))
+    }
+
+    /// What does not fit in a stripe, by what the drives hold.
+    pub(super) fn syndrome(&self, stripe: usize, drives: &[usize]) -> u64 {
+        drives.iter().fold(0, |sum, drive| sum ^ self.disk[stripe][*drive])
+    }
+
+    /// Writes to a stripe's region, on all drives: what the oracle knows, if nobody counts as well.
+    pub(super) fn all_writes(&self, stripe: usize) -> Writes {
+        let drives: Vec<usize> = (0..=self.config.members).collect();
+        (0..self.config.nodes).map(|k| self.counters(k, stripe, &drives)).fold(
+            Writes::default(),
+            |sum, writes| Writes {
+                started: sum.started + writes.started,
+                completed: sum.completed + writes.completed,
+            },
+        )
+    }
+
+    /// The counters of a stripe's regions on a node, over the drives that are read there.
+    pub(super) fn counters(&self, k: usize, stripe: usize, drives: &[usize]) -> Writes {
+        let here = drives.iter().filter(|drive| self.node_of(**drive) == k);
+        here.fold(Writes::default(), |sum, drive| {
+            let writes = self.counters[*drive][stripe / REGION];
             Writes { started: sum.started + writes.started, completed: sum.completed + writes.completed }
         })
     }
 
     /// Whether the kernel that runs the array here would say that nothing but writes is under way.
     pub(super) fn is_settled_here(&self) -> bool {
-        self.host.assembled && !self.host.read_only && self.is_whole() && self.host.faulty == 0
+        let Host { assembled, read_only, faulty, copying, .. } = &self.host;
+        let recovers = copying.is_some() || self.host.valid.iter().any(|v| *v < self.config.stripes);
+        *assembled && !read_only && *faulty == 0 && !recovers && self.is_whole()
     }
 
     /// Whether anybody has the array.
@@ -312,11 +369,12 @@ impl World {
     pub(super) fn plant(&mut self) {
         let stripe = self.random.index(self.config.stripes);
         let member = self.random.index(self.config.members);
-        if self.host.locked[stripe] || self.host.faulty != 0 || self.host.shape != 0 {
+        let Host { faulty, shape, copying, .. } = &self.host;
+        if self.host.locked[stripe] || *faulty != 0 || *shape != 0 || copying.is_some() {
             return;
         }
         let error = self.random.next() | 1;
-        self.disk[stripe][member] ^= error;
+        self.disk[stripe][self.host.drives[member]] ^= error;
         self.damage[stripe] ^= error;
         // A write may mend one error of several.
         let ever = &mut self.ever[stripe];

@@ -5,6 +5,7 @@ use super::*;
 impl World {
     pub(super) fn superblock(&self, member: usize) -> Super {
         let Host { events, clean, shape, faulty, checkpoint, .. } = self.host;
+        let drive = |role| self.host.drives.get(role).copied().unwrap_or(usize::MAX);
         Super {
             events,
             clean: clean && !checkpoint,
@@ -12,29 +13,55 @@ impl World {
             shape,
             faulty,
             valid: self.host.valid[member],
+            drives: std::array::from_fn(drive),
         }
     }
 
     pub(super) fn update_superblocks(&mut self) {
         self.host.busy = true;
+        self.host.may_go_back = false;
         let op = self.op(Kind::Super);
         let writes: Vec<(usize, What)> = (0..self.config.members)
             .filter(|member| self.present(*member))
-            .map(|member| (member, What::Super(self.superblock(member))))
+            .flat_map(|member| {
+                let superblock = What::Super(self.superblock(member));
+                self.holders(member).map(move |drive| (drive, superblock))
+            })
             .collect();
         self.send_all(op, &writes);
     }
 
     pub(super) fn assemble(&mut self) {
         let (kept, stripes, resyncing) = (self.config.kept, self.config.stripes, self.resyncing);
+        let members = self.config.members;
         let newest = *self.supers.iter().max_by_key(|s| s.events).expect("members");
         let host = &mut self.host;
         host.assembled = true;
         host.events = newest.events;
         (host.shape, host.faulty, host.checkpoint) = (newest.shape, newest.faulty, false);
-        host.logical = self.disk.clone();
+        (host.drives, host.copying) = (newest.drives[..members].to_vec(), None);
+        host.replaced = false;
+        for role in 0..members {
+            let faulty = host.faulty & (1 << role) != 0;
+            host.valid[role] = if faulty { 0 } else { self.supers[host.drives[role]].valid };
+        }
+        let lost = (0..members).find(|role| host.valid[*role] < stripes);
+        if lost.is_some() && !newest.clean && kept != Kept::Journal {
+            // md does not start an array that lacks a member and was cut off.
+            host.assembled = false;
+            return;
+        }
+        self.host.logical = self.contents();
+        let host = &mut self.host;
+        if let Some(role) = lost {
+            for row in host.logical.iter_mut().skip(host.valid[role]) {
+                row[role] = 0;
+                row[role] = row.iter().fold(0, |sum, value| sum ^ value);
+            }
+        }
         host.needs.fill(false);
-        let marked = |world: &[Vec<bool>], at: usize| world.iter().any(|of| of[at]);
+        let drives = host.drives.clone();
+        let marked = |bits: &[Vec<bool>], at: usize| drives.iter().any(|drive| bits[*drive][at]);
         for region in 0..host.bits.len() {
             host.bits[region] = if marked(&self.bits, region) { 2 } else { 0 };
         }
@@ -42,8 +69,9 @@ impl World {
         if kept == Kept::Journal {
             replays = self.journal.iter().map(|(stripe, entry)| (*stripe, entry.1.clone())).collect();
         } else if !newest.clean {
-            let named: Vec<usize> =
-                (0..stripes).filter(|stripe| self.logs.iter().any(|log| log[*stripe] != 0)).collect();
+            let named: Vec<usize> = (0..stripes)
+                .filter(|stripe| drives.iter().any(|drive| self.logs[*drive][*stripe] != 0))
+                .collect();
             for stripe in 0..stripes {
                 host.needs[stripe] = match kept {
                     Kept::Bitmap => marked(&self.bits, stripe / REGION),
@@ -71,6 +99,16 @@ impl World {
         }
         let first = self.config.gap.max(MS);
         self.after(0, first, Event::Tick(life));
+        if let Some(role) = lost {
+            let event = match self.present(role) {
+                true => Event::Recover(life, role, self.host.valid[role]),
+                false => Event::ReAdd(life, role),
+            };
+            self.after(S, 10 * S, event);
+        }
+        if self.host.shape != 0 {
+            self.after(S, 2 * S, Event::Scribble(life));
+        }
         self.after(0, DAEMON, Event::Daemon(life));
         self.after(SAFE_MODE, SAFE_MODE + MS, Event::SafeMode(life));
     }
@@ -117,6 +155,7 @@ impl World {
             self.host.clean = false;
             self.host.events += 1;
             self.update_superblocks();
+            self.host.may_go_back = self.host.faulty == 0 && !self.host.replaced;
             return;
         }
         for (stripe, data, value) in std::mem::take(&mut self.host.wanting) {
@@ -139,7 +178,7 @@ impl World {
         let op = self.op(Kind::Bit { region, set });
         let writes: Vec<(usize, What)> = (0..self.config.members)
             .filter(|member| self.present(*member))
-            .map(|member| (member, What::Bit { region, set }))
+            .flat_map(|member| self.holders(member).map(move |drive| (drive, What::Bit { region, set })))
             .collect();
         self.send_all(op, &writes);
     }
@@ -148,7 +187,9 @@ impl World {
         let members = self.config.members;
         let parity = stripe % members;
         let good = |member: usize| self.host.valid[member] > stripe && self.present(member);
-        let content = |m: usize| if good(m) { self.disk[stripe][m] } else { self.host.logical[stripe][m] };
+        let content = |m: usize| {
+            if good(m) { self.disk[stripe][self.host.drives[m]] } else { self.host.logical[stripe][m] }
+        };
         // What waits for a resync, or has lost a member, has its parity made anew.
         let anew = self.host.needs[stripe];
         let new = if anew {
@@ -181,7 +222,8 @@ impl World {
         if logged && self.present(parity) {
             self.sequence += 1;
             self.host.marks[stripe] = self.sequence;
-            self.send_all(op, &[(parity, What::Ppl { stripe, mark: self.sequence, set: true })]);
+            let drive = self.host.drives[parity];
+            self.send_all(op, &[(drive, What::Ppl { stripe, mark: self.sequence, set: true })]);
         } else if logged {
             self.ended(op);
         } else {
@@ -196,7 +238,7 @@ impl World {
         if idle && settled && !host.clean {
             self.host.clean = true;
             self.host.checkpoint = false;
-            let back = self.host.faulty == 0 && self.random.percent(50);
+            let back = self.host.may_go_back && !self.host.replaced && self.random.percent(50);
             self.host.events = if back { self.host.events - 1 } else { self.host.events + 1 };
             self.update_superblocks();
         } else if idle && !settled {
@@ -234,8 +276,10 @@ impl World {
         if !self.host.locked[stripe] {
             let parity = stripe % self.config.members;
             let others = (0..self.config.members).filter(|m| *m != parity);
-            let value = others.fold(0, |sum, m| sum ^ self.disk[stripe][m]);
-            let writes = if value == self.disk[stripe][parity] { Vec::new() } else { vec![(parity, value)] };
+            let row = &self.disk[stripe];
+            let drives = &self.host.drives;
+            let value = others.fold(0, |sum, m| sum ^ row[drives[m]]);
+            let writes = if value == row[drives[parity]] { Vec::new() } else { vec![(parity, value)] };
             self.change_stripe(stripe, &writes, true, Ends::Resync);
         }
         if !self.host.busy && self.random.percent(5) {

@@ -17,10 +17,6 @@ impl World {
     }
 
     pub(super) fn crash(&mut self) {
-        if self.config.changes {
-            // One kind of trouble at a time.
-            return;
-        }
         let host = &mut self.host;
         host.life += 1;
         (host.assembled, host.busy, host.active) = (false, false, 0);
@@ -67,14 +63,23 @@ impl World {
         }
     }
 
+    /// One path is lost, or all of them.
     pub(super) fn path_lost(&mut self) {
-        let k = self.random.index(self.nodes.len());
+        let noticed = self.random.percent(60);
+        if self.random.percent(25) {
+            (0..self.nodes.len()).for_each(|k| self.lose_path(k, noticed));
+        } else {
+            let k = self.random.index(self.nodes.len());
+            self.lose_path(k, noticed);
+        }
+    }
+
+    fn lose_path(&mut self, k: usize, noticed: bool) {
         // What one outage has delayed is there before the next.
         if self.nodes[k].path != Path::Up || self.now < self.nodes[k].calm_from {
             return;
         }
         self.touch(k);
-        let noticed = self.random.percent(60);
         self.nodes[k].path = if noticed { Path::Down } else { Path::Silent };
         if noticed {
             self.lose(k);
@@ -115,22 +120,47 @@ impl World {
         }
     }
 
-    pub(super) fn visitor(&mut self, comes: bool) {
+    /// The node's program ends and is started anew: it knows nothing of before. What it had taken in
+    /// and not written is sent again.
+    pub(super) fn restart(&mut self) {
+        let k = self.random.index(self.nodes.len());
+        if self.nodes[k].path != Path::Up || self.now < self.nodes[k].calm_from {
+            return;
+        }
+        let again = self.unanswered(k);
+        let node = &mut self.nodes[k];
+        let owned = node.associations.iter().any(|a| a.alive);
+        node.waiting.extend(again);
+        node.epoch += 1000;
+        (node.changes, node.visitors, node.observers) = (0, 0, 0);
+        node.associations.clear();
+        node.path = Path::Down;
+        for drive in (0..=self.config.members).filter(|drive| self.node_of(*drive) == k).collect::<Vec<_>>() {
+            self.counters[drive].fill(Writes::default());
+            self.memories[drive] = Memory::default();
+        }
+        if owned {
+            self.after(S, 10 * S, Event::PathBack(k, true));
+        }
+    }
+
+    pub(super) fn visitor(&mut self, comes: bool, observes: bool) {
         let all = self.random.percent(70);
         for k in 0..self.nodes.len() {
             if comes && !all && k > 0 {
                 continue;
             }
             let node = &mut self.nodes[k];
+            let count = if observes { &mut node.observers } else { &mut node.visitors };
             match comes {
-                true => node.visitors += 1,
-                false if node.visitors == 0 => continue,
-                false => node.visitors -= 1,
+                true => *count += 1,
+                false if *count == 0 => continue,
+                false => *count -= 1,
             }
             node.changes += 1;
         }
         if comes {
-            self.after(S, 20 * S, Event::Visitor(false));
+            self.after(S, 20 * S, Event::Visitor(false, observes));
         }
     }
 }

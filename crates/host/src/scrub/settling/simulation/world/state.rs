@@ -23,10 +23,13 @@ pub(super) enum What {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Write {
-    pub(super) member: usize,
+    pub(super) drive: usize,
     pub(super) what: What,
     pub(super) op: usize,
     pub(super) life: u32,
+    /// The node's epoch when it came there; a node that was started anew knows nothing of it.
+    pub(super) epoch: u64,
+    pub(super) answered: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -52,6 +55,8 @@ pub(super) enum Ends {
     Write,
     Resync,
     Recovery,
+    /// What is copied to the drive that replaces a member.
+    Copy,
     /// It is left as it is.
     Scribble,
 }
@@ -78,10 +83,13 @@ pub(super) enum Event {
     Expire(usize, u64),
     PathLost,
     PathBack(usize, bool),
-    Visitor(bool),
+    Visitor(bool, bool),
     Damage,
     Change(u32),
     ReAdd(u32, usize),
+    Replace(u32, usize),
+    Replaced(u32),
+    Restart,
     Recover(u32, usize, usize),
     Scribble(u32),
     LogMoves(usize, u64),
@@ -109,7 +117,10 @@ pub(super) struct Node {
     pub(super) changes: u64,
     pub(super) associations: Vec<Association>,
     pub(super) path: Path,
+    /// Other hosts that might write.
     pub(super) visitors: u32,
+    /// Other hosts that have promised not to.
+    pub(super) observers: u32,
     /// How long the path was silent.
     pub(super) lost: u64,
     pub(super) calm_from: u64,
@@ -139,7 +150,15 @@ pub(super) struct Host {
     /// Stripes that wait for a resync.
     pub(super) needs: Vec<bool>,
     pub(super) checkpoint: bool,
+    /// Nothing but the change from clean to active came last: the count may go back by it.
+    pub(super) may_go_back: bool,
     pub(super) faulty: u32,
+    /// The drive of each role.
+    pub(super) drives: Vec<usize>,
+    /// The role that is being replaced, and how far it is copied.
+    pub(super) copying: Option<(usize, usize)>,
+    /// A member has been replaced, and the superblocks do not say so yet.
+    pub(super) replaced: bool,
     pub(super) valid: Vec<usize>,
     pub(super) shape: u32,
     pub(super) logical: Vec<Vec<u64>>,
