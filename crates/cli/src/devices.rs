@@ -118,6 +118,22 @@ fn loop_over(path: &Path, sysfs: &Path) -> Option<String> {
     })
 }
 
+/// Who has taken a device of this machine into use since it was opened, and which; `None` if nobody
+/// has, as far as can be told.
+///
+/// # Errors
+/// If a device cannot be asked.
+pub(crate) fn taken_into_use(probed: &[Probed], sysfs: &Path) -> Result<Option<String>, Failure> {
+    for device in probed.iter().filter(|device| device.here().is_some()) {
+        let path = Path::new(&device.path);
+        let opened = FileDevice::open(path, OpenMode::ReadOnly, Options::default())?;
+        if let Some(who) = user_of(path, &opened, false, sysfs)? {
+            return Ok(Some(format!("{}: {who}", device.path)));
+        }
+    }
+    Ok(None)
+}
+
 /// How often superblocks that do not fit together are read again, where somebody may be writing them.
 const AGAIN: u32 = 5;
 /// Between two such reads: md writes the superblocks of all members within milliseconds.
@@ -376,6 +392,22 @@ mod tests {
         assert!(open(&files[2..], Access { allow_in_use: true, ..access }, false).is_ok());
         drop(served);
         assert_eq!(user(&files[2]), None);
+    }
+
+    #[test]
+    fn a_file_that_is_locked_after_it_was_opened_is_taken_into_use() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, vec![0; 8192]).unwrap();
+        let opened = open(std::slice::from_ref(&path), Access::default(), false).unwrap();
+        let place = Place::Here(Arc::clone(&opened[0]));
+        let probed = [Probed { path: path.display().to_string(), place, record: None }];
+        let taken = || taken_into_use(&probed, folder.path()).unwrap();
+        assert_eq!(taken(), None, "not by this scrub");
+        let served = device(&path, OpenMode::ReadWrite);
+        assert!(taken().unwrap().contains("another program has the file locked"));
+        drop(served);
+        assert_eq!(taken(), None);
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod human;
 pub(crate) use args::ScrubArgs;
 
 use crate::access::Access;
-use crate::devices::{assemble_of, expand, place};
+use crate::devices::{assemble_of, expand, place, taken_into_use};
 use crate::failure::Failure;
 use crate::probed::Probed;
 use crate::progress::Display;
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::new(format!("array {}: {}", array.uuid(), here.words())));
     } else if array.needs_assume_settled() {
         return Err(Failure::new(format!(
-            "array {}: it is running, or was not stopped cleanly, or was never synced, and has no bitmap that says where: parity cannot be judged; --assume-settled checks it all the same",
+            "array {}: it is running, or was not stopped cleanly, or was never synced, and has no bitmap that says where: parity cannot be judged; scrub it when a resync has made parity whole, or, if you know that it is, with --assume-settled",
             array.uuid()
         )));
     }
@@ -79,9 +79,17 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     let stop = stop_on_signal()?;
     let outcome = run_pass(&target, state.as_ref(), &options, &mut display, &stop);
     display.finish();
-    let outcome = outcome?;
-    if let Some(StopReason::Failed(why)) = &outcome.stopped {
-        eprintln!("pumice: stopped: {why}");
+    let mut outcome = outcome?;
+    if !(options.in_use || access.write || outcome.findings.is_empty()) && outcome.stopped.is_none() {
+        // Findings were believed at once, because nobody else had the devices.
+        outcome.stopped = taken_into_use(&probed, Path::new("/sys"))?.map(StopReason::TakenIntoUse);
+    }
+    match &outcome.stopped {
+        Some(StopReason::Failed(why)) => eprintln!("pumice: stopped: {why}"),
+        Some(StopReason::TakenIntoUse(who)) => eprintln!(
+            "pumice: {who}; that began during the scrub, so what was found may be half written: scrub again with --allow-in-use"
+        ),
+        _ => {}
     }
     let report = Report::new(&target, &outcome);
     if args.json {

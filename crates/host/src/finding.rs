@@ -79,18 +79,20 @@ impl Unsettled {
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
-            Self::Written => "it was written while it was looked at; scrub it when less is written",
+            Self::Written => {
+                "it was written while it was looked at; scrub it again when the array is written less"
+            }
             Self::Host => {
-                "a connected host came, went or was silent, and may still hold back a write to it; scrub it when every host has a way to every node"
+                "hosts came or went, or one was silent: one may hold back a write to it, or have left one half done; scrub it again when the hosts that run the array are connected to every node, or after a resync"
             }
             Self::Journal => {
-                "the journal may still hold writes to it; scrub it when the array has been written elsewhere, which drives them out"
+                "the write journal holds writes to it, or cannot be read to its end; entries leave it as the array is written further: scrub it again then"
             }
             Self::ArrayChanged => {
-                "superblocks, a bitmap or a log changed meanwhile; scrub it again as the array is now"
+                "the superblocks changed during the scrub: the array was started, or a member failed, came back or is being rebuilt; scrub it again as the array is now"
             }
             Self::Ppl => {
-                "a partial parity log says that it may be half written; scrub it when the array has been written elsewhere"
+                "a partial parity log names it: it may be half written; entries leave the log as the array is written further: scrub it again then"
             }
             Self::Bitmap => {
                 "its bit in the bitmap is set: it is being written, or waits for a resync; md clears the bit about 10 s after the last write or when the resync has passed, but not while a member is missing; scrub it then"

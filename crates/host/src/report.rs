@@ -197,6 +197,7 @@ impl Report {
             stopped: outcome.stopped.as_ref().map(|stop| match stop {
                 StopReason::Interrupted => "interrupted".to_owned(),
                 StopReason::Failed(why) => why.clone(),
+                StopReason::TakenIntoUse(who) => format!("taken into use meanwhile: {who}"),
                 StopReason::TooManyFindings => "too many findings; --resume goes on".to_owned(),
             }),
             range: (&outcome.range).into(),

@@ -40,9 +40,83 @@ pub(crate) fn live(binary: &Path, state: &Path, ports: &[u16]) -> Result<Pass, F
 
 /// A pass over the drives of nodes whose array may be in a state that a scrub refuses; what it said then.
 pub(crate) fn attempt(binary: &Path, state: &Path, ports: &[u16]) -> Result<Result<Pass, String>, Failed> {
-    match execute(binary, state, &LIVE, &urls(ports))? {
+    attempt_with(binary, state, &LIVE, &urls(ports))
+}
+
+/// A pass over the members as devices of this machine, while a node serves them to the host that runs
+/// the array; what it said if it was refused.
+pub(crate) fn attempt_here(
+    binary: &Path,
+    state: &Path,
+    drives: &[String],
+) -> Result<Result<Pass, String>, Failed> {
+    attempt_with(binary, state, &["--allow-in-use"], drives)
+}
+
+/// That a pass over the members as devices of this machine is refused while a node serves them, unless
+/// the operator allows it.
+pub(crate) fn is_refused_here(binary: &Path, state: &Path, drives: &[String]) -> Result<(), Failed> {
+    match attempt_with(binary, state, &[], drives)? {
+        Err(said) if said.contains("--allow-in-use") => Ok(()),
+        Err(said) => Err(Failed(format!("drives that a node serves: refused for another reason: {said}"))),
+        Ok(pass) => Err(Failed(format!("drives that a node serves were scrubbed: {}", pass.result))),
+    }
+}
+
+fn attempt_with(
+    binary: &Path,
+    state: &Path,
+    flags: &[&str],
+    devices: &[String],
+) -> Result<Result<Pass, String>, Failed> {
+    match execute(binary, state, flags, devices)? {
         (Some(2), _, said) => Ok(Err(said)),
         (code, text, said) => judge(code, &text, &said).map(Ok),
+    }
+}
+
+/// How much some passes judged.
+#[derive(Default)]
+pub(crate) struct Judged {
+    pub(crate) passes: u64,
+    pub(crate) refused: u64,
+    checked: u64,
+    stripes: u64,
+    undecided: u64,
+}
+
+impl Judged {
+    /// Takes a pass that must have found nothing.
+    pub(crate) fn take(&mut self, pass: Result<Pass, String>, when: &str) -> Result<(), Failed> {
+        let Ok(pass) = pass else {
+            self.refused += 1;
+            return Ok(());
+        };
+        if let Some(finding) = pass.findings.first() {
+            return Err(Failed(format!("a false finding while {when}: {finding:?}")));
+        }
+        self.passes += 1;
+        self.checked += pass.checked;
+        self.stripes += pass.stripes;
+        self.undecided += pass.undecided as u64;
+        Ok(())
+    }
+
+    /// That the passes that ran judged at least `percent` of the stripes: to skip everything is no
+    /// success.
+    pub(crate) fn at_least(&self, percent: u64) -> Result<(), Failed> {
+        let judged = self.checked.saturating_sub(self.undecided);
+        if self.passes == 0 || judged * 100 < self.stripes * percent {
+            return Err(Failed(format!("too little was judged: {}", self.words())));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn words(&self) -> String {
+        let Self { passes, refused, checked, stripes, undecided } = self;
+        format!(
+            "{passes} scrubs, {refused} refused: no finding, {undecided} undecided, {checked} of {stripes} stripes checked"
+        )
     }
 }
 

@@ -200,6 +200,9 @@ fn verdict_line(outcome: &Outcome, report: &Report, repairing: bool) -> String {
             let why = match &outcome.stopped {
                 Some(StopReason::Interrupted) => "interrupted; --resume goes on".to_owned(),
                 Some(StopReason::Failed(_)) => "stopped by a failure; --resume goes on".to_owned(),
+                Some(StopReason::TakenIntoUse(_)) => {
+                    "devices were taken into use meanwhile; scrub again with --allow-in-use".to_owned()
+                }
                 Some(StopReason::TooManyFindings) => {
                     "stopped: too many findings; --resume goes on to as many more".to_owned()
                 }
@@ -298,7 +301,8 @@ pub(crate) fn findings(findings: &[Finding]) -> String {
         out.push_str(&evidence(finding));
         out.push_str(&alternatives(finding));
         if let Some(why) = finding.unsettled {
-            let _ = writeln!(out, "    because {}", why.words());
+            let clause = finding.clause.map_or_else(String::new, |clause| format!(" ({clause})"));
+            let _ = writeln!(out, "    because {}{clause}", why.words());
         }
     }
     if findings.len() > LISTED {

@@ -166,6 +166,9 @@ pub enum StopReason {
     Failed(String),
     /// More findings than a scrub can be about.
     TooManyFindings,
+    /// Somebody took a device of this machine into use, which nobody had when the pass began: who,
+    /// and which device.
+    TakenIntoUse(String),
 }
 
 /// Why a result is incomplete.
