@@ -155,8 +155,8 @@ impl Standing {
         }
     }
 
-    /// Whether the hosts that ran the array are gone (S5). Others that only read do not stand in for
-    /// them.
+    /// Whether the hosts that ran the array are gone (S5). Others that only read do not stand in
+    /// for them.
     pub(crate) fn is_abandoned(&self, hosts: &HostsSeen) -> bool {
         self.heeds(Clause::Stay) && self.run_by_hosts && hosts.has_no_writer()
     }

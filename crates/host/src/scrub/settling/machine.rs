@@ -78,8 +78,8 @@ pub(crate) struct Settling<'s, D> {
     round: u32,
     /// The end of the last look.
     ended: Moment,
-    /// The settle time after the last look. Hosts must be heard of since; a silence that began later
-    /// does not matter.
+    /// The settle time after the last look. Hosts must be heard of since; a silence that began
+    /// later does not matter.
     apart: Moment,
     /// When the second look is due: then, or later if a host was silent.
     due: Moment,
@@ -271,9 +271,9 @@ impl<'s, D: Clone + PartialEq> Settling<'s, D> {
         }
     }
 
-    /// A host that may write was silent for longer than the settle time, or is: what the network lost
-    /// meanwhile comes later than what is sent now. When it is heard again, the wait begins anew, for
-    /// as long as the silence was.
+    /// A host that may write was silent for longer than the settle time, or is: what the network
+    /// lost meanwhile comes later than what is sent now. When it is heard again, the wait begins
+    /// anew, for as long as the silence was.
     fn note_silence(&mut self, hosts: &HostsSeen) {
         let settle = self.standing.settle;
         let silence = hosts.longest_silence();
@@ -301,7 +301,8 @@ impl<'s, D: Clone + PartialEq> Settling<'s, D> {
         POLL.min(self.standing.settle / 8)
     }
 
-    /// From the end of a look, whatever hosts do: a way to them that comes and goes is not waited for.
+    /// From the end of a look, whatever hosts do: a way to them that comes and goes is not waited
+    /// for.
     fn longest_wait(&self) -> Duration {
         (self.standing.settle + SILENCE) * 3
     }

@@ -72,8 +72,8 @@ fn decide(
     panic!("it does not end");
 }
 
-/// Answers every question for hosts by what they are at the time, until something else is asked for.
-/// When that is, and what.
+/// Answers every question for hosts by what they are at the time, until something else is asked
+/// for. When that is, and what.
 fn wait(
     settling: &mut Settling<'_, u64>,
     mut time: u64,

@@ -93,7 +93,8 @@ fn run(seeds: std::ops::Range<u64>, config: &(dyn Fn(&mut Random) -> Config + Sy
     all
 }
 
-/// What is too little for a success: refusing everything, leaving it out, or calling it busy is none.
+/// What is too little for a success: refusing everything, leaving it out, or calling it busy is
+/// none.
 fn lacks(all: &Tally) -> Option<&'static str> {
     let judged = all.consistent + all.findings;
     [

@@ -105,8 +105,8 @@ impl<'w> Reader<'w> {
                 let stands = before != 0 && reader.world.damage[stripe] == before;
                 match look.seen {
                     Some(_) => suspects.push(stripe as u64),
-                    // Not every damage stands: a write that puts back what a block held before it was
-                    // damaged moves the damage to another member, and half done it fits.
+                    // Not every damage stands: a write that puts back what a block held before it
+                    // was damaged moves the damage to another member, and half done it fits.
                     None if stands && reader.last.get(&(stripe as u64)).is_some_and(|last| last.1) => {
                         return Err(format!("the damage of stripe {stripe} was not seen"));
                     }

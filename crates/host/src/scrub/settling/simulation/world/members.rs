@@ -71,7 +71,8 @@ impl World {
         self.after(step / 2, step * 3 / 2 + 1, Event::Recover(life, member, stripe + 1));
     }
 
-    /// A stripe of a member goes to the drive that replaces it; the member is written all the while.
+    /// A stripe of a member goes to the drive that replaces it; the member is written all the
+    /// while.
     pub(super) fn replace(&mut self, stripe: usize) {
         let (life, step, stripes) = (self.host.life, self.config.resync, self.config.stripes);
         let Some((member, _)) = self.host.copying else { return };
@@ -83,7 +84,8 @@ impl World {
             return;
         }
         if stripe == stripes {
-            // From here on the member is not written any more; the superblocks say so a little later.
+            // From here on the member is not written any more; the superblocks say so a little
+            // later.
             let drive = self.free_drive();
             self.host.copying = None;
             self.host.drives[member] = drive;
