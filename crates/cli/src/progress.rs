@@ -2,7 +2,7 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 use pumice_host::finding::Finding;
-use pumice_host::scrub::{Observer, Progress};
+use pumice_host::pass::{Observer, Progress};
 use pumice_units::format_decimal;
 use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};

@@ -9,9 +9,9 @@ use crate::scrub::default_state_dir;
 use crate::text::{print, print_json};
 use clap::{Args, Subcommand};
 use pumice_host::date;
+use pumice_host::error::HostError;
 use pumice_host::repair::archive::{Entry, EntryId};
 use pumice_host::repair::{Archive, Found, Recovery, drop_waiting, recover, undo, written_repairs};
-use pumice_host::scrub::ScrubError;
 use pumice_host::state::{StateFiles, archives};
 use pumice_initiator::DigestPolicy;
 use pumice_node::NodeOptions;
@@ -197,7 +197,7 @@ fn put_back(
     for id in ids {
         match undo(&target, &archive, &journal, id, date::now()) {
             Ok(by) => done.push((id, by)),
-            Err(error @ ScrubError::NotUndone { .. }) => {
+            Err(error @ HostError::NotUndone { .. }) => {
                 refused = Some(error.to_string());
                 // An older repair of the same bytes would be refused as well, or worse, would not.
                 break;

@@ -13,8 +13,9 @@ use crate::progress::Display;
 use crate::remote::hosts_of;
 use crate::running::{Running, running};
 use crate::text::{print, print_json};
+use pumice_host::pass::StopReason;
 use pumice_host::report::Report;
-use pumice_host::scrub::{StopReason, run as run_pass};
+use pumice_host::scrub::run as run_pass;
 use pumice_host::state::StateFiles;
 use pumice_host::stop::Stop;
 use pumice_node::NodeOptions;
@@ -125,7 +126,7 @@ fn open_state(args: &ScrubArgs, array: Uuid) -> Result<Option<StateFiles>, Failu
     match StateFiles::open(&folder, array) {
         Ok(state) => Ok(Some(state)),
         // A file is a mistake in the command, wherever it was named.
-        Err(error @ pumice_host::scrub::ScrubError::State { .. })
+        Err(error @ pumice_host::error::HostError::State { .. })
             if !(needed || args.state_dir.is_some() && folder.is_file()) =>
         {
             if !args.quiet {

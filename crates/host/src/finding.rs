@@ -1,56 +1,17 @@
 //! What was found: the diagnosis of damage, as it is reported.
 
 mod strength;
+mod verdict;
+
+pub use verdict::Verdict;
 
 pub use strength::{Doubt, ErrorFigures, LostPlace, Strength};
 
 use crate::target::Target;
 use pumice_raid::diagnosis;
-use pumice_units::{Role, StripeIndex};
+use pumice_units::Role;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-
-/// What kind of damage a finding is. `Consistent` is the absence of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// One data block explains every inconsistent byte.
-    Member,
-    /// Only P disagrees.
-    ParityP,
-    /// Only Q disagrees.
-    ParityQ,
-    /// A known set of several members explains every inconsistent byte.
-    Several,
-    /// The stripe is inconsistent; one parity row cannot say which member it is.
-    Unlocated,
-    /// The stripe is inconsistent and no single explanation fits.
-    Ambiguous,
-    /// Written while it was being read, again and again.
-    Busy,
-    /// The medium refuses some of the bytes.
-    Unreadable,
-    /// The member was not asked for some of the bytes: its error time is spent.
-    NotAsked,
-}
-
-impl Verdict {
-    /// The words of a report.
-    #[must_use]
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::Member => "data damaged",
-            Self::ParityP => "P damaged",
-            Self::ParityQ => "Q damaged",
-            Self::Several => "several members damaged",
-            Self::Unlocated => "inconsistent, member unknown",
-            Self::Ambiguous => "inconsistent, ambiguous",
-            Self::Busy => "busy",
-            Self::Unreadable => "unreadable",
-            Self::NotAsked => "not asked for",
-        }
-    }
-}
 
 /// Why a stripe is [`Busy`](Verdict::Busy): what kept an inconsistency from counting when it was looked at last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -230,8 +191,7 @@ impl From<&diagnosis::Verdict> for Verdict {
     fn from(verdict: &diagnosis::Verdict) -> Self {
         match verdict {
             diagnosis::Verdict::Member(_) => Self::Member,
-            diagnosis::Verdict::ParityP(_) => Self::ParityP,
-            diagnosis::Verdict::ParityQ(_) => Self::ParityQ,
+            diagnosis::Verdict::Parity { row, .. } => Self::Parity(*row),
             diagnosis::Verdict::Several(_) => Self::Several,
             diagnosis::Verdict::Unlocated => Self::Unlocated,
             diagnosis::Verdict::Ambiguous(_) => Self::Ambiguous,
@@ -296,7 +256,7 @@ impl Finding {
             chunk_offset: u64::from(diagnosis.start),
             length: u64::from(diagnosis.len),
             array_offset: one.and_then(|(role, _)| {
-                target.geometry().array_offset(StripeIndex(stripe), role, u64::from(diagnosis.start))
+                target.layout().array_offset(stripe, role.index(), u64::from(diagnosis.start))
             }),
             certainty: diagnosis.certainty.into(),
             alternatives: alternatives.collect(),
@@ -317,7 +277,7 @@ impl Finding {
     /// Whether a member is named by parity alone: what a repair needs evidence for.
     #[must_use]
     pub const fn names_a_member(&self) -> bool {
-        matches!(self.verdict, Verdict::Member | Verdict::ParityP | Verdict::ParityQ | Verdict::Several)
+        matches!(self.verdict, Verdict::Member | Verdict::Parity(_) | Verdict::Several)
     }
 
     /// Adds a doubt: the verdict is not strong any more.

@@ -2,17 +2,20 @@
 //!
 //! ```text
 //! Target (array + members on their nodes)
-//!   └▶ scrub::run: Schedule ─▶ check a batch by a Method ─▶ examine suspects ─▶ Finding ─▶ repair
-//!                                                                                └▶ Report
+//!   └▶ pass: Schedule ─▶ Course ─▶ Work on each batch
+//!        └▶ scrub: check a batch by a Method ─▶ examine suspects ─▶ Finding ─▶ repair ─▶ Report
 //! ```
 //!
 //! Nothing here knows what a node is made of: everything goes through [`pumice_offload::DataNode`].
 
 pub mod date;
-mod errors;
+pub mod error;
 pub mod finding;
+mod media_errors;
 pub mod members;
 mod method;
+pub mod order;
+pub mod pass;
 pub mod pattern;
 pub mod plan;
 pub mod probe;
@@ -21,11 +24,10 @@ pub mod repair;
 pub mod report;
 pub mod scrub;
 mod sectors;
-mod standing;
 pub mod state;
 pub mod stop;
 pub mod target;
 pub mod wire;
 
-pub use errors::ErrorLimit;
+pub use media_errors::ErrorLimit;
 pub use method::Method;

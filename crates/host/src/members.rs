@@ -50,7 +50,7 @@ impl AbsentMember {
     #[must_use]
     pub fn all(target: &Target, range: &Range<u64>) -> Vec<Self> {
         let not_named = target.array().not_named();
-        let roles = (0..target.geometry().raid_disks()).map(Role);
+        let roles = (0..target.roles() as u16).map(Role);
         let absent = roles.filter_map(|role| match target.member(role) {
             None => {
                 let reason = if not_named.contains(&role) { Absence::NotNamed } else { Absence::Missing };
@@ -83,14 +83,21 @@ impl Equations {
     /// Of the runs of stripes that a pass is to check; none of them crosses a stripe at which the set of members changes.
     #[must_use]
     pub fn of(target: &Target, runs: &[Range<u64>]) -> Self {
-        let full = target.geometry().level().parities();
+        let most = |rows: usize| u16::try_from(rows).expect("a matrix has at most 8 rows");
+        let full = most(target.layout().rows());
         let mut out = Self { full, left: full, reduced_stripes: 0 };
+        // What was found out of the last stretch between two borders: runs of it are the same.
+        let borders = target.borders();
+        let mut known: Option<(usize, (usize, usize))> = None;
         for run in runs {
-            // Every member that is absent takes one equation with it.
-            let absent = AbsentMember::all(target, run).len();
-            let left = full.saturating_sub(u16::try_from(absent).unwrap_or(u16::MAX));
-            out.left = out.left.min(left);
-            if left < full {
+            let stretch = borders.partition_point(|border| *border <= run.start);
+            let (all, left) = match known {
+                Some((of, equations)) if of == stretch => equations,
+                _ => target.equations(run.start),
+            };
+            known = Some((stretch, (all, left)));
+            out.left = out.left.min(most(left));
+            if left < all {
                 out.reduced_stripes += run.end - run.start;
             }
         }

@@ -95,7 +95,7 @@ pub fn patterns(findings: &[Finding]) -> Vec<(Pattern, Vec<usize>)> {
         if let Some(member) = finding.member {
             by_place.entry((member, finding.chunk_offset, finding.length)).or_default().push(index);
         }
-        if finding.verdict == Verdict::ParityQ {
+        if finding.verdict == Verdict::Q {
             of_q.push(index);
         }
     }

@@ -2,8 +2,9 @@
 
 use crate::finding::Finding;
 use crate::members::{AbsentMember, Equations, StripeRange};
+use crate::pass::StopReason;
 use crate::pattern::Pattern;
-use crate::scrub::{Outcome, StopReason, Unfinished};
+use crate::scrub::{Outcome, Unfinished};
 use crate::target::Target;
 use crate::wire::Wire;
 use pumice_offload::PaceFigures;
@@ -38,7 +39,7 @@ impl ArrayIdentity {
     #[must_use]
     pub fn of(target: &Target) -> Self {
         let array = target.array();
-        let geometry = target.geometry();
+        let geometry = target.array().geometry();
         Self {
             uuid: array.uuid().to_string(),
             name: array.name().to_owned(),

@@ -1,6 +1,6 @@
 //! Reading a block of a stripe as exactly as its media allow: sector by sector where a member fails.
 
-use crate::scrub::ScrubError;
+use crate::error::HostError;
 use crate::target::{Stripes, Target, View};
 use pumice_offload::{ErrorKind, Unread};
 use pumice_parity::check_matrix::CheckMatrix;
@@ -65,7 +65,7 @@ impl Block {
         stripe: u64,
         start: u32,
         len: u32,
-    ) -> Result<Self, ScrubError> {
+    ) -> Result<Self, HostError> {
         let window = reader.read(stripe, start, len)?;
         let mut chunks = vec![None; target.roles()];
         for (role, bytes) in view.roles().zip(&window.chunks) {
@@ -80,7 +80,7 @@ impl Block {
         Ok(block)
     }
 
-    fn ask_again(&mut self, target: &Target, stripe: u64, role: Role) -> Result<(), ScrubError> {
+    fn ask_again(&mut self, target: &Target, stripe: u64, role: Role) -> Result<(), HostError> {
         let member = target.member(role).expect("the view has it");
         let sector = u64::from(target.sector_bytes(role)?);
         let place = target.place(role, stripe, self.start);

@@ -6,9 +6,9 @@ mod progress;
 
 pub(crate) use progress::{Before, MAX_SAVED_FINDINGS, PassKey, SavedPass, Shape};
 
+use crate::error::HostError;
 use crate::repair::EntryId;
 use crate::repair::{Archive, Found, Journal};
-use crate::scrub::ScrubError;
 use pumice_durable::{Folder, Lock, Store, remove, replace, sweep};
 use pumice_raid::Uuid;
 use std::fs;
@@ -23,14 +23,14 @@ const MAX_PROGRESS: u64 = 256 << 20;
 ///
 /// # Errors
 /// If the folder is there and cannot be listed.
-pub fn archives(folder: &Path) -> Result<Vec<(Uuid, Archive)>, ScrubError> {
+pub fn archives(folder: &Path) -> Result<Vec<(Uuid, Archive)>, HostError> {
     let store = Folder::new(folder);
     let listed = |folder: &Path| -> io::Result<Vec<String>> {
         fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
     };
     let mut names = match listed(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
-        names => names.map_err(|error| ScrubError::state(folder, "cannot be listed", error))?,
+        names => names.map_err(|error| HostError::state(folder, "cannot be listed", error))?,
     };
     names.sort_unstable();
     let archive = |name: &String| {
@@ -58,24 +58,24 @@ impl StateFiles {
     /// [`read_only`](Self::read_only).
     ///
     /// # Errors
-    /// [`ScrubError::Locked`] if another scrub of the array runs, [`ScrubError::State`] if the
+    /// [`HostError::Locked`] if another scrub of the array runs, [`HostError::State`] if the
     /// directory cannot be used at all.
-    pub fn open(folder: &Path, array: Uuid) -> Result<Self, ScrubError> {
+    pub fn open(folder: &Path, array: Uuid) -> Result<Self, HostError> {
         let store = Folder::new(folder);
         store
             .make()
-            .map_err(|error| ScrubError::state(folder, "the state directory cannot be made", error))?;
+            .map_err(|error| HostError::state(folder, "the state directory cannot be made", error))?;
         let name = format!("{array}.lock");
         let path = store.path(&name);
         let (lock, read_only) = match store.lock(&name) {
             Ok(Some(lock)) => (Some(lock), None),
-            Ok(None) => return Err(ScrubError::Locked(path)),
+            Ok(None) => return Err(HostError::Locked(path)),
             Err(error) if is_unwritable(error.kind()) => {
                 // Readable at least?
-                fs::read_dir(folder).map_err(|error| ScrubError::state(folder, "cannot be read", error))?;
+                fs::read_dir(folder).map_err(|error| HostError::state(folder, "cannot be read", error))?;
                 (None, Some(format!("{}: {error}", folder.display())))
             }
-            Err(error) => return Err(ScrubError::state(&path, "cannot be locked", error)),
+            Err(error) => return Err(HostError::state(&path, "cannot be locked", error)),
         };
         let state = Self { store: Arc::new(store), array, read_only, _lock: lock };
         if state.read_only.is_none() {
@@ -111,7 +111,7 @@ impl StateFiles {
     ///
     /// # Errors
     /// If it cannot be read, or is none.
-    pub fn journal(&self) -> Result<Found, ScrubError> {
+    pub fn journal(&self) -> Result<Found, HostError> {
         Journal::find(Arc::clone(&self.store), &self.name("repair"))
     }
 
@@ -125,7 +125,7 @@ impl StateFiles {
     ///
     /// # Errors
     /// If the journal cannot be read, or is none.
-    pub fn waiting_entry(&self) -> Result<Option<EntryId>, ScrubError> {
+    pub fn waiting_entry(&self) -> Result<Option<EntryId>, HostError> {
         Ok(match self.journal()? {
             Found::Settled(_) => None,
             Found::Waiting(waiting) => Some(waiting.entry()),
@@ -133,7 +133,7 @@ impl StateFiles {
     }
 
     /// The interrupted pass, if there is one.
-    pub(crate) fn load(&self) -> Result<Before, ScrubError> {
+    pub(crate) fn load(&self) -> Result<Before, HostError> {
         let name = self.name("scrub");
         match self.store.read(&name, MAX_PROGRESS) {
             Ok(None) => Ok(Before::Nothing),
@@ -141,7 +141,7 @@ impl StateFiles {
             Err(error) if error.kind() == ErrorKind::FileTooLarge => {
                 Ok(Before::Unusable(format!("it is damaged: it is longer than {MAX_PROGRESS} bytes")))
             }
-            Err(error) => Err(ScrubError::state(self.store.path(&name), "cannot be read", error)),
+            Err(error) => Err(HostError::state(self.store.path(&name), "cannot be read", error)),
         }
     }
 
@@ -152,15 +152,15 @@ impl StateFiles {
     }
 
     /// Saves a pass.
-    pub(crate) fn save(&self, pass: &SavedPass) -> Result<(), ScrubError> {
+    pub(crate) fn save(&self, pass: &SavedPass) -> Result<(), HostError> {
         let written = replace(&*self.store, &self.name("scrub"), &pass.encode());
-        written.map_err(|error| ScrubError::state(self.progress_path(), "cannot be written", error))
+        written.map_err(|error| HostError::state(self.progress_path(), "cannot be written", error))
     }
 
     /// Forgets the pass: it has come to its end.
-    pub(crate) fn clear(&self) -> Result<(), ScrubError> {
+    pub(crate) fn clear(&self) -> Result<(), HostError> {
         let removed = remove(&*self.store, &self.name("scrub"));
-        removed.map_err(|error| ScrubError::state(self.progress_path(), "cannot be removed", error))
+        removed.map_err(|error| HostError::state(self.progress_path(), "cannot be removed", error))
     }
 }
 

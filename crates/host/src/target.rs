@@ -1,16 +1,16 @@
 //! An array as a scrub sees it: which member lies on which drive of which node, and which equations hold for a stripe.
 
-use crate::errors::{ErrorAccount, ErrorLimit};
-use crate::scrub::ScrubError;
+use crate::error::HostError;
+use crate::media_errors::{ErrorAccount, ErrorLimit};
 use pumice_buffer::AlignedBuffer;
-use pumice_offload::{DataNode, DriveId, PaceFigures, Piece, Rule, Source};
+use pumice_offload::{DataNode, DriveId, Mode, PaceFigures, ParityCommand, Piece, Rule, Source, Window};
+use pumice_parity::array_layout::{ArrayLayout, Redundancy};
 use pumice_parity::check_matrix::CheckMatrix;
 use pumice_parity::class_plan::ClassPlan;
 use pumice_raid::Array;
-use pumice_raid::diagnosis::ParityRoles;
-use pumice_raid::geometry::Geometry;
-use pumice_units::{Role, StripeIndex};
+use pumice_units::Role;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A member that is present.
@@ -41,7 +41,10 @@ pub struct JournalDrive {
 
 /// An array with its members on their nodes.
 pub struct Target {
+    /// What md says of it: state, members, what waits.
     array: Array,
+    /// How it lies on its members. Everything but what is md's alone asks this.
+    layout: ArrayLayout,
     members: Vec<Option<Member>>,
     journal: Option<JournalDrive>,
     errors: ErrorAccount,
@@ -63,6 +66,11 @@ pub(crate) struct View {
     pub(crate) shares: Vec<Share>,
     /// The remaining equations, by class of stripe; columns are roles.
     pub(crate) classes: Vec<CheckMatrix>,
+    /// The first stripe of the layout's band. Nodes count stripes from there: a source's base is the place
+    /// of this one's chunk.
+    first: u64,
+    /// Bytes from one stripe's chunk to the next one's.
+    pitch: u64,
     /// Bytes of local memory of the first share's drive.
     pub(crate) memory_bytes: u64,
     /// Bytes of local memory of the share's drive that has least of it: what each may hold of its own.
@@ -75,9 +83,45 @@ impl View {
         self.classes[0].rows()
     }
 
+    /// The class of a stripe.
+    pub(crate) fn class(&self, stripe: u64) -> usize {
+        (self.repetition(stripe) % self.classes.len() as u64) as usize
+    }
+
     /// The remaining equations of a stripe.
     pub(crate) fn check_matrix(&self, stripe: u64) -> &CheckMatrix {
-        &self.classes[(stripe % self.classes.len() as u64) as usize]
+        &self.classes[self.class(stripe)]
+    }
+
+    /// The number by which a node knows a stripe: its repetition of the sources.
+    pub(crate) fn repetition(&self, stripe: u64) -> u64 {
+        stripe - self.first
+    }
+
+    /// The stripe of a node's repetition.
+    pub(crate) fn stripe(&self, repetition: u64) -> u64 {
+        self.first + repetition
+    }
+
+    /// A command over a window of the chunks that a share's members have of `stripes`.
+    ///
+    /// # Panics
+    /// Never: two chunks of a gigabyte are within 32 bits, and no layout has a larger pitch.
+    pub(crate) fn command(
+        &self,
+        share: &Share,
+        stripes: Range<u64>,
+        window: Window,
+        mode: Mode,
+    ) -> ParityCommand {
+        ParityCommand {
+            sources: share.sources.clone(),
+            chunk: u32::try_from(self.pitch).expect("a layout bounds its pitch"),
+            window,
+            stripes: self.repetition(stripes.start)..self.repetition(stripes.end),
+            rule: share.rule.clone(),
+            mode,
+        }
     }
 
     /// Members present.
@@ -110,8 +154,9 @@ impl Target {
     /// Where there are not as many members as roles.
     #[must_use]
     pub fn new(array: Array, members: Vec<Option<Member>>) -> Self {
-        assert_eq!(members.len(), usize::from(array.geometry().raid_disks()), "one entry a role");
-        Self { array, members, journal: None, errors: ErrorAccount::default() }
+        let layout = array.layout();
+        assert_eq!(members.len(), layout.columns(), "one entry a role");
+        Self { array, layout, members, journal: None, errors: ErrorAccount::default() }
     }
 
     /// The same, with the device of its write journal: without it, nothing of an array that has one can be settled while others write.
@@ -145,7 +190,7 @@ impl Target {
     ///
     /// # Panics
     /// If the member is missing.
-    pub(crate) fn sector_bytes(&self, role: Role) -> Result<u32, ScrubError> {
+    pub(crate) fn sector_bytes(&self, role: Role) -> Result<u32, HostError> {
         let member = self.member(role).expect("the member is present");
         let drives = member.node.describe()?.drives;
         Ok(drives.iter().find(|drive| drive.id == member.drive).map_or(512, |drive| drive.block_bytes))
@@ -162,19 +207,16 @@ impl Target {
         &self.array
     }
 
-    /// Its geometry.
+    /// How its stripes lie on its members.
     #[must_use]
-    pub fn geometry(&self) -> &Geometry {
-        self.array.geometry()
+    pub const fn layout(&self) -> &ArrayLayout {
+        &self.layout
     }
 
     /// Bytes of a chunk.
-    ///
-    /// # Panics
-    /// Never: a geometry bounds its chunk to 1 GiB.
     #[must_use]
-    pub fn chunk(&self) -> u32 {
-        u32::try_from(self.geometry().chunk_bytes()).expect("a chunk is at most 1 GiB")
+    pub const fn chunk(&self) -> u32 {
+        self.layout.chunk_bytes()
     }
 
     /// The member in a role.
@@ -202,7 +244,7 @@ impl Target {
     ///
     /// # Errors
     /// Where a node does not answer.
-    pub fn pace_figures(&self) -> Result<Vec<(Role, PaceFigures)>, ScrubError> {
+    pub fn pace_figures(&self) -> Result<Vec<(Role, PaceFigures)>, HostError> {
         let mut out = Vec::new();
         for node in self.nodes() {
             for figures in node.pace_figures()? {
@@ -219,57 +261,62 @@ impl Target {
     /// The byte offset on its device of byte `start` of a member's chunk.
     ///
     /// # Panics
-    /// Where the member is missing.
+    /// Where the member is missing, or has no chunk in that stripe.
     #[must_use]
     pub fn place(&self, role: Role, stripe: u64, start: u32) -> u64 {
         let member = self.member(role).expect("the member is present");
-        member.data_offset + stripe * u64::from(self.chunk()) + u64::from(start)
+        let chunk = self.layout.place(stripe, role.index()).expect("the member has a chunk in that stripe");
+        member.data_offset + chunk + u64::from(start)
     }
 
-    /// The parity roles of a stripe.
-    #[must_use]
-    pub fn parity_roles(&self, stripe: u64) -> ParityRoles {
-        let map = self.geometry().stripe(StripeIndex(stripe));
-        ParityRoles { p: map.p, q: map.q }
+    /// What the redundant columns of a stripe are.
+    pub(crate) fn redundancy(&self, stripe: u64) -> &Redundancy {
+        self.layout.class(stripe).redundancy()
     }
 
-    /// All equations of a stripe, whoever is missing.
-    #[must_use]
-    ///
-    /// # Panics
-    /// Never: a geometry's rows are a matrix.
-    pub fn full_check_matrix(&self, stripe: u64) -> CheckMatrix {
-        let rows = self.geometry().check_rows(StripeIndex(stripe));
-        let columns = usize::from(self.geometry().raid_disks());
-        CheckMatrix::new(rows.len(), columns, &rows.concat())
-            .expect("a geometry has one or two rows, one column a role")
-    }
-
-    /// The stripes at which the set of usable members changes, in order; the first is 0.
+    /// The stripes at which the set of usable members or the rule of placement changes, in order; the first
+    /// is 0.
     pub(crate) fn borders(&self) -> Vec<u64> {
         let mut borders: Vec<u64> = self.members().map(|(_, m)| m.valid_stripes).collect();
-        borders.retain(|border| *border < self.geometry().stripes());
+        borders.retain(|border| *border < self.layout.stripes());
+        borders.extend(self.layout.bands().iter().map(|band| band.stripes.start));
         borders.push(0);
         borders.sort_unstable();
         borders.dedup();
         borders
     }
 
+    /// The members that can be read in a stripe, and the roles with a chunk there that cannot.
+    fn usable(&self, stripe: u64) -> (Vec<(Role, &Member)>, Vec<usize>) {
+        let starts = &self.layout.band(stripe).starts;
+        let has_chunk = |role: usize| starts[role].is_some();
+        let present: Vec<(Role, &Member)> = self
+            .members()
+            .filter(|(role, member)| has_chunk(role.index()) && stripe < member.valid_stripes)
+            .collect();
+        let missing = (0..self.members.len())
+            .filter(|role| has_chunk(*role) && !present.iter().any(|(there, _)| there.index() == *role))
+            .collect();
+        (present, missing)
+    }
+
+    /// Equations of a stripe with all members, and with those that can be read.
+    pub(crate) fn equations(&self, stripe: u64) -> (usize, usize) {
+        let check = self.layout.class(stripe).check();
+        (check.rows(), check.eliminate(&self.usable(stripe).1).rows())
+    }
+
     /// The view of a stripe: members present, grouped by node, and the equations that remain without the others.
     ///
     /// # Errors
     /// Where nothing can be checked with the members present.
-    pub(crate) fn view(&self, stripe: u64) -> Result<View, ScrubError> {
-        let present: Vec<(Role, &Member)> =
-            self.members().filter(|(_, member)| stripe < member.valid_stripes).collect();
-        let missing: Vec<usize> = (0..self.members.len())
-            .filter(|role| !present.iter().any(|(present, _)| present.index() == *role))
-            .collect();
-        let classes: Vec<CheckMatrix> = (0..self.geometry().period())
-            .map(|class| self.full_check_matrix(class).eliminate(&missing))
-            .collect();
+    pub(crate) fn view(&self, stripe: u64) -> Result<View, HostError> {
+        let (present, missing) = self.usable(stripe);
+        let band = self.layout.band(stripe);
+        let classes: Vec<CheckMatrix> =
+            band.classes.iter().map(|class| class.check().eliminate(&missing)).collect();
         if classes.iter().any(|class| class.rows() == 0) {
-            return Err(ScrubError::TooFewMembers { stripe, missing: missing.len() });
+            return Err(HostError::TooFewMembers { stripe, missing: missing.len() });
         }
         let mut by_node: BTreeMap<&str, Vec<(Role, &Member)>> = BTreeMap::new();
         let mut order: Vec<&str> = Vec::new();
@@ -280,19 +327,32 @@ impl Target {
             }
             by_node.entry(name).or_default().push((role, member));
         }
-        let shares: Vec<Share> =
-            order.iter().map(|name| share(&by_node[name], &classes)).collect::<Result<_, _>>()?;
+        let shares: Vec<Share> = order
+            .iter()
+            .map(|name| share(&by_node[name], &classes, &band.starts))
+            .collect::<Result<_, _>>()?;
         let mut memory = Vec::with_capacity(shares.len());
         for share in &shares {
             let drives = share.node.describe()?.drives;
             memory.push(drives.iter().find(|d| d.id == share.memory_drive).map_or(0, |d| d.memory_bytes));
         }
         let own_bytes = memory.iter().copied().min().unwrap_or(0);
-        Ok(View { shares, classes, memory_bytes: memory[0], own_bytes })
+        Ok(View {
+            shares,
+            classes,
+            first: band.stripes.start,
+            pitch: band.pitch,
+            memory_bytes: memory[0],
+            own_bytes,
+        })
     }
 }
 
-fn share(members: &[(Role, &Member)], classes: &[CheckMatrix]) -> Result<Share, ScrubError> {
+fn share(
+    members: &[(Role, &Member)],
+    classes: &[CheckMatrix],
+    starts: &[Option<u64>],
+) -> Result<Share, HostError> {
     let roles: Vec<Role> = members.iter().map(|(role, _)| *role).collect();
     let columns: Vec<usize> = roles.iter().map(|role| role.index()).collect();
     let rule = Rule::for_columns(classes, &columns)
@@ -302,7 +362,13 @@ fn share(members: &[(Role, &Member)], classes: &[CheckMatrix]) -> Result<Share, 
         node: Arc::clone(&first.node),
         node_name: first.node_name.clone(),
         roles,
-        sources: members.iter().map(|(_, m)| Source::Media { drive: m.drive, base: m.data_offset }).collect(),
+        sources: members
+            .iter()
+            .map(|(role, member)| {
+                let start = starts[role.index()].expect("a usable member has a chunk");
+                Source::Media { drive: member.drive, base: member.data_offset + start }
+            })
+            .collect(),
         rule,
         memory_drive: first.drive,
     })
@@ -342,7 +408,7 @@ impl<'v> Stripes<'v> {
     }
 
     /// Reads `len` bytes from `start` of every member's chunk.
-    pub(crate) fn read(&mut self, stripe: u64, start: u32, len: u32) -> Result<StripeWindow<'_>, ScrubError> {
+    pub(crate) fn read(&mut self, stripe: u64, start: u32, len: u32) -> Result<StripeWindow<'_>, HostError> {
         assert!(len <= self.window && start + len <= self.chunk, "a window within the chunk");
         let pitch = self.window.next_multiple_of(4096) as usize;
         let mut holes = Vec::new();
@@ -356,7 +422,7 @@ impl<'v> Stripes<'v> {
                     let Source::Media { drive, base } = *source else {
                         unreachable!("a share's sources are media")
                     };
-                    let offset = base + stripe * u64::from(self.chunk) + u64::from(start);
+                    let offset = base + self.view.repetition(stripe) * self.view.pitch + u64::from(start);
                     Piece { drive, offset, at: i * pitch, len: len as usize }
                 })
                 .collect();

@@ -14,6 +14,7 @@
 //! | [`Code::raid5`] | ones | any one |
 //! | [`Code::raid6`] | ones; 2^i | any two |
 //! | [`Code::reed_solomon`] | Cauchy, m rows | any m (MDS) |
+//! | [`Code::copies`] | ones | all but one |
 //! | [`Code::lrc`] | one XOR a group; alpha_i; alpha_i^2 | one a group, and any two more |
 //!
 //! # Reed-Solomon: why Cauchy
@@ -94,6 +95,17 @@ impl Code {
     pub fn raid6(data: usize) -> Result<Self, CodeError> {
         in_range("data", data, 1, MAX_RAID6_DATA)?;
         Self::systematic(&[vec![1; data], (0..data).map(gf::exp).collect()])
+    }
+
+    /// Repetition: `copies` columns that hold the same bytes. Column 0 counts as the data and the others as
+    /// its parities, though none of them is the original. Of n copies, up to (n - 1) / 2 that differ are
+    /// located: by majority.
+    ///
+    /// # Errors
+    /// If there are not 2 to 9 copies.
+    pub fn copies(copies: usize) -> Result<Self, CodeError> {
+        in_range("copies", copies, 2, MAX_ROWS + 1)?;
+        Self::systematic(&vec![vec![1]; copies - 1])
     }
 
     /// Reed-Solomon: `data` data columns and `parities` parities from a Cauchy matrix, parity 0 the XOR. The

@@ -2,6 +2,7 @@
 //!
 //! Pure: no clock, no file, no thread.
 
+pub mod array_layout;
 pub mod check_matrix;
 pub mod class_plan;
 pub mod code;

@@ -12,6 +12,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use pumice_parity::array_layout::ArrayLayout;
 use pumice_units::{Role, SECTOR, Sectors, StripeIndex};
 
 pub use error::{AssemblyError, Note};
@@ -279,6 +280,12 @@ impl Array {
     #[must_use]
     pub const fn geometry(&self) -> &Geometry {
         &self.geometry
+    }
+
+    /// How its stripes lie on its members, without what is md's alone.
+    #[must_use]
+    pub fn layout(&self) -> ArrayLayout {
+        self.geometry.array_layout()
     }
 
     /// Its state.

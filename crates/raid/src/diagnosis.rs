@@ -18,6 +18,7 @@ mod evidence;
 pub use evidence::{Doubt, Evidence};
 
 use evidence::of_block;
+use pumice_parity::array_layout::Redundancy;
 use pumice_parity::check_matrix::CheckMatrix;
 use pumice_parity::locate::{BlockVerdict, diagnose_block};
 use pumice_units::Role;
@@ -30,10 +31,13 @@ pub const BLOCK: usize = 4096;
 pub enum Verdict {
     /// One data block explains every inconsistent byte.
     Member(Role),
-    /// Only P disagrees.
-    ParityP(Role),
-    /// Only Q disagrees.
-    ParityQ(Role),
+    /// Only the parity of this row disagrees: row 0 is P, row 1 is Q.
+    Parity {
+        /// The row.
+        row: u8,
+        /// The member that holds it.
+        role: Role,
+    },
     /// These members together, and no smaller set, explain every inconsistent byte.
     Several(Vec<Role>),
     /// Inconsistent; one equation cannot say where.
@@ -53,7 +57,7 @@ impl Verdict {
     #[must_use]
     pub fn accused(&self) -> Vec<Role> {
         match self {
-            Self::Member(role) | Self::ParityP(role) | Self::ParityQ(role) => vec![*role],
+            Self::Member(role) | Self::Parity { role, .. } => vec![*role],
             Self::Several(roles) | Self::Unreadable(roles) => roles.clone(),
             Self::Unlocated | Self::Ambiguous(_) | Self::Busy | Self::NotAsked(_) => Vec::new(),
         }
@@ -164,15 +168,6 @@ impl Diagnosis {
     }
 }
 
-/// Which roles hold parity in a stripe.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ParityRoles {
-    /// P.
-    pub p: Role,
-    /// Q, where the level has one.
-    pub q: Option<Role>,
-}
-
 /// Diagnoses a window of a stripe: `syndromes[i]` is row i of the stripe over the window that begins
 /// `offset` bytes into the chunk. `contents[role]` is what each member holds there, `None` for one that is
 /// missing; without contents (an empty slice) a verdict has no evidence.
@@ -184,7 +179,7 @@ pub struct ParityRoles {
 #[must_use]
 pub fn diagnose_window(
     check: &CheckMatrix,
-    parity: ParityRoles,
+    redundancy: &Redundancy,
     syndromes: &[&[u8]],
     contents: &[Option<&[u8]>],
     offset: u32,
@@ -198,11 +193,11 @@ pub fn diagnose_window(
         let end = (at + BLOCK - in_chunk % BLOCK).min(len);
         let rows: Vec<&[u8]> = syndromes.iter().map(|row| &row[at..end]).collect();
         let block = diagnose_block(check, &rows);
-        if let Some(verdict) = verdict(&block.verdict, parity) {
+        if let Some(verdict) = verdict(&block.verdict, redundancy) {
             let contents: Vec<Option<&[u8]>> =
                 contents.iter().map(|bytes| bytes.map(|bytes| &bytes[at..end])).collect();
             let certainty = if verdict.accused().is_empty() { Certainty::None } else { Certainty::Likely };
-            let mut alternatives = alternatives(&verdict, parity);
+            let mut alternatives = alternatives(&verdict, redundancy);
             let found = of_block(check, &verdict, &rows, &contents, in_chunk % BLOCK);
             let evidence = found.map(|(evidence, rivals)| {
                 alternatives.extend(rivals);
@@ -237,15 +232,22 @@ pub fn join(out: &mut Vec<Diagnosis>, next: Vec<Diagnosis>) {
     }
 }
 
-fn verdict(block: &BlockVerdict, parity: ParityRoles) -> Option<Verdict> {
-    let roles = |columns: &[usize]| columns.iter().map(|c| Role(*c as u16)).collect::<Vec<_>>();
+fn verdict(block: &BlockVerdict, redundancy: &Redundancy) -> Option<Verdict> {
+    let role = |column: usize| Role(column as u16);
+    let roles = |columns: &[usize]| columns.iter().map(|column| role(*column)).collect::<Vec<_>>();
+    let row_of = |column: usize| match redundancy {
+        Redundancy::Parity(parities) => parities.iter().position(|parity| *parity == column),
+        Redundancy::Copies => None,
+    };
     Some(match block {
         BlockVerdict::Consistent => return None,
-        BlockVerdict::Columns(columns) => match roles(columns).as_slice() {
-            [role] if *role == parity.p => Verdict::ParityP(*role),
-            [role] if Some(*role) == parity.q => Verdict::ParityQ(*role),
-            [role] => Verdict::Member(*role),
-            several => Verdict::Several(several.to_vec()),
+        BlockVerdict::Columns(columns) => match columns.as_slice() {
+            // A matrix has at most 8 rows.
+            [column] => match row_of(*column) {
+                Some(row) => Verdict::Parity { row: row as u8, role: role(*column) },
+                None => Verdict::Member(role(*column)),
+            },
+            several => Verdict::Several(roles(several)),
         },
         BlockVerdict::Unlocated => Verdict::Unlocated,
         BlockVerdict::Ambiguous { candidates } => Verdict::Ambiguous(roles(candidates)),
@@ -253,21 +255,27 @@ fn verdict(block: &BlockVerdict, parity: ParityRoles) -> Option<Verdict> {
 }
 
 /// What else leaves the same syndromes.
-fn alternatives(verdict: &Verdict, parity: ParityRoles) -> Vec<Alternative> {
-    let Some(q) = parity.q else { return Vec::new() };
-    match verdict {
-        Verdict::Member(_) => vec![Alternative {
-            verdict: Verdict::Several(vec![parity.p, q]),
-            reason: "P and Q wrong, the data good: damaged, then overwritten by read-modify-write",
-        }],
-        Verdict::ParityP(_) => vec![Alternative {
-            verdict: Verdict::Several(Vec::new()),
-            reason: "data members damaged by bytes that cancel in Q",
-        }],
-        Verdict::ParityQ(_) => vec![Alternative {
-            verdict: Verdict::Several(Vec::new()),
-            reason: "data members damaged by bytes that cancel in P",
-        }],
+fn alternatives(verdict: &Verdict, redundancy: &Redundancy) -> Vec<Alternative> {
+    let Redundancy::Parity(parities) = redundancy else { return Vec::new() };
+    let several = |columns: &[usize], reason| {
+        let roles = columns.iter().map(|column| Role(*column as u16)).collect();
+        vec![Alternative { verdict: Verdict::Several(roles), reason }]
+    };
+    match (verdict, parities.as_slice()) {
+        (Verdict::Member(_), [_, _]) => {
+            several(parities, "P and Q wrong, the data good: damaged, then overwritten by read-modify-write")
+        }
+        (Verdict::Member(_), [_, _, ..]) => several(
+            parities,
+            "every parity wrong, the data good: damaged, then overwritten by read-modify-write",
+        ),
+        (Verdict::Parity { row: 0, .. }, [_, _]) => {
+            several(&[], "data members damaged by bytes that cancel in Q")
+        }
+        (Verdict::Parity { .. }, [_, _]) => several(&[], "data members damaged by bytes that cancel in P"),
+        (Verdict::Parity { .. }, [_, _, ..]) => {
+            several(&[], "data members damaged by bytes that cancel in every other parity")
+        }
         _ => Vec::new(),
     }
 }
@@ -278,10 +286,10 @@ mod tests {
     use pumice_parity::gf;
 
     /// 3+2: data 0, 1, 2 with exponents 0, 1, 2; P 3; Q 4.
-    fn raid6() -> (CheckMatrix, ParityRoles) {
+    fn raid6() -> (CheckMatrix, Redundancy) {
         let rows = [1, 1, 1, 1, 0, 1, 2, 4, 0, 1];
         let check = CheckMatrix::new(2, 5, &rows).unwrap();
-        (check, ParityRoles { p: Role(3), q: Some(Role(4)) })
+        (check, Redundancy::Parity(vec![3, 4]))
     }
 
     fn syndromes(len: usize, errors: &[(usize, u8, u8)]) -> [Vec<u8>; 2] {
@@ -296,7 +304,7 @@ mod tests {
     fn diagnose(len: usize, offset: u32, errors: &[(usize, u8, u8)]) -> Vec<Diagnosis> {
         let (check, parity) = raid6();
         let rows = syndromes(len, errors);
-        diagnose_window(&check, parity, &[&rows[0], &rows[1]], &[], offset)
+        diagnose_window(&check, &parity, &[&rows[0], &rows[1]], &[], offset)
     }
 
     #[test]
@@ -319,7 +327,10 @@ mod tests {
         let found = diagnose(4096, 2048, &[(0, 5, 0), (2048, 0, 6)]);
         assert_eq!(
             found.iter().map(|d| (d.start, d.verdict.clone())).collect::<Vec<_>>(),
-            [(2048, Verdict::ParityP(Role(3))), (4096, Verdict::ParityQ(Role(4))),]
+            [
+                (2048, Verdict::Parity { row: 0, role: Role(3) }),
+                (4096, Verdict::Parity { row: 1, role: Role(4) }),
+            ]
         );
     }
 
@@ -345,7 +356,7 @@ mod tests {
         let check = CheckMatrix::new(1, 4, &[1; 4]).unwrap();
         let mut row = vec![0; 8192];
         row[5000..5100].fill(1);
-        let found = diagnose_window(&check, ParityRoles { p: Role(3), q: None }, &[&row], &[], 0);
+        let found = diagnose_window(&check, &Redundancy::Parity(vec![3]), &[&row], &[], 0);
         assert_eq!((found[0].start, found[0].len, &found[0].verdict), (5000, 100, &Verdict::Unlocated));
     }
 }

@@ -139,11 +139,11 @@ pub(super) fn plant(world: &World) -> Result<Vec<Planted>, Failure> {
     let parity = |stripe, verdict, role| Place { stripe, start: 4096, len: 300, verdict, member: Some(role) };
     let map = world.geometry().stripe(StripeIndex(44));
     v.change(map.p, 44, 4096, 300)?;
-    out.push(located("P", vec![parity(44, Verdict::ParityP, map.p)]));
+    out.push(located("P", vec![parity(44, Verdict::P, map.p)]));
     let map = world.geometry().stripe(StripeIndex(58));
     let q = map.q.expect("RAID-6 has Q");
     v.change(q, 58, 4096, 300)?;
-    out.push(located("Q", vec![parity(58, Verdict::ParityQ, q)]));
+    out.push(located("Q", vec![parity(58, Verdict::Q, q)]));
     v.change(v.role(TWO_MEMBERS, 2), TWO_MEMBERS, 12288, 64)?;
     v.change(v.role(TWO_MEMBERS, 9), TWO_MEMBERS, 12288, 200)?;
     out.push(Planted {

@@ -9,8 +9,8 @@ use super::RepairPolicy;
 use super::bytes::MAX_FILE;
 use super::record::{Intent, Record, device_uuid, window};
 use crate::date;
+use crate::error::HostError;
 use crate::finding::Finding;
-use crate::scrub::ScrubError;
 use crate::target::Target;
 use pumice_durable::{Slots, Store, StoreFile, remove, replace, sweep};
 use pumice_offload::ErrorKind;
@@ -111,7 +111,7 @@ impl Kept {
 }
 
 /// An entry as it is listed: its number, and what could be read of it.
-pub type Listed = (EntryId, Result<Entry, ScrubError>);
+pub type Listed = (EntryId, Result<Entry, HostError>);
 
 /// The archive of one array.
 #[derive(Debug, Clone)]
@@ -143,15 +143,15 @@ impl Archive {
         self.store.path("")
     }
 
-    fn error(&self, name: &str, context: &str, error: io::Error) -> ScrubError {
-        ScrubError::state(self.store.path(name), context, error)
+    fn error(&self, name: &str, context: &str, error: io::Error) -> HostError {
+        HostError::state(self.store.path(name), context, error)
     }
 
     /// The numbers of the entries, the oldest first.
     ///
     /// # Errors
     /// If the folder is there and cannot be listed.
-    pub fn ids(&self) -> Result<Vec<EntryId>, ScrubError> {
+    pub fn ids(&self) -> Result<Vec<EntryId>, HostError> {
         let names = match self.store.names() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             names => names.map_err(|error| self.error("", "the archive cannot be listed", error))?,
@@ -166,12 +166,12 @@ impl Archive {
     ///
     /// # Errors
     /// If it cannot be read, or is damaged; the error names the file.
-    pub fn read(&self, id: EntryId) -> Result<Option<Entry>, ScrubError> {
+    pub fn read(&self, id: EntryId) -> Result<Option<Entry>, HostError> {
         let name = file_name(id);
         let bytes = self.store.read(&name, MAX_FILE);
         let bytes = bytes.map_err(|error| self.error(&name, "cannot be read", error))?;
         let Some(bytes) = bytes else { return Ok(None) };
-        let bad = |bad: BadEntry| ScrubError::State {
+        let bad = |bad: BadEntry| HostError::State {
             path: self.store.path(&name),
             context: format!("is not an entry of the repair archive: {bad}"),
             source: None,
@@ -190,7 +190,7 @@ impl Archive {
     ///
     /// # Errors
     /// If the folder cannot be listed.
-    pub fn list(&self) -> Result<Vec<Listed>, ScrubError> {
+    pub fn list(&self) -> Result<Vec<Listed>, HostError> {
         let read = |id: EntryId| Some((id, self.read(id).transpose()?));
         Ok(self.ids()?.into_iter().rev().filter_map(read).collect())
     }
@@ -199,7 +199,7 @@ impl Archive {
     /// rows, which are read now. When this returns, all that survives a crash.
     ///
     /// # Errors
-    /// [`ScrubError::NotKept`] if the archive does not take it; then nothing may be written to a
+    /// [`HostError::NotKept`] if the archive does not take it; then nothing may be written to a
     /// member. Else if a node fails, or the records are not one window of the stripe.
     pub fn keep(
         &self,
@@ -207,10 +207,10 @@ impl Archive {
         intent: Intent,
         occasion: &Occasion,
         moved: &mut Ledger,
-    ) -> Result<Kept, ScrubError> {
+    ) -> Result<Kept, HostError> {
         let witnesses = witnesses(target, &intent, moved)?;
         let not_kept =
-            |error: &dyn fmt::Display| ScrubError::NotKept { path: self.path(), reason: error.to_string() };
+            |error: &dyn fmt::Display| HostError::NotKept { path: self.path(), reason: error.to_string() };
         self.store.make().map_err(|error| not_kept(&error))?;
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let before = match *last {
@@ -233,7 +233,7 @@ impl Archive {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub(super) fn mark(&self, id: EntryId, status: Status) -> Result<(), ScrubError> {
+    pub(super) fn mark(&self, id: EntryId, status: Status) -> Result<(), HostError> {
         let name = file_name(id);
         let stored = STATUS.store(&StoreFile { store: &*self.store, name: &name }, &status.encode());
         match stored {
@@ -246,7 +246,7 @@ impl Archive {
 
     /// Marks an entry as written, and those before it: what it undoes is undone, what that had undone
     /// is in force again, and so on.
-    pub(super) fn mark_done(&self, id: EntryId) -> Result<(), ScrubError> {
+    pub(super) fn mark_done(&self, id: EntryId) -> Result<(), HostError> {
         let mut in_force = id;
         loop {
             self.mark(in_force, Status::Written)?;
@@ -259,7 +259,7 @@ impl Archive {
     }
 
     /// Keeps the bytes of a journal that is dropped, and marks its entry.
-    pub(super) fn keep_journal(&self, id: EntryId, bytes: &[u8]) -> Result<(), ScrubError> {
+    pub(super) fn keep_journal(&self, id: EntryId, bytes: &[u8]) -> Result<(), HostError> {
         let name = journal_name(id);
         let kept = self.store.make().and_then(|()| replace(&*self.store, &name, bytes));
         kept.map_err(|error| self.error(&name, "the journal cannot be kept", error))?;
@@ -272,7 +272,7 @@ impl Archive {
     ///
     /// # Errors
     /// If the store does not let it.
-    pub(crate) fn tidy(&self, now: u64, age: u64) -> Result<usize, ScrubError> {
+    pub(crate) fn tidy(&self, now: u64, age: u64) -> Result<usize, HostError> {
         let ids = self.ids()?;
         if ids.is_empty() {
             return Ok(0);
@@ -297,7 +297,7 @@ impl Archive {
     ///
     /// # Errors
     /// If it cannot be removed.
-    pub fn forget(&self, id: EntryId) -> Result<(), ScrubError> {
+    pub fn forget(&self, id: EntryId) -> Result<(), HostError> {
         for name in [file_name(id), journal_name(id)] {
             remove(&*self.store, &name).map_err(|error| self.error(&name, "cannot be removed", error))?;
         }
@@ -306,7 +306,7 @@ impl Archive {
 
     /// The findings that repairs of a pass were about, in the JSON of the report, with the number of
     /// their entries: those that were written.
-    pub(crate) fn findings_of(&self, pass: u64) -> Result<Vec<(EntryId, String)>, ScrubError> {
+    pub(crate) fn findings_of(&self, pass: u64) -> Result<Vec<(EntryId, String)>, HostError> {
         let mut findings = Vec::new();
         for id in self.ids()? {
             if let Some(entry) = self.read(id)?.filter(|entry| entry.occasion.pass == pass)
@@ -321,7 +321,7 @@ impl Archive {
 }
 
 /// Reads the rows of a window from the members that a repair leaves alone.
-fn witnesses(target: &Target, intent: &Intent, moved: &mut Ledger) -> Result<Vec<Witness>, ScrubError> {
+fn witnesses(target: &Target, intent: &Intent, moved: &mut Ledger) -> Result<Vec<Witness>, HostError> {
     let ranges = intent.records.iter().map(|r| (r.role, r.device_offset, r.new.len() as u64));
     let (start, len) = window(target, intent.stripe, ranges).ok_or_else(|| {
         pumice_offload::NodeError::invalid("records", "they are not one window of the stripe".to_owned())
@@ -346,7 +346,7 @@ pub(super) fn digest_of_rows(
     stripe: u64,
     start: u32,
     len: u32,
-) -> Result<Option<[u8; 32]>, ScrubError> {
+) -> Result<Option<[u8; 32]>, HostError> {
     let member = target.member(role).expect("asked of members that are present");
     let mut bytes = vec![0; len as usize];
     match member.node.read(member.drive, target.place(role, stripe, start), &mut bytes) {

@@ -11,7 +11,7 @@
 use super::archive::{EntryId, Kept};
 use super::bytes::{BadField, Fields, MAX_FILE, put_old};
 use super::record::{Intent, Kind, Record};
-use crate::scrub::ScrubError;
+use crate::error::HostError;
 use pumice_durable::{BadEnvelope, Envelope, Store, remove, replace};
 use pumice_units::Role;
 use std::cell::Cell;
@@ -128,12 +128,12 @@ impl Journal {
     ///
     /// # Errors
     /// If it cannot be read, or is no journal; the error names the file.
-    pub fn find(store: Arc<dyn Store>, name: &str) -> Result<Found, ScrubError> {
+    pub fn find(store: Arc<dyn Store>, name: &str) -> Result<Found, HostError> {
         let journal = Self { store, name: name.to_owned(), open: Cell::new(false) };
         let bytes = journal.store.read(name, MAX_FILE);
         let bytes = bytes.map_err(|error| journal.error("the repair journal cannot be read", error))?;
         let Some(bytes) = bytes else { return Ok(Found::Settled(journal)) };
-        let (intent, entry) = decode(&bytes).map_err(|bad| ScrubError::State {
+        let (intent, entry) = decode(&bytes).map_err(|bad| HostError::State {
             path: journal.path(),
             context: format!("is not a repair journal: {bad}"),
             source: None,
@@ -147,8 +147,8 @@ impl Journal {
         self.store.path(&self.name)
     }
 
-    pub(super) fn error(&self, context: &str, error: io::Error) -> ScrubError {
-        ScrubError::state(self.path(), context, error)
+    pub(super) fn error(&self, context: &str, error: io::Error) -> HostError {
+        HostError::state(self.path(), context, error)
     }
 
     /// Writes down what is about to be done; when this returns, that survives a crash.
@@ -156,7 +156,7 @@ impl Journal {
     /// # Errors
     /// If the store does not take it, or an earlier repair was not settled. Nothing may be written to
     /// a member then. Whether the journal is there is known to the next [`find`](Self::find).
-    pub fn begin(&self, kept: &Kept) -> Result<Begun<'_>, ScrubError> {
+    pub fn begin(&self, kept: &Kept) -> Result<Begun<'_>, HostError> {
         if self.open.get() {
             let why = io::Error::other("an earlier repair is not settled");
             return Err(self.error("the repair journal waits", why));
@@ -168,7 +168,7 @@ impl Journal {
         Ok(Begun(self))
     }
 
-    fn clear(&self) -> Result<(), ScrubError> {
+    fn clear(&self) -> Result<(), HostError> {
         let removed = remove(&*self.store, &self.name);
         removed.map_err(|error| self.error("the repair journal cannot be removed", error))?;
         self.open.set(false);
@@ -181,7 +181,7 @@ impl Begun<'_> {
     ///
     /// # Errors
     /// If the store does not let it. Then no other repair can begin.
-    pub fn settle(self) -> Result<(), ScrubError> {
+    pub fn settle(self) -> Result<(), HostError> {
         self.0.clear()
     }
 }
@@ -211,7 +211,7 @@ impl Waiting {
     }
 
     /// Removes the journal: its ranges are whole, or the archive has it.
-    pub(super) fn settle(self) -> Result<Journal, ScrubError> {
+    pub(super) fn settle(self) -> Result<Journal, HostError> {
         self.journal.clear()?;
         Ok(self.journal)
     }

@@ -11,6 +11,7 @@ mod policy;
 mod record;
 mod recover;
 mod undo;
+mod write;
 
 pub use archive::{Archive, EntryId, Kept, Occasion};
 pub use journal::{BadJournal, Begun, Found, Journal, Waiting};
@@ -21,13 +22,14 @@ pub use undo::{undo, written_repairs};
 
 pub(crate) use policy::Refusal;
 
+use crate::error::HostError;
 use crate::finding::Finding;
-use crate::scrub::ScrubError;
 use crate::sectors::Block;
 use crate::target::{Stripes, Target, View};
 use plan::{Rewrite, plan_located, plan_lost, plan_parity, syndromes};
 use pumice_raid::diagnosis::{BLOCK, Diagnosis, Verdict};
 use pumice_telemetry::Ledger;
+use write::{Bytes, write};
 
 /// What became of one finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,7 +78,7 @@ impl<'t> Repairer<'t> {
         site: &mut Site<'_>,
         diagnosis: &Diagnosis,
         finding: &Finding,
-    ) -> Result<Repaired, ScrubError> {
+    ) -> Result<Repaired, HostError> {
         if let Err(why) = self.policy.allows(finding) {
             return Ok(Repaired::No { why, partly: false });
         }
@@ -99,7 +101,7 @@ impl<'t> Repairer<'t> {
         &self,
         site: &mut Site<'_>,
         diagnosis: &Diagnosis,
-    ) -> Result<(bool, Option<Refusal>), ScrubError> {
+    ) -> Result<(bool, Option<Refusal>), HostError> {
         let chunk = self.target.chunk();
         let check = site.view.check_matrix(site.stripe);
         let last_equation = self.target.merely_unnamed().is_empty();
@@ -126,7 +128,7 @@ impl<'t> Repairer<'t> {
         &self,
         site: &mut Site<'_>,
         diagnosis: &Diagnosis,
-    ) -> Result<(bool, Option<Refusal>), ScrubError> {
+    ) -> Result<(bool, Option<Refusal>), HostError> {
         let chunk = self.target.chunk();
         let block = BLOCK as u32;
         let end = (diagnosis.end().div_ceil(block) * block).min(chunk);
@@ -153,19 +155,19 @@ impl<'t> Repairer<'t> {
         start: u32,
         len: u32,
         diagnosis: &Diagnosis,
-    ) -> Result<Result<Rewrite, Refusal>, ScrubError> {
+    ) -> Result<Result<Rewrite, Refusal>, HostError> {
         let window = reader.read(site.stripe, start, len)?;
         *site.moved += Ledger::read_from_drives(window.bytes) + Ledger::arrived_at_host(window.bytes);
         if !window.holes.is_empty() {
             return Ok(Err(Refusal::Changed));
         }
         let check = site.view.check_matrix(site.stripe);
-        let parity = self.target.parity_roles(site.stripe);
+        let redundancy = self.target.redundancy(site.stripe);
         let contents = by_role(site.view, &window.chunks, check.columns());
         Ok(match self.policy {
             RepairPolicy::Parity if !self.target.merely_unnamed().is_empty() => Err(Refusal::NotNamed),
-            RepairPolicy::Parity => plan_parity(check, parity, &contents, start, len as usize),
-            _ => plan_located(check, parity, &contents, start, len as usize, diagnosis),
+            RepairPolicy::Parity => plan_parity(check, redundancy, &contents, start, len as usize),
+            _ => plan_located(check, redundancy, &contents, start, len as usize, diagnosis),
         })
     }
 
@@ -175,7 +177,7 @@ impl<'t> Repairer<'t> {
         site: &mut Site<'_>,
         reader: &mut Stripes<'_>,
         rewrite: &Rewrite,
-    ) -> Result<(), ScrubError> {
+    ) -> Result<(), HostError> {
         let Some(books) = &self.books else { return Ok(()) };
         let (stripe, start) = (site.stripe, rewrite.start);
         let records = rewrite.changes.iter().map(|change| {
@@ -195,15 +197,8 @@ impl<'t> Repairer<'t> {
         };
         let kept = books.archive.keep(self.target, intent, &site.occasion, site.moved)?;
         let begun = books.journal.begin(&kept)?;
-        for record in &kept.intent().records {
-            let member = self.target.member(record.role).expect("a record is of a member that is present");
-            member.node.write(member.drive, record.device_offset, &record.new)?;
-            site.moved.media_written += record.new.len() as u64;
-        }
-        for record in &kept.intent().records {
-            let member = self.target.member(record.role).expect("as above");
-            member.node.flush(member.drive)?;
-        }
+        site.moved.media_written += write(self.target, kept.intent(), Bytes::New)?;
+        // Every member of the stripe, not only what was written: the equations must hold.
         let window = reader.read(stripe, start, rewrite.len())?;
         *site.moved += Ledger::read_from_drives(window.bytes) + Ledger::arrived_at_host(window.bytes);
         let check = site.view.check_matrix(stripe);
@@ -214,7 +209,7 @@ impl<'t> Repairer<'t> {
                 .iter()
                 .all(|row| row.iter().all(|byte| *byte == 0));
         if !holds {
-            return Err(ScrubError::RepairNotVerified { stripe, start });
+            return Err(HostError::RepairNotVerified { stripe, start });
         }
         books.archive.mark_done(kept.id())?;
         begun.settle()

@@ -2,10 +2,11 @@
 
 use super::policy::Refusal;
 use crate::sectors::{Block, Run};
+use pumice_parity::array_layout::Redundancy;
 use pumice_parity::check_matrix::CheckMatrix;
 use pumice_parity::gf::add_scaled;
 use pumice_parity::locate::error_values;
-use pumice_raid::diagnosis::{Diagnosis, ParityRoles, diagnose_window};
+use pumice_raid::diagnosis::{Diagnosis, diagnose_window};
 use pumice_units::Role;
 
 /// New bytes of one member.
@@ -84,7 +85,7 @@ fn rebuild(check: &CheckMatrix, block: &Block, run: &Run, last_equation: bool) -
 /// `start` of the chunk. The window must still say the same.
 pub(crate) fn plan_located(
     check: &CheckMatrix,
-    parity: ParityRoles,
+    redundancy: &Redundancy,
     contents: &[Option<&[u8]>],
     start: u32,
     len: usize,
@@ -92,7 +93,7 @@ pub(crate) fn plan_located(
 ) -> Result<Rewrite, Refusal> {
     let syndromes = syndromes(check, contents, len);
     let rows: Vec<&[u8]> = syndromes.iter().map(Vec::as_slice).collect();
-    let again = diagnose_window(check, parity, &rows, &[], start);
+    let again = diagnose_window(check, redundancy, &rows, &[], start);
     let inside = |d: &Diagnosis| d.start >= diagnosis.start && d.end() <= diagnosis.end();
     if again.is_empty() || !again.iter().all(|d| d.verdict == diagnosis.verdict && inside(d)) {
         return Err(Refusal::Changed);
@@ -113,14 +114,15 @@ pub(crate) fn plan_located(
 /// Plans parity from the data as it is: md's way.
 pub(crate) fn plan_parity(
     check: &CheckMatrix,
-    parity: ParityRoles,
+    redundancy: &Redundancy,
     contents: &[Option<&[u8]>],
     start: u32,
     len: usize,
 ) -> Result<Rewrite, Refusal> {
-    let roles: Vec<Role> =
-        [Some(parity.p), parity.q].into_iter().flatten().filter(|r| contents[r.index()].is_some()).collect();
-    let columns: Vec<usize> = roles.iter().map(|role| role.index()).collect();
+    // Copies have no parity: none of them may be taken for the data.
+    let Redundancy::Parity(parities) = redundancy else { return Err(Refusal::Policy) };
+    let columns: Vec<usize> = parities.iter().copied().filter(|c| contents[*c].is_some()).collect();
+    let roles: Vec<Role> = columns.iter().map(|column| Role(*column as u16)).collect();
     let new = solve(check, &columns, contents, len)?;
     let changes = roles.iter().zip(new).map(|(role, new)| Change {
         role: *role,

@@ -153,13 +153,13 @@ pub(crate) fn window(
     ranges: impl IntoIterator<Item = (Role, u64, u64)>,
 ) -> Option<(u32, u32)> {
     let chunk = u64::from(target.chunk());
-    if stripe >= target.geometry().stripes() {
+    if stripe >= target.layout().stripes() {
         return None;
     }
     let mut common = None;
     for (role, device_offset, len) in ranges {
         let member = target.member(role)?;
-        let base = member.data_offset + stripe * chunk;
+        let base = member.data_offset + target.layout().place(stripe, role.index())?;
         let start = device_offset.checked_sub(base)?;
         if start.checked_add(len)? > chunk || *common.get_or_insert((start, len)) != (start, len) {
             return None;

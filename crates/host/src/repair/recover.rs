@@ -7,12 +7,12 @@ use super::by_role;
 use super::journal::{Found, Journal, Waiting};
 use super::plan::syndromes;
 use super::record::{Intent, Kind, Record, SECTOR, device_uuid, window};
-use crate::scrub::ScrubError;
+use super::write::{Bytes, reads_back, write};
+use crate::error::HostError;
 use crate::target::{Stripes, Target};
 use pumice_offload::ErrorKind;
 use pumice_raid::Uuid;
 use std::fmt;
-use std::ops::Range;
 
 /// What was found of an interrupted repair, and what became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,9 +68,9 @@ enum Decision {
 /// Brings an interrupted repair to an end, before anything else of a run that may write.
 ///
 /// # Errors
-/// [`ScrubError::JournalWaits`] if it cannot be settled with these devices; the journal stays. Else if
+/// [`HostError::JournalWaits`] if it cannot be settled with these devices; the journal stays. Else if
 /// a node or the state directory fails.
-pub fn recover(target: &Target, found: Found, archive: &Archive) -> Result<(Recovery, Journal), ScrubError> {
+pub fn recover(target: &Target, found: Found, archive: &Archive) -> Result<(Recovery, Journal), HostError> {
     let waiting = match found {
         Found::Settled(journal) => return Ok((Recovery::Nothing, journal)),
         Found::Waiting(waiting) => waiting,
@@ -94,14 +94,14 @@ pub fn recover(target: &Target, found: Found, archive: &Archive) -> Result<(Reco
 ///
 /// # Errors
 /// If the archive does not take it; then it stays.
-pub fn drop_waiting(waiting: Waiting, archive: &Archive) -> Result<Journal, ScrubError> {
+pub fn drop_waiting(waiting: Waiting, archive: &Archive) -> Result<Journal, HostError> {
     archive.keep_journal(waiting.entry(), &waiting.bytes())?;
     waiting.settle()
 }
 
-fn decide(target: &Target, waiting: &Waiting) -> Result<Decision, ScrubError> {
+fn decide(target: &Target, waiting: &Waiting) -> Result<Decision, HostError> {
     let intent = waiting.intent();
-    let waits = |why: String| Err(ScrubError::JournalWaits { path: waiting.path(), why });
+    let waits = |why: String| Err(HostError::JournalWaits { path: waiting.path(), why });
     if intent.array != target.array().uuid() {
         return waits(format!("it is of array {}", intent.array));
     }
@@ -135,7 +135,7 @@ fn decide(target: &Target, waiting: &Waiting) -> Result<Decision, ScrubError> {
         }
     }
     let new = intent.kind == Kind::Undo || holds_with_new(target, intent, start, len)?;
-    write_all(target, intent, new, start)?;
+    write_all(target, intent, if new { Bytes::New } else { Bytes::Old }, start)?;
     Ok(Decision::Written { new })
 }
 
@@ -144,39 +144,16 @@ fn is_there(target: &Target, record: &Record) -> bool {
     target.member(record.role).is_some() && device_uuid(target, record.role) == record.member
 }
 
-/// Writes the new bytes of every record, or the old ones, flushes, and reads back.
-pub(super) fn write_all(target: &Target, intent: &Intent, new: bool, start: u32) -> Result<(), ScrubError> {
-    let parts = |record: &Record| -> Vec<Range<usize>> {
-        // A lost sector has no old bytes.
-        if new { std::iter::once(0..record.new.len()).collect() } else { record.old.known().collect() }
-    };
-    let bytes = |record: &'_ Record, part: &Range<usize>| -> Vec<u8> {
-        if new { record.new[part.clone()].to_vec() } else { record.old.bytes()[part.clone()].to_vec() }
-    };
-    let member = |record: &Record| target.member(record.role).expect("it was found to be there");
-    for record in &intent.records {
-        for part in parts(record) {
-            let place = record.device_offset + part.start as u64;
-            member(record).node.write(member(record).drive, place, &bytes(record, &part))?;
-        }
+/// Writes one side of every record, flushes, and reads it back.
+pub(super) fn write_all(target: &Target, intent: &Intent, bytes: Bytes, start: u32) -> Result<(), HostError> {
+    write(target, intent, bytes)?;
+    match reads_back(target, intent, bytes)? {
+        true => Ok(()),
+        false => Err(HostError::RepairNotVerified { stripe: intent.stripe, start }),
     }
-    for record in &intent.records {
-        member(record).node.flush(member(record).drive)?;
-    }
-    for record in &intent.records {
-        for part in parts(record) {
-            let mut back = vec![0; part.len()];
-            let place = record.device_offset + part.start as u64;
-            member(record).node.read(member(record).drive, place, &mut back)?;
-            if back != bytes(record, &part) {
-                return Err(ScrubError::RepairNotVerified { stripe: intent.stripe, start });
-            }
-        }
-    }
-    Ok(())
 }
 
-fn content(target: &Target, record: &Record) -> Result<Content, ScrubError> {
+fn content(target: &Target, record: &Record) -> Result<Content, HostError> {
     let member = target.member(record.role).expect("it was found to be there");
     let mut now = vec![0; record.new.len()];
     match member.node.read(member.drive, record.device_offset, &mut now) {
@@ -205,7 +182,7 @@ fn classify(now: &[u8], record: &Record) -> Content {
 }
 
 /// Whether the stripe's parity holds over the window with the new bytes in place.
-fn holds_with_new(target: &Target, intent: &Intent, start: u32, len: u32) -> Result<bool, ScrubError> {
+fn holds_with_new(target: &Target, intent: &Intent, start: u32, len: u32) -> Result<bool, HostError> {
     let view = target.view(intent.stripe)?;
     let check = view.check_matrix(intent.stripe);
     let mut reader = Stripes::new(&view, target.chunk());

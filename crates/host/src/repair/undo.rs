@@ -5,7 +5,8 @@ use super::archive::{Archive, Entry, EntryId, EntryRecord, Occasion, Status, dig
 use super::journal::Journal;
 use super::record::{Intent, Kind, OldBytes, Record, device_uuid, window};
 use super::recover::write_all;
-use crate::scrub::ScrubError;
+use super::write::Bytes;
+use crate::error::HostError;
 use crate::target::Target;
 use pumice_offload::ErrorKind;
 use pumice_raid::Uuid;
@@ -18,7 +19,7 @@ use sha2::{Digest, Sha256};
 /// settled, so no interrupted repair waits.
 ///
 /// # Errors
-/// [`ScrubError::NotUndone`] with what stands against it, and nothing written. Else if a node, the
+/// [`HostError::NotUndone`] with what stands against it, and nothing written. Else if a node, the
 /// archive or the journal fails; then the journal may wait.
 pub fn undo(
     target: &Target,
@@ -26,8 +27,8 @@ pub fn undo(
     journal: &Journal,
     id: EntryId,
     now: u64,
-) -> Result<EntryId, ScrubError> {
-    let refused = |why: String| ScrubError::NotUndone { id: id.0, why };
+) -> Result<EntryId, HostError> {
+    let refused = |why: String| HostError::NotUndone { id: id.0, why };
     let entry = archive.read(id)?.ok_or_else(|| refused("there is no such entry".to_owned()))?;
     let (start, records) = check(target, &entry).map_err(|why| match why {
         Objection::Refused(why) => refused(why),
@@ -51,7 +52,7 @@ pub fn undo(
     };
     let kept = archive.keep(target, intent, &occasion, &mut Ledger::default())?;
     let begun = journal.begin(&kept)?;
-    write_all(target, kept.intent(), true, start)?;
+    write_all(target, kept.intent(), Bytes::New, start)?;
     archive.mark_done(kept.id())?;
     begun.settle()?;
     Ok(kept.id())
@@ -62,7 +63,7 @@ pub fn undo(
 ///
 /// # Errors
 /// If the archive cannot be read.
-pub fn written_repairs(archive: &Archive) -> Result<Vec<EntryId>, ScrubError> {
+pub fn written_repairs(archive: &Archive) -> Result<Vec<EntryId>, HostError> {
     let mut ids = Vec::new();
     for (id, entry) in archive.list()? {
         let entry = entry?;
@@ -76,10 +77,10 @@ pub fn written_repairs(archive: &Archive) -> Result<Vec<EntryId>, ScrubError> {
 
 enum Objection {
     Refused(String),
-    Failed(ScrubError),
+    Failed(HostError),
 }
 
-impl<E: Into<ScrubError>> From<E> for Objection {
+impl<E: Into<HostError>> From<E> for Objection {
     fn from(error: E) -> Self {
         Self::Failed(error.into())
     }

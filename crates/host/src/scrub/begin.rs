@@ -1,11 +1,12 @@
-//! How a pass begins: anew, or where an interrupted one stopped. `docs/on-disk/progress-state.md` has
-//! the rules.
+//! How a pass begins: anew, or where an interrupted one stopped. `docs/on-disk/progress-state.md`
+//! has the rules.
 
-use super::batch::Schedule;
-use super::error::ScrubError;
 use super::examine::examine;
-use super::pass::{BATCH, Observer, Options};
+use super::options::{BATCH, Options};
+use crate::error::HostError;
 use crate::finding::Finding;
+use crate::order::Order;
+use crate::pass::{Observer, Schedule};
 use crate::state::{Before, MAX_SAVED_FINDINGS, PassKey, SavedPass, Shape, StateFiles};
 use crate::target::Target;
 use crate::{Method, date};
@@ -26,7 +27,7 @@ pub(super) fn begin(
     state: Option<&StateFiles>,
     options: &Options,
     observer: &mut dyn Observer,
-) -> Result<Begun, ScrubError> {
+) -> Result<Begun, HostError> {
     let Some(state) = state else { return fresh(target, options) };
     let before = match state.load() {
         // A file that cannot be read stands in the way of resuming, not of beginning anew.
@@ -54,17 +55,17 @@ pub(super) fn begin(
     fresh(target, options)
 }
 
-fn unusable(state: &StateFiles, why: &str) -> ScrubError {
-    ScrubError::State {
+fn unusable(state: &StateFiles, why: &str) -> HostError {
+    HostError::State {
         path: state.progress_path(),
         context: format!("the interrupted scrub cannot be resumed: {why}; start anew without --resume"),
         source: None,
     }
 }
 
-fn fresh(target: &Target, options: &Options) -> Result<Begun, ScrubError> {
+fn fresh(target: &Target, options: &Options) -> Result<Begun, HostError> {
     options.check(target)?;
-    let range = options.range.clone().unwrap_or(0..target.geometry().stripes());
+    let range = options.range.clone().unwrap_or(0..target.layout().stripes());
     let view = target.view(range.start)?;
     let batch = options.batch.unwrap_or(BATCH);
     let order = options.order.unwrap_or_default();
@@ -76,7 +77,7 @@ fn fresh(target: &Target, options: &Options) -> Result<Begun, ScrubError> {
         seed: options.seed.as_ref().unwrap_or(&options.fresh_seed).clone(),
         range,
         order,
-        geometry: Shape::of(target.geometry()),
+        geometry: Shape::of(target.array().geometry()),
         plan: schedule.digest(),
     };
     // The fresh seed is never that of another pass, even if the operator fixes the seed in use.
@@ -86,7 +87,7 @@ fn fresh(target: &Target, options: &Options) -> Result<Begun, ScrubError> {
     Ok(Begun { saved, schedule, resumed: false })
 }
 
-fn schedule(target: &Target, range: &Range<u64>, batch: u64, order: super::Order) -> Schedule {
+fn schedule(target: &Target, range: &Range<u64>, batch: u64, order: Order) -> Schedule {
     Schedule::new(target.array().plan(range.clone()), &target.borders(), batch, order)
 }
 
@@ -96,10 +97,10 @@ fn resumed(
     saved: SavedPass,
     options: &Options,
     observer: &mut dyn Observer,
-) -> Result<Begun, ScrubError> {
+) -> Result<Begun, HostError> {
     let key = &saved.key;
     let differs = |option, then: String, now: Option<String>| match now {
-        Some(now) if now != then => Err(ScrubError::Resume { option, then, now }),
+        Some(now) if now != then => Err(HostError::Resume { option, then, now }),
         _ => Ok(()),
     };
     differs("--method", key.method.to_string(), options.method.map(|m| m.to_string()))?;
@@ -111,7 +112,7 @@ fn resumed(
     differs("--range", words(&key.range), options.range.as_ref().map(words))?;
     let changed = "the array has changed since the interrupted scrub: this one begins at its start";
     // The range is known to lie within the array only if its shape is the same.
-    if key.geometry != Shape::of(target.geometry()) {
+    if key.geometry != Shape::of(target.array().geometry()) {
         observer.note(changed);
         return fresh(target, options);
     }
@@ -120,7 +121,7 @@ fn resumed(
         observer.note(changed);
         return fresh(target, options);
     }
-    if let Err(field) = saved.fits(target.geometry(), &schedule.batches) {
+    if let Err(field) = saved.fits(target.array().geometry(), &schedule.batches) {
         let why = format!("it is damaged: field '{field}' contradicts the plan");
         return Err(unusable(state, &why));
     }
@@ -134,18 +135,18 @@ fn resumed(
     Ok(Begun { saved, schedule, resumed: true })
 }
 
-/// Takes in the findings that this pass repaired and had not saved when it was killed: the archive has
-/// them since before the first byte was written.
+/// Takes in the findings that this pass repaired and had not saved when it was killed: the archive
+/// has them since before the first byte was written.
 ///
-/// A finding can take several writes, so its place is looked at first. If it is still inconsistent, it
-/// is left to the pass, which finds it again.
+/// A finding can take several writes, so its place is looked at first. If it is still inconsistent,
+/// it is left to the pass, which finds it again.
 pub(super) fn settle_repaired(
     target: &Target,
     saved: &mut SavedPass,
     schedule: &Schedule,
     state: &StateFiles,
     observer: &mut dyn Observer,
-) -> Result<(), ScrubError> {
+) -> Result<(), HostError> {
     let place = |f: &Finding| (f.stripe, f.chunk_offset, f.length);
     for (id, json) in state.archive().findings_of(saved.pass)? {
         let Ok(finding) = serde_json::from_str::<Finding>(&json) else {
@@ -169,11 +170,11 @@ pub(super) fn settle_repaired(
 }
 
 /// Whether the place of a finding is consistent, and can be read, now.
-fn is_consistent(target: &Target, finding: &Finding) -> Result<bool, ScrubError> {
+fn is_consistent(target: &Target, finding: &Finding) -> Result<bool, HostError> {
     let view = target.view(finding.stripe)?;
     let seen = examine(target, &view, finding.stripe);
     let seen = match seen {
-        Err(ScrubError::LostMeanwhile { .. }) => return Ok(false),
+        Err(HostError::LostMeanwhile { .. }) => return Ok(false),
         seen => seen?,
     };
     let touches = |d: &Diagnosis| {

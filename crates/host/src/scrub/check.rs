@@ -1,11 +1,13 @@
-//! Checking a run of stripes by one of the four methods: which stripes are suspect, which could not be read.
+//! Checking a run of stripes by one of the four methods: which stripes are suspect, which could not
+//! be read.
 //!
-//! A check never says what is wrong; that is [`examine`](super::examine)'s work, on the suspects alone.
+//! A check never says what is wrong; that is [`examine`](super::examine)'s work, on the suspects
+//! alone.
 
-use super::ScrubError;
 use super::checked::Checked;
 use super::conventional::Conventional;
 use crate::Method;
+use crate::error::HostError;
 use crate::relay::bring;
 use crate::target::{Share, View};
 use pumice_offload::{
@@ -15,9 +17,11 @@ use pumice_offload::{
 use pumice_parity::fingerprint::{Decoded, PowerSums};
 use pumice_parity::kernels::Kernels;
 use pumice_parity::seed::Seed;
+use pumice_telemetry::Ledger;
 use std::ops::Range;
 
-/// Accumulators while halving a bad batch: so many that losing a stripe on the way has a chance below 10^-18.
+/// Accumulators while halving a bad batch: so many that losing a stripe on the way has a chance
+/// below 10^-18.
 const HALVING_ACCUMULATORS: u8 = 8;
 /// The block to which a window is widened: the unit of a verdict.
 const BLOCK: u32 = 4096;
@@ -37,7 +41,7 @@ impl Checker<'_> {
     ///
     /// # Errors
     /// Where a node fails for another reason than unreadable media.
-    pub(crate) fn check(&self, method: Method, stripes: Range<u64>) -> Result<Checked, ScrubError> {
+    pub(crate) fn check(&self, method: Method, stripes: Range<u64>) -> Result<Checked, HostError> {
         let mut out = Checked::default();
         match (method, self.view.shares.len()) {
             (Method::Host, _) => {
@@ -59,28 +63,22 @@ impl Checker<'_> {
     }
 
     fn command(&self, share: &Share, stripes: Range<u64>, window: Window, mode: Mode) -> ParityCommand {
-        ParityCommand {
-            sources: share.sources.clone(),
-            chunk: self.chunk,
-            window,
-            stripes,
-            rule: share.rule.clone(),
-            mode,
-        }
+        self.view.command(share, stripes, window, mode)
     }
 
     /// All members on one node: every row of every stripe, exactly.
-    fn exact(&self, stripes: Range<u64>, out: &mut Checked) -> Result<(), ScrubError> {
+    fn exact(&self, stripes: Range<u64>, out: &mut Checked) -> Result<(), HostError> {
         let share = &self.view.shares[0];
         let first = stripes.start;
         let result = share.node.parity(&self.command(share, stripes, self.whole(), Mode::Check))?;
-        out.account(share, &result);
+        out.account(self.view, share, &result);
         out.suspects.extend(result.nonzero.ones().map(|bit| first + bit));
         Ok(())
     }
 
-    /// Members on several nodes, stripe by stripe: weighted interims meet in the collector's memory.
-    fn interims(&self, stripes: Range<u64>, out: &mut Checked) -> Result<(), ScrubError> {
+    /// Members on several nodes, stripe by stripe: weighted interims meet in the collector's
+    /// memory.
+    fn interims(&self, stripes: Range<u64>, out: &mut Checked) -> Result<(), HostError> {
         let t = u64::from(self.accumulators);
         let room = self.accumulators_that_fit(self.chunk) / t;
         if room == 0 {
@@ -105,8 +103,9 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Every node folds its members into its own memory; the others send theirs to the first, the collector, which
-    /// sums `repetitions` chunks of `window.len` bytes and says which are not zero.
+    /// Every node folds its members into its own memory; the others send theirs to the first, the
+    /// collector, which sums `repetitions` chunks of `window.len` bytes and says which are not
+    /// zero.
     fn meet(
         &self,
         stripes: Range<u64>,
@@ -114,14 +113,14 @@ impl Checker<'_> {
         repetitions: u64,
         out: &mut Checked,
         mode: impl Fn(MemoryAddress) -> Mode + Sync,
-    ) -> Result<ParityResult, ScrubError> {
+    ) -> Result<ParityResult, HostError> {
         let shares = &self.view.shares;
         let own = |share: &Share| MemoryAddress { drive: share.memory_drive, offset: 0 };
         let results = on_each(shares, |share| {
             share.node.parity(&self.command(share, stripes.clone(), window, mode(own(share))))
         })?;
         for (share, result) in shares.iter().zip(&results) {
-            out.account(share, result);
+            out.account(self.view, share, result);
         }
         let collector = &shares[0];
         let len = repetitions * u64::from(window.len);
@@ -145,12 +144,12 @@ impl Checker<'_> {
             mode: Mode::Check,
         };
         let result = collector.node.parity(&sum)?;
-        out.account(collector, &result);
+        out.moved += result.moved + Ledger::arrived_at_host(result.encoded_len());
         Ok(result)
     }
 
     /// Across stripes: one set of accumulators for the whole run.
-    fn aggregate(&self, stripes: Range<u64>, out: &mut Checked) -> Result<(), ScrubError> {
+    fn aggregate(&self, stripes: Range<u64>, out: &mut Checked) -> Result<(), HostError> {
         if self.accumulators_that_fit(self.chunk) < u64::from(self.accumulators) {
             return Err(self.too_large());
         }
@@ -175,16 +174,17 @@ impl Checker<'_> {
     }
 
     /// The chunks that one stripe's interims take have no room.
-    fn too_large(&self) -> ScrubError {
+    fn too_large(&self) -> HostError {
         let own = u64::from(self.accumulators) * u64::from(self.chunk);
         let need = own * self.view.shares.len() as u64;
         match self.view.memory_bytes < need {
-            true => ScrubError::LocalMemory { need, have: self.view.memory_bytes },
-            false => ScrubError::LocalMemory { need: own, have: self.view.own_bytes },
+            true => HostError::LocalMemory { need, have: self.view.memory_bytes },
+            false => HostError::LocalMemory { need: own, have: self.view.own_bytes },
         }
     }
 
-    /// Accumulators of `len` bytes that the nodes' local memory holds: the collector one set from every node, the others their own.
+    /// Accumulators of `len` bytes that the nodes' local memory holds: the collector one set from
+    /// every node, the others their own.
     fn accumulators_that_fit(&self, len: u32) -> u64 {
         let sets = self.view.shares.len() as u64;
         (self.view.memory_bytes / sets).min(self.view.own_bytes) / u64::from(len)
@@ -198,12 +198,12 @@ impl Checker<'_> {
         accumulators: u8,
         seed: &Seed,
         out: &mut Checked,
-    ) -> Result<Option<(u32, u32)>, ScrubError> {
+    ) -> Result<Option<(u32, u32)>, HostError> {
         let mode = |into| Mode::Accumulate { into, seed: seed.clone(), accumulators };
         if let [share] = &self.view.shares[..] {
             let into = MemoryAddress { drive: share.memory_drive, offset: 0 };
             let result = share.node.parity(&self.command(share, stripes, window, mode(into)))?;
-            out.account(share, &result);
+            out.account(self.view, share, &result);
             return Ok(result.range);
         }
         Ok(self.meet(stripes, window, u64::from(accumulators), out, mode)?.range)
@@ -216,7 +216,7 @@ impl Checker<'_> {
         window: Window,
         seed: &Seed,
         out: &mut Checked,
-    ) -> Result<(), ScrubError> {
+    ) -> Result<(), HostError> {
         let len = stripes.end - stripes.start;
         if len == 1 {
             out.suspects.insert(stripes.start);
@@ -231,20 +231,23 @@ impl Checker<'_> {
             }
         }
         if !any {
-            // The weights cancelled in both halves, or the damage went away: look at each stripe exactly.
+            // The weights cancelled in both halves, or the damage went away: look at each stripe
+            // exactly.
             out.suspects.extend(stripes);
         }
         Ok(())
     }
 
-    /// Fingerprints: their power sums name the bad stripes; where there are too many, each half again.
-    fn fingerprint(&self, stripes: Range<u64>, out: &mut Checked) -> Result<(), ScrubError> {
+    /// Fingerprints: their power sums name the bad stripes; where there are too many, each half
+    /// again.
+    fn fingerprint(&self, stripes: Range<u64>, out: &mut Checked) -> Result<(), HostError> {
         let sums = self.readable(stripes, out, |run, out| self.power_sums(run, out))?;
         for (run, sums) in sums {
             let len = run.end - run.start;
-            let batch = u32::try_from(len).map_err(|_| ScrubError::Batch(len))?;
+            let batch = u32::try_from(len).map_err(|_| HostError::Batch(len))?;
             match sums.decode(batch, |index| {
-                pumice_parity::fingerprint::stripe_key(self.seed, run.start + u64::from(index))
+                let repetition = self.view.repetition(run.start) + u64::from(index);
+                pumice_parity::fingerprint::stripe_key(self.seed, repetition)
             }) {
                 Decoded::Clean => {}
                 Decoded::Stripes(bad) => {
@@ -263,7 +266,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn power_sums(&self, stripes: Range<u64>, out: &mut Checked) -> Result<PowerSums, ScrubError> {
+    fn power_sums(&self, stripes: Range<u64>, out: &mut Checked) -> Result<PowerSums, HostError> {
         let shares = &self.view.shares;
         let mode = Mode::Fingerprint { seed: self.seed.clone(), powers: self.powers };
         let results = on_each(shares, |share| {
@@ -271,7 +274,7 @@ impl Checker<'_> {
         })?;
         let mut sum = PowerSums::new(self.view.rows(), usize::from(self.powers));
         for (share, result) in shares.iter().zip(&results) {
-            out.account(share, result);
+            out.account(self.view, share, result);
             let part = result.fingerprint.as_ref().ok_or_else(|| {
                 NodeError::invalid("mode", format!("node '{}' sent no fingerprint", share.node_name))
             })?;
@@ -284,14 +287,14 @@ impl Checker<'_> {
         Ok(sum)
     }
 
-    /// Runs a check that sums over stripes. Where a stripe could not be read, its sum means nothing: the runs around
-    /// such stripes are checked again, until every run was read whole.
+    /// Runs a check that sums over stripes. Where a stripe could not be read, its sum means
+    /// nothing: the runs around such stripes are checked again, until every run was read whole.
     fn readable<T>(
         &self,
         stripes: Range<u64>,
         out: &mut Checked,
-        mut check: impl FnMut(Range<u64>, &mut Checked) -> Result<T, ScrubError>,
-    ) -> Result<Vec<(Range<u64>, T)>, ScrubError> {
+        mut check: impl FnMut(Range<u64>, &mut Checked) -> Result<T, HostError>,
+    ) -> Result<Vec<(Range<u64>, T)>, HostError> {
         let mut done = Vec::new();
         let mut waiting = vec![stripes];
         while let Some(run) = waiting.pop() {

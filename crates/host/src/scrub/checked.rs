@@ -1,6 +1,6 @@
 //! What a check brings to light: suspects, and places that could not be read.
 
-use crate::target::Share;
+use crate::target::{Share, View};
 use pumice_offload::{ParityResult, Unread};
 use pumice_telemetry::Ledger;
 use pumice_units::Role;
@@ -27,12 +27,13 @@ pub(crate) struct Checked {
 }
 
 impl Checked {
-    /// Takes what a node moved, what its result weighs, and the holes that it met; tells whether there were any.
-    pub(super) fn account(&mut self, share: &Share, result: &ParityResult) -> bool {
+    /// Takes what a node moved, what its result weighs, and the holes that it met; tells whether
+    /// there were any.
+    pub(super) fn account(&mut self, view: &View, share: &Share, result: &ParityResult) -> bool {
         self.moved += result.moved + Ledger::arrived_at_host(result.encoded_len());
         for hole in &result.unreadable {
             let role = share.roles[hole.source];
-            let known = self.holes.entry(hole.stripe).or_default();
+            let known = self.holes.entry(view.stripe(hole.stripe)).or_default();
             let hole =
                 Hole { role, start: hole.start, len: hole.len, why: hole.why, reason: hole.reason.clone() };
             if !known.contains(&hole) {

@@ -1,7 +1,7 @@
 //! The conventional method: every chunk travels to the host, and the host folds.
 
-use super::ScrubError;
 use super::checked::Checked;
+use crate::error::HostError;
 use crate::target::{Stripes, View};
 use pumice_parity::class_plan::ClassPlan;
 use pumice_parity::kernels::Kernels;
@@ -10,7 +10,8 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Threads that fetch and fold, each a stripe at a time: one waits for the nodes while another folds.
+/// Threads that fetch and fold, each a stripe at a time: one waits for the nodes while another
+/// folds.
 const THREADS: u64 = 4;
 
 /// What the method needs.
@@ -25,11 +26,11 @@ impl Conventional<'_> {
     ///
     /// # Errors
     /// Where a node fails for another reason than unreadable media.
-    pub(super) fn check(&self, stripes: Range<u64>, out: &mut Checked) -> Result<(), ScrubError> {
+    pub(super) fn check(&self, stripes: Range<u64>, out: &mut Checked) -> Result<(), HostError> {
         let next = AtomicU64::new(stripes.start);
         let shared = Mutex::new(out);
         let classes: Vec<ClassPlan> = self.view.plans();
-        let work = || -> Result<(), ScrubError> {
+        let work = || -> Result<(), HostError> {
             let mut reader = Stripes::new(self.view, self.chunk);
             let mut mine = Checked::default();
             loop {
@@ -59,7 +60,7 @@ impl Conventional<'_> {
         reader: &mut Stripes<'_>,
         stripe: u64,
         out: &mut Checked,
-    ) -> Result<(), ScrubError> {
+    ) -> Result<(), HostError> {
         let mut start = 0;
         while start < self.chunk {
             let len = reader.window_bytes().min(self.chunk - start);
@@ -69,7 +70,7 @@ impl Conventional<'_> {
                 // Which bytes exactly, the examination finds out: it reads block by block.
                 out.holes.entry(stripe).or_default();
             } else {
-                let class = &classes[(stripe % classes.len() as u64) as usize];
+                let class = &classes[self.view.class(stripe)];
                 if class.check(&self.kernels, &read.chunks).0 != 0 {
                     out.suspects.insert(stripe);
                 }

@@ -1,12 +1,12 @@
 //! Looking at one suspect stripe exactly: which bytes, which member, how sure.
 //!
-//! The nodes fold the stripe's rows where the data is; the host asks where the syndrome is not zero and reads those
-//! bytes alone. A stripe with unreadable places is read to the host block by block instead, so that every block that can be
-//! judged is.
+//! The nodes fold the stripe's rows where the data is; the host asks where the syndrome is not zero
+//! and reads those bytes alone. A stripe with unreadable places is read to the host block by block
+//! instead, so that every block that can be judged is.
 
-use super::ScrubError;
 use super::check::on_each;
 use super::checked::Hole;
+use crate::error::HostError;
 use crate::relay::bring;
 use crate::repair::by_role;
 use crate::sectors::Block;
@@ -53,7 +53,7 @@ impl Examination {
 ///
 /// # Errors
 /// Where a node fails.
-pub(crate) fn examine(target: &Target, view: &View, stripe: u64) -> Result<Examination, ScrubError> {
+pub(crate) fn examine(target: &Target, view: &View, stripe: u64) -> Result<Examination, HostError> {
     let chunk = target.chunk();
     let rows = view.rows();
     let mut out = Examination::default();
@@ -63,12 +63,12 @@ pub(crate) fn examine(target: &Target, view: &View, stripe: u64) -> Result<Exami
     let window = u32::try_from(fits).unwrap_or(u32::MAX).min(chunk) / BLOCK as u32 * BLOCK as u32;
     if window == 0 {
         let need = sets * rows as u64 * BLOCK as u64;
-        return Err(ScrubError::LocalMemory { need, have: view.memory_bytes });
+        return Err(HostError::LocalMemory { need, have: view.memory_bytes });
     }
     let mut start = 0;
     while start < chunk {
         let len = window.min(chunk - start);
-        let found = syndromes(view, chunk, stripe, Window { start, len }, &mut out)?;
+        let found = syndromes(view, stripe, Window { start, len }, &mut out)?;
         if let Some((offset, rows)) = found {
             let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
             let found = judge(target, view, stripe, offset, &rows, &mut out.moved)?;
@@ -79,8 +79,8 @@ pub(crate) fn examine(target: &Target, view: &View, stripe: u64) -> Result<Exami
     Ok(out)
 }
 
-/// Diagnoses blocks from their syndromes. If one member could be named, what every member holds there is
-/// read as well: the evidence (R11 to R13 of `docs/repair.md`) is in the contents.
+/// Diagnoses blocks from their syndromes. If one member could be named, what every member holds
+/// there is read as well: the evidence (R11 to R13 of `docs/repair.md`) is in the contents.
 fn judge(
     target: &Target,
     view: &View,
@@ -88,10 +88,10 @@ fn judge(
     offset: u32,
     rows: &[&[u8]],
     moved: &mut Ledger,
-) -> Result<Vec<Diagnosis>, ScrubError> {
+) -> Result<Vec<Diagnosis>, HostError> {
     let check = view.check_matrix(stripe);
-    let parity = target.parity_roles(stripe);
-    let found = diagnose_window(check, parity, rows, &[], offset);
+    let redundancy = target.redundancy(stripe);
+    let found = diagnose_window(check, redundancy, rows, &[], offset);
     if check.rows() < 2 || found.is_empty() {
         return Ok(found);
     }
@@ -106,10 +106,10 @@ fn judge(
         let window = reader.read(stripe, offset + at, len)?;
         *moved += Ledger::read_from_drives(window.bytes) + Ledger::arrived_at_host(window.bytes);
         if let Some((_, reason)) = window.holes.first() {
-            return Err(ScrubError::LostMeanwhile { stripe, reason: reason.clone() });
+            return Err(HostError::LostMeanwhile { stripe, reason: reason.clone() });
         }
         let contents = by_role(view, &window.chunks, check.columns());
-        join(&mut out, diagnose_window(check, parity, &part, &contents, offset + at));
+        join(&mut out, diagnose_window(check, redundancy, &part, &contents, offset + at));
         at += len;
     }
     Ok(out)
@@ -120,30 +120,27 @@ type Syndromes = Option<(u32, Vec<Vec<u8>>)>;
 
 fn syndromes(
     view: &View,
-    chunk: u32,
     stripe: u64,
     window: Window,
     out: &mut Examination,
-) -> Result<Syndromes, ScrubError> {
+) -> Result<Syndromes, HostError> {
     let rows = view.rows() as u64;
     let len = u64::from(window.len);
     let set = rows * len;
     let results = on_each(&view.shares, |share| {
-        share.node.parity(&ParityCommand {
-            sources: share.sources.clone(),
-            chunk,
+        share.node.parity(&view.command(
+            share,
+            stripe..stripe + 1,
             window,
-            stripes: stripe..stripe + 1,
-            rule: share.rule.clone(),
-            mode: Mode::Generate { into: MemoryAddress { drive: share.memory_drive, offset: 0 } },
-        })
+            Mode::Generate { into: MemoryAddress { drive: share.memory_drive, offset: 0 } },
+        ))
     })?;
     out.witness(&results);
     let moved = &mut out.moved;
     for result in &results {
         *moved += result.moved + Ledger::arrived_at_host(result.encoded_len());
         if let Some(hole) = result.unreadable.first() {
-            return Err(ScrubError::LostMeanwhile { stripe, reason: hole.reason.clone() });
+            return Err(HostError::LostMeanwhile { stripe, reason: hole.reason.clone() });
         }
     }
     let collector = &view.shares[0];
@@ -185,9 +182,9 @@ fn syndromes(
     Ok(Some((window.start + start, syndromes)))
 }
 
-/// Examines a stripe with places that some member did not give back, block by block. What fails is asked for
-/// again by itself; what reads by now is a byte like any other. The equations that remain without the
-/// missing members are checked over each run of sectors.
+/// Examines a stripe with places that some member did not give back, block by block. What fails is
+/// asked for again by itself; what reads by now is a byte like any other. The equations that remain
+/// without the missing members are checked over each run of sectors.
 ///
 /// # Errors
 /// If a node fails, or a drive as a whole.
@@ -196,9 +193,9 @@ pub(crate) fn examine_with_holes(
     view: &View,
     stripe: u64,
     known: &[Hole],
-) -> Result<Examination, ScrubError> {
+) -> Result<Examination, HostError> {
     let chunk = target.chunk();
-    let parity = target.parity_roles(stripe);
+    let redundancy = target.redundancy(stripe);
     let check = view.check_matrix(stripe);
     let mut reader = Stripes::new(view, chunk);
     let mut out = Examination::default();
@@ -216,7 +213,8 @@ pub(crate) fn examine_with_holes(
             }
             let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
             let contents = block.contents(&run);
-            let mut found = diagnose_window(&remaining, parity, &rows, &contents, start + run.range.start);
+            let mut found =
+                diagnose_window(&remaining, redundancy, &rows, &contents, start + run.range.start);
             if !block.missing.is_empty() {
                 for diagnosis in &mut found {
                     diagnosis.evidence = diagnosis.evidence.take().map(Evidence::beside_a_gap);
@@ -246,17 +244,12 @@ pub(crate) fn examine_with_holes(
     Ok(out)
 }
 
-/// Asks every node for the counters of the stripe's regions, with a check of a single block, whose outcome does not matter.
-fn count_writes(view: &View, chunk: u32, stripe: u64, out: &mut Examination) -> Result<(), ScrubError> {
+/// Asks every node for the counters of the stripe's regions, with a check of a single block, whose
+/// outcome does not matter.
+fn count_writes(view: &View, chunk: u32, stripe: u64, out: &mut Examination) -> Result<(), HostError> {
     let results = on_each(&view.shares, |share| {
-        share.node.parity(&ParityCommand {
-            sources: share.sources.clone(),
-            chunk,
-            window: Window { start: 0, len: chunk.min(BLOCK as u32) },
-            stripes: stripe..stripe + 1,
-            rule: share.rule.clone(),
-            mode: Mode::Check,
-        })
+        let window = Window { start: 0, len: chunk.min(BLOCK as u32) };
+        share.node.parity(&view.command(share, stripe..stripe + 1, window, Mode::Check))
     })?;
     for result in &results {
         out.moved += result.moved + Ledger::arrived_at_host(result.encoded_len());

@@ -1,27 +1,27 @@
-//! A scrub pass: plan, check, examine, repair, report.
+//! A scrub: check the batches of a pass, examine suspects, repair, and bring the result.
 //!
 //! ```text
-//! Schedule (which stripes, in which batches)
+//! pass::Course (which batch, when)
 //!    └▶ Checker: suspects of a batch ─▶ examine: verdicts ─▶ Finding ─▶ repair (with --repair)
 //!                                                              └▶ progress, saved for --resume
 //! ```
 
-mod batch;
+mod again;
 mod begin;
+mod books;
 mod check;
 mod checked;
 mod conventional;
-mod error;
 mod examine;
-mod pass;
-mod retry;
+mod mend;
+mod options;
+mod outcome;
+mod run;
 mod settle;
 pub(crate) mod settling;
+mod witness;
 
-pub use batch::Order;
-pub use error::ScrubError;
-pub use pass::{
-    Observer, Options, Outcome, Progress, RepairPolicy, SkippedStripes, StopReason, Unfinished, run,
-};
-pub use retry::RECONNECT;
+pub use options::Options;
+pub use outcome::{Outcome, SkippedStripes, Unfinished};
+pub use run::run;
 pub use settle::SETTLE;

@@ -1,12 +1,12 @@
 //! Carries out what [`settling`](super::settling) asks for: looks, waits, questions. The rule
 //! itself is in `docs/settling.md`.
 
-use super::ScrubError;
 use super::checked::Hole;
 use super::examine::{Examination, examine, examine_with_holes};
 use super::settling::{Action, Decision, Event, Look, Patience, Settling, Standing, Word};
+use super::witness::{evidence, hosts_now};
+use crate::error::HostError;
 use crate::finding::{Clause, Unsettled};
-use crate::standing::{evidence, hosts_now};
 use crate::stop::Stop;
 use crate::target::{Target, View};
 use pumice_raid::diagnosis::{Certainty, Diagnosis, Verdict};
@@ -68,7 +68,7 @@ pub(crate) fn stand(
     in_use: bool,
     settle: Duration,
     run_by_hosts: bool,
-) -> Result<Standing, ScrubError> {
+) -> Result<Standing, HostError> {
     let array = target.array();
     let mut standing = Standing {
         in_use,
@@ -106,7 +106,7 @@ impl Settler<'_> {
         &self,
         standing: &mut Standing,
         suspects: &BTreeMap<u64, Vec<Hole>>,
-    ) -> Result<Settled, ScrubError> {
+    ) -> Result<Settled, HostError> {
         let mut out = Settled::default();
         let running = standing.running;
         let mut settling = Settling::new(standing, self.patience, suspects.keys().copied());
@@ -120,7 +120,7 @@ impl Settler<'_> {
                 Action::AskHosts => Event::Hosts(hosts_now(self.target, self.zero)?),
                 Action::WaitUntil(until) => {
                     let wait = until.saturating_sub(self.zero.elapsed());
-                    self.stop.wait(wait).map_err(|_| ScrubError::Interrupted)?;
+                    self.stop.wait(wait).map_err(|_| HostError::Interrupted)?;
                     Event::Time(self.zero.elapsed())
                 }
                 Action::ReadArray(stripes) => Event::Array(evidence(self.target, &stripes)?),
@@ -153,10 +153,10 @@ impl Settler<'_> {
         stripe: u64,
         holes: &[Hole],
         moved: &mut Ledger,
-    ) -> Result<Look<Vec<Diagnosis>>, ScrubError> {
+    ) -> Result<Look<Vec<Diagnosis>>, HostError> {
         let seen: Examination = if holes.is_empty() {
             match examine(self.target, self.view, stripe) {
-                Err(ScrubError::LostMeanwhile { .. }) => {
+                Err(HostError::LostMeanwhile { .. }) => {
                     examine_with_holes(self.target, self.view, stripe, holes)?
                 }
                 other => other?,

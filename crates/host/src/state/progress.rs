@@ -3,8 +3,8 @@
 
 use crate::Method;
 use crate::finding::Finding;
+use crate::order::Order;
 use crate::pattern::Pattern;
-use crate::scrub::Order;
 use pumice_durable::{BadEnvelope, Envelope};
 use pumice_offload::MAX_STRIPES;
 use pumice_parity::seed::Seed;

@@ -3,8 +3,9 @@
 use crate::faults::{Fault, How, Planted, SECTOR};
 use crate::judge::{Case, Tally};
 use crate::world::{Kind, RAID6, UUID, World, options, pass};
+use pumice_host::repair::RepairPolicy;
 use pumice_host::repair::{recover, undo, written_repairs};
-use pumice_host::scrub::{Options, RepairPolicy};
+use pumice_host::scrub::Options;
 use pumice_host::state::StateFiles;
 use pumice_raid::layout::{Layout, Level};
 

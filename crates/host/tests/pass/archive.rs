@@ -4,9 +4,11 @@ use crate::crash::damaged;
 use crate::world::{Notes, RAID5, UUID, World, options, pass, patch};
 use pumice_blockdev::BlockDevice;
 use pumice_durable::FaultyStore;
+use pumice_host::error::HostError;
+use pumice_host::pass::StopReason;
 use pumice_host::repair::archive::{Entry, Status};
 use pumice_host::repair::{EntryId, Kind, RepairPolicy, recover, undo, written_repairs};
-use pumice_host::scrub::{Options, ScrubError, StopReason, run};
+use pumice_host::scrub::{Options, run};
 use pumice_host::state::StateFiles;
 use pumice_host::stop::Stop;
 use pumice_host::target::Target;
@@ -18,13 +20,13 @@ fn repair(seed: u64) -> Options {
 }
 
 /// Settles what waits, then undoes one repair.
-fn undo_one(target: &Target, state: &StateFiles, id: EntryId) -> Result<EntryId, ScrubError> {
+fn undo_one(target: &Target, state: &StateFiles, id: EntryId) -> Result<EntryId, HostError> {
     let archive = state.archive();
     let (_, journal) = recover(target, state.journal()?, &archive)?;
     undo(target, &archive, &journal, id, 1)
 }
 
-pub(crate) fn undo_all(target: &Target, state: &StateFiles) -> Result<usize, ScrubError> {
+pub(crate) fn undo_all(target: &Target, state: &StateFiles) -> Result<usize, HostError> {
     let ids = written_repairs(&state.archive())?;
     for id in &ids {
         undo_one(target, state, *id)?;
@@ -36,9 +38,9 @@ fn entry(state: &StateFiles, id: u64) -> Entry {
     state.archive().read(EntryId(id)).unwrap().unwrap()
 }
 
-fn refusal(result: Result<EntryId, ScrubError>) -> String {
+fn refusal(result: Result<EntryId, HostError>) -> String {
     match result {
-        Err(ScrubError::NotUndone { why, .. }) => why,
+        Err(HostError::NotUndone { why, .. }) => why,
         other => panic!("{other:?}"),
     }
 }
@@ -160,7 +162,7 @@ fn without_room_for_the_old_bytes_nothing_is_repaired() {
     // A directory that takes nothing at all is refused at the beginning.
     store.set_free_bytes(Some(0));
     let refused = run(&target, Some(&state), &repair(1), &mut Notes(Vec::new()), &Stop::new());
-    assert!(matches!(refused, Err(ScrubError::State { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(HostError::State { .. })), "{refused:?}");
     store.set_free_bytes(None);
     store.set_read_only(true);
     let refused = run(&target, Some(&state), &repair(1), &mut Notes(Vec::new()), &Stop::new());

@@ -2,8 +2,11 @@
 
 use crate::progress::raised;
 use crate::world::{Kind, Notes, RAID6, UUID, World, noise, options, pass};
+use pumice_host::error::HostError;
+use pumice_host::pass::StopReason;
+use pumice_host::repair::RepairPolicy;
 use pumice_host::repair::{Recovery, recover};
-use pumice_host::scrub::{Options, Outcome, RepairPolicy, ScrubError, StopReason, run};
+use pumice_host::scrub::{Options, Outcome, run};
 use pumice_host::state::StateFiles;
 use pumice_host::stop::Stop;
 use pumice_units::Role;
@@ -100,7 +103,7 @@ fn what_is_refused_leaves_the_journal_as_it_is() {
     ];
     for options in cases {
         let result = run(&target, Some(&state), &options, &mut Notes(Vec::new()), &Stop::new());
-        assert!(matches!(result, Err(ScrubError::Resume { .. } | ScrubError::Option { .. })), "{result:?}");
+        assert!(matches!(result, Err(HostError::Resume { .. } | HostError::Option { .. })), "{result:?}");
         assert!(state.journal_path().exists());
     }
 }

@@ -3,7 +3,9 @@
 use crate::world::{Kind, RAID5, RAID6, UUID, World, noise, options, pass};
 use pumice_host::Method;
 use pumice_host::finding::{Certainty, Verdict};
-use pumice_host::scrub::{Options, RepairPolicy, StopReason};
+use pumice_host::pass::StopReason;
+use pumice_host::repair::RepairPolicy;
+use pumice_host::scrub::Options;
 use pumice_host::state::StateFiles;
 use pumice_parity::gf;
 use pumice_raid::layout::{Layout, Level};
@@ -47,8 +49,8 @@ fn one_damaged_place_is_found_and_located_in_every_layout_by_every_method() {
                 continue;
             }
             let verdict = match role {
-                role if role == map.p => Verdict::ParityP,
-                role if Some(role) == map.q => Verdict::ParityQ,
+                role if role == map.p => Verdict::P,
+                role if Some(role) == map.q => Verdict::Q,
                 _ => Verdict::Member,
             };
             assert_eq!((first.verdict, first.member), (verdict, Some(role.0)), "{context}");

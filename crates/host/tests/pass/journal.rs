@@ -3,11 +3,12 @@
 use crate::world::{Notes, RAID6, UUID, World, options, patch};
 use pumice_blockdev::BlockDevice;
 use pumice_durable::{FaultyStore, Store};
+use pumice_host::error::HostError;
 use pumice_host::repair::archive::Status;
 use pumice_host::repair::{
     EntryId, Found, Intent, Kind, Occasion, OldBytes, Record, Recovery, RepairPolicy, drop_waiting, recover,
 };
-use pumice_host::scrub::{Options, ScrubError, run};
+use pumice_host::scrub::{Options, run};
 use pumice_host::state::StateFiles;
 use pumice_host::stop::Stop;
 use pumice_host::target::Target;
@@ -43,7 +44,7 @@ fn interrupted(world: &World, state: &StateFiles, events: i64) -> (Vec<u8>, Vec<
     (old, new)
 }
 
-fn settle(target: &Target, state: &StateFiles) -> Result<Recovery, ScrubError> {
+fn settle(target: &Target, state: &StateFiles) -> Result<Recovery, HostError> {
     recover(target, state.journal().unwrap(), &state.archive()).map(|(recovery, _)| recovery)
 }
 
@@ -68,7 +69,7 @@ fn a_journal_is_kept_while_its_member_is_not_among_the_devices() {
     let without = world.target(1, &[1]);
     let repair = Options { repair: Some(RepairPolicy::Strong), ..options(1) };
     match run(&without, Some(&state), &repair, &mut Notes(Vec::new()), &Stop::new()) {
-        Err(ScrubError::JournalWaits { path, why }) => {
+        Err(HostError::JournalWaits { path, why }) => {
             assert_eq!(path, state.journal_path());
             assert!(why.contains("member 1 (device 02020202:"), "{why}");
         }
@@ -98,7 +99,7 @@ fn a_journal_is_kept_while_another_device_has_its_role() {
     interrupted(&world, &state, 0);
     patch(&world.devices[1], |superblock| superblock.device_uuid = [0x55; 16]);
     let settled = settle(&world.target(1, &[]), &state);
-    assert!(matches!(settled, Err(ScrubError::JournalWaits { .. })), "{settled:?}");
+    assert!(matches!(settled, Err(HostError::JournalWaits { .. })), "{settled:?}");
     assert!(is_waiting(&state));
 }
 
@@ -109,7 +110,7 @@ fn a_journal_of_newer_members_is_kept() {
     let state = StateFiles::open(folder.path(), UUID).unwrap();
     interrupted(&world, &state, 1);
     match settle(&world.target(1, &[]), &state) {
-        Err(ScrubError::JournalWaits { why, .. }) => assert!(why.contains("newer members"), "{why}"),
+        Err(HostError::JournalWaits { why, .. }) => assert!(why.contains("newer members"), "{why}"),
         other => panic!("{other:?}"),
     }
     assert!(is_waiting(&state));

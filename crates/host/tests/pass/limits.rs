@@ -3,8 +3,9 @@
 use crate::progress::raised;
 use crate::world::{Notes, RAID6, UUID, World, options};
 use pumice_host::members::StripeRange;
+use pumice_host::pass::StopReason;
 use pumice_host::report::{ArrayResult, Report};
-use pumice_host::scrub::{Options, StopReason, run};
+use pumice_host::scrub::{Options, run};
 use pumice_host::state::StateFiles;
 use pumice_host::stop::Stop;
 use pumice_units::Role;

@@ -3,9 +3,13 @@
 use crate::world::{Notes, RAID6, UUID, World, options, pass};
 use pumice_durable::{Envelope, FaultyStore, Store};
 use pumice_host::Method;
+use pumice_host::error::HostError;
 use pumice_host::finding::Finding;
+use pumice_host::order::Order;
+use pumice_host::pass::{Observer, Progress, StopReason};
+use pumice_host::repair::RepairPolicy;
 use pumice_host::report::{ArrayResult, Report};
-use pumice_host::scrub::{Observer, Options, Order, Progress, RepairPolicy, ScrubError, StopReason, run};
+use pumice_host::scrub::{Options, run};
 use pumice_host::state::StateFiles;
 use pumice_host::stop::Stop;
 use pumice_raid::Uuid;
@@ -83,7 +87,7 @@ fn options_that_differ_from_the_interrupted_pass_are_refused_by_name() {
         let mut options = Options { resume: true, batch: None, ..options(1) };
         change(&mut options);
         match run(&target, Some(&state), &options, &mut Notes(Vec::new()), &raised()) {
-            Err(ScrubError::Resume { option, .. }) => option,
+            Err(HostError::Resume { option, .. }) => option,
             other => panic!("{other:?}"),
         }
     };
@@ -98,7 +102,7 @@ fn options_that_differ_from_the_interrupted_pass_are_refused_by_name() {
 fn two_scrubs_of_one_array_do_not_meet() {
     let folder = tempfile::tempdir().unwrap();
     let _first = StateFiles::open(folder.path(), UUID).unwrap();
-    assert!(matches!(StateFiles::open(folder.path(), UUID), Err(ScrubError::Locked(_))));
+    assert!(matches!(StateFiles::open(folder.path(), UUID), Err(HostError::Locked(_))));
     assert!(StateFiles::open(folder.path(), Uuid([8; 16])).is_ok());
 }
 
@@ -113,7 +117,7 @@ fn a_range_covers_just_its_stripes() {
     assert_eq!(outcome.findings.iter().map(|f| f.stripe).collect::<Vec<_>>(), [7]);
     let wrong = Options { range: Some(5..21), ..options(1) };
     let result = run(&target, None, &wrong, &mut Notes(Vec::new()), &Stop::new());
-    assert!(matches!(result, Err(ScrubError::Range { .. })));
+    assert!(matches!(result, Err(HostError::Range { .. })));
 }
 
 /// Takes the state directory away once something was found, and then takes its time.
@@ -237,7 +241,7 @@ fn assert_not_used(world: &World, folder: &Path, state: &StateFiles, word: &str)
     let before = std::fs::read(&path).unwrap();
     let target = world.target(1, &[]);
     match run(&target, Some(state), &resume(), &mut Notes(Vec::new()), &Stop::new()) {
-        Err(ScrubError::State { context, .. }) => assert!(context.contains(word), "{word}: {context}"),
+        Err(HostError::State { context, .. }) => assert!(context.contains(word), "{word}: {context}"),
         other => panic!("{word}: {other:?}"),
     }
     assert_eq!(std::fs::read(&path).unwrap(), before, "{word}");

@@ -141,7 +141,7 @@ fn a_stripe_whose_bit_is_set_waits_for_a_resync_and_is_no_finding() {
     let outcome = scrub(&world, linux(), false);
     assert!(outcome.is_complete());
     assert_eq!(outcome.findings.len(), 1);
-    assert_eq!((outcome.findings[0].stripe, outcome.findings[0].verdict), (5, Verdict::ParityQ));
+    assert_eq!((outcome.findings[0].stripe, outcome.findings[0].verdict), (5, Verdict::Q));
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn without_a_bitmap_a_resync_looks_like_any_active_array_and_nothing_is_a_findin
     assert_eq!(said(&outcome), [(5, Verdict::Busy, Some(Unsettled::Unproven), Some(Clause::Whole))]);
     let outcome = scrub(&world, linux(), true);
     assert!(outcome.is_complete(), "the node has seen it clean since its host is there");
-    assert_eq!(outcome.findings[0].verdict, Verdict::ParityQ);
+    assert_eq!(outcome.findings[0].verdict, Verdict::Q);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use crate::world::{Kind, RAID5, RAID6, UUID, World, noise, options, pass};
 use pumice_host::finding::{Doubt, Finding, Strength, Verdict};
 use pumice_host::pattern::Pattern;
-use pumice_host::scrub::{Options, Outcome, RepairPolicy};
+use pumice_host::repair::RepairPolicy;
+use pumice_host::scrub::{Options, Outcome};
 use pumice_host::state::StateFiles;
 use pumice_host::{ErrorLimit, Method};
 use pumice_parity::gf;

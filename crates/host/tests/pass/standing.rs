@@ -3,7 +3,8 @@
 use crate::world::{Kind, RAID6, World, options, pass, patch};
 use pumice_blockdev::{BlockDevice, HookedDevice};
 use pumice_host::finding::{Unsettled, Verdict};
-use pumice_host::scrub::{Options, Outcome, StopReason};
+use pumice_host::pass::StopReason;
+use pumice_host::scrub::{Options, Outcome};
 use pumice_raid::superblock::features::Features;
 use pumice_raid::superblock::v1::V1;
 use pumice_units::Role;

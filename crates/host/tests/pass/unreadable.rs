@@ -3,7 +3,9 @@
 use crate::world::{RAID5, RAID6, UUID, World, options, pass};
 use pumice_host::Method;
 use pumice_host::finding::{Certainty, Verdict};
-use pumice_host::scrub::{Options, RepairPolicy, StopReason};
+use pumice_host::pass::StopReason;
+use pumice_host::repair::RepairPolicy;
+use pumice_host::scrub::Options;
 use pumice_host::state::StateFiles;
 use pumice_units::Role;
 

@@ -3,7 +3,8 @@
 use pumice_blockdev::{BlockDevice, FaultyDevice};
 use pumice_host::Method;
 use pumice_host::finding::Finding;
-use pumice_host::scrub::{Observer, Options, Outcome, Progress, run};
+use pumice_host::pass::{Observer, Progress};
+use pumice_host::scrub::{Options, Outcome, run};
 use pumice_host::state::StateFiles;
 use pumice_host::stop::Stop;
 use pumice_host::target::{JournalDrive, Member, Target};

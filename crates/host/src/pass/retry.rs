@@ -1,6 +1,7 @@
-//! Lost connections within a pass: when to try again, and whether what is reached then is what was there before.
+//! Lost connections within a pass: when to try again, and whether what is reached then is what was
+//! there before.
 
-use super::ScrubError;
+use crate::error::HostError;
 use crate::probe::DriveReader;
 use crate::stop::Stop;
 use crate::target::Target;
@@ -38,7 +39,8 @@ impl Retry {
         (self.since, self.tries) = (None, 0);
     }
 
-    /// Something failed at `now`. How long to wait before the next try; `None` if there is to be none.
+    /// Something failed at `now`. How long to wait before the next try; `None` if there is to be
+    /// none.
     pub(crate) fn failed(&mut self, now: Instant) -> Option<Duration> {
         let since = *self.since.get_or_insert(now);
         let wait = FIRST.saturating_mul(1 << self.tries.min(16)).min(LONGEST);
@@ -51,24 +53,18 @@ impl Retry {
     }
 }
 
-impl ScrubError {
-    /// Whether a node, or a way to it, is gone: the same may go well over a new connection.
-    pub(crate) fn is_lost_connection(&self) -> bool {
-        matches!(self, Self::Node(error) if error.kind() == ErrorKind::Unreachable)
-    }
-}
-
-/// Connects anew to every node that was lost, and makes sure that its drives are the members that they were.
-pub(super) fn reconnect(target: &Target, stop: &Stop) -> Result<(), ScrubError> {
+/// Connects anew to every node that was lost, and makes sure that its drives are the members that
+/// they were.
+pub(super) fn reconnect(target: &Target, stop: &Stop) -> Result<(), HostError> {
     for node in target.nodes() {
         let node = Arc::clone(node);
-        stop.wait_for(move || node.reconnect()).map_err(|_| ScrubError::Interrupted)??;
+        stop.wait_for(move || node.reconnect()).map_err(|_| HostError::Interrupted)??;
     }
     same_members(target)
 }
 
 /// The superblocks still name each member's device and array.
-fn same_members(target: &Target) -> Result<(), ScrubError> {
+fn same_members(target: &Target) -> Result<(), HostError> {
     for (role, member) in target.members() {
         let drives = member.node.describe()?.drives;
         let drive = drives.iter().find(|drive| drive.id == member.drive);
@@ -85,9 +81,9 @@ fn same_members(target: &Target) -> Result<(), ScrubError> {
     Ok(())
 }
 
-fn gone(device: &str) -> ScrubError {
+fn gone(device: &str) -> HostError {
     let what = format!("{device}: after the connection was lost, another device is there");
-    ScrubError::Node(NodeError::invalid("device", what))
+    HostError::Node(NodeError::invalid("device", what))
 }
 
 #[cfg(test)]

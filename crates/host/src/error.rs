@@ -1,13 +1,13 @@
-//! Why a scrub could not go on.
+//! Why work on an array could not begin, or not go on.
 
-use pumice_offload::NodeError;
+use pumice_offload::{ErrorKind, NodeError};
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why a scrub could not begin, or not go on.
+/// Why work on an array could not begin, or not go on.
 #[derive(Debug, Error)]
-pub enum ScrubError {
+pub enum HostError {
     /// A node failed for another reason than unreadable media.
     #[error(transparent)]
     Node(#[from] NodeError),
@@ -135,7 +135,12 @@ pub enum ScrubError {
     },
 }
 
-impl ScrubError {
+impl HostError {
+    /// Whether a node, or a way to it, is gone: the same may go well over a new connection.
+    pub(crate) fn is_lost_connection(&self) -> bool {
+        matches!(self, Self::Node(error) if error.kind() == ErrorKind::Unreachable)
+    }
+
     pub(crate) fn state(path: impl Into<PathBuf>, context: impl Into<String>, source: io::Error) -> Self {
         Self::State {
             path: path.into(),

@@ -1,50 +1,17 @@
 //! Which stripes a pass covers, in which batches, in which order.
 
+use crate::order::Order;
 use pumice_raid::plan::{Extent, Kind, SkipReason};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::ops::Range;
-use std::str::FromStr;
 
 /// Regions of the staggered order.
 ///
-/// Oprea and Juels (*A clean-slate look at disk scrubbing*, FAST 2010): a disk is cut into regions, and the scrub
-/// visits the first segment of every region, then the second of every region, and so on. Errors come in bursts that are wider than a
-/// segment, so an early visit to every region finds a burst early. 128 regions are where its cost in throughput becomes small.
+/// Oprea and Juels (*A clean-slate look at disk scrubbing*, FAST 2010): a disk is cut into regions,
+/// and the scrub visits the first segment of every region, then the second of every region, and so
+/// on. Errors come in bursts that are wider than a segment, so an early visit to every region finds
+/// a burst early. 128 regions are where its cost in throughput becomes small.
 const REGIONS: usize = 128;
-
-/// The order of the batches of a pass.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Order {
-    /// From the first stripe to the last.
-    #[default]
-    Sequential,
-    /// A batch from every region of the array, then the next from every region.
-    Staggered,
-}
-
-impl FromStr for Order {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "sequential" => Ok(Self::Sequential),
-            "staggered" => Ok(Self::Staggered),
-            _ => Err(format!("'{text}' is no order: sequential or staggered")),
-        }
-    }
-}
-
-impl fmt::Display for Order {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Sequential => "sequential",
-            Self::Staggered => "staggered",
-        })
-    }
-}
 
 /// The stripes of a pass.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,15 +1,16 @@
 //! The second phase of a repairing pass: what was found is read again and repaired.
 //!
-//! It follows the scan, because a pattern over the whole pass takes the strength from the findings that
-//! carry it (R14 of `docs/repair.md`). The findings are saved before it begins, so an interruption loses
-//! none: a pass that is resumed repairs what is left.
+//! It follows the scan, because a pattern over the whole pass takes the strength from the findings
+//! that carry it (R14 of `docs/repair.md`). The findings are saved before it begins, so an
+//! interruption loses none: a pass that is resumed repairs what is left.
 
-use super::{Pass, StopReason};
+use super::run::Pass;
+use super::settle::Settler;
+use super::settling::Patience;
+use crate::error::HostError;
 use crate::finding::{Doubt, Finding, Verdict};
+use crate::pass::{Course, StopReason};
 use crate::repair::{Occasion, Refusal, Repaired, Repairer, Site};
-use crate::scrub::ScrubError;
-use crate::scrub::settle::Settler;
-use crate::scrub::settling::Patience;
 use pumice_telemetry::Ledger;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,16 +19,16 @@ const ROUNDS: usize = 3;
 
 impl Pass<'_> {
     /// Repairs what was found, stripe by stripe. Why it ended early, if it did.
-    pub(super) fn mend(&mut self) -> Option<StopReason> {
+    pub(super) fn mend(&mut self, course: &Course<'_>) -> Option<StopReason> {
         let repairer = self.repairer.take()?;
         self.saved.patterns = crate::pattern::apply(&mut self.saved.findings);
-        let stopped = self.mend_all(&repairer);
+        let stopped = self.mend_all(&repairer, course);
         self.repairer = Some(repairer);
         stopped
     }
 
-    fn mend_all(&mut self, repairer: &Repairer<'_>) -> Option<StopReason> {
-        let failed = |error: ScrubError| Some(StopReason::Failed(error.to_string()));
+    fn mend_all(&mut self, repairer: &Repairer<'_>, course: &Course<'_>) -> Option<StopReason> {
+        let failed = |error: HostError| Some(StopReason::Failed(error.to_string()));
         let open = self.saved.findings.iter().filter(|finding| !finding.repaired);
         let stripes: BTreeSet<u64> = open.map(|finding| finding.stripe).collect();
         if stripes.is_empty() {
@@ -42,10 +43,11 @@ impl Pass<'_> {
                 return Some(StopReason::Interrupted);
             }
             if let Err(error) = self.mend_stripe(repairer, stripe) {
-                // A look that the signal cut short failed because of that. A repair that had begun is at its end.
-                return if self.is_cut_short(&error) { Some(StopReason::Interrupted) } else { failed(error) };
+                // A look that the signal cut short failed because of that. A repair that had begun
+                // is at its end.
+                return Some(course.reason(&error));
             }
-            if self.saved_at.elapsed() >= super::SAVE_EVERY
+            if self.is_save_due()
                 && let Err(error) = self.try_save()
             {
                 return failed(error);
@@ -54,7 +56,7 @@ impl Pass<'_> {
         None
     }
 
-    fn mend_stripe(&mut self, repairer: &Repairer<'_>, stripe: u64) -> Result<(), ScrubError> {
+    fn mend_stripe(&mut self, repairer: &Repairer<'_>, stripe: u64) -> Result<(), HostError> {
         let view = self.take_view(stripe)?;
         let mut moved = Ledger::default();
         let mut result = Ok(());
@@ -74,9 +76,9 @@ impl Pass<'_> {
         result
     }
 
-    /// Looks at a stripe and repairs what may be. Whether something was repaired and something is left,
-    /// so that another look is worth it.
-    fn mend_once(&mut self, repairer: &Repairer<'_>, site: &mut Site<'_>) -> Result<bool, ScrubError> {
+    /// Looks at a stripe and repairs what may be. Whether something was repaired and something is
+    /// left, so that another look is worth it.
+    fn mend_once(&mut self, repairer: &Repairer<'_>, site: &mut Site<'_>) -> Result<bool, HostError> {
         let stripe = site.stripe;
         let settler = Settler {
             target: self.target,
@@ -108,7 +110,7 @@ impl Pass<'_> {
                 true => Repaired::No { why: Refusal::NotAsked, partly: false },
                 false => match repairer.repair(site, &diagnoses[index], finding) {
                     // Nothing of it was written from there on; what can be read is still judged.
-                    Err(error @ ScrubError::NotKept { .. }) => {
+                    Err(error @ HostError::NotKept { .. }) => {
                         finding.left_alone = Some(error.to_string());
                         continue;
                     }
@@ -132,8 +134,9 @@ impl Pass<'_> {
         Ok(repaired && left)
     }
 
-    /// Brings the findings of a stripe up to what its media say now. A finding that stands keeps what the
-    /// pass says of it; one that is gone is kept with a word; a new one takes its place beside them.
+    /// Brings the findings of a stripe up to what its media say now. A finding that stands keeps
+    /// what the pass says of it; one that is gone is kept with a word; a new one takes its place
+    /// beside them.
     fn take_in(&mut self, stripe: u64, now: &[Finding]) {
         let pattern = self
             .saved

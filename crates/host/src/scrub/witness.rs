@@ -1,9 +1,9 @@
 //! What is read and asked of an array while it is judged: hosts, superblocks, bitmap, logs.
 //! `docs/settling.md` says what for.
 
+use super::settling::{ArrayNow, Held, HostsSeen, Records};
+use crate::error::HostError;
 use crate::probe::DriveReader;
-use crate::scrub::ScrubError;
-use crate::scrub::settling::{ArrayNow, Held, HostsSeen, Records};
 use crate::target::{JournalDrive, Target};
 use pumice_offload::{DataNode, DriveDescription, DriveId, NodeError, SuperblockSeen};
 use pumice_raid::assembly::WriteRecords;
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 /// Asks every node of the array for its hosts, and for what it remembers of superblocks.
-pub(crate) fn hosts_now(target: &Target, zero: Instant) -> Result<HostsSeen, ScrubError> {
+pub(crate) fn hosts_now(target: &Target, zero: Instant) -> Result<HostsSeen, HostError> {
     let asked = zero.elapsed();
     let mut nodes = Vec::new();
     let mut saw_clean = true;
@@ -38,7 +38,7 @@ pub(crate) fn hosts_now(target: &Target, zero: Instant) -> Result<HostsSeen, Scr
 /// To be read between two looks at a stripe. md takes an entry out of the journal only when the
 /// members have all of it: a stripe that looks the same before and after, because a write of it is
 /// still to come, is named in between.
-fn journal_now(target: &Target) -> Result<Option<MemberRecord>, ScrubError> {
+fn journal_now(target: &Target) -> Result<Option<MemberRecord>, HostError> {
     let Some(JournalDrive { node, drive }) = target.journal() else { return Ok(None) };
     let drives = node.describe()?.drives;
     let reader = reader(&**node, "of the journal", &drives, *drive)?;
@@ -62,7 +62,7 @@ fn reader<'n>(
 /// the same, for now.
 ///
 /// One call serves any number of stripes with the same reads: as a rule one of each member.
-pub(crate) fn evidence(target: &Target, stripes: &[u64]) -> Result<ArrayNow, ScrubError> {
+pub(crate) fn evidence(target: &Target, stripes: &[u64]) -> Result<ArrayNow, HostError> {
     let journal = journal_now(target)?;
     let mut drives: Vec<(&str, Vec<DriveDescription>)> = Vec::new();
     let mut readers = Vec::new();

@@ -1,18 +1,20 @@
 //! The end of a pass: what was busy is looked at again.
 
-use super::{Observer, Pass};
+use super::run::Pass;
+use super::settle::Settler;
+use super::settling::Patience;
+use crate::error::HostError;
 use crate::finding::Finding;
-use crate::scrub::ScrubError;
-use crate::scrub::settle::Settler;
-use crate::scrub::settling::Patience;
+use crate::pass::Observer;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Busy stripes that are looked at again, at most.
 const MAX_AGAIN: usize = 1024;
 
 impl Pass<'_> {
-    /// Looks again at stripes that were busy, all together: bits have been cleared since, a resync has come further, a host is back.
-    pub(super) fn look_again(&mut self, observer: &mut dyn Observer) -> Result<(), ScrubError> {
+    /// Looks again at stripes that were busy, all together: bits have been cleared since, a resync
+    /// has come further, a host is back.
+    pub(super) fn look_again(&mut self, observer: &mut dyn Observer) -> Result<(), HostError> {
         let busy = self.saved.findings.iter().filter(|finding| finding.is_busy());
         let stripes: BTreeSet<u64> = busy.map(|finding| finding.stripe).take(MAX_AGAIN).collect();
         let mut left = stripes.into_iter().peekable();

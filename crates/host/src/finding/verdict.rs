@@ -1,0 +1,109 @@
+//! What kind of damage a finding is, and its names.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// What kind of damage a finding is. `Consistent` is the absence of a finding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// One data block explains every inconsistent byte.
+    Member,
+    /// Only the parity of this row disagrees: row 0 is P, row 1 is Q.
+    Parity(u8),
+    /// A known set of several members explains every inconsistent byte.
+    Several,
+    /// The stripe is inconsistent; one parity row cannot say which member it is.
+    Unlocated,
+    /// The stripe is inconsistent and no single explanation fits.
+    Ambiguous,
+    /// Written while it was being read, again and again.
+    Busy,
+    /// The medium refuses some of the bytes.
+    Unreadable,
+    /// The member was not asked for some of the bytes: its error time is spent.
+    NotAsked,
+}
+
+/// The names of parity rows in JSON, and their words. A code has at most 8.
+const PARITY: [(&str, &str); 8] = [
+    ("parity_p", "P damaged"),
+    ("parity_q", "Q damaged"),
+    ("parity_2", "parity 2 damaged"),
+    ("parity_3", "parity 3 damaged"),
+    ("parity_4", "parity 4 damaged"),
+    ("parity_5", "parity 5 damaged"),
+    ("parity_6", "parity 6 damaged"),
+    ("parity_7", "parity 7 damaged"),
+];
+
+impl Verdict {
+    /// Only P disagrees.
+    pub const P: Self = Self::Parity(0);
+    /// Only Q disagrees.
+    pub const Q: Self = Self::Parity(1);
+    /// Those that are not of a parity row.
+    const OTHERS: [Self; 7] = [
+        Self::Member,
+        Self::Several,
+        Self::Unlocated,
+        Self::Ambiguous,
+        Self::Busy,
+        Self::Unreadable,
+        Self::NotAsked,
+    ];
+
+    const fn texts(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Member => ("member", "data damaged"),
+            // A matrix has at most 8 rows.
+            Self::Parity(row) => PARITY[(row % 8) as usize],
+            Self::Several => ("several", "several members damaged"),
+            Self::Unlocated => ("unlocated", "inconsistent, member unknown"),
+            Self::Ambiguous => ("ambiguous", "inconsistent, ambiguous"),
+            Self::Busy => ("busy", "busy"),
+            Self::Unreadable => ("unreadable", "unreadable"),
+            Self::NotAsked => ("not_asked", "not asked for"),
+        }
+    }
+
+    /// The name in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        self.texts().0
+    }
+
+    /// The words of a report.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        self.texts().1
+    }
+}
+
+impl Serialize for Verdict {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Verdict {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let parities = (0..PARITY.len() as u8).map(Self::Parity);
+        let known = Self::OTHERS.into_iter().chain(parities).find(|verdict| verdict.name() == name);
+        known.ok_or_else(|| serde::de::Error::custom(format!("'{name}' is no verdict")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_verdicts_go_both_ways() {
+        for verdict in Verdict::OTHERS.into_iter().chain((0..8).map(Verdict::Parity)) {
+            let json = serde_json::to_string(&verdict).unwrap();
+            assert_eq!(serde_json::from_str::<Verdict>(&json).unwrap(), verdict);
+        }
+        assert_eq!(serde_json::to_string(&[Verdict::P, Verdict::Q]).unwrap(), r#"["parity_p","parity_q"]"#);
+        assert!(serde_json::from_str::<Verdict>("\"parity_8\"").is_err());
+    }
+}

@@ -1,0 +1,58 @@
+//! What a repairing scrub needs before it may write, and what it finds of interrupted repairs.
+
+use super::options::Options;
+use crate::error::HostError;
+use crate::pass::Observer;
+use crate::repair::{Books, Found};
+use crate::state::{SavedPass, StateFiles};
+use crate::target::Target;
+use crate::{date, repair};
+
+/// What a repair needs: a settled journal, the archive, and a state directory that takes what is
+/// written. After everything that can be refused: a recovery writes.
+pub(super) fn open_books(
+    target: &Target,
+    state: &StateFiles,
+    saved: &SavedPass,
+    options: &Options,
+    observer: &mut dyn Observer,
+) -> Result<Books, HostError> {
+    let archive = state.archive();
+    let found = state.journal()?;
+    if let Some(why) = state.read_only() {
+        return Err(HostError::NotKept { path: archive.path(), reason: why.to_owned() });
+    }
+    let (recovery, journal) = repair::recover(target, found, &archive)?;
+    if recovery != repair::Recovery::Nothing {
+        observer.note(&recovery.to_string());
+    }
+    // A directory that is full says so now, not in the middle.
+    state.save(saved)?;
+    let deleted = archive.tidy(date::now(), options.keep_repairs)?;
+    if deleted > 0 {
+        let path = archive.path();
+        observer.note(&format!("deleted what {deleted} old repairs had replaced, from {}", path.display()));
+    }
+    Ok(Books { journal, archive, pass: saved.pass })
+}
+
+/// Says that an interrupted repair waits, to a pass that does not repair.
+pub(super) fn note_waiting(state: &StateFiles, observer: &mut dyn Observer) {
+    match state.journal() {
+        Ok(Found::Settled(_)) => {}
+        Ok(Found::Waiting(waiting)) => {
+            let roles: Vec<String> = waiting.intent().records.iter().map(|r| r.role.to_string()).collect();
+            observer.note(&format!(
+                "a repair of this array was interrupted, in stripe {} of member {}; run with --repair to bring it to an end ({})",
+                waiting.intent().stripe,
+                roles.join(", "),
+                waiting.path().display()
+            ));
+        }
+        Err(error) => observer.note(&format!("a repair of this array was interrupted: {error}")),
+    }
+}
+
+pub(super) fn no_repair(allowed: &'static str) -> HostError {
+    HostError::Option { option: "--repair", value: "on".to_owned(), allowed }
+}

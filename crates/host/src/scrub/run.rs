@@ -1,0 +1,340 @@
+//! One scrub of an array: the scan, then the repair of what it found.
+
+use super::begin::{Begun, begin, settle_repaired};
+use super::books::{no_repair, note_waiting, open_books};
+use super::check::Checker;
+use super::options::Options;
+use super::outcome::Outcome;
+use super::settle::{Settled, Settler, stand};
+use super::settling::{Patience, Standing};
+use crate::error::HostError;
+use crate::finding::Finding;
+use crate::members::Equations;
+use crate::pass::{Course, Observer, Progress, StopReason, Work};
+use crate::repair::Repairer;
+use crate::state::{SavedPass, StateFiles};
+use crate::stop::Stop;
+use crate::target::{Target, View};
+use crate::{Method, date};
+use pumice_parity::kernels::Kernels;
+use pumice_parity::weights::miss_bound;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often progress is saved.
+const SAVE_EVERY: Duration = Duration::from_secs(1);
+/// Stripes of a batch that could be judged from which on it can be said that most of them are
+/// inconsistent.
+const UNSYNCED_BATCH: u64 = 8;
+/// Power sums a row of a fingerprint: they name up to four bad stripes in each plane.
+pub(crate) const POWERS: u8 = 8;
+
+/// Runs a pass.
+///
+/// `state` is where progress and the repair journal live; without it, nothing can be resumed, and
+/// nothing repaired. `stop` ends the
+/// pass, and every wait of it, at once; a repair that has begun is brought to its end. The batch in
+/// hand is done again by the pass that resumes.
+///
+/// # Errors
+/// Where the pass cannot begin. What happens once it has begun is part of the [`Outcome`].
+pub fn run(
+    target: &Target,
+    state: Option<&StateFiles>,
+    options: &Options,
+    observer: &mut dyn Observer,
+    stop: &Stop,
+) -> Result<Outcome, HostError> {
+    let (mut course, mut pass) = Pass::prepare(target, state, options, observer, stop)?;
+    let nodes: Vec<_> = target.nodes().map(Arc::clone).collect();
+    let _listening = stop.listen(move || nodes.iter().for_each(|node| node.give_up()));
+    let stopped = course
+        .run(&mut pass, observer)
+        .or_else(|| pass.look_again(observer).err().map(|error| course.reason(&error)))
+        .or_else(|| pass.mend(&course));
+    Ok(pass.finish(course, stopped, observer))
+}
+
+/// A scrub under way: what it checks with, and what it has found.
+///
+/// `saved` is the whole result so far. It counts a batch only when the batch is done, so that what
+/// is on disk can be resumed at any moment, and a batch that failed can be done again.
+pub(super) struct Pass<'t> {
+    pub(super) target: &'t Target,
+    pub(super) stop: &'t Stop,
+    state: Option<&'t StateFiles>,
+    pub(super) standing: Standing,
+    accept_degraded: bool,
+    /// Findings at which this run of the pass stops.
+    most_findings: usize,
+    /// Stripes to check in all.
+    of_stripes: u64,
+    pub(super) repairer: Option<Repairer<'t>>,
+    pub(super) saved: SavedPass,
+    /// The view that was used last, and the stripes that it is of.
+    view: Option<(Range<u64>, View)>,
+    pub(super) began: Instant,
+    seconds_before: f64,
+    saved_at: Instant,
+    /// Whether the last save went well, or none was tried yet.
+    is_saving: bool,
+}
+
+impl<'t> Pass<'t> {
+    fn prepare(
+        target: &'t Target,
+        state: Option<&'t StateFiles>,
+        options: &Options,
+        observer: &mut dyn Observer,
+        stop: &'t Stop,
+    ) -> Result<(Course<'t>, Self), HostError> {
+        options.check(target)?;
+        if options.repair.is_some() && options.in_use && !options.dry_run {
+            return Err(no_repair("a repair needs devices that nobody else writes"));
+        }
+        let Begun { mut saved, schedule, resumed } = begin(target, state, options, observer)?;
+        let repairer = match (options.repair, state) {
+            (None, _) => None,
+            (Some(policy), _) if options.dry_run => Some(Repairer::new(target, None, policy)),
+            (Some(policy), Some(state)) => {
+                let books = open_books(target, state, &saved, options, observer)?;
+                Some(Repairer::new(target, Some(books), policy))
+            }
+            (Some(_), None) => return Err(no_repair("a repair needs a state directory for its journal")),
+        };
+        if let (true, Some(state)) = (repairer.is_none() || options.dry_run, state) {
+            note_waiting(state, observer);
+        }
+        if let (true, Some(state)) = (resumed, state) {
+            // After a recovery, which may have finished one.
+            settle_repaired(target, &mut saved, &schedule, state, observer)?;
+        }
+        if !options.pace.is_empty() {
+            target.nodes().try_for_each(|node| node.pace(&options.pace))?;
+        }
+        let now = Instant::now();
+        let standing = stand(target, now, options.in_use, options.settle, options.running_elsewhere)?;
+        let seconds_before = saved.seconds;
+        // Members that are written are held, and a lost connection loses the hold.
+        let may_reconnect = options.repair.is_none() || options.dry_run;
+        let pass = Self {
+            target,
+            stop,
+            state,
+            standing,
+            accept_degraded: options.accept_degraded,
+            most_findings: saved.findings.len().saturating_add(options.max_findings),
+            of_stripes: schedule.stripes(),
+            repairer,
+            saved,
+            view: None,
+            began: now,
+            seconds_before,
+            saved_at: now,
+            is_saving: true,
+        };
+        Ok((Course::new(target, stop, schedule, options.reconnect, may_reconnect), pass))
+    }
+
+    pub(super) fn try_save(&mut self) -> Result<(), HostError> {
+        self.saved.seconds = self.seconds_before + self.began.elapsed().as_secs_f64();
+        self.saved.saved = date::now().max(self.saved.begun);
+        self.saved_at = Instant::now();
+        self.state.map_or(Ok(()), |state| state.save(&self.saved))
+    }
+
+    pub(super) fn is_save_due(&self) -> bool {
+        self.saved_at.elapsed() >= SAVE_EVERY
+    }
+
+    /// Saves progress. If that fails the pass goes on, and says so once: what it finds is in its
+    /// report all the same.
+    fn save(&mut self, observer: &mut dyn Observer) {
+        match self.try_save() {
+            Err(error) if self.is_saving => {
+                observer.note(&format!("progress is not saved: {error}"));
+                self.is_saving = false;
+            }
+            Err(_) => {}
+            Ok(()) => self.is_saving = true,
+        }
+    }
+
+    /// The view of a batch; batches never cross a border.
+    pub(super) fn take_view(&mut self, stripe: u64) -> Result<View, HostError> {
+        if let Some((range, view)) = self.view.take()
+            && range.contains(&stripe)
+        {
+            return Ok(view);
+        }
+        self.target.view(stripe)
+    }
+
+    pub(super) fn put_view(&mut self, stripe: u64, view: View) {
+        let borders = self.target.borders();
+        let start = borders.iter().copied().filter(|b| *b <= stripe).max().unwrap_or(0);
+        let end = borders.iter().copied().find(|b| *b > stripe).unwrap_or(u64::MAX);
+        self.view = Some((start..end, view));
+    }
+
+    /// An array that another host runs is taken for synced (`Options::running_elsewhere`). Where
+    /// most of the stripes of a batch that could be judged are inconsistent, it is not: its parity
+    /// is being built, and what it looks like now are no findings. What that host is writing
+    /// meanwhile says nothing, and what a drive does not give back neither.
+    fn refuse_unsynced(&self, stripes: &Range<u64>, settled: &Settled) -> Result<(), HostError> {
+        let disturbed =
+            settled.unsettled.keys().filter(|stripe| !settled.undisturbed(**stripe)).count() as u64;
+        let judged = stripes.end - stripes.start - disturbed;
+        if self.standing.run_by_hosts && judged >= UNSYNCED_BATCH && settled.inconsistent() > judged / 2 {
+            return Err(HostError::Unsynced { start: stripes.start, end: stripes.end });
+        }
+        Ok(())
+    }
+
+    fn finish(
+        mut self,
+        course: Course<'_>,
+        stopped: Option<StopReason>,
+        observer: &mut dyn Observer,
+    ) -> Outcome {
+        let by_place = |f: &Finding| (f.stripe, f.chunk_offset);
+        self.saved.findings.sort_by_key(by_place);
+        if self.repairer.is_none() {
+            self.saved.patterns = crate::pattern::apply(&mut self.saved.findings);
+        }
+        // Saved even if nothing is left to resume: a state that cannot be removed must not be one
+        // of an earlier batch.
+        self.save(observer);
+        if let (None, Some(state), true) = (&stopped, self.state, self.is_saving)
+            && let Err(error) = state.clear()
+        {
+            observer.note(&format!("the saved progress stays, although the pass is at its end: {error}"));
+        }
+        // A node that does not answer has been reported already.
+        let pacing = self.target.pace_figures().unwrap_or_default();
+        let not_named = match self.accept_degraded {
+            true => Vec::new(),
+            false => self.target.array().not_named().to_vec(),
+        };
+        let saved = self.saved;
+        Outcome {
+            method: saved.key.method,
+            findings: saved.findings,
+            stripes_asked: saved.key.range.end - saved.key.range.start,
+            patterns: saved.patterns,
+            read_again: self.target.error_account().stripes_read_again(),
+            stripes_checked: saved.stripes_checked,
+            skipped: course.schedule.skipped,
+            rechecked: saved.rechecked,
+            bytes_checked: saved.bytes_checked,
+            pacing,
+            ledger: saved.ledger,
+            miss_bound: saved.miss_bound,
+            range: saved.key.range,
+            equations: Equations::of(self.target, &course.schedule.batches),
+            not_named,
+            links: self.target.nodes().filter_map(|node| node.link_figures()).collect(),
+            reconnections: course.reconnections,
+            batches: saved.batches_done,
+            seconds: self.seconds_before + self.began.elapsed().as_secs_f64(),
+            stopped,
+        }
+    }
+}
+
+impl Work for Pass<'_> {
+    fn batch(&mut self, stripes: Range<u64>, observer: &mut dyn Observer) -> Result<(), HostError> {
+        let view = self.take_view(stripes.start)?;
+        let method = self.saved.key.method;
+        let checker = Checker {
+            view: &view,
+            chunk: self.target.chunk(),
+            accumulators: self.saved.key.accumulators,
+            powers: POWERS,
+            seed: &self.saved.key.seed,
+            kernels: Kernels::best(),
+        };
+        let checked = checker.check(method, stripes.clone())?;
+        let mut ledger = checked.moved;
+        let mut findings = Vec::new();
+        let mut suspects = checked.holes;
+        suspects.extend(checked.suspects.into_iter().map(|stripe| (stripe, Vec::new())));
+        let settler = Settler {
+            target: self.target,
+            view: &view,
+            zero: self.began,
+            patience: Patience::Batch,
+            stop: self.stop,
+        };
+        let settled = settler.settle(&mut self.standing, &suspects)?;
+        ledger += settled.moved;
+        self.refuse_unsynced(&stripes, &settled)?;
+        for (stripe, diagnoses) in &settled.findings {
+            let unsettled = settled.unsettled.get(stripe).copied();
+            for diagnosis in diagnoses {
+                let alone = diagnoses.len() == 1;
+                let finding = Finding::new(self.target, *stripe, diagnosis, alone, unsettled);
+                // A busy one is shown when it has been looked at again, at the end of the pass.
+                if !finding.is_busy() {
+                    observer.finding(&finding);
+                }
+                findings.push(finding);
+            }
+        }
+        let count = stripes.end - stripes.start;
+        let present = view.present() as u64;
+        self.saved.ledger += ledger;
+        self.saved.stripes_checked += count;
+        self.saved.rechecked += settled.rechecked;
+        self.saved.bytes_checked += count * present * u64::from(checker.chunk);
+        self.saved.miss_bound = self.saved.miss_bound.max(bound(method, &view, count, checker.accumulators));
+        self.saved.findings.extend(findings);
+        self.put_view(stripes.start, view);
+        Ok(())
+    }
+
+    fn batches_done(&self) -> usize {
+        self.saved.batches_done
+    }
+
+    fn count_batch(&mut self) {
+        self.saved.batches_done += 1;
+    }
+
+    fn progress(&self) -> Progress {
+        Progress {
+            stripes: self.saved.stripes_checked,
+            of_stripes: self.of_stripes,
+            bytes: self.saved.bytes_checked,
+            findings: self.saved.findings.len(),
+        }
+    }
+
+    fn is_too_much(&self) -> bool {
+        self.saved.findings.len() >= self.most_findings
+    }
+
+    fn save_in_time(&mut self, observer: &mut dyn Observer) {
+        if self.is_save_due() {
+            self.save(observer);
+        }
+    }
+
+    /// Local memory is leased anew, and perhaps less of it.
+    fn forget_connections(&mut self) {
+        self.view = None;
+    }
+}
+
+/// The chance that fixed damage of a batch goes unseen, at most. `docs/scrub-maths.md` derives it.
+fn bound(method: Method, view: &View, stripes: u64, accumulators: u8) -> f64 {
+    let nodes = view.shares.len();
+    match method {
+        Method::Host => 0.0,
+        Method::Stripe if nodes == 1 => 0.0,
+        Method::Stripe => miss_bound(view.rows(), view.guard(), 1, accumulators),
+        Method::Aggregate => miss_bound(view.rows(), view.guard(), stripes, accumulators),
+        Method::Fingerprint => 2_f64.powi(-63),
+    }
+}
