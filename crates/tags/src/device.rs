@@ -2,11 +2,11 @@
 
 use crate::budget::{Budget, is_stale};
 use crate::carrier::{Carried, Carrier, Payload, guards};
-use crate::file::{Recovered, SharedMedium, TagError, TagFile};
+use crate::file::{Census, Recovered, SharedMedium, TagError, TagFile};
 use crate::geometry::Geometry;
 use crate::header::Header;
 use crate::machine::{Machine, Outcome, Request};
-use crate::page::{Found, Tag, Verdict};
+use crate::page::{Tag, Verdict};
 use crate::record::Change;
 use pumice_blockdev::{BlockDevice, Grains, IoError, Operation};
 use pumice_protect::digest::crc32c;
@@ -26,15 +26,6 @@ const SAMPLE: u64 = 200;
 
 /// Why a drive with tags cannot be opened.
 pub type OpenError = TagError;
-
-/// What is known of the blocks of a drive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Census {
-    /// Blocks by origin, in the order of [`Origin::ALL`](crate::page::Origin::ALL).
-    pub origins: [u64; 4],
-    /// Pages that are lost.
-    pub lost_pages: u64,
-}
 
 /// A drive whose blocks are checked against tags when they are read.
 ///
@@ -121,6 +112,24 @@ impl TaggedDevice {
         self.verdicts(carried, at, buffer.len())
     }
 
+    /// Accepts a block as it is, if it differs from its tag: it gets a tag of what lies there, and
+    /// is refused no more. Says whether it differed. Kept when this returns.
+    ///
+    /// # Errors
+    /// If the drive or the tag file fails.
+    pub fn release(&self, block: u64) -> Result<bool, IoError> {
+        let mut buffer = vec![0; self.geometry.block_bytes()];
+        let at = block * self.geometry.block_bytes() as u64;
+        let blocks = block..block + 1;
+        let carried = self.carrier.carry(blocks, Request::Release, Payload::Read(&mut buffer));
+        let verdicts = self.verdicts(carried, at, buffer.len())?;
+        if !self.carrier.bring_home() {
+            let fail = self.tags_error();
+            return Err(IoError::new(self.name(), Operation::Write, at, buffer.len(), fail));
+        }
+        Ok(matches!(verdicts[..], [Verdict::Differs(_)]))
+    }
+
     /// Judges blocks. Damage is reported, never refused.
     ///
     /// # Errors
@@ -176,19 +185,7 @@ impl TaggedDevice {
     /// # Errors
     /// If the tag file fails.
     pub fn census(&self) -> io::Result<Census> {
-        let file = self.carrier.file.read().unwrap_or_else(PoisonError::into_inner);
-        let mut census = Census::default();
-        for number in 0..self.geometry.pages() {
-            let found = file.load(number)?;
-            census.lost_pages += u64::from(found == Found::Lost);
-            let page = found.page();
-            let first = number * self.geometry.blocks_of_page();
-            let count = self.geometry.blocks_of_page().min(self.geometry.blocks() - first);
-            for place in 0..count as usize {
-                census.origins[page.tag(&self.geometry, place).origin as usize] += 1;
-            }
-        }
-        Ok(census)
+        self.carrier.file.read().unwrap_or_else(PoisonError::into_inner).census()
     }
 
     fn change_header(&self, change: impl FnOnce(&mut Header)) -> io::Result<()> {

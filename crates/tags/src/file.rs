@@ -129,6 +129,15 @@ pub struct TagFile {
     header: Header,
 }
 
+/// What is known of the blocks of a drive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Census {
+    /// Blocks by origin, in the order of [`Origin::ALL`](crate::page::Origin::ALL).
+    pub origins: [u64; 4],
+    /// Pages that are lost.
+    pub lost_pages: u64,
+}
+
 /// What opening a tag file found and did.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Recovered {
@@ -271,6 +280,37 @@ impl TagFile {
         Ok(self.medium.sync()?)
     }
 
+    /// Looks at a tag file that somebody may be using: its header, and blocks by origin as they are
+    /// home. What is only in the log does not count.
+    ///
+    /// # Errors
+    /// If it is no tag file, or the medium fails.
+    pub fn look(medium: SharedMedium) -> Result<(Header, Census), TagError> {
+        let header = Self::peek(&medium)?;
+        let census = Self { medium, header: header.clone() }.census()?;
+        Ok((header, census))
+    }
+
+    /// Counts blocks by origin, as they are home.
+    ///
+    /// # Errors
+    /// If the medium fails.
+    pub fn census(&self) -> io::Result<Census> {
+        let geometry = &self.header.geometry;
+        let mut census = Census::default();
+        for number in 0..geometry.pages() {
+            let found = self.load(number)?;
+            census.lost_pages += u64::from(found == Found::Lost);
+            let page = found.page();
+            let first = number * geometry.blocks_of_page();
+            let count = geometry.blocks_of_page().min(geometry.blocks() - first);
+            for place in 0..count as usize {
+                census.origins[page.tag(geometry, place).origin as usize] += 1;
+            }
+        }
+        Ok(census)
+    }
+
     /// The header as it is.
     #[must_use]
     pub const fn header(&self) -> &Header {
@@ -355,7 +395,9 @@ fn check_drive(header: &Header, drive: &dyn BlockDevice, serial: &str) -> Result
         let (tags, drive) = (geometry.size(), drive.size_bytes());
         return other("size", format!("{tags} bytes"), format!("{drive} bytes"));
     }
-    if !geometry.carries_data() && drive.logical_block() < geometry.block_bytes() as u32 {
+    // What a power cut leaves of a drive in memory is nothing: it tears no block.
+    let tears = drive.logical_block() < geometry.block_bytes() as u32 && drive.resident().is_none();
+    if !geometry.carries_data() && tears {
         let drive = format!("{} bytes", drive.logical_block());
         return other("unit of writing", format!("{} bytes", geometry.block_bytes()), drive);
     }

@@ -8,6 +8,7 @@
 //!
 //! `docs/on-disk/tags.md` has the byte maps and the argument why no crash makes a false finding.
 
+pub mod adoption;
 mod budget;
 mod carrier;
 mod device;
@@ -25,5 +26,5 @@ pub mod recovery;
 #[cfg(test)]
 mod simulation;
 
-pub use device::{Census, OpenError, TaggedDevice};
+pub use device::{OpenError, TaggedDevice};
 pub use place::{DeviceMedium, PlaceError, make_in_memory, open_place, serial_of};

@@ -8,7 +8,7 @@ mod checkpoint;
 
 use crate::geometry::Geometry;
 use crate::locks::Locks;
-use crate::page::{Found, Page, Tag, Verdict};
+use crate::page::{Found, Origin, Page, Tag, Verdict};
 use crate::record::{Change, Record};
 use cache::Cache;
 use checkpoint::Checkpoint;
@@ -24,6 +24,8 @@ pub enum Request {
     Write(Change),
     /// To be read; blocks of unknown origin get tags of what lies there.
     Adopt,
+    /// To be read; blocks that differ from their tags get tags of what lies there.
+    Release,
 }
 
 /// What is to be done. For each there is a method of [`Machine`] that takes its outcome.
@@ -235,7 +237,7 @@ impl Machine {
     /// The pages of a command are here.
     fn go(&mut self, id: u64) {
         match &self.commands[&id].request {
-            Request::Read | Request::Adopt => self.actions.push(Action::Read(id)),
+            Request::Read | Request::Adopt | Request::Release => self.actions.push(Action::Read(id)),
             Request::Write(_) => {
                 #[cfg(test)]
                 if self.mutation == Some(crate::mutation::Mutation::DataBeforeLog) {
@@ -325,15 +327,21 @@ impl Machine {
             self.end(id, Outcome::DriveFailed);
             return;
         };
-        let (blocks, adopt) = (command.blocks.clone(), matches!(command.request, Request::Adopt));
+        let (blocks, request) = (command.blocks.clone(), command.request.clone());
         let mut verdicts = Vec::with_capacity(guards.len());
         for (block, guard) in blocks.zip(guards) {
             let (page, place) = self.geometry.place(block);
             let tag = self.cache.page(page).tag(&self.geometry, place);
-            verdicts.push(tag.judge(*guard));
-            if adopt && tag == Tag::UNKNOWN && !self.failed {
+            let verdict = tag.judge(*guard);
+            verdicts.push(verdict);
+            let adopts = match request {
+                Request::Adopt => tag == Tag::UNKNOWN,
+                Request::Release => matches!(verdict, Verdict::Differs(_)),
+                Request::Read | Request::Write(_) => false,
+            };
+            if adopts && !self.failed {
                 let tuple = self.geometry.tuple(block, *guard);
-                let tag = Tag { origin: crate::page::Origin::Adopted, tuple };
+                let tag = Tag { origin: Origin::Adopted, tuple };
                 self.cache.change(page).set(&self.geometry, place, &tag);
             }
         }

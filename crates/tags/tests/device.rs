@@ -2,6 +2,7 @@
 
 use pumice_blockdev::{BlockDevice, FaultyDevice, MemoryDevice};
 use pumice_protect::guard::Guard;
+use pumice_tags::adoption::{Adopted, adopt};
 use pumice_tags::file::{SharedMedium, TagFile};
 use pumice_tags::geometry::Geometry;
 use pumice_tags::page::{Origin, Verdict};
@@ -271,4 +272,49 @@ fn when_the_tag_file_fails_writes_are_refused_and_reads_are_checked() {
     drive.write_at(100, &[9]).unwrap();
     assert!(device.read_at(0, &mut buf).unwrap_err().is_protection_error());
     device.flush().unwrap();
+}
+
+#[test]
+fn adoption_goes_on_where_it_stopped_and_blesses_nothing() {
+    let geometry = Geometry::new(5 << 20, 512, 512, Guard::Crc16, 128 << 10).unwrap();
+    let drive = Arc::new(FaultyDevice::new("d", vec![0x22; geometry.size() as usize], 1));
+    let world = World::over(geometry, drive.clone());
+    let device = world.open();
+    device.write_at(world.at(5000), &world.data(5000, 1)).unwrap();
+    drive.write_at(world.at(5000), &[0xEE]).unwrap();
+    drive.lose(world.at(7000)..world.at(7000) + 1);
+    // Stopped after two pieces; what was done is kept.
+    let mut pieces = 0;
+    let mut two = |_| {
+        pieces += 1;
+        pieces < 2
+    };
+    let found = adopt(&device, &mut two).unwrap();
+    assert_eq!((found.adopted, found.complete), (4096, false));
+    drop(device);
+    let device = world.open();
+    assert_eq!(device.header().adopted, 4096);
+    let found = adopt(&device, |_| true).unwrap();
+    let expected = Adopted {
+        adopted: 10_240 - 4096 - 2,
+        differ: 1,
+        first_differs: Some(5000),
+        unreadable: 1,
+        complete: true,
+        ..Adopted::default()
+    };
+    assert_eq!(found, expected);
+    device.close().unwrap();
+    let (header, census) = TagFile::look(world.medium()).unwrap();
+    assert_eq!((census.origins, header.clean), ([1, 1, 10_238, 0], true));
+    // Again, to check: nothing is adopted twice.
+    let found = adopt(&device, |_| true).unwrap();
+    assert_eq!((found.adopted, found.fit, found.differ), (0, 10_238, 1));
+    // An operator accepts the block as it is.
+    assert!(world.read(&device, 5000).is_err());
+    assert!(device.release(5000).unwrap() && !device.release(5001).unwrap());
+    drop(device);
+    let device = world.open();
+    assert_eq!(world.read(&device, 5000).unwrap()[0], 0xEE);
+    assert_eq!(device.judge(5000..5001).unwrap(), [Verdict::Fits(Origin::Adopted)]);
 }
