@@ -1,6 +1,7 @@
 //! `pumice sim`: studies under virtual time.
 
 mod flash;
+mod offload;
 mod scrub;
 mod shared;
 mod stagger;
@@ -20,6 +21,8 @@ pub(crate) enum SimCommand {
     Stagger(stagger::StaggerArgs),
     /// Replay a trace of contents on a flash drive, and compare schemes of deduplication
     Flash(flash::FlashArgs),
+    /// Predict how drives with a parity engine scrub: published figures beside the model's, and drives of today
+    Offload(offload::OffloadArgs),
 }
 
 /// Runs the command.
@@ -29,5 +32,6 @@ pub(crate) fn run(command: &SimCommand) -> Result<ExitCode, Failure> {
         SimCommand::TraceStats(args) => stats::run(args),
         SimCommand::Stagger(args) => stagger::run(args),
         SimCommand::Flash(args) => flash::run(args),
+        SimCommand::Offload(args) => offload::run(args),
     }
 }

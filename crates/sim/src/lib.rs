@@ -9,6 +9,7 @@ mod error;
 pub mod flash;
 mod learner;
 pub mod live;
+pub mod offload;
 mod player;
 pub mod plot;
 mod scan;
