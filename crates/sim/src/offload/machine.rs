@@ -9,6 +9,13 @@ use std::collections::{BinaryHeap, VecDeque};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LineId(usize);
 
+impl LineId {
+    /// Its number, from 0.
+    pub(super) fn number(self) -> usize {
+        self.0
+    }
+}
+
 /// A group of request slots by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SlotsId(usize);
@@ -22,11 +29,13 @@ pub(super) struct TaskId(usize);
 pub(super) struct Line {
     /// Bytes a second.
     rate: u64,
-    /// From the start of a request to its first byte at the other end. Later requests do not wait for it.
+    /// From the start of a request to its first byte at the other end. Later requests do not wait
+    /// for
+    /// it.
     latency: Nanos,
     free: Nanos,
     /// For how long it has been passing bytes.
-    pub(super) busy: Nanos,
+    busy: Nanos,
     /// How many have passed.
     pub(super) bytes: u64,
 }
@@ -52,7 +61,9 @@ pub(super) enum Work {
     Nothing,
     /// So many bytes pass these lines, each line beginning as soon as the one before delivers.
     Route { lines: Vec<LineId>, bytes: u64 },
-    /// A thread of the host computes, and moves bytes through host memory: it is busy until both are done.
+    /// A thread of the host computes, and moves bytes through host memory: it is busy until both
+    /// are
+    /// done.
     Thread { cost: Nanos, memory: u64 },
 }
 
@@ -160,6 +171,13 @@ impl Machine {
         &self.lines[line.0]
     }
 
+    /// For how long each line has been passing bytes so far, by number.
+    pub(super) fn busy(&self) -> Vec<Nanos> {
+        // A line's time is taken when a request arrives: what lies ahead has not passed.
+        let so_far = |line: &Line| line.busy - line.free.saturating_sub(self.now).min(line.busy);
+        self.lines.iter().map(so_far).collect()
+    }
+
     /// The line of host memory.
     pub(super) fn memory(&self) -> LineId {
         self.memory
@@ -212,7 +230,8 @@ impl Machine {
                 };
                 let line = &mut self.lines[line.0];
                 let (start, end) = line.pass(time, bytes);
-                // The last byte leaves a line when it has passed it, and it came no earlier than it left the one before.
+                // The last byte leaves a line when it has passed it, and it came no earlier than it
+                // left the one before.
                 let whole = whole.max(end) + line.latency;
                 let first = start + line.latency;
                 if more {
@@ -299,7 +318,8 @@ mod tests {
         assert_eq!(ends(&mut machine), [(there, 430)]);
         let back = machine.task(route(&[slow, fast], 100));
         machine.start(back);
-        // 400 on the slow line, its latency, then the fast line's latency: the fast line delays nothing else.
+        // 400 on the slow line, its latency, then the fast line's latency: the fast line delays
+        // nothing else.
         assert_eq!(ends(&mut machine), [(back, 430 + 400 + 20 + 10)]);
     }
 

@@ -4,14 +4,15 @@ use super::machine::{LineId, Machine, SlotsId, Step, Task, TaskId, Work};
 use super::platform::Platform;
 use pumice_pacer::Nanos;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use thiserror::Error;
 
 /// Stripes that are simulated at most, for each drive.
 const ROUNDS: u64 = 24;
 /// Batches that are simulated at most.
 const BATCHES: u64 = 12;
-/// Stripes in progress for each drive and thread, or batches in all: enough that none waits for the next one.
+/// Stripes in progress for each drive and thread, or batches in all: enough that none waits for the
+/// next one.
 pub const AHEAD: u64 = 4;
 
 /// Where stripes are folded.
@@ -119,6 +120,16 @@ struct Pass<'a> {
     host_port: LineId,
 }
 
+/// What was simulated of a pass.
+struct Played {
+    /// When units ended, in the order of their ends.
+    ends: Vec<Nanos>,
+    /// Units that were begun.
+    begun: u64,
+    /// For how long each line had been passing bytes when the last unit that counts ended.
+    busy: Vec<Nanos>,
+}
+
 /// Simulates a pass over `drives` drives.
 ///
 /// # Errors
@@ -131,17 +142,18 @@ pub fn run(platform: &Platform, method: Method, drives: u64) -> Result<Outcome, 
     let units = stripes as f64 / unit_stripes as f64;
     let rounds = if method == Method::Aggregate { BATCHES } else { ROUNDS * drives };
     let simulated = rounds.min(units.ceil() as u64);
-    let ends = pass.play(simulated, unit_stripes);
-    let at = |unit: u64| ends.get(unit as usize - 1).map_or(0.0, |end| *end as f64 / 1e9);
+    let goes_on = units > simulated as f64;
+    let played = pass.play(simulated, goes_on, unit_stripes);
+    let at = |unit: u64| played.ends.get(unit as usize - 1).map_or(0.0, |end| *end as f64 / 1e9);
     let span = at(simulated);
     let half = (simulated / 2).max(1);
-    let seconds = if units > simulated as f64 {
+    let seconds = if goes_on {
         let steady = (span - at(half)) / (simulated - half) as f64;
         span + (units - simulated as f64) * steady
     } else {
         span
     };
-    Ok(pass.outcome(seconds, units, simulated, span))
+    Ok(pass.outcome(&played, seconds, units, simulated))
 }
 
 fn checked(platform: &Platform, method: Method, drives: u64) -> Result<(), PlatformError> {
@@ -206,32 +218,38 @@ impl<'a> Pass<'a> {
         Self { platform, method, machine, drives, members, ports, host_port }
     }
 
-    /// Plays so many units, and says when each had ended, in the order of their ends.
-    fn play(&mut self, units: u64, unit_stripes: u64) -> Vec<Nanos> {
-        let mut ends = Vec::new();
-        let mut last = BTreeMap::new();
+    /// Plays so many units. If the pass `goes_on` after them, others are begun as they end, so that
+    /// the
+    /// last ones do not have the machine for themselves.
+    fn play(&mut self, units: u64, goes_on: bool, unit_stripes: u64) -> Played {
         let each = match self.method {
             Method::Aggregate => 1,
             Method::Host | Method::Stripe => self.drives.len() as u64 + self.platform.threads,
         };
         let ahead = AHEAD * each;
-        let mut next = 0;
-        while next < units.min(ahead) {
-            last.insert(self.unit(next, unit_stripes), next);
-            next += 1;
+        let most = if goes_on { units + ahead } else { units };
+        let mut played = Played { ends: Vec::new(), begun: 0, busy: Vec::new() };
+        let mut last = BTreeSet::new();
+        while played.begun < most.min(ahead) {
+            last.insert(self.unit(played.begun, unit_stripes));
+            played.begun += 1;
         }
+        // To the end of all that was begun: bytes are counted by whole units.
         while let Some(step) = self.machine.step() {
             let Step::Ended(task) = step else { continue };
-            if last.remove(&task).is_none() {
+            if !last.remove(&task) {
                 continue;
             }
-            ends.push(self.machine.now());
-            if next < units {
-                last.insert(self.unit(next, unit_stripes), next);
-                next += 1;
+            played.ends.push(self.machine.now());
+            if played.ends.len() as u64 == units {
+                played.busy = self.machine.busy();
+            }
+            if played.begun < most && (played.ends.len() as u64) < units {
+                last.insert(self.unit(played.begun, unit_stripes));
+                played.begun += 1;
             }
         }
-        ends
+        played
     }
 
     /// Starts a unit of work. Returns the task with which it ends.
@@ -355,13 +373,14 @@ impl<'a> Pass<'a> {
         total
     }
 
-    /// The figures of the whole pass, from the simulated part of it that took `span` seconds.
-    fn outcome(&self, seconds: f64, units: f64, simulated: u64, span: f64) -> Outcome {
+    /// The figures of the whole pass, from the simulated part of it.
+    fn outcome(&self, played: &Played, seconds: f64, units: f64, simulated: u64) -> Outcome {
         let machine = &self.machine;
+        let span = played.ends.get(simulated as usize - 1).map_or(1.0, |end| *end as f64 / 1e9);
         let sum = |lines: &mut dyn Iterator<Item = LineId>| lines.map(|l| machine.seen(l).bytes).sum::<u64>();
-        let whole = units / simulated as f64;
+        let whole = units / played.begun as f64;
         let busiest = |name, lines: &mut dyn Iterator<Item = LineId>| {
-            let most = lines.map(|l| machine.seen(l).busy).max().unwrap_or(0);
+            let most = lines.map(|l| played.busy[l.number()]).max().unwrap_or(0);
             (name, most as f64 / 1e9 / span)
         };
         let threads = machine.threads_busy as f64 / 1e9 * whole / seconds;

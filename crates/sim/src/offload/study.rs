@@ -1,4 +1,5 @@
-//! The study: settings fitted on some of the published figures, the others predicted, and drives of today.
+//! The study: settings fitted on some of the published figures, the others predicted, and drives of
+//! today.
 
 use super::pass::{Method, Outcome, PlatformError, run};
 use super::platform::Platform;
@@ -86,7 +87,8 @@ pub struct Variant {
 pub struct Row {
     /// Drives of the array.
     pub drives: u64,
-    /// Rate of an engine, bytes a second, above which drives are faster than the host: its rate divided among them.
+    /// Rate of an engine, bytes a second, above which drives are faster than the host: its rate
+    /// divided among them.
     pub engine_to_match: f64,
     /// The methods.
     pub methods: Vec<Outcome>,
@@ -178,7 +180,8 @@ fn fit(platform: &Platform) -> Result<(Platform, Fits), PlatformError> {
     Ok((fitted, fits))
 }
 
-/// The engine with which a run takes the published time: the time falls with the rate, so halving intervals finds it.
+/// The engine with which a run takes the published time: the time falls with the rate, so halving
+/// intervals finds it.
 fn engine(platform: &Platform, of: Run) -> Result<u64, PlatformError> {
     let (mut low, mut high) = (100_000_000_u64, 20_000_000_000_u64);
     while high - low > 500_000 {

@@ -70,7 +70,8 @@ fn a_drive_fetches_then_folds_one_stripe_at_a_time() {
     // Three drives, stripes 0 to 5: each drive is the home of two.
     let p = Platform { drive_bytes: 600, medium_latency_ns: 7, ..plain() };
     let outcome = run(&p, Method::Stripe, 3).expect("a machine");
-    // Two segments come over the home's port one after the other, and three are folded. In the first
+    // Two segments come over the home's port one after the other, and three are folded. In the
+    // first
     // round all three homes read each medium; in the second they need not do it at the same time.
     assert_eq!(outcome.pcie_bytes.round() as u64, 6 * 2 * 100);
     let seconds = outcome.seconds * 1e9;
@@ -80,7 +81,8 @@ fn a_drive_fetches_then_folds_one_stripe_at_a_time() {
 #[test]
 fn two_stripes_of_two_drives_by_hand() {
     // Drive 0 and then drive 1 are home; 3 ns to issue each.
-    // Stripe 0: media 3 to 103 and its reads there at 110, fold of 200 bytes. Stripe 1: issued at 6,
+    // Stripe 0: media 3 to 103 and its reads there at 110, fold of 200 bytes. Stripe 1: issued at
+    // 6,
     // media 103 to 203, there at 210, fold to 410.
     let p = Platform { drive_bytes: 200, medium_latency_ns: 7, thread_per_stripe_ns: 3.0, ..plain() };
     assert_eq!(takes(&p, Method::Stripe, 2), 410);
@@ -102,11 +104,13 @@ fn more_requests_overlap_reading_and_folding() {
 
 #[test]
 fn interims_go_to_one_node_and_are_folded() {
-    // Two nodes of one drive: each folds its own segment, one sends it, and both interims are folded.
+    // Two nodes of one drive: each folds its own segment, one sends it, and both interims are
+    // folded.
     let p = Platform { drive_bytes: 200, drives_per_node: Some(1), network_latency_ns: 5, ..plain() };
     let outcome = run(&p, Method::Stripe, 2).expect("a machine");
     assert_eq!((outcome.pcie_bytes.round() as u64, outcome.network_bytes.round() as u64), (200, 200));
-    // Stripe 0 is read until 100 and folded until 200, stripe 1 from then until 400: one request at a time.
+    // Stripe 0 is read until 100 and folded until 200, stripe 1 from then until 400: one request at
+    // a time.
     // Its interim is at the other drive at 400 + 100 + 2 x 5, and both are folded there in 200.
     assert_eq!(takes(&p, Method::Stripe, 2), 400 + 110 + 200);
 }
