@@ -1,8 +1,10 @@
 //! The commands in flight on a connection, by slot.
 
 use crate::spec::{Sqe, Status};
+use std::collections::VecDeque;
 
-/// Bytes of memory that free slots keep for the data of their next commands, at most: as many as are under way at a time by default.
+/// Bytes of memory that are kept for the data of the next commands, at most: as many as are under way
+/// at a time by default.
 const KEPT: usize = 8 << 20;
 
 /// Where a command in flight is.
@@ -23,11 +25,12 @@ pub(super) enum Phase {
 pub(super) struct Slot {
     pub(super) sqe: Sqe,
     pub(super) phase: Phase,
-    /// Data that have come; kept for the next command of the slot.
+    /// Data that have come.
     pub(super) data: Vec<u8>,
     /// Bytes of data that are to come.
     pub(super) expected: u32,
-    /// Bytes of the connection's window that it holds, from when its data are asked for until it has ended.
+    /// Bytes of the connection's window that it holds, from when its data are asked for until it has
+    /// ended: all of the memory that it has for them.
     pub(super) window: u32,
     /// When its data were asked for.
     pub(super) asked_at: u64,
@@ -41,14 +44,16 @@ pub(super) struct Slots {
     slots: Vec<Slot>,
     used: Vec<bool>,
     free: Vec<u16>,
-    /// Bytes of memory that free slots have.
+    /// Memory of commands that have ended, for the data of others; the oldest comes first.
+    spare: VecDeque<Vec<u8>>,
+    /// Bytes of it.
     kept: usize,
     depth: u16,
 }
 
 impl Slots {
     pub(super) fn new(depth: u16) -> Self {
-        Self { slots: Vec::new(), used: Vec::new(), free: Vec::new(), kept: 0, depth }
+        Self { slots: Vec::new(), used: Vec::new(), free: Vec::new(), spare: VecDeque::new(), kept: 0, depth }
     }
 
     /// How many there are, made or not.
@@ -69,10 +74,9 @@ impl Slots {
             None => return None,
         };
         let slot = &mut self.slots[usize::from(index)];
-        self.kept -= slot.data.capacity().min(self.kept);
         slot.sqe = sqe;
         slot.phase = phase;
-        slot.data.clear();
+        slot.data = Vec::new();
         slot.expected = 0;
         slot.window = 0;
         slot.fault = None;
@@ -80,16 +84,39 @@ impl Slots {
         Some(index)
     }
 
-    /// Bytes of memory that free slots have.
+    /// Bytes of memory that are kept for the data of the next commands.
     pub(super) fn kept(&self) -> usize {
         self.kept
     }
 
+    /// Kept memory for so many bytes of data: never more than twice as much, so that commands with little
+    /// data do not hold what others with much had.
+    pub(super) fn kept_for(&mut self, len: u32) -> Option<Vec<u8>> {
+        let len = len as usize;
+        let fits = |data: &Vec<u8>| (len..=2 * len).contains(&data.capacity());
+        let data = self.spare.swap_remove_back(self.spare.iter().rposition(fits)?)?;
+        self.kept -= data.capacity();
+        Some(data)
+    }
+
+    /// Keeps memory for the next commands, in place of the oldest if there is too much of it.
+    fn keep(&mut self, mut data: Vec<u8>) {
+        let more = data.capacity();
+        if more == 0 || more > KEPT {
+            return;
+        }
+        while self.kept + more > KEPT {
+            let Some(oldest) = self.spare.pop_front() else { break };
+            self.kept -= oldest.capacity();
+        }
+        data.clear();
+        self.kept += more;
+        self.spare.push_back(data);
+    }
+
     /// Lets go of that memory.
     pub(super) fn let_go(&mut self) {
-        for index in &self.free {
-            self.slots[usize::from(*index)].data = Vec::new();
-        }
+        self.spare = VecDeque::new();
         self.kept = 0;
     }
 
@@ -102,11 +129,8 @@ impl Slots {
         if let Some(used) = self.used.get_mut(usize::from(index)).filter(|used| **used) {
             *used = false;
             self.free.push(index);
-            let data = &mut self.slots[usize::from(index)].data;
-            if self.kept + data.capacity() > KEPT {
-                *data = Vec::new();
-            }
-            self.kept += data.capacity();
+            let data = std::mem::take(&mut self.slots[usize::from(index)].data);
+            self.keep(data);
         }
     }
 
@@ -126,27 +150,52 @@ impl Slots {
 mod tests {
     use super::*;
 
+    /// Takes a slot with memory for so many bytes, kept or new.
+    fn take(slots: &mut Slots, len: u32) -> u16 {
+        let index = slots.take(Sqe::new(1, 1), Phase::Receiving).unwrap();
+        let data = slots.kept_for(len).unwrap_or_else(|| Vec::with_capacity(len as usize));
+        slots.get(index).unwrap().data = data;
+        index
+    }
+
+    fn capacity(slots: &Slots) -> usize {
+        slots.slots.iter().map(|slot| slot.data.capacity()).sum()
+    }
+
     /// A host that had a megabyte of data in each of its commands, and now has none in flight.
     #[test]
     fn free_slots_keep_memory_within_a_bound() {
         let mut slots = Slots::new(128);
-        let take = |slots: &mut Slots| {
-            let index = slots.take(Sqe::new(1, 1), Phase::Receiving).unwrap();
-            slots.get(index).unwrap().data.resize(1 << 20, 0);
-            index
-        };
         for _ in 0..3 {
-            let taken: Vec<u16> = (0..128).map(|_| take(&mut slots)).collect();
+            let taken: Vec<u16> = (0..128).map(|_| take(&mut slots, 1 << 20)).collect();
             assert!(slots.take(Sqe::new(1, 1), Phase::Receiving).is_none());
             taken.iter().for_each(|index| slots.free(*index));
-            let kept: usize = slots.slots.iter().map(|slot| slot.data.capacity()).sum();
+            let kept: usize = slots.spare.iter().map(Vec::capacity).sum();
             assert!((1..=KEPT).contains(&kept), "{kept}");
-            assert_eq!(kept, slots.kept);
+            assert_eq!((kept, capacity(&slots)), (slots.kept(), 0));
         }
         // One command after the other: always the same memory.
-        let index = take(&mut slots);
+        let index = take(&mut slots, 1 << 20);
+        let kept = slots.kept();
         slots.free(index);
-        let again = slots.take(Sqe::new(1, 1), Phase::Receiving).unwrap();
-        assert_eq!(again, index);
+        let again = take(&mut slots, 1 << 20);
+        assert_eq!((again, slots.kept()), (index, kept));
+    }
+
+    /// A host lets commands with much data end, then holds commands with little, and again: what it holds
+    /// is what it was asked for, not what the first ones had.
+    #[test]
+    fn small_commands_do_not_hold_the_memory_of_large_ones() {
+        let mut slots = Slots::new(128);
+        for _ in 0..8 {
+            let large: Vec<u16> = (0..8).map(|_| take(&mut slots, 1 << 20)).collect();
+            large.iter().for_each(|index| slots.free(*index));
+            for _ in 0..8 {
+                take(&mut slots, 4096);
+            }
+        }
+        let held = capacity(&slots);
+        assert!(held <= 2 * 64 * 4096, "64 commands of 4096 bytes hold {held}");
+        assert!(slots.kept() <= KEPT);
     }
 }

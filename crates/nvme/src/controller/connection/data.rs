@@ -40,9 +40,12 @@ impl Connection {
             if self.asked != 0 && self.asked + expected > self.limits.write_window {
                 return;
             }
-            if !self.take_room(expected) {
-                return;
-            }
+            // Kept memory is held already; what is new needs room.
+            let data = match self.slots.kept_for(expected) {
+                Some(kept) => kept,
+                None if self.take_room(expected) => Vec::with_capacity(expected as usize),
+                None => return,
+            };
             let now = self.now;
             if self.asked == 0 {
                 self.progress = now;
@@ -50,10 +53,10 @@ impl Connection {
             let Some(entry) = self.slots.get(slot) else { return };
             entry.phase = Phase::Receiving;
             entry.asked_at = now;
-            entry.data.reserve_exact(expected as usize);
             let transfer =
                 Transfer { cccid: entry.sqe.cid(), ttag: slot + 1, offset: 0, len: entry.expected };
-            entry.window = entry.expected;
+            entry.window = data.capacity() as u32;
+            entry.data = data;
             self.asked += entry.window;
             R2t::push(out, transfer, self.framing.digests);
             self.waiting.pop_front();
@@ -139,7 +142,8 @@ impl Connection {
             }
         };
         if let Submitted::Done(status) = submitted {
-            // The memory is kept for the slot's next command. (A medium that is not done has its own copy, which is enough.)
+            // The memory is kept for the next command. (A medium that is not done has its own copy, which
+            // is enough.)
             if let Some(entry) = self.slots.get(slot) {
                 entry.data = data;
             }
