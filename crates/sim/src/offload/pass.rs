@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use thiserror::Error;
 
 /// Stripes that are simulated at most, for each drive.
-const ROUNDS: u64 = 24;
+const ROUNDS: u64 = 96;
 /// Batches that are simulated at most.
 const BATCHES: u64 = 12;
 /// Stripes in progress for each drive and thread, or batches in all: enough that none waits for the

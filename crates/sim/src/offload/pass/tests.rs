@@ -131,9 +131,18 @@ fn a_long_pass_goes_on_at_the_rate_of_its_steady_part() {
     let p = Platform { medium_latency_ns: 3_000, ..plain() };
     let at =
         |stripes: u64| takes(&Platform { drive_bytes: 100 * stripes, ..p.clone() }, Method::Stripe, 3) as f64;
-    // 72 stripes are simulated at most with three drives.
-    let (short, long) = (at(72), at(7_200));
+    // 288 stripes are simulated at most with three drives.
+    let (short, long) = (at(288), at(28_800));
     assert!((long / short / 100.0 - 1.0).abs() < 0.02, "{short} {long}");
+}
+
+/// Three nodes of eight: of each stripe 24 segments are folded, and then two interims of each node.
+#[test]
+fn no_pass_is_faster_than_its_engines() {
+    let p = Platform { engine: 5_000_000_000, ..Platform::modern() };
+    let outcome = run(&p, Method::Stripe, 24).expect("a machine");
+    let most = 24.0 * 5e9 * 24.0 / 30.0;
+    assert!((0.95..=1.01).contains(&(outcome.checked_per_s / most)), "{outcome:?} {most}");
 }
 
 #[test]
