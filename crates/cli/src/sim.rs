@@ -21,7 +21,7 @@ pub(crate) enum SimCommand {
     Stagger(stagger::StaggerArgs),
     /// Replay a trace of contents on a flash drive, and compare schemes of deduplication
     Flash(flash::FlashArgs),
-    /// Predict how drives with a parity engine scrub: published figures beside the model's, and drives of today
+    /// Predict how drives with a parity engine scrub: as published, and of today
     Offload(offload::OffloadArgs),
 }
 

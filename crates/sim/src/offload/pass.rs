@@ -156,6 +156,20 @@ pub fn run(platform: &Platform, method: Method, drives: u64) -> Result<Outcome, 
     Ok(pass.outcome(&played, seconds, units, simulated))
 }
 
+/// Segments that a request of a drive holds in its CMB.
+fn segments_held(platform: &Platform, method: Method, drives: u64) -> u64 {
+    match method {
+        Method::Host | Method::Aggregate => 1,
+        Method::Stripe => platform.drives_per_node.unwrap_or(drives).min(drives),
+    }
+}
+
+/// Requests that a drive can have in progress: those whose segments fit into its CMB.
+fn slots(platform: &Platform, method: Method, drives: u64) -> u64 {
+    let bytes = segments_held(platform, method, drives) * platform.segment;
+    platform.requests.min(platform.cmb / bytes.max(1))
+}
+
 fn checked(platform: &Platform, method: Method, drives: u64) -> Result<(), PlatformError> {
     let p = platform;
     let rates = [
@@ -181,8 +195,8 @@ fn checked(platform: &Platform, method: Method, drives: u64) -> Result<(), Platf
     if p.segment > p.drive_bytes {
         return Err(PlatformError::Segment { segment: p.segment, drive: p.drive_bytes });
     }
-    if method != Method::Host && p.slots(method, drives) == 0 {
-        let held = if method == Method::Stripe { p.drives_per_node.unwrap_or(drives).min(drives) } else { 1 };
+    if method != Method::Host && slots(p, method, drives) == 0 {
+        let held = segments_held(p, method, drives);
         return Err(PlatformError::Cmb { cmb: p.cmb, drives: held, segment: p.segment });
     }
     Ok(())
@@ -197,7 +211,7 @@ impl<'a> Pass<'a> {
         let p = platform;
         let mut machine = Machine::new(p.threads, p.memory);
         let nodes = p.nodes(count);
-        let slots = p.slots(method, count);
+        let slots = slots(p, method, count);
         let mut members = vec![Vec::new(); nodes as usize];
         let drives = (0..count).map(|drive| {
             let node = (drive / p.drives_per_node.unwrap_or(count)) as usize;

@@ -1,6 +1,5 @@
 //! The settings of a machine: everything that a figure of the study depends on.
 
-use super::pass::Method;
 use pumice_pacer::Nanos;
 use serde::Serialize;
 
@@ -115,14 +114,5 @@ impl Platform {
     /// Nodes of an array of so many drives.
     pub(super) fn nodes(&self, drives: u64) -> u64 {
         self.drives_per_node.map_or(1, |per_node| drives.div_ceil(per_node))
-    }
-
-    /// Requests that a drive can have in progress: those whose segments fit into its CMB.
-    pub(super) fn slots(&self, method: Method, drives: u64) -> u64 {
-        let segments = match method {
-            Method::Host | Method::Aggregate => 1,
-            Method::Stripe => self.drives_per_node.unwrap_or(drives).min(drives),
-        };
-        self.requests.min(self.cmb / (segments * self.segment).max(1))
     }
 }
