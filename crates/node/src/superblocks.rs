@@ -73,6 +73,14 @@ impl<A: Copy + PartialEq> Memory<A> {
         self.last = Some(Last { writer, array: written.array, clean });
     }
 
+    /// Associations have ended: nothing that they wrote is known to be clean any more, and whoever comes
+    /// under the same number is another one.
+    pub fn sweep(&mut self, stands: impl Fn(A) -> bool) {
+        if let Some(last) = self.last.as_mut().filter(|last| last.clean.is_some() && !stands(last.writer)) {
+            last.clean = None;
+        }
+    }
+
     /// The association that wrote last, the array, and the event count of its clean superblock where there is one.
     #[must_use]
     pub fn last(&self) -> Option<(A, [u8; 16], Option<u64>)> {
@@ -116,6 +124,11 @@ impl Superblocks {
         self.places.iter().filter(move |(_, start, _)| from < start + BYTES && *start < to)
     }
 
+    /// Controllers have ended: their numbers may come again.
+    pub(crate) fn sweep(&self, stands: impl Fn(u16) -> bool) {
+        self.places.iter().for_each(|(_, _, memory)| locked(memory).sweep(&stands));
+    }
+
     /// What is remembered: the controller that wrote last, the array, and the event count of its clean superblock where there is one.
     pub(crate) fn remembered(&self) -> Vec<(u16, [u8; 16], Option<u64>)> {
         self.places.iter().filter_map(|(_, _, memory)| locked(memory).last()).collect()
@@ -124,6 +137,29 @@ impl Superblocks {
 
 fn locked(memory: &Mutex<Memory<u16>>) -> MutexGuard<'_, Memory<u16>> {
     memory.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// For tests: what is written to the first of four drives of `size` bytes when array 07…07 is made.
+#[cfg(test)]
+pub(crate) fn written_by_format(metadata: Metadata, size: u64) -> Vec<(u64, Vec<u8>)> {
+    use pumice_raid::layout::{Layout, Level};
+    use pumice_raid::{FormatSpec, Uuid};
+    let spec = FormatSpec {
+        metadata,
+        level: Level::Raid6,
+        layout: Some(Layout::LeftSymmetric),
+        chunk_bytes: 65536,
+        component_bytes: None,
+        device_bytes: vec![size; 4],
+        array_uuid: Uuid([7; 16]),
+        device_uuids: (1..5).map(|i| Uuid([i; 16])).collect(),
+        name: "test:array".to_owned(),
+        ctime: 1_700_000_000,
+        bitmap: true,
+        bad_block_log: metadata != Metadata::V0_90,
+        data_offset: None,
+    };
+    spec.format().unwrap().members.swap_remove(0).writes
 }
 
 #[cfg(test)]
@@ -153,30 +189,11 @@ mod tests {
 
     #[test]
     fn superblocks_are_seen_where_they_stand_and_nowhere_else() {
-        use pumice_raid::layout::{Layout, Level};
-        use pumice_raid::{FormatSpec, Uuid};
         for metadata in Metadata::ALL {
             let size = 8 << 20;
-            let format = FormatSpec {
-                metadata,
-                level: Level::Raid6,
-                layout: Some(Layout::LeftSymmetric),
-                chunk_bytes: 65536,
-                component_bytes: None,
-                device_bytes: vec![size; 4],
-                array_uuid: Uuid(ARRAY),
-                device_uuids: (1..5).map(|i| Uuid([i; 16])).collect(),
-                name: "test:array".to_owned(),
-                ctime: 1_700_000_000,
-                bitmap: true,
-                bad_block_log: metadata != Metadata::V0_90,
-                data_offset: None,
-            }
-            .format()
-            .unwrap();
             let drive = Superblocks::new(size);
-            for (offset, bytes) in &format.members[0].writes {
-                drive.written(7, *offset, bytes);
+            for (offset, bytes) in written_by_format(metadata, size) {
+                drive.written(7, offset, &bytes);
             }
             let seen = drive.remembered();
             assert_eq!(seen.len(), 1, "{metadata}");
@@ -187,6 +204,17 @@ mod tests {
             drive.lost(8, &(place + 100..place + 101));
             assert_eq!(drive.remembered(), [], "{metadata}");
         }
+    }
+
+    #[test]
+    fn a_number_that_comes_again_does_not_inherit_a_clean_superblock() {
+        let mut memory = Memory::default();
+        memory.wrote(1, written(10, true));
+        memory.sweep(|writer| writer == 1);
+        assert_eq!(memory.last(), Some((1, ARRAY, Some(10))), "it stands");
+        memory.sweep(|_| false);
+        memory.wrote(1, written(11, false));
+        assert_eq!(memory.last(), Some((1, ARRAY, None)));
     }
 
     #[test]

@@ -1,0 +1,86 @@
+use super::*;
+use crate::superblocks::written_by_format;
+use pumice_blockdev::MemoryDevice;
+use pumice_nvme::controller::{Identity, Limits, Subsystem};
+use pumice_raid::Metadata;
+
+fn node(memory_bytes: u64) -> (Offload, SharedSubsystem) {
+    let name = "nqn.2026-11.example:node";
+    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new("m", 4096));
+    let watch = WriteWatch::new([4096], 1);
+    let options = NodeOptions { memory_bytes, ..NodeOptions::default() };
+    let offload = Offload::new(name, vec![device], options, Vec::new(), watch);
+    let (serial, model, firmware) = ("1".to_owned(), "m".to_owned(), "1".to_owned());
+    let identity = Identity { nqn: name.parse().unwrap(), serial, model, firmware };
+    let subsystem = Subsystem::new(identity, Limits::default(), Vec::new());
+    (offload, SharedSubsystem(Arc::new(Mutex::new(subsystem))))
+}
+
+#[test]
+fn what_does_not_fit_is_not_done_in_part() {
+    let (offload, subsystem) = node(2 * MAX_MOVE);
+    let sender = Sender { queue: QueueId { core: 0, connection: 7 }, cntlid: 1 };
+    let mut lease = Sqe::new(opcode::MEMORY_LEASE, 1);
+    lease.set_dword(12, 2 * MAX_MOVE as u32);
+    assert!(offload.execute(sender, &lease, &[], &subsystem, 0, &|| true).status.is_success());
+    let mut sqe = Sqe::new(opcode::MEMORY_FILL, 1);
+    sqe.set_dword(13, 7);
+    for (len, status, first) in
+        [(2 * MAX_MOVE + 1, Status::INVALID_FIELD.dnr(), 0), (2 * MAX_MOVE, Status::SUCCESS, 7)]
+    {
+        sqe.set_dword(12, len as u32);
+        assert_eq!(offload.execute(sender, &sqe, &[], &subsystem, 0, &|| true).status, status);
+        let mut there = [1];
+        offload.node.memory_read(MemoryAddress { drive: DriveId(1), offset: 0 }, &mut there).unwrap();
+        assert_eq!(there, [first]);
+    }
+}
+
+/// A number comes again after some 65,000 associations, those of discovery counted.
+#[test]
+fn a_clean_superblock_ends_with_its_association_though_the_number_comes_again() {
+    const SIZE: u64 = 8 << 20;
+    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new("m", SIZE));
+    let watch = WriteWatch::new([SIZE], 1);
+    let name = "nqn.2026-11.example:node";
+    let offload = Offload::new(name, vec![device], NodeOptions::default(), Vec::new(), Arc::clone(&watch));
+    for (offset, bytes) in written_by_format(Metadata::V1_2, SIZE) {
+        watch.superblocks()[0].written(7, offset, &bytes);
+    }
+    let clean = || watch.superblocks()[0].remembered().iter().any(|(.., clean)| clean.is_some());
+    offload.sweep(|cntlid| cntlid == 7);
+    assert!(clean(), "it stands");
+    offload.sweep(|_| false);
+    assert!(!clean(), "controller 7 is another host's from now on");
+}
+
+#[test]
+fn results_that_wait_are_bounded_by_number_and_by_bytes() {
+    let queue = |connection| QueueId { core: 0, connection };
+    let mut results = Results::default();
+    for tag in 0..16 {
+        assert!(has_room(&results, queue(7), 1, tag));
+        results.entry(queue(7)).or_insert((1, HashMap::new())).1.insert(tag, vec![0; 1000]);
+    }
+    assert!(!has_room(&results, queue(7), 1, 16) && has_room(&results, queue(7), 1, 3), "its tags");
+    assert!(has_room(&results, queue(8), 1, 0));
+    results.entry(queue(8)).or_insert((1, HashMap::new())).1.insert(0, vec![0; MAX_RESULT_BYTES]);
+    assert!(!has_room(&results, queue(9), 1, 0), "the bytes of a controller, over all its queues");
+    assert!(has_room(&results, queue(9), 2, 0), "another one has its own");
+}
+
+#[test]
+fn no_result_is_kept_for_a_queue_that_is_gone() {
+    let (offload, subsystem) = node(4096);
+    let queue = QueueId { core: 0, connection: 7 };
+    // No descriptor: what is kept is why not.
+    let mut sqe = Sqe::new(opcode::PARITY_EXECUTE, 0);
+    sqe.set_dword(12, 4);
+    for (wanted, kept) in [(true, 1), (false, 0)] {
+        let sender = Sender { queue, cntlid: 1 };
+        let answered = offload.execute(sender, &sqe, &[0; 4], &subsystem, 0, &|| wanted);
+        assert_eq!(answered.status, if wanted { Status::INVALID_FIELD.dnr() } else { Status::ABORTED });
+        assert_eq!(offload.results().len(), kept);
+        offload.forget(queue);
+    }
+}
