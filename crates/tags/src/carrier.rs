@@ -143,6 +143,8 @@ impl Carrier {
                 drop(shared);
                 self.carry_common(action);
                 shared = self.shared();
+                // Who waits for a checkpoint gets no action when it ends.
+                self.wake.notify_all();
             } else {
                 shared = self.wake.wait(shared).unwrap_or_else(PoisonError::into_inner);
             }

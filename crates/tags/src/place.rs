@@ -1,7 +1,7 @@
 //! Where a tag file is: a file, a block device, or memory.
 
 use crate::file::{SharedMedium, TagError, TagFile};
-use crate::geometry::{Geometry, InvalidGeometry, MIN_LOG};
+use crate::geometry::{Geometry, InvalidGeometry, LOG_AT, MIN_LOG};
 use crate::header::MAX_SERIAL;
 use pumice_blockdev::{BlockDevice, FileDevice, IoError, MemoryDevice, OpenMode, Options};
 use pumice_durable::Medium;
@@ -9,7 +9,7 @@ use pumice_protect::guard::Guard;
 use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use thiserror::Error;
@@ -20,14 +20,6 @@ const LOG_BYTES: u64 = 8 << 20;
 /// Why there is no tag file at a place.
 #[derive(Debug, Error)]
 pub enum PlaceError {
-    /// It cannot be made.
-    #[error("{path}: {source}")]
-    Make {
-        /// The place.
-        path: String,
-        /// Why.
-        source: io::Error,
-    },
     /// It cannot be opened.
     #[error(transparent)]
     Open(#[from] IoError),
@@ -112,13 +104,13 @@ pub fn open_place(
     let name = || path.display().to_string();
     let unit = drive.logical_block();
     let geometry = Geometry::new(drive.size_bytes(), block, unit, guard, LOG_BYTES)?;
-    let made =
-        make_file(path, geometry.file_bytes()).map_err(|source| PlaceError::Make { path: name(), source })?;
-    let device = FileDevice::open(path, OpenMode::ReadWrite, Options::default())?;
-    let medium = SharedMedium(Arc::new(DeviceMedium(Arc::new(device))));
     let tags = |source| PlaceError::Tags { path: name(), source };
-    if made {
+    let mut made = make_file(path, geometry, serial).map_err(tags)?;
+    let device = Arc::new(FileDevice::open(path, OpenMode::ReadWrite, Options::default())?);
+    let medium = SharedMedium(Arc::new(DeviceMedium(device.clone())));
+    if is_blank_device(path, &device, &geometry).map_err(|error| tags(error.into()))? {
         TagFile::create(&medium, geometry, identity(), serial).map_err(tags)?;
+        made = true;
     }
     let header = TagFile::peek(&medium).map_err(tags)?;
     let format =
@@ -133,23 +125,57 @@ pub fn open_place(
     Ok((medium, made))
 }
 
-/// Makes a file of zeros: whether it was not there. It gets its name when it is whole.
-fn make_file(path: &Path, bytes: u64) -> io::Result<bool> {
+/// A file that is being made.
+struct NewFile(File);
+
+impl Medium for NewFile {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(buf, offset)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(data, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_all()
+    }
+}
+
+/// Makes a tag file: whether there was nothing of that name. It gets its name when it is whole.
+fn make_file(path: &Path, geometry: Geometry, serial: &str) -> Result<bool, TagError> {
     if path.try_exists()? {
         return Ok(false);
     }
-    let mut hidden = path.file_name().ok_or(ErrorKind::InvalidInput)?.to_owned();
+    let name = path.file_name().ok_or_else(|| io::Error::from(ErrorKind::InvalidInput))?;
+    let mut hidden = name.to_owned();
     hidden.push(".new");
     let new = path.with_file_name(hidden);
-    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.set_len(bytes)?;
-    file.sync_all()?;
+    let file =
+        OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    file.set_len(geometry.file_bytes())?;
+    TagFile::create(&NewFile(file), geometry, identity(), serial)?;
     // Without replacing: somebody else may have made it meanwhile.
     std::fs::hard_link(&new, path)?;
     std::fs::remove_file(&new)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
     Ok(true)
+}
+
+/// Whether a tag file is to be made on a block device: it is large enough, and begins with zeros
+/// where the header goes.
+fn is_blank_device(path: &Path, device: &FileDevice, geometry: &Geometry) -> io::Result<bool> {
+    if !std::fs::metadata(path)?.file_type().is_block_device() {
+        return Ok(false);
+    }
+    if device.size_bytes() < geometry.file_bytes() {
+        let (has, needs) = (device.size_bytes(), geometry.file_bytes());
+        return Err(io::Error::other(format!("it has {has} bytes, and the tags need {needs}")));
+    }
+    let mut begin = vec![0; LOG_AT as usize];
+    device.read_at(0, &mut begin).map_err(io_error)?;
+    Ok(begin.iter().all(|byte| *byte == 0))
 }
 
 /// The serial number of a block device, as the system tells it; empty for a file, or if the system

@@ -6,7 +6,7 @@ use pumice_tags::adoption::{Adopted, adopt};
 use pumice_tags::file::{SharedMedium, TagFile};
 use pumice_tags::geometry::Geometry;
 use pumice_tags::page::{Origin, Verdict};
-use pumice_tags::{DeviceMedium, TaggedDevice};
+use pumice_tags::{DeviceMedium, TaggedDevice, open_place};
 use std::sync::Arc;
 
 const BLOCKS: u64 = 600;
@@ -317,4 +317,42 @@ fn adoption_goes_on_where_it_stopped_and_blesses_nothing() {
     let device = world.open();
     assert_eq!(world.read(&device, 5000).unwrap()[0], 0xEE);
     assert_eq!(device.judge(5000..5001).unwrap(), [Verdict::Fits(Origin::Adopted)]);
+}
+
+/// Whoever brings pages home waits while another thread carries the checkpoint out, and is woken.
+#[test]
+fn who_waits_for_a_checkpoint_of_another_thread_is_woken() {
+    let world = World::new(512);
+    let device = world.open();
+    std::thread::scope(|scope| {
+        for thread in 0..3_u64 {
+            let (world, device) = (&world, &device);
+            scope.spawn(move || {
+                for round in 0..300 {
+                    let at = (round * 3 + thread * 100) % BLOCKS;
+                    device.write_at(world.at(at), &world.data(at, round as u8)).unwrap();
+                    device.keep_adopted(0).unwrap();
+                }
+            });
+        }
+    });
+    device.close().unwrap();
+}
+
+#[test]
+fn a_tag_file_is_there_whole_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tags");
+    let drive = MemoryDevice::new("m", 1 << 20);
+    // What a crash while it was made left is no hindrance.
+    std::fs::write(folder.path().join("tags.new"), [7; 100]).unwrap();
+    let (medium, made) = open_place(&path, &drive, 512, Guard::Crc16, "s").unwrap();
+    assert!(made);
+    assert_eq!(TagFile::peek(&medium).unwrap().serial, "s");
+    drop(medium);
+    assert!(!open_place(&path, &drive, 512, Guard::Crc16, "s").unwrap().1);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    // A file of zeros is no tag file, and is not made one: it may have been one.
+    std::fs::write(&path, vec![0; 1 << 20]).unwrap();
+    assert!(open_place(&path, &drive, 512, Guard::Crc16, "s").is_err());
 }
