@@ -23,6 +23,7 @@ mod settings;
 mod slots;
 mod subsystem;
 
+pub use admission::Places;
 pub use connection::{Connection, Received};
 pub use media::{Lent, Media, Op, Request, SHUTDOWN_SLOT, Submitted, Windows};
 pub use notice::{EndReason, Ended, Notice, Who};

@@ -4,13 +4,52 @@ use super::association::{Controller, Kind, stands};
 use super::subsystem::{Refusal, Subsystem, bad_parameter};
 use crate::spec::connect::{DYNAMIC, Data, Fields, offset};
 use crate::spec::{DISCOVERY_NQN, Nqn, Status};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 
 /// Associations with the discovery service at a time, and as many of other nodes: some hosts keep one.
 const OTHERS: usize = 64;
 
+/// How many places are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Places {
+    /// Associations of hosts.
+    pub hosts: usize,
+    /// Of those, from the address that has most.
+    pub of_address: usize,
+    /// Of those, of the host that has most: an identifier at an address.
+    pub of_host: usize,
+    /// Associations of other nodes, and with the discovery service.
+    pub others: [usize; 2],
+    /// How many of each of these there may be.
+    pub most_others: usize,
+    /// I/O queues of the association that has most.
+    pub queues: usize,
+}
+
+/// How often the most frequent one comes.
+fn most<T: Ord>(all: impl Iterator<Item = T>) -> usize {
+    let mut counts: BTreeMap<T, usize> = BTreeMap::new();
+    all.for_each(|one| *counts.entry(one).or_default() += 1);
+    counts.into_values().max().unwrap_or(0)
+}
+
 impl Subsystem {
+    /// How many places are taken.
+    #[must_use]
+    pub fn places(&self) -> Places {
+        let of = |kind: Kind| self.controllers.values().filter(move |c| c.kind() == kind);
+        Places {
+            hosts: of(Kind::Host).count(),
+            of_address: most(of(Kind::Host).map(|c| c.peer)),
+            of_host: most(of(Kind::Host).map(|c| (c.hostid, c.peer))),
+            others: [of(Kind::Helper).count(), of(Kind::Discovery).count()],
+            most_others: OTHERS,
+            queues: self.controllers.values().map(|c| c.queues.len()).max().unwrap_or(0),
+        }
+    }
+
     /// The admin queue's Connect: makes a controller.
     pub(crate) fn associate(
         &mut self,
@@ -53,14 +92,16 @@ impl Subsystem {
     }
 
     /// Whether one more association is within the bounds. Each kind has its own: readers of the discovery service do not keep hosts out, nor
-    /// hosts them. No address and no identifier takes all the places.
+    /// hosts them. No address and no host takes all the places; a host is an identifier at an address, for
+    /// anybody can claim the identifier.
     fn has_room(&self, kind: Kind, data: &Data, peer: IpAddr) -> bool {
         let of_kind = || self.controllers.values().filter(|c| c.kind() == kind);
         let most = if kind == Kind::Host { self.limits.controllers } else { OTHERS };
         of_kind().count() < most
             && of_kind().filter(|c| c.peer == peer).count() < self.limits.controllers_of_address
             && (kind != Kind::Host
-                || of_kind().filter(|c| c.hostid == data.hostid).count() < self.limits.controllers_of_host)
+                || of_kind().filter(|c| (c.hostid, c.peer) == (data.hostid, peer)).count()
+                    < self.limits.controllers_of_host)
     }
 
     /// Whether another host's hold, or an old write of this host, is in the way of an association.

@@ -19,7 +19,7 @@ pub struct Limits {
     pub controllers: usize,
     /// Of those, associations from one network address.
     pub controllers_of_address: usize,
-    /// Of those, associations of one host identifier.
+    /// Of those, associations of one host identifier from one network address.
     pub controllers_of_host: usize,
     /// I/O queues of a controller.
     pub queues: u16,

@@ -96,7 +96,7 @@ fn an_observer_writes_nothing() {
     assert!(world.shared.with(|s| s.other_hosts(other).iter().all(|host| host.observer)));
 }
 
-/// One address, and one identifier, leave places for others.
+/// One address, and one identifier at it, leave places for others.
 #[test]
 fn no_host_takes_all_places() {
     let mut world = world();
@@ -116,6 +116,9 @@ fn no_host_takes_all_places() {
     assert_eq!(associate(&mut world, [200; 16]).1, Status::CONNECT_BUSY, "48 of one address");
     from(&mut world, "192.0.2.77");
     assert_eq!(associate(&mut world, [200; 16]).1, Status::SUCCESS, "another address has its places");
+    assert_eq!(associate(&mut world, [5; 16]).1, Status::SUCCESS, "whoever else has claimed its identifier");
+    let places = world.shared.with(|s| s.places());
+    assert_eq!((places.hosts, places.of_address, places.of_host), (50, 48, 16));
     assert_eq!(associate(&mut world, NODE).1, Status::SUCCESS, "other nodes have places of their own");
 }
 

@@ -127,6 +127,23 @@ impl Connection {
         }
     }
 
+    /// A read is done whose `len` bytes of data the caller sends itself, from where they lie: appends all of
+    /// the answer but the data, and returns in front of which byte of `out` they belong. `None`, with nothing
+    /// done, if the answer cannot be made that way: [`complete_with`](Self::complete_with) makes it then.
+    pub fn complete_around(&mut self, slot: u16, len: u32, out: &mut Vec<u8>) -> Option<usize> {
+        let sqe = self.slots.get(slot)?.sqe;
+        if self.framing.digests.data || len == 0 || len > sqe.sgl().len {
+            return None;
+        }
+        C2hData::push_header(out, sqe.cid(), len, self.data_alone(), self.framing.digests);
+        let at = out.len();
+        if !self.data_alone() {
+            self.respond(&sqe, Status::SUCCESS, 0, out);
+        }
+        self.release(slot, out);
+        Some(at)
+    }
+
     /// Writes down a command that failed.
     pub(in crate::controller) fn note<A: Access>(&self, sqe: &Sqe, status: Status, access: &A) {
         let Some(queue) = self.queue.as_ref().filter(|_| !status.is_success()) else { return };
