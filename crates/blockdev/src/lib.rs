@@ -28,4 +28,4 @@ pub use gather::{Engine, Gather, Gathered, Gatherer, Part};
 pub use hooked::HookedDevice;
 pub use marked::{MAX_MARKS, MarkedDevice, MarksError};
 pub use memory::MemoryDevice;
-pub use system::{ask_silent_peer, raise_descriptor_limit, step_back};
+pub use system::{ask_silent_peer, give_memory_back, raise_descriptor_limit, step_back};

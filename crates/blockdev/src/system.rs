@@ -97,6 +97,16 @@ pub fn raise_descriptor_limit() -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
+/// Gives memory that was freed, and that the allocator keeps for the next who asks, back to the system. It takes
+/// longer the more there is, and whoever allocates meanwhile may wait. Does nothing where the allocator cannot.
+pub fn give_memory_back() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: the call may be made at any time and from any thread; it touches no memory that is in use.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// Asks for large pages under memory that was allocated and not touched yet; random reads of it miss the TLB less. Does nothing where the system has none.
 pub(crate) fn prefer_large_pages(memory: &mut [MaybeUninit<u8>]) {
     const PAGE: usize = 4096;
