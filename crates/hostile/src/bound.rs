@@ -17,7 +17,7 @@ const HOSTS: u64 = (768 + 384 + 256) * MIB;
 /// A connection goes past its host's bound by one command.
 const OVER: u64 = MIB + 4 * KIB;
 /// Of a thread that reads for parity commands.
-const THREAD: u64 = 32 * MIB;
+const THREAD: u64 = 34 * MIB;
 /// Of those commands whose reads keep a pace, all together, and the buffers that are kept for the
 /// next.
 const PACED: u64 = 4 * 64 * MIB + 64 * MIB;

@@ -4,6 +4,7 @@
 //! done; the parity engine asks it before every background read and tells it afterwards. A rate is held for each drive by itself. While nobody has asked for a pace, nothing is told and nothing is asked.
 
 mod checks;
+mod floor;
 mod groups;
 mod lane;
 mod reader;
@@ -11,6 +12,7 @@ mod reader;
 use pumice_buffer::{ALIGNMENT, AlignedBuffer};
 use pumice_offload::{DriveId, NodeError, PaceFigures, PacePolicy, PaceRequest};
 use pumice_pacer::{Config, Family, Goal, Pacer, Policy, ServiceCurve, TokenBucket, Windows};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Mutex;
@@ -55,6 +57,13 @@ struct Requests {
     policy: Option<PacePolicy>,
 }
 
+impl Requests {
+    /// The pace that the node's configuration and one asker have asked for, without the others'.
+    fn of(&self, asker: Asker) -> PaceRequest {
+        self.asked.get(&asker).map_or_else(|| self.own.clone(), |asked| self.own.and(asked))
+    }
+}
+
 /// A drive: what is its own, whoever it shares disks with.
 #[derive(Debug)]
 struct Drive {
@@ -62,6 +71,8 @@ struct Drive {
     lane: usize,
     /// What holds its rate, where there is one.
     bucket: Mutex<Option<TokenBucket>>,
+    /// What is left to commands that another host's pace holds up.
+    floor: Mutex<TokenBucket>,
     /// Background bytes and requests since somebody asked for a pace.
     bytes: AtomicU64,
     requests: AtomicU64,
@@ -111,6 +122,7 @@ impl Pacing {
         let drive = |(size, lane): (u64, &usize)| Drive {
             lane: *lane,
             bucket: Mutex::default(),
+            floor: Mutex::new(floor::bucket()),
             bytes: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             checks: Checks::new(size),
@@ -159,6 +171,11 @@ impl Pacing {
             requests.asked.insert(asker, request);
         }
         self.apply(&mut requests)
+    }
+
+    /// How many have asked for a pace.
+    pub(crate) fn askers(&self) -> usize {
+        locked(&self.requests).asked.len()
     }
 
     /// Forgets what those have asked for who are gone.
@@ -287,12 +304,12 @@ impl Pacing {
         }
     }
 
-    /// A background reader of a drive, as long as it lives.
-    pub(crate) fn reader(&self, index: usize) -> Reader<'_> {
+    /// A background reader of a drive, as long as it lives, for a command of `asker`.
+    pub(crate) fn reader(&self, index: usize, asker: Asker) -> Reader<'_> {
         let mut state = self.lane(index).lock();
         state.readers += 1;
         state.tell_work();
-        Reader { pacing: self, index }
+        Reader { pacing: self, index, asker, past_pacer: Cell::new(false) }
     }
 
     /// A buffer of `len` bytes, with anything in it.
@@ -342,6 +359,11 @@ impl Pacing {
         let now = self.began.elapsed().as_secs() + 1;
         let age = |drive: &Drive| drive.checks.oldest().map(|second| now.saturating_sub(u64::from(second)));
         self.drives.iter().map(age).collect()
+    }
+
+    /// For each drive, the share of it that a check has read since the start: 0 to 1.
+    pub(crate) fn checked_shares(&self) -> Vec<f64> {
+        self.drives.iter().map(|drive| drive.checks.share()).collect()
     }
 
     /// What was measured of each drive that has a pace.

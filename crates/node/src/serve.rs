@@ -13,6 +13,7 @@
 mod arrival;
 mod blocks;
 mod budget;
+mod budgets;
 mod clearing;
 mod config;
 mod core;
@@ -182,6 +183,7 @@ impl Server {
         let subsystem = SharedSubsystem(Arc::new(Mutex::new(subsystem)));
         let count = cores.max(1);
         let shared = Arc::new(Shared::new(count, subsystem, limits, devices, offload, watch));
+        shared.metrics().show_budgets(budgets::all);
         let mut parts = Vec::with_capacity(count);
         for number in 0..count {
             parts.push(Core::new(number, Arc::clone(&shared), busy_poll)?);

@@ -14,9 +14,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Bytes by which a source's place is shifted against the last one's, beyond whole pages: the smallest border that direct I/O takes.
-const SKEW: usize = 512;
-
 /// Bytes of the sums that the workers of one command keep until they are brought together, at most.
 const SUMS: usize = 64 << 20;
 
@@ -242,14 +239,8 @@ impl<'c> MediaJob<'c> {
         }
     }
 
-    /// Bytes between the sources' places in a unit's buffer. Not a power of two: sources that are folded side by side would share a few
-    /// sets of the caches and push each other out.
-    fn pitch(&self) -> usize {
-        self.shape.unit_bytes().next_multiple_of(4096) + SKEW
-    }
-
     fn buffer_bytes(&self) -> usize {
-        self.pitch() * self.sources.len()
+        self.shape.pitch() * self.sources.len()
     }
 
     fn gather(&self, tag: u64, unit: &Unit, buffer: AlignedBuffer) -> Gather {
@@ -260,7 +251,7 @@ impl<'c> MediaJob<'c> {
             .map(|(i, source)| pumice_blockdev::Part {
                 device: source.device,
                 offset: self.shape.medium_offset(unit, source.base),
-                at: i * self.pitch(),
+                at: i * self.shape.pitch(),
                 len: unit.len(),
             })
             .collect();
@@ -282,7 +273,7 @@ impl<'c> MediaJob<'c> {
             worker.spare.push(done.buffer);
             return Ok(());
         }
-        let (pitch, len) = (self.pitch(), unit.len());
+        let (pitch, len) = (self.shape.pitch(), unit.len());
         let sources: Vec<&[u8]> = (0..self.sources.len()).map(|i| &done.buffer[i * pitch..][..len]).collect();
         self.fold_parts(&self.shape, share, &unit, &bad_stripes, &sources)?;
         drop(sources);

@@ -33,11 +33,15 @@ struct Lines {
     empty: Vec<Receiver<AlignedBuffer>>,
 }
 
+/// Bytes of a buffer of each of so many sources.
+fn per_source(sources: usize) -> usize {
+    (MEMORY / BUFFERS / sources).clamp(SMALLEST, LARGEST)
+}
+
 impl MediaJob<'_> {
     /// Executes the command at the drives' pace, as long as it is wanted.
     pub(crate) fn run_paced(&self, pacing: &Pacing) -> Result<ParityResult, NodeError> {
-        let per_source = (MEMORY / BUFFERS / self.sources().len()).clamp(SMALLEST, LARGEST);
-        let shape = Shape::with(self.command(), per_source, 1);
+        let shape = Shape::with(self.command(), per_source(self.sources().len()), 1);
         let mut share = self.share();
         let mut next = 0;
         self.permit().enter_paced();
@@ -112,7 +116,8 @@ impl MediaJob<'_> {
         pacing: &Pacing,
         wanted: &(dyn Fn() -> bool + Sync),
     ) {
-        let readers: Vec<_> = mine.iter().map(|i| pacing.reader(self.sources()[*i].device)).collect();
+        let readers: Vec<_> =
+            mine.iter().map(|i| pacing.reader(self.sources()[*i].device, self.permit().asker())).collect();
         for unit in (begin..shape.units()).map(|index| shape.unit(index)) {
             for ((source, reader), empty) in mine.iter().zip(&readers).zip(&lines.empty) {
                 let Ok(mut buffer) = empty.recv() else { return };
@@ -188,5 +193,20 @@ impl MediaJob<'_> {
         let bad = share.take_bad();
         let slices: Vec<&[u8]> = parts.iter().map(|part| &part.buffer[..unit.len()]).collect();
         self.fold_parts(shape, share, unit, &bad, &slices)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bound in `docs/node.md`.
+    #[test]
+    fn the_buffers_of_a_paced_command_are_bounded() {
+        for sources in 1..=1920 {
+            let bytes = per_source(sources) * BUFFERS * sources;
+            assert!(bytes <= MEMORY.max(sources * (128 << 10)), "{sources} sources: {bytes}");
+        }
+        assert_eq!(per_source(256) * BUFFERS * 256, MEMORY, "the bound is reached");
     }
 }

@@ -20,6 +20,11 @@ pub(crate) trait Permit: Sync {
     /// From now on the command mostly waits for its drives' pacers: it takes its turn among those that do.
     fn enter_paced(&self) {}
 
+    /// Whose pace the command keeps: 0 is this process, a host is its controller's number.
+    fn asker(&self) -> u16 {
+        0
+    }
+
     /// Goes on, or ends the command.
     ///
     /// # Errors

@@ -18,6 +18,9 @@ const HOT_UNIT: usize = 640 << 10;
 const DEVICE_REQUEST: usize = 256 << 10;
 /// Bytes of a unit over all sources, read from devices.
 const DEVICE_UNIT: usize = 8 << 20;
+/// Bytes by which a source's place in a unit's buffer is shifted against the last one's, beyond whole pages: the
+/// smallest border that direct I/O takes.
+const SKEW: usize = 512;
 /// A unit's length is a multiple of this: the alignment of direct I/O and of the kernels' lines.
 const GRAIN: usize = 4096;
 
@@ -93,6 +96,12 @@ impl Shape {
         usize::try_from(self.unit.min(self.total)).expect("a unit fits memory")
     }
 
+    /// Bytes between the sources' places in a unit's buffer. Not a power of two: sources that are folded side by
+    /// side would share a few sets of the caches and push each other out.
+    pub(crate) fn pitch(&self) -> usize {
+        self.unit_bytes().next_multiple_of(GRAIN) + SKEW
+    }
+
     /// The number of units.
     pub(crate) fn units(&self) -> u64 {
         if self.contiguous() {
@@ -157,5 +166,38 @@ impl Unit {
     /// Bytes on each source.
     pub(crate) fn len(&self) -> usize {
         (self.range.end - self.range.start) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pumice_offload::{DriveId, Mode, Rule, Source};
+
+    /// The bound in `docs/node.md`: of every number of sources, with short chunks and long ones.
+    #[test]
+    fn what_a_thread_reads_into_is_bounded() {
+        let mut most = [0; 2];
+        for sources in [1, 2, 3, 16, 255, 256, 1000, 1919, 1920] {
+            for chunk in [64, 512, 4096, 65_536, 1 << 20, 64 << 20] {
+                for len in [64, chunk / 2 + 32, chunk] {
+                    let command = ParityCommand {
+                        sources: vec![Source::Media { drive: DriveId(1), base: 0 }; sources],
+                        chunk,
+                        window: Window { start: 0, len },
+                        stripes: 0..1 << 20,
+                        rule: Rule::sum(sources),
+                        mode: Mode::Check,
+                    };
+                    for direct in [false, true] {
+                        let shape = Shape::new(&command, direct);
+                        let bytes = shape.depth * sources * shape.pitch();
+                        most[usize::from(direct)] = bytes.max(most[usize::from(direct)]);
+                    }
+                }
+            }
+        }
+        let [hot, direct] = most.map(|bytes| bytes as f64 / f64::from(1 << 20));
+        assert!((8.0..8.5).contains(&hot) && (33.0..34.0).contains(&direct), "{hot} and {direct} MiB");
     }
 }

@@ -30,6 +30,12 @@ impl Checks {
         }
     }
 
+    /// The share of the parts that were ever checked: 0 to 1.
+    pub(super) fn share(&self) -> f64 {
+        let checked = self.last.iter().filter(|part| part.load(Ordering::Relaxed) != 0).count();
+        checked as f64 / self.last.len().max(1) as f64
+    }
+
     /// The oldest check among the parts from the first to the last that was ever checked: around them lie superblocks, which no check reads.
     pub(super) fn oldest(&self) -> Option<u32> {
         let times: Vec<u32> = self.last.iter().map(|part| part.load(Ordering::Relaxed)).collect();
@@ -47,9 +53,11 @@ mod tests {
     fn the_oldest_check_is_that_of_the_part_checked_longest_ago() {
         let checks = Checks::new(100 << 20);
         assert_eq!(checks.oldest(), None);
+        assert!(checks.share() <= 0.0);
         checks.checked(&(1 << 20..50 << 20), 7);
         checks.checked(&(60 << 20..90 << 20), 9);
         assert_eq!(checks.oldest(), Some(0), "a gap was never checked");
+        assert!((checks.share() - 0.79).abs() < 1e-9, "{}", checks.share());
         checks.checked(&(50 << 20..60 << 20), 12);
         assert_eq!(checks.oldest(), Some(7));
         checks.checked(&(1 << 20..50 << 20), 20);

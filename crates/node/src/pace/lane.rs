@@ -97,6 +97,11 @@ impl Drop for Turn<'_> {
 }
 
 impl Lane {
+    /// Whether somebody has the turn to ask.
+    pub(super) fn is_taken(&self) -> bool {
+        self.taken.load(Ordering::Relaxed)
+    }
+
     /// For so many drives on so many disks.
     pub(super) fn new(drives: usize, disks: usize) -> Self {
         Self { drives, disks, ..Self::default() }

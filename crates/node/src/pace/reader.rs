@@ -1,8 +1,9 @@
 //! A background reader of a drive: it waits for its rate, its turn and the pacer's word.
 
-use super::Pacing;
 use super::lane::{Lane, State, Turn};
+use super::{Asker, Pacing};
 use pumice_pacer::Decision;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,6 +15,9 @@ const NAP: Duration = Duration::from_millis(100);
 pub(crate) struct Reader<'p> {
     pub(super) pacing: &'p Pacing,
     pub(super) index: usize,
+    pub(super) asker: Asker,
+    /// The read under way was let through by the floor: the pacer knows nothing of it.
+    pub(super) past_pacer: Cell<bool>,
 }
 
 impl Reader<'_> {
@@ -26,6 +30,9 @@ impl Reader<'_> {
             if over() {
                 return None;
             }
+            if let Some(granted) = self.by_floor(want) {
+                return Some(granted);
+            }
             std::thread::sleep(wait.min(NAP));
         }
         let lane = &pacing.lanes[drive.lane];
@@ -33,6 +40,11 @@ impl Reader<'_> {
         let turn = loop {
             if over() {
                 return None;
+            }
+            if lane.is_taken()
+                && let Some(granted) = self.by_floor(want)
+            {
+                return Some(granted);
             }
             match Turn::take(lane) {
                 Some(turn) => break turn,
@@ -72,6 +84,9 @@ impl Reader<'_> {
                 Some(Decision::WaitUntil(then)) => Duration::from_nanos(then.saturating_sub(now)).min(NAP),
                 Some(Decision::WaitForEvent) => NAP,
             };
+            if let Some(granted) = self.by_floor(want) {
+                return (state, Some(granted));
+            }
             if !lane.any_left.load(Ordering::Acquire) {
                 state = lane.changed.wait_timeout(state, nap).unwrap_or_else(PoisonError::into_inner).0;
             }
@@ -85,6 +100,9 @@ impl Reader<'_> {
         let now = self.pacing.now();
         drive.bytes.fetch_add(bytes, Ordering::Relaxed);
         drive.requests.fetch_add(1, Ordering::Relaxed);
+        if self.past_pacer.take() {
+            return;
+        }
         if let Some(pacer) = &mut lane.lock().pacer {
             pacer.background_done(now, bytes);
         }

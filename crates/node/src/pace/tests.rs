@@ -19,7 +19,7 @@ fn drives_on_one_disk_are_read_in_turn_and_one_foreground_is_seen_by_all() {
     let pacing = Pacing::new([(1 << 30, on(&["a"])), (1 << 30, on(&["a"])), (1 << 30, on(&["b"]))]);
     let goal = PaceRequest { slowdown_ns: Some(1_000_000), ..PaceRequest::default() };
     pacing.ask(1, goal).unwrap();
-    let (one, other, apart) = (pacing.reader(0), pacing.reader(1), pacing.reader(2));
+    let (one, other, apart) = (pacing.reader(0, 1), pacing.reader(1, 1), pacing.reader(2, 1));
     let granted = one.start(4096, ALWAYS).unwrap();
     assert!(apart.start(4096, ALWAYS).is_some(), "another disk");
     let next = pacing.lanes[0].lock().pacer.as_mut().map(|pacer| pacer.next(pacing.now()));
@@ -43,11 +43,11 @@ fn who_waits_for_a_turn_can_be_let_go() {
     let request = pacing.arrived(0, Duration::ZERO);
     let wanted = AtomicBool::new(true);
     std::thread::scope(|scope| {
-        let first = scope.spawn(|| pacing.reader(0).start(4096, ALWAYS));
+        let first = scope.spawn(|| pacing.reader(0, 1).start(4096, ALWAYS));
         while pacing.lanes[0].waiting.load(Ordering::Relaxed) == 0 {
             std::thread::yield_now();
         }
-        let second = scope.spawn(|| pacing.reader(1).start(4096, &|| wanted.load(Ordering::Relaxed)));
+        let second = scope.spawn(|| pacing.reader(1, 1).start(4096, &|| wanted.load(Ordering::Relaxed)));
         // Longer than a nap.
         std::thread::sleep(Duration::from_millis(250));
         assert_eq!(pacing.lanes[0].waiting.load(Ordering::Relaxed), 1, "one asks at a time");
@@ -71,7 +71,7 @@ fn rate(rate: u64) -> PaceRequest {
 fn a_rate_is_held() {
     let pacing = alone();
     pacing.ask(1, rate(20 << 20)).unwrap();
-    let reader = pacing.reader(0);
+    let reader = pacing.reader(0, 1);
     let began = Instant::now();
     let mut bytes = 0;
     while began.elapsed() < Duration::from_millis(300) {
@@ -108,7 +108,7 @@ fn who_waits_for_a_request_is_woken_when_it_is_answered() {
     pacing.ask(1, goal).unwrap();
     let request = pacing.arrived(0, Duration::ZERO);
     std::thread::scope(|scope| {
-        let read = scope.spawn(|| pacing.reader(0).start(4096, ALWAYS));
+        let read = scope.spawn(|| pacing.reader(0, 1).start(4096, ALWAYS));
         std::thread::sleep(Duration::from_millis(20));
         assert!(!read.is_finished(), "somebody is served");
         pacing.completed(0, request, 4096);
@@ -160,12 +160,12 @@ fn a_read_that_nobody_wants_any_more_does_not_wait_for_its_window() {
     pacing.ask(1, PaceRequest { windows: vec![later], ..PaceRequest::default() }).unwrap();
     let wanted = AtomicBool::new(true);
     std::thread::scope(|scope| {
-        let read = scope.spawn(|| pacing.reader(0).start(4096, &|| wanted.load(Ordering::Relaxed)));
+        let read = scope.spawn(|| pacing.reader(0, 1).start(4096, &|| wanted.load(Ordering::Relaxed)));
         std::thread::sleep(Duration::from_millis(50));
         assert!(!read.is_finished());
         wanted.store(false, Ordering::Relaxed);
         assert_eq!(read.join().unwrap(), None);
-        let read = scope.spawn(|| pacing.reader(0).start(4096, ALWAYS));
+        let read = scope.spawn(|| pacing.reader(0, 1).start(4096, ALWAYS));
         pacing.stop();
         assert_eq!(read.join().unwrap(), None);
     });

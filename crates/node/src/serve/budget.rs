@@ -27,6 +27,18 @@ pub(super) const FLIGHT: Bounds = Bounds { own: 4 * MIB, host: 128 * MIB, shared
 /// Data that hosts were asked for, and memory that is kept for the next.
 pub(super) const WINDOWS: Bounds = Bounds { own: 2 * MIB, host: 64 * MIB, shared: 256 * MIB };
 
+impl Bounds {
+    /// Bytes of one host, at most.
+    pub(super) fn of_host(&self) -> u64 {
+        self.host
+    }
+
+    /// Bytes that all hosts share.
+    pub(super) fn of_all(&self) -> u64 {
+        self.shared
+    }
+}
+
 /// What all hosts have taken of what they share.
 #[derive(Debug)]
 struct Pot {
@@ -136,6 +148,24 @@ impl Accounts {
         Self { pots: [pot(flight), pot(windows)], hosts: Mutex::default() }
     }
 
+    /// Of what is in flight, and of what was asked for: how much the host has that has most, and how much all
+    /// hosts have of what they share.
+    pub(super) fn used(&self) -> [(u64, u64); 2] {
+        let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        // Relaxed: sums that are only looked at.
+        let used =
+            |meter: &Weak<Meter>| meter.upgrade().map_or(0, |meter| meter.used.load(Ordering::Relaxed));
+        let most = |i: usize| hosts.values().map(|meters| used(&meters[i])).max().unwrap_or(0);
+        [0, 1].map(|i| (most(i), self.pots[i].used.load(Ordering::Relaxed)))
+    }
+
+    /// What all hosts hold together.
+    pub(super) fn all(&self) -> u64 {
+        let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        let used = |meter: Arc<Meter>| meter.used.load(Ordering::Relaxed);
+        hosts.values().flatten().filter_map(Weak::upgrade).map(used).sum()
+    }
+
     /// The account of a host: one for all of its connections.
     pub(super) fn of(&self, host: HostKey) -> Account {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -154,9 +184,42 @@ impl Accounts {
     }
 }
 
+/// When memory that hosts held is given back to the system: the allocator keeps what is freed, in a part of
+/// its own for each of many threads, and one host after another would fill all of them.
+#[derive(Debug, Default)]
+pub(super) struct Ebb {
+    /// The most that was held since memory was given back last.
+    most: u64,
+}
+
+impl Ebb {
+    /// Whether so much less is held than before that it is worth while.
+    pub(super) fn has_come(&mut self, held: u64) -> bool {
+        self.most = self.most.max(held);
+        let has = self.most - held >= (64 * MIB).max(self.most / 2);
+        if has {
+            self.most = held;
+        }
+        has
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_is_given_back_when_much_less_is_held() {
+        let mut ebb = Ebb::default();
+        assert!(!ebb.has_come(0) && !ebb.has_come(100 * MIB) && !ebb.has_come(51 * MIB));
+        assert!(ebb.has_come(36 * MIB), "64 MiB less");
+        assert!(!ebb.has_come(0), "not for a little");
+        assert!(
+            !ebb.has_come(500 * MIB) && !ebb.has_come(251 * MIB) && ebb.has_come(250 * MIB),
+            "half of it"
+        );
+        assert!(!ebb.has_come(250 * MIB));
+    }
     use std::net::Ipv4Addr;
 
     const SMALL: Bounds = Bounds { own: 10, host: 50, shared: 60 };

@@ -4,7 +4,7 @@ use super::blocks::Blocks;
 use super::direct::{Completed, Direct};
 use super::done::Done;
 use super::handle::{CoreHandle, Inbox};
-use super::metrics::{Class, CoreCounts};
+use super::metrics::{Class, CoreCounts, Fullest};
 use super::offload::QueueId;
 use super::pool::{Policy, Pool};
 use super::shared::Shared;
@@ -334,7 +334,7 @@ impl Core {
     }
 
     /// A command has ended.
-    fn ended(&mut self, done: Done, now: u64) {
+    fn ended(&mut self, mut done: Done, now: u64) {
         self.freed = true;
         if let Some((index, request, bytes)) = done.foreground() {
             self.shared.pacing().completed(index, request, bytes);
@@ -347,7 +347,7 @@ impl Core {
         let number = done.ticket.connection;
         // The connection may be gone: then nobody waits for the command any more.
         if let Some(socket) = self.sockets.get_mut(&number) {
-            socket.complete(&self.shared, &done);
+            socket.complete(&self.shared, &mut done);
             self.turns.push(number);
         } else if done.wrote {
             self.orphan_ended(number);
@@ -423,8 +423,9 @@ impl Core {
 
     fn tick(&mut self) {
         let now = self.shared.now();
-        let mut over = Vec::new();
+        let (mut over, mut fullest) = (Vec::new(), Fullest::default());
         for (number, socket) in &mut self.sockets {
+            fullest = fullest.or(socket.fullness());
             if socket.tick(&self.shared, now) == Turn::Over {
                 over.push(*number);
             } else if socket.waits_for_room() {
@@ -432,6 +433,7 @@ impl Core {
                 self.turns.push(*number);
             }
         }
+        self.counts.look(fullest);
         for number in over {
             self.close(number);
         }

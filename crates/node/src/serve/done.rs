@@ -1,10 +1,14 @@
 //! Commands that have ended.
 
 use super::budget::Held;
+use super::outgoing::Buffer;
 use crate::pace::Foreground;
 use pumice_buffer::AlignedBuffer;
 use pumice_nvme::controller::Op;
 use pumice_nvme::spec::Status;
+
+/// Bytes of data that are copied, at most.
+const COPIED: u32 = 4096;
 
 /// Whose command it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +48,26 @@ impl Done {
     /// The foreground request that it was: its drive, and its bytes.
     pub(super) fn foreground(&self) -> Option<(usize, Foreground, u64)> {
         self.foreground.map(|(index, request)| (index, request, self.len as u64))
+    }
+
+    /// Bytes that go to the host.
+    pub(super) fn bytes_for_host(&self) -> u32 {
+        // A command moves 1 MiB at most.
+        self.data().map_or(0, |data| data.len() as u32)
+    }
+
+    /// Whether the data are sent from where they lie. To copy a few is cheaper than to send them
+    /// apart; the command was counted with a page more than its data, which is what a copy takes.
+    pub(super) fn is_worth_keeping(&self) -> bool {
+        self.bytes_for_host() > COPIED
+    }
+
+    /// The data, and how many bytes of the buffer they are.
+    pub(super) fn take_data(&mut self) -> Option<(usize, Buffer)> {
+        if let Some(answer) = self.answer.take() {
+            return Some((answer.len(), Buffer::Bytes(answer)));
+        }
+        self.read.take().map(|pages| (self.len, Buffer::Pages(pages)))
     }
 
     /// What goes to the host.

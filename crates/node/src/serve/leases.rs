@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Grants of a controller at a time, at most.
-const GRANTS: usize = 64;
+pub(super) const GRANTS: usize = 64;
 
 /// Why there is no lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,6 +171,12 @@ impl Leases {
         self.grants.iter().any(|granted| granted.owner == cntlid)
     }
 
+    /// How many grants there are, and how many the controller has that has most.
+    fn granted(&self) -> (usize, usize) {
+        let of = |owner: u16| self.grants.iter().filter(|granted| granted.owner == owner).count();
+        (self.grants.len(), self.grants.iter().map(|granted| of(granted.owner)).max().unwrap_or(0))
+    }
+
     /// Whether a range may be written under a grant.
     fn is_granted(
         &self,
@@ -214,6 +220,11 @@ impl LeasedMemory {
     /// Ends what belongs to controllers that have ended.
     pub(super) fn sweep(&self, stands: impl Fn(u16) -> bool) {
         self.write_table().sweep(stands);
+    }
+
+    /// How many grants there are, and how many the controller has that has most.
+    pub(super) fn granted(&self) -> (usize, usize) {
+        self.read_table().granted()
     }
 
     /// A command of a controller begins.
@@ -428,5 +439,8 @@ mod tests {
             assert!(of.begin(1).grant(Grant([i; 16]), at(0), 1).0);
         }
         assert!(!of.begin(1).grant(Grant([99; 16]), at(0), 1).0, "a bounded number");
+        assert_eq!(lease(&of, 1, 8, 2, &[]), Ok(8));
+        assert!(of.begin(2).grant(Grant([1; 16]), at(8 * KIB), 1).0, "others have their own");
+        assert_eq!(of.granted(), (GRANTS + 1, GRANTS));
     }
 }

@@ -1,6 +1,9 @@
-//! A thread that looks whether the media are still what they were: that can take long where one hangs, so no core does it.
+//! A thread that looks whether the media are still what they were, and gives memory back to the system: both can
+//! take long, so no core does it.
 
+use super::budget::Ebb;
 use super::shared::Shared;
+use pumice_blockdev::give_memory_back;
 use pumice_nvme::controller::Access;
 use std::io;
 use std::sync::Arc;
@@ -10,6 +13,8 @@ use tracing::error;
 
 /// How often it looks.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Looks between two of which memory may be given back: a second.
+const LOOKS: u32 = 10;
 /// Critical warnings of the health page: the reliability is degraded, and the media are read only.
 const WARNINGS: u8 = 1 << 2 | 1 << 3;
 
@@ -17,8 +22,13 @@ const WARNINGS: u8 = 1 << 2 | 1 << 3;
 pub(super) fn start(shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
     Builder::new().name("media-watch".to_owned()).spawn(move || {
         let mut failed = vec![false; shared.devices().len()];
+        let (mut ebb, mut looks) = (Ebb::default(), 0_u32);
         while !shared.is_stopping() {
             look(&shared, &mut failed);
+            looks = looks.wrapping_add(1);
+            if looks.is_multiple_of(LOOKS) && ebb.has_come(shared.accounts().all()) {
+                give_memory_back();
+            }
             std::thread::park_timeout(PAUSE);
         }
     })

@@ -6,13 +6,14 @@ mod counts;
 mod http;
 mod text;
 
-pub(super) use counts::{Class, CoreCounts};
+pub(super) use counts::{Class, CoreCounts, Fullest};
 pub(super) use http::{bind, serve};
 pub(super) use text::render;
 
+use crate::serve::shared::Shared;
 use pumice_offload::{NodeError, ParityCommand, ParityResult, Source};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A counter that many raise, and seldom.
 #[derive(Debug, Default)]
@@ -30,21 +31,19 @@ impl Count {
 }
 
 /// How much of a bound is used, and the bound.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct BudgetUse {
+pub(super) struct Budget {
+    pub(super) name: &'static str,
     /// In the unit of the bound.
-    pub(crate) used: u64,
-    /// The bound.
-    pub(crate) limit: u64,
+    pub(super) used: u64,
+    pub(super) limit: u64,
 }
-
-type BudgetReader = Box<dyn Fn() -> BudgetUse + Send + Sync>;
 
 /// All counters of a node.
 #[derive(Default)]
 pub(super) struct Metrics {
     cores: Mutex<Vec<Arc<CoreCounts>>>,
-    budgets: Mutex<Vec<(&'static str, BudgetReader)>>,
+    /// What tells how near every bound is.
+    budgets: OnceLock<fn(&Shared) -> Vec<Budget>>,
     failed: Vec<AtomicBool>,
     pub(super) accepted: Count,
     pub(super) no_room: Count,
@@ -60,6 +59,7 @@ pub(super) struct ParityCounts {
     pub(super) failed: Count,
     pub(super) stripes: Count,
     pub(super) suspects: Count,
+    pub(super) unreadable: Count,
 }
 
 impl ParityCounts {
@@ -76,6 +76,7 @@ impl ParityCounts {
                 Ok(result) => {
                     self.stripes.add(command.count());
                     self.suspects.add(result.nonzero.ones().count() as u64);
+                    self.unreadable.add(result.unreadable.len() as u64);
                 }
                 Err(_) => self.failed.add(1),
             }
@@ -96,18 +97,19 @@ impl Metrics {
         counts
     }
 
-    /// Shows a bound under a name: `read` is asked whenever somebody looks, and must not wait for anything that takes long.
-    pub(super) fn show_budget(
-        &self,
-        name: &'static str,
-        read: impl Fn() -> BudgetUse + Send + Sync + 'static,
-    ) {
-        self.budgets.lock().unwrap_or_else(PoisonError::into_inner).push((name, Box::new(read)));
+    /// Has the bounds shown that `read` tells. It must not wait for anything that takes long.
+    pub(super) fn show_budgets(&self, read: fn(&Shared) -> Vec<Budget>) {
+        // Said once, before anybody looks.
+        let _ = self.budgets.set(read);
     }
 
-    fn budgets(&self) -> Vec<(&'static str, BudgetUse)> {
-        let budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
-        budgets.iter().map(|(name, read)| (*name, read())).collect()
+    fn budgets(&self, shared: &Shared) -> Vec<Budget> {
+        self.budgets.get().map_or_else(Vec::new, |read| read(shared))
+    }
+
+    /// What the fullest connections have.
+    pub(super) fn fullest(&self) -> Fullest {
+        self.cores().iter().fold(Fullest::default(), |all, core| all.or(core.fullest()))
     }
 
     fn cores(&self) -> Vec<Arc<CoreCounts>> {

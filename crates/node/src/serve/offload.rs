@@ -25,9 +25,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Results of a queue that wait to be read, at most.
-const MAX_RESULTS: usize = 16;
+pub(super) const MAX_RESULTS: usize = 16;
 /// Bytes of the results of a controller that wait to be read, from which on no more commands with results are taken.
-const MAX_RESULT_BYTES: usize = 4 << 20;
+pub(super) const MAX_RESULT_BYTES: usize = 4 << 20;
 /// Bytes that one command moves into or out of local memory, at most: what a queue transfers in one command.
 pub(super) const MAX_MOVE: u64 = 1 << 20;
 
@@ -91,6 +91,28 @@ impl Traffic {
 /// Results that wait to be read: of each queue, with its controller, by tag.
 type Results = HashMap<QueueId, (u16, HashMap<u32, Vec<u8>>)>;
 
+/// How much of the bounds of results is used.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct ResultsUse {
+    /// Results of the queue that has most.
+    pub(super) of_queue: usize,
+    /// Bytes of the controller that has most, and of all.
+    pub(super) of_controller: usize,
+    pub(super) of_all: usize,
+}
+
+fn used(results: &Results) -> ResultsUse {
+    let mut by_controller: HashMap<u16, usize> = HashMap::new();
+    for (cntlid, of) in results.values() {
+        *by_controller.entry(*cntlid).or_default() += of.values().map(Vec::len).sum::<usize>();
+    }
+    ResultsUse {
+        of_queue: results.values().map(|(_, of)| of.len()).max().unwrap_or(0),
+        of_controller: by_controller.values().copied().max().unwrap_or(0),
+        of_all: by_controller.values().sum(),
+    }
+}
+
 /// Whether there is room for one more result of a queue under a tag.
 fn has_room(results: &Results, queue: QueueId, cntlid: u16, tag: u32) -> bool {
     let few = results.get(&queue).is_none_or(|(_, of)| of.len() < MAX_RESULTS || of.contains_key(&tag));
@@ -147,6 +169,21 @@ impl Offload {
         &self.counts
     }
 
+    /// How much of the bounds of results is used.
+    pub(super) fn results_used(&self) -> ResultsUse {
+        used(&self.results())
+    }
+
+    /// How many grants there are, and how many the controller has that has most.
+    pub(super) fn granted(&self) -> (usize, usize) {
+        self.leases.granted()
+    }
+
+    /// Threads that read for parity commands beyond the first of each, and how many there may be.
+    pub(super) fn readers(&self) -> (usize, usize) {
+        self.node.readers()
+    }
+
     /// What counts the bytes of sockets.
     pub(super) fn traffic(&self) -> &Arc<Traffic> {
         &self.traffic
@@ -183,6 +220,11 @@ impl Offload {
         };
         let to_controller = Direction::of(sqe.opcode()) == Direction::ToController;
         if to_controller && len != data.len() as u64 {
+            return Answered::refused(Status::SGL_LENGTH.dnr());
+        }
+        // Nothing is taken away, or made, that the host has no room for.
+        let to_host = Direction::of(sqe.opcode()) == Direction::ToHost;
+        if to_host && len > u64::from(sqe.sgl().len) {
             return Answered::refused(Status::SGL_LENGTH.dnr());
         }
         if len > MAX_MOVE && command.length == Length::Data {

@@ -1,4 +1,5 @@
-//! What waits to be sent on a connection: bytes of its own, and between them data that drives lend.
+//! What waits to be sent on a connection: bytes of its own, and between them data that lie elsewhere: in a
+//! drive's memory, or in the buffer that they were read into.
 //!
 //! ```text
 //! rest │ bytes[sent..loan 0] │ loan 0 │ bytes[..loan 1] │ loan 1 │ …
@@ -7,8 +8,12 @@
 //! The data of a loan are taken from the drive's memory straight into the socket, in one gathered write with all else that waits. Each block goes out whole from one moment's
 //! content: where the socket takes only part of one, the rest of that block is copied then and there, while nothing can be written. Blocks behind it stay lent; a write that comes before they are sent
 //! shows in them, as it may in any read that is not completed.
+//!
+//! A buffer is sent from where it lies and let go when all of it is sent: nothing is copied, and what waits
+//! takes no more memory than the command was counted with.
 
 use pumice_blockdev::BlockDevice;
+use pumice_buffer::AlignedBuffer;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Write};
 use std::sync::{Arc, RwLockReadGuard};
@@ -33,16 +38,56 @@ pub(super) struct Loan {
     pub(super) len: usize,
 }
 
+/// A buffer with the data of an answer.
+pub(super) enum Buffer {
+    Pages(AlignedBuffer),
+    Bytes(Vec<u8>),
+}
+
+impl Buffer {
+    fn content(&self) -> &[u8] {
+        match self {
+            Self::Pages(pages) => pages,
+            Self::Bytes(bytes) => bytes,
+        }
+    }
+
+    /// Bytes of memory.
+    fn memory(&self) -> usize {
+        match self {
+            Self::Pages(pages) => pages.len(),
+            Self::Bytes(bytes) => bytes.capacity(),
+        }
+    }
+}
+
+/// Data that go in front of byte `at` of the connection's own.
+struct Apart {
+    at: usize,
+    len: usize,
+    place: Place,
+}
+
+enum Place {
+    /// From this byte of a drive in memory on.
+    Drive { device: usize, offset: u64 },
+    /// From this byte of a buffer on.
+    Buffer { buffer: Buffer, from: usize },
+}
+
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Outgoing {
     bytes: Vec<u8>,
     /// Of `bytes`.
     sent: usize,
     /// In order; none lies before `sent`.
-    loans: VecDeque<Loan>,
-    /// Bytes of all loans.
+    apart: VecDeque<Apart>,
+    /// Bytes of them that drives lend, and those that lie in buffers.
     lent: usize,
+    buffered: usize,
+    /// Memory of those buffers.
+    buffers: usize,
     /// What is left of a block of a loan that was sent in part.
     rest: VecDeque<u8>,
 }
@@ -58,7 +103,18 @@ impl Outgoing {
     /// Puts loans in their places, which are behind those of all before.
     pub(super) fn lend(&mut self, loans: &mut Vec<Loan>) {
         self.lent += loans.iter().map(|loan| loan.len).sum::<usize>();
-        self.loans.extend(loans.drain(..));
+        self.apart.extend(loans.drain(..).map(|Loan { at, device, offset, len }| Apart {
+            at,
+            len,
+            place: Place::Drive { device, offset },
+        }));
+    }
+
+    /// Puts the first `len` bytes of a buffer in front of byte `at`, which is behind all data apart before.
+    pub(super) fn keep(&mut self, at: usize, len: usize, buffer: Buffer) {
+        self.buffered += len;
+        self.buffers += buffer.memory();
+        self.apart.push_back(Apart { at, len, place: Place::Buffer { buffer, from: 0 } });
     }
 
     /// Bytes that wait.
@@ -68,7 +124,7 @@ impl Outgoing {
 
     /// Of those, what takes memory here.
     pub(super) fn own(&self) -> usize {
-        self.rest.len() + self.bytes.len() - self.sent
+        self.rest.len() + self.bytes.len() - self.sent + self.buffered
     }
 
     /// Lets go of the memory that is kept for what comes next.
@@ -80,7 +136,7 @@ impl Outgoing {
 
     /// Bytes of memory that it has.
     pub(super) fn memory(&self) -> usize {
-        self.rest.capacity() + self.bytes.capacity()
+        self.rest.capacity() + self.bytes.capacity() + self.buffers
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -119,8 +175,8 @@ impl Outgoing {
             // No more bytes are moved than were sent.
             self.bytes.drain(..self.sent);
             self.bytes.shrink_to((2 * self.bytes.len()).max(KEPT));
-            for loan in &mut self.loans {
-                loan.at -= self.sent;
+            for apart in &mut self.apart {
+                apart.at -= self.sent;
             }
         } else {
             return;
@@ -129,26 +185,27 @@ impl Outgoing {
     }
 
     fn send_some(&mut self, socket: &mut impl Write, devices: &[Arc<dyn BlockDevice>]) -> io::Result<usize> {
-        if self.loans.is_empty() && self.rest.is_empty() {
+        if self.apart.is_empty() && self.rest.is_empty() {
             let n = socket.write(&self.bytes[self.sent..])?;
             self.sent += n;
             return Ok(n);
         }
-        // Each loan is a piece, with one of bytes before it; and there is what comes before and after all.
-        let taken = self.loans.len().min(PIECES / 2 - 2);
-        let held = hold(self.loans.iter().take(taken), devices);
+        // Each of the data apart is a piece, with one of bytes before it; and there is what comes before and
+        // after all.
+        let taken = self.apart.len().min(PIECES / 2 - 2);
+        let held = hold(self.apart.iter().take(taken), devices);
         let mut pieces = [IoSlice::new(&[]); PIECES];
         let (front, back) = self.rest.as_slices();
         pieces[0] = IoSlice::new(front);
         pieces[1] = IoSlice::new(back);
         let (mut count, mut at) = (2, self.sent);
-        for loan in self.loans.iter().take(taken) {
-            pieces[count] = IoSlice::new(&self.bytes[at..loan.at]);
-            pieces[count + 1] = IoSlice::new(content(loan, &held));
+        for apart in self.apart.iter().take(taken) {
+            pieces[count] = IoSlice::new(&self.bytes[at..apart.at]);
+            pieces[count + 1] = IoSlice::new(content(apart, &held));
             count += 2;
-            at = loan.at;
+            at = apart.at;
         }
-        if taken == self.loans.len() {
+        if taken == self.apart.len() {
             pieces[count] = IoSlice::new(&self.bytes[at..]);
             count += 1;
         }
@@ -163,37 +220,59 @@ impl Outgoing {
         self.rest.drain(..of_rest);
         n -= of_rest;
         while n > 0 {
-            let until = self.loans.front().map_or(self.bytes.len(), |loan| loan.at);
+            let until = self.apart.front().map_or(self.bytes.len(), |apart| apart.at);
             let own = n.min(until - self.sent);
             self.sent += own;
             n -= own;
             if n == 0 {
                 break;
             }
-            let Some(loan) = self.loans.pop_front() else { break };
-            if n < loan.len {
-                let whole = (loan.offset + n as u64).next_multiple_of(ATOM) - loan.offset;
-                let cut = loan.len.min(usize::try_from(whole).unwrap_or(usize::MAX));
-                self.rest.extend(&content(&loan, held)[n..cut]);
+            let Some(apart) = self.apart.pop_front() else { break };
+            let now = n.min(apart.len);
+            n -= now;
+            self.advance_apart(apart, now, held);
+        }
+    }
+
+    /// The first `n` bytes of data apart, which were the first of all that waits, are gone.
+    fn advance_apart(&mut self, mut apart: Apart, n: usize, held: &Held<'_>) {
+        let all = n == apart.len;
+        match &mut apart.place {
+            Place::Drive { device, offset } => {
+                let (device, offset) = (*device, *offset);
+                // The rest of a block that went out in part is copied now.
+                let whole = (offset + n as u64).next_multiple_of(ATOM) - offset;
+                let cut = apart.len.min(usize::try_from(whole).unwrap_or(usize::MAX));
+                let cut = if all { n } else { cut };
+                self.rest.extend(&content(&apart, held)[n..cut]);
                 self.lent -= cut;
-                if cut < loan.len {
-                    let left = Loan { offset: loan.offset + cut as u64, len: loan.len - cut, ..loan };
-                    self.loans.push_front(left);
-                }
-                break;
+                apart.len -= cut;
+                apart.place = Place::Drive { device, offset: offset + cut as u64 };
             }
-            self.lent -= loan.len;
-            n -= loan.len;
+            Place::Buffer { buffer, from } => {
+                self.buffered -= n;
+                apart.len -= n;
+                *from += n;
+                if all {
+                    self.buffers -= buffer.memory();
+                }
+            }
+        }
+        if apart.len > 0 {
+            self.apart.push_front(apart);
         }
     }
 }
 
-/// Holds the drives of loans: all of them, in the order of their numbers, so that two cores never wait for each other.
-fn hold<'a, 'd>(loans: impl Iterator<Item = &'a Loan>, devices: &'d [Arc<dyn BlockDevice>]) -> Held<'d> {
+/// Holds the drives that lend: all of them, in the order of their numbers, so that two cores never wait for
+/// each other.
+fn hold<'a, 'd>(all: impl Iterator<Item = &'a Apart>, devices: &'d [Arc<dyn BlockDevice>]) -> Held<'d> {
     let mut numbers: Vec<usize> = Vec::new();
-    for loan in loans {
-        if !numbers.contains(&loan.device) {
-            numbers.push(loan.device);
+    for apart in all {
+        if let Place::Drive { device, .. } = apart.place
+            && !numbers.contains(&device)
+        {
+            numbers.push(device);
         }
     }
     numbers.sort_unstable();
@@ -201,10 +280,15 @@ fn hold<'a, 'd>(loans: impl Iterator<Item = &'a Loan>, devices: &'d [Arc<dyn Blo
     numbers.into_iter().map(guard).collect()
 }
 
-/// The bytes of a loan; the command was checked against the drive's size.
-fn content<'a>(loan: &Loan, held: &'a Held<'_>) -> &'a [u8] {
-    let (_, content) = held.iter().find(|(number, _)| *number == loan.device).expect("it is held");
-    &content[loan.offset as usize..][..loan.len]
+/// The bytes of data apart; the command was checked against the drive's size.
+fn content<'a>(apart: &'a Apart, held: &'a Held<'_>) -> &'a [u8] {
+    match &apart.place {
+        Place::Drive { device, offset } => {
+            let (_, content) = held.iter().find(|(number, _)| number == device).expect("it is held");
+            &content[*offset as usize..][..apart.len]
+        }
+        Place::Buffer { buffer, from } => &buffer.content()[*from..][..apart.len],
+    }
 }
 
 #[cfg(test)]
@@ -255,6 +339,15 @@ mod tests {
             let mut out = Outgoing::default();
             let (mut loans, mut expected) = (Vec::new(), Vec::new());
             for i in 0..400_usize {
+                if i % 10 == 0 {
+                    let mut pages = AlignedBuffer::new(70);
+                    pages[..70].fill(i as u8);
+                    let at = out.bytes().len();
+                    out.keep(at, 70, Buffer::Pages(pages));
+                    out.keep(at, 3, Buffer::Bytes(vec![0xBB; 9]));
+                    expected.extend_from_slice(&[i as u8; 70]);
+                    expected.extend_from_slice(&[0xBB; 3]);
+                }
                 let header = [0xEE; 5];
                 out.bytes().extend_from_slice(&header[..i % 6]);
                 expected.extend_from_slice(&header[..i % 6]);
@@ -276,8 +369,31 @@ mod tests {
                 socket.takes = takes;
             }
             assert_eq!(socket.got, expected, "{takes} at a time");
-            assert!(out.bytes().is_empty() && out.loans.is_empty() && out.lent == 0);
+            assert_eq!((out.buffers, out.buffered, out.own()), (0, 0, 0));
+            assert!(out.bytes().is_empty() && out.apart.is_empty() && out.lent == 0);
         }
+    }
+
+    /// A connection whose host takes nothing holds the buffers of its answers and next to nothing else; and
+    /// each of them only until it is sent.
+    #[test]
+    fn what_waits_in_buffers_takes_no_more_than_they_do() {
+        const MIB: usize = 1 << 20;
+        let mut out = Outgoing::default();
+        for i in 0..16 {
+            out.bytes().extend_from_slice(&[i; 24]);
+            let at = out.bytes().len();
+            out.keep(at, MIB, Buffer::Pages(AlignedBuffer::new(MIB)));
+        }
+        assert_eq!((out.len(), out.own()), (16 * (MIB + 24), 16 * (MIB + 24)));
+        assert!(out.memory() < 16 * MIB + 4096, "{}", out.memory());
+        let mut socket = Narrow { got: Vec::new(), takes: 0 };
+        for left in (0..16).rev() {
+            socket.takes = MIB + 24;
+            out.send(&mut socket, &[]).unwrap();
+            assert!(out.memory() < left * MIB + 4096, "{left} are left");
+        }
+        assert!(out.is_empty());
     }
 
     /// A write between two halves of a loan is not seen: a block is read from one moment.

@@ -4,7 +4,7 @@ use super::SharedSubsystem;
 use super::budget::{Accounts, FLIGHT, WINDOWS};
 use super::failure::Failure;
 use super::log::Log;
-use super::metrics::{BudgetUse, Metrics};
+use super::metrics::Metrics;
 use super::offload::Offload;
 use super::rounds::Rounds;
 use super::turns::Turns;
@@ -30,7 +30,7 @@ pub(super) struct Shared {
     watch: Arc<WriteWatch>,
     rounds: Rounds,
     kinds: Vec<DriveKind>,
-    connections: Arc<AtomicUsize>,
+    connections: AtomicUsize,
     metrics: Metrics,
     log: Log,
     stopping: AtomicBool,
@@ -74,18 +74,7 @@ impl Shared {
             block_shift,
         };
         let kinds = devices.iter().zip(shifts).map(kind).collect();
-        let connections = Arc::new(AtomicUsize::new(0));
         let metrics = Metrics::new(devices.len());
-        let of = Arc::clone(&connections);
-        metrics.show_budget("connections", move || BudgetUse {
-            used: of.load(Ordering::Relaxed) as u64,
-            limit: limits.connections as u64,
-        });
-        let of = subsystem.clone();
-        metrics.show_budget("associations", move || BudgetUse {
-            used: of.with(|s| s.hosts()) as u64,
-            limit: limits.controllers as u64,
-        });
         Self {
             subsystem,
             limits,
@@ -94,7 +83,7 @@ impl Shared {
             watch,
             rounds: Rounds::new(cores),
             kinds,
-            connections,
+            connections: AtomicUsize::new(0),
             metrics,
             log: Log::default(),
             stopping: AtomicBool::new(false),

@@ -5,6 +5,7 @@ use super::blocks::Blocks;
 use super::budget::{Account, Held};
 use super::done::Done;
 use super::fair::HostKey;
+use super::metrics::Fullest;
 use super::outgoing::Outgoing;
 use super::shared::Shared;
 use crate::watch::Writing;
@@ -23,10 +24,14 @@ const FIRST_BUFFER: usize = 16 << 10;
 const IO_BUFFER: usize = 256 << 10;
 /// Bytes that one turn of a connection takes from its socket, so that others have theirs.
 const TURN: usize = 1 << 20;
-/// Bytes that wait to be sent, beyond which no more commands are taken.
-const SEND_LIMIT: usize = 4 << 20;
+/// Bytes that wait to be sent on an I/O queue, beyond which no more commands are taken.
+pub(super) const SEND_LIMIT: usize = 4 << 20;
+/// The same on an admin queue, and before it is known whose connection it is: then nothing is counted for
+/// anybody, and a host has no reason to ask for more than one thing.
+const ADMIN_LIMIT: usize = 256 << 10;
+const UNBOUND_LIMIT: usize = 4 << 10;
 /// Commands with the media, beyond which no more are taken.
-const IN_FLIGHT_LIMIT: usize = 256;
+pub(super) const IN_FLIGHT_LIMIT: usize = 256;
 
 /// A host must take so many bytes of what waits for it in so many nanoseconds, or all of it.
 const UNREAD_LEAST: u64 = 64 << 10;
@@ -199,8 +204,28 @@ impl Socket {
         }
     }
 
+    /// Bytes that may wait to be sent before no more commands are taken.
+    fn send_limit(&self) -> usize {
+        if self.connection.is_io_queue() {
+            SEND_LIMIT
+        } else if self.connection.host().is_some() {
+            ADMIN_LIMIT
+        } else {
+            UNBOUND_LIMIT
+        }
+    }
+
+    /// What it has of that which connections have bounds of.
+    pub(super) fn fullness(&self) -> Fullest {
+        Fullest {
+            flight: self.flying + self.out.memory() as u64,
+            unsent: self.out.len() as u64,
+            commands: self.in_flight as u64,
+        }
+    }
+
     fn has_room(&self, in_flight: usize) -> bool {
-        self.out.len() < SEND_LIMIT && in_flight < IN_FLIGHT_LIMIT && !self.is_full
+        self.out.len() < self.send_limit() && in_flight < IN_FLIGHT_LIMIT && !self.is_full
     }
 
     /// Whether commands wait in its buffer for room that other connections may have given back.
@@ -275,7 +300,8 @@ impl Socket {
             }
             self.is_full = received.full;
             // A host that asks for more than it has entries for: what it does not take waits in its own memory.
-            self.left = self.waits().is_some() || received.full || more && self.out.own() >= SEND_LIMIT;
+            self.left =
+                self.waits().is_some() || received.full || more && self.out.own() >= self.send_limit();
             if !more || self.left {
                 break received.needed;
             }
@@ -323,14 +349,23 @@ impl Socket {
     }
 
     /// A command is done.
-    pub(super) fn complete(&mut self, shared: &Shared, done: &Done) {
+    pub(super) fn complete(&mut self, shared: &Shared, done: &mut Done) {
         self.in_flight -= 1;
         self.flying -= done.flown;
         self.writes -= usize::from(done.wrote);
         let (access, slot) = (shared.subsystem(), done.ticket.slot);
-        match done.data() {
-            Some(data) => self.connection.complete_with(slot, Ok(data), access, self.out.bytes()),
-            None => self.connection.complete(slot, done.status, done.result, access, self.out.bytes()),
+        if done.is_worth_keeping()
+            && let Some(at) = self.connection.complete_around(slot, done.bytes_for_host(), self.out.bytes())
+            && let Some((len, buffer)) = done.take_data()
+        {
+            self.out.keep(at, len, buffer);
+        } else {
+            match done.data() {
+                Some(data) => self.connection.complete_with(slot, Ok(data), access, self.out.bytes()),
+                None => {
+                    self.connection.complete(slot, done.status, done.result, access, self.out.bytes());
+                }
+            }
         }
         // Before the command's own buffer is let go: what is held is never less than what there is.
         self.account_for(shared);

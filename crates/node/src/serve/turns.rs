@@ -26,6 +26,7 @@ pub(super) struct Turns {
 
 #[derive(Debug)]
 struct State {
+    all: usize,
     free: usize,
     waiting: Fair<u64>,
     /// Tickets that have got their turn and have not seen it.
@@ -35,12 +36,19 @@ struct State {
 
 impl Turns {
     pub(super) fn new(count: usize) -> Self {
-        let state = State { free: count, waiting: Fair::default(), given: HashSet::new(), next: 0 };
+        let state =
+            State { all: count, free: count, waiting: Fair::default(), given: HashSet::new(), next: 0 };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Turns that are taken, and all that there are.
+    pub(super) fn used(&self) -> (usize, usize) {
+        let state = self.lock();
+        (state.all - state.free, state.all)
     }
 
     /// Waits for a turn; false where it is not wanted any more.
@@ -104,21 +112,22 @@ pub(super) struct InTurn<'t> {
     plain: &'t Turns,
     paced: &'t Turns,
     host: HostKey,
+    cntlid: u16,
     wanted: &'t (dyn Fn() -> bool + Sync),
     held: Mutex<Held>,
 }
 
 impl<'t> InTurn<'t> {
-    /// Waits for the first turn.
+    /// Waits for the first turn, for a command of a host's controller.
     pub(super) fn begin(
         plain: &'t Turns,
         paced: &'t Turns,
-        host: HostKey,
+        (host, cntlid): (HostKey, u16),
         wanted: &'t (dyn Fn() -> bool + Sync),
     ) -> Self {
         let has = plain.take(host, wanted);
         let held = Mutex::new(Held { began: Instant::now(), has, paced: false });
-        Self { plain, paced, host, wanted, held }
+        Self { plain, paced, host, cntlid, wanted, held }
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -157,6 +166,10 @@ impl Permit for InTurn<'_> {
         self.change(&mut held, paced);
     }
 
+    fn asker(&self) -> u16 {
+        self.cntlid
+    }
+
     fn enter_paced(&self) {
         self.change(&mut self.held(), true);
     }
@@ -190,7 +203,7 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..100 {
                 scope.spawn(|| {
-                    let turn = InTurn::begin(&plain, &paced, host(1), &wanted);
+                    let turn = InTurn::begin(&plain, &paced, (host(1), 1), &wanted);
                     while turn.check().is_ok() {
                         if turn.must_yield() {
                             turn.yield_turn();
@@ -201,7 +214,7 @@ mod tests {
             }
             // A turn of each kind, more than once: the test ends.
             for paces in [false, true, false] {
-                let turn = InTurn::begin(&plain, &paced, host(2), &|| true);
+                let turn = InTurn::begin(&plain, &paced, (host(2), 2), &|| true);
                 if paces {
                     turn.enter_paced();
                 }
@@ -216,7 +229,7 @@ mod tests {
     #[test]
     fn a_slice_ends_only_for_others() {
         let (plain, paced) = (Turns::new(1), Turns::new(1));
-        let turn = InTurn::begin(&plain, &paced, host(1), &|| true);
+        let turn = InTurn::begin(&plain, &paced, (host(1), 1), &|| true);
         std::thread::sleep(SLICE);
         plain.lock().waiting.push(host(1), 77);
         assert!(!turn.must_yield(), "its own commands wait for its end");

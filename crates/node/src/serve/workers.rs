@@ -109,7 +109,8 @@ pub(super) fn carry_out(mut job: Job) -> Carried {
         let wanted = || wanted() && !shared.is_stopping();
         let (now, offload) = (shared.now(), shared.offload());
         let answered = if command.opcode() == opcode::PARITY_EXECUTE {
-            let turn = InTurn::begin(shared.turns(), shared.paced_turns(), job.host, &wanted);
+            let turn =
+                InTurn::begin(shared.turns(), shared.paced_turns(), (job.host, sender.cntlid), &wanted);
             offload.execute(*sender, command, data, shared.subsystem(), now, &turn)
         } else {
             offload.execute(*sender, command, data, shared.subsystem(), now, &wanted)

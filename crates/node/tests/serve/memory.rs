@@ -6,7 +6,9 @@ use pumice_node::serve::{Backend, Drive};
 use pumice_nvme::spec::opcode::io;
 use pumice_nvme::spec::{Sqe, Status};
 use pumice_offload::wire::{self, opcode};
-use pumice_offload::{DriveId, Grant, Hosts, MemoryAddress, Mode, ParityCommand, Rule, Source, Window};
+use pumice_offload::{
+    DriveId, Grant, Hosts, MemoryAddress, Mode, PaceRequest, ParityCommand, Rule, Source, Window,
+};
 use sha2::{Digest, Sha256};
 use std::time::Instant;
 
@@ -182,4 +184,45 @@ fn every_error_has_its_status() {
     let why = std::str::from_utf8(&why[..len.unwrap() as usize]).unwrap();
     assert!(why.contains("'descriptor'"), "{why}");
     assert_eq!(queue.execute(read(1), &[], &mut [0]).unwrap().status, Status::SEQUENCE.dnr());
+}
+
+/// What the host has no room for is refused, and stays where it is.
+#[test]
+fn no_answer_is_longer_than_the_room_for_it() {
+    let server = serve(vec![Drive::open(&Backend::Memory(1 << 20), 512, "node", 1).unwrap()]);
+    let (_controller, mut queue) = connect(&server, host(&server, 1), 8);
+    let refused = Status::SGL_LENGTH.dnr();
+    assert_eq!(run(&mut queue, sqe(opcode::MEMORY_LEASE, 1, 0, MEMORY), &[]), Status::SUCCESS);
+    let read = sqe(opcode::MEMORY_READ, 1, 0, MEMORY);
+    assert_eq!(queue.execute(read, &[], &mut [0; 512]).unwrap().status, refused);
+    let done = queue.execute(sqe(opcode::PARITY_EXECUTE, 0, 7, 4), &[0; 4], &mut []).unwrap();
+    let (field, len) = (Status::INVALID_FIELD.dnr(), done.result as usize);
+    assert_eq!(done.status, field);
+    let take = sqe(opcode::RESULT_READ, 0, 7, len as u32);
+    assert_eq!(queue.execute(take, &[], &mut vec![0; len - 1]).unwrap().status, refused);
+    let mut why = vec![0; len];
+    let taken = queue.execute(take, &[], &mut why).unwrap().status;
+    assert!(taken.is_success(), "it was not taken away: {taken}");
+    assert!(std::str::from_utf8(&why).unwrap().contains("'descriptor'"));
+}
+
+/// A host asks for a pace at which nothing moves: another one's check is done all the same.
+#[test]
+fn another_hosts_pace_leaves_a_floor() {
+    let server = serve(vec![Drive::open(&Backend::Memory(8 << 20), 512, "node", 1).unwrap()]);
+    let (_first, mut first) = connect(&server, host(&server, 1), 8);
+    let (_second, mut second) = connect(&server, host(&server, 2), 8);
+    let slowest = PaceRequest { rate: Some(4096), ..PaceRequest::default() };
+    let bytes = wire::encode_pace(&slowest);
+    assert_eq!(run(&mut first, sqe(opcode::PACE, 0, 0, bytes.len() as u32), &bytes), Status::SUCCESS);
+    let check = wire::encode_command(&ParityCommand {
+        sources: vec![Source::Media { drive: DriveId(1), base: 0 }],
+        chunk: 65_536,
+        window: Window { start: 0, len: 65_536 },
+        stripes: 0..128,
+        rule: Rule::sum(1),
+        mode: Mode::Check,
+    });
+    let execute = sqe(opcode::PARITY_EXECUTE, 0, 1, check.len() as u32);
+    assert_eq!(run(&mut second, execute, &check), Status::SUCCESS);
 }

@@ -3,11 +3,12 @@
 use crate::world::{PATIENCE, command, connect, host, read, run, serve};
 use pumice_initiator::{ConnectOptions, Controller};
 use pumice_node::serve::{Backend, Drive, Server};
+use pumice_nvme::pdu::{Digests, IcReq, Kind, push};
 use pumice_nvme::spec::opcode::io;
 use pumice_nvme::spec::{Sqe, Status};
 use pumice_offload::wire;
-use pumice_offload::{DriveId, Mode, ParityCommand, Rule, Source, Window};
-use std::collections::HashMap;
+use pumice_offload::{DriveId, Grant, Mode, PaceRequest, ParityCommand, Rule, Source, Window};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -39,6 +40,13 @@ fn counters(server: &Server) -> HashMap<String, f64> {
             line.rsplit_once(' ').map(|(name, value)| (name.to_owned(), value.parse().unwrap())).unwrap()
         })
         .collect()
+}
+
+fn vendor(opcode: u8, nsid: u32, dword10: u32, len: u32) -> Sqe {
+    let mut sqe = Sqe::new(opcode, nsid);
+    sqe.set_dword(10, dword10);
+    sqe.set_dword(12, len);
+    sqe
 }
 
 #[test]
@@ -128,8 +136,108 @@ fn parity_commands_their_suspects_and_the_age_of_checks_are_counted() {
     let counters = counters(&server);
     let of = |name: &str| counters[&format!("pumice_parity_{name}_total")];
     assert_eq!((of("commands"), of("failed"), of("stripes"), of("suspects")), (2.0, 1.0, 16.0, 3.0));
+    assert_eq!((of("unreadable"), counters["pumice_checked_ratio{drive=\"2\"}"]), (0.0, 1.0));
     let age = counters["pumice_unchecked_seconds{drive=\"2\"}"];
     assert!((0.0..3600.0).contains(&age), "{age}");
+}
+
+/// Every bound that the page lists is shown, and no other; with the numbers of the page about the node.
+#[test]
+fn every_budget_is_shown_with_its_bound() {
+    let drive = Drive::open(&Backend::Memory(1 << 20), 512, "node", 1).unwrap();
+    let server = serve(vec![drive]);
+    let (_controller, mut queue) = connect(&server, host(&server, 3), 8);
+    let grant = wire::encode_grant(&Grant([5; 16]), 16);
+    let lease = vendor(wire::opcode::MEMORY_LEASE, 1, 0, 4096);
+    assert_eq!(run(&mut queue, lease, &[]), Status::SUCCESS);
+    let give = vendor(wire::opcode::MEMORY_GRANT, 1, 0, grant.len() as u32);
+    assert_eq!(run(&mut queue, give, &grant), Status::SUCCESS);
+    let rate = PaceRequest { rate: Some(1 << 30), ..PaceRequest::default() };
+    let pace = wire::encode_pace(&rate);
+    let ask = vendor(wire::opcode::PACE, 0, 0, pace.len() as u32);
+    assert_eq!(run(&mut queue, ask, &pace), Status::SUCCESS);
+    // No descriptor: why not is kept as its result.
+    let parity = vendor(wire::opcode::PARITY_EXECUTE, 0, 9, 4);
+    assert!(!run(&mut queue, parity, &[0; 4]).is_success());
+    let counters = counters(&server);
+    let value = |name: &str, budget: &str| counters[&format!("pumice_budget_{name}{{budget=\"{budget}\"}}")];
+    let page = include_str!("../../../../docs/visibility.md");
+    let section = page.split("**Budgets.**").nth(1).unwrap().split("\n\n`drive`").next().unwrap();
+    let listed: BTreeSet<&str> = section
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(|name| !name.starts_with("pumice_") && *name != "budget")
+        .collect();
+    let shown: BTreeSet<&str> = counters
+        .keys()
+        .filter_map(|key| key.strip_prefix("pumice_budget_limit{budget=\"")?.strip_suffix("\"}"))
+        .collect();
+    assert_eq!(shown, listed);
+    const MIB: f64 = 1_048_576.0;
+    for (budget, used, limit) in [
+        ("connections", 2.0, 4096.0),
+        ("associations", 1.0, 64.0),
+        ("associations_of_address", 1.0, 48.0),
+        ("associations_of_host", 1.0, 16.0),
+        ("associations_of_nodes", 0.0, 64.0),
+        ("associations_of_discovery", 0.0, 64.0),
+        ("queues_of_association", 1.0, 64.0),
+        ("windows_of_host", 0.0, 64.0 * MIB),
+        ("windows_shared", 0.0, 256.0 * MIB),
+        ("flight_shared", 0.0, 512.0 * MIB),
+        ("commands_of_connection", 0.0, 256.0),
+        ("results_of_queue", 1.0, 16.0),
+        ("grants_of_association", 1.0, 64.0),
+        ("grants", 1.0, 4096.0),
+        ("paces", 1.0, 64.0),
+        ("parity_commands_at_work", 0.0, 4.0),
+        ("paced_commands_at_work", 0.0, 4.0),
+        ("parity_readers", 0.0, value("limit", "parity_readers")),
+    ] {
+        assert_eq!((value("used", budget), value("limit", budget)), (used, limit), "{budget}");
+    }
+    for (budget, limit) in [
+        ("flight_of_connection", 16.0),
+        ("flight_of_host", 128.0),
+        ("unsent_of_connection", 4.0),
+        ("results_of_association", 4.0),
+        ("results", 256.0),
+    ] {
+        assert_eq!(value("limit", budget), limit * MIB, "{budget}");
+    }
+    assert!(value("used", "results") > 0.0 && value("used", "flight_of_host") > 0.0);
+}
+
+/// A peer that says nothing of itself, asks for one thing after another, and takes no answer.
+#[test]
+fn answers_before_connect_are_bounded() {
+    let server = serve(vec![Drive::open(&Backend::Memory(1 << 20), 512, "node", 1).unwrap()]);
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    let request = IcReq { hpda: 0, digests: Digests::default(), maxr2t: 0 };
+    stream.write_all(&request.encode()).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    let mut capsules = Vec::new();
+    for _ in 0..10_000 {
+        push(&mut capsules, Kind::CapsuleCmd, 0, &Sqe::new(0x02, 0).0, Digests::default());
+    }
+    // 72 bytes are answered with 24: as much as both sockets take, until the node takes no more.
+    let (mut sent, mut idle) = (0, 0);
+    while idle < 30 {
+        match stream.write(&capsules[sent % 72..]) {
+            Ok(n) => (sent, idle) = (sent + n, 0),
+            Err(error) => {
+                assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+                idle += 1;
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+        }
+    }
+    let counters = counters(&server);
+    let unsent = counters["pumice_budget_used{budget=\"unsent_of_connection\"}"];
+    assert!(unsent > 0.0, "the node has stopped to take them: {sent} bytes were sent");
+    // What was allowed before the last look, and the answers of one buffer.
+    assert!(unsent < f64::from((4 << 10) + (128 << 10)), "{unsent} bytes wait");
 }
 
 #[test]

@@ -52,6 +52,28 @@ fn bucket_of(ns: u64) -> usize {
     (bits.saturating_sub(FIRST).div_ceil(2) as usize).min(BUCKETS - 1)
 }
 
+/// What the connection has that has most of it, as it was at the last tick.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::serve) struct Fullest {
+    /// Bytes of commands under way, and of answers that wait, but for what drives lend.
+    pub(in crate::serve) flight: u64,
+    /// Bytes of answers that wait.
+    pub(in crate::serve) unsent: u64,
+    /// Commands with the media.
+    pub(in crate::serve) commands: u64,
+}
+
+impl Fullest {
+    /// The larger of each.
+    pub(in crate::serve) fn or(self, other: Self) -> Self {
+        Self {
+            flight: self.flight.max(other.flight),
+            unsent: self.unsent.max(other.unsent),
+            commands: self.commands.max(other.commands),
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct OpCounts {
     commands: AtomicU64,
@@ -66,6 +88,8 @@ struct OpCounts {
 #[repr(align(128))]
 pub(in crate::serve) struct CoreCounts {
     drives: Vec<[OpCounts; Class::ALL.len()]>,
+    /// In the order of the fields.
+    fullest: [AtomicU64; 3],
 }
 
 /// The sums over cores for one drive and class.
@@ -86,7 +110,20 @@ fn add(counter: &AtomicU64, n: u64) {
 
 impl CoreCounts {
     pub(super) fn new(drives: usize) -> Self {
-        Self { drives: (0..drives).map(|_| Default::default()).collect() }
+        Self { drives: (0..drives).map(|_| Default::default()).collect(), fullest: Default::default() }
+    }
+
+    /// What the fullest of its connections have.
+    pub(in crate::serve) fn look(&self, fullest: Fullest) {
+        let Fullest { flight, unsent, commands } = fullest;
+        for (kept, seen) in self.fullest.iter().zip([flight, unsent, commands]) {
+            kept.store(seen, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn fullest(&self) -> Fullest {
+        let [flight, unsent, commands] = self.fullest.each_ref().map(|kept| kept.load(Ordering::Relaxed));
+        Fullest { flight, unsent, commands }
     }
 
     /// A command for drive `index` (0 is the first) has ended, after so many nanoseconds where it was timed.

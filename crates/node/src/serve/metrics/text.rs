@@ -130,9 +130,9 @@ fn connections(encoder: &mut DescriptorEncoder<'_>, shared: &Shared, metrics: &M
     ] {
         counters(encoder, name, help, [(Vec::new(), count.get())])?;
     }
-    let budgets = metrics.budgets();
-    let of = |value: fn(&super::BudgetUse) -> u64| {
-        budgets.iter().map(move |(name, state)| (vec![("budget", (*name).to_owned())], value(state) as f64))
+    let budgets = metrics.budgets(shared);
+    let of = |value: fn(&super::Budget) -> u64| {
+        budgets.iter().map(move |budget| (vec![("budget", budget.name.to_owned())], value(budget) as f64))
     };
     gauges(encoder, "pumice_budget_used", "How much of a bound is used", of(|state| state.used))?;
     gauges(encoder, "pumice_budget_limit", "The bound", of(|state| state.limit))
@@ -145,12 +145,21 @@ fn checks(encoder: &mut DescriptorEncoder<'_>, shared: &Shared) -> fmt::Result {
         ("pumice_parity_failed", "Of those, the ones that failed", &parity.failed),
         ("pumice_parity_stripes", "Stripes that they looked at", &parity.stripes),
         ("pumice_parity_suspects", "Stripes whose equations did not hold", &parity.suspects),
+        ("pumice_parity_unreadable", "Places that a medium did not give back", &parity.unreadable),
     ] {
         counters(encoder, name, help, [(Vec::new(), count.get())])?;
     }
     let ages = shared.pacing().unchecked_seconds().into_iter().enumerate();
     let ages = ages.filter_map(|(index, age)| Some((drive(index), age? as f64)));
     gauges(encoder, "pumice_unchecked_seconds", "How long ago the oldest checked part was checked", ages)?;
+    let shares = shared.pacing().checked_shares().into_iter().enumerate();
+    let shares = shares.map(|(index, share)| (drive(index), share));
+    gauges(
+        encoder,
+        "pumice_checked_ratio",
+        "The share of the drive that was checked since the start",
+        shares,
+    )?;
     let figures = shared.pacing().figures();
     let slowdowns = figures
         .iter()

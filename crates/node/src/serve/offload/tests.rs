@@ -67,6 +67,10 @@ fn results_that_wait_are_bounded_by_number_and_by_bytes() {
     results.entry(queue(8)).or_insert((1, HashMap::new())).1.insert(0, vec![0; MAX_RESULT_BYTES]);
     assert!(!has_room(&results, queue(9), 1, 0), "the bytes of a controller, over all its queues");
     assert!(has_room(&results, queue(9), 2, 0), "another one has its own");
+    results.entry(queue(9)).or_insert((2, HashMap::new())).1.insert(0, vec![0; 100]);
+    let of_controller = MAX_RESULT_BYTES + 16_000;
+    let all = ResultsUse { of_queue: 16, of_controller, of_all: of_controller + 100 };
+    assert_eq!(used(&results), all);
 }
 
 #[test]
