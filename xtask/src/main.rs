@@ -10,6 +10,7 @@
 //! cargo xtask hostile  hostile peers beside clients that verify; the short form is part of test
 //! cargo xtask bench    the measurements of benches/record
 //! cargo xtask ftl-cases --seeds N   cuts of the power and failing flash, from N seeds
+//! cargo xtask volume-cases --seeds N   crashes of volumes, from N seeds
 //! cargo xtask tidy     rules of the house that no linter knows
 //! ```
 
@@ -35,10 +36,11 @@ fn main() -> ExitCode {
         "hostile" => hostile(&rest),
         "bench" => bench(&rest),
         "ftl-cases" => ftl_cases(&rest),
+        "volume-cases" => volume_cases(&rest),
         "tidy" => tidy::tidy(),
         _ => {
             eprintln!(
-                "usage: cargo xtask setup|check|test|e2e|hostile|repair-cases|settle-sim|ftl-cases|bench|tidy"
+                "usage: cargo xtask setup|check|test|e2e|hostile|repair-cases|settle-sim|ftl-cases|volume-cases|bench|tidy"
             );
             return ExitCode::from(2);
         }
@@ -99,6 +101,19 @@ fn ftl_cases(rest: &[String]) -> Result<(), Failed> {
     };
     let args = ["test", "--package", "pumice-ftl", "--test", "power"];
     cargo(&args, &[("PUMICE_FTL_SEEDS", &seeds.to_string())])
+}
+
+/// Crashes of volumes, 20000 of them if no number is given: the long form of the test of the same name.
+fn volume_cases(rest: &[String]) -> Result<(), Failed> {
+    let seeds = match rest {
+        [] => "20000",
+        [option, seeds] if option == "--seeds" && seeds.parse::<u64>().is_ok_and(|n| n > 0) => seeds,
+        _ => return Err(Failed("usage: cargo xtask volume-cases [--seeds N]".to_owned())),
+    };
+    let test = "crash::after_any_crash_flushed_is_kept_and_the_rest_is_old_or_new";
+    let args =
+        ["test", "--package", "pumice-volume", "--test", "cases", "--", "--exact", "--nocapture", test];
+    cargo(&args, &[("PUMICE_VOLUME_SEEDS", seeds)])
 }
 
 /// The long form of the simulation behind `docs/settling.md`.

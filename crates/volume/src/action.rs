@@ -1,0 +1,232 @@
+//! What goes into a volume, and what comes out.
+
+use crate::log::Record;
+use crate::member::MemberPlace;
+use crate::plan::RowPlan;
+use crate::rows::{Rows, Touch};
+use crate::sequencer::OpId;
+use pumice_raid::superblock::v1::V1;
+use pumice_units::Role;
+
+/// Names a request; the caller's choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// Names an action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ActionId(pub u64);
+
+/// What a user of the volume wants. Offsets and lengths in bytes; a write's are multiples of 512.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request {
+    /// Bytes of the volume.
+    Read {
+        /// First byte.
+        offset: u64,
+        /// How many.
+        len: u64,
+    },
+    /// Bytes of the volume replaced.
+    Write {
+        /// First byte.
+        offset: u64,
+        /// How many.
+        len: u64,
+        /// Answered only when it is durable.
+        fua: bool,
+    },
+    /// Everything that was answered before, made durable.
+    Flush,
+}
+
+/// Why a request fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// It does not lie within the volume, or is not aligned.
+    #[error("outside the volume, or not a multiple of 512 bytes")]
+    Range,
+    /// Too many blocks of a row are missing or bad.
+    #[error("blocks are lost: too many of their rows are missing or bad")]
+    Lost,
+    /// Another writer holds the array.
+    #[error("another writer holds the array")]
+    Fenced,
+    /// The volume has stopped.
+    #[error("the volume has stopped")]
+    Stopped,
+}
+
+/// How an action ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Done.
+    Done,
+    /// The member failed, or cannot be reached.
+    Failed,
+    /// These rows of a read could not be read; the member itself is well.
+    Unreadable(Rows),
+    /// The member refused the writer's token.
+    Fenced,
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A user asks for something.
+    Request(RequestId, Request),
+    /// An action ended.
+    Done(ActionId, Outcome),
+    /// A member that could not be reached is back and lost nothing: the same epoch of its node.
+    Returned(Role),
+    /// A new device is to take a role that is empty.
+    Join {
+        /// The role.
+        role: Role,
+        /// Its superblock: device UUID, number, places. All else is filled in.
+        superblock: Box<V1>,
+        /// Where things lie on it.
+        place: MemberPlace,
+        /// Random.
+        nonce: u64,
+    },
+    /// A period of the bitmap's daemon has passed. Seconds since 1970.
+    Tick(u64),
+    /// No more requests come: make everything clean.
+    Stop,
+}
+
+/// Something to be done on a member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// Read old blocks of an operation.
+    Read {
+        /// The operation that keeps them.
+        op: OpId,
+        /// The member.
+        role: Role,
+        /// Where the window begins, from the start of the device.
+        at: u64,
+        /// Which rows of it.
+        rows: Rows,
+    },
+    /// Make the new blocks of an operation.
+    Fold {
+        /// The operation.
+        op: OpId,
+        /// How, row by row.
+        plans: Vec<(u32, RowPlan)>,
+        /// Which bytes of the request are laid over them.
+        touches: Vec<Touch>,
+        /// The request.
+        request: Option<RequestId>,
+    },
+    /// Write a record of the stripe log, durably.
+    Log {
+        /// The operation whose new blocks it holds.
+        op: OpId,
+        /// The member.
+        role: Role,
+        /// Where, from the start of the device.
+        at: u64,
+        /// The same from the start of the records.
+        position: u64,
+        /// The generation's nonce.
+        nonce: u64,
+        /// What it says.
+        record: Record,
+    },
+    /// Write new blocks of an operation in place. Durable after a flush.
+    Write {
+        /// The operation.
+        op: OpId,
+        /// The member.
+        role: Role,
+        /// Where the window begins, from the start of the device.
+        at: u64,
+        /// Which rows of it.
+        rows: Rows,
+    },
+    /// Copy a block from the log into place. Durable after a flush.
+    Copy {
+        /// The member.
+        role: Role,
+        /// From, from the start of the device.
+        from: u64,
+        /// To, from the start of the device.
+        to: u64,
+    },
+    /// Make everything that was written before durable.
+    Flush {
+        /// The member.
+        role: Role,
+    },
+    /// Write these bytes durably.
+    Put {
+        /// The member.
+        role: Role,
+        /// Where, from the start of the device.
+        at: u64,
+        /// What.
+        bytes: Vec<u8>,
+    },
+}
+
+impl Command {
+    /// The member that it is for; `None` for what needs none.
+    #[must_use]
+    pub const fn role(&self) -> Option<Role> {
+        match self {
+            Self::Read { role, .. }
+            | Self::Log { role, .. }
+            | Self::Write { role, .. }
+            | Self::Copy { role, .. }
+            | Self::Flush { role }
+            | Self::Put { role, .. } => Some(*role),
+            Self::Fold { .. } => None,
+        }
+    }
+
+    /// Whether it changes the member.
+    #[must_use]
+    pub const fn writes(&self) -> bool {
+        matches!(self, Self::Log { .. } | Self::Write { .. } | Self::Copy { .. } | Self::Put { .. })
+    }
+}
+
+/// A command under its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Action {
+    /// Its name.
+    pub id: ActionId,
+    /// What is to be done.
+    pub command: Command,
+}
+
+/// What a volume wants of its executor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Do this, and tell when it is done. Actions that are issued together may be done in any
+    /// order.
+    Issue(Action),
+    /// For a read: an operation's new blocks are the answer's bytes, laid out by its touches.
+    Deliver {
+        /// The operation.
+        op: OpId,
+        /// The request.
+        request: RequestId,
+        /// Where the bytes belong.
+        touches: Vec<Touch>,
+    },
+    /// A request has its answer.
+    Answer(RequestId, Result<(), RequestError>),
+    /// The operation's blocks are not needed any more.
+    Forget(OpId),
+    /// More members are missing than the code corrects: everything waits. `false`: it goes on.
+    Held(bool),
+    /// A member failed during recovery: look at the members again and assemble anew.
+    AssembleAgain,
+    /// Recovery is done; requests are carried out.
+    Ready,
+    /// Everything is clean after [`Event::Stop`].
+    Stopped,
+}

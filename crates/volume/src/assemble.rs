@@ -1,0 +1,319 @@
+//! What the members say when a volume begins, and what follows.
+//!
+//! `docs/on-disk/stripe-log.md`, *Replay*, has the steps.
+
+use crate::log::{Head, LoggedBlocks, LoggedMember, MIN_RECORDS, Replay, replay};
+use crate::member::{MemberPlace, mark};
+use crate::rows::{RowLayout, Rows, Window, Windows};
+use pumice_raid::bitmap::{Bitmap, Region as BitmapRegion};
+use pumice_raid::superblock::features::Features;
+use pumice_raid::superblock::v1::{RESYNC_DONE, V1};
+use pumice_units::Role;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What was read from one device.
+#[derive(Debug, Clone)]
+pub struct MemberLook {
+    /// Its superblock.
+    pub superblock: V1,
+    /// Where things lie on it.
+    pub place: MemberPlace,
+    /// The head of its stripe log.
+    pub head: Option<Head>,
+    /// The records that its head's generation and nonce vouch for.
+    pub records: Vec<LoggedBlocks>,
+    /// Its bitmap.
+    pub bitmap: Option<Bitmap>,
+    /// Its bitmap's bytes: whole sectors, header included.
+    pub bitmap_bytes: Vec<u8>,
+    /// Blocks of its data area in its bad-block log.
+    pub bad: BTreeSet<u64>,
+}
+
+/// Why an array cannot be written as it is. Nothing was changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// No device at all.
+    #[error("no member")]
+    None,
+    /// Something that this version does not write.
+    #[error("feature_map has {0:#x}: writing such an array is not supported")]
+    Feature(u32),
+    /// Members do not fit the layout.
+    #[error("raid_disks is {found}; the layout has {layout}")]
+    RaidDisks {
+        /// In the superblock.
+        found: u32,
+        /// The layout's.
+        layout: u16,
+    },
+    /// Two arrays.
+    #[error("set_uuid differs: the members are of two arrays")]
+    TwoArrays,
+    /// Too few members in sync.
+    #[error("{missing} members are missing; the array survives {survives}")]
+    TooFew {
+        /// Failed, unreachable or without a readable log.
+        missing: u16,
+        /// How many the code corrects.
+        survives: u16,
+    },
+    /// It crashed while a member was missing, and nothing says what was under way.
+    #[error(
+        "the array is dirty and degraded, and there is no stripe log for it: blocks of the missing members in dirty regions are unknown"
+    )]
+    DirtyDegraded,
+    /// The stripe log was asked for and there is no room.
+    #[error("member {0} has no room for the stripe log of at least {MIN_RECORDS} bytes")]
+    NoLog(Role),
+    /// Blocks that become unreadable could not be recorded.
+    #[error("member {0} has no bad-block log in units of sectors")]
+    NoBadBlockLog(Role),
+    /// More members than a record of the stripe log can list.
+    #[error("{0} members are more than the stripe log can list")]
+    TooMany(u16),
+}
+
+/// What was found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Something else ran the array since the log was written.
+    pub discarded: bool,
+    /// Writes that were never durable.
+    pub dropped: u64,
+    /// Blocks that are copied from the log.
+    pub applied: u64,
+    /// Windows whose parity is computed from data.
+    pub resynced: u64,
+    /// Members that are failed because they cannot be reached, or their log cannot be read.
+    pub failed: Vec<Role>,
+}
+
+/// A rule of the writer. Tests leave one out and see data lost, so that each is known to be needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    /// A window has one write at a time.
+    OneWrite,
+    /// Nothing is in place before every record is durable.
+    RecordsFirst,
+    /// The horizon is durable on every member in sync.
+    HorizonEverywhere,
+    /// A flush waits for older writes, or the horizon does not cover what it flushed.
+    FlushWaits,
+    /// Superblocks say that a member failed before anything goes on without it.
+    FailureFirst,
+    /// The horizon is raised only after the superblocks say which members did not flush.
+    FailureBeforeHorizon,
+    /// After a failure a write goes on only with what is left of its members.
+    LogAgain,
+    /// Recovery begins a new generation of the log.
+    NewGeneration,
+    /// Full stripes are logged with their blocks while a data member is missing.
+    BlocksWhileDegraded,
+    /// Heads announce superblocks.
+    HeadsFirst,
+    /// Parity of full stripes is computed anew after a crash.
+    ParityOfTorn,
+    /// Bits are durable before a write.
+    BitsFirst,
+    /// The superblocks are dirty before a write.
+    DirtyFirst,
+}
+
+/// What a volume begins with.
+#[derive(Debug)]
+pub struct Assembly {
+    pub(crate) members: Vec<Option<MemberLook>>,
+    /// dev_numbers to be called faulty before anything else.
+    pub(crate) fail: Vec<u32>,
+    pub(crate) events: u64,
+    pub(crate) clean: bool,
+    pub(crate) generation: u64,
+    pub(crate) log_nonce: u64,
+    pub(crate) nonce: u64,
+    /// The horizon of the old generation.
+    pub(crate) old_released: u64,
+    pub(crate) replay: Replay,
+    pub(crate) use_log: bool,
+    /// The log that was found is of the array as it is.
+    pub(crate) ours: bool,
+    pub(crate) bitmap: Vec<u8>,
+    pub(crate) omit: Option<Rule>,
+    /// What was found.
+    pub report: Report,
+}
+
+impl Assembly {
+    /// Leaves a rule out. For tests only: data will be lost.
+    #[must_use]
+    pub fn without(mut self, rule: Rule) -> Self {
+        self.omit = Some(rule);
+        self
+    }
+}
+
+/// Judges what was read. `nonce` is random.
+///
+/// # Errors
+/// If the array cannot be written as it is.
+pub fn assemble(
+    layout: &dyn RowLayout,
+    looks: Vec<MemberLook>,
+    use_log: bool,
+    nonce: u64,
+) -> Result<Assembly, Refusal> {
+    let newest = looks.iter().max_by_key(|look| look.superblock.events).ok_or(Refusal::None)?;
+    let sb = newest.superblock.clone();
+    check(layout, &looks, &sb, use_log)?;
+
+    // The newest table says who is a member. One event behind is an update that was cut short.
+    let survives = layout.members() - layout.data_members();
+    let number_of = |role: u16| sb.dev_roles.iter().position(|r| *r == role);
+    let mut members: Vec<Option<MemberLook>> = (0..layout.members()).map(|_| None).collect();
+    for look in looks {
+        let role = sb.dev_roles.get(look.superblock.dev_number as usize).copied().unwrap_or(u16::MAX);
+        let current = look.superblock.events + 1 >= sb.events;
+        if let (true, Some(slot)) = (current, members.get_mut(usize::from(role))) {
+            *slot = Some(look);
+        }
+    }
+    let (ours, any_head) = if use_log { whose(&members, sb.events) } else { (false, false) };
+    let mut report = Report { discarded: any_head && !ours, ..Report::default() };
+    let mut fail = Vec::new();
+    for role in 0..layout.members() {
+        let slot = &mut members[usize::from(role)];
+        let readable = slot.as_ref().is_some_and(|look| !ours || look.head.is_some());
+        if let (false, Some(number)) = (readable, number_of(role)) {
+            *slot = None;
+            // A position in a table of at most 1920.
+            fail.push(number as u32);
+            report.failed.push(Role(role));
+        }
+    }
+    let rebuilding = |look: &MemberLook| look.superblock.feature_map & Features::RECOVERY_OFFSET != 0;
+    let missing = members.iter().filter(|look| look.as_ref().is_none_or(rebuilding)).count() as u16;
+    if missing > survives {
+        return Err(Refusal::TooFew { missing, survives });
+    }
+    for (role, look) in (0..).map(Role).zip(&members) {
+        let Some(place) = look.as_ref().filter(|_| use_log).map(|look| look.place) else { continue };
+        if place.log.is_none() {
+            return Err(Refusal::NoLog(role));
+        }
+        if place.bad_blocks.is_none() {
+            return Err(Refusal::NoBadBlockLog(role));
+        }
+    }
+
+    let clean = sb.resync_offset == RESYNC_DONE;
+    let head = members.iter().flatten().filter_map(|look| look.head).max_by_key(|head| head.generation);
+    let generation = head.map_or(0, |head| head.generation);
+    let mut found = Replay::default();
+    let mut old_released = 0;
+    if ours {
+        let logs = logs(&members, generation);
+        found = replay(&logs);
+        old_released = logs.iter().map(|log| log.released).max().unwrap_or(0);
+    } else if !clean {
+        if missing > 0 {
+            return Err(Refusal::DirtyDegraded);
+        }
+        found.torn = dirty(layout, &members);
+    }
+    report.dropped = found.dropped;
+    report.applied = found.apply.len() as u64;
+    report.resynced = found.torn.len() as u64;
+    let bitmap = bits(&members);
+    Ok(Assembly {
+        members,
+        fail,
+        events: sb.events,
+        clean,
+        generation,
+        log_nonce: head.map_or(0, |head| head.nonce),
+        nonce,
+        old_released,
+        replay: found,
+        use_log,
+        ours,
+        bitmap,
+        omit: None,
+        report,
+    })
+}
+
+fn check(layout: &dyn RowLayout, looks: &[MemberLook], sb: &V1, use_log: bool) -> Result<(), Refusal> {
+    if looks.iter().any(|look| look.superblock.set_uuid != sb.set_uuid) {
+        return Err(Refusal::TwoArrays);
+    }
+    let known = Features::BITMAP | Features::RECOVERY_OFFSET | Features::BAD_BLOCKS;
+    if let Some(look) = looks.iter().find(|look| look.superblock.feature_map & !known != 0) {
+        return Err(Refusal::Feature(look.superblock.feature_map & !known));
+    }
+    if sb.raid_disks != u32::from(layout.members()) {
+        return Err(Refusal::RaidDisks { found: sb.raid_disks, layout: layout.members() });
+    }
+    if use_log && layout.members() > crate::log::Record::most_members() {
+        return Err(Refusal::TooMany(layout.members()));
+    }
+    Ok(())
+}
+
+/// Whether the newest superblocks are those that the heads know, and whether there is any head.
+fn whose(members: &[Option<MemberLook>], events: u64) -> (bool, bool) {
+    let newest = || members.iter().flatten().filter(|look| look.superblock.events == events);
+    let heads: Vec<bool> = newest()
+        .filter_map(|look| look.head.map(|head| [head.last, head.next].contains(&mark(&look.superblock))))
+        .collect();
+    (!heads.is_empty() && heads.iter().all(|ours| *ours), !heads.is_empty())
+}
+
+fn logs(members: &[Option<MemberLook>], generation: u64) -> Vec<LoggedMember> {
+    let mut out = Vec::new();
+    for (role, look) in (0..).zip(members) {
+        let Some(look) = look else { continue };
+        let of_it = look.head.filter(|head| head.generation == generation);
+        out.push(LoggedMember {
+            role: Role(role),
+            released: of_it.map_or(0, |head| head.released),
+            records: if of_it.is_some() { look.records.clone() } else { Vec::new() },
+        });
+    }
+    out
+}
+
+/// Every window of a dirty region, or all if the bitmap does not say.
+fn dirty(layout: &dyn RowLayout, members: &[Option<MemberLook>]) -> BTreeMap<Window, Rows> {
+    let windows = Windows::new(layout);
+    let all = || (0..windows.count).map(|window| (Window(window), windows.all())).collect();
+    let mut out = BTreeMap::new();
+    for look in members.iter().flatten() {
+        let Some(bitmap) = look.bitmap.as_ref().filter(|bitmap| bitmap.overridden().is_none()) else {
+            return all();
+        };
+        for (sectors, state) in bitmap.runs() {
+            if state == BitmapRegion::Clean {
+                continue;
+            }
+            let bytes = sectors.start * pumice_units::SECTOR..sectors.end * pumice_units::SECTOR;
+            let range = bytes.start / windows.bytes()..bytes.end.div_ceil(windows.bytes()).min(windows.count);
+            out.extend(range.map(|window| (Window(window), windows.all())));
+        }
+    }
+    out
+}
+
+/// The bits of all members together.
+fn bits(members: &[Option<MemberLook>]) -> Vec<u8> {
+    let mut out: Vec<u8> = Vec::new();
+    for look in members.iter().flatten() {
+        if out.is_empty() {
+            out.clone_from(&look.bitmap_bytes);
+        }
+        let header = pumice_raid::bitmap::HEADER_BYTES;
+        for (sum, byte) in out.iter_mut().zip(&look.bitmap_bytes).skip(header) {
+            *sum |= byte;
+        }
+    }
+    out
+}

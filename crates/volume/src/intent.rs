@@ -1,0 +1,225 @@
+//! md's bitmap as its writer keeps it: bits are durable before a write begins, and cleared lazily
+//! after.
+
+use pumice_raid::bitmap::HEADER_BYTES;
+use pumice_units::SECTOR;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+/// Ticks after the last write to a region until its bit is cleared.
+const TICKS: u8 = 2;
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Region {
+    durable: bool,
+    users: u32,
+    ticks: u8,
+    /// Sequence number of the last write.
+    last: u64,
+}
+
+/// The bits, and the bytes that hold them.
+#[derive(Debug)]
+pub(crate) struct Intent {
+    /// The bitmap as it lies on every member, header included; whole sectors.
+    bytes: Vec<u8>,
+    region_bytes: u64,
+    /// Regions whose bit is set.
+    regions: BTreeMap<u64, Region>,
+    /// Sectors of `bytes` that differ from the members'.
+    changed: BTreeSet<u64>,
+    /// Regions whose bits are durable when the write under way is done.
+    writing: Option<Vec<u64>>,
+}
+
+impl Intent {
+    /// Goes on with the bits that were found. Bits behind the last of `count` regions have no
+    /// meaning.
+    pub(crate) fn new(bytes: Vec<u8>, region_bytes: u64, count: u64) -> Self {
+        let mut intent =
+            Self { bytes, region_bytes, regions: BTreeMap::new(), changed: BTreeSet::new(), writing: None };
+        for region in (0..count).filter(|region| intent.bit(*region)).collect::<Vec<_>>() {
+            intent.regions.insert(region, Region { durable: true, ..Region::default() });
+        }
+        intent
+    }
+
+    fn place(region: u64) -> (usize, u8) {
+        (HEADER_BYTES + (region / 8) as usize, 1 << (region % 8))
+    }
+
+    fn bit(&self, region: u64) -> bool {
+        let (at, mask) = Self::place(region);
+        self.bytes[at] & mask != 0
+    }
+
+    fn set(&mut self, region: u64, on: bool) {
+        let (at, mask) = Self::place(region);
+        self.bytes[at] = if on { self.bytes[at] | mask } else { self.bytes[at] & !mask };
+        self.changed.insert(at as u64 / SECTOR);
+    }
+
+    fn regions_of(&self, bytes: &Range<u64>) -> Range<u64> {
+        bytes.start / self.region_bytes..bytes.end.div_ceil(self.region_bytes)
+    }
+
+    /// A write to these bytes of the members' data areas begins.
+    pub(crate) fn enter(&mut self, bytes: &Range<u64>) {
+        for index in self.regions_of(bytes) {
+            if !self.regions.contains_key(&index) {
+                self.set(index, true);
+            }
+            let region = self.regions.entry(index).or_default();
+            region.users += 1;
+            region.ticks = 0;
+        }
+    }
+
+    /// Whether the bits of these bytes are durable.
+    pub(crate) fn durable(&self, bytes: &Range<u64>) -> bool {
+        self.regions_of(bytes).all(|index| self.regions.get(&index).is_some_and(|region| region.durable))
+    }
+
+    /// A write is in place; `sequence` is its highest number.
+    pub(crate) fn leave(&mut self, bytes: &Range<u64>, sequence: u64) {
+        for index in self.regions_of(bytes) {
+            if let Some(region) = self.regions.get_mut(&index) {
+                region.users -= 1;
+                region.last = region.last.max(sequence);
+            }
+        }
+    }
+
+    /// A period has passed. Clears bits of regions that were not written for two of them and whose
+    /// writes were flushed.
+    pub(crate) fn tick(&mut self, released: u64) {
+        for region in self.regions.values_mut() {
+            let quiet = region.users == 0 && region.durable && region.last <= released;
+            region.ticks = if quiet { region.ticks + 1 } else { 0 };
+        }
+        let clean: Vec<u64> =
+            self.regions.iter().filter(|(_, region)| region.ticks > TICKS).map(|(index, _)| *index).collect();
+        for index in clean {
+            self.regions.remove(&index);
+            self.set(index, false);
+        }
+    }
+
+    /// The sectors to be written, as offsets and bytes, if any changed and no write is under way.
+    pub(crate) fn begin_write(&mut self) -> Option<Vec<(u64, Vec<u8>)>> {
+        if self.writing.is_some() || self.changed.is_empty() {
+            return None;
+        }
+        let sectors = std::mem::take(&mut self.changed);
+        self.writing = Some(self.regions.keys().copied().collect());
+        let bytes = |sector: u64| {
+            let at = (sector * SECTOR) as usize;
+            (at as u64, self.bytes[at..at + SECTOR as usize].to_vec())
+        };
+        Some(sectors.into_iter().map(bytes).collect())
+    }
+
+    /// Keeps writes of bits from beginning while the header is written. `false` if one is under
+    /// way.
+    pub(crate) fn hold(&mut self) -> bool {
+        let free = self.writing.is_none();
+        if free {
+            self.writing = Some(Vec::new());
+        }
+        free
+    }
+
+    /// The write under way is done on every member in sync.
+    pub(crate) fn written(&mut self) {
+        for index in self.writing.take().unwrap_or_default() {
+            if let Some(region) = self.regions.get_mut(&index) {
+                region.durable = true;
+            }
+        }
+    }
+
+    /// A member that missed writes is back: every bit is written again before it counts.
+    pub(crate) fn doubt(&mut self) {
+        for region in self.regions.values_mut() {
+            region.durable = false;
+        }
+        self.changed.extend(0..self.bytes.len() as u64 / SECTOR);
+    }
+
+    /// The header's sector with these counts.
+    pub(crate) fn header(&mut self, events: u64, events_cleared: Option<u64>) -> Vec<u8> {
+        self.bytes[24..32].copy_from_slice(&events.to_le_bytes());
+        if let Some(cleared) = events_cleared {
+            self.bytes[32..40].copy_from_slice(&cleared.to_le_bytes());
+        }
+        self.bytes[..SECTOR as usize].to_vec()
+    }
+
+    /// Everything, for a member that is new.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        self.bytes.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn intent() -> Intent {
+        Intent::new(vec![0; 1024], 65536, 100)
+    }
+
+    fn write(intent: &mut Intent) -> bool {
+        let any = intent.begin_write().is_some();
+        intent.written();
+        any
+    }
+
+    #[test]
+    fn a_bit_counts_when_the_write_that_holds_it_is_done() {
+        let mut intent = intent();
+        intent.enter(&(0..4096));
+        assert!(!intent.durable(&(0..4096)));
+        let first = intent.begin_write().unwrap();
+        assert_eq!((first[0].0, first[0].1[256]), (0, 1));
+        // A second region while the first write is under way: it waits for the next.
+        intent.enter(&(65536..65536 + 4096));
+        assert!(intent.begin_write().is_none());
+        intent.written();
+        assert!(intent.durable(&(0..4096)) && !intent.durable(&(65536..65537)));
+        assert!(write(&mut intent) && intent.durable(&(0..131_072)));
+    }
+
+    #[test]
+    fn a_bit_is_cleared_two_quiet_periods_after_a_flushed_write() {
+        let mut intent = intent();
+        intent.enter(&(0..4096));
+        write(&mut intent);
+        for _ in 0..9 {
+            intent.tick(100);
+        }
+        assert!(intent.bit(0), "in use");
+        intent.leave(&(0..4096), 7);
+        for _ in 0..9 {
+            intent.tick(6);
+        }
+        assert!(intent.bit(0), "not flushed");
+        intent.tick(7);
+        intent.tick(7);
+        assert!(intent.bit(0));
+        intent.tick(7);
+        assert!(!intent.bit(0) && write(&mut intent) && !write(&mut intent));
+        assert!(!intent.durable(&(0..4096)));
+    }
+
+    #[test]
+    fn bits_that_were_found_count_and_are_kept_in_doubt() {
+        let mut bytes = vec![0; 512];
+        bytes[256] = 0b10;
+        let mut intent = Intent::new(bytes, 65536, 100);
+        assert!(intent.durable(&(65536..65540)));
+        intent.doubt();
+        assert!(!intent.durable(&(65536..65540)));
+        assert!(write(&mut intent) && intent.durable(&(65536..65540)));
+    }
+}

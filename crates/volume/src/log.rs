@@ -1,0 +1,31 @@
+//! The stripe log: heads, records, room, and what replay makes of them.
+//!
+//! `docs/on-disk/stripe-log.md` has the byte maps and the rules.
+
+mod head;
+mod place;
+mod record;
+mod replay;
+
+pub use head::{Head, SuperblockMark, newest_head};
+pub use place::{HEAD_BYTES, HEADS, MIN_RECORDS, NoRoom, Region, region};
+pub use record::{Kind, LoggedBlocks, Record, scan};
+pub use replay::{Applied, LoggedMember, Replay, replay};
+
+pub(crate) use place::Space;
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
+}
+
+fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
+    bytes[at..at + field.len()].copy_from_slice(field);
+}

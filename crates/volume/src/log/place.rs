@@ -1,0 +1,143 @@
+//! Where a log lies on a member, and the room in it.
+
+use crate::rows::BLOCK;
+use pumice_raid::area::Area;
+use pumice_raid::superblock::Superblock;
+use std::collections::VecDeque;
+
+/// Bytes of a head.
+pub const HEAD_BYTES: u64 = 4096;
+/// Slots for heads.
+pub const HEADS: u64 = 2;
+/// The least room for records, in bytes.
+pub const MIN_RECORDS: u64 = 1 << 20;
+
+/// A run of bytes, from the start of the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Region {
+    /// First byte.
+    pub start: u64,
+    /// Length in bytes.
+    pub len: u64,
+}
+
+impl Region {
+    /// Where the first head lies: directly behind the records.
+    #[must_use]
+    pub const fn heads(&self) -> u64 {
+        self.start + self.len
+    }
+}
+
+/// A member has no room for a stripe log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no room for the stripe log: {free} bytes lie free before data_offset, and {} are needed",
+    MIN_RECORDS + HEADS * HEAD_BYTES
+)]
+pub struct NoRoom {
+    /// Bytes between md's structures and the data area.
+    pub free: u64,
+}
+
+/// Where the records of a member lie: behind everything that its superblock places before the data.
+///
+/// # Errors
+/// If less than the least size is free.
+pub fn region(superblock: &Superblock) -> Result<Region, NoRoom> {
+    let own = Area { start: superblock.super_offset.get(), sectors: 8 };
+    let logs = [superblock.bitmap, superblock.ppl, superblock.bad_block_log.map(|log| log.area)];
+    let data = superblock.data_offset_bytes();
+    let end = logs
+        .into_iter()
+        .flatten()
+        .chain([own])
+        .map(|area| area.end() * pumice_units::SECTOR)
+        .max()
+        .unwrap_or(0)
+        .next_multiple_of(BLOCK);
+    let room = data.checked_sub(end).ok_or(NoRoom { free: 0 })?;
+    let len = room.saturating_sub(HEADS * HEAD_BYTES) / BLOCK * BLOCK;
+    if len < MIN_RECORDS || !data.is_multiple_of(BLOCK) {
+        return Err(NoRoom { free: room });
+    }
+    Ok(Region { start: data - HEADS * HEAD_BYTES - len, len })
+}
+
+/// Which part of a region holds records that count.
+#[derive(Debug, Clone)]
+pub(crate) struct Space {
+    len: u64,
+    at: u64,
+    /// Sequence number, place and length, oldest first.
+    live: VecDeque<(u64, u64, u64)>,
+}
+
+impl Space {
+    pub(crate) fn new(len: u64) -> Self {
+        Self { len, at: 0, live: VecDeque::new() }
+    }
+
+    /// Where a record of `need` bytes would go.
+    pub(crate) fn fit(&self, need: u64) -> Option<u64> {
+        match self.live.front() {
+            None if need <= self.len - self.at => Some(self.at),
+            None => Some(0),
+            Some((_, oldest, _)) if self.at > *oldest => {
+                // One block stays between the newest and the oldest, so that full is not empty.
+                if need <= self.len - self.at { Some(self.at) } else { (need < *oldest).then_some(0) }
+            }
+            Some((_, oldest, _)) => (self.at + need < *oldest).then_some(self.at),
+        }
+    }
+
+    /// Takes the place that [`fit`](Self::fit) gave.
+    pub(crate) fn take(&mut self, sequence: u64, at: u64, need: u64) {
+        self.live.push_back((sequence, at, need));
+        self.at = at + need;
+    }
+
+    /// Frees every record up to number `released`.
+    pub(crate) fn release(&mut self, released: u64) {
+        while self.live.front().is_some_and(|(sequence, _, _)| *sequence <= released) {
+            self.live.pop_front();
+        }
+    }
+
+    /// Whether a new write may use `need` bytes. Three quarters stay for writes that are logged
+    /// again after a failure, because what they wrote before cannot be released until they are in
+    /// place.
+    pub(crate) fn admits(&self, need: u64) -> bool {
+        let used: u64 = self.live.iter().map(|(_, _, len)| len).sum();
+        used + need <= self.len / 4 && self.fit(need).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No record is laid over one that counts, and room that was freed is used again.
+    #[test]
+    fn records_that_count_never_overlap() {
+        let mut space = Space::new(16 * BLOCK);
+        let mut random = 1_u64;
+        let (mut full, mut laps) = (0, 0);
+        for sequence in 1..5000_u64 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let need = (1 + (random >> 33) % 5) * BLOCK;
+            let Some(at) = space.fit(need) else {
+                full += 1;
+                let oldest = space.live.front().unwrap().0;
+                space.release(oldest + (random >> 40) % 3);
+                continue;
+            };
+            assert!(at + need <= 16 * BLOCK);
+            let overlaps = |(_, other, len): &(u64, u64, u64)| at < other + len && *other < at + need;
+            assert!(!space.live.iter().any(overlaps), "{at} {need} {space:?}");
+            laps += u64::from(at == 0);
+            space.take(sequence, at, need);
+        }
+        assert!(full > 300 && laps > 300, "{full} {laps}");
+    }
+}

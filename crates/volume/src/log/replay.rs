@@ -1,0 +1,197 @@
+//! What is to be done with the records that a crash left.
+
+use super::record::{Kind, LoggedBlocks};
+use crate::rows::{Rows, Window};
+use pumice_units::Role;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What one member's log holds.
+#[derive(Debug, Clone)]
+pub struct LoggedMember {
+    /// The member.
+    pub role: Role,
+    /// The horizon in its head.
+    pub released: u64,
+    /// Its records of the generation.
+    pub records: Vec<LoggedBlocks>,
+}
+
+/// A block that is copied from the log into place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Applied {
+    /// The member.
+    pub role: Role,
+    /// The window.
+    pub window: Window,
+    /// The row.
+    pub row: u32,
+    /// Where the block lies in the log, from the start of the device.
+    pub from: u64,
+}
+
+/// What a replay does.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Replay {
+    /// The last block of each place.
+    pub apply: Vec<Applied>,
+    /// Rows of full stripes that may be torn.
+    pub torn: BTreeMap<Window, Rows>,
+    /// Blocks whose record is damaged.
+    pub erased: BTreeMap<(Role, Window), Rows>,
+    /// Every write up to this number is settled when the replay is done.
+    pub released: u64,
+    /// Writes that were never durable.
+    pub dropped: u64,
+}
+
+/// Judges the records of all members that are there. Members that are not among `logs` are struck
+/// from every list.
+#[must_use]
+pub fn replay(logs: &[LoggedMember]) -> Replay {
+    let records = || logs.iter().flat_map(|log| &log.records);
+    let horizons = |of: fn(&LoggedBlocks) -> u64| records().map(of).max().unwrap_or(0);
+    let head = logs.iter().map(|log| log.released).max().unwrap_or(0);
+    let released = head.max(horizons(|found| found.record.released));
+    let committed = released.max(horizons(|found| found.record.committed));
+    let here: BTreeSet<Role> = logs.iter().map(|log| log.role).collect();
+
+    let mut writes: BTreeMap<u64, Vec<&LoggedBlocks>> = BTreeMap::new();
+    for found in records().filter(|found| found.record.sequence > released) {
+        writes.entry(found.record.sequence).or_default().push(found);
+    }
+    let mut out = Replay { released, ..Replay::default() };
+    let mut last: BTreeMap<(Role, Window, u32), u64> = BTreeMap::new();
+    let mut torn: BTreeMap<(Window, u32), BTreeSet<Role>> = BTreeMap::new();
+    for (sequence, parts) in writes {
+        out.released = sequence;
+        let have: BTreeSet<Role> = parts.iter().map(|found| found.record.role).collect();
+        let listed = parts.iter().flat_map(|found| &found.record.members);
+        let absent: BTreeSet<Role> =
+            listed.copied().filter(|r| here.contains(r) && !have.contains(r)).collect();
+        if !absent.is_empty() && sequence > committed {
+            out.dropped += 1;
+            continue;
+        }
+        for found in &parts {
+            let (record, mut from) = (&found.record, found.blocks_at);
+            match record.kind {
+                Kind::Intent => {
+                    let members: BTreeSet<Role> =
+                        record.members.iter().copied().filter(|role| here.contains(role)).collect();
+                    torn.extend(record.rows.iter().map(|row| ((record.window, row), members.clone())));
+                }
+                Kind::Blocks => {
+                    for row in record.rows.iter() {
+                        last.insert((record.role, record.window, row), from);
+                        from += crate::rows::BLOCK;
+                        if let Some(rows) = out.erased.get_mut(&(record.role, record.window)) {
+                            rows.0 &= !(1 << row);
+                        }
+                    }
+                }
+            }
+        }
+        // Blocks for every member of a torn row make it whole: a full stripe that was logged again.
+        for row in Rows(parts.iter().fold(0, |rows, found| rows | found.record.rows.0)).iter() {
+            let of_row =
+                |found: &&&LoggedBlocks| found.record.kind == Kind::Blocks && found.record.rows.contains(row);
+            let made: BTreeSet<Role> = parts.iter().filter(of_row).map(|found| found.record.role).collect();
+            let place = (parts[0].record.window, row);
+            if torn.get(&place).is_some_and(|members| members.is_subset(&made)) {
+                torn.remove(&place);
+            }
+        }
+        // Which rows it had there is lost with the record: at most those that any member has.
+        let rows = parts.iter().fold(0, |rows, found| rows | found.record.rows.0);
+        for role in absent {
+            let window = parts[0].record.window;
+            out.erased.entry((role, window)).or_default().0 |= rows;
+            for row in Rows(rows).iter() {
+                last.remove(&(role, window, row));
+            }
+        }
+    }
+    for (window, row) in torn.into_keys() {
+        out.torn.entry(window).or_default().0 |= 1 << row;
+    }
+    out.apply =
+        last.into_iter().map(|((role, window, row), from)| Applied { role, window, row, from }).collect();
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::Record;
+    use super::*;
+
+    fn logged(role: u16, sequence: u64, committed: u64, members: &[u16]) -> LoggedBlocks {
+        let record = Record {
+            kind: Kind::Blocks,
+            role: Role(role),
+            generation: 1,
+            sequence,
+            committed,
+            released: 0,
+            window: Window(0),
+            rows: Rows(1),
+            members: members.iter().map(|role| Role(*role)).collect(),
+        };
+        LoggedBlocks { record, blocks_at: sequence * 100 + u64::from(role) }
+    }
+
+    fn member(role: u16, released: u64, records: &[LoggedBlocks]) -> LoggedMember {
+        LoggedMember { role: Role(role), released, records: records.to_vec() }
+    }
+
+    fn places(replay: &Replay) -> Vec<(u16, u64)> {
+        replay.apply.iter().map(|applied| (applied.role.get(), applied.from)).collect()
+    }
+
+    #[test]
+    fn what_all_have_is_applied_and_what_one_lacks_is_dropped() {
+        let (a, b) = (logged(0, 5, 0, &[0, 2]), logged(2, 5, 0, &[0, 2]));
+        let whole = replay(&[member(0, 0, std::slice::from_ref(&a)), member(1, 0, &[]), member(2, 0, &[b])]);
+        assert_eq!(places(&whole), [(0, 500), (2, 502)]);
+        let lacking = replay(&[member(0, 0, std::slice::from_ref(&a)), member(1, 0, &[]), member(2, 0, &[])]);
+        assert_eq!((places(&lacking).len(), lacking.dropped), (0, 1));
+        // Struck with its member.
+        let struck = replay(&[member(0, 0, &[a]), member(1, 0, &[])]);
+        assert_eq!(places(&struck), [(0, 500)]);
+    }
+
+    #[test]
+    fn the_last_write_of_a_block_counts_and_released_ones_are_left_alone() {
+        let records = [logged(0, 5, 0, &[0]), logged(0, 6, 0, &[0]), logged(0, 7, 0, &[0, 1])];
+        let one = member(1, 0, &[]);
+        assert_eq!(places(&replay(&[member(0, 0, &records), one.clone()])), [(0, 600)]);
+        assert_eq!(places(&replay(&[member(0, 5, &records[..1]), one.clone()])), []);
+        // The highest horizon counts, on whichever member it is.
+        let replayed = replay(&[member(0, 0, &records[..2]), member(1, 6, &[])]);
+        assert_eq!((places(&replayed), replayed.released), (vec![], 6));
+    }
+
+    #[test]
+    fn a_full_stripe_that_was_logged_again_with_its_blocks_is_not_torn() {
+        let intent = |role| {
+            let mut found = logged(role, 5, 0, &[0, 1, 2]);
+            found.record.kind = Kind::Intent;
+            found
+        };
+        // Member 1 is missing; the first list still has it.
+        let mut logs = [member(0, 0, &[intent(0)]), member(2, 0, &[intent(2)])];
+        assert_eq!(replay(&logs).torn, BTreeMap::from([(Window(0), Rows(1))]));
+        logs[0].records.push(logged(0, 6, 0, &[0]));
+        assert_eq!(replay(&logs).torn.len(), 1, "a part of the row");
+        logs[0].records.push(logged(0, 7, 0, &[0, 2]));
+        logs[1].records.push(logged(2, 7, 0, &[0, 2]));
+        assert_eq!(replay(&logs).torn.len(), 0);
+    }
+
+    #[test]
+    fn a_record_that_was_durable_and_is_gone_is_an_erasure() {
+        let (a, later) = (logged(0, 5, 0, &[0, 1]), logged(0, 6, 5, &[0]));
+        let damaged = replay(&[member(0, 0, &[a, later]), member(1, 0, &[])]);
+        assert_eq!(places(&damaged), [(0, 600)]);
+        assert_eq!(damaged.erased, BTreeMap::from([((Role(1), Window(0)), Rows(1))]));
+    }
+}

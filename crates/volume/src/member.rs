@@ -1,0 +1,193 @@
+//! What a volume keeps of one member, and md's structures on it.
+
+use crate::log::{Head, NoRoom, Region, Space, SuperblockMark, region};
+use crate::rows::{BLOCK, Window};
+use pumice_raid::superblock::Superblock;
+use pumice_raid::superblock::features::Features;
+use pumice_raid::superblock::v1::{RESYNC_DONE, ROLE_FAULTY, V1};
+use pumice_units::{Role, SECTOR};
+use std::collections::BTreeSet;
+
+/// Where things lie on a member, in bytes from the start of the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemberPlace {
+    /// The superblock.
+    pub superblock: u64,
+    /// The data area.
+    pub data: u64,
+    /// The bitmap.
+    pub bitmap: Option<Region>,
+    /// The bad-block log, if it counts in sectors.
+    pub bad_blocks: Option<Region>,
+    /// The records of the stripe log.
+    pub log: Option<Region>,
+}
+
+impl MemberPlace {
+    /// The places that a superblock gives.
+    ///
+    /// # Errors
+    /// If `with_log` and there is no room for a stripe log.
+    pub fn of(superblock: &Superblock, with_log: bool) -> Result<Self, NoRoom> {
+        let bytes =
+            |area: pumice_raid::area::Area| Region { start: area.start * SECTOR, len: area.sectors * SECTOR };
+        let bad = superblock.bad_block_log.filter(|log| log.shift == 0);
+        Ok(Self {
+            superblock: superblock.super_offset.get() * SECTOR,
+            data: superblock.data_offset_bytes(),
+            bitmap: superblock.bitmap.map(bytes),
+            bad_blocks: bad.map(|log| bytes(log.area)),
+            log: if with_log { Some(region(superblock)?) } else { None },
+        })
+    }
+}
+
+/// What a member is to the volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// It holds what it should.
+    InSync,
+    /// It is being rebuilt: windows below this one are in sync.
+    Rebuilding(Window),
+    /// It is not there.
+    Failed,
+}
+
+/// A member.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) state: State,
+    pub(crate) superblock: V1,
+    pub(crate) place: MemberPlace,
+    pub(crate) space: Space,
+    /// Blocks of its data area that are listed as bad.
+    pub(crate) bad: BTreeSet<u64>,
+    /// The same as its bad-block log has them, or will have after the flush under way.
+    pub(crate) listed: BTreeSet<u64>,
+    pub(crate) last: SuperblockMark,
+    /// The superblock that is announced, with its mark.
+    pub(crate) next: Option<(SuperblockMark, Vec<u8>)>,
+    pub(crate) serial: u64,
+    /// `listed` is not on the member yet.
+    pub(crate) list_changed: bool,
+    /// Bitmap and bad-block log have to be written whole: it is new.
+    pub(crate) fresh: bool,
+}
+
+/// What tells a superblock from others, from its bytes.
+pub(crate) fn mark(superblock: &V1) -> SuperblockMark {
+    mark_of(superblock.events, &superblock.encode())
+}
+
+fn mark_of(events: u64, bytes: &[u8]) -> SuperblockMark {
+    SuperblockMark { events, sum: u32::from_le_bytes(std::array::from_fn(|i| bytes[216 + i])) }
+}
+
+impl Member {
+    pub(crate) fn here(&self) -> bool {
+        self.state != State::Failed
+    }
+
+    /// Whether it holds good data in `window`, but for bad blocks.
+    pub(crate) fn has(&self, window: Window) -> bool {
+        match self.state {
+            State::InSync => true,
+            State::Rebuilding(upto) => window < upto,
+            State::Failed => false,
+        }
+    }
+
+    /// Works out the superblock that comes next.
+    pub(crate) fn announce(&mut self, events: u64, clean: bool, now: u64) {
+        let sb = &mut self.superblock;
+        sb.events = events;
+        sb.utime = now;
+        sb.resync_offset = if clean { RESYNC_DONE } else { 0 };
+        let set = |map: &mut u32, bit: u32, on: bool| *map = if on { *map | bit } else { *map & !bit };
+        set(&mut sb.feature_map, Features::BAD_BLOCKS, !self.listed.is_empty());
+        let rebuilding = matches!(self.state, State::Rebuilding(_));
+        set(&mut sb.feature_map, Features::RECOVERY_OFFSET, rebuilding);
+        sb.recovery_offset = 0;
+        let bytes = sb.encode();
+        self.next = Some((mark_of(events, &bytes), bytes));
+    }
+
+    /// The announced superblock is on the member.
+    pub(crate) fn announced_is_written(&mut self) {
+        if let Some((mark, _)) = self.next.take() {
+            self.last = mark;
+        }
+    }
+
+    /// Its next head, and where that goes.
+    pub(crate) fn head(
+        &mut self,
+        role: Role,
+        generation: u64,
+        nonce: u64,
+        released: u64,
+    ) -> Option<(u64, Vec<u8>)> {
+        let region = self.place.log?;
+        self.serial += 1;
+        let head = Head {
+            serial: self.serial,
+            array: pumice_raid::Uuid(self.superblock.set_uuid),
+            role,
+            generation,
+            nonce,
+            released,
+            region,
+            last: self.last,
+            next: self.next.as_ref().map_or(self.last, |(mark, _)| *mark),
+        };
+        Some((head.slot(region.heads()), head.encode()))
+    }
+
+    /// The bytes of its bad-block log, one entry for each run of blocks.
+    pub(crate) fn bad_block_bytes(&self) -> Option<(u64, Vec<u8>)> {
+        let region = self.place.bad_blocks?;
+        let mut out = Vec::new();
+        let per_block = BLOCK / SECTOR;
+        let first = self.place.data / SECTOR;
+        for (start, blocks) in runs(&self.listed) {
+            let entry = (first + start * per_block) << 10 | (blocks * per_block);
+            out.extend_from_slice(&entry.to_le_bytes());
+        }
+        let len = region.len as usize;
+        (out.len() <= len).then(|| {
+            out.resize(len, 0xFF);
+            (region.start, out)
+        })
+    }
+}
+
+/// Runs of at most 64 blocks: the 512 sectors of an entry.
+fn runs(blocks: &BTreeSet<u64>) -> Vec<(u64, u64)> {
+    let mut out: Vec<(u64, u64)> = Vec::new();
+    for block in blocks {
+        match out.last_mut() {
+            Some((start, len)) if *start + *len == *block && *len < 64 => *len += 1,
+            _ => out.push((*block, 1)),
+        }
+    }
+    out
+}
+
+/// The blocks of a data area that a bad-block log names, from its entries as sector ranges of the
+/// device.
+#[must_use]
+pub fn bad_blocks_of(areas: &[pumice_raid::area::Area], place: &MemberPlace) -> BTreeSet<u64> {
+    let per_block = BLOCK / SECTOR;
+    let first = place.data / SECTOR;
+    let mut out = BTreeSet::new();
+    for area in areas {
+        let (start, end) = (area.start.saturating_sub(first), area.end().saturating_sub(first));
+        out.extend(start / per_block..end.div_ceil(per_block));
+    }
+    out
+}
+
+/// The roles of the superblock's table once `failed` devices are called faulty.
+pub(crate) fn faulty(numbers: impl IntoIterator<Item = u32>) -> Vec<(u32, u16)> {
+    numbers.into_iter().map(|number| (number, ROLE_FAULTY)).collect()
+}

@@ -1,0 +1,408 @@
+//! The volume: requests become operations, operations become actions.
+//!
+//! Every event is handled in two parts: what it says is noted, then [`Volume::pump`] lets
+//! everything take its next step that may. `docs/volumes.md` has the states.
+
+mod operation;
+mod procedure;
+mod recovery;
+
+use crate::action::{Action, ActionId, Command, Effect, Event, Outcome, Request, RequestError, RequestId};
+use crate::assemble::{Assembly, Rule};
+use crate::intent::Intent;
+use crate::log::Space;
+use crate::member::{Member, State, mark};
+use crate::rows::{RowLayout, Window, Windows};
+use crate::sequencer::{OpId, Sequencer};
+use operation::{Kind, Op};
+use procedure::{Join, Procedure};
+use pumice_raid::superblock::features::Features;
+use pumice_units::{Role, SECTOR};
+use recovery::Recovery;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Who waits for an action.
+#[derive(Debug, Clone, Copy)]
+enum Owner {
+    Op(OpId),
+    Procedure,
+    Intent,
+    Recovery,
+}
+
+/// A request that is under way.
+#[derive(Debug)]
+struct Pending {
+    left: usize,
+    error: Option<RequestError>,
+    fua: bool,
+}
+
+/// An array that is being written.
+pub struct Volume {
+    layout: Box<dyn RowLayout>,
+    windows: Windows,
+    members: Vec<Member>,
+    use_log: bool,
+    omit: Option<Rule>,
+    intent: Option<Intent>,
+    locks: Sequencer,
+    requests: BTreeMap<RequestId, Pending>,
+    ops: BTreeMap<OpId, Op>,
+    /// Operations that may be able to take a step.
+    ready: BTreeSet<OpId>,
+    actions: BTreeMap<ActionId, (Owner, Option<Role>)>,
+    effects: Vec<Effect>,
+    next_op: u64,
+    next_action: u64,
+
+    events: u64,
+    now: u64,
+    /// The superblocks say that parity is whole and nothing is being written.
+    clean: bool,
+    generation: u64,
+    nonce: u64,
+    next_sequence: u64,
+    /// Writes whose records are not all durable.
+    unlogged: BTreeSet<u64>,
+    /// Writes that are not in place on all their members.
+    unapplied: BTreeSet<u64>,
+    /// The highest number that is in place.
+    in_place: u64,
+    released: u64,
+
+    /// Members that failed, which no superblock says yet.
+    failing: BTreeSet<Role>,
+    /// States in memory that are not on the members yet.
+    unrecorded: bool,
+    held: bool,
+    fenced: bool,
+    stopping: bool,
+    running: Option<Procedure>,
+    recovery: Option<Recovery>,
+    want_dirty: bool,
+    want_room: bool,
+    /// With the number of the last write that each has to cover.
+    want_flush: Vec<(RequestId, u64)>,
+    want_clean: bool,
+    joins: VecDeque<Join>,
+    rebuilt: Option<Role>,
+    rebuilding: Option<OpId>,
+    /// Ticks without a request.
+    idle: u32,
+}
+
+impl Volume {
+    /// A volume that begins with what was found. Its first effects are those of recovery.
+    #[must_use]
+    pub fn new(layout: Box<dyn RowLayout>, assembly: Assembly, now: u64) -> Self {
+        let windows = Windows::new(&*layout);
+        let size = assembly.members.iter().flatten().map(|look| look.superblock.size).next().unwrap_or(0);
+        let header =
+            assembly.members.iter().flatten().find_map(|look| look.bitmap.as_ref().map(|b| *b.header()));
+        let intent = header.filter(|_| !assembly.bitmap.is_empty()).map(|header| {
+            let region = u64::from(header.chunk_bytes);
+            Intent::new(assembly.bitmap.clone(), region, (size * SECTOR).div_ceil(region))
+        });
+        let blank =
+            assembly.members.iter().flatten().next().map(|look| (look.superblock.clone(), look.place));
+        let member = |look: &Option<crate::MemberLook>| match look {
+            Some(look) => {
+                let rebuilding = look.superblock.feature_map & Features::RECOVERY_OFFSET != 0;
+                Some(Member {
+                    state: if rebuilding { State::Rebuilding(Window(0)) } else { State::InSync },
+                    superblock: look.superblock.clone(),
+                    place: look.place,
+                    space: Space::new(look.place.log.map_or(0, |log| log.len)),
+                    bad: look.bad.clone(),
+                    listed: look.bad.clone(),
+                    last: mark(&look.superblock),
+                    next: None,
+                    serial: look.head.map_or(0, |head| head.serial),
+                    list_changed: false,
+                    fresh: false,
+                })
+            }
+            None => blank.clone().map(|(superblock, place)| Member {
+                state: State::Failed,
+                superblock,
+                place,
+                space: Space::new(0),
+                bad: BTreeSet::new(),
+                listed: BTreeSet::new(),
+                last: crate::log::SuperblockMark::default(),
+                next: None,
+                serial: 0,
+                list_changed: false,
+                fresh: true,
+            }),
+        };
+        let members = assembly.members.iter().filter_map(member).collect();
+        let mut volume = Self {
+            layout,
+            windows,
+            members,
+            use_log: assembly.use_log,
+            omit: assembly.omit,
+            intent,
+            locks: Sequencer::default(),
+            requests: BTreeMap::new(),
+            ops: BTreeMap::new(),
+            ready: BTreeSet::new(),
+            actions: BTreeMap::new(),
+            effects: Vec::new(),
+            next_op: 0,
+            next_action: 0,
+            events: assembly.events,
+            now,
+            clean: assembly.clean,
+            generation: assembly.generation,
+            nonce: assembly.log_nonce,
+            next_sequence: assembly.replay.released + 1,
+            unlogged: BTreeSet::new(),
+            unapplied: BTreeSet::new(),
+            in_place: 0,
+            released: assembly.old_released,
+            failing: BTreeSet::new(),
+            unrecorded: false,
+            held: false,
+            fenced: false,
+            stopping: false,
+            running: None,
+            recovery: None,
+            want_dirty: false,
+            want_room: false,
+            want_flush: Vec::new(),
+            want_clean: false,
+            joins: VecDeque::new(),
+            rebuilt: None,
+            rebuilding: None,
+            idle: 0,
+        };
+        volume.begin_recovery(assembly);
+        volume.pump();
+        volume
+    }
+
+    /// Bytes of the volume.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.windows.array_bytes()
+    }
+
+    /// Members that are missing or being rebuilt.
+    #[must_use]
+    pub fn missing(&self) -> Vec<Role> {
+        let missing = |(role, member): (u16, &Member)| (member.state != State::InSync).then_some(Role(role));
+        (0..).zip(&self.members).filter_map(missing).collect()
+    }
+
+    /// Whether the superblocks say that nothing is being written.
+    #[must_use]
+    pub const fn is_clean(&self) -> bool {
+        self.clean
+    }
+
+    /// Takes an event. What follows from it is in [`effects`](Self::effects).
+    pub fn handle(&mut self, event: Event) {
+        match event {
+            Event::Request(id, request) => self.request(id, request),
+            Event::Done(action, outcome) => self.done(action, outcome),
+            Event::Returned(role) => self.returned(role),
+            Event::Join { role, superblock, place, nonce } => {
+                self.joins.push_back(Join { role, superblock, place, nonce });
+            }
+            Event::Tick(now) => self.tick(now),
+            Event::Stop => self.stopping = true,
+        }
+        self.pump();
+    }
+
+    /// What is to be done, in the order in which it was decided.
+    pub fn effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    fn request(&mut self, id: RequestId, request: Request) {
+        self.idle = 0;
+        if self.fenced || self.stopping {
+            let why = if self.fenced { RequestError::Fenced } else { RequestError::Stopped };
+            return self.effects.push(Effect::Answer(id, Err(why)));
+        }
+        let (offset, len, fua, writes) = match request {
+            Request::Flush => return self.want_flush.push((id, self.in_place)),
+            Request::Read { offset, len } => (offset, len, false, false),
+            Request::Write { offset, len, fua } => (offset, len, fua, true),
+        };
+        let inside = offset.checked_add(len).is_some_and(|end| end <= self.bytes());
+        if !inside || len == 0 || (offset | len) % SECTOR != 0 {
+            return self.effects.push(Effect::Answer(id, Err(RequestError::Range)));
+        }
+        let parts = self.windows.split(&*self.layout, offset, len);
+        self.requests.insert(id, Pending { left: parts.len(), error: None, fua });
+        for (window, touches) in parts {
+            let kind = if writes { Kind::Write(id) } else { Kind::Read(id) };
+            self.add_op(kind, window, touches);
+        }
+    }
+
+    fn issue(&mut self, owner: Owner, command: Command) -> ActionId {
+        let id = ActionId(self.next_action);
+        self.next_action += 1;
+        self.actions.insert(id, (owner, command.role()));
+        self.effects.push(Effect::Issue(Action { id, command }));
+        id
+    }
+
+    fn done(&mut self, action: ActionId, outcome: Outcome) {
+        let Some((owner, role)) = self.actions.remove(&action) else { return };
+        match (outcome, role) {
+            (Outcome::Fenced, _) => self.fence(),
+            (Outcome::Failed, Some(role)) if self.members[role.index()].here() => {
+                self.failing.insert(role);
+            }
+            _ => {}
+        }
+        match owner {
+            Owner::Op(id) => {
+                if let Some(op) = self.ops.get_mut(&id) {
+                    op.returned(action, outcome, role);
+                    self.ready.insert(id);
+                }
+            }
+            Owner::Procedure => {
+                if let Some(running) = &mut self.running {
+                    running.waiting.remove(&action);
+                }
+            }
+            Owner::Intent => {
+                let last = !self.actions.values().any(|(owner, _)| matches!(owner, Owner::Intent));
+                if let (true, Some(intent)) = (last, &mut self.intent) {
+                    intent.written();
+                    self.ready.extend(self.ops.keys());
+                }
+            }
+            Owner::Recovery => {}
+        }
+    }
+
+    /// Another writer has the array: nothing is sent or answered well any more.
+    fn fence(&mut self) {
+        if std::mem::replace(&mut self.fenced, true) {
+            return;
+        }
+        let mut flushes = std::mem::take(&mut self.want_flush);
+        flushes.extend(self.running.take().map(Procedure::requests).unwrap_or_default());
+        let waiting = std::mem::take(&mut self.requests).into_keys();
+        let waiting = waiting.chain(flushes.into_iter().map(|(id, _)| id));
+        self.effects.extend(waiting.map(|id| Effect::Answer(id, Err(RequestError::Fenced))));
+    }
+
+    fn returned(&mut self, role: Role) {
+        if self.failing.remove(&role) {
+            // It may have missed bits, and steps of operations.
+            if let Some(intent) = &mut self.intent {
+                intent.doubt();
+            }
+            if self.failing.is_empty() && !self.unrecorded {
+                self.thaw();
+            }
+        }
+    }
+
+    fn tick(&mut self, now: u64) {
+        self.now = now;
+        let degraded = !self.missing().is_empty() || !self.failing.is_empty();
+        if let (false, Some(intent)) = (degraded, &mut self.intent) {
+            intent.tick(self.released);
+        }
+        self.idle += 1;
+        if self.idle > 1 && self.ops.is_empty() && !self.clean {
+            self.want_clean = true;
+        }
+    }
+
+    /// Nothing takes a step until something is recorded.
+    fn frozen(&self) -> bool {
+        !self.failing.is_empty()
+            || self.unrecorded
+            || self.running.as_ref().is_some_and(Procedure::is_exclusive)
+    }
+
+    /// Members that are missing, or would be if everything were recorded.
+    fn gone(&self) -> u16 {
+        let gone = |(role, member): (u16, &Member)| {
+            member.state != State::InSync || self.failing.contains(&Role(role))
+        };
+        (0..).zip(&self.members).filter(|member| gone(*member)).count() as u16
+    }
+
+    fn keeps(&self, rule: Rule) -> bool {
+        self.omit != Some(rule)
+    }
+
+    fn survives(&self) -> u16 {
+        self.layout.members() - self.layout.data_members()
+    }
+
+    /// Lets everything take its next step that may.
+    fn pump(&mut self) {
+        loop {
+            if self.fenced {
+                return;
+            }
+            self.pump_intent();
+            self.pump_procedures();
+            if self.pump_recovery() || self.pump_rebuild() {
+                continue;
+            }
+            let Some(op) = self.ready.iter().copied().find(|op| self.may_step(*op)) else {
+                // A procedure whose step needed no action goes on at once.
+                if self.running.as_ref().is_some_and(|running| running.waiting.is_empty()) && !self.blocked()
+                {
+                    continue;
+                }
+                return;
+            };
+            self.ready.remove(&op);
+            self.step(op);
+        }
+    }
+
+    fn pump_intent(&mut self) {
+        let late = !self.keeps(Rule::BitsFirst) && !self.ops.is_empty();
+        if !self.failing.is_empty() || late {
+            return;
+        }
+        let Some(writes) = self.intent.as_mut().and_then(Intent::begin_write) else { return };
+        for role in (0..self.layout.members()).map(Role) {
+            let member = &self.members[role.index()];
+            let Some(area) = member.place.bitmap.filter(|_| member.here()) else { continue };
+            for (at, bytes) in &writes {
+                let put = Command::Put { role, at: area.start + at, bytes: bytes.clone() };
+                self.issue(Owner::Intent, put);
+            }
+        }
+    }
+
+    /// Lets a rebuild go on. Returns whether it did.
+    fn pump_rebuild(&mut self) -> bool {
+        let busy = self.frozen() || self.draining() || self.recovery.is_some() || self.rebuilding.is_some();
+        if busy || self.rebuilt.is_some() || self.stopping {
+            return false;
+        }
+        let next = (0..).zip(&self.members).find_map(|(role, member)| match member.state {
+            State::Rebuilding(upto) => Some((Role(role), upto)),
+            _ => None,
+        });
+        match next {
+            Some((role, upto)) if upto.0 < self.windows.count => {
+                let rows = self.windows.all();
+                self.rebuilding = Some(self.add_op(Kind::Rebuild { role, rows }, upto, Vec::new()));
+            }
+            Some((role, _)) => self.rebuilt = Some(role),
+            None => return false,
+        }
+        true
+    }
+}

@@ -1,0 +1,463 @@
+//! One request's, or the volume's own, work on one window.
+
+use super::{Owner, Volume};
+use crate::action::{ActionId, Command, Effect, Outcome, RequestError, RequestId};
+use crate::assemble::Rule;
+use crate::log::{Kind as RecordKind, Record};
+use crate::member::State;
+use crate::plan::{Lost, RowMap, RowPlan, RowState};
+use crate::rows::{BLOCK, Rows, Touch, Window};
+use crate::sequencer::OpId;
+use pumice_units::Role;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+/// What an operation is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Read(RequestId),
+    Write(RequestId),
+    /// Blocks of a member from the others'.
+    Rebuild {
+        role: Role,
+        rows: Rows,
+    },
+    /// Parity from data.
+    Resync {
+        rows: Rows,
+    },
+}
+
+impl Kind {
+    const fn writes(self) -> bool {
+        !matches!(self, Self::Read(_))
+    }
+
+    const fn own(self) -> bool {
+        matches!(self, Self::Rebuild { .. } | Self::Resync { .. })
+    }
+}
+
+/// How far an operation is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    /// Nothing was done.
+    Start,
+    /// Waits for the superblocks to be dirty and for its bits.
+    Intent,
+    Reading,
+    Folding,
+    /// Waits for room in the log.
+    Room,
+    Logging,
+    Applying,
+}
+
+/// An operation.
+#[derive(Debug)]
+pub(super) struct Op {
+    pub(super) kind: Kind,
+    pub(super) window: Window,
+    touches: Vec<Touch>,
+    pub(super) phase: Phase,
+    waiting: BTreeSet<ActionId>,
+    locked: bool,
+    /// Its regions count it as a user.
+    entered: bool,
+    plans: Vec<(u32, RowPlan)>,
+    stored: BTreeMap<Role, Rows>,
+    unreadable: BTreeMap<Role, Rows>,
+    sequences: Vec<u64>,
+}
+
+impl Op {
+    /// An action of it is over.
+    pub(super) fn returned(&mut self, action: ActionId, outcome: Outcome, role: Option<Role>) {
+        self.waiting.remove(&action);
+        if let (Outcome::Unreadable(rows), Some(role)) = (outcome, role) {
+            self.unreadable.entry(role).or_default().0 |= rows.0;
+            self.phase = Phase::Intent;
+        }
+    }
+
+    /// Whether it has done something that must not be left half done while members change.
+    pub(super) fn is_active(&self) -> bool {
+        self.phase > Phase::Intent
+    }
+}
+
+impl Volume {
+    pub(super) fn add_op(&mut self, kind: Kind, window: Window, touches: Vec<Touch>) -> OpId {
+        let id = OpId(self.next_op);
+        self.next_op += 1;
+        let alone = kind.writes() && self.keeps(Rule::OneWrite);
+        let locked = self.locks.acquire(id, window, alone);
+        let op = Op {
+            kind,
+            window,
+            touches,
+            phase: Phase::Start,
+            waiting: BTreeSet::new(),
+            locked,
+            entered: false,
+            plans: Vec::new(),
+            stored: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
+            sequences: Vec::new(),
+        };
+        self.ops.insert(id, op);
+        self.ready.insert(id);
+        id
+    }
+
+    pub(super) fn may_step(&self, id: OpId) -> bool {
+        let Some(op) = self.ops.get(&id) else { return false };
+        let begun = op.is_active() || !self.draining();
+        let recovered = self.recovery.is_none() || op.kind.own();
+        op.locked && op.waiting.is_empty() && begun && recovered && !self.frozen() && !self.waits(op)
+    }
+
+    /// Whether it waits for something that is not there yet.
+    fn waits(&self, op: &Op) -> bool {
+        let bits = |op: &Op| {
+            let range = self.bytes_of(op.window);
+            !self.keeps(Rule::BitsFirst) || self.intent.as_ref().is_none_or(|intent| intent.durable(&range))
+        };
+        match (op.phase, op.kind) {
+            (Phase::Intent, Kind::Write(_)) => self.want_dirty || self.clean && self.dirtying() || !bits(op),
+            (Phase::Room, Kind::Write(_)) => !bits(op) || (self.use_log && self.want_room && !self.fits(op)),
+            _ => false,
+        }
+    }
+
+    fn bytes_of(&self, window: Window) -> Range<u64> {
+        let start = self.windows.start(window);
+        start..start + self.windows.bytes()
+    }
+
+    /// Takes the operation's next step. It has its window and waits for nothing.
+    pub(super) fn step(&mut self, id: OpId) {
+        let dirty_first = self.keeps(Rule::DirtyFirst);
+        let Some(op) = self.ops.get_mut(&id) else { return };
+        match op.phase {
+            Phase::Start => {
+                op.phase = Phase::Intent;
+                if let (Kind::Write(_), false) = (op.kind, std::mem::replace(&mut op.entered, true)) {
+                    let range = self.bytes_of(self.ops[&id].window);
+                    if let Some(intent) = &mut self.intent {
+                        intent.enter(&range);
+                    }
+                }
+                self.ready.insert(id);
+            }
+            Phase::Intent if self.clean && dirty_first && matches!(op.kind, Kind::Write(_)) => {
+                self.want_dirty = true;
+                self.ready.insert(id);
+            }
+            Phase::Intent => self.plan(id),
+            Phase::Reading => self.fold(id),
+            Phase::Folding => self.folded(id),
+            Phase::Room => self.log(id),
+            Phase::Logging => self.logged(id),
+            Phase::Applying => self.finish(id, Ok(())),
+        }
+    }
+
+    /// What can be used of one row.
+    fn row_state(&self, op: &Op, row: u32) -> RowState {
+        let block = op.window.0 * self.windows.rows + u64::from(row);
+        let mut state = RowState::default();
+        for (role, member) in (0..).map(Role).zip(&self.members) {
+            if !member.has(op.window) {
+                state.absent.insert(role);
+            } else if member.bad.contains(&block)
+                || op.unreadable.get(&role).is_some_and(|rows| rows.contains(row))
+            {
+                state.bad.insert(role);
+            }
+        }
+        state
+    }
+
+    fn plan(&mut self, id: OpId) {
+        let op = &self.ops[&id];
+        let map = RowMap::new(&*self.layout, self.windows.stripe_of(op.window));
+        let (mut plans, mut spoiled) = (Vec::new(), Vec::new());
+        for row in 0..self.windows.rows as u32 {
+            let state = self.row_state(op, row);
+            let touched: Vec<(Role, bool)> = op
+                .touches
+                .iter()
+                .filter_map(|touch| touch.in_row(row).map(|range| (touch.role, range == (0, BLOCK))))
+                .collect();
+            let plan: Result<RowPlan, Lost> = match op.kind {
+                Kind::Read(_) | Kind::Write(_) if touched.is_empty() => continue,
+                Kind::Read(_) => map.read(&state, &touched.iter().map(|(role, _)| *role).collect::<Vec<_>>()),
+                Kind::Write(_) => map.write(&state, &touched),
+                Kind::Rebuild { rows, .. } | Kind::Resync { rows } if !rows.contains(row) => continue,
+                Kind::Rebuild { role, .. } => map.restore(&state, &BTreeSet::from([role])),
+                Kind::Resync { .. } => {
+                    let targets: BTreeSet<Role> =
+                        map.parity().iter().copied().filter(|role| !state.absent.contains(role)).collect();
+                    let known = map
+                        .data()
+                        .iter()
+                        .all(|role| !state.absent.contains(role) && !state.bad.contains(role));
+                    match known {
+                        // What parity is not there cannot be made, and what is there follows from
+                        // data.
+                        true => map.restore(&state, &targets),
+                        false => {
+                            spoiled.extend(targets.iter().map(|role| (*role, row)));
+                            continue;
+                        }
+                    }
+                }
+            };
+            match (plan, op.kind) {
+                (Ok(plan), _) => plans.push((row, plan)),
+                (Err(_), Kind::Rebuild { role, .. }) => spoiled.push((role, row)),
+                (Err(_), _) => return self.finish(id, Err(RequestError::Lost)),
+            }
+        }
+        let base = op.window.0 * self.windows.rows;
+        for (role, row) in spoiled {
+            self.members[role.index()].bad.insert(base + u64::from(row));
+        }
+        let mut reads: BTreeMap<Role, Rows> = BTreeMap::new();
+        let mut stored: BTreeMap<Role, Rows> = BTreeMap::new();
+        for (row, plan) in &plans {
+            for role in &plan.reads {
+                reads.entry(*role).or_default().0 |= 1 << row;
+            }
+            for output in plan.outputs.iter().filter(|output| output.stored) {
+                stored.entry(output.role).or_default().0 |= 1 << row;
+            }
+        }
+        let window = op.window;
+        if let Some(op) = self.ops.get_mut(&id) {
+            (op.plans, op.stored, op.phase) = (plans, stored, Phase::Reading);
+        }
+        for (role, rows) in reads {
+            let at = self.at(role, window);
+            self.issue_for(id, Command::Read { op: id, role, at, rows });
+        }
+        self.ready.insert(id);
+    }
+
+    /// Where a window begins on a member's device.
+    pub(super) fn at(&self, role: Role, window: Window) -> u64 {
+        self.members[role.index()].place.data + self.windows.start(window)
+    }
+
+    fn issue_for(&mut self, id: OpId, command: Command) {
+        let action = self.issue(Owner::Op(id), command);
+        if let Some(op) = self.ops.get_mut(&id) {
+            op.waiting.insert(action);
+        }
+    }
+
+    fn fold(&mut self, id: OpId) {
+        let Some(op) = self.ops.get_mut(&id) else { return };
+        op.phase = Phase::Folding;
+        let request = match op.kind {
+            Kind::Read(request) | Kind::Write(request) => Some(request),
+            _ => None,
+        };
+        let (plans, touches) = (op.plans.clone(), op.touches.clone());
+        self.issue_for(id, Command::Fold { op: id, plans, touches, request });
+    }
+
+    fn folded(&mut self, id: OpId) {
+        let Some(op) = self.ops.get_mut(&id) else { return };
+        op.phase = Phase::Room;
+        if let Kind::Read(request) = op.kind {
+            let touches = op.touches.clone();
+            self.effects.push(Effect::Deliver { op: id, request, touches });
+            return self.finish(id, Ok(()));
+        }
+        self.ready.insert(id);
+    }
+
+    /// The record kind: full stripes of which every data member is wholly in sync need no blocks.
+    fn record_kind(&self, op: &Op) -> RecordKind {
+        let whole = op.touches.len() == usize::from(self.layout.data_members())
+            && op.touches.iter().all(|touch| touch.start == 0 && touch.end == self.windows.bytes());
+        let in_sync = |touch: &Touch| {
+            let member = &self.members[touch.role.index()];
+            !self.keeps(Rule::BlocksWhileDegraded)
+                || member.state == State::InSync && op.stored.contains_key(&touch.role)
+        };
+        if whole && op.touches.iter().all(in_sync) { RecordKind::Intent } else { RecordKind::Blocks }
+    }
+
+    fn record_bytes(&self, op: &Op, rows: Rows) -> u64 {
+        match self.record_kind(op) {
+            RecordKind::Intent => BLOCK,
+            RecordKind::Blocks => BLOCK * u64::from(1 + rows.count()),
+        }
+    }
+
+    fn fits(&self, op: &Op) -> bool {
+        op.stored.iter().all(|(role, rows)| {
+            let (space, need) = (&self.members[role.index()].space, self.record_bytes(op, *rows));
+            if op.sequences.is_empty() { space.admits(need) } else { space.fit(need).is_some() }
+        })
+    }
+
+    fn log(&mut self, id: OpId) {
+        let op = &self.ops[&id];
+        let own = op.kind.own();
+        if self.use_log && !own && !self.fits(op) {
+            self.want_room = true;
+            self.ready.insert(id);
+            return;
+        }
+        if own {
+            return self.apply(id);
+        }
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        self.unapplied.insert(sequence);
+        let committed = self.unlogged.first().map_or(sequence - 1, |first| first - 1);
+        let kind = self.record_kind(op);
+        let (window, stored) = (op.window, op.stored.clone());
+        if let Some(op) = self.ops.get_mut(&id) {
+            op.sequences.push(sequence);
+        }
+        if !self.use_log {
+            return self.apply(id);
+        }
+        self.unlogged.insert(sequence);
+        for (role, rows) in &stored {
+            let record = Record {
+                kind,
+                role: *role,
+                generation: self.generation,
+                sequence,
+                committed,
+                released: self.released,
+                window,
+                rows: *rows,
+                members: stored.keys().copied().collect(),
+            };
+            let member = &mut self.members[role.index()];
+            let region = member.place.log.map_or(0, |log| log.start);
+            let Some(position) = member.space.fit(record.bytes()) else { continue };
+            member.space.take(sequence, position, record.bytes());
+            let (at, nonce) = (region + position, self.nonce);
+            self.issue_for(id, Command::Log { op: id, role: *role, at, position, nonce, record });
+        }
+        if let Some(op) = self.ops.get_mut(&id) {
+            op.phase = Phase::Logging;
+        }
+        if !self.keeps(Rule::RecordsFirst) {
+            return self.logged(id);
+        }
+        self.ready.insert(id);
+    }
+
+    fn logged(&mut self, id: OpId) {
+        if let Some(sequence) = self.ops[&id].sequences.last() {
+            self.unlogged.remove(sequence);
+        }
+        self.apply(id);
+    }
+
+    fn apply(&mut self, id: OpId) {
+        let (window, stored) = (self.ops[&id].window, self.ops[&id].stored.clone());
+        for (role, rows) in stored {
+            let at = self.at(role, window);
+            self.issue_for(id, Command::Write { op: id, role, at, rows });
+        }
+        if let Some(op) = self.ops.get_mut(&id) {
+            op.phase = Phase::Applying;
+        }
+        self.ready.insert(id);
+    }
+
+    /// The operation is over: everything is in place, or it could not be done and nothing was
+    /// stored.
+    fn finish(&mut self, id: OpId, result: Result<(), RequestError>) {
+        let Some(op) = self.ops.remove(&id) else { return };
+        self.ready.remove(&id);
+        for sequence in &op.sequences {
+            self.unapplied.remove(sequence);
+            self.in_place = self.in_place.max(*sequence);
+        }
+        if result.is_ok() && op.kind.writes() {
+            let base = op.window.0 * self.windows.rows;
+            for (role, rows) in &op.stored {
+                for row in rows.iter() {
+                    self.members[role.index()].bad.remove(&(base + u64::from(row)));
+                }
+            }
+        }
+        let range = self.bytes_of(op.window);
+        if let (true, Kind::Write(_), Some(intent)) = (op.entered, op.kind, &mut self.intent) {
+            intent.leave(&range, op.sequences.last().copied().unwrap_or(0));
+        }
+        if self.rebuilding == Some(id) {
+            self.rebuilding = None;
+            if let Kind::Rebuild { role, .. } = op.kind {
+                let member = &mut self.members[role.index()];
+                if let State::Rebuilding(upto) = &mut member.state {
+                    upto.0 += 1;
+                }
+            }
+        }
+        for next in self.locks.release(id, op.window) {
+            if let Some(op) = self.ops.get_mut(&next) {
+                op.locked = true;
+                self.ready.insert(next);
+            }
+        }
+        self.effects.push(Effect::Forget(id));
+        if let Kind::Read(request) | Kind::Write(request) = op.kind {
+            self.part_done(request, result);
+        }
+    }
+
+    fn part_done(&mut self, id: RequestId, result: Result<(), RequestError>) {
+        let Some(pending) = self.requests.get_mut(&id) else { return };
+        pending.left -= 1;
+        pending.error = pending.error.or(result.err());
+        if pending.left > 0 {
+            return;
+        }
+        let (error, fua) = (pending.error, pending.fua);
+        self.requests.remove(&id);
+        match (error, fua) {
+            (Some(error), _) => self.effects.push(Effect::Answer(id, Err(error))),
+            (None, true) => self.want_flush.push((id, self.in_place)),
+            (None, false) => self.effects.push(Effect::Answer(id, Ok(()))),
+        }
+    }
+
+    /// Members changed, or may have missed something: operations that had begun do it again. New
+    /// blocks that were made stay right: they are absolute, and the row was not written by anybody
+    /// else.
+    pub(super) fn thaw(&mut self) {
+        let gone: Vec<Role> =
+            (0..).zip(&self.members).filter(|(_, m)| !m.here()).map(|(role, _)| Role(role)).collect();
+        let again = if self.keeps(Rule::LogAgain) { Phase::Room } else { Phase::Applying };
+        for (id, op) in &mut self.ops {
+            op.phase = match op.phase {
+                Phase::Start => Phase::Start,
+                Phase::Intent | Phase::Reading | Phase::Folding => Phase::Intent,
+                Phase::Room => Phase::Room,
+                Phase::Logging | Phase::Applying => again,
+            };
+            if op.phase == Phase::Room {
+                op.stored.retain(|role, _| !gone.contains(role));
+            }
+            self.ready.insert(*id);
+        }
+        if let Some(rebuilding) = self.rebuilding
+            && let Some(Op { kind: Kind::Rebuild { role, .. }, .. }) = self.ops.get(&rebuilding)
+            && gone.contains(role)
+        {
+            self.finish(rebuilding, Ok(()));
+        }
+    }
+}

@@ -1,0 +1,439 @@
+//! Flushes and superblock updates: steps over all members, one procedure at a time.
+//!
+//! `docs/volumes.md`, *What md needs on disk*, has the order and the reasons.
+
+use super::{Owner, Volume};
+use crate::action::{ActionId, Command, Effect, RequestId};
+use crate::assemble::Rule;
+use crate::log::Space;
+use crate::member::{MemberPlace, State, faulty};
+use crate::rows::Window;
+use pumice_raid::superblock::v1::V1;
+use pumice_units::Role;
+use std::collections::{BTreeSet, VecDeque};
+
+/// A device that is to take an empty role.
+#[derive(Debug)]
+pub(super) struct Join {
+    pub(super) role: Role,
+    pub(super) superblock: Box<V1>,
+    pub(super) place: MemberPlace,
+    pub(super) nonce: u64,
+}
+
+/// Why the superblocks are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    /// A write is to begin.
+    Dirty,
+    /// Nothing is being written.
+    Clean,
+    /// Members failed.
+    Failed,
+    /// A device took an empty role.
+    Joined,
+    /// A member has been rebuilt.
+    Rebuilt,
+    /// What recovery found is on the members: bad blocks, failed members.
+    Recovered,
+}
+
+/// What a procedure is for.
+#[derive(Debug)]
+enum Goal {
+    Flush(Vec<(RequestId, u64)>),
+    Update(Change),
+    /// A new generation of the log, empty on every member.
+    Generation,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Flush,
+    BadBlocks,
+    Heads,
+    Bitmap,
+    Superblocks,
+}
+
+/// A procedure under way.
+#[derive(Debug)]
+pub(super) struct Procedure {
+    goal: Goal,
+    steps: VecDeque<Step>,
+    /// The step under way waits for these.
+    pub(super) waiting: BTreeSet<ActionId>,
+    step: Option<Step>,
+    /// Everything up to this number is flushed once the flush is done.
+    horizon: u64,
+}
+
+impl Procedure {
+    fn new(goal: Goal, steps: &[Step]) -> Self {
+        Self {
+            goal,
+            steps: steps.iter().copied().collect(),
+            waiting: BTreeSet::new(),
+            step: None,
+            horizon: 0,
+        }
+    }
+
+    /// Whether operations stand still meanwhile.
+    pub(super) fn is_exclusive(&self) -> bool {
+        !matches!(self.goal, Goal::Flush(_) | Goal::Update(Change::Dirty))
+    }
+
+    /// The requests that wait for it.
+    pub(super) fn requests(self) -> Vec<(RequestId, u64)> {
+        match self.goal {
+            Goal::Flush(requests) => requests,
+            _ => Vec::new(),
+        }
+    }
+}
+
+const UPDATE: [Step; 5] = [Step::Flush, Step::BadBlocks, Step::Heads, Step::Bitmap, Step::Superblocks];
+
+impl Volume {
+    /// Operations that have not begun wait until the members have changed.
+    pub(super) fn draining(&self) -> bool {
+        !self.joins.is_empty() || self.rebuilt.is_some() || self.want_clean
+    }
+
+    pub(super) fn dirtying(&self) -> bool {
+        matches!(&self.running, Some(Procedure { goal: Goal::Update(Change::Dirty), .. }))
+    }
+
+    /// Whether the running procedure cannot go on although no action of it is under way.
+    pub(super) fn blocked(&self) -> bool {
+        let next = self.running.as_ref().and_then(|running| running.steps.front());
+        let writing = self.actions.values().any(|(owner, _)| matches!(owner, Owner::Intent));
+        next == Some(&Step::Bitmap) && writing
+    }
+
+    pub(super) fn pump_procedures(&mut self) {
+        if self.running.as_ref().is_some_and(|running| running.waiting.is_empty()) {
+            if self.failing.is_empty() {
+                self.next_step();
+            } else {
+                self.give_up();
+            }
+        }
+        if self.running.is_none() {
+            self.next_procedure();
+        }
+    }
+
+    /// A member failed in the middle: what was wanted is wanted still.
+    fn give_up(&mut self) {
+        let Some(running) = self.running.take() else { return };
+        if let (Some(Step::Bitmap), Some(intent)) = (running.step, &mut self.intent) {
+            intent.written();
+        }
+        match running.goal {
+            Goal::Flush(requests) => self.want_flush.extend(requests),
+            Goal::Update(Change::Dirty) => self.want_dirty = true,
+            // The states are in memory; the update for the failure carries them.
+            Goal::Update(_) => self.unrecorded = true,
+            Goal::Generation => {}
+        }
+    }
+
+    fn next_procedure(&mut self) {
+        if !self.failing.is_empty() || self.unrecorded {
+            return self.record_failures();
+        }
+        self.release_hold();
+        if self.recovery.is_some() {
+            return;
+        }
+        if std::mem::take(&mut self.want_dirty) {
+            return self.start(Goal::Update(Change::Dirty), &[Step::Heads, Step::Bitmap, Step::Superblocks]);
+        }
+        // The horizon is one number: an older write that is still on its way would keep it below
+        // what is to be flushed.
+        let oldest = self.unapplied.first().copied().unwrap_or(u64::MAX);
+        let covered = |upto: u64| upto < oldest || !self.keeps(Rule::FlushWaits);
+        let (requests, later): (Vec<_>, Vec<_>) =
+            self.want_flush.iter().copied().partition(|(_, upto)| covered(*upto));
+        if self.want_room || !requests.is_empty() {
+            self.want_flush = later;
+            return self.start(Goal::Flush(requests), &[Step::Flush, Step::BadBlocks, Step::Heads]);
+        }
+        if self.ops.values().any(super::Op::is_active) {
+            return;
+        }
+        if let Some(join) = self.joins.pop_front() {
+            self.join(join);
+        } else if let Some(role) = self.rebuilt.take() {
+            // It may have failed since its last window was restored.
+            let member = &mut self.members[role.index()];
+            if member.state == State::Rebuilding(Window(self.windows.count)) {
+                member.state = State::InSync;
+                self.start(Goal::Update(Change::Rebuilt), &UPDATE);
+            }
+        } else if self.want_clean || (self.stopping && !self.clean && self.ops.is_empty()) {
+            self.want_clean = false;
+            if self.ops.is_empty() {
+                self.start(Goal::Update(Change::Clean), &UPDATE);
+            }
+        } else if self.stopping && self.ops.is_empty() && self.clean {
+            self.fenced = true;
+            self.effects.push(Effect::Stopped);
+        }
+    }
+
+    /// Superblocks of the others are made to say which members failed, unless the code does not
+    /// survive that.
+    fn record_failures(&mut self) {
+        if !self.actions.is_empty() {
+            return;
+        }
+        if self.recovery.is_some() {
+            // Everything is looked at again, without them.
+            self.fenced = true;
+            return self.effects.push(Effect::AssembleAgain);
+        }
+        if self.gone() > self.survives() {
+            if !std::mem::replace(&mut self.held, true) {
+                self.effects.push(Effect::Held(true));
+            }
+            return;
+        }
+        self.release_hold();
+        let failing = std::mem::take(&mut self.failing);
+        self.call_faulty(&failing);
+        if !self.keeps(Rule::FailureFirst) {
+            return self.thaw();
+        }
+        self.unrecorded = true;
+        self.start(Goal::Update(Change::Failed), &UPDATE);
+    }
+
+    fn release_hold(&mut self) {
+        if std::mem::take(&mut self.held) {
+            self.effects.push(Effect::Held(false));
+        }
+    }
+
+    fn call_faulty(&mut self, roles: &BTreeSet<Role>) {
+        let numbers: Vec<u32> =
+            roles.iter().map(|role| self.members[role.index()].superblock.dev_number).collect();
+        for role in roles {
+            let member = &mut self.members[role.index()];
+            member.state = State::Failed;
+            member.space = Space::new(0);
+        }
+        self.set_roles(&faulty(numbers));
+    }
+
+    pub(super) fn set_roles(&mut self, roles: &[(u32, u16)]) {
+        for member in &mut self.members {
+            for (number, role) in roles {
+                if let Some(entry) = member.superblock.dev_roles.get_mut(*number as usize) {
+                    *entry = *role;
+                }
+            }
+        }
+    }
+
+    fn join(&mut self, join: Join) {
+        let Some(like) = self.members.iter().find(|member| member.state == State::InSync) else { return };
+        let old = like.superblock.clone();
+        let member = &mut self.members[join.role.index()];
+        if member.here() {
+            return;
+        }
+        let given = *join.superblock;
+        let number = given.dev_number;
+        member.superblock = V1 {
+            device_uuid: given.device_uuid,
+            dev_number: number,
+            data_offset: given.data_offset,
+            data_size: given.data_size,
+            super_offset: given.super_offset,
+            bblog_shift: given.bblog_shift,
+            bblog_size: given.bblog_size,
+            bblog_offset: given.bblog_offset,
+            bitmap_or_ppl: given.bitmap_or_ppl,
+            ..old
+        };
+        member.place = join.place;
+        member.space = Space::new(join.place.log.map_or(0, |log| log.len));
+        member.state = State::Rebuilding(Window(0));
+        member.bad.clear();
+        member.listed.clear();
+        member.last = crate::log::SuperblockMark::default();
+        member.serial = 0;
+        member.fresh = true;
+        self.set_roles(&[(number, join.role.get())]);
+        self.new_generation(join.nonce);
+        self.start(Goal::Update(Change::Joined), &UPDATE);
+    }
+
+    /// Old records mean nothing from the next heads on. Everything must be in place and flushed by
+    /// then.
+    pub(super) fn new_generation(&mut self, nonce: u64) {
+        self.generation += 1;
+        self.nonce = nonce;
+        for member in &mut self.members {
+            member.space = Space::new(member.place.log.map_or(0, |log| log.len));
+        }
+    }
+
+    pub(super) fn start_recovered(&mut self) {
+        self.start(Goal::Update(Change::Recovered), &UPDATE);
+    }
+
+    pub(super) fn start_generation(&mut self) {
+        self.start(Goal::Generation, &[Step::Heads]);
+    }
+
+    fn start(&mut self, goal: Goal, steps: &[Step]) {
+        self.running = Some(Procedure::new(goal, steps));
+        self.next_step();
+    }
+
+    /// The step under way is done on every member.
+    fn next_step(&mut self) {
+        let Some(mut running) = self.running.take() else { return };
+        match running.step.take() {
+            Some(Step::Bitmap) => {
+                if let Some(intent) = &mut self.intent {
+                    intent.written();
+                }
+                self.ready.extend(self.ops.keys());
+            }
+            Some(Step::Superblocks) => {
+                for member in self.members.iter_mut().filter(|member| member.here()) {
+                    member.announced_is_written();
+                    member.fresh = false;
+                }
+            }
+            Some(Step::Heads) if running.horizon > self.released => {
+                self.released = running.horizon;
+                for member in &mut self.members {
+                    member.space.release(running.horizon);
+                }
+                self.unlogged.retain(|sequence| *sequence > running.horizon);
+            }
+            _ => {}
+        }
+        let Some(step) = running.steps.pop_front() else { return self.end(running) };
+        if step == Step::Bitmap && self.intent.as_mut().is_some_and(|intent| !intent.hold()) {
+            running.steps.push_front(step);
+            self.running = Some(running);
+            return;
+        }
+        running.step = Some(step);
+        for role in (0..self.layout.members()).map(Role) {
+            if self.members[role.index()].here()
+                && let Some(command) = self.command(step, role, &mut running)
+            {
+                let action = self.issue(Owner::Procedure, command);
+                running.waiting.insert(action);
+            }
+        }
+        self.running = Some(running);
+    }
+
+    /// What one step does on one member.
+    fn command(&mut self, step: Step, role: Role, running: &mut Procedure) -> Option<Command> {
+        let first = self.members.iter().position(super::Member::here) == Some(role.index());
+        let put = |(at, bytes)| Command::Put { role, at, bytes };
+        match step {
+            Step::Flush => {
+                // During recovery the old horizon stands until bad blocks are on the members. And a
+                // member that failed has not flushed: until the superblocks say so it may come
+                // back, and be believed.
+                let failed = matches!(running.goal, Goal::Update(Change::Failed));
+                if self.recovery.is_none() && !(failed && self.keeps(Rule::FailureBeforeHorizon)) {
+                    running.horizon = self.unapplied.first().map_or(self.next_sequence, |first| *first) - 1;
+                }
+                let member = &mut self.members[role.index()];
+                if member.listed != member.bad {
+                    member.listed.clone_from(&member.bad);
+                    member.list_changed = true;
+                }
+                Some(Command::Flush { role })
+            }
+            Step::BadBlocks => {
+                let member = &mut self.members[role.index()];
+                if !std::mem::take(&mut member.list_changed) && !member.fresh {
+                    return None;
+                }
+                let bytes = member.bad_block_bytes();
+                if bytes.is_none() {
+                    // No room to remember them: a member that cannot be trusted is no member.
+                    self.failing.insert(role);
+                }
+                bytes.map(put)
+            }
+            Step::Heads => {
+                if let (true, Goal::Update(change)) = (first, &running.goal) {
+                    let change = *change;
+                    self.announce(change);
+                }
+                let left_out = match running.goal {
+                    Goal::Flush(_) => !first && !self.keeps(Rule::HorizonEverywhere),
+                    Goal::Update(_) => !self.keeps(Rule::HeadsFirst),
+                    Goal::Generation => false,
+                };
+                if left_out {
+                    return None;
+                }
+                let (generation, nonce, released) =
+                    (self.generation, self.nonce, running.horizon.max(self.released));
+                self.members[role.index()].head(role, generation, nonce, released).map(put)
+            }
+            Step::Bitmap => {
+                let (events, whole) = (self.events, self.missing().is_empty());
+                let member = &self.members[role.index()];
+                let (area, intent) = (member.place.bitmap?, self.intent.as_mut()?);
+                let header = intent.header(events, whole.then_some(events));
+                let bytes = if member.fresh { intent.bytes() } else { header };
+                Some(put((area.start, bytes)))
+            }
+            Step::Superblocks => {
+                let member = &self.members[role.index()];
+                let (_, bytes) = member.next.clone()?;
+                Some(put((member.place.superblock, bytes)))
+            }
+        }
+    }
+
+    /// Works out the next superblocks.
+    fn announce(&mut self, change: Change) {
+        self.events += 1;
+        let clean = match change {
+            Change::Dirty => false,
+            Change::Clean => true,
+            _ => self.clean,
+        };
+        let (events, now) = (self.events, self.now);
+        for member in self.members.iter_mut().filter(|member| member.here()) {
+            member.announce(events, clean, now);
+        }
+    }
+
+    fn end(&mut self, running: Procedure) {
+        self.ready.extend(self.ops.keys());
+        match running.goal {
+            Goal::Flush(requests) => {
+                self.want_room = false;
+                self.effects.extend(requests.into_iter().map(|(id, _)| Effect::Answer(id, Ok(()))));
+            }
+            Goal::Update(Change::Dirty) => self.clean = false,
+            Goal::Update(Change::Clean) => self.clean = true,
+            Goal::Update(Change::Failed) => {
+                self.unrecorded = false;
+                // Full stripes that are in place become safe from the loss of another member.
+                self.want_room = true;
+                self.thaw();
+            }
+            Goal::Update(Change::Recovered) | Goal::Generation => self.recovery_went_on(),
+            Goal::Update(Change::Joined | Change::Rebuilt) => {}
+        }
+    }
+}

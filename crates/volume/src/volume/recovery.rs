@@ -1,0 +1,136 @@
+//! What a volume does before its first request: replay, parity of torn stripes, a new generation of
+//! the log.
+
+use super::operation::Kind;
+use super::{Owner, Volume};
+use crate::action::{Command, Effect};
+use crate::assemble::{Assembly, Rule};
+use crate::log::Applied;
+use crate::member::faulty;
+use crate::rows::{BLOCK, Window};
+use std::collections::VecDeque;
+
+/// Operations of recovery at a time.
+const AT_ONCE: usize = 8;
+
+/// How far recovery is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Superblocks say which members are not there.
+    Failing,
+    /// Blocks go from the log into place.
+    Copying,
+    /// Parity of torn rows, and erasures.
+    Restoring,
+    /// Bad blocks go to the members.
+    Recording,
+    /// The log begins anew.
+    Generation,
+}
+
+/// Recovery under way.
+#[derive(Debug)]
+pub(super) struct Recovery {
+    stage: Stage,
+    copies: Vec<Applied>,
+    restores: VecDeque<(Kind, Window)>,
+    nonce: u64,
+    /// Highest sequence number of the old generation.
+    settled: u64,
+}
+
+impl Volume {
+    pub(super) fn begin_recovery(&mut self, assembly: Assembly) {
+        let replay = assembly.replay;
+        let torn = if self.keeps(Rule::ParityOfTorn) { replay.torn } else { Default::default() };
+        let torn = torn.into_iter().map(|(window, rows)| (Kind::Resync { rows }, window));
+        let erased =
+            replay.erased.into_iter().map(|((role, window), rows)| (Kind::Rebuild { role, rows }, window));
+        self.recovery = Some(Recovery {
+            stage: Stage::Failing,
+            copies: replay.apply,
+            restores: torn.chain(erased).collect(),
+            nonce: assembly.nonce,
+            settled: replay.released,
+        });
+        if let Some(intent) = &mut self.intent {
+            // A crash may have left members with different bits.
+            intent.doubt();
+        }
+        if !assembly.ours && self.keeps(Rule::NewGeneration) {
+            // Or the heads that are written next would vouch for old records.
+            self.new_generation(assembly.nonce);
+        }
+        if assembly.fail.is_empty() {
+            self.recovery_went_on();
+        } else {
+            self.set_roles(&faulty(assembly.fail));
+            self.start_recovered();
+        }
+    }
+
+    /// The stage under way is done.
+    pub(super) fn recovery_went_on(&mut self) {
+        let Some(recovery) = &mut self.recovery else { return };
+        match recovery.stage {
+            Stage::Failing => {
+                recovery.stage = Stage::Copying;
+                let copies = std::mem::take(&mut recovery.copies);
+                for copy in copies {
+                    let to = self.at(copy.role, copy.window) + u64::from(copy.row) * BLOCK;
+                    let block = copy.window.0 * self.windows.rows + u64::from(copy.row);
+                    self.members[copy.role.index()].bad.remove(&block);
+                    self.issue(Owner::Recovery, Command::Copy { role: copy.role, from: copy.from, to });
+                }
+            }
+            Stage::Copying => recovery.stage = Stage::Restoring,
+            Stage::Restoring => {
+                recovery.stage = Stage::Recording;
+                self.start_recovered();
+            }
+            Stage::Recording => {
+                recovery.stage = Stage::Generation;
+                let (nonce, settled) = (recovery.nonce, recovery.settled);
+                self.released = settled;
+                if self.keeps(Rule::NewGeneration) {
+                    self.new_generation(nonce);
+                }
+                self.start_generation();
+            }
+            Stage::Generation => {
+                self.recovery = None;
+                self.effects.push(Effect::Ready);
+                self.ready.extend(self.ops.keys());
+            }
+        }
+    }
+
+    /// Lets recovery go on. Returns whether it did.
+    pub(super) fn pump_recovery(&mut self) -> bool {
+        if self.frozen() {
+            return false;
+        }
+        let idle = self.actions.is_empty();
+        let own = self.ops.values().filter(|op| !matches!(op.kind, Kind::Read(_) | Kind::Write(_))).count();
+        let Some(recovery) = &mut self.recovery else { return false };
+        match recovery.stage {
+            Stage::Copying if idle => {
+                self.recovery_went_on();
+                true
+            }
+            Stage::Restoring if recovery.restores.is_empty() && own == 0 => {
+                self.recovery_went_on();
+                true
+            }
+            Stage::Restoring => {
+                let count = AT_ONCE.saturating_sub(own).min(recovery.restores.len());
+                let next: Vec<_> = recovery.restores.drain(..count).collect();
+                for (kind, window) in next {
+                    self.add_op(kind, window, Vec::new());
+                }
+                count > 0
+            }
+            _ => false,
+        }
+    }
+}

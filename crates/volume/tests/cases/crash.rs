@@ -1,0 +1,333 @@
+//! Crashes from a seed, for every case of `docs/volumes.md`, *Case by case*.
+//!
+//! A short form runs with the tests; `cargo xtask volume-cases --seeds N` is the long one.
+
+use crate::harness::{Fault, Setup, World};
+use pumice_raid::layout::{Layout, Level};
+use pumice_units::Role;
+use pumice_volume::assemble::Rule;
+use pumice_volume::{Outcome, Refusal};
+
+/// What happens besides a crash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Case {
+    /// The power goes.
+    Crash,
+    /// It goes again while the log is replayed.
+    DuringReplay,
+    /// It goes, and a member is lost with it.
+    MemberLost,
+    /// A member is missing for some time already.
+    Degraded,
+    /// A member fails while writes are under way, and the power goes soon after.
+    FailedMidWrite,
+    /// A new member is being rebuilt.
+    Rebuilding,
+    /// Linux runs the array before we come back.
+    LinuxRan,
+}
+
+const CASES: [Case; 7] = [
+    Case::Crash,
+    Case::DuringReplay,
+    Case::MemberLost,
+    Case::Degraded,
+    Case::FailedMidWrite,
+    Case::Rebuilding,
+    Case::LinuxRan,
+];
+
+fn setup(seed: u64, log: bool) -> Setup {
+    let (level, layout, disks) = match seed / 7 % 5 {
+        0 => (Level::Raid5, Some(Layout::LeftSymmetric), 4),
+        1 => (Level::Raid6, Some(Layout::LeftSymmetric), 5),
+        2 => (Level::Raid6, Some(Layout::DdfNContinue), 6),
+        3 => (Level::Raid4, None, 3),
+        _ => (Level::Raid5, Some(Layout::RightAsymmetric), 5),
+    };
+    let chunk = [4096, 16384, 131_072][(seed / 35 % 3) as usize];
+    Setup { level, layout, disks, chunk, stripes: (40_000 / chunk).max(2), log }
+}
+
+fn lose(world: &mut World) {
+    let survives = usize::from(world.geometry.raid_disks() - world.geometry.data_disks());
+    let role = world.random.next(world.disks.len() as u64) as usize;
+    let disks = world.disks.iter().zip(0..);
+    let missing = world.missing();
+    let gone = disks.filter(|(disk, role)| disk.lost || missing.contains(&Role(*role))).count();
+    if gone < survives {
+        world.disks[role].lost = true;
+    }
+}
+
+/// Says which history went wrong.
+struct Named(u64, Case);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("seed {}, {:?}", self.0, self.1);
+        }
+    }
+}
+
+/// One history. What is wrong panics.
+fn history(seed: u64, case: Case, fault: Fault, omit: Option<Rule>) -> World {
+    let _name = Named(seed, case);
+    let mut world = World::new(seed, &setup(seed, true));
+    world.omit = omit;
+    world.start().unwrap();
+    world.run(100);
+    world.fault = fault;
+    if matches!(case, Case::Degraded | Case::Rebuilding) {
+        lose(&mut world);
+        world.run(60);
+        // By now it is known, and what was in place before is flushed on the others.
+        world.submit(pumice_volume::Request::Flush);
+        world.settle();
+    }
+    if case == Case::Rebuilding {
+        let missing = world.volume.as_ref().unwrap().missing();
+        if let Some(role) = missing.iter().find(|role| world.disks[role.index()].lost) {
+            world.join(*role);
+        }
+    }
+    for round in 0..2 {
+        let steps = 20 + world.random.next(400);
+        world.run(steps);
+        if case == Case::FailedMidWrite {
+            match world.random.chance(50) {
+                true => lose(&mut world),
+                // It is back after the crash, and has missed writes.
+                false if world.missing().is_empty() => world.disks[0].up = false,
+                false => {}
+            }
+            let steps = world.random.next(60);
+            world.run(steps);
+        }
+        world.crash();
+        let whole = world.disks.iter().all(|disk| !disk.lost);
+        if whole && !matches!(case, Case::Rebuilding | Case::FailedMidWrite) {
+            world.check_for_linux();
+        }
+        if case == Case::MemberLost {
+            lose(&mut world);
+            world.may_be_unreadable = true;
+        }
+        // A member that is lost and not recorded yet is lost with the power.
+        world.may_be_unreadable |= case == Case::FailedMidWrite;
+        if case == Case::LinuxRan && world.random.chance(70) {
+            world.linux_runs();
+        }
+        if case == Case::DuringReplay {
+            for _ in 0..world.random.next(3) {
+                world.begin().unwrap();
+                let steps = world.random.next(60);
+                world.run_recovery(steps);
+                world.crash();
+            }
+            if world.random.chance(30) {
+                lose(&mut world);
+                world.may_be_unreadable = true;
+            }
+        }
+        world.start().unwrap_or_else(|refusal| panic!("seed {seed} {case:?} round {round}: {refusal}"));
+        world.verify();
+        if world.volume.as_ref().unwrap().missing().is_empty() && world.model.unreadable == 0 {
+            assert_eq!(world.torn_rows(), [] as [u64; 0], "seed {seed} {case:?}: not clean after recovery");
+        }
+    }
+    world
+}
+
+/// `PUMICE_VOLUME_SEEDS` of them from `PUMICE_VOLUME_SEED` on, or the short form.
+fn seeds(short: u64) -> std::ops::Range<u64> {
+    let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    let first = number("PUMICE_VOLUME_SEED").unwrap_or(0);
+    first..first + number("PUMICE_VOLUME_SEEDS").unwrap_or(short)
+}
+
+#[test]
+fn after_any_crash_flushed_is_kept_and_the_rest_is_old_or_new() {
+    let (mut applied, mut dropped, mut resynced, mut discarded, mut unreadable) = (0, 0, 0, 0, 0);
+    for seed in seeds(280) {
+        let case = CASES[seed as usize % CASES.len()];
+        let world = history(seed, case, Fault::None, None);
+        applied += world.report.applied;
+        dropped += world.report.dropped;
+        resynced += world.report.resynced;
+        discarded += u64::from(world.report.discarded);
+        unreadable += world.model.unreadable;
+    }
+    println!(
+        "{applied} blocks applied, {dropped} writes dropped, {resynced} windows resynced, {discarded} logs discarded, {unreadable} blocks unreadable"
+    );
+    assert!(applied > 100 && dropped > 10 && resynced > 10 && discarded > 10 && unreadable > 0);
+}
+
+/// Whether a history goes wrong, for any of some seeds.
+fn goes_wrong(cases: &[Case], fault: Fault, omit: Option<Rule>, seeds: u64) -> bool {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let wrong = (0..seeds).find(|seed| {
+        cases.iter().any(|case| std::panic::catch_unwind(|| history(seed * 7, *case, fault, omit)).is_err())
+    });
+    std::panic::set_hook(hook);
+    println!("{omit:?} {fault:?}: wrong at {wrong:?}");
+    wrong.is_some()
+}
+
+#[test]
+fn each_rule_that_is_left_out_loses_data() {
+    use Case::{Crash, Degraded, FailedMidWrite, LinuxRan, MemberLost};
+    for (rule, cases) in [
+        (Rule::OneWrite, &[Crash, Degraded][..]),
+        (Rule::RecordsFirst, &[Crash, Degraded]),
+        (Rule::HorizonEverywhere, &[MemberLost]),
+        (Rule::FlushWaits, &[MemberLost]),
+        (Rule::FailureFirst, &[FailedMidWrite]),
+        (Rule::FailureBeforeHorizon, &[FailedMidWrite]),
+        (Rule::LogAgain, &[FailedMidWrite]),
+        (Rule::NewGeneration, &[LinuxRan]),
+        (Rule::BlocksWhileDegraded, &[Degraded]),
+        (Rule::HeadsFirst, &[Crash, Degraded]),
+        (Rule::ParityOfTorn, &[Crash, MemberLost]),
+        (Rule::BitsFirst, &[Crash]),
+        (Rule::DirtyFirst, &[Crash, LinuxRan]),
+    ] {
+        assert!(goes_wrong(cases, Fault::None, Some(rule), 200), "{rule:?} is not needed?");
+    }
+}
+
+#[test]
+fn an_executor_that_breaks_its_word_loses_data() {
+    use Case::{Crash, Degraded, FailedMidWrite, MemberLost};
+    for (fault, cases) in [
+        (Fault::LazyLog, &[Crash, Degraded][..]),
+        (Fault::NoFlush, &[Crash]),
+        (Fault::NoSuperblocks, &[FailedMidWrite, Crash]),
+        (Fault::NoBits, &[Crash]),
+        (Fault::NoBadBlocks, &[MemberLost]),
+    ] {
+        assert!(goes_wrong(cases, fault, None, 200), "{fault:?}");
+    }
+}
+
+/// Without the log, a crash of a degraded array is refused; made to start all the same, it loses
+/// blocks that nobody wrote.
+#[test]
+fn without_the_log_a_degraded_crash_is_refused_and_forced_it_shows_losses() {
+    let (mut refused, mut losses) = (0, 0);
+    for seed in 0..60 {
+        let mut world = World::new(seed, &setup(seed, false));
+        world.start().unwrap();
+        world.run(100);
+        lose(&mut world);
+        let steps = 200 + world.random.next(400);
+        world.run(steps);
+        if !world.outstanding_writes() {
+            continue;
+        }
+        world.crash();
+        assert_eq!(world.begin(), Err(Refusal::DirtyDegraded), "seed {seed}");
+        refused += 1;
+        world.force_clean();
+        world.start().unwrap();
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(|_| {}));
+        let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.verify()));
+        std::panic::set_hook(hook);
+        losses += u32::from(read.is_err());
+    }
+    assert!(refused > 20 && losses > 5, "{refused} refused, {losses} with losses");
+}
+
+/// Two hosts that cannot see each other. The second takes the token of all members that it reaches;
+/// whatever the first still sends to them is refused, and it answers nothing any more.
+#[test]
+fn a_writer_that_was_cut_off_changes_nothing_and_answers_nothing() {
+    let mut refused = 0;
+    for seed in 0..100 {
+        let mut world = World::new(seed, &setup(seed, true));
+        world.start().unwrap();
+        let steps = 50 + world.random.next(200);
+        world.run(steps);
+        // The first host's actions are on their way when the second comes.
+        let late = world.late_actions();
+        let answered = world.model.answers;
+        let first = world.volume.take();
+        let old = world.token;
+        world.token = pumice_volume::token::Token { number: 2, host: 2 };
+        for disk in &mut world.disks {
+            assert!(disk.guard.raise(world.token));
+            assert_eq!(disk.guard.raised(), Some(world.token));
+        }
+        world.model.crashed();
+        world.start().unwrap();
+        let new = world.token;
+        world.token = old;
+        let before: Vec<Vec<u8>> = world.disks.iter().map(|disk| disk.now.clone()).collect();
+        let mut first = first.unwrap();
+        for action in &late {
+            let outcome = world.late(action);
+            if action.command.writes() {
+                assert_eq!(outcome, Outcome::Fenced);
+                refused += 1;
+            }
+            first.handle(pumice_volume::Event::Done(action.id, outcome));
+            for effect in first.effects() {
+                if let (true, pumice_volume::Effect::Answer(_, result)) = (outcome == Outcome::Fenced, effect)
+                {
+                    assert!(result.is_err(), "seed {seed}");
+                }
+            }
+        }
+        assert!(world.disks.iter().zip(&before).all(|(disk, before)| disk.now == *before));
+        world.token = new;
+        assert_eq!(world.model.answers, answered);
+        world.verify();
+    }
+    assert!(refused > 50, "{refused}");
+}
+
+/// A role whose device fails while a superblock is being written, and works again after: what it
+/// says is old.
+#[test]
+fn a_superblock_write_that_fails_once_costs_the_member() {
+    for seed in 0..40 {
+        let mut world = World::new(seed, &setup(seed, true));
+        world.start().unwrap();
+        let role = world.random.next(world.disks.len() as u64) as usize;
+        world.fail_next_superblock(Role(role as u16));
+        world.run(300);
+        world.settle();
+        let missing = world.volume.as_ref().unwrap().missing();
+        assert_eq!(missing, [Role(role as u16)], "seed {seed}");
+        // It is here again after the crash, and is not believed.
+        world.crash();
+        world.start().unwrap();
+        assert_eq!(world.volume.as_ref().unwrap().missing(), [Role(role as u16)], "seed {seed}");
+        world.verify();
+    }
+}
+
+#[test]
+fn a_log_that_is_full_makes_writes_wait_for_a_flush() {
+    let layout = Some(Layout::LeftSymmetric);
+    let setup = Setup { level: Level::Raid5, layout, disks: 4, chunk: 131_072, stripes: 6, log: true };
+    let mut world = World::new(5, &setup);
+    world.start().unwrap();
+    // Half a stripe at a time: all of it goes through the log, and no request asks for a flush.
+    for i in 0..60_u64 {
+        let offset = i % 6 * 393_216 + 4096;
+        world.submit(pumice_volume::Request::Write { offset, len: 196_608, fua: false });
+        if i % 12 == 11 {
+            world.settle();
+        }
+    }
+    world.settle();
+    assert!(world.flushes > 3, "{} flushes", world.flushes);
+    world.crash();
+    world.start().unwrap();
+    world.verify();
+}

@@ -1,0 +1,606 @@
+//! A host that runs a volume over drives in memory, in virtual time, and a plain model of its
+//! content.
+
+pub(crate) mod disk;
+mod model;
+
+use disk::{Disk, Random};
+use model::Model;
+use pumice_parity::gf;
+use pumice_raid::geometry::Geometry;
+use pumice_raid::layout::{Layout, Level};
+use pumice_raid::superblock::v1::{RESYNC_DONE, V1};
+use pumice_raid::{FormatSpec, Metadata, Uuid};
+use pumice_units::{Role, StripeIndex};
+use pumice_volume::assemble::Rule;
+use pumice_volume::log::{HEAD_BYTES, HEADS, newest_head, scan};
+use pumice_volume::member::bad_blocks_of;
+use pumice_volume::plan::Term;
+use pumice_volume::rows::{BLOCK, Windows};
+use pumice_volume::sequencer::OpId;
+use pumice_volume::token::Token;
+use pumice_volume::{
+    Action, Command, Effect, Event, MemberLook, MemberPlace, Outcome, Refusal, Report, Request, RequestId,
+    Volume, assemble,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+const SUPERBLOCK: u64 = 4096;
+const DATA: u64 = 0x12_0000;
+const REGION: u32 = 32768;
+
+#[derive(Default)]
+struct Buffers {
+    old: BTreeMap<(Role, u32), Vec<u8>>,
+    new: BTreeMap<(Role, u32), Vec<u8>>,
+}
+
+/// What an executor does wrong, on purpose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    None,
+    /// Log records are not durable when they are said to be.
+    LazyLog,
+    /// Flush does nothing.
+    NoFlush,
+    /// Superblocks are not written.
+    NoSuperblocks,
+    /// Bits are not written.
+    NoBits,
+    /// Bad blocks are not recorded.
+    NoBadBlocks,
+}
+
+pub(crate) struct Setup {
+    pub(crate) level: Level,
+    pub(crate) layout: Option<Layout>,
+    pub(crate) disks: u16,
+    pub(crate) chunk: u64,
+    pub(crate) stripes: u64,
+    pub(crate) log: bool,
+}
+
+pub(crate) struct World {
+    pub(crate) random: Random,
+    pub(crate) geometry: Geometry,
+    pub(crate) windows: Windows,
+    pub(crate) disks: Vec<Disk>,
+    pub(crate) volume: Option<Volume>,
+    pub(crate) model: Model,
+    pub(crate) report: Report,
+    pub(crate) fault: Fault,
+    pub(crate) omit: Option<Rule>,
+    pub(crate) token: Token,
+    pub(crate) held: bool,
+    pub(crate) again: bool,
+    pub(crate) fenced: bool,
+    pub(crate) stopped: bool,
+    log: bool,
+    ready: bool,
+    outstanding: Vec<Action>,
+    buffers: BTreeMap<OpId, Buffers>,
+    next_request: u64,
+    clock: u64,
+    next_device: u8,
+    /// Full stripes that were not flushed may be unreadable after a member was lost with the power.
+    pub(crate) may_be_unreadable: bool,
+    pub(crate) flushes: u64,
+    failing_superblock: Option<Role>,
+    missed: Vec<Role>,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, setup: &Setup) -> Self {
+        let size = DATA + setup.stripes * setup.chunk;
+        let spec = FormatSpec {
+            metadata: Metadata::V1_2,
+            level: setup.level,
+            layout: setup.layout,
+            chunk_bytes: setup.chunk,
+            component_bytes: None,
+            device_bytes: vec![size; usize::from(setup.disks)],
+            array_uuid: Uuid([9; 16]),
+            device_uuids: (0..setup.disks).map(|i| Uuid([i as u8 + 1; 16])).collect(),
+            name: "volume".to_owned(),
+            ctime: 1,
+            bitmap: true,
+            bad_block_log: true,
+            data_offset: Some(DATA),
+        };
+        let format = spec.format().unwrap();
+        let mut disks = Vec::new();
+        for member in &format.members {
+            let mut disk = Disk::new(size as usize);
+            for (at, bytes) in &member.writes {
+                disk.put(*at, bytes);
+            }
+            // A bitmap with many regions, so that bits mean something.
+            disk.put(SUPERBLOCK * 2 + 52, &REGION.to_le_bytes());
+            disks.push(disk);
+        }
+        let windows = Windows::new(&format.geometry);
+        let mut world = Self {
+            random: Random(seed),
+            geometry: format.geometry,
+            windows,
+            disks,
+            volume: None,
+            model: Model::new(format.geometry.array_bytes()),
+            report: Report::default(),
+            fault: Fault::None,
+            omit: None,
+            token: Token { number: 1, host: 1 },
+            held: false,
+            again: false,
+            fenced: false,
+            stopped: false,
+            log: setup.log,
+            ready: false,
+            outstanding: Vec::new(),
+            buffers: BTreeMap::new(),
+            next_request: 0,
+            clock: 100,
+            next_device: 100,
+            may_be_unreadable: false,
+            flushes: 0,
+            failing_superblock: None,
+            missed: Vec::new(),
+        };
+        for disk in &mut world.disks {
+            assert!(disk.guard.raise(world.token) && disk.guard.raised().is_some());
+        }
+        world
+    }
+
+    fn look(&self, disk: &Disk) -> Option<MemberLook> {
+        let bytes = &disk.now[..];
+        let superblock = V1::decode(&bytes[SUPERBLOCK as usize..], Metadata::V1_2).ok()?;
+        let record = pumice_raid::probe(&disk.now).ok()??;
+        let place = MemberPlace::of(&record.superblock, self.log).unwrap();
+        let (mut head, mut records) = (None, Vec::new());
+        if let Some(region) = place.log {
+            let slots = disk.read(region.heads(), (HEADS * HEAD_BYTES) as usize);
+            let role = superblock.dev_roles[superblock.dev_number as usize];
+            // A device may have another number than its role.
+            head = (0..self.geometry.raid_disks())
+                .map(Role)
+                .find_map(|role| newest_head(slots, Uuid(superblock.set_uuid), role, region));
+            if let Some(head) = head {
+                let log = disk.read(region.start, region.len as usize);
+                records = scan(log, region, head.role, head.generation, head.nonce);
+                assert!(role >= 0xFF00 || role == head.role.get());
+            }
+        }
+        let area = place.bitmap.unwrap();
+        let bits = 256 + (self.windows.count * self.windows.bytes()).div_ceil(u64::from(REGION)).div_ceil(8);
+        let bitmap_bytes = disk.read(area.start, bits.next_multiple_of(512) as usize).to_vec();
+        let bad = bad_blocks_of(&record.bad_blocks, &place);
+        Some(MemberLook { superblock, place, head, records, bitmap: record.bitmap, bitmap_bytes, bad })
+    }
+
+    /// Reads the members and begins. Recovery is not done yet.
+    pub(crate) fn begin(&mut self) -> Result<(), Refusal> {
+        let looks = self.disks.iter().filter(|d| d.up && !d.lost).filter_map(|d| self.look(d)).collect();
+        let nonce = self.random.next(u64::MAX);
+        let mut assembly = assemble(&self.geometry, looks, self.log, nonce)?;
+        self.report = assembly.report.clone();
+        if let Some(rule) = self.omit {
+            assembly = assembly.without(rule);
+        }
+        (self.held, self.again, self.fenced, self.stopped, self.ready) = (false, false, false, false, false);
+        self.volume = Some(Volume::new(Box::new(self.geometry), assembly, self.clock));
+        self.effects();
+        Ok(())
+    }
+
+    /// Begins and runs recovery to its end, as often as it takes.
+    pub(crate) fn start(&mut self) -> Result<(), Refusal> {
+        for _ in 0..10 {
+            self.begin()?;
+            while !self.ready && !self.again && !self.outstanding.is_empty() {
+                self.execute();
+            }
+            if self.ready {
+                return Ok(());
+            }
+            assert!(self.again, "recovery stands still");
+            self.outstanding.clear();
+        }
+        panic!("recovery does not end");
+    }
+
+    fn effects(&mut self) {
+        let Some(volume) = &mut self.volume else { return };
+        for effect in volume.effects() {
+            match effect {
+                Effect::Issue(action) => self.outstanding.push(action),
+                Effect::Deliver { op, request, touches } => {
+                    for touch in touches {
+                        for row in 0..self.windows.rows as u32 {
+                            let Some((start, end)) = touch.in_row(row) else { continue };
+                            let bytes = &self.buffers[&op].new[&(touch.role, row)];
+                            let from = touch.from + u64::from(row) * BLOCK + start - touch.start;
+                            self.model.deliver(request, from, &bytes[start as usize..end as usize]);
+                        }
+                    }
+                }
+                Effect::Answer(id, result) => self.model.answered(id, result),
+                Effect::Forget(op) => drop(self.buffers.remove(&op)),
+                Effect::Held(held) => self.held = held,
+                Effect::AssembleAgain => self.again = true,
+                Effect::Ready => self.ready = true,
+                Effect::Stopped => self.stopped = true,
+            }
+        }
+    }
+
+    /// Carries out one action and tells.
+    pub(crate) fn execute(&mut self) {
+        let i = self.random.next(self.outstanding.len() as u64) as usize;
+        let action = self.outstanding.swap_remove(i);
+        let outcome = self.carry_out(&action.command, false);
+        if let Some(volume) = &mut self.volume {
+            volume.handle(Event::Done(action.id, outcome));
+        }
+        self.fenced |= outcome == Outcome::Fenced;
+        self.effects();
+    }
+
+    fn disk_of(&self, role: Role) -> Option<usize> {
+        // Disks stand at their roles; one that was replaced is gone.
+        (role.index() < self.disks.len()).then_some(role.index())
+    }
+
+    /// `cut`: the power goes while it is carried out.
+    fn carry_out(&mut self, command: &Command, cut: bool) -> Outcome {
+        let Some(role) = command.role() else {
+            self.fold(command);
+            return Outcome::Done;
+        };
+        let i = self.disk_of(role).unwrap();
+        if !self.disks[i].up || self.disks[i].lost {
+            return Outcome::Failed;
+        }
+        if command.writes() {
+            if !self.disks[i].guard.begin(self.token) {
+                return Outcome::Fenced;
+            }
+            self.disks[i].guard.end();
+        }
+        self.flushes += u64::from(matches!(command, Command::Flush { .. }));
+        if self.failing_superblock == Some(role) && matches!(command, Command::Put { at: SUPERBLOCK, .. }) {
+            self.failing_superblock = None;
+            return Outcome::Failed;
+        }
+        let fault = self.fault;
+        let disk = &mut self.disks[i];
+        match command {
+            Command::Read { op, at, rows, .. } => {
+                let old = &mut self.buffers.entry(*op).or_default().old;
+                for row in rows.iter() {
+                    let at = at + u64::from(row) * BLOCK;
+                    old.insert((role, row), disk.read(at, BLOCK as usize).to_vec());
+                }
+            }
+            Command::Log { op, at, position, nonce, record, .. } => {
+                let new = &self.buffers.entry(*op).or_default().new;
+                let blocks: Vec<&[u8]> = match record.blocks() {
+                    0 => Vec::new(),
+                    _ => record.rows.iter().map(|row| &new[&(role, row)][..]).collect(),
+                };
+                let bytes = record.encode(*nonce, *position, &blocks);
+                match cut || fault == Fault::LazyLog {
+                    true => disk.write(*at, &bytes),
+                    false => disk.put(*at, &bytes),
+                }
+            }
+            Command::Write { op, at, rows, .. } => {
+                for row in rows.iter() {
+                    disk.write(at + u64::from(row) * BLOCK, &self.buffers[op].new[&(role, row)]);
+                }
+            }
+            Command::Copy { from, to, .. } => {
+                let block = disk.read(*from, BLOCK as usize).to_vec();
+                disk.write(*to, &block);
+            }
+            Command::Flush { .. } if fault == Fault::NoFlush || cut => {}
+            Command::Flush { .. } => disk.flush(),
+            Command::Put { at, bytes, .. } => {
+                let dropped = match at {
+                    0x1000 => fault == Fault::NoSuperblocks,
+                    0x2000..0x3000 => fault == Fault::NoBits,
+                    0x3000..0x4000 => fault == Fault::NoBadBlocks,
+                    _ => false,
+                };
+                match (dropped, cut) {
+                    (true, _) => {}
+                    (false, true) => disk.write(*at, bytes),
+                    (false, false) => disk.put(*at, bytes),
+                }
+            }
+            Command::Fold { .. } => {}
+        }
+        Outcome::Done
+    }
+
+    fn fold(&mut self, command: &Command) {
+        let Command::Fold { op, plans, touches, request } = command else { return };
+        let buffers = self.buffers.entry(*op).or_default();
+        for (row, plan) in plans {
+            for output in &plan.outputs {
+                let mut block = vec![0; BLOCK as usize];
+                for (term, c) in &output.terms {
+                    let source = match term {
+                        Term::Old(role) => &buffers.old[&(*role, *row)],
+                        Term::New(role) => &buffers.new[&(*role, *row)],
+                    };
+                    gf::add_scaled(&mut block, source, *c);
+                }
+                let mine = touches.iter().filter(|touch| output.overlay && touch.role == output.role);
+                for touch in mine {
+                    if let Some((start, end)) = touch.in_row(*row) {
+                        let from = touch.from + u64::from(*row) * BLOCK + start - touch.start;
+                        let bytes = self.model.bytes(request.unwrap(), from, end - start);
+                        block[start as usize..end as usize].copy_from_slice(&bytes);
+                    }
+                }
+                buffers.new.insert((output.role, *row), block);
+            }
+        }
+    }
+
+    /// Sends a request.
+    pub(crate) fn submit(&mut self, request: Request) {
+        let id = RequestId(self.next_request);
+        self.next_request += 1;
+        self.model.submitted(id, request, &self.windows, &self.geometry);
+        if let Some(volume) = &mut self.volume {
+            volume.handle(Event::Request(id, request));
+        }
+        self.effects();
+    }
+
+    pub(crate) fn event(&mut self, event: Event) {
+        if let Some(volume) = &mut self.volume {
+            volume.handle(event);
+        }
+        self.effects();
+    }
+
+    pub(crate) fn tick(&mut self) {
+        self.clock += 5;
+        self.event(Event::Tick(self.clock));
+    }
+
+    /// A request of any size and alignment.
+    pub(crate) fn any_request(&mut self) {
+        let bytes = self.geometry.array_bytes();
+        let stripe = self.geometry.stripe_bytes();
+        let sectors = |random: &mut Random, n: u64| random.next(n) * 512;
+        let (offset, len) = match self.random.next(4) {
+            0 => (sectors(&mut self.random, bytes / 512), 512 + sectors(&mut self.random, 8)),
+            1 => (self.random.next(bytes / BLOCK) * BLOCK, BLOCK),
+            2 => (self.random.next(bytes / BLOCK) * BLOCK, BLOCK * (1 + self.random.next(12))),
+            _ => (self.random.next(bytes / stripe) * stripe, stripe * (1 + self.random.next(2))),
+        };
+        let len = len.min(bytes - offset);
+        let request = match self.random.next(20) {
+            0..3 => Request::Flush,
+            3..6 => Request::Read { offset, len },
+            kind => Request::Write { offset, len, fua: kind == 19 },
+        };
+        self.submit(request);
+    }
+
+    /// Requests and actions in any order.
+    pub(crate) fn run(&mut self, steps: u64) {
+        for _ in 0..steps {
+            if self.again || self.fenced {
+                return;
+            }
+            let busy = self.model.under_way();
+            if self.outstanding.is_empty() || (busy < 6 && self.random.chance(10)) {
+                match self.random.chance(90) && busy < 12 {
+                    true => self.any_request(),
+                    false => self.tick(),
+                }
+            } else {
+                self.execute();
+            }
+        }
+    }
+
+    /// Lets everything that is under way come to its end.
+    pub(crate) fn settle(&mut self) {
+        let mut steps = 0;
+        while !self.outstanding.is_empty() {
+            self.execute();
+            steps += 1;
+            assert!(steps < 2_000_000, "it does not come to an end");
+        }
+    }
+
+    /// The power of everything goes.
+    pub(crate) fn crash(&mut self) {
+        self.missed = self.missing();
+        self.volume = None;
+        for action in std::mem::take(&mut self.outstanding) {
+            if self.random.chance(50) {
+                self.carry_out(&action.command, true);
+            }
+        }
+        for disk in &mut self.disks {
+            disk.crash(&mut self.random);
+            disk.up = true;
+        }
+        self.buffers.clear();
+        self.model.crashed();
+    }
+
+    /// Members that the volume misses, or missed when the power went.
+    pub(crate) fn missing(&self) -> Vec<Role> {
+        self.volume.as_ref().map_or_else(|| self.missed.clone(), Volume::missing)
+    }
+
+    /// Some of a recovery.
+    pub(crate) fn run_recovery(&mut self, steps: u64) {
+        for _ in 0..steps {
+            if self.ready || self.again || self.outstanding.is_empty() {
+                return;
+            }
+            self.execute();
+        }
+    }
+
+    pub(crate) fn outstanding_writes(&self) -> bool {
+        self.outstanding.iter().any(|action| matches!(action.command, Command::Write { .. }))
+    }
+
+    /// The next write of a superblock on this member fails, and it is not done.
+    pub(crate) fn fail_next_superblock(&mut self, role: Role) {
+        self.failing_superblock = Some(role);
+    }
+
+    /// Takes the actions that the host has sent and that are still on their way.
+    pub(crate) fn late_actions(&mut self) -> Vec<Action> {
+        std::mem::take(&mut self.outstanding)
+    }
+
+    /// A command that arrives late from a host that has gone.
+    pub(crate) fn late(&mut self, action: &Action) -> Outcome {
+        if matches!(action.command, Command::Fold { .. }) {
+            return Outcome::Done;
+        }
+        self.carry_out(&action.command, false)
+    }
+
+    /// A new device for a role.
+    pub(crate) fn join(&mut self, role: Role) {
+        let like = self.disks.iter().find(|disk| disk.up && !disk.lost).unwrap();
+        let mut superblock = V1::decode(&like.now[SUPERBLOCK as usize..], Metadata::V1_2).unwrap();
+        let mut disk = Disk::new(like.now.len());
+        self.next_device += 1;
+        superblock.device_uuid = [self.next_device; 16];
+        superblock.dev_number = u32::from(self.next_device);
+        assert!(disk.guard.raise(self.token) && disk.guard.raised().is_some());
+        // The places are the same on all.
+        let place = self.look(like).unwrap().place;
+        // What it held before means nothing.
+        for byte in disk.now.iter_mut().step_by(97) {
+            *byte = 0xA5;
+        }
+        let all = disk.now.clone();
+        disk.put(0, &all);
+        self.disks[role.index()] = disk;
+        let nonce = self.random.next(u64::MAX);
+        self.event(Event::Join { role, superblock: Box::new(superblock), place, nonce });
+    }
+
+    /// Reads the whole volume and compares it with what the model allows; from then on it is what
+    /// was read.
+    pub(crate) fn verify(&mut self) {
+        self.settle();
+        assert_eq!(self.model.under_way(), 0, "requests that are never answered");
+        let bytes = self.geometry.array_bytes();
+        let mut unreadable = BTreeSet::new();
+        for block in 0..bytes / BLOCK {
+            self.submit(Request::Read { offset: block * BLOCK, len: BLOCK });
+            self.settle();
+            if self.model.last_failed() {
+                unreadable.insert(block);
+            }
+        }
+        let geometry = self.geometry;
+        self.model.check_unreadable(&unreadable, self.may_be_unreadable, &geometry);
+        self.model.adopt();
+    }
+
+    /// Rows whose equations do not hold on the members that are here, by block of the members' data
+    /// areas.
+    pub(crate) fn torn_rows(&self) -> Vec<u64> {
+        let mut torn = Vec::new();
+        let rows_per_chunk = self.geometry.chunk_bytes() / BLOCK;
+        for block in 0..self.windows.count * self.windows.rows {
+            let stripe = StripeIndex(block / rows_per_chunk);
+            let holds = self.geometry.check_rows(stripe).iter().all(|row| {
+                let mut sum = vec![0; BLOCK as usize];
+                for (disk, c) in self.disks.iter().zip(row) {
+                    gf::add_scaled(&mut sum, disk.read(DATA + block * BLOCK, BLOCK as usize), *c);
+                }
+                sum.iter().all(|byte| *byte == 0)
+            });
+            if !holds {
+                torn.push(block);
+            }
+        }
+        torn
+    }
+
+    /// What Linux would rely on: torn rows lie in regions whose bit is set, under a dirty
+    /// superblock.
+    pub(crate) fn check_for_linux(&self) {
+        let looks: Vec<MemberLook> = self.disks.iter().filter_map(|disk| self.look(disk)).collect();
+        let newest = looks.iter().max_by_key(|look| look.superblock.events).unwrap();
+        for block in self.torn_rows() {
+            assert_ne!(
+                newest.superblock.resync_offset, RESYNC_DONE,
+                "row {block} is torn under a clean superblock"
+            );
+            for look in &looks {
+                let region = block * BLOCK / u64::from(REGION);
+                let byte = look.bitmap_bytes[256 + region as usize / 8];
+                assert!(byte & (1 << (region % 8)) != 0, "row {block} is torn and has no bit");
+            }
+        }
+    }
+
+    /// Linux runs the array: it resyncs, and writes a block of data with its parity, and stops.
+    pub(crate) fn linux_runs(&mut self) {
+        let rows_per_chunk = self.geometry.chunk_bytes() / BLOCK;
+        self.model.no_replay = true;
+        let resync: Vec<u64> = self.torn_rows();
+        let mut write = self.random.next(self.windows.count * self.windows.rows);
+        // One that is written now was perhaps being written before the crash as well.
+        if let (Some(row), true) = (resync.first(), self.random.chance(50)) {
+            write = *row;
+        }
+        for block in resync.into_iter().chain([write]) {
+            let stripe = StripeIndex(block / rows_per_chunk);
+            let map = self.geometry.stripe(stripe);
+            if block == write {
+                let at =
+                    self.geometry.array_offset(stripe, map.data[0], block % rows_per_chunk * BLOCK).unwrap();
+                let bytes = self.model.written_by_another(at);
+                self.disks[map.data[0].index()].put(DATA + block * BLOCK, &bytes);
+            }
+            let (mut p, mut q) = (vec![0; BLOCK as usize], vec![0; BLOCK as usize]);
+            for (i, role) in map.data.iter().enumerate() {
+                let data = self.disks[role.index()].read(DATA + block * BLOCK, BLOCK as usize);
+                gf::add_scaled(&mut p, data, 1);
+                gf::add_scaled(&mut q, data, map.exponents.get(i).map_or(0, |e| gf::exp(usize::from(*e))));
+            }
+            self.disks[map.p.index()].put(DATA + block * BLOCK, &p);
+            if let Some(role) = map.q {
+                self.disks[role.index()].put(DATA + block * BLOCK, &q);
+            }
+        }
+        for disk in &mut self.disks {
+            let mut sb = V1::decode(&disk.now[SUPERBLOCK as usize..], Metadata::V1_2).unwrap();
+            sb.events += 2;
+            sb.utime += 1000;
+            sb.resync_offset = RESYNC_DONE;
+            let events = sb.events;
+            disk.put(SUPERBLOCK, &sb.encode());
+            disk.put(SUPERBLOCK * 2 + 24, &events.to_le_bytes());
+        }
+    }
+
+    /// Says that the array is clean, as `mdadm --force` does.
+    pub(crate) fn force_clean(&mut self) {
+        for disk in &mut self.disks {
+            let mut sb = V1::decode(&disk.now[SUPERBLOCK as usize..], Metadata::V1_2).unwrap();
+            sb.resync_offset = RESYNC_DONE;
+            disk.put(SUPERBLOCK, &sb.encode());
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Volumes over drives in memory, in virtual time: against a plain model, and through crashes from
+//! a seed.
+
+mod crash;
+mod harness;
+mod plain;
+mod rows;

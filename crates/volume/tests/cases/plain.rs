@@ -1,0 +1,98 @@
+//! Volumes without a crash, against a plain model: contents equal after any sequence of requests,
+//! failures and replacements, and all equations hold whenever nothing is under way.
+
+use crate::harness::{Setup, World};
+use pumice_raid::layout::{Layout, Level};
+use pumice_units::Role;
+
+fn layouts() -> Vec<(Level, Option<Layout>, u16)> {
+    let mut out = vec![(Level::Raid4, None, 3)];
+    for level in [Level::Raid5, Level::Raid6] {
+        for layout in Layout::ALL.into_iter().filter(|layout| layout.is_of(level)) {
+            out.push((level, Some(layout), 5));
+        }
+    }
+    out.push((Level::Raid5, Some(Layout::LeftSymmetric), 3));
+    out.push((Level::Raid6, Some(Layout::LeftSymmetric), 4));
+    out
+}
+
+#[test]
+fn contents_are_those_of_a_plain_model_at_all_levels_and_layouts() {
+    let mut degraded = 0;
+    for (i, (level, layout, disks)) in (0..).zip(layouts()) {
+        for (seed, chunk) in [(i, 4096), (i + 1000, 65536), (i + 2000, 131_072)] {
+            let stripes = 12 * 4096 / chunk + 3;
+            let log = seed % 3 > 0;
+            println!("seed {seed} {level} {layout:?} {disks} disks, chunk {chunk}, log {log}");
+            let mut world = World::new(seed, &Setup { level, layout, disks, chunk, stripes, log });
+            world.start().unwrap();
+            for round in 0..4 {
+                world.run(600);
+                let survives = level.parities() as usize;
+                let missing = world.volume.as_ref().unwrap().missing();
+                if round < 3 && missing.len() < survives {
+                    let role = world.random.next(u64::from(disks)) as usize;
+                    world.disks[role].lost = true;
+                    world.run(200);
+                }
+                world.verify();
+                degraded += world.volume.as_ref().unwrap().missing().len();
+                let mut missing = world.volume.as_ref().unwrap().missing();
+                missing.retain(|role| world.disks[role.index()].lost);
+                if let (true, Some(role)) = (world.random.chance(60), missing.first()) {
+                    world.join(*role);
+                    world.run(400);
+                }
+            }
+            for role in world.volume.as_ref().unwrap().missing() {
+                if world.disks[role.index()].lost {
+                    world.join(role);
+                    world.settle();
+                }
+            }
+            world.verify();
+            assert_eq!(world.volume.as_ref().unwrap().missing(), [], "seed {seed}: rebuilt");
+            assert_eq!(world.torn_rows(), [] as [u64; 0], "seed {seed} {level} {layout:?} {chunk}");
+            assert_eq!(world.model.failures, 0);
+            for _ in 0..3 {
+                world.tick();
+                world.settle();
+            }
+            assert!(world.volume.as_ref().unwrap().is_clean());
+        }
+    }
+    assert!(degraded > 20, "{degraded}");
+}
+
+#[test]
+fn beyond_the_code_everything_is_held_and_goes_on_when_a_member_is_back() {
+    let (level, layout) = (Level::Raid5, Some(Layout::LeftSymmetric));
+    for seed in 0..20 {
+        let setup = Setup { level, layout, disks: 4, chunk: 16384, stripes: 6, log: seed % 2 == 0 };
+        let mut world = World::new(seed, &setup);
+        world.start().unwrap();
+        world.run(200);
+        world.disks[1].up = false;
+        world.disks[2].up = false;
+        world.run(300);
+        world.settle();
+        assert!(world.held, "seed {seed}");
+        let before: Vec<Vec<u8>> = world.disks.iter().map(|disk| disk.now.clone()).collect();
+        world.any_request();
+        world.settle();
+        assert!(
+            world.disks.iter().zip(&before).all(|(disk, before)| disk.now == *before),
+            "nothing is written"
+        );
+        world.disks[1].up = true;
+        world.disks[2].up = true;
+        for role in [1, 2] {
+            world.event(pumice_volume::Event::Returned(Role(role)));
+        }
+        world.settle();
+        assert!(!world.held);
+        world.run(200);
+        world.verify();
+    }
+}
