@@ -1,5 +1,6 @@
 //! Blocks: which are free, open, closed or retired, and how many live pages they hold.
 
+use crate::dedup::Stream;
 use crate::victim::{BlockFacts, Victim};
 use pumice_flash::{BlockId, Geometry, Ppn};
 use std::collections::BTreeSet;
@@ -31,6 +32,7 @@ pub(crate) struct Blocks {
     erases: Vec<u32>,
     /// Whether a free block is known to be erased.
     erased: Vec<bool>,
+    stream: Vec<Stream>,
     /// Free blocks by wear.
     free: BTreeSet<(u32, u32)>,
     victim: Box<dyn Victim>,
@@ -53,6 +55,7 @@ impl Blocks {
             closed_at: vec![0; n],
             erases: vec![0; n],
             erased: vec![erased; n],
+            stream: vec![Stream::UNIQUE; n],
             free: (reserved..geometry.blocks).map(|block| (0, block)).collect(),
             victim,
             failing: Vec::new(),
@@ -80,9 +83,15 @@ impl Blocks {
         self.geometry.block_of(page).0
     }
 
+    /// The stream that a block was last taken for.
+    pub(crate) fn stream(&self, block: u32) -> Stream {
+        self.stream[block as usize]
+    }
+
     /// Takes a free block: the least worn, or the most worn for data that stay long.
-    pub(crate) fn take(&mut self, for_long: bool) -> Option<BlockId> {
-        let (_, block) = if for_long { self.free.pop_last() } else { self.free.pop_first() }?;
+    pub(crate) fn take(&mut self, stream: Stream) -> Option<BlockId> {
+        let (_, block) = if stream.stays() { self.free.pop_last() } else { self.free.pop_first() }?;
+        self.stream[block as usize] = stream;
         self.state[block as usize] = State::Open;
         Some(BlockId(block))
     }

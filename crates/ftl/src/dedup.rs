@@ -11,10 +11,11 @@ mod scheme;
 mod streams;
 mod waiting;
 
-pub use scheme::{Lookup, Plan, Scheme};
+pub use scheme::{Lookup, Placement, Plan, Scheme};
 pub use streams::{Stream, Way};
 
 use crate::content::{Content, Fingerprint};
+use crate::ftl::Config;
 use filter::Filter;
 use ghost::Ghosts;
 use index::Index;
@@ -51,6 +52,7 @@ pub(crate) enum Due {
 #[derive(Debug)]
 pub(crate) struct Dedup {
     pub(crate) plan: Plan,
+    placement: Placement,
     fingerprint: Fingerprint,
     key_mask: u64,
     filter: Filter,
@@ -66,18 +68,19 @@ pub(crate) struct Dedup {
 }
 
 impl Dedup {
-    pub(crate) fn new(
-        plan: Plan,
-        fingerprint: Fingerprint,
-        key_bits: u32,
-        physical: u32,
-        logical: u32,
-    ) -> Self {
+    pub(crate) fn new(config: &Config, physical: u32) -> Self {
+        let (logical, key_bits) = (config.logical, config.key_bits);
+        // A drive that collects its own garbage shows no page to the host that it moves.
+        let plan = match config.placement {
+            Placement::Own => config.plan,
+            Placement::Handles { .. } => Plan { in_gc: false, ..config.plan },
+        };
         let per_page = |wanted: bool| if wanted { physical as usize } else { 0 };
         let looks_up = plan.inline || plan.idle != Lookup::Never;
         Self {
             plan,
-            fingerprint,
+            placement: config.placement,
+            fingerprint: config.fingerprint,
             key_mask: if key_bits >= 64 { u64::MAX } else { (1 << key_bits) - 1 },
             filter: Filter::new(plan.filter),
             index: looks_up.then(|| Index::new(physical)),
@@ -179,14 +182,39 @@ impl Dedup {
     }
 
     /// The stream for a page that garbage collection moves.
-    pub(crate) fn gc_stream(&self, page: Ppn) -> Stream {
+    pub(crate) fn gc_stream(&self, page: Ppn, from: Stream) -> Stream {
+        if let Placement::Handles { isolated } = self.placement {
+            return if isolated { from.collected_apart() } else { Stream::COLLECTED };
+        }
         let age = self.lives.as_ref().map(|lives| (lives.age(page, self.clock), lives.mean()));
         self.way().collected(age)
     }
 
     /// The streams that the scheme may have open, and how many of them are of garbage collection alone.
     pub(crate) fn streams(&self) -> (u32, u32) {
-        self.plan.way.streams()
+        self.streams_of(self.plan.way)
+    }
+
+    fn streams_of(&self, way: Way) -> (u32, u32) {
+        let (all, collecting) = way.streams();
+        let host = all - collecting;
+        match self.placement {
+            Placement::Own => (all, collecting),
+            Placement::Handles { isolated } => {
+                let collecting = if isolated { host } else { 1 };
+                (host + collecting, collecting)
+            }
+        }
+    }
+
+    /// Free blocks that one victim may need: one for each stream of garbage collection that is in use, at least one.
+    pub(crate) fn collecting(&self) -> u32 {
+        self.streams_of(self.way()).1.max(1)
+    }
+
+    /// Whether the streams as they are chosen now include this one.
+    pub(crate) fn uses(&self, stream: Stream) -> bool {
+        self.ghosts.is_none() || self.placement != Placement::Own || self.way().uses(stream)
     }
 
     /// What is due for a page.

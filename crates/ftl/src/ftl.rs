@@ -9,7 +9,7 @@ pub use recover::recover;
 
 use crate::blocks::Blocks;
 use crate::content::{Content, Fingerprint};
-use crate::dedup::{Dedup, Plan, Scheme, Stream, Way};
+use crate::dedup::{Dedup, Placement, Plan, Scheme, Stream, Way};
 use crate::error::FtlError;
 use crate::journal::{Image, Journal};
 use crate::map::{Map, Owner};
@@ -47,6 +47,10 @@ pub struct Config {
     pub reserve: u32,
     /// Pages of the write buffer; 0: none.
     pub buffer: u32,
+    /// Pages of open blocks are not looked at in idle time, but left for the next time.
+    pub open_blocks_wait: bool,
+    /// Who collects garbage.
+    pub placement: Placement,
     /// Erase counts may differ by so much before a cold block is moved.
     pub wear_spread: u32,
     /// Programs from one checkpoint to the next, at most.
@@ -68,6 +72,8 @@ impl Config {
             hash: HashTimes::default(),
             reserve: 1,
             buffer: 0,
+            open_blocks_wait: false,
+            placement: Placement::Own,
             wear_spread: 64,
             checkpoint_every: u64::MAX,
             seed: 1,
@@ -121,8 +127,7 @@ where
         if geometry.pages() >= 1 << 31 || config.logical >= 1 << 31 {
             return Err(FtlError::TooLarge);
         }
-        let dedup =
-            Dedup::new(config.plan, config.fingerprint, config.key_bits, geometry.pages(), config.logical);
+        let dedup = Dedup::new(&config, geometry.pages());
         let (streams, collecting) = dedup.streams();
         let spare = streams + collecting.max(1) + config.reserve;
         let need = journal.reserved() + config.logical.div_ceil(geometry.pages_per_block) + spare;

@@ -18,7 +18,7 @@ mod victim;
 
 pub use coded::Coded;
 pub use content::{Content, ContentId, Fingerprint};
-pub use dedup::{Lookup, Plan, Scheme, Stream, Way};
+pub use dedup::{Lookup, Placement, Plan, Scheme, Stream, Way};
 pub use error::FtlError;
 pub use ftl::{Config, Ftl, HashTimes, recover};
 pub use journal::{Image, Journal, NandJournal, NoJournal, Record};

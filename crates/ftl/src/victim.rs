@@ -34,6 +34,8 @@ pub enum VictimPolicy {
     /// The block with the fewest live pages; of several, the one that has been at that count for longest.
     #[default]
     Greedy,
+    /// The block with the fewest live pages; of several, a random one.
+    GreedyRandom,
     /// The block that was closed first.
     Fifo,
     /// The largest age x (1 - u) / 2u, with u the share of live pages.
@@ -49,8 +51,9 @@ impl VictimPolicy {
         match self {
             Self::Greedy => Box::new(Greedy { lists: Lists::new(blocks, pages_per_block + 1) }),
             Self::Fifo => Box::new(Fifo { lists: Lists::new(blocks, 1) }),
-            Self::CostBenefit => Box::new(Pool::new(blocks, None, seed)),
-            Self::Choices(d) => Box::new(Pool::new(blocks, Some(d.max(1)), seed)),
+            Self::GreedyRandom => Box::new(Pool::new(blocks, Look::EmptiestOfAll, seed)),
+            Self::CostBenefit => Box::new(Pool::new(blocks, Look::Benefit, seed)),
+            Self::Choices(d) => Box::new(Pool::new(blocks, Look::EmptiestOf(d.max(1)), seed)),
         }
     }
 }
@@ -61,6 +64,7 @@ impl FromStr for VictimPolicy {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "greedy" => Ok(Self::Greedy),
+            "greedy-random" => Ok(Self::GreedyRandom),
             "fifo" => Ok(Self::Fifo),
             "cost-benefit" => Ok(Self::CostBenefit),
             _ => text
@@ -69,7 +73,7 @@ impl FromStr for VictimPolicy {
                 .filter(|d| *d > 0)
                 .map(Self::Choices)
                 .ok_or_else(|| {
-                    format!("'{text}' is none of greedy, fifo, cost-benefit, d-choices:N (N from 1)")
+                    format!("'{text}' is none of greedy, greedy-random, fifo, cost-benefit, d-choices:N (N from 1)")
                 }),
         }
     }
@@ -170,20 +174,27 @@ impl Victim for Fifo {
     }
 }
 
+/// What a policy looks at.
+#[derive(Debug, Clone, Copy)]
+enum Look {
+    Benefit,
+    EmptiestOfAll,
+    EmptiestOf(u32),
+}
+
 /// Closed blocks in no order, for policies that look at some or all of them.
 #[derive(Debug)]
 struct Pool {
     closed: Vec<u32>,
     place: Vec<u32>,
-    /// How many to look at; all, without.
-    choices: Option<u32>,
+    look: Look,
     random: Random,
 }
 
 impl Pool {
-    fn new(blocks: u32, choices: Option<u32>, seed: u64) -> Self {
+    fn new(blocks: u32, look: Look, seed: u64) -> Self {
         let place = vec![END; blocks as usize];
-        Self { closed: Vec::new(), place, choices, random: Random::new(seed) }
+        Self { closed: Vec::new(), place, look, random: Random::new(seed) }
     }
 }
 
@@ -216,12 +227,17 @@ impl Victim for Pool {
     fn pick(&mut self, facts: BlockFacts<'_>) -> Option<u32> {
         let usable = |block: &u32| facts.live[*block as usize] < facts.pages_per_block;
         let emptiest = |block: &u32| facts.live[*block as usize];
-        match self.choices {
-            None => {
+        match self.look {
+            Look::EmptiestOfAll => {
+                let (closed, random) = (&self.closed, &mut self.random);
+                let keyed = closed.iter().copied().filter(usable);
+                keyed.min_by_key(|block| (emptiest(block), random.next_u64()))
+            }
+            Look::Benefit => {
                 let all = self.closed.iter().copied().filter(usable);
                 all.max_by(|&a, &b| benefit(facts, a).total_cmp(&benefit(facts, b)))
             }
-            Some(d) => {
+            Look::EmptiestOf(d) => {
                 let (closed, random) = (&self.closed, &mut self.random);
                 let drawn = (0..d.min(closed.len() as u32))
                     .map(|_| closed[random.below(closed.len() as u64) as usize])

@@ -23,6 +23,20 @@ pub enum Lookup {
     Undetermined,
 }
 
+/// Who collects garbage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Placement {
+    /// The translation layer: it chooses where each page goes, and sees each page that it moves.
+    Own,
+    /// A drive below, to which streams are placement handles, as with NVMe flexible data placement. It moves pages as it
+    /// sees fit.
+    Handles {
+        /// Pages of different handles are never moved into the same block (persistently isolated); otherwise all moved
+        /// pages share blocks (initially isolated).
+        isolated: bool,
+    },
+}
+
 /// What a scheme does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
@@ -34,8 +48,6 @@ pub struct Plan {
     pub(super) filter: FilterKind,
     /// Garbage collection looks up the pages that it meets.
     pub in_gc: bool,
-    /// A merge keeps the copy whose block has more live pages; without, the older copy.
-    pub keep_fuller: bool,
     /// How streams are chosen.
     pub way: Way,
 }
@@ -109,13 +121,12 @@ impl Scheme {
             idle: Lookup::Never,
             filter: FilterKind::Absent,
             in_gc: false,
-            keep_fuller: false,
             way: Way::Single,
         };
         let separated =
             Plan { idle: Lookup::Undetermined, filter: FilterKind::Ever, way: Way::SplitGcInU, ..none };
         let live = Plan { filter: FilterKind::Live, way: Way::Split, ..separated };
-        let full = Plan { in_gc: true, keep_fuller: true, ..live };
+        let full = Plan { in_gc: true, ..live };
         match self {
             Self::None => none,
             Self::Inline => Plan { inline: true, ..none },

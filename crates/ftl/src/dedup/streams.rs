@@ -6,7 +6,7 @@ pub struct Stream(pub u8);
 
 impl Stream {
     /// Streams at most.
-    pub const COUNT: usize = 7;
+    pub const COUNT: usize = 8;
     /// Unique contents, and everything if there is one stream.
     pub const UNIQUE: Self = Self(0);
     /// Contents that may be duplicates.
@@ -17,6 +17,12 @@ impl Stream {
     pub const LONG: Self = Self(3);
     /// The first stream of garbage collection: the youngest pages.
     pub const COLLECTED: Self = Self(4);
+
+    /// The stream for pages of this one that a drive moves without mixing streams.
+    #[must_use]
+    pub(super) fn collected_apart(self) -> Self {
+        Self(Self::COLLECTED.0 + self.0 % Self::COLLECTED.0)
+    }
 
     /// Whether its pages are expected to stay: such streams take worn blocks.
     #[must_use]
@@ -46,6 +52,8 @@ pub enum Way {
     SplitGcInU,
     /// Unique and undetermined contents, and garbage collection.
     Split,
+    /// As `Split`, and contents that died before count as undetermined: they tend to die soon again.
+    Died,
     /// As `Split`, and contents that died before by their last life.
     Lives,
     /// As `Split`, and LPNs by the life of the version that is overwritten; garbage collection by age.
@@ -60,11 +68,11 @@ pub enum Way {
 
 impl Way {
     /// The ways that are compared with each other.
-    pub(super) const GHOSTS: [Self; 6] =
-        [Self::Split, Self::Single, Self::Lives, Self::Ages, Self::AgesOnly, Self::Both];
+    pub(super) const GHOSTS: [Self; 7] =
+        [Self::Split, Self::Single, Self::Died, Self::Lives, Self::Ages, Self::AgesOnly, Self::Both];
 
     pub(super) fn uses_lives(self) -> bool {
-        matches!(self, Self::Lives | Self::Ages | Self::AgesOnly | Self::Both | Self::Measured)
+        !matches!(self, Self::Single | Self::SplitGcInU | Self::Split)
     }
 
     fn by_age(self) -> bool {
@@ -76,11 +84,23 @@ impl Way {
         match self {
             Self::Single => (2, 1),
             Self::SplitGcInU => (2, 0),
-            Self::Split => (3, 1),
+            Self::Split | Self::Died => (3, 1),
             Self::Lives => (5, 1),
             Self::Ages => (6, 3),
             Self::AgesOnly => (5, 3),
             Self::Both | Self::Measured => (7, 3),
+        }
+    }
+
+    /// Whether pages may be written to a stream.
+    pub(super) fn uses(self, stream: Stream) -> bool {
+        match stream {
+            Stream::UNIQUE => true,
+            Stream::UNDETERMINED => !matches!(self, Self::Single | Self::AgesOnly),
+            Stream::SHORT => self.by_age() || self == Self::Lives,
+            Stream::LONG => matches!(self, Self::Lives | Self::Both | Self::Measured),
+            Stream::COLLECTED => self != Self::SplitGcInU,
+            _ => self.by_age(),
         }
     }
 
@@ -96,6 +116,7 @@ impl Way {
         let chosen = match self {
             Self::Single | Self::Measured => None,
             Self::SplitGcInU | Self::Split => duplicate,
+            Self::Died => duplicate.or(by_content.map(|_| Stream::UNDETERMINED)),
             Self::Lives => duplicate.or(by_content),
             Self::Ages => duplicate.or(by_lpn),
             Self::AgesOnly => by_lpn,

@@ -2,7 +2,7 @@
 
 use super::Ftl;
 use crate::content::Content;
-use crate::dedup::Due;
+use crate::dedup::{Due, Stream};
 use crate::error::FtlError;
 use crate::journal::Journal;
 use crate::map::Owner;
@@ -18,7 +18,8 @@ where
     /// Collects until a host stream may take a block and garbage collection has its reserve.
     pub(super) fn make_room(&mut self, after: Nanos) -> Result<(), FtlError> {
         self.evacuate_failing(after)?;
-        let keep = self.dedup.streams().1.max(1) + self.config.reserve;
+        self.close_unused();
+        let keep = self.dedup.collecting() + self.config.reserve;
         self.level_wear(keep as usize, after)?;
         while self.blocks.free() <= keep as usize {
             self.checkpoint_if_due()?;
@@ -27,6 +28,17 @@ where
             self.blocks.release(victim);
         }
         Ok(())
+    }
+
+    /// Closes the open blocks of streams that are not in use any more, so that they can become victims.
+    fn close_unused(&mut self) {
+        for stream in 0..Stream::COUNT {
+            if !self.dedup.uses(Stream(stream as u8))
+                && let Some((block, _)) = self.open[stream].take()
+            {
+                self.blocks.close(block);
+            }
+        }
     }
 
     /// Moves the live pages out of blocks where a program failed, and retires those blocks.
@@ -69,6 +81,16 @@ where
         Ok(())
     }
 
+    /// The stream for a page that moves: another one of garbage collection that has an open block, if the last free
+    /// block would be taken. Streams that came into use lately may need more blocks than were kept for them.
+    fn stream_with_room(&self, wanted: Stream) -> Stream {
+        let opened = |stream: u8| self.open[usize::from(stream)].is_some();
+        if opened(wanted.0) || self.blocks.free() > 1 {
+            return wanted;
+        }
+        (Stream::COLLECTED.0..Stream::COUNT as u8).find(|&stream| opened(stream)).map_or(wanted, Stream)
+    }
+
     fn relocate(&mut self, page: Ppn, owner: Owner, after: Nanos) -> Result<(), FtlError> {
         let (content, birth, read_at) = match self.nand.read(page, after) {
             Ok(read) => {
@@ -80,14 +102,15 @@ where
             Err(other) => return Err(other.into()),
         };
         if let Some(content) = &content
-            && self.config.plan.in_gc
+            && self.dedup.plan.in_gc
             && self.dedup.due(page) != Due::Nothing
-            && self.examine(page, content, birth.unwrap_or(0), true, read_at + self.config.hash.strong)?.0
+            && self.examine(page, content, read_at + self.config.hash.strong)?.0
         {
             self.stats.gc_merges += 1;
             return Ok(());
         }
-        let stream = self.dedup.gc_stream(page);
+        let wanted = self.dedup.gc_stream(page, self.blocks.stream(self.blocks.block_of(page)));
+        let stream = self.stream_with_room(wanted);
         let lost = content.is_none();
         self.stats.lost_pages += u64::from(lost);
         let content = content.unwrap_or_else(|| C::blank(self.nand.geometry().page_bytes));

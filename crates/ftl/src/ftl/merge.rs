@@ -1,6 +1,7 @@
 //! Looking for equal contents, and merging them.
 
 use super::Ftl;
+use crate::blocks::State;
 use crate::content::Content;
 use crate::dedup::Due;
 use crate::error::FtlError;
@@ -27,14 +28,18 @@ where
         self.stats();
         self.evacuate_failing(after)?;
         let waiting = self.dedup.take_waiting();
-        let mut now = after;
+        let (mut now, mut left) = (after, Vec::new());
         for (done, &lpn) in waiting.iter().enumerate() {
             if now - after >= time {
-                self.dedup.put_back(&waiting[done..]);
+                left.extend(&waiting[done..]);
                 break;
             }
             let Some(page) = self.map.lookup(lpn) else { continue };
             if self.dedup.due(page) == Due::Nothing {
+                continue;
+            }
+            if self.config.open_blocks_wait && self.blocks.state(self.blocks.block_of(page)) == State::Open {
+                left.push(lpn);
                 continue;
             }
             self.checkpoint_if_due()?;
@@ -48,10 +53,11 @@ where
             let sound = self.fits(page, &read.oob) && !read.oob.lost;
             let Some(content) = read.data.filter(|_| sound) else { continue };
             let start = read.done + self.config.hash.strong;
-            let (merged, done) = self.examine(page, &content, read.oob.birth, false, start)?;
+            let (merged, done) = self.examine(page, &content, start)?;
             self.stats.idle_merges += u64::from(merged);
             now = done;
         }
+        self.dedup.put_back(&left);
         Ok(now)
     }
 
@@ -61,8 +67,6 @@ where
         &mut self,
         page: Ppn,
         content: &C,
-        birth: u64,
-        collecting: bool,
         after: Nanos,
     ) -> Result<(bool, Nanos), FtlError> {
         let due = self.dedup.due(page);
@@ -78,18 +82,6 @@ where
             self.dedup.indexed(page, key);
             return Ok((false, done));
         };
-        let fuller = |page: Ppn| self.blocks.live(self.blocks.block_of(page));
-        // An object is named by its birth wherever it is shared: only a page that is not shared can give way.
-        if let Some(Owner::Lpn(older)) = self.map.owner(other)
-            && self.config.plan.keep_fuller
-            && !collecting
-            && fuller(page) > fuller(other)
-        {
-            self.dedup.indexed(page, key);
-            self.merge(older, page, birth)?;
-            self.stats.idle_merges += 1;
-            return Ok((false, done));
-        }
         self.merge(lpn, other, other_birth)?;
         Ok((true, done))
     }

@@ -147,7 +147,7 @@ where
         let s = usize::from(stream.0);
         let (block, index) = match self.open[s] {
             Some(open) => open,
-            None => (self.take_block(stream.stays(), after)?, 0),
+            None => (self.take_block(stream, after)?, 0),
         };
         let geometry = self.nand.geometry();
         let page = geometry.page(block, index);
@@ -180,9 +180,9 @@ where
     }
 
     /// Takes a free block and erases it if need be; blocks that cannot be erased are retired.
-    fn take_block(&mut self, stays: bool, after: Nanos) -> Result<BlockId, FtlError> {
+    fn take_block(&mut self, stream: Stream, after: Nanos) -> Result<BlockId, FtlError> {
         loop {
-            let block = self.blocks.take(stays).ok_or(FtlError::NoRoom)?;
+            let block = self.blocks.take(stream).ok_or(FtlError::NoRoom)?;
             if !self.blocks.must_erase(block) {
                 return Ok(block);
             }
