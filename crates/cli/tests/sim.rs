@@ -326,3 +326,45 @@ fn real_traces_keep_their_shape() {
         }
     }
 }
+
+#[test]
+fn flash_prints_what_its_figures_depend_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let plot = folder.path().join("flash.svg");
+    let base = ["flash", "--load", "builds:2", "--scheme", "offline,separated", "--op", "10%"];
+    let more = ["--json", "--plot", plot.to_str().expect("UTF-8"), "--seeds", "3", "--open-blocks", "wait"];
+    let report = document(&pumice(&[&base[..], &more[..]].concat()));
+    assert!(fs::read_to_string(&plot).expect("a figure").starts_with("<svg"));
+    let rows = report["schemes"].as_array().expect("schemes");
+    assert_eq!(rows.len(), 2);
+    for row in rows {
+        let settings = &row["settings"];
+        assert_eq!(settings["logical_pages"], 16_384);
+        assert_eq!(settings["runs"], 3);
+        assert_eq!(settings["open_blocks_wait"], true);
+        assert_eq!(settings["victim"], "GreedyRandom");
+        let range = row["page_copies_range"].as_array().expect("a range");
+        assert!(range[0].as_u64() <= row["page_copies"].as_u64());
+        assert!(row["page_copies"].as_u64() <= range[1].as_u64());
+        for key in ["waf", "mean_write_us", "p99_write_us", "mean_write_here_us", "erases", "index_bytes"] {
+            assert!(row[key].as_f64().expect("a number") > 0.0, "{key}");
+        }
+    }
+    assert_eq!(rows[0]["vs_offline"], 0.0);
+    assert!(rows[1]["vs_offline"].as_f64().expect("a number") < 0.0);
+
+    let fdp = ["--placement", "fdp", "--unit-pages", "128", "--isolation", "persistent", "--json"];
+    let report = document(&pumice(&[&base[..], &fdp[..]].concat()));
+    let placement = report["schemes"][0]["settings"]["placement"].as_str().expect("text");
+    assert!(placement.contains("128 pages") && placement.contains("persistently"), "{placement}");
+
+    let text = String::from_utf8(pumice(&base).stdout).expect("UTF-8");
+    for word in
+        ["logical pages", "over-provisioning", "victims", "reserve", "idle time", "hashes", "Placement"]
+    {
+        assert!(text.contains(word), "{word} in {text}");
+    }
+    refused(&pumice(&["flash"]), &["--trace"]);
+    refused(&pumice(&["flash", "--load", "spam"]), &["spam", "builds"]);
+    refused(&pumice(&["flash", "--load", "mail", "--op", "0%"]), &["too few"]);
+}

@@ -1,7 +1,9 @@
 //! The study of flash: one trace of contents, several schemes of deduplication. `docs/ftl.md` describes the schemes.
 
+mod load;
 mod study;
 mod trace;
 
-pub use study::{Report, Row, Settings, Study, study};
+pub use load::Load;
+pub use study::{Fdp, Report, Row, Settings, Source, Study, study};
 pub use trace::{ContentOp, ContentTrace};

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::text::table;
 use clap::Args;
 use pumice_ftl::{Content, Fingerprint, HashTimes, Scheme, VictimPolicy};
-use pumice_sim::flash::{Report, Study, study};
+use pumice_sim::flash::{Fdp, Load, Report, Source, Study, study};
 use pumice_sim::plot::{Axis, Division, Figure, Series};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,8 +20,11 @@ const TIMED: u32 = 256;
 #[derive(Debug, Args)]
 pub(crate) struct FlashArgs {
     /// A trace with contents: CSV with crc32 and sha1_64, or FIU with md5; plain, gzip or zstd
-    #[arg(long)]
-    trace: PathBuf,
+    #[arg(long, required_unless_present = "load", conflicts_with = "load")]
+    trace: Option<PathBuf>,
+    /// A generated trace instead: builds, mail, releases or images, with a seed: mail:7
+    #[arg(long, value_parser = parse_load)]
+    load: Option<(Load, u64)>,
     /// Schemes, comma-separated, or all of them
     #[arg(long, default_value = "all")]
     scheme: String,
@@ -34,14 +37,66 @@ pub(crate) struct FlashArgs {
     /// Deduplicate in every N-th idle time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     gap_every: u32,
-    /// Which block garbage collection takes: greedy, fifo, cost-benefit, d-choices:N
+    /// Which block garbage collection takes: greedy, greedy-random, fifo, cost-benefit, d-choices:N
     #[arg(long, default_value = "greedy")]
     victim: VictimPolicy,
     /// Logical pages of the drive; without it, as many as the trace uses
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..1 << 30))]
     drive_pages: Option<u32>,
+    /// Runs of each scheme, which differ in the choice between equal victims; the one with the median of copies is shown
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=101))]
+    seeds: u32,
+    /// Free blocks that are kept beside those that garbage collection needs
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    reserve: u32,
+    /// Whether idle time examines pages of open blocks, or they wait for the next
+    #[arg(long, value_enum, default_value_t = OpenBlocks::Examine)]
+    open_blocks: OpenBlocks,
+    /// Who moves pages: the translation layer of the study, or a model of a drive that takes streams as placement
+    /// handles
+    #[arg(long, value_enum, default_value_t = PlacementArg::Own)]
+    placement: PlacementArg,
+    /// With --placement fdp: pages of a reclaim unit
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(8..=1 << 20))]
+    unit_pages: u32,
+    /// With --placement fdp: whether the drive keeps handles apart when it moves pages
+    #[arg(long, value_enum, default_value_t = Isolation::Initial)]
+    isolation: Isolation,
     #[command(flatten)]
     show: ShowArgs,
+}
+
+/// What becomes of pages of open blocks in idle time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum OpenBlocks {
+    /// They are looked at.
+    Examine,
+    /// They wait until their block is closed.
+    Wait,
+}
+
+/// Who moves pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum PlacementArg {
+    /// The translation layer.
+    Own,
+    /// The drive below.
+    Fdp,
+}
+
+/// What a drive mixes when it moves pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Isolation {
+    /// Pages of all handles.
+    Initial,
+    /// Never pages of different handles.
+    Persistent,
+}
+
+fn parse_load(text: &str) -> Result<(Load, u64), String> {
+    let (name, seed) = text.split_once(':').unwrap_or((text, "1"));
+    let seed = seed.parse().map_err(|_| format!("'{seed}' is no seed: a whole number is needed"))?;
+    Ok((name.parse()?, seed))
 }
 
 fn parse_share(text: &str) -> Result<f64, String> {
@@ -71,14 +126,24 @@ pub(crate) fn run(args: &FlashArgs) -> Result<ExitCode, Failure> {
             named.collect::<Result<_, _>>().map_err(|error| Failure::new(format!("--scheme: {error}")))?
         }
     };
+    let source = match (&args.trace, args.load) {
+        (Some(path), _) => Source::File(path.clone()),
+        (None, Some((load, seed))) => Source::Load(load, seed),
+        (None, None) => return Err(Failure::new("--trace or --load is needed".to_owned())),
+    };
+    let fdp = Fdp { unit_pages: args.unit_pages, isolated: args.isolation == Isolation::Persistent };
     let report = study(&Study {
-        trace: args.trace.clone(),
+        source,
         schemes,
         op: args.op,
         trim: args.trim,
         gap_every: args.gap_every,
         victim: args.victim,
         drive_pages: args.drive_pages,
+        seeds: args.seeds,
+        reserve: args.reserve,
+        open_blocks_wait: args.open_blocks == OpenBlocks::Wait,
+        fdp: (args.placement == PlacementArg::Fdp).then_some(fdp),
         hash: [PUBLISHED, measured()],
     })?;
     args.show.show(&report, figure, human)
@@ -135,7 +200,7 @@ fn human(report: &Report) -> String {
         let s = &row.settings;
         out.push_str(&format!(
             "\n{} logical pages, {} blocks of {} pages, over-provisioning {} %, {}, deduplication in every {}. idle time, \
-             victims {}, reserve {} block.\nFlash {:?} us (read, program, erase); hashes {:?} us (weak, strong: \
+             victims {}, runs {} (median), reserve {} blocks, pages of open blocks {}.\nPlacement {}.\nFlash {:?} us (read, program, erase); hashes {:?} us (weak, strong: \
              published, this machine).\n{}.\n",
             s.logical_pages,
             s.blocks,
@@ -144,7 +209,10 @@ fn human(report: &Report) -> String {
             if s.trim { "trims played" } else { "no trims" },
             s.gap_every,
             s.victim,
+            s.runs,
             s.reserve_blocks,
+            if s.open_blocks_wait { "wait" } else { "are looked at" },
+            s.placement,
             s.flash_us,
             s.hash_us,
             s.notes

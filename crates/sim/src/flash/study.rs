@@ -1,9 +1,12 @@
 //! The same trace on equal drives that differ in the scheme.
 
+use super::load::Load;
 use super::trace::{ContentOp, ContentTrace};
 use crate::error::StudyError;
 use pumice_flash::{Geometry, MemoryNand, Nanos, Timing};
-use pumice_ftl::{Config, ContentId, Ftl, FtlError, HashTimes, NoJournal, Scheme, Tag, VictimPolicy};
+use pumice_ftl::{
+    Config, ContentId, Ftl, FtlError, HashTimes, NoJournal, Placement, Scheme, Tag, VictimPolicy,
+};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -11,11 +14,29 @@ const PAGES_PER_BLOCK: u32 = 64;
 const PAGE_BYTES: u32 = 4_096;
 const MICROSECOND: u64 = 1_000;
 
+/// What is replayed.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// A trace in a file.
+    File(PathBuf),
+    /// A generated trace, from a seed.
+    Load(Load, u64),
+}
+
+/// A model of a drive that collects its own garbage and takes streams as placement handles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fdp {
+    /// Pages of a reclaim unit.
+    pub unit_pages: u32,
+    /// Whether the drive keeps pages of different handles apart when it moves them.
+    pub isolated: bool,
+}
+
 /// What to study.
 #[derive(Debug, Clone)]
 pub struct Study {
-    /// The trace.
-    pub trace: PathBuf,
+    /// What is replayed.
+    pub source: Source,
     /// Which schemes.
     pub schemes: Vec<Scheme>,
     /// Over-provisioning: physical pages beyond the logical ones, as a share of them.
@@ -28,6 +49,15 @@ pub struct Study {
     pub victim: VictimPolicy,
     /// Logical pages; without, as many as the trace has.
     pub drive_pages: Option<u32>,
+    /// Free blocks that are kept beside those that garbage collection needs.
+    pub reserve: u32,
+    /// Pages of open blocks wait for the next idle time.
+    pub open_blocks_wait: bool,
+    /// A drive that collects its own garbage, instead of one whose flash the schemes manage.
+    pub fdp: Option<Fdp>,
+    /// Runs of each scheme that differ in what decides between equal victims; the one with the median of copies is
+    /// reported. 1: the longest at its count.
+    pub seeds: u32,
     /// Hash times, and a second set to compare with.
     pub hash: [HashTimes; 2],
 }
@@ -49,6 +79,12 @@ pub struct Settings {
     pub gap_every: u32,
     /// The victim policy.
     pub victim: String,
+    /// Runs that differ in the choice between equal victims; the one with the median of copies is reported.
+    pub runs: u32,
+    /// Whether pages of open blocks wait for the next idle time.
+    pub open_blocks_wait: bool,
+    /// Who places and moves pages.
+    pub placement: String,
     /// Free blocks that garbage collection keeps beside its own.
     pub reserve_blocks: u32,
     /// Times of read, program and erase, in microseconds.
@@ -66,6 +102,8 @@ pub struct Row {
     pub scheme: &'static str,
     /// Pages that garbage collection moved.
     pub page_copies: u64,
+    /// The fewest and the most of all runs.
+    pub page_copies_range: [u64; 2],
     /// Relative to no deduplication, -1 to above; null if that was not studied or moved nothing.
     pub vs_none: Option<f64>,
     /// Relative to plain offline deduplication.
@@ -104,7 +142,10 @@ pub struct Report {
 /// # Errors
 /// If the trace cannot be read, or the drive is too small for it.
 pub fn study(study: &Study) -> Result<Report, StudyError> {
-    let trace = ContentTrace::open(&study.trace)?;
+    let trace = match &study.source {
+        Source::File(path) => ContentTrace::open(path)?,
+        Source::Load(load, seed) => load.trace(*seed),
+    };
     let logical = study.drive_pages.unwrap_or(trace.pages);
     if logical < trace.pages {
         let (have, need) = (logical, trace.pages);
@@ -112,8 +153,14 @@ pub fn study(study: &Study) -> Result<Report, StudyError> {
     }
     let mut rows = Vec::new();
     for &scheme in &study.schemes {
-        let row = play(study, &trace, scheme, logical);
-        rows.push(row.map_err(|error| StudyError::Drive(error.to_string()))?);
+        let runs = (0..study.seeds.max(1)).map(|seed| play(study, &trace, scheme, logical, seed));
+        let mut runs: Vec<Row> = runs
+            .collect::<Result<_, _>>()
+            .map_err(|error| StudyError::Drive(format!("{scheme}: {error}")))?;
+        runs.sort_by_key(|row| row.page_copies);
+        let (least, most) = (runs[0].page_copies, runs[runs.len() - 1].page_copies);
+        let middle = runs.swap_remove(runs.len() / 2);
+        rows.push(Row { page_copies_range: [least, most], ..middle });
     }
     let copies_of = |name| rows.iter().find(|row: &&Row| row.scheme == name).map(|row| row.page_copies);
     let (none, offline) = (copies_of("none"), copies_of("offline"));
@@ -125,22 +172,46 @@ pub fn study(study: &Study) -> Result<Report, StudyError> {
         row.vs_offline = versus(row.page_copies, offline);
     }
     let writes = trace.ops.iter().filter(|op| matches!(op, ContentOp::Write(..))).count() as u64;
-    Ok(Report { trace: study.trace.display().to_string(), writes, schemes: rows })
+    let name = match &study.source {
+        Source::File(path) => path.display().to_string(),
+        Source::Load(load, seed) => format!("{load}, seed {seed}"),
+    };
+    Ok(Report { trace: name, writes, schemes: rows })
 }
 
-fn play(study: &Study, trace: &ContentTrace, scheme: Scheme, logical: u32) -> Result<Row, FtlError> {
+/// The victim policy of a run: equal victims are chosen by chance if there are several runs.
+fn victim_of(study: &Study) -> VictimPolicy {
+    match study.victim {
+        VictimPolicy::Greedy if study.seeds > 1 => VictimPolicy::GreedyRandom,
+        other => other,
+    }
+}
+
+fn play(
+    study: &Study,
+    trace: &ContentTrace,
+    scheme: Scheme,
+    logical: u32,
+    seed: u32,
+) -> Result<Row, FtlError> {
     let physical = (f64::from(logical) * (1.0 + study.op)).ceil() as u32;
-    let blocks = physical.div_ceil(PAGES_PER_BLOCK);
-    let geometry = Geometry {
-        blocks,
-        pages_per_block: PAGES_PER_BLOCK,
-        channels: 8,
-        page_bytes: PAGE_BYTES,
-        oob_bytes: 128,
-    };
+    let pages_per_block = study.fdp.map_or(PAGES_PER_BLOCK, |fdp| fdp.unit_pages);
+    let blocks = physical.div_ceil(pages_per_block);
+    let geometry = Geometry { blocks, pages_per_block, channels: 8, page_bytes: PAGE_BYTES, oob_bytes: 128 };
     let timing = Timing::DISKSIM;
-    let config =
-        Config { victim: study.victim, hash: study.hash[0], reserve: 1, ..Config::new(logical, scheme) };
+    let placement = match study.fdp {
+        None => Placement::Own,
+        Some(fdp) => Placement::Handles { isolated: fdp.isolated },
+    };
+    let config = Config {
+        victim: victim_of(study),
+        hash: study.hash[0],
+        open_blocks_wait: study.open_blocks_wait,
+        placement,
+        reserve: study.reserve,
+        seed: u64::from(seed) + 1,
+        ..Config::new(logical, scheme)
+    };
     let nand = MemoryNand::<ContentId, Tag>::new(geometry, timing);
     let mut drive = Ftl::format(nand, NoJournal, config)?;
     let (mut now, mut gaps, mut times) = (0, 0, Vec::new());
@@ -177,6 +248,7 @@ fn play(study: &Study, trace: &ContentTrace, scheme: Scheme, logical: u32) -> Re
     Ok(Row {
         scheme: scheme.name(),
         page_copies: stats.copies,
+        page_copies_range: [stats.copies; 2],
         vs_none: None,
         vs_offline: None,
         waf: stats.write_amplification(),
@@ -189,11 +261,25 @@ fn play(study: &Study, trace: &ContentTrace, scheme: Scheme, logical: u32) -> Re
         settings: Settings {
             logical_pages: logical,
             blocks,
-            pages_per_block: PAGES_PER_BLOCK,
+            pages_per_block,
             op: study.op,
             trim: study.trim,
             gap_every: study.gap_every,
-            victim: format!("{:?}", study.victim),
+            victim: format!("{:?}", config.victim),
+            runs: study.seeds.max(1),
+            open_blocks_wait: study.open_blocks_wait,
+            placement: study.fdp.map_or_else(
+                || "own".to_owned(),
+                |fdp| {
+                    let isolation = if fdp.isolated { "persistently" } else { "initially" };
+                    let share = 100.0 * f64::from(fdp.unit_pages) / f64::from(physical);
+                    format!(
+                        "fdp: units of {} pages ({share:.2} % of the drive), {isolation} isolated; the drive moves \
+                         pages, so that no scheme sees them",
+                        fdp.unit_pages
+                    )
+                },
+            ),
             reserve_blocks: config.reserve,
             flash_us: [timing.read, timing.program, timing.erase].map(|t| t / MICROSECOND),
             hash_us: study.hash.map(us),
