@@ -35,12 +35,14 @@ mod pool;
 mod rounds;
 mod shared;
 mod socket;
+mod tagging;
 mod turns;
 mod workers;
 
 pub use config::{ConfigError, DriveConfig, NodeConfig, Peer, busy_poll, metrics_address};
-pub use drive::{Backend, BackendError, Drive};
+pub use drive::{Backend, BackendError, Drive, DriveSource};
 pub use listen::listen_address;
+pub use tagging::{Tagging, TaggingError};
 
 use self::core::Core;
 use self::handle::CoreHandle;

@@ -2,6 +2,7 @@
 
 use super::drive::Backend;
 use super::listen::{self, listen_address};
+use super::tagging::Tagging;
 use pumice_initiator::{BusyPoll, DigestPolicy};
 use pumice_nvme::controller::Limits;
 use pumice_nvme::spec::Nqn;
@@ -61,6 +62,8 @@ pub struct Peer {
 pub struct DriveConfig {
     /// What holds its blocks.
     pub backend: Backend,
+    /// The tags beside it, if any.
+    pub tagging: Option<Tagging>,
     /// Bytes of a block, where not as the node's.
     pub block_size: Option<u32>,
     /// What hosts are shown as its name; `None` for the last part of its path, or its size in memory.
@@ -171,6 +174,8 @@ struct FilePeer {
 #[serde(deny_unknown_fields)]
 struct FileDrive {
     backend: String,
+    pi: Option<u32>,
+    tags: Option<String>,
     block_size: Option<u32>,
     label: Option<String>,
 }
@@ -190,8 +195,13 @@ impl NodeConfig {
         let file: File = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
         let drives = file.drive.iter().enumerate().map(|(i, drive)| {
             let field = |why: String| format!("drive {}: {why}", i + 1);
+            let backend = drive.backend.parse().map_err(|e| field(format!("backend: {e}")))?;
+            let pi = drive.pi.map(|bits| bits.to_string());
+            let in_memory = matches!(backend, Backend::Memory(_));
+            let tagging = Tagging::parse(pi.as_deref(), drive.tags.as_deref(), in_memory);
             Ok(DriveConfig {
-                backend: drive.backend.parse().map_err(|e| field(format!("backend: {e}")))?,
+                backend,
+                tagging: tagging.map_err(|e| field(e.to_string()))?,
                 block_size: drive.block_size.map(block_size).transpose().map_err(field)?,
                 label: drive.label.as_deref().map(label).transpose().map_err(field)?,
             })
@@ -341,9 +351,19 @@ mod tests {
         assert_eq!(config.cores, 2);
         assert_eq!(
             config.drives[0],
-            DriveConfig { backend: Backend::Memory(1 << 20), block_size: None, label: None }
+            DriveConfig { backend: Backend::Memory(1 << 20), tagging: None, block_size: None, label: None }
         );
         assert_eq!(config.drives[1].block_size, Some(4096));
+    }
+
+    #[test]
+    fn tags_beside_drives_are_read() {
+        let drive = |text: &str| NodeConfig::parse(&format!("listen = '127.0.0.1:4420'\n[[drive]]\n{text}"));
+        let config = drive("backend = '/dev/sdb'\npi = 32\ntags = '/t'\n").unwrap();
+        assert_eq!(config.drives[0].tagging.as_ref().unwrap().place, Some("/t".into()));
+        let why = drive("backend = '/dev/sdb'\npi = 33\ntags = '/t'\n").unwrap_err();
+        assert_eq!(why, "drive 1: pi: '33' is not 16, 32 or 64");
+        assert!(drive("backend = '/dev/sdb'\npi = 16\n").unwrap_err().starts_with("drive 1: tags: "));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! A drive as it is served: what holds its blocks, and who it is.
 
+use super::tagging::{Tagging, TaggingError};
 use pumice_blockdev::{
     BlockDevice, FileDevice, IoError, MarkedDevice, MarksError, MemoryDevice, OpenMode, Options,
 };
@@ -33,6 +34,12 @@ pub enum BackendError {
     /// The device cannot be opened.
     #[error(transparent)]
     Open(#[from] IoError),
+    /// Its tags cannot be used, or what was asked for makes no sense.
+    #[error(transparent)]
+    Tags(#[from] TaggingError),
+    /// A word after a comma that is no option.
+    #[error("'{0}': neither pi=BITS nor tags=PATH")]
+    Option(String),
     /// What hosts made unreadable on it is not known.
     #[error(transparent)]
     Marks(#[from] MarksError),
@@ -79,6 +86,39 @@ impl std::fmt::Display for Backend {
     }
 }
 
+/// A backend, and the tags beside it: `BACKEND[,pi=BITS][,tags=PATH]`.
+///
+/// A comma belongs to the backend's path unless `pi=` or `tags=` follows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DriveSource {
+    /// What holds the blocks.
+    pub backend: Backend,
+    /// What is kept beside them, if anything.
+    pub tagging: Option<Tagging>,
+}
+
+impl FromStr for DriveSource {
+    type Err = BackendError;
+
+    fn from_str(text: &str) -> Result<Self, BackendError> {
+        let starts = [",pi=", ",tags="].into_iter().filter_map(|option| text.find(option));
+        let (backend, options) = text.split_at(starts.min().unwrap_or(text.len()));
+        let backend: Backend = backend.parse()?;
+        let (mut pi, mut place) = (None, None);
+        for option in options.split(',').skip(1) {
+            let field = |field| TaggingError::Field { field, why: "it is given twice".to_owned() };
+            match option.split_once('=') {
+                Some(("pi", value)) if pi.replace(value).is_some() => return Err(field("pi").into()),
+                Some(("tags", value)) if place.replace(value).is_some() => return Err(field("tags").into()),
+                Some(("pi" | "tags", _)) => {}
+                _ => return Err(BackendError::Option(option.to_owned())),
+            }
+        }
+        let in_memory = matches!(backend, Backend::Memory(_));
+        Ok(Self { tagging: Tagging::parse(pi, place, in_memory)?, backend })
+    }
+}
+
 /// A device with its identity.
 #[derive(Clone)]
 pub struct Drive {
@@ -115,6 +155,25 @@ impl Drive {
         number: usize,
         label: Option<&str>,
     ) -> Result<Self, BackendError> {
+        Self::open_tagged(backend, None, block_size, subsystem, number, label)
+    }
+
+    /// The same, with tags beside it: a block that does not fit its tag is refused.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and if the tags cannot be used.
+    pub fn open_tagged(
+        backend: &Backend,
+        tagging: Option<&Tagging>,
+        block_size: u32,
+        subsystem: &str,
+        number: usize,
+        label: Option<&str>,
+    ) -> Result<Self, BackendError> {
+        let beside = |device: Arc<dyn BlockDevice>, path: Option<&Path>| match tagging {
+            Some(tagging) => tagging.put_beside(device, path, block_size),
+            None => Ok(device),
+        };
         let (device, path): (Arc<dyn BlockDevice>, _) = match backend {
             Backend::Memory(size) => {
                 let name = backend.to_string();
@@ -123,14 +182,17 @@ impl Drive {
                     return Err(BackendError::Size { text: name, why });
                 }
                 let device = MemoryDevice::new(label.unwrap_or(&name), *size);
-                (Arc::new(MarkedDevice::in_memory(Arc::new(device), block_size)), None)
+                // A mark is looked at before a tag.
+                let device = beside(Arc::new(device), None)?;
+                (Arc::new(MarkedDevice::in_memory(device, block_size)), None)
             }
             Backend::Path(path) => {
                 let device = FileDevice::open(path, OpenMode::ReadWrite, Options::default())?;
                 let real = path.canonicalize().unwrap_or_else(|_| path.clone());
                 // Hosts are shown the name: where it lies is the operator's affair.
                 let name = real.file_name().unwrap_or(real.as_os_str()).to_string_lossy().into_owned();
-                (Arc::new(device.named(label.map_or(name, str::to_owned))), Some(real))
+                let device = device.named(label.map_or(name, str::to_owned));
+                (beside(Arc::new(device), Some(&real))?, Some(real))
             }
         };
         let place =
@@ -191,6 +253,37 @@ impl Drive {
             read_only: self.device.read_only(),
             write_grain: blocks(grains.write),
             deallocate_grain: blocks(grains.discard),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pumice_protect::guard::Guard;
+
+    #[test]
+    fn a_drive_with_options() {
+        let parse = |text: &str| text.parse::<DriveSource>();
+        let plain = parse("/images/a,b").unwrap();
+        assert_eq!(plain, DriveSource { backend: Backend::Path("/images/a,b".into()), tagging: None });
+        let tagged = parse("/dev/sdb,pi=16,tags=/t=1").unwrap();
+        assert_eq!(tagged.backend, Backend::Path("/dev/sdb".into()));
+        let place = Some("/t=1".into());
+        assert_eq!(tagged.tagging, Some(Tagging { guard: Guard::Crc16, place }));
+        let memory = parse("mem:1MiB,pi=64").unwrap();
+        assert_eq!(memory.backend, Backend::Memory(1 << 20));
+        assert!(memory.tagging.is_some());
+        for (text, word) in [
+            ("/d,pi=16", "tags: "),
+            ("/d,tags=/t", "pi: "),
+            ("/d,pi=16,tags=/t,tags=/u", "tags: "),
+            ("/d,pi=16,pi=16,tags=/t", "pi: "),
+            ("/d,pi=16,tags=/t,size=4", "'size=4'"),
+            ("mem:x,pi=16", "'x'"),
+        ] {
+            let why = parse(text).unwrap_err().to_string();
+            assert!(why.starts_with(word), "{text}: {why}");
         }
     }
 }

@@ -192,8 +192,16 @@ fn execute(
 
 /// The status of a read that failed: sectors that the medium refuses are told from a drive that fails as a
 /// whole, for a host may rebuild the first and must not take the second for damage.
+/// A block that does not fit its tag does not fit it at the second try either: the host is told not
+/// to try.
 pub(super) fn read_fault(error: &IoError) -> Status {
-    if error.is_media_error() { Status::READ_ERROR } else { Status::INTERNAL }
+    if error.is_protection_error() {
+        Status::READ_ERROR.dnr()
+    } else if error.is_media_error() {
+        Status::READ_ERROR
+    } else {
+        Status::INTERNAL
+    }
 }
 
 /// The status of a write that failed.

@@ -10,6 +10,7 @@ mod orphans;
 mod panics;
 mod starving;
 mod superblocks;
+mod tags;
 mod unreadable;
 mod visibility;
 mod world;

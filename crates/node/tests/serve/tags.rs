@@ -1,0 +1,129 @@
+//! Protection information that hosts do not see: damage under a drive is refused, and a host that
+//! writes the block again heals it.
+
+use crate::world::{self, command, connect, host, run, serve};
+use pumice_blockdev::{FileDevice, OpenMode, Options};
+use pumice_initiator::Queue;
+use pumice_node::serve::{Backend, Drive, DriveSource, Server};
+use pumice_nvme::spec::opcode::io;
+use pumice_nvme::spec::{Sqe, Status};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+const BLOCKS: u64 = 4096;
+/// What a host gets for a block that does not fit its tag.
+const REFUSED: Status = Status::READ_ERROR.dnr();
+
+fn start(folder: &Path, block: u32) -> Server {
+    let source = format!("{0}/image,pi=16,tags={0}/tags", folder.display());
+    let DriveSource { backend, tagging } = source.parse().unwrap();
+    let drive = Drive::open_tagged(&backend, tagging.as_ref(), block, "node", 1, None).unwrap();
+    serve(vec![drive.keep_marks(&folder.join("state")).unwrap()])
+}
+
+fn write(queue: &mut Queue, slba: u64, data: &[u8]) -> Status {
+    run(queue, command(io::WRITE, 1, slba, (data.len() / 512) as u32), data)
+}
+
+/// Changes the image under the node.
+fn rot(folder: &Path, at: u64) {
+    let image = File::options().read(true).write(true).open(folder.join("image")).unwrap();
+    let mut byte = [0];
+    image.read_exact_at(&mut byte, at).unwrap();
+    image.write_all_at(&[byte[0] ^ 0x10], at).unwrap();
+    image.sync_all().unwrap();
+}
+
+#[test]
+fn a_block_that_does_not_fit_its_tag_is_refused_until_it_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("image"), vec![7; BLOCKS as usize * 512]).unwrap();
+    let data: Vec<u8> = (0..64 * 512_u32).map(|i| (i / 3) as u8).collect();
+    for restart in [false, true] {
+        let mut server = start(folder.path(), 512);
+        let (mut controller, mut queue) = connect(&server, host(&server, 1), 8);
+        assert_eq!(write(&mut queue, 100, &data), Status::SUCCESS);
+        assert_eq!(run(&mut queue, Sqe::new(io::FLUSH, 1), &[]), Status::SUCCESS);
+        if restart {
+            drop((queue, controller));
+            drop(server);
+            server = start(folder.path(), 512);
+            (controller, queue) = connect(&server, host(&server, 1), 8);
+        }
+        assert_eq!(world::read(&mut queue, 1, 100, 64), (Status::SUCCESS, data.clone()));
+        rot(folder.path(), 110 * 512 + 17);
+        // The host sees an ordinary namespace: the same data, or a read error that is final.
+        let (status, read) = world::read(&mut queue, 1, 100, 64);
+        assert_eq!(status, REFUSED);
+        assert!(read.iter().all(|byte| *byte == 0), "nothing of it is given out");
+        assert_eq!(world::read(&mut queue, 1, 110, 1).0, REFUSED);
+        assert_eq!(run(&mut queue, command(io::VERIFY, 1, 105, 10), &[]), REFUSED);
+        assert_eq!(run(&mut queue, command(io::COMPARE, 1, 110, 1), &data[10 * 512..11 * 512]), REFUSED);
+        assert_eq!(world::read(&mut queue, 1, 100, 10).0, Status::SUCCESS);
+        // What md does with a read error: it writes the block again, from the other members.
+        assert_eq!(write(&mut queue, 110, &data[10 * 512..11 * 512]), Status::SUCCESS);
+        assert_eq!(world::read(&mut queue, 1, 100, 64), (Status::SUCCESS, data.clone()));
+        // Zeros have tags too.
+        assert_eq!(run(&mut queue, command(io::WRITE_ZEROES, 1, 300, 8), &[]), Status::SUCCESS);
+        rot(folder.path(), 304 * 512);
+        assert_eq!(world::read(&mut queue, 1, 304, 1).0, REFUSED);
+        assert_eq!(world::read(&mut queue, 1, 300, 4), (Status::SUCCESS, vec![0; 2048]));
+        assert_eq!(run(&mut queue, command(io::WRITE_ZEROES, 1, 304, 1), &[]), Status::SUCCESS);
+        // A mark comes before the tag: it is an error of its own, and a write clears it.
+        assert_eq!(run(&mut queue, command(io::WRITE_UNCORRECTABLE, 1, 200, 1), &[]), Status::SUCCESS);
+        assert_eq!(world::read(&mut queue, 1, 200, 1).0, Status::READ_ERROR);
+        assert_eq!(write(&mut queue, 200, &[1; 512]), Status::SUCCESS);
+        assert_eq!(world::read(&mut queue, 1, 200, 1), (Status::SUCCESS, vec![1; 512]));
+        // What was never written since it has tags is served as it is.
+        rot(folder.path(), 1000 * 512);
+        assert_eq!(world::read(&mut queue, 1, 1000, 1).0, Status::SUCCESS);
+        drop((queue, controller));
+    }
+}
+
+/// The same image without tags gives the damage out: the test above can fail.
+#[test]
+fn without_tags_the_damage_is_given_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("image");
+    std::fs::write(&image, vec![7; BLOCKS as usize * 512]).unwrap();
+    let server = serve(vec![Drive::open(&Backend::Path(image), 512, "node", 1).unwrap()]);
+    let (_controller, mut queue) = connect(&server, host(&server, 1), 8);
+    assert_eq!(write(&mut queue, 110, &[9; 512]), Status::SUCCESS);
+    rot(folder.path(), 110 * 512);
+    let (status, read) = world::read(&mut queue, 1, 110, 1);
+    assert_eq!((status, read[0]), (Status::SUCCESS, 9 ^ 0x10));
+}
+
+#[test]
+fn a_drive_in_memory_has_tags_in_memory_and_tags_of_other_drives_are_refused() {
+    let source: DriveSource = "mem:1MiB,pi=64".parse().unwrap();
+    let open =
+        |block| Drive::open_tagged(&source.backend, source.tagging.as_ref(), block, "node", 1, None).unwrap();
+    let server = serve(vec![open(512)]);
+    let (_controller, mut queue) = connect(&server, host(&server, 1), 8);
+    assert_eq!(write(&mut queue, 5, &[3; 1024]), Status::SUCCESS);
+    assert_eq!(world::read(&mut queue, 1, 5, 2), (Status::SUCCESS, vec![3; 1024]));
+    drop(open(4096));
+
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("image"), vec![7; 1 << 20]).unwrap();
+    drop(start(folder.path(), 512));
+    let reopen = |pi: u32, block| {
+        let text = format!("{0}/image,pi={pi},tags={0}/tags", folder.path().display());
+        let source: DriveSource = text.parse().unwrap();
+        let tagging = source.tagging.as_ref();
+        Drive::open_tagged(&source.backend, tagging, block, "node", 1, None).map(drop)
+    };
+    assert!(reopen(32, 512).unwrap_err().to_string().contains("pi: "));
+    assert!(reopen(16, 4096).unwrap_err().to_string().contains("block size: "));
+    std::fs::write(folder.path().join("image"), vec![7; 2 << 20]).unwrap();
+    assert!(reopen(16, 512).unwrap_err().to_string().contains("size: "));
+    // Two nodes cannot use the same tags.
+    std::fs::write(folder.path().join("image"), vec![7; 1 << 20]).unwrap();
+    let held = FileDevice::open(&folder.path().join("tags"), OpenMode::ReadWrite, Options::default());
+    assert!(reopen(16, 512).is_err());
+    drop(held);
+    reopen(16, 512).unwrap();
+}
