@@ -14,6 +14,7 @@ mod node;
 mod plan;
 mod probed;
 mod progress;
+mod protect;
 mod remote;
 mod repairs;
 mod running;
@@ -46,6 +47,10 @@ enum Command {
     Plan(plan::PlanArgs),
     /// Serve drives over NVMe/TCP
     Node(node::NodeArgs),
+    /// Give drives protection information beside them, or say how it stands
+    Protect(protect::ProtectArgs),
+    /// Accept a block that does not fit its protection information
+    Release(protect::ReleaseArgs),
     /// Ask a discovery service what it lists
     Discover(discover::DiscoverArgs),
     /// Show the drives of a data node, and the arrays on them
@@ -67,6 +72,8 @@ fn main() -> ExitCode {
         Command::Repairs(args) => repairs::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Node(args) => node::run(&args),
+        Command::Protect(args) => protect::run(&args),
+        Command::Release(args) => protect::release(&args),
         Command::Discover(args) => discover::run(&args),
         Command::Drives(args) => drives::run(&args),
         Command::Bench(command) => bench::run(&command),

@@ -9,7 +9,7 @@ use pumice_blockdev::raise_descriptor_limit;
 use pumice_initiator::DigestPolicy;
 use pumice_node::NodeOptions;
 use pumice_node::serve::{
-    Backend, Drive, DriveConfig, NodeConfig, Peer, Server, Service, busy_poll, listen_address,
+    Drive, DriveConfig, DriveSource, NodeConfig, Peer, Server, Service, busy_poll, listen_address,
     metrics_address,
 };
 use pumice_nvme::controller::Limits;
@@ -61,9 +61,11 @@ pub(crate) struct NodeArgs {
     /// Where to listen, such as 192.0.2.1, 192.0.2.1:4420 or `[2001:db8::1]:4420`; port 0 picks one; once for each address
     #[arg(long, value_name = "ADDRESS", required_unless_present = "config", value_parser = listen_address)]
     listen: Vec<SocketAddr>,
-    /// A drive: a block device, an image file, or mem:SIZE; once for each
+    /// A drive: a block device, an image file, or mem:SIZE; once for each. With
+    /// `,pi=16,tags=PATH` after it, each block has protection information in a file beside it
+    /// (`,pi=16` alone for mem:SIZE), and a block that does not fit it is refused
     #[arg(long, value_name = "DRIVE", required_unless_present = "config")]
-    drive: Vec<Backend>,
+    drive: Vec<DriveSource>,
     /// The subsystem's name [default: made from the machine and the drives]
     #[arg(long)]
     nqn: Option<Nqn>,
@@ -104,8 +106,12 @@ impl NodeArgs {
         if let Some(path) = &self.config {
             return Ok(NodeConfig::read(path)?);
         }
-        let drive =
-            |backend: &Backend| DriveConfig { backend: backend.clone(), block_size: None, label: None };
+        let drive = |source: &DriveSource| DriveConfig {
+            backend: source.backend.clone(),
+            tagging: source.tagging.clone(),
+            block_size: None,
+            label: None,
+        };
         Ok(NodeConfig {
             listen: self.listen.clone(),
             nqn: self.nqn.clone(),
@@ -136,7 +142,9 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
     let mut drives = Vec::with_capacity(config.drives.len());
     for (i, drive) in config.drives.iter().enumerate() {
         let block_size = drive.block_size.unwrap_or(config.block_size);
-        let drive = Drive::open_as(&drive.backend, block_size, nqn.as_str(), i + 1, Some(&config.label(i)))?;
+        let (label, tagging) = (config.label(i), drive.tagging.as_ref());
+        let drive =
+            Drive::open_tagged(&drive.backend, tagging, block_size, nqn.as_str(), i + 1, Some(&label))?;
         drives.push(match &state {
             Some(folder) => drive.keep_marks(folder)?,
             None => drive,

@@ -6,7 +6,7 @@ use pumice_tags::adoption::{Adopted, adopt};
 use pumice_tags::file::{SharedMedium, TagFile};
 use pumice_tags::geometry::Geometry;
 use pumice_tags::page::{Origin, Verdict};
-use pumice_tags::{DeviceMedium, TaggedDevice, open_place};
+use pumice_tags::{DeviceMedium, TaggedDevice, make_in_memory, open_place};
 use std::sync::Arc;
 
 const BLOCKS: u64 = 600;
@@ -355,4 +355,14 @@ fn a_tag_file_is_there_whole_or_not_at_all() {
     // A file of zeros is no tag file, and is not made one: it may have been one.
     std::fs::write(&path, vec![0; 1 << 20]).unwrap();
     assert!(open_place(&path, &drive, 512, Guard::Crc16, "s").is_err());
+}
+
+#[test]
+fn a_drive_in_memory_has_blocks_larger_than_its_sectors_without_data_in_the_log() {
+    let drive = Arc::new(MemoryDevice::new("m", 1 << 20));
+    let medium = make_in_memory(&*drive, 4096, Guard::Crc64).unwrap();
+    let device = TaggedDevice::open(drive, medium, "").unwrap();
+    assert!(!device.header().geometry.carries_data());
+    device.write_at(4096, &[3; 8192]).unwrap();
+    assert_eq!(device.judge(1..3).unwrap(), [Verdict::Fits(Origin::Written); 2]);
 }

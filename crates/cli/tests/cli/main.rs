@@ -8,6 +8,7 @@ mod documented;
 mod network;
 mod online;
 mod pacing;
+mod protect;
 mod repairs;
 mod signals;
 mod small_array;

@@ -1,0 +1,237 @@
+//! `pumice protect` and `pumice release`.
+
+use crate::failure::Failure;
+use crate::text::print;
+use clap::Args;
+use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options};
+use pumice_node::serve::{Backend, DriveSource};
+use pumice_protect::guard::Guard;
+use pumice_tags::adoption::{Adopted, adopt};
+use pumice_tags::file::{Census, SharedMedium, TagFile};
+use pumice_tags::header::Header;
+use pumice_tags::page::Origin;
+use pumice_tags::{DeviceMedium, TaggedDevice, open_place, serial_of};
+use pumice_units::{format_decimal, parse_size};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// The exit code if blocks differ from their tags.
+const DIFFER: u8 = 1;
+/// The exit code if it was stopped before the end.
+const STOPPED: u8 = 3;
+
+/// Gives drives protection information beside them: tags of what lies there
+///
+/// A drive is written as for `pumice node`: /dev/sdb,pi=16,tags=PATH. It must not be in use: stop
+/// the node, or the array, first. Blocks that have tags are checked and left as they are. A drive
+/// whose tags were begun goes on where it stopped.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Adopted tags find damage that comes later. They cannot say whether a block was whole when it was
+adopted: scrub the array first. Keep other programs off the drives afterwards: what writes to them
+past the node (an initramfs that assembles the array on the raw drives, dd) makes tags stale.
+
+Exit codes: 0 done, 1 blocks differ from their tags, 2 could not run, 3 stopped before the end.")]
+pub(crate) struct ProtectArgs {
+    /// A drive with its tags: DRIVE,pi=BITS,tags=PATH; once for each
+    #[arg(value_name = "DRIVE", required = true)]
+    drives: Vec<DriveSource>,
+    /// Bytes of a block, as the node is to serve it: 512 or 4096
+    #[arg(long, default_value = "512", value_parser = ["512", "4096"])]
+    block_size: String,
+    /// Bytes to read a second, at most
+    #[arg(long, value_name = "SIZE", value_parser = rate)]
+    rate: Option<u64>,
+    /// Only say how many blocks have which tags; also while a node serves the drive
+    #[arg(long, conflicts_with_all = ["off", "rate"])]
+    status: bool,
+    /// Remove the tag file; the drive stays as it is
+    #[arg(long, conflicts_with = "rate")]
+    off: bool,
+    /// Believe tags again that were found stale: blocks that differ are refused from now on
+    #[arg(long, conflicts_with_all = ["off", "status"])]
+    believe: bool,
+}
+
+/// Accepts one refused block as it is, so that it can be read
+///
+/// The block is not changed; it gets a tag of what lies there, which is no witness of what it was.
+#[derive(Debug, Args)]
+pub(crate) struct ReleaseArgs {
+    /// The drive with its tags: DRIVE,pi=BITS,tags=PATH
+    #[arg(value_name = "DRIVE")]
+    drive: DriveSource,
+    /// The number of the block, in blocks of --block-size
+    #[arg(long, value_name = "LBA")]
+    block: u64,
+    /// Bytes of a block: 512 or 4096
+    #[arg(long, default_value = "512", value_parser = ["512", "4096"])]
+    block_size: String,
+}
+
+fn rate(text: &str) -> Result<u64, String> {
+    match parse_size(text) {
+        Ok(0) => Err("0 bytes a second come to no end".to_owned()),
+        Ok(rate) => Ok(rate),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Where a drive and its tags are.
+struct Places<'s> {
+    drive: &'s Path,
+    tags: &'s PathBuf,
+    guard: Guard,
+}
+
+fn places(source: &DriveSource) -> Result<Places<'_>, Failure> {
+    let Backend::Path(drive) = &source.backend else {
+        return Err(Failure::new(format!("{}: a drive in memory lives in its node", source.backend)));
+    };
+    let tags = source.tagging.as_ref().and_then(|t| t.place.as_ref().map(|place| (place, t.guard)));
+    let (tags, guard) =
+        tags.ok_or_else(|| Failure::new(format!("{}: pi=BITS and tags=PATH are missing", drive.display())))?;
+    Ok(Places { drive, tags, guard })
+}
+
+fn open(places: &Places<'_>, block: u32) -> Result<TaggedDevice, Failure> {
+    let drive = Arc::new(FileDevice::open(places.drive, OpenMode::ReadWrite, Options::default())?);
+    let serial = serial_of(places.drive);
+    let (medium, _) = open_place(places.tags, &*drive, block, places.guard, &serial)?;
+    let tags = places.tags.display();
+    TaggedDevice::open(drive, medium, &serial).map_err(|error| Failure::new(format!("{tags}: {error}")))
+}
+
+/// Opens a tag file for looking only.
+fn look(tags: &Path) -> Result<(Header, Census), Failure> {
+    let file = FileDevice::open(tags, OpenMode::ReadOnly, Options::default())?;
+    TagFile::look(SharedMedium(Arc::new(DeviceMedium(Arc::new(file)))))
+        .map_err(|error| Failure::new(format!("{}: {error}", tags.display())))
+}
+
+/// Runs `pumice protect`.
+pub(crate) fn run(args: &ProtectArgs) -> Result<ExitCode, Failure> {
+    let all = args.drives.iter().map(places).collect::<Result<Vec<_>, _>>()?;
+    if args.status {
+        all.iter().try_for_each(status)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.off {
+        all.iter().try_for_each(off)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let raised = Arc::clone(&stop);
+    ctrlc::set_handler(move || raised.store(true, Ordering::Relaxed))?;
+    let block: u32 = args.block_size.parse().expect("one of two");
+    let mut code = 0;
+    for places in &all {
+        let device = open(places, block)?;
+        if args.believe {
+            device.set_stale(false)?;
+        }
+        let found = adopt_paced(&device, args.rate, &stop)?;
+        device.close()?;
+        report(places, &found, &device);
+        if !found.complete {
+            return Ok(ExitCode::from(STOPPED));
+        }
+        if found.differ > 0 {
+            code = DIFFER;
+        }
+    }
+    Ok(ExitCode::from(code))
+}
+
+fn adopt_paced(device: &TaggedDevice, rate: Option<u64>, stop: &AtomicBool) -> Result<Adopted, Failure> {
+    let begun = Instant::now();
+    Ok(adopt(device, |bytes| {
+        if let Some(rate) = rate {
+            let due = Duration::from_secs_f64(bytes as f64 / rate as f64);
+            // In short sleeps, so that a signal is not waited for.
+            while !stop.load(Ordering::Relaxed) && begun.elapsed() < due {
+                std::thread::sleep((due - begun.elapsed().min(due)).min(Duration::from_millis(100)));
+            }
+        }
+        !stop.load(Ordering::Relaxed)
+    })?)
+}
+
+fn report(places: &Places<'_>, found: &Adopted, device: &TaggedDevice) {
+    let mut text = format!(
+        "{}: {} blocks adopted, {} fit their tags, {} differ, {} unreadable\n",
+        places.drive.display(),
+        found.adopted,
+        found.fit,
+        found.differ,
+        found.unreadable
+    );
+    if let Some(first) = found.first_differs {
+        text += &format!("  the first that differs is block {first}; it was left as it is\n");
+    }
+    if device.is_stale() {
+        text += "  the tags are stale: nothing is refused; --believe ends that\n";
+    }
+    if !found.complete {
+        text += "  stopped; the same command goes on from there\n";
+    }
+    print(&text);
+}
+
+fn status(places: &Places<'_>) -> Result<(), Failure> {
+    let (header, census) = look(places.tags)?;
+    let geometry = &header.geometry;
+    let counts = Origin::ALL.iter().zip(census.origins);
+    let counts: Vec<String> = counts.map(|(origin, count)| format!("{count} {}", origin.name())).collect();
+    let size = geometry.block_bytes() as u64;
+    let mut text = format!(
+        "{}: {} in blocks of {size}, {}\n  blocks: {}\n",
+        places.drive.display(),
+        format_decimal(geometry.size()),
+        geometry.format().guard(),
+        counts.join(", ")
+    );
+    text += &format!("  adoption has passed {} of {}\n", header.adopted, geometry.blocks());
+    text += if header.clean { "  closed\n" } else { "  in use, or not closed: the log may hold more\n" };
+    if header.stale {
+        text += "  stale: nothing is refused\n";
+    }
+    if census.lost_pages > 0 {
+        text += &format!("  {} pages of tags are lost\n", census.lost_pages);
+    }
+    print(&text);
+    Ok(())
+}
+
+fn off(places: &Places<'_>) -> Result<(), Failure> {
+    let tags = places.tags.display();
+    // Nobody uses it, and it is one: both before it goes.
+    let held = FileDevice::open(places.tags, OpenMode::ReadWrite, Options::default())?;
+    look(places.tags)?;
+    if !std::fs::metadata(places.tags)?.is_file() {
+        return Err(Failure::new(format!("{tags}: a block device cannot be removed; leave out tags=")));
+    }
+    std::fs::remove_file(places.tags)?;
+    print(&format!("{tags}: removed; {} stays as it is\n", places.drive.display()));
+    drop(held);
+    Ok(())
+}
+
+/// Runs `pumice release`.
+pub(crate) fn release(args: &ReleaseArgs) -> Result<ExitCode, Failure> {
+    let places = places(&args.drive)?;
+    look(places.tags)?;
+    let device = open(&places, args.block_size.parse().expect("one of two"))?;
+    let blocks = device.size_bytes() / u64::from(device.logical_block());
+    if args.block >= blocks {
+        return Err(Failure::new(format!("--block: {} is not below {blocks}", args.block)));
+    }
+    let differed = device.release(args.block)?;
+    device.close()?;
+    let what = if differed { "is accepted as it is" } else { "fitted its tag, or has none" };
+    print(&format!("{}: block {} {what}\n", places.drive.display(), args.block));
+    Ok(ExitCode::SUCCESS)
+}

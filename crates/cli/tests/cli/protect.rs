@@ -1,0 +1,79 @@
+//! `pumice protect` and `pumice release` on files.
+
+use crate::small_array::pumice;
+use std::path::Path;
+
+const BLOCKS: usize = 2048;
+
+/// Runs a command over the image of a folder: its exit code, and what it printed.
+fn run(folder: &Path, words: &[&str], options: &[&str]) -> (i32, String) {
+    let source = format!("{0}/image,pi=16,tags={0}/tags", folder.display());
+    let mut command = pumice();
+    let output = command.args(words).arg(source).args(options).output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code().unwrap(), String::from_utf8(text).unwrap())
+}
+
+fn protect(folder: &Path, options: &[&str]) -> (i32, String) {
+    run(folder, &["protect"], options)
+}
+
+fn contains((code, text): (i32, String), expected: i32, words: &str) {
+    assert!(code == expected && text.contains(words), "exit {code}, not {expected} with '{words}': {text}");
+}
+
+#[test]
+fn adopted_blocks_are_checked_and_a_bad_one_is_reported_left_and_released() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let image = folder.join("image");
+    let content: Vec<u8> = (0..BLOCKS * 512).map(|i| (i / 7) as u8).collect();
+    std::fs::write(&image, &content).unwrap();
+    contains(protect(folder, &["--status"]), 2, "tags");
+    assert!(!folder.join("tags").exists(), "to look makes nothing");
+
+    contains(protect(folder, &[]), 0, "2048 blocks adopted, 0 fit their tags, 0 differ, 0 unreadable");
+    contains(protect(folder, &["--status"]), 0, "0 unchecked, 0 written, 2048 adopted, 0 vouched");
+    contains(protect(folder, &["--rate", "100MB"]), 0, "0 blocks adopted, 2048 fit");
+    assert!(std::fs::read(&image).unwrap() == content, "the drive is only read");
+
+    let mut rotten = content.clone();
+    rotten[77 * 512 + 5] ^= 1;
+    std::fs::write(&image, &rotten).unwrap();
+    contains(protect(folder, &[]), 1, "the first that differs is block 77");
+    contains(run(folder, &["release"], &["--block", "2048"]), 2, "--block");
+    contains(run(folder, &["release"], &["--block", "77"]), 0, "block 77 is accepted as it is");
+    contains(protect(folder, &[]), 0, "2048 fit");
+    assert!(std::fs::read(&image).unwrap() == rotten);
+
+    contains(protect(folder, &["--off"]), 0, "removed");
+    assert!(!folder.join("tags").exists());
+    assert!(std::fs::read(&image).unwrap() == rotten);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_by_field_and_makes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("image"), vec![0; 1 << 20]).unwrap();
+    let image = folder.join("image").display().to_string();
+    let refused = |source: String, words: &str| {
+        let output = pumice().arg("protect").arg(&source).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && text.contains(words), "{source}: {text}");
+    };
+    refused(image.clone(), "pi=BITS and tags=PATH");
+    refused(format!("{image},pi=16"), "tags: ");
+    refused(format!("{image},pi=12,tags={image}.t"), "pi: '12'");
+    refused(format!("{image},tags={image}.t"), "pi: ");
+    refused("mem:1MiB,pi=16".to_owned(), "mem:");
+    // A file that is no tag file is not made one.
+    std::fs::write(folder.join("tags"), vec![7; 65_536]).unwrap();
+    contains(protect(folder, &[]), 2, "no tag file");
+    contains(protect(folder, &["--off"]), 2, "no tag file");
+    assert!(std::fs::read(folder.join("tags")).unwrap() == vec![7; 65_536]);
+    assert_eq!(std::fs::read_dir(folder).unwrap().count(), 2);
+    std::fs::write(folder.join("image"), vec![0; 1000]).unwrap();
+    std::fs::remove_file(folder.join("tags")).unwrap();
+    contains(protect(folder, &[]), 2, "drive size: 1000");
+}
