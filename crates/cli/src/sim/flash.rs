@@ -43,7 +43,8 @@ pub(crate) struct FlashArgs {
     /// Logical pages of the drive; without it, as many as the trace uses
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..1 << 30))]
     drive_pages: Option<u32>,
-    /// Runs of each scheme, which differ in the choice between equal victims; the one with the median of copies is shown
+    /// Runs of each scheme, which differ in the choice between equal victims; the one with the
+    /// median of copies is shown
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=101))]
     seeds: u32,
     /// Free blocks that are kept beside those that garbage collection needs
@@ -52,8 +53,8 @@ pub(crate) struct FlashArgs {
     /// Whether idle time examines pages of open blocks, or they wait for the next
     #[arg(long, value_enum, default_value_t = OpenBlocks::Examine)]
     open_blocks: OpenBlocks,
-    /// Who moves pages: the translation layer of the study, or a model of a drive that takes streams as placement
-    /// handles
+    /// Who moves pages: the translation layer of the study, or a model of a drive that takes
+    /// streams as placement handles
     #[arg(long, value_enum, default_value_t = PlacementArg::Own)]
     placement: PlacementArg,
     /// With --placement fdp: pages of a reclaim unit
@@ -205,7 +206,7 @@ fn human(report: &Report) -> String {
             s.logical_pages,
             s.blocks,
             s.pages_per_block,
-            s.op * 100.0,
+            (s.op * 1e4).round() / 100.0,
             if s.trim { "trims played" } else { "no trims" },
             s.gap_every,
             s.victim,

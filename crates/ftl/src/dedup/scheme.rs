@@ -28,11 +28,11 @@ pub enum Lookup {
 pub enum Placement {
     /// The translation layer: it chooses where each page goes, and sees each page that it moves.
     Own,
-    /// A drive below, to which streams are placement handles, as with NVMe flexible data placement. It moves pages as it
-    /// sees fit.
+    /// A drive below, to which streams are placement handles, as with NVMe flexible data placement.
+    /// It moves pages as it sees fit.
     Handles {
-        /// Pages of different handles are never moved into the same block (persistently isolated); otherwise all moved
-        /// pages share blocks (initially isolated).
+        /// Pages of different handles are never moved into the same block (persistently isolated);
+        /// otherwise all moved pages share blocks (initially isolated).
         isolated: bool,
     },
 }

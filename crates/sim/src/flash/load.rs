@@ -16,13 +16,15 @@ const RUN: u32 = 24;
 /// A kind of load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Load {
-    /// Builds of successive revisions: checkouts, objects and temporary files; the last five are kept.
+    /// Builds of successive revisions: checkouts, objects and temporary files; the last five are
+    /// kept.
     Builds,
     /// Mail for several recipients, beside a database whose pages are overwritten in place.
     Mail,
     /// Releases of packages, installed beside the ones before, which are removed later.
     Releases,
-    /// Images of machines that were cloned from one, with writes of their own and updates in common.
+    /// Images of machines that were cloned from one, with writes of their own and updates in
+    /// common.
     Images,
 }
 
