@@ -47,9 +47,67 @@ pub(crate) fn write_zeros(
     Ok(())
 }
 
+/// Reads and writes that go past the device, to its descriptor: the medium moves them by DMA.
+pub trait DirectIo: Send + Sync {
+    /// The descriptor; `None` while reads must go through the device.
+    fn descriptor(&self) -> Option<DirectFd>;
+
+    /// Begins a write of whole grains to the descriptor: until [`end_whole_write`](Self::end_whole_write),
+    /// parts of a grain, which are read, changed and written back, have to wait. `end` is the first
+    /// byte behind the write. False, and nothing begun, if such a part is under way or waits, or if the
+    /// device takes no writes any more: then [`BlockDevice::write_at`] waits, or says why.
+    fn begin_whole_write(&self, end: u64) -> bool;
+
+    /// Ends what [`begin_whole_write`](Self::begin_whole_write) began.
+    fn end_whole_write(&self);
+}
+
+/// Ranges that are made unreadable on purpose, until they are written.
+pub trait Marks: Send + Sync {
+    /// Whether some of a range is marked: then reads must not go past the device, to its
+    /// [descriptor](DirectIo::descriptor).
+    fn has_marks(&self, offset: u64, len: u64) -> bool;
+
+    /// Makes a range unreadable until it is written: reads of it fail as those of a bad medium do.
+    ///
+    /// # Errors
+    /// If the range is not all within the device, or there is no room for one range more
+    /// ([`IoError::is_full`]).
+    fn mark(&self, offset: u64, len: u64) -> Result<(), IoError>;
+}
+
+impl dyn BlockDevice + '_ {
+    /// The descriptor for direct I/O; `None` if reads must go through the device.
+    #[must_use]
+    pub fn direct_fd(&self) -> Option<DirectFd> {
+        self.direct()?.descriptor()
+    }
+
+    /// Whether some of a range is marked as unreadable.
+    #[must_use]
+    pub fn has_marks(&self, offset: u64, len: u64) -> bool {
+        self.marks().is_some_and(|marks| marks.has_marks(offset, len))
+    }
+
+    /// Makes a range unreadable until it is written.
+    ///
+    /// # Errors
+    /// If the device has no marks, and as [`Marks::mark`].
+    pub fn mark(&self, offset: u64, len: u64) -> Result<(), IoError> {
+        if let Some(marks) = self.marks() {
+            return marks.mark(offset, len);
+        }
+        let source = std::io::ErrorKind::Unsupported.into();
+        let length = usize::try_from(len).unwrap_or(usize::MAX);
+        Err(IoError::new(self.name(), Operation::Mark, offset, length, source))
+    }
+}
+
 /// A device of fixed size, read and written by byte range.
 ///
-/// Any offset and any length will do; what the medium wants to have aligned, the device aligns.
+/// Any offset and any length will do; what the medium wants to have aligned, the device aligns. What only
+/// some devices can do is a capability, which a device has or has not: a wrapper names each one that it
+/// passes on.
 pub trait BlockDevice: Send + Sync {
     /// What an operator calls it.
     fn name(&self) -> &str;
@@ -89,25 +147,20 @@ pub trait BlockDevice: Send + Sync {
     }
 
     /// The device's whole content, where it lies in memory: reads need no copy. Nothing is written while it is held. What was made unreadable is in it too:
-    /// ask [`has_marks`](Self::has_marks).
+    /// ask its [`marks`](Self::marks).
     fn resident(&self) -> Option<RwLockReadGuard<'_, Vec<u8>>> {
         None
     }
 
-    /// The descriptor for direct I/O, where reads come from the medium by DMA; `None` where a processor copies them.
-    fn direct_fd(&self) -> Option<DirectFd> {
+    /// Direct I/O, if the device has it.
+    fn direct(&self) -> Option<&dyn DirectIo> {
         None
     }
 
-    /// Begins a write of whole grains by [`direct_fd`](Self::direct_fd): until [`end_whole_write`](Self::end_whole_write), parts of a grain, which are read, changed and
-    /// written back, have to wait. `end` is the first byte behind the write. False, and nothing begun, where such a one is under way or waits, or where the device takes no writes
-    /// any more: then [`write_at`](Self::write_at) waits, or says why.
-    fn begin_whole_write(&self, _end: u64) -> bool {
-        false
+    /// Ranges that can be made unreadable, if the device has them.
+    fn marks(&self) -> Option<&dyn Marks> {
+        None
     }
-
-    /// Ends what [`begin_whole_write`](Self::begin_whole_write) began.
-    fn end_whole_write(&self) {}
 
     /// Reads `buf.len()` bytes at `offset`.
     ///
@@ -136,22 +189,6 @@ pub trait BlockDevice: Send + Sync {
     /// As [`zero`](Self::zero).
     fn discard(&self, offset: u64, len: u64) -> Result<(), IoError> {
         self.zero(offset, len)
-    }
-
-    /// Whether some of a range was made unreadable by [`mark`](Self::mark): then reads must not go past the device, by its
-    /// [`direct_fd`](Self::direct_fd).
-    fn has_marks(&self, _offset: u64, _len: u64) -> bool {
-        false
-    }
-
-    /// Makes a range unreadable until it is written: reads of it fail as those of a bad medium do.
-    ///
-    /// # Errors
-    /// Where the device cannot do that, or not for one range more ([`IoError::is_full`]).
-    fn mark(&self, offset: u64, len: u64) -> Result<(), IoError> {
-        let source = std::io::ErrorKind::Unsupported.into();
-        let length = usize::try_from(len).unwrap_or(usize::MAX);
-        Err(IoError::new(self.name(), Operation::Mark, offset, length, source))
     }
 
     /// Makes every completed write durable.

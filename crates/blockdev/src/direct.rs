@@ -7,9 +7,9 @@
 
 #![expect(unsafe_code, reason = "the kernel is handed pointers to buffers")]
 
-use crate::BlockDevice;
 use crate::device::DirectFd;
 use crate::ring::{drain, is_passing};
+use crate::{BlockDevice, DirectIo};
 use io_uring::{IoUring, opcode, types};
 use pumice_buffer::AlignedBuffer;
 use std::io;
@@ -67,9 +67,14 @@ impl DirectRequest {
 
     /// The kernel is done with it.
     fn ended(&self) {
-        if matches!(self.operation, DirectOperation::Write { .. }) {
-            self.device.end_whole_write();
+        if let Some(direct) = self.writes() {
+            direct.end_whole_write();
         }
+    }
+
+    /// The direct I/O of its device, if it writes.
+    fn writes(&self) -> Option<&dyn DirectIo> {
+        self.device.direct().filter(|_| matches!(self.operation, DirectOperation::Write { .. }))
     }
 }
 
@@ -108,8 +113,8 @@ impl<T> DirectQueue<T> {
     pub fn submit(&mut self, request: DirectRequest, token: T) -> Result<(), (DirectRequest, T)> {
         let Some(target) = request.target() else { return Err((request, token)) };
         let Some(number) = self.free.last().copied() else { return Err((request, token)) };
-        let writes = matches!(request.operation, DirectOperation::Write { .. });
-        if writes && !request.device.begin_whole_write(request.offset + request.len as u64) {
+        let end = request.offset + request.len as u64;
+        if request.writes().is_some_and(|direct| !direct.begin_whole_write(end)) {
             return Err((request, token));
         }
         let fd = types::Fd(target.fd);
@@ -128,9 +133,7 @@ impl<T> DirectQueue<T> {
         // leaks the buffer. The descriptor is open while the device lives, and the flight holds the device.
         let pushed = unsafe { self.ring.submission().push(&entry.user_data(number as u64)) };
         if pushed.is_err() {
-            if writes {
-                request.device.end_whole_write();
-            }
+            request.ended();
             return Err((request, token));
         }
         self.free.pop();
@@ -207,7 +210,7 @@ mod tests {
         std::fs::write(&path, vec![0; SIZE]).unwrap();
         let device = FileDevice::open(&path, OpenMode::ReadWrite, Options::default()).unwrap();
         let queue = DirectQueue::new(8);
-        if let (Some(_), Ok(queue)) = (device.direct_fd(), queue) {
+        if let (Some(_), Ok(queue)) = (device.descriptor(), queue) {
             return Some((folder, Arc::new(device), queue));
         }
         eprintln!("SKIPPED: no direct I/O or no io_uring here");

@@ -6,7 +6,7 @@ mod zeros;
 
 use self::gate::Gate;
 use self::intact::Intact;
-use crate::device::{DirectFd, Grains, PIECE};
+use crate::device::{DirectFd, DirectIo, Grains, PIECE};
 use crate::error::Operation;
 use crate::system;
 use crate::{BlockDevice, IoError, disks};
@@ -303,11 +303,8 @@ impl BlockDevice for FileDevice {
         self.look().err().map(|error| error.to_string())
     }
 
-    fn direct_fd(&self) -> Option<DirectFd> {
-        if self.intact.as_ref().is_some_and(Intact::is_lost) {
-            return None;
-        }
-        self.grain.map(|grain| DirectFd { fd: self.file.as_raw_fd(), grain })
+    fn direct(&self) -> Option<&dyn DirectIo> {
+        Some(self)
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError> {
@@ -362,6 +359,23 @@ impl BlockDevice for FileDevice {
         self.clear(Operation::Discard, offset, len)
     }
 
+    fn flush(&self) -> Result<(), IoError> {
+        if self.read_only {
+            return Ok(());
+        }
+        self.look().map_err(|error| IoError::new(&self.name, Operation::Flush, 0, 0, error))?;
+        self.file.sync_data().map_err(|error| IoError::new(&self.name, Operation::Flush, 0, 0, error))
+    }
+}
+
+impl DirectIo for FileDevice {
+    fn descriptor(&self) -> Option<DirectFd> {
+        if self.intact.as_ref().is_some_and(Intact::is_lost) {
+            return None;
+        }
+        self.grain.map(|grain| DirectFd { fd: self.file.as_raw_fd(), grain })
+    }
+
     fn begin_whole_write(&self, end: u64) -> bool {
         self.intact.as_ref().is_none_or(|intact| intact.look_at_times(&self.file, end))
             && self.gate.try_whole()
@@ -369,14 +383,6 @@ impl BlockDevice for FileDevice {
 
     fn end_whole_write(&self) {
         self.gate.end_whole();
-    }
-
-    fn flush(&self) -> Result<(), IoError> {
-        if self.read_only {
-            return Ok(());
-        }
-        self.look().map_err(|error| IoError::new(&self.name, Operation::Flush, 0, 0, error))?;
-        self.file.sync_data().map_err(|error| IoError::new(&self.name, Operation::Flush, 0, 0, error))
     }
 }
 

@@ -1,6 +1,6 @@
 //! A device over another one, with something done at each read and flush: for tests that count, or that bend what is read.
 
-use crate::{BlockDevice, DirectFd, Grains, IoError};
+use crate::{BlockDevice, DirectIo, Grains, IoError, Marks};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ type ReadHook = dyn Fn(u64, &mut [u8]) + Send + Sync;
 /// What is done at a flush.
 type FlushHook = dyn Fn() + Send + Sync;
 
-/// A device that is another one, but for its hooks. What goes past the device, by its [`direct_fd`](BlockDevice::direct_fd), they do not see.
+/// A device that is another one, but for its hooks. They do not see what goes past the device, by its
+/// [direct I/O](BlockDevice::direct).
 pub struct HookedDevice {
     inner: Arc<dyn BlockDevice>,
     read: Box<ReadHook>,
@@ -57,8 +58,12 @@ impl BlockDevice for HookedDevice {
         self.inner.disks()
     }
 
-    fn direct_fd(&self) -> Option<DirectFd> {
-        self.inner.direct_fd()
+    fn direct(&self) -> Option<&dyn DirectIo> {
+        self.inner.direct()
+    }
+
+    fn marks(&self) -> Option<&dyn Marks> {
+        self.inner.marks()
     }
 
     fn grains(&self) -> Grains {
@@ -71,14 +76,6 @@ impl BlockDevice for HookedDevice {
 
     fn failing(&self) -> Option<String> {
         self.inner.failing()
-    }
-
-    fn begin_whole_write(&self, end: u64) -> bool {
-        self.inner.begin_whole_write(end)
-    }
-
-    fn end_whole_write(&self) {
-        self.inner.end_whole_write();
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError> {
@@ -97,14 +94,6 @@ impl BlockDevice for HookedDevice {
 
     fn discard(&self, offset: u64, len: u64) -> Result<(), IoError> {
         self.inner.discard(offset, len)
-    }
-
-    fn has_marks(&self, offset: u64, len: u64) -> bool {
-        self.inner.has_marks(offset, len)
-    }
-
-    fn mark(&self, offset: u64, len: u64) -> Result<(), IoError> {
-        self.inner.mark(offset, len)
     }
 
     fn flush(&self) -> Result<(), IoError> {

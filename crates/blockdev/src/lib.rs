@@ -19,7 +19,7 @@ mod memory;
 mod ring;
 mod system;
 
-pub use device::{BlockDevice, DirectFd, Grains};
+pub use device::{BlockDevice, DirectFd, DirectIo, Grains, Marks};
 pub use direct::{DirectOperation, DirectQueue, DirectRequest};
 pub use error::{IoError, Operation};
 pub use faulty::{Counts, FaultyDevice};

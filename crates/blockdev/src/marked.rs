@@ -1,13 +1,13 @@
 //! A device with ranges that were made unreadable on purpose, until they are written.
 //!
-//! Sixteen bytes a range, kept in memory and, where a file was given, in that file: a mark is durable before [`mark`](BlockDevice::mark) returns, and is
+//! Sixteen bytes a range, kept in memory and, where a file was given, in that file: a mark is durable before [`mark`](Marks::mark) returns, and is
 //! gone only when the data written over it are durable. Where nothing is marked, reads and writes cost one look at a number.
 
 mod file;
 mod ranges;
 
 use crate::error::Operation;
-use crate::{BlockDevice, DirectFd, Grains, IoError};
+use crate::{BlockDevice, DirectIo, Grains, IoError, Marks};
 pub use file::MarksError;
 use file::MarksFile;
 use ranges::Ranges;
@@ -59,7 +59,7 @@ impl MarkedDevice {
         }
     }
 
-    fn marks(&self) -> Ranges {
+    fn ranges(&self) -> Ranges {
         self.marks.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -92,7 +92,7 @@ impl MarkedDevice {
         let length = usize::try_from(len).unwrap_or(usize::MAX);
         let fail = |error| IoError::new(self.name(), operation, offset, length, error);
         let file = self.change.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = self.marks();
+        let before = self.ranges();
         let mut after = before.clone();
         // Only a block that is written whole becomes readable.
         let end = offset.saturating_add(len);
@@ -142,8 +142,12 @@ impl BlockDevice for MarkedDevice {
         self.inner.resident()
     }
 
-    fn direct_fd(&self) -> Option<DirectFd> {
-        self.inner.direct_fd()
+    fn direct(&self) -> Option<&dyn DirectIo> {
+        self.inner.direct()
+    }
+
+    fn marks(&self) -> Option<&dyn Marks> {
+        Some(self)
     }
 
     fn grains(&self) -> Grains {
@@ -156,14 +160,6 @@ impl BlockDevice for MarkedDevice {
 
     fn failing(&self) -> Option<String> {
         self.inner.failing()
-    }
-
-    fn begin_whole_write(&self, end: u64) -> bool {
-        self.inner.begin_whole_write(end)
-    }
-
-    fn end_whole_write(&self) {
-        self.inner.end_whole_write();
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError> {
@@ -196,6 +192,12 @@ impl BlockDevice for MarkedDevice {
         self.inner.discard(offset, len)
     }
 
+    fn flush(&self) -> Result<(), IoError> {
+        self.inner.flush()
+    }
+}
+
+impl Marks for MarkedDevice {
     fn has_marks(&self, offset: u64, len: u64) -> bool {
         self.any.load(Ordering::Acquire)
             && self.marks.read().unwrap_or_else(PoisonError::into_inner).touches(offset, len)
@@ -210,14 +212,10 @@ impl BlockDevice for MarkedDevice {
             return Err(fail(ErrorKind::ReadOnlyFilesystem.into()));
         }
         let file = self.change.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut marks = self.marks();
+        let mut marks = self.ranges();
         // A block is readable or not as a whole.
         marks.insert(offset - offset % self.block, end.next_multiple_of(self.block));
         self.commit(file.as_ref(), marks).map_err(fail)
-    }
-
-    fn flush(&self) -> Result<(), IoError> {
-        self.inner.flush()
     }
 }
 

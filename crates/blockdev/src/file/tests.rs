@@ -134,7 +134,7 @@ fn a_truncated_file_does_not_grow_again_with_zeros() {
     assert!(!device.begin_whole_write(SIZE), "past the page cache");
     assert!(device.write_at(SIZE - 4096, &[1; 4096]).is_err());
     assert_eq!(std::fs::metadata(&path).unwrap().len(), SIZE / 2);
-    assert!(device.direct_fd().is_none(), "everything goes where it is looked at");
+    assert!(device.descriptor().is_none(), "everything goes where it is looked at");
     // Another program makes it long again: what it had there is lost all the same.
     cut(SIZE);
     let mut content = [0; 512];
@@ -159,7 +159,7 @@ fn block_devices_are_read_past_the_page_cache() {
             continue;
         }
         tried += 1;
-        assert!(device.direct_fd().is_some(), "{}", path.display());
+        assert!(device.descriptor().is_some(), "{}", path.display());
     }
     if tried == 0 {
         eprintln!("SKIPPED: there is no block device here that this user may read");

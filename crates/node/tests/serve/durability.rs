@@ -2,7 +2,7 @@
 //! over a device that keeps, drops or tears what was not flushed.
 
 use crate::world::{command, connect, host, run, serve};
-use pumice_blockdev::{BlockDevice, FaultyDevice, FileDevice, HookedDevice, OpenMode, Options};
+use pumice_blockdev::{BlockDevice, DirectIo, FaultyDevice, FileDevice, HookedDevice, OpenMode, Options};
 use pumice_initiator::{Command, Queue};
 use pumice_node::serve::Drive;
 use pumice_nvme::spec::opcode::io;
@@ -188,7 +188,7 @@ fn a_read_with_fua_is_flushed_for_on_a_drive_with_direct_io() {
     let path = folder.path().join("drive");
     std::fs::write(&path, vec![0; 64 << 10]).unwrap();
     let file = FileDevice::open(&path, OpenMode::ReadWrite, Options::default()).unwrap();
-    if file.direct_fd().is_none() {
+    if file.descriptor().is_none() {
         eprintln!("SKIPPED: no direct I/O here");
         return;
     }
