@@ -15,7 +15,6 @@ pub use scheme::{Lookup, Placement, Plan, Scheme};
 pub use streams::{Stream, Way};
 
 use crate::content::{Content, Fingerprint};
-use crate::ftl::Config;
 use filter::Filter;
 use ghost::Ghosts;
 use index::Index;
@@ -48,6 +47,18 @@ pub(crate) enum Due {
     Lookup,
 }
 
+/// What a scheme is told of its drive.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Setup {
+    pub(crate) plan: Plan,
+    pub(crate) placement: Placement,
+    pub(crate) fingerprint: Fingerprint,
+    /// Bits of the fingerprint that are kept.
+    pub(crate) key_bits: u32,
+    /// Logical pages.
+    pub(crate) logical: u32,
+}
+
 /// The state of a scheme on one drive.
 #[derive(Debug)]
 pub(crate) struct Dedup {
@@ -68,7 +79,7 @@ pub(crate) struct Dedup {
 }
 
 impl Dedup {
-    pub(crate) fn new(config: &Config, physical: u32) -> Self {
+    pub(crate) fn new(config: Setup, physical: u32) -> Self {
         let (logical, key_bits) = (config.logical, config.key_bits);
         // A drive that collects its own garbage shows no page to the host that it moves.
         let plan = match config.placement {

@@ -9,7 +9,7 @@ pub use recover::recover;
 
 use crate::blocks::Blocks;
 use crate::content::{Content, Fingerprint};
-use crate::dedup::{Dedup, Placement, Plan, Scheme, Stream, Way};
+use crate::dedup::{Dedup, Placement, Plan, Scheme, Setup, Stream, Way};
 use crate::error::FtlError;
 use crate::journal::{Image, Journal};
 use crate::map::{Map, Owner};
@@ -127,7 +127,9 @@ where
         if geometry.pages() >= 1 << 31 || config.logical >= 1 << 31 {
             return Err(FtlError::TooLarge);
         }
-        let dedup = Dedup::new(&config, geometry.pages());
+        let Config { plan, placement, fingerprint, key_bits, logical, .. } = config;
+        let setup = Setup { plan, placement, fingerprint, key_bits, logical };
+        let dedup = Dedup::new(setup, geometry.pages());
         let (streams, collecting) = dedup.streams();
         let spare = streams + collecting.max(1) + config.reserve;
         let need = journal.reserved() + config.logical.div_ceil(geometry.pages_per_block) + spare;
