@@ -28,7 +28,7 @@ pub enum BadEnvelope {
     #[error("its first 8 bytes are not {}", .0.escape_ascii())]
     Magic([u8; 8]),
     /// Its bytes changed since it was written.
-    #[error("it is damaged: its CRC-32C is {found:08x}, its bytes give {computed:08x}")]
+    #[error("its CRC-32C is {found:08x}, its bytes give {computed:08x}")]
     Checksum {
         /// In the file.
         found: u32,
