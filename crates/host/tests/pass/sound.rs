@@ -56,6 +56,29 @@ impl World {
     }
 }
 
+/// R9: a member that belongs to the array and was not named could be the witness. Once md holds it to be
+/// missing, the last equation is all that there is.
+#[test]
+fn the_last_equation_is_not_used_while_a_member_is_merely_not_named() {
+    for md_misses_it in [false, true] {
+        let world = World::new(RAID6, 4);
+        let good = world.bytes(1, 3);
+        world.lose(1, 3, 4096, 512);
+        if md_misses_it {
+            world.fail(&[2]);
+        }
+        let outcome = repair_with(&world, RepairPolicy::Strong, &[2]);
+        assert_eq!(brief(&outcome), [(3, Verdict::Unreadable, md_misses_it)]);
+        if md_misses_it {
+            assert!(world.bytes(1, 3) == good);
+        } else {
+            let why = outcome.findings[0].left_alone.as_deref().unwrap_or_default();
+            assert!(why.contains("was not named"), "{why}");
+            assert!(!world.devices[1].lost_sectors().is_empty(), "nothing was written");
+        }
+    }
+}
+
 /// 17 bad sectors in 17 blocks of one chunk; the rest of it reads well.
 fn seventeen(kind: Kind) -> World {
     let world = World::new(Kind { chunk: LARGE, stripes: 4, ..kind }, 6);
