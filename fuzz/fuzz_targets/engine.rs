@@ -1,4 +1,5 @@
-//! The parity engine against plain arithmetic: any shape, any rule, from media and from local memory.
+//! The parity engine against plain arithmetic: any shape, any rule, from media and from local
+//! memory.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

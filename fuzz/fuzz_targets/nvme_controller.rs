@@ -1,4 +1,5 @@
-//! Any bytes on a connection: from its first byte, or on an admin queue, or on an I/O queue that stand.
+//! Any bytes on a connection: from its first byte, or on an admin queue, or on an I/O queue that
+//! stand.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

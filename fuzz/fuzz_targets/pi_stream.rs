@@ -1,5 +1,5 @@
-//! Blocks with any tuples in any format, in any pieces: a stream says what a check of the whole says, and gives the same
-//! bytes; what it has made, it takes.
+//! Blocks with any tuples in any format, in any pieces: a stream says what a check of the whole
+//! says, and gives the same bytes; what it has made, it takes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

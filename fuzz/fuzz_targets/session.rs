@@ -1,4 +1,5 @@
-//! Several hosts on several connections of one subsystem: whatever they do in whatever order, none gets further than it may, and all that was held is given back.
+//! Several hosts on several connections of one subsystem: whatever they do in whatever order, none
+//! gets further than it may, and all that was held is given back.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

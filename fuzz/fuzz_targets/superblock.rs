@@ -1,5 +1,5 @@
-//! Members of a new array, their superblocks changed anywhere and given a fitting checksum: probed, inspected, assembled and
-//! planned.
+//! Members of a new array, their superblocks changed anywhere and given a fitting checksum: probed,
+//! inspected, assembled and planned.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! What the targets share: checksums that fit, so that the fuzzer comes past them, and devices made of its bytes.
+//! What the targets share: checksums that fit, so that the fuzzer comes past them, and devices made
+//! of its bytes.
 
 use std::io;
 
@@ -19,7 +20,8 @@ pub fn seal_superblock(bytes: &mut [u8], field: usize) {
     bytes[field..field + 4].copy_from_slice(&folded.to_le_bytes());
 }
 
-/// A device with some pieces in their places and the fuzzer's bytes, over and over, everywhere else.
+/// A device with some pieces in their places and the fuzzer's bytes, over and over, everywhere
+/// else.
 pub struct Device<'a> {
     /// Bytes.
     pub size: u64,

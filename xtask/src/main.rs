@@ -62,9 +62,9 @@ fn check() -> Result<(), Failed> {
     tidy::tidy()
 }
 
-/// Every test. As root, or in CI, what they need is installed first; elsewhere the tests that lack it say so. With
-/// arguments only the tests that cargo picks by them, else also the short forms of hostile peers and of those against
-/// a real Linux kernel.
+/// Every test. As root, or in CI, what they need is installed first; elsewhere the tests that lack
+/// it say so. With arguments only the tests that cargo picks by them, else also the short forms of
+/// hostile peers and of those against a real Linux kernel.
 fn test(rest: &[String]) -> Result<(), Failed> {
     if setup::may_install() {
         setup::tests()?;
@@ -91,7 +91,8 @@ fn test(rest: &[String]) -> Result<(), Failed> {
     }
 }
 
-/// The cases of the flash translation layer that come from seeds, 20000 of them if no number is given.
+/// The cases of the flash translation layer that come from seeds, 20000 of them if no number is
+/// given.
 fn ftl_cases(rest: &[String]) -> Result<(), Failed> {
     let wrong = || Failed("usage: cargo xtask ftl-cases [--seeds N]".to_owned());
     let seeds = match rest {
@@ -103,7 +104,8 @@ fn ftl_cases(rest: &[String]) -> Result<(), Failed> {
     cargo(&args, &[("PUMICE_FTL_SEEDS", &seeds.to_string())])
 }
 
-/// Crashes of volumes, 20000 of them if no number is given: the long form of the test of the same name.
+/// Crashes of volumes, 20000 of them if no number is given: the long form of the test of the same
+/// name.
 fn volume_cases(rest: &[String]) -> Result<(), Failed> {
     let seeds = match rest {
         [] => "20000",
@@ -142,8 +144,8 @@ fn settle_sim(rest: &[String]) -> Result<(), Failed> {
     )
 }
 
-/// Random repairs under faults, judged by an oracle: the long form of the test of the same name. A million cases
-/// unless `--cases` says otherwise, from seed 1 unless `--seed` does.
+/// Random repairs under faults, judged by an oracle: the long form of the test of the same name. A
+/// million cases unless `--cases` says otherwise, from seed 1 unless `--seed` does.
 fn repair_cases(rest: &[String]) -> Result<(), Failed> {
     let (mut cases, mut seed) = ("1000000".to_owned(), "1".to_owned());
     for pair in rest.chunks(2) {

@@ -16,7 +16,8 @@ const TESTS: [Program; 2] = [
     ("zstd", "zstd"),
 ];
 
-/// What the tests against a real Linux kernel use besides: the machine that it runs in, and what runs there beside it.
+/// What the tests against a real Linux kernel use besides: the machine that it runs in, and what
+/// runs there beside it.
 const E2E: [Program; 8] = [
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("busybox", "busybox-static"),

@@ -52,10 +52,11 @@ pub trait DirectIo: Send + Sync {
     /// The descriptor; `None` while reads must go through the device.
     fn descriptor(&self) -> Option<DirectFd>;
 
-    /// Begins a write of whole grains to the descriptor: until [`end_whole_write`](Self::end_whole_write),
-    /// parts of a grain, which are read, changed and written back, have to wait. `end` is the first
-    /// byte behind the write. False, and nothing begun, if such a part is under way or waits, or if the
-    /// device takes no writes any more: then [`BlockDevice::write_at`] waits, or says why.
+    /// Begins a write of whole grains to the descriptor: until
+    /// [`end_whole_write`](Self::end_whole_write), parts of a grain, which are read, changed and
+    /// written back, have to wait. `end` is the first byte behind the write. False, and nothing
+    /// begun, if such a part is under way or waits, or if the device takes no writes any more: then
+    /// [`BlockDevice::write_at`] waits, or says why.
     fn begin_whole_write(&self, end: u64) -> bool;
 
     /// Ends what [`begin_whole_write`](Self::begin_whole_write) began.
@@ -105,9 +106,9 @@ impl dyn BlockDevice + '_ {
 
 /// A device of fixed size, read and written by byte range.
 ///
-/// Any offset and any length will do; what the medium wants to have aligned, the device aligns. What only
-/// some devices can do is a capability, which a device has or has not: a wrapper names each one that it
-/// passes on.
+/// Any offset and any length will do; what the medium wants to have aligned, the device aligns.
+/// What only some devices can do is a capability, which a device has or has not: a wrapper names
+/// each one that it passes on.
 pub trait BlockDevice: Send + Sync {
     /// What an operator calls it.
     fn name(&self) -> &str;
@@ -126,12 +127,14 @@ pub trait BlockDevice: Send + Sync {
         Grains { write: self.logical_block(), discard: self.logical_block() }
     }
 
-    /// Bytes that [`zero`](Self::zero) and [`discard`](Self::discard) are best asked for at a time, so that nothing else waits long: a power of two.
+    /// Bytes that [`zero`](Self::zero) and [`discard`](Self::discard) are best asked for at a time,
+    /// so that nothing else waits long: a power of two.
     fn clears_at_once(&self) -> u64 {
         PIECE
     }
 
-    /// Why it has lost data or takes no more writes, where that is so: a medium that is not what it was. Looks, so it may take a system call.
+    /// Why it has lost data or takes no more writes, where that is so: a medium that is not what it
+    /// was. Looks, so it may take a system call.
     fn failing(&self) -> Option<String> {
         None
     }
@@ -141,13 +144,14 @@ pub trait BlockDevice: Send + Sync {
         false
     }
 
-    /// The disks that it lies on, by name: devices that share one slow each other. Empty where there is none, or none is known.
+    /// The disks that it lies on, by name: devices that share one slow each other. Empty where
+    /// there is none, or none is known.
     fn disks(&self) -> BTreeSet<String> {
         BTreeSet::new()
     }
 
-    /// The device's whole content, where it lies in memory: reads need no copy. Nothing is written while it is held. What was made unreadable is in it too:
-    /// ask its [`marks`](Self::marks).
+    /// The device's whole content, where it lies in memory: reads need no copy. Nothing is written
+    /// while it is held. What was made unreadable is in it too: ask its [`marks`](Self::marks).
     fn resident(&self) -> Option<RwLockReadGuard<'_, Vec<u8>>> {
         None
     }
@@ -174,8 +178,10 @@ pub trait BlockDevice: Send + Sync {
     /// Where the device is read-only, the range is not all within it, or the medium fails.
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), IoError>;
 
-    /// Makes `len` bytes at `offset` zeros, and keeps room for them on the medium. Reads see zeros when it returns; they are durable after a [`flush`](Self::flush) that
-    /// follows. After a crash before that, each logical block holds what it held, or zeros. No byte outside of the range changes.
+    /// Makes `len` bytes at `offset` zeros, and keeps room for them on the medium. Reads see zeros
+    /// when it returns; they are durable after a [`flush`](Self::flush) that follows. After a crash
+    /// before that, each logical block holds what it held, or zeros. No byte outside of the range
+    /// changes.
     ///
     /// # Errors
     /// As [`write_at`](Self::write_at). Some of the range may be zeros then.
@@ -183,7 +189,8 @@ pub trait BlockDevice: Send + Sync {
         write_zeros(self, offset, len)
     }
 
-    /// The same, and gives the range's room back where the medium can: whole [grains](Self::grains) of it. The range reads as zeros all the same.
+    /// The same, and gives the range's room back where the medium can: whole [grains](Self::grains)
+    /// of it. The range reads as zeros all the same.
     ///
     /// # Errors
     /// As [`zero`](Self::zero).

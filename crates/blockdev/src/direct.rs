@@ -1,4 +1,5 @@
-//! Single reads, writes and flushes past the page cache, many at a time, by one thread that never waits for them.
+//! Single reads, writes and flushes past the page cache, many at a time, by one thread that never
+//! waits for them.
 //!
 //! ```text
 //! submit ─▶ in the ring ─ enter ─▶ with the kernel ─▶ completed: as wanted
@@ -108,8 +109,9 @@ impl<T> DirectQueue<T> {
     /// Takes a request, for the kernel to get with the next [`enter`](Self::enter).
     ///
     /// # Errors
-    /// Gives the request back where it cannot go this way: the device has no direct I/O, the range is not on its grain or touches what was made unreadable, part of a
-    /// block is being written, or the queue is full.
+    /// Gives the request back where it cannot go this way: the device has no direct I/O, the range
+    /// is not on its grain or touches what was made unreadable, part of a block is being written,
+    /// or the queue is full.
     pub fn submit(&mut self, request: DirectRequest, token: T) -> Result<(), (DirectRequest, T)> {
         let Some(target) = request.target() else { return Err((request, token)) };
         let Some(number) = self.free.last().copied() else { return Err((request, token)) };
@@ -128,9 +130,11 @@ impl<T> DirectQueue<T> {
                 .build(),
             DirectOperation::Flush => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
         };
-        // SAFETY: `target` checked that `len` bytes lie within the buffer, whose memory stays where it is while the buffer lives. From here on the buffer is in `self.flights`,
-        // lent to nobody, and leaves it only in `completed`, when the kernel has said that it is done with the entry; if the queue goes first, `Drop` waits for that, or
-        // leaks the buffer. The descriptor is open while the device lives, and the flight holds the device.
+        // SAFETY: `target` checked that `len` bytes lie within the buffer, whose memory stays where
+        // it is while the buffer lives. From here on the buffer is in `self.flights`, lent to
+        // nobody, and leaves it only in `completed`, when the kernel has said that it is done with
+        // the entry; if the queue goes first, `Drop` waits for that, or leaks the buffer. The
+        // descriptor is open while the device lives, and the flight holds the device.
         let pushed = unsafe { self.ring.submission().push(&entry.user_data(number as u64)) };
         if pushed.is_err() {
             request.ended();
@@ -161,7 +165,8 @@ impl<T> DirectQueue<T> {
         self.pushed > 0
     }
 
-    /// A request that is done, and whether it was done as wanted. If not (the medium failed, or did a part of it), nothing of it can be relied on.
+    /// A request that is done, and whether it was done as wanted. If not (the medium failed, or did
+    /// a part of it), nothing of it can be relied on.
     pub fn completed(&mut self) -> Option<(DirectRequest, T, bool)> {
         let entry = self.ring.completion().next()?;
         let number = entry.user_data() as usize;
@@ -203,7 +208,8 @@ mod tests {
 
     const SIZE: usize = 1 << 20;
 
-    /// A file that is read and written past the page cache; `None` where the file system, or the system, has no such thing.
+    /// A file that is read and written past the page cache; `None` where the file system, or the
+    /// system, has no such thing.
     fn file() -> Option<(tempfile::TempDir, Arc<dyn BlockDevice>, DirectQueue<usize>)> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("drive");
@@ -294,7 +300,8 @@ mod tests {
         assert!(wait(&mut queue).2);
     }
 
-    /// Part of a block is read, changed and written back: a whole one that is written meanwhile must not be lost to that.
+    /// Part of a block is read, changed and written back: a whole one that is written meanwhile
+    /// must not be lost to that.
     #[test]
     fn whole_blocks_and_parts_of_them_are_written_one_after_the_other() {
         let Some((_folder, device, mut queue)) = file() else { return };
@@ -304,7 +311,8 @@ mod tests {
             let device = Arc::clone(&device);
             move || device.write_at(512, &[1; 512])
         });
-        // It waits for the whole one, which the kernel has not even got; then no other whole one may begin.
+        // It waits for the whole one, which the kernel has not even got; then no other whole one
+        // may begin.
         while queue.submit(request(&device, write, 0, 4096), 1).is_ok() {
             assert!(wait(&mut queue).2);
         }

@@ -1,4 +1,5 @@
-//! Which disks a file or a block device lies on: what is read from one of two that share a disk slows the other.
+//! Which disks a file or a block device lies on: what is read from one of two that share a disk
+//! slows the other.
 
 use std::collections::BTreeSet;
 use std::fs::Metadata;
@@ -9,8 +10,10 @@ use std::path::{Path, PathBuf};
 /// Devices over devices that are followed, at most.
 const DEPTH: u32 = 8;
 
-/// The disks below a path, by the names that the system has for them: a partition lies on its disk, a namespace of a local NVMe controller on the controller, a loop device where its file
-/// lies, md and device mapper on all that they are made of. A file system without a device that the system knows (Btrfs, ZFS, NFS) is one disk.
+/// The disks below a path, by the names that the system has for them: a partition lies on its disk,
+/// a namespace of a local NVMe controller on the controller, a loop device where its file lies, md
+/// and device mapper on all that they are made of. A file system without a device that the system
+/// knows (Btrfs, ZFS, NFS) is one disk.
 ///
 /// # Errors
 /// Where the path is not there.
@@ -95,7 +98,8 @@ mod tests {
     use std::fs::{create_dir_all, write};
     use std::os::unix::fs::symlink;
 
-    /// A system with a disk of two partitions, a controller of two namespaces, one far away, an md array over a partition and a namespace, and a loop device over a file.
+    /// A system with a disk of two partitions, a controller of two namespaces, one far away, an md
+    /// array over a partition and a namespace, and a loop device over a file.
     fn system(root: &Path) -> io::Result<()> {
         let device = |number: &str, place: &str| -> io::Result<PathBuf> {
             let place = root.join("devices").join(place);

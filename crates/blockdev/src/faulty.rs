@@ -1,13 +1,14 @@
 //! A device that fails as devices do, from a seed.
 //!
 //! # The fault model
-//! * **Volatile cache.** A write is seen by every read at once, and is durable only after a flush that follows it. When the power goes
-//!   ([`FaultyDevice::crash`]), each write since the last flush is, independently of the others, kept, dropped, or *torn*: each of its 512-byte
-//!   sectors kept or dropped by itself. A sector is never torn.
-//! * **Power cut.** After a set number of operations every call fails. A write that meets the cut has reached the cache: it can become
-//!   durable, although the caller was told that it failed.
-//! * **Unreadable sectors.** Reads that touch one fail with EIO until it is written, or, if transient, until
-//!   enough reads have failed.
+//! * **Volatile cache.** A write is seen by every read at once, and is durable only after a flush
+//!   that follows it. When the power goes ([`FaultyDevice::crash`]), each write since the last
+//!   flush is, independently of the others, kept, dropped, or *torn*: each of its 512-byte sectors
+//!   kept or dropped by itself. A sector is never torn.
+//! * **Power cut.** After a set number of operations every call fails. A write that meets the cut
+//!   has reached the cache: it can become durable, although the caller was told that it failed.
+//! * **Unreadable sectors.** Reads that touch one fail with EIO until it is written, or, if
+//!   transient, until enough reads have failed.
 //! * **Write errors.** Writes that touch a set range fail with EIO and change nothing.
 
 use crate::error::Operation;
@@ -101,7 +102,8 @@ impl FaultyDevice {
         self.state().unreadable.extend(first..last);
     }
 
-    /// Makes a range unreadable, in whole sectors, until it is written or `reads` reads of it have failed.
+    /// Makes a range unreadable, in whole sectors, until it is written or `reads` reads of it have
+    /// failed.
     pub fn lose_for(&self, bytes: Range<u64>, reads: u32) {
         let (first, last) = (bytes.start as usize / SECTOR, (bytes.end as usize).div_ceil(SECTOR));
         self.state().transient.extend((first..last).map(|sector| (sector, reads)));

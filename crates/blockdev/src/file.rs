@@ -25,8 +25,8 @@ use std::time::Duration;
 pub enum OpenMode {
     /// Reading. Nothing can be written through it.
     ReadOnly,
-    /// Reading and writing, and nobody else meanwhile: a block device that the kernel holds is refused (`O_EXCL`), an image
-    /// file is locked (advisory).
+    /// Reading and writing, and nobody else meanwhile: a block device that the kernel holds is
+    /// refused (`O_EXCL`), an image file is locked (advisory).
     ReadWrite,
 }
 
@@ -100,12 +100,13 @@ impl FileDevice {
         let logical_block =
             if is_block_device { system::logical_block_size(&file).map_err(fail)? } else { 512 };
         let grain = if is_block_device { logical_block } else { ALIGNMENT as u32 };
-        // The last partial block of a file could only be written by making the file longer.
-        // The node of a block device lies in memory, in /dev; the device does not, and what the page cache holds of it may be old: md writes
-        // past it.
+        // The last partial block of a file could only be written by making the file longer. The
+        // node of a block device lies in memory, in /dev; the device does not, and what the page
+        // cache holds of it may be old: md writes past it.
         let in_memory = !is_block_device && system::lives_in_memory(&file);
         let direct = direct && size.is_multiple_of(u64::from(grain)) && !in_memory;
-        // What lives in memory shares no disk. A device whose disks cannot be found out is taken to share none.
+        // What lives in memory shares no disk. A device whose disks cannot be found out is taken to
+        // share none.
         let disks = if in_memory { BTreeSet::new() } else { disks::below(path).unwrap_or_default() };
         let file = if direct { file } else { buffered(path, file, mode, is_block_device).map_err(fail)? };
         let grains = zeros::grains(&file, is_block_device, logical_block);
@@ -133,7 +134,8 @@ impl FileDevice {
         Self { name, ..self }
     }
 
-    /// Whether another program has an image file locked for writing, as a node locks what it serves. A block device is never locked so.
+    /// Whether another program has an image file locked for writing, as a node locks what it
+    /// serves. A block device is never locked so.
     ///
     /// # Errors
     /// Where that cannot be found out.
@@ -149,7 +151,8 @@ impl FileDevice {
         }
     }
 
-    /// Whether the kernel holds the device: md, device mapper, a mount. An image file is never held.
+    /// Whether the kernel holds the device: md, device mapper, a mount. An image file is never
+    /// held.
     ///
     /// # Errors
     /// Where that cannot be found out.
@@ -183,7 +186,8 @@ impl FileDevice {
         Err(IoError::new(&self.name, operation, offset, len, why))
     }
 
-    /// Refuses what would change the device: it is open for reading only, or its file is not what it was.
+    /// Refuses what would change the device: it is open for reading only, or its file is not what
+    /// it was.
     fn check_change(&self, operation: Operation, offset: u64, len: usize) -> Result<(), IoError> {
         self.check(operation, offset, len)?;
         let fail = |error| IoError::new(&self.name, operation, offset, len, error);
@@ -255,8 +259,8 @@ fn lock(file: &File) -> io::Result<()> {
     })
 }
 
-/// Tries again for a second while something is busy: a program that was killed with reads in flight holds its files until the kernel has brought
-/// those to their end.
+/// Tries again for a second while something is busy: a program that was killed with reads in flight
+/// holds its files until the kernel has brought those to their end.
 fn patiently<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     const TRIES: u32 = 50;
     const PAUSE: Duration = Duration::from_millis(20);

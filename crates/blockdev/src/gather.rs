@@ -1,8 +1,10 @@
 //! Reading many pieces at once, into one buffer.
 //!
-//! A [`Gatherer`] belongs to one thread. A [`Gather`] is handed in with its buffer and comes back, as [`Gathered`], when every one of its parts
-//! is there or has failed. Devices that read by DMA go through io_uring (or, where the kernel does not offer it, a few threads), many parts
-//! in flight; everything else is read at once by the calling thread, because there a processor copies and the bytes are best folded while they are hot.
+//! A [`Gatherer`] belongs to one thread. A [`Gather`] is handed in with its buffer and comes back,
+//! as [`Gathered`], when every one of its parts is there or has failed. Devices that read by DMA go
+//! through io_uring (or, where the kernel does not offer it, a few threads), many parts in flight;
+//! everything else is read at once by the calling thread, because there a processor copies and the
+//! bytes are best folded while they are hot.
 
 mod ring;
 mod threads;
@@ -15,7 +17,8 @@ use std::io;
 use std::sync::Arc;
 use threads::Threads;
 
-/// How reads are issued. The environment variable `PUMICE_IO_ENGINE` (`uring`, `threads` or `inline`) overrides [`Engine::Auto`].
+/// How reads are issued. The environment variable `PUMICE_IO_ENGINE` (`uring`, `threads` or
+/// `inline`) overrides [`Engine::Auto`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Engine {
     /// io_uring where the kernel offers it, otherwise threads.
@@ -103,7 +106,8 @@ impl Gatherer {
     /// A gatherer with at most `depth` parts in flight.
     ///
     /// # Errors
-    /// Where [`Engine::Uring`] is asked for by name and the kernel does not offer it, or threads cannot be made.
+    /// Where [`Engine::Uring`] is asked for by name and the kernel does not offer it, or threads
+    /// cannot be made.
     pub fn new(devices: Vec<Arc<dyn BlockDevice>>, depth: u32, engine: Engine) -> io::Result<Self> {
         let any_direct = devices.iter().any(|device| device.direct_fd().is_some());
         let carrier = match engine.chosen() {

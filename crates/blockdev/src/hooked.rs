@@ -1,4 +1,5 @@
-//! A device over another one, with something done at each read and flush: for tests that count, or that bend what is read.
+//! A device over another one, with something done at each read and flush: for tests that count, or
+//! that bend what is read.
 
 use crate::{BlockDevice, DirectIo, Grains, IoError, Marks};
 use std::collections::BTreeSet;
@@ -9,8 +10,8 @@ type ReadHook = dyn Fn(u64, &mut [u8]) + Send + Sync;
 /// What is done at a flush.
 type FlushHook = dyn Fn() + Send + Sync;
 
-/// A device that is another one, but for its hooks. They do not see what goes past the device, by its
-/// [direct I/O](BlockDevice::direct).
+/// A device that is another one, but for its hooks. They do not see what goes past the device, by
+/// its [direct I/O](BlockDevice::direct).
 pub struct HookedDevice {
     inner: Arc<dyn BlockDevice>,
     read: Box<ReadHook>,

@@ -2,9 +2,11 @@
 //!
 //! * [`BlockDevice`] is what every device offers: any byte range, synchronously.
 //! * [`FileDevice`] is a block device or an image file, past the page cache where that means DMA.
-//! * [`MemoryDevice`] holds its content in memory; [`FaultyDevice`] fails as drives do, from a seed; [`HookedDevice`] lets a test look on.
+//! * [`MemoryDevice`] holds its content in memory; [`FaultyDevice`] fails as drives do, from a
+//!   seed; [`HookedDevice`] lets a test look on.
 //! * [`MarkedDevice`] has ranges that were made unreadable on purpose.
-//! * [`Gatherer`] reads many pieces at once; [`DirectQueue`] carries single reads and writes without waiting for them.
+//! * [`Gatherer`] reads many pieces at once; [`DirectQueue`] carries single reads and writes
+//!   without waiting for them.
 
 mod device;
 mod direct;

@@ -1,7 +1,8 @@
 //! A device with ranges that were made unreadable on purpose, until they are written.
 //!
-//! Sixteen bytes a range, kept in memory and, where a file was given, in that file: a mark is durable before [`mark`](Marks::mark) returns, and is
-//! gone only when the data written over it are durable. Where nothing is marked, reads and writes cost one look at a number.
+//! Sixteen bytes a range, kept in memory and, where a file was given, in that file: a mark is
+//! durable before [`mark`](Marks::mark) returns, and is gone only when the data written over it are
+//! durable. Where nothing is marked, reads and writes cost one look at a number.
 
 mod file;
 mod ranges;
@@ -69,7 +70,8 @@ impl MarkedDevice {
             return Err(io::Error::new(ErrorKind::StorageFull, "no room for more unreadable ranges"));
         }
         if let Some(file) = file {
-            // Not told as it is: that the folder of the file has no room says nothing of the device's.
+            // Not told as it is: that the folder of the file has no room says nothing of the
+            // device's.
             file.store(&marks)
                 .map_err(|error| io::Error::other(format!("{}: {error}", file.path().display())))?;
         }

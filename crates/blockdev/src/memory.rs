@@ -20,7 +20,8 @@ pub struct MemoryDevice {
 }
 
 impl MemoryDevice {
-    /// A device of `size` bytes. The system gives the memory now, in large pages where it can, and not page by page to the first writes.
+    /// A device of `size` bytes. The system gives the memory now, in large pages where it can, and
+    /// not page by page to the first writes.
     ///
     /// # Panics
     /// Where `size` does not fit the address space.

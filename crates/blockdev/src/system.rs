@@ -20,7 +20,8 @@ const BLKGETSIZE64: libc::c_ulong = 0x8008_1272;
 /// The size of a block device in bytes.
 pub(crate) fn block_device_size(file: &File) -> io::Result<u64> {
     let mut size = 0_u64;
-    // SAFETY: the descriptor is open, and the request writes one u64 to the pointer, which is valid for that.
+    // SAFETY: the descriptor is open, and the request writes one u64 to the pointer, which is valid
+    // for that.
     check(unsafe { libc::ioctl(file.as_raw_fd(), BLKGETSIZE64 as _, &raw mut size) })?;
     Ok(size)
 }
@@ -28,7 +29,8 @@ pub(crate) fn block_device_size(file: &File) -> io::Result<u64> {
 /// The logical block of a block device in bytes.
 pub(crate) fn logical_block_size(file: &File) -> io::Result<u32> {
     let mut size: libc::c_int = 0;
-    // SAFETY: the descriptor is open, and the request writes one int to the pointer, which is valid for that.
+    // SAFETY: the descriptor is open, and the request writes one int to the pointer, which is valid
+    // for that.
     check(unsafe { libc::ioctl(file.as_raw_fd(), BLKSSZGET as _, &raw mut size) })?;
     u32::try_from(size).map_err(io::Error::other)
 }
@@ -36,7 +38,8 @@ pub(crate) fn logical_block_size(file: &File) -> io::Result<u32> {
 /// The physical block of a block device in bytes.
 pub(crate) fn physical_block_size(file: &File) -> io::Result<u32> {
     let mut size: libc::c_uint = 0;
-    // SAFETY: the descriptor is open, and the request writes one unsigned int to the pointer, which is valid for that.
+    // SAFETY: the descriptor is open, and the request writes one unsigned int to the pointer, which
+    // is valid for that.
     check(unsafe { libc::ioctl(file.as_raw_fd(), BLKPBSZGET as _, &raw mut size) })?;
     Ok(size)
 }
@@ -50,7 +53,8 @@ pub(crate) enum Zeroing {
     FreeRoom,
 }
 
-/// Makes a range of a file or a block device zeros, and never changes its length (fallocate(2), `FALLOC_FL_ZERO_RANGE` and `FALLOC_FL_PUNCH_HOLE`).
+/// Makes a range of a file or a block device zeros, and never changes its length (fallocate(2),
+/// `FALLOC_FL_ZERO_RANGE` and `FALLOC_FL_PUNCH_HOLE`).
 pub(crate) fn make_zeros(file: &File, how: Zeroing, offset: u64, len: u64) -> io::Result<()> {
     let mode = libc::FALLOC_FL_KEEP_SIZE
         | match how {
@@ -68,11 +72,13 @@ pub(crate) fn make_zeros(file: &File, how: Zeroing, offset: u64, len: u64) -> io
     }
 }
 
-/// Whether a file lives in memory (tmpfs, ramfs): direct I/O is accepted there, and copies all the same.
+/// Whether a file lives in memory (tmpfs, ramfs): direct I/O is accepted there, and copies all the
+/// same.
 pub(crate) fn lives_in_memory(file: &File) -> bool {
     const RAMFS_MAGIC: i64 = 0x8584_58F6;
     let mut about = MaybeUninit::<libc::statfs>::uninit();
-    // SAFETY: the descriptor is open, and the call writes one statfs to the pointer, which is valid for that.
+    // SAFETY: the descriptor is open, and the call writes one statfs to the pointer, which is valid
+    // for that.
     if unsafe { libc::fstatfs(file.as_raw_fd(), about.as_mut_ptr()) } != 0 {
         return false;
     }
@@ -81,7 +87,8 @@ pub(crate) fn lives_in_memory(file: &File) -> bool {
     kind == libc::TMPFS_MAGIC || kind == RAMFS_MAGIC
 }
 
-/// Lets the process have as many open descriptors as it is allowed to ask for, and returns how many that are.
+/// Lets the process have as many open descriptors as it is allowed to ask for, and returns how many
+/// that are.
 ///
 /// # Errors
 /// Where the system refuses.
@@ -97,17 +104,20 @@ pub fn raise_descriptor_limit() -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
-/// Gives memory that was freed, and that the allocator keeps for the next who asks, back to the system. It takes
-/// longer the more there is, and whoever allocates meanwhile may wait. Does nothing where the allocator cannot.
+/// Gives memory that was freed, and that the allocator keeps for the next who asks, back to the
+/// system. It takes longer the more there is, and whoever allocates meanwhile may wait. Does
+/// nothing where the allocator cannot.
 pub fn give_memory_back() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: the call may be made at any time and from any thread; it touches no memory that is in use.
+    // SAFETY: the call may be made at any time and from any thread; it touches no memory that is in
+    // use.
     unsafe {
         libc::malloc_trim(0);
     }
 }
 
-/// Asks for large pages under memory that was allocated and not touched yet; random reads of it miss the TLB less. Does nothing where the system has none.
+/// Asks for large pages under memory that was allocated and not touched yet; random reads of it
+/// miss the TLB less. Does nothing where the system has none.
 pub(crate) fn prefer_large_pages(memory: &mut [MaybeUninit<u8>]) {
     const PAGE: usize = 4096;
     let skipped = memory.as_ptr().align_offset(PAGE);
@@ -115,12 +125,15 @@ pub(crate) fn prefer_large_pages(memory: &mut [MaybeUninit<u8>]) {
     if len == 0 {
         return;
     }
-    // SAFETY: the pages lie within `memory`, which is borrowed alone; MADV_HUGEPAGE changes how they are backed and nothing of what they hold.
+    // SAFETY: the pages lie within `memory`, which is borrowed alone; MADV_HUGEPAGE changes how
+    // they are backed and nothing of what they hold.
     unsafe { libc::madvise(memory[skipped..].as_mut_ptr().cast(), len, libc::MADV_HUGEPAGE) };
 }
 
-/// Has the system ask a silent peer of a TCP connection whether it is still there: after a minute, then every ten seconds; three times in vain, and the connection
-/// ends. Without that, a host whose machine lost its power would stay associated for ever, unless it had asked for a keep alive timeout.
+/// Has the system ask a silent peer of a TCP connection whether it is still there: after a minute,
+/// then every ten seconds; three times in vain, and the connection ends. Without that, a host whose
+/// machine lost its power would stay associated for ever, unless it had asked for a keep alive
+/// timeout.
 ///
 /// # Errors
 /// Where the descriptor is no TCP socket.
@@ -134,17 +147,19 @@ pub fn ask_silent_peer(socket: &impl AsFd) -> io::Result<()> {
     ] {
         let value: libc::c_int = value;
         let len = size_of::<libc::c_int>() as libc::socklen_t;
-        // SAFETY: the descriptor is open while `socket` is borrowed; the call reads `len` bytes at the pointer, which are those of `value`.
+        // SAFETY: the descriptor is open while `socket` is borrowed; the call reads `len` bytes at
+        // the pointer, which are those of `value`.
         check(unsafe { libc::setsockopt(fd, level, option, (&raw const value).cast(), len) })?;
     }
     Ok(())
 }
 
-/// Lets the calling thread run only where no other thread wants to, and give way at once where one wakes up. For the rest of the thread's life; does nothing where
-/// the system refuses.
+/// Lets the calling thread run only where no other thread wants to, and give way at once where one
+/// wakes up. For the rest of the thread's life; does nothing where the system refuses.
 pub fn step_back() {
     let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: `parameters` outlives the call, which only reads it; process 0 means the calling thread (sched_setscheduler(2)).
+    // SAFETY: `parameters` outlives the call, which only reads it; process 0 means the calling
+    // thread (sched_setscheduler(2)).
     unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) };
 }
 

@@ -10,12 +10,13 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-/// The border, in bytes, on which memory for direct I/O must begin: the most that the block layer of
-/// current systems asks for.
+/// The border, in bytes, on which memory for direct I/O must begin: the most that the block layer
+/// of current systems asks for.
 pub const MEMORY_GRAIN: usize = 512;
 /// The border on which a buffer begins: the largest that direct I/O asks for on current systems.
 pub const ALIGNMENT: usize = 4096;
-/// Buffers of this size and more begin on a huge page, and ask for huge pages: a fold over many streams is up to a seventh faster.
+/// Buffers of this size and more begin on a huge page, and ask for huge pages: a fold over many
+/// streams is up to a seventh faster.
 const HUGE_PAGE: usize = 2 << 20;
 
 /// Zeroed memory that begins on a page border.
@@ -45,14 +46,15 @@ impl AlignedBuffer {
         let start = unsafe { alloc_zeroed(layout) };
         let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
         if len >= HUGE_PAGE {
-            // SAFETY: the range is the allocation just made; advice changes neither content nor validity. That it may be
-            // refused is of no account.
+            // SAFETY: the range is the allocation just made; advice changes neither content nor
+            // validity. That it may be refused is of no account.
             unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_HUGEPAGE) };
         }
         Self { start, len, layout }
     }
 
-    /// Its first byte. The address stays the same while the buffer lives, wherever the value is moved.
+    /// Its first byte. The address stays the same while the buffer lives, wherever the value is
+    /// moved.
     #[must_use]
     pub fn start(&self) -> NonNull<u8> {
         self.start
@@ -70,8 +72,9 @@ impl Deref for AlignedBuffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: `start` is valid for `len` initialised (zeroed, or written since) bytes while `self` lives, and nobody writes
-        // them while it is borrowed: a buffer whose memory the kernel may write is owned by the object that gave it to the kernel, and not lent out.
+        // SAFETY: `start` is valid for `len` initialised (zeroed, or written since) bytes while
+        // `self` lives, and nobody writes them while it is borrowed: a buffer whose memory the
+        // kernel may write is owned by the object that gave it to the kernel, and not lent out.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }

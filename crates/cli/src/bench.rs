@@ -24,7 +24,8 @@ pub(crate) enum BenchCommand {
     Scrub(scrub::ScrubArgs),
     /// A node's drive under load, beside a bare echo of messages of the same sizes
     Node(node::NodeArgs),
-    /// A paced scrub of a node's drives beside other users, and one at a fixed rate that costs them the same
+    /// A paced scrub of a node's drives beside other users, and one at a fixed rate that costs them
+    /// the same
     Pace(pace::PaceArgs),
 }
 

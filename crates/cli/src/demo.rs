@@ -29,14 +29,15 @@ use world::World;
 /// Data nodes of the demo's array.
 const NODES: usize = 3;
 
-/// Makes a 22+2 array in a temporary folder, damages it in ten ways, finds the damage by four methods, shows what each of them moved, and repairs
-/// what can be repaired.
+/// Makes a 22+2 array in a temporary folder, damages it in ten ways, finds the damage by four
+/// methods, shows what each of them moved, and repairs what can be repaired.
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
     /// Make the array in this folder, and leave it there (damaged again) to try things on
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
-    /// Put the drives behind three node processes on this machine, and measure what goes over their sockets
+    /// Put the drives behind three node processes on this machine, and measure what goes over their
+    /// sockets
     #[arg(long)]
     network: bool,
     /// With --network: print one JSON document
@@ -109,7 +110,8 @@ fn assemble_world(world: &World, write: bool) -> Result<Target, Failure> {
     place(array, &probed, &Placement::Runs(NODES), &NodeOptions::default())
 }
 
-/// One line for each kind of damage, one column for each method; tells whether everything was found, by all, and nothing else.
+/// One line for each kind of damage, one column for each method; tells whether everything was
+/// found, by all, and nothing else.
 fn show_findings(planted: &[Planted], outcomes: &[Outcome]) -> bool {
     let mut complete = true;
     let mut rows = vec![

@@ -1,4 +1,5 @@
-//! From what the operator names to an array on its nodes: opening devices, reading superblocks, grouping members.
+//! From what the operator names to an array on its nodes: opening devices, reading superblocks,
+//! grouping members.
 
 use crate::access::Access;
 use crate::failure::Failure;
@@ -34,7 +35,8 @@ pub(crate) fn expand(paths: &[PathBuf], sysfs: &Path) -> Result<Vec<PathBuf>, Fa
     Ok(out)
 }
 
-/// The members of an assembled md array, found through sysfs; `None` where the path is no such array.
+/// The members of an assembled md array, found through sysfs; `None` where the path is no such
+/// array.
 fn md_members(path: &Path, sysfs: &Path) -> Result<Option<Vec<PathBuf>>, Failure> {
     // /dev/md/name is a link to /dev/mdX.
     let Ok(real) = path.canonicalize() else { return Ok(None) };
@@ -57,7 +59,8 @@ fn md_members(path: &Path, sysfs: &Path) -> Result<Option<Vec<PathBuf>>, Failure
     Ok(Some(members))
 }
 
-/// Opens devices. `beside_nodes`: others are drives of nodes, so that all of them are taken to be in use.
+/// Opens devices. `beside_nodes`: others are drives of nodes, so that all of them are taken to be
+/// in use.
 fn open(paths: &[PathBuf], access: Access, beside_nodes: bool) -> Result<Vec<Arc<dyn BlockDevice>>, Failure> {
     let mode = if access.write { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
     let mut out: Vec<Arc<dyn BlockDevice>> = Vec::with_capacity(paths.len());
@@ -84,8 +87,8 @@ fn open(paths: &[PathBuf], access: Access, beside_nodes: bool) -> Result<Vec<Arc
     Ok(out)
 }
 
-/// Who may be writing a device or file of this machine without the scrub's knowing; `None` where nobody is known to. Beside drives of nodes
-/// every file is taken to be in use.
+/// Who may be writing a device or file of this machine without the scrub's knowing; `None` where
+/// nobody is known to. Beside drives of nodes every file is taken to be in use.
 fn user_of(
     path: &Path,
     device: &FileDevice,
@@ -134,13 +137,15 @@ pub(crate) fn taken_into_use(probed: &[Probed], sysfs: &Path) -> Result<Option<S
     Ok(None)
 }
 
-/// How often superblocks that do not fit together are read again, where somebody may be writing them.
+/// How often superblocks that do not fit together are read again, where somebody may be writing
+/// them.
 const AGAIN: u32 = 5;
 /// Between two such reads: md writes the superblocks of all members within milliseconds.
 const PAUSE: Duration = Duration::from_millis(300);
 
-/// Opens devices, reads superblocks and assembles the array of which all of them are members. Superblocks that somebody may be writing, one member after another, are
-/// read again before it is said that they do not fit.
+/// Opens devices, reads superblocks and assembles the array of which all of them are members.
+/// Superblocks that somebody may be writing, one member after another, are read again before it is
+/// said that they do not fit.
 pub(crate) fn assemble_of(paths: &[PathBuf], access: Access) -> Result<(Vec<Probed>, Array), Failure> {
     let read = || {
         let mut probed = probe_all(paths, access)?;
@@ -151,7 +156,8 @@ pub(crate) fn assemble_of(paths: &[PathBuf], access: Access) -> Result<(Vec<Prob
     read_again(read, || std::thread::sleep(PAUSE))
 }
 
-/// Reads as often as it may help: `read` says whether somebody else may be writing, and what came of it.
+/// Reads as often as it may help: `read` says whether somebody else may be writing, and what came
+/// of it.
 fn read_again<T>(
     mut read: impl FnMut() -> Result<(bool, Result<T, AssemblyError>), Failure>,
     mut pause: impl FnMut(),
@@ -169,7 +175,8 @@ fn read_again<T>(
     }
 }
 
-/// Opens devices, and connects to nodes, and reads superblocks. A node that is named without a drive stands for all of its drives that carry one.
+/// Opens devices, and connects to nodes, and reads superblocks. A node that is named without a
+/// drive stands for all of its drives that carry one.
 pub(crate) fn probe_all(paths: &[PathBuf], access: Access) -> Result<Vec<Probed>, Failure> {
     let mut remote: Vec<RemoteName> = Vec::new();
     let mut far_paths: Vec<&Path> = Vec::new();
@@ -230,7 +237,8 @@ pub(crate) enum Placement {
     Named(Vec<(String, Vec<PathBuf>)>),
 }
 
-/// Puts an array's members on in-process nodes. `index_of` maps a role to the device's place in `probed`.
+/// Puts an array's members on in-process nodes. `index_of` maps a role to the device's place in
+/// `probed`.
 pub(crate) fn place(
     array: Array,
     probed: &[Probed],

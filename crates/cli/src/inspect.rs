@@ -17,13 +17,15 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Shows the arrays that devices belong to: geometry, state, members, and what keeps an array from being checked.
+/// Shows the arrays that devices belong to: geometry, state, members, and what keeps an array from
+/// being checked.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit codes: 0 every array can be checked, 1 an array has a problem that keeps it from being checked, 2 a device carries no good superblock, or\nthe report could not be written."
 )]
 pub(crate) struct InspectArgs {
-    /// Block devices or image files; /dev/mdX, for its members; nvme://HOST:PORT/NSID or nvme://HOST:PORT, drives of a data node
+    /// Block devices or image files; /dev/mdX, for its members; nvme://HOST:PORT/NSID or
+    /// nvme://HOST:PORT, drives of a data node
     #[arg(required = true, value_name = "DEVICE")]
     devices: Vec<PathBuf>,
     /// Print one JSON document
@@ -148,7 +150,8 @@ fn look(paths: &[PathBuf]) -> Result<Vec<Result<Probed, Failure>>, Failure> {
     Ok(found)
 }
 
-/// An array that runs, here or on the hosts that are connected to all of its drives, is active, not unclean, whatever its superblocks leave open.
+/// An array that runs, here or on the hosts that are connected to all of its drives, is active, not
+/// unclean, whatever its superblocks leave open.
 fn ask_who_runs(report: &mut InspectReport, hosts: Option<&str>) {
     if !matches!(report.state, State::Unclean | State::Active) {
         return;

@@ -22,7 +22,8 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Sends what this program logs to standard error from now on. Does nothing where that was done already.
+/// Sends what this program logs to standard error from now on. Does nothing where that was done
+/// already.
 pub(crate) fn begin(level: LogLevel, format: LogFormat) {
     let level = match level {
         LogLevel::Off => LevelFilter::OFF,

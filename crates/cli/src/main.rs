@@ -1,4 +1,5 @@
-//! The `pumice` command: checks, locates and repairs silent corruption in RAID arrays, near the drives.
+//! The `pumice` command: checks, locates and repairs silent corruption in RAID arrays, near the
+//! drives.
 
 mod access;
 mod bench;
@@ -27,7 +28,8 @@ use std::process::ExitCode;
 
 /// Scrubs RAID arrays where the data lives.
 ///
-/// Exit codes: 0 clean, 1 findings, 2 could not run or could not write its report, 3 interrupted or incomplete.
+/// Exit codes: 0 clean, 1 findings, 2 could not run or could not write its report, 3 interrupted or
+/// incomplete.
 #[derive(Debug, Parser)]
 #[command(name = "pumice", version, arg_required_else_help = true)]
 struct Pumice {
@@ -37,7 +39,8 @@ struct Pumice {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Check an array, say where it is inconsistent and which member is probably wrong, and repair it if told to
+    /// Check an array, say where it is inconsistent and which member is probably wrong, and repair
+    /// it if told to
     Scrub(scrub::ScrubArgs),
     /// Show the arrays that devices belong to
     Inspect(inspect::InspectArgs),

@@ -25,10 +25,11 @@ use std::time::Duration;
 /// The exit code of a node that did not end as it should.
 const NOT_DONE: u8 = 3;
 
-/// Serves drives to any NVMe/TCP host: one subsystem, a namespace for each drive, in the order given.
+/// Serves drives to any NVMe/TCP host: one subsystem, a namespace for each drive, in the order
+/// given.
 ///
-/// Prints `listening on ADDRESS nqn NQN` for each address when it is ready. SIGTERM and Ctrl-C stop it: commands in flight end, every write is made
-/// durable.
+/// Prints `listening on ADDRESS nqn NQN` for each address when it is ready. SIGTERM and Ctrl-C stop
+/// it: commands in flight end, every write is made durable.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The whole can be written down in a file, for --config:
@@ -58,7 +59,8 @@ pub(crate) struct NodeArgs {
     /// A file that says all this
     #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "drive", "nqn", "block_size", "cores", "peer", "connections", "busy_poll", "state_dir", "show_paths", "metrics"])]
     config: Option<PathBuf>,
-    /// Where to listen, such as 192.0.2.1, 192.0.2.1:4420 or `[2001:db8::1]:4420`; port 0 picks one; once for each address
+    /// Where to listen, such as 192.0.2.1, 192.0.2.1:4420 or `[2001:db8::1]:4420`; port 0 picks
+    /// one; once for each address
     #[arg(long, value_name = "ADDRESS", required_unless_present = "config", value_parser = listen_address)]
     listen: Vec<SocketAddr>,
     /// A drive: a block device, an image file, or mem:SIZE; once for each. With
@@ -84,7 +86,8 @@ pub(crate) struct NodeArgs {
     /// How long a core looks for work before it sleeps, where that has paid of late; 0s for never
     #[arg(long, value_name = "DURATION", default_value = "100us", value_parser = busy_poll)]
     busy_poll: Duration,
-    /// Where it is kept which blocks hosts have made unreadable [default: /var/lib/pumice for root, else $XDG_STATE_HOME/pumice]
+    /// Where it is kept which blocks hosts have made unreadable [default: /var/lib/pumice for root,
+    /// else $XDG_STATE_HOME/pumice]
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
     /// Where to serve counters for Prometheus: a port of 127.0.0.1, or ADDRESS:PORT

@@ -37,7 +37,8 @@ pub(crate) struct PlanArgs {
     /// Accumulators of the methods `stripe` (across nodes) and `aggregate`
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=8))]
     accumulators: u64,
-    /// How to count: `actual` is what this program moves, `brief` the accounting of the industry brief that drives compute by themselves
+    /// How to count: `actual` is what this program moves, `brief` the accounting of the industry
+    /// brief that drives compute by themselves
     #[arg(long, value_enum, default_value_t = Accounting::Actual)]
     accounting: Accounting,
     /// Print one JSON document

@@ -22,9 +22,11 @@ use std::time::{Duration, Instant};
 const SCHEME: &str = "nvme://";
 /// The port that NVMe over Fabrics has been given.
 const PORT: u16 = 4420;
-/// How long a node may be silent before it is asked whether it is alive, and how long it has to answer.
+/// How long a node may be silent before it is asked whether it is alive, and how long it has to
+/// answer.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
-/// A host that was silent for so many milliseconds may be gone: Linux sends a keep alive every 2.5 s unless told otherwise.
+/// A host that was silent for so many milliseconds may be gone: Linux sends a keep alive every 2.5
+/// s unless told otherwise.
 const ALIVE_MS: u32 = 10_000;
 
 /// A drive of a node, or all of its drives.
@@ -34,7 +36,8 @@ pub(crate) struct RemoteName {
     pub(crate) nsid: Option<u32>,
 }
 
-/// The first of a host's addresses where somebody listens, for a name often has one of each family; where nobody does, the first.
+/// The first of a host's addresses where somebody listens, for a name often has one of each family;
+/// where nobody does, the first.
 fn answering(addresses: &[SocketAddr]) -> Option<SocketAddr> {
     const PATIENCE: Duration = Duration::from_secs(2);
     let first = addresses.first().copied()?;
@@ -135,7 +138,8 @@ pub(crate) fn host_nqn() -> Nqn {
     format!("{HOST_NQN}{name}").parse().expect("a name of the right form")
 }
 
-/// The identifier under which this process connects: drawn anew, because two scrubs of one machine are two hosts for a node.
+/// The identifier under which this process connects: drawn anew, because two scrubs of one machine
+/// are two hosts for a node.
 fn host_id() -> Result<[u8; 16], Failure> {
     let mut id = [0; 16];
     File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut id))?;
@@ -158,7 +162,8 @@ pub(crate) fn connect(address: SocketAddr, digests: DigestPolicy) -> Result<Arc<
     Ok(Arc::new(node))
 }
 
-/// How long a hold is asked for while no other host is there: what one had under way when it left ends soon.
+/// How long a hold is asked for while no other host is there: what one had under way when it left
+/// ends soon.
 const LEAVING: Duration = Duration::from_secs(5);
 
 /// Keeps other hosts away from a node's drives while this process runs.
@@ -190,8 +195,10 @@ fn are(hosts: usize) -> String {
     if hosts == 1 { "another host is".to_owned() } else { format!("{hosts} other hosts are") }
 }
 
-/// Connects to the nodes, each once, and reads superblocks, name by name as results are taken. A drive that cannot be made out, or a node that cannot be reached,
-/// is told in its place and does not stand in the way of others. For writing, other hosts are kept away from a node before anything of it is read.
+/// Connects to the nodes, each once, and reads superblocks, name by name as results are taken. A
+/// drive that cannot be made out, or a node that cannot be reached, is told in its place and does
+/// not stand in the way of others. For writing, other hosts are kept away from a node before
+/// anything of it is read.
 pub(crate) fn look_remote(
     names: &[RemoteName],
     access: Access,
@@ -213,7 +220,8 @@ pub(crate) fn look_remote(
     })
 }
 
-/// The drives of a node that a name stands for. All of them means those that carry a superblock, whole or damaged.
+/// The drives of a node that a name stands for. All of them means those that carry a superblock,
+/// whole or damaged.
 fn look_at(node: &Arc<RemoteNode>, name: &RemoteName) -> Vec<Result<Probed, Failure>> {
     let mut out = Vec::new();
     for drive in node.drives().iter().filter(|d| name.nsid.is_none_or(|nsid| d.id == DriveId(nsid))) {
@@ -236,8 +244,9 @@ fn look_at(node: &Arc<RemoteNode>, name: &RemoteName) -> Vec<Result<Probed, Fail
     out
 }
 
-/// How many hosts may run an array over these devices, with their verb: the ones that are connected to the nodes of all of them, and alive. `None` where there is none, or not the
-/// same ones everywhere, or a device is of this machine. Other scrubs and inspections run no array.
+/// How many hosts may run an array over these devices, with their verb: the ones that are connected
+/// to the nodes of all of them, and alive. `None` where there is none, or not the same ones
+/// everywhere, or a device is of this machine. Other scrubs and inspections run no array.
 pub(crate) fn hosts_of(devices: &[Probed]) -> Result<Option<String>, Failure> {
     if devices.iter().any(|device| device.here().is_some()) {
         return Ok(None);

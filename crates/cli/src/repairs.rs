@@ -63,7 +63,8 @@ lost keep what the repair wrote. An undo is kept like a repair, and can be undon
         /// Every repair that was written and not undone
         #[arg(long)]
         all: bool,
-        /// The number of one repair, unless --all; then the members of the array, as for `pumice scrub`
+        /// The number of one repair, unless --all; then the members of the array, as for `pumice
+        /// scrub`
         #[arg(required = true, value_name = "[ID] DEVICE")]
         devices: Vec<PathBuf>,
     },
@@ -75,8 +76,9 @@ lost keep what the repair wrote. An undo is kept like a repair, and can be undon
         /// All that are older, such as 30d
         #[arg(long, value_name = "AGE", value_parser = parse_duration, conflicts_with = "id")]
         older_than: Option<u64>,
-        /// Give up a repair that was interrupted and cannot be brought to an end, because its member is gone for
-        /// good: its journal is kept in the archive, and no longer keeps others from beginning
+        /// Give up a repair that was interrupted and cannot be brought to an end, because its
+        /// member is gone for good: its journal is kept in the archive, and no longer keeps others
+        /// from beginning
         #[arg(long, conflicts_with_all = ["id", "older_than"])]
         interrupted: bool,
     },

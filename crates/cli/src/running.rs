@@ -1,6 +1,7 @@
 //! What the kernel says of an array that it has assembled.
 //!
-//! A running array's superblocks look like those of one that was not stopped cleanly: `resync_offset` is 0 from the first write on. The kernel knows better.
+//! A running array's superblocks look like those of one that was not stopped cleanly:
+//! `resync_offset` is 0 from the first write on. The kernel knows better.
 
 use std::path::{Path, PathBuf};
 
@@ -15,8 +16,9 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Whether its parity agrees with its data but for writes that are under way: it runs, and no resync, recovery or reshape does, or waits to. An
-    /// unclean array that is assembled read-only until its first write (`read-auto`) shows no action although its resync is still due.
+    /// Whether its parity agrees with its data but for writes that are under way: it runs, and no
+    /// resync, recovery or reshape does, or waits to. An unclean array that is assembled read-only
+    /// until its first write (`read-auto`) shows no action although its resync is still due.
     pub(crate) fn is_settled(&self) -> bool {
         let runs = matches!(
             self.array_state.as_str(),

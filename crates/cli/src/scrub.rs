@@ -101,8 +101,9 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(report.result.exit_code()))
 }
 
-/// The hosts that run an array over drives of nodes, as far as can be told from here: its superblocks say that writes may be under way, every
-/// member is on a node, and the same hosts are connected to all of them. `None` where that is not so, or the operator has judged.
+/// The hosts that run an array over drives of nodes, as far as can be told from here: its
+/// superblocks say that writes may be under way, every member is on a node, and the same hosts are
+/// connected to all of them. `None` where that is not so, or the operator has judged.
 fn elsewhere(array: &Array, probed: &[Probed], args: &ScrubArgs) -> Result<Option<String>, Failure> {
     if !array.unclean() || args.assume_settled || args.repairs() {
         return Ok(None);
@@ -110,8 +111,9 @@ fn elsewhere(array: &Array, probed: &[Probed], args: &ScrubArgs) -> Result<Optio
     hosts_of(probed)
 }
 
-/// Where progress and journal are kept. For a plain check, a directory that cannot be used is worth a
-/// warning, also if the operator named it; for a repair, or to resume, it is a reason not to begin.
+/// Where progress and journal are kept. For a plain check, a directory that cannot be used is worth
+/// a warning, also if the operator named it; for a repair, or to resume, it is a reason not to
+/// begin.
 fn open_state(args: &ScrubArgs, array: Uuid) -> Result<Option<StateFiles>, Failure> {
     let needed = args.repairs() || args.resume;
     let folder = match args.state_dir.clone().or_else(default_state_dir) {

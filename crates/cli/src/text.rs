@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Whether a text could not be written.
 static UNDELIVERED: AtomicBool = AtomicBool::new(false);
 
-/// Whether something that was to be printed was not: the command ends with 2 then, whatever it found.
+/// Whether something that was to be printed was not: the command ends with 2 then, whatever it
+/// found.
 pub(crate) fn is_undelivered() -> bool {
     UNDELIVERED.load(Ordering::Relaxed)
 }
 
-/// Writes a text. If that fails, the command says so and ends with 2. A reader that has gone away (`| head`) is no error.
+/// Writes a text. If that fails, the command says so and ends with 2. A reader that has gone away
+/// (`| head`) is no error.
 pub(crate) fn print(text: &str) {
     let mut out = io::stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
@@ -30,7 +32,8 @@ pub(crate) fn print_json(document: &impl serde::Serialize) {
     print(&text);
 }
 
-/// A table: columns as wide as their widest cell, the first left-aligned, the others right-aligned, two spaces between.
+/// A table: columns as wide as their widest cell, the first left-aligned, the others right-aligned,
+/// two spaces between.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {

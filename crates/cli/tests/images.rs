@@ -1,4 +1,5 @@
-//! Arrays that Linux itself wrote, where somebody has put them: `PUMICE_MD_IMAGES` names the folder.
+//! Arrays that Linux itself wrote, where somebody has put them: `PUMICE_MD_IMAGES` names the
+//! folder.
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -184,7 +185,8 @@ fn contents(members: &[PathBuf]) -> Vec<[u8; 32]> {
     members.iter().map(|path| Sha256::digest(fs::read(path).unwrap()).into()).collect()
 }
 
-/// P and Q of a stripe, of which only one data block is not zero, filled alike: the data block looks damaged.
+/// P and Q of a stripe, of which only one data block is not zero, filled alike: the data block
+/// looks damaged.
 #[test]
 fn filled_parity_does_not_cost_the_data() {
     use std::os::unix::fs::FileExt;

@@ -23,7 +23,8 @@ fn members(folder: &Path) -> Vec<PathBuf> {
 fn every_chunk_is_old_or_new_after_every_kill() {
     let folder = tempfile::tempdir().unwrap();
     let state = tempfile::tempdir().unwrap();
-    // The demo leaves its array behind, damaged; repaired once, it is the state that every repair should lead to.
+    // The demo leaves its array behind, damaged; repaired once, it is the state that every repair
+    // should lead to.
     let made = pumice(&["demo", "--keep", folder.path().to_str().unwrap()]).status().unwrap();
     assert!(made.success());
     let members = members(folder.path());

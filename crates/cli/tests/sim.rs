@@ -235,7 +235,8 @@ fn notes(report: &serde_json::Value) -> String {
 #[test]
 fn why_a_goal_was_missed_is_the_policy_s_own_reason() {
     let folder = tempfile::tempdir().expect("a folder");
-    // Two requests: one collision is more than they can earn, whatever a policy that is bound by its account does.
+    // Two requests: one collision is more than they can earn, whatever a policy that is bound by
+    // its account does.
     let two = "ts_us,op,lbn512,size_bytes,svc_stop_us\n0,R,0,512,5000\n10000000,R,0,512,5000\n";
     let trace = write(folder.path(), "two.csv", two);
     let report = document(&scrub(&trace, &["--policy", "priced", "--json"]));
@@ -308,7 +309,8 @@ fn real_traces_keep_their_shape() {
         return;
     };
     let trace = Path::new(&folder).join("hp2003-server-1h.csv.zst");
-    // In sample, on the same table of service times: MB/s at goals of 1, 2 and 4 ms, and of the baseline.
+    // In sample, on the same table of service times: MB/s at goals of 1, 2 and 4 ms, and of the
+    // baseline.
     let known = [
         ("1f01", 13.3, [61.8, 75.2, 80.0]),
         ("1f02", 13.3, [51.0, 66.5, 76.5]),

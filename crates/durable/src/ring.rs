@@ -78,12 +78,12 @@ pub struct Ring<M> {
 }
 
 impl<M: Medium> Ring<M> {
-    /// Opens the log in `size` bytes from `start` of a medium, and reads its records, oldest first. A
-    /// region in which no record of this identity lies is an empty log.
+    /// Opens the log in `size` bytes from `start` of a medium, and reads its records, oldest first.
+    /// A region in which no record of this identity lies is an empty log.
     ///
     /// # Errors
-    /// If `align` is less than 48 or no power of two, `size` is not at least two of it or no multiple,
-    /// the medium fails, or a durable record is gone.
+    /// If `align` is less than 48 or no power of two, `size` is not at least two of it or no
+    /// multiple, the medium fails, or a durable record is gone.
     pub fn open(
         medium: M,
         start: u64,
@@ -163,8 +163,8 @@ impl<M: Medium> Ring<M> {
         longest(here + if there == 0 { 0 } else { self.align }).max(longest(there)).saturating_sub(HEADER)
     }
 
-    /// Free bytes from where the next record goes to the end of the region or the oldest record, and
-    /// from the start of the region to the oldest record if the former is the end.
+    /// Free bytes from where the next record goes to the end of the region or the oldest record,
+    /// and from the start of the region to the oldest record if the former is the end.
     fn free(&self) -> (u64, u64) {
         match self.live.front() {
             None => (self.size - self.write_at, self.write_at),
@@ -321,8 +321,8 @@ mod tests {
         Ring::open(StoreFile { store, name: "log" }, 512, SIZE, 512, 99)
     }
 
-    /// What was synced is there, in order; what was not is there or not, without a gap; nothing that
-    /// was released comes back.
+    /// What was synced is there, in order; what was not is there or not, without a gap; nothing
+    /// that was released comes back.
     #[test]
     fn after_a_cut_at_any_operation_the_log_is_a_prefix_that_has_all_that_was_synced() {
         let (mut torn, mut full) = (0, 0);

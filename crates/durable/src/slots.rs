@@ -12,8 +12,8 @@ const CRC_AT: usize = 24;
 pub struct Slots {
     /// Where the first slot begins, in bytes. The second follows it.
     pub offset: u64,
-    /// Bytes of a slot: more than 28, and a multiple of the medium's block, so that writing one slot
-    /// cannot harm the other.
+    /// Bytes of a slot: more than 28, and a multiple of the medium's block, so that writing one
+    /// slot cannot harm the other.
     pub slot_bytes: u32,
     /// The version of the body.
     pub version: u32,

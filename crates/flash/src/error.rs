@@ -9,7 +9,8 @@ pub enum NandError {
     /// The power is gone; nothing works until it is back.
     #[error("the flash has no power")]
     PowerLost,
-    /// A page could not be programmed. Its content is undefined; other pages of the block still read.
+    /// A page could not be programmed. Its content is undefined; other pages of the block still
+    /// read.
     #[error("page {0} could not be programmed")]
     ProgramFailed(Ppn),
     /// A block could not be erased. It must not be programmed again.

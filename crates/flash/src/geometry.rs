@@ -25,7 +25,8 @@ impl fmt::Display for Ppn {
     }
 }
 
-/// The shape of a flash device. A block is the unit of erasure: a superblock, if it spans several chips.
+/// The shape of a flash device. A block is the unit of erasure: a superblock, if it spans several
+/// chips.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
     /// Blocks.

@@ -1,8 +1,8 @@
 //! NAND flash: what a flash translation layer may ask of it, and a model of it in memory.
 //!
-//! A flash device is an array of blocks. A block is erased as a whole, and its pages are programmed once each, in
-//! order. Each page has out-of-band bytes beside its data. [`Nand`] is that contract; [`MemoryNand`] keeps it in
-//! memory, with times, wear, and faults that come from a seed.
+//! A flash device is an array of blocks. A block is erased as a whole, and its pages are programmed
+//! once each, in order. Each page has out-of-band bytes beside its data. [`Nand`] is that contract;
+//! [`MemoryNand`] keeps it in memory, with times, wear, and faults that come from a seed.
 //!
 //! This crate is pure: times are arguments and results, and randomness comes from a seed.
 

@@ -15,9 +15,10 @@ pub struct PageRead<P, O> {
 
 /// Flash.
 ///
-/// An operation is durable after the next [`Nand::sync`] that succeeds. If the power is cut before, each page that
-/// was programmed or erased since the last sync may hold its old content, its new content, or neither, whatever
-/// happened to its neighbours. Plain NAND is stricter; a file that stands for flash is not.
+/// An operation is durable after the next [`Nand::sync`] that succeeds. If the power is cut before,
+/// each page that was programmed or erased since the last sync may hold its old content, its new
+/// content, or neither, whatever happened to its neighbours. Plain NAND is stricter; a file that
+/// stands for flash is not.
 pub trait Nand {
     /// The data of a page.
     type Page;

@@ -25,11 +25,13 @@ impl<P, O> History<P, O> {
 }
 
 impl<P: Tear, O: Tear> MemoryNand<P, O> {
-    /// Cuts the power, if it is not cut yet, and brings it back. Each page that was programmed or erased since the
-    /// last sync holds, as `seed` decides, one of its contents since then, or a torn one, or nothing readable.
+    /// Cuts the power, if it is not cut yet, and brings it back. Each page that was programmed or
+    /// erased since the last sync holds, as `seed` decides, one of its contents since then, or a
+    /// torn one, or nothing readable.
     pub fn power_cycle(&mut self, seed: u64) {
         let mut random = Random::new(seed);
-        // The share of operations that took hold differs from cut to cut: often all of them or none.
+        // The share of operations that took hold differs from cut to cut: often all of them or
+        // none.
         let kept = [0, 1, 50, 90, 99, 100][random.below(6) as usize];
         let history = std::mem::take(&mut self.history);
         for (page, versions) in history.0 {
@@ -59,7 +61,8 @@ impl<P: Tear, O: Tear> MemoryNand<P, O> {
         }
     }
 
-    /// Changes one bit in the out-of-band bytes of a page; false if the page holds nothing. `random` decides which.
+    /// Changes one bit in the out-of-band bytes of a page; false if the page holds nothing.
+    /// `random` decides which.
     pub fn rot_oob(&mut self, page: Ppn, random: u64) -> bool {
         match &mut self.slots[page.0 as usize] {
             Slot::Holds(_, oob) => {
@@ -70,7 +73,8 @@ impl<P: Tear, O: Tear> MemoryNand<P, O> {
         }
     }
 
-    /// Changes one bit in the data of a page, whatever page that is; false if the page holds nothing.
+    /// Changes one bit in the data of a page, whatever page that is; false if the page holds
+    /// nothing.
     pub fn rot(&mut self, page: Ppn, random: u64) -> bool {
         match &mut self.slots[page.0 as usize] {
             Slot::Holds(data, _) => {

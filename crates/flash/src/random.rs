@@ -1,6 +1,7 @@
 //! Reproducible randomness.
 
-/// A generator of random numbers from a seed (`SplitMix64`). It is for faults and samples, never for secrets.
+/// A generator of random numbers from a seed (`SplitMix64`). It is for faults and samples, never
+/// for secrets.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 

@@ -148,7 +148,8 @@ impl Blocks {
         self.tell(block);
     }
 
-    /// Chooses a victim and takes it out of the closed blocks; it counts as open until it is released.
+    /// Chooses a victim and takes it out of the closed blocks; it counts as open until it is
+    /// released.
     pub(crate) fn pick(&mut self) -> Option<u32> {
         let facts = BlockFacts {
             live: &self.live,
@@ -162,7 +163,8 @@ impl Blocks {
         Some(block)
     }
 
-    /// The closed block with the fewest erases, if the most worn block has more than `threshold` more.
+    /// The closed block with the fewest erases, if the most worn block has more than `threshold`
+    /// more.
     pub(crate) fn take_coldest(&mut self, threshold: u32) -> Option<u32> {
         let usable = |block: &u32| !matches!(self.state(*block), State::Reserved | State::Retired);
         let most = (0..self.geometry.blocks).filter(usable).map(|b| self.erases(b)).max()?;

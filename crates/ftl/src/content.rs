@@ -3,7 +3,8 @@
 use sha1::Digest;
 use std::fmt::Debug;
 
-/// The hash that finds candidates for a merge. It proves nothing: contents are compared before they are merged.
+/// The hash that finds candidates for a merge. It proves nothing: contents are compared before they
+/// are merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fingerprint {
     /// BLAKE3.

@@ -1,7 +1,7 @@
 //! Deduplication: what is hashed and looked up when, and which stream a page goes to.
 //!
-//! Everything here is advice. It says where to look and where to put pages; the translation layer compares contents
-//! before it merges them, and its map alone is the truth.
+//! Everything here is advice. It says where to look and where to put pages; the translation layer
+//! compares contents before it merges them, and its map alone is the truth.
 
 mod filter;
 mod ghost;
@@ -201,7 +201,8 @@ impl Dedup {
         self.way().collected(age)
     }
 
-    /// The streams that the scheme may have open, and how many of them are of garbage collection alone.
+    /// The streams that the scheme may have open, and how many of them are of garbage collection
+    /// alone.
     pub(crate) fn streams(&self) -> (u32, u32) {
         self.streams_of(self.plan.way)
     }
@@ -218,7 +219,8 @@ impl Dedup {
         }
     }
 
-    /// Free blocks that one victim may need: one for each stream of garbage collection that is in use, at least one.
+    /// Free blocks that one victim may need: one for each stream of garbage collection that is in
+    /// use, at least one.
     pub(crate) fn collecting(&self) -> u32 {
         self.streams_of(self.way()).1.max(1)
     }
@@ -262,7 +264,8 @@ impl Dedup {
         self.waiting.put_back(waiting);
     }
 
-    /// Bytes of memory that the scheme needs at this moment: index, filter, and what is kept of each page.
+    /// Bytes of memory that the scheme needs at this moment: index, filter, and what is kept of
+    /// each page.
     pub(crate) fn bytes(&self) -> u64 {
         let index = self.index.as_ref().map_or(0, Index::bytes);
         let lives = self.lives.as_ref().map_or(0, Lives::bytes);
@@ -271,7 +274,8 @@ impl Dedup {
         index + self.filter.bytes() + lives + ghosts + pages + self.waiting.bytes()
     }
 
-    /// How the ways to choose streams compare: the copies of each ghost lately, and how often the best changed.
+    /// How the ways to choose streams compare: the copies of each ghost lately, and how often the
+    /// best changed.
     pub(crate) fn ghost_notes(&self) -> Vec<(Way, u64)> {
         self.ghosts.as_ref().map_or_else(Vec::new, Ghosts::totals)
     }

@@ -178,8 +178,8 @@ where
         }
     }
 
-    /// Whether a page holds what the map says it does, by its tag. A write that flash lost, or put elsewhere, leaves a
-    /// page whose checksums are right and whose data are another's.
+    /// Whether a page holds what the map says it does, by its tag. A write that flash lost, or put
+    /// elsewhere, leaves a page whose checksums are right and whose data are another's.
     fn fits(&self, page: Ppn, tag: &Tag) -> bool {
         match (self.map.owner(page), tag.kind) {
             (Some(Owner::Lpn(lpn)), Kind::Lpn(named)) => lpn == named,
@@ -274,8 +274,8 @@ where
         self.dedup.ghost_notes()
     }
 
-    /// Live pages in blocks that are free, mapped pages without an owner, and other contradictions between the
-    /// tables; none in a sound drive. It looks at every page: for tests and checks.
+    /// Live pages in blocks that are free, mapped pages without an owner, and other contradictions
+    /// between the tables; none in a sound drive. It looks at every page: for tests and checks.
     pub fn contradictions(&self) -> Vec<String> {
         let geometry = self.nand.geometry();
         let mut wrong = Vec::new();

@@ -1,8 +1,9 @@
-//! A flash translation layer: logical pages on flash, with deduplication and recovery. `docs/ftl.md` explains it.
+//! A flash translation layer: logical pages on flash, with deduplication and recovery.
+//! `docs/ftl.md` explains it.
 //!
-//! [`Ftl`] works on any [`pumice_flash::Nand`] whose pages carry a [`Tag`]: on bytes through [`Coded`], with a
-//! [`NandJournal`], for a drive; or on [`ContentId`]s, without a journal, for simulations. It is pure: times and idle
-//! periods are arguments.
+//! [`Ftl`] works on any [`pumice_flash::Nand`] whose pages carry a [`Tag`]: on bytes through
+//! [`Coded`], with a [`NandJournal`], for a drive; or on [`ContentId`]s, without a journal, for
+//! simulations. It is pure: times and idle periods are arguments.
 
 mod blocks;
 mod coded;

@@ -117,7 +117,8 @@ impl Map {
         died
     }
 
-    /// Maps a logical page to the content of `page`, born at `birth`; the physical page that died by that.
+    /// Maps a logical page to the content of `page`, born at `birth`; the physical page that died
+    /// by that.
     pub(crate) fn share(&mut self, lpn: u32, page: Ppn, birth: u64) -> Option<Ppn> {
         let number = match self.owner(page) {
             Some(Owner::Object(number)) => number,

@@ -4,7 +4,8 @@ use pumice_flash::MIN_OOB_BYTES;
 
 const MAGIC: [u8; 4] = *b"PFT1";
 const LOST: u8 = 1;
-/// The highest sequence number. It is never reached: at a million programs a second it takes 146,000 years.
+/// The highest sequence number. It is never reached: at a million programs a second it takes
+/// 146,000 years.
 pub(crate) const MAX_SEQ: u64 = 1 << 62;
 
 /// What a page is for.
@@ -34,8 +35,8 @@ pub struct Tag {
     pub kind: Kind,
     /// The content could not be read when it was moved here; reads of it fail.
     pub lost: bool,
-    /// The sequence number of the program that first wrote this content; for pages of the journal, the number of
-    /// the checkpoint.
+    /// The sequence number of the program that first wrote this content; for pages of the journal,
+    /// the number of the checkpoint.
     pub birth: u64,
     /// The sequence number of this program.
     pub seq: u64,
@@ -69,7 +70,8 @@ impl Tag {
         out
     }
 
-    /// The tag in out-of-band bytes, and the checksum of the data; `None` if they are damaged or no tag.
+    /// The tag in out-of-band bytes, and the checksum of the data; `None` if they are damaged or no
+    /// tag.
     #[must_use]
     pub fn decode(oob: &[u8]) -> Option<(Self, u32)> {
         let crc = u32::from_le_bytes(field(oob, 60)?);

@@ -31,7 +31,8 @@ pub trait Victim: std::fmt::Debug {
 /// The names of the policies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum VictimPolicy {
-    /// The block with the fewest live pages; of several, the one that has been at that count for longest.
+    /// The block with the fewest live pages; of several, the one that has been at that count for
+    /// longest.
     #[default]
     Greedy,
     /// The block with the fewest live pages; of several, a random one.

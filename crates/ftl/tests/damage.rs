@@ -1,4 +1,5 @@
-//! Flash that lies, fails or loses a checkpoint: nothing that was acknowledged goes, and no page reads another's data.
+//! Flash that lies, fails or loses a checkpoint: nothing that was acknowledged goes, and no page
+//! reads another's data.
 
 use pumice_flash::{BlockId, Faults, Geometry, MemoryNand, Nand, NandError, Nanos, PageRead, Ppn, Timing};
 use pumice_ftl::{Coded, Config, Ftl, FtlError, Journal, Kind, NandJournal, Scheme, recover};
@@ -101,7 +102,8 @@ fn an_overwritten_page_is_looked_up_after_the_page_it_equals() {
 
 #[test]
 fn a_page_with_anothers_data_is_never_merged() {
-    // Page 1 holds what page 2 should hold, and the other way round. Page 3 equals what page 1 should hold.
+    // Page 1 holds what page 2 should hold, and the other way round. Page 3 equals what page 1
+    // should hold.
     for scheme in [Scheme::Offline, Scheme::Inline] {
         let (mut drive, _) = drive(scheme, |_| {});
         drive.write(1, &content(1), 0).unwrap();
@@ -112,7 +114,8 @@ fn a_page_with_anothers_data_is_never_merged() {
         let pages = (drive.map().lookup(1).unwrap(), drive.map().lookup(2).unwrap());
         drive.nand_mut().inner_mut().pages = Some(pages);
         if scheme == Scheme::Inline {
-            // Its candidate is page 1, which holds something else; page 2 holds it and is no candidate.
+            // Its candidate is page 1, which holds something else; page 2 holds it and is no
+            // candidate.
             drive.write(3, &content(1), 0).unwrap();
             drive.write(4, &content(2), 0).unwrap();
         }
@@ -127,7 +130,8 @@ fn a_page_with_anothers_data_is_never_merged() {
 
 #[test]
 fn a_candidate_whose_tag_is_anothers_is_never_merged_with() {
-    // Pages 1 and 2 hold the same content; each is at the other's place, so that data and key fit, but not the tag.
+    // Pages 1 and 2 hold the same content; each is at the other's place, so that data and key fit,
+    // but not the tag.
     let (mut drive, _) = drive(Scheme::Offline, |_| {});
     drive.write(1, &content(7), 0).unwrap();
     drive.write(5, &content(7), 0).unwrap();
@@ -173,7 +177,8 @@ fn a_damaged_checkpoint_costs_nothing_of_what_was_flushed_since() {
         drive.idle(0, u64::MAX / 2).unwrap();
         for _ in 0..3 {
             drive.checkpoint().unwrap();
-            // After the checkpoint: overwrites by merges, trims, and enough writes for blocks to be erased.
+            // After the checkpoint: overwrites by merges, trims, and enough writes for blocks to be
+            // erased.
             for lpn in 0..10 {
                 put(&mut drive, &mut model, lpn, 8 - lpn as u8 % 9);
             }

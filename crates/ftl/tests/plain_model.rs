@@ -1,5 +1,5 @@
-//! The map against a plain model: whatever is written, trimmed, flushed, merged and collected, each logical page reads
-//! its own content.
+//! The map against a plain model: whatever is written, trimmed, flushed, merged and collected, each
+//! logical page reads its own content.
 
 use pumice_flash::{Geometry, MemoryNand, Random, Timing};
 use pumice_ftl::{Coded, Config, Ftl, FtlError, NandJournal, Scheme, VictimPolicy, recover};

@@ -1,7 +1,8 @@
 //! Cuts of the power and failing flash, in virtual time, from seeds.
 //!
-//! After each cut: what was flushed is there, what was trimmed and flushed stays away, and no page reads another's
-//! content. `PUMICE_FTL_SEEDS` sets the number of seeds (`cargo xtask ftl-cases --seeds N`).
+//! After each cut: what was flushed is there, what was trimmed and flushed stays away, and no page
+//! reads another's content. `PUMICE_FTL_SEEDS` sets the number of seeds (`cargo xtask ftl-cases
+//! --seeds N`).
 
 use pumice_flash::{Faults, Geometry, MemoryNand, NandError, Random, Timing};
 use pumice_ftl::{Coded, Config, Ftl, FtlError, NandJournal, Scheme, recover};
@@ -163,8 +164,8 @@ fn a_block_is_not_void_before_what_replaced_its_pages_is_durable() {
     one_seed(3_169);
 }
 
-/// Rot in pages at rest: a page reads its own content or says that it is damaged, now and after a recovery, and after
-/// garbage collection moved it.
+/// Rot in pages at rest: a page reads its own content or says that it is damaged, now and after a
+/// recovery, and after garbage collection moved it.
 #[test]
 fn rot_is_never_read_as_data() {
     for seed in seeds(150) {

@@ -1,23 +1,25 @@
-//! Write amplification under random writes, against the formulas of the literature: whether garbage collection counts
-//! and chooses rightly shows here.
+//! Write amplification under random writes, against the formulas of the literature: whether garbage
+//! collection counts and chooses rightly shows here.
 
 use pumice_flash::{Geometry, MemoryNand, Random, Timing};
 use pumice_ftl::{Config, ContentId, Ftl, NoJournal, Scheme, Tag, VictimPolicy};
 
 const PAGES_PER_BLOCK: u32 = 64;
 const BLOCKS: u32 = 600;
-/// Blocks that hold nothing when a victim is chosen: two free ones, and the open block of garbage collection.
+/// Blocks that hold nothing when a victim is chosen: two free ones, and the open block of garbage
+/// collection.
 const UNUSED: u32 = 3;
 
-/// FIFO cleaning: u = e^(-alpha (1 - u)), and 1 / (1 - u) programs a write (Desnoyers, SYSTOR 2012).
+/// FIFO cleaning: u = e^(-alpha (1 - u)), and 1 / (1 - u) programs a write (Desnoyers, SYSTOR
+/// 2012).
 fn fifo(alpha: f64) -> f64 {
     let u = (0..10_000).fold(0.5_f64, |u, _| (-alpha * (1.0 - u)).exp());
     1.0 / (1.0 - u)
 }
 
-/// The mean field of blocks of which the emptiest of `d` random ones is cleaned (after Van Houdt, SIGMETRICS 2013),
-/// or the emptiest of all. With S_i the share of blocks that have at least i live pages:
-/// c i (S_i - S_(i+1)) = 1 - S_i^d, and the sum of S_i is the mean number of live pages.
+/// The mean field of blocks of which the emptiest of `d` random ones is cleaned (after Van Houdt,
+/// SIGMETRICS 2013), or the emptiest of all. With S_i the share of blocks that have at least i live
+/// pages: c i (S_i - S_(i+1)) = 1 - S_i^d, and the sum of S_i is the mean number of live pages.
 fn mean_field(alpha: f64, d: Option<f64>) -> f64 {
     let b = f64::from(PAGES_PER_BLOCK);
     let live = |c: f64| {
@@ -45,8 +47,8 @@ fn bisect(mut low: f64, mut high: f64, f: impl Fn(f64) -> f64) -> f64 {
     f64::midpoint(low, high)
 }
 
-/// The least that any separation can reach if a share `f` of the pages gets a share `r` of the writes: each group
-/// has blocks of its own and the best part of the spare pages.
+/// The least that any separation can reach if a share `f` of the pages gets a share `r` of the
+/// writes: each group has blocks of its own and the best part of the spare pages.
 fn two_temperatures(alpha: f64, f: f64, r: f64) -> f64 {
     let at = |share: f64| {
         let hot = share * (alpha - 1.0);

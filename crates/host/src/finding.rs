@@ -13,7 +13,8 @@ use pumice_units::Role;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Why a stripe is [`Busy`](Verdict::Busy): what kept an inconsistency from counting when it was looked at last.
+/// Why a stripe is [`Busy`](Verdict::Busy): what kept an inconsistency from counting when it was
+/// looked at last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unsettled {
@@ -120,7 +121,8 @@ impl fmt::Display for Clause {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Certainty {
-    /// A witness besides parity says so: the drive itself, protection information, a stored fingerprint.
+    /// A witness besides parity says so: the drive itself, protection information, a stored
+    /// fingerprint.
     Proven,
     /// Parity says so; the alternatives are listed.
     Likely,
@@ -217,8 +219,9 @@ fn numbers(roles: &[Role]) -> Vec<u16> {
 }
 
 impl Finding {
-    /// The finding of a diagnosis: with devices and places. `alone` says that the stripe has no other.
-    /// `unsettled` says why its stripe did not settle, and is left out of a verdict that needs no settling.
+    /// The finding of a diagnosis: with devices and places. `alone` says that the stripe has no
+    /// other. `unsettled` says why its stripe did not settle, and is left out of a verdict that
+    /// needs no settling.
     #[must_use]
     pub fn new(
         target: &Target,
@@ -304,7 +307,8 @@ impl Finding {
         self.verdict == Verdict::Busy
     }
 
-    /// Whether the stripe could not be judged to its end: it is busy, or bytes of it were not asked for.
+    /// Whether the stripe could not be judged to its end: it is busy, or bytes of it were not asked
+    /// for.
     #[must_use]
     pub const fn is_unjudged(&self) -> bool {
         matches!(self.verdict, Verdict::Busy | Verdict::NotAsked)

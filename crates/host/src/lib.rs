@@ -1,4 +1,5 @@
-//! The host side: array assembly, scrub methods, verdicts, repair with its journal, progress that survives.
+//! The host side: array assembly, scrub methods, verdicts, repair with its journal, progress that
+//! survives.
 //!
 //! ```text
 //! Target (array + members on their nodes)

@@ -80,7 +80,8 @@ pub struct Equations {
 }
 
 impl Equations {
-    /// Of the runs of stripes that a pass is to check; none of them crosses a stripe at which the set of members changes.
+    /// Of the runs of stripes that a pass is to check; none of them crosses a stripe at which the
+    /// set of members changes.
     #[must_use]
     pub fn of(target: &Target, runs: &[Range<u64>]) -> Self {
         let most = |rows: usize| u16::try_from(rows).expect("a matrix has at most 8 rows");

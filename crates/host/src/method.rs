@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// How stripes are checked. All four are one linear form; they differ in where it is summed and how often the sum is looked at.
+/// How stripes are checked. All four are one linear form; they differ in where it is summed and how
+/// often the sum is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
@@ -33,7 +34,8 @@ impl Method {
         }
     }
 
-    /// The method that suits members on `nodes` nodes: exact and nothing travels on one, fingerprints between several.
+    /// The method that suits members on `nodes` nodes: exact and nothing travels on one,
+    /// fingerprints between several.
     #[must_use]
     pub const fn auto(nodes: usize) -> Self {
         if nodes <= 1 { Self::Stripe } else { Self::Fingerprint }

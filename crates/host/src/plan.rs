@@ -100,11 +100,12 @@ pub struct BriefLines {
     pub pcie: f64,
 }
 
-/// The brief's accounting: each drive computes by itself, interims move between drives' memories. `members` drives of
-/// `drive` bytes on `nodes` nodes, `batch` stripes at once, `rows` parity rows, chunks of `chunk` bytes, `powers` sums a row.
+/// The brief's accounting: each drive computes by itself, interims move between drives' memories.
+/// `members` drives of `drive` bytes on `nodes` nodes, `batch` stripes at once, `rows` parity rows,
+/// chunks of `chunk` bytes, `powers` sums a row.
 ///
-/// The brief does not know `fingerprint`; its line applies the same rule: every node but none keeps its data, and sends
-/// its power sums once a batch.
+/// The brief does not know `fingerprint`; its line applies the same rule: every node but none keeps
+/// its data, and sends its power sums once a batch.
 #[must_use]
 pub fn brief(method: Method, pass: &PassShape, drive: u64, batch: u64) -> BriefLines {
     let drive = drive as f64;
@@ -138,7 +139,8 @@ pub fn brief(method: Method, pass: &PassShape, drive: u64, batch: u64) -> BriefL
     }
 }
 
-/// The batch with which the brief's across-stripe traffic is `target` bytes: (members - 1) * drive / target.
+/// The batch with which the brief's across-stripe traffic is `target` bytes: (members - 1) * drive
+/// / target.
 #[must_use]
 pub fn brief_batch_for(members: u64, drive: u64, target: f64) -> u64 {
     ((members.saturating_sub(1)) as f64 * drive as f64 / target).round() as u64

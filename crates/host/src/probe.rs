@@ -1,4 +1,5 @@
-//! Reading superblocks through a node, so that members on a network are found like those of this machine.
+//! Reading superblocks through a node, so that members on a network are found like those of this
+//! machine.
 
 use pumice_offload::{DataNode, DriveId};
 use pumice_raid::ReadAt;

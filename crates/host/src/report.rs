@@ -84,7 +84,8 @@ pub struct Pacing {
     pub member: u16,
     /// Its device.
     pub device: String,
-    /// Members whose drives share disks with it, and so a pacer: what is said of foreground requests is of all of them together.
+    /// Members whose drives share disks with it, and so a pacer: what is said of foreground
+    /// requests is of all of them together.
     pub shares_disks_with: Vec<u16>,
     /// Background bytes a second.
     pub bytes_per_s: f64,
@@ -96,11 +97,13 @@ pub struct Pacing {
     pub collisions: u64,
     /// The mean slowdown over all foreground requests, in milliseconds; `None` without any.
     pub mean_slowdown_ms: Option<f64>,
-    /// The mean response of foreground requests with no background request near them, in milliseconds.
+    /// The mean response of foreground requests with no background request near them, in
+    /// milliseconds.
     pub clear_mean_ms: Option<f64>,
     /// The same of those with one near them.
     pub met_mean_ms: Option<f64>,
-    /// Seconds since the part of the drive that was checked longest ago was, by any scrub since the node's start.
+    /// Seconds since the part of the drive that was checked longest ago was, by any scrub since the
+    /// node's start.
     pub oldest_check_s: Option<u64>,
 }
 
@@ -154,7 +157,8 @@ pub struct Report {
     pub stripes_skipped: u64,
     /// Stripes left out, by reason.
     pub skipped: BTreeMap<String, u64>,
-    /// Stripes that were written while they were read, and consistent when they were looked at again.
+    /// Stripes that were written while they were read, and consistent when they were looked at
+    /// again.
     pub stripes_rechecked: u64,
     /// Bytes checked.
     pub bytes_checked: u64,

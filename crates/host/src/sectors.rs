@@ -1,4 +1,5 @@
-//! Reading a block of a stripe as exactly as its media allow: sector by sector where a member fails.
+//! Reading a block of a stripe as exactly as its media allow: sector by sector where a member
+//! fails.
 
 use crate::error::HostError;
 use crate::target::{Stripes, Target, View};
@@ -53,8 +54,9 @@ impl Run {
 }
 
 impl Block {
-    /// Reads `len` bytes from `start` of every member's chunk of a stripe, within one block. What fails is
-    /// asked for again by itself, sector by sector, as long as the member's error time lasts.
+    /// Reads `len` bytes from `start` of every member's chunk of a stripe, within one block. What
+    /// fails is asked for again by itself, sector by sector, as long as the member's error time
+    /// lasts.
     ///
     /// # Errors
     /// If a node or a drive fails as a whole.

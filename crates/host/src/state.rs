@@ -19,7 +19,8 @@ use std::sync::Arc;
 /// Bytes of a progress file, at most.
 const MAX_PROGRESS: u64 = 256 << 20;
 
-/// The repair archives in a state directory, by array. Nothing is locked: entries are whole or not there.
+/// The repair archives in a state directory, by array. Nothing is locked: entries are whole or not
+/// there.
 ///
 /// # Errors
 /// If the folder is there and cannot be listed.

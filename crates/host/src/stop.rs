@@ -16,7 +16,8 @@ struct State {
 
 /// The operator's wish that a pass ends. It is uttered once, from any thread, and not taken back.
 ///
-/// Whoever waits, waits through this value: it wakes him at once. Nothing looks at a flag again and again.
+/// Whoever waits, waits through this value: it wakes him at once. Nothing looks at a flag again and
+/// again.
 #[derive(Default)]
 pub struct Stop {
     state: Mutex<State>,
@@ -87,8 +88,8 @@ impl Stop {
         }
     }
 
-    /// Does `work` on a thread of its own, and waits for what it brings, or until the wish is uttered: then the thread is left to
-    /// itself.
+    /// Does `work` on a thread of its own, and waits for what it brings, or until the wish is
+    /// uttered: then the thread is left to itself.
     pub(crate) fn wait_for<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,

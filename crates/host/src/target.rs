@@ -1,4 +1,5 @@
-//! An array as a scrub sees it: which member lies on which drive of which node, and which equations hold for a stripe.
+//! An array as a scrub sees it: which member lies on which drive of which node, and which equations
+//! hold for a stripe.
 
 use crate::error::HostError;
 use crate::media_errors::{ErrorAccount, ErrorLimit};
@@ -66,14 +67,15 @@ pub(crate) struct View {
     pub(crate) shares: Vec<Share>,
     /// The remaining equations, by class of stripe; columns are roles.
     pub(crate) classes: Vec<CheckMatrix>,
-    /// The first stripe of the layout's band. Nodes count stripes from there: a source's base is the place
-    /// of this one's chunk.
+    /// The first stripe of the layout's band. Nodes count stripes from there: a source's base is
+    /// the place of this one's chunk.
     first: u64,
     /// Bytes from one stripe's chunk to the next one's.
     pitch: u64,
     /// Bytes of local memory of the first share's drive.
     pub(crate) memory_bytes: u64,
-    /// Bytes of local memory of the share's drive that has least of it: what each may hold of its own.
+    /// Bytes of local memory of the share's drive that has least of it: what each may hold of its
+    /// own.
     pub(crate) own_bytes: u64,
 }
 
@@ -159,7 +161,8 @@ impl Target {
         Self { array, layout, members, journal: None, errors: ErrorAccount::default() }
     }
 
-    /// The same, with the device of its write journal: without it, nothing of an array that has one can be settled while others write.
+    /// The same, with the device of its write journal: without it, nothing of an array that has one
+    /// can be settled while others write.
     #[must_use]
     pub fn with_journal(self, journal: Option<JournalDrive>) -> Self {
         Self { journal, ..self }
@@ -274,8 +277,8 @@ impl Target {
         self.layout.class(stripe).redundancy()
     }
 
-    /// The stripes at which the set of usable members or the rule of placement changes, in order; the first
-    /// is 0.
+    /// The stripes at which the set of usable members or the rule of placement changes, in order;
+    /// the first is 0.
     pub(crate) fn borders(&self) -> Vec<u64> {
         let mut borders: Vec<u64> = self.members().map(|(_, m)| m.valid_stripes).collect();
         borders.retain(|border| *border < self.layout.stripes());
@@ -306,7 +309,8 @@ impl Target {
         (check.rows(), check.eliminate(&self.usable(stripe).1).rows())
     }
 
-    /// The view of a stripe: members present, grouped by node, and the equations that remain without the others.
+    /// The view of a stripe: members present, grouped by node, and the equations that remain
+    /// without the others.
     ///
     /// # Errors
     /// Where nothing can be checked with the members present.

@@ -13,17 +13,20 @@ pub struct Wire {
     pub bytes: u64,
     /// Messages (PDUs) over all of them, both ways.
     pub messages: u64,
-    /// Whether every message that left this machine had a CRC-32C of its header and one of its data.
+    /// Whether every message that left this machine had a CRC-32C of its header and one of its
+    /// data.
     pub digests: bool,
     /// Whether none left this machine.
     pub loopback: bool,
-    /// The chance, at most, that a message that was damaged on the way was taken for whole, had every one of those with digests been
-    /// damaged; `None` if there were messages that left this machine without digests: for those there is no bound but TCP's.
+    /// The chance, at most, that a message that was damaged on the way was taken for whole, had
+    /// every one of those with digests been damaged; `None` if there were messages that left this
+    /// machine without digests: for those there is no bound but TCP's.
     pub miss_bound: Option<f64>,
 }
 
 impl Wire {
-    /// Of the connections to each node; `None` without any. `docs/scrub-maths.md` derives the bound.
+    /// Of the connections to each node; `None` without any. `docs/scrub-maths.md` derives the
+    /// bound.
     #[must_use]
     pub fn of(links: &[LinkFigures]) -> Option<Self> {
         if links.is_empty() {

@@ -1,5 +1,5 @@
-// ! The classes of attack. Each is a number of attackers, and each attacker makes rounds at a rate
-// of its own.
+//! The classes of attack. Each is a number of attackers, and each attacker makes rounds at a rate
+//! of its own.
 
 mod commands;
 mod connects;

@@ -2,12 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-/// How long a thread looks again and again for what its peer sends before it lets the system wake it.
+/// How long a thread looks again and again for what its peer sends before it lets the system wake
+/// it.
 ///
-/// To be woken on another core costs some 20 µs in a virtual machine, as much as a whole command over loopback; where answers come faster than that, a thread that looks for
-/// them is both sooner and no dearer. Where they do not, looking is lost. So it is learned: each wait is short (not longer than the longest look) or long, and the thread
-/// looks first only while short ones prevail. What is lost is bounded: a long wait counts as two short ones, so at most half of the waits after which looking was in vain,
-/// and none at all of a peer that is silent or slow.
+/// To be woken on another core costs some 20 µs in a virtual machine, as much as a whole command
+/// over loopback; where answers come faster than that, a thread that looks for them is both sooner
+/// and no dearer. Where they do not, looking is lost. So it is learned: each wait is short (not
+/// longer than the longest look) or long, and the thread looks first only while short ones prevail.
+/// What is lost is bounded: a long wait counts as two short ones, so at most half of the waits
+/// after which looking was in vain, and none at all of a peer that is silent or slow.
 #[derive(Debug, Clone)]
 pub struct BusyPoll {
     longest: Duration,
@@ -21,7 +24,8 @@ const MOST: u8 = 8;
 const ENOUGH: u8 = 4;
 
 impl BusyPoll {
-    /// A few times what being woken costs, and what a queue of some dozens of commands takes over loopback.
+    /// A few times what being woken costs, and what a queue of some dozens of commands takes over
+    /// loopback.
     pub const USUAL: Duration = Duration::from_micros(100);
 
     /// Looks for at most `longest` at a time; zero for never.
@@ -36,11 +40,13 @@ impl BusyPoll {
         if self.trust >= ENOUGH { self.longest } else { Duration::ZERO }
     }
 
-    /// Between two looks: gives way to any other thread that wants to run here. Returns whether there was none; where there was, it is better to sleep than
-    /// to look on beside it: it may be the peer itself.
+    /// Between two looks: gives way to any other thread that wants to run here. Returns whether
+    /// there was none; where there was, it is better to sleep than to look on beside it: it may be
+    /// the peer itself.
     #[must_use]
     pub fn has_the_core() -> bool {
-        /// More than it takes to give way to nobody, and less than any other thread is likely to run.
+        /// More than it takes to give way to nobody, and less than any other thread is likely to
+        /// run.
         const ALONE: Duration = Duration::from_micros(3);
         let began = Instant::now();
         std::thread::yield_now();

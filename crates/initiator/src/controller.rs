@@ -57,7 +57,8 @@ impl Controller {
             depth: ADMIN_DEPTH,
             digests: options.digests,
             flow_control: options.flow_control,
-            // The connection itself says whether the host lives; between scrubs of batches nothing need be said.
+            // The connection itself says whether the host lives; between scrubs of batches nothing
+            // need be said.
             kato_ms: 0,
             data,
             capsule_data: 0,

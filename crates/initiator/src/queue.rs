@@ -118,7 +118,8 @@ impl Queue {
         Ok((queue, answer.result as u16))
     }
 
-    /// Looks for answers for at most so long before sleeping; zero for never. [`BusyPoll::USUAL`] to begin with.
+    /// Looks for answers for at most so long before sleeping; zero for never. [`BusyPoll::USUAL`]
+    /// to begin with.
     ///
     /// # Errors
     /// Where the socket refuses.
@@ -154,16 +155,18 @@ impl Queue {
         self.broken
     }
 
-    /// Carries out commands, as many at a time as the queue takes. Outcomes are in the order of the commands.
+    /// Carries out commands, as many at a time as the queue takes. Outcomes are in the order of the
+    /// commands.
     ///
     /// # Errors
-    /// Where the connection fails, or nothing at all comes within the deadline. The queue is of no more use then.
+    /// Where the connection fails, or nothing at all comes within the deadline. The queue is of no
+    /// more use then.
     pub fn run(&mut self, commands: &mut [Command<'_>]) -> Result<Vec<Outcome>, InitiatorError> {
         self.run_while(commands, || false)
     }
 
-    /// The same for commands that may take longer than the deadline: whenever nothing came for so long, `patient` says whether to
-    /// go on waiting.
+    /// The same for commands that may take longer than the deadline: whenever nothing came for so
+    /// long, `patient` says whether to go on waiting.
     ///
     /// # Errors
     /// As [`run`](Self::run), the deadline where patience is at an end.
@@ -186,7 +189,8 @@ impl Queue {
         Ok(self.run(&mut command)?[0])
     }
 
-    /// Carries out one command that may take longer than the deadline: whenever nothing came for so long, `patient` says whether to go on waiting.
+    /// Carries out one command that may take longer than the deadline: whenever nothing came for so
+    /// long, `patient` says whether to go on waiting.
     ///
     /// # Errors
     /// As [`run`](Self::run), the deadline where patience is at an end.
@@ -200,8 +204,9 @@ impl Queue {
         Ok(self.run_while(&mut [Command { sqe, send, receive }], patient)?[0])
     }
 
-    /// Keeps the queue full with what `next` gives (a command, data for the controller, bytes for the host) until it gives nothing more and everything
-    /// has ended. `done` is told how long each command took and how it ended. Data for the host are thrown away: this is for measuring.
+    /// Keeps the queue full with what `next` gives (a command, data for the controller, bytes for
+    /// the host) until it gives nothing more and everything has ended. `done` is told how long each
+    /// command took and how it ended. Data for the host are thrown away: this is for measuring.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -213,7 +218,8 @@ impl Queue {
         let mut began = vec![Instant::now(); self.of_cid.len()];
         let (mut in_flight, mut more) = (0_usize, true);
         loop {
-            // One look at the clock for all that are sent together, and one for all that come together.
+            // One look at the clock for all that are sent together, and one for all that come
+            // together.
             let now = Instant::now();
             while more && self.connection.room() > 0 && self.out.len() < SEND_LIMIT {
                 let Some((sqe, send, expected)) = next() else {
@@ -297,7 +303,8 @@ impl Queue {
                 until = Instant::now() + self.deadline;
             }
         }
-        // Whichever end found it: what else came over this connection is not to be trusted more than the rest.
+        // Whichever end found it: what else came over this connection is not to be trusted more
+        // than the rest.
         if outcomes.iter().any(|outcome| outcome.status.code() == Status::TRANSIENT_TRANSPORT.code()) {
             return Err(InitiatorError::Digest { address: self.address });
         }

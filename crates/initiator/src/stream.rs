@@ -5,7 +5,8 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// A blocking TCP stream whose reads look again and again for as long as that has proved worth it ([`BusyPoll`]), and only then sleep.
+/// A blocking TCP stream whose reads look again and again for as long as that has proved worth it
+/// ([`BusyPoll`]), and only then sleep.
 #[derive(Debug)]
 pub struct PollingStream {
     stream: TcpStream,

@@ -5,7 +5,8 @@
 //!                                 fold it by the command's rule while it is hot in the cache ─▶ merge ─▶ ParityResult
 //! ```
 //!
-//! [`LocalNode`] serves drives of this machine, to a host in the same process; [`serve::Server`] serves them over NVMe/TCP.
+//! [`LocalNode`] serves drives of this machine, to a host in the same process; [`serve::Server`]
+//! serves them over NVMe/TCP.
 
 mod engine;
 mod local;

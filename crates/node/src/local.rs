@@ -28,8 +28,8 @@ pub struct NodeOptions {
     pub engine: Engine,
     /// The kernels that fold.
     pub kernels: Kernels,
-    /// The time that refused reads of one source may take in one parity command. Beyond it the rest of a
-    /// failed read is reported as not asked for.
+    /// The time that refused reads of one source may take in one parity command. Beyond it the rest
+    /// of a failed read is reported as not asked for.
     pub error_time: Duration,
 }
 
@@ -45,14 +45,16 @@ impl Default for NodeOptions {
     }
 }
 
-/// A drive with limited error recovery gives a sector up after 7 s, others after a minute or more: a few
-/// bad sectors are told one by one, and a drive that fails everywhere holds up a command no longer.
+/// A drive with limited error recovery gives a sector up after 7 s, others after a minute or more:
+/// a few bad sectors are told one by one, and a drive that fails everywhere holds up a command no
+/// longer.
 const ERROR_TIME: Duration = Duration::from_secs(30);
 
 /// Reads in flight of one worker, at most.
 const DEPTH: u32 = 256;
 
-/// Workers of all commands together, for each of [`NodeOptions::workers`]; a command has one in any case.
+/// Workers of all commands together, for each of [`NodeOptions::workers`]; a command has one in any
+/// case.
 const WORKERS_A_THREAD: usize = 2;
 
 /// Workers that no command has, and how many commands have.
@@ -151,8 +153,8 @@ impl LocalNode {
         Ok(device)
     }
 
-    /// Takes up to `count` workers out of the store, and makes what is missing: one at least, and more only
-    /// while all commands together have fewer than [`WORKERS_A_THREAD`] for each thread.
+    /// Takes up to `count` workers out of the store, and makes what is missing: one at least, and
+    /// more only while all commands together have fewer than [`WORKERS_A_THREAD`] for each thread.
     fn borrow_workers(&self, count: usize) -> Result<Lent<'_>, NodeError> {
         let (mut lent, count) = {
             let mut store = locked(&self.workers);
@@ -173,7 +175,8 @@ impl LocalNode {
         Ok(lent)
     }
 
-    /// Reads what a command over media would read, in the same way, and folds nothing: the limit that it is measured against.
+    /// Reads what a command over media would read, in the same way, and folds nothing: the limit
+    /// that it is measured against.
     ///
     /// # Errors
     /// As [`parity`](DataNode::parity).
@@ -200,7 +203,8 @@ impl LocalNode {
         &self.pacing
     }
 
-    /// Executes a command slice by slice. Between two slices it holds what it has folded, and no buffers.
+    /// Executes a command slice by slice. Between two slices it holds what it has folded, and no
+    /// buffers.
     fn run_job(&self, job: &MediaJob<'_>, permit: &dyn Permit) -> Result<ParityResult, NodeError> {
         let useful = usize::try_from(job.useful_workers()).unwrap_or(usize::MAX);
         let count = useful.min(self.options.workers).min(job.workers_that_fit()).max(1);
@@ -252,7 +256,8 @@ impl LocalNode {
         }
         let sources = self.media_sources(command)?;
         let fold = Fold::new(command, self.options.kernels, memory)?;
-        // Whole chunks, whatever the window: what was examined through a window is judged by the same counters as the batch that it came from.
+        // Whole chunks, whatever the window: what was examined through a window is judged by the
+        // same counters as the batch that it came from.
         let chunk = u64::from(command.chunk);
         let ranges: Vec<(usize, Range<u64>)> = sources
             .iter()
@@ -418,7 +423,8 @@ mod tests {
         LocalNode::new("n", vec![device], &Peers::new(), options)
     }
 
-    /// However many commands there are: each has a thread that reads, and more only while all have few.
+    /// However many commands there are: each has a thread that reads, and more only while all have
+    /// few.
     #[test]
     fn threads_that_read_are_bounded_over_all_commands() {
         let node = node();
@@ -432,7 +438,8 @@ mod tests {
         assert_eq!(locked(&node.workers).idle.len(), 6, "and no more of them are kept");
     }
 
-    /// A command whose sums are long has fewer threads: 64 MiB of sums together, or those of one thread.
+    /// A command whose sums are long has fewer threads: 64 MiB of sums together, or those of one
+    /// thread.
     #[test]
     fn the_sums_of_a_commands_threads_are_bounded() {
         let node = node();

@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The local memories of one node's drives. They are grown as they are used, up to their stated size, so
-/// that a node of many drives does not hold memory that no command asked for.
+/// The local memories of one node's drives. They are grown as they are used, up to their stated
+/// size, so that a node of many drives does not hold memory that no command asked for.
 #[derive(Debug)]
 pub(crate) struct LocalMemory {
     size: u64,
     drives: Vec<Mutex<Vec<u8>>>,
 }
 
-/// Local memory as a command may use it. The right to a place is looked at when the place is touched, and not only when the command begins:
-/// whose it is can change meanwhile.
+/// Local memory as a command may use it. The right to a place is looked at when the place is
+/// touched, and not only when the command begins: whose it is can change meanwhile.
 pub(crate) trait MemoryAccess: Sync {
     /// Checks that a range can be used, before anything is done.
     fn check(&self, field: &'static str, address: MemoryAddress, len: u64) -> Result<(), NodeError>;
@@ -77,7 +77,8 @@ impl LocalMemory {
 
     /// One drive's memory, at least `end` bytes of it.
     fn lock(&self, drive: usize, end: usize) -> MutexGuard<'_, Vec<u8>> {
-        // A thread that panicked while it held the lock left bytes, not structure: they are as good as any.
+        // A thread that panicked while it held the lock left bytes, not structure: they are as good
+        // as any.
         let mut memory = self.drives[drive].lock().unwrap_or_else(PoisonError::into_inner);
         if memory.len() < end {
             memory.resize(end, 0);

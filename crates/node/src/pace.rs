@@ -1,7 +1,10 @@
 //! The pace of background reads, drive by drive.
 //!
-//! Drives that share no disk with others have a [`Pacer`] each, those that do have one together. Those who serve a drive tell its pacer of every foreground request when it comes in and when it is
-//! done; the parity engine asks it before every background read and tells it afterwards. A rate is held for each drive by itself. While nobody has asked for a pace, nothing is told and nothing is asked.
+//! Drives that share no disk with others have a [`Pacer`] each, those that do have one together.
+//! Those who serve a drive tell its pacer of every foreground request when it comes in and when it
+//! is done; the parity engine asks it before every background read and tells it afterwards. A rate
+//! is held for each drive by itself. While nobody has asked for a pace, nothing is told and nothing
+//! is asked.
 
 mod checks;
 mod floor;
@@ -27,8 +30,9 @@ pub(crate) use reader::Reader;
 
 /// Bytes of a request that follows another one at once.
 const BACK_TO_BACK: u64 = 1 << 20;
-/// A first guess of bytes and nanoseconds, between a disk and a fast SSD; corrected by every read. A point for each size that a pacer grants: a read that lay between two
-/// points would move one of them by what the other is wrong.
+/// A first guess of bytes and nanoseconds, between a disk and a fast SSD; corrected by every read.
+/// A point for each size that a pacer grants: a read that lay between two points would move one of
+/// them by what the other is wrong.
 const GUESS: [(u64, u64); 7] = [
     (64 << 10, 1_000_000),
     (128 << 10, 1_200_000),
@@ -38,14 +42,17 @@ const GUESS: [(u64, u64); 7] = [
     (2 << 20, 6_700_000),
     (4 << 20, 12_000_000),
 ];
-/// The share of the goal that is spent by what is measured here, at most. The rest is for what is not, from the answer to when the host notices it.
+/// The share of the goal that is spent by what is measured here, at most. The rest is for what is
+/// not, from the answer to when the host notices it.
 const SEEN: f64 = 0.75;
-/// What a host waits longer for its processor, in nanoseconds: where it runs on this machine, beside a scrub, about so much was measured. Half of the goal is spent in any case.
+/// What a host waits longer for its processor, in nanoseconds: where it runs on this machine,
+/// beside a scrub, about so much was measured. Half of the goal is spent in any case.
 const UNSEEN: f64 = 40_000.0;
 /// Bytes of buffers that are kept between commands, at most.
 const KEPT: usize = 64 << 20;
 
-/// Who asks for a pace: the node's own configuration and the caller in this process are 0, a host is its controller's number.
+/// Who asks for a pace: the node's own configuration and the caller in this process are 0, a host
+/// is its controller's number.
 pub(crate) type Asker = u16;
 
 #[derive(Debug, Default)]
@@ -104,7 +111,8 @@ pub(crate) struct Pacing {
     lanes: Vec<Lane>,
     drives: Vec<Drive>,
     requests: Mutex<Requests>,
-    /// Buffers of paced commands that are done, for the next ones: to clear and map new ones took a quarter of the time of a command on a fast drive.
+    /// Buffers of paced commands that are done, for the next ones: to clear and map new ones took a
+    /// quarter of the time of a command on a fast drive.
     buffers: Mutex<Vec<AlignedBuffer>>,
     /// Somebody has asked for a pace.
     active: AtomicBool,
@@ -265,7 +273,8 @@ impl Pacing {
         &self.lanes[self.drives[index].lane]
     }
 
-    /// A foreground request for drive `index` is seen, `waited` after the machine had it. What is returned belongs to [`completed`](Self::completed).
+    /// A foreground request for drive `index` is seen, `waited` after the machine had it. What is
+    /// returned belongs to [`completed`](Self::completed).
     pub(crate) fn arrived(&self, index: usize, waited: Duration) -> Foreground {
         if !self.is_active() {
             return Foreground::default();
@@ -275,7 +284,8 @@ impl Pacing {
         Foreground { seen: now, waited: u64::try_from(waited.as_nanos()).unwrap_or(0) }
     }
 
-    /// A foreground request of so many bytes is done. Those who wait for that are woken by [`wake`](Self::wake).
+    /// A foreground request of so many bytes is done. Those who wait for that are woken by
+    /// [`wake`](Self::wake).
     pub(crate) fn completed(&self, index: usize, request: Foreground, bytes: u64) {
         // One that came in before anybody asked for a pace was not told.
         if request.seen == 0 {
@@ -287,7 +297,8 @@ impl Pacing {
         lane.news.store(true, Ordering::Relaxed);
     }
 
-    /// Wakes those who wait for a request to be done, when its answer is on its way: a background read that begins sooner takes the processor from it.
+    /// Wakes those who wait for a request to be done, when its answer is on its way: a background
+    /// read that begins sooner takes the processor from it.
     pub(crate) fn wake(&self) {
         if !self.is_active() {
             return;
@@ -295,7 +306,8 @@ impl Pacing {
         for lane in &self.lanes {
             if lane.news.load(Ordering::Relaxed)
                 && lane.waiting.load(Ordering::Relaxed) > 0
-                // Who has the lock may be about to wait: then they are woken the next time, or see for themselves what was left.
+                // Who has the lock may be about to wait: then they are woken the next time, or see
+                // for themselves what was left.
                 && lane.try_lock().is_some()
             {
                 lane.news.store(false, Ordering::Relaxed);
@@ -354,7 +366,8 @@ impl Pacing {
         self.drives[index].checks.checked(bytes, second + 1);
     }
 
-    /// For each drive how many seconds ago the part was checked that was not for longest, between the first and the last that ever were; `None` where none was.
+    /// For each drive how many seconds ago the part was checked that was not for longest, between
+    /// the first and the last that ever were; `None` where none was.
     pub(crate) fn unchecked_seconds(&self) -> Vec<Option<u64>> {
         let now = self.began.elapsed().as_secs() + 1;
         let age = |drive: &Drive| drive.checks.oldest().map(|second| now.saturating_sub(u64::from(second)));

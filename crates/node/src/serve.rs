@@ -7,8 +7,8 @@
 //!                      socket ◀─ send buffer ◀── completion ◀┴─ Workers: threads that wait for the medium
 //! ```
 //!
-//! A connection lives on one core. A wake-up reads what has come, carries out every whole command in it, and answers with one send.
-//! `docs/node.md` has the states, limits and deadlines.
+//! A connection lives on one core. A wake-up reads what has come, carries out every whole command
+//! in it, and answers with one send. `docs/node.md` has the states, limits and deadlines.
 
 mod arrival;
 mod blocks;
@@ -64,7 +64,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::info;
 
-/// The subsystem, which all cores share. Taken for admin commands and ten times a second, never for reads and writes.
+/// The subsystem, which all cores share. Taken for admin commands and ten times a second, never for
+/// reads and writes.
 #[derive(Debug, Clone)]
 pub(crate) struct SharedSubsystem(Arc<Mutex<Subsystem>>);
 
@@ -115,7 +116,8 @@ pub struct Service {
     pub limits: Limits,
     /// Threads that serve connections.
     pub cores: usize,
-    /// How long a core looks for work before it sleeps, where that has paid of late; zero for never.
+    /// How long a core looks for work before it sleeps, where that has paid of late; zero for
+    /// never.
     pub busy_poll: Duration,
     /// What the parity engine may use.
     pub node: NodeOptions,
@@ -251,18 +253,18 @@ impl Server {
         &self.nqn
     }
 
-    /// Has `failed` called, with the reason, if a core ends while the server should serve: the server is then
-    /// half dead, and nobody should go on with it.
+    /// Has `failed` called, with the reason, if a core ends while the server should serve: the
+    /// server is then half dead, and nobody should go on with it.
     pub fn on_failure(&self, failed: impl FnOnce(String) + Send + 'static) {
         self.shared.failure().tell(Box::new(failed));
     }
 
-    /// Stops: no new connections, commands in flight end, every write is made durable. Parity commands are
-    /// given up. Takes 10 s at most, whatever the media do.
+    /// Stops: no new connections, commands in flight end, every write is made durable. Parity
+    /// commands are given up. Takes 10 s at most, whatever the media do.
     ///
     /// # Errors
-    /// If a drive could not be flushed, or a thread or a drive did not come back in time: the process should
-    /// end then, without waiting for them.
+    /// If a drive could not be flushed, or a thread or a drive did not come back in time: the
+    /// process should end then, without waiting for them.
     pub fn stop(mut self) -> io::Result<()> {
         let until = Instant::now() + STOP_TIME;
         let mut missing = self.end(until - FLUSH_TIME);

@@ -1,7 +1,9 @@
-//! What a node remembers of md superblocks that hosts write to its drives: `docs/offload.md`, *Superblocks*.
+//! What a node remembers of md superblocks that hosts write to its drives: `docs/offload.md`,
+//! *Superblocks*.
 //!
-//! A superblock that says "clean" is written when no write is under way and parity is whole. Whoever finds the array active later can
-//! rely on that for as long as the association that wrote it stands: its host has not crashed since.
+//! A superblock that says "clean" is written when no write is under way and parity is whole.
+//! Whoever finds the array active later can rely on that for as long as the association that wrote
+//! it stands: its host has not crashed since.
 
 use pumice_raid::Metadata;
 use pumice_raid::superblock::{Resync, Superblock};
@@ -66,29 +68,32 @@ impl<A: Copy + PartialEq> Memory<A> {
         let before = self.last.as_ref().filter(|last| last.writer == writer && last.array == written.array);
         let clean = match before.and_then(|last| last.clean) {
             _ if written.clean => Some(written.events),
-            // The change to active raises the count by one. More is another change of state, which may be the start of an array that was cut off.
+            // The change to active raises the count by one. More is another change of state, which
+            // may be the start of an array that was cut off.
             Some(clean) if written.events <= clean + 1 => Some(clean),
             _ => None,
         };
         self.last = Some(Last { writer, array: written.array, clean });
     }
 
-    /// Associations have ended: nothing that they wrote is known to be clean any more, and whoever comes
-    /// under the same number is another one.
+    /// Associations have ended: nothing that they wrote is known to be clean any more, and whoever
+    /// comes under the same number is another one.
     pub fn sweep(&mut self, stands: impl Fn(A) -> bool) {
         if let Some(last) = self.last.as_mut().filter(|last| last.clean.is_some() && !stands(last.writer)) {
             last.clean = None;
         }
     }
 
-    /// The association that wrote last, the array, and the event count of its clean superblock where there is one.
+    /// The association that wrote last, the array, and the event count of its clean superblock
+    /// where there is one.
     #[must_use]
     pub fn last(&self) -> Option<(A, [u8; 16], Option<u64>)> {
         self.last.as_ref().map(|last| (last.writer, last.array, last.clean))
     }
 }
 
-/// What one drive's superblocks were, in each place where one may stand. Associations are told apart by their controllers.
+/// What one drive's superblocks were, in each place where one may stand. Associations are told
+/// apart by their controllers.
 #[derive(Debug)]
 pub(crate) struct Superblocks {
     size: u64,
@@ -129,7 +134,8 @@ impl Superblocks {
         self.places.iter().for_each(|(_, _, memory)| locked(memory).sweep(&stands));
     }
 
-    /// What is remembered: the controller that wrote last, the array, and the event count of its clean superblock where there is one.
+    /// What is remembered: the controller that wrote last, the array, and the event count of its
+    /// clean superblock where there is one.
     pub(crate) fn remembered(&self) -> Vec<(u16, [u8; 16], Option<u64>)> {
         self.places.iter().filter_map(|(_, _, memory)| locked(memory).last()).collect()
     }

@@ -1,8 +1,10 @@
 //! Counters of writes: how a check knows that nobody wrote while it read.
 //!
-//! Each drive is cut into regions. A command that changes the medium raises *started* of every region that it touches before it does, and *completed* when it
-//! has; a region whose counters are equal and unchanged was not written meanwhile. One odd and even number would not do: two
-//! writes that overlap make it even. The counters begin at 0 with the node, so they are told together with an epoch that is drawn at its start.
+//! Each drive is cut into regions. A command that changes the medium raises *started* of every
+//! region that it touches before it does, and *completed* when it has; a region whose counters are
+//! equal and unchanged was not written meanwhile. One odd and even number would not do: two writes
+//! that overlap make it even. The counters begin at 0 with the node, so they are told together with
+//! an epoch that is drawn at its start.
 
 use crate::superblocks::Superblocks;
 use pumice_offload::Writes;
@@ -57,7 +59,8 @@ pub struct WriteWatch {
 }
 
 impl WriteWatch {
-    /// Counters at zero for drives of these sizes in bytes, under an epoch, which must not be 0 and never come again.
+    /// Counters at zero for drives of these sizes in bytes, under an epoch, which must not be 0 and
+    /// never come again.
     ///
     /// # Panics
     /// Where the epoch is 0.
@@ -80,11 +83,13 @@ impl WriteWatch {
         &self.superblocks
     }
 
-    /// A command that changes `bytes` of drive `index` (0 is the first) is about to begin; it has ended when what is returned is dropped.
+    /// A command that changes `bytes` of drive `index` (0 is the first) is about to begin; it has
+    /// ended when what is returned is dropped.
     #[must_use]
     pub fn begin(self: &Arc<Self>, index: usize, bytes: Range<u64>) -> Writing {
         for region in self.drives[index].of(&bytes) {
-            // SeqCst: whoever reads a byte of this write finds `started` raised when it looks afterwards.
+            // SeqCst: whoever reads a byte of this write finds `started` raised when it looks
+            // afterwards.
             region.started.fetch_add(1, Ordering::SeqCst);
         }
         fence(Ordering::SeqCst);
@@ -98,7 +103,8 @@ impl WriteWatch {
         let mut sum = Writes::default();
         for (index, bytes) in ranges {
             for region in self.drives.get(index).map_or(&[][..], |drive| drive.of(&bytes)) {
-                // `completed` first: a write that ends in between then shows as under way, never as one that was not there.
+                // `completed` first: a write that ends in between then shows as under way, never as
+                // one that was not there.
                 sum.completed += region.completed.load(Ordering::SeqCst);
                 sum.started += region.started.load(Ordering::SeqCst);
             }
@@ -161,11 +167,13 @@ mod tests {
         assert_eq!(drive.of(&((20 << 40) - 1..20 << 40)).len(), 1);
     }
 
-    /// Two writers whose writes overlap, and a reader: between equal and balanced counters, nothing that it reads is half written.
+    /// Two writers whose writes overlap, and a reader: between equal and balanced counters, nothing
+    /// that it reads is half written.
     #[test]
     fn what_is_read_between_equal_counters_is_whole() {
         let watch = WriteWatch::new([MIB], 1);
-        // Each writer changes its two halves one after the other: different while a write is under way.
+        // Each writer changes its two halves one after the other: different while a write is under
+        // way.
         let pairs: [[AtomicU64; 2]; 2] = Default::default();
         std::thread::scope(|scope| {
             let writers: Vec<_> = pairs

@@ -234,7 +234,8 @@ fn accumulators_of_all_nodes_sum_to_zero_only_while_every_stripe_holds() {
     }
 }
 
-/// Many sources in memory, with windows that are folded in more than one section: as plain arithmetic says, in every mode.
+/// Many sources in memory, with windows that are folded in more than one section: as plain
+/// arithmetic says, in every mode.
 #[test]
 fn long_windows_in_memory_are_folded_whole() {
     const SOURCES: usize = 200;
@@ -330,7 +331,8 @@ fn commands_that_make_no_sense_name_their_field() {
     assert_eq!(field(&|c| (c.mode, c.window.start, c.window.len) = (fingerprint(8), 32, 64)), "window");
 }
 
-/// At a pace the drives are read one by one in requests of other lengths: the results are the same, holes included, and so is what is left in memory.
+/// At a pace the drives are read one by one in requests of other lengths: the results are the same,
+/// holes included, and so is what is left in memory.
 #[test]
 fn a_pace_changes_no_result() {
     for (k, chunk) in [(3, 4096), (6, 65536), (33, 16384), (1, 5 << 20)] {
@@ -412,8 +414,8 @@ fn many_sources(sources: usize, content: Vec<u8>) -> (LocalNode, ParityCommand) 
     (node, command)
 }
 
-/// More members than a kernel takes at a time, up to as many as a descriptor holds: an even number of equal
-/// sources is consistent, an odd number is what one of them is.
+/// More members than a kernel takes at a time, up to as many as a descriptor holds: an even number
+/// of equal sources is consistent, an odd number is what one of them is.
 #[test]
 fn hundreds_of_sources_are_folded() {
     let mut content = vec![0; 4 * 4096];
@@ -440,7 +442,8 @@ fn refused(node: &LocalNode, command: &ParityCommand) -> ErrorKind {
     node.parity(command).unwrap_err().kind()
 }
 
-/// Weights that nobody can draw, and work without end: refused before anything is done, by the field.
+/// Weights that nobody can draw, and work without end: refused before anything is done, by the
+/// field.
 #[test]
 fn work_without_end_is_refused() {
     let (node, small) = many_sources(1, vec![0; 4 * 4096]);
@@ -466,8 +469,8 @@ fn work_without_end_is_refused() {
     assert_eq!(refused(&node, &long), ErrorKind::InvalidField("stripes"));
 }
 
-/// A drive that gives nothing back, in small chunks, many times: no more places are kept than are told, and no
-/// stripe that was not folded passes for good.
+/// A drive that gives nothing back, in small chunks, many times: no more places are kept than are
+/// told, and no stripe that was not folded passes for good.
 #[test]
 fn unreadable_places_are_bounded_while_they_are_collected() {
     let faulty = FaultyDevice::new("m", vec![0; 1 << 20], 1);

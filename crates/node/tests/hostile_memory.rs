@@ -1,4 +1,5 @@
-//! What hosts can make a node hold: measured over the whole process, which therefore runs this test alone.
+//! What hosts can make a node hold: measured over the whole process, which therefore runs this test
+//! alone.
 
 use pumice_blockdev::{BlockDevice, HookedDevice, MemoryDevice};
 use pumice_initiator::{ConnectOptions, Controller};
@@ -17,7 +18,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const MIB: usize = 1 << 20;
-/// Queues that read and take nothing, and as many that are asked for data and do not send all of it.
+/// Queues that read and take nothing, and as many that are asked for data and do not send all of
+/// it.
 const QUEUES: u16 = 32;
 
 fn resident() -> usize {
@@ -123,8 +125,9 @@ fn blocks(opcode: u8) -> Sqe {
     sqe
 }
 
-/// 32 queues with 127 reads of 1 MiB each, of which nothing is taken: 4 GiB. 32 queues that were asked for 8 MiB each, of which the end does not come: 256 MiB, and twice
-/// that where the memory grows by doubling. The host has 128 and 64 MiB, and another one is served meanwhile.
+/// 32 queues with 127 reads of 1 MiB each, of which nothing is taken: 4 GiB. 32 queues that were
+/// asked for 8 MiB each, of which the end does not come: 256 MiB, and twice that where the memory
+/// grows by doubling. The host has 128 and 64 MiB, and another one is served meanwhile.
 #[test]
 fn a_host_that_takes_and_sends_nothing_holds_no_more_than_its_budget() {
     let server = server();
@@ -175,7 +178,8 @@ fn a_host_that_takes_and_sends_nothing_holds_no_more_than_its_budget() {
     }
     let held = most - before;
     println!("{held} MiB more than before");
-    // Both budgets come to 192 MiB. The rest is the test's own, and what the allocator keeps of both; without budgets it is 4 GiB and more.
+    // Both budgets come to 192 MiB. The rest is the test's own, and what the allocator keeps of
+    // both; without budgets it is 4 GiB and more.
     assert!(held < 512, "{held} MiB");
     drop((queues, data));
     // What the host had goes back to the system.

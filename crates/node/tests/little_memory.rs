@@ -1,4 +1,5 @@
-//! What a small command may cost: measured over the whole process, which therefore runs this test alone.
+//! What a small command may cost: measured over the whole process, which therefore runs this test
+//! alone.
 
 use pumice_blockdev::{BlockDevice, MemoryDevice};
 use pumice_node::{LocalNode, NodeOptions, Peers};
@@ -13,8 +14,8 @@ fn peak() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
 }
 
-/// The keys of the longest chunk would take half a GiB: for a window of 64 bytes none of that is drawn, and
-/// nothing at all for a drive that does not exist.
+/// The keys of the longest chunk would take half a GiB: for a window of 64 bytes none of that is
+/// drawn, and nothing at all for a drive that does not exist.
 #[test]
 fn a_small_fingerprint_of_a_long_chunk_takes_little_memory() {
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new("m", 4096));

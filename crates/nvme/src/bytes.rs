@@ -17,7 +17,8 @@ pub(crate) fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
     bytes[at..at + field.len()].copy_from_slice(field);
 }
 
-/// Text of a fixed-size field that ends at its first zero; `None` where no zero ends it or it is not UTF-8.
+/// Text of a fixed-size field that ends at its first zero; `None` where no zero ends it or it is
+/// not UTF-8.
 pub(crate) fn text(field: &[u8]) -> Option<&str> {
     let end = field.iter().position(|b| *b == 0)?;
     std::str::from_utf8(&field[..end]).ok()

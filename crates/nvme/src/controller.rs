@@ -1,4 +1,5 @@
-//! The controller's side: a subsystem with its namespaces and controllers, and the connections that reach it.
+//! The controller's side: a subsystem with its namespaces and controllers, and the connections that
+//! reach it.
 //!
 //! ```text
 //! bytes ─▶ Connection ─▶ frame ─▶ Sqe ─┬─ Fabrics, admin ─▶ Subsystem (shared; behind [`Access`])
@@ -6,7 +7,8 @@
 //! bytes ◀─ out ◀───────────── completion ◀──────┘
 //! ```
 //!
-//! Nothing here reads a clock, a socket or a medium. States, limits and deadlines are in `docs/nvme-tcp.md`.
+//! Nothing here reads a clock, a socket or a medium. States, limits and deadlines are in
+//! `docs/nvme-tcp.md`.
 
 mod admin;
 mod admission;

@@ -1,7 +1,8 @@
 //! The host's side of one queue: from commands to bytes, and from bytes to completions.
 //!
-//! A [`Connection`] is a queue: it says ICReq, then Connect, then takes commands. Data for the host are handed out as they come, data for the
-//! controller are sent in the capsule where they fit, on request otherwise. A [`DiscoveryReader`] reads a discovery log.
+//! A [`Connection`] is a queue: it says ICReq, then Connect, then takes commands. Data for the host
+//! are handed out as they come, data for the controller are sent in the capsule where they fit, on
+//! request otherwise. A [`DiscoveryReader`] reads a discovery log.
 
 mod connection;
 mod discovery;

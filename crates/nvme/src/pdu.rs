@@ -4,7 +4,8 @@
 //! | common header 8 | type-specific header, to hlen | header digest 4 | padding, to pdo | data | data digest 4 |
 //! |<-------------------------------------------- plen ------------------------------------------------->|
 //! ```
-//! (NVMe/TCP Transport Specification, PDU structure.) Header digest and data digest are there where both ends agreed on them.
+//! (NVMe/TCP Transport Specification, PDU structure.) Header digest and data digest are there where
+//! both ends agreed on them.
 
 mod data;
 mod frame;
@@ -204,7 +205,8 @@ pub fn push_with_data<E>(
     Ok(())
 }
 
-/// Appends the header of a PDU with its digest. Where there are data, so many bytes of them, and their digest if there is one, are to follow directly.
+/// Appends the header of a PDU with its digest. Where there are data, so many bytes of them, and
+/// their digest if there is one, are to follow directly.
 pub(crate) fn push_header(
     out: &mut Vec<u8>,
     kind: Kind,

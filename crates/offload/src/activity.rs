@@ -1,8 +1,10 @@
 //! Who else is at work on a node's drives: counters of writes, and the hosts that are associated.
 //!
-//! A drive counts, region by region, the commands that change its medium: *started* before the first byte is touched, *completed* after the
-//! last. Sums over regions tell as much as the counters themselves, because none of them ever falls: a sum that is unchanged says that each one
-//! is, and `started = completed` in the sum says so for each region. `docs/offload.md` has the rule that is made of this.
+//! A drive counts, region by region, the commands that change its medium: *started* before the
+//! first byte is touched, *completed* after the last. Sums over regions tell as much as the
+//! counters themselves, because none of them ever falls: a sum that is unchanged says that each one
+//! is, and `started = completed` in the sum says so for each region. `docs/offload.md` has the rule
+//! that is made of this.
 
 use crate::DriveId;
 use std::collections::BTreeSet;
@@ -40,10 +42,12 @@ impl Activity {
 /// A host that is associated with a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AssociatedHost {
-    /// What it is recognised by: the SHA-256 of a number that the one who asks has chosen, followed by the host's identifier. The same host has the same mark on every node
-    /// that is asked with the same number; nobody learns the identifier.
+    /// What it is recognised by: the SHA-256 of a number that the one who asks has chosen, followed
+    /// by the host's identifier. The same host has the same mark on every node that is asked with
+    /// the same number; nobody learns the identifier.
     pub mark: [u8; 32],
-    /// Milliseconds since anything came from it, a keep alive at least; of several controllers, the one that was silent longest.
+    /// Milliseconds since anything came from it, a keep alive at least; of several controllers, the
+    /// one that was silent longest.
     pub silent_ms: u32,
     /// It has promised to write nothing, and the node holds it to that: it runs no array.
     pub observer: bool,
@@ -76,7 +80,8 @@ pub struct SuperblockSeen {
     pub drive: DriveId,
     /// The array that the superblock names, its UUID as stored.
     pub array: [u8; 16],
-    /// The association that wrote it last still stands and has written a clean one, and since then only the change to active.
+    /// The association that wrote it last still stands and has written a clean one, and since then
+    /// only the change to active.
     pub clean: bool,
     /// Event count of that clean one; 0 where there is none.
     pub events: u64,

@@ -16,16 +16,16 @@ pub struct MemoryAddress {
 
 /// Stripes of one command, at most: what it answers stays within half a MiB.
 pub const MAX_STRIPES: u64 = 1 << 22;
-/// Work of one command, at most, as [`ParityCommand::validate`] estimates it: one is a byte folded into a
-/// row, so this is about eight hours of one processor.
+/// Work of one command, at most, as [`ParityCommand::validate`] estimates it: one is a byte folded
+/// into a row, so this is about eight hours of one processor.
 pub const MAX_WORK: u64 = 1 << 47;
 /// Work of one read, or of looking up one source of a stripe, whatever its length.
 const WORK_OF_A_SOURCE: u64 = 4096;
 /// Work of one multiplication of a scalar.
 const WORK_OF_A_PRODUCT: u64 = 8;
 
-/// One source of a parity command. Repetition `r` of the command (a stripe, counted from the start of the drive's data area)
-/// takes its bytes `r` strides further.
+/// One source of a parity command. Repetition `r` of the command (a stripe, counted from the start
+/// of the drive's data area) takes its bytes `r` strides further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// The chunk of each stripe on a drive's medium. `base` is the byte offset of stripe 0's chunk.
@@ -61,8 +61,9 @@ pub enum Mode {
         /// Where repetition 0's first row goes.
         into: MemoryAddress,
     },
-    /// `accumulators` weighted sums of the rows of each repetition into local memory: repetition after repetition,
-    /// accumulator after accumulator. The weights are drawn from the seed for each stripe and accumulator.
+    /// `accumulators` weighted sums of the rows of each repetition into local memory: repetition
+    /// after repetition, accumulator after accumulator. The weights are drawn from the seed for
+    /// each stripe and accumulator.
     Interims {
         /// Where the first interim goes.
         into: MemoryAddress,
@@ -94,7 +95,8 @@ pub enum Mode {
 pub struct ParityCommand {
     /// What is folded.
     pub sources: Vec<Source>,
-    /// The distance in bytes between repetitions of a media source: the chunk. Memory sources are `window.len` apart.
+    /// The distance in bytes between repetitions of a media source: the chunk. Memory sources are
+    /// `window.len` apart.
     pub chunk: u32,
     /// The part of each chunk.
     pub window: Window,
@@ -197,7 +199,8 @@ impl ParityCommand {
     }
 }
 
-/// The right to write a part of local memory: a random number that whoever leases the part has made for one transfer, and has told the node.
+/// The right to write a part of local memory: a random number that whoever leases the part has made
+/// for one transfer, and has told the node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Grant(pub [u8; 16]);
 

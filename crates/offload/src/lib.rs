@@ -1,9 +1,10 @@
 //! The parity command set: what a host asks of a data node, and the trait that both ends share.
 //!
-//! A *data node* is a machine with drives. Each drive has a medium and a local memory (NVMe's controller memory
-//! buffer); the node has a parity engine that folds media or memory ranges of its drives, and a transfer engine
-//! that moves local memory to a drive of another node. A host never needs the data itself: it sends a
-//! [`ParityCommand`] that covers thousands of stripes and gets back a few bytes.
+//! A *data node* is a machine with drives. Each drive has a medium and a local memory (NVMe's
+//! controller memory buffer); the node has a parity engine that folds media or memory ranges of its
+//! drives, and a transfer engine that moves local memory to a drive of another node. A host never
+//! needs the data itself: it sends a [`ParityCommand`] that covers thousands of stripes and gets
+//! back a few bytes.
 //!
 //! ```text
 //! host ── ParityCommand ──▶ node: read media, fold by a Rule, keep the result in local memory or send it back
@@ -11,8 +12,9 @@
 //!      ── Transfer ───────▶ node ── local memory ──▶ another node
 //! ```
 //!
-//! `docs/offload.md` describes commands, results and their sizes, `docs/wire-format/offload.md` their bytes. `node` implements [`DataNode`] over block devices in this process;
-//! `host` drives any implementation.
+//! `docs/offload.md` describes commands, results and their sizes, `docs/wire-format/offload.md`
+//! their bytes. `node` implements [`DataNode`] over block devices in this process; `host` drives
+//! any implementation.
 
 mod activity;
 mod command;

@@ -1,6 +1,7 @@
 //! What a caller's own connections to a node have moved, and how they are protected.
 
-/// What a caller's own connections to a node have moved since the first of them, and how the bytes are protected on their way.
+/// What a caller's own connections to a node have moved since the first of them, and how the bytes
+/// are protected on their way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LinkFigures {
     /// Bytes, both ways, with headers and digests.

@@ -8,8 +8,9 @@ use pumice_buffer::AlignedBuffer;
 
 /// A machine with drives and engines for parity and transfer.
 ///
-/// Every method may be called from several threads at once. An implementation behind a network puts a deadline
-/// on each call and reports [`ErrorKind::Unreachable`](crate::ErrorKind::Unreachable) when it passes.
+/// Every method may be called from several threads at once. An implementation behind a network puts
+/// a deadline on each call and reports [`ErrorKind::Unreachable`](crate::ErrorKind::Unreachable)
+/// when it passes.
 pub trait DataNode: Send + Sync {
     /// The node and its drives.
     ///
@@ -20,8 +21,8 @@ pub trait DataNode: Send + Sync {
     /// Reads `buf.len()` bytes of a drive's medium.
     ///
     /// # Errors
-    /// [`ErrorKind::Media`](crate::ErrorKind::Media) for unreadable sectors, [`ErrorKind::InvalidField`](crate::ErrorKind::InvalidField)
-    /// for a range outside the drive.
+    /// [`ErrorKind::Media`](crate::ErrorKind::Media) for unreadable sectors,
+    /// [`ErrorKind::InvalidField`](crate::ErrorKind::InvalidField) for a range outside the drive.
     fn read(&self, drive: DriveId, offset: u64, buf: &mut [u8]) -> Result<(), NodeError>;
 
     /// Reads many pieces at once into one buffer, which is handed through.
@@ -53,7 +54,8 @@ pub trait DataNode: Send + Sync {
     /// Unreadable media is part of the result, never an error.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidField`](crate::ErrorKind::InvalidField) names the field of a command that makes no sense for this node.
+    /// [`ErrorKind::InvalidField`](crate::ErrorKind::InvalidField) names the field of a command
+    /// that makes no sense for this node.
     fn parity(&self, command: &ParityCommand) -> Result<ParityResult, NodeError>;
 
     /// The other hosts that may write the node's drives; `None` where the node cannot know.
@@ -64,7 +66,8 @@ pub trait DataNode: Send + Sync {
         Ok(None)
     }
 
-    /// What the node remembers of the superblocks on its drives, of those that were written since it started; `None` where it does not look.
+    /// What the node remembers of the superblocks on its drives, of those that were written since
+    /// it started; `None` where it does not look.
     ///
     /// # Errors
     /// Where the node does not answer.
@@ -72,7 +75,8 @@ pub trait DataNode: Send + Sync {
         Ok(None)
     }
 
-    /// Keeps all other hosts away from the node's drives for as long as the caller is associated with it.
+    /// Keeps all other hosts away from the node's drives for as long as the caller is associated
+    /// with it.
     ///
     /// # Errors
     /// [`ErrorKind::Busy`](crate::ErrorKind::Busy) where another host is associated already.
@@ -80,7 +84,8 @@ pub trait DataNode: Send + Sync {
         Ok(())
     }
 
-    /// Promises to write no drive for as long as the caller is associated: other hosts see it, and the node holds the caller to it.
+    /// Promises to write no drive for as long as the caller is associated: other hosts see it, and
+    /// the node holds the caller to it.
     ///
     /// # Errors
     /// Where the node does not answer.
@@ -88,7 +93,8 @@ pub trait DataNode: Send + Sync {
         Ok(())
     }
 
-    /// Lets another node write `len` bytes of local memory from `to` on, as [`absolute`](Self::absolute) says, until the grant is taken back.
+    /// Lets another node write `len` bytes of local memory from `to` on, as
+    /// [`absolute`](Self::absolute) says, until the grant is taken back.
     ///
     /// # Errors
     /// Where the caller has not leased that memory.
@@ -104,15 +110,17 @@ pub trait DataNode: Send + Sync {
         Ok(())
     }
 
-    /// Ends the wait of every parity command that is under way, now, and fails those that follow: the caller is about to end. Other
-    /// operations go on.
+    /// Ends the wait of every parity command that is under way, now, and fails those that follow:
+    /// the caller is about to end. Other operations go on.
     fn give_up(&self) {}
 
-    /// Makes the connections to the node anew, if they were lost. After that every address of local memory means another place, and
-    /// what was asked of the node's pace is asked again. Returns whether they had been lost.
+    /// Makes the connections to the node anew, if they were lost. After that every address of local
+    /// memory means another place, and what was asked of the node's pace is asked again. Returns
+    /// whether they had been lost.
     ///
     /// # Errors
-    /// Where the node cannot be reached, is not the one that it was, or was held: others may have written since.
+    /// Where the node cannot be reached, is not the one that it was, or was held: others may have
+    /// written since.
     fn reconnect(&self) -> Result<bool, NodeError> {
         Ok(false)
     }
@@ -122,11 +130,13 @@ pub trait DataNode: Send + Sync {
         None
     }
 
-    /// Has every parity command over media, of this and any other host, read its drives at a pace, for as long as the caller is associated. Where several ask, and
-    /// the node's own configuration does, all of them are heeded. An empty request is taken back.
+    /// Has every parity command over media, of this and any other host, read its drives at a pace,
+    /// for as long as the caller is associated. Where several ask, and the node's own configuration
+    /// does, all of them are heeded. An empty request is taken back.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidField`](crate::ErrorKind::InvalidField) names the field of a request that makes no sense.
+    /// [`ErrorKind::InvalidField`](crate::ErrorKind::InvalidField) names the field of a request
+    /// that makes no sense.
     fn pace(&self, request: &PaceRequest) -> Result<(), NodeError>;
 
     /// What was measured of each drive since its pacing began; empty where there is none.
@@ -135,8 +145,8 @@ pub trait DataNode: Send + Sync {
     /// Where the node does not answer.
     fn pace_figures(&self) -> Result<Vec<PaceFigures>, NodeError>;
 
-    /// Where an address of local memory, as this caller counts it, lies for other nodes: several hosts may share a drive's memory, each has its
-    /// own part of it.
+    /// Where an address of local memory, as this caller counts it, lies for other nodes: several
+    /// hosts may share a drive's memory, each has its own part of it.
     ///
     /// # Errors
     /// [`ErrorKind::Busy`](crate::ErrorKind::Busy) where other hosts have all of the memory.
@@ -144,8 +154,8 @@ pub trait DataNode: Send + Sync {
         Ok(address)
     }
 
-    /// Moves local memory of one drive to local memory of a drive of another node. `from` is counted as the caller counts it, `to` as
-    /// [`absolute`](Self::absolute) says.
+    /// Moves local memory of one drive to local memory of a drive of another node. `from` is
+    /// counted as the caller counts it, `to` as [`absolute`](Self::absolute) says.
     ///
     /// # Errors
     /// Where a range lies outside its memory, or the peer is not known or not reachable.

@@ -80,7 +80,8 @@ pub struct PaceRequest {
     pub slowdown_ns: Option<u64>,
     /// Bytes a second from each drive, at most.
     pub rate: Option<u64>,
-    /// Times of day, in seconds from midnight UTC, during which they may start; one that ends before it begins runs over midnight. None means always.
+    /// Times of day, in seconds from midnight UTC, during which they may start; one that ends
+    /// before it begins runs over midnight. None means always.
     pub windows: Vec<(u32, u32)>,
 }
 
@@ -125,7 +126,8 @@ impl PaceRequest {
         Ok(())
     }
 
-    /// Both requests together: the lower goal, the lower rate; policy and windows of `self` where it has any.
+    /// Both requests together: the lower goal, the lower rate; policy and windows of `self` where
+    /// it has any.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         let lower = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).min();
@@ -148,7 +150,8 @@ impl PaceRequest {
 pub struct PaceFigures {
     /// The drive.
     pub drive: DriveId,
-    /// The first of the drives that share disks with it, and so one pacer: itself, where there is no other before it. Bytes, requests and the oldest check are the drive's own; what is said
+    /// The first of the drives that share disks with it, and so one pacer: itself, where there is
+    /// no other before it. Bytes, requests and the oldest check are the drive's own; what is said
     /// of foreground requests is of all of them together.
     pub paced_with: DriveId,
     /// Nanoseconds since then.
@@ -169,9 +172,11 @@ pub struct PaceFigures {
     pub met: u64,
     /// Their mean response time in nanoseconds.
     pub met_mean_ns: u64,
-    /// The mean slowdown over all foreground requests, in nanoseconds: what was charged to the goal. Below zero where chance had it so.
+    /// The mean slowdown over all foreground requests, in nanoseconds: what was charged to the
+    /// goal. Below zero where chance had it so.
     pub slowdown_mean_ns: i64,
-    /// Seconds since the part of the drive that was checked longest ago was; `None` where nothing was checked since the node's start.
+    /// Seconds since the part of the drive that was checked longest ago was; `None` where nothing
+    /// was checked since the node's start.
     pub oldest_check_s: Option<u64>,
 }
 

@@ -4,13 +4,14 @@ use crate::Activity;
 use pumice_parity::fingerprint::PowerSums;
 use pumice_telemetry::Ledger;
 
-/// Bytes of every result before its payload: counts, first and last non-zero byte, what was moved, counters of writes.
+/// Bytes of every result before its payload: counts, first and last non-zero byte, what was moved,
+/// counters of writes.
 pub const RESULT_HEADER_BYTES: u64 = 96;
 /// Bytes of one entry in the list of unreadable places.
 pub const UNREADABLE_ENTRY_BYTES: u64 = 24;
 
-/// Unreadable places of a result, at most: of more the first ones are told, by stripe, and the bits of all
-/// stripes from the last of them on are set.
+/// Unreadable places of a result, at most: of more the first ones are told, by stripe, and the bits
+/// of all stripes from the last of them on are set.
 pub const MAX_UNREADABLE: usize = 1 << 14;
 
 /// One bit a repetition.
@@ -102,8 +103,8 @@ impl StripeBitmap {
 pub enum Unread {
     /// The medium was asked for them, by themselves, and refused them.
     Refused,
-    /// The medium was not asked: earlier failures used up the error time of its drive. The bytes may
-    /// well be readable, and nothing may be concluded from their absence.
+    /// The medium was not asked: earlier failures used up the error time of its drive. The bytes
+    /// may well be readable, and nothing may be concluded from their absence.
     NotAsked,
 }
 
@@ -129,15 +130,16 @@ pub struct Unreadable {
 pub struct ParityResult {
     /// Check and Generate: the repetitions with a row that is not zero. Empty for the other modes.
     pub nonzero: StripeBitmap,
-    /// First and last non-zero byte over all rows and repetitions, relative to the window (for Accumulate: of the
-    /// accumulators). `None` where all is zero. Not reported by Fingerprint.
+    /// First and last non-zero byte over all rows and repetitions, relative to the window (for
+    /// Accumulate: of the accumulators). `None` where all is zero. Not reported by Fingerprint.
     pub range: Option<(u32, u32)>,
     /// Fingerprint mode: the power sums.
     pub fingerprint: Option<PowerSums>,
-    /// Places that could not be read, by stripe. Where there is one, everything that sums over repetitions means nothing, and the bits of
-    /// its stripe mean nothing.
+    /// Places that could not be read, by stripe. Where there is one, everything that sums over
+    /// repetitions means nothing, and the bits of its stripe mean nothing.
     pub unreadable: Vec<Unreadable>,
-    /// Writes of others to the regions that were read; `None` where the node does not see who writes its drives.
+    /// Writes of others to the regions that were read; `None` where the node does not see who
+    /// writes its drives.
     pub activity: Option<Activity>,
     /// What the command moved inside the node.
     pub moved: Ledger,

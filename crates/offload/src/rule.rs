@@ -1,4 +1,5 @@
-//! How the sources of a command enter the parity rows, for every stripe of an array whose parity rotates.
+//! How the sources of a command enter the parity rows, for every stripe of an array whose parity
+//! rotates.
 
 use pumice_parity::check_matrix::CheckMatrix;
 use pumice_parity::matrix::MAX_ROWS;
@@ -6,8 +7,8 @@ use thiserror::Error;
 
 /// The coefficients of one node's sources in the parity-check matrix, for every stripe.
 ///
-/// Parity rotates with a period: stripe `s` is of class `s mod period`, and every class has its own column for
-/// every source. A batch of thousands of stripes therefore stays one small command.
+/// Parity rotates with a period: stripe `s` is of class `s mod period`, and every class has its own
+/// column for every source. A batch of thousands of stripes therefore stays one small command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     rows: usize,
@@ -41,10 +42,11 @@ pub enum RuleError {
 }
 
 impl Rule {
-    /// A rule from explicit coefficients, `[class][source][row]`, and the columns of the whole code.
+    /// A rule from explicit coefficients, `[class][source][row]`, and the columns of the whole
+    /// code.
     ///
-    /// `guard` is what random weights must never be blind to (`weights` in the parity crate); it may be empty where a command draws no
-    /// weights.
+    /// `guard` is what random weights must never be blind to (`weights` in the parity crate); it
+    /// may be empty where a command draws no weights.
     ///
     /// # Errors
     /// Where counts do not fit together.
@@ -70,7 +72,8 @@ impl Rule {
         Ok(Self { rows, sources, coefficients, guard })
     }
 
-    /// One row of ones over `sources` sources: their plain sum. It folds interims that were weighted before.
+    /// One row of ones over `sources` sources: their plain sum. It folds interims that were
+    /// weighted before.
     ///
     /// # Panics
     /// Where `sources` is zero.
@@ -79,7 +82,8 @@ impl Rule {
         Self::new(1, sources, vec![1; sources], Vec::new()).expect("one row over at least one source")
     }
 
-    /// The rule of a node that holds the columns `columns` of a code whose class `c` has the matrix `classes[c]`.
+    /// The rule of a node that holds the columns `columns` of a code whose class `c` has the matrix
+    /// `classes[c]`.
     ///
     /// # Errors
     /// Where there is no class, no column, or no row.

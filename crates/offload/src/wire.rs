@@ -50,7 +50,8 @@ pub const HOLD_RELEASE: u32 = 0;
 pub const HOLD_TAKE: u32 = 1;
 /// Hold, dword 10: this host writes no namespace from now on.
 pub const HOLD_OBSERVE: u32 = 2;
-/// The host identifier under which a node connects to another one. Whoever uses it can write granted local memory and do nothing else, so it is not counted among the hosts.
+/// The host identifier under which a node connects to another one. Whoever uses it can write
+/// granted local memory and do nothing else, so it is not counted among the hosts.
 pub const NODE_HOST_ID: [u8; 16] = *b"pumice data node";
 /// Local memory is leased in units of so many bytes.
 pub const LEASE_UNIT: u64 = 4096;
@@ -69,7 +70,8 @@ fn wrong<T>(field: &'static str, found: impl Display) -> Result<T, WireError> {
     Err(WireError { field, found: format!("{found}") })
 }
 
-/// What is reserved, or of no meaning with the other fields, is zero: a later version's meaning is not passed over.
+/// What is reserved, or of no meaning with the other fields, is zero: a later version's meaning is
+/// not passed over.
 fn zeros(bytes: &[u8], at: std::ops::Range<usize>) -> Result<(), WireError> {
     match at.clone().zip(&bytes[at]).find(|(_, byte)| **byte != 0) {
         Some((at, byte)) => wrong("a reserved byte", format!("{byte} (byte {at})")),

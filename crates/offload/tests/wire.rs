@@ -220,7 +220,8 @@ fn results_that_do_not_fit_their_command() {
     }
 }
 
-/// More places than a result tells of: the stripes of the others have no bit of their own, for they were not folded, and must not be taken for good.
+/// More places than a result tells of: the stripes of the others have no bit of their own, for they
+/// were not folded, and must not be taken for good.
 #[test]
 fn places_that_are_not_told_are_suspects() {
     for (count, bits) in [(16_383, 0), (16_384, 20_000 - 16_383), (20_000, 20_000 - 16_383)] {

@@ -1,8 +1,10 @@
-//! The slowdown account: each foreground request earns its share of the goal, each collision spends.
+//! The slowdown account: each foreground request earns its share of the goal, each collision
+//! spends.
 //!
-//! At every moment `earned - spent` is what the goal still allows. No background request starts while it is negative, so the
-//! mean slowdown since the account was opened is at most the goal plus one background request's time over the number of
-//! foreground requests, whatever the load does: this bound needs no model of the load.
+//! At every moment `earned - spent` is what the goal still allows. No background request starts
+//! while it is negative, so the mean slowdown since the account was opened is at most the goal plus
+//! one background request's time over the number of foreground requests, whatever the load does:
+//! this bound needs no model of the load.
 
 use crate::{Goal, Nanos};
 
@@ -23,8 +25,9 @@ pub struct Account {
 }
 
 impl Account {
-    /// An empty account. `depth` is how many foreground requests' earnings can be saved up, at most: it bounds for how long
-    /// and how far a moving mean can exceed the goal after a quiet time.
+    /// An empty account. `depth` is how many foreground requests' earnings can be saved up, at
+    /// most: it bounds for how long and how far a moving mean can exceed the goal after a quiet
+    /// time.
     #[must_use]
     pub fn new(goal: Goal, depth: u32) -> Self {
         Self { goal, balance: 0.0, excesses: 0.0, depth: f64::from(depth.max(1)), requests: 0, spent: 0.0 }
@@ -51,7 +54,8 @@ impl Account {
         self.charge(delay as f64);
     }
 
-    /// A foreground request was measured to be slowed by `delay` nanoseconds; below 0 where it was faster than the mean without background work.
+    /// A foreground request was measured to be slowed by `delay` nanoseconds; below 0 where it was
+    /// faster than the mean without background work.
     pub fn charge(&mut self, delay: f64) {
         self.give_back(-delay);
         if self.goal.percentile.is_some_and(|p| delay > p.limit as f64) {
@@ -59,15 +63,17 @@ impl Account {
         }
     }
 
-    /// Requests before this one turn out to have been charged `too_much` nanoseconds in all; below 0, too little. Which of them exceeded a percentile's limit is not asked again.
+    /// Requests before this one turn out to have been charged `too_much` nanoseconds in all; below
+    /// 0, too little. Which of them exceeded a percentile's limit is not asked again.
     pub(crate) fn give_back(&mut self, too_much: f64) {
         let most = self.goal.mean as f64 * self.depth;
         self.balance = (self.balance + too_much).min(most);
         self.spent -= too_much;
     }
 
-    /// When a debt is forgiven on a drive without foreground requests since `idle_since`: each minute after the first counts as a foreground request that
-    /// was not slowed. Or else one collision in the evening could stop all work until the morning.
+    /// When a debt is forgiven on a drive without foreground requests since `idle_since`: each
+    /// minute after the first counts as a foreground request that was not slowed. Or else one
+    /// collision in the evening could stop all work until the morning.
     #[must_use]
     pub fn forgiven_at(&self, idle_since: Nanos) -> Nanos {
         let minutes = (-self.balance / (self.goal.mean as f64).max(1e-3)).ceil().clamp(0.0, 1e9);

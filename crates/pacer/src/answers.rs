@@ -1,7 +1,8 @@
 //! What was answered lately, where the same question is put again.
 //!
-//! On a load without a period an answer depends on how long the drive has been idle, not on the time of day, and idle intervals are asked about at the
-//! same ages: when they begin and where the hazard's classes end. Between two prices the same few questions come hundreds of times.
+//! On a load without a period an answer depends on how long the drive has been idle, not on the
+//! time of day, and idle intervals are asked about at the same ages: when they begin and where the
+//! hazard's classes end. Between two prices the same few questions come hundreds of times.
 
 use crate::Nanos;
 use crate::price::Worth;
@@ -9,7 +10,8 @@ use crate::price::Worth;
 /// Answers that are remembered; a question has one place.
 const PLACES: usize = 128;
 
-/// Everything that an answer depends on, while factors of the hazard and service times stay as they are.
+/// Everything that an answer depends on, while factors of the hazard and service times stay as they
+/// are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Question {
     /// How long the drive has been idle, in nanoseconds.
@@ -48,7 +50,8 @@ impl Answers {
         self.epoch += 1;
     }
 
-    /// The answer to a question about an idle interval that began at `start`: as it was given before, or else as `find` gives it.
+    /// The answer to a question about an idle interval that began at `start`: as it was given
+    /// before, or else as `find` gives it.
     pub(crate) fn get(&mut self, start: Nanos, question: Question, find: impl FnOnce() -> Worth) -> Worth {
         let mixed = (question.age ^ (u64::from(question.mood) << 48)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let entry = &mut self.entries[(mixed >> 57) as usize % PLACES];

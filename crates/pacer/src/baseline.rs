@@ -1,4 +1,5 @@
-//! Response times of foreground requests without background work: what a slowdown is measured against.
+//! Response times of foreground requests without background work: what a slowdown is measured
+//! against.
 
 use crate::Nanos;
 
@@ -8,18 +9,20 @@ const SIZES: usize = 9;
 const LEVELS: usize = 10;
 /// Requests that a mean remembers: newer ones count one part in so many.
 const MEMORY: u32 = 4_096;
-/// Generations of requests before a mean is believed: those in progress together stand in one queue, and a few dozen of one crowded moment say little more than one of them.
+/// Generations of requests before a mean is believed: those in progress together stand in one
+/// queue, and a few dozen of one crowded moment say little more than one of them.
 const ENOUGH: u32 = 32;
 /// Requests up to which a mean is young: what was charged against it is corrected as it changes.
 const YOUNG: u32 = 512;
-/// A response of more than so many times the mean counts as that many, in the baseline and in what is compared with it alike: one stall of the
-/// drive must not move the mean for long.
+/// A response of more than so many times the mean counts as that many, in the baseline and in what
+/// is compared with it alike: one stall of the drive must not move the mean for long.
 const LIMIT: f64 = 64.0;
 /// Arrivals that the level remembers.
 const LEVEL_MEMORY: f64 = 256.0;
 /// Doublings from the middle of a class at which it is left.
 const LEAVE: f64 = 1.3;
-/// Below this level there is nobody: the class above is left for the lowest, whose middle is nearer to it than `LEAVE`.
+/// Below this level there is nobody: the class above is left for the lowest, whose middle is nearer
+/// to it than `LEAVE`.
 const NOBODY: f64 = 0.1;
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -39,7 +42,8 @@ impl Cell {
     }
 }
 
-/// Means by size and level. The level is a slow mean taken while no background work is near, so background work cannot explain itself away by the queue that it makes.
+/// Means by size and level. The level is a slow mean taken while no background work is near, so
+/// background work cannot explain itself away by the queue that it makes.
 #[derive(Debug, Clone)]
 pub(crate) struct Baseline {
     cells: [[Cell; SIZES]; LEVELS],
@@ -62,7 +66,8 @@ impl Baseline {
     pub(crate) fn arrived(&mut self, outstanding: u32) {
         self.arrivals = (self.arrivals + 1.0).min(LEVEL_MEMORY);
         self.level += (f64::from(outstanding) - self.level) / self.arrivals;
-        // A class is left only for good: a level that sways between two would sort quick and slow times apart, and background work goes by their difference.
+        // A class is left only for good: a level that sways between two would sort quick and slow
+        // times apart, and background work goes by their difference.
         let doublings = (self.level + 1.0).log2();
         let alone = self.class > 0 && self.level < NOBODY;
         if alone || (doublings - self.class as f64).abs() > LEAVE {
@@ -80,10 +85,11 @@ impl Baseline {
         self.level
     }
 
-    /// A request of `bytes` that met no background work is done `now`, and took `response`. What was charged too much against this mean so far, in nanoseconds;
-    /// below 0, too little.
+    /// A request of `bytes` that met no background work is done `now`, and took `response`. What
+    /// was charged too much against this mean so far, in nanoseconds; below 0, too little.
     ///
-    /// With this, what was charged while a mean was young counts as if it had been charged against the mean of its first 512: an error of the first few is made good.
+    /// With this, what was charged while a mean was young counts as if it had been charged against
+    /// the mean of its first 512: an error of the first few is made good.
     pub(crate) fn add(&mut self, now: Nanos, bytes: u64, response: Nanos) -> f64 {
         let cell = &mut self.cells[self.class][size_class(bytes)];
         if now.saturating_sub(response) >= cell.until {
@@ -115,7 +121,8 @@ impl Baseline {
         self.cells[self.class].iter().any(Cell::believed)
     }
 
-    /// What to charge: response less the mean without background work, in nanoseconds; `None` where that is unknown, or below `least`. It may be negative: only so the mean is right.
+    /// What to charge: response less the mean without background work, in nanoseconds; `None` where
+    /// that is unknown, or below `least`. It may be negative: only so the mean is right.
     pub(crate) fn slowdown(
         &mut self,
         bytes: u64,

@@ -11,7 +11,8 @@ const SECOND: u128 = 1_000_000_000;
 pub struct TokenBucket {
     rate: u64,
     burst: u64,
-    /// Byte-nanoseconds: bytes times 10^9, so that no rounding ever loses or makes a token. Negative: in debt.
+    /// Byte-nanoseconds: bytes times 10^9, so that no rounding ever loses or makes a token.
+    /// Negative: in debt.
     tokens: i128,
     at: Nanos,
 }
@@ -36,7 +37,8 @@ impl TokenBucket {
         self.tokens = (self.tokens + passed * i128::from(self.rate)).min(full);
     }
 
-    /// When a request may start: now, if the bucket is not in debt, or else the time at which the debt is paid.
+    /// When a request may start: now, if the bucket is not in debt, or else the time at which the
+    /// debt is paid.
     ///
     /// A request larger than the burst may start from a full bucket and leaves a debt.
     pub fn ready_at(&mut self, now: Nanos, bytes: u64) -> Nanos {

@@ -5,12 +5,16 @@ use crate::{Goal, Nanos, Policy, ServiceCurve, Windows};
 /// What a collision costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Charge {
-    /// The wait of the one request that met the background request, as *Practical scrubbing* counts.
+    /// The wait of the one request that met the background request, as *Practical scrubbing*
+    /// counts.
     Collision,
-    /// That wait for every request until the drive falls idle again: those behind the first wait as well. The strict way, for live use.
+    /// That wait for every request until the drive falls idle again: those behind the first wait as
+    /// well. The strict way, for live use.
     Queued,
-    /// What every foreground request near background work took more than its like without: for drives that serve requests side by side, and for any other.
-    /// `Priced` starts beside foreground requests too, where that buys more bytes for the slowdown than waiting for idleness.
+    /// What every foreground request near background work took more than its like without: for
+    /// drives that serve requests side by side, and for any other. `Priced` starts beside
+    /// foreground requests too, where that buys more bytes for the slowdown than waiting for
+    /// idleness.
     Measured,
 }
 
@@ -21,7 +25,8 @@ pub struct Config {
     pub goal: Goal,
     /// When to start.
     pub policy: Policy,
-    /// Service times of background requests, from measurement or a model; corrected by `background_done` if `learn_service`.
+    /// Service times of background requests, from measurement or a model; corrected by
+    /// `background_done` if `learn_service`.
     pub curve: ServiceCurve,
     /// Whether `curve` follows what is measured.
     pub learn_service: bool,

@@ -22,7 +22,8 @@ struct Seen {
     slowdown: f64,
 }
 
-/// Slowdown of a foreground request that is in progress with a background request, by the latter's size; and the size to use.
+/// Slowdown of a foreground request that is in progress with a background request, by the latter's
+/// size; and the size to use.
 #[derive(Debug, Clone)]
 pub(crate) struct Costs {
     seen: [Seen; SIZES.len()],
@@ -42,17 +43,20 @@ impl Costs {
         self.size
     }
 
-    /// Bytes that a nanosecond of slowdown buys beside foreground requests; 0 while nothing was measured.
+    /// Bytes that a nanosecond of slowdown buys beside foreground requests; 0 while nothing was
+    /// measured.
     pub(crate) fn price(&self) -> f64 {
         if self.seen.iter().any(|s| s.met > PRIOR) { self.price } else { 0.0 }
     }
 
-    /// Nothing could be started beside foreground requests for a while: a nanosecond is worth half as much there.
+    /// Nothing could be started beside foreground requests for a while: a nanosecond is worth half
+    /// as much there.
     pub(crate) fn lower(&mut self) {
         self.price /= 2.0;
     }
 
-    /// Measured: requests of size `size` were expected to meet `met` foreground requests, and slowed them by `slowdown` in all.
+    /// Measured: requests of size `size` were expected to meet `met` foreground requests, and
+    /// slowed them by `slowdown` in all.
     pub(crate) fn observe(&mut self, size: usize, met: f64, slowdown: f64) {
         let seen = &mut self.seen[size];
         seen.met += met;
@@ -64,8 +68,9 @@ impl Costs {
         }
     }
 
-    /// Expected slowdown of each foreground request met, in nanoseconds. An unseen size is taken to do as its nearest seen one, in proportion to its time;
-    /// where nothing is known, each waits for the whole of it.
+    /// Expected slowdown of each foreground request met, in nanoseconds. An unseen size is taken to
+    /// do as its nearest seen one, in proportion to its time; where nothing is known, each waits
+    /// for the whole of it.
     fn each(&self, size: usize, ladder: &Ladder) -> f64 {
         let service = |i: usize| ladder.0[i].1;
         let nearest = (0..SIZES.len()).filter(|&i| self.seen[i].met > PRIOR).min_by_key(|i| i.abs_diff(size));
@@ -75,7 +80,8 @@ impl Costs {
         ((seen.slowdown + PRIOR * prior) / (seen.met + PRIOR)).max(FLOOR * service(size))
     }
 
-    /// Foreground requests that a background request of a size will meet: those in progress, and those that will arrive.
+    /// Foreground requests that a background request of a size will meet: those in progress, and
+    /// those that will arrive.
     pub(crate) fn met(size: usize, ladder: &Ladder, outstanding: u32, rate: f64) -> f64 {
         f64::from(outstanding) + rate * ladder.0[size].1
     }
@@ -91,7 +97,8 @@ impl Costs {
         (0..SIZES.len()).map(best).fold(0.0, f64::max)
     }
 
-    /// A run begins: the size for it. `short` says that the goal, not the drive, was the limit of the last one.
+    /// A run begins: the size for it. `short` says that the goal, not the drive, was the limit of
+    /// the last one.
     pub(crate) fn choose(&mut self, ladder: &Ladder, goal: &Goal, outstanding: u32, rate: f64, short: bool) {
         self.runs = self.runs.wrapping_add(1);
         let highest = self.bytes_a_nano(ladder, outstanding, rate);

@@ -1,10 +1,13 @@
-//! What ended an idle interval some time ago tells of the next end: daemons come again after about as long, whenever they began.
+//! What ended an idle interval some time ago tells of the next end: daemons come again after about
+//! as long, whenever they began.
 //!
-//! Time is cut into slots. Of the ends of long idle intervals, pairs are counted by their lag in slots; a lag that is met much more often than those around it
-//! is an *echo*. How many ends there were about a lag ago, in a narrow and in a wide window, is known long before: its effect is learned as one more
-//! factor of the hazard for each of the last few lags and both windows. A cell holds the ends that were seen in it and those that were expected *by all factors before it*, so that
-//! two lags that say the same are not counted twice (fitting by stages), and `(ends + PRIOR) / (expected + PRIOR)` is its factor: the mean of a
-//! rate with a Gamma prior about 1.
+//! Time is cut into slots. Of the ends of long idle intervals, pairs are counted by their lag in
+//! slots; a lag that is met much more often than those around it is an *echo*. How many ends there
+//! were about a lag ago, in a narrow and in a wide window, is known long before: its effect is
+//! learned as one more factor of the hazard for each of the last few lags and both windows. A cell
+//! holds the ends that were seen in it and those that were expected *by all factors before it*, so
+//! that two lags that say the same are not counted twice (fitting by stages), and `(ends + PRIOR) /
+//! (expected + PRIOR)` is its factor: the mean of a rate with a Gamma prior about 1.
 
 use crate::Nanos;
 
@@ -12,7 +15,8 @@ use crate::Nanos;
 const SLOT_SHIFT: u32 = 27;
 /// Slots that are remembered.
 const SLOTS: u64 = 2_048;
-/// Lags are looked for below this many slots, 137 s, and from `NEAREST` on: what is nearer is for age and mood to say.
+/// Lags are looked for below this many slots, 137 s, and from `NEAREST` on: what is nearer is for
+/// age and mood to say.
 const REACH: usize = 1_024;
 const NEAREST: usize = WIDE as usize + 1;
 /// Lags that are followed.
@@ -22,23 +26,27 @@ const WIDE: u64 = 7;
 const NARROW: u64 = 1;
 /// Classes of the count in a window.
 const CLASSES: usize = 6;
-/// Idle intervals that are long enough for their ends to count, and ages from which on is learned: within bursts there is nothing to tell.
+/// Idle intervals that are long enough for their ends to count, and ages from which on is learned:
+/// within bursts there is nothing to tell.
 const LONG: Nanos = 20_000_000;
 const LEARNED_FROM: Nanos = 1 << 23;
 /// Ends that a cell is believed to have seen as they were expected.
 const PRIOR: f64 = 10.0;
 /// The factors together are between this and one over it.
 const MOST: f64 = 10.0;
-/// Standard deviations by which pairs of a lag exceed those around it, so that of a thousand lags none does by chance; and how many pairs there are at least.
+/// Standard deviations by which pairs of a lag exceed those around it, so that of a thousand lags
+/// none does by chance; and how many pairs there are at least.
 const CONVINCING: f64 = 4.5;
 const PAIRS: f64 = 6.0;
 /// Lags on either side that one is compared with.
 const AROUND: usize = 20;
-/// How much more a lag that is followed counts when others are compared with it: a new one begins with empty tables.
+/// How much more a lag that is followed counts when others are compared with it: a new one begins
+/// with empty tables.
 const LOYALTY: f64 = 1.5;
 /// Classes of the product of all factors, 2.5 to an octave as those of rates are.
 pub(crate) const SHIFTS: usize = 17;
-/// What remains of the times in these classes from fit to fit: factors change while they are learned.
+/// What remains of the times in these classes from fit to fit: factors change while they are
+/// learned.
 const FRESH: f64 = 0.97;
 
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +64,8 @@ impl Cell {
     }
 }
 
-/// Lags at which ends of idle intervals follow one another, and what they tell. About 20 KiB, taken when it is made.
+/// Lags at which ends of idle intervals follow one another, and what they tell. About 20 KiB, taken
+/// when it is made.
 #[derive(Debug, Clone)]
 pub(crate) struct Echo {
     /// How many slots had a long interval's end, up to and with each of the last slots.
@@ -139,7 +148,8 @@ impl Echo {
         (self.factor_in(slot), self.slot_end(slot))
     }
 
-    /// Takes in an idle interval that a foreground request ended. `expected` says how many ends the other factors expect from one time to another, or until when it can say so at most.
+    /// Takes in an idle interval that a foreground request ended. `expected` says how many ends the
+    /// other factors expect from one time to another, or until when it can say so at most.
     pub(crate) fn observe(
         &mut self,
         start: Nanos,
@@ -266,7 +276,7 @@ impl Echo {
         }
     }
 
-    /// The share of idle time by the product of the factors, by classes of which the middle one is 1.
+    /// The share of idle time by the product of the factors, by classes; the middle class is 1.
     pub(crate) fn shares(&self) -> [f64; SHIFTS] {
         let total: f64 = self.times.iter().sum();
         if self.silent() || total <= 0.0 {

@@ -11,16 +11,17 @@ pub struct Percentile {
     pub limit: Nanos,
 }
 
-/// How much the foreground may be slowed. A slowdown is the response time of a request minus what it would have
-/// been without background work.
+/// How much the foreground may be slowed. A slowdown is the response time of a request minus what
+/// it would have been without background work.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Goal {
-    /// Mean slowdown over all foreground requests, at most, in nanoseconds. 0 forbids every expected collision.
+    /// Mean slowdown over all foreground requests, at most, in nanoseconds. 0 forbids every
+    /// expected collision.
     pub mean: Nanos,
     /// Optionally, a share of requests with its own limit.
     pub percentile: Option<Percentile>,
-    /// Optionally, the largest slowdown of any one request, in nanoseconds: no background request that takes
-    /// longer is started.
+    /// Optionally, the largest slowdown of any one request, in nanoseconds: no background request
+    /// that takes longer is started.
     pub maximum: Option<Nanos>,
 }
 

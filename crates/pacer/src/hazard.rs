@@ -1,12 +1,17 @@
-//! How likely the next foreground request is to come now: a hazard rate learned from idle intervals.
+//! How likely the next foreground request is to come now: a hazard rate learned from idle
+//! intervals.
 //!
-//! The rate is a product of three factors, each a table: the *age* of the idle interval (rates fall with it on most drives: *Practical
-//! scrubbing*, section V.B), the *phase* within a period that the load keeps, if it keeps one (flush daemons and timers do), and the
-//! *mood*, how many requests had come lately when the interval began. Cells of (mood, age, phase) hold observed time and ends, both forgotten by halves; the factors are
-//! fitted to them by iterative proportional fitting, in bounded time. Echoes multiply it.
+//! The rate is a product of three factors, each a table: the *age* of the idle interval (rates fall
+//! with it on most drives: *Practical scrubbing*, section V.B), the *phase* within a period that
+//! the load keeps, if it keeps one (flush daemons and timers do), and the *mood*, how many requests
+//! had come lately when the interval began. Cells of (mood, age, phase) hold observed time and
+//! ends, both forgotten by halves; the factors are fitted to them by iterative proportional
+//! fitting, in bounded time. Echoes multiply it.
 //!
-//! The interval that is asked about is an observation too, though it has not ended: an age that hardly any interval reached before is the safer, the longer this one has lasted. Without that, the
-//! first rest after hours of a steady load would look like a moment before the next request until it is over.
+//! The interval that is asked about is an observation too, though it has not ended: an age that
+//! hardly any interval reached before is the safer, the longer this one has lasted. Without that,
+//! the first rest after hours of a steady load would look like a moment before the next request
+//! until it is over.
 
 use crate::Nanos;
 use crate::echo::{Echo, SHIFTS};
@@ -24,7 +29,8 @@ const ROUNDS: usize = 4;
 const PRIOR: f64 = 1.0;
 /// Intervals that reached an age from which it is known so well that one more says nothing.
 const ENOUGH: f64 = 16.0;
-/// The share of an interval's length by which it grows until the rate of a hardly known age is asked for anew.
+/// The share of an interval's length by which it grows until the rate of a hardly known age is
+/// asked for anew.
 const GROWTH: Nanos = 4;
 
 fn age_class(age: Nanos) -> usize {
@@ -56,7 +62,8 @@ pub struct Hazard {
 #[derive(Debug, Clone)]
 struct Ages {
     rate: [f64; AGES],
-    /// What it was fitted to: ends, the prior's among them, and time by the other factors. The first `known` ages are known well enough.
+    /// What it was fitted to: ends, the prior's among them, and time by the other factors. The
+    /// first `known` ages are known well enough.
     seen: [f64; AGES],
     expected: [f64; AGES],
     known: usize,
@@ -73,7 +80,8 @@ impl Ages {
         }
     }
 
-    /// The rate at `at` in an interval that began at `start`, before phase and mood, and until when it stays. `mood` weighs this interval's own time.
+    /// The rate at `at` in an interval that began at `start`, before phase and mood, and until when
+    /// it stays. `mood` weighs this interval's own time.
     fn at(&self, start: Nanos, at: Nanos, mood: f64) -> (f64, Nanos) {
         let age = at - start;
         let class = age_class(age);
@@ -84,7 +92,9 @@ impl Ages {
         (self.survived(class, age, mood), end.min(at.saturating_add(age / GROWTH + 1)))
     }
 
-    /// The rate at an age of a class that is hardly known, `now` nanoseconds after the interval began, before phase and mood: fitted as in `fit_ages`, with this interval's own time so far, which `mood` weighs.
+    /// The rate at an age of a class that is hardly known, `now` nanoseconds after the interval
+    /// began, before phase and mood: fitted as in `fit_ages`, with this interval's own time so far,
+    /// which `mood` weighs.
     fn survived(&self, class: usize, now: Nanos, mood: f64) -> f64 {
         let mut before = self.rate[self.known.saturating_sub(1)];
         for each in self.known..=class {
@@ -134,7 +144,8 @@ impl Hazard {
         self.period
     }
 
-    /// Takes another period and forgets everything: the intervals of the window are to be observed anew.
+    /// Takes another period and forgets everything: the intervals of the window are to be observed
+    /// anew.
     pub fn restart(&mut self, period: Nanos) {
         self.period = period;
         self.time.fill(0.0);
@@ -159,7 +170,8 @@ impl Hazard {
         start + ((phase as u64 + 1) * self.period).div_ceil(PHASES as u64)
     }
 
-    /// Takes in an idle interval, `start..end`, which a foreground request ended. At most 2000 cells are touched, one for a short interval.
+    /// Takes in an idle interval, `start..end`, which a foreground request ended. At most 2000
+    /// cells are touched, one for a short interval.
     pub(crate) fn observe(&mut self, start: Nanos, end: Nanos, mood: usize) {
         let mut at = start;
         while at < end {
@@ -316,7 +328,8 @@ impl Hazard {
         self.echo.find();
     }
 
-    /// The share of idle time by what echoes multiply the rate by, in classes of 0.4 octave, the middle one for 1.
+    /// The share of idle time by what echoes multiply the rate by, in classes of 0.4 octave, the
+    /// middle one for 1.
     pub(crate) fn echoes(&self) -> [f64; SHIFTS] {
         self.echo.shares()
     }

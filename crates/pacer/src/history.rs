@@ -75,7 +75,8 @@ impl History {
         self.arrivals
     }
 
-    /// Squared coefficient of variation of the lengths: 1 for memoryless arrivals, where waiting teaches nothing; 0 with fewer than two.
+    /// Squared coefficient of variation of the lengths: 1 for memoryless arrivals, where waiting
+    /// teaches nothing; 0 with fewer than two.
     #[must_use]
     pub fn variability(&self) -> f64 {
         let n = self.ring.len() as f64;

@@ -32,7 +32,8 @@ impl Latency {
         if self.count() == 0 { 0.0 } else { self.sum / self.count() as f64 }
     }
 
-    /// The time that a share of all does not exceed, in nanoseconds; 0 for none. The 99th percentile is `quantile(0.99)`.
+    /// The time that a share of all does not exceed, in nanoseconds; 0 for none. The 99th
+    /// percentile is `quantile(0.99)`.
     #[must_use]
     pub fn quantile(&self, share: f64) -> Nanos {
         self.counts.quantile(share)

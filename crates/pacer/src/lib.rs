@@ -1,10 +1,12 @@
 //! When background requests go to a drive, in which order and how large.
 //!
-//! After *Practical scrubbing: Getting to the bad sector at the right time* (Amvrosiadis, Oprea, Schroeder, DSN 2012): background work
-//! waits for idleness that will probably last, and its requests are as large as a stated slowdown of the foreground allows.
+//! After *Practical scrubbing: Getting to the bad sector at the right time* (Amvrosiadis, Oprea,
+//! Schroeder, DSN 2012): background work waits for idleness that will probably last, and its
+//! requests are as large as a stated slowdown of the foreground allows.
 //!
-//! Everything here is pure: time is an argument, in nanoseconds since any fixed moment. The simulator and the data node drive the same
-//! [`Pacer`]. `docs/pacing.md` has the policies and how they are tuned.
+//! Everything here is pure: time is an argument, in nanoseconds since any fixed moment. The
+//! simulator and the data node drive the same [`Pacer`]. `docs/pacing.md` has the policies and how
+//! they are tuned.
 
 mod account;
 mod answers;

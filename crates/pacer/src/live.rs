@@ -1,16 +1,19 @@
 //! Slowdown as it is measured on a drive that serves requests side by side.
 //!
-//! Time is cut into stages. While background work is near (`Drain`, `On`, `Settle`) *every* foreground request that arrives is charged its response less the
-//! baseline, signed; while none is near (`Off`) every one teaches the baseline. Nothing is picked by what happened to a request, only by when it arrived, so the
-//! mean of the charges is the true mean slowdown, whatever starts depend on (the trials of medicine call this *intention to treat*).
+//! Time is cut into stages. While background work is near (`Drain`, `On`, `Settle`) *every*
+//! foreground request that arrives is charged its response less the baseline, signed; while none is
+//! near (`Off`) every one teaches the baseline. Nothing is picked by what happened to a request,
+//! only by when it arrived, so the mean of the charges is the true mean slowdown, whatever starts
+//! depend on (the trials of medicine call this *intention to treat*).
 //!
 //! ```text
 //!   Off ── a start beside foreground is wanted ──▶ Drain ── who arrived in Off is done ──▶ On ── none in progress ──▶ Settle ──▶ Off
 //!    └──────── a start on an idle drive ────────────────────────────────────────────────▶ ▲└──────── another start ──────┘
 //! ```
 //!
-//! `Settle` lasts until the drive is idle and has served one more, or until all that were in progress are done, and then all that were in progress then, and so on for a few generations:
-//! the queue that background work made is gone by then.
+//! `Settle` lasts until the drive is idle and has served one more, or until all that were in
+//! progress are done, and then all that were in progress then, and so on for a few generations: the
+//! queue that background work made is gone by then.
 
 use crate::baseline::Baseline;
 use crate::cost::Costs;
@@ -31,7 +34,8 @@ const BURST_AFTER: Nanos = 100_000_000;
 const PATIENCE: Nanos = 1_000_000_000;
 /// Arrivals of which the rate is taken.
 const RATE_OF: u32 = 32;
-/// The share of what is earned that is spent as it comes while the account is empty, and the savings (in requests' earnings) at which half the goal more is.
+/// The share of what is earned that is spent as it comes while the account is empty, and the
+/// savings (in requests' earnings) at which half the goal more is.
 const EAGER: f64 = 0.9;
 const SAVINGS: f64 = 1_000.0;
 /// So many arrivals that could not be used to start beside them halve what is expected of that.
@@ -46,8 +50,8 @@ pub(crate) enum Charged {
     Clear(f64),
 }
 
-/// What is left in the account by those who start beside foreground requests, in times of the smallest background request: a debt when the foreground stops
-/// would keep an idle drive unused.
+/// What is left in the account by those who start beside foreground requests, in times of the
+/// smallest background request: a debt when the foreground stops would keep an idle drive unused.
 const RESERVE: f64 = 8.0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +66,8 @@ enum Stage {
 pub(crate) struct Live {
     stage: Stage,
     since: Nanos,
-    /// Requests that arrived up to then are waited for; how many are left; and for how many generations more.
+    /// Requests that arrived up to then are waited for; how many are left; and for how many
+    /// generations more.
     mark: Nanos,
     pending: u32,
     generations: u32,
@@ -70,7 +75,8 @@ pub(crate) struct Live {
     untouched: bool,
     /// Who arrived in it teaches the baseline.
     window: (Nanos, Nanos),
-    /// Who arrived in it began a burst while background work was in progress: the baseline, learned in the midst of bursts, is too high for them.
+    /// Who arrived in it began a burst while background work was in progress: the baseline, learned
+    /// in the midst of bursts, is too high for them.
     fresh: (Nanos, Nanos),
     /// Clear requests that are owed, and whether background work waits for them.
     owed: f64,
@@ -83,11 +89,13 @@ pub(crate) struct Live {
     /// Foreground requests expected to be met in this run, and their slowdown.
     met: f64,
     slowdown: f64,
-    /// Arrivals in this run, and those that found as much to spend as may be saved; and whether the size of the next run is chosen.
+    /// Arrivals in this run, and those that found as much to spend as may be saved; and whether the
+    /// size of the next run is chosen.
     arrivals: u32,
     full: u32,
     chosen: bool,
-    /// Arrivals in a row that found as much to spend beside foreground requests as may be saved, while nothing was started there.
+    /// Arrivals in a row that found as much to spend beside foreground requests as may be saved,
+    /// while nothing was started there.
     unspent: u32,
     /// What requests in progress are still expected to cost.
     pending_cost: f64,
@@ -98,7 +106,8 @@ pub(crate) struct Live {
     rate: f64,
     rate_count: u32,
     rate_since: Nanos,
-    /// Of background requests that were started on an idle drive: slowdown, and the time that the first arrival had to wait.
+    /// Of background requests that were started on an idle drive: slowdown, and the time that the
+    /// first arrival had to wait.
     idle_slowdown: f64,
     idle_collided: f64,
     longest: Nanos,
@@ -172,7 +181,8 @@ impl Live {
             self.arrivals += 1;
             self.full += u32::from(self.tokens >= most);
         }
-        // What is saved up for beside foreground requests, and finds no moment there, buys more on the idle drive.
+        // What is saved up for beside foreground requests, and finds no moment there, buys more on
+        // the idle drive.
         self.unspent = if self.tokens >= most && !self.gap { self.unspent + 1 } else { 0 };
         if self.unspent >= UNSPENT {
             self.unspent = 0;
@@ -198,8 +208,9 @@ impl Live {
         }
     }
 
-    /// A foreground request is done, `left` are in progress still. `overlap` is for how long background work
-    /// was in progress at most while it was: an upper bound where the baseline is unknown.
+    /// A foreground request is done, `left` are in progress still. `overlap` is for how long
+    /// background work was in progress at most while it was: an upper bound where the baseline is
+    /// unknown.
     pub(crate) fn completed(
         &mut self,
         now: Nanos,
@@ -209,7 +220,8 @@ impl Live {
         overlap: Nanos,
     ) -> Charged {
         let response = now.saturating_sub(arrived).saturating_add(waited);
-        // None of its time near background work: neither the wait before it was told of, nor the rest.
+        // None of its time near background work: neither the wait before it was told of, nor the
+        // rest.
         let clear = self.window.0 <= arrived.saturating_sub(waited) && arrived < self.window.1;
         let charge = if clear {
             let too_much = self.baseline.add(now, bytes, response);
@@ -282,7 +294,8 @@ impl Live {
             self.measured();
         }
         self.enter(Stage::Settle, now);
-        // The next to arrive finds a disk's arm where background work has left it: it is no example of a clear one.
+        // The next to arrive finds a disk's arm where background work has left it: it is no example
+        // of a clear one.
         self.untouched = outstanding == 0;
         (self.mark, self.pending, self.generations) = (now, outstanding, GENERATIONS);
     }
@@ -293,12 +306,14 @@ impl Live {
         self.pending_cost = 0.0;
     }
 
-    /// Until when background work waits on an idle drive, so that some foreground requests stay clear.
+    /// Until when background work waits on an idle drive, so that some foreground requests stay
+    /// clear.
     pub(crate) fn hold(&self, idle_since: Nanos) -> Nanos {
         if self.gap { idle_since.saturating_add(HOLD) } else { 0 }
     }
 
-    /// Whether to start beside `outstanding` foreground requests: bytes, and expected slowdown. Or when to ask again.
+    /// Whether to start beside `outstanding` foreground requests: bytes, and expected slowdown. Or
+    /// when to ask again.
     pub(crate) fn want(
         &mut self,
         now: Nanos,
@@ -369,7 +384,8 @@ impl Live {
         }
     }
 
-    /// A background request is done after `took`, `left` are in progress still; the first arrival beside it, if it was started on an idle drive, had to wait for `collided`.
+    /// A background request is done after `took`, `left` are in progress still; the first arrival
+    /// beside it, if it was started on an idle drive, had to wait for `collided`.
     pub(crate) fn ended(&mut self, now: Nanos, took: Nanos, left: usize, outstanding: u32, collided: Nanos) {
         self.longest = (self.longest - self.longest / 64).max(took);
         if !self.beside {
@@ -385,7 +401,8 @@ impl Live {
         }
     }
 
-    /// Slowdown for each nanosecond that the first arrival beside a background request must wait for its end.
+    /// Slowdown for each nanosecond that the first arrival beside a background request must wait
+    /// for its end.
     pub(crate) fn weight(&self, ladder: &Ladder) -> f64 {
         // As if 20 of the smallest requests had been met at 1.
         let prior = 20.0 * ladder.0[0].1;

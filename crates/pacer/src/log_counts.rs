@@ -1,7 +1,8 @@
 //! Counts by logarithm, for percentiles without keeping the values.
 
-/// Counts of values by logarithm, in so many classes a doubling (a power of two): a percentile is right to 1 in `PARTS`. Values below `PARTS` have a class each.
-/// Memory for all 64-bit values is taken when it is made: 8 KiB with 16 parts, 30 KiB with 64.
+/// Counts of values by logarithm, in so many classes a doubling (a power of two): a percentile is
+/// right to 1 in `PARTS`. Values below `PARTS` have a class each. Memory for all 64-bit values is
+/// taken when it is made: 8 KiB with 16 parts, 30 KiB with 64.
 #[derive(Debug, Clone)]
 pub struct LogCounts<const PARTS: u32> {
     counts: Vec<u64>,
@@ -49,7 +50,8 @@ impl<const PARTS: u32> LogCounts<PARTS> {
         self.total
     }
 
-    /// The value that a share (0 to 1) of all values does not exceed; 0 for none. The 99th percentile is `quantile(0.99)`.
+    /// The value that a share (0 to 1) of all values does not exceed; 0 for none. The 99th
+    /// percentile is `quantile(0.99)`.
     #[must_use]
     pub fn quantile(&self, share: f64) -> u64 {
         let rank = ((share * self.total as f64).ceil() as u64).clamp(1, self.total.max(1));

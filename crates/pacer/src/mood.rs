@@ -34,7 +34,8 @@ impl Mood {
     }
 }
 
-/// exp(-x): requests that follow one another within 80 ms, as most do, need no more than the first terms (to 1 in 10^16).
+/// exp(-x): requests that follow one another within 80 ms, as most do, need no more than the first
+/// terms (to 1 in 10^16).
 fn fading(x: f64) -> f64 {
     if x > 0.02 {
         return (-x).exp();

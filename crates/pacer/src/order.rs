@@ -1,4 +1,5 @@
-//! In which order a drive is gone through. Each order is a strategy of tens of lines: it is asked for the next piece and gives at most so many bytes.
+//! In which order a drive is gone through. Each order is a strategy of tens of lines: it is asked
+//! for the next piece and gives at most so many bytes.
 
 mod error_first;
 mod oldest_first;
@@ -37,7 +38,8 @@ pub enum OrderError {
 
 /// A way to go through a drive. One pass gives every byte of its range exactly once, then `None`.
 pub trait Order {
-    /// The next piece, of at most `limit` bytes (at least 1 is given); `None` when the pass is done.
+    /// The next piece, of at most `limit` bytes (at least 1 is given); `None` when the pass is
+    /// done.
     fn next(&mut self, limit: u64) -> Option<Extent>;
 
     /// Bytes of the pass that have not been given yet.

@@ -1,4 +1,5 @@
-//! The pacer of one drive: told of every foreground and background request, asked when the next background request may start.
+//! The pacer of one drive: told of every foreground and background request, asked when the next
+//! background request may start.
 
 mod choice;
 
@@ -40,7 +41,8 @@ struct Flight {
     arrivals: u32,
 }
 
-/// Paces one drive. Times are nanoseconds since any fixed moment, from one clock; a time before the last one counts as the last one.
+/// Paces one drive. Times are nanoseconds since any fixed moment, from one clock; a time before the
+/// last one counts as the last one.
 #[derive(Debug, Clone)]
 pub struct Pacer {
     policy: Policy,
@@ -174,7 +176,8 @@ impl Pacer {
         }
     }
 
-    /// A foreground request of `bytes` that was told of at `arrived`, and had waited for `waited` then, is done: its response is both together.
+    /// A foreground request of `bytes` that was told of at `arrived`, and had waited for `waited`
+    /// then, is done: its response is both together.
     pub fn foreground_completed(&mut self, now: Nanos, arrived: Nanos, waited: Nanos, bytes: u64) {
         let (started, done) = self.last_flight;
         let response = now.saturating_sub(arrived).saturating_add(waited);
@@ -223,8 +226,9 @@ impl Pacer {
         }
     }
 
-    /// A background request in progress is done, with so many bytes (fewer than granted at the end of a drive). Of several in progress it is taken to be the
-    /// oldest of those that were granted so many, or else more, bytes.
+    /// A background request in progress is done, with so many bytes (fewer than granted at the end
+    /// of a drive). Of several in progress it is taken to be the oldest of those that were granted
+    /// so many, or else more, bytes.
     pub fn background_done(&mut self, now: Nanos, bytes: u64) {
         let same = self.flights.iter().position(|f| f.bytes == bytes);
         let Some(which) = same.or_else(|| self.flights.iter().position(|f| f.bytes > bytes)) else {
@@ -287,7 +291,8 @@ impl Pacer {
         }
     }
 
-    /// How many nanoseconds of slowdown a nanosecond of collision has made so far: 1, or more where requests queue behind the first.
+    /// How many nanoseconds of slowdown a nanosecond of collision has made so far: 1, or more where
+    /// requests queue behind the first.
     fn weight(&self) -> f64 {
         // The first milliseconds say little: they count together with 50 ms at weight 2.
         match self.charge {
@@ -297,7 +302,8 @@ impl Pacer {
         }
     }
 
-    /// What to do now. Constant time, except that a fit is made when one is due: a millisecond every 10 s, under the policy `Priced`.
+    /// What to do now. Constant time, except that a fit is made when one is due: a millisecond
+    /// every 10 s, under the policy `Priced`.
     pub fn next(&mut self, now: Nanos) -> Decision {
         if self.paused || self.flights.len() >= self.in_flight {
             return Decision::WaitForEvent;
@@ -381,7 +387,8 @@ impl Pacer {
         }
     }
 
-    /// Time begins anew at `now` on an idle drive: for simulations that go through a trace twice. What was learned stays.
+    /// Time begins anew at `now` on an idle drive: for simulations that go through a trace twice.
+    /// What was learned stays.
     pub fn rewind(&mut self, now: Nanos) {
         let goal = *self.account.goal();
         self.set_goal(goal, now);
@@ -402,7 +409,8 @@ impl Pacer {
         &self.figures
     }
 
-    /// Response times of foreground requests that met no background request, and of those that did (under [`Charge::Measured`]: that were near one).
+    /// Response times of foreground requests that met no background request, and of those that did
+    /// (under [`Charge::Measured`]: that were near one).
     #[must_use]
     pub fn latencies(&self) -> (&Latency, &Latency) {
         (&self.clear, &self.met)
@@ -442,7 +450,8 @@ impl Pacer {
         self.tuned.as_ref()
     }
 
-    /// Price of slowdown in bytes a nanosecond, and the load's period in nanoseconds (0 for none), where the policy has them.
+    /// Price of slowdown in bytes a nanosecond, and the load's period in nanoseconds (0 for none),
+    /// where the policy has them.
     #[must_use]
     pub fn price_and_period(&self) -> Option<(f64, Nanos)> {
         self.pricing.as_ref().map(|p| (p.price(), p.period()))

@@ -4,7 +4,8 @@ use crate::replay::Start;
 use crate::tuner::Family;
 use crate::{Nanos, Sizing};
 
-/// A start policy. Those that look at idleness go on from their start until a foreground request arrives.
+/// A start policy. Those that look at idleness go on from their start until a foreground request
+/// arrives.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Policy {
     /// One request after the other, whatever the foreground does.
@@ -23,12 +24,14 @@ pub enum Policy {
     Fixed(Start),
     /// Threshold, cutoff and size from the last idle intervals, tuned again all the time.
     Tuned(Family),
-    /// The size that is worth most at each moment, by a learned hazard rate and a price for slowdown.
+    /// The size that is worth most at each moment, by a learned hazard rate and a price for
+    /// slowdown.
     Priced,
 }
 
 impl Policy {
-    /// The idle class of Linux's CFQ: after 10 ms of idleness, 64 KiB at a time. *Practical scrubbing*, section III.B.
+    /// The idle class of Linux's CFQ: after 10 ms of idleness, 64 KiB at a time. *Practical
+    /// scrubbing*, section III.B.
     pub const CFQ: Self =
         Self::Fixed(Start { threshold: 10_000_000, cutoff: 0, sizing: Sizing::fixed(64 << 10) });
 

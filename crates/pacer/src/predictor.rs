@@ -6,8 +6,9 @@ const TERMS: usize = ORDER + 1;
 /// What a length weighs when the next one comes.
 const FORGET: f64 = 0.999;
 
-/// Predicts the logarithm of the next idle length from the last four, fitted by recursive least squares with forgetting: constant
-/// time and memory for each interval. (*Practical scrubbing*, section V, uses AR and ACD models; their orders are not in the text that can be had.)
+/// Predicts the logarithm of the next idle length from the last four, fitted by recursive least
+/// squares with forgetting: constant time and memory for each interval. (*Practical scrubbing*,
+/// section V, uses AR and ACD models; their orders are not in the text that can be had.)
 #[derive(Debug, Clone, PartialEq)]
 pub struct Predictor {
     weights: [f64; TERMS],
@@ -27,7 +28,8 @@ impl Default for Predictor {
 }
 
 impl Predictor {
-    /// The expected length (the median of the model) of the interval that begins now, in nanoseconds; 0 before anything was seen.
+    /// The expected length (the median of the model) of the interval that begins now, in
+    /// nanoseconds; 0 before anything was seen.
     #[must_use]
     pub fn expected(&self) -> f64 {
         if self.seen == 0 {

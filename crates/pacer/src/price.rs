@@ -1,8 +1,10 @@
 //! What a nanosecond of slowdown costs, in bytes: the one number that a goal turns into.
 //!
-//! At price `p` a request of `b` bytes that takes `s` and is expected to slow the foreground by `d` is worth `(b - p * d) / s` a
-//! nanosecond. The size that is worth most is taken; while none is worth anything, the drive is left alone. Over all idle time
-//! this gives the most bytes for the slowdown it causes (Lagrange); the price is the one at which the expected slowdown is what the goal earns.
+//! At price `p` a request of `b` bytes that takes `s` and is expected to slow the foreground by `d`
+//! is worth `(b - p * d) / s` a nanosecond. The size that is worth most is taken; while none is
+//! worth anything, the drive is left alone. Over all idle time this gives the most bytes for the
+//! slowdown it causes (Lagrange); the price is the one at which the expected slowdown is what the
+//! goal earns.
 
 use crate::echo::SHIFTS;
 use crate::hazard::{Hazard, Stretch};
@@ -30,8 +32,10 @@ impl Ladder {
     }
 }
 
-/// How long the first to arrive waits on average for the end of a request that takes `service`, where they come at `rate`; 0 where nobody comes. As [`best_size`] has it for an
-/// equal rate: a price is found for what will be chosen, and `rate * service^2 / 2` would say that large requests are never chosen where arrivals are frequent.
+/// How long the first to arrive waits on average for the end of a request that takes `service`,
+/// where they come at `rate`; 0 where nobody comes. As [`best_size`] has it for an equal rate: a
+/// price is found for what will be chosen, and `rate * service^2 / 2` would say that large requests
+/// are never chosen where arrivals are frequent.
 fn expected_wait(rate: f64, service: f64) -> f64 {
     let x = rate * service;
     // Below, the difference would be lost in rounding.
@@ -62,7 +66,8 @@ impl RateClasses {
         out
     }
 
-    /// The same time where so much of it has a rate that is so many classes higher: echoes are taken to come at any rate alike.
+    /// The same time where so much of it has a rate that is so many classes higher: echoes are
+    /// taken to come at any rate alike.
     fn spread(&self, shares: &[f64; SHIFTS]) -> Self {
         let mut out = Self { time: [0.0; CLASSES], rate: [0.0; CLASSES] };
         for (shift, &share) in shares.iter().enumerate().filter(|share| *share.1 > 0.0) {
@@ -81,8 +86,9 @@ impl RateClasses {
         self.time.iter().sum()
     }
 
-    /// What each size is expected to cost where it may be used, so that a search for a price asks for the exponentials once. `weight` is how many
-    /// nanoseconds of slowdown a nanosecond of collision makes; `usable` says which sizes may be used.
+    /// What each size is expected to cost where it may be used, so that a search for a price asks
+    /// for the exponentials once. `weight` is how many nanoseconds of slowdown a nanosecond of
+    /// collision makes; `usable` says which sizes may be used.
     pub(crate) fn costs(&self, ladder: &Ladder, weight: f64, usable: &[bool; SIZES.len()]) -> Costs {
         let mut out = Costs { classes: [(0.0, [0.0; SIZES.len()]); CLASSES], len: 0, ladder: *ladder };
         for (&rate, &time) in self.rate.iter().zip(&self.time) {
@@ -99,7 +105,8 @@ impl RateClasses {
     }
 }
 
-/// Idle time, each class with the expected slowdown by a request of each size: infinite where the size may not be used.
+/// Idle time, each class with the expected slowdown by a request of each size: infinite where the
+/// size may not be used.
 #[derive(Debug, Clone)]
 pub(crate) struct Costs {
     classes: [(f64, [f64; SIZES.len()]); CLASSES],
@@ -161,7 +168,8 @@ pub(crate) struct Moment {
 /// Stretches looked at before the question is put off.
 const LOOK_AHEAD: usize = 8;
 
-/// The size that is worth most at this moment, or when to ask again. `usable` is asked with the expected slowdown and the time of a size.
+/// The size that is worth most at this moment, or when to ask again. `usable` is asked with the
+/// expected slowdown and the time of a size.
 pub(crate) fn best_size(
     hazard: &Hazard,
     ladder: &Ladder,
@@ -173,7 +181,8 @@ pub(crate) fn best_size(
     // Above this rate no size is worth anything, whatever comes after.
     let hopeless = |rate: f64, end: Nanos, at: Nanos| {
         let width = (end - at) as f64;
-        // Of the sizes that reach past the stretch, the largest brings most for what it risks in it.
+        // Of the sizes that reach past the stretch, the largest brings most for what it risks in
+        // it.
         let last = ladder.0.len() - 1;
         ladder.0.iter().enumerate().filter(|&(i, size)| i == last || size.1 <= width).all(
             |(_, &(bytes, service))| {
@@ -232,8 +241,9 @@ fn best_at(
         if gain > worth * service && usable(delay, service) {
             (best, worth) = (Some((bytes, delay)), gain / service);
         }
-        // Whoever has come by now waits for the rest of a larger request as well: where no larger one is worth more even if nobody else comes, the
-        // exponentials are saved. The margin is for rounding.
+        // Whoever has come by now waits for the rest of a larger request as well: where no larger
+        // one is worth more even if nobody else comes, the exponentials are saved. The margin is
+        // for rounding.
         let (known, slope) = (price * hit_times_when, (price * hit + worth) * (1.0 - 1e-9));
         if ladder.0[i + 1..].iter().all(|&(bytes, service)| bytes as f64 + known < service * slope) {
             break;

@@ -23,7 +23,8 @@ const SPENT_AT_ONCE: f64 = 0.9;
 /// Over which time a surplus and a debt of the account are worked off, in nanoseconds.
 const SURPLUS_TIME: f64 = 60e9;
 const DEBT_TIME: f64 = 100e9;
-/// The share of the goal that may be spent beside foreground requests in any case, so that their cost stays known.
+/// The share of the goal that may be spent beside foreground requests in any case, so that their
+/// cost stays known.
 const LEAST_SHARE: f64 = 0.02;
 /// Fits between two searches for the period.
 const PERIOD_EVERY: u32 = 8;
@@ -37,7 +38,8 @@ pub(crate) struct Pricing {
     hazard: Hazard,
     moments: Moments,
     mood: Mood,
-    /// The idle interval asked about last, by its start, and its mood: which is the same until somebody comes.
+    /// The idle interval asked about last, by its start, and its mood: which is the same until
+    /// somebody comes.
     asked: Option<(Nanos, u8)>,
     ladder: Ladder,
     answers: Answers,
@@ -59,7 +61,8 @@ pub(crate) struct Pricing {
     /// What collisions were expected to cost, and cost: their ratio corrects the hazard's level.
     expected: f64,
     cost: f64,
-    /// Bytes that a nanosecond of slowdown buys beside foreground requests (0: nothing is known), and the share of the goal that is better spent there.
+    /// Bytes that a nanosecond of slowdown buys beside foreground requests (0: nothing is known),
+    /// and the share of the goal that is better spent there.
     beside: f64,
     share: f64,
     /// When the price was found last, and with which `beside`.
@@ -77,7 +80,8 @@ impl Pricing {
             ladder: Ladder::new(curve),
             answers: Answers::new(),
             classes: None,
-            // Until something is known: a slowdown of the whole goal costs as much as the largest request brings.
+            // Until something is known: a slowdown of the whole goal costs as much as the largest
+            // request brings.
             price: SIZES[SIZES.len() - 1] as f64 / goal_mean.max(1) as f64,
             seen: 0,
             half_life: half_life.max(1),
@@ -99,7 +103,8 @@ impl Pricing {
         }
     }
 
-    /// Tells what a nanosecond of slowdown buys beside foreground requests. The share of the goal that is better spent there, as of the last price.
+    /// Tells what a nanosecond of slowdown buys beside foreground requests. The share of the goal
+    /// that is better spent there, as of the last price.
     pub(crate) fn divide(&mut self, beside: f64) -> f64 {
         self.beside = beside;
         // A price for what can be bought no more is soon replaced.
@@ -151,7 +156,8 @@ impl Pricing {
         self.seen += 1;
     }
 
-    /// Time begins anew at `now`; what was learned stays. The time until then was not looked at: it is no quiet time, and nothing is forgotten for it.
+    /// Time begins anew at `now`; what was learned stays. The time until then was not looked at: it
+    /// is no quiet time, and nothing is forgotten for it.
     pub(crate) fn rewind(&mut self, now: Nanos) {
         (self.next_fit, self.next_price, self.fitted, self.priced, self.solved) = (0, 0, now, 0, now);
         (self.count, self.count_since) = (0.0, now);
@@ -169,7 +175,8 @@ impl Pricing {
         self.answers.clear();
     }
 
-    /// What a background request was expected to cost and what it cost, in nanoseconds of collision.
+    /// What a background request was expected to cost and what it cost, in nanoseconds of
+    /// collision.
     pub(crate) fn cost(&mut self, expected: f64, cost: f64) {
         self.expected += expected;
         self.cost += cost;
@@ -180,7 +187,8 @@ impl Pricing {
         (self.cost + prior) / (self.expected + prior)
     }
 
-    /// Fits again if it is time: about a millisecond, at most once a minute after 16 minutes of idle time; a new price every 10 s, in a tenth of that.
+    /// Fits again if it is time: about a millisecond, at most once a minute after 16 minutes of
+    /// idle time; a new price every 10 s, in a tenth of that.
     pub(crate) fn fit(
         &mut self,
         now: Nanos,
@@ -227,7 +235,8 @@ impl Pricing {
         }
     }
 
-    /// Finds the price at which the expected slowdown is what the account can afford in the observed idle time.
+    /// Finds the price at which the expected slowdown is what the account can afford in the
+    /// observed idle time.
     pub(crate) fn solve(&mut self, now: Nanos, account: &Account, weight: f64) {
         let Some(classes) = &self.classes else { return };
         (self.solved, self.solved_beside) = (now, self.beside);
@@ -237,7 +246,8 @@ impl Pricing {
         let extra = match () {
             () if surplus <= 0.0 => surplus / DEBT_TIME,
             () if earning <= 0.0 => surplus / SURPLUS_TIME,
-            // A large surplus comes from a burst of requests: it lasts the longer, the larger it is.
+            // A large surplus comes from a burst of requests: it lasts the longer, the larger it
+            // is.
             () => (surplus / SURPLUS_TIME / earning).ln_1p() * earning,
         };
         let affordable: f64 = (SPENT_AT_ONCE * earning + extra).max(0.02 * earning);
@@ -246,14 +256,16 @@ impl Pricing {
         let budget = affordable * classes.total();
         let costs = classes.costs(&self.ladder, weight * bias, &usable);
         let price = costs.price(budget);
-        // Idle time is used as far as its last nanosecond of slowdown buys as much as one beside foreground requests does.
+        // Idle time is used as far as its last nanosecond of slowdown buys as much as one beside
+        // foreground requests does.
         let price = price.max(self.beside);
         let here = costs.slowdown(price);
         self.share = if budget > 0.0 { (1.0 - here / budget).clamp(LEAST_SHARE, 1.0) } else { 0.0 };
         self.price = price * bias;
     }
 
-    /// Foreground requests a nanosecond that can be counted on: the mean of the quieter stretches, so that a burst raises the balance, not the hopes.
+    /// Foreground requests a nanosecond that can be counted on: the mean of the quieter stretches,
+    /// so that a burst raises the balance, not the hopes.
     fn rate(&self, now: Nanos) -> f64 {
         let n = self.rates_seen.min(STRETCHES);
         if n == 0 {
@@ -276,8 +288,9 @@ impl Pricing {
         }
     }
 
-    /// What to start on a drive that is idle since `start`. What any but the smallest request is expected to cost must be in the account `cover` times
-    /// over, with one goal more: a drive that nobody uses earns nothing.
+    /// What to start on a drive that is idle since `start`. What any but the smallest request is
+    /// expected to cost must be in the account `cover` times over, with one goal more: a drive that
+    /// nobody uses earns nothing.
     pub(crate) fn choose(
         &mut self,
         start: Nanos,
@@ -288,7 +301,8 @@ impl Pricing {
     ) -> Worth {
         let mood = self.mood(start);
         let moment = Moment { start, now, mood: usize::from(mood) };
-        // While nothing is known: the more collisions of the smallest request are saved up, the less one matters.
+        // While nothing is known: the more collisions of the smallest request are saved up, the
+        // less one matters.
         let saved = account.balance() / (self.ladder.0[0].1 * weight);
         let ease = if self.classes.is_none() { saved.max(1.0) } else { 1.0 };
         let (smallest, there) = (self.ladder.0[0].1, account.balance() + account.goal().mean as f64);
@@ -299,7 +313,8 @@ impl Pricing {
         };
         let (hazard, ladder) = (&self.hazard, &self.ladder);
         let find = || best_size(hazard, ladder, moment, price, usable);
-        // With a period the time of day matters, and with a cover every nanosecond that is saved up.
+        // With a period the time of day matters, and with a cover every nanosecond that is saved
+        // up.
         if !hazard.timeless() || cover > 0.0 {
             return find();
         }

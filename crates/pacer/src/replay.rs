@@ -2,7 +2,8 @@
 
 use crate::{History, Idle, Nanos, Percentile, ServiceCurve};
 
-/// How large requests are within one idle interval: the first has `first` bytes, each further one twice as many, up to `max`.
+/// How large requests are within one idle interval: the first has `first` bytes, each further one
+/// twice as many, up to `max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizing {
     /// Bytes of the first request of an idle interval.
@@ -26,7 +27,8 @@ impl Sizing {
     }
 }
 
-/// Start `threshold` after the drive fell idle, if the predictor expects at least `cutoff`; go on until a collision.
+/// Start `threshold` after the drive fell idle, if the predictor expects at least `cutoff`; go on
+/// until a collision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Start {
     /// Idle time before the first request, in nanoseconds.

@@ -3,8 +3,8 @@
 use crate::Nanos;
 use thiserror::Error;
 
-/// The request sizes that are considered: 64 KiB (below it a VERIFY takes as long) to 4 MiB (above it nothing is gained).
-/// *Practical scrubbing*, section IV.A.
+/// The request sizes that are considered: 64 KiB (below it a VERIFY takes as long) to 4 MiB (above
+/// it nothing is gained). *Practical scrubbing*, section IV.A.
 pub const SIZES: [u64; 7] = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20];
 
 /// Points a curve has at most.
@@ -54,8 +54,9 @@ impl ServiceCurve {
         Ok(curve)
     }
 
-    /// A curve that was guessed: the first measurement of a point counts for all of it, or half where it is slower, and points that nothing was measured of follow the others in proportion. Or else a
-    /// size that the guess makes look slow would never be tried.
+    /// A curve that was guessed: the first measurement of a point counts for all of it, or half
+    /// where it is slower, and points that nothing was measured of follow the others in proportion.
+    /// Or else a size that the guess makes look slow would never be tried.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -80,15 +81,16 @@ impl ServiceCurve {
         (t0 + (t1 - t0) * (bytes as f64 - b0) / (b1 - b0)).round() as Nanos
     }
 
-    /// Takes in a measurement: a background request of `bytes` took `took` nanoseconds. The nearest point moves an eighth
-    /// of the way; a guessed one further at first.
+    /// Takes in a measurement: a background request of `bytes` took `took` nanoseconds. The nearest
+    /// point moves an eighth of the way; a guessed one further at first.
     pub fn observe(&mut self, bytes: u64, took: Nanos) {
         let points = &self.bytes[..self.len];
         let i = points.partition_point(|&b| b < bytes).min(self.len - 1);
         let i = if i > 0 && points[i].abs_diff(bytes) > points[i - 1].abs_diff(bytes) { i - 1 } else { i };
         let expected = self.time(bytes) as f64;
-        // Faster than guessed, it is believed at once; slower, by half at first: all drives may have begun together, and by a time that is much too long nothing would be
-        // worth starting any more, and nothing measured again.
+        // Faster than guessed, it is believed at once; slower, by half at first: all drives may
+        // have begun together, and by a time that is much too long nothing would be worth starting
+        // any more, and nothing measured again.
         let parts = if self.seen[i] == 0 && took as f64 > expected { 2 } else { self.seen[i] + 1 };
         let times = 1.0 + (took as f64 / expected - 1.0) / f64::from(parts);
         self.seen[i] = (self.seen[i] + 1).min(SETTLED);

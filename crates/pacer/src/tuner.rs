@@ -1,13 +1,16 @@
-//! Chooses threshold and request size: the most scrubbing that the goal allows, by replay of a window of recent idle intervals.
+//! Chooses threshold and request size: the most scrubbing that the goal allows, by replay of a
+//! window of recent idle intervals.
 //!
-//! The cost is bounded: each candidate is one replay of the window, and `Tuner::step` tries one candidate.
+//! The cost is bounded: each candidate is one replay of the window, and `Tuner::step` tries one
+//! candidate.
 
 use crate::replay::{Outcome, Sizing, Start};
 use crate::{Goal, History, Nanos, SIZES, ServiceCurve};
 
 const MILLI: Nanos = 1_000_000;
 
-/// Thresholds that are tried: powers of two from 1 ms to about 33 s, 10 ms (the idle class of CFQ), and none.
+/// Thresholds that are tried: powers of two from 1 ms to about 33 s, 10 ms (the idle class of CFQ),
+/// and none.
 pub const THRESHOLDS: [Nanos; 18] = {
     let mut out = [0; 18];
     out[1] = 10 * MILLI;
@@ -23,8 +26,8 @@ pub const THRESHOLDS: [Nanos; 18] = {
 pub const CUTOFFS: [Nanos; 8] =
     [MILLI, 4 * MILLI, 16 * MILLI, 64 * MILLI, 256 * MILLI, 1_024 * MILLI, 4_096 * MILLI, 16_384 * MILLI];
 
-/// Below this squared coefficient of variation idle times are no more variable than memoryless ones, and waiting cannot help
-/// (Mi and others, ACM TOS 5(2), 2009).
+/// Below this squared coefficient of variation idle times are no more variable than memoryless
+/// ones, and waiting cannot help (Mi and others, ACM TOS 5(2), 2009).
 pub const WAITING_HELPS_ABOVE: f64 = 1.0;
 
 /// Idle intervals below which nothing is concluded.
@@ -50,7 +53,8 @@ pub enum Advice {
     NoHistory,
     /// Idle times vary more than memoryless ones: who waited will probably wait longer.
     WaitingHelps,
-    /// Idle times vary no more than memoryless ones: waiting teaches nothing, only the request size matters.
+    /// Idle times vary no more than memoryless ones: waiting teaches nothing, only the request size
+    /// matters.
     WaitingCannotHelp,
 }
 
@@ -125,8 +129,8 @@ impl Tuner {
         }
     }
 
-    /// Tries one candidate against the window: a few nanoseconds for each interval in it. The search's result when it was the last one;
-    /// the next step then begins anew.
+    /// Tries one candidate against the window: a few nanoseconds for each interval in it. The
+    /// search's result when it was the last one; the next step then begins anew.
     pub fn step(&mut self, window: &History, curve: &ServiceCurve) -> Option<Tuned> {
         let candidate = self.candidate(self.next);
         if self.goal.allows(curve.time(candidate.sizing.max)) {

@@ -29,8 +29,8 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Windows of (from, to) in seconds from midnight; one that ends before it begins runs over midnight. `time_of_day` is the second
-    /// of the day at the caller's time 0.
+    /// Windows of (from, to) in seconds from midnight; one that ends before it begins runs over
+    /// midnight. `time_of_day` is the second of the day at the caller's time 0.
     ///
     /// # Errors
     /// Where there are more than 8, or one is empty or lies outside a day.

@@ -28,7 +28,8 @@ struct Entry {
     served: f64,
 }
 
-/// Who may go next: bytes are shared by weight among the kinds that have work, so that priority never becomes starvation.
+/// Who may go next: bytes are shared by weight among the kinds that have work, so that priority
+/// never becomes starvation.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Works {
     entries: [Entry; KINDS],
@@ -41,7 +42,8 @@ impl Works {
         Self::default()
     }
 
-    /// A kind has work, with a weight (at least 1): of two kinds that have work, each gets bytes in proportion to its weight.
+    /// A kind has work, with a weight (at least 1): of two kinds that have work, each gets bytes in
+    /// proportion to its weight.
     pub fn begin(&mut self, kind: Kind, weight: u32) {
         let floor = self.least_served();
         let entry = &mut self.entries[kind.index()];

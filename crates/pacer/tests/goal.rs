@@ -1,4 +1,5 @@
-//! The pacer of one serial drive against arbitrary loads: the goal is held, nothing starves, limits are kept.
+//! The pacer of one serial drive against arbitrary loads: the goal is held, nothing starves, limits
+//! are kept.
 
 use proptest::prelude::*;
 use pumice_pacer::{Charge, Config, Decision, Family, Goal, Kind, Pacer, Policy, ServiceCurve, Windows};

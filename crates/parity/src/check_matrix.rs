@@ -1,22 +1,24 @@
 //! The parity-check matrix of a stripe: one row for each equation, one column for each member.
 //!
-//! `sum over m of H[i][m] * x[m] = 0` for every row i and byte position. RAID-5 is one row of ones; RAID-6
-//! has P = ones over data and P, and Q = g^slot over data, 1 on Q. Everything below holds for any H.
+//! `sum over m of H[i][m] * x[m] = 0` for every row i and byte position. RAID-5 is one row of ones;
+//! RAID-6 has P = ones over data and P, and Q = g^slot over data, 1 on Q. Everything below holds
+//! for any H.
 //!
 //! # Missing members
-//! A member that is not there contributes unknown bytes. Row operations do not change what the equations say,
-//! so the rows are combined until one of them alone holds the missing column, and that one is dropped: what
-//! remains are the equations that can be checked without it. RAID-6 minus one member leaves one equation,
-//! minus two none.
+//! A member that is not there contributes unknown bytes. Row operations do not change what the
+//! equations say, so the rows are combined until one of them alone holds the missing column, and
+//! that one is dropped: what remains are the equations that can be checked without it. RAID-6 minus
+//! one member leaves one equation, minus two none.
 //!
-//! Example, 3+2 without data 1: P = (1 1 1 1 0), Q = (1 2 4 0 1). Q + 2P = (3 0 6 2 1): column 1 is gone.
+//! Example, 3+2 without data 1: P = (1 1 1 1 0), Q = (1 2 4 0 1). Q + 2P = (3 0 6 2 1): column 1 is
+//! gone.
 //!
 //! # Recovery
-//! Gauss-Jordan on the lost columns gives each of them an equation of its own, which reads
-//! `lost = sum of coefficient * survivor`. It works if and only if the lost columns are linearly independent,
-//! which is also when the lost bytes are determined at all. Where there are more equations than losses, the
-//! ones with the fewest members are taken first, so that a local parity is read before a global one, and P
-//! before Q.
+//! Gauss-Jordan on the lost columns gives each of them an equation of its own, which reads `lost =
+//! sum of coefficient * survivor`. It works if and only if the lost columns are linearly
+//! independent, which is also when the lost bytes are determined at all. Where there are more
+//! equations than losses, the ones with the fewest members are taken first, so that a local parity
+//! is read before a global one, and P before Q.
 
 use crate::gf::{self, add_scaled};
 use crate::linear::{Span, solve_for, vector};
@@ -133,8 +135,8 @@ impl CheckMatrix {
         out
     }
 
-    /// The equations that remain without some members: as many independent ones as there are, with zeros in
-    /// those columns. What does not hold a missing member stays as it is.
+    /// The equations that remain without some members: as many independent ones as there are, with
+    /// zeros in those columns. What does not hold a missing member stays as it is.
     ///
     /// # Panics
     /// Where there is no such column.
@@ -142,8 +144,8 @@ impl CheckMatrix {
     pub fn eliminate(&self, missing: &[usize]) -> Self {
         let mut rows = self.rows.clone();
         for column in missing {
-            // The first row that has the column is given up: in a local code that is the local parity, and
-            // rows of other groups are left alone.
+            // The first row that has the column is given up: in a local code that is the local
+            // parity, and rows of other groups are left alone.
             if let Some(pivot) = rows.iter().position(|row| row[*column] != 0) {
                 let pivot = rows.remove(pivot);
                 let inverse = gf::inv(pivot[*column]).expect("the pivot is not zero");
@@ -156,8 +158,8 @@ impl CheckMatrix {
         Self { columns: self.columns, rows: independent(rows) }
     }
 
-    /// How lost members follow from the others; `None` where the equations do not determine them, and where a
-    /// member is named twice.
+    /// How lost members follow from the others; `None` where the equations do not determine them,
+    /// and where a member is named twice.
     ///
     /// # Panics
     /// Where there is no such column.
@@ -177,8 +179,8 @@ impl CheckMatrix {
 
 /// The rows that are no combination of those before them.
 ///
-/// Row rank is column rank, and columns are short: rows are independent where the columns that they leave
-/// span as many dimensions as there are rows.
+/// Row rank is column rank, and columns are short: rows are independent where the columns that they
+/// leave span as many dimensions as there are rows.
 fn independent(rows: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let mut kept: Vec<Vec<u8>> = Vec::with_capacity(rows.len());
     for row in rows {
@@ -275,7 +277,7 @@ mod tests {
         assert_eq!(check.recover(&[2]).unwrap().survivors, [0, 1, 3, 4]);
         assert_eq!(check.recover(&[5]).unwrap().survivors, [0, 1, 2, 3]);
         assert_eq!(check.recover(&[]).unwrap().survivors, []);
-        // Wherever the rows stand: column 0 by row 2; then column 1 by row 0, not by the longer row 1.
+        // Wherever the rows stand: column 0 by row 2; then column 1 by row 0, the shorter one.
         let check = CheckMatrix::new(3, 6, &[0, 1, 0, 0, 0, 1, 0, 1, 1, 0, 2, 0, 1, 0, 1, 1, 1, 1]).unwrap();
         assert_eq!(check.recover(&[0, 1]).unwrap().survivors, [2, 3, 4, 5]);
         assert_eq!(check.recover(&[0, 1]).unwrap().coefficients[1], [0, 0, 0, 1]);

@@ -1,13 +1,14 @@
 //! The fastest way to fold one class of stripes.
 //!
-//! A class is a set of stripes whose members have the same columns of the check matrix: where parity
-//! rotates, each position of the rotation is a class.
+//! A class is a set of stripes whose members have the same columns of the check matrix: where
+//! parity rotates, each position of the rotation is a class.
 
 use crate::gf;
 use crate::kernels::{Kernels, MAX_XOR_SOURCES, RowMask};
 use crate::matrix::{MAX_COLUMNS, Matrix};
 
-/// How one class of stripes is folded: its columns, and a faster way to check it where its shape has one.
+/// How one class of stripes is folded: its columns, and a faster way to check it where its shape
+/// has one.
 #[derive(Debug, Clone)]
 pub struct ClassPlan {
     /// Matrices over at most [`MAX_COLUMNS`] sources each, in order.
@@ -42,7 +43,8 @@ impl ClassPlan {
         Self { tiles: tiles(rows, columns), check, rows }
     }
 
-    /// The same columns weighted: row `j` of the result is `weights[j]` applied to the columns' rows.
+    /// The same columns weighted: row `j` of the result is `weights[j]` applied to the columns'
+    /// rows.
     ///
     /// # Panics
     /// If the weights are not 1 to [`MAX_ROWS`](crate::matrix::MAX_ROWS).
@@ -67,7 +69,8 @@ impl ClassPlan {
         self.rows
     }
 
-    /// Which rows are not zero. Writes nothing but, where there are more sources than a kernel takes, scratch memory.
+    /// Which rows are not zero. Writes nothing but, where there are more sources than a kernel
+    /// takes, scratch memory.
     ///
     /// # Panics
     /// Where the sources are not as many as the columns, or differ in length.
@@ -142,8 +145,8 @@ fn pq_order(columns: &[&[u8]]) -> Option<Check> {
 mod tests {
     use super::*;
 
-    /// Every kernel, at the borders of what it takes at a time: no count of sources that a descriptor
-    /// may have fails, and every source counts.
+    /// Every kernel, at the borders of what it takes at a time: no count of sources that a
+    /// descriptor may have fails, and every source counts.
     #[test]
     fn any_number_of_sources_is_folded() {
         for (rows, sources) in [(1, 256), (1, 257), (1, 258), (1, 1920), (2, 256), (2, 258), (8, 1920)] {

@@ -1,13 +1,13 @@
 //! Erasure codes: a check matrix, and which of its columns hold data and which parity.
 //!
 //! # Derivation
-//! Data columns come first, in order, then the parities; parity j is row j, and every code here is systematic
-//! with H = \[A | I\]: `parity[j] = sum over data i of A[j][i] * data[i]`, because -1 = 1. So the rows of A
-//! are what an encoder multiplies by, and everything else (what remains without some members, recovery,
-//! location) is linear algebra on H and lives in [`CheckMatrix`].
+//! Data columns come first, in order, then the parities; parity j is row j, and every code here is
+//! systematic with H = \[A | I\]: `parity[j] = sum over data i of A[j][i] * data[i]`, since -1 = 1.
+//! So the rows of A are what an encoder multiplies by, and everything else (what remains without
+//! some members, recovery, location) is linear algebra on H and lives in [`CheckMatrix`].
 //!
-//! A set of lost columns decodes if and only if their columns of H are linearly independent: then, and only
-//! then, are the lost values the one solution of the equations.
+//! A set of lost columns decodes if and only if their columns of H are linearly independent: then,
+//! and only then, are the lost values the one solution of the equations.
 //!
 //! | code | rows | what decodes |
 //! |---|---|---|
@@ -18,19 +18,20 @@
 //! | [`Code::lrc`] | one XOR a group; alpha_i; alpha_i^2 | one a group, and any two more |
 //!
 //! # Reed-Solomon: why Cauchy
-//! The entries are `1 / (x_j + y_i)` with all x and y distinct: every square submatrix of a Cauchy matrix is
-//! regular (its determinant is a product of differences over a product of sums), which is exactly what makes
-//! \[A | I\] MDS. A plain Vandermonde matrix with rows 1, g^i, g^2i, g^3i has singular minors from four
-//! parities on. With x_j = j and y_i = m + i, each column is divided by its entry in row 0: scaling a column
-//! by a non-zero constant keeps minors regular, and makes parity 0 a plain XOR.
+//! The entries are `1 / (x_j + y_i)` with all x and y distinct: every square submatrix of a Cauchy
+//! matrix is regular (its determinant is a product of differences over a product of sums), which is
+//! exactly what makes \[A | I\] MDS. A plain Vandermonde matrix with rows 1, g^i, g^2i, g^3i has
+//! singular minors from four parities on. With x_j = j and y_i = m + i, each column is divided by
+//! its entry in row 0: scaling a column by a non-zero constant keeps minors regular, and makes
+//! parity 0 a plain XOR.
 //!
-//! Worked example, 3+2: 1/(0+2), 1/(0+3), 1/(0+4) over 1/(1+2), 1/(1+3), 1/(1+4) becomes 1 1 1 over 2/3, 3/2,
-//! 4/5 = F5, 8F, A6.
+//! Worked example, 3+2: 1/(0+2), 1/(0+3), 1/(0+4) over 1/(1+2), 1/(1+3), 1/(1+4) becomes 1 1 1 over
+//! 2/3, 3/2, 4/5 = F5, 8F, A6.
 //!
 //! # References
-//! I. S. Reed, G. Solomon, *Polynomial codes over certain finite fields*, 1960; J. Bloemer et al., *An
-//! XOR-based erasure-resilient coding scheme*, ICSI TR-95-048, 1995 (Cauchy matrices); H. P. Anvin, *The
-//! mathematics of RAID-6*. Local reconstruction codes: see [`Code::lrc`].
+//! I. S. Reed, G. Solomon, *Polynomial codes over certain finite fields*, 1960; J. Bloemer et al.,
+//! *An XOR-based erasure-resilient coding scheme*, ICSI TR-95-048, 1995 (Cauchy matrices); H. P.
+//! Anvin, *The mathematics of RAID-6*. Local reconstruction codes: see [`Code::lrc`].
 
 mod lrc;
 
@@ -97,9 +98,9 @@ impl Code {
         Self::systematic(&[vec![1; data], (0..data).map(gf::exp).collect()])
     }
 
-    /// Repetition: `copies` columns that hold the same bytes. Column 0 counts as the data and the others as
-    /// its parities, though none of them is the original. Of n copies, up to (n - 1) / 2 that differ are
-    /// located: by majority.
+    /// Repetition: `copies` columns that hold the same bytes. Column 0 counts as the data and the
+    /// others as its parities, though none of them is the original. Of n copies, up to (n - 1) / 2
+    /// that differ are located: by majority.
     ///
     /// # Errors
     /// If there are not 2 to 9 copies.
@@ -108,12 +109,12 @@ impl Code {
         Self::systematic(&vec![vec![1]; copies - 1])
     }
 
-    /// Reed-Solomon: `data` data columns and `parities` parities from a Cauchy matrix, parity 0 the XOR. The
-    /// module's header has the formula.
+    /// Reed-Solomon: `data` data columns and `parities` parities from a Cauchy matrix, parity 0 the
+    /// XOR. The module's header has the formula.
     ///
     /// # Errors
-    /// Where parities are not 1 to 8, there is no data, or the columns are more than the 256 elements of the
-    /// field.
+    /// Where parities are not 1 to 8, there is no data, or the columns are more than the 256
+    /// elements of the field.
     pub fn reed_solomon(data: usize, parities: usize) -> Result<Self, CodeError> {
         in_range("parities", parities, 1, MAX_ROWS)?;
         in_range("data", data, 1, 256 - parities)?;
@@ -170,7 +171,8 @@ impl Code {
         (0..self.check.rows()).map(|row| self.check.row(row)[..self.data].to_vec()).collect()
     }
 
-    /// How lost columns follow from the others; `None` where they do not ([`CheckMatrix::recover`]).
+    /// How lost columns follow from the others; `None` where they do not
+    /// ([`CheckMatrix::recover`]).
     #[must_use]
     pub fn recover(&self, lost: &[usize]) -> Option<Recovery> {
         self.check.recover(lost)

@@ -1,8 +1,8 @@
 //! How well the bytes of a block support the member that its syndromes name.
 //!
-//! `docs/repair.md` has the rules (R11 to R13) and the derivation of what makes a pair of other members a
-//! rival. This module measures: how many values the error takes, whether it repeats, and which pairs
-//! explain the same bytes in a way that happens to disks.
+//! `docs/repair.md` has the rules (R11 to R13) and the derivation of what makes a pair of other
+//! members a rival. This module measures: how many values the error takes, whether it repeats, and
+//! which pairs explain the same bytes in a way that happens to disks.
 
 use crate::check_matrix::CheckMatrix;
 use crate::gf;
@@ -14,8 +14,8 @@ pub const MAX_PERIOD: usize = 64;
 pub const GAP: usize = 16;
 /// Shortest run that says anything about periods.
 const SHORTEST_RUN: usize = 16;
-/// Damaged bytes one after another that show an exchange. Any pair of 24 members shows so many by chance in
-/// one block of 4,000.
+/// Damaged bytes one after another that show an exchange. Any pair of 24 members shows so many by
+/// chance in one block of 4,000.
 const STREAK: usize = 4;
 /// The unit to which short runs are widened: the smallest sector.
 const SECTOR: usize = 512;
@@ -58,8 +58,8 @@ pub struct ErrorShape {
     pub bytes: u32,
     /// The values that they take.
     pub values: Values,
-    /// The smallest period over every damaged run, 1 to [`MAX_PERIOD`]; `None` without one, and if all
-    /// runs are short.
+    /// The smallest period over every damaged run, 1 to [`MAX_PERIOD`]; `None` without one, and if
+    /// all runs are short.
     pub period: Option<u8>,
     /// The damaged runs.
     pub runs: Vec<Range<usize>>,
@@ -125,9 +125,10 @@ pub struct Rival {
     pub kind: RivalKind,
 }
 
-/// The live pairs of a block (R13). `contents[column]` is the present content of each member, as long as
-/// the syndromes; `None` for a member that is missing, which is never part of a pair. `accused` is the
-/// column that alone explains the block, if one does; pairs that contain it explain nothing new.
+/// The live pairs of a block (R13). `contents[column]` is the present content of each member, as
+/// long as the syndromes; `None` for a member that is missing, which is never part of a pair.
+/// `accused` is the column that alone explains the block, if one does; pairs that contain it
+/// explain nothing new.
 ///
 /// Codes with other than two rows have no pairs that explain everything: the result is empty.
 ///
@@ -172,8 +173,8 @@ pub fn rivals(
     out
 }
 
-/// The damaged runs that are long enough to tell, or else the sectors that they touch. `None` without
-/// damage.
+/// The damaged runs that are long enough to tell, or else the sectors that they touch. `None`
+/// without damage.
 fn telling_runs(first: &[u8], second: &[u8]) -> Option<Vec<Range<usize>>> {
     let all = runs(first.len(), |at| first[at] != 0 || second[at] != 0);
     let (start, end) = (all.first()?.start, all.last()?.end);
@@ -356,7 +357,8 @@ mod tests {
 
     #[test]
     fn two_fills_that_look_like_a_third_member_are_seen() {
-        // Only slot 0 holds data, so P = Q = d0; both parities filled alike look like damage of slot 0.
+        // Only slot 0 holds data, so P = Q = d0; both parities filled alike look like damage of
+        // slot 0.
         for len in [4096, 300] {
             let mut data = vec![vec![0; 4096]; K];
             data[0] = noise(5, 4096);
@@ -392,7 +394,8 @@ mod tests {
 
     #[test]
     fn members_exchanged_with_parity_are_named() {
-        // P does not notice an exchange with a data member; an exchange with Q no single member explains.
+        // P does not notice an exchange with a data member; an exchange with Q no single member
+        // explains.
         for (parity, accused) in [(K, Some(K + 1)), (K + 1, None)] {
             let mut stripe = stripe(4096);
             stripe.swap(2, parity);

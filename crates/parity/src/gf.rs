@@ -1,8 +1,9 @@
-//! GF(2^8) with the polynomial x^8+x^4+x^3+x^2+1 (0x11D) and generator 2: the field of Linux md's RAID-6.
+//! GF(2^8) with the polynomial x^8+x^4+x^3+x^2+1 (0x11D) and generator 2: the field of Linux md's
+//! RAID-6.
 //!
-//! Addition is XOR. Every table is computed at compile time from the definition, so there is no table to get
-//! wrong and none to initialise. References: H. P. Anvin, *The mathematics of RAID-6*; Linux md's on-disk
-//! behaviour (data 01 02 80 FF 5A has Q = 5D).
+//! Addition is XOR. Every table is computed at compile time from the definition, so there is no
+//! table to get wrong and none to initialise. References: H. P. Anvin, *The mathematics of RAID-6*;
+//! Linux md's on-disk behaviour (data 01 02 80 FF 5A has Q = 5D).
 
 /// The field polynomial without its x^8 term.
 pub const POLY: u8 = 0x1D;
@@ -66,8 +67,8 @@ pub static LOG: [u8; 256] = {
     table
 };
 
-/// Multiplication by each constant as an 8x8 bit matrix in the form of the x86 instruction GF2P8AFFINEQB:
-/// byte 7-i of the quadword is the row that makes bit i of the product.
+/// Multiplication by each constant as an 8x8 bit matrix in the form of the x86 instruction
+/// GF2P8AFFINEQB: byte 7-i of the quadword is the row that makes bit i of the product.
 pub static AFFINE: [u64; 256] = {
     let mut table = [0; 256];
     let mut c = 0;
@@ -89,7 +90,8 @@ pub static AFFINE: [u64; 256] = {
     table
 };
 
-/// `NIBBLES[c]`: the products of `c` with 0..16 and with 0x00, 0x10 … 0xF0, for byte-shuffle instructions.
+/// `NIBBLES[c]`: the products of `c` with 0..16 and with 0x00, 0x10 … 0xF0, for byte-shuffle
+/// instructions.
 pub static NIBBLES: [[u8; 32]; 256] = {
     let mut table = [[0; 32]; 256];
     let mut c = 0;
@@ -141,7 +143,8 @@ pub const fn div(a: u8, b: u8) -> Option<u8> {
     }
 }
 
-/// `sum += factor * row`, element by element up to the shorter of the two. One byte at a time: for what is small or rare; the rest is the kernels'.
+/// `sum += factor * row`, element by element up to the shorter of the two. One byte at a time: for
+/// what is small or rare; the rest is the kernels'.
 pub fn add_scaled(sum: &mut [u8], row: &[u8], factor: u8) {
     let table = &MUL[usize::from(factor)];
     for (s, r) in sum.iter_mut().zip(row) {

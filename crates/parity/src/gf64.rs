@@ -1,16 +1,16 @@
 //! GF(2^64) = GF(2)\[x\]/(x^64+x^4+x^3+x+1): the field of the fingerprints. Addition is XOR.
 //!
 //! # Derivation
-//! An element is a polynomial over GF(2), bit i of the number being the coefficient of x^i. A product is the
-//! carry-less product of the numbers, 127 bits, reduced by x^64 = x^4+x^3+x+1: the upper half h adds
-//! `h * (1 + x + x^3 + x^4)`, and the three bits at most that this pushes past x^63 once more. The polynomial
-//! is the one of degree 64 in G. Seroussi, *Table of low-weight binary irreducible polynomials*, HP Labs
-//! HPL-98-135, 1998.
+//! An element is a polynomial over GF(2), bit i of the number being the coefficient of x^i. A
+//! product is the carry-less product of the numbers, 127 bits, reduced by x^64 = x^4+x^3+x+1: the
+//! upper half h adds `h * (1 + x + x^3 + x^4)`, and the three bits at most that this pushes past
+//! x^63 once more. The polynomial is the one of degree 64 in G. Seroussi, *Table of low-weight
+//! binary irreducible polynomials*, HP Labs HPL-98-135, 1998.
 //!
 //! Worked example: x^63 * x = x^64 = x^4+x^3+x+1, that is `8000000000000000 * 2 = 1B`.
 //!
-//! Portable code, without carry-less multiply instructions: these products are taken per stripe or per
-//! finding, never per byte of data.
+//! Portable code, without carry-less multiply instructions: these products are taken per stripe or
+//! per finding, never per byte of data.
 
 use crate::planes::Planes;
 
@@ -52,7 +52,8 @@ impl Multiplier {
     pub fn times(&self, b: u64) -> u64 {
         let mut product = 0_u64;
         for shift in (0..16).rev() {
-            // product * x^4: the four bits that leave at the top come back as their multiples of x^64.
+            // product * x^4: the four bits that leave at the top come back as their multiples of
+            // x^64.
             let top = product >> 60;
             product = (product << 4) ^ top ^ (top << 1) ^ (top << 3) ^ (top << 4);
             product ^= self.0[(b >> (4 * shift)) as usize & 15];
@@ -75,8 +76,8 @@ pub const fn mul_small(mut a: u64, mut small: u32) -> u64 {
     product
 }
 
-/// `a * a`: in characteristic 2, the square of a sum is the sum of the squares, so every bit moves to twice
-/// its place.
+/// `a * a`: in characteristic 2, the square of a sum is the sum of the squares, so every bit moves
+/// to twice its place.
 #[must_use]
 pub const fn square(a: u64) -> u64 {
     reduce(spread(a as u32), spread((a >> 32) as u32))
@@ -108,9 +109,10 @@ pub fn pow(mut a: u64, mut exponent: u64) -> u64 {
 
 /// The inverse, or `None` for zero: `a^(2^64 - 2)` (Fermat).
 ///
-/// With `run(n) = a^(2^n - 1)`, `run(2n) = run(n)^(2^n) * run(n)` and `run(n + 1) = run(n)^2 * a`: ten
-/// products and cheap squares to run(63), whose square it is (T. Itoh, S. Tsujii, *A fast algorithm for
-/// computing multiplicative inverses in GF(2^m) using normal bases*, Information and Computation 78, 1988).
+/// With `run(n) = a^(2^n - 1)`, `run(2n) = run(n)^(2^n) * run(n)` and `run(n + 1) = run(n)^2 * a`:
+/// ten products and cheap squares to run(63), whose square it is (T. Itoh, S. Tsujii, *A fast
+/// algorithm for computing multiplicative inverses in GF(2^m) using normal bases*, Information and
+/// Computation 78, 1988).
 #[must_use]
 pub fn inv(a: u64) -> Option<u64> {
     if a == 0 {
@@ -127,8 +129,8 @@ pub fn inv(a: u64) -> Option<u64> {
 
 /// The polynomial `low + high * x^64`, of degree at most 126, as an element.
 const fn reduce(low: u64, high: u64) -> u64 {
-    // A product has degree 126 at most, so `high` has 63 bits; this is what high * (x^3 + x^4) pushes past
-    // x^63.
+    // A product has degree 126 at most, so `high` has 63 bits; this is what high * (x^3 + x^4)
+    // pushes past x^63.
     let over = (high >> 61) ^ (high >> 60);
     let high = high ^ over;
     low ^ high ^ (high << 1) ^ (high << 3) ^ (high << 4)
@@ -137,7 +139,8 @@ const fn reduce(low: u64, high: u64) -> u64 {
 impl Planes {
     /// `factor * self`, plane by plane, in GF(2^64).
     ///
-    /// One shift of all planes for each bit of the factor: small factors, such as locators, are cheap.
+    /// One shift of all planes for each bit of the factor: small factors, such as locators, are
+    /// cheap.
     #[must_use]
     pub fn times(&self, factor: u64) -> Self {
         let (mut low, mut high) = ([0_u64; 8], [0_u64; 8]);
@@ -229,7 +232,8 @@ mod tests {
         }
     }
 
-    /// Ben-Or and Rabin: of degree 64 is irreducible what divides x^(2^64) - x and is prime to x^(2^32) - x.
+    /// Ben-Or and Rabin: of degree 64 is irreducible what divides x^(2^64) - x and is prime to
+    /// x^(2^32) - x.
     #[test]
     fn the_polynomial_is_irreducible() {
         let frobenius = |times: u32| (0..times).fold(2, |a, _| square(a));

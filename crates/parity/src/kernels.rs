@@ -1,11 +1,13 @@
 //! The SIMD kernels, behind one dispatcher value.
 //!
-//! [`Kernels`] is what the rest of the project holds: safe functions over slices, for one instruction set. Every set computes the same,
-//! to the bit; the bodies are written once (`body`) over a small trait of registers (`vector`), one thin file a set. `oracle` is the definition, a byte
-//! at a time: it finishes what whole registers leave over, and every kernel is tested against it.
+//! [`Kernels`] is what the rest of the project holds: safe functions over slices, for one
+//! instruction set. Every set computes the same, to the bit; the bodies are written once (`body`)
+//! over a small trait of registers (`vector`), one thin file a set. `oracle` is the definition, a
+//! byte at a time: it finishes what whole registers leave over, and every kernel is tested against
+//! it.
 //!
-//! Checks write nothing: accumulators stay in registers and only whether they are zero is kept. That is most of what makes them faster
-//! than generating parity and comparing it.
+//! Checks write nothing: accumulators stay in registers and only whether they are zero is kept.
+//! That is most of what makes them faster than generating parity and comparing it.
 
 #![expect(unsafe_code, reason = "SIMD instructions and raw pointers; each block has its proof")]
 
@@ -133,8 +135,8 @@ impl Kernels {
     pub fn xor(&self, sources: &[&[u8]], out: &mut [u8]) {
         let len = out.len();
         let (pointers, count) = self.xor_sources(sources, len);
-        // SAFETY: `is_available` released the table; the pointers are of slices of `len` bytes; `out` is borrowed exclusively, so
-        // it overlaps no source.
+        // SAFETY: `is_available` released the table; the pointers are of slices of `len` bytes;
+        // `out` is borrowed exclusively, so it overlaps no source.
         let done = unsafe { (self.table.xor)(&pointers[..count], out.as_mut_ptr(), len) };
         for (at, byte) in out.iter_mut().enumerate().skip(done) {
             *byte = oracle::xor_at(sources, at);
@@ -169,8 +171,8 @@ impl Kernels {
         assert!((1..=MAX_PQ_DATA).contains(&data.len()), "{} data sources", data.len());
         assert_lengths(data.iter().copied().chain([&*q]), len);
         let (pointers, count) = pointers::<MAX_PQ_DATA>(data);
-        // SAFETY: `is_available` released the table; all pointers are of slices of `len` bytes; `p` and `q` are borrowed exclusively, so they
-        // overlap nothing.
+        // SAFETY: `is_available` released the table; all pointers are of slices of `len` bytes; `p`
+        // and `q` are borrowed exclusively, so they overlap nothing.
         let done = unsafe { (self.table.pq)(&pointers[..count], p.as_mut_ptr(), q.as_mut_ptr(), len) };
         for at in done..len {
             (p[at], q[at]) = oracle::pq_at(data, at);
@@ -187,7 +189,8 @@ impl Kernels {
         assert!((1..=MAX_PQ_DATA).contains(&data.len()), "{} data sources", data.len());
         assert_lengths(data.iter().copied().chain([q]), len);
         let (pointers, count) = pointers::<MAX_PQ_DATA>(data);
-        // SAFETY: `is_available` released the table; all pointers are of slices of `len` bytes; nothing is written.
+        // SAFETY: `is_available` released the table; all pointers are of slices of `len` bytes;
+        // nothing is written.
         let (done, mut mask) =
             unsafe { (self.table.pq_check)(&pointers[..count], p.as_ptr(), q.as_ptr(), len) };
         for at in done..len {
@@ -223,8 +226,9 @@ impl Kernels {
         assert_lengths(sources.iter().copied().chain(outputs.iter().map(|o| &**o)), len);
         let (pointers, count) = pointers::<MAX_COLUMNS>(sources);
         let targets: Vec<*mut u8> = outputs.iter_mut().map(|output| output.as_mut_ptr()).collect();
-        // SAFETY: `is_available` released the table; all pointers are of slices of `len` bytes; outputs are borrowed exclusively, so they
-        // overlap nothing; `prepared` has one entry for each row and column.
+        // SAFETY: `is_available` released the table; all pointers are of slices of `len` bytes;
+        // outputs are borrowed exclusively, so they overlap nothing; `prepared` has one entry for
+        // each row and column.
         let (done, _) =
             unsafe { (self.table.dot)(m.rows(), MODE, m.prepared(), &pointers[..count], &targets, len) };
         for (i, output) in outputs.iter_mut().enumerate() {
@@ -235,10 +239,12 @@ impl Kernels {
         }
     }
 
-    /// Which rows `sum over j of m[i][j] * sources[j]` differ from what is `stored`; with nothing stored, which are not zero. Writes nothing.
+    /// Which rows `sum over j of m[i][j] * sources[j]` differ from what is `stored`; with nothing
+    /// stored, which are not zero. Writes nothing.
     ///
     /// # Panics
-    /// Where sources or (unless empty) stored rows are not as many as the matrix has, or lengths differ.
+    /// Where sources or (unless empty) stored rows are not as many as the matrix has, or lengths
+    /// differ.
     #[must_use]
     pub fn check(&self, m: &Matrix, sources: &[&[u8]], stored: &[&[u8]]) -> RowMask {
         let len = sources.first().map_or(0, |source| source.len());
@@ -262,7 +268,8 @@ impl Kernels {
         RowMask(mask)
     }
 
-    /// The bit-plane hash of `data`: the sum over its lines of `keys[line] * planes(line)`. A last line that is short counts as filled with zeros.
+    /// The bit-plane hash of `data`: the sum over its lines of `keys[line] * planes(line)`. A last
+    /// line that is short counts as filled with zeros.
     ///
     /// # Panics
     /// Where there are fewer keys than lines.
@@ -270,7 +277,8 @@ impl Kernels {
     pub fn fingerprint(&self, keys: &[u64], data: &[u8]) -> Planes {
         assert!(keys.len() >= data.len().div_ceil(LINE), "one key a line");
         let (whole, rest) = data.split_at(data.len() / LINE * LINE);
-        // SAFETY: `is_available` released the table; `whole` is whole lines, and there is a key for each.
+        // SAFETY: `is_available` released the table; `whole` is whole lines, and there is a key for
+        // each.
         let mut sum = Planes(unsafe { (self.table.fingerprint)(&keys[..whole.len() / LINE], whole) });
         if !rest.is_empty() {
             sum.add(&oracle::fingerprint(&keys[whole.len() / LINE..], rest));
@@ -278,8 +286,8 @@ impl Kernels {
         sum
     }
 
-    /// Reads every byte once and does nothing else with it but to say whether any is not zero: the limit that the other kernels are measured
-    /// against.
+    /// Reads every byte once and does nothing else with it but to say whether any is not zero: the
+    /// limit that the other kernels are measured against.
     #[must_use]
     pub fn read(&self, data: &[u8]) -> bool {
         // SAFETY: `is_available` released the table.
@@ -287,8 +295,8 @@ impl Kernels {
         any | data[done..].iter().any(|byte| *byte != 0)
     }
 
-    /// Reads many sources side by side, as a fold does, and does nothing else: the limit of every kernel over these sources. Whole
-    /// registers only.
+    /// Reads many sources side by side, as a fold does, and does nothing else: the limit of every
+    /// kernel over these sources. Whole registers only.
     ///
     /// # Panics
     /// As [`xor`](Self::xor).
@@ -296,7 +304,8 @@ impl Kernels {
     pub fn read_streams(&self, sources: &[&[u8]]) -> bool {
         let len = sources.first().map_or(0, |source| source.len());
         let (pointers, count) = self.xor_sources(sources, len);
-        // SAFETY: `is_available` released the table; the pointers are of slices of `len` bytes; nothing is written.
+        // SAFETY: `is_available` released the table; the pointers are of slices of `len` bytes;
+        // nothing is written.
         unsafe { (self.table.read_streams)(&pointers[..count], len) }
     }
 

@@ -66,8 +66,8 @@ impl Span {
     }
 }
 
-/// Gauss-Jordan: brings the columns `columns` of `rows` to unit columns, `columns[i]` to a 1 in row i. `None`
-/// where they are linearly dependent; then `rows` is left half way.
+/// Gauss-Jordan: brings the columns `columns` of `rows` to unit columns, `columns[i]` to a 1 in row
+/// i. `None` where they are linearly dependent; then `rows` is left half way.
 ///
 /// The pivot of a column is the first row that has it, so rows that stand first are used first.
 pub(crate) fn solve_for(rows: &mut [Vec<u8>], columns: &[usize]) -> Option<()> {

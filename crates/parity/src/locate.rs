@@ -1,39 +1,41 @@
 //! Which members explain the syndromes of a block.
 //!
 //! # Derivation
-//! Let s be the syndrome vector of a byte position: p bytes, one a row. If only the members of a set S are
-//! damaged there, s is a combination of their columns of H. S explains a block if that holds at *every* bad
-//! position, that is, if the span W of all its syndrome vectors lies in the span of the columns of S. W has
-//! at most p dimensions, so a block of 4096 positions is first brought down to a basis of at most p vectors,
-//! and nothing is lost: a position that contradicts the others widens W, wherever it stands.
+//! Let s be the syndrome vector of a byte position: p bytes, one a row. If only the members of a
+//! set S are damaged there, s is a combination of their columns of H. S explains a block if that
+//! holds at *every* bad position, that is, if the span W of all its syndrome vectors lies in the
+//! span of the columns of S. W has at most p dimensions, so a block of 4096 positions is first
+//! brought down to a basis of at most p vectors, and nothing is lost: a position that contradicts
+//! the others widens W, wherever it stands.
 //!
-//! With p parities of an MDS code any p columns are independent, so two different sets of at most t =
-//! floor(p/2) columns, none of them superfluous, cannot explain the same W: together they would have a
-//! dependency of at most p columns. So up to t unknown bad members are located, as in the decoding of
-//! Reed-Solomon codes. Codes that are not MDS (local reconstruction codes) may leave several explanations;
-//! then none is named.
+//! With p parities of an MDS code any p columns are independent, so two different sets of at most t
+//! = floor(p/2) columns, none of them superfluous, cannot explain the same W: together they would
+//! have a dependency of at most p columns. So up to t unknown bad members are located, as in the
+//! decoding of Reed-Solomon codes. Codes that are not MDS (local reconstruction codes) may leave
+//! several explanations; then none is named.
 //!
-//! *Finding the sets.* Let W have d dimensions. A set S of size n, none superfluous, that explains W has
-//! independent columns, and W can be completed to their span U by n - d of them (Steinitz). So for every
-//! choice of n - d columns, U is the span of W and those, and S is found among the columns that lie in U.
-//! When as many members are damaged as W has dimensions, which is the rule, there is nothing to choose: U =
-//! W. More than t dimensions are explained by nothing.
+//! *Finding the sets.* Let W have d dimensions. A set S of size n, none superfluous, that explains
+//! W has independent columns, and W can be completed to their span U by n - d of them (Steinitz).
+//! So for every choice of n - d columns, U is the span of W and those, and S is found among the
+//! columns that lie in U. When as many members are damaged as W has dimensions, which is the rule,
+//! there is nothing to choose: U = W. More than t dimensions are explained by nothing.
 //!
-//! Worked example: RAID-6 has t = 1. Positions with (s_P, s_Q) = (7, 14) and (9, 18) span the line of (1, 2):
-//! slot 1. A third with (3, 12) does not lie on it: W is the plane, and the block is ambiguous. On its own it
-//! would be (1, 4), slot 2. (1, 2^slot) with a slot that is no data column lies on no column at all, and is
-//! ambiguous too.
+//! Worked example: RAID-6 has t = 1. Positions with (s_P, s_Q) = (7, 14) and (9, 18) span the line
+//! of (1, 2): slot 1. A third with (3, 12) does not lie on it: W is the plane, and the block is
+//! ambiguous. On its own it would be (1, 4), slot 2. (1, 2^slot) with a slot that is no data column
+//! lies on no column at all, and is ambiguous too.
 //!
 //! # What this does not prove
-//! That no *more* than t members are damaged. Damage of more may look like damage of others; and parity that
-//! was updated from damaged data accuses the good member. The levels of certainty are the caller's.
+//! That no *more* than t members are damaged. Damage of more may look like damage of others; and
+//! parity that was updated from damaged data accuses the good member. The levels of certainty are
+//! the caller's.
 //!
 //! # References
-//! H. P. Anvin, *The mathematics of RAID-6*, section 4; F. J. MacWilliams, N. J. A. Sloane, *The theory of
-//! error-correcting codes*, 1977, chapters 1 and 11. Errors at the same members all along a block are an
-//! interleaved code's bursts: J. J. Metzner, E. J. Kapturowski, *A general decoding technique applicable to
-//! replicated file disagreement location and concatenated code decoding*, IEEE Trans. Inf. Theory 36(4), 1990
-//! (the case U = W).
+//! H. P. Anvin, *The mathematics of RAID-6*, section 4; F. J. MacWilliams, N. J. A. Sloane, *The
+//! theory of error-correcting codes*, 1977, chapters 1 and 11. Errors at the same members all along
+//! a block are an interleaved code's bursts: J. J. Metzner, E. J. Kapturowski, *A general decoding
+//! technique applicable to replicated file disagreement location and concatenated code decoding*,
+//! IEEE Trans. Inf. Theory 36(4), 1990 (the case U = W).
 
 mod explain;
 mod values;
@@ -49,15 +51,15 @@ use explain::{Explanation, explain};
 pub enum BlockVerdict {
     /// Every equation holds at every position.
     Consistent,
-    /// These columns, in order and at most floor(p/2) of them, explain every bad position, and no other set
-    /// of at most floor(p/2) columns does that has none to spare.
+    /// These columns, in order and at most floor(p/2) of them, explain every bad position, and no
+    /// other set of at most floor(p/2) columns does that has none to spare.
     Columns(Vec<usize>),
     /// There is one equation: it sees damage and cannot say where.
     Unlocated,
     /// No set of at most floor(p/2) columns explains every bad position, or several do.
     Ambiguous {
-        /// Several: the columns of them all. None: the columns that alone explain at least one of the
-        /// positions. In order.
+        /// Several: the columns of them all. None: the columns that alone explain at least one of
+        /// the positions. In order.
         candidates: Vec<usize>,
     },
 }
@@ -75,9 +77,11 @@ pub struct BlockDiagnosis {
     pub positions: usize,
 }
 
-/// Diagnoses a block from its syndrome rows: `syndromes[i]` is row i of the check matrix over the block.
+/// Diagnoses a block from its syndrome rows: `syndromes[i]` is row i of the check matrix over the
+/// block.
 ///
-/// Members that have no part in any row are never named. A matrix without rows says nothing: consistent.
+/// Members that have no part in any row are never named. A matrix without rows says nothing:
+/// consistent.
 ///
 /// # Panics
 /// Where there are not as many rows as the matrix has, or they differ in length.

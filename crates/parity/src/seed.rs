@@ -1,10 +1,10 @@
 //! The seed of a pass: everything random comes from it, the same on every machine.
 //!
 //! # Layout (part of the wire format)
-//! A seed is the 256-bit key of ChaCha8 (D. J. Bernstein, *ChaCha, a variant of Salsa20*, 2008). Each use has
-//! a *domain*, an ASCII word of at most 8 bytes, which is the 64-bit stream number (little-endian,
-//! zero-padded). Within a domain, item `i` has the block of 64 bytes with counter `i`; an item that needs
-//! more runs on into the next blocks.
+//! A seed is the 256-bit key of ChaCha8 (D. J. Bernstein, *ChaCha, a variant of Salsa20*, 2008).
+//! Each use has a *domain*, an ASCII word of at most 8 bytes, which is the 64-bit stream number
+//! (little-endian, zero-padded). Within a domain, item `i` has the block of 64 bytes with counter
+//! `i`; an item that needs more runs on into the next blocks.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};

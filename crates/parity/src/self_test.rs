@@ -1,4 +1,5 @@
-//! The test at start-up: a processor (or a compiler) that computes wrongly must not judge anybody's data.
+//! The test at start-up: a processor (or a compiler) that computes wrongly must not judge anybody's
+//! data.
 
 use crate::gf;
 use crate::isa::Isa;
@@ -69,7 +70,8 @@ impl Kernels {
         expect("fingerprint", self.fingerprint_holds(&data[0], &data[1]))
     }
 
-    /// The hash is linear, and commutes with coefficients; and one line with key 1 is its own planes.
+    /// The hash is linear, and commutes with coefficients; and one line with key 1 is its own
+    /// planes.
     fn fingerprint_holds(&self, a: &[u8], b: &[u8]) -> bool {
         let keys: Vec<u64> = bytes(99).chunks(8).take(LEN.div_ceil(64)).map(le).collect();
         let mixed: Vec<u8> = a.iter().zip(b).map(|(x, y)| x ^ gf::mul(0xD3, *y)).collect();

@@ -1,44 +1,43 @@
 //! Random weights that turn all equations of a stripe into one, without a blind spot.
 //!
 //! # Derivation
-//! With a weight vector w for each stripe, member m enters an accumulator with
-//! `c[m] = sum over i of w[i] * H[i][m]`, and the accumulator is `sum over stripes s of w[s] . y[s]`, where
-//! y\[s\] is the vector of the p syndromes of stripe s at a byte position. It must be zero. Two things can go
+//! With a weight vector w for each stripe, member m enters an accumulator with `c[m] = sum over i
+//! of w[i] * H[i][m]`, and the accumulator is `sum over stripes s of w[s] . y[s]`, where y\[s\] is
+//! the vector of the p syndromes of stripe s at a byte position. It must be zero. Two things can go
 //! wrong.
 //!
-//! **Blindness.** A fixed choice may make some c\[m\] zero. With w = (1, 1), RAID-6 gives the first data slot
-//! c = 1 + g^0 = 0: no damage of that member is ever seen. *Rule 1*: draw w again until `w . h != 0` for
-//! every column h of the code (the *guard*: the columns of all classes of a rotating array, whoever holds
-//! them). Damage that touches one chunk at some byte of a stripe is then always seen by that stripe's check.
-//! For one row that leaves w = u with u != 0; for RAID-6 w = u * (1, r) with u and r not zero and r * g^slot
-//! != 1: 255 - k values of r are good. Uniform drawing with rejection gives just these distributions, so
-//! there is no case of its own for them.
+//! **Blindness.** A fixed choice may make some c\[m\] zero. With w = (1, 1), RAID-6 gives the first
+//! data slot c = 1 + g^0 = 0: no damage of that member is ever seen. *Rule 1*: draw w again until
+//! `w . h != 0` for every column h of the code (the *guard*: the columns of all classes of a
+//! rotating array, whoever holds them). Damage that touches one chunk at some byte of a stripe is
+//! then always seen by that stripe's check. For one row that leaves w = u with u != 0; for RAID-6 w
+//! = u * (1, r) with u and r not zero and r * g^slot != 1: 255 - k values of r are good. Uniform
+//! drawing with rejection gives just these distributions, so there is no case of its own for them.
 //!
-//! **Cancellation.** *Rule 2*: take any fixed damage with y\[s\] = y != 0 for some stripe s at some byte, and
-//! fix the weights of all other stripes; the sum is zero where `w . y = v` for one certain v (v = 0 where
-//! there is only one stripe). Let n be the number of guard columns that are no multiples of each other, and G
-//! the set of good w.
-//! * p = 1: G is all 255 non-zero w. `w * y = 0` never; `w * y = v != 0` for one: 0 for one stripe, 1/255 for
-//!   several.
-//! * p = 2: G is 255 * (257 - n) vectors: of the 257 directions, each guard column forbids one. `w . y = 0`
-//!   fixes the direction: at most 1/(257 - n). `w . y = v != 0` has at most one solution in each direction:
-//!   at most 1/255. RAID-6 has n = k + 2, hence 1/(255 - k).
-//! * p >= 3: choose z with `z . y = 1`, and cut the space into lines w + t*z. On a line `w . y` takes each
-//!   value once, so at most one point of it cancels; and if any of it is good, each column spoils at most one
-//!   t, and the column of a good point with `z . h = 0` spoils none: at least 256 - n points are good. Hence
-//!   1/(256 - n).
+//! **Cancellation.** *Rule 2*: take any fixed damage with y\[s\] = y != 0 for some stripe s at some
+//! byte, and fix the weights of all other stripes; the sum is zero where `w . y = v` for one
+//! certain v (v = 0 where there is only one stripe). Let n be the number of guard columns that are
+//! no multiples of each other, and G the set of good w.
+//! * p = 1: G is all 255 non-zero w. `w * y = 0` never; `w * y = v != 0` for one: 0 for one stripe,
+//!   1/255 for several.
+//! * p = 2: G is 255 * (257 - n) vectors: of the 257 directions, each guard column forbids one. `w
+//!   . y = 0` fixes the direction: at most 1/(257 - n). `w . y = v != 0` has at most one solution
+//!   in each direction: at most 1/255. RAID-6 has n = k + 2, hence 1/(255 - k).
+//! * p >= 3: choose z with `z . y = 1`, and cut the space into lines w + t*z. On a line `w . y`
+//!   takes each value once, so at most one point of it cancels; and if any of it is good, each
+//!   column spoils at most one t, and the column of a good point with `z . h = 0` spoils none: at
+//!   least 256 - n points are good. Hence 1/(256 - n).
 //!
-//! Damage that differs between byte positions must cancel at each; t accumulators have independent weights,
-//! so the bound is raised to the power t ([`miss_bound`]). Damage that is itself a codeword has y = 0 and no
-//! parity check can see it.
+//! Damage that differs between byte positions must cancel at each; t accumulators have independent
+//! weights, so the bound is raised to the power t ([`miss_bound`]). Damage that is itself a
+//! codeword has y = 0 and no parity check can see it.
 //!
-//! Worked example: RAID-6 over 22 + 2 has n = 24, bound 1/233 = 0.43 % for an accumulator; three accumulators
-//! 7.9e-8.
+//! Worked example: RAID-6 over 22 + 2 has n = 24, bound 1/233 = 0.43 % for an accumulator; three
+//! accumulators 7.9e-8.
 //!
 //! # Format (the same on every machine)
-//! The weights of accumulator a and stripe s come from ChaCha8:
-//! `seed.derive("weights", a).derive("stripe", s)`, stream "draw", p bytes a try. Any stripe can be drawn
-//! alone.
+//! The weights of accumulator a and stripe s come from ChaCha8: `seed.derive("weights",
+//! a).derive("stripe", s)`, stream "draw", p bytes a try. Any stripe can be drawn alone.
 
 use crate::gf;
 use crate::matrix::MAX_ROWS;
@@ -55,8 +54,8 @@ pub const MAX_DIRECTIONS: usize = 256;
 
 /// Tries for one stripe, at most.
 ///
-/// With at most 256 directions at least one vector in 257 is good, so that all of 2^14 tries fail with
-/// probability below e^-63.
+/// With at most 256 directions at least one vector in 257 is good, so that all of 2^14 tries fail
+/// with probability below e^-63.
 const MAX_TRIES: u32 = 1 << 14;
 
 /// A guard has too many directions.
@@ -76,7 +75,8 @@ pub struct Weights {
 impl Weights {
     /// The weights of accumulator `accumulator`, never blind to a column of `guard`.
     ///
-    /// Every column has one coefficient a row. Columns of zeros are passed over: no equation has that member.
+    /// Every column has one coefficient a row. Columns of zeros are passed over: no equation has
+    /// that member.
     ///
     /// # Errors
     /// If the guard leaves no good weights.
@@ -128,11 +128,11 @@ pub fn draw(seed: &Seed, stripe: u64, accumulator: u32, guard: &[Vec<u8>]) -> Re
     Ok(Weights::new(seed, accumulator, guard)?.of(stripe))
 }
 
-/// The largest probability that fixed damage goes unseen at a byte position, over `stripes` stripes and
-/// `accumulators` independent accumulators. The module's header derives it.
+/// The largest probability that fixed damage goes unseen at a byte position, over `stripes` stripes
+/// and `accumulators` independent accumulators. The module's header derives it.
 ///
-/// `rows` are the equations that are checked, `guard` the columns that the weights were drawn against. It is
-/// 1 where nothing is checked, or where the guard leaves no good weights.
+/// `rows` are the equations that are checked, `guard` the columns that the weights were drawn
+/// against. It is 1 where nothing is checked, or where the guard leaves no good weights.
 #[must_use]
 pub fn miss_bound(rows: usize, guard: &[Vec<u8>], stripes: u64, accumulators: u8) -> f64 {
     let Some(columns) = directions(guard).map(|directions| directions.len()) else { return 1.0 };
@@ -154,8 +154,8 @@ fn within_one(n: usize) -> f64 {
     1.0 / n.max(1) as f64
 }
 
-/// The columns that are not zero, one of each set of multiples, in order. `None` if there are more than
-/// [`MAX_DIRECTIONS`].
+/// The columns that are not zero, one of each set of multiples, in order. `None` if there are more
+/// than [`MAX_DIRECTIONS`].
 fn directions(guard: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
     let mut known: BTreeSet<[u8; MAX_ROWS]> = BTreeSet::new();
     let mut out: Vec<Vec<u8>> = Vec::new();

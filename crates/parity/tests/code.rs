@@ -34,7 +34,8 @@ fn stripe(code: &Code, seed: u64) -> Vec<u8> {
     out
 }
 
-/// Whether the pattern decodes; where it does, that it gives the stripe back, and what remains checks it.
+/// Whether the pattern decodes; where it does, that it gives the stripe back, and what remains
+/// checks it.
 fn decodes(code: &Code, stripe: &[u8], lost: &[usize]) -> bool {
     let Some(recovery) = code.recover(lost) else { return false };
     assert_eq!(recovery.lost, lost);

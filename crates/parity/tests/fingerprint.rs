@@ -1,5 +1,5 @@
-//! Fingerprints end to end: chunks are hashed where they are, sums meet, and the bad stripes and members come
-//! out.
+//! Fingerprints end to end: chunks are hashed where they are, sums meet, and the bad stripes and
+//! members come out.
 
 use proptest::prelude::*;
 use pumice_parity::check_matrix::CheckMatrix;

@@ -217,8 +217,8 @@ proptest! {
         }
     }
 
-    /// With at most p - t bad members, those that are named are the bad ones: what else would explain the
-    /// block shares a dependency of p columns with them.
+    /// With at most p - t bad members, those that are named are the bad ones: what else would
+    /// explain the block shares a dependency of p columns with them.
     #[test]
     fn a_few_more_are_never_blamed_on_others((columns, errors) in damage(12, 1..=3)) {
         let check = Code::reed_solomon(7, 5).unwrap().check().clone();

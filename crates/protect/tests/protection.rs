@@ -1,5 +1,5 @@
-//! Tuples, checks and streams against the slow second implementation: every format, every check, any damage, any division
-//! into pieces, every instruction set.
+//! Tuples, checks and streams against the slow second implementation: every format, every check,
+//! any damage, any division into pieces, every instruction set.
 
 mod common;
 
@@ -70,7 +70,8 @@ fn prchk([guard, application, storage, reference]: Checks) -> Prchk {
     Prchk { guard, application, storage, reference }
 }
 
-/// Extended blocks with tuples of the slow implementation; metadata beside them are noise, or zeros.
+/// Extended blocks with tuples of the slow implementation; metadata beside them are noise, or
+/// zeros.
 fn made(plain: &Plain, count: usize, seed: u64, zeros: bool) -> Vec<u8> {
     let mut blocks = noise(seed, count * plain.block_bytes());
     for (i, block) in blocks.chunks_exact_mut(plain.block_bytes()).enumerate() {
@@ -296,7 +297,8 @@ proptest! {
         makes(&plain, &made(&plain, count, seed, false), &made(&plain, count, seed, true), &cuts);
     }
 
-    /// A controller with one medium: what a host writes with any PRACT, and reads after damage with any PRACT and PRCHK.
+    /// A controller with one medium: what a host writes with any PRACT, and reads after damage with
+    /// any PRACT and PRCHK.
     #[test]
     fn a_write_and_a_read_through_every_pract(
         plain in plain(),
@@ -328,7 +330,8 @@ proptest! {
 
         let asked = Protection::parse(&format, &command(write, [true; 4]), Direction::Write).expect("a command that makes sense");
         prop_assert_eq!(asked.tags, tags(&plain));
-        // The host's own blocks: with good tuples if it makes them, else with anything in their place.
+        // The host's own blocks: with good tuples if it makes them, else with anything in their
+        // place.
         let small = format.metadata_bytes() == format.tuple_bytes();
         let good = made(&plain, count, seed, small && write);
         let mut medium = match asked.pract.of_write(&format) {
@@ -418,7 +421,8 @@ proptest! {
     }
 }
 
-/// More blocks than the kernels get at a time, the bad one in each place, and pieces that end in each byte of a block.
+/// More blocks than the kernels get at a time, the bad one in each place, and pieces that end in
+/// each byte of a block.
 #[test]
 fn every_block_of_a_long_command_and_every_cut() {
     for guard in Guard::ALL {

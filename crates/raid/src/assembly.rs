@@ -1,7 +1,8 @@
 //! From the superblocks of all members to an array, or to the reasons why they make none.
 //!
-//! The superblock with the highest event count speaks for the array. Each device's role is what that superblock's role
-//! table says of its device number, not what the device says of itself: a member that dropped out keeps believing in its role.
+//! The superblock with the highest event count speaks for the array. Each device's role is what
+//! that superblock's role table says of its device number, not what the device says of itself: a
+//! member that dropped out keeps believing in its role.
 
 mod again;
 mod error;
@@ -32,8 +33,8 @@ use crate::uuid::Uuid;
 pub enum State {
     /// Stopped, or idle.
     Clean,
-    /// Running, or not stopped cleanly, with a bitmap or partial parity log that says where writes may be under way. On disk
-    /// the two look the same.
+    /// Running, or not stopped cleanly, with a bitmap or partial parity log that says where writes
+    /// may be under way. On disk the two look the same.
     Active,
     /// Running, or not stopped cleanly, or never synced, and nothing says where.
     Unclean,
@@ -119,7 +120,8 @@ impl Member {
         self.record.superblock.data_offset_bytes()
     }
 
-    /// Up to where the data area holds what it should: all of it, but for a member that is being rebuilt.
+    /// Up to where the data area holds what it should: all of it, but for a member that is being
+    /// rebuilt.
     #[must_use]
     pub fn valid_sectors(&self) -> Sectors {
         valid_sectors(&self.record.superblock)
@@ -183,8 +185,9 @@ pub fn group(records: Vec<(String, MemberRecord)>) -> BTreeMap<Uuid, Vec<(String
 
 /// Makes one array of `set`, pairs of a device's name and what [`crate::probe()`] found on it.
 ///
-/// One missing member is accepted at RAID-6, none at RAID-4 and RAID-5: without it no parity would be left to check. A member that is
-/// being rebuilt counts as missing above its `recovery_offset`. Spares, replacements and the journal are recognised and not read.
+/// One missing member is accepted at RAID-6, none at RAID-4 and RAID-5: without it no parity would
+/// be left to check. A member that is being rebuilt counts as missing above its `recovery_offset`.
+/// Spares, replacements and the journal are recognised and not read.
 ///
 /// # Errors
 /// The first thing that does not fit, see [`AssemblyError`]; [`crate::InspectReport`] lists all.
@@ -306,8 +309,9 @@ impl Array {
         self.members.get(role.index())?.as_ref()
     }
 
-    /// The roles without a member whose device was only not named: the newest superblock gives the role to a device that
-    /// was not in the set. A role that is missing and not in this list is one that md itself holds to be missing.
+    /// The roles without a member whose device was only not named: the newest superblock gives the
+    /// role to a device that was not in the set. A role that is missing and not in this list is one
+    /// that md itself holds to be missing.
     #[must_use]
     pub fn not_named(&self) -> &[Role] {
         &self.not_named
@@ -331,20 +335,22 @@ impl Array {
         self.resync == Resync::Unclean
     }
 
-    /// Whether nothing can be checked unless the operator says that the array is settled: it is not clean and nothing says where writes
-    /// may be under way.
+    /// Whether nothing can be checked unless the operator says that the array is settled: it is not
+    /// clean and nothing says where writes may be under way.
     #[must_use]
     pub const fn needs_assume_settled(&self) -> bool {
         self.untracked && !self.settled
     }
 
-    /// Takes the operator's word that parity agrees with the data although the superblocks do not say so.
+    /// Takes the operator's word that parity agrees with the data although the superblocks do not
+    /// say so.
     pub const fn assume_settled(&mut self) {
         self.settled = true;
     }
 
-    /// Takes the kernel's word that the array runs and that no resync, recovery or reshape does: what superblocks, bitmap and partial parity
-    /// log say of writes under way is then about writes that will end, not about writes that were cut off. Whoever checks such an array must look
+    /// Takes the kernel's word that the array runs and that no resync, recovery or reshape does:
+    /// what superblocks, bitmap and partial parity log say of writes under way is then about writes
+    /// that will end, not about writes that were cut off. Whoever checks such an array must look
     /// twice before it calls a stripe inconsistent.
     pub const fn assume_running(&mut self) {
         self.settled = true;
@@ -379,7 +385,8 @@ impl Array {
         }
     }
 
-    /// The roles whose chunk of `stripe` cannot be used: no member, or one that has not been rebuilt that far.
+    /// The roles whose chunk of `stripe` cannot be used: no member, or one that has not been
+    /// rebuilt that far.
     #[must_use]
     pub fn absent(&self, stripe: StripeIndex) -> Vec<Role> {
         // The number of roles came from a u16.

@@ -1,8 +1,8 @@
 //! The bad-block log: ranges of a member that md could neither read nor put right.
 //!
-//! A log is a run of 64-bit little-endian entries: bits 10 to 63 the start, bits 0 to 9 the length (1 to 512), both in units of
-//! 2^shift sectors; all ones ends it. Places count from the **start of the device**, the offset of the data area
-//! included, as an [`Area`] does.
+//! A log is a run of 64-bit little-endian entries: bits 10 to 63 the start, bits 0 to 9 the length
+//! (1 to 512), both in units of 2^shift sectors; all ones ends it. Places count from the **start of
+//! the device**, the offset of the data area included, as an [`Area`] does.
 
 use crate::area::Area;
 use crate::bytes::u64_at;

@@ -1,8 +1,9 @@
-//! The write-intent bitmap: which regions may disagree with their parity after a crash, or were never written.
+//! The write-intent bitmap: which regions may disagree with their parity after a crash, or were
+//! never written.
 //!
-//! Two forms. The *classic* one (versions 3, 4) has a bit for each region, set while writes to it may be under way. The *lockless*
-//! one (version 6) has a byte with the region's state. Regions count from the start of the members' data areas. Byte
-//! map in `docs/on-disk/md.md`.
+//! Two forms. The *classic* one (versions 3, 4) has a bit for each region, set while writes to it
+//! may be under way. The *lockless* one (version 6) has a byte with the region's state. Regions
+//! count from the start of the members' data areas. Byte map in `docs/on-disk/md.md`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,7 +20,8 @@ pub const MAGIC: u32 = 0x6D74_6962;
 pub const HEADER_BYTES: usize = 256;
 /// Where the states begin in a lockless bitmap.
 pub const LOCKLESS_START: usize = 1024;
-/// The largest bitmap that is read: 2^27 regions of a classic one. md's own are at most some 128 KiB.
+/// The largest bitmap that is read: 2^27 regions of a classic one. md's own are at most some 128
+/// KiB.
 pub const MAX_BYTES: u64 = 16 << 20;
 
 const STRUCTURE: &str = "bitmap";
@@ -49,7 +51,8 @@ pub enum Region {
 /// Why every region of a bitmap has the same state, whatever its bits say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Override {
-    /// Marked stale, marked with a write error, or older than the superblock: all regions are dirty.
+    /// Marked stale, marked with a write error, or older than the superblock: all regions are
+    /// dirty.
     Stale,
     /// Not filled in yet: nothing was ever written.
     FirstUse,
@@ -84,8 +87,8 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads and checks the header of a bitmap for the array `uuid` whose members give `size` to it. `space` is the sectors that the bitmap
-    /// has.
+    /// Reads and checks the header of a bitmap for the array `uuid` whose members give `size` to
+    /// it. `space` is the sectors that the bitmap has.
     ///
     /// The UUID is compared as stored on disk: pass it with [`Uuid::swap_words`] for a 0.90 array.
     ///
@@ -169,8 +172,9 @@ impl Header {
 }
 
 impl Bitmap {
-    /// Joins a header and the bytes at its [`Header::state_bytes`]. `events` is the count of the superblock beside it: where the
-    /// bitmap's own is lower, it missed changes and counts as stale.
+    /// Joins a header and the bytes at its [`Header::state_bytes`]. `events` is the count of the
+    /// superblock beside it: where the bitmap's own is lower, it missed changes and counts as
+    /// stale.
     ///
     /// # Errors
     /// Where the bytes are not as many as the header needs, or a lockless state is unknown.
@@ -272,7 +276,8 @@ impl Bitmap {
         at.min(regions)
     }
 
-    /// The runs of regions with the same state, in sectors of the members' data areas, from the start to the end of what is covered.
+    /// The runs of regions with the same state, in sectors of the members' data areas, from the
+    /// start to the end of what is covered.
     pub fn runs(&self) -> impl Iterator<Item = (Range<u64>, Region)> + '_ {
         let mut index = 0;
         std::iter::from_fn(move || {

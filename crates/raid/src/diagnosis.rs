@@ -1,17 +1,19 @@
 //! From the syndromes of a stripe to verdicts, block by block.
 //!
 //! # What parity can say
-//! A stripe of RAID-6 gives two equations per byte position. Damage `e` of one data block in slot j leaves the
-//! syndromes (e, 2^j*e), so their quotient names the slot; damage of P leaves (e, 0), of Q (0, e). All bad positions of
-//! a block must name the same member; one that contradicts makes the block ambiguous. RAID-4 and RAID-5, and RAID-6 with a
-//! member missing, have one equation: they see damage and cannot say where.
+//! A stripe of RAID-6 gives two equations per byte position. Damage `e` of one data block in slot j
+//! leaves the syndromes (e, 2^j*e), so their quotient names the slot; damage of P leaves (e, 0), of
+//! Q (0, e). All bad positions of a block must name the same member; one that contradicts makes the
+//! block ambiguous. RAID-4 and RAID-5, and RAID-6 with a member missing, have one equation: they
+//! see damage and cannot say where.
 //!
 //! # What parity cannot say
 //! It never *proves* a member. If a data block was damaged by e and the host later overwrote it by
-//! read-modify-write, the new data is good, and P and Q are wrong by (e, 2^j*e): the signature of that good
-//! member. P and Q damaged by the same bytes look like slot 0. And two members damaged by matching bytes
-//! can look like a third. So a named member is *likely*, and its alternatives are listed; certainty *proven* is left to a
-//! witness. How well the bytes support a verdict is its [`Evidence`]; `docs/repair.md` has the rules (R11 to R13).
+//! read-modify-write, the new data is good, and P and Q are wrong by (e, 2^j*e): the signature of
+//! that good member. P and Q damaged by the same bytes look like slot 0. And two members damaged by
+//! matching bytes can look like a third. So a named member is *likely*, and its alternatives are
+//! listed; certainty *proven* is left to a witness. How well the bytes support a verdict is its
+//! [`Evidence`]; `docs/repair.md` has the rules (R11 to R13).
 
 mod evidence;
 
@@ -23,7 +25,8 @@ use pumice_parity::check_matrix::CheckMatrix;
 use pumice_parity::locate::{BlockVerdict, diagnose_block};
 use pumice_units::Role;
 
-/// Bytes of a block, the unit of a verdict: the page of the md driver and the sector of current drives.
+/// Bytes of a block, the unit of a verdict: the page of the md driver and the sector of current
+/// drives.
 pub const BLOCK: usize = 4096;
 
 /// What is wrong with a block.
@@ -42,7 +45,8 @@ pub enum Verdict {
     Several(Vec<Role>),
     /// Inconsistent; one equation cannot say where.
     Unlocated,
-    /// Inconsistent, and no single explanation fits. The members that some of the bytes name, in order.
+    /// Inconsistent, and no single explanation fits. The members that some of the bytes name, in
+    /// order.
     Ambiguous(Vec<Role>),
     /// Written while it was being read.
     Busy,
@@ -114,16 +118,16 @@ pub struct Diagnosis {
     pub certainty: Certainty,
     /// What else it could be.
     pub alternatives: Vec<Alternative>,
-    /// How well the bytes support a verdict that names a member; `None` for other verdicts, and if the
-    /// members' contents were not there to look at.
+    /// How well the bytes support a verdict that names a member; `None` for other verdicts, and if
+    /// the members' contents were not there to look at.
     pub evidence: Option<Evidence>,
     /// The sectors that are not there, if that is the verdict.
     pub gaps: Vec<Gap>,
 }
 
 impl Diagnosis {
-    /// Sectors that are not there, over whole blocks from `start`. The drive itself is the witness of a
-    /// refusal; of sectors that were not asked for nothing is known.
+    /// Sectors that are not there, over whole blocks from `start`. The drive itself is the witness
+    /// of a refusal; of sectors that were not asked for nothing is known.
     #[must_use]
     pub fn of_gaps(start: u32, len: u32, verdict: Verdict, gaps: Vec<Gap>) -> Self {
         let certainty = match verdict {
@@ -168,9 +172,9 @@ impl Diagnosis {
     }
 }
 
-/// Diagnoses a window of a stripe: `syndromes[i]` is row i of the stripe over the window that begins
-/// `offset` bytes into the chunk. `contents[role]` is what each member holds there, `None` for one that is
-/// missing; without contents (an empty slice) a verdict has no evidence.
+/// Diagnoses a window of a stripe: `syndromes[i]` is row i of the stripe over the window that
+/// begins `offset` bytes into the chunk. `contents[role]` is what each member holds there, `None`
+/// for one that is missing; without contents (an empty slice) a verdict has no evidence.
 ///
 /// Columns of `check` are roles. Blocks with the same verdict that touch are one diagnosis.
 ///
@@ -220,8 +224,9 @@ pub fn diagnose_window(
     out
 }
 
-/// Adds the diagnoses of the next window of the same stripe: blocks with the same verdict that touch are one
-/// diagnosis over the border too. Gaps are joined with gaps, inconsistent bytes with inconsistent bytes.
+/// Adds the diagnoses of the next window of the same stripe: blocks with the same verdict that
+/// touch are one diagnosis over the border too. Gaps are joined with gaps, inconsistent bytes with
+/// inconsistent bytes.
 pub fn join(out: &mut Vec<Diagnosis>, next: Vec<Diagnosis>) {
     for diagnosis in next {
         let gap = diagnosis.verdict.is_gap();

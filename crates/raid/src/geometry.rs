@@ -13,18 +13,20 @@
 //! | parity-last, RAID-4 | n-1 (RAID-6: n-2) | n-1 |
 //! | *-6 | as RAID-5 on n-1 members | n-1 |
 //!
-//! Data chunks go to the members that are left, either in ascending order (asymmetric, parity-first, parity-last,
-//! the two *restart*), or ascending and wrapping round from the member after the parities (symmetric, ddf-N-continue).
-//! "After the parities" is after Q, but for ddf-N-continue, whose Q comes before P, after P.
+//! Data chunks go to the members that are left, either in ascending order (asymmetric,
+//! parity-first, parity-last, the two *restart*), or ascending and wrapping round from the member
+//! after the parities (symmetric, ddf-N-continue). "After the parities" is after Q, but for
+//! ddf-N-continue, whose Q comes before P, after P.
 //!
 //! # The exponent of Q
-//! Q is the sum of g^e * data with g = 2. In md's own layouts e counts the *data* members from the one after Q round to
-//! Q again. With asymmetric rotation that is not the data index: it starts anew where Q stands, the index at member
-//! 0. The DDF layouts count P and Q as blocks of zeros, so there e is the member's number. In the *-6 layouts
-//! Q stays on the last member and e starts at member 0.
+//! Q is the sum of g^e * data with g = 2. In md's own layouts e counts the *data* members from the
+//! one after Q round to Q again. With asymmetric rotation that is not the data index: it starts
+//! anew where Q stands, the index at member
+//! 0. The DDF layouts count P and Q as blocks of zeros, so there e is the member's number. In the
+//!    *-6 layouts Q stays on the last member and e starts at member 0.
 //!
-//! Sources: md's documented layouts, tried against arrays made by Linux (see `tests/images.rs`); H. P. Anvin, *The
-//! mathematics of RAID-6*; SNIA *Common RAID Disk Data Format* 2.0, section 4.
+//! Sources: md's documented layouts, tried against arrays made by Linux (see `tests/images.rs`); H.
+//! P. Anvin, *The mathematics of RAID-6*; SNIA *Common RAID Disk Data Format* 2.0, section 4.
 
 mod rotation;
 #[cfg(test)]
@@ -113,8 +115,8 @@ pub struct Location {
 }
 
 impl Geometry {
-    /// The geometry of an array of `raid_disks` members that each give `component_bytes` to it. What is left of a member after the last
-    /// whole chunk is not used.
+    /// The geometry of an array of `raid_disks` members that each give `component_bytes` to it.
+    /// What is left of a member after the last whole chunk is not used.
     ///
     /// # Errors
     /// Where a number is out of its range, see [`GeometryError`].
@@ -206,8 +208,8 @@ impl Geometry {
         }
     }
 
-    /// The code of its stripes. Data columns are numbered by the exponent with which they enter Q, so some
-    /// are not used.
+    /// The code of its stripes. Data columns are numbered by the exponent with which they enter Q,
+    /// so some are not used.
     pub(crate) fn code(&self) -> Code {
         let data = usize::from(self.raid_disks);
         match self.level.parities() {
@@ -229,16 +231,17 @@ impl Geometry {
         (0..self.raid_disks).map(Role).map(column).collect()
     }
 
-    /// The parity-check matrix of `stripe`: a row for P and at RAID-6 one for Q, with a coefficient for each
-    /// role. The sum over the roles of coefficient times byte is zero in a consistent stripe.
+    /// The parity-check matrix of `stripe`: a row for P and at RAID-6 one for Q, with a coefficient
+    /// for each role. The sum over the roles of coefficient times byte is zero in a consistent
+    /// stripe.
     #[must_use]
     pub fn check_rows(&self, stripe: StripeIndex) -> Vec<Vec<u8>> {
         let check = self.check_matrix(stripe);
         (0..check.rows()).map(|row| check.row(row).to_vec()).collect()
     }
 
-    /// The same as a matrix, whose columns are the roles. [`CheckMatrix::eliminate`] with the absent roles
-    /// gives what is left to check without them.
+    /// The same as a matrix, whose columns are the roles. [`CheckMatrix::eliminate`] with the
+    /// absent roles gives what is left to check without them.
     #[must_use]
     pub fn check_matrix(&self, stripe: StripeIndex) -> CheckMatrix {
         self.class(&self.code(), stripe).check().clone()
@@ -268,8 +271,8 @@ impl Geometry {
         ArrayLayout::new(usize::from(self.raid_disks), chunk, vec![band]).expect("one band of one shape")
     }
 
-    /// Where in the array, in bytes, the byte at `offset` in the chunk of `role` lies; `None` for parity and for what is
-    /// outside the array.
+    /// Where in the array, in bytes, the byte at `offset` in the chunk of `role` lies; `None` for
+    /// parity and for what is outside the array.
     #[must_use]
     pub fn array_offset(&self, stripe: StripeIndex, role: Role, offset: u64) -> Option<u64> {
         if stripe.get() >= self.stripes || offset >= self.chunk_bytes {
@@ -297,7 +300,8 @@ impl Geometry {
         stripe.get().saturating_mul(self.chunk_bytes)
     }
 
-    /// The stripes that `sectors` (of a member's data area, or of the parity rotation) touch, clipped to the array.
+    /// The stripes that `sectors` (of a member's data area, or of the parity rotation) touch,
+    /// clipped to the array.
     pub(crate) fn stripes_of_sectors(&self, start: u64, end: u64) -> std::ops::Range<u64> {
         let chunk = self.chunk_bytes / pumice_units::SECTOR;
         let first = (start / chunk).min(self.stripes);

@@ -1,11 +1,14 @@
-//! The write journal of RAID-4/5/6: which stripes have writes waiting in it that may not be on the members yet.
+//! The write journal of RAID-4/5/6: which stripes have writes waiting in it that may not be on the
+//! members yet.
 //!
-//! The journal lies in the data area of a device of its own, a ring of *meta blocks*, each followed by the data and parity it
-//! lists. The superblock's `journal_tail` is the place of the oldest meta block that may still be needed; from there
-//! the ring is followed while sequence numbers run on. md leaves its last entry behind even when it stops cleanly, and replays it
-//! at the next start, so a stopped array's journal usually names a stripe or two. Byte map in `docs/on-disk/md.md`.
+//! The journal lies in the data area of a device of its own, a ring of *meta blocks*, each followed
+//! by the data and parity it lists. The superblock's `journal_tail` is the place of the oldest meta
+//! block that may still be needed; from there the ring is followed while sequence numbers run on.
+//! md leaves its last entry behind even when it stops cleanly, and replays it at the next start, so
+//! a stopped array's journal usually names a stripe or two. Byte map in `docs/on-disk/md.md`.
 //!
-//! Whatever is not understood makes the whole journal [`Journal::Unknown`], and every stripe pending.
+//! Whatever is not understood makes the whole journal [`Journal::Unknown`], and every stripe
+//! pending.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -22,11 +25,13 @@ pub const MAGIC: u32 = 0x6433_C509;
 pub const BLOCK_BYTES: usize = 4096;
 /// Bytes of a meta block before its list.
 const HEADER_BYTES: usize = 32;
-/// Bytes of an entry for data or parity before its checksums, of which there is one of four bytes for each block.
+/// Bytes of an entry for data or parity before its checksums, of which there is one of four bytes
+/// for each block.
 const ENTRY_BYTES: usize = 16;
 /// Sectors of a block.
 const BLOCK: u64 = BLOCK_BYTES as u64 / SECTOR;
-/// The most meta blocks that are followed: a journal of some 100 MiB of small writes, or of many GiB of large ones.
+/// The most meta blocks that are followed: a journal of some 100 MiB of small writes, or of many
+/// GiB of large ones.
 const MAX_META_BLOCKS: u32 = 1 << 14;
 
 /// Entry: a block of data; its place is a sector of the array.
@@ -74,7 +79,8 @@ impl<'a> MetaBlock<'a> {
         Ok(Self { sequence: u64_at(block, 16), list })
     }
 
-    /// Adds the stripes that the list names and returns the sectors of the blocks that follow; `None` where the list makes no sense.
+    /// Adds the stripes that the list names and returns the sectors of the blocks that follow;
+    /// `None` where the list makes no sense.
     fn stripes(&self, geometry: &Geometry, stripes: &mut BTreeSet<u64>) -> Option<u64> {
         let (mut rest, mut blocks) = (self.list, 0_u64);
         while !rest.is_empty() {
@@ -100,14 +106,16 @@ impl<'a> MetaBlock<'a> {
     }
 }
 
-/// The checksum of a meta block whose own field is cleared: over the array's UUID and then the block, as a bare CRC-32C register that begins with all
-/// ones and is not inverted at the end.
+/// The checksum of a meta block whose own field is cleared: over the array's UUID and then the
+/// block, as a bare CRC-32C register that begins with all ones and is not inverted at the end.
 fn checksum(uuid: Uuid, cleared: &[u8; BLOCK_BYTES]) -> u32 {
-    // `crc32c_append` inverts on the way in and on the way out, so an inverted result is the bare register.
+    // `crc32c_append` inverts on the way in and on the way out, so an inverted result is the bare
+    // register.
     !crc32c::crc32c_append(crc32c::crc32c(&uuid.0), cleared)
 }
 
-/// A meta block of the array `uuid`, as md writes it at sector `place` of the ring: for tests, which need arrays with a journal.
+/// A meta block of the array `uuid`, as md writes it at sector `place` of the ring: for tests,
+/// which need arrays with a journal.
 ///
 /// # Panics
 /// Where the list has no room: it may have 4064 bytes.
@@ -125,7 +133,8 @@ pub fn meta_block(uuid: Uuid, sequence: u64, place: u64, list: &[u8]) -> [u8; BL
     block
 }
 
-/// The entry of a meta block's list for one block of data, whose place is a sector of the array. Its check sum, which only a replay reads, is 0.
+/// The entry of a meta block's list for one block of data, whose place is a sector of the array.
+/// Its check sum, which only a replay reads, is 0.
 #[must_use]
 pub fn data_entry(sector: u64) -> [u8; ENTRY_BYTES + 4] {
     let mut entry = [0; ENTRY_BYTES + 4];
@@ -136,8 +145,8 @@ pub fn data_entry(sector: u64) -> [u8; ENTRY_BYTES + 4] {
 }
 
 impl Journal {
-    /// Follows the journal of the array `uuid` from sector `tail` on. `sectors` is the size of the ring; `block_at` gives the
-    /// 4096 bytes at a sector of it.
+    /// Follows the journal of the array `uuid` from sector `tail` on. `sectors` is the size of the
+    /// ring; `block_at` gives the 4096 bytes at a sector of it.
     ///
     /// # Errors
     /// Passes on those of `block_at`.
@@ -275,7 +284,8 @@ mod tests {
 
     #[test]
     fn a_journal_longer_than_its_ring_is_unknown() {
-        // Each entry is two blocks long and the ring has an odd number of them: the second round goes between those of the first.
+        // Each entry is two blocks long and the ring has an odd number of them: the second round
+        // goes between those of the first.
         let blocks = 63;
         let mut ring = ring();
         for i in 0..40 {

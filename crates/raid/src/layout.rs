@@ -45,7 +45,8 @@ impl Level {
         }
     }
 
-    /// The fewest members that md makes such an array of: one data member for RAID-4 and RAID-5, two for RAID-6.
+    /// The fewest members that md makes such an array of: one data member for RAID-4 and RAID-5,
+    /// two for RAID-6.
     #[must_use]
     pub const fn min_disks(self) -> u16 {
         match self {
@@ -54,8 +55,9 @@ impl Level {
         }
     }
 
-    /// The most members: the role table of a superblock has 1920 entries; the 255 powers of the generator of GF(2^8)
-    /// bound RAID-6, where the DDF layouts use the member's number as the exponent.
+    /// The most members: the role table of a superblock has 1920 entries; the 255 powers of the
+    /// generator of GF(2^8) bound RAID-6, where the DDF layouts use the member's number as the
+    /// exponent.
     #[must_use]
     pub const fn max_disks(self) -> u16 {
         match self {
@@ -95,10 +97,12 @@ impl fmt::Display for UnknownName {
 
 impl std::error::Error for UnknownName {}
 
-/// Where parity and data lie in each stripe of RAID-5 and RAID-6, by mdadm's names. RAID-4 has no layout.
+/// Where parity and data lie in each stripe of RAID-5 and RAID-6, by mdadm's names. RAID-4 has no
+/// layout.
 ///
-/// *left* moves parity down by one member a stripe, *right* moves it up; *asymmetric* numbers the data members from
-/// the first member on, *symmetric* from the one after parity. See [`crate::geometry`] for the formulas.
+/// *left* moves parity down by one member a stripe, *right* moves it up; *asymmetric* numbers the
+/// data members from the first member on, *symmetric* from the one after parity. See
+/// [`crate::geometry`] for the formulas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(missing_docs, reason = "the names are mdadm's, and the type says what they are made of")]
 pub enum Layout {
@@ -158,7 +162,8 @@ impl Layout {
         }
     }
 
-    /// The layout with this number, where `level` can have it: RAID-5 has 0 to 5, RAID-6 all of them, RAID-4 none.
+    /// The layout with this number, where `level` can have it: RAID-5 has 0 to 5, RAID-6 all of
+    /// them, RAID-4 none.
     #[must_use]
     pub fn from_number(level: Level, number: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|layout| layout.number() == number && layout.is_of(level))

@@ -7,8 +7,8 @@ use pumice_units::SECTOR;
 /// A format of the superblock, which is also its place on the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Metadata {
-    /// The old format: 4096 bytes at the start of the last whole, aligned 64 KiB of the device, in the byte order of the
-    /// host.
+    /// The old format: 4096 bytes at the start of the last whole, aligned 64 KiB of the device, in
+    /// the byte order of the host.
     V0_90,
     /// Version 1 near the end of the device.
     V1_0,
@@ -25,8 +25,8 @@ impl Metadata {
     /// All of them, in the order in which a device is searched.
     pub const ALL: [Self; 4] = [Self::V1_1, Self::V1_2, Self::V1_0, Self::V0_90];
 
-    /// The sector at which a device of `device_sectors` sectors has this superblock, or `None` where the device is too small
-    /// to have one.
+    /// The sector at which a device of `device_sectors` sectors has this superblock, or `None`
+    /// where the device is too small to have one.
     #[must_use]
     pub const fn super_sector(self, device_sectors: u64) -> Option<u64> {
         match self {

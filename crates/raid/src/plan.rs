@@ -116,10 +116,12 @@ impl fmt::Debug for Plan<'_> {
 impl Array {
     /// Divides `range` (clipped to the array) into runs to check and runs to skip.
     ///
-    /// The bits of a classic bitmap and the entries of a partial parity log count only where the array is not clean: a clean
-    /// array has no write under way, and bits that are still set then tell what a *missing* member lacks. The states of a
-    /// lockless bitmap always count, since they also say where parity was never built. Of an array that runs
-    /// ([`assume_running`](Array::assume_running)), writes under way are no reason to leave a stripe out.
+    /// The bits of a classic bitmap and the entries of a partial parity log count only where the
+    /// array is not clean: a clean array has no write under way, and bits that are still set then
+    /// tell what a *missing* member lacks. The states of a lockless bitmap always count, since they
+    /// also say where parity was never built. Of an array that runs
+    /// ([`assume_running`](Array::assume_running)), writes under way are no reason to leave a
+    /// stripe out.
     #[must_use]
     pub fn plan(&self, range: Range<u64>) -> Plan<'_> {
         let stripes = self.geometry().stripes();
@@ -207,7 +209,8 @@ fn sorted<'a>(mut ranges: Vec<Range<u64>>, reason: SkipReason) -> Runs<'a> {
 }
 
 impl Plan<'_> {
-    /// The reason that holds at stripe `at` and the next stripe at which anything changes. To be asked in ascending order.
+    /// The reason that holds at stripe `at` and the next stripe at which anything changes. To be
+    /// asked in ascending order.
     fn look(&mut self, at: u64) -> (Option<SkipReason>, u64) {
         let mut reason: Option<SkipReason> = None;
         let mut until = self.end;

@@ -1,9 +1,11 @@
 //! The partial parity log of RAID-5: which stripes may have been half written at a crash.
 //!
-//! Each member keeps a log for the stripes whose parity it holds. A header of 4096 bytes lists the writes that were under way; the partial
-//! parity of each follows it. With feature *multiple-ppls* headers follow one another with growing generation until the
-//! space is used up and writing starts again at the front. A header is written when the writes of the one before are on the
-//! members, so only the newest counts. A clean array's log still lists its last writes. Byte map in `docs/on-disk/md.md`.
+//! Each member keeps a log for the stripes whose parity it holds. A header of 4096 bytes lists the
+//! writes that were under way; the partial parity of each follows it. With feature *multiple-ppls*
+//! headers follow one another with growing generation until the space is used up and writing starts
+//! again at the front. A header is written when the writes of the one before are on the members, so
+//! only the newest counts. A clean array's log still lists its last writes. Byte map in
+//! `docs/on-disk/md.md`.
 
 use std::ops::Range;
 
@@ -61,7 +63,8 @@ impl Header {
     /// Reads a header of the array `uuid`.
     ///
     /// # Errors
-    /// Names the field. The checksum is CRC-32C of the header with its own field cleared, the signature CRC-32C of the UUID.
+    /// Names the field. The checksum is CRC-32C of the header with its own field cleared, the
+    /// signature CRC-32C of the UUID.
     pub fn parse(bytes: &[u8], uuid: Uuid) -> Result<Self, Invalid> {
         let check = Check("partial parity log");
         let Some(bytes) = bytes.get(..HEADER_BYTES) else {
@@ -103,8 +106,9 @@ pub enum Ppl {
 }
 
 impl Ppl {
-    /// Reads the log of the array `uuid`, which has `area_bytes` bytes: `header_at` gives the 4096 bytes at an offset into it. Where there
-    /// are `several` headers, they are followed from the first on while their generation grows; the last of these is the newest.
+    /// Reads the log of the array `uuid`, which has `area_bytes` bytes: `header_at` gives the 4096
+    /// bytes at an offset into it. Where there are `several` headers, they are followed from the
+    /// first on while their generation grows; the last of these is the newest.
     ///
     /// # Errors
     /// Passes on those of `header_at`.

@@ -68,13 +68,16 @@ pub enum ProbeError {
     Ambiguous(Box<Superblock>, Box<Superblock>),
 }
 
-/// Looks for a superblock in all four places, and reads it with what belongs to it. `None` where there is none in any.
+/// Looks for a superblock in all four places, and reads it with what belongs to it. `None` where
+/// there is none in any.
 ///
-/// A damaged superblock beside a good one is taken for a remnant. A place that cannot be read counts only if no
-/// other place has a good superblock: where another format would have its own, this one may have data.
+/// A damaged superblock beside a good one is taken for a remnant. A place that cannot be read
+/// counts only if no other place has a good superblock: where another format would have its own,
+/// this one may have data.
 ///
 /// # Errors
-/// Where the only superblock, or something it points to, is damaged or unknown; where two are good; where a read fails.
+/// Where the only superblock, or something it points to, is damaged or unknown; where two are good;
+/// where a read fails.
 pub fn probe(device: &dyn ReadAt) -> Result<Option<MemberRecord>, ProbeError> {
     let device_sectors = device.size_bytes() / SECTOR;
     let mut good: Option<Superblock> = None;
@@ -139,7 +142,8 @@ fn read(device: &dyn ReadAt, what: &'static str, offset: u64, buf: &mut [u8]) ->
     device.read_exact_at(offset, buf).map_err(|source| ProbeError::Read { what, offset, source })
 }
 
-/// The superblock of one format, wherever else there may be one. `None` where there is none in its place.
+/// The superblock of one format, wherever else there may be one. `None` where there is none in its
+/// place.
 pub(crate) fn superblock_at(
     device: &dyn ReadAt,
     metadata: Metadata,
@@ -149,7 +153,8 @@ pub(crate) fn superblock_at(
     Ok(read_superblock(device, metadata, sector, device_sectors)?.transpose()?)
 }
 
-/// The records of writes under way that are read beside a superblock. One that is not read is as if there were none.
+/// The records of writes under way that are read beside a superblock. One that is not read is as if
+/// there were none.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Logs {
     pub(crate) bitmap: bool,
@@ -191,8 +196,9 @@ pub(crate) fn read_rest(
 
 /// Reads a journal device, to which somebody may be writing.
 ///
-/// What lies behind `journal_tail` stays until the tail moves on. So where the tail is the same after the ring was followed as before, no entry that was there before
-/// has been missed; else the ring is followed again, and after a few times its state is [`Journal::Unknown`].
+/// What lies behind `journal_tail` stays until the tail moves on. So where the tail is the same
+/// after the ring was followed as before, no entry that was there before has been missed; else the
+/// ring is followed again, and after a few times its state is [`Journal::Unknown`].
 pub(crate) fn read_journal_device(
     device: &dyn ReadAt,
     mut superblock: Superblock,

@@ -48,7 +48,8 @@ impl fmt::Display for Position {
 pub enum Resync {
     /// Parity has been built and no write is under way.
     Done,
-    /// Writes were under way when the superblock was written, or parity was never built: on disk the two look the same.
+    /// Writes were under way when the superblock was written, or parity was never built: on disk
+    /// the two look the same.
     Unclean,
     /// Parity is built up to this sector of the members' data areas.
     At(Sectors),
@@ -82,7 +83,8 @@ pub struct BadBlockLogPlace {
     pub used: bool,
 }
 
-/// What a superblock says. Sizes and places are in sectors of 512 bytes from the start of the device.
+/// What a superblock says. Sizes and places are in sectors of 512 bytes from the start of the
+/// device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Superblock {
     /// The format.
@@ -155,7 +157,8 @@ impl Superblock {
         self.position_of(self.dev_number)
     }
 
-    /// What this superblock holds the device with number `dev_number` to be. A number beyond its table is a spare.
+    /// What this superblock holds the device with number `dev_number` to be. A number beyond its
+    /// table is a spare.
     #[must_use]
     pub fn position_of(&self, dev_number: u16) -> Position {
         self.dev_roles.get(usize::from(dev_number)).copied().unwrap_or(Position::Spare)
@@ -190,8 +193,9 @@ impl Superblock {
     }
 }
 
-/// The sum that both formats use as a checksum: 32-bit words added up in 64 bits, the upper half folded onto the lower.
-/// Two bytes that are left over count as a word. The caller has cleared the checksum field.
+/// The sum that both formats use as a checksum: 32-bit words added up in 64 bits, the upper half
+/// folded onto the lower. Two bytes that are left over count as a word. The caller has cleared the
+/// checksum field.
 #[must_use]
 pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     let words = bytes.chunks_exact(4);

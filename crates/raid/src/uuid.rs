@@ -5,13 +5,15 @@ use std::str::FromStr;
 
 /// The UUID of an array or a device.
 ///
-/// The bytes are in the order in which mdadm prints them: for version 1.x the order on disk, for 0.90 each of the four
-/// words turned round (that format keeps them as little-endian numbers and mdadm prints the numbers).
+/// The bytes are in the order in which mdadm prints them: for version 1.x the order on disk, for
+/// 0.90 each of the four words turned round (that format keeps them as little-endian numbers and
+/// mdadm prints the numbers).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Uuid(pub [u8; 16]);
 
 impl Uuid {
-    /// Turns each 32-bit word round: from the order of printing to that of a 0.90 superblock, and back.
+    /// Turns each 32-bit word round: from the order of printing to that of a 0.90 superblock, and
+    /// back.
     #[must_use]
     pub fn swap_words(self) -> Self {
         let mut out = self.0;

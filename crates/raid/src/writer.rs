@@ -1,7 +1,7 @@
 //! The superblocks (and bitmaps and bad-block logs) of a new array, as bytes to be written.
 //!
-//! The array that they describe is clean: whoever writes them answers for parity that agrees with the data, on new
-//! members usually by writing zeros to all of them.
+//! The array that they describe is clean: whoever writes them answers for parity that agrees with
+//! the data, on new members usually by writing zeros to all of them.
 
 use std::fmt;
 
@@ -17,8 +17,8 @@ use crate::superblock::v0::{self, Disk, V0};
 use crate::superblock::v1::{MAX_DEV, RESYNC_DONE, ROLE_SPARE, V1};
 use crate::uuid::Uuid;
 
-/// Where the data area of a version 1.1 or 1.2 member begins unless the bitmap needs more: mdadm's own choice for members
-/// of some GiB.
+/// Where the data area of a version 1.1 or 1.2 member begins unless the bitmap needs more: mdadm's
+/// own choice for members of some GiB.
 pub const DEFAULT_DATA_OFFSET: u64 = 1 << 20;
 /// Sectors of the bad-block log, as mdadm makes it: 512 entries.
 const BAD_BLOCK_LOG: u64 = 8;
@@ -46,7 +46,8 @@ pub struct FormatSpec {
     pub layout: Option<Layout>,
     /// Bytes of a chunk.
     pub chunk_bytes: u64,
-    /// What each member gives to the array, in bytes; `None` for as much as there is. Rounded down to whole chunks.
+    /// What each member gives to the array, in bytes; `None` for as much as there is. Rounded down
+    /// to whole chunks.
     pub component_bytes: Option<u64>,
     /// The size of each member's device in bytes, by role. As many members as there are sizes.
     pub device_bytes: Vec<u64>,
@@ -62,7 +63,8 @@ pub struct FormatSpec {
     pub bitmap: bool,
     /// With a (still empty) bad-block log; 0.90 has none.
     pub bad_block_log: bool,
-    /// Where the data area of a version 1.1 or 1.2 member begins, in bytes; `None` for [`DEFAULT_DATA_OFFSET`] or as much as is needed.
+    /// Where the data area of a version 1.1 or 1.2 member begins, in bytes; `None` for
+    /// [`DEFAULT_DATA_OFFSET`] or as much as is needed.
     pub data_offset: Option<u64>,
 }
 

@@ -51,7 +51,8 @@ struct Part {
     len: usize,
 }
 
-/// Reads pieces, all side by side. Those of whole blocks go straight to their place, others through memory of their own.
+/// Reads pieces, all side by side. Those of whole blocks go straight to their place, others through
+/// memory of their own.
 pub(crate) fn gather(
     node: &RemoteNode,
     pieces: &[Piece],

@@ -25,7 +25,8 @@ pub struct Dial {
     pub hostid: [u8; 16],
     /// Whether headers and data carry digests.
     pub digests: DigestPolicy,
-    /// How long the node may be silent before it is asked whether it is alive, and how long it has to answer that.
+    /// How long the node may be silent before it is asked whether it is alive, and how long it has
+    /// to answer that.
     pub deadline: Duration,
 }
 

@@ -1,9 +1,10 @@
 //! A data node behind NVMe/TCP.
 //!
-//! Media are read with standard commands; parity, local memory and transfers with the parity command set
-//! (`docs/wire-format/offload.md`). Calls from several threads each take a queue of their own from a pool. A call that fails ends
-//! the whole association; nothing is repeated here. Who wants to go on asks for another one
-//! ([`reconnect`](DataNode::reconnect)) and begins his work anew: `docs/nvme-tcp.md`, *As a host*.
+//! Media are read with standard commands; parity, local memory and transfers with the parity
+//! command set (`docs/wire-format/offload.md`). Calls from several threads each take a queue of
+//! their own from a pool. A call that fails ends the whole association; nothing is repeated here.
+//! Who wants to go on asks for another one ([`reconnect`](DataNode::reconnect)) and begins his work
+//! anew: `docs/nvme-tcp.md`, *As a host*.
 
 mod answer;
 mod blocks;
@@ -40,8 +41,8 @@ use std::time::{Duration, Instant};
 const PIECE: usize = 256 << 10;
 /// Bytes of one command that moves local memory.
 const MEMORY_PIECE: usize = 1 << 20;
-/// How long a call may take in all while the node answers: a drive may try for a minute to read a bad sector. Parity commands may take
-/// as long as they like.
+/// How long a call may take in all while the node answers: a drive may try for a minute to read a
+/// bad sector. Parity commands may take as long as they like.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Drives of another machine.
@@ -105,7 +106,8 @@ impl RemoteNode {
         &self.drives
     }
 
-    /// Bytes that went over the node's sockets since it started: to and from all that have connected to it, other nodes among them.
+    /// Bytes that went over the node's sockets since it started: to and from all that have
+    /// connected to it, other nodes among them.
     ///
     /// # Errors
     /// Where the node does not answer.

@@ -36,7 +36,8 @@ impl Parts {
         self.bytes.get(&drive).copied().unwrap_or(0)
     }
 
-    /// Where an address of this host's lies on the drive. `lease` asks the node for bytes of a drive's memory.
+    /// Where an address of this host's lies on the drive. `lease` asks the node for bytes of a
+    /// drive's memory.
     pub(crate) fn absolute(
         &self,
         address: MemoryAddress,

@@ -15,7 +15,8 @@ pub(crate) fn random() -> Result<[u8; 16], NodeError> {
     Ok(bytes)
 }
 
-/// What this process has its hosts' marks made with: the same for all nodes, so that one host is recognised on several of them.
+/// What this process has its hosts' marks made with: the same for all nodes, so that one host is
+/// recognised on several of them.
 pub(crate) fn asker() -> Result<[u8; 16], NodeError> {
     static ASKER: OnceLock<[u8; 16]> = OnceLock::new();
     let drawn = random()?;

@@ -4,8 +4,8 @@
 //! standing ── a call on any queue fails ──▶ lost: every call fails at once ── renew ──▶ standing, the next generation
 //! ```
 //!
-//! One lost queue is the end of the whole association: what the node still does for it works on memory that was leased to it, and
-//! the next association leases other memory.
+//! One lost queue is the end of the whole association: what the node still does for it works on
+//! memory that was leased to it, and the next association leases other memory.
 
 use crate::answer::unreachable;
 use pumice_initiator::{Controller, InitiatorError, Queue, Stopper, Traffic};
@@ -18,7 +18,8 @@ use std::time::Duration;
 pub(crate) const DEPTH: u16 = 64;
 /// Queues of a pool: calls beyond wait for one.
 const QUEUES: u16 = 8;
-/// How often the controller hears that this host is alive, whatever else it hears: a node ends an association after 120 s of silence.
+/// How often the controller hears that this host is alive, whatever else it hears: a node ends an
+/// association after 120 s of silence.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
 /// Queues that are not in use, and numbers of queues that are not connected.
@@ -120,14 +121,16 @@ impl Pool {
         self.lock().lost.is_some()
     }
 
-    /// What all connections moved, those that are gone too. What calls under way have moved comes when they end.
+    /// What all connections moved, those that are gone too. What calls under way have moved comes
+    /// when they end.
     pub(crate) fn traffic(&self) -> Traffic {
         let mut state = self.lock();
         let admin = state.controller.admin().traffic();
         sum(state.moved, admin)
     }
 
-    /// Whether the controller answers: its admin queue is asked, within its deadline. If it does not, the association is lost.
+    /// Whether the controller answers: its admin queue is asked, within its deadline. If it does
+    /// not, the association is lost.
     pub(crate) fn is_alive(&self) -> bool {
         let mut state = self.lock();
         if state.lost.is_some() {
@@ -254,7 +257,8 @@ impl Lease<'_> {
         })
     }
 
-    /// The same for a call that may take long: it fails at once when the caller gives up. That costs this queue alone.
+    /// The same for a call that may take long: it fails at once when the caller gives up. That
+    /// costs this queue alone.
     pub(crate) fn run_stoppable<T>(
         &mut self,
         work: impl FnOnce(&mut Queue) -> Result<T, InitiatorError>,

@@ -1,7 +1,9 @@
-//! One drive under virtual time: the foreground of a trace, and background requests as a player decides.
+//! One drive under virtual time: the foreground of a trace, and background requests as a player
+//! decides.
 //!
-//! The drive serves one after the other. A background request in progress is never interrupted: who arrives meanwhile waits for its end, and those
-//! behind wait as well, until idle time has absorbed the delay (Lindley's recursion).
+//! The drive serves one after the other. A background request in progress is never interrupted: who
+//! arrives meanwhile waits for its end, and those behind wait as well, until idle time has absorbed
+//! the delay (Lindley's recursion).
 
 use crate::player::{Player, lossless};
 use crate::slowdown::Slowdowns;
@@ -75,7 +77,8 @@ impl Engine {
         }
     }
 
-    /// A foreground request arrives at `at`, which alone would be done at `done`. Requests come by growing `at`.
+    /// A foreground request arrives at `at`, which alone would be done at `done`. Requests come by
+    /// growing `at`.
     pub fn request(&mut self, at: Nanos, done: Nanos) {
         if !self.measuring && at >= self.from {
             self.advance(self.from);
@@ -111,7 +114,8 @@ impl Engine {
         }
     }
 
-    /// Lets those who know the future fill the idle interval that ends at `at`; how far they reach past its end.
+    /// Lets those who know the future fill the idle interval that ends at `at`; how far they reach
+    /// past its end.
     fn play_known(&mut self, at: Nanos) -> Nanos {
         let begin = self.free.max(self.from);
         if !self.measuring || begin >= at {

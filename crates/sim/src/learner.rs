@@ -1,4 +1,5 @@
-//! What the foreground alone does: idle intervals, with what a predictor would have expected of each.
+//! What the foreground alone does: idle intervals, with what a predictor would have expected of
+//! each.
 
 use pumice_pacer::{History, Idle, Nanos, Predictor};
 
@@ -13,7 +14,8 @@ pub struct Learner {
 }
 
 impl Learner {
-    /// Remembers the last `capacity` intervals, from time `from` on; with what was expected of each if it is `predicting`, which is most of the work.
+    /// Remembers the last `capacity` intervals, from time `from` on; with what was expected of each
+    /// if it is `predicting`, which is most of the work.
     #[must_use]
     pub fn new(capacity: usize, from: Nanos, predicting: bool) -> Self {
         Self {

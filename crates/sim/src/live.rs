@@ -1,7 +1,9 @@
-//! A drive that serves foreground and background requests side by side, under virtual time: the ground of the live pacer's tests.
+//! A drive that serves foreground and background requests side by side, under virtual time: the
+//! ground of the live pacer's tests.
 //!
-//! Clients keep so many requests in progress, all the time or by turns. The same seed gives the same foreground with and without background work,
-//! so the true slowdown is the difference of the means.
+//! Clients keep so many requests in progress, all the time or by turns. The same seed gives the
+//! same foreground with and without background work, so the true slowdown is the difference of the
+//! means.
 
 use crate::drive::{Baseline, Drive};
 use crate::slowdown::TimeCounts;

@@ -1,4 +1,5 @@
-//! Who decides about background requests in a simulation: a pacer as it is used live, or one that knows the future.
+//! Who decides about background requests in a simulation: a pacer as it is used live, or one that
+//! knows the future.
 
 use pumice_pacer::{Account, Goal, History, Idle, Nanos, Pacer, SIZES, ServiceCurve, Start};
 
@@ -16,8 +17,9 @@ pub enum Player {
     Oracle(Oracle),
 }
 
-/// Knows the length of every idle interval when it begins. It fills the interval with the largest requests, the rest with smaller ones, and lets the last
-/// request collide where the goal allows it and the bytes are worth it: an upper bound for every policy.
+/// Knows the length of every idle interval when it begins. It fills the interval with the largest
+/// requests, the rest with smaller ones, and lets the last request collide where the goal allows it
+/// and the bytes are worth it: an upper bound for every policy.
 #[derive(Debug, Clone)]
 pub struct Oracle {
     ladder: [(u64, Nanos); SIZES.len()],
@@ -32,10 +34,12 @@ impl Oracle {
         let ladder = SIZES.map(|bytes| (bytes, curve.time(bytes)));
         let mut oracle = Self { ladder, price: 1e9, account: Account::new(goal, u32::MAX) };
         let budget = goal.mean as f64 * future.arrivals() as f64;
-        // Reaching past an interval's end takes time from the next one: that is what it costs at least.
+        // Reaching past an interval's end takes time from the next one: that is what it costs at
+        // least.
         let (largest, service) = ladder[SIZES.len() - 1];
         let (mut low, mut high) = ((largest as f64 / service as f64).ln(), 1e9_f64.ln());
-        // The higher the price, the less far an interval is overrun: one that is overrun as far at both ends of the search is so between them, and need not be asked again.
+        // The higher the price, the less far an interval is overrun: one that is overrun as far at
+        // both ends of the search is so between them, and need not be asked again.
         let mut open: Vec<_> = future.intervals().iter().map(|i| (i.length(), 0, Nanos::MAX)).collect();
         let mut settled = 0.0;
         for _ in 0..HALVINGS {
@@ -80,11 +84,13 @@ impl Oracle {
         (bytes, over)
     }
 
-    /// Fills an interval without a collision, the largest requests first: bytes, and what is left of it.
+    /// Fills an interval without a collision, the largest requests first: bytes, and what is left
+    /// of it.
     fn within(&self, length: Nanos) -> (u64, Nanos) {
         let (mut bytes, mut left) = (0, length);
         for &(size, service) in self.ladder.iter().rev() {
-            // Most intervals are too short for most sizes, and a division takes longer than to see that.
+            // Most intervals are too short for most sizes, and a division takes longer than to see
+            // that.
             if left >= service {
                 bytes += left / service * size;
                 left %= service;
@@ -118,7 +124,8 @@ impl Oracle {
     }
 }
 
-/// What lossless waiting does in an idle interval: bytes, and how far the last request reaches past its end.
+/// What lossless waiting does in an idle interval: bytes, and how far the last request reaches past
+/// its end.
 pub(crate) fn lossless(start: &Start, curve: &ServiceCurve, length: Nanos) -> (u64, Nanos) {
     if length <= start.threshold {
         return (0, 0);

@@ -1,4 +1,5 @@
-//! Figures as SVG: lines with axes, units, ticks and a legend. Every series has a colour, a mark and a dash pattern of its own, so that neither print nor eyes need the colour.
+//! Figures as SVG: lines with axes, units, ticks and a legend. Every series has a colour, a mark
+//! and a dash pattern of its own, so that neither print nor eyes need the colour.
 
 use std::fmt::Write;
 
@@ -23,7 +24,8 @@ const TITLE: usize = 96;
 /// A logarithmic axis where the values span more than this.
 const DECADES: f64 = 30.0;
 
-/// Shapes of marks. They are as many as have no common divisor with the colours, so that a pair comes again after 56 series.
+/// Shapes of marks. They are as many as have no common divisor with the colours, so that a pair
+/// comes again after 56 series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mark {
     Circle,

@@ -6,7 +6,8 @@ use crate::trace::{Devices, Format, Kept, Request, TraceError, TraceReader, read
 use pumice_pacer::Nanos;
 use std::path::{Path, PathBuf};
 
-/// Requests a second above which a device cannot be one disk: a disk serves fewer than 200 random ones.
+/// Requests a second above which a device cannot be one disk: a disk serves fewer than 200 random
+/// ones.
 const MORE_THAN_A_DISK: f64 = 140.0;
 
 /// What is known of a device after the first reading.
@@ -111,7 +112,8 @@ impl Scan {
         if seen.recorded == 0 && rate > MORE_THAN_A_DISK { Drive::Nvme } else { Drive::Ultrastar }
     }
 
-    /// Gives the requests of one device again: from memory, if they fit there, or else from the file.
+    /// Gives the requests of one device again: from memory, if they fit there, or else from the
+    /// file.
     ///
     /// # Errors
     /// Where the trace has been damaged since.

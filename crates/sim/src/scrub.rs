@@ -1,4 +1,5 @@
-//! The study: one foreground trace, every policy, tuned on its first part and measured on the rest, beside tuned and measured on all of it.
+//! The study: one foreground trace, every policy, tuned on its first part and measured on the rest,
+//! beside tuned and measured on all of it.
 
 mod contender;
 mod notes;
@@ -27,9 +28,11 @@ pub struct Study {
     pub goal: Goal,
     /// Which policies.
     pub policies: Vec<PolicyName>,
-    /// The share of the trace's time that is for tuning (0 to less than 1); 0 gives in-sample rows only.
+    /// The share of the trace's time that is for tuning (0 to less than 1); 0 gives in-sample rows
+    /// only.
     pub train: f64,
-    /// The drive's model; without one, a disk, or an SSD where the load is more than a disk can serve.
+    /// The drive's model; without one, a disk, or an SSD where the load is more than a disk can
+    /// serve.
     pub drive: Option<Drive>,
     /// Whether the goal counts requests that queue behind a slowed one.
     pub queued: bool,
@@ -46,7 +49,8 @@ pub(crate) fn advice_name(advice: Advice) -> &'static str {
     }
 }
 
-/// Makes a study. The trace is gone through three times: in memory, or where it does not fit there, in its file.
+/// Makes a study. The trace is gone through three times: in memory, or where it does not fit there,
+/// in its file.
 ///
 /// # Errors
 /// Where the trace is damaged or has no such device.

@@ -64,7 +64,8 @@ impl Slowdowns {
         self.collisions
     }
 
-    /// Mean slowdown over all requests in milliseconds: of those that met a background request, or of those that queued behind them too.
+    /// Mean slowdown over all requests in milliseconds: of those that met a background request, or
+    /// of those that queued behind them too.
     #[must_use]
     pub fn mean_ms(&self, queued: bool) -> f64 {
         let sum = if queued { self.queued_sum } else { self.own_sum };

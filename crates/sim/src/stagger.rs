@@ -1,4 +1,5 @@
-//! Staggered against sequential: what it costs in throughput, and how much sooner it meets a burst of errors.
+//! Staggered against sequential: what it costs in throughput, and how much sooner it meets a burst
+//! of errors.
 
 use crate::drive::Disk;
 use pumice_pacer::{Order, Sequential, Staggered};
@@ -43,7 +44,8 @@ pub struct Throughput {
     pub of_sequential: f64,
 }
 
-/// Mean detection delay for bursts of `burst` segments (1 to `segments`) on a drive of `regions` by `segments`, over `samples` random onsets.
+/// Mean detection delay for bursts of `burst` segments (1 to `segments`) on a drive of `regions` by
+/// `segments`, over `samples` random onsets.
 ///
 /// # Panics
 /// Where a count is 0, a burst is longer than a region, or there are more than 2^32 segments.

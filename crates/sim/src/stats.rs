@@ -132,7 +132,8 @@ impl Sums {
         if total > 0.0 { time / total } else { 0.0 }
     }
 
-    /// Intervals that last longer than `wait` nanoseconds, and the sum of their rests up to `limit`.
+    /// Intervals that last longer than `wait` nanoseconds, and the sum of their rests up to
+    /// `limit`.
     fn beyond(&self, wait: f64, limit: f64) -> (f64, f64) {
         let (mut count, mut rest) = (0.0, 0.0);
         self.lengths.each(|length, n| {

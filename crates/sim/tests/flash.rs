@@ -1,5 +1,5 @@
-//! The study of flash: a published result on a trace of contents (`PUMICE_TRACES`; without it the test says so), and
-//! generated loads.
+//! The study of flash: a published result on a trace of contents (`PUMICE_TRACES`; without it the
+//! test says so), and generated loads.
 
 use pumice_ftl::{HashTimes, Scheme, VictimPolicy};
 use pumice_sim::flash::{ContentOp, Fdp, Load, Report, Source, Study, study};
@@ -27,8 +27,8 @@ fn versus(report: &Report, scheme: Scheme) -> f64 {
     100.0 * row.vs_offline.unwrap()
 }
 
-/// Separation of unique and undetermined contents saves 20 to 61 % of the copies of plain offline deduplication, as
-/// published. `docs/notebook/flash.md` has the other cells.
+/// Separation of unique and undetermined contents saves 20 to 61 % of the copies of plain offline
+/// deduplication, as published. `docs/notebook/flash.md` has the other cells.
 #[test]
 fn the_published_separation_saves_copies_on_real_builds() {
     let Some(folder) = std::env::var_os("PUMICE_TRACES") else {
@@ -41,12 +41,14 @@ fn the_published_separation_saves_copies_on_real_builds() {
     let report = study(&base).unwrap();
     let all = versus(&report, Scheme::Separated);
     assert!((-60.0..=-50.0).contains(&all), "separated against offline: {all:+.1} %");
-    // If pages of open blocks wait for the next idle time, duplicates live longer, and less is saved.
+    // If pages of open blocks wait for the next idle time, duplicates live longer, and less is
+    // saved.
     let waiting = study(&Study { open_blocks_wait: true, ..base }).unwrap();
     let waiting = versus(&waiting, Scheme::Separated);
     assert!((-56.0..=-44.0).contains(&waiting), "with pages of open blocks that wait: {waiting:+.1} %");
-    // Latency, with the published hash times. Inline hashing costs 75 us a write, far more than it saves here. The
-    // 6 us of the weak hash are more than the copies that separation saves: its lower latency is not reproduced.
+    // Latency, with the published hash times. Inline hashing costs 75 us a write, far more than it
+    // saves here. The 6 us of the weak hash are more than the copies that separation saves: its
+    // lower latency is not reproduced.
     let mean =
         |scheme: Scheme| report.schemes.iter().find(|r| r.scheme == scheme.name()).unwrap().mean_write_us;
     let here = |scheme: Scheme| {
@@ -60,8 +62,8 @@ fn the_published_separation_saves_copies_on_real_builds() {
     );
 }
 
-/// Of the fixed schemes with their own streams of garbage collection none is best everywhere. The one that measures is
-/// never much worse than the best of them.
+/// Of the fixed schemes with their own streams of garbage collection none is best everywhere. The
+/// one that measures is never much worse than the best of them.
 #[test]
 fn the_measuring_scheme_is_never_five_points_worse_than_the_best_fixed_one() {
     let fixed = [Scheme::Separated, Scheme::OwnGc, Scheme::Live, Scheme::Lives, Scheme::Ages];

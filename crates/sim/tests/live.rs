@@ -1,4 +1,5 @@
-//! The live pacer on drives that serve requests side by side: the goal is held by the true slowdown, and what the goal allows is used.
+//! The live pacer on drives that serve requests side by side: the goal is held by the true
+//! slowdown, and what the goal allows is used.
 //!
 //! The true slowdown is the difference of two means, with and without background work.
 
@@ -37,7 +38,8 @@ impl Outcome {
         self.seen.mean - self.alone.mean
     }
 
-    /// The goal is held by the true slowdown, to a tenth and `error` nanoseconds, and the pacer knows the slowdown it makes.
+    /// The goal is held by the true slowdown, to a tenth and `error` nanoseconds, and the pacer
+    /// knows the slowdown it makes.
     fn check(&self, name: &str, error: f64) {
         let (goal, slowdown, believed) =
             (self.goal as f64, self.slowdown(), self.pacer.figures().mean_slowdown());
@@ -69,7 +71,8 @@ impl Outcome {
     }
 }
 
-/// The most bytes of requests of `size` at a fixed rate that slow the foreground by no more than `slowdown`.
+/// The most bytes of requests of `size` at a fixed rate that slow the foreground by no more than
+/// `slowdown`.
 fn fixed(load: &Load, size: u64, alone: f64, slowdown: f64) -> u64 {
     let (mut low, mut high) = ((1e4_f64).ln(), (1e11_f64).ln());
     let mut best = 0;
@@ -105,7 +108,8 @@ fn disk(clients: u32, think: Nanos, span: Nanos) -> Load {
     Load { drive: Drive::Ultrastar, think, span, ..nvme(clients) }
 }
 
-/// Twice the standard error of the difference of two means of `n` requests, of `clients` that wait for each other's service of 6.2 +- 1.8 ms.
+/// Twice the standard error of the difference of two means of `n` requests, of `clients` that wait
+/// for each other's service of 6.2 +- 1.8 ms.
 fn error(outcome: &Outcome, clients: u32) -> f64 {
     2.0 * f64::from(clients) * 1.8e6 * (2.0 / outcome.seen.requests as f64).sqrt()
 }
@@ -185,8 +189,10 @@ fn the_level_and_the_sizes_of_a_load_change() {
         let on = 300 * MILLI;
         let load = Load { steady: 1, burst_bytes: 64 << 10, on, off: on, span: 6 * SECOND, ..nvme(16) };
         let outcome = Outcome::of(&load, config(&load, goal));
-        // Clients with short and with long requests go round the more or less often: the mix differs with and without background work, so there is
-        // no true slowdown of the mean to compare with. What the pacer believes is bound by the account; here, that there is no false alarm.
+        // Clients with short and with long requests go round the more or less often: the mix
+        // differs with and without background work, so there is no true slowdown of the mean to
+        // compare with. What the pacer believes is bound by the account; here, that there is no
+        // false alarm.
         let believed = outcome.pacer.figures().mean_slowdown();
         println!("level changes: goal {goal}, believed {believed}, {} MB", outcome.seen.bytes / 1_000_000);
         assert!(believed <= 1.1 * goal as f64 && outcome.seen.bytes > 1_000_000_000);
@@ -213,7 +219,8 @@ fn it_takes_the_rests_and_yields() {
     ] {
         let outcome = Outcome::of(&load, config(&load, goal));
         let tenth = |at: Nanos| outcome.seen.by_tenth[(at / (100 * MILLI)) as usize];
-        // Of what a tenth of a second brings in a rest, three times as much in a whole second of work is little.
+        // Of what a tenth of a second brings in a rest, three times as much in a whole second of
+        // work is little.
         let cycle = load.on + load.off;
         // The first cycle is for learning.
         for start in (cycle..load.span).step_by(cycle as usize) {

@@ -1,4 +1,5 @@
-//! The goal is held on loads that nothing was fitted to: memoryless, heavy-tailed, periodic with jitter, and with a day and a night.
+//! The goal is held on loads that nothing was fitted to: memoryless, heavy-tailed, periodic with
+//! jitter, and with a day and a night.
 
 use proptest::prelude::*;
 use pumice_pacer::{Charge, Config, Goal, Nanos, Pacer, Policy};
@@ -54,10 +55,12 @@ fn load(shape: Shape, seed: u64, requests: usize) -> Vec<(Nanos, Nanos)> {
 const REQUESTS: usize = 8_000;
 
 struct Paced {
-    /// Mean slowdown in milliseconds, with those who queue behind unless a collision alone is charged.
+    /// Mean slowdown in milliseconds, with those who queue behind unless a collision alone is
+    /// charged.
     mean: f64,
     bytes: u64,
-    /// What one run's mean may differ by from what is measured, as a standard error in milliseconds.
+    /// What one run's mean may differ by from what is measured, as a standard error in
+    /// milliseconds.
     error: f64,
 }
 
@@ -79,8 +82,9 @@ fn paced(shape: Shape, seed: u64, goal: f64, charge: Charge) -> Paced {
     }
 }
 
-/// Charged is `near / all` times the difference of two means, of the requests near background work and of the clear ones, which vary without background work
-/// too. Those of one burst vary together, so how much is taken from means of batches.
+/// Charged is `near / all` times the difference of two means, of the requests near background work
+/// and of the clear ones, which vary without background work too. Those of one burst vary together,
+/// so how much is taken from means of batches.
 fn standard_error(load: &[(Nanos, Nanos)], near: f64, clear: f64) -> f64 {
     const BATCH: usize = 100;
     let means: Vec<f64> = load
@@ -106,8 +110,9 @@ fn what_is_measured_is_right_on_average() {
     }
 }
 
-/// The first requests after a start, or at another level, may all stand in one queue: a mean of 24 ms was believed where it was 7 without background work,
-/// several hundred requests were charged against that, and nothing ever made it good (5.1 and 6.9 ms).
+/// The first requests after a start, or at another level, may all stand in one queue: a mean of 24
+/// ms was believed where it was 7 without background work, several hundred requests were charged
+/// against that, and nothing ever made it good (5.1 and 6.9 ms).
 #[test]
 fn a_crowded_moment_is_no_baseline() {
     for seed in [11_496_296_922_060_006_059, 1_019] {
@@ -129,7 +134,8 @@ proptest! {
     ) {
         let paced = paced(shape, seed, goal, charge);
         let requests = REQUESTS as f64;
-        // One request of 4 MiB more than the account has; if those behind wait as well, for the time of the busy period that it makes. What is measured has a standard error besides:
+        // One request of 4 MiB more than the account has; if those behind wait as well, for the
+        // time of the busy period that it makes. What is measured has a standard error besides:
         // four of them are passed once in 30 000 runs.
         let error = match charge {
             Charge::Collision => 48.0 / requests,

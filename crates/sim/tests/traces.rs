@@ -1,4 +1,5 @@
-//! Traces as they are found: several CPUs, merged requests, damaged times, long names, odd packers, what is no file.
+//! Traces as they are found: several CPUs, merged requests, damaged times, long names, odd packers,
+//! what is no file.
 
 use pumice_sim::Scan;
 use pumice_sim::trace::{Format, Op, Request, TraceReader};

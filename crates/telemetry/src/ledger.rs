@@ -20,7 +20,8 @@ pub enum Place {
     ToHost,
     /// Passed through the host's processor.
     HostCpu,
-    /// Passed through the host's memory controller: once written by the network card, once read by the processor.
+    /// Passed through the host's memory controller: once written by the network card, once read by
+    /// the processor.
     HostDram,
 }
 
@@ -81,7 +82,8 @@ impl Ledger {
         Self { media_read: bytes, pcie: bytes, ..Self::default() }
     }
 
-    /// `bytes` that arrive at the host: the network card writes them to memory and the processor reads them.
+    /// `bytes` that arrive at the host: the network card writes them to memory and the processor
+    /// reads them.
     #[must_use]
     pub fn arrived_at_host(bytes: u64) -> Self {
         Self { to_host: bytes, host_cpu: bytes, host_dram: 2 * bytes, ..Self::default() }

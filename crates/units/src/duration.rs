@@ -14,7 +14,8 @@ impl fmt::Display for ParseDurationError {
 
 impl std::error::Error for ParseDurationError {}
 
-/// A duration with its unit, such as `1ms` or `0.5s`, in nanoseconds; fractions of a nanosecond are rounded.
+/// A duration with its unit, such as `1ms` or `0.5s`, in nanoseconds; fractions of a nanosecond are
+/// rounded.
 ///
 /// # Errors
 /// Where it is no number, has no unit, is negative, or is past 2^63 nanoseconds.

@@ -22,12 +22,12 @@ impl std::error::Error for ParseSizeError {}
 
 /// Reads a size in bytes: a whole or decimal number and an optional unit.
 ///
-/// `kB`, `MB`, `GB`, `TB`, `PB` are powers of 1000; `KiB` … `PiB` and the bare letters `K` … `P` are powers
-/// of 1024, as in mdadm.
+/// `kB`, `MB`, `GB`, `TB`, `PB` are powers of 1000; `KiB` … `PiB` and the bare letters `K` … `P`
+/// are powers of 1024, as in mdadm.
 ///
 /// # Errors
-/// Where the text is no number with a known unit, where the result is no whole number of bytes, or where it
-/// does not fit 64 bits.
+/// Where the text is no number with a known unit, where the result is no whole number of bytes, or
+/// where it does not fit 64 bits.
 pub fn parse_size(text: &str) -> Result<u64, ParseSizeError> {
     let wrong = || ParseSizeError { text: text.to_owned() };
     let trimmed = text.trim();

@@ -56,7 +56,8 @@ impl Archive {
         let links = if mode == FOLDER { 2 } else { 1 };
         let size = u32::try_from(content.len()).expect("a file of an initrd is below 4 GiB");
         let name = u32::try_from(path.len() + 1).expect("a path is short");
-        // inode, mode, uid, gid, links, time, size, device, device of a special file, length of the name, sum
+        // inode, mode, uid, gid, links, time, size, device, device of a special file, length of the
+        // name, sum
         let fields = [self.entries, mode, 0, 0, links, 0, size, 0, 0, 0, 0, name, 0];
         self.bytes.extend_from_slice(b"070701");
         for field in fields {

@@ -1,7 +1,8 @@
-//! Damage: bytes of a drive's file turned round behind everybody's back, and what a scrub must say of them.
+//! Damage: bytes of a drive's file turned round behind everybody's back, and what a scrub must say
+//! of them.
 //!
-//! Where things lie is worked out here from the superblock's bytes and md's left-symmetric layout, not by the
-//! code under test.
+//! Where things lie is worked out here from the superblock's bytes and md's left-symmetric layout,
+//! not by the code under test.
 
 use super::scrub::Finding;
 use crate::run::Failed;
@@ -79,8 +80,9 @@ pub(crate) struct Damage {
 }
 
 impl Damage {
-    /// The `number`-th damage of a run: in a stripe of `from` or after, no two in the same. RAID-5 cannot say who is
-    /// wrong, and md's way of repair makes data lasting as they are: there only parity is damaged.
+    /// The `number`-th damage of a run: in a stripe of `from` or after, no two in the same. RAID-5
+    /// cannot say who is wrong, and md's way of repair makes data lasting as they are: there only
+    /// parity is damaged.
     pub(crate) fn choose(members: &[Member], from: u64, number: u64) -> Option<Self> {
         let first = members.first()?;
         let count = first.stripes.checked_sub(from).filter(|count| *count > number)?;
@@ -121,7 +123,8 @@ impl Damage {
         finding.stripe == self.stripe && finding.chunk_offset == self.in_chunk && finding.length == BLOCK
     }
 
-    /// Whether a finding says of this damage all that can be said; RAID-5 has one equation, and names nobody.
+    /// Whether a finding says of this damage all that can be said; RAID-5 has one equation, and
+    /// names nobody.
     pub(crate) fn is_named_by(&self, finding: &Finding) -> bool {
         let verdict = if self.member.level == 5 {
             "unlocated"

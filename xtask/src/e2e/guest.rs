@@ -12,7 +12,8 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// Kept short: no bootloader's screens, no waiting for a lazy RCU; a kernel that panics stops at once.
+/// Kept short: no bootloader's screens, no waiting for a lazy RCU; a kernel that panics stops at
+/// once.
 const KERNEL_LINE: &str = "console=ttyS0 quiet loglevel=5 panic=-1 nokaslr mitigations=off random.trust_cpu=1 \
                            rcupdate.rcu_normal_after_boot=0";
 /// What a healthy kernel does not print.

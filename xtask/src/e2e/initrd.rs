@@ -1,4 +1,5 @@
-//! The guest's file system: busybox, our first process, the programs under test's peers, and modules.
+//! The guest's file system: busybox, our first process, the programs under test's peers, and
+//! modules.
 
 use super::cpio::Archive;
 use super::kernel::Unpacked;
@@ -15,7 +16,8 @@ const MEMBERS: &str = include_str!("../../guest/members.sh");
 const PROGRAMS: [&str; 4] = ["nvme", "mdadm", "mke2fs", "e2fsck"];
 /// What the guest's scripts load by name; each with its list of files in order.
 const LOADED: [&str; 5] = ["virtio_pci", "virtio_blk", "virtio_net", "nvme-tcp", "raid456"];
-/// What those need, and do not say in a way that can be followed: the kernel asks for it by an alias.
+/// What those need, and do not say in a way that can be followed: the kernel asks for it by an
+/// alias.
 const ALIASED: [&str; 3] = ["crc32c_generic", "crc32c_intel", "ext4"];
 
 /// The initrds of a kernel.

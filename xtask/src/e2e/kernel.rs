@@ -8,7 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A kernel that the harness knows: its name here, and the package that stands for its newest build.
+/// A kernel that the harness knows: its name here, and the package that stands for its newest
+/// build.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kernel {
     pub(crate) name: &'static str,

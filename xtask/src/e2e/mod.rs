@@ -1,4 +1,5 @@
-//! `cargo xtask e2e`: a real, unmodified Linux kernel in QEMU against `pumice node` and `pumice scrub`.
+//! `cargo xtask e2e`: a real, unmodified Linux kernel in QEMU against `pumice node` and `pumice
+//! scrub`.
 //!
 //! `docs/testing.md` says what is tested and how.
 
@@ -50,7 +51,8 @@ struct Run<'a> {
     pulse: &'a Pulse,
 }
 
-/// Runs what the arguments ask for. Where something is missing it is skipped, loudly; in CI that is a failure.
+/// Runs what the arguments ask for. Where something is missing it is skipped, loudly; in CI that is
+/// a failure.
 pub(crate) fn e2e(arguments: &[String]) -> Result<(), Failed> {
     let options = Options::parse(arguments)?;
     let folder = target().join("e2e");
@@ -93,7 +95,8 @@ pub(crate) fn e2e(arguments: &[String]) -> Result<(), Failed> {
     if failed == 0 { Ok(()) } else { Err(Failed(format!("{failed} of {} scenarios failed", rows.len()))) }
 }
 
-/// A program that the system kills as soon as the thread that started it is gone, however that came.
+/// A program that the system kills as soon as the thread that started it is gone, however that
+/// came.
 fn mortal(program: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--"]).arg(program);
@@ -128,8 +131,8 @@ fn prepare(options: &Options, folder: &Path) -> Result<Vec<(Unpacked, Initrd)>, 
     Ok(ready)
 }
 
-/// The scenarios, one after another on each kernel, and the kernels at the same time: a guest has one processor, and
-/// waits a good part of its time.
+/// The scenarios, one after another on each kernel, and the kernels at the same time: a guest has
+/// one processor, and waits a good part of its time.
 fn side_by_side(ready: &[(Unpacked, Initrd)], all: &Run<'_>) -> Result<Vec<Row>, Failed> {
     let wanted: Vec<&Scenario> =
         SCENARIOS.iter().filter(|scenario| scenario.is_wanted(all.options)).collect();
@@ -152,7 +155,8 @@ fn side_by_side(ready: &[(Unpacked, Initrd)], all: &Run<'_>) -> Result<Vec<Row>,
     Ok(rows)
 }
 
-/// One scenario on one kernel. Where it failed while this machine stood still, it has one more chance.
+/// One scenario on one kernel. Where it failed while this machine stood still, it has one more
+/// chance.
 fn run(scenario: &Scenario, kernel: &Unpacked, initrd: &Initrd, run: &Run<'_>) -> Result<Row, Failed> {
     let start = Instant::now();
     let row = once(scenario, kernel, initrd, run)?;

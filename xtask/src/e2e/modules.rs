@@ -29,8 +29,8 @@ impl Modules {
         Ok(Self(found))
     }
 
-    /// Adds to `order` a module and, before it, what it depends on: name and content. A name without a file is
-    /// built into the kernel.
+    /// Adds to `order` a module and, before it, what it depends on: name and content. A name
+    /// without a file is built into the kernel.
     pub(crate) fn closure(&self, name: &str, order: &mut Vec<(String, Vec<u8>)>) -> Result<(), Failed> {
         let name = plain(name);
         if order.iter().any(|(there, _)| *there == name) {

@@ -14,8 +14,8 @@ pub(crate) fn find(name: &str) -> Option<PathBuf> {
     FOLDERS.iter().map(|folder| Path::new(folder).join(name)).find(|path| path.is_file())
 }
 
-/// Packs programs into `usr/sbin`, and their libraries where the loader looks for them; `there` are the libraries
-/// that are packed already.
+/// Packs programs into `usr/sbin`, and their libraries where the loader looks for them; `there` are
+/// the libraries that are packed already.
 pub(crate) fn pack(archive: &mut Archive, names: &[&str], there: &mut Vec<String>) -> Result<(), Failed> {
     for name in names {
         let path = find(name).ok_or_else(|| Failed(format!("{name} is not on this machine")))?;
@@ -46,7 +46,8 @@ fn read(path: &Path) -> Result<Vec<u8>, Failed> {
     fs::read(path).map_err(|error| Failed(format!("{}: {error}", path.display())))
 }
 
-/// The paths in what `ldd` prints: `name => /path (address)`, and the loader itself as `/path (address)`.
+/// The paths in what `ldd` prints: `name => /path (address)`, and the loader itself as `/path
+/// (address)`.
 fn libraries(text: &str) -> Vec<String> {
     let path = |line: &str| {
         let place = line.split_once("=> ").map_or(line, |(_, place)| place).trim();

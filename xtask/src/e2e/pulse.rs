@@ -1,11 +1,13 @@
-//! Whether this machine stood still: a guest that gets no processor for a minute complains of everybody but its host.
+//! Whether this machine stood still: a guest that gets no processor for a minute complains of
+//! everybody but its host.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often it is looked.
 const TICK: Duration = Duration::from_millis(200);
-/// Longer than a busy machine makes a thread wait, and shorter than what a kernel takes for a lock-up.
+/// Longer than a busy machine makes a thread wait, and shorter than what a kernel takes for a
+/// lock-up.
 const STILL: Duration = Duration::from_secs(8);
 
 /// Times at which this process had no processor.

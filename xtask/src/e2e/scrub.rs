@@ -38,13 +38,14 @@ pub(crate) fn live(binary: &Path, state: &Path, ports: &[u16]) -> Result<Pass, F
     pass(binary, state, &LIVE, &urls(ports))
 }
 
-/// A pass over the drives of nodes whose array may be in a state that a scrub refuses; what it said then.
+/// A pass over the drives of nodes whose array may be in a state that a scrub refuses; what it said
+/// then.
 pub(crate) fn attempt(binary: &Path, state: &Path, ports: &[u16]) -> Result<Result<Pass, String>, Failed> {
     attempt_with(binary, state, &LIVE, &urls(ports))
 }
 
-/// A pass over the members as devices of this machine, while a node serves them to the host that runs
-/// the array; what it said if it was refused.
+/// A pass over the members as devices of this machine, while a node serves them to the host that
+/// runs the array; what it said if it was refused.
 pub(crate) fn attempt_here(
     binary: &Path,
     state: &Path,
@@ -53,8 +54,8 @@ pub(crate) fn attempt_here(
     attempt_with(binary, state, &["--allow-in-use"], drives)
 }
 
-/// That a pass over the members as devices of this machine is refused while a node serves them, unless
-/// the operator allows it.
+/// That a pass over the members as devices of this machine is refused while a node serves them,
+/// unless the operator allows it.
 pub(crate) fn is_refused_here(binary: &Path, state: &Path, drives: &[String]) -> Result<(), Failed> {
     match attempt_with(binary, state, &[], drives)? {
         Err(said) if said.contains("--allow-in-use") => Ok(()),

@@ -1,4 +1,5 @@
-//! The paths of modules that a source names: `crate::…`, `super::…` and `self::…`, in imports and elsewhere.
+//! The paths of modules that a source names: `crate::…`, `super::…` and `self::…`, in imports and
+//! elsewhere.
 
 /// The crate that a file belongs to.
 pub(super) fn crate_of(path: &str) -> Option<&str> {
@@ -10,8 +11,8 @@ pub(super) fn crate_of(path: &str) -> Option<&str> {
     }
 }
 
-/// The module that a file of a crate is, from the crate's root: empty for the root itself. `None` for
-/// a file that is no module of the product.
+/// The module that a file of a crate is, from the crate's root: empty for the root itself. `None`
+/// for a file that is no module of the product.
 pub(super) fn module_of(path: &str) -> Option<Vec<String>> {
     let (_, inside) = path.split_once("/src/")?;
     let mut parts: Vec<String> = inside.strip_suffix(".rs")?.split('/').map(str::to_owned).collect();

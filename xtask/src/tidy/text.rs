@@ -36,9 +36,21 @@ fn first_wide<'t>(lines: impl Iterator<Item = (usize, &'t str)>, max: usize) -> 
     lines.map(|(number, line)| (number + 1, line.chars().count())).find(|(_, columns)| *columns > max)
 }
 
-/// The lines of a source that are comments and nothing else.
+/// The lines of a source that are comments and nothing else, but for tables and code in them.
 fn comments(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    text.lines().enumerate().filter(|(_, line)| line.trim_start().starts_with("//"))
+    let mut code = false;
+    text.lines().enumerate().filter(move |(_, line)| {
+        let Some(comment) = line.trim_start().strip_prefix("//") else {
+            code = false;
+            return false;
+        };
+        let start = comment.trim_start_matches(['/', '!', ' ']);
+        if start.starts_with("```") {
+            code = !code;
+            return false;
+        }
+        !code && !start.starts_with('|')
+    })
 }
 
 /// The lines of a page that can be wrapped: no tables, no code, no link that fills a line.

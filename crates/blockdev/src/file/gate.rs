@@ -2,7 +2,8 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Lets many writes of whole grains run side by side, or one that reads a grain, changes part of it and writes it back; that would undo a whole one under way.
+/// Lets many writes of whole grains run side by side, or one that reads a grain, changes part of it
+/// and writes it back; that would undo a whole one under way.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     state: Mutex<GateState>,
@@ -47,7 +48,8 @@ impl Gate {
     /// Writes whole grains.
     pub(super) fn whole<R>(&self, write: impl FnOnce() -> R) -> R {
         let mut state = self.state();
-        // Those that wait, too, else a stream of whole ones would keep them out for ever. The other way round it cannot be: a thread that waits here writes no parts.
+        // Those that wait, too, else a stream of whole ones would keep them out for ever. The other
+        // way round it cannot be: a thread that waits here writes no parts.
         while state.parts > 0 {
             state = self.wait(state);
         }

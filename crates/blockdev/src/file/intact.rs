@@ -1,4 +1,5 @@
-//! Whether the file behind a device is still what it was: its lock is advisory, so another program can remove or truncate it.
+//! Whether the file behind a device is still what it was: its lock is advisory, so another program
+//! can remove or truncate it.
 
 use std::fs::File;
 use std::io;
@@ -51,8 +52,9 @@ impl Intact {
         self.lost()
     }
 
-    /// The same before a direct write that ends at `end`, where it is due. A file that was truncated is as long as before once its last byte is written: so that is
-    /// never written without a look.
+    /// The same before a direct write that ends at `end`, where it is due. A file that was
+    /// truncated is as long as before once its last byte is written: so that is never written
+    /// without a look.
     pub(super) fn look_at_times(&self, file: &File, end: u64) -> bool {
         let now = u64::try_from(self.opened.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let due = now.saturating_sub(self.looked.load(Ordering::Relaxed)) >= PAUSE.as_nanos() as u64;

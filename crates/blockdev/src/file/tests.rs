@@ -18,7 +18,8 @@ fn allocated(device: &FileDevice) -> u64 {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// Against plain memory, at any offset: exactly the range is zeros, and the file keeps its length.
+    /// Against plain memory, at any offset: exactly the range is zeros, and the file keeps its
+    /// length.
     #[test]
     fn exactly_the_range_is_zeros(
         steps in proptest::collection::vec((0..SIZE, 1..3 * 4096_u64, 0..3_u8), 1..12),
@@ -144,7 +145,8 @@ fn a_truncated_file_does_not_grow_again_with_zeros() {
     assert_eq!(content, [7; 512]);
 }
 
-/// The node of a block device lies on a file system in memory. Read through the page cache, a member that md writes shows an old superblock.
+/// The node of a block device lies on a file system in memory. Read through the page cache, a
+/// member that md writes shows an old superblock.
 #[test]
 fn block_devices_are_read_past_the_page_cache() {
     let devices = std::fs::read_dir("/sys/class/block").into_iter().flatten().flatten();

@@ -59,7 +59,8 @@ impl FileDevice {
         }
     }
 
-    /// Asks the system for zeros, without the room where that is wanted and can be had; false where it cannot do either.
+    /// Asks the system for zeros, without the room where that is wanted and can be had; false where
+    /// it cannot do either.
     fn clear_grains(&self, operation: Operation, offset: u64, len: u64) -> io::Result<bool> {
         let wanted: &[Zeroing] = match operation {
             Operation::Discard => &[Zeroing::FreeRoom, Zeroing::KeepRoom],

@@ -77,16 +77,18 @@ impl Ring {
             let part = flight.gather.parts[piece.part];
             let fd = devices[part.device].direct_fd().expect("only direct devices are carried").fd;
             let len = u32::try_from(part.len - piece.done).unwrap_or(1 << 30);
-            // SAFETY: `submit` of the gatherer checked that the part lies within the buffer, so the sum stays in the allocation.
+            // SAFETY: `submit` of the gatherer checked that the part lies within the buffer, so the
+            // sum stays in the allocation.
             let target = unsafe { flight.gather.buffer.start().add(part.at + piece.done) };
             let entry = opcode::Read::new(types::Fd(fd), target.as_ptr(), len)
                 .offset(part.offset + piece.done as u64)
                 .build()
                 .user_data(number as u64);
-            // SAFETY: the kernel writes `len` bytes at `target`, all within the part's own range of the buffer (parts do not overlap).
-            // The buffer is in `self.flights`, is lent to nobody there, and leaves it only in `settle`, when no piece of the
-            // flight is with the kernel; if the ring goes first, `Drop` waits for every piece or leaks the buffers. The
-            // descriptor is open: the gatherer holds the device.
+            // SAFETY: the kernel writes `len` bytes at `target`, all within the part's own range of
+            // the buffer (parts do not overlap). The buffer is in `self.flights`, is lent to nobody
+            // there, and leaves it only in `settle`, when no piece of the flight is with the
+            // kernel; if the ring goes first, `Drop` waits for every piece or leaks the buffers.
+            // The descriptor is open: the gatherer holds the device.
             if unsafe { self.ring.submission().push(&entry) }.is_err() {
                 return;
             }

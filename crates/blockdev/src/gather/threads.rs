@@ -25,7 +25,8 @@ struct Answer {
     result: Result<Vec<u8>, IoError>,
 }
 
-/// A pool of threads. Each reads into memory of its own; the bytes are copied to their place when they are taken.
+/// A pool of threads. Each reads into memory of its own; the bytes are copied to their place when
+/// they are taken.
 pub(super) struct Threads {
     jobs: Option<Sender<Job>>,
     answers: Receiver<Answer>,

@@ -1,4 +1,5 @@
-//! The processor time of the calling thread: what other programs take of a shared machine is not in it.
+//! The processor time of the calling thread: what other programs take of a shared machine is not in
+//! it.
 
 #![expect(unsafe_code, reason = "clock_gettime is a foreign function")]
 

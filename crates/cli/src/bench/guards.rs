@@ -1,9 +1,10 @@
 //! `pumice bench guards`.
 //!
 //! # Method
-//! All cases take turns in every round; a case's speed is the median over the rounds, its ratio to a copy of the same
-//! bytes the median of the rounds' own ratios. Time is the thread's processor time, so that other programs disturb only
-//! through the caches. `hot` buffers are 4 KiB, `l2` 128 KiB, `dram` 256 MiB, of which each turn takes other parts.
+//! All cases take turns in every round; a case's speed is the median over the rounds, its ratio to
+//! a copy of the same bytes the median of the rounds' own ratios. Time is the thread's processor
+//! time, so that other programs disturb only through the caches. `hot` buffers are 4 KiB, `l2` 128
+//! KiB, `dram` 256 MiB, of which each turn takes other parts.
 
 use super::clock::thread_seconds;
 use super::scrub::median;
@@ -29,8 +30,8 @@ const TURN: f64 = 0.001;
 /// Source and target do not begin on the same sets of a cache.
 const SKEW: usize = 1792;
 
-/// Measures the guards of protection information and NVMe/TCP digests, and streams that insert and strip tuples: GB/s
-/// (1e9 bytes) of data on one core, beside a copy of the same bytes
+/// Measures the guards of protection information and NVMe/TCP digests, and streams that insert and
+/// strip tuples: GB/s (1e9 bytes) of data on one core, beside a copy of the same bytes
 #[derive(Debug, Args)]
 pub(crate) struct GuardsArgs {
     /// Only this instruction set: scalar, sse, avx2, avx2-gfni, avx512
@@ -232,7 +233,8 @@ fn streams(kernels: Kernels, out: &mut Vec<Candidate<'_>>) {
         case: "strip 512+8".to_owned(),
         isa: isa(),
         pass: Box::new(move |data, to| {
-            // The same blocks again and again: a source that is not of the turn would be another cache's.
+            // The same blocks again and again: a source that is not of the turn would be another
+            // cache's.
             if made.len() != data.len() / 512 * 520 {
                 made = vec![0; data.len() / 512 * 520];
                 MakeStream::new(format, tags).insert(data, &mut made);

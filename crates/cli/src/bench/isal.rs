@@ -25,7 +25,8 @@ const TABLE: usize = 32;
 pub(super) fn check_pq(sources: &[&[u8]]) -> bool {
     let mut array: Vec<*mut c_void> = sources.iter().map(|s| s.as_ptr().cast_mut().cast()).collect();
     let len = sources[0].len() as c_int;
-    // SAFETY: the function reads `len` bytes at each of the pointers (all slices have that length) and writes nothing.
+    // SAFETY: the function reads `len` bytes at each of the pointers (all slices have that length)
+    // and writes nothing.
     unsafe { pq_check(array.len() as c_int, len, array.as_mut_ptr()) == 0 }
 }
 
@@ -41,7 +42,8 @@ impl Encoder {
     pub(super) fn new(rows: usize, columns: usize, row_major: &[u8], len: usize) -> Self {
         let mut tables = vec![0; TABLE * rows * columns];
         let mut coefficients = row_major.to_vec();
-        // SAFETY: the function reads rows * columns coefficients and writes 32 bytes of table for each.
+        // SAFETY: the function reads rows * columns coefficients and writes 32 bytes of table for
+        // each.
         unsafe {
             ec_init_tables(columns as c_int, rows as c_int, coefficients.as_mut_ptr(), tables.as_mut_ptr());
         }
@@ -54,7 +56,8 @@ impl Encoder {
         let mut coding: Vec<*mut u8> = self.outputs.iter_mut().map(|o| o.as_mut_ptr()).collect();
         let (len, k) = (sources[0].len(), sources.len());
         assert!(self.outputs.iter().all(|output| output.len() >= len), "outputs hold the longest source");
-        // SAFETY: the function reads `len` bytes of each source and writes `len` bytes of each output, which hold that many.
+        // SAFETY: the function reads `len` bytes of each source and writes `len` bytes of each
+        // output, which hold that many.
         unsafe {
             ec_encode_data(
                 len as c_int,

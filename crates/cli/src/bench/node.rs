@@ -17,8 +17,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Drives one namespace of a node with reads and writes of several sizes and depths, and shows rates and latencies, beside what a bare echo of messages of
-/// the same sizes reaches over loopback. Writes overwrite the drive: --write must be given for them.
+/// Drives one namespace of a node with reads and writes of several sizes and depths, and shows
+/// rates and latencies, beside what a bare echo of messages of the same sizes reaches over
+/// loopback. Writes overwrite the drive: --write must be given for them.
 #[derive(Debug, Args)]
 pub(crate) struct NodeArgs {
     /// HOST:PORT
@@ -56,7 +57,8 @@ struct Case {
     queue_depth: u16,
     iops: f64,
     gb_per_s: f64,
-    /// Commands a second over round trips a second of a bare echo, median of the rounds' own ratios.
+    /// Commands a second over round trips a second of a bare echo, median of the rounds' own
+    /// ratios.
     ratio_to_echo: f64,
     latency_us: Latency,
 }
@@ -213,7 +215,8 @@ fn load(
     Ok((took.len() as f64 / began.elapsed().as_secs_f64(), took))
 }
 
-/// Round trips a second of messages of the same sizes, as many in flight, between two threads that do nothing else.
+/// Round trips a second of messages of the same sizes, as many in flight, between two threads that
+/// do nothing else.
 fn echo(shape: &Shape, seconds: f64) -> Result<f64, Failure> {
     const CAPSULE: usize = 72;
     const COMPLETION: usize = 24;

@@ -1,12 +1,17 @@
-//! `pumice bench pace`: what a paced scrub costs the foreground, and what it brings, beside a scrub at a fixed rate.
+//! `pumice bench pace`: what a paced scrub costs the foreground, and what it brings, beside a scrub
+//! at a fixed rate.
 //!
-//! Clients of our own keep the node busy, steadily or by turns. Their mean response without any scrub is measured before and after each scrub, so that a drift of the machine is not
-//! taken for slowdown. The paced scrub comes first; then scrubs at fixed rates, by bisection, of which the highest one is taken that slows the clients no more than the paced scrub did.
+//! Clients of our own keep the node busy, steadily or by turns. Their mean response without any
+//! scrub is measured before and after each scrub, so that a drift of the machine is not taken for
+//! slowdown. The paced scrub comes first; then scrubs at fixed rates, by bisection, of which the
+//! highest one is taken that slows the clients no more than the paced scrub did.
+
+mod human;
 
 use super::node::connect;
 use crate::failure::Failure;
 use crate::remote::{self, RemoteName};
-use crate::text::{print, print_json, table};
+use crate::text::{print, print_json};
 use clap::{Args, ValueEnum};
 use pumice_initiator::{Controller, DigestPolicy, Queue};
 use pumice_nvme::spec::Sqe;
@@ -24,7 +29,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Shows what scrubs of a node's drives cost its other users: paced, and at fixed rates that cost the same. Reads only.
+/// Shows what scrubs of a node's drives cost its other users: paced, and at fixed rates that cost
+/// the same. Reads only.
 #[derive(Debug, Args)]
 pub(crate) struct PaceArgs {
     /// HOST:PORT
@@ -82,9 +88,11 @@ struct LoadCase {
     /// The fixed rate that slows the foreground no more than the paced scrub.
     fixed: Option<Measured>,
     ratio_to_fixed: Option<f64>,
-    /// Seconds after the clients fell silent until the scrub ran at four fifths of its speed on an idle drive, at most. Bursty only.
+    /// Seconds after the clients fell silent until the scrub ran at four fifths of its speed on an
+    /// idle drive, at most. Bursty only.
     full_speed_after_s: Option<f64>,
-    /// Seconds after the clients came back until the scrub was slower than half of that, at most. Bursty only.
+    /// Seconds after the clients came back until the scrub was slower than half of that, at most.
+    /// Bursty only.
     yields_after_s: Option<f64>,
 }
 
@@ -104,7 +112,8 @@ const CHUNK: u32 = 512 << 10;
 const BATCH: u64 = 256;
 /// How often the scrub's progress is written down.
 const SAMPLE: Duration = Duration::from_millis(100);
-/// Fixed rates that are tried, at most; the lowest, in bytes a second from each drive; and two that are near enough to each other.
+/// Fixed rates that are tried, at most; the lowest, in bytes a second from each drive; and two that
+/// are near enough to each other.
 const RATES: u32 = 10;
 const LEAST_RATE: f64 = 1e6;
 const CLOSE: f64 = 1.1;
@@ -176,7 +185,7 @@ pub(crate) fn run(args: &PaceArgs) -> Result<ExitCode, Failure> {
     if args.json {
         print_json(&document);
     } else {
-        print(&human(&document));
+        print(&human::human(&document));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -210,7 +219,8 @@ impl Bench<'_> {
         })
     }
 
-    /// The highest fixed rate found that slows the clients no more than the paced scrub did: a factor of two at a time until it is between two rates, then by bisection.
+    /// The highest fixed rate found that slows the clients no more than the paced scrub did: a
+    /// factor of two at a time until it is between two rates, then by bisection.
     fn fixed(&self, turns: Turns, paced: &Measured, mut alone: f64) -> Result<Measured, Failure> {
         let target = paced.mean_slowdown_ms.max(0.0);
         let drives = self.namespaces.len() as f64;
@@ -258,7 +268,8 @@ impl Bench<'_> {
         Ok(best)
     }
 
-    /// A run with a scrub, and one without after it; `alone` is the clients' mean response of the one before it, and then of the one after it, in milliseconds.
+    /// A run with a scrub, and one without after it; `alone` is the clients' mean response of the
+    /// one before it, and then of the one after it, in milliseconds.
     fn beside(
         &self,
         turns: Turns,
@@ -306,7 +317,8 @@ impl Bench<'_> {
         (up, down)
     }
 
-    /// Lets the clients work for the time of a measurement, with a scrub beside them where one is asked for.
+    /// Lets the clients work for the time of a measurement, with a scrub beside them where one is
+    /// asked for.
     fn measure(&self, turns: Turns, request: Option<&PaceRequest>) -> Result<Run, Failure> {
         self.node.pace(request.unwrap_or(&PaceRequest::default()))?;
         let mut queues = Vec::new();
@@ -417,7 +429,8 @@ impl Bench<'_> {
         Ok(responses)
     }
 
-    /// Reads all drives from the first byte to the last, again and again, as a scrub would: what the sums come to does not matter.
+    /// Reads all drives from the first byte to the last, again and again, as a scrub would: what
+    /// the sums come to does not matter.
     fn scrub(&self, stop: &AtomicBool) -> Result<(), NodeError> {
         let drives = self.node.drives();
         let smallest = drives.iter().map(|drive| drive.size_bytes).min().unwrap_or(0);
@@ -449,47 +462,4 @@ fn mean_slowdown(figures: &[PaceFigures]) -> Option<f64> {
 /// The longer of two times that are known.
 fn longer(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     a.into_iter().chain(b).reduce(f64::max)
-}
-
-fn human(document: &Document) -> String {
-    let mut rows = vec![
-        [
-            "load",
-            "requests/s",
-            "alone ms",
-            "scrub",
-            "MB/s",
-            "slowdown ms",
-            "by node ms",
-            "p99 ms",
-            "of fixed",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
-    ];
-    let mut notes = String::new();
-    for case in &document.loads {
-        let scrubs = [("paced", Some(&case.paced)), ("fixed rate", case.fixed.as_ref())];
-        for (name, measured) in scrubs.into_iter().filter_map(|(name, measured)| Some((name, measured?))) {
-            rows.push(vec![
-                case.load.to_owned(),
-                format!("{:.0}", case.foreground_per_s),
-                format!("{:.3}", case.clear_mean_ms),
-                name.to_owned(),
-                format!("{:.1}", measured.bytes_per_s / 1e6),
-                format!("{:.3}", measured.mean_slowdown_ms),
-                measured.node_slowdown_ms.map_or_else(String::new, |ms| format!("{ms:.3}")),
-                format!("{:.2}", measured.p99_ms),
-                case.ratio_to_fixed
-                    .filter(|_| name == "paced")
-                    .map_or_else(String::new, |ratio| format!("{ratio:.2}")),
-            ]);
-        }
-        if let (Some(up), Some(down)) = (case.full_speed_after_s, case.yields_after_s) {
-            notes = format!(
-                "the scrub is at full speed {up:.1} s after the clients fall silent, and gives way {down:.1} s after they come back, at most\n"
-            );
-        }
-    }
-    format!("goal: {} ms mean slowdown\n\n{}{notes}", document.goal_ms, table(&rows))
 }

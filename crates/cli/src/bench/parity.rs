@@ -1,10 +1,12 @@
 //! `pumice bench parity`.
 //!
 //! # Method
-//! All cases take turns in every round, in an order that changes from round to round; a case's speed is the median over the rounds, its ratio
-//! to the plain read the median of the rounds' own ratios. Time is the thread's processor time, so that other programs
-//! disturb only through the caches. `l2` buffers fit a second-level cache of 1 MiB and are gone over until the clock can tell; `dram` buffers are 1.5 GiB, and
-//! every turn takes another sixteenth of each, so that no cache of any size holds them.
+//! All cases take turns in every round, in an order that changes from round to round; a case's
+//! speed is the median over the rounds, its ratio to the plain read the median of the rounds' own
+//! ratios. Time is the thread's processor time, so that other programs disturb only through the
+//! caches. `l2` buffers fit a second-level cache of 1 MiB and are gone over until the clock can
+//! tell; `dram` buffers are 1.5 GiB, and every turn takes another sixteenth of each, so that no
+//! cache of any size holds them.
 
 use super::clock::thread_seconds;
 use super::scrub::median;
@@ -35,7 +37,8 @@ const TURN: f64 = 0.002;
 /// Bytes of a chunk, for the fingerprint.
 const CHUNK: usize = 64 << 10;
 
-/// Measures the parity kernels: GB/s (1e9 bytes) of source data on one core, beside a plain read of the same memory.
+/// Measures the parity kernels: GB/s (1e9 bytes) of source data on one core, beside a plain read of
+/// the same memory.
 #[derive(Debug, Args)]
 pub(crate) struct ParityArgs {
     /// Only this instruction set: scalar, ssse3, avx2, avx2-gfni, avx512, neon
@@ -74,23 +77,27 @@ struct Case {
     isa: String,
     buffers: &'static str,
     gb_per_s: f64,
-    /// To a plain read of the same buffers in the same order: side by side for what folds streams together, one stream
-    /// after another for what takes each by itself ([`ONE_BY_ONE`]).
+    /// To a plain read of the same buffers in the same order: side by side for what folds streams
+    /// together, one stream after another for what takes each by itself ([`ONE_BY_ONE`]).
     ratio_to_read: f64,
-    /// To a plain read one stream after another, whatever the kernel's order: the most that the memory gives.
+    /// To a plain read one stream after another, whatever the kernel's order: the most that the
+    /// memory gives.
     ratio_to_sequential_read: f64,
-    /// How many times as fast our best kernel for the same work is, in the same rounds; of foreign libraries only.
+    /// How many times as fast our best kernel for the same work is, in the same rounds; of foreign
+    /// libraries only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pumice_is_faster_by: Option<f64>,
 }
 
-/// Kernels that go through one stream after another; all others go through the streams side by side.
+/// Kernels that go through one stream after another; all others go through the streams side by
+/// side.
 const ONE_BY_ONE: [&str; 2] = ["read", "fingerprint_pq"];
 
 /// One pass over the streams given; returns the source bytes that it went through.
 type Turn<'w> = Box<dyn FnMut(&[&[u8]]) -> usize + 'w>;
 
-/// A thing to measure: what it is called, and what does it once over the streams given. Returns source bytes.
+/// A thing to measure: what it is called, and what does it once over the streams given. Returns
+/// source bytes.
 struct Candidate<'w> {
     kernel: &'static str,
     isa: String,

@@ -21,7 +21,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Measures a scrub of an array against reading its members with the same engine and no parity: pairs, one after the other.
+/// Measures a scrub of an array against reading its members with the same engine and no parity:
+/// pairs, one after the other.
 #[derive(Debug, Args)]
 pub(crate) struct ScrubArgs {
     /// Members of the array: devices, files, or nvme://HOST:PORT

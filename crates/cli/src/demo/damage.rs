@@ -40,7 +40,8 @@ pub(super) struct Planted {
     pub(super) places: Vec<Place>,
 }
 
-/// Stripes whose data was overwritten, in part, by a host that also updated P and Q: stripe, data index, offset in the chunk.
+/// Stripes whose data was overwritten, in part, by a host that also updated P and Q: stripe, data
+/// index, offset in the chunk.
 const OVERWRITTEN: [(u64, usize, usize); 2] = [(120, 5, 8192), (140, 4, 16384)];
 
 /// The stripe with two members damaged in one block.
@@ -77,7 +78,8 @@ fn intended(world: &World, stripe: u64) -> Vec<(Role, Vec<u8>)> {
     content
 }
 
-/// Chunks that are not what they should be after the demo's writes, but for those of stripes with damage in `left`.
+/// Chunks that are not what they should be after the demo's writes, but for those of stripes with
+/// damage in `left`.
 pub(super) fn differences(world: &World, left: &[&Planted]) -> Result<usize, Failure> {
     let excused = |stripe| left.iter().any(|kind| kind.places.iter().any(|place| place.stripe == stripe));
     let mut count = 0;

@@ -1,4 +1,5 @@
-//! `pumice demo --network`: three node processes on this machine, and the bytes that really went over their sockets.
+//! `pumice demo --network`: three node processes on this machine, and the bytes that really went
+//! over their sockets.
 
 use super::damage::plant;
 use super::world::World;
@@ -32,7 +33,8 @@ const STRIPES: u64 = 765;
 #[derive(Debug, Serialize)]
 struct Document {
     network: Vec<Line>,
-    /// Whether every method found over the network what it finds in this process, field by field but for the names of devices.
+    /// Whether every method found over the network what it finds in this process, field by field
+    /// but for the names of devices.
     same_findings: bool,
     findings: usize,
 }

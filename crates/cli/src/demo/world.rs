@@ -29,7 +29,8 @@ pub(super) struct World {
     stripes: u64,
 }
 
-/// The data of a chunk: made up from its place, so that it can be made up again. (SplitMix64, for the looks of it.)
+/// The data of a chunk: made up from its place, so that it can be made up again. (SplitMix64, for
+/// the looks of it.)
 fn data(stripe: u64, index: usize) -> Vec<u8> {
     let mut state = stripe << 32 | index as u64;
     let mut out = Vec::with_capacity(CHUNK);

@@ -18,8 +18,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Checks an md array: whether it is consistent, where it is not, which member is probably wrong, and
-/// how sure that is.
+/// Checks an md array: whether it is consistent, where it is not, which member is probably wrong,
+/// and how sure that is.
 ///
 /// Nothing is written to any device without --repair. Devices are opened read-only, with --repair
 /// exclusively.
@@ -72,7 +72,8 @@ pub(crate) struct ScrubArgs {
     #[arg(long, help_heading = IN_USE)]
     pub(crate) assume_settled: bool,
 
-    /// Rewrite what can be repaired: read again first, journalled, read back, and the old bytes kept
+    /// Rewrite what can be repaired: read again first, journalled, read back, and the old bytes
+    /// kept
     #[arg(long, help_heading = REPAIR)]
     pub(crate) repair: bool,
     /// Say what --repair would rewrite, and write nothing: devices are opened read-only
@@ -82,8 +83,8 @@ pub(crate) struct ScrubArgs {
     /// every policy but `none`
     #[arg(long, value_enum, default_value_t = PolicyArg::Strong, help_heading = REPAIR)]
     repair_policy: PolicyArg,
-    /// How long the bytes that a repair replaces are kept, for `pumice repairs undo`: older ones are
-    /// deleted when a repair begins [default: 90d]
+    /// How long the bytes that a repair replaces are kept, for `pumice repairs undo`: older ones
+    /// are deleted when a repair begins [default: 90d]
     #[arg(long, value_name = "AGE", value_parser = parse_duration, requires = "repair", help_heading = REPAIR)]
     keep_repairs: Option<u64>,
 
@@ -132,8 +133,8 @@ pub(crate) struct ScrubArgs {
     /// Stripes of a batch, 1 to 4194304 [default: 255]
     #[arg(long, value_name = "STRIPES", value_parser = clap::value_parser!(u64).range(1..=MAX_STRIPES), help_heading = METHOD)]
     batch: Option<u64>,
-    /// Independent accumulators of `aggregate`, and of `stripe` over several nodes: the miss bound is
-    /// raised to that power; 1 to 8 [default: 1]
+    /// Independent accumulators of `aggregate`, and of `stripe` over several nodes: the miss bound
+    /// is raised to that power; 1 to 8 [default: 1]
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u8).range(1..=8), help_heading = METHOD)]
     accumulators: Option<u8>,
     /// The source of weights and keys: 64 hexadecimal digits, or a number [default: fresh for each
@@ -240,7 +241,8 @@ impl ScrubArgs {
     /// Which members share a node.
     pub(crate) fn placement(&self) -> Placement {
         match (self.nodes, self.node.as_slice()) {
-            // One node for what is of this machine: nothing is spread, and drives of nodes stand beside it.
+            // One node for what is of this machine: nothing is spread, and drives of nodes stand
+            // beside it.
             (Some(1), _) => Placement::One,
             (Some(nodes), _) => Placement::Runs(usize::from(nodes)),
             (None, []) => Placement::One,

@@ -98,7 +98,8 @@ pub(crate) fn report(target: &Target, outcome: &Outcome, report: &Report, repair
     out
 }
 
-/// What the pace brought: one line for the drive that was slowed most, and how long ago the oldest check is.
+/// What the pace brought: one line for the drive that was slowed most, and how long ago the oldest
+/// check is.
 fn pace(drives: &[Pacing]) -> String {
     let slowdown = |drive: &&Pacing| drive.mean_slowdown_ms.unwrap_or(f64::MIN);
     let Some(worst) = drives.iter().max_by(|a, b| slowdown(a).total_cmp(&slowdown(b))) else {

@@ -27,7 +27,8 @@ pub(crate) struct ScrubStudyArgs {
     /// The largest slowdown of any request: no larger background request is made
     #[arg(long, value_parser = parse_duration)]
     maximum: Option<u64>,
-    /// Share of the trace that is for tuning; the rest is measured. 0: tuned and measured on all of it only
+    /// Share of the trace that is for tuning; the rest is measured. 0: tuned and measured on all of
+    /// it only
     #[arg(long, default_value_t = 0.3)]
     train: f64,
     /// Count the requests that queue behind a slowed one as well

@@ -13,7 +13,8 @@ use std::process::ExitCode;
 /// A device of a trace.
 #[derive(Debug, Args)]
 pub(super) struct TraceArgs {
-    /// The trace: CSV with a header, MSR Cambridge, SPC, blkparse text or fio log; plain, gzip or zstd
+    /// The trace: CSV with a header, MSR Cambridge, SPC, blkparse text or fio log; plain, gzip or
+    /// zstd
     #[arg(long)]
     pub(super) trace: PathBuf,
     /// Its format, where its first line does not tell: csv, msr, spc, blkparse, fio

@@ -1,4 +1,5 @@
-//! Scrubs over a network that is not good: what was lost is made up for, and never taken for damage.
+//! Scrubs over a network that is not good: what was lost is made up for, and never taken for
+//! damage.
 
 #[path = "../../../remote/tests/network/proxy.rs"]
 #[expect(dead_code, reason = "shared with the tests of remote nodes, which use all of it")]

@@ -1,4 +1,5 @@
-//! Ten thousand connections to a node: as many as it takes are served, the others are closed, and a load among them notices nothing.
+//! Ten thousand connections to a node: as many as it takes are served, the others are closed, and a
+//! load among them notices nothing.
 
 use crate::network::{Node, PATIENCE};
 use pumice_blockdev::raise_descriptor_limit;
@@ -29,7 +30,8 @@ fn reachable(node: &Node) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], node.address.port()))
 }
 
-/// A load with digests: writes, reads back, compares, until it is told to stop. Counts the rounds, and keeps the longest.
+/// A load with digests: writes, reads back, compares, until it is told to stop. Counts the rounds,
+/// and keeps the longest.
 struct Load {
     rounds: AtomicU64,
     longest_us: AtomicU64,
@@ -119,7 +121,8 @@ fn enough_descriptors() -> bool {
 /// Both tests with thousands of connections would be too many for one process.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Connection `i` to the node, which listens on every address of this machine: its ports would be used up sooner.
+/// Connection `i` to the node, which listens on every address of this machine: its ports would be
+/// used up sooner.
 fn open(node: &Node, i: usize) -> TcpStream {
     let address = SocketAddr::from(([127, 0, 0, 1 + (i % 100) as u8], node.address.port()));
     let stream = TcpStream::connect_timeout(&address, PATIENCE);

@@ -1,4 +1,5 @@
-//! Arrays that are checked without a member, and parts of arrays: what a program reads is what a person reads.
+//! Arrays that are checked without a member, and parts of arrays: what a program reads is what a
+//! person reads.
 
 use crate::small_array::{Made, RAID6, STRIPES, damage, patch, run, scrub};
 use pumice_raid::superblock::v1::{ROLE_FAULTY, ROLE_SPARE};

@@ -1,7 +1,8 @@
 //! Every command of the README and the operator's guide runs as it is written.
 //!
-//! A line of a `sh` block that begins with `pumice` is run. Placeholders stand for real things: `/dev/sd…` and
-//! `/dev/md0` for the members of a small damaged array, `10.0.0.N:4420` for a node that serves its share of them.
+//! A line of a `sh` block that begins with `pumice` is run. Placeholders stand for real things:
+//! `/dev/sd…` and `/dev/md0` for the members of a small damaged array, `10.0.0.N:4420` for a node
+//! that serves its share of them.
 
 use crate::network::Node;
 use crate::small_array::{Made, RAID6, damage, pumice};

@@ -77,7 +77,8 @@ pub(crate) fn free_ports<const N: usize>() -> [SocketAddr; N] {
     std::array::from_fn(|i| held[i].local_addr().unwrap())
 }
 
-/// What starts a node may have closed its standard output, or it may be full: that is no reason not to serve.
+/// What starts a node may have closed its standard output, or it may be full: that is no reason not
+/// to serve.
 #[test]
 fn a_node_serves_though_nobody_takes_its_first_words() {
     let [address] = free_ports();
@@ -262,7 +263,8 @@ fn thousands_of_connections_are_bounded_and_harmless() {
     assert_eq!(code, 0);
 }
 
-/// What a host made unreadable, a scrub finds unreadable: through the parity engine as well, and after a kill -9.
+/// What a host made unreadable, a scrub finds unreadable: through the parity engine as well, and
+/// after a kill -9.
 #[test]
 fn blocks_that_a_host_made_unreadable_are_found() {
     let array = Made::new(RAID6);

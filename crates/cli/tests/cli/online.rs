@@ -62,8 +62,9 @@ fn geometry(array: &Made) -> Geometry {
     *assemble(array.members.iter().map(record).collect()).unwrap().geometry()
 }
 
-/// Writes blocks of the stripes before [`QUIET`] the way a RAID-6 host does, data and parity one after another with a pause in between: for most of the time some stripe is torn.
-/// Every stripe is whole again at the end.
+/// Writes blocks of the stripes before [`QUIET`] the way a RAID-6 host does, data and parity one
+/// after another with a pause in between: for most of the time some stripe is torn. Every stripe is
+/// whole again at the end.
 fn write_until(stop: &AtomicBool, hosts: &mut [Host], place: &[(usize, u32)], geometry: &Geometry) -> u64 {
     let mut x = 88_172_645_463_325_252_u64;
     let mut next = move || {
@@ -146,7 +147,8 @@ fn scrub_under_writes(array: &Made, nodes: &[Node], place: &[(usize, u32)]) {
         done.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     });
     assert!(rechecked.load(Ordering::Relaxed) > 0, "no scrub met a torn stripe: the test shows nothing");
-    // The host is gone: now the array is ours, over the network, and nothing but the damage is repaired.
+    // The host is gone: now the array is ours, over the network, and nothing but the damage is
+    // repaired.
     drop(hosts);
     let (code, report) = run(state.path(), &["--repair"], &names);
     assert_eq!(
@@ -171,7 +173,8 @@ fn writes_of_another_host_are_no_findings_on_two_nodes() {
     scrub_under_writes(&array, &nodes, &[(0, 1), (0, 2), (0, 3), (1, 1), (1, 2)]);
 }
 
-/// A stripe that is half written for longer than any settle time, because the writer has lost its way to one of the nodes: nobody may call it damaged.
+/// A stripe that is half written for longer than any settle time, because the writer has lost its
+/// way to one of the nodes: nobody may call it damaged.
 #[test]
 fn a_parity_write_that_waits_for_its_path_is_no_damage() {
     let array = Made::new(RAID6);
@@ -194,7 +197,8 @@ fn a_parity_write_that_waits_for_its_path_is_no_damage() {
     assert_ne!(findings(&report)[0]["verdict"], "busy");
 }
 
-/// A stripe whose data are written again and again, always the same, while its parity lags behind: it looks the same at each look, and is no damage all the same.
+/// A stripe whose data are written again and again, always the same, while its parity lags behind:
+/// it looks the same at each look, and is no damage all the same.
 #[test]
 fn a_stripe_that_is_being_written_is_busy_though_it_looks_the_same() {
     let array = Made::new(RAID6);
@@ -217,7 +221,8 @@ fn a_stripe_that_is_being_written_is_busy_though_it_looks_the_same() {
     });
 }
 
-/// A host that runs the array is there and only reads; its journal holds one stripe. Damage elsewhere is found all the same, with the journal behind a node of its own and on this machine.
+/// A host that runs the array is there and only reads; its journal holds one stripe. Damage
+/// elsewhere is found all the same, with the journal behind a node of its own and on this machine.
 #[test]
 fn damage_is_found_where_the_journal_of_a_running_array_holds_nothing() {
     let array = Made::new(RAID6);
@@ -291,7 +296,8 @@ fn a_repair_has_the_drives_for_itself_or_does_not_begin() {
     assert_eq!(run(state.path(), &[], &names).0, 0);
 }
 
-/// Two scrubs of the same nodes at a time, with the methods that use local memory: each has a part of its own.
+/// Two scrubs of the same nodes at a time, with the methods that use local memory: each has a part
+/// of its own.
 #[test]
 fn two_scrubs_of_one_node_do_not_disturb_each_other() {
     let array = Made::new(RAID6);
@@ -305,7 +311,8 @@ fn two_scrubs_of_one_node_do_not_disturb_each_other() {
                     let state = tempfile::tempdir().unwrap();
                     let (code, report) = run(state.path(), &["--method", method, "--batch", "5"], names);
                     assert_eq!((code, findings(&report).len()), (0, 0), "{method}");
-                    // Other scrubs are associated, and write nothing; a sum that was disturbed would show as a stripe that had to be looked at again.
+                    // Other scrubs are associated, and write nothing; a sum that was disturbed
+                    // would show as a stripe that had to be looked at again.
                     assert_eq!(report["stripes_rechecked"], 0, "{method}");
                 }
             });
@@ -363,7 +370,8 @@ fn another_scrub_is_no_host_that_runs_the_array() {
     assert!(refusal(scrub(state.path()).arg(node.name())).contains("--assume-settled"));
 }
 
-/// One superblock that is damaged, and one node that does not answer, hide nothing else: on nodes as on this machine.
+/// One superblock that is damaged, and one node that does not answer, hide nothing else: on nodes
+/// as on this machine.
 #[test]
 fn each_drive_is_inspected_by_itself() {
     let array = Made::new(RAID6);

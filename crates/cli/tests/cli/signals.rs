@@ -28,7 +28,8 @@ pub(crate) fn begun(state: &Path) {
     }
 }
 
-/// What a process says until it ends, which it must within [`PATIENCE`]: its exit code, and its report.
+/// What a process says until it ends, which it must within [`PATIENCE`]: its exit code, and its
+/// report.
 fn ended(mut child: Child) -> (Option<i32>, Option<Value>) {
     let began = Instant::now();
     while child.try_wait().unwrap().is_none() {

@@ -1,4 +1,5 @@
-//! A small array in files, made by our own writer: five members, data that differs from chunk to chunk, parity.
+//! A small array in files, made by our own writer: five members, data that differs from chunk to
+//! chunk, parity.
 
 use pumice_parity::gf;
 use pumice_raid::journal::{data_entry, meta_block};
@@ -69,7 +70,8 @@ impl Made {
             for role in (0..DISKS).filter(|role| !parity.contains(&Role(*role as u16))) {
                 chunks[role].iter_mut().enumerate().for_each(|(at, b)| *b = byte(stripe.0, role, at));
             }
-            // P enters the first row only, Q the second, each with the coefficient 1: it is what makes its row zero.
+            // P enters the first row only, Q the second, each with the coefficient 1: it is what
+            // makes its row zero.
             for (row, role) in format.geometry.check_rows(stripe).iter().zip(&parity) {
                 let mut sum = vec![0; CHUNK];
                 for (chunk, c) in chunks.iter().zip(row) {
@@ -88,7 +90,8 @@ impl Made {
 const RING: u64 = 512;
 
 impl Made {
-    /// Gives the array a write journal on a device of its own, which holds one block of data of each of some stripes.
+    /// Gives the array a write journal on a device of its own, which holds one block of data of
+    /// each of some stripes.
     pub(crate) fn add_journal(&self, stripe_bytes: u64, stripes: &[u64]) -> PathBuf {
         let path = self.folder.path().join("journal");
         for member in &self.members {

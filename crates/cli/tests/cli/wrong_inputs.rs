@@ -1,4 +1,5 @@
-//! What must not be scrubbed: exit 2, a message that names the device and the field, nothing written.
+//! What must not be scrubbed: exit 2, a message that names the device and the field, nothing
+//! written.
 
 use crate::small_array::{Made, RAID5, RAID6, SUPERBLOCK, patch, pumice, refusal, scrub};
 use pumice_raid::superblock::features::Features;
@@ -14,7 +15,8 @@ fn content(path: &Path) -> Vec<u8> {
     fs::read(path).unwrap()
 }
 
-/// Scrubs, checking and repairing, and asserts exit 2, every word in the message, and devices as they were.
+/// Scrubs, checking and repairing, and asserts exit 2, every word in the message, and devices as
+/// they were.
 fn refused(devices: &[PathBuf], words: &[&str]) {
     refused_with(&[], devices, words);
 }

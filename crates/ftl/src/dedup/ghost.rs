@@ -47,7 +47,8 @@ impl Ghost {
         }
     }
 
-    /// Writes a page; false if there is no room, which a ghost in small may meet before its drive does.
+    /// Writes a page; false if there is no room, which a ghost in small may meet before its drive
+    /// does.
     fn put(&mut self, id: u32, stream: Stream) -> bool {
         let s = usize::from(stream.0);
         if self.open[s].is_none() {

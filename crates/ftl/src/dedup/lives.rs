@@ -7,7 +7,8 @@ use std::collections::{HashMap, VecDeque};
 /// The mean moves by one part in so many.
 const SMOOTH: f32 = 1_024.0;
 
-/// What is known of past lives. A dead content is remembered until as many others as the drive has pages died.
+/// What is known of past lives. A dead content is remembered until as many others as the drive has
+/// pages died.
 #[derive(Debug)]
 pub(super) struct Lives {
     born: Vec<u32>,

@@ -52,11 +52,13 @@ pub enum Way {
     SplitGcInU,
     /// Unique and undetermined contents, and garbage collection.
     Split,
-    /// As `Split`, and contents that died before count as undetermined: they tend to die soon again.
+    /// As `Split`, and contents that died before count as undetermined: they tend to die soon
+    /// again.
     Died,
     /// As `Split`, and contents that died before by their last life.
     Lives,
-    /// As `Split`, and LPNs by the life of the version that is overwritten; garbage collection by age.
+    /// As `Split`, and LPNs by the life of the version that is overwritten; garbage collection by
+    /// age.
     Ages,
     /// Only LPNs by the life of the version that is overwritten; garbage collection by age.
     AgesOnly,

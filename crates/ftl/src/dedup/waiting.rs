@@ -3,12 +3,12 @@
 /// Entries that are kept before repetitions are dropped, however small the drive is.
 const LEAST: usize = 1 << 10;
 
-/// LPNs in the order of their writes. Memory is bounded: repetitions are dropped once there are twice as many entries
-/// as logical pages.
+/// LPNs in the order of their writes. Memory is bounded: repetitions are dropped once there are
+/// twice as many entries as logical pages.
 ///
-/// The order is that of the **last** write of each LPN. A page that the filter found to be unique is never looked
-/// up, only indexed; its duplicates were all written after it, and find it only if it is indexed before they are looked
-/// up.
+/// The order is that of the **last** write of each LPN. A page that the filter found to be unique
+/// is never looked up, only indexed; its duplicates were all written after it, and find it only if
+/// it is indexed before they are looked up.
 #[derive(Debug)]
 pub(super) struct Waiting {
     lpns: Vec<u32>,

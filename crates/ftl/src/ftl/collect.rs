@@ -30,7 +30,8 @@ where
         Ok(())
     }
 
-    /// Closes the open blocks of streams that are not in use any more, so that they can become victims.
+    /// Closes the open blocks of streams that are not in use any more, so that they can become
+    /// victims.
     fn close_unused(&mut self) {
         for stream in 0..Stream::COUNT {
             if !self.dedup.uses(Stream(stream as u8))
@@ -53,8 +54,8 @@ where
         Ok(())
     }
 
-    /// Moves the block with the fewest erases, if the others were erased much more often: its data hardly change, so
-    /// that greedy choices never touch it.
+    /// Moves the block with the fewest erases, if the others were erased much more often: its data
+    /// hardly change, so that greedy choices never touch it.
     fn level_wear(&mut self, keep: usize, after: Nanos) -> Result<(), FtlError> {
         let often = self.nand.geometry().blocks / 8 + 1;
         if self.since_wear < often || self.blocks.free() < keep {
@@ -81,8 +82,9 @@ where
         Ok(())
     }
 
-    /// The stream for a page that moves: another one of garbage collection that has an open block, if the last free
-    /// block would be taken. Streams that came into use lately may need more blocks than were kept for them.
+    /// The stream for a page that moves: another one of garbage collection that has an open block,
+    /// if the last free block would be taken. Streams that came into use lately may need more
+    /// blocks than were kept for them.
     fn stream_with_room(&self, wanted: Stream) -> Stream {
         let opened = |stream: u8| self.open[usize::from(stream)].is_some();
         if opened(wanted.0) || self.blocks.free() > 1 {
@@ -116,7 +118,8 @@ where
         let content = content.unwrap_or_else(|| C::blank(self.nand.geometry().page_bytes));
         loop {
             let (kind, birth) = match owner {
-                // Without its tag the birth of a content is unknown; that it is lost is then a fact of its own.
+                // Without its tag the birth of a content is unknown; that it is lost is then a fact
+                // of its own.
                 Owner::Lpn(lpn) => (Kind::Lpn(lpn), birth),
                 Owner::Object(object) => (Kind::Object, Some(self.map.object(object).birth)),
             };

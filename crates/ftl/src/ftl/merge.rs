@@ -19,8 +19,8 @@ where
     N: Nand<Page = C, Oob = Tag>,
     J: Journal<N>,
 {
-    /// Lets the drive look at pages that were written since the last time, for at most `time`. Gives the time when
-    /// it was done.
+    /// Lets the drive look at pages that were written since the last time, for at most `time`.
+    /// Gives the time when it was done.
     ///
     /// # Errors
     /// If the flash fails.
@@ -49,7 +49,8 @@ where
                 Err(other) => return Err(other.into()),
             };
             self.stats.dedup_reads += 1;
-            // A page with another's data must not be merged with its like: the error would become the truth.
+            // A page with another's data must not be merged with its like: the error would become
+            // the truth.
             let sound = self.fits(page, &read.oob) && !read.oob.lost;
             let Some(content) = read.data.filter(|_| sound) else { continue };
             let start = read.done + self.config.hash.strong;
@@ -61,8 +62,9 @@ where
         Ok(now)
     }
 
-    /// Looks at a live page whose content is at hand: whoever reads a page may hand it in here. Gives whether the
-    /// page is dead now, as its logical page shares another, and the time when that was done.
+    /// Looks at a live page whose content is at hand: whoever reads a page may hand it in here.
+    /// Gives whether the page is dead now, as its logical page shares another, and the time when
+    /// that was done.
     pub(super) fn examine(
         &mut self,
         page: Ppn,

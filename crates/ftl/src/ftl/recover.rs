@@ -1,4 +1,5 @@
-//! Recovery: the map from the last checkpoint, its log, and the tags of pages that were programmed since.
+//! Recovery: the map from the last checkpoint, its log, and the tags of pages that were programmed
+//! since.
 
 use super::{Config, Ftl};
 use crate::error::FtlError;
@@ -10,7 +11,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 type Bytes = Vec<u8>;
 
-/// What a logical page holds as of a sequence number: the content of a birth, perhaps at this page, or nothing.
+/// What a logical page holds as of a sequence number: the content of a birth, perhaps at this page,
+/// or nothing.
 #[derive(Debug, Clone, Copy)]
 enum Fact {
     Written,
@@ -96,11 +98,13 @@ impl Knowledge {
     }
 }
 
-/// Mounts a drive after a cut of the power, or after any other end. `accept_lost_tags` lets pages go whose tag cannot
-/// be read, although they were durable: an older version of an unknown logical page then stands.
+/// Mounts a drive after a cut of the power, or after any other end. `accept_lost_tags` lets pages
+/// go whose tag cannot be read, although they were durable: an older version of an unknown logical
+/// page then stands.
 ///
 /// # Errors
-/// If the flash holds no such drive, or what it holds is damaged so that the drive cannot be what it was.
+/// If the flash holds no such drive, or what it holds is damaged so that the drive cannot be what
+/// it was.
 pub fn recover<N: Nand<Page = Bytes, Oob = Tag>>(
     mut nand: N,
     config: Config,
@@ -174,7 +178,8 @@ fn scan<N: Nand<Page = Bytes, Oob = Tag>>(
     known.durable = durable;
     for seen in &seen {
         known.highest = known.highest.max(seen.tag.seq);
-        // Damaged data that were durable are rot, and the page keeps its place; others were torn by the cut.
+        // Damaged data that were durable are rot, and the page keeps its place; others were torn by
+        // the cut.
         if seen.intact || seen.tag.seq <= durable {
             known.take_page(seen, since);
         }
@@ -198,7 +203,8 @@ fn restore_map<N: Nand<Page = Bytes, Oob = Tag>>(
         for (seq, fact) in facts {
             settled = match fact {
                 Fact::Trimmed => Some(None),
-                // The record of a merge may be lost while the copy that was moved as an object is kept.
+                // The record of a merge may be lost while the copy that was moved as an object is
+                // kept.
                 Fact::Written => place(seq).map(|page| {
                     let shared = known.objects.contains(&page);
                     Some(if shared { Target::Shared(page, seq) } else { Target::Own(page) })
@@ -225,7 +231,8 @@ fn restore_map<N: Nand<Page = Bytes, Oob = Tag>>(
         }
         targets.push(settled.unwrap_or_else(|| at_checkpoint(lpn, found, known)));
     }
-    // Objects first: a page may be its first owner's and shared, if the record of its first owner was lost.
+    // Objects first: a page may be its first owner's and shared, if the record of its first owner
+    // was lost.
     for (lpn, target) in targets.iter().enumerate() {
         if let Some(Target::Shared(page, birth)) = target {
             ftl.map.share(lpn as u32, *page, *birth);

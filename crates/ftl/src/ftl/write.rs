@@ -14,8 +14,8 @@ where
     N: Nand<Page = C, Oob = Tag>,
     J: Journal<N>,
 {
-    /// Writes a logical page, not before the time `after`, and says when that was done. It is durable after the next
-    /// flush.
+    /// Writes a logical page, not before the time `after`, and says when that was done. It is
+    /// durable after the next flush.
     ///
     /// # Errors
     /// If the page does not exist, or the flash fails in a way that other blocks cannot make good.
@@ -36,7 +36,8 @@ where
         Ok(done)
     }
 
-    /// Writes the oldest page of the buffer to flash. It leaves the buffer only then: it was acknowledged.
+    /// Writes the oldest page of the buffer to flash. It leaves the buffer only then: it was
+    /// acknowledged.
     pub(super) fn write_oldest(&mut self, after: Nanos) -> Result<Nanos, FtlError> {
         let Some((lpn, content)) = self.buffer.front().cloned() else { return Ok(after) };
         let done = self.write_through(lpn, &content, after)?;
@@ -133,8 +134,8 @@ where
         }
     }
 
-    /// Programs the next page of a stream; `None` if the page failed, and another is to be tried. Without a `birth`
-    /// the content is born now.
+    /// Programs the next page of a stream; `None` if the page failed, and another is to be tried.
+    /// Without a `birth` the content is born now.
     pub(super) fn program(
         &mut self,
         stream: Stream,
@@ -151,7 +152,8 @@ where
         };
         let geometry = self.nand.geometry();
         let page = geometry.page(block, index);
-        // The number is taken only now: taking a block syncs the flash and voids what came before in the block.
+        // The number is taken only now: taking a block syncs the flash and voids what came before
+        // in the block.
         let seq = self.next_seq();
         let tag = Tag { kind, lost, birth: birth.unwrap_or(seq), seq, durable: self.durable };
         let programmed = self.nand.program(page, after, content, &tag);
@@ -186,9 +188,9 @@ where
             if !self.blocks.must_erase(block) {
                 return Ok(block);
             }
-            // What made its pages dead must be durable first. Then it is recorded that they are void, as an erase
-            // that is cut short leaves some of them behind. A record that outlived the writes before it would void
-            // the last copy of flushed data.
+            // What made its pages dead must be durable first. Then it is recorded that they are
+            // void, as an erase that is cut short leaves some of them behind. A record that
+            // outlived the writes before it would void the last copy of flushed data.
             self.sync()?;
             let seq = self.next_seq();
             self.journal.record(&mut self.nand, Record::Erase { seq, block: block.0 }, self.durable)?;

@@ -126,7 +126,8 @@ impl NandJournal {
         Ok(())
     }
 
-    /// Programs a page twice from a place on, or at the places after, until one copy is good; the next place.
+    /// Programs a page twice from a place on, or at the places after, until one copy is good; the
+    /// next place.
     fn put<N: Nand<Page = Vec<u8>, Oob = Tag>>(
         &self,
         nand: &mut N,
@@ -275,8 +276,8 @@ impl NandJournal {
         }
         let newest = slots.into_iter().max_by_key(|(number, _)| *number);
         let (number, checkpoint) = newest.ok_or(FtlError::NoCheckpoint)?;
-        // The log of the next checkpoint exists if that one was made and is damaged now. Both logs together then say all
-        // that happened since this checkpoint.
+        // The log of the next checkpoint exists if that one was made and is damaged now. Both logs
+        // together then say all that happened since this checkpoint.
         let (mut logs, mut last) = (BTreeMap::new(), number);
         for half in self.halves {
             for (tag, data) in self.pages(nand, half)? {

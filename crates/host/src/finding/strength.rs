@@ -44,8 +44,8 @@ impl Strength {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Doubt {
-    /// The members' contents did not fit the syndromes: somebody wrote meanwhile, or they could not be
-    /// read.
+    /// The members' contents did not fit the syndromes: somebody wrote meanwhile, or they could not
+    /// be read.
     Unstable,
     /// Part of the block could not be read.
     PartlyUnread,
@@ -105,13 +105,13 @@ pub struct ErrorFigures {
     pub value: Option<u8>,
     /// The error's period in bytes over every damaged run, 1 to 64; null without one.
     pub period: Option<u8>,
-    /// Pairs of other members that explain the same bytes naturally; the first of them are listed as
-    /// alternatives.
+    /// Pairs of other members that explain the same bytes naturally; the first of them are listed
+    /// as alternatives.
     pub live_pairs: u32,
     /// Pairs of other members that explain the same bytes at all: in RAID-6, every pair.
     pub pairs: u32,
-    /// Two other members, damaged at random in the same bytes, look like this one with a chance of one in
-    /// at least this many (R12). Not in what older versions have saved.
+    /// Two other members, damaged at random in the same bytes, look like this one with a chance of
+    /// one in at least this many (R12). Not in what older versions have saved.
     #[serde(default)]
     pub mistaken_one_in: u64,
 }

@@ -244,8 +244,8 @@ impl Archive {
         }
     }
 
-    /// Marks an entry as written, and those before it: what it undoes is undone, what that had undone
-    /// is in force again, and so on.
+    /// Marks an entry as written, and those before it: what it undoes is undone, what that had
+    /// undone is in force again, and so on.
     pub(super) fn mark_done(&self, id: EntryId) -> Result<(), HostError> {
         let mut in_force = id;
         loop {
@@ -266,9 +266,9 @@ impl Archive {
         self.mark(id, Status::Dropped)
     }
 
-    /// Tidies up before a run that may write, while no journal waits: what a crash left, entries whose
-    /// repair never began on a member, and entries older than `age` seconds. Says how many were too
-    /// old.
+    /// Tidies up before a run that may write, while no journal waits: what a crash left, entries
+    /// whose repair never began on a member, and entries older than `age` seconds. Says how many
+    /// were too old.
     ///
     /// # Errors
     /// If the store does not let it.
@@ -304,8 +304,8 @@ impl Archive {
         Ok(())
     }
 
-    /// The findings that repairs of a pass were about, in the JSON of the report, with the number of
-    /// their entries: those that were written.
+    /// The findings that repairs of a pass were about, in the JSON of the report, with the number
+    /// of their entries: those that were written.
     pub(crate) fn findings_of(&self, pass: u64) -> Result<Vec<(EntryId, String)>, HostError> {
         let mut findings = Vec::new();
         for id in self.ids()? {

@@ -154,8 +154,8 @@ impl Journal {
     /// Writes down what is about to be done; when this returns, that survives a crash.
     ///
     /// # Errors
-    /// If the store does not take it, or an earlier repair was not settled. Nothing may be written to
-    /// a member then. Whether the journal is there is known to the next [`find`](Self::find).
+    /// If the store does not take it, or an earlier repair was not settled. Nothing may be written
+    /// to a member then. Whether the journal is there is known to the next [`find`](Self::find).
     pub fn begin(&self, kept: &Kept) -> Result<Begun<'_>, HostError> {
         if self.open.get() {
             let why = io::Error::other("an earlier repair is not settled");

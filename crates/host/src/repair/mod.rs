@@ -1,7 +1,7 @@
 //! Repair: a finding read again, journalled, written, flushed and read back.
 //!
-//! `docs/repair.md` says what may be written; `docs/on-disk/repair-journal.md` has the order of writing and
-//! the states after a crash.
+//! `docs/repair.md` says what may be written; `docs/on-disk/repair-journal.md` has the order of
+//! writing and the states after a crash.
 
 pub mod archive;
 mod bytes;
@@ -72,7 +72,8 @@ impl<'t> Repairer<'t> {
         Self { target, books, policy }
     }
 
-    /// Repairs one diagnosis of a stripe. `finding` is the same with what the whole pass says of it.
+    /// Repairs one diagnosis of a stripe. `finding` is the same with what the whole pass says of
+    /// it.
     pub(crate) fn repair(
         &self,
         site: &mut Site<'_>,

@@ -43,8 +43,8 @@ pub(crate) struct LostPlan {
     pub(crate) refused: Option<Refusal>,
 }
 
-/// Plans the lost sectors of a block. `last_equation` says whether a run may be rebuilt for which no
-/// equation remains (R9).
+/// Plans the lost sectors of a block. `last_equation` says whether a run may be rebuilt for which
+/// no equation remains (R9).
 pub(crate) fn plan_lost(check: &CheckMatrix, block: &Block, last_equation: bool) -> LostPlan {
     let mut out = LostPlan { rewrites: Vec::new(), refused: None };
     if block.is_not_asked() {
@@ -81,8 +81,8 @@ fn rebuild(check: &CheckMatrix, block: &Block, run: &Run, last_equation: bool) -
     })
 }
 
-/// Plans the member that a diagnosis names, over a window that was just read: `contents` by role, from
-/// `start` of the chunk. The window must still say the same.
+/// Plans the member that a diagnosis names, over a window that was just read: `contents` by role,
+/// from `start` of the chunk. The window must still say the same.
 pub(crate) fn plan_located(
     check: &CheckMatrix,
     redundancy: &Redundancy,

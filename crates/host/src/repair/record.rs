@@ -145,8 +145,8 @@ pub struct Intent {
 
 /// The rows of the chunk that records cover: the same on every member.
 ///
-/// `None` if they are not the same, or not where the members of `target` have that stripe. `ranges` are
-/// roles with the offset on the device and the length of each.
+/// `None` if they are not the same, or not where the members of `target` have that stripe. `ranges`
+/// are roles with the offset on the device and the length of each.
 pub(crate) fn window(
     target: &Target,
     stripe: u64,

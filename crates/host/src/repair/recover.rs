@@ -68,8 +68,8 @@ enum Decision {
 /// Brings an interrupted repair to an end, before anything else of a run that may write.
 ///
 /// # Errors
-/// [`HostError::JournalWaits`] if it cannot be settled with these devices; the journal stays. Else if
-/// a node or the state directory fails.
+/// [`HostError::JournalWaits`] if it cannot be settled with these devices; the journal stays. Else
+/// if a node or the state directory fails.
 pub fn recover(target: &Target, found: Found, archive: &Archive) -> Result<(Recovery, Journal), HostError> {
     let waiting = match found {
         Found::Settled(journal) => return Ok((Recovery::Nothing, journal)),

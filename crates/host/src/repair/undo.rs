@@ -1,5 +1,5 @@
-//! Putting back what a repair replaced. The conditions are those of `docs/on-disk/repair-archive.md`,
-//! section *Undo*; they are checked before anything is written.
+//! Putting back what a repair replaced. The conditions are those of
+//! `docs/on-disk/repair-archive.md`, section *Undo*; they are checked before anything is written.
 
 use super::archive::{Archive, Entry, EntryId, EntryRecord, Occasion, Status, digest_of_rows};
 use super::journal::Journal;
@@ -15,8 +15,8 @@ use sha2::{Digest, Sha256};
 
 /// Undoes one entry, and returns the number of the undo's own.
 ///
-/// The devices must be the caller's alone: opened exclusively, or held at their nodes. The journal is
-/// settled, so no interrupted repair waits.
+/// The devices must be the caller's alone: opened exclusively, or held at their nodes. The journal
+/// is settled, so no interrupted repair waits.
 ///
 /// # Errors
 /// [`HostError::NotUndone`] with what stands against it, and nothing written. Else if a node, the
@@ -58,8 +58,8 @@ pub fn undo(
     Ok(kept.id())
 }
 
-/// The repairs that [`undo`] can be asked to undo all of, newest first: those that were written and not
-/// undone, and have something to put back. A damaged entry is an error.
+/// The repairs that [`undo`] can be asked to undo all of, newest first: those that were written and
+/// not undone, and have something to put back. A damaged entry is an error.
 ///
 /// # Errors
 /// If the archive cannot be read.

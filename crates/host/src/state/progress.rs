@@ -1,5 +1,6 @@
 //! The progress of a pass, as a file. What comes from the file is checked field by field: first by
-//! itself, then, with [`SavedPass::fits`], against the array and the plan that is made from it anew.
+//! itself, then, with [`SavedPass::fits`], against the array and the plan that is made from it
+//! anew.
 
 use crate::Method;
 use crate::finding::Finding;
@@ -178,8 +179,8 @@ impl SavedPass {
         fields.into_iter().find(|(_, fits)| !fits).map(|(field, _)| field)
     }
 
-    /// Whether the pass is one over this plan: `batches` in their order, made anew from the array. The
-    /// geometry and the plan's digest are known to be the same.
+    /// Whether the pass is one over this plan: `batches` in their order, made anew from the array.
+    /// The geometry and the plan's digest are known to be the same.
     ///
     /// # Errors
     /// The first field that contradicts it.

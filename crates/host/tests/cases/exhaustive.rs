@@ -25,8 +25,8 @@ pub(crate) fn redundancy(kind: &Kind) -> usize {
     if kind.level == Level::Raid6 { 2 } else { 1 }
 }
 
-/// A folder in memory where there is one: thousands of journals are synced here, and their durability has tests
-/// of its own.
+/// A folder in memory where there is one: thousands of journals are synced here, and their
+/// durability has tests of its own.
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
@@ -95,8 +95,8 @@ fn undo_all(world: &World, missing: &[u16], state: &StateFiles) {
     }
 }
 
-/// What one member may have: nothing, silent damage, lost or transiently lost sectors; in the same sector as
-/// the others, or in one of its own.
+/// What one member may have: nothing, silent damage, lost or transiently lost sectors; in the same
+/// sector as the others, or in one of its own.
 fn fault(role: u16, state: usize, apart: bool) -> Option<Fault> {
     let sector = if apart { u64::from(role) } else { 1 };
     let at = sector * 512 + 20;
@@ -131,7 +131,8 @@ fn every_combination_up_to_one_beyond_the_distance() {
     let mut all = Tally::default();
     for (number, kind) in kinds().iter().enumerate() {
         let redundancy = redundancy(kind);
-        // A missing member needs an equation to be left; RAID-4 and RAID-5 without one cannot be scrubbed.
+        // A missing member needs an equation to be left; RAID-4 and RAID-5 without one cannot be
+        // scrubbed.
         let missing_sets: Vec<Vec<u16>> = match redundancy {
             2 => std::iter::once(Vec::new()).chain((0..kind.disks).map(|role| vec![role])).collect(),
             _ => vec![Vec::new()],
@@ -167,8 +168,8 @@ fn every_combination_up_to_one_beyond_the_distance() {
     assert_eq!((all.assumed, all.overwritten, all.beyond), (0, 0, 0), "{all:?}");
 }
 
-/// The rivals of rule R13, planted in every pair of members, over several kinds of content: good bytes are
-/// never made bad.
+/// The rivals of rule R13, planted in every pair of members, over several kinds of content: good
+/// bytes are never made bad.
 #[test]
 fn every_planted_rival_is_left_alone() {
     let kind = Kind { disks: 6, chunk: 8192, ..RAID6 };
@@ -200,8 +201,8 @@ fn every_planted_rival_is_left_alone() {
     assert_eq!((all.assumed, all.overwritten, all.beyond, all.rebuilt_wrong), (0, 0, 0, 0), "{all:?}");
 }
 
-/// Every part of a read-modify-write that arrives alone or with another: afterwards the stripe is wholly old
-/// or wholly new, or as it was.
+/// Every part of a read-modify-write that arrives alone or with another: afterwards the stripe is
+/// wholly old or wholly new, or as it was.
 #[test]
 fn a_torn_write_becomes_old_or_new() {
     let kind = Kind { disks: 6, chunk: 8192, ..RAID6 };

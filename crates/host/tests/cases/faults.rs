@@ -35,7 +35,8 @@ pub(crate) enum Fault {
     Lost { role: u16, sector: u64, sectors: u64 },
     /// Sectors that are refused for so many reads.
     Transient { role: u16, sector: u64, sectors: u64, reads: u32 },
-    /// A data block was damaged, then overwritten by read-modify-write: its data is good, P and Q are not.
+    /// A data block was damaged, then overwritten by read-modify-write: its data is good, P and Q
+    /// are not.
     Overwritten { slot: u16, at: u64, len: u64 },
     /// A read-modify-write of which not every part arrived: bit 0 data, bit 1 P, bit 2 Q.
     Torn { slot: u16, at: u64, len: u64, arrived: u8 },
@@ -139,8 +140,8 @@ impl World {
         out
     }
 
-    /// XORs an error into a data slot (bit 0 of `parts`), and what follows from it into P (bit 1) and Q
-    /// (bit 2).
+    /// XORs an error into a data slot (bit 0 of `parts`), and what follows from it into P (bit 1)
+    /// and Q (bit 2).
     fn update(&self, stripe: u64, slot: u16, at: u64, error: &[u8], parts: u8) {
         let map = self.geometry.stripe(StripeIndex(stripe));
         let slot = usize::from(slot) % map.data.len();

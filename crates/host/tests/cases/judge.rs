@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{AddAssign, Range};
 
 const BLOCK: u64 = 4096;
-/// Bytes of an exchange that may look out of another member's damage unseen: fewer than the four in a row of
-/// R13, on either side.
+/// Bytes of an exchange that may look out of another member's damage unseen: fewer than the four in
+/// a row of R13, on either side.
 const UNSEEN: usize = 6;
 
 /// A stripe before the faults, after them, and after the repair.
@@ -34,18 +34,20 @@ pub(crate) struct Tally {
     pub(crate) restored: u64,
     /// As the faults left them.
     pub(crate) untouched: u64,
-    /// Good readable bytes made bad, in damage that was overwritten by read-modify-write: no property of the
-    /// bytes tells it from damage of a member.
+    /// Good readable bytes made bad, in damage that was overwritten by read-modify-write: no
+    /// property of the bytes tells it from damage of a member.
     pub(crate) overwritten: u64,
-    /// Good readable bytes made bad under the printed assumption that two members are not hit in the very
-    /// same bytes.
+    /// Good readable bytes made bad under the printed assumption that two members are not hit in
+    /// the very same bytes.
     pub(crate) assumed: u64,
-    /// Good readable bytes made bad where three members are silently damaged: beyond the code. An exchange
-    /// that lies under the damage of a third member shows in fewer bytes than R13 needs.
+    /// Good readable bytes made bad where three members are silently damaged: beyond the code. An
+    /// exchange that lies under the damage of a third member shows in fewer bytes than R13 needs.
     pub(crate) beyond: u64,
-    /// Readable bytes that were bad, and are bad otherwise: a wrong verdict about a member that is damaged too.
+    /// Readable bytes that were bad, and are bad otherwise: a wrong verdict about a member that is
+    /// damaged too.
     pub(crate) otherwise_bad: u64,
-    /// Sectors that could not be read rebuilt wrongly: silent damage within them, and no equation left.
+    /// Sectors that could not be read rebuilt wrongly: silent damage within them, and no equation
+    /// left.
     pub(crate) rebuilt_wrong: u64,
 }
 
@@ -75,8 +77,8 @@ impl Case<'_> {
         self.world.chunk().div_ceil(BLOCK)
     }
 
-    /// Whether a member is damaged on both sides of a byte that happens to be right: the damage left it as it
-    /// was by chance.
+    /// Whether a member is damaged on both sides of a byte that happens to be right: the damage
+    /// left it as it was by chance.
     fn is_damaged_around(&self, role: u16, at: usize) -> bool {
         let (good, bad) = (&self.good[usize::from(role)], &self.bad[usize::from(role)]);
         let differs = |range: Range<usize>| range.clone().any(|i| good[i] != bad[i]);

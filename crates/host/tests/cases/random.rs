@@ -1,4 +1,5 @@
-//! Larger random cases. `PUMICE_REPAIR_CASES` and `PUMICE_REPAIR_SEED` set how many, and from which seed.
+//! Larger random cases. `PUMICE_REPAIR_CASES` and `PUMICE_REPAIR_SEED` set how many, and from which
+//! seed.
 
 use crate::exhaustive::{kinds, redundancy, run};
 use crate::faults::{Fault, How};

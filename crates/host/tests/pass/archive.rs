@@ -119,7 +119,8 @@ fn undo_is_refused_by_name_unless_the_stripe_is_as_the_repair_left_it() {
     assert_eq!(world.contents(), good, "nothing was written by any of them");
     let (sector, at) = (&good[1][place as usize / 512 * 512..][..512], place / 512 * 512);
     world.devices[1].write_at(at, sector).unwrap();
-    // Beside the rows of the repair, others may have written; and the array may have been assembled.
+    // Beside the rows of the repair, others may have written; and the array may have been
+    // assembled.
     turn(3, place + len);
     world.devices.iter().for_each(|device| drop(patch(device, |s| s.events += 1)));
     undo_one(&world.target(1, &[]), &state, EntryId(1)).unwrap();
@@ -150,7 +151,8 @@ fn without_room_for_the_old_bytes_nothing_is_repaired() {
     let store = FaultyStore::new(1);
     let state = StateFiles::over(Arc::new(store.clone()), UUID);
     let target = world.target(1, &[]);
-    // Room for progress, which is a few thousand bytes each time, and not for the archive's entries.
+    // Room for progress, which is a few thousand bytes each time, and not for the archive's
+    // entries.
     store.set_free_bytes(Some(12_000));
     let mut notes = Notes(Vec::new());
     let outcome = run(&target, Some(&state), &repair(1), &mut notes, &Stop::new()).unwrap();
@@ -220,8 +222,8 @@ fn a_damaged_entry_is_named_and_not_used() {
     undo_one(&target, &state, EntryId(2)).unwrap();
 }
 
-/// A pass that is killed between a repair and the next save, at any operation of the state directory:
-/// the one that resumes reports every finding, each repaired.
+/// A pass that is killed between a repair and the next save, at any operation of the state
+/// directory: the one that resumes reports every finding, each repaired.
 #[test]
 fn a_resumed_pass_forgets_no_repair_since_the_last_save() {
     let mut forgotten_without_the_archive = 0;
@@ -251,8 +253,8 @@ fn a_resumed_pass_forgets_no_repair_since_the_last_save() {
 }
 
 /// Power is cut in the members and in the state directory, independently, while a repair or an undo
-/// runs: afterwards every chunk is old or new, the archive has what was written, and undo restores the
-/// image before the repair.
+/// runs: afterwards every chunk is old or new, the archive has what was written, and undo restores
+/// the image before the repair.
 #[test]
 fn at_any_of_a_thousand_points_in_members_and_state_undo_restores_the_image() {
     let mut seen = std::collections::BTreeMap::new();

@@ -66,8 +66,9 @@ fn at_any_of_a_thousand_points_every_chunk_is_old_or_new() {
     }
 }
 
-/// A repair that fails in the middle of a batch: what was repaired before it, and is found by nobody any more, is reported, by this pass and by the one that goes on; and
-/// the rest of the batch by both, once.
+/// A repair that fails in the middle of a batch: what was repaired before it, and is found by
+/// nobody any more, is reported, by this pass and by the one that goes on; and the rest of the
+/// batch by both, once.
 #[test]
 fn a_repair_that_fails_loses_no_finding() {
     let (world, _, _) = damaged(3);

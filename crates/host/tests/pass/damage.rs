@@ -84,7 +84,8 @@ fn identical_damage_in_two_stripes_of_a_batch_is_found() {
         for method in Method::ALL {
             for nodes in [1, 3] {
                 let world = World::new(kind, 4);
-                // The same bytes at the same place of the same member: a plain sum over stripes is zero again.
+                // The same bytes at the same place of the same member: a plain sum over stripes is
+                // zero again.
                 world.damage(Role(2), 1, 700, 512, 0x3C);
                 world.damage(Role(2), 5, 700, 512, 0x3C);
                 let outcome = world.scrub(nodes, method, 11);
@@ -110,7 +111,8 @@ fn many_bad_stripes_of_a_batch_are_all_found() {
 
 #[test]
 fn good_data_over_old_damage_is_never_proven() {
-    // Damaged by e, then overwritten by read-modify-write: the data is good, P and Q are wrong by (e, g^j e).
+    // Damaged by e, then overwritten by read-modify-write: the data is good, P and Q are wrong by
+    // (e, g^j e).
     let world = World::new(RAID6, 4);
     let map = world.geometry.stripe(StripeIndex(3));
     let e = 0x5A;
@@ -188,7 +190,8 @@ fn raid6_without_a_member_is_scrubbed_for_what_remains() {
     }
 }
 
-/// Local memory that holds what the first look at a batch takes, and not what a closer one likes to have, on the collector or on another node.
+/// Local memory that holds what the first look at a batch takes, and not what a closer one likes to
+/// have, on the collector or on another node.
 #[test]
 fn damage_is_found_with_little_local_memory() {
     let chunk = RAID6.chunk;

@@ -17,7 +17,8 @@ use pumice_telemetry::Ledger;
 use pumice_units::Role;
 use std::sync::Arc;
 
-/// An interrupted repair of 4096 bytes of member 1 in stripe 1: the journal waits, nothing is written.
+/// An interrupted repair of 4096 bytes of member 1 in stripe 1: the journal waits, nothing is
+/// written.
 fn interrupted(world: &World, state: &StateFiles, events: i64) -> (Vec<u8>, Vec<u8>) {
     let target = world.target(1, &[]);
     let place = world.place(1, 0);
@@ -163,7 +164,8 @@ fn a_journal_that_the_archive_does_not_take_is_not_dropped() {
     assert!(store.folder(&format!("{UUID}.repairs")).read("1.journal", 1 << 20).unwrap().is_some());
 }
 
-/// A lost sector that was not written yet: there are no old bytes, so it is neither old nor foreign.
+/// A lost sector that was not written yet: there are no old bytes, so it is neither old nor
+/// foreign.
 #[test]
 fn a_lost_sector_is_rebuilt_after_the_crash() {
     let world = World::new(RAID6, 1);

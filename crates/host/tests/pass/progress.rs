@@ -141,7 +141,8 @@ impl Observer for Remover<'_> {
     }
 }
 
-/// The state directory goes away in the middle: a scrub that only reads says so once, and goes to its end.
+/// The state directory goes away in the middle: a scrub that only reads says so once, and goes to
+/// its end.
 #[test]
 fn a_scrub_that_only_reads_outlives_the_state_directory() {
     let world = World::new(RAID6, 8);
@@ -234,8 +235,8 @@ fn the_file_names_what_a_pass_relies_on() {
     assert!(notes.0.iter().any(|note| note.contains("the array has changed")), "{:?}", notes.0);
 }
 
-/// A progress file that cannot be resumed: `--resume` is refused and leaves it, without it the pass says
-/// so, begins at its start, and checks everything.
+/// A progress file that cannot be resumed: `--resume` is refused and leaves it, without it the pass
+/// says so, begins at its start, and checks everything.
 fn assert_not_used(world: &World, folder: &Path, state: &StateFiles, word: &str) {
     let path = folder.join(format!("{UUID}.scrub"));
     let before = std::fs::read(&path).unwrap();

@@ -1,4 +1,5 @@
-//! Findings on an array that hosts of a node may be running: what the node counts, who is there, what it remembers, and what is on the drives.
+//! Findings on an array that hosts of a node may be running: what the node counts, who is there,
+//! what it remembers, and what is on the drives.
 
 use crate::world::{Kind, RAID6, UUID, World, options, pass, patch};
 use pumice_blockdev::BlockDevice;
@@ -76,7 +77,8 @@ fn linux() -> Vec<AssociatedHost> {
     vec![AssociatedHost { mark: [1; 32], silent_ms: 0, observer: false }]
 }
 
-/// An array that is active, with a stripe of which only the data was written, and another that is fine.
+/// An array that is active, with a stripe of which only the data was written, and another that is
+/// fine.
 fn torn(bitmap: bool) -> World {
     let world = World::new(Kind { bitmap, ..RAID6 }, 3);
     world.damage(Role(1), 5, 4096, 4096, 0x5A);

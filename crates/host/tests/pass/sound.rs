@@ -56,8 +56,8 @@ impl World {
     }
 }
 
-/// R9: a member that belongs to the array and was not named could be the witness. Once md holds it to be
-/// missing, the last equation is all that there is.
+/// R9: a member that belongs to the array and was not named could be the witness. Once md holds it
+/// to be missing, the last equation is all that there is.
 #[test]
 fn the_last_equation_is_not_used_while_a_member_is_merely_not_named() {
     for md_misses_it in [false, true] {
@@ -145,8 +145,8 @@ fn a_sector_that_reads_again_is_a_witness_and_is_not_rewritten() {
     assert_eq!(outcome.read_again.get(&Role(1)), Some(&1));
 }
 
-/// The rest of the block is the witness where no equation is left: one lost sector on each of two members,
-/// and silent damage of a third in another sector of the same block.
+/// The rest of the block is the witness where no equation is left: one lost sector on each of two
+/// members, and silent damage of a third in another sector of the same block.
 #[test]
 fn lost_sectors_are_not_rebuilt_from_a_member_that_is_damaged_beside_them() {
     let world = World::new(RAID6, 6);
@@ -412,8 +412,8 @@ fn a_dry_run_says_what_a_repair_would_do_and_writes_nothing() {
     assert_eq!(now, writes);
 }
 
-/// The chance of rule R12, counted: all pairs of errors of one byte in two members of a small array that
-/// look like a third member. The design names 15,300 of 975,375 for 4+2.
+/// The chance of rule R12, counted: all pairs of errors of one byte in two members of a small array
+/// that look like a third member. The design names 15,300 of 975,375 for 4+2.
 #[test]
 fn one_byte_errors_of_two_members_that_look_like_a_third() {
     let k = 4;

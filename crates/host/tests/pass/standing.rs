@@ -1,4 +1,5 @@
-//! Findings on drives that others may be writing: what is read again before they count, and what becomes of them where the array has changed.
+//! Findings on drives that others may be writing: what is read again before they count, and what
+//! becomes of them where the array has changed.
 
 use crate::world::{Kind, RAID6, World, options, pass, patch};
 use pumice_blockdev::{BlockDevice, HookedDevice};
@@ -78,7 +79,8 @@ fn what_has_changed_meanwhile_leaves_its_findings_busy() {
     }
 }
 
-/// A pass over an array that another host runs, all in one batch: `written` stripes from the first on look otherwise at each look, and as many as `broken` after them are inconsistent.
+/// A pass over an array that another host runs, all in one batch: `written` stripes from the first
+/// on look otherwise at each look, and as many as `broken` after them are inconsistent.
 fn under_writes(world: &World, written: u64, broken: u64) -> Outcome {
     (written..written + broken).for_each(|stripe| world.damage(Role(1), stripe, 100, 30, 0x5A));
     let places: Vec<u64> = (0..written).map(|stripe| world.place(stripe, 0)).collect();

@@ -173,8 +173,8 @@ impl World {
         }
     }
 
-    /// Gives a stripe other content, with the parity that belongs to it: 0 noise, 1 zeros, 2 zeros but for one
-    /// member, 3 two equal members, 4 a short pattern on each.
+    /// Gives a stripe other content, with the parity that belongs to it: 0 noise, 1 zeros, 2 zeros
+    /// but for one member, 3 two equal members, 4 a short pattern on each.
     pub(crate) fn recontent(&self, stripe: u64, kind: u64) {
         let map = self.geometry.stripe(StripeIndex(stripe));
         let chunk = self.geometry.chunk_bytes() as usize;

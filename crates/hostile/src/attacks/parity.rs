@@ -1,5 +1,5 @@
-// ! Parity commands with bent descriptors, the other vendor commands with fields at random, and
-// results that
+//! Parity commands with bent descriptors, the other vendor commands with fields at random, and
+//! results that
 //! nobody reads.
 
 use super::{Attack, Attacker};

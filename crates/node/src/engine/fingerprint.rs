@@ -10,8 +10,8 @@ use pumice_parity::seed::Seed;
 /// Bytes of a line, the unit of the hash.
 const LINE: usize = 64;
 
-/// Bytes of a window whose keys are drawn once, at most. A longer one has them drawn for each section, so
-/// that they never take more than an eighth of what is folded.
+/// Bytes of a window whose keys are drawn once, at most. A longer one has them drawn for each
+/// section, so that they never take more than an eighth of what is folded.
 const KEPT_WINDOW: u32 = 16 << 20;
 
 /// Keys of a command.
@@ -34,8 +34,8 @@ pub(crate) struct Sums {
 
 impl Hasher {
     pub(crate) fn new(command: &ParityCommand, seed: &Seed, powers: u8) -> Self {
-        // One key for each line of a whole chunk: a window uses the keys of its place, so that the hashes of the
-        // windows of a chunk add up to the hash of the chunk.
+        // One key for each line of a whole chunk: a window uses the keys of its place, so that the
+        // hashes of the windows of a chunk add up to the hash of the chunk.
         let skip = command.window.start as usize / LINE;
         let whole = command.window.len <= KEPT_WINDOW;
         Self {

@@ -182,7 +182,8 @@ impl<'c> Fold<'c> {
         &kept.as_ref().expect("set above").1
     }
 
-    /// Writes the outputs of a section to their place: repetition after repetition, output after output.
+    /// Writes the outputs of a section to their place: repetition after repetition, output after
+    /// output.
     fn store(&self, into: MemoryAddress, section: &Section<'_>, rows: &[Vec<u8>]) -> Result<(), NodeError> {
         let window = u64::from(self.command.window.len);
         let first = self.repetition(section.stripe) * rows.len() as u64;
@@ -244,7 +245,8 @@ fn views(rows: &mut [Vec<u8>]) -> Vec<&mut [u8]> {
     rows.iter_mut().map(Vec::as_mut_slice).collect()
 }
 
-/// Widens `range` by the non-zero bytes of `row`, which begins at `start`; tells whether there are any.
+/// Widens `range` by the non-zero bytes of `row`, which begins at `start`; tells whether there are
+/// any.
 fn widen(range: &mut Option<(u32, u32)>, kernels: &Kernels, start: u32, row: &[u8]) -> bool {
     let Some(found) = kernels.nonzero_range(row) else { return false };
     let (first, last) = (start + found.start as u32, start + found.end as u32 - 1);

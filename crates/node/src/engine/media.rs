@@ -128,8 +128,8 @@ impl<'c> MediaJob<'c> {
         self.next.load(Ordering::Relaxed) >= self.shape.units()
     }
 
-    /// Goes on with the command until it is done or others are to have their turn, and brings what that
-    /// adds into `sum`. Afterwards nothing of the command is under way.
+    /// Goes on with the command until it is done or others are to have their turn, and brings what
+    /// that adds into `sum`. Afterwards nothing of the command is under way.
     pub(crate) fn run(&self, workers: &mut [Worker], sum: &mut Share) -> Result<(), NodeError> {
         let shares: Vec<Result<Share, NodeError>> = match workers {
             [one] => vec![self.work(one)],
@@ -225,7 +225,8 @@ impl<'c> MediaJob<'c> {
                 let gather = self.gather(index, &unit, worker.buffer(self.buffer_bytes()));
                 worker.gatherer.submit(gather);
                 flying.insert(index, unit);
-                // What has arrived at once came from the page cache and is hot now: fold it before anything else.
+                // What has arrived at once came from the page cache and is hot now: fold it before
+                // anything else.
                 if let Some(done) = worker.gatherer.next(false) {
                     self.unit(worker, share, flying, done)?;
                 }
@@ -281,8 +282,8 @@ impl<'c> MediaJob<'c> {
         Ok(())
     }
 
-    /// Folds a unit, whose bytes of each source are in `sources`, but for the stripes in `without`, which are
-    /// in order.
+    /// Folds a unit, whose bytes of each source are in `sources`, but for the stripes in `without`,
+    /// which are in order.
     pub(super) fn fold_parts(
         &self,
         shape: &Shape,

@@ -5,7 +5,8 @@ use crate::memory::{MemoryAccess, further};
 use pumice_offload::{MemoryAddress, NodeError, ParityCommand, ParityResult};
 use pumice_telemetry::Ledger;
 
-/// Bytes of a section over all sources. A command may have 1920 of them, and each as long as the memory of a drive.
+/// Bytes of a section over all sources. A command may have 1920 of them, and each as long as the
+/// memory of a drive.
 const SECTION: usize = 8 << 20;
 /// A section's length is a multiple of this: the kernels' lines, by far.
 const GRAIN: usize = 4096;

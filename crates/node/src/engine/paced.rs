@@ -1,4 +1,5 @@
-//! Commands whose reads keep a pace: a thread for each drive reads when its pacer lets it, and what belongs together is folded when all of it is there.
+//! Commands whose reads keep a pace: a thread for each drive reads when its pacer lets it, and what
+//! belongs together is folded when all of it is there.
 
 use super::media::{MediaJob, Share};
 use super::shape::{Shape, Unit};
@@ -58,9 +59,9 @@ impl MediaJob<'_> {
         }
     }
 
-    /// Goes on from unit `begin` until the command is done, others are to have their turn, or nobody wants it
-    /// any more. Returns the first unit that was not folded; that is a later one than `begin`, if the command
-    /// is still wanted.
+    /// Goes on from unit `begin` until the command is done, others are to have their turn, or
+    /// nobody wants it any more. Returns the first unit that was not folded; that is a later one
+    /// than `begin`, if the command is still wanted.
     fn run_slice(
         &self,
         pacing: &Pacing,
@@ -95,7 +96,8 @@ impl MediaJob<'_> {
                 let mine: Vec<usize> = (first..sources).step_by(threads).collect();
                 scope.spawn(move || self.read_at_pace(&shape, begin, &mine, &lines, pacing, wanted));
             }
-            // The fold gives way to everybody. Those who read do not: they wait for drives mostly, and what they wait for longer is taken for the drive's time.
+            // The fold gives way to everybody. Those who read do not: they wait for drives mostly,
+            // and what they wait for longer is taken for the drive's time.
             scope
                 .spawn(move || {
                     step_back();
@@ -106,7 +108,8 @@ impl MediaJob<'_> {
         })
     }
 
-    /// Reads the sources `mine`, unit after unit from `begin` on. Ends early where nobody wants it any more, or nobody folds.
+    /// Reads the sources `mine`, unit after unit from `begin` on. Ends early where nobody wants it
+    /// any more, or nobody folds.
     fn read_at_pace(
         &self,
         shape: &Shape,
@@ -129,7 +132,8 @@ impl MediaJob<'_> {
                     let end = at + granted as usize;
                     let read = self.devices()[from.device].read_at(offset + at as u64, &mut buffer[at..end]);
                     reader.done(granted);
-                    // The rest is read all the same: what the drive does not give back is probed piece by piece.
+                    // The rest is read all the same: what the drive does not give back is probed
+                    // piece by piece.
                     failure = failure.or(read.err());
                     at = end;
                 }

@@ -1,5 +1,5 @@
-//! Whether a command goes on: the engine asks between two pieces of its work, so that no command outlives
-//! its host, holds up the node's end, or keeps other hosts from their turn.
+//! Whether a command goes on: the engine asks between two pieces of its work, so that no command
+//! outlives its host, holds up the node's end, or keeps other hosts from their turn.
 
 use pumice_offload::{ErrorKind, NodeError};
 
@@ -13,11 +13,12 @@ pub(crate) trait Permit: Sync {
         false
     }
 
-    /// Waits for the next turn, or until the command is not wanted any more. The caller holds no buffers
-    /// meanwhile.
+    /// Waits for the next turn, or until the command is not wanted any more. The caller holds no
+    /// buffers meanwhile.
     fn yield_turn(&self) {}
 
-    /// From now on the command mostly waits for its drives' pacers: it takes its turn among those that do.
+    /// From now on the command mostly waits for its drives' pacers: it takes its turn among those
+    /// that do.
     fn enter_paced(&self) {}
 
     /// Whose pace the command keeps: 0 is this process, a host is its controller's number.
@@ -88,7 +89,8 @@ mod tests {
         move || asked.fetch_add(1, Ordering::Relaxed) < yes
     }
 
-    /// Of 64 MiB a few are read or folded after the host has gone, whatever the command does with them.
+    /// Of 64 MiB a few are read or folded after the host has gone, whatever the command does with
+    /// them.
     #[test]
     fn a_command_that_nobody_waits_for_is_given_up() {
         let (media, into) =

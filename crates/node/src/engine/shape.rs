@@ -1,25 +1,27 @@
 //! How a command is cut into units of work.
 //!
-//! The chunks of consecutive stripes lie one after another on a member, so a command that covers whole chunks covers one *linear* range
-//! of bytes, the same on every source. It is cut into units of equal length; a unit is read from all sources at
-//! once and folded before the next.
+//! The chunks of consecutive stripes lie one after another on a member, so a command that covers
+//! whole chunks covers one *linear* range of bytes, the same on every source. It is cut into units
+//! of equal length; a unit is read from all sources at once and folded before the next.
 //!
-//! How long a unit should be depends on where the bytes come from. From the page cache they arrive by a
-//! processor's copy: units that fit its second-level cache are folded from there at many times the speed of memory.
-//! From a device they arrive in memory, and the device wants large requests, many at a time.
+//! How long a unit should be depends on where the bytes come from. From the page cache they arrive
+//! by a processor's copy: units that fit its second-level cache are folded from there at many times
+//! the speed of memory. From a device they arrive in memory, and the device wants large requests,
+//! many at a time.
 
 use pumice_offload::{ParityCommand, Window};
 use std::ops::Range;
 
-/// Bytes of a unit over all sources, where they are copied by the processor: the smallest second-level cache
-/// of current servers is 1 MiB; the fold's own tables and accumulators want the rest.
+/// Bytes of a unit over all sources, where they are copied by the processor: the smallest
+/// second-level cache of current servers is 1 MiB; the fold's own tables and accumulators want the
+/// rest.
 const HOT_UNIT: usize = 640 << 10;
 /// Bytes of one request to a device.
 const DEVICE_REQUEST: usize = 256 << 10;
 /// Bytes of a unit over all sources, read from devices.
 const DEVICE_UNIT: usize = 8 << 20;
-/// Bytes by which a source's place in a unit's buffer is shifted against the last one's, beyond whole pages: the
-/// smallest border that direct I/O takes.
+/// Bytes by which a source's place in a unit's buffer is shifted against the last one's, beyond
+/// whole pages: the smallest border that direct I/O takes.
 const SKEW: usize = 512;
 /// A unit's length is a multiple of this: the alignment of direct I/O and of the kernels' lines.
 const GRAIN: usize = 4096;
@@ -96,8 +98,8 @@ impl Shape {
         usize::try_from(self.unit.min(self.total)).expect("a unit fits memory")
     }
 
-    /// Bytes between the sources' places in a unit's buffer. Not a power of two: sources that are folded side by
-    /// side would share a few sets of the caches and push each other out.
+    /// Bytes between the sources' places in a unit's buffer. Not a power of two: sources that are
+    /// folded side by side would share a few sets of the caches and push each other out.
     pub(crate) fn pitch(&self) -> usize {
         self.unit_bytes().next_multiple_of(GRAIN) + SKEW
     }

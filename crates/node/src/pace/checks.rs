@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const MAX_PARTS: u64 = 4096;
 const PART: u64 = 1 << 20;
 
-/// When the parts of a drive were checked last: seconds since the node's start, and one; 0 for never.
+/// When the parts of a drive were checked last: seconds since the node's start, and one; 0 for
+/// never.
 #[derive(Debug)]
 pub(super) struct Checks {
     part: u64,
@@ -36,7 +37,8 @@ impl Checks {
         checked as f64 / self.last.len().max(1) as f64
     }
 
-    /// The oldest check among the parts from the first to the last that was ever checked: around them lie superblocks, which no check reads.
+    /// The oldest check among the parts from the first to the last that was ever checked: around
+    /// them lie superblocks, which no check reads.
     pub(super) fn oldest(&self) -> Option<u32> {
         let times: Vec<u32> = self.last.iter().map(|part| part.load(Ordering::Relaxed)).collect();
         let first = times.iter().position(|time| *time != 0)?;

@@ -1,5 +1,5 @@
-// ! What a pace leaves to those who have not asked for it: a host cannot stop the scrubs of others
-// by asking
+//! What a pace leaves to those who have not asked for it: a host cannot stop the scrubs of others
+//! by asking
 //! for a pace at which nothing moves.
 
 use super::{BACK_TO_BACK, Reader, locked};

@@ -9,7 +9,8 @@ const SCRUB: u8 = 0;
 /// What cores leave for a pacer whose lock is held, at most: then they wait for it.
 const MOST_LEFT: usize = 4096;
 
-/// A foreground request: when it was seen, 0 where nobody wanted to know, and for how many nanoseconds it had waited then.
+/// A foreground request: when it was seen, 0 where nobody wanted to know, and for how many
+/// nanoseconds it had waited then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Foreground {
     pub(super) seen: u64,
@@ -55,15 +56,18 @@ impl State {
     }
 }
 
-/// The drives that share disks, and their pacer: together, for what is read from one slows the others, and a goal is not to be spent once for each.
+/// The drives that share disks, and their pacer: together, for what is read from one slows the
+/// others, and a goal is not to be spent once for each.
 ///
-/// Who reads in the background may lose its processor while it holds the lock, and a core that waited for the lock would wait for that too. So a core that does not
-/// get it at once leaves what it has to say, and whoever gets it next takes that in first.
+/// Who reads in the background may lose its processor while it holds the lock, and a core that
+/// waited for the lock would wait for that too. So a core that does not get it at once leaves what
+/// it has to say, and whoever gets it next takes that in first.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     pub(super) state: Mutex<State>,
     pub(super) changed: Condvar,
-    /// One background read asks the pacer at a time, the others wait until it has its answer: they would be woken in vain.
+    /// One background read asks the pacer at a time, the others wait until it has its answer: they
+    /// would be woken in vain.
     taken: AtomicBool,
     pub(super) free: Condvar,
     /// How many drives it is for, and on how many disks, as far as is known.
@@ -127,7 +131,8 @@ impl Lane {
 
     /// Takes in what was left.
     pub(super) fn catch_up(&self, state: &mut State) {
-        // Acquire, with the Release in `tell`: what is seen to be left is there. A moment later is as good.
+        // Acquire, with the Release in `tell`: what is seen to be left is there. A moment later is
+        // as good.
         if !self.any_left.load(Ordering::Acquire) {
             return;
         }

@@ -21,7 +21,8 @@ pub(crate) struct Reader<'p> {
 }
 
 impl Reader<'_> {
-    /// Waits until a background read of at most `want` bytes may start, and returns how long it may be. `None` where it is not wanted any more.
+    /// Waits until a background read of at most `want` bytes may start, and returns how long it may
+    /// be. `None` where it is not wanted any more.
     pub(crate) fn start(&self, want: u64, wanted: &(dyn Fn() -> bool + Sync)) -> Option<u64> {
         let (pacing, drive) = (self.pacing, &self.pacing.drives[self.index]);
         let over = || pacing.stopping.load(Ordering::Acquire) || !wanted();

@@ -1,4 +1,5 @@
-//! When what a socket gives was received by the machine: a core that sleeps, or does something else, takes it later, and whoever asked waits for that too.
+//! When what a socket gives was received by the machine: a core that sleeps, or does something
+//! else, takes it later, and whoever asked waits for that too.
 
 use mio::net::TcpStream;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
@@ -7,10 +8,12 @@ use std::io::{self, IoSliceMut, Read};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, SystemTime};
 
-/// The kernel's stamps are of the wall clock: what seems to have waited longer than this was stamped before the clock was set.
+/// The kernel's stamps are of the wall clock: what seems to have waited longer than this was
+/// stamped before the clock was set.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Reads a socket, and tells how long the last of the bytes had been there, where that is asked for.
+/// Reads a socket, and tells how long the last of the bytes had been there, where that is asked
+/// for.
 #[derive(Debug, Default)]
 pub(super) struct Arrival {
     /// The kernel stamps what this socket receives.
@@ -19,7 +22,8 @@ pub(super) struct Arrival {
 }
 
 impl Arrival {
-    /// Reads what there is, as [`Read::read`] does, and returns how many bytes, and how long the last of them had waited: nothing unless `wanted`.
+    /// Reads what there is, as [`Read::read`] does, and returns how many bytes, and how long the
+    /// last of them had waited: nothing unless `wanted`.
     ///
     /// # Errors
     /// Those of the socket.

@@ -23,7 +23,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// Bytes that commands under way and answers of one connection may take before no more commands are taken from it.
+/// Bytes that commands under way and answers of one connection may take before no more commands are
+/// taken from it.
 pub(super) const CONNECTION_FLIGHT: u64 = 16 << 20;
 /// Bytes of the largest command.
 const MOST: u64 = 1 << 20;
@@ -69,7 +70,8 @@ pub(super) struct Blocks<'a> {
 }
 
 impl Blocks<'_> {
-    /// Holds what a command takes, until it has ended: a buffer of what it reads or brings, in whole pages.
+    /// Holds what a command takes, until it has ended: a buffer of what it reads or brings, in
+    /// whole pages.
     fn hold(&mut self, bytes: u64) -> (u64, Option<Held>) {
         let bytes = bytes.next_multiple_of(PAGE) + PAGE;
         *self.flying += bytes;

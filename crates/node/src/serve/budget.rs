@@ -1,7 +1,7 @@
 //! Memory that hosts make the node hold: counted for each host, and for all of them.
 //!
-//! Every host has some that nobody can take from it, and all share some more; so what one host takes never
-//! keeps another from going on, and the sum has a bound.
+//! Every host has some that nobody can take from it, and all share some more; so what one host
+//! takes never keeps another from going on, and the sum has a bound.
 
 use super::fair::HostKey;
 use pumice_nvme::controller::Windows;
@@ -22,7 +22,8 @@ pub(super) struct Bounds {
     shared: u64,
 }
 
-/// Commands under way with their data, answers that were not sent, receive buffers beyond the smallest.
+/// Commands under way with their data, answers that were not sent, receive buffers beyond the
+/// smallest.
 pub(super) const FLIGHT: Bounds = Bounds { own: 4 * MIB, host: 128 * MIB, shared: 512 * MIB };
 /// Data that hosts were asked for, and memory that is kept for the next.
 pub(super) const WINDOWS: Bounds = Bounds { own: 2 * MIB, host: 64 * MIB, shared: 256 * MIB };
@@ -148,8 +149,8 @@ impl Accounts {
         Self { pots: [pot(flight), pot(windows)], hosts: Mutex::default() }
     }
 
-    /// Of what is in flight, and of what was asked for: how much the host has that has most, and how much all
-    /// hosts have of what they share.
+    /// Of what is in flight, and of what was asked for: how much the host has that has most, and
+    /// how much all hosts have of what they share.
     pub(super) fn used(&self) -> [(u64, u64); 2] {
         let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         // Relaxed: sums that are only looked at.
@@ -184,8 +185,8 @@ impl Accounts {
     }
 }
 
-/// When memory that hosts held is given back to the system: the allocator keeps what is freed, in a part of
-/// its own for each of many threads, and one host after another would fill all of them.
+/// When memory that hosts held is given back to the system: the allocator keeps what is freed, in a
+/// part of its own for each of many threads, and one host after another would fill all of them.
 #[derive(Debug, Default)]
 pub(super) struct Ebb {
     /// The most that was held since memory was given back last.

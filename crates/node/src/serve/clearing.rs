@@ -4,7 +4,8 @@ use pumice_blockdev::{BlockDevice, IoError};
 use pumice_nvme::controller::{Op, Request};
 use pumice_nvme::spec::Sqe;
 
-/// Dataset Management, dword 11: the ranges are to be deallocated. Other attributes are hints of how they will be used, and change nothing.
+/// Dataset Management, dword 11: the ranges are to be deallocated. Other attributes are hints of
+/// how they will be used, and change nothing.
 const DEALLOCATE: u32 = 1 << 2;
 
 /// What is left to be cleared.
@@ -17,7 +18,8 @@ pub(super) struct Clearing {
 }
 
 impl Clearing {
-    /// What a command clears; nothing, where it is none of that kind. The protocol has checked the ranges against the namespace.
+    /// What a command clears; nothing, where it is none of that kind. The protocol has checked the
+    /// ranges against the namespace.
     pub(super) fn of(request: &Request<'_>, shift: u8) -> Self {
         match request.op {
             Op::WriteZeroes => Self {

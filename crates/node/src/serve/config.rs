@@ -30,9 +30,11 @@ pub struct NodeConfig {
     pub cores: usize,
     /// Connections at a time.
     pub connections: usize,
-    /// How long a core looks for work before it sleeps, where that has paid of late; zero for never.
+    /// How long a core looks for work before it sleeps, where that has paid of late; zero for
+    /// never.
     pub busy_poll: Duration,
-    /// Where it is kept which blocks hosts have made unreadable; `None` for the place that is usual.
+    /// Where it is kept which blocks hosts have made unreadable; `None` for the place that is
+    /// usual.
     pub state_dir: Option<PathBuf>,
     /// The drives, in the order of their namespaces.
     pub drives: Vec<DriveConfig>,
@@ -66,7 +68,8 @@ pub struct DriveConfig {
     pub tagging: Option<Tagging>,
     /// Bytes of a block, where not as the node's.
     pub block_size: Option<u32>,
-    /// What hosts are shown as its name; `None` for the last part of its path, or its size in memory.
+    /// What hosts are shown as its name; `None` for the last part of its path, or its size in
+    /// memory.
     pub label: Option<String>,
 }
 
@@ -268,7 +271,8 @@ impl NodeConfig {
         own
     }
 
-    /// The subsystem's name: as given, or made from the machine's id and the drives, so that it is the same after a restart.
+    /// The subsystem's name: as given, or made from the machine's id and the drives, so that it is
+    /// the same after a restart.
     #[must_use]
     pub fn nqn_or_made(&self) -> Nqn {
         if let Some(nqn) = &self.nqn {
@@ -309,7 +313,8 @@ pub fn busy_poll(text: &str) -> Result<Duration, String> {
     Ok(wait)
 }
 
-/// An address to serve the counters at: a port, of 127.0.0.1 then, or an address with a port. Port 0 lets the system pick one.
+/// An address to serve the counters at: a port, of 127.0.0.1 then, or an address with a port. Port
+/// 0 lets the system pick one.
 ///
 /// # Errors
 /// Where it is neither.

@@ -35,17 +35,20 @@ const TICK: Duration = Duration::from_millis(100);
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of answers that are copied in one round: others are served between two of them.
 const ROUND: usize = 4 << 20;
-/// Connections that are accepted at a time, so that a burst of them does not hold up those that stand.
+/// Connections that are accepted at a time, so that a burst of them does not hold up those that
+/// stand.
 const ACCEPTS: usize = 32;
 /// What a command ends with that its medium, or the node, did not carry out.
 const FAULTS: [Status; 3] = [Status::WRITE_FAULT, Status::READ_ERROR, Status::INTERNAL];
-/// Threads that wait for media, of each core. No host has all of them: what another one asks for finds one.
+/// Threads that wait for media, of each core. No host has all of them: what another one asks for
+/// finds one.
 const MEDIA: Policy = Policy { name: "medium", threads: 10, of_host: 8, one_for_each: false };
 /// The same where all drives are in memory: for the commands that are not done at once.
 const MEMORY: Policy = Policy { threads: 2, of_host: 1, ..MEDIA };
 /// Short commands of the parity command set, which wait for no medium.
 const CONTROL: Policy = Policy { name: "control", threads: 2, of_host: 1, one_for_each: false };
-/// Parity commands and transfers under way, of each core. Of parity commands as many work at a time as there are turns.
+/// Parity commands and transfers under way, of each core. Of parity commands as many work at a time
+/// as there are turns.
 const ENGINE: Policy = Policy { name: "engine", threads: 4, of_host: 4, one_for_each: true };
 
 /// A core: its poll, its sockets.
@@ -73,10 +76,12 @@ pub(super) struct Core {
     waiting: HashMap<usize, u64>,
     /// More connections may wait to be accepted.
     accepting: bool,
-    /// Commands that have ended and are not answered yet; and whether there are more of them than one round answers.
+    /// Commands that have ended and are not answered yet; and whether there are more of them than
+    /// one round answers.
     done: VecDeque<Done>,
     has_more: bool,
-    /// Connections with commands for which there was no room, and whether any has become free since.
+    /// Connections with commands for which there was no room, and whether any has become free
+    /// since.
     full: HashSet<usize>,
     freed: bool,
     busy_poll: BusyPoll,
@@ -245,8 +250,9 @@ impl Core {
         }
     }
 
-    /// Ends the round that was asked for before the last poll: connections whose peers were seen to close are closed by now, and so are, after this, those of ended
-    /// associations. Then those that wait for all cores are let go on, where all have been round.
+    /// Ends the round that was asked for before the last poll: connections whose peers were seen to
+    /// close are closed by now, and so are, after this, those of ended associations. Then those
+    /// that wait for all cores are let go on, where all have been round.
     fn go_round(&mut self, round: u64) {
         if round > self.round {
             self.round = round;
@@ -265,7 +271,8 @@ impl Core {
         }
     }
 
-    /// Accepts some of the connections that wait, of each listener as many; the others' turn comes after those that stand already.
+    /// Accepts some of the connections that wait, of each listener as many; the others' turn comes
+    /// after those that stand already.
     fn accept(&mut self) {
         self.accepting = false;
         for listener in &self.listeners {
@@ -305,7 +312,8 @@ impl Core {
         self.done.extend(done);
     }
 
-    /// Answers commands that have ended, as much as a round may copy. There is no other event for the rest: it is looked for again at once.
+    /// Answers commands that have ended, as much as a round may copy. There is no other event for
+    /// the rest: it is looked for again at once.
     fn answer(&mut self) {
         let mut left = ROUND;
         let mut now = None;
@@ -479,7 +487,8 @@ impl Core {
 }
 
 impl Drop for Core {
-    /// It ends, or it panicked: nothing is carried out by it any more, and nobody needs to wait for it.
+    /// It ends, or it panicked: nothing is carried out by it any more, and nobody needs to wait for
+    /// it.
     fn drop(&mut self) {
         self.sockets.values().for_each(|socket| socket.gone.store(true, Ordering::Relaxed));
         self.sockets.clear();

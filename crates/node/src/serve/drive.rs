@@ -130,8 +130,8 @@ pub struct Drive {
 }
 
 impl Drive {
-    /// Opens a drive. `subsystem` and `number` enter its identifiers where it is in memory; a path does where it has one, so that identifiers
-    /// are the same after a restart.
+    /// Opens a drive. `subsystem` and `number` enter its identifiers where it is in memory; a path
+    /// does where it has one, so that identifiers are the same after a restart.
     ///
     /// # Errors
     /// Where the device cannot be opened, or blocks of that size do not fit it.
@@ -144,7 +144,8 @@ impl Drive {
         Self::open_as(backend, block_size, subsystem, number, None)
     }
 
-    /// The same, with a label that hosts are shown in place of the last part of its path, or of its size.
+    /// The same, with a label that hosts are shown in place of the last part of its path, or of its
+    /// size.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -200,8 +201,9 @@ impl Drive {
         Ok(Self { path, ..Self::with_device(device, block_size, &format!("{subsystem} {place}"))? })
     }
 
-    /// Lets hosts make blocks unreadable (Write Uncorrectable), and keeps what they made so in a file of `folder`, named after the drive's path.
-    /// A drive in memory needs no file; one of a path refuses the command without this.
+    /// Lets hosts make blocks unreadable (Write Uncorrectable), and keeps what they made so in a
+    /// file of `folder`, named after the drive's path. A drive in memory needs no file; one of a
+    /// path refuses the command without this.
     ///
     /// # Errors
     /// Where the file is there and cannot be read.

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Who is served: a host identifier, which anybody can claim, at a network address, which not everybody has.
+/// Who is served: a host identifier, which anybody can claim, at a network address, which not
+/// everybody has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct HostKey {
     address: IpAddr,
@@ -50,8 +51,8 @@ impl<T> Fair<T> {
         }
     }
 
-    /// Takes the first thing of the next host that may have its turn; that host's next turn is after all
-    /// others'.
+    /// Takes the first thing of the next host that may have its turn; that host's next turn is
+    /// after all others'.
     pub(super) fn take(&mut self, may: impl Fn(&HostKey) -> bool) -> Option<(HostKey, T)> {
         let next = self.lines.iter().position(|(host, _)| may(host))?;
         let (host, mut line) = self.lines.remove(next)?;

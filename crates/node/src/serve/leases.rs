@@ -3,10 +3,10 @@
 //! * Memory that a controller has not leased is out of its reach.
 //! * A part is cleared before it is somebody's.
 //! * What a command may touch is looked at while it touches it, with the table held.
-//! * A part that its controller has given back, or whose controller has ended, is nobody else's while a
-//!   command of that controller that began before is under way.
-//! * Another node writes under a grant: of the part's owner, for one range, until the owner takes it back,
-//!   leases anew, or ends.
+//! * A part that its controller has given back, or whose controller has ended, is nobody else's
+//!   while a command of that controller that began before is under way.
+//! * Another node writes under a grant: of the part's owner, for one range, until the owner takes
+//!   it back, leases anew, or ends.
 
 use crate::memory::{LocalMemory, MemoryAccess};
 use pumice_offload::wire::LEASE_UNIT;
@@ -100,9 +100,9 @@ impl Leases {
         (drive as usize).checked_sub(1).filter(|index| *index < self.drives.len())
     }
 
-    /// The `len` bytes of a drive's memory (counted from 1) that are the sender's from now on; what it had
-    /// there before is given back. `stands` says which controllers are still there. The caller clears the
-    /// range while it has the table.
+    /// The `len` bytes of a drive's memory (counted from 1) that are the sender's from now on; what
+    /// it had there before is given back. `stands` says which controllers are still there. The
+    /// caller clears the range while it has the table.
     pub(super) fn lease(
         &mut self,
         drive: u32,
@@ -149,8 +149,8 @@ impl Leases {
         })
     }
 
-    /// Lets whoever knows `grant` write a range that the sender has leased; false where it has not, or has given too many. An empty range takes
-    /// the grant back.
+    /// Lets whoever knows `grant` write a range that the sender has leased; false where it has not,
+    /// or has given too many. An empty range takes the grant back.
     pub(super) fn grant(&mut self, grant: Grant, drive: u32, range: Range<u64>, sender: Toucher) -> bool {
         let Some(index) = self.index(drive) else { return false };
         let own = |granted: &Granted| granted.owner == sender.cntlid;
@@ -254,7 +254,8 @@ fn range_of(address: MemoryAddress, len: u64) -> Range<u64> {
     address.offset..address.offset.saturating_add(len)
 }
 
-/// A command under way, and what it may do with local memory: over when it is dropped, however it ends.
+/// A command under way, and what it may do with local memory: over when it is dropped, however it
+/// ends.
 pub(super) struct Active<'a> {
     of: &'a LeasedMemory,
     toucher: Toucher,
@@ -269,7 +270,8 @@ impl Active<'_> {
         Ok(range.start)
     }
 
-    /// Grants a range or, if it is empty, takes the grant back. Whether it could, and whether the controller has any grants now.
+    /// Grants a range or, if it is empty, takes the grant back. Whether it could, and whether the
+    /// controller has any grants now.
     pub(super) fn grant(&self, grant: Grant, address: MemoryAddress, len: u64) -> (bool, bool) {
         let mut table = self.of.write_table();
         let done = table.grant(grant, address.drive.0, range_of(address, len), self.toucher);
@@ -361,7 +363,8 @@ mod tests {
         assert_eq!(lease(&of, 1, 4, 2, &[1]), Ok(0));
     }
 
-    /// Nor when the owner itself leases anew: the part that it gives back is nobody's until that command has ended.
+    /// Nor when the owner itself leases anew: the part that it gives back is nobody's until that
+    /// command has ended.
     #[test]
     fn a_second_lease_frees_nothing_that_a_command_of_its_owner_still_writes() {
         let of = memory(1, 16);
@@ -387,7 +390,8 @@ mod tests {
         }
     }
 
-    /// A command that began when the memory was its own does not touch it any more when it is another's, neither to write nor to read.
+    /// A command that began when the memory was its own does not touch it any more when it is
+    /// another's, neither to write nor to read.
     #[test]
     fn what_is_anothers_is_neither_written_nor_read_nor_left_for_it() {
         let of = memory(1, 8);

@@ -16,7 +16,8 @@ const BACKLOG: i32 = 4096;
 /// Addresses of a node, at most.
 pub(super) const MOST: usize = 16;
 
-/// An address to listen on: `192.0.2.1:4420`, `[2001:db8::1]:4420`, or without the port, which is 4420 then, and without the brackets. Port 0 lets the system pick one.
+/// An address to listen on: `192.0.2.1:4420`, `[2001:db8::1]:4420`, or without the port, which is
+/// 4420 then, and without the brackets. Port 0 lets the system pick one.
 ///
 /// # Errors
 /// Where it is none of these. Names are not looked up.

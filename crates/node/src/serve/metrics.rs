@@ -1,6 +1,7 @@
 //! What a node counts for those who watch it. `docs/visibility.md` lists it.
 //!
-//! Cores count what they carry out in counters of their own ([`CoreCounts`]); everything rarer is counted by all together.
+//! Cores count what they carry out in counters of their own ([`CoreCounts`]); everything rarer is
+//! counted by all together.
 
 mod counts;
 mod http;

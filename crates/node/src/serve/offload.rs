@@ -26,9 +26,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Results of a queue that wait to be read, at most.
 pub(super) const MAX_RESULTS: usize = 16;
-/// Bytes of the results of a controller that wait to be read, from which on no more commands with results are taken.
+/// Bytes of the results of a controller that wait to be read, from which on no more commands with
+/// results are taken.
 pub(super) const MAX_RESULT_BYTES: usize = 4 << 20;
-/// Bytes that one command moves into or out of local memory, at most: what a queue transfers in one command.
+/// Bytes that one command moves into or out of local memory, at most: what a queue transfers in one
+/// command.
 pub(super) const MAX_MOVE: u64 = 1 << 20;
 
 /// A queue: results belong to the one that asked.
@@ -203,7 +205,8 @@ impl Offload {
         self.node.pacing()
     }
 
-    /// Carries out a command. `now` is on the clock of the connections; `permit` says whether anybody waits for the outcome.
+    /// Carries out a command. `now` is on the clock of the connections; `permit` says whether
+    /// anybody waits for the outcome.
     pub(super) fn execute(
         &self,
         sender: Sender,
@@ -288,15 +291,16 @@ impl Offload {
         }
     }
 
-    /// A controller has ended: what it had of local memory is nobody's any more, and what it wrote is not
-    /// known to be clean.
+    /// A controller has ended: what it had of local memory is nobody's any more, and what it wrote
+    /// is not known to be clean.
     pub(super) fn sweep(&self, stands: impl Fn(u16) -> bool) {
         self.node.pacing().sweep(&stands);
         self.watch.superblocks().iter().for_each(|drive| drive.sweep(&stands));
         self.leases.sweep(stands);
     }
 
-    /// The hosts but for the one that asks, by their marks; several controllers of one host are told as one.
+    /// The hosts but for the one that asks, by their marks; several controllers of one host are
+    /// told as one.
     fn hosts(&self, subsystem: &SharedSubsystem, cntlid: u16, nonce: &[u8; 16], now: u64) -> Hosts {
         let (others, changes) = subsystem.with(|s| (s.other_hosts(cntlid), s.changes()));
         let mut hosts: BTreeMap<[u8; 32], AssociatedHost> = BTreeMap::new();
@@ -329,7 +333,8 @@ impl Offload {
         page.flat_map(of).collect()
     }
 
-    /// Carries out a command whose result, or the explanation of its failure, is kept until it is read.
+    /// Carries out a command whose result, or the explanation of its failure, is kept until it is
+    /// read.
     fn kept(
         &self,
         sender: Sender,
@@ -348,7 +353,8 @@ impl Offload {
         };
         let result = bytes.len() as u64;
         let mut results = self.results();
-        // Asked with the results in hand: a queue that is gone was so before it was forgotten, and is not forgotten twice.
+        // Asked with the results in hand: a queue that is gone was so before it was forgotten, and
+        // is not forgotten twice.
         if !bytes.is_empty() && permit.is_wanted() {
             results.entry(queue).or_insert_with(|| (cntlid, HashMap::new())).1.insert(tag, bytes);
         }
@@ -413,7 +419,8 @@ fn grant(
     Err(NodeError::new(ErrorKind::Busy, what))
 }
 
-/// Fills memory. What ends past the memory, or past what is leased, is refused before a part of it is done.
+/// Fills memory. What ends past the memory, or past what is leased, is refused before a part of it
+/// is done.
 fn fill(memory: &Active<'_>, address: MemoryAddress, len: u64, value: u8) -> Result<(), NodeError> {
     memory.check("address", address, len)?;
     let piece = vec![value; len.min(MAX_MOVE) as usize];

@@ -1,16 +1,18 @@
-//! What waits to be sent on a connection: bytes of its own, and between them data that lie elsewhere: in a
-//! drive's memory, or in the buffer that they were read into.
+//! What waits to be sent on a connection: bytes of its own, and between them data that lie
+//! elsewhere: in a drive's memory, or in the buffer that they were read into.
 //!
 //! ```text
 //! rest │ bytes[sent..loan 0] │ loan 0 │ bytes[..loan 1] │ loan 1 │ …
 //! ```
 //!
-//! The data of a loan are taken from the drive's memory straight into the socket, in one gathered write with all else that waits. Each block goes out whole from one moment's
-//! content: where the socket takes only part of one, the rest of that block is copied then and there, while nothing can be written. Blocks behind it stay lent; a write that comes before they are sent
-//! shows in them, as it may in any read that is not completed.
+//! The data of a loan are taken from the drive's memory straight into the socket, in one gathered
+//! write with all else that waits. Each block goes out whole from one moment's content: where the
+//! socket takes only part of one, the rest of that block is copied then and there, while nothing
+//! can be written. Blocks behind it stay lent; a write that comes before they are sent shows in
+//! them, as it may in any read that is not completed.
 //!
-//! A buffer is sent from where it lies and let go when all of it is sent: nothing is copied, and what waits
-//! takes no more memory than the command was counted with.
+//! A buffer is sent from where it lies and let go when all of it is sent: nothing is copied, and
+//! what waits takes no more memory than the command was counted with.
 
 use pumice_blockdev::BlockDevice;
 use pumice_buffer::AlignedBuffer;
@@ -110,7 +112,8 @@ impl Outgoing {
         }));
     }
 
-    /// Puts the first `len` bytes of a buffer in front of byte `at`, which is behind all data apart before.
+    /// Puts the first `len` bytes of a buffer in front of byte `at`, which is behind all data apart
+    /// before.
     pub(super) fn keep(&mut self, at: usize, len: usize, buffer: Buffer) {
         self.buffered += len;
         self.buffers += buffer.memory();
@@ -166,7 +169,8 @@ impl Outgoing {
         Ok(all)
     }
 
-    /// Lets go of bytes that were sent. Where the drives are faster than the network, something always waits: then it must not be that nothing is let go until all is sent.
+    /// Lets go of bytes that were sent. Where the drives are faster than the network, something
+    /// always waits: then it must not be that nothing is let go until all is sent.
     fn let_go(&mut self) {
         if self.is_empty() {
             self.bytes.clear();
@@ -190,8 +194,8 @@ impl Outgoing {
             self.sent += n;
             return Ok(n);
         }
-        // Each of the data apart is a piece, with one of bytes before it; and there is what comes before and
-        // after all.
+        // Each of the data apart is a piece, with one of bytes before it; and there is what comes
+        // before and after all.
         let taken = self.apart.len().min(PIECES / 2 - 2);
         let held = hold(self.apart.iter().take(taken), devices);
         let mut pieces = [IoSlice::new(&[]); PIECES];
@@ -264,8 +268,8 @@ impl Outgoing {
     }
 }
 
-/// Holds the drives that lend: all of them, in the order of their numbers, so that two cores never wait for
-/// each other.
+/// Holds the drives that lend: all of them, in the order of their numbers, so that two cores never
+/// wait for each other.
 fn hold<'a, 'd>(all: impl Iterator<Item = &'a Apart>, devices: &'d [Arc<dyn BlockDevice>]) -> Held<'d> {
     let mut numbers: Vec<usize> = Vec::new();
     for apart in all {
@@ -331,7 +335,8 @@ mod tests {
         vec![device(0), device(100)]
     }
 
-    /// However the socket takes it, it is what was to be sent; with more loans than one write has pieces, from two drives, and bytes before, between and behind.
+    /// However the socket takes it, it is what was to be sent; with more loans than one write has
+    /// pieces, from two drives, and bytes before, between and behind.
     #[test]
     fn every_way_of_taking_it_brings_the_same() {
         let devices = devices();
@@ -374,8 +379,8 @@ mod tests {
         }
     }
 
-    /// A connection whose host takes nothing holds the buffers of its answers and next to nothing else; and
-    /// each of them only until it is sent.
+    /// A connection whose host takes nothing holds the buffers of its answers and next to nothing
+    /// else; and each of them only until it is sent.
     #[test]
     fn what_waits_in_buffers_takes_no_more_than_they_do() {
         const MIB: usize = 1 << 20;
@@ -415,7 +420,8 @@ mod tests {
         assert_eq!(socket.got[100..], [9; 100]);
     }
 
-    /// However many bytes are taken at a time, and with writes between: each block comes from one moment.
+    /// However many bytes are taken at a time, and with writes between: each block comes from one
+    /// moment.
     #[test]
     fn of_a_long_loan_each_block_is_of_one_moment() {
         const LEN: usize = 64 << 10;

@@ -1,4 +1,5 @@
-//! Local memory that goes to other nodes: to none that is not on the list, and under the grant of whoever leases the memory there.
+//! Local memory that goes to other nodes: to none that is not on the list, and under the grant of
+//! whoever leases the memory there.
 
 use super::config::Peer;
 use super::offload::MAX_MOVE;

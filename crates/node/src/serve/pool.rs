@@ -19,7 +19,8 @@ pub(super) struct Policy {
     pub(super) threads: usize,
     /// Commands of one host at a time: fewer than there are threads, so that another one finds one.
     pub(super) of_host: usize,
-    /// The first command of every host has a thread, also beyond `threads`: for commands that can take long.
+    /// The first command of every host has a thread, also beyond `threads`: for commands that can
+    /// take long.
     pub(super) one_for_each: bool,
 }
 
@@ -162,7 +163,8 @@ fn work(shared: &Shared) {
 /// Carries out a command, or a slice of it, and answers it unless there is more of it to do.
 fn carried(job: Job) -> Option<Job> {
     let core = job.core.clone();
-    // All that the job holds goes with it, and locks that were held are taken over as they are: nothing is left that others could trip over.
+    // All that the job holds goes with it, and locks that were held are taken over as they are:
+    // nothing is left that others could trip over.
     let panicked = job.outcome(Status::INTERNAL, None);
     match catch_unwind(AssertUnwindSafe(|| carry_out(job))) {
         Ok(Carried::Done(done)) => core.done(done),

@@ -1,10 +1,12 @@
-//! Rounds of all cores: what a new association waits for, and how the end of one gets about. `docs/node.md`, *A host that comes back*.
+//! Rounds of all cores: what a new association waits for, and how the end of one gets about.
+//! `docs/node.md`, *A host that comes back*.
 
 use super::handle::CoreHandle;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Who has asked for rounds, and how far the cores are. Cores look here once for each time they poll, never for a command.
+/// Who has asked for rounds, and how far the cores are. Cores look here once for each time they
+/// poll, never for a command.
 #[derive(Debug)]
 pub(super) struct Rounds {
     /// Rounds that were asked for.
@@ -43,17 +45,20 @@ impl Rounds {
         round
     }
 
-    /// The last round that was asked for: a core that polls after it has read this makes that one, and all before.
+    /// The last round that was asked for: a core that polls after it has read this makes that one,
+    /// and all before.
     pub(super) fn asked(&self) -> u64 {
         self.asked.load(Ordering::Acquire)
     }
 
-    /// A core has made `round`, or, with the highest number, is gone and carries out nothing any more.
+    /// A core has made `round`, or, with the highest number, is gone and carries out nothing any
+    /// more.
     pub(super) fn made(&self, core: usize, round: u64) {
         let mut cores = self.cores.lock().unwrap_or_else(PoisonError::into_inner);
         cores[core] = cores[core].max(round);
         let all = cores.iter().copied().min().unwrap_or(u64::MAX);
-        // Under the lock: it never falls. Release: what the cores carried out comes before what is done after the round.
+        // Under the lock: it never falls. Release: what the cores carried out comes before what is
+        // done after the round.
         let was = self.made.swap(all, Ordering::AcqRel);
         drop(cores);
         if all > was {

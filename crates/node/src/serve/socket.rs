@@ -26,8 +26,8 @@ const IO_BUFFER: usize = 256 << 10;
 const TURN: usize = 1 << 20;
 /// Bytes that wait to be sent on an I/O queue, beyond which no more commands are taken.
 pub(super) const SEND_LIMIT: usize = 4 << 20;
-/// The same on an admin queue, and before it is known whose connection it is: then nothing is counted for
-/// anybody, and a host has no reason to ask for more than one thing.
+/// The same on an admin queue, and before it is known whose connection it is: then nothing is
+/// counted for anybody, and a host has no reason to ask for more than one thing.
 const ADMIN_LIMIT: usize = 256 << 10;
 const UNBOUND_LIMIT: usize = 4 << 10;
 /// Commands with the media, beyond which no more are taken.
@@ -37,7 +37,8 @@ pub(super) const IN_FLIGHT_LIMIT: usize = 256;
 const UNREAD_LEAST: u64 = 64 << 10;
 const UNREAD_PATIENCE: u64 = 30_000_000_000;
 
-/// Nanoseconds that an admin queue waits for a round of all cores, at most: what CAP.TO lets a host wait for a controller to be ready.
+/// Nanoseconds that an admin queue waits for a round of all cores, at most: what CAP.TO lets a host
+/// wait for a controller to be ready.
 const ROUND_PATIENCE: u64 = 7_500_000_000;
 
 /// Whether every core has looked for the end of what its host had before.
@@ -45,7 +46,8 @@ const ROUND_PATIENCE: u64 = 7_500_000_000;
 enum Look {
     /// It is not known yet whose connection it is.
     Unbound,
-    /// An admin queue, from which nothing is taken until every core has made this round; if that is after `until`, nothing ever is.
+    /// An admin queue, from which nothing is taken until every core has made this round; if that is
+    /// after `until`, nothing ever is.
     Waits { round: u64, until: u64 },
     /// Every core has, or it is an I/O queue, whose controller has waited for that.
     Over,
@@ -78,12 +80,14 @@ pub(super) struct Socket {
     out: Outgoing,
     /// Bytes that were received and sent and not yet counted.
     uncounted: (u64, u64),
-    /// What its host holds, once it is known; and what this connection holds of that beside its commands.
+    /// What its host holds, once it is known; and what this connection holds of that beside its
+    /// commands.
     pub(super) account: Option<Account>,
     held: Option<Held>,
     /// Bytes that commands under way take.
     pub(super) flying: u64,
-    /// Bytes that were ever sent; and since when, and since how many of them, something has waited to be sent.
+    /// Bytes that were ever sent; and since when, and since how many of them, something has waited
+    /// to be sent.
     sent: u64,
     stuck: Option<(u64, u64)>,
     sent_at_tick: u64,
@@ -144,7 +148,8 @@ impl Socket {
         self.readable = true;
     }
 
-    /// The peer has closed: what it sent and is not read yet is not carried out. Nobody hears how it ends, and whoever closed may write anew elsewhere.
+    /// The peer has closed: what it sent and is not read yet is not carried out. Nobody hears how
+    /// it ends, and whoever closed may write anew elsewhere.
     pub(super) fn hang_up(&mut self) {
         self.ended = true;
     }
@@ -233,7 +238,8 @@ impl Socket {
         self.is_full
     }
 
-    /// Counts what it holds beside its commands: what waits to be sent, and a receive buffer that is larger than the first one.
+    /// Counts what it holds beside its commands: what waits to be sent, and a receive buffer that
+    /// is larger than the first one.
     fn account_for(&mut self, shared: &Shared) {
         if self.account.is_none()
             && let Some(id) = self.connection.host()
@@ -257,8 +263,8 @@ impl Socket {
         }
     }
 
-    /// How much of the buffer may be carried out, from `taken` on: one PDU, while it is not known whose connection it is, because nothing may be that follows the Connect of an
-    /// admin queue.
+    /// How much of the buffer may be carried out, from `taken` on: one PDU, while it is not known
+    /// whose connection it is, because nothing may be that follows the Connect of an admin queue.
     fn end(&self, taken: usize) -> usize {
         match (self.look, self.receive[taken..self.filled].get(4..8)) {
             (Look::Unbound, Some(plen)) => {
@@ -299,7 +305,8 @@ impl Socket {
                 self.send(shared);
             }
             self.is_full = received.full;
-            // A host that asks for more than it has entries for: what it does not take waits in its own memory.
+            // A host that asks for more than it has entries for: what it does not take waits in its
+            // own memory.
             self.left =
                 self.waits().is_some() || received.full || more && self.out.own() >= self.send_limit();
             if !more || self.left {

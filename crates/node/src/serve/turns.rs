@@ -1,8 +1,8 @@
 //! Whose parity command works now: hosts take turns in slices of time.
 //!
-//! A command that has begun keeps its thread until it ends. It works while it has a turn; when its slice is
-//! over and another host waits, it gives the turn away and waits for the next one. Commands whose reads keep
-//! a pace mostly sleep, and take turns among themselves.
+//! A command that has begun keeps its thread until it ends. It works while it has a turn; when its
+//! slice is over and another host waits, it gives the turn away and waits for the next one.
+//! Commands whose reads keep a pace mostly sleep, and take turns among themselves.
 
 use super::fair::{Fair, HostKey};
 use crate::engine::Permit;
@@ -194,7 +194,8 @@ mod tests {
         HostKey::new(Ipv4Addr::LOCALHOST.into(), [n; 16])
     }
 
-    /// One turn; a host with many commands that never end by themselves, and another one with a single command.
+    /// One turn; a host with many commands that never end by themselves, and another one with a
+    /// single command.
     #[test]
     fn a_hundred_commands_of_one_host_do_not_hold_anothers() {
         let (plain, paced) = (Turns::new(1), Turns::new(1));

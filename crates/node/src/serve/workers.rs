@@ -41,7 +41,8 @@ pub(super) struct Job {
     pub(super) data: Option<AlignedBuffer>,
     /// A command of the parity command set, with its data and the queue whose results it may use.
     pub(super) offload: Option<OffloadJob>,
-    /// Bytes of memory that it takes, or will: what its connection holds for it, and the same in its host's account.
+    /// Bytes of memory that it takes, or will: what its connection holds for it, and the same in
+    /// its host's account.
     pub(super) flown: u64,
     pub(super) held: Option<Held>,
     /// Bytes that were verified.
@@ -119,7 +120,8 @@ pub(super) fn carry_out(mut job: Job) -> Carried {
         return Carried::Done(Done { result, answer, ..job.ended(status, None) });
     }
     if job.op != Op::Flush && !wanted() {
-        // The host has no answer and will write anew: a write must not come after that. And others wait for what nobody wants to read.
+        // The host has no answer and will write anew: a write must not come after that. And others
+        // wait for what nobody wants to read.
         return Carried::Done(job.ended(Status::ABORTED, None));
     }
     let mut read = None;
@@ -190,9 +192,9 @@ fn execute(
     Ok(true)
 }
 
-/// The status of a read that failed: sectors that the medium refuses are told from a drive that fails as a
-/// whole, for a host may rebuild the first and must not take the second for damage.
-/// A block that does not fit its tag does not fit it at the second try either: the host is told not
+/// The status of a read that failed: sectors that the medium refuses are told from a drive that
+/// fails as a whole, for a host may rebuild the first and must not take the second for damage. A
+/// block that does not fit its tag does not fit it at the second try either: the host is told not
 /// to try.
 pub(super) fn read_fault(error: &IoError) -> Status {
     if error.is_protection_error() {

@@ -1,4 +1,5 @@
-//! More answers than a connection keeps, or than a core sends in one round: the rest waits, and comes.
+//! More answers than a connection keeps, or than a core sends in one round: the rest waits, and
+//! comes.
 
 use crate::world::{command, connect, host, serve};
 use pumice_blockdev::{BlockDevice, HookedDevice, MemoryDevice};
@@ -12,7 +13,8 @@ use std::sync::{Arc, Barrier};
 fn answers_past_the_bound_come_in_their_turn() {
     const MIB: usize = 1 << 20;
     let server = serve(vec![Drive::open(&Backend::Memory(8 << 20), 512, "node", 1).unwrap()]);
-    // With digests the data are copied, and wait in the connection; without, they wait in the drive.
+    // With digests the data are copied, and wait in the connection; without, they wait in the
+    // drive.
     for digests in [Digests { header: true, data: true }, Digests::default()] {
         let (_controller, mut queue) = connect(&server, ConnectOptions { digests, ..host(&server, 3) }, 64);
         for i in 0..8_u8 {
@@ -35,8 +37,9 @@ fn answers_past_the_bound_come_in_their_turn() {
     }
 }
 
-/// Eight reads of 1 MiB end at the same moment: twice as much as a core answers in one round. All of it comes, and
-/// is what was read, whether it is copied (with digests) or sent from where it was read to.
+/// Eight reads of 1 MiB end at the same moment: twice as much as a core answers in one round. All
+/// of it comes, and is what was read, whether it is copied (with digests) or sent from where it was
+/// read to.
 #[test]
 fn answers_past_a_round_come_in_the_next() {
     const MIB: usize = 1 << 20;

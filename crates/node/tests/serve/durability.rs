@@ -1,5 +1,6 @@
-//! The promise of a write cache: what was acknowledged with FUA, or before a Flush that completed, is there after the power went. The real server
-//! over a device that keeps, drops or tears what was not flushed.
+//! The promise of a write cache: what was acknowledged with FUA, or before a Flush that completed,
+//! is there after the power went. The real server over a device that keeps, drops or tears what was
+//! not flushed.
 
 use crate::world::{command, connect, host, run, serve};
 use pumice_blockdev::{BlockDevice, DirectIo, FaultyDevice, FileDevice, HookedDevice, OpenMode, Options};
@@ -52,7 +53,8 @@ impl Model {
 
     fn durable(&mut self, sector: u64) {
         let last = self.acknowledged[sector as usize];
-        // The number of a later write that was begun, and not acknowledged, may be there too; an earlier one may not.
+        // The number of a later write that was begun, and not acknowledged, may be there too; an
+        // earlier one may not.
         self.allowed[sector as usize].retain(|number| *number >= last);
     }
 }

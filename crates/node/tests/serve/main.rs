@@ -1,4 +1,5 @@
-//! The server from outside: a host on loopback, a real server, and devices that say what became of what was asked of them.
+//! The server from outside: a host on loopback, a real server, and devices that say what became of
+//! what was asked of them.
 
 mod bounds;
 mod deallocate;

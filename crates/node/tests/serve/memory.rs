@@ -1,4 +1,5 @@
-//! Local memory that hosts share: nobody writes into another one's part; and what is wrong with a command is told by its own status.
+//! Local memory that hosts share: nobody writes into another one's part; and what is wrong with a
+//! command is told by its own status.
 
 use crate::world::{self, PATIENCE, command, connect, host, run, serve};
 use pumice_initiator::{ConnectOptions, Queue};
@@ -78,7 +79,8 @@ fn nobody_touches_what_another_host_has_leased() {
     assert_eq!(there, [0], "nothing of the last owner is left");
 }
 
-/// Another node has the right to what was granted and to nothing else: no medium, no lease, no word about anybody.
+/// Another node has the right to what was granted and to nothing else: no medium, no lease, no word
+/// about anybody.
 #[test]
 fn another_node_writes_what_was_granted_and_nothing_else() {
     let server = serve(vec![Drive::open(&Backend::Memory(1 << 20), 512, "node", 1).unwrap()]);
@@ -121,7 +123,8 @@ fn hosts(queue: &mut Queue, nonce: u8) -> Hosts {
     wire::decode_hosts(&bytes[..received as usize]).unwrap()
 }
 
-/// A host is told from others, and found again on another node, by whoever asks with the same number; nobody learns who it is.
+/// A host is told from others, and found again on another node, by whoever asks with the same
+/// number; nobody learns who it is.
 #[test]
 fn hosts_are_told_by_marks() {
     let serve = || serve(vec![Drive::open(&Backend::Memory(1 << 20), 512, "node", 1).unwrap()]);

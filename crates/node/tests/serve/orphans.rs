@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 /// A medium that holds writes until they are let go.
 struct Held {
     inner: MemoryDevice,
-    /// It is written by the core itself, and holds writes of [`OLD`] alone: the core stands still meanwhile.
+    /// It is written by the core itself, and holds writes of [`OLD`] alone: the core stands still
+    /// meanwhile.
     immediate: bool,
     open: Mutex<bool>,
     opened: Condvar,
@@ -113,8 +114,8 @@ fn come_back(server: &Server, number: u8) -> Controller {
     }
 }
 
-/// The host comes back by the first core and writes anew by the second, while the medium still holds a write of before; that is let go when there was time enough to
-/// do harm.
+/// The host comes back by the first core and writes anew by the second, while the medium still
+/// holds a write of before; that is let go when there was time enough to do harm.
 fn write_anew(server: &Server, held: &Held, blocks: &[u64]) {
     std::thread::scope(|scope| {
         let back = scope.spawn(|| {
@@ -134,7 +135,8 @@ fn a_write_of_a_lost_connection_does_not_come_after_the_next_one() {
     let held = Held::new(false);
     let server = server(&held, 1);
     let options = |number, seconds| options(&server, number, seconds);
-    // Forty writes, more than there are threads: some are with the medium, others wait. Then the host loses patience.
+    // Forty writes, more than there are threads: some are with the medium, others wait. Then the
+    // host loses patience.
     let first = Controller::connect(server.address(), options(1, 1)).unwrap();
     let mut queue = first.queue(1, 64).unwrap();
     let blocks: Vec<u64> = (0..40).collect();
@@ -158,7 +160,8 @@ fn a_write_of_a_lost_connection_does_not_come_after_the_next_one() {
     assert!(content.iter().all(|byte| *byte == 0x22));
 }
 
-/// To deallocate means to write zeros, for as long as that takes; not when the host is gone, which could not come back until it ends.
+/// To deallocate means to write zeros, for as long as that takes; not when the host is gone, which
+/// could not come back until it ends.
 #[test]
 fn nothing_more_is_deallocated_for_a_host_that_is_gone() {
     let held = Held::new(false);
@@ -178,7 +181,8 @@ fn nothing_more_is_deallocated_for_a_host_that_is_gone() {
     assert_eq!(held.begun.load(Ordering::SeqCst), 1, "pieces that were written");
 }
 
-/// The association ends on one core while another is in the middle of a write that came over it. The host comes back, to the first core, and writes anew.
+/// The association ends on one core while another is in the middle of a write that came over it.
+/// The host comes back, to the first core, and writes anew.
 #[test]
 fn a_write_on_another_core_does_not_come_after_the_next_one() {
     let held = Held::new(true);
@@ -196,7 +200,8 @@ fn a_write_on_another_core_does_not_come_after_the_next_one() {
     assert_eq!(content, [0x22; 512]);
 }
 
-/// The core that has all of an association stands still, so nobody sees its end; behind the write that it is at there are more. The host comes back by another core.
+/// The core that has all of an association stands still, so nobody sees its end; behind the write
+/// that it is at there are more. The host comes back by another core.
 #[test]
 fn what_nobody_has_seen_to_end_does_not_come_after_the_next_one() {
     let held = Held::new(true);

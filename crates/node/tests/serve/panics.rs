@@ -1,4 +1,5 @@
-//! A node whose own code fails in the middle of a command: that command ends, and nothing else does.
+//! A node whose own code fails in the middle of a command: that command ends, and nothing else
+//! does.
 
 use crate::world::{command, connect, host, read, run, serve};
 use pumice_blockdev::{BlockDevice, IoError, MemoryDevice};

@@ -1,4 +1,5 @@
-//! Work without end, of a host that may have left: nobody else waits for it, and the node can be stopped.
+//! Work without end, of a host that may have left: nobody else waits for it, and the node can be
+//! stopped.
 
 use crate::world::{PATIENCE, command, connect, host, run, serve};
 use pumice_blockdev::{BlockDevice, HookedDevice, MemoryDevice};
@@ -16,7 +17,8 @@ const SIZE: u64 = 64 << 20;
 /// Where the slow part of the drive begins.
 const SLOW: u64 = 1 << 20;
 
-/// A drive of which reads behind [`SLOW`] take as long as `wait` does; through threads, as files are.
+/// A drive of which reads behind [`SLOW`] take as long as `wait` does; through threads, as files
+/// are.
 fn drive(wait: impl Fn() + Send + Sync + 'static) -> Drive {
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new("m", SIZE));
     let hooked = HookedDevice::over(device).at_reads(move |offset, _| {
@@ -123,7 +125,8 @@ impl Gate {
     }
 }
 
-/// A drive that answers nothing more: one host has as many reads there as it may, and another one is served all the same. The node ends in time, and says what did not.
+/// A drive that answers nothing more: one host has as many reads there as it may, and another one
+/// is served all the same. The node ends in time, and says what did not.
 #[test]
 fn a_drive_that_hangs_holds_up_neither_other_hosts_nor_the_end() {
     let gate = Arc::new(Gate::default());
@@ -152,7 +155,8 @@ fn a_drive_that_hangs_holds_up_neither_other_hosts_nor_the_end() {
     gate.open();
 }
 
-/// Long commands of one host, more than there are threads, on a drive in memory, where there are few.
+/// Long commands of one host, more than there are threads, on a drive in memory, where there are
+/// few.
 #[test]
 fn long_commands_on_media_let_short_ones_pass() {
     let over = Arc::new(AtomicBool::new(false));

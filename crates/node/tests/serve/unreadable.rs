@@ -1,4 +1,5 @@
-//! Write Uncorrectable on the real server: what fails until it is written, and what a restart remembers; and that a node announces what it serves.
+//! Write Uncorrectable on the real server: what fails until it is written, and what a restart
+//! remembers; and that a node announces what it serves.
 
 use crate::world::{self, command, connect, host, run, serve};
 use pumice_blockdev::MAX_MARKS;
@@ -113,7 +114,8 @@ fn ranges_are_bounded() {
     assert_eq!(run(&mut queue, mark(past), &[]), Status::SUCCESS);
 }
 
-/// Every I/O opcode, the parity command set's among them: announced in the effects log, or Invalid Opcode.
+/// Every I/O opcode, the parity command set's among them: announced in the effects log, or Invalid
+/// Opcode.
 #[test]
 fn a_node_serves_what_it_announces() {
     let folder = tempfile::tempdir().unwrap();

@@ -141,7 +141,8 @@ fn parity_commands_their_suspects_and_the_age_of_checks_are_counted() {
     assert!((0.0..3600.0).contains(&age), "{age}");
 }
 
-/// Every bound that the page lists is shown, and no other; with the numbers of the page about the node.
+/// Every bound that the page lists is shown, and no other; with the numbers of the page about the
+/// node.
 #[test]
 fn every_budget_is_shown_with_its_bound() {
     let drive = Drive::open(&Backend::Memory(1 << 20), 512, "node", 1).unwrap();
@@ -293,7 +294,8 @@ impl tracing::Subscriber for Kept {
     fn exit(&self, _: &tracing::span::Id) {}
 }
 
-/// The only test of this program that sees the log: it is the whole program's. Its host has a name of its own.
+/// The only test of this program that sees the log: it is the whole program's. Its host has a name
+/// of its own.
 #[test]
 fn each_association_has_a_line_at_its_begin_and_at_its_end_and_its_commands_have_none() {
     let kept = Kept::default();

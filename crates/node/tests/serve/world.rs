@@ -10,7 +10,8 @@ use pumice_nvme::spec::{Sqe, Status};
 use pumice_offload::PaceRequest;
 use std::time::Duration;
 
-/// What a host waits, where a test does not say otherwise: long enough for a machine that is busy with other tests.
+/// What a host waits, where a test does not say otherwise: long enough for a machine that is busy
+/// with other tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Serves drives. They need no local memory to speak of: nothing here asks for parity.

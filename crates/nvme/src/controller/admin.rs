@@ -25,8 +25,8 @@ pub(super) enum Scope {
     Namespace,
 }
 
-/// Whether `len` bytes of data may go to the host: never a part of them, which the host could not tell from the whole. More room than that is
-/// filled up with zeros.
+/// Whether `len` bytes of data may go to the host: never a part of them, which the host could not
+/// tell from the whole. More room than that is filled up with zeros.
 pub(super) fn check_room(sqe: &Sqe, len: usize) -> Result<(), Status> {
     let sgl = sqe.sgl();
     if sgl.kind != Sgl::TRANSPORT {
@@ -114,7 +114,8 @@ impl Connection {
         }
     }
 
-    /// Answers with data, and with zeros where there is more room: a read that succeeds brings all that was asked for.
+    /// Answers with data, and with zeros where there is more room: a read that succeeds brings all
+    /// that was asked for.
     fn answer_data<A: Access>(&self, sqe: &Sqe, data: &[u8], access: &A, out: &mut Vec<u8>) {
         if let Err(status) = check_room(sqe, data.len()) {
             self.note(sqe, status.dnr(), access);
@@ -129,7 +130,8 @@ impl Connection {
         });
     }
 
-    /// What the NSID of a command names that is about the controller. The discovery service has no namespaces.
+    /// What the NSID of a command names that is about the controller. The discovery service has no
+    /// namespaces.
     pub(super) fn scope<A: Access>(&self, sqe: &Sqe, access: &A) -> Result<Scope, Status> {
         let count = || if self.is_discovery() { 0 } else { access.with(|s| s.namespaces().len()) };
         match sqe.nsid() {
@@ -223,7 +225,8 @@ impl Connection {
         }
     }
 
-    /// Abort: commands on this queue that wait for an event can be given up; all others end by themselves soon.
+    /// Abort: commands on this queue that wait for an event can be given up; all others end by
+    /// themselves soon.
     fn abort(&mut self, sqe: &Sqe, out: &mut Vec<u8>) -> Answer {
         const _: () = assert!(ACL == 3);
         let (sqid, cid) = (sqe.dword(10) as u16, (sqe.dword(10) >> 16) as u16);

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 
-/// Associations with the discovery service at a time, and as many of other nodes: some hosts keep one.
+/// Associations with the discovery service at a time, and as many of other nodes: some hosts keep
+/// one.
 const OTHERS: usize = 64;
 
 /// How many places are taken.
@@ -91,9 +92,9 @@ impl Subsystem {
         Ok(self.controllers.entry(cntlid).or_insert(controller))
     }
 
-    /// Whether one more association is within the bounds. Each kind has its own: readers of the discovery service do not keep hosts out, nor
-    /// hosts them. No address and no host takes all the places; a host is an identifier at an address, for
-    /// anybody can claim the identifier.
+    /// Whether one more association is within the bounds. Each kind has its own: readers of the
+    /// discovery service do not keep hosts out, nor hosts them. No address and no host takes all
+    /// the places; a host is an identifier at an address, for anybody can claim the identifier.
     fn has_room(&self, kind: Kind, data: &Data, peer: IpAddr) -> bool {
         let of_kind = || self.controllers.values().filter(|c| c.kind() == kind);
         let most = if kind == Kind::Host { self.limits.controllers } else { OTHERS };
@@ -148,7 +149,8 @@ impl Subsystem {
             return Err(bad_parameter(offset::HOSTNQN, true));
         }
         if controller.peer != peer {
-            // Names can be known; an address that a connection has been made from is harder to have.
+            // Names can be known; an address that a connection has been made from is harder to
+            // have.
             return Err((Status::CONNECT_HOST.dnr(), 0));
         }
         if !ready {

@@ -13,7 +13,8 @@ use std::sync::{Arc, Weak};
 /// Entries of the error log that are kept.
 const ERRORS: usize = crate::spec::identify::ELPE as usize + 1;
 
-/// Tells the queues of a controller whether it still stands: they compare the number that they connected under.
+/// Tells the queues of a controller whether it still stands: they compare the number that they
+/// connected under.
 #[derive(Debug, Default)]
 pub(crate) struct Life(AtomicU32);
 
@@ -33,7 +34,8 @@ impl Life {
 /// Whether a connection of a queue that connected under this life is there still.
 pub(crate) fn stands(life: &Weak<Life>) -> bool {
     let stands = life.strong_count() != 0;
-    // Acquire, with the release of the connection's end: what it has written comes before what is done now.
+    // Acquire, with the release of the connection's end: what it has written comes before what is
+    // done now.
     fence(Ordering::Acquire);
     stands
 }
@@ -165,7 +167,8 @@ impl Controller {
             self.csts = if fits { 0 } else { csts::FATAL };
             self.starting = fits;
         } else if was && !enabled {
-            // A reset: the I/O queues are gone and the settings the defaults; the admin queue stays.
+            // A reset: the I/O queues are gone and the settings the defaults; the admin queue
+            // stays.
             self.csts = 0;
             self.starting = false;
             self.settings = Settings::new(now);
@@ -181,7 +184,8 @@ impl Controller {
         Configured::Done
     }
 
-    /// The shutdown is complete, unless a reset has ended it; a failure, where not every write is durable.
+    /// The shutdown is complete, unless a reset has ended it; a failure, where not every write is
+    /// durable.
     pub(crate) fn shut_down(&mut self, durable: bool) {
         if self.csts & csts::SHUTDOWN == csts::SHUTDOWN_OCCURRING {
             let failed = if durable { 0 } else { csts::FATAL };

@@ -20,11 +20,14 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Nanoseconds that a host has for ICReq, for Connect, for the rest of a PDU, and to close after a term request.
+/// Nanoseconds that a host has for ICReq, for Connect, for the rest of a PDU, and to close after a
+/// term request.
 pub(super) const PATIENCE: u64 = 30_000_000_000;
-/// Bytes of data in a capsule of the admin queue and of every Fabrics command, whatever IOCCSZ says.
+/// Bytes of data in a capsule of the admin queue and of every Fabrics command, whatever IOCCSZ
+/// says.
 pub(super) const ADMIN_CAPSULE: u32 = 8192;
-/// Bytes of answers that are worth sending before more is done: while they are under way, the host can work on them, and they are still in this core's cache.
+/// Bytes of answers that are worth sending before more is done: while they are under way, the host
+/// can work on them, and they are still in this core's cache.
 const BATCH: usize = 128 << 10;
 
 /// What became of received bytes.
@@ -36,7 +39,8 @@ pub struct Received {
     pub needed: usize,
     /// Whole PDUs may be left: the caller sends what there is, and hands in the rest again at once.
     pub more: bool,
-    /// A command is left for which the medium has no room: the caller hands in the rest again when it has.
+    /// A command is left for which the medium has no room: the caller hands in the rest again when
+    /// it has.
     pub full: bool,
 }
 
@@ -99,7 +103,8 @@ pub struct Connection {
     pub(super) slots: Slots,
     /// Bytes of write data of commands whose data were asked for, and that have not ended.
     asked: u32,
-    /// Who else is asked before data are asked for, and how many bytes were taken there: for what was asked for, and for memory that is kept.
+    /// Who else is asked before data are asked for, and how many bytes were taken there: for what
+    /// was asked for, and for memory that is kept.
     windows: Option<Arc<dyn Windows>>,
     taken: u32,
     /// When the host last did anything for what it was asked for.
@@ -182,7 +187,8 @@ impl Connection {
         self.queue.as_ref().is_some_and(|q| q.qid != 0)
     }
 
-    /// Takes what has come: as many whole PDUs as there are, or as make a batch of answers. Those are appended to `out`.
+    /// Takes what has come: as many whole PDUs as there are, or as make a batch of answers. Those
+    /// are appended to `out`.
     pub fn receive<A: Access, M: Media>(
         &mut self,
         now: u64,
@@ -249,7 +255,8 @@ impl Connection {
         self.end.get_or_insert(reason);
     }
 
-    /// The socket is closed: leaves the controller; the admin queue takes the whole association with it. The last connection of an association tells what it was.
+    /// The socket is closed: leaves the controller; the admin queue takes the whole association
+    /// with it. The last connection of an association tells what it was.
     pub fn closed<A: Access>(&mut self, access: &A) -> Option<Ended> {
         self.end(EndReason::HostClosed);
         let queue = self.queue.take()?;
@@ -304,7 +311,8 @@ impl Connection {
 
     fn initialize(&mut self, frame: &Frame<'_>, out: &mut Vec<u8>) -> Result<(), Violation> {
         let request = IcReq::decode(frame.header)?;
-        // Data follow the header directly: on an alignment of hpda they would be padded, which Linux neither asks for nor reads.
+        // Data follow the header directly: on an alignment of hpda they would be padded, which
+        // Linux neither asks for nor reads.
         if request.hpda != 0 {
             let what = "ICReq: padded data are not supported";
             return Err(Violation::new(Fatal::UnsupportedParameter, 10, frame.header, what));

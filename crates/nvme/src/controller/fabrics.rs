@@ -107,8 +107,9 @@ impl Connection {
                     subsystem.note_change(queue.cntlid);
                 }
             });
-            // The queue may be connected again at once. This connection is none of it any more: it ends as those of an ended association do, takes nothing more, and its end is not that of
-            // the queue that has its number then.
+            // The queue may be connected again at once. This connection is none of it any more: it
+            // ends as those of an ended association do, takes nothing more, and its end is not that
+            // of the queue that has its number then.
             queue.epoch = queue.epoch.wrapping_sub(1);
         }
         Status::SUCCESS

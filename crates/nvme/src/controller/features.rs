@@ -43,7 +43,8 @@ impl Connection {
         }
         let only = |good: bool| if good { Ok(0) } else { Err(Status::NOT_CHANGEABLE) };
         match id {
-            // There is one power state, no limit on the time of error recovery; the write cache is the backend's own affair.
+            // There is one power state, no limit on the time of error recovery; the write cache is
+            // the backend's own affair.
             feature::POWER => only(value & 0x1F == 0),
             feature::ERROR_RECOVERY => only(value == 0),
             feature::WRITE_CACHE => only(value & 1 == 1),
@@ -90,7 +91,8 @@ impl Connection {
         let Some(capabilities) = capabilities(id, self.is_discovery()) else {
             return failed(Status::INVALID_FIELD);
         };
-        // A namespace that exists will do: nvme-cli names the one whose device it was given, whatever the feature is of.
+        // A namespace that exists will do: nvme-cli names the one whose device it was given,
+        // whatever the feature is of.
         if let Err(status) = self.scope(sqe, access) {
             return failed(status);
         }
@@ -124,7 +126,8 @@ impl Connection {
         answer.unwrap_or_else(failed)
     }
 
-    /// Runs `f` on the connection's controller; where there is none any more, the association is at its end.
+    /// Runs `f` on the connection's controller; where there is none any more, the association is at
+    /// its end.
     fn on_controller<A: Access, R>(
         &self,
         access: &A,
@@ -140,7 +143,8 @@ impl Connection {
     }
 }
 
-/// What can be done with a feature; `None` where it is not known here. A discovery controller knows two.
+/// What can be done with a feature; `None` where it is not known here. A discovery controller knows
+/// two.
 fn capabilities(id: u8, discovery: bool) -> Option<u32> {
     match id {
         feature::KEEP_ALIVE | feature::ASYNC_EVENTS => Some(CHANGEABLE),

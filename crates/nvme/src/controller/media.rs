@@ -54,7 +54,8 @@ pub enum Lent {
 
 /// Who says how much data a connection may ask for, beside the connection's own bound.
 pub trait Windows: std::fmt::Debug + Send + Sync {
-    /// Takes room for so many bytes; false where there is none now. It is asked again when something ends, and at the next tick.
+    /// Takes room for so many bytes; false where there is none now. It is asked again when
+    /// something ends, and at the next tick.
     fn take(&self, bytes: u32) -> bool;
 
     /// Gives it back.
@@ -78,14 +79,15 @@ pub trait Media {
         Lent::Nothing
     }
 
-    /// A command has come whose data are still to come: it will be submitted under the same slot, or
-    /// [`abandon`](Self::abandon)ed.
+    /// A command has come whose data are still to come: it will be submitted under the same slot,
+    /// or [`abandon`](Self::abandon)ed.
     fn expect(&mut self, _request: &Request<'_>) {}
 
     /// A command that was expected will not be submitted.
     fn abandon(&mut self, _slot: u16) {}
 
-    /// Whether there is room for one more command of any size; else what follows waits with the caller.
+    /// Whether there is room for one more command of any size; else what follows waits with the
+    /// caller.
     fn has_room(&self) -> bool {
         true
     }

@@ -18,7 +18,8 @@ pub enum Notice {
     },
     /// A Connect was refused.
     Refused {
-        /// The host's name as it was given: any text of at most 255 bytes. Empty where the data could not be read.
+        /// The host's name as it was given: any text of at most 255 bytes. Empty where the data
+        /// could not be read.
         host: String,
         /// The queue that was to be connected.
         qid: u16,

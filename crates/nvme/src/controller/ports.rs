@@ -6,7 +6,8 @@ use crate::spec::log::DiscoveryEntry;
 use std::net::{IpAddr, SocketAddr};
 
 impl Subsystem {
-    /// Says where hosts reach it: ports 1, 2, …. An unspecified address stands for all of the machine's.
+    /// Says where hosts reach it: ports 1, 2, …. An unspecified address stands for all of the
+    /// machine's.
     pub fn set_ports(&mut self, ports: Vec<SocketAddr>) {
         self.ports = ports;
     }
@@ -47,7 +48,8 @@ impl Subsystem {
     }
 }
 
-/// The number of the port that a host came in by: the one with this address, or one for all addresses.
+/// The number of the port that a host came in by: the one with this address, or one for all
+/// addresses.
 fn port_of(ports: &[SocketAddr], here: SocketAddr) -> usize {
     let all = |port: &SocketAddr| {
         port.port() == here.port() && port.ip().is_unspecified() && (port.is_ipv6() || here.is_ipv4())

@@ -21,7 +21,8 @@ pub(crate) struct Settings {
     pub(crate) queues: Option<u32>,
     /// Which events are reported (feature 0B).
     pub(crate) events: u32,
-    /// Temperature thresholds: reaching the first from below, or the second from above, is worth a warning.
+    /// Temperature thresholds: reaching the first from below, or the second from above, is worth a
+    /// warning.
     over: u16,
     under: u16,
     /// The time that was set, and the clock then, in nanoseconds.
@@ -44,7 +45,8 @@ impl Settings {
         }
     }
 
-    /// A threshold (dword 11: bits 0-15 kelvin, 16-19 the sensor, 20-21 the kind): of the one temperature there is, or of all.
+    /// A threshold (dword 11: bits 0-15 kelvin, 16-19 the sensor, 20-21 the kind): of the one
+    /// temperature there is, or of all.
     fn threshold(&mut self, value: u32) -> Result<&mut u16, Status> {
         match (value >> 16 & 0xF, value >> 20 & 0b11) {
             (0 | 0xF, 0) => Ok(&mut self.over),

@@ -3,8 +3,8 @@
 use crate::spec::{Sqe, Status};
 use std::collections::VecDeque;
 
-/// Bytes of memory that are kept for the data of the next commands, at most: as many as are under way
-/// at a time by default.
+/// Bytes of memory that are kept for the data of the next commands, at most: as many as are under
+/// way at a time by default.
 const KEPT: usize = 8 << 20;
 
 /// Where a command in flight is.
@@ -29,8 +29,8 @@ pub(super) struct Slot {
     pub(super) data: Vec<u8>,
     /// Bytes of data that are to come.
     pub(super) expected: u32,
-    /// Bytes of the connection's window that it holds, from when its data are asked for until it has
-    /// ended: all of the memory that it has for them.
+    /// Bytes of the connection's window that it holds, from when its data are asked for until it
+    /// has ended: all of the memory that it has for them.
     pub(super) window: u32,
     /// When its data were asked for.
     pub(super) asked_at: u64,
@@ -61,7 +61,8 @@ impl Slots {
         self.depth
     }
 
-    /// A slot for a command; `None` where the host has more commands in flight than its queue has entries.
+    /// A slot for a command; `None` where the host has more commands in flight than its queue has
+    /// entries.
     pub(super) fn take(&mut self, sqe: Sqe, phase: Phase) -> Option<u16> {
         let index = match self.free.pop() {
             Some(index) => index,
@@ -89,8 +90,8 @@ impl Slots {
         self.kept
     }
 
-    /// Kept memory for so many bytes of data: never more than twice as much, so that commands with little
-    /// data do not hold what others with much had.
+    /// Kept memory for so many bytes of data: never more than twice as much, so that commands with
+    /// little data do not hold what others with much had.
     pub(super) fn kept_for(&mut self, len: u32) -> Option<Vec<u8>> {
         let len = len as usize;
         let fits = |data: &Vec<u8>| (len..=2 * len).contains(&data.capacity());
@@ -182,8 +183,8 @@ mod tests {
         assert_eq!((again, slots.kept()), (index, kept));
     }
 
-    /// A host lets commands with much data end, then holds commands with little, and again: what it holds
-    /// is what it was asked for, not what the first ones had.
+    /// A host lets commands with much data end, then holds commands with little, and again: what it
+    /// holds is what it was asked for, not what the first ones had.
     #[test]
     fn small_commands_do_not_hold_the_memory_of_large_ones() {
         let mut slots = Slots::new(128);

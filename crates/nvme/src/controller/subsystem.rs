@@ -15,7 +15,8 @@ use std::sync::{Arc, Weak};
 pub struct Limits {
     /// Connections at a time, whoever they belong to; the caller counts them.
     pub connections: usize,
-    /// Associations of hosts at a time. The discovery service, and other nodes, have as many of their own.
+    /// Associations of hosts at a time. The discovery service, and other nodes, have as many of
+    /// their own.
     pub controllers: usize,
     /// Of those, associations from one network address.
     pub controllers_of_address: usize,
@@ -134,7 +135,8 @@ pub struct VendorSet {
     pub identify: Vec<u8>,
     /// I/O opcodes from 0x80 on, with their entries of the Commands Supported and Effects log.
     pub commands: Vec<(u8, u32)>,
-    /// The host identifier of other nodes. Whoever connects under it can send vendor commands and no others, so it is not counted among the hosts.
+    /// The host identifier of other nodes. Whoever connects under it can send vendor commands and
+    /// no others, so it is not counted among the hosts.
     pub helper: Option<[u8; 16]>,
 }
 
@@ -256,13 +258,15 @@ impl Subsystem {
         self.controllers.contains_key(&cntlid)
     }
 
-    /// Whether a controller is another node's: it may write local memory that a host has granted, and nothing else.
+    /// Whether a controller is another node's: it may write local memory that a host has granted,
+    /// and nothing else.
     #[must_use]
     pub fn is_helper(&self, cntlid: u16) -> bool {
         self.controllers.get(&cntlid).is_some_and(|controller| controller.helper)
     }
 
-    /// The host of a controller writes no namespace from now on: the subsystem refuses it. Nobody takes that back.
+    /// The host of a controller writes no namespace from now on: the subsystem refuses it. Nobody
+    /// takes that back.
     pub fn observe(&mut self, cntlid: u16) {
         if let Some(controller) = self.controllers.get(&cntlid) {
             controller.observer.store(true, Ordering::Relaxed);
@@ -275,7 +279,8 @@ impl Subsystem {
         self.holder == Some(cntlid)
     }
 
-    /// Says whether a controller waits for other nodes to write local memory. While one holds the subsystem, other nodes are let in for that alone.
+    /// Says whether a controller waits for other nodes to write local memory. While one holds the
+    /// subsystem, other nodes are let in for that alone.
     pub fn set_inviting(&mut self, cntlid: u16, inviting: bool) {
         if inviting && self.stands(cntlid) {
             self.inviting.insert(cntlid);
@@ -284,8 +289,10 @@ impl Subsystem {
         }
     }
 
-    /// Keeps hosts other than that of controller `cntlid` away until it ends or [`release`](Self::release)s. False where one is associated, where
-    /// something of an association that has ended can still be carried out, or where writes of a closed connection are with the media.
+    /// Keeps hosts other than that of controller `cntlid` away until it ends or
+    /// [`release`](Self::release)s. False where one is associated, where something of an
+    /// association that has ended can still be carried out, or where writes of a closed connection
+    /// are with the media.
     pub fn hold(&mut self, cntlid: u16) -> bool {
         self.ended.retain(|(_, life)| stands(life));
         let free = self.holder.is_none_or(|holder| holder == cntlid)
@@ -300,8 +307,9 @@ impl Subsystem {
         free
     }
 
-    /// A connection of a host is closed, and writes of it are still with the media. Until they have ended, the host cannot associate again: it would write anew what
-    /// it got no answer for, and then other data, and an old write must not come after that.
+    /// A connection of a host is closed, and writes of it are still with the media. Until they have
+    /// ended, the host cannot associate again: it would write anew what it got no answer for, and
+    /// then other data, and an old write must not come after that.
     pub fn orphan(&mut self, host: [u8; 16]) {
         *self.orphans.entry(host).or_default() += 1;
     }
@@ -316,9 +324,10 @@ impl Subsystem {
         }
     }
 
-    /// Whether controller `cntlid` is ready for more than Fabrics commands. One that its host has enabled becomes so when nothing can be carried out any more that came over the
-    /// host's former queues (of ended associations, or of before a reset): other cores see the end of those later, and what lies in their sockets is older than
-    /// what the host sends now.
+    /// Whether controller `cntlid` is ready for more than Fabrics commands. One that its host has
+    /// enabled becomes so when nothing can be carried out any more that came over the host's former
+    /// queues (of ended associations, or of before a reset): other cores see the end of those
+    /// later, and what lies in their sockets is older than what the host sends now.
     pub(crate) fn is_ready(&mut self, cntlid: u16) -> bool {
         let Some(controller) = self.controllers.get(&cntlid) else { return false };
         if controller.starting {
@@ -359,7 +368,8 @@ impl Subsystem {
         }
     }
 
-    /// Says how well the namespaces are reached here: tells every host that wants to know, where that changes.
+    /// Says how well the namespaces are reached here: tells every host that wants to know, where
+    /// that changes.
     pub fn set_access(&mut self, state: AnaState) {
         if state == self.ana {
             return;
@@ -384,7 +394,8 @@ impl Subsystem {
         AnaLog { changes: self.ana_changes, groups: vec![group] }
     }
 
-    /// Says which critical warnings of the health page the media give: tells every host that wants to know of those that are new.
+    /// Says which critical warnings of the health page the media give: tells every host that wants
+    /// to know of those that are new.
     pub fn set_media_warnings(&mut self, warnings: u8) {
         let new = u32::from(warnings & !self.media_warnings);
         self.media_warnings = warnings;

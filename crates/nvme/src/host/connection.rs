@@ -216,12 +216,12 @@ impl Connection {
         let Ok(()) = push_with_data(out, Kind::CapsuleCmd, 0, &sqe.0, self.framing.digests, data.len(), fill);
     }
 
-    /// Takes what has come. Events are handed to `each`; what must be sent is appended to `out`. Returns the bytes that are done with, and how
-    /// many must be there before more can happen.
+    /// Takes what has come. Events are handed to `each`; what must be sent is appended to `out`.
+    /// Returns the bytes that are done with, and how many must be there before more can happen.
     ///
     /// # Errors
-    /// Where the controller breaks the protocol; a term request is appended then, and the connection is over. Where the controller ends the connection: what it
-    /// gives as the reason.
+    /// Where the controller breaks the protocol; a term request is appended then, and the
+    /// connection is over. Where the controller ends the connection: what it gives as the reason.
     pub fn receive(
         &mut self,
         bytes: &[u8],

@@ -83,7 +83,8 @@ impl DiscoveryReader {
         }
     }
 
-    /// Takes the bytes of [`wanted`](Self::wanted). Returns the records when the log has stood still all the while.
+    /// Takes the bytes of [`wanted`](Self::wanted). Returns the records when the log has stood
+    /// still all the while.
     ///
     /// # Errors
     /// Where the log cannot be read.

@@ -65,7 +65,8 @@ impl H2cData {
 pub struct C2hData;
 
 impl C2hData {
-    /// Appends one with the whole of a command's data, which `fill` writes in place. `success` says that no completion follows.
+    /// Appends one with the whole of a command's data, which `fill` writes in place. `success` says
+    /// that no completion follows.
     ///
     /// # Errors
     /// What `fill` returns; then nothing is appended.

@@ -114,7 +114,8 @@ impl Framing {
             _ => 0,
         };
         let expected = digests.flags(with_data);
-        // A capsule without data may carry the flag of a data digest that is not there; Linux does so.
+        // A capsule without data may carry the flag of a data digest that is not there; Linux does
+        // so.
         let ignored = if with_data { 0 } else { DDGSTF };
         if common.flags & (HDGSTF | DDGSTF) & !ignored != expected & !ignored
             || common.flags & !(allowed | HDGSTF | DDGSTF) != 0
@@ -126,7 +127,8 @@ impl Framing {
     }
 }
 
-/// The PDU that begins at the start of `bytes`: `None` while it has not come whole. Says how many bytes it needs in `needed`.
+/// The PDU that begins at the start of `bytes`: `None` while it has not come whole. Says how many
+/// bytes it needs in `needed`.
 ///
 /// # Errors
 /// What ends the connection: a header that makes no sense, or does not fit its digest.

@@ -43,8 +43,8 @@ impl Fatal {
 pub struct Violation {
     /// The kind.
     pub fes: Fatal,
-    /// Byte offset of the field within the PDU, for [`Fatal::InvalidHeaderField`] and [`Fatal::UnsupportedParameter`]; the received digest for
-    /// [`Fatal::HeaderDigest`]; else 0.
+    /// Byte offset of the field within the PDU, for [`Fatal::InvalidHeaderField`] and
+    /// [`Fatal::UnsupportedParameter`]; the received digest for [`Fatal::HeaderDigest`]; else 0.
     pub fei: u32,
     /// The header of the offending PDU, 1 to 128 bytes, as far as it had come.
     pub header: Vec<u8>,

@@ -1,4 +1,5 @@
-//! Asymmetric namespace access: which groups of namespaces are well reached through a controller. (NVMe Base, Asymmetric Namespace Access.)
+//! Asymmetric namespace access: which groups of namespaces are well reached through a controller.
+//! (NVMe Base, Asymmetric Namespace Access.)
 
 use crate::bytes::{put, u16_at, u32_at, u64_at};
 
@@ -73,7 +74,8 @@ impl AnaLog {
         page
     }
 
-    /// Reads a page; `None` where it is too short for what it says. What follows the last group is of no account.
+    /// Reads a page; `None` where it is too short for what it says. What follows the last group is
+    /// of no account.
     #[must_use]
     pub fn decode(page: &[u8]) -> Option<Self> {
         let (header, mut rest) = page.split_at_checked(HEADER)?;

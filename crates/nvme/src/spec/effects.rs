@@ -9,8 +9,8 @@ pub const SUPPORTED: u32 = 1;
 /// It changes what a namespace holds.
 pub const CHANGES_DATA: u32 = 1 << 1;
 
-/// Bytes of the page: admin commands at 0 and I/O commands at 1024, four bytes an opcode; the rest is
-/// reserved.
+/// Bytes of the page: admin commands at 0 and I/O commands at 1024, four bytes an opcode; the rest
+/// is reserved.
 pub const LEN: usize = 4096;
 /// Where the I/O commands begin.
 pub const IO: usize = 1024;

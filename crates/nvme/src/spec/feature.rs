@@ -53,7 +53,8 @@ pub const fn data_len(feature: u8) -> u32 {
     }
 }
 
-/// Bytes of Host Behavior Support: 0 advanced command retry, 1 extended telemetry, 2 extended block formats; each 0 or 1, the rest 0.
+/// Bytes of Host Behavior Support: 0 advanced command retry, 1 extended telemetry, 2 extended block
+/// formats; each 0 or 1, the rest 0.
 pub const HOST_BEHAVIOR_LEN: usize = 512;
 /// The first bytes of Host Behavior Support, which mean something.
 pub const HOST_BEHAVIOR_FIELDS: usize = 3;
@@ -61,7 +62,8 @@ pub const HOST_BEHAVIOR_FIELDS: usize = 3;
 /// A time. (NVMe Base, Timestamp: milliseconds 0:6, attributes 6:1.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Timestamp {
-    /// Milliseconds: since 1970 where a host has set it, since the controller's reset where not. 48 bits.
+    /// Milliseconds: since 1970 where a host has set it, since the controller's reset where not. 48
+    /// bits.
     pub ms: u64,
     /// Whether a host has set it (origin, bits 1 to 3 of the attributes: 1), or a reset has (0).
     pub from_host: bool,

@@ -1,4 +1,5 @@
-//! Identify data: 4096 bytes each. Offsets as in NVMe Base (controller) and the NVM command set (namespace).
+//! Identify data: 4096 bytes each. Offsets as in NVMe Base (controller) and the NVM command set
+//! (namespace).
 
 use super::{ana, command};
 use crate::bytes::{put, put_padded, u16_at, u32_at, u64_at};
@@ -74,10 +75,12 @@ pub const OAES_ANA: u32 = 1 << 11;
 pub const OAES: u32 = OAES_NAMESPACES | OAES_ANA;
 /// Seconds that a group may take to change its state, at most.
 const ANATT: u8 = 10;
-/// The states that are reported: optimized and non-optimized. That a namespace stays in its group (bit 6) is true and not said: nvme-cli before 2.10
-/// leaves no room for the namespaces in the log page then (nvme-cli pull request 2377).
+/// The states that are reported: optimized and non-optimized. That a namespace stays in its group
+/// (bit 6) is true and not said: nvme-cli before 2.10 leaves no room for the namespaces in the log
+/// page then (nvme-cli pull request 2377).
 const ANACAP: u8 = 1 | 1 << 1;
-/// Degrees (kelvin) from which on a controller calls itself warm: the default of the temperature threshold.
+/// Degrees (kelvin) from which on a controller calls itself warm: the default of the temperature
+/// threshold.
 pub const WCTEMP: u16 = 343;
 /// Event: the discovery log changed.
 pub const OAES_DISCOVERY: u32 = 1 << 31;
@@ -140,8 +143,8 @@ impl Controller {
         d
     }
 
-    /// The 4096 bytes of CNS 06: limits of single commands. Only deallocation has some: for a medium that gives no room
-    /// back zeros are written, and hosts give a command 30 seconds.
+    /// The 4096 bytes of CNS 06: limits of single commands. Only deallocation has some: for a
+    /// medium that gives no room back zeros are written, and hosts give a command 30 seconds.
     #[must_use]
     pub fn limits() -> Vec<u8> {
         let mut d = vec![0; LEN];
@@ -226,7 +229,8 @@ impl Namespace {
         d
     }
 
-    /// Reads what a host needs of CNS 00; the UUID is not in it. `None` where the block size makes no sense, or blocks have metadata.
+    /// Reads what a host needs of CNS 00; the UUID is not in it. `None` where the block size makes
+    /// no sense, or blocks have metadata.
     #[must_use]
     pub fn decode(d: &[u8]) -> Option<Self> {
         // More than 16 formats have two more bits.

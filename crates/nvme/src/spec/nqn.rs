@@ -6,8 +6,9 @@ use std::str::FromStr;
 /// The name by which every discovery service goes.
 pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
 
-/// A qualified name: `nqn.` and more, at most 223 bytes of UTF-8. (NVMe Base, NVMe Qualified Names.) It has no character that is not seen or that changes how others are shown,
-/// because names stand in logs and on terminals.
+/// A qualified name: `nqn.` and more, at most 223 bytes of UTF-8. (NVMe Base, NVMe Qualified
+/// Names.) It has no character that is not seen or that changes how others are shown, because names
+/// stand in logs and on terminals.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Nqn(String);
 
@@ -40,8 +41,9 @@ impl FromStr for Nqn {
     }
 }
 
-/// Whether a character is seen as itself. Refused are control characters, white space and separators, format characters (Unicode general category Cf), variation selectors, blank letters, and what is
-/// no character.
+/// Whether a character is seen as itself. Refused are control characters, white space and
+/// separators, format characters (Unicode general category Cf), variation selectors, blank letters,
+/// and what is no character.
 fn is_visible(c: char) -> bool {
     let hidden = matches!(c,
         '\u{AD}' | '\u{34F}' | '\u{600}'..='\u{605}' | '\u{61C}' | '\u{6DD}' | '\u{70F}' | '\u{890}'..='\u{891}' | '\u{8E2}'
@@ -70,7 +72,8 @@ mod tests {
         {
             assert!(good.parse::<Nqn>().is_ok(), "{good}");
         }
-        // A space, a line, an escape, a right-to-left override, an isolate, zero width, a mark of byte order, a tag, a separator.
+        // A space, a line, an escape, a right-to-left override, an isolate, zero width, a mark of
+        // byte order, a tag, a separator.
         let hidden = [
             ' ',
             '\n',

@@ -1,4 +1,5 @@
-//! Opcodes. Bits 0 and 1 say which way data go: 00 none, 01 to the controller, 10 to the host. (NVMe Base, command sets.)
+//! Opcodes. Bits 0 and 1 say which way data go: 00 none, 01 to the controller, 10 to the host.
+//! (NVMe Base, command sets.)
 
 /// Fabrics commands, on any queue; their type is in byte 4.
 pub const FABRICS: u8 = 0x7F;

@@ -1,4 +1,5 @@
-//! Controller properties, read and written by Property Get and Set. (NVMe Base, controller properties.)
+//! Controller properties, read and written by Property Get and Set. (NVMe Base, controller
+//! properties.)
 
 /// Offsets.
 pub mod offset {
@@ -15,7 +16,8 @@ pub mod offset {
 /// NVMe 1.4: what this controller speaks.
 pub const VERSION: u32 = 0x0001_0400;
 
-/// CAP for queues of `depth` entries: contiguous queues, NVM command set, ready within 15 units of 500 ms, pages of 4 KiB.
+/// CAP for queues of `depth` entries: contiguous queues, NVM command set, ready within 15 units of
+/// 500 ms, pages of 4 KiB.
 #[must_use]
 pub const fn capabilities(depth: u16) -> u64 {
     (depth - 1) as u64 | 1 << 16 | 15 << 24 | 1 << 37

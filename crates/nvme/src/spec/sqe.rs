@@ -118,7 +118,8 @@ impl Sqe {
         put(&mut self.0, 48, &nlb.to_le_bytes());
     }
 
-    /// The control bits of a read or write: [`Self::FUA`], [`Self::DEAC`] and those of protection information.
+    /// The control bits of a read or write: [`Self::FUA`], [`Self::DEAC`] and those of protection
+    /// information.
     #[must_use]
     pub fn control(&self) -> u16 {
         u16_at(&self.0, 50)
@@ -174,7 +175,8 @@ impl Sgl {
 pub struct Cqe {
     /// What the command returns.
     pub result: u64,
-    /// How far the controller has taken commands from the submission queue; 0xFFFF without flow control.
+    /// How far the controller has taken commands from the submission queue; 0xFFFF without flow
+    /// control.
     pub sqhd: u16,
     /// The command.
     pub cid: u16,

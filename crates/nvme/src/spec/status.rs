@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-/// A status: SCT in bits 8 to 10, SC in bits 0 to 7, and DNR in bit 14, as the completion's status word has them, shifted right by one
-/// (the phase bit, 0 on fabrics). (NVMe Base, completion queue entry.)
+/// A status: SCT in bits 8 to 10, SC in bits 0 to 7, and DNR in bit 14, as the completion's status
+/// word has them, shifted right by one (the phase bit, 0 on fabrics). (NVMe Base, completion queue
+/// entry.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Status(pub u16);
 

@@ -373,7 +373,8 @@ fn events_and_their_limits() {
     assert!(queue.completions.is_empty(), "four wait again");
 }
 
-/// Flow control: the queue's head comes with each completion, and counts to the size of the queue; without it, it is all ones.
+/// Flow control: the queue's head comes with each completion, and counts to the size of the queue;
+/// without it, it is all ones.
 #[test]
 fn the_head_of_the_queue() {
     for flow_control in [true, false] {

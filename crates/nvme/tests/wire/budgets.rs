@@ -1,4 +1,5 @@
-//! What a connection may hold: data that were asked for and do not come, and commands for which there is no room.
+//! What a connection may hold: data that were asked for and do not come, and commands for which
+//! there is no room.
 
 use crate::pair::{admin, options};
 use crate::world::{PLAIN, SECOND, World, block_command, write_by_r2t};
@@ -66,7 +67,8 @@ impl Windows for Room {
     }
 }
 
-/// Data are asked for while there is room beyond the connection's own; the others wait until there is, and all of it is given back in the end.
+/// Data are asked for while there is room beyond the connection's own; the others wait until there
+/// is, and all of it is given back in the end.
 #[test]
 fn data_are_asked_for_within_the_room_that_there_is() {
     const ALL: u32 = 100 << 10;
@@ -109,7 +111,8 @@ fn an_idle_connection_keeps_no_memory() {
     assert_eq!(room.0.load(Ordering::Relaxed), 1 << 20);
 }
 
-/// Commands for which the medium has no room stay with the caller; data for those that have begun are taken.
+/// Commands for which the medium has no room stay with the caller; data for those that have begun
+/// are taken.
 #[test]
 fn a_command_without_room_is_left_and_data_are_not() {
     let mut world = World::new(Limits::default());

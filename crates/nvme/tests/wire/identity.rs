@@ -140,7 +140,8 @@ fn a_hold_binds_other_nodes() {
     drop(node);
 }
 
-/// What a host sent before it went may still be carried out: until then nobody has the drives alone.
+/// What a host sent before it went may still be carried out: until then nobody has the drives
+/// alone.
 #[test]
 fn a_hold_waits_for_what_was_sent_before() {
     let mut world = world();

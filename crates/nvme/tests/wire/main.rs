@@ -1,4 +1,5 @@
-//! The protocol from outside: golden bytes, both ends against each other in virtual time, and what breaks a connection.
+//! The protocol from outside: golden bytes, both ends against each other in virtual time, and what
+//! breaks a connection.
 
 mod admin;
 mod announced;

@@ -106,7 +106,8 @@ fn identify_namespace() {
         4096,
         &[(0, &[2, 16]), (4, &[2; 16]), (20, &[3, 16]), (24, &[18; 16]), (40, &[4, 1])],
     );
-    // The NVM command set adds no protection information, and limits of deallocation alone: DMRL, DMRSL, DMSL.
+    // The NVM command set adds no protection information, and limits of deallocation alone: DMRL,
+    // DMRSL, DMSL.
     holds(&read(5, 2).unwrap(), 4096, &[]);
     holds(&read(6, 0).unwrap(), 4096, &[(3, &[8]), (6, &[1]), (10, &[8])]);
     // nmic; anagrpid; nstat: ready.
@@ -140,7 +141,8 @@ fn identify_namespace() {
     };
     assert_eq!((read_only.encode()[99], read_only.independent()[8], read_only.encode()[130]), (1, 1, 12));
     assert_eq!(Namespace::decode(&read_only.encode()), Some(read_only));
-    // Blocks with metadata have another length on the wire; a 17th format has its number in two places.
+    // Blocks with metadata have another length on the wire; a 17th format has its number in two
+    // places.
     let mut page = read_only.encode();
     page[128] = 8;
     assert_eq!(Namespace::decode(&page), None);
@@ -280,7 +282,8 @@ fn discovery_records() {
         &[
             (0, &[2, 1]),
             (8, &[1]),
-            // TCP, IPv4, NVM subsystem, flow control may be off; any controller; 128 entries of the admin queue.
+            // TCP, IPv4, NVM subsystem, flow control may be off; any controller; 128 entries of the
+            // admin queue.
             (1024, &[3, 1, 2, 4, 0, 3, 0xFF, 0xFF, 128]),
             (1024 + 32, &padded::<32>("4420")),
             (1024 + 256, b"nqn.2026-11.example:768"),

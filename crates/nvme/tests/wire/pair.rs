@@ -155,7 +155,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// What is written is what is read: in the capsule and by R2T, at once and later, with every digest, however the wire cuts.
+    /// What is written is what is read: in the capsule and by R2T, at once and later, with every
+    /// digest, however the wire cuts.
     #[test]
     fn blocks_come_back(
         steps in steps(),

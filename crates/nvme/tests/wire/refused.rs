@@ -33,7 +33,8 @@ pub(crate) fn discovery(world: &mut World, kato_ms: u32) -> HostQueue {
     queue
 }
 
-/// Linux describes exactly what it asks for. Less room than that ends the command; nothing comes cut short as if it were whole.
+/// Linux describes exactly what it asks for. Less room than that ends the command; nothing comes
+/// cut short as if it were whole.
 #[test]
 fn data_that_there_is_no_room_for() {
     let mut world = World::new(Limits::default());
@@ -176,8 +177,8 @@ fn data_are_described_by_an_sgl() {
     }
 }
 
-/// A vendor's command towards the controller without data: Linux describes nothing with a transport data block of no length, and breaks off where it is asked for
-/// nothing.
+/// A vendor's command towards the controller without data: Linux describes nothing with a transport
+/// data block of no length, and breaks off where it is asked for nothing.
 #[test]
 fn nothing_is_not_asked_for() {
     let mut world = World::new(Limits::default());

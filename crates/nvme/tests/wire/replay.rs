@@ -216,8 +216,9 @@ fn a_queue_that_was_disconnected_is_connected_again() {
     assert_eq!(world.drives.content[0][..512], [1; 512]);
 }
 
-/// A host that has lost its association comes back while another core still has a connection of the old one: nothing of that may come after what the host
-/// does now, so the new controller is not ready before the connection is closed and its writes have ended.
+/// A host that has lost its association comes back while another core still has a connection of the
+/// old one: nothing of that may come after what the host does now, so the new controller is not
+/// ready before the connection is closed and its writes have ended.
 #[test]
 fn a_host_that_comes_back_waits_for_the_end_of_its_old_queues() {
     let mut world = World::new(Limits::default());
@@ -323,7 +324,8 @@ fn a_shutdown_that_could_not_make_writes_durable_says_so() {
     assert_eq!((csts >> 2 & 0b11, csts >> 1 & 1), (0b10, 1), "complete, and failed");
 }
 
-/// A listener for both families sees the IPv4 addresses of its hosts and its own as IPv6 ones; who reads the log may have IPv4 alone.
+/// A listener for both families sees the IPv4 addresses of its hosts and its own as IPv6 ones; who
+/// reads the log may have IPv4 alone.
 #[test]
 fn discovery_tells_the_address_of_the_family_that_it_is() {
     for (local, family, address) in [

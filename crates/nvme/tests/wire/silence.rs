@@ -24,7 +24,8 @@ fn closed_at(queue: &mut HostQueue, world: &World, from: u64, until: u64) -> Opt
     })
 }
 
-/// A controller may take 7.5 seconds to become ready (CAP.TO), and KATO is 5 by default: nobody keeps alive what is not there yet.
+/// A controller may take 7.5 seconds to become ready (CAP.TO), and KATO is 5 by default: nobody
+/// keeps alive what is not there yet.
 #[test]
 fn keep_alive_begins_with_the_controller() {
     let mut world = World::new(Limits::default());
@@ -72,7 +73,8 @@ fn a_silent_discovery_host_is_forgotten() {
     // One that does ask for it has what it asked for.
     let mut queue = discovery(&mut world, 200_000);
     assert_eq!(closed_at(&mut queue, &world, 1, 400), Some(202));
-    // A host of namespaces that wants none has as long, over all its queues: its place is not its own for ever.
+    // A host of namespaces that wants none has as long, over all its queues: its place is not its
+    // own for ever.
     let mut with = options(0, DYNAMIC, PLAIN, true);
     with.kato_ms = 0;
     let mut queue = HostQueue::connect(&mut world, with, &[1 << 20]);
@@ -102,7 +104,8 @@ fn a_silent_holder_is_forgotten() {
     }
 }
 
-/// A discovery controller has written nothing: its shutdown is no reason to flush the drives of others.
+/// A discovery controller has written nothing: its shutdown is no reason to flush the drives of
+/// others.
 #[test]
 fn the_end_of_a_discovery_flushes_nothing() {
     let mut world = World::new(Limits::default());

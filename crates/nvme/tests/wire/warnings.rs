@@ -11,7 +11,8 @@ fn errors_of_commands_without_a_block_name_none() {
     let mut world = World::new(Limits::default());
     let (mut admin, cntlid) = admin(&mut world, PLAIN, true, &[1 << 20]);
     let mut io = HostQueue::connect(&mut world, options(1, cntlid, PLAIN, true), &[1 << 20]);
-    // opcodes that are not known, ranges of no namespace, and a read past the end: that alone has a block.
+    // opcodes that are not known, ranges of no namespace, and a read past the end: that alone has a
+    // block.
     for (code, nsid) in
         [(0x7D, 1), (0x0E, 1), (opcode::io::DATASET_MANAGEMENT, 9), (opcode::io::WRITE_ZEROES, 1)]
     {
@@ -51,7 +52,8 @@ fn a_failing_drive_is_a_critical_warning_and_an_event() {
     assert_eq!(health(&mut world, &mut admin), 0b1100);
 }
 
-/// What an operator is told: who came, who was refused, who broke the protocol, and what an association has done, when the last of its connections is gone.
+/// What an operator is told: who came, who was refused, who broke the protocol, and what an
+/// association has done, when the last of its connections is gone.
 #[test]
 fn what_happens_is_told_once() {
     let mut world = World::new(Limits::default());

@@ -12,7 +12,8 @@ const DRIVE_NAME: usize = 104;
 /// Bytes before the drives of a description.
 pub const DESCRIPTION_HEADER: usize = 24;
 
-/// Bytes that went over a node's sockets since it started, at the ends that others have connected to.
+/// Bytes that went over a node's sockets since it started, at the ends that others have connected
+/// to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SocketBytes {
     /// Received.

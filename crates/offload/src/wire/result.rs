@@ -89,7 +89,8 @@ pub fn decode_result(bytes: &[u8], command: &ParityCommand) -> Result<ParityResu
         }
         places.push(place);
     }
-    // There may be more of them than are told. The bits of their stripes mean nothing: so that none is taken for good, all are looked at from the last one told on.
+    // There may be more of them than are told. The bits of their stripes mean nothing: so that none
+    // is taken for good, all are looked at from the last one told on.
     if let Some(last) = places.get(MAX_UNREADABLE - 1) {
         (last.stripe - command.stripes.start..nonzero.len()).for_each(|bit| nonzero.set(bit));
     }

@@ -5,8 +5,8 @@ use super::{Extent, Order, OrderError, Sequential};
 /// Regions that wait at most; further ones are dropped, as the pass reaches them anyway.
 const WAITING: usize = 32;
 
-/// Goes through the whole region of a fresh error before anything else, then goes on with `inner`. Such a region is gone through
-/// in addition: `inner` still gives each of its bytes once.
+/// Goes through the whole region of a fresh error before anything else, then goes on with `inner`.
+/// Such a region is gone through in addition: `inner` still gives each of its bytes once.
 #[derive(Debug, Clone)]
 pub struct ErrorFirst<O> {
     inner: O,
@@ -33,7 +33,8 @@ impl<O: Order> ErrorFirst<O> {
         Ok(Self { inner, from, to, region, waiting: [0; WAITING], len: 0, current: None })
     }
 
-    /// An error was found at a byte: its region comes next. A region that waits already is not added again.
+    /// An error was found at a byte: its region comes next. A region that waits already is not
+    /// added again.
     pub fn found_error(&mut self, offset: u64) {
         if !(self.from..self.to).contains(&offset) {
             return;

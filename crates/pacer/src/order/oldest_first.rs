@@ -3,7 +3,8 @@
 use super::{Extent, Order, OrderError, Sequential};
 use crate::Nanos;
 
-/// Goes through whole regions, the one with the oldest check first (the lower address where they are equal).
+/// Goes through whole regions, the one with the oldest check first (the lower address where they
+/// are equal).
 ///
 /// Costs one look at every region's time for each region begun: keep regions to thousands.
 #[derive(Debug, Clone)]

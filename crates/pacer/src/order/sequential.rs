@@ -2,7 +2,8 @@
 
 use super::{Extent, Order, OrderError};
 
-/// By growing address: the whole of a range, or around it from an origin (a random one on each node keeps the nodes of one array apart).
+/// By growing address: the whole of a range, or around it from an origin (a random one on each node
+/// keeps the nodes of one array apart).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sequential {
     from: u64,

@@ -2,8 +2,9 @@
 
 use super::{Extent, Order, OrderError};
 
-/// Staggered scrubbing (Oprea and Juels, FAST 2010; *Practical scrubbing*, section IV.A): a drive of R regions with S segments each is
-/// gone through in S rounds; round k gives segment k of every region by growing address.
+/// Staggered scrubbing (Oprea and Juels, FAST 2010; *Practical scrubbing*, section IV.A): a drive
+/// of R regions with S segments each is gone through in S rounds; round k gives segment k of every
+/// region by growing address.
 ///
 /// A burst of errors lies within one region, so one of its segments is probably met early.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +21,8 @@ pub struct Staggered {
 }
 
 impl Staggered {
-    /// The bytes `from..to` in regions of `region` bytes and segments of `segment` bytes; the last ones may be shorter.
+    /// The bytes `from..to` in regions of `region` bytes and segments of `segment` bytes; the last
+    /// ones may be shorter.
     ///
     /// # Errors
     /// Where the range is empty, or a segment has no bytes or is larger than a region.
@@ -35,7 +37,8 @@ impl Staggered {
         Ok(Self { from, to, region, segment, round: 0, regions, turn: 0, within: 0, left: to - from })
     }
 
-    /// The bytes of segment `round` of region `turn` that exist: empty past the end of a short last region.
+    /// The bytes of segment `round` of region `turn` that exist: empty past the end of a short last
+    /// region.
     fn segment_bounds(&self) -> (u64, u64) {
         let region = self.from + self.turn * self.region;
         let region_end = region.saturating_add(self.region).min(self.to);

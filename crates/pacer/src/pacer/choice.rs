@@ -4,8 +4,10 @@ use super::Pacer;
 use crate::price::Worth;
 use crate::{Nanos, Policy, Sizing, Start};
 
-/// How many times the expected slowdown of a start on an idle drive must be saved up, where it is measured: those who arrive one after another all wait for a large request, which
-/// the expectation, of the first of them, does not know; and in debt nothing is started, though small requests would bring most for what is earned.
+/// How many times the expected slowdown of a start on an idle drive must be saved up, where it is
+/// measured: those who arrive one after another all wait for a large request, which the
+/// expectation, of the first of them, does not know; and in debt nothing is started, though small
+/// requests would bring most for what is earned.
 const COVER: f64 = 4.0;
 
 /// While nothing is known: what a tuned policy does, within the account.

@@ -4,12 +4,13 @@ use crate::check_matrix::CheckMatrix;
 use crate::gf;
 use crate::planes::Planes;
 
-/// The columns that alone explain the hashes of a stripe's rows: `rows[i] = M[H[i][m]] * y` for some y, not
-/// zero.
+/// The columns that alone explain the hashes of a stripe's rows: `rows[i] = M[H[i][m]] * y` for
+/// some y, not zero.
 ///
-/// Damage of member m alone leaves syndrome rows `H[i][m] * e`, so their hashes are `M[H[i][m]] * H(e)`: for
-/// RAID-6, (y, 0) for P, (0, y) for Q, and `(y, M[2^slot] * y)` for data. It is a hint, to read the right
-/// member first: a hash that fits is no proof, and damage of several members fits none.
+/// Damage of member m alone leaves syndrome rows `H[i][m] * e`, so their hashes are `M[H[i][m]] *
+/// H(e)`: for RAID-6, (y, 0) for P, (0, y) for Q, and `(y, M[2^slot] * y)` for data. It is a hint,
+/// to read the right member first: a hash that fits is no proof, and damage of several members fits
+/// none.
 ///
 /// # Panics
 /// Where there are not as many hashes as the matrix has rows.

@@ -1,21 +1,22 @@
 //! Which stripes of a batch its power sums name.
 //!
 //! # Derivation
-//! For each row and plane the shortest recurrence of the J sums is sought. If e <= J/2 stripes are bad in
-//! that plane, it is theirs. If more are, something else may come out, and is refused by three tests: its
-//! length is at most J/2, its roots are distinct locators of the batch, and the amplitudes at the roots give
-//! all J sums again.
+//! For each row and plane the shortest recurrence of the J sums is sought. If e <= J/2 stripes are
+//! bad in that plane, it is theirs. If more are, something else may come out, and is refused by
+//! three tests: its length is at most J/2, its roots are distinct locators of the batch, and the
+//! amplitudes at the roots give all J sums again.
 //!
-//! *Can a wrong answer pass?* It would have a set of at most J/2 stripes L with values that give the same
-//! sums as the bad set S of more than J/2. The difference is supported on S and L and has J zero power sums;
-//! any J columns of a Vandermonde matrix are independent, so that S and L together have more than J stripes.
-//! The values at L can be eliminated, and J/2 independent equations remain on the more than J/2 values b*y
-//! outside L. The b are independent and uniform over 2^64 - 1 values, so all of them hold with probability at
-//! most (2^64 - 1)^(-J/2). For a batch of B stripes there are at most B^(J/2) / (J/2)! sets L. With J = 8 and
-//! B = 65536 that is 2^-196.
+//! *Can a wrong answer pass?* It would have a set of at most J/2 stripes L with values that give
+//! the same sums as the bad set S of more than J/2. The difference is supported on S and L and has
+//! J zero power sums; any J columns of a Vandermonde matrix are independent, so that S and L
+//! together have more than J stripes. The values at L can be eliminated, and J/2 independent
+//! equations remain on the more than J/2 values b*y outside L. The b are independent and uniform
+//! over 2^64 - 1 values, so all of them hold with probability at most (2^64 - 1)^(-J/2). For a
+//! batch of B stripes there are at most B^(J/2) / (J/2)! sets L. With J = 8 and B = 65536 that is
+//! 2^-196.
 //!
-//! Worked example with J = 2: alpha = T1/T0 is some element of GF(2^64); with two bad stripes it is none of a
-//! batch of 65536, except with probability 2^-48.
+//! Worked example with J = 2: alpha = T1/T0 is some element of GF(2^64); with two bad stripes it is
+//! none of a batch of 65536, except with probability 2^-48.
 
 use super::recurrence::{amplitudes, explains, locator_polynomial};
 use super::roots::roots_up_to;
@@ -40,13 +41,14 @@ pub enum Decoded {
     Clean,
     /// These stripes explain every sum of every row exactly. In order.
     Stripes(Vec<BadStripe>),
-    /// More than half as many bad stripes as powers, or bad in ways that no stripes of the batch explain.
+    /// More than half as many bad stripes as powers, or bad in ways that no stripes of the batch
+    /// explain.
     TooMany,
 }
 
 impl PowerSums {
-    /// Which stripes of a batch of `batch` stripes are bad. `key` gives the key b of the stripe at an index
-    /// of the batch, the same that its hashes were added with.
+    /// Which stripes of a batch of `batch` stripes are bad. `key` gives the key b of the stripe at
+    /// an index of the batch, the same that its hashes were added with.
     #[must_use]
     pub fn decode(&self, batch: u32, key: impl Fn(u32) -> u64) -> Decoded {
         if self.is_zero() {
@@ -77,7 +79,8 @@ struct Search {
 }
 
 impl Search {
-    /// The indices of the stripes that explain a sequence of power sums, each with b*y; `None` where none do.
+    /// The indices of the stripes that explain a sequence of power sums, each with b*y; `None`
+    /// where none do.
     fn explain(&mut self, sequence: &[u64]) -> Option<Vec<(u32, u64)>> {
         if sequence.iter().all(|s| *s == 0) {
             return Some(Vec::new());

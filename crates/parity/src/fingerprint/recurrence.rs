@@ -1,21 +1,20 @@
-//! Linear recurrences over GF(2^64): from power sums to the polynomial of their locators, and from locators
-//! to amplitudes.
+//! Linear recurrences over GF(2^64): from power sums to the polynomial of their locators, and from
+//! locators to amplitudes.
 //!
 //! # Derivation
-//! `s[j] = sum over i of v[i] * alpha[i]^j` with L distinct alphas and no v zero obeys
-//! `sum over i of c[i] * s[n - i] = 0` for n >= L, where
-//! `C(x) = 1 + c[1] x + ... = product of (1 - alpha[i] x)`, and no shorter recurrence. 2L terms determine it,
-//! and Berlekamp and Massey find it. Read backwards, C is the *locator polynomial*
-//! `product of (z - alpha[i])`.
+//! `s[j] = sum over i of v[i] * alpha[i]^j` with L distinct alphas and no v zero obeys `sum over i
+//! of c[i] * s[n - i] = 0` for n >= L, where `C(x) = 1 + c[1] x + ... = product of (1 - alpha[i]
+//! x)`, and no shorter recurrence. 2L terms determine it, and Berlekamp and Massey find it. Read
+//! backwards, C is the *locator polynomial* `product of (z - alpha[i])`.
 //!
 //! # References
 //! J. L. Massey, *Shift-register synthesis and BCH decoding*, IEEE Trans. Inf. Theory 15(1), 1969.
 
 use crate::gf64;
 
-/// The locator polynomial of the shortest recurrence that a sequence obeys: monic, lowest coefficient first,
-/// of degree at most half the length. `None` where the shortest one is longer than that, and so need not be
-/// the right one.
+/// The locator polynomial of the shortest recurrence that a sequence obeys: monic, lowest
+/// coefficient first, of degree at most half the length. `None` where the shortest one is longer
+/// than that, and so need not be the right one.
 pub(super) fn locator_polynomial(sequence: &[u64]) -> Option<Vec<u64>> {
     let mut current = vec![1_u64];
     let mut length = 0;
@@ -50,11 +49,11 @@ pub(super) fn locator_polynomial(sequence: &[u64]) -> Option<Vec<u64>> {
     Some(current)
 }
 
-/// The amplitudes v with `sum over i of v[i] * locators[i]^j = sequence[j]` for j below the number of
-/// locators, which are distinct roots of the monic `polynomial` and all of them.
+/// The amplitudes v with `sum over i of v[i] * locators[i]^j = sequence[j]` for j below the number
+/// of locators, which are distinct roots of the monic `polynomial` and all of them.
 ///
-/// Let `Q = polynomial / (z - alpha[i])`: it is zero at all other locators, so adding up its coefficients
-/// times the sequence leaves `v[i] * Q(alpha[i])`.
+/// Let `Q = polynomial / (z - alpha[i])`: it is zero at all other locators, so adding up its
+/// coefficients times the sequence leaves `v[i] * Q(alpha[i])`.
 pub(super) fn amplitudes(polynomial: &[u64], locators: &[u64], sequence: &[u64]) -> Option<Vec<u64>> {
     let degree = polynomial.len().checked_sub(1)?;
     locators

@@ -8,27 +8,27 @@
 //! S_0(z) = z        S_(i+1)(z) = S_i(z) * S_i(z + 2^i) = S_i(z)^2 + S_i(2^i) * S_i(z)
 //! ```
 //!
-//! A polynomial f has all its roots in V_k, each once, if and only if it divides S_k: k squarings modulo f
-//! tell. If it does, the roots are separated bit by bit from the top. A root whose bits from i + 1 up are
-//! those of c is c + r with r in V_(i+1), and S_i(r) is 0 where bit i of r is clear and S_i(2^i) where it is
-//! set. So gcd(f, S_i + S_i(c)) has the roots with that bit clear, and f divided by it those with the bit
-//! set.
+//! A polynomial f has all its roots in V_k, each once, if and only if it divides S_k: k squarings
+//! modulo f tell. If it does, the roots are separated bit by bit from the top. A root whose bits
+//! from i + 1 up are those of c is c + r with r in V_(i+1), and S_i(r) is 0 where bit i of r is
+//! clear and S_i(2^i) where it is set. So gcd(f, S_i + S_i(c)) has the roots with that bit clear,
+//! and f divided by it those with the bit set.
 //!
 //! The work depends on the degree and on the bits of an index, not on the length of the batch.
 //!
 //! Worked example: the roots 5 = 101 and 7 = 111 agree in bit 2; bit 1 separates them.
 //!
 //! # References
-//! E. R. Berlekamp, *Factoring polynomials over large finite fields*, Math. Comp. 24, 1970 (separation by
-//! gcd); O. Ore, *On a special class of polynomials*, 1933 (linearised polynomials).
+//! E. R. Berlekamp, *Factoring polynomials over large finite fields*, Math. Comp. 24, 1970
+//! (separation by gcd); O. Ore, *On a special class of polynomials*, 1933 (linearised polynomials).
 
 use crate::gf64;
 
 /// Bits of a locator, at most: a batch has less than 2^32 stripes.
 const BITS: usize = 32;
 
-/// The roots of a monic polynomial (lowest coefficient first), if they are distinct and all of them numbers
-/// from 1 to `largest`. In order.
+/// The roots of a monic polynomial (lowest coefficient first), if they are distinct and all of them
+/// numbers from 1 to `largest`. In order.
 pub(super) fn roots_up_to(polynomial: &[u64], largest: u32) -> Option<Vec<u64>> {
     let bits = BITS - largest.leading_zeros() as usize;
     let subspaces = Subspaces::new();

@@ -17,8 +17,8 @@ const POWERS: RangeInclusive<usize> = 2..=MAX_POWERS;
 /// The power sums of a batch: for each parity row, J sums.
 ///
 /// # Layout (part of the wire format)
-/// `rows * powers * 64` bytes: row after row, within it power after power, within it plane after plane, each
-/// a little-endian 64-bit word.
+/// `rows * powers * 64` bytes: row after row, within it power after power, within it plane after
+/// plane, each a little-endian 64-bit word.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PowerSums {
     rows: usize,
@@ -91,8 +91,8 @@ impl PowerSums {
         &self.sums[row * self.powers + power]
     }
 
-    /// Adds a stripe, or some members' part of it: its index in the batch, its key b, and the hash of each
-    /// row.
+    /// Adds a stripe, or some members' part of it: its index in the batch, its key b, and the hash
+    /// of each row.
     ///
     /// # Panics
     /// Where there are not as many hashes as rows.
@@ -106,8 +106,8 @@ impl PowerSums {
         }
     }
 
-    /// Adds one member of a stripe: the stripe's index in the batch, its key b, the member's coefficient in
-    /// each row, and the hash of its chunk.
+    /// Adds one member of a stripe: the stripe's index in the batch, its key b, the member's
+    /// coefficient in each row, and the hash of its chunk.
     ///
     /// For all members of a stripe, it is cheaper to combine their hashes by row first, and
     /// [`add`](Self::add) those.
@@ -117,8 +117,8 @@ impl PowerSums {
     pub fn add_member(&mut self, index: u32, key: u64, coefficients: &[u8], hash: &Planes) {
         assert_eq!(coefficients.len(), self.rows, "one coefficient a row");
         let powers = self.powers;
-        // M_c mixes planes and b * alpha^j works within them, so the order does not matter: powers once for
-        // all rows.
+        // M_c mixes planes and b * alpha^j works within them, so the order does not matter: powers
+        // once for all rows.
         for_each_power(index, key, hash, powers, |power, term| {
             for (row, coefficient) in coefficients.iter().enumerate() {
                 let sum = &mut self.sums[row * powers + power];
@@ -163,8 +163,8 @@ impl PowerSums {
     /// From the bytes on the wire.
     ///
     /// # Errors
-    /// Where rows are not 1 to 8, powers not even and 2 to 64, or the bytes not exactly as many as that shape
-    /// has.
+    /// Where rows are not 1 to 8, powers not even and 2 to 64, or the bytes not exactly as many as
+    /// that shape has.
     pub fn from_bytes(rows: usize, powers: usize, bytes: &[u8]) -> Result<Self, PowerSumsError> {
         let mut out = Self::of_shape(rows, powers)?;
         if bytes.len() != out.encoded_len() {

@@ -56,8 +56,8 @@ unsafe impl Vector for Ymm {
 
     #[inline(always)]
     unsafe fn double(self) -> Self {
-        // A byte with its top bit set is negative: the comparison with zero makes the mask for the polynomial.
-        // SAFETY: instructions by the contract.
+        // A byte with its top bit set is negative: the comparison with zero makes the mask for the
+        // polynomial. SAFETY: instructions by the contract.
         Self(unsafe {
             let carry = _mm256_cmpgt_epi8(_mm256_setzero_si256(), self.0);
             let polynomial = _mm256_and_si256(carry, _mm256_set1_epi8(gf::POLY.cast_signed()));
@@ -108,8 +108,8 @@ pub(super) fn reduce(product: __m128i) -> u64 {
 /// # Safety
 /// The processor has AVX2 and PCLMULQDQ; `data` is whole lines, `keys` at least as many.
 ///
-/// A plane is what the sign bits of all bytes say; doubling the bytes brings the next plane to the top. The bytes of each
-/// quadword are turned round first: that is the order of a plane's bits.
+/// A plane is what the sign bits of all bytes say; doubling the bytes brings the next plane to the
+/// top. The bytes of each quadword are turned round first: that is the order of a plane's bits.
 #[target_feature(enable = "avx2,pclmulqdq")]
 unsafe fn fingerprint(keys: &[u64], data: &[u8]) -> [u64; 8] {
     let turn = _mm256_setr_epi8(

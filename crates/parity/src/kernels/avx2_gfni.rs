@@ -90,10 +90,11 @@ unsafe impl Vector for Ymm {
 }
 
 /// # Safety
-/// The processor has AVX2, GFNI, PCLMULQDQ and VPCLMULQDQ; `data` is whole lines, `keys` at least as many.
+/// The processor has AVX2, GFNI, PCLMULQDQ and VPCLMULQDQ; `data` is whole lines, `keys` at least
+/// as many.
 ///
-/// Two lines at a time, one in each half of the registers. The affine instruction transposes the bits of each quadword (data as its matrix);
-/// unpacking then brings equal planes together.
+/// Two lines at a time, one in each half of the registers. The affine instruction transposes the
+/// bits of each quadword (data as its matrix); unpacking then brings equal planes together.
 #[target_feature(enable = "avx2,gfni,vpclmulqdq,pclmulqdq")]
 unsafe fn fingerprint(keys: &[u64], data: &[u8]) -> [u64; 8] {
     let units = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64.cast_signed());

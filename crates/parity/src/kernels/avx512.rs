@@ -8,7 +8,8 @@ use std::arch::x86_64::*;
 
 /// The truth table of `a ^ b ^ c`.
 const XOR3: i32 = 0x96;
-/// Bytes between the line that is hashed and the line that is asked for: one stream, so further than with many.
+/// Bytes between the line that is hashed and the line that is asked for: one stream, so further
+/// than with many.
 const AHEAD: usize = 256;
 
 #[derive(Clone, Copy)]
@@ -110,15 +111,17 @@ static TRANSPOSE: [u8; 64] = {
 
 /// The eight bit planes of a line, one in each quadword.
 ///
-/// With the data as the *matrix* of the affine instruction and unit vectors as its bytes, each quadword comes out as its own 8x8
-/// bit transpose; a byte permutation then brings equal bits together.
+/// With the data as the *matrix* of the affine instruction and unit vectors as its bytes, each
+/// quadword comes out as its own 8x8 bit transpose; a byte permutation then brings equal bits
+/// together.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,gfni")]
 fn planes(line: __m512i, units: __m512i, transpose: __m512i) -> __m512i {
     _mm512_permutexvar_epi8(transpose, _mm512_gf2p8affine_epi64_epi8::<0>(units, line))
 }
 
-/// Brings each 128-bit product down to 64 bits: x^64 = x^4 + x^3 + x + 1, twice, because the first fold leaves up to four bits above.
+/// Brings each 128-bit product down to 64 bits: x^64 = x^4 + x^3 + x + 1, twice, because the first
+/// fold leaves up to four bits above.
 #[inline]
 #[target_feature(enable = "avx512f,vpclmulqdq")]
 fn reduce(products: __m512i) -> __m512i {
@@ -129,7 +132,8 @@ fn reduce(products: __m512i) -> __m512i {
 }
 
 /// # Safety
-/// The processor has AVX-512 F, BW, VL, VBMI, GFNI and VPCLMULQDQ; `data` is whole lines, `keys` at least as many.
+/// The processor has AVX-512 F, BW, VL, VBMI, GFNI and VPCLMULQDQ; `data` is whole lines, `keys` at
+/// least as many.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,gfni,vpclmulqdq,pclmulqdq")]
 unsafe fn fingerprint(keys: &[u64], data: &[u8]) -> [u64; 8] {
     let units = _mm512_set1_epi64(0x8040_2010_0804_0201_u64.cast_signed());

@@ -1,17 +1,20 @@
 //! The kernels, once for all instruction sets.
 //!
 //! # How the loops are shaped
-//! Sources are walked *vertically*: a few registers' worth of every source, then the next place. So each byte is read once, accumulators
-//! stay in registers, and a check writes nothing. `UNROLL` registers of a source are taken at a time. Many streams of a processor's prefetcher are not
+//! Sources are walked *vertically*: a few registers' worth of every source, then the next place. So
+//! each byte is read once, accumulators stay in registers, and a check writes nothing. `UNROLL`
+//! registers of a source are taken at a time. Many streams of a processor's prefetcher are not
 //! enough for 24 sources, so each line is asked for [`AHEAD`] bytes before it is needed.
 //!
 //! # Q by Horner
-//! `Q = d0 + 2*d1 + 4*d2 + ...` is `d0 + 2*(d1 + 2*(d2 + ...))`, from the last source to the first. Two steps at once, `q = 4q + 2*b + a`,
-//! halve the chain of dependent instructions, and all of them multiply by the constants 2 and 4.
+//! `Q = d0 + 2*d1 + 4*d2 + ...` is `d0 + 2*(d1 + 2*(d2 + ...))`, from the last source to the first.
+//! Two steps at once, `q = 4q + 2*b + a`, halve the chain of dependent instructions, and all of
+//! them multiply by the constants 2 and 4.
 //!
 //! # Contract of every function here
-//! Pointers in `sources`, `stored` and `outputs` are valid for `len` bytes; outputs overlap nothing. The processor has the instructions of `V`.
-//! Functions cover the largest multiple of `V::BYTES` not above `len` and return how far they came; the caller does the tail.
+//! Pointers in `sources`, `stored` and `outputs` are valid for `len` bytes; outputs overlap
+//! nothing. The processor has the instructions of `V`. Functions cover the largest multiple of
+//! `V::BYTES` not above `len` and return how far they came; the caller does the tail.
 
 #![expect(clippy::needless_range_loop, reason = "registers of several arrays are walked in step, by number")]
 
@@ -44,7 +47,8 @@ unsafe fn ask<V: Vector, const UNROLL: usize>(at: *const u8) {
     }
 }
 
-/// P and Q of `data` into `p` and `q` (generate), or compared with them. Returns how far it came, and which rows differ.
+/// P and Q of `data` into `p` and `q` (generate), or compared with them. Returns how far it came,
+/// and which rows differ.
 #[inline(always)]
 pub(super) unsafe fn pq<V: Vector, const UNROLL: usize, const CHECK: bool>(
     data: &[*const u8],
@@ -52,8 +56,9 @@ pub(super) unsafe fn pq<V: Vector, const UNROLL: usize, const CHECK: bool>(
     q: *mut u8,
     len: usize,
 ) -> (usize, u8) {
-    // SAFETY: by the contract, `data`, `p` and `q` are valid for `len` bytes, and every access is at an offset below `at + UNROLL * BYTES`
-    // with that sum at most `len`; `q` is written only when generating.
+    // SAFETY: by the contract, `data`, `p` and `q` are valid for `len` bytes, and every access is
+    // at an offset below `at + UNROLL * BYTES` with that sum at most `len`; `q` is written only
+    // when generating.
     unsafe {
         let (mut bad_p, mut bad_q) = (V::zero(), V::zero());
         let mut at = 0;
@@ -112,7 +117,8 @@ pub(super) unsafe fn xor<V: Vector, const UNROLL: usize, const CHECK: bool>(
     out: *mut u8,
     len: usize,
 ) -> (usize, bool) {
-    // SAFETY: by the contract, every access is within `len` bytes of a valid pointer; `out` is touched only when generating.
+    // SAFETY: by the contract, every access is within `len` bytes of a valid pointer; `out` is
+    // touched only when generating.
     unsafe {
         let mut bad = V::zero();
         let mut at = 0;
@@ -150,7 +156,8 @@ pub(super) unsafe fn xor<V: Vector, const UNROLL: usize, const CHECK: bool>(
     }
 }
 
-/// `ROWS` weighted sums of all sources. `coefficients` are column after column. Returns how far it came, and (when checking) which rows differ.
+/// `ROWS` weighted sums of all sources. `coefficients` are column after column. Returns how far it
+/// came, and (when checking) which rows differ.
 #[inline(always)]
 pub(super) unsafe fn dot<V: Vector, const ROWS: usize, const UNROLL: usize, const MODE: u8>(
     coefficients: &[Coefficient],
@@ -158,8 +165,9 @@ pub(super) unsafe fn dot<V: Vector, const ROWS: usize, const UNROLL: usize, cons
     outputs: &[*mut u8],
     len: usize,
 ) -> (usize, u8) {
-    // SAFETY: by the contract, every access is within `len` bytes of a valid pointer. `coefficients` has ROWS entries a source and `outputs`
-    // ROWS entries (none when checking against zero): the dispatcher asserts that.
+    // SAFETY: by the contract, every access is within `len` bytes of a valid pointer.
+    // `coefficients` has ROWS entries a source and `outputs` ROWS entries (none when checking
+    // against zero): the dispatcher asserts that.
     unsafe {
         let mut bad = [V::zero(); ROWS];
         let mut at = 0;
@@ -223,8 +231,8 @@ pub(super) unsafe fn dot<V: Vector, const ROWS: usize, const UNROLL: usize, cons
     }
 }
 
-/// Reads every whole register of `data`, and nothing else: no prefetch, one accumulator in four. Returns how far it came, and whether any
-/// byte is not zero.
+/// Reads every whole register of `data`, and nothing else: no prefetch, one accumulator in four.
+/// Returns how far it came, and whether any byte is not zero.
 #[inline(always)]
 pub(super) unsafe fn read<V: Vector>(data: &[u8]) -> (usize, bool) {
     let mut at = 0;
@@ -241,7 +249,8 @@ pub(super) unsafe fn read<V: Vector>(data: &[u8]) -> (usize, bool) {
     }
 }
 
-/// Reads every whole register of all sources, vertically as the folds do, and nothing else: no prefetch, no arithmetic but an OR.
+/// Reads every whole register of all sources, vertically as the folds do, and nothing else: no
+/// prefetch, no arithmetic but an OR.
 #[inline(always)]
 pub(super) unsafe fn read_streams<V: Vector, const UNROLL: usize>(sources: &[*const u8], len: usize) -> bool {
     // SAFETY: by the contract, every access is within `len` bytes of a valid pointer.
@@ -260,7 +269,8 @@ pub(super) unsafe fn read_streams<V: Vector, const UNROLL: usize>(sources: &[*co
     }
 }
 
-/// The first register of `data` from the front that is not zero, as a byte offset; `None` where all whole registers are zero.
+/// The first register of `data` from the front that is not zero, as a byte offset; `None` where all
+/// whole registers are zero.
 #[inline(always)]
 pub(super) unsafe fn first_nonzero<V: Vector>(data: &[u8]) -> Option<usize> {
     let mut at = 0;

@@ -1,4 +1,5 @@
-//! The kernels by definition, a byte at a time: what all others are tested against, and what finishes their tails.
+//! The kernels by definition, a byte at a time: what all others are tested against, and what
+//! finishes their tails.
 
 use crate::gf;
 use crate::gf64;

@@ -57,8 +57,8 @@ unsafe impl Vector for Xmm {
 
     #[inline(always)]
     unsafe fn double(self) -> Self {
-        // A byte with its top bit set is negative: the comparison with zero makes the mask for the polynomial.
-        // SAFETY: instructions by the contract.
+        // A byte with its top bit set is negative: the comparison with zero makes the mask for the
+        // polynomial. SAFETY: instructions by the contract.
         Self(unsafe {
             let carry = _mm_cmpgt_epi8(_mm_setzero_si128(), self.0);
             let polynomial = _mm_and_si128(carry, _mm_set1_epi8(gf::POLY.cast_signed()));

@@ -5,7 +5,8 @@ use crate::matrix::Coefficient;
 /// Rows, mode, coefficients, sources, outputs, bytes: how far it came, and which rows differ.
 type Dot = unsafe fn(usize, u8, &[Coefficient], &[*const u8], &[*mut u8], usize) -> (usize, u8);
 
-/// Whole registers folded by each call: the bytes covered come back with the answer, the caller does the rest.
+/// Whole registers folded by each call: the bytes covered come back with the answer, the caller
+/// does the rest.
 ///
 /// Every function needs the instructions of its set, and the contract of [`body`](super::body).
 pub(super) struct Table {
@@ -30,8 +31,9 @@ macro_rules! table {
             use crate::kernels::vector::Vector;
             use crate::matrix::Coefficient;
 
-            // SAFETY (of all functions here): the table's contract is that of the bodies; the features of this instruction set
-            // are enabled for the function, and the bodies are inlined into it.
+            // SAFETY (of all functions here): the table's contract is that of the bodies; the
+            // features of this instruction set are enabled for the function, and the bodies are
+            // inlined into it.
 
             $(#[$features])?
             pub(super) unsafe fn xor(sources: &[*const u8], out: *mut u8, len: usize) -> usize {
@@ -73,7 +75,8 @@ macro_rules! table {
             ) -> (usize, u8) {
                 macro_rules! rows {
                     ($rows:literal) => {{
-                        // As many registers for accumulators as leave room for two sources and their factors.
+                        // As many registers for accumulators as leave room for two sources and
+                        // their factors.
                         const UNROLL: usize = match ($rows, <$vector as Vector>::MANY_REGISTERS) {
                             (1..=4, true) => 2,
                             (_, true) | (1..=2, false) => 2,

@@ -5,9 +5,10 @@ use crate::matrix::Coefficient;
 /// A register of bytes, with the arithmetic of GF(2^8).
 ///
 /// # Safety
-/// Every method may execute instructions of its set. A caller makes sure that the processor has them; within this crate that is so
-/// because kernels are reached only through a table that [`Isa::is_available`](crate::isa::Isa::is_available) has released. `load` and `store`
-/// touch exactly [`BYTES`](Self::BYTES) bytes at the pointer, which need not be aligned.
+/// Every method may execute instructions of its set. A caller makes sure that the processor has
+/// them; within this crate that is so because kernels are reached only through a table that
+/// [`Isa::is_available`](crate::isa::Isa::is_available) has released. `load` and `store` touch
+/// exactly [`BYTES`](Self::BYTES) bytes at the pointer, which need not be aligned.
 pub(super) unsafe trait Vector: Copy {
     /// Bytes of a register.
     const BYTES: usize;

@@ -5,8 +5,8 @@ use crate::linear::{Span, Vector, vector};
 
 /// Columns that are tested for lying in a span, at most, before a search is given up.
 ///
-/// A third of a second. It is reached with eight parities over more than about a hundred members only: the
-/// choices of t - 1 members there are more than are worth trying for one block.
+/// A third of a second. It is reached with eight parities over more than about a hundred members
+/// only: the choices of t - 1 members there are more than are worth trying for one block.
 const MAX_TESTS: u64 = 1 << 24;
 
 /// What explains a block.
@@ -20,7 +20,8 @@ pub(super) enum Explanation {
     None,
 }
 
-/// The sets of at most floor(p/2) columns, none to spare, whose span holds `span`, which is not zero.
+/// The sets of at most floor(p/2) columns, none to spare, whose span holds `span`, which is not
+/// zero.
 pub(super) fn explain(check: &CheckMatrix, span: &Span) -> Explanation {
     let columns: Vec<(usize, Vector)> = (0..check.columns())
         .map(|column| (column, vector(check.column(column))))
@@ -58,8 +59,8 @@ impl Search<'_> {
         set.iter().map(|i| self.columns[*i].0).collect()
     }
 
-    /// Widens `span` by `more` columns from index `from` on in every way, and collects the sets of `size`
-    /// columns that span the result. `false` where the search is given up.
+    /// Widens `span` by `more` columns from index `from` on in every way, and collects the sets of
+    /// `size` columns that span the result. `false` where the search is given up.
     fn widen(&mut self, span: &Span, more: usize, from: usize, size: usize) -> bool {
         if more == 0 {
             return self.collect(span, size);
@@ -84,11 +85,12 @@ impl Search<'_> {
         inside.len() < size || self.choose(&inside, size, &mut Vec::with_capacity(size), &Span::default())
     }
 
-    /// Every independent choice of `size` columns out of `inside`, after those `chosen`, which span `span`.
+    /// Every independent choice of `size` columns out of `inside`, after those `chosen`, which span
+    /// `span`.
     fn choose(&mut self, inside: &[usize], size: usize, chosen: &mut Vec<usize>, span: &Span) -> bool {
         if chosen.len() == size {
-            // A set that holds a smaller explanation, or one found before, has columns to spare or is nothing
-            // new.
+            // A set that holds a smaller explanation, or one found before, has columns to spare or
+            // is nothing new.
             if !self.found.iter().any(|set| set.iter().all(|i| chosen.contains(i))) {
                 self.found.push(chosen.clone());
             }
@@ -157,9 +159,9 @@ mod tests {
 
     #[test]
     fn a_local_group_confuses_pairs() {
-        // alpha = 1, 2, 3 add up to 0, and so do their squares: the same byte in x0, x1, x2 and Px is a
-        // codeword, and in two of them leaves what it leaves in the other two. Px holds, so P0 with P1 is a
-        // third explanation.
+        // alpha = 1, 2, 3 add up to 0, and so do their squares: the same byte in x0, x1, x2 and Px
+        // is a codeword, and in two of them leaves what it leaves in the other two. Px holds, so P0
+        // with P1 is a third explanation.
         let check = Code::lrc(3, 3).unwrap().check().clone();
         let pair = span(&[sum(&check, &[(0, 7), (1, 7)])]);
         assert_eq!(explain(&check, &pair), Explanation::Several(vec![0, 1, 2, 6, 8, 9]));

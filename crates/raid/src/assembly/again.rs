@@ -9,14 +9,18 @@ use crate::read_at::ReadAt;
 use crate::superblock::Resync;
 
 impl Array {
-    /// Reads members again, and makes an array of them, as good as one from [`probe`](crate::probe()) for comparing members
-    /// and [`plan`](Self::plan)s, though not for its state and notes. It is not assumed to run, even where this one is: its plan
-    /// says what bitmap and logs name now. What was assumed of its being settled is taken over. `None` where a superblock is no longer where it was or cannot be made out, or the members make no array: for the moment,
-    /// while somebody writes superblocks one after another, or for good.
+    /// Reads members again, and makes an array of them, as good as one from
+    /// [`probe`](crate::probe()) for comparing members and [`plan`](Self::plan)s, though not for
+    /// its state and notes. It is not assumed to run, even where this one is: its plan says what
+    /// bitmap and logs name now. What was assumed of its being settled is taken over. `None` where
+    /// a superblock is no longer where it was or cannot be made out, or the members make no array:
+    /// for the moment, while somebody writes superblocks one after another, or for good.
     ///
-    /// One read a member is enough where nothing else counts: superblocks are looked for in no other place, bitmaps and partial parity logs are read where the
-    /// plan looks at them, bad-block logs where they have entries. A role that has no member here is left out.
-    /// `journal` is what [`read_journal_again`](Self::read_journal_again) gave; an array that has one and is read without it has no stripe to check.
+    /// One read a member is enough where nothing else counts: superblocks are looked for in no
+    /// other place, bitmaps and partial parity logs are read where the plan looks at them,
+    /// bad-block logs where they have entries. A role that has no member here is left out.
+    /// `journal` is what [`read_journal_again`](Self::read_journal_again) gave; an array that has
+    /// one and is read without it has no stripe to check.
     #[must_use]
     pub fn read_again(&self, devices: &[(Role, &dyn ReadAt)], journal: Option<MemberRecord>) -> Option<Self> {
         let mut seen = Vec::with_capacity(devices.len());
@@ -25,7 +29,8 @@ impl Array {
             let superblock = superblock_at(device, self.metadata).ok()??;
             seen.push((member, device, superblock));
         }
-        // Whose superblock counts is settled by all of them; until then, one that is not clean is enough.
+        // Whose superblock counts is settled by all of them; until then, one that is not clean is
+        // enough.
         let unclean = seen.iter().any(|(.., new)| new.resync == Resync::Unclean);
         let mut set = Vec::with_capacity(seen.len() + 1);
         for (member, device, superblock) in seen {
@@ -43,7 +48,8 @@ impl Array {
         Some(now)
     }
 
-    /// The name that the journal device was given with; `None` where the array has none, or it was not given.
+    /// The name that the journal device was given with; `None` where the array has none, or it was
+    /// not given.
     #[must_use]
     pub fn journal_device(&self) -> Option<&str> {
         let journal = self.others().iter().find(|other| other.standing == Standing::Journal)?;

@@ -130,7 +130,8 @@ pub enum AssemblyError {
 }
 
 impl AssemblyError {
-    /// Whether it may be about superblocks that md is writing, one member after another: then it is gone when they are read again.
+    /// Whether it may be about superblocks that md is writing, one member after another: then it is
+    /// gone when they are read again.
     #[must_use]
     pub const fn may_pass(&self) -> bool {
         matches!(
@@ -169,7 +170,8 @@ fn without(level: Level, spare: bool) -> String {
 /// Something about an array that can be checked, which a reader of the results should know.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Note {
-    /// The array was not stopped cleanly, or is running, and nothing says where writes were under way.
+    /// The array was not stopped cleanly, or is running, and nothing says where writes were under
+    /// way.
     #[error(
         "the array is not clean (resync_offset is 0) and has neither bitmap nor partial parity log: any stripe may be in flux"
     )]

@@ -1,6 +1,7 @@
 //! What a set of devices amounts to: who is in which role, who is newest, what does not fit.
 //!
-//! Assembly wants the first thing that does not fit, inspection wants all of them; both come from here.
+//! Assembly wants the first thing that does not fit, inspection wants all of them; both come from
+//! here.
 
 use std::ops::Range;
 
@@ -51,7 +52,8 @@ pub(crate) struct Survey {
     pub(crate) roles: Vec<Option<usize>>,
     pub(crate) errors: Vec<AssemblyError>,
     pub(crate) notes: Vec<Note>,
-    /// Devices that newer superblocks hold to have failed or to be removed: errors only if nothing can be checked without them.
+    /// Devices that newer superblocks hold to have failed or to be removed: errors only if nothing
+    /// can be checked without them.
     left_out: Vec<AssemblyError>,
 }
 
@@ -108,8 +110,8 @@ impl Survey {
         empty.map(|(role, _)| Role(role as u16)).collect()
     }
 
-    /// Of the roles that nobody has, those that the newest superblock gives to a device which is not in the set: md does
-    /// not miss that member, it was only not named.
+    /// Of the roles that nobody has, those that the newest superblock gives to a device which is
+    /// not in the set: md does not miss that member, it was only not named.
     pub(crate) fn roles_not_named(&self) -> Vec<Role> {
         let ours = self.devices.iter().filter(|d| d.standing != Standing::Foreign);
         let given: Vec<usize> = ours.map(|d| usize::from(d.record.superblock.dev_number)).collect();
@@ -121,8 +123,8 @@ impl Survey {
         self.missing_roles().into_iter().filter(elsewhere).collect()
     }
 
-    /// The event counts may differ by one while md writes one superblock after another, by two where bits of a bitmap
-    /// cover the difference.
+    /// The event counts may differ by one while md writes one superblock after another, by two
+    /// where bits of a bitmap cover the difference.
     fn tolerance(&self) -> u64 {
         if self.newest().features.has(Features::BITMAP) { 2 } else { 1 }
     }
@@ -227,7 +229,8 @@ impl Survey {
                 *empty = Some(index);
                 Standing::Member(role)
             }
-            // A role past the end: the member is on its way out of a shrinking array, which is refused as a reshape.
+            // A role past the end: the member is on its way out of a shrinking array, which is
+            // refused as a reshape.
             None => Standing::Refused,
         }
     }

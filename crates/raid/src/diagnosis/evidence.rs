@@ -1,4 +1,5 @@
-//! How well the bytes support a verdict that names one member: rules R11 to R13 of `docs/repair.md`.
+//! How well the bytes support a verdict that names one member: rules R11 to R13 of
+//! `docs/repair.md`.
 
 use super::{Alternative, BLOCK, Verdict};
 use pumice_parity::check_matrix::CheckMatrix;
@@ -53,8 +54,8 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// Why the verdict is not strong, by this evidence alone; nothing if it is. `alone` says that the
-    /// stripe has no other finding.
+    /// Why the verdict is not strong, by this evidence alone; nothing if it is. `alone` says that
+    /// the stripe has no other finding.
     #[must_use]
     pub fn doubts(&self, alone: bool) -> Vec<Doubt> {
         let mut out = Vec::new();
@@ -70,7 +71,8 @@ impl Evidence {
         out
     }
 
-    /// Whether the verdict rests on the assumption that two members are not hit in the very same bytes.
+    /// Whether the verdict rests on the assumption that two members are not hit in the very same
+    /// bytes.
     #[must_use]
     pub fn assumes_one_hit(&self) -> bool {
         !self.enough && self.is_small()
@@ -87,8 +89,8 @@ impl Evidence {
         self
     }
 
-    /// Whether `next`, of the block after, may share a finding: one run that crosses the border, or the
-    /// same side of R12.
+    /// Whether `next`, of the block after, may share a finding: one run that crosses the border, or
+    /// the same side of R12.
     pub(super) fn joins(&self, next: &Self) -> bool {
         self.partly_unread == next.partly_unread
             && (self.rivals > 0) == (next.rivals > 0)
@@ -116,8 +118,8 @@ impl Evidence {
     }
 }
 
-/// The evidence of one block, and its live rivals as alternatives. `None` if no contents are given, or
-/// they do not fit the syndromes.
+/// The evidence of one block, and its live rivals as alternatives. `None` if no contents are given,
+/// or they do not fit the syndromes.
 pub(super) fn of_block(
     check: &CheckMatrix,
     verdict: &Verdict,

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// The feature map of a version 1 superblock. Version 0.90 has none; its bitmap and reshape flags are translated.
+/// The feature map of a version 1 superblock. Version 0.90 has none; its bitmap and reshape flags
+/// are translated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Features(pub u32);
 

@@ -1,4 +1,5 @@
-//! The superblock of version 0.90: 4096 bytes, in the byte order of the host that wrote them. Byte map in `docs/on-disk/md.md`.
+//! The superblock of version 0.90: 4096 bytes, in the byte order of the host that wrote them. Byte
+//! map in `docs/on-disk/md.md`.
 //!
 //! Only little-endian superblocks are read; one of a big-endian host is recognised and refused.
 
@@ -18,7 +19,8 @@ use crate::uuid::Uuid;
 pub const BYTES: usize = 4096;
 /// Entries of the table of disks.
 pub const MAX_DISKS: usize = 27;
-/// Sectors reserved for the superblock and the bitmap, from the superblock to the end of the part of the device that md uses.
+/// Sectors reserved for the superblock and the bitmap, from the superblock to the end of the part
+/// of the device that md uses.
 const RESERVED: u64 = 128;
 /// Sectors from the superblock to the bitmap.
 const BITMAP: u64 = 8;
@@ -107,7 +109,8 @@ impl Disk {
 }
 
 impl V0 {
-    /// Reads the fields and checks what can be checked without the device: magic, byte order, version, checksum.
+    /// Reads the fields and checks what can be checked without the device: magic, byte order,
+    /// version, checksum.
     ///
     /// # Errors
     /// Names the field.
@@ -274,7 +277,8 @@ impl V0 {
         })
     }
 
-    /// The clean bit says that parity is whole. Without it the check point counts only if it belongs to this event.
+    /// The clean bit says that parity is whole. Without it the check point counts only if it
+    /// belongs to this event.
     fn resync(&self, size: u64) -> Resync {
         let at = u64::from(self.recovery_cp);
         if self.state & STATE_CLEAN != 0 {

@@ -1,4 +1,5 @@
-//! The superblock of versions 1.0, 1.1 and 1.2: one structure in three places. Byte map in `docs/on-disk/md.md`.
+//! The superblock of versions 1.0, 1.1 and 1.2: one structure in three places. Byte map in
+//! `docs/on-disk/md.md`.
 
 use pumice_units::{Role, Sectors};
 
@@ -77,7 +78,8 @@ pub struct V1 {
 }
 
 impl V1 {
-    /// Reads the fields and checks what can be checked without the device: magic, version, lengths, checksum, pads.
+    /// Reads the fields and checks what can be checked without the device: magic, version, lengths,
+    /// checksum, pads.
     ///
     /// # Errors
     /// Names the field.
@@ -381,7 +383,8 @@ impl V1 {
         check.that(!self.used().overlaps(super_area), "data_offset", self.used(), "apart from the superblock")
     }
 
-    /// Checks that an area described by the superblock lies on the device, apart from the data and the superblock.
+    /// Checks that an area described by the superblock lies on the device, apart from the data and
+    /// the superblock.
     fn place(
         &self,
         check: Check,
@@ -442,7 +445,8 @@ impl V1 {
         self.place(check, "ppl offset", extent, super_area, device_sectors).map(Some)
     }
 
-    /// The bitmap's start and the space up to whatever comes next. Its length is not in the superblock.
+    /// The bitmap's start and the space up to whatever comes next. Its length is not in the
+    /// superblock.
     fn check_bitmap(
         &self,
         check: Check,

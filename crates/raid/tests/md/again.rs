@@ -1,4 +1,5 @@
-//! Members read again: as few reads as will do, and the same array as a look at everything would make.
+//! Members read again: as few reads as will do, and the same array as a look at everything would
+//! make.
 
 use crate::devices::{Sparse, make, parse, records, spec};
 use pumice_raid::journal::Journal;

@@ -220,7 +220,8 @@ fn a_device_that_left_before_the_array_grew_is_left_out_whoever_has_its_number_n
             Note::LeftOut { device, .. } => !taken && device == "old",
             _ => false,
         });
-        // A number that the newest superblock does not know is a spare's, and the device agrees with that.
+        // A number that the newest superblock does not know is a spare's, and the device agrees
+        // with that.
         assert!(left_out || !taken, "{taken}: {:?}", array.notes());
     }
 }

@@ -1,8 +1,10 @@
-//! Arrays made by Linux: what is read from them against what mdadm says of them, and their content against its hash.
+//! Arrays made by Linux: what is read from them against what mdadm says of them, and their content
+//! against its hash.
 //!
-//! The images are large and not in the repository. `PUMICE_MD_IMAGES` names a folder with one folder for each array
-//! (`examine-stopped.txt`, which is `mdadm --examine` of all members, and `array.txt`, sectors and SHA-256 of the array's content) and
-//! a program `unpack.sh DEST` that writes the members to `DEST/ARRAY/m0.raw`, `m1.raw`, …
+//! The images are large and not in the repository. `PUMICE_MD_IMAGES` names a folder with one
+//! folder for each array (`examine-stopped.txt`, which is `mdadm --examine` of all members, and
+//! `array.txt`, sectors and SHA-256 of the array's content) and a program `unpack.sh DEST` that
+//! writes the members to `DEST/ARRAY/m0.raw`, `m1.raw`, …
 
 use std::fs::{self, File};
 use std::io;

@@ -1,4 +1,5 @@
-//! md on disk and in geometry, from outside: tables, real arrays, arrays in every state, arrays of our own making.
+//! md on disk and in geometry, from outside: tables, real arrays, arrays in every state, arrays of
+//! our own making.
 
 mod again;
 mod assembly;

@@ -1,4 +1,5 @@
-//! Which stripes are checked: every source of doubt alone and together, against a plain stripe-by-stripe reckoning.
+//! Which stripes are checked: every source of doubt alone and together, against a plain
+//! stripe-by-stripe reckoning.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +62,8 @@ fn a_clean_array_is_checked_whole_and_ranges_are_clipped() {
 fn bad_blocks_touch_whole_stripes_and_count_from_the_device() {
     let mut set = set(Level::Raid6, 5);
     set[1].1.bad_blocks = vec![
-        // Before the data area, across its start, in stripe 2 and 3, at the last sector, behind the end.
+        // Before the data area, across its start, in stripe 2 and 3, at the last sector, behind the
+        // end.
         Area { start: 100, sectors: 8 },
         Area { start: DATA - 4, sectors: 8 },
         Area { start: DATA + 3 * CHUNK - 1, sectors: 2 },

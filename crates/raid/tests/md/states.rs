@@ -58,7 +58,8 @@ fn a_member_that_failed_is_out_and_the_rest_degraded() {
     assert_eq!(array.member(Role(2)), None);
     let array = assemble(without(set, "m2")).unwrap();
     assert_eq!(array.state(), State::Degraded);
-    // Bits are set for what the missing member lacks; the array is clean all the same, and can be checked.
+    // Bits are set for what the missing member lacks; the array is clean all the same, and can be
+    // checked.
     assert_eq!(
         array.members()[0].as_ref().unwrap().record.bitmap.as_ref().unwrap().counts()[&Region::Dirty],
         4
@@ -118,8 +119,8 @@ fn an_array_that_changes_is_left_alone() {
 
 #[test]
 fn bad_blocks_count_from_the_start_of_the_device() {
-    // Sector 4096 of the device is sector 2048 of the data area: stripe 16. md itself, asked to read a place that two members' logs
-    // named, failed at that reckoning.
+    // Sector 4096 of the device is sector 2048 of the data area: stripe 16. md itself, asked to
+    // read a place that two members' logs named, failed at that reckoning.
     let array = assemble(state!("bad-blocks")).unwrap();
     assert_eq!(skips(&array), [(16..17, SkipReason::BadBlock)]);
 }

@@ -282,8 +282,8 @@ fn two_good_superblocks_are_ambiguous_and_a_damaged_one_is_a_remnant() {
     assert_eq!(probe(&device).unwrap().unwrap().metadata(), Metadata::V1_2);
 }
 
-/// Sectors where other formats have their superblocks are ordinary data in this one; one that cannot be read
-/// is the scrub's business. The array's own superblock must be readable.
+/// Sectors where other formats have their superblocks are ordinary data in this one; one that
+/// cannot be read is the scrub's business. The array's own superblock must be readable.
 #[test]
 fn only_the_own_superblock_must_be_readable() {
     struct Bad<'d>(&'d Sparse, u64);

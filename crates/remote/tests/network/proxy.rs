@@ -1,4 +1,5 @@
-//! What stands between a host and a node: it hands on what both send, and can damage, cut off or hold back what the node sends.
+//! What stands between a host and a node: it hands on what both send, and can damage, cut off or
+//! hold back what the node sends.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -12,7 +13,8 @@ pub(crate) enum Then {
     Pass,
     /// Every connection is cut.
     Cut,
-    /// It is lost, and with it everything that follows on the connections that stand: the host hears nothing more, not even an end.
+    /// It is lost, and with it everything that follows on the connections that stand: the host
+    /// hears nothing more, not even an end.
     Hold,
 }
 

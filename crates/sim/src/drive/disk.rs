@@ -1,11 +1,13 @@
-//! A disk with arm and platter: seek by distance, rotation by angle, transfer by length; first come, first served.
+//! A disk with arm and platter: seek by distance, rotation by angle, transfer by length; first
+//! come, first served.
 
 use crate::trace::Request;
 use pumice_pacer::Nanos;
 
 /// One revolution at 15 000 a minute.
 const REVOLUTION: Nanos = 4_000_000;
-/// Bytes of a track; one passes in a revolution: 90 MiB/s, as the large requests of the measured disk.
+/// Bytes of a track; one passes in a revolution: 90 MiB/s, as the large requests of the measured
+/// disk.
 const TRACK: u64 = 368 << 10;
 /// Command overhead.
 const OVERHEAD: Nanos = 300_000;
@@ -21,7 +23,8 @@ pub struct Disk {
     free: Nanos,
 }
 
-/// Where a track begins: skew, zones and spared sectors put it anywhere, so it is drawn from the track's number.
+/// Where a track begins: skew, zones and spared sectors put it anywhere, so it is drawn from the
+/// track's number.
 fn first_sector(track: u64) -> Nanos {
     // The finalizer of splitmix64.
     let mut x = track.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -1,4 +1,5 @@
-//! Times of VERIFY requests by size, as the authors of *Practical scrubbing* measured them on three disks (the data of its figure 1), and an NVMe SSD's.
+//! Times of VERIFY requests by size, as the authors of *Practical scrubbing* measured them on three
+//! disks (the data of its figure 1), and an NVMe SSD's.
 
 use pumice_pacer::{Nanos, ServiceCurve};
 use std::fmt;

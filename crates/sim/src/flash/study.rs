@@ -55,8 +55,8 @@ pub struct Study {
     pub open_blocks_wait: bool,
     /// A drive that collects its own garbage, instead of one whose flash the schemes manage.
     pub fdp: Option<Fdp>,
-    /// Runs of each scheme that differ in what decides between equal victims; the one with the median of copies is
-    /// reported. 1: the longest at its count.
+    /// Runs of each scheme that differ in what decides between equal victims; the one with the
+    /// median of copies is reported. 1: the longest at its count.
     pub seeds: u32,
     /// Hash times, and a second set to compare with.
     pub hash: [HashTimes; 2],
@@ -79,7 +79,8 @@ pub struct Settings {
     pub gap_every: u32,
     /// The victim policy.
     pub victim: String,
-    /// Runs that differ in the choice between equal victims; the one with the median of copies is reported.
+    /// Runs that differ in the choice between equal victims; the one with the median of copies is
+    /// reported.
     pub runs: u32,
     /// Whether pages of open blocks wait for the next idle time.
     pub open_blocks_wait: bool,
@@ -89,7 +90,8 @@ pub struct Settings {
     pub reserve_blocks: u32,
     /// Times of read, program and erase, in microseconds.
     pub flash_us: [u64; 3],
-    /// Times of the weak and the strong hash, in microseconds: those of the published scheme, and this machine's.
+    /// Times of the weak and the strong hash, in microseconds: those of the published scheme, and
+    /// this machine's.
     pub hash_us: [[f64; 2]; 2],
     /// How the streams and latencies are to be understood.
     pub notes: &'static str,

@@ -1,8 +1,9 @@
 //! Traces that tell contents by their hashes.
 //!
-//! Two formats, comma-separated with a header, plain or packed: `ts_us,op,lpn,crc32,sha1_64` with the operations W
-//! (write), T (trim) and I (idle; `lpn` is then its length in microseconds), and the FIU traces with `md5`, whose
-//! sparse places are numbered in the order of their first appearance and whose gaps of a second or more are idle.
+//! Two formats, comma-separated with a header, plain or packed: `ts_us,op,lpn,crc32,sha1_64` with
+//! the operations W (write), T (trim) and I (idle; `lpn` is then its length in microseconds), and
+//! the FIU traces with `md5`, whose sparse places are numbered in the order of their first
+//! appearance and whose gaps of a second or more are idle.
 
 use crate::trace::{TraceError, input};
 use pumice_ftl::ContentId;

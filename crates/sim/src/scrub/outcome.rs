@@ -40,14 +40,16 @@ pub struct Row {
     pub goal_held: bool,
     /// The load's period in seconds, where the policy found one.
     pub period_s: Option<f64>,
-    /// What all but those who may exceed the percentile's limit, and a tenth as many, are slowed by at most, in milliseconds.
+    /// What all but those who may exceed the percentile's limit, and a tenth as many, are slowed by
+    /// at most, in milliseconds.
     #[serde(skip)]
     pub(crate) share_ms: Option<f64>,
     #[serde(skip)]
     pub(crate) name: PolicyName,
 }
 
-/// A point of a curve of throughput against slowdown, out of sample where there is a part for tuning.
+/// A point of a curve of throughput against slowdown, out of sample where there is a part for
+/// tuning.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Point {
     /// The policy.
@@ -94,7 +96,8 @@ pub struct Report {
     pub recorded_times: bool,
     /// Mean slowdown asked for, in milliseconds.
     pub goal_ms: f64,
-    /// `collision`: the wait of requests that meet a background request; `queued`: of those behind them too.
+    /// `collision`: the wait of requests that meet a background request; `queued`: of those behind
+    /// them too.
     pub accounting: &'static str,
     /// Share of the time that was for tuning.
     pub train: f64,

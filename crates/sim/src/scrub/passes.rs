@@ -1,4 +1,5 @@
-//! The three readings: what is in the trace, what its idle intervals are, and then every policy side by side.
+//! The three readings: what is in the trace, what its idle intervals are, and then every policy
+//! side by side.
 
 use super::Study;
 use super::contender::{Choice, PolicyName};
@@ -44,7 +45,8 @@ struct Setting<'a> {
 }
 
 impl Setting<'_> {
-    /// Gives the device's requests in batches of (arrival, completion alone), read by a thread of its own: two batches at most wait.
+    /// Gives the device's requests in batches of (arrival, completion alone), read by a thread of
+    /// its own: two batches at most wait.
     fn batches(&self, mut see: impl FnMut(&[(Nanos, Nanos)])) -> Result<(), TraceError> {
         let (sender, receiver) = std::sync::mpsc::sync_channel::<Vec<(Nanos, Nanos)>>(2);
         std::thread::scope(|scope| {
@@ -100,11 +102,13 @@ pub(super) fn run(study: &Study) -> Result<Report, StudyError> {
     Ok(report(&setting, &scan, &learned, &runs))
 }
 
-/// Gives a batch of (arrival, completion alone) to every simulation. Each is on its own, so threads change nothing but the time it takes.
+/// Gives a batch of (arrival, completion alone) to every simulation. Each is on its own, so threads
+/// change nothing but the time it takes.
 fn feed(runs: &mut [Run], batch: &[(Nanos, Nanos)]) {
     let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let workers = workers.min(runs.len());
-    // One after the other to whoever is free: those that are only measured later have less to do before.
+    // One after the other to whoever is free: those that are only measured later have less to do
+    // before.
     let queue = Mutex::new(runs.iter_mut());
     let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
     std::thread::scope(|scope| {
@@ -327,7 +331,8 @@ fn point(run: &Run, queued: bool) -> Option<Point> {
     })
 }
 
-/// The priced policy's slowdown at the baseline's throughput: between the two points around it, in logarithms.
+/// The priced policy's slowdown at the baseline's throughput: between the two points around it, in
+/// logarithms.
 fn equal(cfq: &Row, curves: &[Point]) -> Option<Equal> {
     let mut points: Vec<&Point> =
         curves.iter().filter(|p| p.policy == PolicyName::Priced.name() && p.mean_slowdown_ms > 0.0).collect();

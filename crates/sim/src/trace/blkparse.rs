@@ -1,4 +1,5 @@
-//! The text of blkparse: a request arrives when it is queued (Q; where a trace has none, when it is issued, D), and is done when it completes (C).
+//! The text of blkparse: a request arrives when it is queued (Q; where a trace has none, when it is
+//! issued, D), and is done when it completes (C).
 
 use super::error::Wrong;
 use super::events::Event;
@@ -13,7 +14,8 @@ pub(crate) fn is_summary(line: &[u8]) -> bool {
     SUMMARY.iter().any(|word| line.trim_ascii_start().starts_with(word))
 }
 
-/// True of the lines that name the files it was made from, after the summary or, where standard error went to the same file, before the first event.
+/// True of the lines that name the files it was made from, after the summary or, where standard
+/// error went to the same file, before the first event.
 pub(crate) fn names_a_file(line: &[u8]) -> bool {
     line.starts_with(b"Input file ")
 }
@@ -37,7 +39,8 @@ pub(crate) fn parse(line: &[u8]) -> Result<Parsed<'_>, Wrong> {
         _ => return Ok(Parsed::Nothing),
     };
     let rwbs = present("rwbs", parts.next())?;
-    // Flushes, discards and the like: no data, or none that takes the drive's time as reads and writes do.
+    // Flushes, discards and the like: no data, or none that takes the drive's time as reads and
+    // writes do.
     let kind = rwbs.iter().find(|b| !matches!(b, b'F')).copied().unwrap_or(b'N');
     let Some(op) = op(&[kind]) else { return Ok(Parsed::Nothing) };
     let Some(place) = parts.next() else { return Ok(Parsed::Nothing) };

@@ -1,6 +1,8 @@
-//! A comma-separated trace read by several threads: blocks of whole lines are parsed side by side, and put together in their order.
+//! A comma-separated trace read by several threads: blocks of whole lines are parsed side by side,
+//! and put together in their order.
 //!
-//! Whatever is out of the ordinary is left to [`TraceReader`], from the beginning: what it says of a damaged trace stays what it says, to the line.
+//! Whatever is out of the ordinary is left to [`TraceReader`], from the beginning: what it says of
+//! a damaged trace stays what it says, to the line.
 
 use super::csv::Columns;
 use super::devices::Devices;
@@ -24,7 +26,8 @@ struct Part {
     devices: Devices,
 }
 
-/// Gives every request of a comma-separated trace in a file, and then its devices; `None` where it is another trace, or anything was wrong with it.
+/// Gives every request of a comma-separated trace in a file, and then its devices; `None` where it
+/// is another trace, or anything was wrong with it.
 pub(crate) fn read(path: &Path, format: Option<Format>, mut see: impl FnMut(&Request)) -> Option<Devices> {
     // Nothing else can be read again from the beginning.
     if !std::fs::metadata(path).is_ok_and(|file| file.is_file()) {
@@ -50,7 +53,8 @@ pub(crate) fn read(path: &Path, format: Option<Format>, mut see: impl FnMut(&Req
     })
 }
 
-/// Deals blocks of whole lines to the parsers in turn. A file that cannot be read on ends with a block that nobody can parse.
+/// Deals blocks of whole lines to the parsers in turn. A file that cannot be read on ends with a
+/// block that nobody can parse.
 fn deal(mut input: impl Read, texts: &[SyncSender<Vec<u8>>]) {
     let mut rest = Vec::new();
     for to in texts.iter().cycle() {

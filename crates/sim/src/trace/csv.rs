@@ -1,5 +1,6 @@
-//! Comma-separated traces with a header: times in `ts_us` (or `ts_ns`, `ts_ms`, `ts_s`), places in `offset_bytes`, `lbn512` or `lpn` (4 KiB pages),
-//! lengths in `size_bytes`, response times in `svc_stop_us` (from arrival to completion), device in `dev`.
+//! Comma-separated traces with a header: times in `ts_us` (or `ts_ns`, `ts_ms`, `ts_s`), places in
+//! `offset_bytes`, `lbn512` or `lpn` (4 KiB pages), lengths in `size_bytes`, response times in
+//! `svc_stop_us` (from arrival to completion), device in `dev`.
 
 use super::Op;
 use super::error::Wrong;
@@ -78,8 +79,9 @@ impl Columns {
         self.stop.is_some()
     }
 
-    /// The first line of `text` and its length with its end, if it is of the kind that nearly all are: whole numbers without blanks, and a letter for the
-    /// operation. `None` leaves it to [`parse`](Self::parse), which takes all that is allowed and finds the words for what is not.
+    /// The first line of `text` and its length with its end, if it is of the kind that nearly all
+    /// are: whole numbers without blanks, and a letter for the operation. `None` leaves it to
+    /// [`parse`](Self::parse), which takes all that is allowed and finds the words for what is not.
     pub(crate) fn common<'a>(&self, text: &'a [u8]) -> Option<(Line<'a>, usize)> {
         let (mut numbers, mut operation, mut device) = ([0_u64; 4], None, &b"0"[..]);
         let (mut at, mut end) = (0, b',');

@@ -9,7 +9,8 @@ use std::str::FromStr;
 pub enum Format {
     /// Comma-separated with a header line that names the columns.
     Csv,
-    /// MSR Cambridge: `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime` without a header.
+    /// MSR Cambridge: `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime` without a
+    /// header.
     Msr,
     /// Storage Performance Council: `ASU,LBA,Size,Opcode,Timestamp` without a header.
     Spc,

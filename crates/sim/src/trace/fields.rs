@@ -72,8 +72,8 @@ pub(crate) fn scaled(field: &'static str, value: u64, unit: u64) -> Result<u64, 
     value.checked_mul(unit).ok_or_else(|| Wrong::new(field, format!("{value} is too large")))
 }
 
-/// Read or write: in a word, by a letter with the flags that block traces add (`WS`, `RAM`), or as a SCSI operation code in hexadecimal. `None` for
-/// anything else.
+/// Read or write: in a word, by a letter with the flags that block traces add (`WS`, `RAM`), or as
+/// a SCSI operation code in hexadecimal. `None` for anything else.
 pub(crate) fn op(text: &[u8]) -> Option<Op> {
     match text {
         b"0x28" | b"28" | b"0x88" | b"0x08" => return Some(Op::Read),

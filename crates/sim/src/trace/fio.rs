@@ -1,4 +1,5 @@
-//! fio: latency logs (`time in ms, latency in ns, direction, block size[, offset]`; the time is that of completion) and I/O logs of version 2 and 3.
+//! fio: latency logs (`time in ms, latency in ns, direction, block size[, offset]`; the time is
+//! that of completion) and I/O logs of version 2 and 3.
 
 use super::Op;
 use super::error::Wrong;

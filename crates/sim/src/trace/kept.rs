@@ -1,4 +1,5 @@
-//! The requests of a trace in memory, packed: a study goes through them three times, and parsing text is most of its time.
+//! The requests of a trace in memory, packed: a study goes through them three times, and parsing
+//! text is most of its time.
 
 use super::{Op, Request};
 

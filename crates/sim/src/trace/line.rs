@@ -5,7 +5,8 @@ use super::error::Wrong;
 use super::events::Event;
 use pumice_pacer::Nanos;
 
-/// The longest time between two lines of one trace: more is a damaged time, which a simulation would spend years on.
+/// The longest time between two lines of one trace: more is a damaged time, which a simulation
+/// would spend years on.
 const LEAP: Nanos = 30 * 86_400 * SECOND;
 /// The longest trace.
 const SPAN: Nanos = 3_660 * 86_400 * SECOND;

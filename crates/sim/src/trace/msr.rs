@@ -1,4 +1,5 @@
-//! MSR Cambridge: `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`, times in units of 100 ns (Windows file time).
+//! MSR Cambridge: `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`, times in units of
+//! 100 ns (Windows file time).
 
 use super::error::Wrong;
 use super::fields::{length, needed_op, present, scaled, split, whole};

@@ -140,7 +140,8 @@ impl TraceReader {
         })
     }
 
-    /// What follows the header of a comma-separated trace of which no request was taken, and its columns; `None` for other traces.
+    /// What follows the header of a comma-separated trace of which no request was taken, and its
+    /// columns; `None` for other traces.
     pub(super) fn into_csv(self) -> Option<(Box<dyn BufRead + Send>, Columns)> {
         match self.state {
             State::Csv(columns) => Some((self.input, columns)),
@@ -222,7 +223,8 @@ impl TraceReader {
             return None;
         }
         let mut request = self.open.pop_front()?.request;
-        // Arrivals that are computed from completions may overtake each other by more than the window.
+        // Arrivals that are computed from completions may overtake each other by more than the
+        // window.
         request.at = request.at.max(self.released);
         self.released = request.at;
         Some(request)
@@ -313,7 +315,8 @@ impl TraceReader {
                 }
             }
             Event::MergedBehind | Event::MergedBefore => {
-                // It travels within another request from now on, which is issued and completes by the place of its first sector.
+                // It travels within another request from now on, which is issued and completes by
+                // the place of its first sector.
                 if let Some(at) = self.open.iter().rposition(same) {
                     self.open.remove(at);
                 }
@@ -338,7 +341,8 @@ impl TraceReader {
         request.at = done.saturating_sub(request.response.unwrap_or(0));
         let at = self.open.partition_point(|open| open.request.at <= request.at);
         self.open.insert(at, Open { request, settled: false });
-        // What arrived a second before anything that completes now is in its place, as good as always.
+        // What arrived a second before anything that completes now is in its place, as good as
+        // always.
         for open in &mut self.open {
             if open.settled || open.request.at + SECOND > done {
                 break;

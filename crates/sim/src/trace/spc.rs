@@ -1,4 +1,5 @@
-//! Storage Performance Council trace files: `ASU,LBA,Size,Opcode,Timestamp`; LBA in 512-byte blocks, Size in bytes, Timestamp in seconds.
+//! Storage Performance Council trace files: `ASU,LBA,Size,Opcode,Timestamp`; LBA in 512-byte
+//! blocks, Size in bytes, Timestamp in seconds.
 
 use super::error::Wrong;
 use super::fields::{length, needed_op, present, scaled, seconds, split, whole};

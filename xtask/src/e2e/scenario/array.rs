@@ -1,5 +1,5 @@
-//! md over drives of nodes: made and written to by the kernel while the host scrubs; damaged, found, repaired, and
-//! judged by the kernel again.
+//! md over drives of nodes: made and written to by the kernel while the host scrubs; damaged,
+//! found, repaired, and judged by the kernel again.
 
 use super::{Bench, MIB, Node};
 use crate::e2e::damage::{Damage, Member};
@@ -25,7 +25,8 @@ struct Shape {
     repair_over_nodes: bool,
 }
 
-/// RAID-5 on one node, with a write-intent bitmap whose bits are small enough for the last quarter to stay clean.
+/// RAID-5 on one node, with a write-intent bitmap whose bits are small enough for the last quarter
+/// to stay clean.
 pub(crate) fn raid5(bench: &Bench<'_>) -> Result<(), Failed> {
     run(
         bench,
@@ -108,7 +109,8 @@ fn place(nodes: &[Node], shape: &Shape) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Scrubs one after another while the guest writes; damage is planted between them, and found from then on.
+/// Scrubs one after another while the guest writes; damage is planted between them, and found from
+/// then on.
 fn under_load(
     bench: &Bench<'_>,
     guest: &mut Guest,
@@ -190,8 +192,8 @@ struct Wrong {
 }
 
 impl Load {
-    /// That nothing was wrong. What was may be the scrub's error, or the drives': with everything stopped, the drives
-    /// are scrubbed again, to tell the one from the other.
+    /// That nothing was wrong. What was may be the scrub's error, or the drives': with everything
+    /// stopped, the drives are scrubbed again, to tell the one from the other.
     fn right(&self, bench: &Bench<'_>, drives: &[String]) -> Result<(), Failed> {
         if self.wrong.is_empty() {
             return Ok(());
@@ -209,8 +211,8 @@ impl Load {
     }
 }
 
-/// A pass must find every damage that was there before it, name it as far as can be, and find nothing else. Gives what
-/// is wrong with it.
+/// A pass must find every damage that was there before it, name it as far as can be, and find
+/// nothing else. Gives what is wrong with it.
 fn judge(pass: &Pass, planted: &[Damage], quiet_from: u64) -> Vec<String> {
     let mut wrong = Vec::new();
     for finding in &pass.findings {
@@ -235,7 +237,8 @@ fn judge(pass: &Pass, planted: &[Damage], quiet_from: u64) -> Vec<String> {
 /// Repairs the drives, which nobody uses, and checks them once more.
 fn mend(bench: &Bench<'_>, shape: &Shape, drives: &[String], planted: &[Damage]) -> Result<(), Failed> {
     let state = bench.folder.join("state");
-    // Stripes that are empty but for a file keep members from being strong evidence against each other.
+    // Stripes that are empty but for a file keep members from being strong evidence against each
+    // other.
     let policy = if shape.level == 5 { "parity" } else { "likely" };
     let pass = scrub::repair(bench.binary, &state, policy, drives)?;
     if let Some(wrong) = judge(&pass, planted, 0).first() {

@@ -1,4 +1,5 @@
-//! Members that fail, come back, are replaced, and an array that grows, with scrubs one after another.
+//! Members that fail, come back, are replaced, and an array that grows, with scrubs one after
+//! another.
 
 use super::{Bench, MIB};
 use crate::e2e::scrub::{self, Judged};

@@ -1,4 +1,5 @@
-//! A power cut in the middle of writes, and a slow resync over the drives of nodes: what the cut left torn is no finding before or during the resync, and whole after it.
+//! A power cut in the middle of writes, and a slow resync over the drives of nodes: what the cut
+//! left torn is no finding before or during the resync, and whole after it.
 
 use super::{Bench, MIB, Node};
 use crate::e2e::damage::{Damage, Member};
@@ -92,7 +93,8 @@ fn run(bench: &Bench<'_>, bitmap: &str) -> Result<(), Failed> {
     nodes.into_iter().try_for_each(Node::stop)
 }
 
-/// Makes stripes of what was being written look as the cut may have left them: one block is not what parity takes it for.
+/// Makes stripes of what was being written look as the cut may have left them: one block is not
+/// what parity takes it for.
 fn tear(drives: &[String]) -> Result<(), Failed> {
     let mut members: Vec<Member> =
         drives.iter().map(|path| Member::read(path, path)).collect::<Result<_, _>>()?;

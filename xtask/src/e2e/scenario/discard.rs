@@ -1,4 +1,5 @@
-//! mkfs and fstrim on a drive that is a sparse file: it takes next to no room after mkfs, more when files are written, and gives that back when they are removed.
+//! mkfs and fstrim on a drive that is a sparse file: it takes next to no room after mkfs, more when
+//! files are written, and gives that back when they are removed.
 
 use super::{Bench, MIB};
 use crate::run::Failed;

@@ -1,4 +1,5 @@
-//! Native multipath over both addresses of a node; one path is cut under fio with check sums, and comes back.
+//! Native multipath over both addresses of a node; one path is cut under fio with check sums, and
+//! comes back.
 
 use super::{Bench, MIB};
 use crate::e2e::node::{Node, Setting};

@@ -1,4 +1,5 @@
-//! The node is killed under load and started again at the same place: the kernel comes back, and nothing is lost.
+//! The node is killed under load and started again at the same place: the kernel comes back, and
+//! nothing is lost.
 
 use super::{Bench, MIB};
 use crate::run::Failed;

@@ -1,4 +1,5 @@
-//! fio writes, reads back and compares check sums: drives in memory and in files, blocks of 512 and 4096 bytes.
+//! fio writes, reads back and compares check sums: drives in memory and in files, blocks of 512 and
+//! 4096 bytes.
 
 use super::{Bench, MIB};
 use crate::run::Failed;

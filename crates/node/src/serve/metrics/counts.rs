@@ -1,4 +1,5 @@
-//! What one core counts: no one else writes it, so that nothing is locked and no cache line goes to and fro.
+//! What one core counts: no one else writes it, so that nothing is locked and no cache line goes to
+//! and fro.
 
 use pumice_nvme::controller::Op;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,7 +38,8 @@ impl Class {
     }
 }
 
-/// Times are counted in buckets that end at 2^14, 2^16, … 2^32 ns (16 µs to 4.3 s), and one for the rest.
+/// Times are counted in buckets that end at 2^14, 2^16, … 2^32 ns (16 µs to 4.3 s), and one for the
+/// rest.
 pub(super) const BUCKETS: usize = 11;
 const FIRST: u32 = 14;
 
@@ -126,7 +128,8 @@ impl CoreCounts {
         Fullest { flight, unsent, commands }
     }
 
-    /// A command for drive `index` (0 is the first) has ended, after so many nanoseconds where it was timed.
+    /// A command for drive `index` (0 is the first) has ended, after so many nanoseconds where it
+    /// was timed.
     pub(in crate::serve) fn ended(
         &self,
         index: usize,

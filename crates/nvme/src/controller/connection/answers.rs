@@ -10,7 +10,8 @@ impl Connection {
         push(out, Kind::CapsuleResp, 0, &cqe.encode(), self.framing.digests);
     }
 
-    /// Appends data that `fill` writes in place, and the completion. Where `fill` fails, the completion alone, with that status.
+    /// Appends data that `fill` writes in place, and the completion. Where `fill` fails, the
+    /// completion alone, with that status.
     pub(in crate::controller) fn respond_with(
         &self,
         sqe: &Sqe,
@@ -34,8 +35,8 @@ impl Connection {
     }
 
     /// Appends all of an answer with data but the data, which the medium lends for the place that
-    /// `lend` is told. Appends nothing if the medium does not lend, or if data have a digest: data that
-    /// are overwritten before they are sent would not fit it.
+    /// `lend` is told. Appends nothing if the medium does not lend, or if data have a digest: data
+    /// that are overwritten before they are sent would not fit it.
     pub(in crate::controller) fn respond_lent(
         &mut self,
         sqe: &Sqe,
@@ -65,7 +66,8 @@ impl Connection {
         lent
     }
 
-    /// Whether a success with data needs no completion of its own: without flow control there is no sqhd to report.
+    /// Whether a success with data needs no completion of its own: without flow control there is no
+    /// sqhd to report.
     pub(super) fn data_alone(&self) -> bool {
         self.queue.as_ref().is_some_and(|q| !q.flow_control)
     }
@@ -127,9 +129,10 @@ impl Connection {
         }
     }
 
-    /// A read is done whose `len` bytes of data the caller sends itself, from where they lie: appends all of
-    /// the answer but the data, and returns in front of which byte of `out` they belong. `None`, with nothing
-    /// done, if the answer cannot be made that way: [`complete_with`](Self::complete_with) makes it then.
+    /// A read is done whose `len` bytes of data the caller sends itself, from where they lie:
+    /// appends all of the answer but the data, and returns in front of which byte of `out` they
+    /// belong. `None`, with nothing done, if the answer cannot be made that way:
+    /// [`complete_with`](Self::complete_with) makes it then.
     pub fn complete_around(&mut self, slot: u16, len: u32, out: &mut Vec<u8>) -> Option<usize> {
         let sqe = self.slots.get(slot)?.sqe;
         if self.framing.digests.data || len == 0 || len > sqe.sgl().len {

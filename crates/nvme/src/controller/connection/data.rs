@@ -142,8 +142,8 @@ impl Connection {
             }
         };
         if let Submitted::Done(status) = submitted {
-            // The memory is kept for the next command. (A medium that is not done has its own copy, which
-            // is enough.)
+            // The memory is kept for the next command. (A medium that is not done has its own copy,
+            // which is enough.)
             if let Some(entry) = self.slots.get(slot) {
                 entry.data = data;
             }

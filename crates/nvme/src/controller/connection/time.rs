@@ -7,7 +7,8 @@ use crate::controller::subsystem::Access;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Nanoseconds that a host may be silent where no keep-alive timer runs: on a controller that is not at work, and on the discovery service's without KATO.
+/// Nanoseconds that a host may be silent where no keep-alive timer runs: on a controller that is
+/// not at work, and on the discovery service's without KATO.
 pub(super) const SILENCE: u64 = 120_000_000_000;
 /// Nanoseconds that the data of one command may take, from when they are asked for.
 pub(super) const TRANSFER: u64 = 120_000_000_000;
@@ -15,7 +16,8 @@ pub(super) const TRANSFER: u64 = 120_000_000_000;
 const IDLE: u64 = 1_000_000_000;
 
 impl Connection {
-    /// Lets time pass: deadlines, keep alive, events, the end of the controller. To be called ten times a second.
+    /// Lets time pass: deadlines, keep alive, events, the end of the controller. To be called ten
+    /// times a second.
     pub fn tick<A: Access>(&mut self, now: u64, access: &A, out: &mut Vec<u8>) {
         self.now = now;
         self.check_life();
@@ -43,8 +45,8 @@ impl Connection {
         }
     }
 
-    /// Whether the host sends what it was asked for: anything within [`PATIENCE`], and each command's data within [`TRANSFER`]. A connection that was not used for long keeps no
-    /// memory.
+    /// Whether the host sends what it was asked for: anything within [`PATIENCE`], and each
+    /// command's data within [`TRANSFER`]. A connection that was not used for long keeps no memory.
     fn keeps_promises(&mut self) -> bool {
         let now = self.now;
         if self.asked == 0 {
@@ -60,8 +62,9 @@ impl Connection {
         !silent && self.slots.find(late).is_none()
     }
 
-    /// Why the host of an admin queue is taken for dead, where it is. The keep-alive timer runs while the controller is at work: a host says nothing while it waits
-    /// for that, or for the end of a shutdown.
+    /// Why the host of an admin queue is taken for dead, where it is. The keep-alive timer runs
+    /// while the controller is at work: a host says nothing while it waits for that, or for the end
+    /// of a shutdown.
     fn is_forsaken<A: Access>(&mut self, access: &A) -> Option<EndReason> {
         let at_work = self.with_controller(access, |controller| controller.is_at_work()).unwrap_or(false);
         let now = self.now;
@@ -72,7 +75,8 @@ impl Connection {
         // Relaxed: a time that is looked at alone.
         let silence = now.saturating_sub(queue.heard.load(Ordering::Relaxed));
         if at_work && queue.kato_ns != 0 {
-            // Whoever keeps all others away must be heard of, however long a timeout it has asked for.
+            // Whoever keeps all others away must be heard of, however long a timeout it has asked
+            // for.
             if silence > SILENCE && access.with(|s| s.is_holder(queue.cntlid)) {
                 return Some(EndReason::Silence);
             }
