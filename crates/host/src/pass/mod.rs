@@ -1,5 +1,5 @@
 //! How a pass goes through an array, whatever it does to the stripes: schedule, course, lost
-//! connections, observer. What is done to a batch is a [`Work`](course::Work): see
+//! connections, observer. What is done to a batch is a `Work`: see
 //! [`crate::scrub`].
 
 mod course;
