@@ -37,7 +37,7 @@ impl<T> Default for Fair<T> {
 }
 
 impl<T> Fair<T> {
-    /// Puts something at the end of its host's line; true where it is the only one there.
+    /// Puts something at the end of its host's line; true if it is the only one there.
     pub(super) fn push(&mut self, host: HostKey, thing: T) -> bool {
         match self.lines.iter_mut().find(|(of, _)| *of == host) {
             Some((_, line)) => {
@@ -61,6 +61,11 @@ impl<T> Fair<T> {
             self.lines.push_back((host, line));
         }
         Some((host, thing))
+    }
+
+    /// The hosts that have something waiting, each once.
+    pub(super) fn hosts(&self) -> impl Iterator<Item = &HostKey> {
+        self.lines.iter().map(|(host, _)| host)
     }
 
     /// Whether anything of another host waits.

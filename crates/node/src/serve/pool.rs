@@ -56,9 +56,16 @@ impl Running {
 struct State {
     jobs: Fair<Job>,
     running: Running,
-    /// Threads that wait for something to do.
-    idle: usize,
+    /// All threads, busy or not.
+    threads: usize,
     stopping: bool,
+}
+
+/// Whether another thread is needed: more hosts wait with nothing under way than threads are free.
+/// A command that has begun keeps its thread, so nobody else will come to serve them soon.
+fn is_short<T>(policy: &Policy, jobs: &Fair<T>, running: &Running, threads: usize) -> bool {
+    let waiting = jobs.hosts().filter(|host| !running.of.contains_key(host)).count();
+    policy.one_for_each && waiting > threads.saturating_sub(running.all)
 }
 
 struct Shared {
@@ -82,7 +89,7 @@ pub(super) struct Pool {
 impl Pool {
     /// A pool with all of its threads but those that hosts bring with them.
     pub(super) fn start(policy: Policy) -> io::Result<Self> {
-        let state = State { jobs: Fair::default(), running: Running::default(), idle: 0, stopping: false };
+        let state = State { jobs: Fair::default(), running: Running::default(), threads: 0, stopping: false };
         let shared = Arc::new(Shared { policy, state: Mutex::new(state), ready: Condvar::new() });
         let pool = Self { shared, threads: Mutex::default() };
         for _ in 0..policy.threads {
@@ -96,18 +103,15 @@ impl Pool {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let name = format!("{}{}", shared.policy.name, threads.len());
         threads.push(std::thread::Builder::new().name(name).spawn(move || work(&shared))?);
+        self.shared.lock().threads += 1;
         Ok(())
     }
 
     /// Puts a command at the end of its host's line.
     pub(super) fn submit(&self, job: Job) {
         let mut state = self.shared.lock();
-        let Policy { one_for_each, threads, .. } = self.shared.policy;
-        let host = job.host;
-        let first = state.jobs.push(host, job);
-        // One that has begun keeps its thread: a host that has none yet gets one of its own.
-        let grows = first && one_for_each && state.idle == 0 && state.running.all >= threads;
-        let grows = grows && state.running.may(&self.shared.policy, &host);
+        state.jobs.push(job.host, job);
+        let grows = is_short(&self.shared.policy, &state.jobs, &state.running, state.threads);
         drop(state);
         if grows {
             // Where the system has none to give, the command waits for one of the others.
@@ -141,9 +145,7 @@ fn work(shared: &Shared) {
             if *stopping {
                 return;
             }
-            state.idle += 1;
             state = shared.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.idle -= 1;
             continue;
         };
         running.begin(host);
@@ -203,5 +205,23 @@ mod tests {
         assert!(begin(&mut running, &long, 4) && !begin(&mut running, &long, 4));
         (0..3).for_each(|_| running.end(if running.of.contains_key(&host(1)) { host(1) } else { host(2) }));
         assert_eq!(running.all, running.of.values().sum::<usize>());
+    }
+
+    #[test]
+    fn two_hosts_that_come_at_once_do_not_share_the_last_free_thread() {
+        let host = |n: u8| HostKey::new(Ipv4Addr::LOCALHOST.into(), [n; 16]);
+        let engine = Policy { name: "", threads: 4, of_host: 4, one_for_each: true };
+        let (mut jobs, mut running) = (Fair::default(), Running::default());
+        (0..3).for_each(|_| running.begin(host(1)));
+        // One thread is free, and has not woken yet when the second host comes.
+        jobs.push(host(2), ());
+        assert!(!is_short(&engine, &jobs, &running, 4));
+        jobs.push(host(3), ());
+        assert!(is_short(&engine, &jobs, &running, 4));
+        assert!(!is_short(&engine, &jobs, &running, 5), "it has its own now");
+        // More of a host that is served waits for that host's own threads.
+        jobs.push(host(1), ());
+        assert!(!is_short(&engine, &jobs, &running, 5));
+        assert!(!is_short(&Policy { one_for_each: false, ..engine }, &jobs, &running, 3));
     }
 }

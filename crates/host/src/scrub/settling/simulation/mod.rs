@@ -100,7 +100,10 @@ fn lacks(all: &Tally) -> Option<&'static str> {
     [
         (all.refused * 4 < all.passes, "three quarters of the passes must run"),
         (all.skipped * 4 < all.stripes, "few stripes may be left out"),
-        ((all.stripes - all.busy()) * 100 > all.stripes * 90, "nine stripes of ten must be judged"),
+        (
+            all.stripes.saturating_sub(all.busy()) * 100 > all.stripes * 90,
+            "nine stripes of ten must be judged",
+        ),
         (judged * 4 > all.suspects * 3, "three suspects of four must be decided"),
         (all.damaged_found * 10 > all.damaged * 7, "most of the damage must be found"),
     ]
