@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use pumice_fuzz::take;
 use pumice_protect::blocks;
-use pumice_protect::command::{CommandFields, Protection};
+use pumice_protect::command::{CommandFields, Direction, Protection};
 use pumice_protect::format::{Format, IdentifyFields};
 use pumice_protect::stream::{CheckStream, MakeStream};
 
@@ -46,7 +46,8 @@ fuzz_target!(|data: &[u8]| {
         dword14: c as u32,
         dword15: (d >> 32) as u32,
     };
-    let Ok(asked) = Protection::parse(&format, &fields) else { return };
+    let direction = if d >> 62 & 1 == 0 { Direction::Write } else { Direction::Read };
+    let Ok(asked) = Protection::parse(&format, &fields, direction) else { return };
     let (lengths, content) = rest.split_at(rest.len() / 4);
     let count = 1 + (content.len() / format.block_bytes()).min(4);
     let mut bytes = content.to_vec();

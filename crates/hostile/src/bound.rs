@@ -63,6 +63,7 @@ mod tests {
         let page = include_str!("../../../docs/node.md");
         let section = page.split("### What it comes to").nth(1).expect("the page has the section");
         let section = section.split("\n#").next().unwrap_or_default();
+        let section = section.split_whitespace().collect::<Vec<_>>().join(" ");
         for term in [
             format!("{} MiB for the program", PROGRAM / MIB),
             format!("{} MiB of local memory", LOCAL / MIB),
