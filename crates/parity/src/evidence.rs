@@ -6,6 +6,7 @@
 
 use crate::check_matrix::CheckMatrix;
 use crate::gf;
+use crate::shuffle;
 use std::ops::Range;
 
 /// Longest period that counts as a pattern, in bytes.
@@ -114,18 +115,20 @@ pub enum RivalKind {
     Exchange,
     /// Both hold the same bytes.
     Copy,
+    /// Three hold each other's bytes in a ring, or two pairs have exchanged theirs.
+    Shuffle,
 }
 
-/// Two members that explain the same bytes in a way that happens to disks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// Members that explain the same bytes in a way that happens to disks.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rival {
-    /// Their columns, in order.
-    pub columns: [usize; 2],
+    /// Their columns, in order: two; three or four of a [`RivalKind::Shuffle`].
+    pub columns: Vec<usize>,
     /// How.
     pub kind: RivalKind,
 }
 
-/// The live pairs of a block (R13). `contents[column]` is the present content of each member, as
+/// The live rivals of a block (R13): the pairs, and if there is none, the exchange of more members. `contents[column]` is the present content of each member, as
 /// long as the syndromes; `None` for a member that is missing, which is never part of a pair.
 /// `accused` is the column that alone explains the block, if one does; pairs that contain it
 /// explain nothing new.
@@ -166,9 +169,15 @@ pub fn rivals(
             }
             let one = accused.map(|m| [check.get(0, m), check.get(1, m)]);
             if let Some(kind) = pair(a, b, one, [first, second], &runs) {
-                out.push(Rival { columns: [i, j], kind });
+                out.push(Rival { columns: vec![i, j], kind });
             }
         }
+    }
+    // Only damage of Q looks like an exchange that P does not notice.
+    let is_q = accused.is_some_and(|column| check.get(0, column) == 0);
+    if out.is_empty() && is_q {
+        let columns = shuffle::find(check, second, contents);
+        out.extend(columns.map(|columns| Rival { columns, kind: RivalKind::Shuffle }));
     }
     out
 }
@@ -368,7 +377,7 @@ mod tests {
             }
             let (accused, rivals) = judge(&stripe);
             assert_eq!(accused, Some(0));
-            let pq = Rival { columns: [K, K + 1], kind: RivalKind::Fill };
+            let pq = Rival { columns: vec![K, K + 1], kind: RivalKind::Fill };
             assert!(rivals.contains(&pq), "{len}: {rivals:?}");
         }
     }
@@ -380,7 +389,7 @@ mod tests {
         stripe[3] = noise(5, 4096);
         let (accused, rivals) = judge(&stripe);
         assert_eq!(accused, Some(3));
-        assert!(rivals.contains(&Rival { columns: [K, K + 1], kind: RivalKind::Fill }), "{rivals:?}");
+        assert!(rivals.contains(&Rival { columns: vec![K, K + 1], kind: RivalKind::Fill }), "{rivals:?}");
     }
 
     #[test]
@@ -389,7 +398,7 @@ mod tests {
         stripe.swap(1, 4);
         let (accused, rivals) = judge(&stripe);
         assert_eq!(accused, Some(K + 1), "P holds, Q does not");
-        assert_eq!(rivals, [Rival { columns: [1, 4], kind: RivalKind::Exchange }]);
+        assert_eq!(rivals, [Rival { columns: vec![1, 4], kind: RivalKind::Exchange }]);
     }
 
     #[test]
@@ -399,7 +408,7 @@ mod tests {
         for (parity, accused) in [(K, Some(K + 1)), (K + 1, None)] {
             let mut stripe = stripe(4096);
             stripe.swap(2, parity);
-            let exchange = Rival { columns: [2, parity], kind: RivalKind::Exchange };
+            let exchange = Rival { columns: vec![2, parity], kind: RivalKind::Exchange };
             assert_eq!(judge(&stripe), (accused, vec![exchange]));
         }
     }
@@ -414,7 +423,7 @@ mod tests {
         stripe[5] = wrong;
         let (accused, rivals) = judge(&stripe);
         assert_eq!(accused, Some(K + 1));
-        assert_eq!(rivals, [Rival { columns: [2, 5], kind: RivalKind::Copy }]);
+        assert_eq!(rivals, [Rival { columns: vec![2, 5], kind: RivalKind::Copy }]);
     }
 
     #[test]

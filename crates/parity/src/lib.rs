@@ -18,6 +18,7 @@ pub mod matrix;
 pub mod planes;
 pub mod seed;
 mod self_test;
+mod shuffle;
 pub mod weights;
 
 pub use self_test::SelfTestError;

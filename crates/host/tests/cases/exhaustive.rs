@@ -186,6 +186,15 @@ fn every_planted_rival_is_left_alone() {
             sets.push(vec![Fault::Exchange { a, b, at: 0, len: 8192 }]);
             sets.push(vec![Fault::Exchange { a, b, at: 4096, len: 512 }]);
             let other = (b + 1) % kind.disks;
+            let exchange = |a, b| Fault::Exchange { a, b, at: 512, len: 1024 };
+            if other != a {
+                // Three in a ring.
+                sets.push(vec![exchange(a, b), exchange(b, other)]);
+            }
+            let fourth = (b + 2) % kind.disks;
+            if ![other, fourth].contains(&a) && fourth != b {
+                sets.push(vec![exchange(a, b), exchange(other, fourth)]);
+            }
             sets.push(vec![silent(a, How::CopyOf(other)), silent(b, How::CopyOf(other))]);
         }
     }

@@ -184,6 +184,7 @@ fn alternative(rival: &Rival) -> Alternative {
             }
             RivalKind::Exchange => "their contents exchanged",
             RivalKind::Copy => "both overwritten by the same bytes",
+            RivalKind::Shuffle => "their contents exchanged, three in a ring or two pairs at once",
         },
     }
 }
