@@ -60,7 +60,7 @@ impl Unsettled {
                 "its bit in the bitmap is set: it is being written, or waits for a resync; md clears the bit about 10 s after the last write or when the resync has passed, but not while a member is missing; scrub it then"
             }
             Self::Unproven => {
-                "nothing shows that parity was whole since the array was started: after a crash it looks the same until the resync is over; scrub it once the array has been idle for a second, or give it a bitmap"
+                "nothing shows that parity was whole since the array was started: after a crash it looks the same until the resync is over; scrub it once the array has been idle for a second, or, if it has no journal and no PPL, give it a bitmap"
             }
             Self::Uncounted => {
                 "the array is being written, has no bitmap, and nothing counts writes to devices of this machine; scrub it when the array has been idle for a second, or give it a bitmap"

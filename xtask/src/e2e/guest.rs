@@ -13,9 +13,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// Kept short: no bootloader's screens, no waiting for a lazy RCU; a kernel that panics stops at
-/// once.
+/// once. `no_timer_check`: at its start the kernel waits some milliseconds for ticks, and gives up
+/// if this machine has something else to do just then.
 const KERNEL_LINE: &str = "console=ttyS0 quiet loglevel=5 panic=-1 nokaslr mitigations=off random.trust_cpu=1 \
-                           rcupdate.rcu_normal_after_boot=0";
+                           rcupdate.rcu_normal_after_boot=0 no_timer_check";
 /// What a healthy kernel does not print.
 const ALARMS: [&str; 6] =
     ["I/O error", "Oops", "BUG:", "Kernel panic", "Call Trace", "blocked for more than"];

@@ -1,8 +1,9 @@
 //! A scrub that waits, and is told to end.
 
 use crate::network::{Node, PATIENCE};
-use crate::small_array::{Made, RAID6, damage, pumice, run};
+use crate::small_array::{CHUNK, DISKS, Made, RAID6, STRIPES, damage, pumice, run};
 use serde_json::Value;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
@@ -92,6 +93,36 @@ fn a_scrub_that_waits_for_its_rate_ends_on_ctrl_c() {
     ends("-INT", &["--rate", "4096"], &array.members, || {});
     let node = Node::start(&["--listen", "127.0.0.1:0"], &array.members);
     ends("-INT", &["--rate", "4096"], &[node.name()], || {});
+}
+
+/// Nobody had the members when the scrub began, so it looks once at each stripe. If a writer comes
+/// meanwhile, a stripe that it was writing looks damaged.
+#[test]
+fn members_taken_into_use_during_a_scrub_end_it_without_a_verdict() {
+    let array = Made::new(RAID6);
+    damage(&array, 0, 7, 0, 10);
+    let state = tempfile::tempdir().unwrap();
+    // Several seconds, so that the lock comes before the end.
+    let rate = (DISKS * STRIPES as usize * CHUNK / 8).to_string();
+    let child = pumice()
+        .args(["scrub", "--quiet", "--json", "--rate", &rate, "--state-dir"])
+        .arg(state.path())
+        .args(&array.members)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    begun(state.path());
+    let writer = File::options().write(true).open(&array.members[2]).unwrap();
+    writer.try_lock().unwrap();
+    let (code, report) = ended(child);
+    let report = report.expect("a report of what was seen");
+    assert_eq!((code, &report["result"]), (Some(3), &"incomplete".into()), "{report}");
+    let stopped = report["stopped"].as_str().unwrap();
+    assert!(stopped.starts_with("taken into use meanwhile: "), "{stopped}");
+    assert!(stopped.contains(&array.members[2].display().to_string()), "{stopped}");
+    drop(writer);
+    assert_eq!(run(state.path(), &[], &array.members).0, 1);
 }
 
 #[test]

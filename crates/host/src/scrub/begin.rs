@@ -163,7 +163,8 @@ pub(super) fn settle_repaired(
         match known {
             Some(known) => saved.findings[known] = finding,
             None if saved.findings.len() < MAX_SAVED_FINDINGS => saved.findings.push(finding),
-            None => {}
+            None => observer
+                .note(&format!("repair {id}: the report has no room for it, see pumice repairs show {id}")),
         }
     }
     Ok(())
