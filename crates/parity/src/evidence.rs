@@ -128,10 +128,10 @@ pub struct Rival {
     pub kind: RivalKind,
 }
 
-/// The live rivals of a block (R13): the pairs, and if there is none, the exchange of more members. `contents[column]` is the present content of each member, as
-/// long as the syndromes; `None` for a member that is missing, which is never part of a pair.
-/// `accused` is the column that alone explains the block, if one does; pairs that contain it
-/// explain nothing new.
+/// The live rivals of a block (R13): the pairs, and if there is none, the exchange of more members.
+/// `contents[column]` is the present content of each member, as long as the syndromes; `None` for a
+/// member that is missing, which is never part of a pair. `accused` is the column that alone
+/// explains the block, if one does; pairs that contain it explain nothing new.
 ///
 /// Codes with other than two rows have no pairs that explain everything: the result is empty.
 ///
