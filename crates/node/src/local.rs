@@ -274,10 +274,23 @@ impl LocalNode {
             let after = watch.sum(ranges.iter().cloned());
             result.activity = Some(Activity { epoch: watch.epoch(), before, after });
         }
-        if command.window.len == command.chunk {
-            ranges.iter().for_each(|(index, bytes)| self.pacing.checked(*index, bytes));
-        }
+        self.note_checked(command, &ranges);
         Ok(result)
+    }
+
+    /// Notes what a check has read of each drive. A window of a chunk is a second look at a
+    /// suspect, unless it begins with the chunk in stripe after stripe: chunks of a mirror may be
+    /// further apart than they are long.
+    fn note_checked(&self, command: &ParityCommand, ranges: &[(usize, Range<u64>)]) {
+        let (window, chunk) = (u64::from(command.window.len), u64::from(command.chunk));
+        if window == chunk {
+            ranges.iter().for_each(|(index, bytes)| self.pacing.checked(*index, bytes));
+        } else if command.window.start == 0 && command.count() > 1 {
+            for (index, bytes) in ranges {
+                let starts = (0..command.count()).map(|repetition| bytes.start + repetition * chunk);
+                starts.for_each(|start| self.pacing.checked(*index, &(start..start + window)));
+            }
+        }
     }
 
     fn media_sources(&self, command: &ParityCommand) -> Result<Vec<MediaSource>, NodeError> {
@@ -288,13 +301,15 @@ impl LocalNode {
                 let Source::Media { drive, base } = *source else {
                     return Err(NodeError::invalid("sources", "media and memory in one command"));
                 };
-                let end = command
-                    .stripes
-                    .end
+                // To the end of the last window, where the medium may end: chunks can be shorter
+                // than the distance between them. A valid command has a stripe.
+                let window = u64::from(command.window.start) + u64::from(command.window.len);
+                let len = (command.stripes.end - 1)
                     .checked_mul(u64::from(command.chunk))
-                    .and_then(|len| len.checked_add(base))
+                    .and_then(|len| len.checked_add(window))
+                    .filter(|len| base.checked_add(*len).is_some())
                     .ok_or_else(|| NodeError::invalid("sources", "a range past 64 bits"))?;
-                self.checked(drive, base, end - base)?;
+                self.checked(drive, base, len)?;
                 Ok(MediaSource { device: self.index(drive)?, base })
             })
             .collect()

@@ -331,6 +331,31 @@ fn commands_that_make_no_sense_name_their_field() {
     assert_eq!(field(&|c| (c.mode, c.window.start, c.window.len) = (fingerprint(8), 32, 64)), "window");
 }
 
+/// Windows that are further apart than they are long, as chunks of a mirror are: the last one may
+/// end with the medium.
+#[test]
+fn a_last_window_may_end_where_the_medium_ends() {
+    const SIZE: u64 = 10 * 8192 + 4096 + 512;
+    let peers = Peers::new();
+    let devices = (0..2).map(|m| {
+        let device = MemoryDevice::new(&format!("m{m}"), SIZE);
+        device.write_at(SIZE - 1, &[7 - m]).unwrap();
+        Arc::new(device) as Arc<dyn BlockDevice>
+    });
+    let node = LocalNode::new("n", devices.collect(), &peers, NodeOptions::default());
+    let command = |base: u64| ParityCommand {
+        sources: (1..3).map(|m| Source::Media { drive: DriveId(m), base }).collect(),
+        chunk: 8192,
+        window: Window { start: 0, len: 4096 },
+        stripes: 0..11,
+        rule: Rule::for_columns(&[CheckMatrix::new(1, 2, &[1, 1]).unwrap()], &[0, 1]).unwrap(),
+        mode: Mode::Check,
+    };
+    assert_eq!(ones(&node.parity(&command(512)).unwrap()), [10], "the last byte of the medium");
+    let refused = node.parity(&command(1024)).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidField("offset"), "{refused}");
+}
+
 /// At a pace the drives are read one by one in requests of other lengths: the results are the same,
 /// holes included, and so is what is left in memory.
 #[test]

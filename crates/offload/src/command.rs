@@ -95,8 +95,8 @@ pub enum Mode {
 pub struct ParityCommand {
     /// What is folded.
     pub sources: Vec<Source>,
-    /// The distance in bytes between repetitions of a media source: the chunk. Memory sources are
-    /// `window.len` apart.
+    /// The distance in bytes between repetitions of a media source: the chunk, or more if the
+    /// chunks of other stripes lie in between. Memory sources are `window.len` apart.
     pub chunk: u32,
     /// The part of each chunk.
     pub window: Window,

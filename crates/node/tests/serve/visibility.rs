@@ -141,6 +141,35 @@ fn parity_commands_their_suspects_and_the_age_of_checks_are_counted() {
     assert!((0.0..3600.0).contains(&age), "{age}");
 }
 
+/// The chunks of a mirror's stripes: what lies between them was not read. A look at a part of one
+/// chunk alone is no check of it.
+#[test]
+fn chunks_that_are_apart_are_checked_and_what_lies_between_is_not() {
+    const MIB: u32 = 1 << 20;
+    let drive = |n| Drive::open(&Backend::Memory(16 << 20), 512, "node", n).unwrap();
+    let server = serve(vec![drive(1), drive(2)]);
+    let (_controller, mut queue) = connect(&server, host(&server, 3), 8);
+    let mut check = |stripes: std::ops::Range<u64>, len: u32| {
+        let parity = ParityCommand {
+            sources: [1, 2].map(|n| Source::Media { drive: DriveId(n), base: 0 }).to_vec(),
+            chunk: 4 * MIB,
+            window: Window { start: 0, len },
+            stripes,
+            rule: Rule::sum(2),
+            mode: Mode::Check,
+        };
+        let bytes = wire::encode_command(&parity);
+        let mut sqe = Sqe::new(wire::opcode::PARITY_EXECUTE, 0);
+        sqe.set_dword(10, len);
+        sqe.set_dword(12, bytes.len() as u32);
+        assert_eq!(run(&mut queue, sqe, &bytes), Status::SUCCESS);
+        counters(&server)["pumice_checked_ratio{drive=\"1\"}"]
+    };
+    assert_eq!(check(1..2, 4096), 0.0);
+    assert_eq!(check(0..4, MIB), 0.25);
+    assert_eq!(check(0..4, 4 * MIB), 1.0);
+}
+
 /// Every bound that the page lists is shown, and no other; with the numbers of the page about the
 /// node.
 #[test]
