@@ -27,7 +27,7 @@ fuzz_target!(|data: &[u8]| {
     }
     let device = Device { size: spec.device_bytes[0], pieces, filling };
     let Ok(Some(record)) = probe(&device) else { return };
-    let _ = record.superblock.geometry();
+    let _ = record.superblock.arrangement();
     // The same superblock as each number in turn, as if the members had been found.
     let set: Vec<_> = (0..u16::min(record.superblock.raid_disks, 8))
         .map(|number| {
@@ -47,10 +47,10 @@ fuzz_target!(|data: &[u8]| {
             assert!(extent.stripes.end > at);
             at = extent.stripes.end;
             let stripe = StripeIndex(extent.stripes.start);
-            let map = array.geometry().stripe(stripe);
-            for role in map.data {
-                let offset = array.geometry().array_offset(stripe, role, 0).expect("inside the array");
-                assert_eq!(array.geometry().locate(offset).map(|l| (l.stripe, l.role)), Some((stripe, role)));
+            let Some(geometry) = array.geometry().parity() else { continue };
+            for role in geometry.stripe(stripe).data {
+                let offset = geometry.array_offset(stripe, role, 0).expect("inside the array");
+                assert_eq!(geometry.locate(offset).map(|l| (l.stripe, l.role)), Some((stripe, role)));
             }
         }
     }

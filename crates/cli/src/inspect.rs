@@ -189,7 +189,9 @@ fn human(report: &InspectReport) -> String {
     }
     let _ = writeln!(out, "uuid      {}", report.uuid);
     let _ = writeln!(out, "metadata  {}, {} events", report.metadata, report.events);
-    let _ = writeln!(out, "chunk     {}", format_binary(report.chunk_bytes));
+    if report.chunk_bytes > 0 {
+        let _ = writeln!(out, "chunk     {}", format_binary(report.chunk_bytes));
+    }
     let mut rows: Vec<Vec<String>> =
         vec![["member", "state", "events", "data at", "device"].map(str::to_owned).to_vec()];
     for member in &report.members {

@@ -150,7 +150,8 @@ pub struct Finding {
     pub verdict: Verdict,
     /// The role of the one member that is named.
     pub member: Option<u16>,
-    /// The roles of several: those named, or the candidates of an ambiguous verdict.
+    /// The roles of several: those named, the candidates of an ambiguous verdict, or the holders of
+    /// copies that differ.
     pub members: Vec<u16>,
     /// The device of the one member that is named.
     pub device: Option<String>,
@@ -160,7 +161,8 @@ pub struct Finding {
     pub chunk_offset: u64,
     /// Bytes from the first to the last inconsistent one.
     pub length: u64,
-    /// Where the bytes lie in the array; `None` for parity and where no single member is named.
+    /// Where the bytes lie in the array; `None` for parity, and if no single member is named,
+    /// unless copies differ.
     pub array_offset: Option<u64>,
     /// How sure the verdict is.
     pub certainty: Certainty,
@@ -194,6 +196,8 @@ impl From<&diagnosis::Verdict> for Verdict {
         match verdict {
             diagnosis::Verdict::Member(_) => Self::Member,
             diagnosis::Verdict::Parity { row, .. } => Self::Parity(*row),
+            diagnosis::Verdict::Copy(_) => Self::Copy,
+            diagnosis::Verdict::CopiesDiffer(_) => Self::CopiesDiffer,
             diagnosis::Verdict::Several(_) => Self::Several,
             diagnosis::Verdict::Unlocated => Self::Unlocated,
             diagnosis::Verdict::Ambiguous(_) => Self::Ambiguous,
@@ -234,15 +238,23 @@ impl Finding {
         let accused = diagnosis.verdict.accused();
         let doubts = strength::doubts(diagnosis, alone);
         let members = match (&diagnosis.verdict, accused.as_slice()) {
-            (diagnosis::Verdict::Ambiguous(candidates) | diagnosis::Verdict::NotAsked(candidates), _) => {
-                numbers(candidates)
-            }
+            (
+                diagnosis::Verdict::Ambiguous(roles)
+                | diagnosis::Verdict::NotAsked(roles)
+                | diagnosis::Verdict::CopiesDiffer(roles),
+                _,
+            ) => numbers(roles),
             (_, several @ [_, _, ..]) => numbers(several),
             _ => Vec::new(),
         };
         let one = match accused.as_slice() {
             [role] => target.member(*role).map(|member| (*role, member)),
             _ => None,
+        };
+        // All copies of a chunk have the same address.
+        let addressed = match &diagnosis.verdict {
+            diagnosis::Verdict::CopiesDiffer(roles) => roles.first().copied(),
+            _ => one.map(|(role, _)| role),
         };
         let alternatives = diagnosis.alternatives.iter().map(|alternative| Alternative {
             verdict: (&alternative.verdict).into(),
@@ -258,7 +270,7 @@ impl Finding {
             device_offset: one.map(|(role, _)| target.place(role, stripe, diagnosis.start)),
             chunk_offset: u64::from(diagnosis.start),
             length: u64::from(diagnosis.len),
-            array_offset: one.and_then(|(role, _)| {
+            array_offset: addressed.and_then(|role| {
                 target.layout().array_offset(stripe, role.index(), u64::from(diagnosis.start))
             }),
             certainty: diagnosis.certainty.into(),
@@ -280,7 +292,7 @@ impl Finding {
     /// Whether a member is named by parity alone: what a repair needs evidence for.
     #[must_use]
     pub const fn names_a_member(&self) -> bool {
-        matches!(self.verdict, Verdict::Member | Verdict::Parity(_) | Verdict::Several)
+        matches!(self.verdict, Verdict::Member | Verdict::Copy | Verdict::Parity(_) | Verdict::Several)
     }
 
     /// Adds a doubt: the verdict is not strong any more.

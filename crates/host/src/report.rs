@@ -22,11 +22,11 @@ pub struct ArrayIdentity {
     pub name: String,
     /// The RAID level.
     pub level: i32,
-    /// mdadm's name of the layout; `None` for RAID-4.
+    /// mdadm's name of the layout; `None` for RAID-1 and RAID-4.
     pub layout: Option<String>,
     /// The metadata version, such as "1.2".
     pub metadata: String,
-    /// Bytes of a chunk.
+    /// Bytes of a chunk; of RAID-1, which has none, of a stripe on one member.
     pub chunk_bytes: u64,
     /// Members of the whole array.
     pub raid_disks: u16,
@@ -55,10 +55,13 @@ impl ArrayIdentity {
 
 /// The verdict on the array as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum ArrayResult {
     /// Everything that was asked for was checked, and nothing found.
     Clean,
+    /// Everything that was asked for was checked, and nothing found but copies of a mirror that are
+    /// not equal. That may be so without any damage.
+    CopiesDiffer,
     /// Everything that was asked for was checked, and something found.
     Findings,
     /// Not everything was checked: [`Report::incomplete`] says why.
@@ -66,13 +69,15 @@ pub enum ArrayResult {
 }
 
 impl ArrayResult {
-    /// The exit code: 0 clean, 1 findings, 3 incomplete. (2 is for a scrub that could not run.)
+    /// The exit code: 0 clean, 1 findings, 3 incomplete, 4 copies differ. (2 is for a scrub that
+    /// could not run.)
     #[must_use]
     pub const fn exit_code(self) -> u8 {
         match self {
             Self::Clean => 0,
             Self::Findings => 1,
             Self::Incomplete => 3,
+            Self::CopiesDiffer => 4,
         }
     }
 }
@@ -191,6 +196,8 @@ impl Report {
             ArrayResult::Incomplete
         } else if outcome.findings.is_empty() {
             ArrayResult::Clean
+        } else if outcome.findings.iter().all(|finding| finding.verdict.is_of_copies()) {
+            ArrayResult::CopiesDiffer
         } else {
             ArrayResult::Findings
         };

@@ -216,10 +216,13 @@ impl Target {
         &self.layout
     }
 
-    /// Bytes of a chunk.
+    /// Bytes of a chunk of a stripe.
+    ///
+    /// # Panics
+    /// If there is no such stripe.
     #[must_use]
-    pub const fn chunk(&self) -> u32 {
-        self.layout.chunk_bytes()
+    pub fn chunk(&self, stripe: u64) -> u32 {
+        self.layout.band(stripe).chunk_bytes
     }
 
     /// The member in a role.

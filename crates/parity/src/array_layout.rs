@@ -131,9 +131,10 @@ pub const MAX_COPIES: usize = crate::matrix::MAX_ROWS + 1;
 pub struct Band {
     /// Its stripes.
     pub stripes: Range<u64>,
+    /// Bytes of a chunk.
+    pub chunk_bytes: u32,
     /// By column: bytes from the start of the column's data area to the chunk of the band's first
-    /// stripe.
-    /// `None` for a column without a part in the band.
+    /// stripe. `None` for a column without a part in the band.
     pub starts: Vec<Option<u64>>,
     /// Bytes from one stripe's chunk to the next one's, on every column; at least a chunk.
     pub pitch: u64,
@@ -180,17 +181,16 @@ pub enum LayoutError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArrayLayout {
     columns: usize,
-    chunk_bytes: u32,
     /// In order, without gaps.
     bands: Vec<Band>,
 }
 
 impl ArrayLayout {
-    /// An array of `columns` members with chunks of `chunk_bytes`.
+    /// An array of `columns` members.
     ///
     /// # Errors
     /// If the bands do not follow one another from stripe 0 on, or one is not of the array's shape.
-    pub fn new(columns: usize, chunk_bytes: u32, bands: Vec<Band>) -> Result<Self, LayoutError> {
+    pub fn new(columns: usize, bands: Vec<Band>) -> Result<Self, LayoutError> {
         let mut expected = 0;
         for band in &bands {
             if band.stripes.start != expected || band.stripes.is_empty() {
@@ -200,11 +200,11 @@ impl ArrayLayout {
             let rows = band.classes.first().map_or(0, |class| class.check.rows());
             let fits = |class: &StripeClass| (class.check.rows(), class.check.columns()) == (rows, columns);
             let whole = rows > 0 && band.classes.iter().all(fits) && band.starts.len() == columns;
-            if !whole || band.pitch < u64::from(chunk_bytes) {
+            if !whole || band.chunk_bytes == 0 || band.pitch < u64::from(band.chunk_bytes) {
                 return Err(LayoutError::Shape(band.stripes.start));
             }
         }
-        if expected == 0 { Err(LayoutError::Empty) } else { Ok(Self { columns, chunk_bytes, bands }) }
+        if expected == 0 { Err(LayoutError::Empty) } else { Ok(Self { columns, bands }) }
     }
 
     /// Members, present or not.
@@ -213,10 +213,10 @@ impl ArrayLayout {
         self.columns
     }
 
-    /// Bytes of a chunk.
+    /// Bytes of a chunk; of bands that differ, the most.
     #[must_use]
-    pub const fn chunk_bytes(&self) -> u32 {
-        self.chunk_bytes
+    pub fn chunk_bytes(&self) -> u32 {
+        self.bands.iter().map(|band| band.chunk_bytes).max().unwrap_or(0)
     }
 
     /// Stripes.
@@ -271,7 +271,7 @@ impl ArrayLayout {
         let band = self.band(stripe);
         let data = (*band.class(stripe).data.get(column)?)?;
         let first = band.array_start + (stripe - band.stripes.start) * band.array_pitch;
-        Some(first + data * u64::from(self.chunk_bytes) + offset)
+        Some(first + data * u64::from(band.chunk_bytes) + offset)
     }
 
     /// The most equations that a stripe has with all members.
@@ -287,7 +287,15 @@ mod tests {
 
     fn band(stripes: Range<u64>, class: StripeClass) -> Band {
         let starts = vec![Some(0); class.check.columns()];
-        Band { stripes, starts, pitch: 4096, array_start: 0, array_pitch: 8192, classes: vec![class] }
+        Band {
+            stripes,
+            chunk_bytes: 4096,
+            starts,
+            pitch: 4096,
+            array_start: 0,
+            array_pitch: 8192,
+            classes: vec![class],
+        }
     }
 
     #[test]
@@ -302,7 +310,7 @@ mod tests {
         ];
         let class = StripeClass::of_code(&code, &roles, &[3, 1]);
         assert_eq!(class.redundancy(), &Redundancy::Parity(vec![2, 4, 0]));
-        let layout = ArrayLayout::new(5, 4096, vec![band(0..7, class)]).unwrap();
+        let layout = ArrayLayout::new(5, vec![band(0..7, class)]).unwrap();
         assert_eq!(layout.rows(), 3);
         assert_eq!(layout.place(3, 4), Some(3 * 4096));
         assert_eq!(layout.array_offset(2, 1, 5), Some(2 * 8192 + 4096 + 5));
@@ -331,7 +339,7 @@ mod tests {
     #[test]
     fn bands_must_follow_one_another() {
         let class = || StripeClass::of_copies(2, &[0, 1]);
-        let new = |bands| ArrayLayout::new(2, 4096, bands).unwrap_err();
+        let new = |bands| ArrayLayout::new(2, bands).unwrap_err();
         assert_eq!(new(vec![]), LayoutError::Empty);
         let gap = new(vec![band(0..2, class()), band(3..4, class())]);
         assert_eq!(gap, LayoutError::Gap { found: 3, expected: 2 });

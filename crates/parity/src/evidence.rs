@@ -4,6 +4,10 @@
 //! members a rival. This module measures: how many values the error takes, whether it repeats, and
 //! which pairs explain the same bytes in a way that happens to disks.
 
+mod values;
+
+pub use values::Values;
+
 use crate::check_matrix::CheckMatrix;
 use crate::gf;
 use crate::shuffle;
@@ -20,37 +24,6 @@ const SHORTEST_RUN: usize = 16;
 const STREAK: usize = 4;
 /// The unit to which short runs are widened: the smallest sector.
 const SECTOR: usize = 512;
-
-/// Which of the 255 non-zero values occur.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Values([u64; 4]);
-
-impl Values {
-    fn insert(&mut self, value: u8) {
-        self.0[usize::from(value / 64)] |= 1 << (value % 64);
-    }
-
-    /// How many occur.
-    #[must_use]
-    pub fn count(&self) -> u32 {
-        self.0.iter().map(|word| word.count_ones()).sum()
-    }
-
-    /// The value, if only one occurs.
-    #[must_use]
-    pub fn single(&self) -> Option<u8> {
-        (self.count() == 1).then(|| {
-            let word = self.0.iter().position(|word| *word != 0).unwrap_or(0);
-            (word * 64) as u8 + self.0[word].trailing_zeros() as u8
-        })
-    }
-
-    /// The values of both.
-    #[must_use]
-    pub fn union(&self, other: &Self) -> Self {
-        Self(std::array::from_fn(|i| self.0[i] | other.0[i]))
-    }
-}
 
 /// The shape of an error over a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -194,6 +167,21 @@ fn telling_runs(first: &[u8], second: &[u8]) -> Option<Vec<Range<usize>>> {
     let start = start / SECTOR * SECTOR;
     let sectors = start..end.next_multiple_of(SECTOR).min(first.len());
     Some(std::iter::once(sectors).collect())
+}
+
+/// Whether a content has a period of 1 to [`MAX_PERIOD`] bytes over every damaged run.
+///
+/// # Panics
+/// If the content is not as long as the syndromes.
+#[must_use]
+pub fn repeats_where_damaged(content: &[u8], syndromes: &[&[u8]]) -> bool {
+    let mut damaged = vec![0; content.len()];
+    for row in syndromes {
+        assert_eq!(row.len(), content.len(), "contents as long as the syndromes");
+        damaged.iter_mut().zip(*row).for_each(|(sum, byte)| *sum |= byte);
+    }
+    let runs = telling_runs(&damaged, &damaged);
+    runs.is_some_and(|runs| common_period(&runs, |at| content[at]).is_some())
 }
 
 struct Member<'b> {

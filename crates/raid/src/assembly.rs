@@ -14,14 +14,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use pumice_parity::array_layout::ArrayLayout;
-use pumice_units::{Role, SECTOR, Sectors, StripeIndex};
+use pumice_units::{Role, Sectors, StripeIndex};
 
 pub use error::{AssemblyError, Note};
 pub use survey::Standing;
 pub(crate) use survey::{Survey, valid_sectors};
 
+use crate::arrangement::Arrangement;
 use crate::bitmap::Bitmap;
-use crate::geometry::Geometry;
 use crate::metadata::Metadata;
 use crate::probe::MemberRecord;
 use crate::superblock::Resync;
@@ -83,7 +83,7 @@ impl State {
                     .any(|d| d.standing != Standing::Foreign && d.record.superblock.reshape.is_some()),
                 Self::Reshaping,
             ),
-            (missing >= usize::from(newest.level.parities()), Self::Incomplete),
+            (!survey.is_checkable(), Self::Incomplete),
         ];
         states.into_iter().filter(|(holds, _)| *holds).map(|(_, state)| state).max().unwrap_or(Self::Clean)
     }
@@ -129,11 +129,8 @@ impl Member {
 
     /// The same in whole stripes of `geometry`.
     #[must_use]
-    pub fn valid_stripes(&self, geometry: &Geometry) -> u64 {
-        if self.valid_sectors() == self.record.superblock.size {
-            return geometry.stripes();
-        }
-        (self.valid_sectors().get() / (geometry.chunk_bytes() / SECTOR)).min(geometry.stripes())
+    pub fn valid_stripes(&self, geometry: &Arrangement) -> u64 {
+        geometry.valid_stripes(self.valid_sectors().get(), self.record.superblock.size.get())
     }
 }
 
@@ -156,7 +153,7 @@ pub struct Array {
     metadata: Metadata,
     events: u64,
     ctime: u64,
-    geometry: Geometry,
+    geometry: Arrangement,
     state: State,
     members: Vec<Option<Member>>,
     others: Vec<Other>,
@@ -186,8 +183,9 @@ pub fn group(records: Vec<(String, MemberRecord)>) -> BTreeMap<Uuid, Vec<(String
 /// Makes one array of `set`, pairs of a device's name and what [`crate::probe()`] found on it.
 ///
 /// One missing member is accepted at RAID-6, none at RAID-4 and RAID-5: without it no parity would
-/// be left to check. A member that is being rebuilt counts as missing above its `recovery_offset`.
-/// Spares, replacements and the journal are recognised and not read.
+/// be left to check. Members of mirrors may be missing as long as some chunk has two copies. A
+/// member that is being rebuilt counts as missing above its `recovery_offset`. Spares,
+/// replacements and the journal are recognised and not read.
 ///
 /// # Errors
 /// The first thing that does not fit, see [`AssemblyError`]; [`crate::InspectReport`] lists all.
@@ -206,7 +204,7 @@ impl Array {
         let untracked = survey.unclean() && !survey.tracked();
         let not_named = survey.roles_not_named();
         let newest = survey.newest().clone();
-        let geometry = newest.geometry().map_err(|why| AssemblyError::Geometry {
+        let geometry = newest.arrangement().map_err(|why| AssemblyError::Geometry {
             device: survey.devices[survey.newest].device.clone(),
             why: why.to_string(),
         })?;
@@ -281,7 +279,7 @@ impl Array {
 
     /// How its chunks lie.
     #[must_use]
-    pub const fn geometry(&self) -> &Geometry {
+    pub const fn geometry(&self) -> &Arrangement {
         &self.geometry
     }
 

@@ -41,6 +41,10 @@ pub enum Verdict {
         /// The member that holds it.
         role: Role,
     },
+    /// One copy differs from all others, which agree.
+    Copy(Role),
+    /// Copies differ, and nothing says which is right. The members that hold them, in order.
+    CopiesDiffer(Vec<Role>),
     /// These members together, and no smaller set, explain every inconsistent byte.
     Several(Vec<Role>),
     /// Inconsistent; one equation cannot say where.
@@ -61,9 +65,11 @@ impl Verdict {
     #[must_use]
     pub fn accused(&self) -> Vec<Role> {
         match self {
-            Self::Member(role) | Self::Parity { role, .. } => vec![*role],
+            Self::Member(role) | Self::Copy(role) | Self::Parity { role, .. } => vec![*role],
             Self::Several(roles) | Self::Unreadable(roles) => roles.clone(),
-            Self::Unlocated | Self::Ambiguous(_) | Self::Busy | Self::NotAsked(_) => Vec::new(),
+            Self::Unlocated | Self::Ambiguous(_) | Self::CopiesDiffer(_) | Self::Busy | Self::NotAsked(_) => {
+                Vec::new()
+            }
         }
     }
 
@@ -197,12 +203,12 @@ pub fn diagnose_window(
         let end = (at + BLOCK - in_chunk % BLOCK).min(len);
         let rows: Vec<&[u8]> = syndromes.iter().map(|row| &row[at..end]).collect();
         let block = diagnose_block(check, &rows);
-        if let Some(verdict) = verdict(&block.verdict, redundancy) {
+        if let Some(verdict) = verdict(check, &block.verdict, redundancy) {
             let contents: Vec<Option<&[u8]>> =
                 contents.iter().map(|bytes| bytes.map(|bytes| &bytes[at..end])).collect();
             let certainty = if verdict.accused().is_empty() { Certainty::None } else { Certainty::Likely };
             let mut alternatives = alternatives(&verdict, redundancy);
-            let found = of_block(check, &verdict, &rows, &contents, in_chunk % BLOCK);
+            let found = of_block(check, redundancy, &verdict, &rows, &contents, in_chunk % BLOCK);
             let evidence = found.map(|(evidence, rivals)| {
                 alternatives.extend(rivals);
                 evidence
@@ -237,7 +243,10 @@ pub fn join(out: &mut Vec<Diagnosis>, next: Vec<Diagnosis>) {
     }
 }
 
-fn verdict(block: &BlockVerdict, redundancy: &Redundancy) -> Option<Verdict> {
+fn verdict(check: &CheckMatrix, block: &BlockVerdict, redundancy: &Redundancy) -> Option<Verdict> {
+    if *redundancy == Redundancy::Copies {
+        return verdict_of_copies(check, block);
+    }
     let role = |column: usize| Role(column as u16);
     let roles = |columns: &[usize]| columns.iter().map(|column| role(*column)).collect::<Vec<_>>();
     let row_of = |column: usize| match redundancy {
@@ -259,9 +268,28 @@ fn verdict(block: &BlockVerdict, redundancy: &Redundancy) -> Option<Verdict> {
     })
 }
 
+/// Copies are equal or they are not: what one equation cannot locate, or several explanations fit,
+/// is a difference. So is a majority over more than one other: two that agree against two that
+/// differ say little.
+fn verdict_of_copies(check: &CheckMatrix, block: &BlockVerdict) -> Option<Verdict> {
+    match block {
+        BlockVerdict::Consistent => None,
+        BlockVerdict::Columns(columns) if columns.len() == 1 => Some(Verdict::Copy(Role(columns[0] as u16))),
+        _ => {
+            let holds = |column: &usize| check.column(*column).iter().any(|c| *c != 0);
+            let roles = (0..check.columns()).filter(holds).map(|column| Role(column as u16));
+            Some(Verdict::CopiesDiffer(roles.collect()))
+        }
+    }
+}
+
 /// What else leaves the same syndromes.
 fn alternatives(verdict: &Verdict, redundancy: &Redundancy) -> Vec<Alternative> {
-    let Redundancy::Parity(parities) = redundancy else { return Vec::new() };
+    let Redundancy::Parity(parities) = redundancy else {
+        let reason = "a page that changed while md wrote it, or a write that reached this copy alone";
+        let legal = Alternative { verdict: Verdict::CopiesDiffer(Vec::new()), reason };
+        return if matches!(verdict, Verdict::Copy(_)) { vec![legal] } else { Vec::new() };
+    };
     let several = |columns: &[usize], reason| {
         let roles = columns.iter().map(|column| Role(*column as u16)).collect();
         vec![Alternative { verdict: Verdict::Several(roles), reason }]
@@ -295,6 +323,51 @@ mod tests {
         let rows = [1, 1, 1, 1, 0, 1, 2, 4, 0, 1];
         let check = CheckMatrix::new(2, 5, &rows).unwrap();
         (check, Redundancy::Parity(vec![3, 4]))
+    }
+
+    #[test]
+    fn three_copies_are_located_by_majority_and_two_are_not() {
+        let class = pumice_parity::array_layout::StripeClass::of_copies(5, &[1, 2, 4]);
+        let good: Vec<u8> = (0..4096_u32).map(|i| (i * 7 + i / 256) as u8).collect();
+        let look = |bad: &[(usize, usize)]| {
+            let mut contents = vec![None; 5];
+            for role in [1, 2, 4] {
+                let mut bytes = good.clone();
+                for (of, at) in bad.iter().filter(|(of, _)| *of == role) {
+                    (0..100).for_each(|i| bytes[at + i] ^= (i as u8).wrapping_mul(*of as u8) | 1);
+                }
+                contents[role] = Some(bytes);
+            }
+            let contents: Vec<Option<&[u8]>> = contents.iter().map(|c| c.as_deref()).collect();
+            let rows: Vec<Vec<u8>> = (0..2)
+                .map(|row| {
+                    let mut sum = vec![0; 4096];
+                    for (column, bytes) in contents.iter().enumerate() {
+                        if let Some(bytes) = bytes {
+                            gf::add_scaled(&mut sum, bytes, class.check().get(row, column));
+                        }
+                    }
+                    sum
+                })
+                .collect();
+            let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
+            diagnose_window(class.check(), class.redundancy(), &rows, &contents, 0)
+        };
+        for role in [1, 2, 4] {
+            let found = look(&[(role, 50)]);
+            assert_eq!(found[0].verdict, Verdict::Copy(Role(role as u16)));
+            assert_eq!((found[0].start, found[0].len), (50, 100));
+            assert_eq!(found[0].evidence.as_ref().unwrap().doubts(true), []);
+        }
+        let all = Verdict::CopiesDiffer(vec![Role(1), Role(2), Role(4)]);
+        assert_eq!(look(&[(1, 50), (2, 60)])[0].verdict, all, "all three differ");
+        assert_eq!(look(&[(1, 50), (2, 1000)])[0].verdict, all, "others at other places");
+        assert_eq!(look(&[(1, 50), (2, 1000)])[0].certainty, Certainty::None);
+        // Two copies.
+        let class = pumice_parity::array_layout::StripeClass::of_copies(3, &[0, 2]);
+        let row = [0, 0, 7];
+        let found = diagnose_window(class.check(), class.redundancy(), &[&row], &[], 0);
+        assert_eq!(found[0].verdict, Verdict::CopiesDiffer(vec![Role(0), Role(2)]));
     }
 
     fn syndromes(len: usize, errors: &[(usize, u8, u8)]) -> [Vec<u8>; 2] {

@@ -39,6 +39,7 @@ use pumice_parity::check_matrix::CheckMatrix;
 use pumice_parity::code::{Code, ColumnRole};
 use pumice_units::{Role, StripeIndex};
 
+use crate::copies::Copies;
 use crate::layout::{Layout, Level};
 
 /// The smallest chunk of md: a page.
@@ -71,6 +72,16 @@ pub enum GeometryError {
     Chunk {
         /// The size given, in bytes.
         found: u64,
+    },
+    /// A layout of copies that is not worked with.
+    #[error("{copies} on {raid_disks} members: {why}")]
+    Copies {
+        /// The layout.
+        copies: Copies,
+        /// Members.
+        raid_disks: u16,
+        /// Why not.
+        why: &'static str,
     },
     /// A member that does not hold one chunk, or an array whose size does not fit 64 bits.
     #[error("component size is {found} bytes; must hold a chunk, and the array's size must fit 64 bits")]
@@ -127,7 +138,8 @@ impl Geometry {
         chunk_bytes: u64,
         component_bytes: u64,
     ) -> Result<Self, GeometryError> {
-        if layout.map_or(level != Level::Raid4, |l| !l.is_of(level)) {
+        let parity = !level.is_mirror();
+        if !parity || layout.map_or(level != Level::Raid4, |l| !l.is_of(level)) {
             return Err(GeometryError::Layout { level, layout });
         }
         if !(level.min_disks()..=level.max_disks()).contains(&raid_disks) {
@@ -261,14 +273,14 @@ impl Geometry {
         let code = self.code();
         let band = Band {
             stripes: 0..self.stripes,
+            chunk_bytes: u32::try_from(self.chunk_bytes).expect("a chunk is at most 1 GiB"),
             starts: vec![Some(0); usize::from(self.raid_disks)],
             pitch: self.chunk_bytes,
             array_start: 0,
             array_pitch: self.stripe_bytes(),
             classes: (0..self.period()).map(|class| self.class(&code, StripeIndex(class))).collect(),
         };
-        let chunk = u32::try_from(self.chunk_bytes).expect("a chunk is at most 1 GiB");
-        ArrayLayout::new(usize::from(self.raid_disks), chunk, vec![band]).expect("one band of one shape")
+        ArrayLayout::new(usize::from(self.raid_disks), vec![band]).expect("one band of one shape")
     }
 
     /// Where in the array, in bytes, the byte at `offset` in the chunk of `role` lies; `None` for

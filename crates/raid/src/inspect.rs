@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use pumice_units::{Role, SECTOR};
+use pumice_units::Role;
 
 use crate::assembly::{Standing, State, Survey, valid_sectors};
 use crate::layout::{Layout, Level};
@@ -171,9 +171,7 @@ impl InspectReport {
 
 /// Whole stripes of data.
 fn array_bytes(superblock: &Superblock) -> u64 {
-    let data_disks = u64::from(superblock.raid_disks.saturating_sub(superblock.level.parities()));
-    let stripes = superblock.size.get().checked_div(superblock.chunk.get()).unwrap_or(0);
-    stripes.saturating_mul(superblock.chunk.get()).saturating_mul(data_disks).saturating_mul(SECTOR)
+    superblock.arrangement().map_or(0, |arrangement| arrangement.array_bytes())
 }
 
 fn members(survey: &Survey) -> Vec<InspectMember> {

@@ -3,15 +3,23 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A level with parity.
+use pumice_parity::array_layout::MAX_COPIES;
+
+use crate::copies::{Copies, MAX_RAID10_DISKS};
+
+/// A level with redundancy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
+    /// Copies on every member.
+    Raid1,
     /// One parity, always on the last member.
     Raid4,
     /// One parity, its place given by the layout.
     Raid5,
     /// Two parities.
     Raid6,
+    /// Copies, spread over the members.
+    Raid10,
 }
 
 impl Level {
@@ -19,27 +27,39 @@ impl Level {
     #[must_use]
     pub const fn number(self) -> i32 {
         match self {
+            Self::Raid1 => 1,
             Self::Raid4 => 4,
             Self::Raid5 => 5,
             Self::Raid6 => 6,
+            Self::Raid10 => 10,
         }
     }
 
-    /// The level with this number, where it has parity.
+    /// The level with this number, if it has redundancy and is known here.
     #[must_use]
     pub const fn from_number(number: i32) -> Option<Self> {
         match number {
+            1 => Some(Self::Raid1),
             4 => Some(Self::Raid4),
             5 => Some(Self::Raid5),
             6 => Some(Self::Raid6),
+            10 => Some(Self::Raid10),
             _ => None,
         }
     }
 
-    /// Parity chunks in a stripe, which is also the number of members that can be missing.
+    /// Whether its redundancy is copies rather than parity.
+    #[must_use]
+    pub const fn is_mirror(self) -> bool {
+        matches!(self, Self::Raid1 | Self::Raid10)
+    }
+
+    /// Parity chunks in a stripe, which is also the number of members that can be missing; none for
+    /// copies.
     #[must_use]
     pub const fn parities(self) -> u16 {
         match self {
+            Self::Raid1 | Self::Raid10 => 0,
             Self::Raid4 | Self::Raid5 => 1,
             Self::Raid6 => 2,
         }
@@ -50,19 +70,21 @@ impl Level {
     #[must_use]
     pub const fn min_disks(self) -> u16 {
         match self {
-            Self::Raid4 | Self::Raid5 => 2,
+            Self::Raid1 | Self::Raid4 | Self::Raid5 | Self::Raid10 => 2,
             Self::Raid6 => 4,
         }
     }
 
     /// The most members: the role table of a superblock has 1920 entries; the 255 powers of the
     /// generator of GF(2^8) bound RAID-6, where the DDF layouts use the member's number as the
-    /// exponent.
+    /// exponent. Of RAID-1, as many copies as can be compared.
     #[must_use]
     pub const fn max_disks(self) -> u16 {
         match self {
+            Self::Raid1 => MAX_COPIES as u16,
             Self::Raid4 | Self::Raid5 => 1920,
             Self::Raid6 => 255,
+            Self::Raid10 => MAX_RAID10_DISKS,
         }
     }
 }
@@ -91,7 +113,7 @@ pub struct UnknownName {
 
 impl fmt::Display for UnknownName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}' is no {} that has parity", self.name, self.kind)
+        write!(f, "'{}' is no {} that is known here", self.name, self.kind)
     }
 }
 
@@ -120,10 +142,12 @@ pub enum Layout {
     LeftSymmetric6,
     RightSymmetric6,
     ParityFirst6,
+    /// Near, far and offset copies, of RAID-10.
+    Copies(Copies),
 }
 
 impl Layout {
-    /// All of them, in the order of their numbers.
+    /// All that turn parity round, in the order of their numbers.
     pub const ALL: [Self; 14] = [
         Self::LeftAsymmetric,
         Self::RightAsymmetric,
@@ -159,23 +183,29 @@ impl Layout {
             Self::LeftSymmetric6 => 18,
             Self::RightSymmetric6 => 19,
             Self::ParityFirst6 => 20,
+            Self::Copies(copies) => copies.word(),
         }
     }
 
-    /// The layout with this number, where `level` can have it: RAID-5 has 0 to 5, RAID-6 all of
-    /// them, RAID-4 none.
+    /// The layout with this number, where `level` can have it: RAID-5 has 0 to 5, RAID-6 all that
+    /// turn parity round, RAID-10 those of copies, the others none.
     #[must_use]
     pub fn from_number(level: Level, number: u32) -> Option<Self> {
-        Self::ALL.into_iter().find(|layout| layout.number() == number && layout.is_of(level))
+        match level {
+            Level::Raid10 => Copies::from_word(number).map(Self::Copies),
+            _ => Self::ALL.into_iter().find(|layout| layout.number() == number && layout.is_of(level)),
+        }
     }
 
     /// Whether md knows this layout at `level`.
     #[must_use]
     pub const fn is_of(self, level: Level) -> bool {
-        match level {
-            Level::Raid4 => false,
-            Level::Raid5 => self.number() <= 5,
-            Level::Raid6 => true,
+        match (level, self) {
+            (Level::Raid10, Self::Copies(_)) => true,
+            (Level::Raid5, layout) => layout.number() <= 5,
+            (Level::Raid6, Self::Copies(_)) => false,
+            (Level::Raid6, _) => true,
+            (Level::Raid1 | Level::Raid4 | Level::Raid10, _) => false,
         }
     }
 }
@@ -183,6 +213,7 @@ impl Layout {
 impl fmt::Display for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Copies(copies) => return copies.fmt(f),
             Self::LeftAsymmetric => "left-asymmetric",
             Self::RightAsymmetric => "right-asymmetric",
             Self::LeftSymmetric => "left-symmetric",
@@ -222,12 +253,12 @@ mod tests {
             assert_eq!(layout.to_string().parse(), Ok(layout));
             assert_eq!(Layout::from_number(Level::Raid6, layout.number()), Some(layout));
         }
-        for level in [Level::Raid4, Level::Raid5, Level::Raid6] {
+        for level in [Level::Raid1, Level::Raid4, Level::Raid5, Level::Raid6, Level::Raid10] {
             assert_eq!(level.to_string().parse(), Ok(level));
             assert_eq!(Level::from_number(level.number()), Some(level));
         }
         assert!("left-sideways".parse::<Layout>().is_err());
-        assert!("raid1".parse::<Level>().is_err());
+        assert!("raid0".parse::<Level>().is_err());
     }
 
     #[test]

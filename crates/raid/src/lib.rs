@@ -14,10 +14,12 @@
 //! The byte maps of everything read and written are in `docs/on-disk/md.md`.
 
 pub mod area;
+pub mod arrangement;
 pub mod assembly;
 pub mod bad_blocks;
 pub mod bitmap;
 mod bytes;
+pub mod copies;
 pub mod diagnosis;
 pub mod geometry;
 pub mod inspect;
@@ -25,6 +27,7 @@ pub mod invalid;
 pub mod journal;
 pub mod layout;
 mod metadata;
+pub mod mirrors;
 pub mod plan;
 pub mod ppl;
 pub mod probe;

@@ -1,11 +1,13 @@
 //! Which stripes of an array can be checked, and why the others cannot.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::iter::Peekable;
 use std::ops::Range;
 
-use pumice_units::SECTOR;
+use pumice_units::{SECTOR, StripeIndex};
 
+use crate::arrangement::Arrangement;
 use crate::assembly::{Array, Member};
 use crate::bitmap::{Bitmap, Region};
 use crate::ppl::Ppl;
@@ -27,13 +29,15 @@ pub enum SkipReason {
     Dirty,
     /// Parity is being built, or has to be.
     Syncing,
+    /// Fewer than two of its copies are there.
+    OneCopy,
     /// Never written, and parity never built.
     NeverWritten,
 }
 
 impl SkipReason {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::JournalPending,
         Self::Unclean,
         Self::Recovering,
@@ -41,6 +45,7 @@ impl SkipReason {
         Self::PplPending,
         Self::Dirty,
         Self::Syncing,
+        Self::OneCopy,
         Self::NeverWritten,
     ];
 
@@ -56,8 +61,9 @@ impl SkipReason {
             Self::BadBlock => "a member's bad-block log covers part of it",
             Self::PplPending => "the partial parity log says that a write may have been cut short",
             Self::Dirty => "the bitmap says that writes may be under way",
-            Self::Syncing => "parity is being built, or has to be",
-            Self::NeverWritten => "never written, so parity was never built",
+            Self::Syncing => "parity or copies are being built, or have to be",
+            Self::OneCopy => "fewer than two of its copies are there",
+            Self::NeverWritten => "never written, so parity or copies were never built",
         }
     }
 }
@@ -72,6 +78,7 @@ impl fmt::Display for SkipReason {
             Self::PplPending => "ppl-pending",
             Self::Dirty => "dirty",
             Self::Syncing => "syncing",
+            Self::OneCopy => "one-copy",
             Self::NeverWritten => "never-written",
         })
     }
@@ -136,15 +143,27 @@ impl Array {
             sources.push(everything(SkipReason::Unclean));
         }
         let cut_off = self.unclean() && !self.running;
-        let mut cuts: Vec<u64> =
-            self.members().iter().flatten().map(|m| m.valid_stripes(self.geometry())).collect();
-        cuts.retain(|cut| *cut < stripes);
-        cuts.sort_unstable();
-        let gone = self.members().iter().filter(|m| m.is_none()).count();
-        let spare = usize::from(self.geometry().level().parities()).saturating_sub(1 + gone);
-        if let Some(first) = cuts.get(spare) {
-            sources.push(source(std::iter::once((*first..stripes, SkipReason::Recovering))));
-        }
+        let cuts = match self.geometry() {
+            Arrangement::Parity(geometry) => {
+                let mut cuts: Vec<u64> =
+                    self.members().iter().flatten().map(|m| m.valid_stripes(self.geometry())).collect();
+                cuts.retain(|cut| *cut < stripes);
+                cuts.sort_unstable();
+                let gone = self.members().iter().filter(|m| m.is_none()).count();
+                let spare = usize::from(geometry.level().parities()).saturating_sub(1 + gone);
+                if let Some(first) = cuts.get(spare) {
+                    sources.push(source(std::iter::once((*first..stripes, SkipReason::Recovering))));
+                }
+                cuts
+            }
+            Arrangement::Mirrors(mirrors) => {
+                let absent: Vec<usize> =
+                    self.absent(StripeIndex(0)).iter().map(|role| role.index()).collect();
+                sources.push(sorted(mirrors.stripes_without_a_second_copy(&absent), SkipReason::OneCopy));
+                let bands = mirrors.layout().bands();
+                bands.iter().map(|band| band.stripes.start).filter(|start| *start > 0).collect()
+            }
+        };
         for member in self.members().iter().flatten() {
             sources.push(sorted(self.bad_stripes(member), SkipReason::BadBlock));
             if let Some(ppl) = member.record.ppl.as_ref().filter(|_| cut_off) {
@@ -152,7 +171,7 @@ impl Array {
             }
         }
         let counting = self.bitmaps.iter().filter(|b| cut_off || b.is_lockless());
-        sources.extend(counting.map(|bitmap| self.bitmap_stripes(bitmap)));
+        sources.extend(counting.flat_map(|bitmap| self.bitmap_stripes(bitmap)));
         Plan { at: range.start.min(end), end, sources, cuts }
     }
 
@@ -163,30 +182,45 @@ impl Array {
         // What lies before the data area concerns no stripe.
         let within = bad.filter(|area| area.end() > start);
         within
-            .map(|area| {
-                self.geometry().stripes_of_sectors(area.start.saturating_sub(start), area.end() - start)
+            .flat_map(|area| {
+                let sectors = area.start.saturating_sub(start)..area.end() - start;
+                self.geometry().stripes_of_member(member.role.index(), sectors)
             })
             .collect()
     }
 
     fn ppl_stripes(&self, ppl: &Ppl) -> Vec<Range<u64>> {
         match ppl {
-            Ppl::Pending(entries) => entries.iter().map(|entry| entry.stripes(self.geometry())).collect(),
+            Ppl::Pending(entries) => match self.geometry().parity() {
+                Some(geometry) => entries.iter().map(|entry| entry.stripes(geometry)).collect(),
+                // A superblock of another level has no such log.
+                None => Vec::new(),
+            },
             Ppl::Unreadable(_) => std::iter::once(0..self.geometry().stripes()).collect(),
         }
     }
 
-    fn bitmap_stripes<'a>(&'a self, bitmap: &'a Bitmap) -> Runs<'a> {
-        source(bitmap.runs().filter_map(|(sectors, region)| {
-            let reason = match region {
-                Region::Clean => return None,
-                Region::Dirty if self.running => return None,
-                Region::Dirty => SkipReason::Dirty,
-                Region::NeedSync | Region::Syncing => SkipReason::Syncing,
-                Region::NeverWritten => SkipReason::NeverWritten,
-            };
-            Some((self.geometry().stripes_of_sectors(sectors.start, sectors.end), reason))
-        }))
+    /// The stripes that a bitmap keeps from being checked, a source for each reason at least.
+    fn bitmap_stripes<'a>(&'a self, bitmap: &'a Bitmap) -> Vec<Runs<'a>> {
+        let reason = |region| match region {
+            Region::Clean => None,
+            Region::Dirty if self.running => None,
+            Region::Dirty => Some(SkipReason::Dirty),
+            Region::NeedSync | Region::Syncing => Some(SkipReason::Syncing),
+            Region::NeverWritten => Some(SkipReason::NeverWritten),
+        };
+        if let Some(geometry) = self.geometry().parity() {
+            return vec![source(bitmap.runs().filter_map(move |(sectors, region)| {
+                Some((geometry.stripes_of_sectors(sectors.start, sectors.end), reason(region)?))
+            }))];
+        }
+        // A region names stripes of every band, which are not in the order of the regions.
+        let mut named: BTreeMap<SkipReason, Vec<Range<u64>>> = BTreeMap::new();
+        for (sectors, region) in bitmap.runs() {
+            let Some(reason) = reason(region) else { continue };
+            named.entry(reason).or_default().extend(self.geometry().stripes_of_resync(sectors));
+        }
+        named.into_iter().map(|(reason, stripes)| sorted(stripes, reason)).collect()
     }
 }
 

@@ -225,7 +225,7 @@ fn read_bitmap(device: &dyn ReadAt, superblock: &Superblock, area: Area) -> Resu
         Metadata::V0_90 => superblock.array_uuid.swap_words(),
         _ => superblock.array_uuid,
     };
-    let header = bitmap::Header::parse(&header, stored, superblock.size, area.sectors)?;
+    let header = bitmap::Header::parse(&header, stored, superblock.resync_sectors(), area.sectors)?;
     let range = header.state_bytes();
     // Bounded by `bitmap::MAX_BYTES`.
     let mut states = vec![0; range.end.saturating_sub(range.start) as usize];

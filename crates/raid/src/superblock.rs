@@ -9,10 +9,12 @@ use std::fmt;
 use pumice_units::{Role, SECTOR, Sectors};
 
 use crate::area::Area;
+use crate::arrangement::Arrangement;
 use crate::geometry::{Geometry, GeometryError};
 use crate::invalid::Invalid;
 use crate::layout::{Layout, Level};
 use crate::metadata::Metadata;
+use crate::mirrors::Mirrors;
 use crate::uuid::Uuid;
 use features::Features;
 
@@ -177,10 +179,37 @@ impl Superblock {
         Area { start: self.data_offset.get(), sectors: self.size.get() }
     }
 
-    /// How the array's chunks lie.
+    /// How the array lies on its members.
     ///
     /// # Errors
-    /// Where the array as a whole is too large; the fields by themselves hold good.
+    /// If the array as a whole is too large, or its copies lie in a way that is not worked with;
+    /// the fields by themselves hold good.
+    pub fn arrangement(&self) -> Result<Arrangement, GeometryError> {
+        let component = self.size.get().saturating_mul(SECTOR);
+        match (self.level, self.layout) {
+            (Level::Raid1, _) => Mirrors::raid1(self.raid_disks, component).map(Arrangement::Mirrors),
+            (Level::Raid10, Some(Layout::Copies(copies))) => {
+                Mirrors::raid10(copies, self.raid_disks, self.chunk_bytes(), component)
+                    .map(Arrangement::Mirrors)
+            }
+            _ => self.geometry().map(Arrangement::Parity),
+        }
+    }
+
+    /// Sectors that a resync goes through, and a bitmap covers: those of the array at RAID-10, of a
+    /// member at the other levels.
+    #[must_use]
+    pub fn resync_sectors(&self) -> Sectors {
+        match self.arrangement() {
+            Ok(arrangement) if self.level == Level::Raid10 => Sectors(arrangement.array_bytes() / SECTOR),
+            _ => self.size,
+        }
+    }
+
+    /// How the chunks of an array with parity lie.
+    ///
+    /// # Errors
+    /// If the array has copies, or as a whole is too large; the fields by themselves hold good.
     pub fn geometry(&self) -> Result<Geometry, GeometryError> {
         let component = self.size.get().saturating_mul(SECTOR);
         Geometry::new(self.level, self.layout, self.raid_disks, self.chunk_bytes(), component)

@@ -41,7 +41,8 @@ chunks for each node. A pass over 24 members with 64 KiB chunks on two cores sta
 Environment: PUMICE_IO_ENGINE=uring|threads|inline chooses how reads are issued.
 
 Exit codes: 0 clean, 1 findings (also when repaired), 2 could not run or could not write its report,
-3 interrupted or incomplete.")]
+3 interrupted or incomplete, 4 nothing but copies of a mirror that differ, which may be so without
+damage.")]
 pub(crate) struct ScrubArgs {
     /// Members of the array: block devices or image files; /dev/mdX, for its members;
     /// nvme://HOST:PORT/NSID, a drive of a data node, or nvme://HOST:PORT, all of its drives that
@@ -176,7 +177,8 @@ enum PolicyArg {
     Strong,
     /// The member that a verdict names, whatever the evidence
     Likely,
-    /// P and Q, from the data as it is: md's way. Damaged data then stays damaged for good
+    /// P and Q, from the data as it is: md's way. Damaged data then stays damaged for good. On
+    /// mirrors nothing
     Parity,
     /// Nothing
     None,

@@ -21,13 +21,20 @@ const LISTED: usize = 40;
 pub(crate) fn report(target: &Target, outcome: &Outcome, report: &Report, repairing: bool) -> String {
     let mut out = verdict_line(outcome, report, repairing);
     let array = &report.array;
+    let layout = array.layout.as_deref().unwrap_or(match array.level {
+        4 => "parity on the last",
+        _ => "copies",
+    });
+    let chunks = match array.level {
+        1 => "stripes",
+        _ => "chunks",
+    };
     let name = if array.name.is_empty() { String::new() } else { format!("{}  ", array.name) };
     let _ = writeln!(
         out,
-        "\narray    {name}{}  RAID-{} {}, {} members, chunks of {}, metadata {}",
+        "\narray    {name}{}  RAID-{} {layout}, {} members, {chunks} of {}, metadata {}",
         array.uuid,
         array.level,
-        array.layout.as_deref().unwrap_or("parity on the last"),
         array.raid_disks,
         format_binary(array.chunk_bytes),
         array.metadata,
@@ -197,6 +204,10 @@ fn verdict_line(outcome: &Outcome, report: &Report, repairing: bool) -> String {
                 false => format!("CLEAN: {stripes} is consistent\n"),
             }
         }
+        ArrayResult::CopiesDiffer => format!(
+            "COPIES DIFFER: {findings}\nCopies of a mirror may differ without any damage: swap, pages that \
+             changed while they were written, a member written alone. docs/mirrors.md says what to do.\n"
+        ),
         ArrayResult::Findings => format!("FINDINGS: {findings}\n"),
         ArrayResult::Incomplete => {
             let why = match &outcome.stopped {
@@ -393,6 +404,8 @@ fn headline(finding: &Finding) -> String {
         let _ = write!(out, " ({word} {})", roles.join(", "));
     }
     match finding.certainty {
+        // That copies differ is seen; why they do is what is not known.
+        _ if finding.verdict.is_of_copies() => {}
         Certainty::Proven => out.push_str(", proven"),
         Certainty::Likely => out.push_str(", likely"),
         Certainty::None => {}

@@ -5,6 +5,7 @@ mod connections;
 mod contract;
 mod degraded;
 mod documented;
+mod mirrors;
 mod network;
 mod online;
 mod pacing;

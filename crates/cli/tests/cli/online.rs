@@ -59,7 +59,7 @@ fn geometry(array: &Made) -> Geometry {
         let file = std::fs::read(path).unwrap();
         (path.display().to_string(), probe(&file).unwrap().unwrap())
     };
-    *assemble(array.members.iter().map(record).collect()).unwrap().geometry()
+    *assemble(array.members.iter().map(record).collect()).unwrap().geometry().parity().unwrap()
 }
 
 /// Writes blocks of the stripes before [`QUIET`] the way a RAID-6 host does, data and parity one

@@ -9,6 +9,10 @@ pub enum Verdict {
     Member,
     /// Only the parity of this row disagrees: row 0 is P, row 1 is Q.
     Parity(u8),
+    /// One copy differs from all others, which agree.
+    Copy,
+    /// Copies differ, and nothing says which is right.
+    CopiesDiffer,
     /// A known set of several members explains every inconsistent byte.
     Several,
     /// The stripe is inconsistent; one parity row cannot say which member it is.
@@ -41,8 +45,10 @@ impl Verdict {
     /// Only Q disagrees.
     pub const Q: Self = Self::Parity(1);
     /// Those that are not of a parity row.
-    const OTHERS: [Self; 7] = [
+    const OTHERS: [Self; 9] = [
         Self::Member,
+        Self::Copy,
+        Self::CopiesDiffer,
         Self::Several,
         Self::Unlocated,
         Self::Ambiguous,
@@ -56,6 +62,8 @@ impl Verdict {
             Self::Member => ("member", "data damaged"),
             // A matrix has at most 8 rows.
             Self::Parity(row) => PARITY[(row % 8) as usize],
+            Self::Copy => ("copy", "one copy differs from the others"),
+            Self::CopiesDiffer => ("copies_differ", "copies differ"),
             Self::Several => ("several", "several members damaged"),
             Self::Unlocated => ("unlocated", "inconsistent, member unknown"),
             Self::Ambiguous => ("ambiguous", "inconsistent, ambiguous"),
@@ -63,6 +71,12 @@ impl Verdict {
             Self::Unreadable => ("unreadable", "unreadable"),
             Self::NotAsked => ("not_asked", "not asked for"),
         }
+    }
+
+    /// Whether it is about copies of a mirror that are not equal: that alone is no damage.
+    #[must_use]
+    pub const fn is_of_copies(self) -> bool {
+        matches!(self, Self::Copy | Self::CopiesDiffer)
     }
 
     /// The name in JSON.

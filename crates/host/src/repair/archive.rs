@@ -329,7 +329,8 @@ fn witnesses(target: &Target, intent: &Intent, moved: &mut Ledger) -> Result<Vec
     let mut witnesses = Vec::new();
     let ours = |role: Role| intent.records.iter().any(|record| record.role == role);
     for (role, member) in target.members() {
-        if ours(role) || intent.stripe >= member.valid_stripes {
+        let has_chunk = target.layout().place(intent.stripe, role.index()).is_some();
+        if ours(role) || !has_chunk || intent.stripe >= member.valid_stripes {
             continue;
         }
         *moved += Ledger::read_from_drives(u64::from(len)) + Ledger::arrived_at_host(u64::from(len));

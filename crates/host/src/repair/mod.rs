@@ -103,7 +103,7 @@ impl<'t> Repairer<'t> {
         site: &mut Site<'_>,
         diagnosis: &Diagnosis,
     ) -> Result<(bool, Option<Refusal>), HostError> {
-        let chunk = self.target.chunk();
+        let chunk = self.target.chunk(site.stripe);
         let check = site.view.check_matrix(site.stripe);
         let last_equation = self.target.merely_unnamed().is_empty();
         let mut reader = Stripes::new(site.view, chunk);
@@ -130,7 +130,7 @@ impl<'t> Repairer<'t> {
         site: &mut Site<'_>,
         diagnosis: &Diagnosis,
     ) -> Result<(bool, Option<Refusal>), HostError> {
-        let chunk = self.target.chunk();
+        let chunk = self.target.chunk(site.stripe);
         let block = BLOCK as u32;
         let end = (diagnosis.end().div_ceil(block) * block).min(chunk);
         let mut start = diagnosis.start / block * block;

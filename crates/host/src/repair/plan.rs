@@ -119,8 +119,7 @@ pub(crate) fn plan_parity(
     start: u32,
     len: usize,
 ) -> Result<Rewrite, Refusal> {
-    // Copies have no parity: none of them may be taken for the data.
-    let Redundancy::Parity(parities) = redundancy else { return Err(Refusal::Policy) };
+    let Redundancy::Parity(parities) = redundancy else { return Err(Refusal::NoParity) };
     let columns: Vec<usize> = parities.iter().copied().filter(|c| contents[*c].is_some()).collect();
     let roles: Vec<Role> = columns.iter().map(|column| Role(*column as u16)).collect();
     let new = solve(check, &columns, contents, len)?;

@@ -1,4 +1,4 @@
-//! What a repair may rewrite, and why it leaves a finding alone: rules R9, R10 and R15 of
+//! What a repair may rewrite, and why it leaves a finding alone: rules R9, R10, R15 and R17 of
 //! `docs/repair.md`.
 
 use crate::finding::{Finding, Strength, Verdict};
@@ -12,7 +12,8 @@ pub enum RepairPolicy {
     Strong,
     /// The members that a verdict names.
     Likely,
-    /// md's way: P and Q, from the data as it is. Damaged data becomes lasting.
+    /// md's way: P and Q, from the data as it is. Damaged data becomes lasting. Nothing of a
+    /// mirror.
     Parity,
     /// Nothing.
     None,
@@ -49,6 +50,10 @@ impl FromStr for RepairPolicy {
 pub(crate) enum Refusal {
     /// The policy covers no finding of its kind.
     Policy,
+    /// Copies differ, and none of them is alone against the others.
+    CopiesDiffer,
+    /// Policy parity, and a mirror: it has none.
+    NoParity,
     /// No member is named.
     NotLocated,
     /// A member is named, and the evidence is weak.
@@ -69,6 +74,11 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Policy => "the repair policy leaves it alone",
+            Self::CopiesDiffer => {
+                "nothing says which copy is right; copies may differ without damage, and are equal again when \
+                 the place is written"
+            }
+            Self::NoParity => "a mirror has no parity, and none of its copies is taken for the data",
             Self::NotLocated => {
                 "no member is named; with every member present, --repair-policy parity would rewrite parity from the data"
             }
@@ -93,6 +103,8 @@ impl RepairPolicy {
             (Self::None, _) => Err(Refusal::Policy),
             (_, Verdict::NotAsked) => Err(Refusal::NotAsked),
             (_, Verdict::Busy) => Err(Refusal::Changed),
+            (Self::Parity, verdict) if verdict.is_of_copies() => Err(Refusal::NoParity),
+            (_, Verdict::CopiesDiffer) => Err(Refusal::CopiesDiffer),
             (_, Verdict::Unreadable) | (Self::Parity, _) => Ok(()),
             _ if !finding.names_a_member() => Err(Refusal::NotLocated),
             (Self::Strong, _) if finding.strength != Strength::Strong => Err(Refusal::Weak),

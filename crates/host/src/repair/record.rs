@@ -152,10 +152,10 @@ pub(crate) fn window(
     stripe: u64,
     ranges: impl IntoIterator<Item = (Role, u64, u64)>,
 ) -> Option<(u32, u32)> {
-    let chunk = u64::from(target.chunk());
     if stripe >= target.layout().stripes() {
         return None;
     }
+    let chunk = u64::from(target.chunk(stripe));
     let mut common = None;
     for (role, device_offset, len) in ranges {
         let member = target.member(role)?;

@@ -185,7 +185,7 @@ fn classify(now: &[u8], record: &Record) -> Content {
 fn holds_with_new(target: &Target, intent: &Intent, start: u32, len: u32) -> Result<bool, HostError> {
     let view = target.view(intent.stripe)?;
     let check = view.check_matrix(intent.stripe);
-    let mut reader = Stripes::new(&view, target.chunk());
+    let mut reader = Stripes::new(&view, target.chunk(intent.stripe));
     let mut at = 0;
     while at < len {
         let piece = reader.window_bytes().min(len - at);

@@ -66,12 +66,15 @@ fn unusable(state: &StateFiles, why: &str) -> HostError {
 fn fresh(target: &Target, options: &Options) -> Result<Begun, HostError> {
     options.check(target)?;
     let range = options.range.clone().unwrap_or(0..target.layout().stripes());
-    let view = target.view(range.start)?;
     let batch = options.batch.unwrap_or(BATCH);
     let order = options.order.unwrap_or_default();
     let schedule = schedule(target, &range, batch, order);
+    // Stripes without a member, or of a mirror without a second copy, are not in the schedule, and
+    // have no view.
+    let first = schedule.batches.iter().map(|batch| batch.start).min();
+    let nodes = first.map_or(Ok(1), |first| target.view(first).map(|view| view.shares.len()))?;
     let key = PassKey {
-        method: options.method.unwrap_or(Method::auto(view.shares.len())),
+        method: options.method.unwrap_or(Method::auto(nodes)),
         batch,
         accumulators: options.accumulators.unwrap_or(1),
         seed: options.seed.as_ref().unwrap_or(&options.fresh_seed).clone(),

@@ -54,13 +54,14 @@ impl Examination {
 /// # Errors
 /// Where a node fails.
 pub(crate) fn examine(target: &Target, view: &View, stripe: u64) -> Result<Examination, HostError> {
-    let chunk = target.chunk();
+    let chunk = target.chunk(stripe);
     let rows = view.rows();
     let mut out = Examination::default();
     // One set of rows from every node, and their sum, share the first node's local memory.
     let sets = view.shares.len() as u64 + 1;
     let fits = (view.memory_bytes / sets).min(view.own_bytes) / rows as u64;
-    let window = u32::try_from(fits).unwrap_or(u32::MAX).min(chunk) / BLOCK as u32 * BLOCK as u32;
+    let whole_blocks = u32::try_from(fits).unwrap_or(u32::MAX) / BLOCK as u32 * BLOCK as u32;
+    let window = whole_blocks.min(chunk);
     if window == 0 {
         let need = sets * rows as u64 * BLOCK as u64;
         return Err(HostError::LocalMemory { need, have: view.memory_bytes });
@@ -96,8 +97,9 @@ fn judge(
         return Ok(found);
     }
     let block = BLOCK as u32;
-    let mut reader = Stripes::new(view, target.chunk());
-    let longest = reader.window_bytes() / block * block;
+    let mut reader = Stripes::new(view, target.chunk(stripe));
+    // The end of a mirror may be shorter than a block.
+    let longest = (reader.window_bytes() / block * block).max(block);
     let (mut at, end) = (0, rows[0].len() as u32);
     let mut out = Vec::new();
     while at < end {
@@ -194,7 +196,7 @@ pub(crate) fn examine_with_holes(
     stripe: u64,
     known: &[Hole],
 ) -> Result<Examination, HostError> {
-    let chunk = target.chunk();
+    let chunk = target.chunk(stripe);
     let redundancy = target.redundancy(stripe);
     let check = view.check_matrix(stripe);
     let mut reader = Stripes::new(view, chunk);

@@ -249,7 +249,7 @@ impl Work for Pass<'_> {
         let method = self.saved.key.method;
         let checker = Checker {
             view: &view,
-            chunk: self.target.chunk(),
+            chunk: self.target.chunk(stripes.start),
             accumulators: self.saved.key.accumulators,
             powers: POWERS,
             seed: &self.saved.key.seed,

@@ -10,7 +10,7 @@ use pumice_durable::{BadEnvelope, Envelope};
 use pumice_offload::MAX_STRIPES;
 use pumice_parity::seed::Seed;
 use pumice_raid::Uuid;
-use pumice_raid::geometry::Geometry;
+use pumice_raid::arrangement::Arrangement;
 use pumice_telemetry::Ledger;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::ops::Range;
@@ -33,7 +33,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    pub(crate) fn of(geometry: &Geometry) -> Self {
+    pub(crate) fn of(geometry: &Arrangement) -> Self {
         Self {
             level: geometry.level().number(),
             layout: geometry.layout().map(|layout| layout.to_string()),
@@ -184,7 +184,7 @@ impl SavedPass {
     ///
     /// # Errors
     /// The first field that contradicts it.
-    pub(crate) fn fits(&self, geometry: &Geometry, batches: &[Range<u64>]) -> Result<(), &'static str> {
+    pub(crate) fn fits(&self, geometry: &Arrangement, batches: &[Range<u64>]) -> Result<(), &'static str> {
         let done = batches.get(..self.batches_done).ok_or("batches_done")?;
         let stripes: u64 = done.iter().map(|batch| batch.end - batch.start).sum();
         if self.stripes_checked != stripes {

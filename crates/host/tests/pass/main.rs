@@ -6,6 +6,7 @@ mod damage;
 mod journal;
 mod ledger;
 mod limits;
+mod mirrors;
 mod progress;
 mod settling;
 mod sound;

@@ -112,7 +112,7 @@ pub enum AssemblyError {
         size: Sectors,
     },
     /// So many members are missing that no parity is left to check.
-    #[error("{} missing: {level} can be checked only with all members{}", roles(.missing), allowed(*.level))]
+    #[error("{} missing: {level} can be checked only with {}", roles(.missing), needed(*.level))]
     Incomplete {
         /// The roles that nobody has.
         missing: Vec<Role>,
@@ -152,10 +152,11 @@ fn roles(missing: &[Role]) -> String {
     }
 }
 
-fn allowed(level: Level) -> &'static str {
+fn needed(level: Level) -> &'static str {
     match level {
-        Level::Raid4 | Level::Raid5 => "",
-        Level::Raid6 => " but one",
+        Level::Raid4 | Level::Raid5 => "all members",
+        Level::Raid6 => "all members but one",
+        Level::Raid1 | Level::Raid10 => "two copies of a chunk",
     }
 }
 

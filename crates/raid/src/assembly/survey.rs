@@ -82,6 +82,7 @@ impl Survey {
                 survey.devices[index].standing = survey.place(index);
             }
         }
+        survey.arrangement();
         survey.movements();
         survey.missing();
         survey.take_notes();
@@ -108,6 +109,20 @@ impl Survey {
     pub(crate) fn missing_roles(&self) -> Vec<Role> {
         let empty = self.roles.iter().enumerate().filter(|(_, index)| index.is_none());
         empty.map(|(role, _)| Role(role as u16)).collect()
+    }
+
+    /// Whether some stripe can be checked with the members that are there. A member of a mirror
+    /// that is being rebuilt is not there.
+    pub(crate) fn is_checkable(&self) -> bool {
+        let missing_roles = self.missing_roles();
+        let mut missing: Vec<usize> = missing_roles.iter().map(|role| role.index()).collect();
+        let newest = self.newest();
+        if newest.level.is_mirror() {
+            let partly = self.members().filter(|(_, m)| valid_sectors(&m.record.superblock) < newest.size);
+            missing.extend(partly.map(|(role, _)| role.index()));
+        }
+        // Numbers that no arrangement has are said by another error.
+        newest.arrangement().map_or(true, |arrangement| arrangement.is_checkable_without(&missing))
     }
 
     /// Of the roles that nobody has, those that the newest superblock gives to a device which is
@@ -255,6 +270,13 @@ impl Survey {
         Some(AssemblyError::Disagree { device, field, found, other, expected })
     }
 
+    /// Whether the copies or chunks lie in a way that is worked with.
+    fn arrangement(&mut self) {
+        let newest = self.newest_device();
+        let error = self.newest().arrangement().err();
+        self.errors.extend(error.map(|why| AssemblyError::Geometry { device: newest, why: why.to_string() }));
+    }
+
     /// Reshape and resync.
     fn movements(&mut self) {
         let reshaping = self.devices.iter().filter(|d| d.standing != Standing::Foreign);
@@ -265,8 +287,11 @@ impl Survey {
         });
         self.errors.extend(error);
         if let Resync::At(at) = self.newest().resync {
-            let error =
-                AssemblyError::Resyncing { device: self.newest_device(), at, size: self.newest().size };
+            let error = AssemblyError::Resyncing {
+                device: self.newest_device(),
+                at,
+                size: self.newest().resync_sectors(),
+            };
             self.errors.push(error);
         }
     }
@@ -275,7 +300,7 @@ impl Survey {
         let mut missing = self.missing_roles();
         let level = self.newest().level;
         let left_out = std::mem::take(&mut self.left_out);
-        if missing.len() >= usize::from(level.parities()) {
+        if !self.is_checkable() {
             self.errors.extend(left_out);
             self.errors.push(AssemblyError::Incomplete { missing, level });
             return;

@@ -2,8 +2,9 @@
 //! `docs/repair.md`.
 
 use super::{Alternative, BLOCK, Verdict};
+use pumice_parity::array_layout::Redundancy;
 use pumice_parity::check_matrix::CheckMatrix;
-use pumice_parity::evidence::{ErrorShape, GAP, Rival, RivalKind, Values, rivals};
+use pumice_parity::evidence::{ErrorShape, GAP, Rival, RivalKind, Values, repeats_where_damaged, rivals};
 use pumice_parity::locate::error_values;
 use pumice_units::Role;
 
@@ -122,6 +123,7 @@ impl Evidence {
 /// or they do not fit the syndromes.
 pub(super) fn of_block(
     check: &CheckMatrix,
+    redundancy: &Redundancy,
     verdict: &Verdict,
     syndromes: &[&[u8]],
     contents: &[Option<&[u8]>],
@@ -146,8 +148,16 @@ pub(super) fn of_block(
         [role] => Some(role.index()),
         _ => None,
     };
-    let live = rivals(check, syndromes, contents, accused);
-    let named: Vec<Alternative> = live.iter().take(NAMED).map(alternative).collect();
+    if let (Redundancy::Copies, None) = (redundancy, accused) {
+        return None;
+    }
+    let (live, named) = match (redundancy, accused) {
+        (Redundancy::Copies, Some(column)) => filled_alike(check, column, syndromes, contents),
+        _ => {
+            let live = rivals(check, syndromes, contents, accused);
+            (live.len(), live.iter().take(NAMED).map(alternative).collect())
+        }
+    };
     let error = match accused {
         Some(column) => error_values(check, &[column], syndromes)?.remove(0),
         // No member is named: the evidence is not used, the rivals are.
@@ -162,7 +172,7 @@ pub(super) fn of_block(
             bytes: shape.bytes,
             values: shape.values,
             period: shape.period,
-            rivals: live.len() as u32,
+            rivals: live as u32,
             pairs: others * others.saturating_sub(1) / 2,
             members: present,
             enough: shape.values.count() >= ENOUGH_VALUES,
@@ -173,6 +183,29 @@ pub(super) fn of_block(
         },
         named,
     ))
+}
+
+/// Of copies: the others agree because the same fill was written over them (R17). Their number as a
+/// rival, 0 or 1, and its words.
+fn filled_alike(
+    check: &CheckMatrix,
+    accused: usize,
+    syndromes: &[&[u8]],
+    contents: &[Option<&[u8]>],
+) -> (usize, Vec<Alternative>) {
+    let others: Vec<usize> = (0..contents.len())
+        .filter(|column| *column != accused && contents[*column].is_some())
+        .filter(|column| check.column(*column).iter().any(|c| *c != 0))
+        .collect();
+    let agreed = others.first().and_then(|column| contents[*column]);
+    match agreed {
+        Some(bytes) if repeats_where_damaged(bytes, syndromes) => {
+            let roles = others.iter().map(|column| Role(*column as u16)).collect();
+            let reason = "the others overwritten by the same zeros, constant or short pattern";
+            (1, vec![Alternative { verdict: Verdict::Several(roles), reason }])
+        }
+        _ => (0, Vec::new()),
+    }
 }
 
 fn alternative(rival: &Rival) -> Alternative {

@@ -30,6 +30,7 @@ impl Geometry {
             Some(Layout::LeftAsymmetric6 | Layout::LeftSymmetric6) => (n - 2 - turn(n - 1), n - 1),
             Some(Layout::RightAsymmetric6 | Layout::RightSymmetric6) => (turn(n - 1), n - 1),
             Some(Layout::ParityFirst6) => (0, n - 1),
+            Some(Layout::Copies(_)) => unreachable!("a geometry of copies is not made"),
         };
         (Role(p), (self.level == Level::Raid6).then_some(Role(q)))
     }

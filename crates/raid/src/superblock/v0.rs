@@ -240,7 +240,7 @@ impl V0 {
         let reshaping = self.minor_version == 91;
         let features =
             if has_bitmap { Features::BITMAP } else { 0 } | if reshaping { Features::RESHAPE } else { 0 };
-        Ok(Superblock {
+        let mut superblock = Superblock {
             metadata: Metadata::V0_90,
             array_uuid: Uuid(self.set_uuid).swap_words(),
             device_uuid: None,
@@ -249,7 +249,7 @@ impl V0 {
             utime: u64::from(self.utime),
             level,
             layout,
-            chunk: Sectors(u64::from(self.chunk / 512)),
+            chunk: Sectors(if level == Level::Raid1 { 0 } else { u64::from(self.chunk / 512) }),
             raid_disks,
             size: Sectors(size),
             super_offset: Sectors(sector),
@@ -259,7 +259,7 @@ impl V0 {
             dev_number: number as u16,
             dev_roles: self.disks.iter().map(|disk| disk.position(raid_disks)).collect(),
             events: self.events,
-            resync: self.resync(size),
+            resync: Resync::Unclean,
             recovery_offset: None,
             reshape: reshaping.then_some(Reshape {
                 position: self.reshape_position,
@@ -274,7 +274,9 @@ impl V0 {
             bad_block_log: None,
             ppl: None,
             journal_tail: None,
-        })
+        };
+        superblock.resync = self.resync(superblock.resync_sectors().get());
+        Ok(superblock)
     }
 
     /// The clean bit says that parity is whole. Without it the check point counts only if it
@@ -293,13 +295,25 @@ impl V0 {
     fn check_level(&self, check: Check) -> Result<(Level, Option<Layout>), Invalid> {
         let Some(level) = Level::from_number(self.level.cast_signed()) else {
             let found = self.level.cast_signed();
-            return Err(Invalid::new(check.0, "level", found, "4, 5 or 6, the levels that have parity"));
+            return Err(Invalid::new(
+                check.0,
+                "level",
+                found,
+                "1, 4, 5, 6 or 10, the levels with redundancy",
+            ));
         };
         let layout = Layout::from_number(level, self.layout);
-        let known = layout.is_some() || (level == Level::Raid4 && self.layout <= 5);
+        let unused = match level {
+            Level::Raid1 => self.layout == 0,
+            Level::Raid4 => self.layout <= 5,
+            _ => false,
+        };
+        let known = layout.is_some() || unused;
         check.that(known, "layout", self.layout, format_args!("a layout of {level}"))?;
         let chunk = u64::from(self.chunk);
-        let fits = chunk.is_power_of_two() && (MIN_CHUNK..=MAX_CHUNK).contains(&chunk);
+        // RAID-1 has no chunk, and what the field says of one does not count.
+        let fits =
+            level == Level::Raid1 || chunk.is_power_of_two() && (MIN_CHUNK..=MAX_CHUNK).contains(&chunk);
         check.that(fits, "chunk", self.chunk, "a power of two from 4096 to 1073741824 bytes")?;
         Ok((level, layout))
     }

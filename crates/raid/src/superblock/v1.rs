@@ -211,6 +211,8 @@ impl V1 {
         let check = Check(metadata.structure());
         let features = self.check_features(check)?;
         let (level, layout) = self.check_level(check)?;
+        let journal = level.is_mirror() && features.has(Features::JOURNAL);
+        check.that(!journal, "feature_map", "journal", format_args!("absent at {level}"))?;
         let super_area = self.check_place(check, metadata, device_sectors)?;
         let raid_disks = self.check_disks(check, level)?;
         let (dev_roles, dev_number) = self.check_roles(check)?;
@@ -220,7 +222,7 @@ impl V1 {
         let ppl = self.check_ppl(check, level, super_area, device_sectors)?;
         let bitmap = self.check_bitmap(check, super_area, bad_block_log.map(|l| l.area), device_sectors)?;
         let journal = position == Position::Journal;
-        Ok(Superblock {
+        let mut superblock = Superblock {
             metadata,
             array_uuid: Uuid(self.set_uuid),
             device_uuid: Some(Uuid(self.device_uuid)),
@@ -229,7 +231,7 @@ impl V1 {
             utime: self.utime & SECONDS,
             level,
             layout,
-            chunk: Sectors(u64::from(self.chunk)),
+            chunk: Sectors(if level == Level::Raid1 { 0 } else { u64::from(self.chunk) }),
             raid_disks,
             size: Sectors(self.size),
             super_offset: Sectors(self.super_offset),
@@ -238,11 +240,7 @@ impl V1 {
             dev_number,
             dev_roles,
             events: self.events,
-            resync: match self.resync_offset {
-                0 => Resync::Unclean,
-                at if at >= self.size => Resync::Done,
-                at => Resync::At(Sectors(at)),
-            },
+            resync: Resync::Unclean,
             recovery_offset: (features.has(Features::RECOVERY_OFFSET) && !journal)
                 .then_some(Sectors(self.recovery_offset)),
             reshape: features.has(Features::RESHAPE).then_some(Reshape {
@@ -258,7 +256,15 @@ impl V1 {
             bad_block_log,
             ppl,
             journal_tail: journal.then_some(Sectors(self.recovery_offset)),
-        })
+        };
+        // At level 10 it counts sectors of the array.
+        let whole = superblock.resync_sectors().get();
+        superblock.resync = match self.resync_offset {
+            0 => Resync::Unclean,
+            at if at >= whole => Resync::Done,
+            at => Resync::At(Sectors(at)),
+        };
+        Ok(superblock)
     }
 
     fn check_features(&self, check: Check) -> Result<Features, Invalid> {
@@ -270,7 +276,7 @@ impl V1 {
             !clustered,
             "feature_map",
             features,
-            "without clustered: md clusters raid1 and raid10 only",
+            "without clustered: other machines may write to it",
         )?;
         let policies = [Features::BITMAP, Features::JOURNAL, Features::PPL | Features::MULTIPLE_PPLS]
             .map(|bits| features.has(bits));
@@ -284,14 +290,26 @@ impl V1 {
 
     fn check_level(&self, check: Check) -> Result<(Level, Option<Layout>), Invalid> {
         let Some(level) = Level::from_number(self.level) else {
-            return Err(Invalid::new(check.0, "level", self.level, "4, 5 or 6, the levels that have parity"));
+            return Err(Invalid::new(
+                check.0,
+                "level",
+                self.level,
+                "1, 4, 5, 6 or 10, the levels with redundancy",
+            ));
         };
         // md ignores the layout of RAID-4, mdadm writes 0.
         let layout = Layout::from_number(level, self.layout);
-        let known = layout.is_some() || (level == Level::Raid4 && self.layout <= 5);
+        let unused = match level {
+            Level::Raid1 => self.layout == 0,
+            Level::Raid4 => self.layout <= 5,
+            _ => false,
+        };
+        let known = layout.is_some() || unused;
         check.that(known, "layout", self.layout, format_args!("a layout of {level}"))?;
         let chunk = u64::from(self.chunk) * 512;
-        let fits = chunk.is_power_of_two() && (MIN_CHUNK..=MAX_CHUNK).contains(&chunk);
+        // RAID-1 has no chunk, and what the field says of one does not count.
+        let fits =
+            level == Level::Raid1 || chunk.is_power_of_two() && (MIN_CHUNK..=MAX_CHUNK).contains(&chunk);
         check.that(fits, "chunk", self.chunk, "a power of two from 8 to 2097152 sectors")?;
         Ok((level, layout))
     }

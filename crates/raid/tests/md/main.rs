@@ -6,6 +6,7 @@ mod assembly;
 mod devices;
 mod images;
 mod layouts;
+mod mirrors;
 mod plan;
 mod states;
 mod superblock;

@@ -127,7 +127,7 @@ fn fields_out_of_range_are_named() {
     assert_eq!(blamed(|s| s.feature_map |= Features::CLUSTERED), "feature_map");
     assert_eq!(blamed(|s| s.feature_map |= Features::JOURNAL), "feature_map");
     assert_eq!(blamed(|s| s.feature_map = Features::PPL), "feature_map");
-    for level in [-4, -1, 0, 1, 10, 7, i32::MIN] {
+    for level in [-4, -1, 0, 2, 11, 7, i32::MIN] {
         assert_eq!(blamed(|s| s.level = level), "level");
     }
     for layout in [6, 7, 11, 21, u32::MAX] {
@@ -187,6 +187,47 @@ fn fields_out_of_range_are_named() {
     );
 }
 
+/// RAID-1 has no chunk and one layout; the layouts of RAID-10 are those of copies.
+#[test]
+fn levels_of_copies_have_their_own_fields() {
+    let raid1 = |s: &mut V1| (s.level, s.layout, s.chunk) = (1, 0, 0);
+    assert_eq!(blamed(raid1), "nothing");
+    assert_eq!(
+        blamed(|s| {
+            raid1(s);
+            s.layout = 2;
+        }),
+        "layout"
+    );
+    assert_eq!(
+        blamed(|s| {
+            raid1(s);
+            s.raid_disks = 10;
+        }),
+        "raid_disks"
+    );
+    let raid10 = |layout| move |s: &mut V1| (s.level, s.layout) = (10, layout);
+    for layout in [0x102, 0x103, 0x201, 0x10201, 0x202, 0x40201] {
+        assert_eq!(blamed(raid10(layout)), "nothing", "{layout:x}");
+    }
+    for layout in [0, 2, 0x101, 0x60201, 0x80201] {
+        assert_eq!(blamed(raid10(layout)), "layout", "{layout:x}");
+    }
+    for policy in [Features::JOURNAL, Features::PPL] {
+        for level in [1, 10] {
+            let refused = blamed(|s| {
+                (s.level, s.layout) = (level, if level == 1 { 0 } else { 0x102 });
+                s.feature_map = policy;
+            });
+            assert_eq!(refused, "feature_map", "{policy:x} at {level}");
+        }
+    }
+    let mut old = v0();
+    (old.level, old.layout, old.chunk) = (1, 0, 0);
+    let old = V0::parse(&old.encode(), 1 << 17).unwrap();
+    assert_eq!((old.level, old.layout, old.chunk_bytes()), (Level::Raid1, None, 0));
+}
+
 #[test]
 fn pads_must_be_zero() {
     let good = golden().encode();
@@ -212,7 +253,7 @@ fn old_superblocks_out_of_range_are_named() {
     };
     assert_eq!(blamed(&|_| ()), "nothing");
     assert_eq!(blamed(&|s| s.minor_version = 92), "minor_version");
-    assert_eq!(blamed(&|s| s.level = 1), "level");
+    assert_eq!(blamed(&|s| s.level = 2), "level");
     assert_eq!(blamed(&|s| s.layout = 6), "layout");
     assert_eq!(blamed(&|s| s.chunk = 0), "chunk");
     assert_eq!(blamed(&|s| s.chunk = 65537), "chunk");

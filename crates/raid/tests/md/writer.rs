@@ -35,7 +35,7 @@ fn what_is_made_is_a_clean_array() {
     for spec in specs() {
         let array = assemble(records(&make(&spec))).unwrap();
         let geometry = spec.format().unwrap().geometry;
-        assert_eq!(array.geometry(), &geometry);
+        assert_eq!(array.geometry().parity(), Some(&geometry));
         assert_eq!((array.state(), array.notes()), (State::Clean, [].as_slice()), "{spec:?}");
         assert_eq!((array.uuid(), array.metadata()), (spec.array_uuid, spec.metadata));
         assert_eq!(array.plan(0..u64::MAX).count(), 1);
@@ -126,6 +126,7 @@ fn what_cannot_be_is_refused_by_field() {
         FormatError::Field { field, .. } => field,
         FormatError::Geometry(GeometryError::Chunk { .. }) => "chunk",
         FormatError::Geometry(GeometryError::RaidDisks { .. }) => "disks",
+        FormatError::Geometry(GeometryError::Copies { .. }) => "copies",
         FormatError::Geometry(GeometryError::Component { .. }) => "component",
         FormatError::Geometry(GeometryError::Layout { .. }) => "layout",
     };
