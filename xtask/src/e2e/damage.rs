@@ -71,6 +71,31 @@ impl Member {
     }
 }
 
+/// Where the data area of a drive's file begins, and how much of it the array uses, in bytes.
+pub(crate) fn data_area(path: &str) -> Result<(u64, u64), Failed> {
+    let wrong = |error: std::io::Error| Failed(format!("{path}: {error}"));
+    let mut block = [0u8; 256];
+    File::open(path).map_err(wrong)?.read_exact_at(&mut block, SUPERBLOCK).map_err(wrong)?;
+    let wide = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| block[at + i]));
+    if wide(0) != u64::from(MAGIC) | 1 << 32 {
+        return Err(Failed(format!("{path}: no superblock of version 1")));
+    }
+    Ok((wide(128) * SECTOR, wide(80) * SECTOR))
+}
+
+/// Changes every byte of a block of a file. Done twice, the block is what it was.
+pub(crate) fn turn_round(path: &str, offset: u64) -> Result<(), Failed> {
+    let wrong = |error: std::io::Error| Failed(format!("{path}: {error}"));
+    let file = File::options().read(true).write(true).open(path).map_err(wrong)?;
+    let mut bytes = vec![0u8; usize::try_from(BLOCK).expect("a block is small")];
+    file.read_exact_at(&mut bytes, offset).map_err(wrong)?;
+    // Every byte becomes another, by many values: strong evidence of one member.
+    for (i, byte) in bytes.iter_mut().enumerate() {
+        *byte ^= (i as u8).wrapping_mul(58) | 1;
+    }
+    file.write_all_at(&bytes, offset).map_err(wrong)
+}
+
 /// One planted damage.
 #[derive(Debug, Clone)]
 pub(crate) struct Damage {
@@ -106,16 +131,7 @@ impl Damage {
 
     /// Changes every byte of the block.
     pub(crate) fn plant(&self) -> Result<(), Failed> {
-        let path = &self.member.path;
-        let wrong = |error: std::io::Error| Failed(format!("{path}: {error}"));
-        let file = File::options().read(true).write(true).open(path).map_err(wrong)?;
-        let mut bytes = vec![0u8; usize::try_from(BLOCK).expect("a block is small")];
-        file.read_exact_at(&mut bytes, self.offset()).map_err(wrong)?;
-        // Every byte becomes another, by many values: strong evidence of one member.
-        for (i, byte) in bytes.iter_mut().enumerate() {
-            *byte ^= (i as u8).wrapping_mul(58) | 1;
-        }
-        file.write_all_at(&bytes, self.offset()).map_err(wrong)
+        turn_round(&self.member.path, self.offset())
     }
 
     /// Whether a finding is this damage, by its place.

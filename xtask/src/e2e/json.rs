@@ -39,7 +39,12 @@ impl Json {
 
     /// A field that is a whole number.
     pub(crate) fn number(&self, name: &str) -> Option<u64> {
-        match self.field(name)? {
+        self.field(name)?.whole()
+    }
+
+    /// A whole number.
+    pub(crate) fn whole(&self) -> Option<u64> {
+        match self {
             Self::Number(number) if *number >= 0.0 && number.fract() == 0.0 => {
                 format!("{number}").parse().ok()
             }

@@ -16,8 +16,10 @@ pub(crate) struct Finding {
     pub(crate) stripe: u64,
     pub(crate) verdict: String,
     pub(crate) member: Option<u64>,
+    pub(crate) members: Vec<u64>,
     pub(crate) device: Option<String>,
     pub(crate) device_offset: Option<u64>,
+    pub(crate) array_offset: Option<u64>,
     pub(crate) chunk_offset: u64,
     pub(crate) length: u64,
     pub(crate) repaired: bool,
@@ -168,6 +170,7 @@ fn judge(code: Option<i32>, text: &str, said: &str) -> Result<Pass, Failed> {
     let wanted = match pass.result.as_str() {
         "clean" => 0,
         "findings" => 1,
+        "copies_differ" => 4,
         _ => 3,
     };
     if code != Some(wanted) {
@@ -194,8 +197,10 @@ fn finding(json: &Json) -> Option<Finding> {
         stripe: json.number("stripe")?,
         verdict: json.text("verdict")?.to_owned(),
         member: json.number("member"),
+        members: json.list("members")?.iter().map(Json::whole).collect::<Option<_>>()?,
         device: json.text("device").map(str::to_owned),
         device_offset: json.number("device_offset"),
+        array_offset: json.number("array_offset"),
         chunk_offset: json.number("chunk_offset")?,
         length: json.number("length")?,
         repaired: matches!(json.field("repaired"), Some(Json::Bool(true))),

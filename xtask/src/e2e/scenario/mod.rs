@@ -7,6 +7,7 @@ mod connect;
 mod cut;
 mod discard;
 mod filesystem;
+mod mirrors;
 mod multipath;
 mod restart;
 mod verify;
@@ -40,7 +41,7 @@ impl Scenario {
 }
 
 /// All, in order.
-pub(crate) const SCENARIOS: [Scenario; 13] = [
+pub(crate) const SCENARIOS: [Scenario; 14] = [
     Scenario { name: "connect", short: true, run: connect::one_queue },
     Scenario { name: "queues", short: true, run: connect::several_queues },
     Scenario { name: "verify", short: true, run: verify::run },
@@ -54,6 +55,7 @@ pub(crate) const SCENARIOS: [Scenario; 13] = [
     Scenario { name: "cut", short: false, run: cut::bare },
     Scenario { name: "cut-bitmap", short: false, run: cut::with_bitmap },
     Scenario { name: "change", short: false, run: change::run },
+    Scenario { name: "mirrors", short: false, run: mirrors::run },
 ];
 
 /// What a scenario has to work with.
