@@ -215,10 +215,11 @@ impl Subsystem {
         &self.counters
     }
 
-    /// How many hosts are associated with it, the discovery service's readers not counted.
+    /// How many associations of hosts it has, those of other nodes and of the discovery service's
+    /// readers not counted.
     #[must_use]
     pub fn hosts(&self) -> usize {
-        self.controllers.values().filter(|c| !c.discovery).count()
+        self.controllers.values().filter(|c| Self::counts(c)).count()
     }
 
     pub(super) fn counts(controller: &Controller) -> bool {

@@ -45,8 +45,9 @@ impl Framing {
         }
     }
 
-    /// Judges the first eight bytes.
-    fn judge(&self, bytes: &[u8]) -> Result<CommonHeader, Violation> {
+    /// Judges, of the first eight bytes, what says how long the header is and whether a digest
+    /// follows it.
+    fn judge_header(&self, bytes: &[u8]) -> Result<CommonHeader, Violation> {
         let invalid = |at, what| Err(Violation::new(Fatal::InvalidHeaderField, at, bytes, what));
         let Some(common) = CommonHeader::decode(bytes) else { return invalid(0, "unknown PDU type") };
         let kind = common.kind;
@@ -56,7 +57,27 @@ impl Framing {
         if usize::from(common.hlen) != kind.header_len() {
             return invalid(2, "hlen is not the length of this header");
         }
-        let digests = if kind.has_digests() { self.digests } else { Digests::default() };
+        let digest = self.digests_of(kind).header_len();
+        if digest > 0 && common.flags & HDGSTF == 0 {
+            return invalid(1, "flags that the connection did not agree on");
+        }
+        if digest > 0 && (common.plen as usize) < kind.header_len() + digest {
+            return invalid(4, "plen leaves no room for the digest of the header");
+        }
+        Ok(common)
+    }
+
+    /// The digests that a PDU of this kind has.
+    fn digests_of(&self, kind: Kind) -> Digests {
+        if kind.has_digests() { self.digests } else { Digests::default() }
+    }
+
+    /// Judges the rest of the first eight bytes: after the digest of the header, if there is one,
+    /// so that a header that was changed on its way is told from a peer that breaks the protocol.
+    fn judge(&self, common: CommonHeader, bytes: &[u8]) -> Result<(), Violation> {
+        let invalid = |at, what| Err(Violation::new(Fatal::InvalidHeaderField, at, bytes, what));
+        let kind = common.kind;
+        let digests = self.digests_of(kind);
         let bare = kind.header_len() + digests.header_len();
         let plen = common.plen as usize;
         match kind {
@@ -96,8 +117,7 @@ impl Framing {
                 }
             }
         }
-        self.judge_flags(common, bytes, digests, plen > bare)?;
-        Ok(common)
+        self.judge_flags(common, bytes, digests, plen > bare)
     }
 
     fn judge_flags(
@@ -141,17 +161,22 @@ pub fn frame<'a>(
         *needed = COMMON;
         return Ok(None);
     }
-    let common = framing.judge(bytes)?;
+    let common = framing.judge_header(bytes)?;
     let kind = common.kind;
-    let digests = if kind.has_digests() { framing.digests } else { Digests::default() };
+    let digests = framing.digests_of(kind);
     let (hlen, len) = (usize::from(common.hlen), common.plen as usize);
-    *needed = len;
-    if digests.header && bytes.len() >= hlen + DIGEST {
+    if digests.header {
+        if bytes.len() < hlen + DIGEST {
+            *needed = hlen + DIGEST;
+            return Ok(None);
+        }
         let found = u32_at(bytes, hlen);
         if found != digest::crc32c(&bytes[..hlen]) {
             return Err(Violation::new(Fatal::HeaderDigest, found, &bytes[..hlen], "header digest"));
         }
     }
+    framing.judge(common, bytes)?;
+    *needed = len;
     if bytes.len() < len {
         return Ok(None);
     }

@@ -61,6 +61,7 @@ fn another_node_touches_no_namespace() {
     with.data.hostid = NODE;
     let (mut queue, status) = join(&mut world, with);
     assert_eq!(status, Status::SUCCESS);
+    assert_eq!(world.shared.0.borrow().hosts(), 0, "nor is it one of the hosts");
     let denied = Status::ACCESS_DENIED.dnr();
     for nsid in [1, 2] {
         let write = block_command(io::WRITE, nsid, 0, 1);
