@@ -13,7 +13,7 @@ mod lane;
 mod reader;
 
 use pumice_buffer::{ALIGNMENT, AlignedBuffer};
-use pumice_offload::{DriveId, NodeError, PaceFigures, PacePolicy, PaceRequest};
+use pumice_offload::{DriveId, NEVER, NodeError, PaceFigures, PacePolicy, PaceRequest};
 use pumice_pacer::{Config, Family, Goal, Pacer, Policy, ServiceCurve, TokenBucket, Windows};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -247,6 +247,9 @@ impl Pacing {
     }
 
     fn windows(&self, request: &PaceRequest) -> Result<Windows, NodeError> {
+        if request.windows == [NEVER] {
+            return Ok(Windows::never());
+        }
         Windows::daily(&request.windows, self.second_of_day)
             .map_err(|error| NodeError::invalid("window", error.to_string()))
     }

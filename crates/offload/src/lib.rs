@@ -35,7 +35,7 @@ pub use drive::{DriveDescription, DriveId, NodeDescription, Piece, PieceFailure}
 pub use error::{ErrorKind, NodeError};
 pub use link::LinkFigures;
 pub use node::DataNode;
-pub use pacing::{DAY, MAX_WINDOWS, PaceFigures, PacePolicy, PaceRequest, parse_window};
+pub use pacing::{DAY, MAX_WINDOWS, NEVER, PaceFigures, PacePolicy, PaceRequest, parse_window};
 pub use result::{
     MAX_UNREADABLE, ParityResult, RESULT_HEADER_BYTES, StripeBitmap, TransferResult, UNREADABLE_ENTRY_BYTES,
     Unread, Unreadable,

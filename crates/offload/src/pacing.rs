@@ -47,8 +47,10 @@ impl std::str::FromStr for PacePolicy {
     }
 }
 
-/// Windows of a day at most.
+/// Windows of a day that one request has, at most.
 pub const MAX_WINDOWS: usize = 8;
+/// The window of two requests that have no time of day in common. Nobody can ask for it.
+pub const NEVER: (u32, u32) = (0, 0);
 /// Seconds of a day.
 pub const DAY: u32 = 86_400;
 
@@ -126,8 +128,8 @@ impl PaceRequest {
         Ok(())
     }
 
-    /// Both requests together: the lower goal, the lower rate; policy and windows of `self` where
-    /// it has any.
+    /// Both requests together: the lower goal, the lower rate, the times of day that both have; the
+    /// policy of `self` where it has one.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         let lower = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).min();
@@ -135,7 +137,7 @@ impl PaceRequest {
             policy: self.policy.or(other.policy),
             slowdown_ns: lower(self.slowdown_ns, other.slowdown_ns),
             rate: lower(self.rate, other.rate),
-            windows: if self.windows.is_empty() { other.windows.clone() } else { self.windows.clone() },
+            windows: common(&self.windows, &other.windows),
         };
         // A goal that one of them has is held, whatever policy the other asked for.
         if both.slowdown_ns.is_some() && !both.policy().holds_goal() {
@@ -143,6 +145,38 @@ impl PaceRequest {
         }
         both
     }
+}
+
+/// The times of day that lie in windows of both; [`NEVER`] where there are none.
+fn common(one: &[(u32, u32)], other: &[(u32, u32)]) -> Vec<(u32, u32)> {
+    match (one, other) {
+        ([], windows) | (windows, []) => return windows.to_vec(),
+        _ if one == other => return one.to_vec(),
+        _ => {}
+    }
+    let (one, other) = (within_a_day(one), within_a_day(other));
+    let overlap = |&(from, to): &(u32, u32)| {
+        other.iter().map(move |(start, end)| (from.max(*start), to.min(*end))).filter(|(from, to)| from < to)
+    };
+    let both: Vec<(u32, u32)> = one.iter().flat_map(overlap).collect();
+    if both.is_empty() { vec![NEVER] } else { both }
+}
+
+/// The same windows, in order, without any that runs over midnight, overlaps or touches another.
+fn within_a_day(windows: &[(u32, u32)]) -> Vec<(u32, u32)> {
+    let halves = |&(from, to): &(u32, u32)| {
+        if from <= to { [(from, to), (0, 0)] } else { [(from, DAY), (0, to)] }
+    };
+    let mut all: Vec<(u32, u32)> = windows.iter().flat_map(halves).filter(|(from, to)| from < to).collect();
+    all.sort_unstable();
+    all.dedup_by(|next, last| {
+        let joined = next.0 <= last.1;
+        if joined {
+            last.1 = last.1.max(next.1);
+        }
+        joined
+    });
+    all
 }
 
 /// What was measured of one drive since its pacing began.
@@ -221,6 +255,38 @@ mod tests {
         ] {
             assert!(parse_window(text).is_err(), "{text}");
         }
+    }
+
+    /// Every minute of the day, whatever windows two hosts have asked for, in either order.
+    #[test]
+    fn two_requests_have_the_times_that_both_have() {
+        const MINUTES: [u32; 6] = [0, 1, 300, 720, 1300, 1440];
+        let open = |windows: &[(u32, u32)], at: u32| {
+            windows.is_empty()
+                || windows.iter().any(|&(from, to)| {
+                    if from < to { (from..to).contains(&at) } else { from != to && (at >= from || at < to) }
+                })
+        };
+        let window = |from: u32, to: u32| (from * 60, to * 60);
+        let mut all = vec![vec![]];
+        for from in MINUTES {
+            for to in MINUTES.into_iter().filter(|to| *to != from && from != 1440) {
+                all.push(vec![window(from, to)]);
+                all.push(vec![window(from, to), window(300, 720)]);
+                all.push(vec![window(1300, 1), window(from, to), window(700, 701)]);
+            }
+        }
+        for one in &all {
+            for other in &all {
+                let both = common(one, other);
+                let wrong = (0..1440)
+                    .map(|minute| minute * 60)
+                    .find(|at| open(&both, *at) != (open(one, *at) && open(other, *at)));
+                assert_eq!(wrong, None, "{one:?} and {other:?} are {both:?}");
+            }
+        }
+        assert_eq!(common(&[(0, 60)], &[(60, 120)]), [NEVER]);
+        assert_eq!(common(&[NEVER], &[(0, 120)]), [NEVER]);
     }
 
     #[test]

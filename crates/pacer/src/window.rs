@@ -6,61 +6,65 @@ use thiserror::Error;
 const SECOND: Nanos = 1_000_000_000;
 const DAY: Nanos = 86_400 * SECOND;
 /// Windows at most.
-const SPANS: usize = 8;
+const MOST: usize = 1024;
 
 /// A window that cannot be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum WindowError {
-    /// More than eight.
-    #[error("at most 8 windows a day")]
+    /// More than 1024.
+    #[error("at most 1024 windows a day")]
     TooMany,
     /// Past midnight, or empty.
     #[error("a window begins and ends within a day, in seconds from midnight, and is not empty")]
     Bounds,
 }
 
-/// Times of day; none means always.
+/// Times of day; always by default.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Windows {
-    spans: [(Nanos, Nanos); SPANS],
-    len: usize,
+    /// `None` is always, and an empty list never.
+    spans: Option<Vec<(Nanos, Nanos)>>,
     /// Time of day at time 0.
     offset: Nanos,
 }
 
 impl Windows {
-    /// Windows of (from, to) in seconds from midnight; one that ends before it begins runs over
-    /// midnight. `time_of_day` is the second of the day at the caller's time 0.
+    /// Windows of (from, to) in seconds from midnight, none of them meaning always; one that ends
+    /// before it begins runs over midnight. `time_of_day` is the second of the day at the caller's
+    /// time 0.
     ///
     /// # Errors
-    /// Where there are more than 8, or one is empty or lies outside a day.
+    /// Where there are more than 1024, or one is empty or lies outside a day.
     pub fn daily(spans: &[(u32, u32)], time_of_day: u32) -> Result<Self, WindowError> {
-        if spans.len() > SPANS {
+        if spans.is_empty() {
+            return Ok(Self::default());
+        }
+        if spans.len() > MOST {
             return Err(WindowError::TooMany);
         }
-        let mut out = Self { offset: u64::from(time_of_day % 86_400) * SECOND, ..Self::default() };
-        for (i, &(from, to)) in spans.iter().enumerate() {
-            if from == to || from >= 86_400 || to > 86_400 {
-                return Err(WindowError::Bounds);
-            }
-            out.spans[i] = (u64::from(from) * SECOND, u64::from(to) * SECOND);
+        if spans.iter().any(|&(from, to)| from == to || from >= 86_400 || to > 86_400) {
+            return Err(WindowError::Bounds);
         }
-        out.len = spans.len();
-        Ok(out)
+        let spans = spans.iter().map(|&(from, to)| (u64::from(from) * SECOND, u64::from(to) * SECOND));
+        Ok(Self { spans: Some(spans.collect()), offset: u64::from(time_of_day % 86_400) * SECOND })
     }
 
-    /// When work may next start: `now` if a window is open.
+    /// No time of day at all.
+    #[must_use]
+    pub fn never() -> Self {
+        Self { spans: Some(Vec::new()), offset: 0 }
+    }
+
+    /// When work may next start: `now` if a window is open, the end of time if none ever is.
     #[must_use]
     pub fn open_at(&self, now: Nanos) -> Nanos {
-        if self.len == 0 {
-            return now;
-        }
+        let Some(spans) = &self.spans else { return now };
         let day = now.wrapping_add(self.offset) % DAY;
-        let wait = self.spans[..self.len].iter().map(|&(from, to)| {
+        let wait = spans.iter().map(|&(from, to)| {
             let open = if from < to { (from..to).contains(&day) } else { day >= from || day < to };
             if open { 0 } else { (from + DAY - day) % DAY }
         });
-        now.saturating_add(wait.min().unwrap_or(0))
+        now.saturating_add(wait.min().unwrap_or(Nanos::MAX))
     }
 }
 
@@ -77,6 +81,7 @@ mod tests {
         assert_eq!(night.open_at(10 * hour), 16 * hour);
         assert_eq!(night.open_at(16 * hour + 5), 16 * hour + 5);
         assert_eq!(Windows::default().open_at(7), 7);
+        assert_eq!(Windows::never().open_at(7), Nanos::MAX);
         assert_eq!(Windows::daily(&[(5, 5)], 0), Err(WindowError::Bounds));
         Ok(())
     }

@@ -1,10 +1,9 @@
 //! What a pace leaves to those who have not asked for it: a host cannot stop the scrubs of others
-//! by asking
-//! for a pace at which nothing moves.
+//! by asking for a pace at which nothing moves.
 
 use super::{BACK_TO_BACK, Reader, locked};
 use pumice_offload::PaceRequest;
-use pumice_pacer::{TokenBucket, Windows};
+use pumice_pacer::TokenBucket;
 
 /// Bytes a second of each drive for all commands that another host's pace holds up.
 pub(crate) const FLOOR: u64 = 4 << 20;
@@ -44,8 +43,7 @@ impl Reader<'_> {
     }
 
     fn is_open(&self, own: &PaceRequest, now: u64) -> bool {
-        let windows = Windows::daily(&own.windows, self.pacing.second_of_day);
-        windows.is_ok_and(|windows| windows.open_at(now) == now)
+        self.pacing.windows(own).is_ok_and(|windows| windows.open_at(now) == now)
     }
 }
 

@@ -170,3 +170,31 @@ fn a_read_that_nobody_wants_any_more_does_not_wait_for_its_window() {
         assert_eq!(read.join().unwrap(), None);
     });
 }
+
+/// One host wants its scrubs at one time of day, the other one later: neither is read outside the
+/// time that it has asked for itself, whoever asked first.
+#[test]
+fn the_times_of_day_of_two_hosts_are_both_heeded() {
+    let pacing = alone();
+    let now = pacing.second_of_day;
+    let at = |from: u32, to: u32| PaceRequest {
+        windows: vec![((now + from) % 86_400, (now + to) % 86_400)],
+        ..PaceRequest::default()
+    };
+    let open_now = |pacing: &Pacing| {
+        let mut state = pacing.lanes[0].lock();
+        matches!(state.pacer.as_mut().unwrap().next(pacing.now()), Decision::StartRequest { .. })
+    };
+    // A part of the day that is open now, for a minute at least; and one that is not.
+    let (open, closed) = (at(86_400 - 3600, 3600), at(7200, 7260));
+    let _reader = pacing.reader(0, 1);
+    for (first, second) in [(open.clone(), closed.clone()), (closed, open.clone())] {
+        pacing.ask(1, first).unwrap();
+        pacing.ask(2, second).unwrap();
+        assert_eq!(locked(&pacing.requests).effective.windows, [NEVER]);
+        assert!(!open_now(&pacing));
+    }
+    pacing.ask(1, at(86_400 - 60, 1800)).unwrap();
+    pacing.ask(2, open).unwrap();
+    assert!(open_now(&pacing));
+}
