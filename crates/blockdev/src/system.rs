@@ -166,3 +166,30 @@ pub fn step_back() {
 fn check(result: libc::c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_peer_is_asked_after_a_minute_and_three_times() -> io::Result<()> {
+        let listener = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0))?;
+        let socket = std::net::TcpStream::connect(listener.local_addr()?)?;
+        ask_silent_peer(&socket)?;
+        let option = |level, name| -> io::Result<libc::c_int> {
+            let mut value: libc::c_int = 0;
+            let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+            // SAFETY: the descriptor is open, and the call writes at most `len` bytes at the
+            // pointer, which is valid for that.
+            let done = unsafe {
+                libc::getsockopt(socket.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut len)
+            };
+            check(done).map(|()| value)
+        };
+        assert_eq!(option(libc::SOL_SOCKET, libc::SO_KEEPALIVE)?, 1);
+        assert_eq!(option(libc::IPPROTO_TCP, libc::TCP_KEEPIDLE)?, 60);
+        assert_eq!(option(libc::IPPROTO_TCP, libc::TCP_KEEPINTVL)?, 10);
+        assert_eq!(option(libc::IPPROTO_TCP, libc::TCP_KEEPCNT)?, 3);
+        Ok(())
+    }
+}

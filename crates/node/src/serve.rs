@@ -10,6 +10,7 @@
 //! A connection lives on one core. A wake-up reads what has come, carries out every whole command
 //! in it, and answers with one send. `docs/node.md` has the states, limits and deadlines.
 
+mod acceptor;
 mod arrival;
 mod blocks;
 mod budget;
@@ -28,10 +29,13 @@ mod listen;
 mod log;
 mod media_watch;
 mod metrics;
+mod newcomers;
 mod offload;
+mod order;
 mod outgoing;
 mod peers;
 mod pool;
+mod results;
 mod rounds;
 mod shared;
 mod socket;
@@ -51,6 +55,7 @@ use self::shared::Shared;
 use crate::NodeOptions;
 use crate::watch::WriteWatch;
 use mio::net::TcpListener;
+use pumice_blockdev::raise_descriptor_limit;
 use pumice_nvme::controller::{Access, Identity, Limits, Subsystem};
 use pumice_nvme::spec::Nqn;
 use pumice_offload::PaceRequest;
@@ -78,6 +83,17 @@ impl Access for SharedSubsystem {
 /// How long a stop takes, at most; and how much of that is kept for making writes durable.
 const STOP_TIME: Duration = Duration::from_secs(10);
 const FLUSH_TIME: Duration = Duration::from_secs(2);
+
+/// Descriptors that are kept for drives, files, other nodes and the threads of parity commands: so
+/// many, or a quarter of all.
+const OWN_DESCRIPTORS: u64 = 128;
+
+/// How many connections there may be if so many are wanted: each needs a descriptor. Without
+/// descriptors, connections that say nothing would keep a host waiting until they have gone.
+fn places(wanted: usize, descriptors: u64) -> usize {
+    let left = descriptors - OWN_DESCRIPTORS.min(descriptors / 4);
+    wanted.min(usize::try_from(left).unwrap_or(usize::MAX))
+}
 
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
@@ -169,6 +185,8 @@ impl Server {
             .map(|address| metrics::bind(address).map_err(|source| ServeError::Listen { address, source }))
             .transpose()?;
         let metrics = counters.as_ref().map(std::net::TcpListener::local_addr).transpose()?;
+        let descriptors = raise_descriptor_limit().unwrap_or(u64::MAX);
+        let limits = Limits { connections: places(limits.connections, descriptors), ..limits };
         let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
         let identity = Identity {
             nqn: nqn.clone(),
@@ -312,5 +330,16 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.end(Instant::now() + STOP_TIME);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::places;
+
+    #[test]
+    fn there_are_no_more_places_than_descriptors() {
+        assert_eq!((places(4096, 1 << 20), places(4096, 4096)), (4096, 4096 - 128));
+        assert_eq!((places(4096, 300), places(10, 300), places(4096, 0)), (225, 10, 0));
     }
 }

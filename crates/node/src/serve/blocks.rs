@@ -7,9 +7,9 @@ use super::done::Ticket;
 use super::fair::HostKey;
 use super::handle::CoreHandle;
 use super::metrics::{Class, CoreCounts};
-use super::offload::{QueueId, Sender};
 use super::outgoing::Loan;
 use super::pool::Pool;
+use super::results::{QueueId, Sender};
 use super::shared::Shared;
 use super::workers::{Job, OffloadJob, read_fault, write_fault};
 use crate::watch::Writing;
@@ -26,6 +26,8 @@ use std::time::Duration;
 /// Bytes that commands under way and answers of one connection may take before no more commands are
 /// taken from it.
 pub(super) const CONNECTION_FLIGHT: u64 = 16 << 20;
+/// Commands of a connection with the media, beyond which no more are taken.
+pub(super) const IN_FLIGHT_LIMIT: usize = 256;
 /// Bytes of the largest command.
 const MOST: u64 = 1 << 20;
 /// What buffers are made of; each command takes one more for itself.
@@ -67,6 +69,14 @@ pub(super) struct Blocks<'a> {
     pub(super) now: u64,
     /// How long the commands had waited in the socket, where the drives' pacers want to know.
     pub(super) waited: Duration,
+}
+
+/// Whether there is room for one more command of a connection that has so many with the media, and
+/// so many bytes under way and unsent, on the account of its host.
+pub(super) fn has_room(in_flight: usize, held: u64, account: Option<&Account>) -> bool {
+    in_flight < IN_FLIGHT_LIMIT
+        && held < CONNECTION_FLIGHT
+        && account.is_none_or(|account| account.flight.has_room(MOST + PAGE))
 }
 
 impl Blocks<'_> {
@@ -203,8 +213,7 @@ impl Media for Blocks<'_> {
     }
 
     fn has_room(&self) -> bool {
-        *self.flying + self.unsent < CONNECTION_FLIGHT
-            && self.account.is_none_or(|account| account.flight.has_room(MOST + PAGE))
+        has_room(*self.in_flight, *self.flying + self.unsent, self.account)
     }
 
     fn submit(&mut self, request: &Request<'_>) -> Submitted {

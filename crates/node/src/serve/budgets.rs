@@ -1,13 +1,13 @@
 //! How near every bound is. `docs/visibility.md` lists them; the bounds are those of
 //! `docs/node.md`.
 
-use super::blocks::CONNECTION_FLIGHT;
+use super::blocks::{CONNECTION_FLIGHT, IN_FLIGHT_LIMIT};
 use super::budget::{FLIGHT, WINDOWS};
 use super::leases::GRANTS;
 use super::metrics::Budget;
-use super::offload::{MAX_RESULT_BYTES, MAX_RESULTS};
+use super::results::{MAX_RESULT_BYTES, MAX_RESULTS};
 use super::shared::Shared;
-use super::socket::{IN_FLIGHT_LIMIT, SEND_LIMIT};
+use super::socket::SEND_LIMIT;
 use pumice_nvme::controller::{Access, Places};
 
 fn budget(name: &'static str, used: usize, limit: usize) -> Budget {

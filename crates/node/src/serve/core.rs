@@ -1,19 +1,21 @@
 //! One thread with its sockets.
 
+use super::acceptor::Acceptor;
 use super::blocks::Blocks;
 use super::direct::{Completed, Direct};
 use super::done::Done;
+use super::fair::HostKey;
 use super::handle::{CoreHandle, Inbox};
 use super::metrics::{Class, CoreCounts, Fullest};
-use super::offload::QueueId;
+use super::order::{Order, SLICE};
 use super::pool::{Policy, Pool};
+use super::results::QueueId;
 use super::shared::Shared;
 use super::socket::{Socket, Turn};
 use mio::net::{TcpListener, TcpStream};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
-use pumice_blockdev::ask_silent_peer;
-use pumice_initiator::{BusyPoll, prepare};
+use pumice_initiator::BusyPoll;
 use pumice_nvme::controller::{Access, Connection, EndReason};
 use pumice_nvme::spec::Status;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -35,9 +37,6 @@ const TICK: Duration = Duration::from_millis(100);
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of answers that are copied in one round: others are served between two of them.
 const ROUND: usize = 4 << 20;
-/// Connections that are accepted at a time, so that a burst of them does not hold up those that
-/// stand.
-const ACCEPTS: usize = 32;
 /// What a command ends with that its medium, or the node, did not carry out.
 const FAULTS: [Status; 3] = [Status::WRITE_FAULT, Status::READ_ERROR, Status::INTERNAL];
 /// Threads that wait for media, of each core. No host has all of them: what another one asks for
@@ -61,21 +60,18 @@ pub(super) struct Core {
     direct: Option<Direct>,
     engine: Pool,
     control: Pool,
-    listeners: Vec<TcpListener>,
-    /// The cores that connections are dealt to, and how many were dealt.
-    deal: (Vec<CoreHandle>, usize),
+    acceptor: Acceptor,
     sockets: HashMap<usize, Socket>,
-    next: usize,
     /// Closed connections of which writes are with the workers: the host, and how many.
     orphans: HashMap<usize, ([u8; 16], usize)>,
-    /// Connections that have a turn now.
+    /// Connections that have a turn now; and memory for those of the next round.
     turns: Vec<usize>,
+    spare_turns: Vec<usize>,
+    order: Order,
     /// The last round that was made.
     round: u64,
     /// Admin queues that wait until all cores have made a round, and which.
     waiting: HashMap<usize, u64>,
-    /// More connections may wait to be accepted.
-    accepting: bool,
     /// Commands that have ended and are not answered yet; and whether there are more of them than
     /// one round answers.
     done: VecDeque<Done>,
@@ -111,15 +107,14 @@ impl Core {
             direct,
             engine,
             control,
-            listeners: Vec::new(),
-            deal: (Vec::new(), 0),
+            acceptor: Acceptor::default(),
             sockets: HashMap::new(),
-            next: FIRST,
             orphans: HashMap::new(),
             turns: Vec::new(),
+            spare_turns: Vec::new(),
+            order: Order::default(),
             round: 0,
             waiting: HashMap::new(),
-            accepting: false,
             done: VecDeque::new(),
             has_more: false,
             full: HashSet::new(),
@@ -133,15 +128,8 @@ impl Core {
     }
 
     /// Accepts connections, and deals them out to `cores` in turn.
-    pub(super) fn listen(
-        &mut self,
-        mut listeners: Vec<TcpListener>,
-        cores: Vec<CoreHandle>,
-    ) -> io::Result<()> {
-        for (i, listener) in listeners.iter_mut().enumerate() {
-            self.poll.registry().register(listener, Token(LISTENER + i), Interest::READABLE)?;
-        }
-        (self.listeners, self.deal) = (listeners, (cores, 0));
+    pub(super) fn listen(&mut self, listeners: Vec<TcpListener>, cores: Vec<CoreHandle>) -> io::Result<()> {
+        self.acceptor = Acceptor::new(listeners, cores, self.poll.registry(), LISTENER)?;
         Ok(())
     }
 
@@ -160,7 +148,7 @@ impl Core {
             for event in &events {
                 match event.token() {
                     WAKER | DIRECT => {}
-                    Token(LISTENER..FIRST) => self.accepting = true,
+                    Token(LISTENER..FIRST) => self.acceptor.look_again(),
                     Token(number) => {
                         if let Some(socket) = self.sockets.get_mut(&number) {
                             if event.is_read_closed() {
@@ -169,14 +157,15 @@ impl Core {
                             if event.is_readable() || event.is_error() {
                                 socket.readable();
                             }
+                            if event.is_writable() || event.is_error() {
+                                socket.writable();
+                            }
                             self.turns.push(number);
                         }
                     }
                 }
             }
-            if self.accepting {
-                self.accept();
-            }
+            self.acceptor.accept(&self.shared);
             self.take_inbox();
             self.answer();
             self.take_turns();
@@ -187,12 +176,12 @@ impl Core {
             if ticked.elapsed() >= TICK {
                 ticked = Instant::now();
                 // Those that had to wait for a descriptor have no event of their own.
-                self.accepting = true;
+                self.acceptor.look_again();
                 self.tick();
             }
             self.go_round(round);
             if self.shared.is_stopping() {
-                self.listeners.clear();
+                self.acceptor.stop();
                 let until = *stop_at.get_or_insert_with(|| Instant::now() + STOP_PATIENCE);
                 if self.sockets.values().all(Socket::is_idle) || Instant::now() >= until {
                     break;
@@ -210,7 +199,7 @@ impl Core {
 
     /// Waits until there is something to do, or time to be told.
     fn wait(&mut self, events: &mut Events) -> io::Result<()> {
-        if self.accepting
+        if self.acceptor.is_wanted()
             || self.has_more
             || !self.turns.is_empty()
             || self.direct.as_ref().is_some_and(Direct::must_enter)
@@ -271,43 +260,16 @@ impl Core {
         }
     }
 
-    /// Accepts some of the connections that wait, of each listener as many; the others' turn comes
-    /// after those that stand already.
-    fn accept(&mut self) {
-        self.accepting = false;
-        for listener in &self.listeners {
-            let mut left = ACCEPTS;
-            while left > 0 {
-                left -= 1;
-                match listener.accept() {
-                    Ok((stream, peer)) => {
-                        if !self.shared.admit() {
-                            // Dropped: the peer sees the connection closed.
-                            self.shared.metrics().no_room.add(1);
-                            self.shared.log().no_room(peer, self.shared.limits().connections);
-                            continue;
-                        }
-                        self.shared.metrics().accepted.add(1);
-                        // A peer that is gone already shows when it is read.
-                        let _ = prepare(&stream, peer).and_then(|()| ask_silent_peer(&stream));
-                        let (cores, turn) = &mut self.deal;
-                        cores[*turn % cores.len()].give(stream);
-                        *turn += 1;
-                    }
-                    // A peer that went away: the next is tried.
-                    Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
-                    // None waits; or there are no descriptors, and the next tick tries again.
-                    Err(_) => break,
-                }
-                self.accepting |= left == 0;
-            }
-        }
-    }
-
     fn take_inbox(&mut self) {
-        let Inbox { streams, done } = self.handle.take();
-        for stream in streams {
-            self.adopt(stream);
+        let Inbox { streams, dismissed, done } = self.handle.take();
+        for (number, stream) in streams {
+            self.adopt(FIRST + number, stream);
+        }
+        for number in dismissed {
+            // It may have gone, or said whose it is, before that was heard here.
+            if self.sockets.get(&(FIRST + number)).is_some_and(|socket| socket.newcomer) {
+                self.close(FIRST + number);
+            }
         }
         self.done.extend(done);
     }
@@ -337,7 +299,14 @@ impl Core {
         self.has_more = left == 0;
         if self.freed {
             self.freed = false;
-            self.turns.extend(self.full.drain());
+            let (sockets, turns) = (&self.sockets, &mut self.turns);
+            self.full.retain(|number| {
+                let goes_on = sockets.get(number).is_none_or(Socket::may_go_on);
+                if goes_on {
+                    turns.push(*number);
+                }
+                !goes_on
+            });
         }
     }
 
@@ -364,13 +333,11 @@ impl Core {
         drop(done.held);
     }
 
-    fn adopt(&mut self, mut stream: TcpStream) {
-        let number = self.next;
-        self.next += 1;
+    fn adopt(&mut self, number: usize, mut stream: TcpStream) {
         let interest = Interest::READABLE | Interest::WRITABLE;
         let registered = self.poll.registry().register(&mut stream, Token(number), interest);
         let (Ok(()), Ok(local), Ok(peer)) = (registered, stream.local_addr(), stream.peer_addr()) else {
-            self.shared.dismiss();
+            self.shared.newcomers().leave(number - FIRST);
             return;
         };
         let connection = Connection::new(self.shared.limits(), local, self.shared.now()).with_peer(peer.ip());
@@ -378,54 +345,86 @@ impl Core {
         self.turns.push(number);
     }
 
+    /// Gives each connection its turn, or as many as there is time for: the others come after what
+    /// is new meanwhile.
     fn take_turns(&mut self) {
-        let mut turns = std::mem::take(&mut self.turns);
+        let mut turns = std::mem::replace(&mut self.turns, std::mem::take(&mut self.spare_turns));
         turns.sort_unstable();
         turns.dedup();
-        let now = self.shared.now();
-        for number in turns.drain(..) {
-            let Some(socket) = self.sockets.get_mut(&number) else { continue };
-            let (mut in_flight, mut writes) = (socket.in_flight, socket.writes);
-            let mut expected = std::mem::take(&mut socket.expected);
-            let account = socket.account.clone();
-            let mut flying = socket.flying;
-            let gone = Arc::clone(&socket.gone);
-            let mut blocks = Blocks {
-                shared: &self.shared,
-                workers: &self.workers,
-                direct: self.direct.as_mut(),
-                engine: &self.engine,
-                control: &self.control,
-                host: socket.host(),
-                account: account.as_ref(),
-                flying: &mut flying,
-                unsent: 0,
-                gone: &gone,
-                core: &self.handle,
-                connection: number,
-                core_number: self.number,
-                in_flight: &mut in_flight,
-                writes: &mut writes,
-                expected: &mut expected,
-                loans: Vec::new(),
-                counts: &self.counts,
-                now,
-                waited: Duration::ZERO,
-            };
-            let turn = socket.turn(&self.shared, &mut blocks, now);
-            (socket.in_flight, socket.writes, socket.expected) = (in_flight, writes, expected);
-            socket.flying = flying;
-            if socket.waits_for_room() {
-                self.full.insert(number);
+        let sockets = &self.sockets;
+        let host = |number: usize| sockets.get(&number).map_or_else(HostKey::unknown, Socket::host);
+        self.order.arrange(&mut turns, host);
+        let began = self.shared.now();
+        let (mut now, mut cut) = (began, false);
+        for number in turns.iter().copied() {
+            let Some(socket) = self.sockets.get(&number) else { continue };
+            // One whose peer has closed is closed before the round is said to have been made.
+            if now - began >= SLICE && !socket.is_over() {
+                self.turns.push(number);
+                cut = true;
+                continue;
             }
-            match turn {
-                Turn::Waits => {}
-                Turn::Again => self.turns.push(number),
-                Turn::AfterRound(round) => {
-                    self.waiting.insert(number, round);
+            let host = self.order.is_behind().then(|| socket.host());
+            self.take_turn(number, began);
+            if turns.len() > 1 {
+                let then = self.shared.now();
+                if let Some(host) = host {
+                    self.order.used(host, then - now);
                 }
-                Turn::Over => self.close(number),
+                now = then;
             }
+        }
+        self.order.ended(cut);
+        turns.clear();
+        self.spare_turns = turns;
+    }
+
+    fn take_turn(&mut self, number: usize, now: u64) {
+        let Some(socket) = self.sockets.get_mut(&number) else { return };
+        let (mut in_flight, mut writes) = (socket.in_flight, socket.writes);
+        let mut expected = std::mem::take(&mut socket.expected);
+        let account = socket.account.clone();
+        let mut flying = socket.flying;
+        let gone = Arc::clone(&socket.gone);
+        let mut blocks = Blocks {
+            shared: &self.shared,
+            workers: &self.workers,
+            direct: self.direct.as_mut(),
+            engine: &self.engine,
+            control: &self.control,
+            host: socket.host(),
+            account: account.as_ref(),
+            flying: &mut flying,
+            unsent: 0,
+            gone: &gone,
+            core: &self.handle,
+            connection: number,
+            core_number: self.number,
+            in_flight: &mut in_flight,
+            writes: &mut writes,
+            expected: &mut expected,
+            loans: Vec::new(),
+            counts: &self.counts,
+            now,
+            waited: Duration::ZERO,
+        };
+        let turn = socket.turn(&self.shared, &mut blocks, now);
+        (socket.in_flight, socket.writes, socket.expected) = (in_flight, writes, expected);
+        socket.flying = flying;
+        if socket.newcomer && socket.connection.host().is_some() {
+            socket.newcomer = false;
+            self.shared.newcomers().settle(number - FIRST);
+        }
+        if socket.waits_for_room() {
+            self.full.insert(number);
+        }
+        match turn {
+            Turn::Waits => {}
+            Turn::Again => self.turns.push(number),
+            Turn::AfterRound(round) => {
+                self.waiting.insert(number, round);
+            }
+            Turn::Over => self.close(number),
         }
     }
 
@@ -436,12 +435,13 @@ impl Core {
             fullest = fullest.or(socket.fullness());
             if socket.tick(&self.shared, now) == Turn::Over {
                 over.push(*number);
-            } else if socket.waits_for_room() {
+            } else if socket.waits_for_room() && socket.may_go_on() {
                 // Another core may have given room back.
                 self.turns.push(*number);
             }
         }
         self.counts.look(fullest);
+        self.order.tick();
         for number in over {
             self.close(number);
         }
@@ -477,7 +477,7 @@ impl Core {
             // Either may fail where the peer was first.
             let _ = self.poll.registry().deregister(&mut socket.stream);
             let _ = socket.close();
-            self.shared.dismiss();
+            self.shared.newcomers().leave(number - FIRST);
             if association {
                 // Its other queues may be anywhere, and a controller may wait for their end.
                 self.shared.rounds().ask();

@@ -8,8 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// What others have for a core.
 #[derive(Default)]
 pub(super) struct Inbox {
-    /// Connections that are dealt to it.
-    pub(super) streams: Vec<TcpStream>,
+    /// Connections that are dealt to it, each with its number.
+    pub(super) streams: Vec<(usize, TcpStream)>,
+    /// Numbers of connections that must go, unless it is known whose they are.
+    pub(super) dismissed: Vec<usize>,
     /// Its commands that are done.
     pub(super) done: Vec<Done>,
 }
@@ -52,8 +54,14 @@ impl CoreHandle {
     }
 
     /// Deals it a connection.
-    pub(super) fn give(&self, stream: TcpStream) {
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner).streams.push(stream);
+    pub(super) fn give(&self, number: usize, stream: TcpStream) {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner).streams.push((number, stream));
+        self.wake();
+    }
+
+    /// Has it close a connection, unless it is known whose that is.
+    pub(super) fn dismiss(&self, number: usize) {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner).dismissed.push(number);
         self.wake();
     }
 

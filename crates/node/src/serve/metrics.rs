@@ -48,6 +48,7 @@ pub(super) struct Metrics {
     failed: Vec<AtomicBool>,
     pub(super) accepted: Count,
     pub(super) no_room: Count,
+    pub(super) gave_way: Count,
     pub(super) associations: Count,
     pub(super) connects_refused: Count,
     pub(super) violations: Count,

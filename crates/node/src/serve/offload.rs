@@ -5,6 +5,7 @@ use super::config::Peer;
 use super::leases::{Active, LeasedMemory, NoLease};
 use super::metrics::ParityCounts;
 use super::peers::PeerLinks;
+use super::results::{NotTaken, QueueId, Results, ResultsUse, Sender};
 use crate::engine::Permit;
 use crate::memory::MemoryAccess;
 use crate::pace::Pacing;
@@ -20,32 +21,13 @@ use pumice_offload::{
     AssociatedHost, DataNode, DriveId, ErrorKind, Grant, Hosts, MemoryAddress, NodeError, SuperblockSeen,
 };
 use sha2::{Digest, Sha256};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
-/// Results of a queue that wait to be read, at most.
-pub(super) const MAX_RESULTS: usize = 16;
-/// Bytes of the results of a controller that wait to be read, from which on no more commands with
-/// results are taken.
-pub(super) const MAX_RESULT_BYTES: usize = 4 << 20;
 /// Bytes that one command moves into or out of local memory, at most: what a queue transfers in one
 /// command.
 pub(super) const MAX_MOVE: u64 = 1 << 20;
-
-/// A queue: results belong to the one that asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct QueueId {
-    pub(super) core: usize,
-    pub(super) connection: usize,
-}
-
-/// Who sent a command: the queue, and its controller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Sender {
-    pub(super) queue: QueueId,
-    pub(super) cntlid: u16,
-}
 
 /// What a command ends with.
 #[derive(Debug, Default)]
@@ -90,45 +72,13 @@ impl Traffic {
     }
 }
 
-/// Results that wait to be read: of each queue, with its controller, by tag.
-type Results = HashMap<QueueId, (u16, HashMap<u32, Vec<u8>>)>;
-
-/// How much of the bounds of results is used.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct ResultsUse {
-    /// Results of the queue that has most.
-    pub(super) of_queue: usize,
-    /// Bytes of the controller that has most, and of all.
-    pub(super) of_controller: usize,
-    pub(super) of_all: usize,
-}
-
-fn used(results: &Results) -> ResultsUse {
-    let mut by_controller: HashMap<u16, usize> = HashMap::new();
-    for (cntlid, of) in results.values() {
-        *by_controller.entry(*cntlid).or_default() += of.values().map(Vec::len).sum::<usize>();
-    }
-    ResultsUse {
-        of_queue: results.values().map(|(_, of)| of.len()).max().unwrap_or(0),
-        of_controller: by_controller.values().copied().max().unwrap_or(0),
-        of_all: by_controller.values().sum(),
-    }
-}
-
-/// Whether there is room for one more result of a queue under a tag.
-fn has_room(results: &Results, queue: QueueId, cntlid: u16, tag: u32) -> bool {
-    let few = results.get(&queue).is_none_or(|(_, of)| of.len() < MAX_RESULTS || of.contains_key(&tag));
-    let of_controller = results.values().filter(|(owner, _)| *owner == cntlid);
-    few && of_controller.flat_map(|(_, of)| of.values()).map(Vec::len).sum::<usize>() < MAX_RESULT_BYTES
-}
-
 /// The engines behind the command set.
 pub(super) struct Offload {
     node: LocalNode,
     watch: Arc<WriteWatch>,
     memory_bytes: u64,
     leases: LeasedMemory,
-    results: Mutex<Results>,
+    results: Results,
     traffic: Arc<Traffic>,
     counts: ParityCounts,
     peers: PeerLinks,
@@ -149,7 +99,7 @@ impl Offload {
             node,
             watch,
             memory_bytes,
-            results: Mutex::default(),
+            results: Results::default(),
             traffic: Arc::default(),
             counts: ParityCounts::default(),
             peers: PeerLinks::new(nqn, peers),
@@ -173,7 +123,7 @@ impl Offload {
 
     /// How much of the bounds of results is used.
     pub(super) fn results_used(&self) -> ResultsUse {
-        used(&self.results())
+        self.results.used()
     }
 
     /// How many grants there are, and how many the controller has that has most.
@@ -193,11 +143,7 @@ impl Offload {
 
     /// A queue is gone, and its results with it.
     pub(super) fn forget(&self, queue: QueueId) {
-        self.results().remove(&queue);
-    }
-
-    fn results(&self) -> std::sync::MutexGuard<'_, Results> {
-        self.results.lock().unwrap_or_else(PoisonError::into_inner)
+        self.results.forget(queue);
     }
 
     /// The pace of the drives.
@@ -342,32 +288,24 @@ impl Offload {
         permit: &dyn Permit,
         work: impl FnOnce() -> Result<Vec<u8>, NodeError>,
     ) -> Answered {
-        let Sender { queue, cntlid } = sender;
-        if !has_room(&self.results(), queue, cntlid, tag) {
+        let Some(place) = self.results.place(sender, tag) else {
             return Answered::refused(Status::SEQUENCE.dnr());
-        }
+        };
         let (status, bytes) = match work() {
             Ok(bytes) => (Status::SUCCESS, bytes),
             Err(_) if !permit.is_wanted() => (Status::ABORTED, Vec::new()),
             Err(error) => (status_of(&error), error.to_string().into_bytes()),
         };
         let result = bytes.len() as u64;
-        let mut results = self.results();
-        // Asked with the results in hand: a queue that is gone was so before it was forgotten, and
-        // is not forgotten twice.
-        if !bytes.is_empty() && permit.is_wanted() {
-            results.entry(queue).or_insert_with(|| (cntlid, HashMap::new())).1.insert(tag, bytes);
-        }
+        place.keep(bytes, || permit.is_wanted());
         Answered { status, result, data: None }
     }
 
     fn take(&self, queue: QueueId, tag: u32, len: u64) -> Answered {
-        let mut results = self.results();
-        let Some((_, of)) = results.get_mut(&queue) else { return Answered::refused(Status::SEQUENCE.dnr()) };
-        match of.get(&tag).map(|bytes| bytes.len() as u64) {
-            Some(has) if has == len => Answered { data: of.remove(&tag), ..Answered::default() },
-            Some(_) => Answered::refused(Status::INVALID_FIELD.dnr()),
-            None => Answered::refused(Status::SEQUENCE.dnr()),
+        match self.results.take(queue, tag, len) {
+            Ok(bytes) => Answered { data: Some(bytes), ..Answered::default() },
+            Err(NotTaken::Length) => Answered::refused(Status::INVALID_FIELD.dnr()),
+            Err(NotTaken::None) => Answered::refused(Status::SEQUENCE.dnr()),
         }
     }
 

@@ -146,7 +146,8 @@ impl Outgoing {
         self.len() == 0
     }
 
-    /// Sends what `socket` takes, and returns how many bytes that were.
+    /// Sends what `socket` takes, and returns how many bytes that were. If something is left, the
+    /// socket is full.
     ///
     /// # Errors
     /// Where the socket fails; that it is full is no failure.
@@ -158,7 +159,8 @@ impl Outgoing {
         let mut all = 0;
         while !self.is_empty() {
             match self.send_some(socket, devices) {
-                Ok(0) => break,
+                // Something waits: a socket that takes nothing would have to say that it is full.
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(n) => all += n as u64,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

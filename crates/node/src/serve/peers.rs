@@ -64,6 +64,8 @@ impl PeerLinks {
         {
             return self.sent(address, link, done);
         }
+        // It may have been given up instead: then the peer is not troubled for nothing.
+        permit.check()?;
         let mut link = self.connect(peer).map_err(|error| unreachable(&error))?;
         let done = send(&mut link.queue, memory, &transfer, permit)?;
         self.sent(address, link, done)
@@ -150,4 +152,33 @@ fn send(
 
 fn unreachable(error: &InitiatorError) -> NodeError {
     NodeError::new(ErrorKind::Unreachable, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::LocalMemory;
+    use pumice_initiator::DigestPolicy;
+    use pumice_offload::{DriveId, Grant};
+    use std::io::ErrorKind as IoErrorKind;
+    use std::net::{Ipv4Addr, TcpListener};
+
+    /// A peer answers nothing for 10 s, and a transfer that nobody waits for would hold its thread
+    /// as long.
+    #[test]
+    fn nobody_is_connected_to_for_a_transfer_that_nobody_wants() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let peer = Peer { address, nqn: None, digests: DigestPolicy::Off };
+        let links = PeerLinks::new("nqn.2026-11.example:node", vec![peer]);
+        let at = MemoryAddress { drive: DriveId(1), offset: 0 };
+        let transfer =
+            Transfer { from: at, len: 512, peer: address.to_string(), to: at, grant: Grant([1; 16]) };
+        let descriptor = wire::encode_transfer(&transfer);
+        let memory = LocalMemory::new(1, 4096);
+        let given_up = links.transfer(&memory, &descriptor, &|| false).unwrap_err();
+        assert!(given_up.to_string().contains("given up"), "{given_up}");
+        assert_eq!(listener.accept().unwrap_err().kind(), IoErrorKind::WouldBlock);
+    }
 }

@@ -5,6 +5,7 @@ use super::budget::{Accounts, FLIGHT, WINDOWS};
 use super::failure::Failure;
 use super::log::Log;
 use super::metrics::Metrics;
+use super::newcomers::Newcomers;
 use super::offload::Offload;
 use super::rounds::Rounds;
 use super::turns::Turns;
@@ -13,7 +14,7 @@ use crate::watch::WriteWatch;
 use pumice_blockdev::BlockDevice;
 use pumice_nvme::controller::{Access, Limits};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// Parity commands that work at a time, for each core.
@@ -30,7 +31,7 @@ pub(super) struct Shared {
     watch: Arc<WriteWatch>,
     rounds: Rounds,
     kinds: Vec<DriveKind>,
-    connections: AtomicUsize,
+    newcomers: Newcomers,
     metrics: Metrics,
     log: Log,
     stopping: AtomicBool,
@@ -83,7 +84,7 @@ impl Shared {
             watch,
             rounds: Rounds::new(cores),
             kinds,
-            connections: AtomicUsize::new(0),
+            newcomers: Newcomers::new(limits.connections),
             metrics,
             log: Log::default(),
             stopping: AtomicBool::new(false),
@@ -98,22 +99,13 @@ impl Shared {
         self.limits
     }
 
-    /// Counts one more connection, unless there are as many as there may be.
-    pub(super) fn admit(&self) -> bool {
-        let room = self.connections.load(Ordering::Relaxed) < self.limits.connections;
-        if room {
-            self.connections.fetch_add(1, Ordering::Relaxed);
-        }
-        room
-    }
-
-    /// A connection that was admitted is gone.
-    pub(super) fn dismiss(&self) {
-        self.connections.fetch_sub(1, Ordering::Relaxed);
+    /// The places of connections.
+    pub(super) fn newcomers(&self) -> &Newcomers {
+        &self.newcomers
     }
 
     pub(super) fn connections(&self) -> usize {
-        self.connections.load(Ordering::Relaxed)
+        self.newcomers.connections()
     }
 
     pub(super) fn metrics(&self) -> &Metrics {

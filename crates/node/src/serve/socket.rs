@@ -1,7 +1,7 @@
 //! A connection's socket with its buffers.
 
 use super::arrival::Arrival;
-use super::blocks::Blocks;
+use super::blocks::{self, Blocks, IN_FLIGHT_LIMIT};
 use super::budget::{Account, Held};
 use super::done::Done;
 use super::fair::HostKey;
@@ -10,6 +10,7 @@ use super::outgoing::Outgoing;
 use super::shared::Shared;
 use crate::watch::Writing;
 use mio::net::TcpStream;
+use pumice_blockdev::BlockDevice;
 use pumice_nvme::controller::{Connection, EndReason, Media, Notice, Windows};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
@@ -30,8 +31,6 @@ pub(super) const SEND_LIMIT: usize = 4 << 20;
 /// counted for anybody, and a host has no reason to ask for more than one thing.
 const ADMIN_LIMIT: usize = 256 << 10;
 const UNBOUND_LIMIT: usize = 4 << 10;
-/// Commands with the media, beyond which no more are taken.
-pub(super) const IN_FLIGHT_LIMIT: usize = 256;
 
 /// A host must take so many bytes of what waits for it in so many nanoseconds, or all of it.
 const UNREAD_LEAST: u64 = 64 << 10;
@@ -95,6 +94,8 @@ pub(super) struct Socket {
     busy: bool,
     /// The socket may have more.
     readable: bool,
+    /// The socket may take more: it took all the last time, or has said so since.
+    writable: bool,
     pub(super) in_flight: usize,
     /// Writes of those.
     pub(super) writes: usize,
@@ -102,6 +103,8 @@ pub(super) struct Socket {
     pub(super) expected: HashMap<u16, Writing>,
     /// Raised when the connection is closed, for those who work for it.
     pub(super) gone: Arc<AtomicBool>,
+    /// It has not said yet whose it is, so it may have to make room for another one.
+    pub(super) newcomer: bool,
     ended: bool,
     look: Look,
     /// The receive buffer may hold what was left for another turn.
@@ -132,10 +135,12 @@ impl Socket {
             sent_at_tick: 0,
             busy: false,
             readable: true,
+            writable: true,
             in_flight: 0,
             writes: 0,
             expected: HashMap::new(),
             gone: Arc::default(),
+            newcomer: true,
             ended: false,
             look: Look::Unbound,
             left: false,
@@ -148,6 +153,11 @@ impl Socket {
         self.readable = true;
     }
 
+    /// The socket says that it can be written.
+    pub(super) fn writable(&mut self) {
+        self.writable = true;
+    }
+
     /// The peer has closed: what it sent and is not read yet is not carried out. Nobody hears how
     /// it ends, and whoever closed may write anew elsewhere.
     pub(super) fn hang_up(&mut self) {
@@ -158,6 +168,16 @@ impl Socket {
     pub(super) fn host(&self) -> HostKey {
         let id = self.connection.host();
         id.map_or_else(HostKey::unknown, |id| HostKey::new(self.connection.peer(), id))
+    }
+
+    /// Whether nothing more is taken from it.
+    pub(super) fn is_over(&self) -> bool {
+        self.ended
+    }
+
+    /// Whether there is room for one more command of it.
+    pub(super) fn may_go_on(&self) -> bool {
+        blocks::has_room(self.in_flight, self.flying + self.out.memory() as u64, self.account.as_ref())
     }
 
     /// Whether it waits for nothing but its own commands to end.
@@ -194,7 +214,7 @@ impl Socket {
                 Err(_) => self.lost(),
             }
         }
-        self.send(shared);
+        self.send(shared.devices());
         self.account_for(shared);
         let (received, sent) = std::mem::take(&mut self.uncounted);
         shared.offload().traffic().count(received, sent);
@@ -302,7 +322,7 @@ impl Socket {
             self.bound(shared, now);
             let more = received.more || received.consumed > 0 && end < self.filled;
             if received.more {
-                self.send(shared);
+                self.send(shared.devices());
             }
             self.is_full = received.full;
             // A host that asks for more than it has entries for: what it does not take waits in its
@@ -325,12 +345,17 @@ impl Socket {
         }
     }
 
-    /// Sends what the socket takes.
-    fn send(&mut self, shared: &Shared) {
-        match self.out.send(&mut self.stream, shared.devices()) {
+    /// Sends what the socket takes. One that was full is left alone until it says that it has room:
+    /// to ask it costs as much as to send, and many may be full.
+    fn send(&mut self, devices: &[Arc<dyn BlockDevice>]) {
+        if !self.writable || self.out.is_empty() {
+            return;
+        }
+        match self.out.send(&mut self.stream, devices) {
             Ok(sent) => {
                 self.uncounted.1 += sent;
                 self.sent += sent;
+                self.writable = self.out.is_empty();
             }
             Err(_) => self.lost(),
         }
@@ -391,8 +416,7 @@ impl Socket {
             self.connection.end(EndReason::Deadline);
             self.ended = true;
         }
-        self.send(shared);
-        if self.is_stuck(now) {
+        if self.gives_up(shared.devices(), now) {
             self.connection.end(EndReason::Deadline);
             self.ended = true;
         }
@@ -405,6 +429,17 @@ impl Socket {
         }
         self.account_for(shared);
         if self.ended || self.connection.is_closed() { Turn::Over } else { Turn::Waits }
+    }
+
+    /// Sends what the socket takes, and tells whether its host has taken next to nothing for too
+    /// long. A socket says that it has room when much of its memory is free: before its host is
+    /// judged, it is asked whether it has any.
+    fn gives_up(&mut self, devices: &[Arc<dyn BlockDevice>], now: u64) -> bool {
+        if self.stuck.is_some_and(|(since, _)| now.saturating_sub(since) >= UNREAD_PATIENCE) {
+            self.writable = true;
+        }
+        self.send(devices);
+        self.is_stuck(now)
     }
 
     /// Whether its host has taken next to nothing of what waits for it, for too long.
@@ -428,28 +463,4 @@ impl Socket {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use pumice_nvme::controller::Limits;
-    use std::net::{Ipv4Addr, TcpListener};
-
-    #[test]
-    fn a_host_that_takes_next_to_nothing_is_closed_after_half_a_minute() -> io::Result<()> {
-        const SECOND: u64 = 1_000_000_000;
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let _peer = std::net::TcpStream::connect(listener.local_addr()?)?;
-        let stream = TcpStream::from_std(listener.accept()?.0);
-        let local = listener.local_addr()?;
-        let mut socket = Socket::new(stream, Connection::new(Limits::default(), local, 0), local);
-        assert!(!socket.is_stuck(0) && !socket.is_stuck(100 * SECOND), "nothing waits");
-        socket.out.bytes().extend_from_slice(&[0; 100]);
-        assert!(!socket.is_stuck(100 * SECOND) && !socket.is_stuck(129 * SECOND));
-        socket.sent += UNREAD_LEAST;
-        assert!(!socket.is_stuck(130 * SECOND), "it takes enough");
-        socket.sent += UNREAD_LEAST - 1;
-        assert!(!socket.is_stuck(159 * SECOND) && socket.is_stuck(160 * SECOND), "it does not any more");
-        socket.out.shrink();
-        assert!(!socket.out.is_empty(), "what waits stays");
-        Ok(())
-    }
-}
+mod tests;

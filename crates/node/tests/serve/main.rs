@@ -2,6 +2,7 @@
 //! what was asked of them.
 
 mod bounds;
+mod budgets;
 mod deallocate;
 mod durability;
 mod listen;

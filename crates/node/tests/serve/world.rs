@@ -26,11 +26,16 @@ pub(crate) fn serve_on(cores: usize, drives: Vec<Drive>) -> Server {
 
 /// The same, on these addresses.
 pub(crate) fn serve_at(listen: &[&str], cores: usize, drives: Vec<Drive>) -> Server {
+    serve_within(Limits::default(), listen, cores, drives)
+}
+
+/// The same, within these bounds.
+pub(crate) fn serve_within(limits: Limits, listen: &[&str], cores: usize, drives: Vec<Drive>) -> Server {
     Server::start(Service {
         listen: listen.iter().map(|address| address.parse().unwrap()).collect(),
         nqn: "nqn.2026-11.example:node".parse().unwrap(),
         drives,
-        limits: Limits::default(),
+        limits,
         cores,
         busy_poll: Duration::from_micros(100),
         node: NodeOptions { memory_bytes: 4096, ..NodeOptions::default() },
@@ -58,6 +63,18 @@ pub(crate) fn connect(server: &Server, options: ConnectOptions, entries: u16) ->
     let controller = Controller::connect(server.address(), options).unwrap();
     let queue = controller.queue(1, entries).unwrap();
     (controller, queue)
+}
+
+/// One of the counters that the server shows.
+pub(crate) fn counter(server: &Server, name: &str) -> f64 {
+    let text = server.metrics();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {name}")).parse().unwrap()
+}
+
+/// How much of a budget is used.
+pub(crate) fn used(server: &Server, budget: &str) -> f64 {
+    counter(server, &format!("pumice_budget_used{{budget=\"{budget}\"}}"))
 }
 
 /// A command for `blocks` blocks from `slba` on.

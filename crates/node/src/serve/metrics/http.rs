@@ -1,9 +1,13 @@
-//! A server for the counters: one request at a time, each with bounds of time and length.
+//! A server for the counters: one thread for all who ask, none of whom it waits for. Each request
+//! has bounds of time and length, and there is a bound of how many there are at a time.
 
 use super::text::render;
 use crate::serve::shared::Shared;
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token};
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -16,32 +20,107 @@ const TO_TAKE: Duration = Duration::from_secs(5);
 const LONGEST: usize = 8 << 10;
 /// Fields of the head, at most.
 const FIELDS: usize = 64;
+/// Requests at a time. One more takes the place of the oldest.
+const REQUESTS: usize = 64;
 /// How long the server sleeps where nobody asks.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Listens where the counters are to be served.
-pub(in crate::serve) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    let listener = TcpListener::bind(address)?;
+pub(in crate::serve) fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let listener = std::net::TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
 
-/// Serves the counters until the node stops. To unpark the thread saves the pause.
-pub(in crate::serve) fn serve(listener: TcpListener, shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
-    Builder::new().name("metrics".to_owned()).spawn(move || {
-        while !shared.is_stopping() {
-            match listener.accept() {
-                // Whoever asked may be gone: nobody is waiting then.
-                Ok((stream, _)) => drop(answer(stream, &shared)),
-                Err(_) => std::thread::park_timeout(PAUSE),
-            }
-        }
-    })
+/// Serves the counters until the node stops.
+pub(in crate::serve) fn serve(
+    listener: std::net::TcpListener,
+    shared: Arc<Shared>,
+) -> io::Result<JoinHandle<()>> {
+    let poll = Poll::new()?;
+    let mut listener = TcpListener::from_std(listener);
+    poll.registry().register(&mut listener, Token(0), Interest::READABLE)?;
+    Builder::new().name("metrics".to_owned()).spawn(move || run(poll, &listener, &shared))
 }
 
-fn answer(mut stream: TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
-    stream.set_nonblocking(false)?;
-    let (status, kind, body) = match asked(&mut stream, Instant::now() + TO_ASK, shared)? {
+fn run(mut poll: Poll, listener: &TcpListener, shared: &Arc<Shared>) {
+    let mut events = Events::with_capacity(REQUESTS + 1);
+    let mut requests: VecDeque<Request> = VecDeque::new();
+    while !shared.is_stopping() {
+        if poll.poll(&mut events, Some(PAUSE)).is_err() {
+            // Interrupted; or it does not say any more what happens, and is asked less often.
+            std::thread::park_timeout(PAUSE);
+        }
+        for _ in 0..REQUESTS {
+            let Ok((mut stream, _)) = listener.accept() else { break };
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            if poll.registry().register(&mut stream, Token(1), interest).is_ok() {
+                requests.push_back(Request::new(stream));
+            }
+        }
+        requests.drain(..requests.len().saturating_sub(REQUESTS));
+        let now = Instant::now();
+        // Whoever asked may be gone: nobody is waiting then.
+        requests.retain_mut(|request| now < request.until && request.go_on(shared).unwrap_or(false));
+    }
+}
+
+/// A request, and how far it is.
+struct Request {
+    stream: TcpStream,
+    /// When what it does now must have been done.
+    until: Instant,
+    head: Vec<u8>,
+    /// What is left of the answer, once there is one.
+    answer: Option<VecDeque<u8>>,
+}
+
+impl Request {
+    fn new(stream: TcpStream) -> Self {
+        Self { stream, until: Instant::now() + TO_ASK, head: Vec::new(), answer: None }
+    }
+
+    /// Does what can be done now; false where that was the last.
+    fn go_on(&mut self, shared: &Arc<Shared>) -> io::Result<bool> {
+        if self.answer.is_none() {
+            let Some(asked) = self.asked()? else { return Ok(true) };
+            self.answer = Some(answer(asked, shared).into());
+            self.until = Instant::now() + TO_TAKE;
+        }
+        let Some(rest) = &mut self.answer else { return Ok(true) };
+        while !rest.is_empty() {
+            match self.stream.write(rest.as_slices().0) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(sent) => drop(rest.drain(..sent)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.stream.shutdown(std::net::Shutdown::Write)?;
+        Ok(false)
+    }
+
+    /// What it asks for, once that has come.
+    fn asked(&mut self) -> io::Result<Option<Asked>> {
+        let mut part = [0; 1024];
+        loop {
+            match self.stream.read(&mut part) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(read) => self.head.extend_from_slice(&part[..read]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            }
+            if let Some(asked) = parse(&self.head) {
+                return Ok(Some(asked));
+            }
+        }
+    }
+}
+
+fn answer(asked: Asked, shared: &Arc<Shared>) -> Vec<u8> {
+    let (status, kind, body) = match asked {
         Asked::Metrics => {
             ("200 OK", "application/openmetrics-text; version=1.0.0; charset=utf-8", render(shared))
         }
@@ -51,17 +130,7 @@ fn answer(mut stream: TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
-    let until = Instant::now() + TO_TAKE;
-    let mut rest = [head.as_bytes(), body.as_bytes()].concat();
-    while !rest.is_empty() && !shared.is_stopping() {
-        stream.set_write_timeout(Some(left(until)?))?;
-        let sent = stream.write(&rest)?;
-        if sent == 0 {
-            return Err(ErrorKind::WriteZero.into());
-        }
-        rest.drain(..sent);
-    }
-    stream.shutdown(std::net::Shutdown::Write)
+    [head.as_bytes(), body.as_bytes()].concat()
 }
 
 /// What a request asks for.
@@ -70,31 +139,6 @@ enum Asked {
     Metrics,
     /// Nothing that there is.
     Nothing(&'static str),
-}
-
-/// The time that is left, in steps that let a node that stops be seen.
-fn left(until: Instant) -> io::Result<Duration> {
-    let left = until.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
-}
-
-fn asked(stream: &mut TcpStream, until: Instant, shared: &Shared) -> io::Result<Asked> {
-    let mut head = Vec::new();
-    let mut part = [0; 1024];
-    loop {
-        if shared.is_stopping() {
-            return Err(ErrorKind::Interrupted.into());
-        }
-        stream.set_read_timeout(Some(left(until)?))?;
-        let read = stream.read(&mut part)?;
-        if read == 0 {
-            return Err(ErrorKind::UnexpectedEof.into());
-        }
-        head.extend_from_slice(&part[..read]);
-        if let Some(asked) = parse(&head) {
-            return Ok(asked);
-        }
-    }
 }
 
 /// What the head of a request asks for; `None` where more of it is to come.

@@ -123,6 +123,7 @@ fn connections(encoder: &mut DescriptorEncoder<'_>, shared: &Shared, metrics: &M
     for (name, help, count) in [
         ("pumice_connections_accepted", "Connections that were accepted", &metrics.accepted),
         ("pumice_connections_refused", "Connections for which there was no room", &metrics.no_room),
+        ("pumice_connections_displaced", "Connections that made room for others", &metrics.gave_way),
         ("pumice_associations_begun", "Associations since the start", &metrics.associations),
         ("pumice_connects_refused", "Connect commands that were refused", &metrics.connects_refused),
         ("pumice_violations", "Breaches of the protocol", &metrics.violations),

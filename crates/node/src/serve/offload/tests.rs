@@ -3,6 +3,7 @@ use crate::superblocks::written_by_format;
 use pumice_blockdev::MemoryDevice;
 use pumice_nvme::controller::{Identity, Limits, Subsystem};
 use pumice_raid::Metadata;
+use std::sync::Mutex;
 
 fn node(memory_bytes: u64) -> (Offload, SharedSubsystem) {
     let name = "nqn.2026-11.example:node";
@@ -55,25 +56,6 @@ fn a_clean_superblock_ends_with_its_association_though_the_number_comes_again() 
 }
 
 #[test]
-fn results_that_wait_are_bounded_by_number_and_by_bytes() {
-    let queue = |connection| QueueId { core: 0, connection };
-    let mut results = Results::default();
-    for tag in 0..16 {
-        assert!(has_room(&results, queue(7), 1, tag));
-        results.entry(queue(7)).or_insert((1, HashMap::new())).1.insert(tag, vec![0; 1000]);
-    }
-    assert!(!has_room(&results, queue(7), 1, 16) && has_room(&results, queue(7), 1, 3), "its tags");
-    assert!(has_room(&results, queue(8), 1, 0));
-    results.entry(queue(8)).or_insert((1, HashMap::new())).1.insert(0, vec![0; MAX_RESULT_BYTES]);
-    assert!(!has_room(&results, queue(9), 1, 0), "the bytes of a controller, over all its queues");
-    assert!(has_room(&results, queue(9), 2, 0), "another one has its own");
-    results.entry(queue(9)).or_insert((2, HashMap::new())).1.insert(0, vec![0; 100]);
-    let of_controller = MAX_RESULT_BYTES + 16_000;
-    let all = ResultsUse { of_queue: 16, of_controller, of_all: of_controller + 100 };
-    assert_eq!(used(&results), all);
-}
-
-#[test]
 fn no_result_is_kept_for_a_queue_that_is_gone() {
     let (offload, subsystem) = node(4096);
     let queue = QueueId { core: 0, connection: 7 };
@@ -84,7 +66,7 @@ fn no_result_is_kept_for_a_queue_that_is_gone() {
         let sender = Sender { queue, cntlid: 1 };
         let answered = offload.execute(sender, &sqe, &[0; 4], &subsystem, 0, &|| wanted);
         assert_eq!(answered.status, if wanted { Status::INVALID_FIELD.dnr() } else { Status::ABORTED });
-        assert_eq!(offload.results().len(), kept);
+        assert_eq!(offload.results_used().of_queue, kept);
         offload.forget(queue);
     }
 }

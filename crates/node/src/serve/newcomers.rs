@@ -1,0 +1,172 @@
+//! The places of connections. One that has not said whose it is gives way: where all places are
+//! taken, the oldest of those is closed for the next that comes, at the address that has most of
+//! them. So nobody keeps hosts out by connections that say nothing.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Connections that were told to go and are still there, at most: so many more than there are
+/// places for may stand for a moment.
+pub(super) const GOING: usize = 32;
+
+/// A connection by the order in which it came, and its core.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Arrival {
+    pub(super) number: usize,
+    pub(super) core: usize,
+}
+
+/// Whether a connection may come in, and which others must go.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// False where all places are taken by connections of which it is known whose they are.
+    pub(super) admitted: bool,
+    pub(super) leave: Vec<Arrival>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// All that stand.
+    connections: usize,
+    /// Those of which nobody knows yet whose they are: where they come from, and the same by
+    /// address, each with its core.
+    from: HashMap<usize, IpAddr>,
+    of: BTreeMap<IpAddr, BTreeMap<usize, usize>>,
+    /// Those that were told to go.
+    going: HashSet<usize>,
+}
+
+/// See the module. Asked when a connection comes, when it is known whose it is, and when it ends;
+/// never for a command.
+#[derive(Debug)]
+pub(super) struct Newcomers {
+    places: usize,
+    state: Mutex<State>,
+}
+
+impl Newcomers {
+    pub(super) fn new(places: usize) -> Self {
+        Self { places, state: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Connections that stand.
+    pub(super) fn connections(&self) -> usize {
+        self.lock().connections
+    }
+
+    /// A connection comes from an address.
+    pub(super) fn arrive(&self, arrival: Arrival, address: IpAddr) -> Entry {
+        let mut state = self.lock();
+        let mut leave = Vec::new();
+        while state.connections - state.going.len() >= self.places {
+            let oldest = if state.going.len() < GOING { state.oldest() } else { None };
+            let Some(oldest) = oldest else { return Entry { admitted: false, leave } };
+            state.forget(oldest.number);
+            state.going.insert(oldest.number);
+            leave.push(oldest);
+        }
+        state.connections += 1;
+        state.from.insert(arrival.number, address);
+        state.of.entry(address).or_default().insert(arrival.number, arrival.core);
+        Entry { admitted: true, leave }
+    }
+
+    /// It is known whose connection it is: it keeps its place, even if it was told to go.
+    pub(super) fn settle(&self, number: usize) {
+        let mut state = self.lock();
+        state.forget(number);
+        state.going.remove(&number);
+    }
+
+    /// A connection is closed.
+    pub(super) fn leave(&self, number: usize) {
+        let mut state = self.lock();
+        state.connections -= 1;
+        state.forget(number);
+        state.going.remove(&number);
+    }
+}
+
+impl State {
+    /// The oldest newcomer of the address that has most.
+    fn oldest(&self) -> Option<Arrival> {
+        let oldest = |of: &BTreeMap<usize, usize>| of.keys().next().copied();
+        let most = self.of.values().max_by_key(|of| (of.len(), Reverse(oldest(of))))?;
+        most.first_key_value().map(|(number, core)| Arrival { number: *number, core: *core })
+    }
+
+    /// It is no newcomer any more.
+    fn forget(&mut self, number: usize) {
+        let Some(address) = self.from.remove(&number) else { return };
+        if let Some(of) = self.of.get_mut(&address) {
+            of.remove(&number);
+            if of.is_empty() {
+                self.of.remove(&address);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    fn address(n: u8) -> IpAddr {
+        Ipv4Addr::new(192, 0, 2, n).into()
+    }
+
+    fn arrive(newcomers: &Newcomers, number: usize, from: u8) -> (bool, Vec<usize>) {
+        let Entry { admitted, leave } = newcomers.arrive(Arrival { number, core: number % 2 }, address(from));
+        assert!(leave.iter().all(|arrival| arrival.core == arrival.number % 2));
+        (admitted, leave.into_iter().map(|arrival| arrival.number).collect())
+    }
+
+    #[test]
+    fn the_oldest_newcomer_of_the_fullest_address_gives_way() {
+        let newcomers = Newcomers::new(4);
+        for (number, from) in [(0, 1), (1, 2), (2, 2), (3, 2)] {
+            assert_eq!(arrive(&newcomers, number, from), (true, vec![]));
+        }
+        assert_eq!(arrive(&newcomers, 4, 3), (true, vec![1]), "not the oldest of all");
+        assert_eq!(newcomers.connections(), 5, "the one that was told to go is still there");
+        newcomers.leave(1);
+        newcomers.settle(2);
+        assert_eq!(arrive(&newcomers, 5, 3), (true, vec![0]), "of addresses with one each, any");
+        newcomers.leave(0);
+        newcomers.settle(3);
+        newcomers.settle(4);
+        newcomers.settle(5);
+        assert_eq!(arrive(&newcomers, 6, 1), (false, vec![]), "nobody is thrown out who has said who it is");
+        newcomers.leave(3);
+        assert_eq!(arrive(&newcomers, 7, 1), (true, vec![]));
+        assert_eq!(newcomers.connections(), 4);
+    }
+
+    /// One that was told to go has said who it is before it heard that: it stays, and there is one
+    /// too many until the next comes.
+    #[test]
+    fn one_that_settles_in_time_keeps_its_place() {
+        let newcomers = Newcomers::new(2);
+        assert!(arrive(&newcomers, 0, 1).0 && arrive(&newcomers, 1, 1).0);
+        assert_eq!(arrive(&newcomers, 2, 1), (true, vec![0]));
+        newcomers.settle(0);
+        assert_eq!(arrive(&newcomers, 3, 1), (true, vec![1, 2]));
+        newcomers.leave(1);
+        newcomers.leave(2);
+        assert_eq!(newcomers.connections(), 2);
+    }
+
+    #[test]
+    fn a_core_that_does_not_hear_bounds_how_many_come() {
+        let newcomers = Newcomers::new(100);
+        let came = (0..1000).filter(|number| arrive(&newcomers, *number, 1).0).count();
+        assert_eq!((came, newcomers.connections()), (100 + GOING, 100 + GOING));
+    }
+}

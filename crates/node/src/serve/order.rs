@@ -1,0 +1,119 @@
+//! In which order the connections of a core have their turns.
+//!
+//! Mostly there is time for all of them, and none is counted. If a round takes too long it is cut,
+//! the core looks for news, and from then on the host goes first that has used least time: one with
+//! a thousand connections does not get a thousand turns for each of another's.
+
+use super::fair::HostKey;
+use std::collections::HashMap;
+
+/// Nanoseconds after which a round is cut.
+pub(super) const SLICE: u64 = 1_000_000;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Order {
+    /// Nanoseconds that hosts have used lately; none while no round is cut.
+    spent: HashMap<HostKey, u64>,
+    /// The last round was cut.
+    behind: bool,
+}
+
+impl Order {
+    /// Whether times are to be counted.
+    pub(super) fn is_behind(&self) -> bool {
+        self.behind
+    }
+
+    /// Puts connections in the order of their turns. `host` says whose one is.
+    pub(super) fn arrange(&self, turns: &mut [usize], host: impl Fn(usize) -> HostKey) {
+        if self.behind {
+            turns
+                .sort_by_cached_key(|number| (self.spent.get(&host(*number)).copied().unwrap_or(0), *number));
+        }
+    }
+
+    /// A connection of a host had its turn for so many nanoseconds.
+    pub(super) fn used(&mut self, host: HostKey, time: u64) {
+        if self.behind {
+            *self.spent.entry(host).or_default() += time;
+        }
+    }
+
+    /// A round is over; it was `cut`, or it was not.
+    pub(super) fn ended(&mut self, cut: bool) {
+        self.behind = cut;
+        if !cut {
+            self.spent.clear();
+        }
+    }
+
+    /// Time passes, and what was used long ago counts less.
+    pub(super) fn tick(&mut self) {
+        self.spent.retain(|_, time| {
+            *time /= 2;
+            *time > 0
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    fn host(n: u8) -> HostKey {
+        HostKey::new(Ipv4Addr::LOCALHOST.into(), [n; 16])
+    }
+
+    /// Each turn takes a fifth of a slice. One host has connections 0 to 999, which always have
+    /// something to do; another one has connection 1000, and the third 1001. Returns how many turns
+    /// others have before connection 1000 has its own, each time.
+    fn waits(order: &mut Order, rounds: usize) -> Vec<usize> {
+        let of = |number: usize| host([1, 2, 3][number.saturating_sub(999).min(2)]);
+        let (mut waits, mut since) = (Vec::new(), 0);
+        for _ in 0..rounds {
+            let mut turns: Vec<usize> = (0..1002).collect();
+            order.arrange(&mut turns, of);
+            for number in turns.drain(..5) {
+                if number == 1000 {
+                    waits.push(since);
+                    since = 0;
+                } else {
+                    since += 1;
+                }
+                order.used(of(number), SLICE / 5);
+            }
+            order.ended(true);
+        }
+        waits
+    }
+
+    #[test]
+    fn a_thousand_connections_of_one_host_do_not_hold_anothers() {
+        let mut order = Order::default();
+        let waits = waits(&mut order, 100);
+        assert!(waits.len() >= 90, "{} turns of 500", waits.len());
+        assert!(waits.iter().all(|wait| *wait <= 10), "{waits:?}");
+    }
+
+    #[test]
+    fn while_there_is_time_for_all_they_come_as_they_are() {
+        let mut order = Order::default();
+        order.used(host(1), 5);
+        let mut turns = [1, 2, 3];
+        order.arrange(&mut turns, |number| host(number as u8));
+        assert_eq!(turns, [1, 2, 3]);
+        order.ended(true);
+        order.used(host(1), 5);
+        order.used(host(2), 1);
+        order.arrange(&mut turns, |number| host(number as u8));
+        assert_eq!(turns, [3, 2, 1]);
+        order.tick();
+        order.tick();
+        order.arrange(&mut turns, |number| host(number as u8));
+        assert_eq!(turns, [2, 3, 1], "what was used long ago is forgotten");
+        order.ended(false);
+        assert!(order.spent.is_empty() && !order.is_behind());
+    }
+}

@@ -1,0 +1,236 @@
+//! Budgets of a connection that are reached, and places of connections: `docs/node.md`, *Bounds*.
+
+use crate::world::{PATIENCE, command, connect, counter, host, read, serve, serve_within, used};
+use pumice_blockdev::{BlockDevice, HookedDevice, MemoryDevice};
+use pumice_initiator::{Command, Controller};
+use pumice_node::serve::{Backend, Drive, Server};
+use pumice_nvme::controller::Limits;
+use pumice_nvme::host::{Connection, Event, Options};
+use pumice_nvme::pdu::{Digests, IcReq, Kind, push};
+use pumice_nvme::spec::connect::{DYNAMIC, Data};
+use pumice_nvme::spec::opcode::{FABRICS, admin, fabrics, io};
+use pumice_nvme::spec::property::{cc, csts, offset};
+use pumice_nvme::spec::{Sgl, Sqe};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+fn memory() -> Drive {
+    Drive::open(&Backend::Memory(1 << 20), 512, "node", 1).unwrap()
+}
+
+fn within_patience(what: &str, mut done: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// An admin queue whose controller is enabled, and of which every byte is in the hands of the test.
+fn admin_queue(server: &Server) -> TcpStream {
+    let data = Data {
+        hostid: [1; 16],
+        cntlid: DYNAMIC,
+        subnqn: server.nqn().as_str().to_owned(),
+        hostnqn: "nqn.2026-11.example:host".to_owned(),
+    };
+    let digests = Digests::default();
+    let options =
+        Options { qid: 0, depth: 31, digests, flow_control: true, kato_ms: 0, data, capsule_data: 0 };
+    let mut out = Vec::new();
+    let mut host = Connection::new(options, &mut out);
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut pending = Vec::new();
+    let mut wait = |host: &mut Connection, out: &mut Vec<u8>| -> u64 {
+        let mut result = None;
+        while result.is_none() {
+            stream.write_all(out).unwrap();
+            out.clear();
+            let mut buffer = [0; 4096];
+            let n = stream.read(&mut buffer).unwrap();
+            assert!(n > 0, "closed");
+            pending.extend_from_slice(&buffer[..n]);
+            let event = |event: Event<'_>| {
+                if let Event::Completion(done) = event {
+                    assert!(done.status.is_success(), "{}", done.status);
+                    result = Some(done.result);
+                }
+            };
+            let (consumed, _) = host.receive(&pending, out, event).unwrap();
+            pending.drain(..consumed);
+        }
+        result.unwrap()
+    };
+    wait(&mut host, &mut out);
+    let mut property = |kind: u8, at: u32, value: u32| {
+        let mut sqe = Sqe::new(FABRICS, 0);
+        sqe.0[4] = kind;
+        sqe.set_dword(11, at);
+        sqe.set_dword(12, value);
+        host.submit_read(sqe, 0, &mut out).unwrap();
+        wait(&mut host, &mut out)
+    };
+    property(fabrics::PROPERTY_SET, offset::CC, cc::ENABLE | cc::ENTRY_SIZES_64_16);
+    within_patience("it becomes ready", || {
+        property(fabrics::PROPERTY_GET, offset::CSTS, 0) as u32 & csts::READY != 0
+    });
+    stream
+}
+
+/// A host that asks for one page after another on its admin queue, and takes none.
+#[test]
+fn answers_on_an_admin_queue_are_bounded() {
+    const LIMIT: f64 = 262_144.0;
+    let server = serve(vec![memory()]);
+    let mut stream = admin_queue(&server);
+    stream.set_nonblocking(true).unwrap();
+    let mut identify = Sqe::new(admin::IDENTIFY, 0);
+    identify.0[40] = 1;
+    identify.set_sgl(Sgl::transport(4096));
+    let mut capsules = Vec::new();
+    (0..1000).for_each(|_| push(&mut capsules, Kind::CapsuleCmd, 0, &identify.0, Digests::default()));
+    // Until neither end takes any more.
+    let (mut sent, mut idle) = (0, 0);
+    while idle < 30 {
+        match stream.write(&capsules[sent % 72..]) {
+            Ok(n) => (sent, idle) = (sent + n, 0),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                idle += 1;
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+    }
+    let unsent = used(&server, "unsent_of_connection");
+    assert!(unsent >= LIMIT, "{unsent} bytes wait: the bound was not reached");
+    // What was allowed before the last look: answers of one batch.
+    assert!(unsent < LIMIT + f64::from((128 << 10) + 8192), "{unsent} bytes wait");
+}
+
+/// More commands than a connection may have with the media: the rest waits, and is carried out.
+#[test]
+fn commands_with_the_media_are_bounded() {
+    const COMMANDS: usize = 400;
+    let gate = Arc::new((Mutex::new(false), Condvar::new()));
+    let waits = Arc::clone(&gate);
+    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new("m", 1 << 20));
+    let hooked = HookedDevice::over(device).at_reads(move |_, _| {
+        let mut open = waits.0.lock().unwrap();
+        while !*open {
+            open = waits.1.wait(open).unwrap();
+        }
+    });
+    let limits = Limits { queue_depth: 512, ..Limits::default() };
+    let drive = Drive::with_device(Arc::new(hooked), 512, "m").unwrap();
+    let server = serve_within(limits, &["127.0.0.1:0"], 1, vec![drive]);
+    let (_controller, mut queue) = connect(&server, host(&server, 1), 500);
+    std::thread::scope(|scope| {
+        let reads = scope.spawn(|| {
+            let mut into = vec![[1; 512]; COMMANDS];
+            let mut commands: Vec<Command<'_>> = into
+                .iter_mut()
+                .map(|receive| Command { sqe: command(io::READ, 1, 0, 1), send: &[], receive })
+                .collect();
+            let good = queue.run(&mut commands).unwrap().iter().all(|done| done.status.is_success());
+            good && into.iter().all(|piece| *piece == [0; 512])
+        });
+        let most = || used(&server, "commands_of_connection");
+        let until = Instant::now() + PATIENCE;
+        while most() < 256.0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // Time for more than one look.
+        std::thread::sleep(Duration::from_millis(500));
+        let most = most();
+        *gate.0.lock().unwrap() = true;
+        gate.1.notify_all();
+        assert!(reads.join().unwrap(), "all of them are carried out");
+        assert!((256.0..257.0).contains(&most), "{most} commands are with the media");
+    });
+}
+
+/// Whether the node has closed a connection by now.
+fn is_closed(stream: &TcpStream) -> bool {
+    stream.set_nonblocking(true).unwrap();
+    let closed = match stream.peek(&mut [0]) {
+        Ok(n) => n == 0,
+        Err(error) => error.kind() == ErrorKind::ConnectionReset,
+    };
+    stream.set_nonblocking(false).unwrap();
+    closed
+}
+
+fn answers(stream: &mut TcpStream) -> bool {
+    let request = IcReq { hpda: 0, digests: Digests::default(), maxr2t: 0 };
+    let mut answer = [0; 128];
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(&request.encode()).is_ok() && stream.read_exact(&mut answer).is_ok() && answer[0] == 1
+}
+
+/// All places are taken by connections that say nothing, and by one host. Another host comes in at
+/// once, as often as it likes, and nobody who has said who it is must go.
+#[test]
+fn connections_that_say_nothing_keep_no_host_out() {
+    const PLACES: usize = 40;
+    let limits = Limits { connections: PLACES, ..Limits::default() };
+    let server = serve_within(limits, &["127.0.0.1:0"], 2, vec![memory()]);
+    let (_first, mut first) = connect(&server, host(&server, 1), 8);
+    let silent: Vec<TcpStream> =
+        (0..2 * PLACES).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
+    within_patience("the oldest of them gave way to the youngest", || {
+        silent.iter().filter(|stream| is_closed(stream)).count() == PLACES + 2
+    });
+    assert!(silent[..PLACES + 2].iter().all(is_closed), "those that came first");
+    for number in 2..5 {
+        let (controller, mut queue) = connect(&server, host(&server, number), 8);
+        assert!(read(&mut queue, 1, 0, 1).0.is_success());
+        drop((queue, controller));
+    }
+    assert!(read(&mut first, 1, 0, 1).0.is_success(), "it keeps its place");
+    assert!(counter(&server, "pumice_connections_displaced_total") >= PLACES as f64);
+    let now = || counter(&server, "pumice_connections");
+    within_patience("no more than there are places for", || now() <= PLACES as f64);
+    let mut last = TcpStream::connect(server.address()).unwrap();
+    assert!(answers(&mut last));
+}
+
+/// Where all places are taken by hosts, the next connection is closed at once.
+#[test]
+fn places_of_hosts_are_not_taken_from_them() {
+    let limits = Limits { connections: 4, ..Limits::default() };
+    let server = serve_within(limits, &["127.0.0.1:0"], 1, vec![memory()]);
+    let mut hosts: Vec<_> = (1..=2).map(|number| connect(&server, host(&server, number), 8)).collect();
+    let late = TcpStream::connect(server.address()).unwrap();
+    within_patience("no room", || is_closed(&late));
+    assert!(Controller::connect(server.address(), host(&server, 9)).is_err());
+    assert!(hosts.iter_mut().all(|(_, queue)| read(queue, 1, 0, 1).0.is_success()));
+    hosts.pop();
+    within_patience("there is room again", || {
+        Controller::connect(server.address(), host(&server, 9)).is_ok()
+    });
+}
+
+/// The system asks after a host that fell silent: its timer is set, to a minute at most.
+#[test]
+fn a_silent_host_is_asked_whether_it_is_there() {
+    let server = serve(vec![memory()]);
+    let stream = TcpStream::connect(server.address()).unwrap();
+    let (here, there) = (stream.local_addr().unwrap().port(), server.address().port());
+    let ends = (format!(":{there:04X}"), format!(":{here:04X}"));
+    // Of /proc/net/tcp: the local and the remote address, the state, queues, and the timer: its
+    // kind, 2 for keep alive, and when it ends, in hundredths of a second.
+    let timer = || {
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        table.lines().find_map(|line| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            let is = fields.len() > 5 && fields[1].ends_with(&ends.0) && fields[2].ends_with(&ends.1);
+            is.then(|| fields[5].to_owned())
+        })
+    };
+    within_patience("the timer runs", || timer().is_some_and(|timer| timer.starts_with("02:")));
+    let left = u64::from_str_radix(&timer().unwrap()[3..], 16).unwrap();
+    assert!(left <= 6100, "{left} hundredths of a second");
+}
