@@ -9,6 +9,7 @@ use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::Sqe;
 use pumice_nvme::spec::opcode::io;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -63,16 +64,29 @@ impl Good {
     /// # Errors
     /// Where they cannot fill their parts in time.
     pub(crate) fn start(target: &Target, period: Duration) -> Result<Self, Failed> {
+        Self::start_on(1..=DRIVES, target, period)
+    }
+
+    /// The same, on some of the drives.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub(crate) fn start_on(
+        drives: RangeInclusive<u32>,
+        target: &Target,
+        period: Duration,
+    ) -> Result<Self, Failed> {
         let seen = Arc::new(Seen::default());
         let ready = Arc::new(AtomicU64::new(0));
         let client = |nsid: u32| {
             let (seen, ready, target) = (Arc::clone(&seen), Arc::clone(&ready), target.clone());
             std::thread::spawn(move || Client::new(nsid, &target, &seen).work(period, &ready))
         };
-        let threads: Vec<_> = (1..=DRIVES).map(client).collect();
+        let threads: Vec<_> = drives.map(client).collect();
+        let count = threads.len() as u64;
         let good = Self { seen, threads };
         let until = Instant::now() + TO_FILL;
-        while ready.load(Ordering::Acquire) < u64::from(DRIVES) {
+        while ready.load(Ordering::Acquire) < count {
             if Instant::now() >= until {
                 return Err(Failed(format!("clients cannot begin: {}", good.stop().why.join("; "))));
             }

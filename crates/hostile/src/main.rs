@@ -7,6 +7,7 @@ mod many;
 mod measure;
 mod node;
 mod random;
+mod trials;
 mod wire;
 
 use attacks::CLASSES;
@@ -16,6 +17,7 @@ use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+use trials::TRIALS;
 
 /// The name of the part with as many connections as there may be.
 const CROWD: &str = "crowd";
@@ -35,7 +37,7 @@ pub(crate) fn say(line: &str) {
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask hostile")]
 struct Args {
-    /// A class of attack, or `crowd` for 4,096 connections; once for each [default: all]
+    /// A class of attack, a trial, or `crowd` for 4,096 connections; once for each [default: all]
     #[arg(long, value_name = "NAME")]
     class: Vec<String>,
     /// How long each measurement takes
@@ -44,6 +46,9 @@ struct Args {
     /// How often the attackers go from one node to the other and back
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=999))]
     alternations: u32,
+    /// How often each trial does what it does
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=9999))]
+    rounds: u32,
     /// Hostile connections of the crowd
     #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=4096))]
     connections: u32,
@@ -68,6 +73,8 @@ pub(crate) struct Options {
     pub(crate) alternations: u32,
     pub(crate) connections: usize,
     pub(crate) cores: u16,
+    /// How often a trial does what it does.
+    pub(crate) rounds: u32,
 }
 
 impl Options {
@@ -79,6 +86,7 @@ impl Options {
             alternations: if args.short { 1 } else { args.alternations },
             connections: if args.short { 300 } else { args.connections as usize },
             cores: args.cores,
+            rounds: if args.short { 1 } else { args.rounds },
         }
     }
 }
@@ -97,9 +105,12 @@ fn main() -> ExitCode {
 
 /// Whether every bound was kept.
 fn run(args: &Args) -> Result<bool, Failed> {
-    let known = |name: &&String| *name != CROWD && !CLASSES.iter().any(|class| class.name == **name);
-    if let Some(name) = args.class.iter().find(known) {
-        let names: Vec<&str> = CLASSES.iter().map(|class| class.name).chain([CROWD]).collect();
+    let names = || {
+        let trials = TRIALS.iter().map(|trial| trial.name);
+        CLASSES.iter().map(|class| class.name).chain(trials).chain([CROWD])
+    };
+    if let Some(name) = args.class.iter().find(|name| names().all(|known| known != **name)) {
+        let names: Vec<&str> = names().collect();
         return Err(Failed(format!("there is no class '{name}': {}", names.join(", "))));
     }
     let system = |error: std::io::Error| Failed(error.to_string());
@@ -115,6 +126,11 @@ fn run(args: &Args) -> Result<bool, Failed> {
     for class in CLASSES.iter().filter(|class| wanted(class.name)) {
         say(&format!("{}: {}", class.name, class.what));
         rows.push(measure(class, &options, folder.path())?);
+        tell(rows.last().expect("just made"), !args.short);
+    }
+    for trial in TRIALS.iter().filter(|trial| wanted(trial.name)) {
+        say(&format!("{}: {}", trial.name, trial.what));
+        rows.push((trial.run)(&options, folder.path())?);
         tell(rows.last().expect("just made"), !args.short);
     }
     if wanted(CROWD) {

@@ -16,7 +16,7 @@ pub(crate) const RATIO: f64 = 5.0;
 /// Time for connections of attackers to come and go.
 const SETTLE: Duration = Duration::from_millis(300);
 /// How often a client that verifies sends a command.
-const PERIOD: Duration = Duration::from_millis(1);
+pub(crate) const PERIOD: Duration = Duration::from_millis(1);
 
 /// What was measured of one class.
 pub(crate) struct Row {
@@ -126,7 +126,7 @@ fn attack(
     (percentile_99(times), rounds)
 }
 
-fn ended(node: Node) -> Option<(Duration, String)> {
+pub(crate) fn ended(node: Node) -> Option<(Duration, String)> {
     let (time, status, said) = node.stop()?;
     let said = if status.success() { String::new() } else { format!(": {said}") };
     Some((time, format!("{status}{said}")))

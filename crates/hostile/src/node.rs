@@ -21,40 +21,71 @@ pub(crate) const DRIVES: u32 = 2;
 /// How long a node may take to end, whatever it is doing.
 pub(crate) const TO_END: Duration = Duration::from_secs(10);
 
-/// A node that runs. It is killed when it is dropped.
-pub(crate) struct Node {
-    child: Child,
-    pub(crate) target: Target,
-    log: PathBuf,
+/// How a node is started: again and again with the same drive, if it has to be.
+#[derive(Debug, Clone)]
+pub(crate) struct Setup {
+    binary: PathBuf,
+    folder: PathBuf,
+    name: String,
+    cores: u16,
+    /// A program that starts the node, with its arguments.
+    wrapper: Vec<String>,
 }
 
-impl Node {
-    /// Starts a node on a free port of the loopback interface. `name` tells its files apart from
-    /// others'.
+impl Setup {
+    /// A node on a free port of the loopback interface, with a drive in memory and one in a file
+    /// of `folder`, which is made here. `name` tells its files apart from others'.
+    ///
+    /// # Errors
+    /// Where the file cannot be made.
+    pub(crate) fn new(binary: &Path, folder: &Path, name: &str, cores: u16) -> Result<Self, Failed> {
+        let (binary, folder, name) = (binary.to_owned(), folder.to_owned(), name.to_owned());
+        let setup = Self { binary, folder, name, cores, wrapper: Vec::new() };
+        let made = File::create(setup.drive()).and_then(|file| file.set_len(DRIVE));
+        made.map_err(|error| Failed(format!("{}: {error}", setup.folder.display())))?;
+        Ok(setup)
+    }
+
+    /// The same, started by a program: its arguments end where those of the node begin.
+    pub(crate) fn by(mut self, wrapper: &[&str]) -> Self {
+        self.wrapper = wrapper.iter().map(|&argument| argument.to_owned()).collect();
+        self
+    }
+
+    /// The file behind the second drive.
+    pub(crate) fn drive(&self) -> PathBuf {
+        self.folder.join(format!("{}.drive", self.name))
+    }
+
+    /// Where the node keeps which blocks are unreadable.
+    pub(crate) fn state(&self) -> PathBuf {
+        self.folder.join(&self.name)
+    }
+
+    /// Starts it.
     ///
     /// # Errors
     /// Where it does not start.
-    pub(crate) fn start(binary: &Path, folder: &Path, name: &str, cores: u16) -> Result<Self, Failed> {
-        let wrong = |error: std::io::Error| Failed(format!("{}: {error}", folder.display()));
-        let drive = folder.join(format!("{name}.drive"));
-        File::create(&drive).and_then(|file| file.set_len(DRIVE)).map_err(wrong)?;
-        let log = folder.join(format!("{name}.log"));
-        let nqn = format!("nqn.2026-11.example:{name}");
+    pub(crate) fn start(&self) -> Result<Node, Failed> {
+        let wrong = |error: std::io::Error| Failed(format!("{}: {error}", self.folder.display()));
+        let log = self.folder.join(format!("{}.log", self.name));
+        let nqn = format!("nqn.2026-11.example:{}", self.name);
         // The system kills it if this process is killed.
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", "--"]).arg(binary);
+        command.args(["--pdeathsig", "KILL", "--"]).args(&self.wrapper).arg(&self.binary);
         command.args(["node", "--listen", "127.0.0.1:0", "--nqn", &nqn, "--log-level", "error"]);
-        command.args(["--cores", &cores.to_string(), "--drive", &format!("mem:{DRIVE}")]);
-        command.arg("--drive").arg(&drive).arg("--state-dir").arg(folder.join(name));
+        command.args(["--cores", &self.cores.to_string(), "--drive", &format!("mem:{DRIVE}")]);
+        command.arg("--drive").arg(self.drive()).arg("--state-dir").arg(self.state());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&log).map_err(wrong)?);
-        let mut child = command.spawn().map_err(|error| Failed(format!("{}: {error}", binary.display())))?;
+        let mut child =
+            command.spawn().map_err(|error| Failed(format!("{}: {error}", self.binary.display())))?;
         let mut line = String::new();
         if let Some(out) = child.stdout.take() {
             // "listening on ADDRESS nqn NQN", or the end of the file.
             let _ = BufReader::new(out).read_line(&mut line);
         }
         match line.split(' ').nth(2).and_then(|address| address.parse::<SocketAddrV4>().ok()) {
-            Some(address) => Ok(Self { child, target: Target { address, nqn }, log }),
+            Some(address) => Ok(Node { child, target: Target { address, nqn }, log }),
             None => {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -62,6 +93,43 @@ impl Node {
                 Err(Failed(format!("the node did not start: {}", said.trim())))
             }
         }
+    }
+}
+
+/// A node that runs. It is killed (SIGKILL) when it is dropped.
+pub(crate) struct Node {
+    child: Child,
+    pub(crate) target: Target,
+    log: PathBuf,
+}
+
+impl Node {
+    /// Starts a node with a drive of its own.
+    ///
+    /// # Errors
+    /// Where it does not start.
+    pub(crate) fn start(binary: &Path, folder: &Path, name: &str, cores: u16) -> Result<Self, Failed> {
+        Setup::new(binary, folder, name, cores)?.start()
+    }
+
+    /// Its process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Kills it.
+    pub(crate) fn kill(&self) {
+        self.signal(Signal::SIGKILL);
+    }
+
+    /// Has it stand still.
+    pub(crate) fn pause(&self) {
+        self.signal(Signal::SIGSTOP);
+    }
+
+    /// Has it go on.
+    pub(crate) fn resume(&self) {
+        self.signal(Signal::SIGCONT);
     }
 
     /// Why it does not run any more, if it does not.
