@@ -1,8 +1,9 @@
-//! An NVMe/TCP host over blocking sockets.
+//! An NVMe/TCP host over sockets.
 //!
 //! ```text
 //! Controller ── admin queue: Connect, enable, Identify, logs
-//!     └▶ Queue ── one connection: many commands in flight, a deadline on each batch
+//!     └▶ Queue ── one connection: many commands in flight, a deadline on each batch; calls wait
+//!          └▶ Pipeline ── the same with a thread: commands are handed in and end later
 //! ```
 //!
 //! The protocol is the `nvme` crate's; here are sockets and deadlines.
@@ -12,6 +13,7 @@ mod controller;
 mod digest;
 mod discovery;
 mod error;
+mod pipeline;
 mod queue;
 mod stream;
 mod tcp;
@@ -21,6 +23,7 @@ pub use controller::{ConnectOptions, Controller};
 pub use digest::DigestPolicy;
 pub use discovery::discover;
 pub use error::InitiatorError;
+pub use pipeline::{Exchange, Patience, Pipeline, Told};
 pub use queue::{Command, Outcome, Queue, Stopper, Traffic};
 pub use stream::PollingStream;
 pub use tcp::prepare;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Bytes of the receive buffer to begin with.
 const RECEIVE: usize = 256 << 10;
 /// Bytes that wait to be sent, beyond which no more commands are submitted.
-const SEND_LIMIT: usize = 1 << 20;
+pub(crate) const SEND_LIMIT: usize = 1 << 20;
 
 /// A command of a batch.
 #[derive(Debug)]
@@ -71,7 +71,19 @@ pub struct Queue {
     broken: bool,
 }
 
+/// What a queue had received and not taken.
+pub(crate) struct Rest {
+    pub(crate) buffer: Vec<u8>,
+    pub(crate) filled: usize,
+}
+
 impl Queue {
+    /// Its connection and its socket, which does not block from now on.
+    pub(crate) fn into_parts(self) -> std::io::Result<(Connection, TcpStream, Rest)> {
+        let Self { stream, connection, buffer, filled, .. } = self;
+        Ok((connection, stream.into_looking()?, Rest { buffer, filled }))
+    }
+
     /// Connects a queue, and returns what Connect returned: the controller's id.
     ///
     /// # Errors
@@ -126,6 +138,12 @@ impl Queue {
     pub fn set_busy_poll(&mut self, longest: Duration) -> Result<(), InitiatorError> {
         let address = self.address;
         self.stream.set_busy_poll(longest).map_err(|source| InitiatorError::Socket { address, source })
+    }
+
+    /// How long nothing may come before an error.
+    #[must_use]
+    pub fn deadline(&self) -> Duration {
+        self.deadline
     }
 
     /// The controller's address.

@@ -37,6 +37,12 @@ impl PollingStream {
         self.stream.try_clone()
     }
 
+    /// The stream itself, whose calls return at once from now on.
+    pub(crate) fn into_looking(self) -> io::Result<TcpStream> {
+        self.stream.set_nonblocking(true)?;
+        Ok(self.stream)
+    }
+
     fn look(&mut self, looking: bool) -> io::Result<()> {
         if self.looking != looking {
             self.stream.set_nonblocking(looking)?;

@@ -11,6 +11,7 @@
 mod engine;
 mod local;
 mod memory;
+mod operations;
 mod pace;
 pub mod serve;
 pub mod superblocks;

@@ -2,14 +2,15 @@
 
 use crate::engine::{Fold, MediaJob, MediaSource, Permit, Worker, fold_memory};
 use crate::memory::{LocalMemory, MemoryAccess, Peers};
+use crate::operations::{LocalQueue, io_error};
 use crate::pace::Pacing;
 use crate::watch::WriteWatch;
-use pumice_blockdev::{BlockDevice, Engine, Gather, Gatherer, IoError, Part};
+use pumice_blockdev::{BlockDevice, Engine, Gather, Gatherer, Part};
 use pumice_buffer::AlignedBuffer;
 use pumice_offload::{
-    Activity, DataNode, DriveDescription, DriveId, ErrorKind, MemoryAddress, Mode, NodeDescription,
-    NodeError, PaceFigures, PaceRequest, ParityCommand, ParityResult, Piece, PieceFailure, Source, Transfer,
-    TransferResult,
+    Activity, DataNode, DriveDescription, DriveId, Ended, ErrorKind, MemoryAddress, Mode, NodeDescription,
+    NodeError, OperationQueue, PaceFigures, PaceRequest, ParityCommand, ParityResult, Piece, PieceFailure,
+    Source, Transfer, TransferResult,
 };
 use pumice_parity::kernels::Kernels;
 use pumice_telemetry::Ledger;
@@ -149,6 +150,16 @@ impl LocalNode {
                 "offset",
                 format!("{offset}+{len} is outside the {size} bytes of {name}"),
             ));
+        }
+        Ok(device)
+    }
+
+    /// The same for a change of the medium.
+    fn writable(&self, drive: DriveId, offset: u64, len: u64) -> Result<&dyn BlockDevice, NodeError> {
+        let device = self.checked(drive, offset, len)?;
+        if device.read_only() {
+            let what = format!("{} is open for reading only", device.name());
+            return Err(NodeError::new(ErrorKind::ReadOnly, what));
         }
         Ok(device)
     }
@@ -322,11 +333,6 @@ impl Drop for LocalNode {
     }
 }
 
-fn io_error(error: IoError) -> NodeError {
-    let kind = if error.is_media_error() { ErrorKind::Media } else { ErrorKind::Drive };
-    NodeError::new(kind, error.to_string()).with_source(error)
-}
-
 impl DataNode for LocalNode {
     fn describe(&self) -> Result<NodeDescription, NodeError> {
         let drives = self.drives.iter().enumerate().map(|(i, drive)| DriveDescription {
@@ -376,18 +382,23 @@ impl DataNode for LocalNode {
     }
 
     fn write(&self, drive: DriveId, offset: u64, data: &[u8]) -> Result<(), NodeError> {
-        let device = self.checked(drive, offset, data.len() as u64)?;
-        if device.read_only() {
-            return Err(NodeError::new(
-                ErrorKind::ReadOnly,
-                format!("{} is open for reading only", device.name()),
-            ));
-        }
-        device.write_at(offset, data).map_err(io_error)
+        self.writable(drive, offset, data.len() as u64)?.write_at(offset, data).map_err(io_error)
+    }
+
+    fn zero(&self, drive: DriveId, offset: u64, len: u64) -> Result<(), NodeError> {
+        self.writable(drive, offset, len)?.zero(offset, len).map_err(io_error)
     }
 
     fn flush(&self, drive: DriveId) -> Result<(), NodeError> {
         self.drives[self.index(drive)?].flush().map_err(io_error)
+    }
+
+    fn operations(&self, depth: usize, ended: Ended) -> Result<Box<dyn OperationQueue>, NodeError> {
+        let queue = LocalQueue::open(&self.name, self.drives.clone(), depth, ended).map_err(|error| {
+            let what = format!("node '{}' cannot open a queue of operations", self.name);
+            NodeError::new(ErrorKind::Drive, what).with_source(error)
+        })?;
+        Ok(Box::new(queue))
     }
 
     fn parity(&self, command: &ParityCommand) -> Result<ParityResult, NodeError> {

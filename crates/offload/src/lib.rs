@@ -22,6 +22,7 @@ mod drive;
 mod error;
 mod link;
 mod node;
+mod operation;
 mod pacing;
 mod result;
 mod rule;
@@ -35,6 +36,7 @@ pub use drive::{DriveDescription, DriveId, NodeDescription, Piece, PieceFailure}
 pub use error::{ErrorKind, NodeError};
 pub use link::LinkFigures;
 pub use node::DataNode;
+pub use operation::{Completion, Ended, MAX_OPERATION, Operation, OperationQueue, Tag};
 pub use pacing::{DAY, MAX_WINDOWS, NEVER, PaceFigures, PacePolicy, PaceRequest, parse_window};
 pub use result::{
     MAX_UNREADABLE, ParityResult, RESULT_HEADER_BYTES, StripeBitmap, TransferResult, UNREADABLE_ENTRY_BYTES,

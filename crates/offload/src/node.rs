@@ -1,8 +1,9 @@
 //! What every data node offers, in this process or behind a network.
 
 use crate::{
-    DriveId, Grant, Hosts, LinkFigures, MemoryAddress, NodeDescription, NodeError, PaceFigures, PaceRequest,
-    ParityCommand, ParityResult, Piece, PieceFailure, SuperblockSeen, Transfer, TransferResult,
+    DriveId, Ended, Grant, Hosts, LinkFigures, MemoryAddress, NodeDescription, NodeError, OperationQueue,
+    PaceFigures, PaceRequest, ParityCommand, ParityResult, Piece, PieceFailure, SuperblockSeen, Transfer,
+    TransferResult,
 };
 use pumice_buffer::AlignedBuffer;
 
@@ -43,11 +44,24 @@ pub trait DataNode: Send + Sync {
     /// Where the drive is read-only, the range lies outside it, or the medium fails.
     fn write(&self, drive: DriveId, offset: u64, data: &[u8]) -> Result<(), NodeError>;
 
+    /// Makes a range of a drive's medium zeros. Durable only after a [`flush`](Self::flush) that
+    /// follows. If the drive can, nothing is moved to it for that.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write). Some of the range may be zeros then.
+    fn zero(&self, drive: DriveId, offset: u64, len: u64) -> Result<(), NodeError>;
+
     /// Makes every completed write of the drive durable.
     ///
     /// # Errors
     /// Where the drive cannot promise that.
     fn flush(&self, drive: DriveId) -> Result<(), NodeError>;
+
+    /// Opens a queue for up to `depth` operations at a time; `ended` is told of each that has ended.
+    ///
+    /// # Errors
+    /// If the node does not answer, or the machine has no threads or descriptors left.
+    fn operations(&self, depth: usize, ended: Ended) -> Result<Box<dyn OperationQueue>, NodeError>;
 
     /// Executes a parity command.
     ///

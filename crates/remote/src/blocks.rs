@@ -24,6 +24,11 @@ impl Geometry {
         self.blocks << self.shift
     }
 
+    /// Bytes of a block.
+    pub(crate) fn block(self) -> u32 {
+        1 << self.shift
+    }
+
     /// A command over whole blocks.
     pub(crate) fn command(self, opcode: u8, drive: DriveId, offset: u64, len: usize) -> Sqe {
         let mut sqe = Sqe::new(opcode, drive.0);

@@ -11,6 +11,7 @@ mod blocks;
 mod dial;
 mod memory;
 mod numbers;
+mod operations;
 mod pool;
 
 pub use dial::Dial;
@@ -20,6 +21,7 @@ use blocks::{Geometry, aligned, outcome};
 use dial::describe_page;
 use memory::Parts;
 use numbers::{asker, put_number, random};
+use operations::RemoteQueue;
 use pool::{Lease, Pool};
 use pumice_buffer::AlignedBuffer;
 use pumice_initiator::{Command, Outcome};
@@ -28,22 +30,24 @@ use pumice_nvme::spec::Sqe;
 use pumice_nvme::spec::opcode::io;
 use pumice_offload::wire::{self, SocketBytes, opcode};
 use pumice_offload::{
-    DataNode, DriveDescription, DriveId, ErrorKind, Grant, Hosts, LinkFigures, MemoryAddress,
-    NodeDescription, NodeError, PaceFigures, PaceRequest, ParityCommand, ParityResult, Piece, PieceFailure,
-    SuperblockSeen, Transfer, TransferResult,
+    DataNode, DriveDescription, DriveId, Ended, ErrorKind, Grant, Hosts, LinkFigures, MemoryAddress,
+    NodeDescription, NodeError, OperationQueue, PaceFigures, PaceRequest, ParityCommand, ParityResult, Piece,
+    PieceFailure, SuperblockSeen, Transfer, TransferResult,
 };
 use pumice_telemetry::Ledger;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Bytes of one read or write command.
 const PIECE: usize = 256 << 10;
+/// Bytes of one command that makes zeros: a medium that has to write them takes its time.
+const ZERO_PIECE: usize = 4 << 20;
 /// Bytes of one command that moves local memory.
 const MEMORY_PIECE: usize = 1 << 20;
 /// How long a call may take in all while the node answers: a drive may try for a minute to read a
 /// bad sector. Parity commands may take as long as they like.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Drives of another machine.
 pub struct RemoteNode {
@@ -53,7 +57,7 @@ pub struct RemoteNode {
     geometry: Vec<Geometry>,
     /// This host's parts of the drives' local memory.
     parts: Parts,
-    pool: Pool,
+    pool: Arc<Pool>,
     /// Whether every connection had both digests.
     digests: AtomicBool,
     /// Whether it was held: a lost hold is not taken anew.
@@ -79,7 +83,7 @@ impl RemoteNode {
             parts: Parts::of(&made.drives),
             drives: made.drives,
             geometry: made.geometry,
-            pool: Pool::new(&name, made.controller, made.queue),
+            pool: Arc::new(Pool::new(&name, made.controller, made.queue)),
             digests: AtomicBool::new(made.digests == BOTH),
             held: AtomicBool::new(false),
             observes: AtomicBool::new(false),
@@ -263,9 +267,33 @@ impl DataNode for RemoteNode {
         outcomes.iter().try_for_each(|o| outcome(&self.name, drive, "write", o.status))
     }
 
+    fn zero(&self, drive: DriveId, offset: u64, len: u64) -> Result<(), NodeError> {
+        let geometry = self.geometry(drive, offset, len)?;
+        if (offset | len) & u64::from(geometry.block() - 1) != 0 {
+            let what = format!("{offset}+{len} is not made of whole blocks of {drive} of {}", self.name);
+            return Err(NodeError::invalid("offset", what));
+        }
+        let ends = offset..offset + len;
+        let mut commands: Vec<Command<'_>> = ends
+            .step_by(ZERO_PIECE)
+            .map(|at| {
+                let piece = (offset + len - at).min(ZERO_PIECE as u64) as usize;
+                let sqe = geometry.command(io::WRITE_ZEROES, drive, at, piece);
+                Command { sqe, send: &[], receive: &mut [] }
+            })
+            .collect();
+        let outcomes = self.run(&mut commands)?;
+        outcomes.iter().try_for_each(|o| outcome(&self.name, drive, "write zeroes", o.status))
+    }
+
     fn flush(&self, drive: DriveId) -> Result<(), NodeError> {
         let sqe = Sqe::new(io::FLUSH, drive.0);
         outcome(&self.name, drive, "flush", self.ask(sqe, &[], &mut [])?.status)
+    }
+
+    fn operations(&self, depth: usize, ended: Ended) -> Result<Box<dyn OperationQueue>, NodeError> {
+        let queue = RemoteQueue::open(&self.pool, &self.name, &self.geometry, depth, ended)?;
+        Ok(Box::new(queue))
     }
 
     fn hosts(&self) -> Result<Option<Hosts>, NodeError> {

@@ -33,6 +33,16 @@ struct State {
     lost: Option<String>,
     /// What former associations moved, and the queues of this one that were used.
     moved: Traffic,
+    /// Queues that were given away, by number: they end with the association.
+    given: Vec<(u16, Stopper)>,
+}
+
+impl State {
+    /// The association is of no more use.
+    fn lose(&mut self, why: String) {
+        self.lost.get_or_insert(why);
+        self.given.drain(..).for_each(|(_, stopper)| stopper.stop());
+    }
 }
 
 /// Calls that end when the caller gives up.
@@ -51,6 +61,13 @@ pub(crate) struct Pool {
     waits: Mutex<Waits>,
     /// Dropped with the pool: that ends the thread that says that this host is alive.
     _alive: Sender<()>,
+}
+
+/// A queue that was given away: its number, and the association that it is of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Given {
+    number: u16,
+    generation: u64,
 }
 
 /// A queue for the time of a call.
@@ -83,6 +100,7 @@ impl Pool {
             generation: 0,
             lost: None,
             moved,
+            given: Vec::new(),
         };
         let state = Arc::new(Mutex::new(state));
         Self {
@@ -111,6 +129,7 @@ impl Pool {
         state.idle = vec![(1, first)];
         state.numbers = (2..=QUEUES).rev().collect();
         state.generation += 1;
+        state.given.drain(..).for_each(|(_, stopper)| stopper.stop());
         state.lost = None;
         drop(state);
         self.returned.notify_all();
@@ -139,7 +158,7 @@ impl Pool {
         match state.controller.keep_alive() {
             Ok(()) => true,
             Err(error) => {
-                state.lost = Some(error.to_string());
+                state.lose(error.to_string());
                 drop(state);
                 self.returned.notify_all();
                 false
@@ -174,11 +193,54 @@ impl Pool {
         Ok(Stoppable { pool: self, id })
     }
 
+    /// A queue for `depth` commands that is the caller's until it is [taken back](Self::take_back).
+    /// It ends when the association is lost.
+    pub(crate) fn give(&self, depth: u16) -> Result<(Queue, Given), NodeError> {
+        let mut state = self.lock();
+        if let Some(why) = &state.lost {
+            return Err(self.is_lost_error(why));
+        }
+        let Some(number) = state.numbers.pop() else {
+            let what = format!("{}: all {QUEUES} queues are in use", self.name);
+            return Err(NodeError::new(ErrorKind::Busy, what));
+        };
+        let made = state.controller.queue(number, depth);
+        let made = made.and_then(|queue| queue.stopper().map(|stopper| (queue, stopper)));
+        match made {
+            Ok((queue, stopper)) => {
+                state.given.push((number, stopper));
+                Ok((queue, Given { number, generation: state.generation }))
+            }
+            Err(error) => {
+                state.numbers.push(number);
+                Err(unreachable(&error))
+            }
+        }
+    }
+
+    /// The connection of a queue that was given away is over.
+    pub(crate) fn take_back(&self, given: Given) {
+        let mut state = self.lock();
+        if state.generation == given.generation && state.lost.is_none() {
+            state.given.retain(|(number, _)| *number != given.number);
+            state.numbers.push(given.number);
+        }
+    }
+
+    /// A queue that was given away failed.
+    pub(crate) fn lose_given(&self, given: Given, why: &InitiatorError) {
+        self.lose(given.generation, why);
+    }
+
+    fn is_lost_error(&self, why: &str) -> NodeError {
+        NodeError::new(ErrorKind::Unreachable, format!("{}: the connection is lost: {why}", self.name))
+    }
+
     /// A call of association `generation` failed.
     fn lose(&self, generation: u64, why: &InitiatorError) {
         let mut state = self.lock();
         if state.generation == generation {
-            state.lost.get_or_insert_with(|| why.to_string());
+            state.lose(why.to_string());
         }
         drop(state);
         self.returned.notify_all();
@@ -189,8 +251,7 @@ impl Pool {
         let mut state = self.lock();
         loop {
             if let Some(why) = &state.lost {
-                let what = format!("{}: the connection is lost: {why}", self.name);
-                return Err(NodeError::new(ErrorKind::Unreachable, what));
+                return Err(self.is_lost_error(why));
             }
             let generation = state.generation;
             let leased = |number, queue: Queue, before| Lease {
@@ -209,7 +270,7 @@ impl Pool {
                     Ok(queue) => return Ok(leased(number, queue, Traffic::default())),
                     Err(error) => {
                         state.numbers.push(number);
-                        state.lost = Some(error.to_string());
+                        state.lose(error.to_string());
                         drop(state);
                         self.returned.notify_all();
                         return Err(unreachable(&error));
@@ -237,7 +298,7 @@ fn stay_alive(state: &Arc<Mutex<State>>) -> Sender<()> {
             if state.lost.is_none()
                 && let Err(error) = state.controller.keep_alive()
             {
-                state.lost = Some(error.to_string());
+                state.lose(error.to_string());
             }
         }
     });

@@ -9,9 +9,9 @@ use pumice_host::scrub::{Options, Outcome};
 use pumice_host::target::{Member, Target};
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{
-    Activity, AssociatedHost, DataNode, DriveId, Hosts, MemoryAddress, NodeDescription, NodeError,
-    PaceFigures, PaceRequest, ParityCommand, ParityResult, Piece, PieceFailure, SuperblockSeen, Transfer,
-    TransferResult, Writes,
+    Activity, AssociatedHost, DataNode, DriveId, Ended, Hosts, MemoryAddress, NodeDescription, NodeError,
+    OperationQueue, PaceFigures, PaceRequest, ParityCommand, ParityResult, Piece, PieceFailure,
+    SuperblockSeen, Transfer, TransferResult, Writes,
 };
 use pumice_units::Role;
 use std::sync::Arc;
@@ -41,8 +41,14 @@ impl DataNode for Serving {
     fn write(&self, drive: DriveId, offset: u64, data: &[u8]) -> Result<(), NodeError> {
         self.local.write(drive, offset, data)
     }
+    fn zero(&self, drive: DriveId, offset: u64, len: u64) -> Result<(), NodeError> {
+        self.local.zero(drive, offset, len)
+    }
     fn flush(&self, drive: DriveId) -> Result<(), NodeError> {
         self.local.flush(drive)
+    }
+    fn operations(&self, depth: usize, ended: Ended) -> Result<Box<dyn OperationQueue>, NodeError> {
+        self.local.operations(depth, ended)
     }
     fn parity(&self, command: &ParityCommand) -> Result<ParityResult, NodeError> {
         let still = Writes { started: 9, completed: 9 };

@@ -125,6 +125,11 @@ impl Sqe {
         u16_at(&self.0, 50)
     }
 
+    /// Sets the control bits of a read or write.
+    pub fn set_control(&mut self, control: u16) {
+        put(&mut self.0, 50, &control.to_le_bytes());
+    }
+
     /// Control: durable before it completes.
     pub const FUA: u16 = 1 << 14;
     /// Control of Write Zeroes: the blocks may be deallocated.

@@ -1,5 +1,6 @@
 //! Drives of a node behind a network that is not good: a real node, and a proxy between.
 
+mod operations;
 mod proxy;
 
 use proxy::{Proxy, Then, data_len};
@@ -20,12 +21,17 @@ const DRIVE: DriveId = DriveId(1);
 const LEN: usize = 24 << 10;
 
 fn node() -> Server {
-    let name = "nqn.2026-11.example:node";
+    node_of(Drive::open(&Backend::Memory(1 << 20), 512, NAME, 1).unwrap())
+}
+
+const NAME: &str = "nqn.2026-11.example:node";
+
+fn node_of(drive: Drive) -> Server {
     Server::start(Service {
         listen: vec!["127.0.0.1:0".parse().unwrap()],
         metrics: None,
-        nqn: name.parse().unwrap(),
-        drives: vec![Drive::open(&Backend::Memory(1 << 20), 512, name, 1).unwrap()],
+        nqn: NAME.parse().unwrap(),
+        drives: vec![drive],
         limits: Limits::default(),
         cores: 1,
         busy_poll: Duration::ZERO,

@@ -1,0 +1,133 @@
+//! Reads, writes and flushes that are handed in and end later: many in flight, and no thread for
+//! each.
+//!
+//! `docs/offload.md`, *Operations in flight*, has the rules.
+
+use crate::{DriveId, NodeError};
+use pumice_buffer::AlignedBuffer;
+use std::fmt;
+use std::sync::Arc;
+
+/// Bytes that one operation moves, at most.
+pub const MAX_OPERATION: usize = 256 << 10;
+
+/// What a caller knows an operation by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tag(pub u64);
+
+/// What is asked of a drive's medium. Offsets and lengths are bytes, multiples of the drive's
+/// logical block; 1 to [`MAX_OPERATION`] bytes, no more than the buffer has.
+#[derive(Debug)]
+pub enum Operation {
+    /// Fills the first `len` bytes of the buffer.
+    Read {
+        /// The drive.
+        drive: DriveId,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: usize,
+        /// Room for them.
+        buffer: AlignedBuffer,
+    },
+    /// Writes the first `len` bytes of the buffer.
+    Write {
+        /// The drive.
+        drive: DriveId,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: usize,
+        /// The bytes.
+        buffer: AlignedBuffer,
+        /// They are on the medium before it ends well.
+        durable: bool,
+    },
+    /// Makes durable what was written by operations that had ended before this was handed in.
+    Flush {
+        /// The drive.
+        drive: DriveId,
+    },
+}
+
+impl Operation {
+    /// Its drive.
+    #[must_use]
+    pub const fn drive(&self) -> DriveId {
+        match self {
+            Self::Read { drive, .. } | Self::Write { drive, .. } | Self::Flush { drive } => *drive,
+        }
+    }
+
+    /// First byte and bytes; none of a flush.
+    #[must_use]
+    pub const fn range(&self) -> (u64, usize) {
+        match self {
+            Self::Read { offset, len, .. } | Self::Write { offset, len, .. } => (*offset, *len),
+            Self::Flush { .. } => (0, 0),
+        }
+    }
+
+    /// Checks its range against its drive: bytes of the medium, and of a logical block.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidField`](crate::ErrorKind::InvalidField) names the field.
+    pub fn check(&self, size: u64, block: u32) -> Result<(), NodeError> {
+        let room = match self {
+            Self::Read { buffer, .. } | Self::Write { buffer, .. } => buffer.len().min(MAX_OPERATION),
+            Self::Flush { .. } => return Ok(()),
+        };
+        let (offset, len) = self.range();
+        if len == 0 || len > room {
+            return Err(NodeError::invalid("len", format!("{len} bytes, not 1 to {room}")));
+        }
+        if offset.checked_add(len as u64).is_none_or(|end| end > size) {
+            let drive = self.drive();
+            let what = format!("{offset}+{len} is outside the {size} bytes of {drive}");
+            return Err(NodeError::invalid("offset", what));
+        }
+        if (offset | len as u64) & (u64::from(block) - 1) != 0 {
+            let what = format!("{offset}+{len} is not made of whole blocks of {block} bytes");
+            return Err(NodeError::invalid("offset", what));
+        }
+        Ok(())
+    }
+}
+
+/// An operation that has ended.
+#[derive(Debug)]
+pub struct Completion {
+    /// Its tag.
+    pub tag: Tag,
+    /// The operation, with its buffer. What a read that failed has left in it means nothing.
+    pub operation: Operation,
+    /// How it ended.
+    pub result: Result<(), NodeError>,
+}
+
+/// Is told of each operation that has ended, by any thread. It must not wait, and must not close or
+/// drop the queue.
+pub type Ended = Arc<dyn Fn(Completion) + Send + Sync>;
+
+/// A queue of operations on the drives of one node. Dropping it closes it.
+pub trait OperationQueue: Send + Sync {
+    /// Hands an operation in. Whatever becomes of it, the queue's [`Ended`] is told.
+    ///
+    /// # Errors
+    /// Hands the operation back, and nothing else, if as many are in flight as the queue was opened
+    /// for.
+    fn submit(&self, tag: Tag, operation: Operation) -> Result<(), Operation>;
+
+    /// Operations that were taken and have not ended.
+    fn in_flight(&self) -> usize;
+
+    /// Takes nothing more: what no drive has begun, and what follows, ends as
+    /// [`ErrorKind::Unreachable`](crate::ErrorKind::Unreachable). Returns at once.
+    fn close(&self);
+}
+
+impl fmt::Debug for dyn OperationQueue + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OperationQueue").field("in_flight", &self.in_flight()).finish_non_exhaustive()
+    }
+}

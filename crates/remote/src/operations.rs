@@ -1,0 +1,180 @@
+//! Operations in flight on a node's drives: `docs/offload.md`, *Operations in flight*.
+
+use crate::PATIENCE;
+use crate::answer::{unreachable, whole};
+use crate::blocks::{Geometry, outcome};
+use crate::pool::{Given, Pool};
+use pumice_initiator::{Exchange, InitiatorError, Outcome, Patience, Pipeline};
+use pumice_nvme::spec::Sqe;
+use pumice_nvme::spec::opcode::io;
+use pumice_offload::{Completion, Ended, NodeError, Operation, OperationQueue, Tag};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// What the queue and its pipeline's thread share.
+struct Shared {
+    name: String,
+    ended: Ended,
+    in_flight: AtomicUsize,
+}
+
+impl Shared {
+    fn end(&self, tag: Tag, operation: Operation, result: Result<(), NodeError>) {
+        self.in_flight.fetch_sub(1, Ordering::AcqRel);
+        (self.ended)(Completion { tag, operation, result });
+    }
+
+    /// What a command's end means for its operation.
+    fn ended(&self, flight: Flight, came: Result<Outcome, Arc<InitiatorError>>) {
+        let Flight { tag, operation, .. } = flight;
+        let drive = operation.drive();
+        let result = came.map_err(|error| unreachable(&error)).and_then(|done| {
+            let what = match operation {
+                Operation::Read { .. } => "read",
+                Operation::Write { .. } => "write",
+                Operation::Flush { .. } => "flush",
+            };
+            outcome(&self.name, drive, what, done.status)?;
+            match operation {
+                Operation::Read { len, .. } => whole(&self.name, &format!("{drive}: {what}"), &done, len),
+                _ => Ok(()),
+            }
+        });
+        self.end(tag, operation, result);
+    }
+}
+
+/// An operation as a command.
+struct Flight {
+    tag: Tag,
+    operation: Operation,
+    sqe: Sqe,
+}
+
+impl Exchange for Flight {
+    fn sqe(&self) -> Sqe {
+        self.sqe
+    }
+
+    fn send(&self) -> &[u8] {
+        match &self.operation {
+            Operation::Write { buffer, len, .. } => &buffer[..*len],
+            _ => &[],
+        }
+    }
+
+    fn receive(&mut self) -> &mut [u8] {
+        match &mut self.operation {
+            Operation::Read { buffer, len, .. } => &mut buffer[..*len],
+            _ => &mut [],
+        }
+    }
+}
+
+/// A queue of one node: a connection of its own.
+pub(crate) struct RemoteQueue {
+    shared: Arc<Shared>,
+    geometry: Vec<Geometry>,
+    depth: usize,
+    pool: Arc<Pool>,
+    given: Given,
+    /// By this host: the association goes on.
+    closed: Arc<AtomicBool>,
+    /// `None` only while the queue is dropped.
+    pipeline: Option<Pipeline<Flight>>,
+}
+
+impl RemoteQueue {
+    pub(crate) fn open(
+        pool: &Arc<Pool>,
+        name: &str,
+        geometry: &[Geometry],
+        depth: usize,
+        ended: Ended,
+    ) -> Result<Self, NodeError> {
+        let depth = depth.max(1);
+        let (queue, given) = pool.give(u16::try_from(depth).unwrap_or(u16::MAX))?;
+        let shared = Arc::new(Shared { name: name.to_owned(), ended, in_flight: AtomicUsize::new(0) });
+        let asked = Arc::clone(pool);
+        let patience = Patience {
+            silence: queue.deadline(),
+            command: PATIENCE,
+            alive: Box::new(move || asked.is_alive()),
+        };
+        let (told, there) = (Arc::clone(&shared), Arc::downgrade(pool));
+        let closed = Arc::new(AtomicBool::new(false));
+        let by_us = Arc::clone(&closed);
+        let told = move |flight: Flight, came: Result<Outcome, Arc<InitiatorError>>| {
+            if let (Err(error), false, Some(pool)) = (&came, by_us.load(Ordering::Acquire), there.upgrade()) {
+                // One lost queue is the end of the association.
+                pool.lose_given(given, error);
+            }
+            told.ended(flight, came);
+        };
+        let pipeline =
+            Pipeline::start(queue, patience, Box::new(told)).map_err(|error| unreachable(&error))?;
+        let pool = Arc::clone(pool);
+        Ok(Self { shared, geometry: geometry.to_vec(), depth, pool, given, closed, pipeline: Some(pipeline) })
+    }
+
+    fn command(&self, operation: &Operation) -> Result<Sqe, NodeError> {
+        let drive = operation.drive();
+        let geometry = (drive.0 as usize).checked_sub(1).and_then(|index| self.geometry.get(index));
+        let none = || NodeError::invalid("drive", format!("node {} has no {drive}", self.shared.name));
+        let geometry = geometry.ok_or_else(none)?;
+        operation.check(geometry.bytes(), geometry.block())?;
+        let (offset, len) = operation.range();
+        Ok(match operation {
+            Operation::Read { .. } => geometry.command(io::READ, drive, offset, len),
+            Operation::Write { durable, .. } => {
+                let mut sqe = geometry.command(io::WRITE, drive, offset, len);
+                if *durable {
+                    sqe.set_control(Sqe::FUA);
+                }
+                sqe
+            }
+            Operation::Flush { .. } => Sqe::new(io::FLUSH, drive.0),
+        })
+    }
+}
+
+impl OperationQueue for RemoteQueue {
+    fn submit(&self, tag: Tag, operation: Operation) -> Result<(), Operation> {
+        let depth = self.depth;
+        let more = |count: usize| (count < depth).then_some(count + 1);
+        if self.shared.in_flight.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_err() {
+            return Err(operation);
+        }
+        match self.command(&operation) {
+            Err(error) => self.shared.end(tag, operation, Err(error)),
+            Ok(sqe) => {
+                let flight = Flight { tag, operation, sqe };
+                let pipeline = self.pipeline.as_ref().expect("there until the drop");
+                if let Err((flight, error)) = pipeline.submit(flight) {
+                    self.shared.end(flight.tag, flight.operation, Err(unreachable(&error)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn in_flight(&self) -> usize {
+        self.shared.in_flight.load(Ordering::Acquire)
+    }
+
+    fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        if let Some(pipeline) = &self.pipeline {
+            pipeline.close();
+        }
+    }
+}
+
+impl Drop for RemoteQueue {
+    fn drop(&mut self) {
+        self.close();
+        // Waits for its thread: the connection is over then.
+        self.pipeline = None;
+        self.pool.take_back(self.given);
+    }
+}
