@@ -2,6 +2,7 @@
 
 mod damage;
 mod network;
+mod volume;
 mod world;
 
 use crate::access::Access;
@@ -40,6 +41,9 @@ pub(crate) struct DemoArgs {
     /// sockets
     #[arg(long)]
     network: bool,
+    /// Make a volume, write it, lose a drive, read on, rebuild it, scrub it
+    #[arg(long, conflicts_with = "network")]
+    volume: bool,
     /// With --network: print one JSON document
     #[arg(long, requires = "network")]
     json: bool,
@@ -61,6 +65,9 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode, Failure> {
     };
     if args.network {
         return network::run(folder, args.json);
+    }
+    if args.volume {
+        return volume::run(folder);
     }
     let world = World::make(folder, world::STRIPES)?;
     print(&format!(

@@ -111,7 +111,7 @@ fn user_of(
 }
 
 /// The loop device that is set up over a file, by sysfs (`class/block/loopN/loop/backing_file`).
-fn loop_over(path: &Path, sysfs: &Path) -> Option<String> {
+pub(crate) fn loop_over(path: &Path, sysfs: &Path) -> Option<String> {
     let real = path.canonicalize().ok()?;
     let entries = std::fs::read_dir(sysfs.join("class/block")).ok()?;
     entries.flatten().find_map(|entry| {

@@ -22,6 +22,7 @@ mod running;
 mod scrub;
 mod sim;
 mod text;
+mod volume;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -52,6 +53,9 @@ enum Command {
     Node(node::NodeArgs),
     /// Give drives protection information beside them, or say how it stands
     Protect(protect::ProtectArgs),
+    /// Write md arrays, and serve them
+    #[command(subcommand)]
+    Volume(volume::VolumeCommand),
     /// Accept a block that does not fit its protection information
     Release(protect::ReleaseArgs),
     /// Ask a discovery service what it lists
@@ -76,6 +80,7 @@ fn main() -> ExitCode {
         Command::Plan(args) => plan::run(&args),
         Command::Node(args) => node::run(&args),
         Command::Protect(args) => protect::run(&args),
+        Command::Volume(command) => volume::run(&command),
         Command::Release(args) => protect::release(&args),
         Command::Discover(args) => discover::run(&args),
         Command::Drives(args) => drives::run(&args),

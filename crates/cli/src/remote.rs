@@ -167,7 +167,7 @@ pub(crate) fn connect(address: SocketAddr, digests: DigestPolicy) -> Result<Arc<
 const LEAVING: Duration = Duration::from_secs(5);
 
 /// Keeps other hosts away from a node's drives while this process runs.
-fn hold(node: &RemoteNode) -> Result<(), Failure> {
+pub(crate) fn hold(node: &RemoteNode, who_asks: &str) -> Result<(), Failure> {
     let until = Instant::now() + LEAVING;
     loop {
         match node.hold() {
@@ -180,7 +180,7 @@ fn hold(node: &RemoteNode) -> Result<(), Failure> {
                         _ => format!("{} connected", are(others)),
                     };
                     let name = node.name();
-                    let what = format!("{SCHEME}{name}: --repair needs the drives for itself, and {who}");
+                    let what = format!("{SCHEME}{name}: {who_asks} needs the drives for itself, and {who}");
                     return Err(Failure::new(what));
                 }
                 std::thread::sleep(Duration::from_millis(100));
@@ -210,7 +210,7 @@ pub(crate) fn look_remote(
         Some(None) => Vec::new(),
         None => {
             let connected = connect(name.address, access.digests).and_then(|node| match access.write {
-                true => hold(&node).map(|()| node),
+                true => hold(&node, "--repair").map(|()| node),
                 // Others can then tell it from a host that runs an array.
                 false => node.observe().map(|()| node).map_err(Failure::from),
             });
@@ -222,7 +222,7 @@ pub(crate) fn look_remote(
 
 /// The drives of a node that a name stands for. All of them means those that carry a superblock,
 /// whole or damaged.
-fn look_at(node: &Arc<RemoteNode>, name: &RemoteName) -> Vec<Result<Probed, Failure>> {
+pub(crate) fn look_at(node: &Arc<RemoteNode>, name: &RemoteName) -> Vec<Result<Probed, Failure>> {
     let mut out = Vec::new();
     for drive in node.drives().iter().filter(|d| name.nsid.is_none_or(|nsid| d.id == DriveId(nsid))) {
         let path = RemoteName { nsid: Some(drive.id.0), ..*name }.to_string();

@@ -197,6 +197,16 @@ impl Volume {
         (0..).zip(&self.members).filter_map(missing).collect()
     }
 
+    /// Members that are being rebuilt, with how many windows of each are restored, of how many.
+    #[must_use]
+    pub fn rebuilding(&self) -> Vec<(Role, u64, u64)> {
+        let upto = |(role, member): (u16, &Member)| match member.state {
+            State::Rebuilding(upto) => Some((Role(role), upto.0, self.windows.count)),
+            _ => None,
+        };
+        (0..).zip(&self.members).filter_map(upto).collect()
+    }
+
     /// Whether the superblocks say that nothing is being written.
     #[must_use]
     pub const fn is_clean(&self) -> bool {

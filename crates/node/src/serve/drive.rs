@@ -238,6 +238,22 @@ impl Drive {
         Ok(Self { device, block_shift, identity, path: None })
     }
 
+    /// A drive over any device that has a UUID of its own: its NGUID.
+    ///
+    /// # Errors
+    /// If blocks of that size do not fit the device.
+    pub fn with_uuid(
+        device: Arc<dyn BlockDevice>,
+        block_size: u32,
+        uuid: [u8; 16],
+    ) -> Result<Self, BackendError> {
+        let mut drive = Self::with_device(device, block_size, "uuid")?;
+        let (nguid, rest) = drive.identity.split_at_mut(16);
+        nguid.copy_from_slice(&uuid);
+        rest.copy_from_slice(&uuid);
+        Ok(drive)
+    }
+
     /// The namespace that it is.
     pub(crate) fn namespace(&self) -> Namespace {
         let half = |at: usize| std::array::from_fn(|i| self.identity[at + i]);

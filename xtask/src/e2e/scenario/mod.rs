@@ -11,6 +11,7 @@ mod mirrors;
 mod multipath;
 mod restart;
 mod verify;
+mod volume;
 
 use super::guest::{Guest, Machine};
 use super::initrd::Initrd;
@@ -41,7 +42,7 @@ impl Scenario {
 }
 
 /// All, in order.
-pub(crate) const SCENARIOS: [Scenario; 14] = [
+pub(crate) const SCENARIOS: [Scenario; 15] = [
     Scenario { name: "connect", short: true, run: connect::one_queue },
     Scenario { name: "queues", short: true, run: connect::several_queues },
     Scenario { name: "verify", short: true, run: verify::run },
@@ -56,6 +57,7 @@ pub(crate) const SCENARIOS: [Scenario; 14] = [
     Scenario { name: "cut-bitmap", short: false, run: cut::with_bitmap },
     Scenario { name: "change", short: false, run: change::run },
     Scenario { name: "mirrors", short: false, run: mirrors::run },
+    Scenario { name: "volume", short: false, run: volume::run },
 ];
 
 /// What a scenario has to work with.

@@ -1,0 +1,143 @@
+//! `pumice demo --volume`: a volume in its life: written, a drive lost, read on, rebuilt, scrubbed.
+
+use crate::access::Access;
+use crate::devices::{Placement, assemble_from, place, probe_all};
+use crate::failure::Failure;
+use crate::progress::Silent;
+use crate::scrub::fresh_seed;
+use crate::text::print;
+use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options as FileOptions};
+use pumice_executor::{CreateSpec, MemberDrive, OpenOptions, ServedVolume, Status, create, open};
+use pumice_host::scrub::{Options, run as run_pass};
+use pumice_host::stop::Stop;
+use pumice_node::{LocalNode, NodeOptions, Peers};
+use pumice_offload::{DataNode, DriveId};
+use pumice_raid::layout::{Layout, Level};
+use pumice_units::{Role, format_decimal};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const DRIVES: usize = 6;
+/// Bytes of a drive.
+const DRIVE: u64 = 20 << 20;
+const CHUNK: u64 = 64 << 10;
+/// The drive that is lost.
+const LOST: Role = Role(2);
+/// How long a step may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the volume should hold.
+fn content(len: u64, round: u8) -> Vec<u8> {
+    (0..len / 512).flat_map(|sector| [(sector % 251) as u8 ^ round; 512]).collect()
+}
+
+fn drive(path: &Path) -> Result<MemberDrive, Failure> {
+    let device: Arc<dyn BlockDevice> =
+        Arc::new(FileDevice::open(path, OpenMode::ReadWrite, FileOptions::default())?);
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let options = NodeOptions { memory_bytes: 0, ..NodeOptions::default() };
+    let node: Arc<dyn DataNode> = Arc::new(LocalNode::new(&name, vec![device], &Peers::new(), options));
+    Ok(MemberDrive::new(name, node, DriveId(1))?)
+}
+
+fn file(folder: &Path, number: usize) -> Result<PathBuf, Failure> {
+    let path = folder.join(format!("volume{number:02}.img"));
+    File::create(&path)?.set_len(DRIVE)?;
+    Ok(path)
+}
+
+/// A line of what was done, and how long it took.
+fn done(began: &mut Instant, what: &str) {
+    print(&format!("{:5.1} s  {what}\n", began.elapsed().as_secs_f64()));
+    *began = Instant::now();
+}
+
+fn wait(volume: &ServedVolume, is: impl Fn(&Status) -> bool) -> Result<(), Failure> {
+    let until = Instant::now() + PATIENCE;
+    while !is(&volume.status()?) {
+        if Instant::now() >= until {
+            return Err(Failure::new("the volume does not come to where it should"));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+fn check(device: &dyn BlockDevice, expected: &[u8]) -> Result<(), Failure> {
+    let mut read = vec![0; expected.len()];
+    device.read_at(0, &mut read)?;
+    if read == expected { Ok(()) } else { Err(Failure::new("the volume holds something else")) }
+}
+
+/// Runs the demo in a folder.
+pub(super) fn run(folder: &Path) -> Result<ExitCode, Failure> {
+    let mut began = Instant::now();
+    let mut paths = (0..DRIVES).map(|i| file(folder, i)).collect::<Result<Vec<_>, _>>()?;
+    let drives = paths.iter().map(|path| drive(path)).collect::<Result<Vec<_>, _>>()?;
+    let spec = CreateSpec {
+        level: Level::Raid6,
+        layout: Some(Layout::LeftSymmetric),
+        chunk_bytes: CHUNK,
+        name: "demo".to_owned(),
+        component_bytes: None,
+        now: 0,
+        force: false,
+        log: true,
+    };
+    let uuid = create(&drives, &spec, |_, _| {})?;
+    let volume = open(&drives, &OpenOptions::default())?;
+    let device = volume.device();
+    let bytes = device.size_bytes();
+    done(
+        &mut began,
+        &format!("{uuid}: RAID-6 of {DRIVES} drives, {}, with a stripe log", format_decimal(bytes)),
+    );
+
+    let mut expected = content(bytes, 0);
+    device.write_at(0, &expected)?;
+    device.flush()?;
+    let status = volume.status()?;
+    let ratio = status.member_written as f64 / status.user_written as f64;
+    done(&mut began, &format!("written in full stripes: {ratio:.2} bytes to the drives for each byte"));
+
+    let before = status.member_written;
+    for block in (0..bytes / 4096).step_by(37) {
+        let at = (block * 4096) as usize;
+        expected[at..at + 4096].fill(block as u8);
+        device.write_at(at as u64, &expected[at..at + 4096])?;
+    }
+    device.flush()?;
+    let small = bytes.div_ceil(4096 * 37) * 4096;
+    let ratio = (volume.status()?.member_written - before) as f64 / small as f64;
+    done(&mut began, &format!("single blocks of 4 KiB: {ratio:.2} bytes for each, log included"));
+
+    volume.control().fail(LOST)?;
+    wait(&volume, |status| status.missing == [LOST])?;
+    check(&*device, &expected)?;
+    expected[..1 << 20].copy_from_slice(&content(1 << 20, 0x55));
+    device.write_at(0, &expected[..1 << 20])?;
+    done(&mut began, "a drive is lost: read on, written on");
+
+    let new = file(folder, DRIVES)?;
+    volume.control().add(drive(&new)?, false)?;
+    paths[LOST.index()] = new;
+    wait(&volume, |status| status.missing.is_empty())?;
+    check(&*device, &expected)?;
+    done(&mut began, "a new drive in its place is rebuilt");
+
+    if !volume.stop(PATIENCE) {
+        return Err(Failure::new("the volume was not made clean"));
+    }
+    drop((device, drives));
+    let mut probed = probe_all(&paths, Access::default())?;
+    let target = place(assemble_from(&mut probed)?, &probed, &Placement::One, &NodeOptions::default())?;
+    let outcome = run_pass(&target, None, &Options::with_seed(fresh_seed()?), &mut Silent, &Stop::new())?;
+    if !outcome.findings.is_empty() {
+        return Err(Failure::new("the scrub found what nobody planted"));
+    }
+    done(&mut began, "stopped; scrubbed as an md array: no finding");
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,203 @@
+//! The socket by which a process that serves a volume is asked and told.
+//!
+//! `docs/volumes.md`, *Control socket*: one JSON document a line, and one answer.
+
+use super::report::Shown;
+use crate::failure::Failure;
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, DirBuilder, Permissions};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Bytes of a question, at most.
+const QUESTION: u64 = 64 << 10;
+/// Bytes of an answer, at most.
+const ANSWER: u64 = 4 << 20;
+/// How long a question or an answer may take to come.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a stop may take.
+pub(super) const STOP_TIME: Duration = Duration::from_secs(120);
+const ENDING: &str = "sock";
+
+/// Where sockets lie.
+#[derive(Debug, Clone, Args)]
+pub(super) struct RunDir {
+    /// Where the sockets of served volumes lie [default: /run/pumice/volumes for root, else
+    /// $XDG_RUNTIME_DIR/pumice/volumes]
+    #[arg(long, value_name = "DIR")]
+    run_dir: Option<PathBuf>,
+}
+
+impl RunDir {
+    pub(super) fn folder(&self) -> Result<PathBuf, Failure> {
+        if let Some(folder) = &self.run_dir {
+            return Ok(folder.clone());
+        }
+        if is_root() {
+            return Ok(PathBuf::from("/run/pumice/volumes"));
+        }
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|p| p.is_absolute());
+        let runtime = runtime.ok_or_else(|| {
+            Failure::new("XDG_RUNTIME_DIR is not set: say where the sockets lie with --run-dir")
+        })?;
+        Ok(runtime.join("pumice/volumes"))
+    }
+}
+
+fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)
+}
+
+/// What a volume is asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
+pub(super) enum Ask {
+    Status,
+    Fail { member: String },
+    Add { device: PathBuf, force: bool },
+    Stop,
+}
+
+/// What it answers.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Answer {
+    Volume(Box<Shown>),
+    Error(String),
+}
+
+/// The sockets of a folder.
+fn sockets(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(Failure::new(format!("{}: {error}", folder.display()))),
+    };
+    let mut out: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    out.retain(|path| path.extension().is_some_and(|ending| ending == ENDING));
+    out.sort();
+    Ok(out)
+}
+
+/// All volumes that are served. Sockets of processes that are gone are passed over.
+pub(super) fn all(folder: &Path) -> Result<Vec<Shown>, Failure> {
+    let mut out = Vec::new();
+    for socket in sockets(folder)? {
+        match UnixStream::connect(&socket) {
+            Ok(stream) => out.push(converse(&socket, stream, &Ask::Status)?),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+            Err(error) => return Err(Failure::new(format!("{}: {error}", socket.display()))),
+        }
+    }
+    Ok(out)
+}
+
+/// The socket of a volume.
+pub(super) fn find(folder: &Path, volume: &str) -> Result<PathBuf, Failure> {
+    let known = all(folder)?;
+    let named: Vec<&Shown> =
+        known.iter().filter(|shown| shown.uuid == volume || shown.name == volume).collect();
+    match named[..] {
+        [one] => Ok(folder.join(format!("{}.{ENDING}", one.uuid.replace(':', "")))),
+        [] => Err(Failure::new(format!(
+            "{volume}: no volume of that UUID or name is served here (sockets in {})",
+            folder.display()
+        ))),
+        _ => Err(Failure::new(format!("{volume}: several volumes have that name; say the UUID"))),
+    }
+}
+
+/// Asks, and waits for the answer.
+pub(super) fn ask(socket: &Path, ask: &Ask) -> Result<Shown, Failure> {
+    let stream = UnixStream::connect(socket)
+        .map_err(|error| Failure::new(format!("{}: {error}", socket.display())))?;
+    converse(socket, stream, ask)
+}
+
+fn converse(socket: &Path, mut stream: UnixStream, ask: &Ask) -> Result<Shown, Failure> {
+    let wrong = |what: String| Failure::new(format!("{}: {what}", socket.display()));
+    let patience = if *ask == Ask::Stop { STOP_TIME + PATIENCE } else { PATIENCE * 2 };
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut line = serde_json::to_vec(ask).map_err(|error| wrong(error.to_string()))?;
+    line.push(b'\n');
+    stream.write_all(&line).map_err(|error| wrong(error.to_string()))?;
+    let mut answer = Vec::new();
+    let mut reader = BufReader::new(stream.take(ANSWER));
+    reader.read_until(b'\n', &mut answer).map_err(|error| wrong(error.to_string()))?;
+    match serde_json::from_slice(&answer) {
+        Ok(Answer::Volume(shown)) => Ok(*shown),
+        Ok(Answer::Error(why)) => Err(Failure::new(why)),
+        Err(error) => Err(wrong(format!("the answer makes no sense: {error}"))),
+    }
+}
+
+/// A socket that answers. It is removed when this is dropped.
+pub(super) struct Socket {
+    path: PathBuf,
+    listener: UnixListener,
+}
+
+impl Socket {
+    /// Makes the socket of a volume. One that a process left behind, which is gone, is replaced.
+    pub(super) fn make(folder: &Path, uuid: &str) -> Result<Self, Failure> {
+        let path = folder.join(format!("{}.{ENDING}", uuid.replace(':', "")));
+        let wrong = |error: io::Error| Failure::new(format!("{}: {error}", path.display()));
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(wrong)?;
+        match UnixStream::connect(&path) {
+            Ok(_) => {
+                let what = format!("{}: another process serves this volume", path.display());
+                return Err(Failure::new(what));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(_) => fs::remove_file(&path).map_err(wrong)?,
+        }
+        let listener = UnixListener::bind(&path).map_err(wrong)?;
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).map_err(wrong)?;
+        Ok(Self { path, listener })
+    }
+
+    /// Where it lies.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Answers one question after another, until `answer` says that it was the last.
+    pub(super) fn serve(&self, mut answer: impl FnMut(Ask) -> (Answer, bool)) {
+        for stream in self.listener.incoming() {
+            // Who does not ask, or does not listen, loses the answer; the next one is served.
+            if let Ok(stream) = stream
+                && let Ok(true) = one(&stream, &mut answer)
+            {
+                return;
+            }
+        }
+    }
+}
+
+fn one(mut stream: &UnixStream, answer: &mut impl FnMut(Ask) -> (Answer, bool)) -> io::Result<bool> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut line = Vec::new();
+    BufReader::new(stream.take(QUESTION)).read_until(b'\n', &mut line)?;
+    let (said, last) = match serde_json::from_slice(&line) {
+        Ok(ask) => answer(ask),
+        Err(error) => (Answer::Error(format!("the question makes no sense: {error}")), false),
+    };
+    let mut bytes = serde_json::to_vec(&said)?;
+    bytes.push(b'\n');
+    // A stop has been carried out, whoever hears of it.
+    let told = stream.write_all(&bytes);
+    if last { Ok(true) } else { told.map(|()| false) }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}

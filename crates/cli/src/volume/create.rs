@@ -1,0 +1,155 @@
+//! `pumice volume create` and `destroy`.
+
+use super::members::{Devices, nodes_survived};
+use crate::failure::Failure;
+use crate::text::{count, print, print_json};
+use clap::{Args, ValueEnum};
+use pumice_executor::{CreateSpec, MemberDrive, create, erase, find};
+use pumice_initiator::DigestPolicy;
+use pumice_raid::Uuid;
+use pumice_raid::layout::{Layout, Level};
+use pumice_units::{format_decimal, parse_size};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What keeps rows whole over a crash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ConsistencyArg {
+    /// The stripe log: a crash loses nothing, also of a degraded volume
+    Log,
+    /// md's bitmap alone: a crash of a degraded volume makes it unusable
+    Bitmap,
+}
+
+/// Makes a volume: zeros on all drives, then md's structures, version 1.2, with a bitmap, a
+/// bad-block log and, unless told otherwise, room for the stripe log.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A drive is taken only if it carries no superblock of md and its first and last MiB are zeros, unless
+--force says that what is on it does not matter.
+
+Exit codes: 0 made, 2 could not; nothing is written if an argument or a device is not as it must be.")]
+pub(crate) struct CreateArgs {
+    /// Drives in the order of their roles: block devices, image files, nvme://HOST:PORT/DRIVE
+    #[arg(value_name = "DEVICE", required = true)]
+    devices: Vec<PathBuf>,
+    /// 4, 5 or 6
+    #[arg(long, value_parser = level)]
+    level: Level,
+    /// The layout, as mdadm calls it [default: left-symmetric; none for level 4]
+    #[arg(long)]
+    layout: Option<Layout>,
+    /// Bytes of a chunk: a power of two from 4 KiB
+    #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = size)]
+    chunk: u64,
+    /// A name, at most 32 bytes
+    #[arg(long, default_value = "")]
+    name: String,
+    /// Bytes of each drive that hold data [default: as many as there are]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    size: Option<u64>,
+    /// What is to keep rows whole over a crash: with `bitmap` no room is kept for the stripe log
+    #[arg(long, value_enum, default_value = "log")]
+    consistency: ConsistencyArg,
+    /// What is on the drives does not matter
+    #[arg(long)]
+    force: bool,
+    /// Digests of connections to nodes: auto, on or off
+    #[arg(long, default_value = "auto")]
+    digest: DigestPolicy,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// Makes devices members of nothing: their superblocks become zeros. What they hold stays.
+#[derive(Debug, Args)]
+pub(crate) struct DestroyArgs {
+    /// The devices of one array
+    #[arg(value_name = "DEVICE", required = true)]
+    devices: Vec<PathBuf>,
+    /// The array that is meant, as `pumice inspect` shows it
+    #[arg(long)]
+    uuid: Uuid,
+    /// Digests of connections to nodes: auto, on or off
+    #[arg(long, default_value = "auto")]
+    digest: DigestPolicy,
+}
+
+fn level(text: &str) -> Result<Level, String> {
+    let level = text.parse().ok().and_then(Level::from_number).filter(|level| !level.is_mirror());
+    level.ok_or_else(|| format!("'{text}': 4, 5 or 6"))
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    parse_size(text).map_err(|error| error.to_string())
+}
+
+/// Runs `pumice volume create`.
+pub(super) fn run(args: &CreateArgs) -> Result<ExitCode, Failure> {
+    let layout = match (args.level, args.layout) {
+        (Level::Raid4, None) => None,
+        (Level::Raid4, Some(_)) => return Err(Failure::new("layout: level 4 has only one")),
+        (level, layout) => {
+            let layout = layout.unwrap_or(Layout::LeftSymmetric);
+            if !layout.is_of(level) {
+                return Err(Failure::new(format!("layout: {layout} is no layout of {level}")));
+            }
+            Some(layout)
+        }
+    };
+    let drives = Devices::new(args.digest).open(&args.devices, false)?;
+    let spec = CreateSpec {
+        level: args.level,
+        layout,
+        chunk_bytes: args.chunk,
+        name: args.name.clone(),
+        component_bytes: args.size,
+        now: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        force: args.force,
+        log: args.consistency == ConsistencyArg::Log,
+    };
+    let uuid = create(&drives, &spec, |_, _| {})?;
+    let parities = usize::from(args.level.parities());
+    let names = drives.iter().map(|drive| drive.name().to_owned());
+    let (survived, nodes) = nodes_survived(names, parities);
+    if nodes > 1 && survived == 0 {
+        eprintln!("pumice: the drives are on {nodes} nodes, and the volume does not survive the loss of one");
+    }
+    if args.json {
+        print_json(&serde_json::json!({
+            "uuid": uuid.to_string(),
+            "survives": { "drives": parities, "nodes": survived },
+        }));
+    } else {
+        print(&format!(
+            "{uuid}: made of {}; survives {} and {}\n",
+            count(drives.len() as u64, "drive"),
+            count(parities as u64, "drive"),
+            count(survived as u64, "node"),
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs `pumice volume destroy`.
+pub(super) fn destroy(args: &DestroyArgs) -> Result<ExitCode, Failure> {
+    let drives = Devices::new(args.digest).open(&args.devices, false)?;
+    for drive in &drives {
+        let found = find(drive)?.superblock().array_uuid;
+        if found != args.uuid {
+            let (name, meant) = (drive.name(), args.uuid);
+            return Err(Failure::new(format!("{name}: set_uuid is {found}, and {meant} is meant")));
+        }
+    }
+    erase(&drives)?;
+    let bytes = drives.iter().map(MemberDrive::bytes).sum();
+    print(&format!(
+        "{}: no array any more; {} of {} are free\n",
+        args.uuid,
+        count(drives.len() as u64, "drive"),
+        format_decimal(bytes)
+    ));
+    Ok(ExitCode::SUCCESS)
+}

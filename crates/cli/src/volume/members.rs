@@ -1,0 +1,160 @@
+//! Devices of volumes: opened for writing, and kept from everybody else.
+
+use crate::devices::loop_over;
+use crate::failure::Failure;
+use crate::probed::Place;
+use crate::remote::{RemoteName, connect, hold, look_at};
+use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options};
+use pumice_executor::MemberDrive;
+use pumice_initiator::DigestPolicy;
+use pumice_node::{LocalNode, NodeOptions, Peers};
+use pumice_offload::{DataNode, DriveId};
+use pumice_remote::RemoteNode;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A path that means the same to a process elsewhere.
+pub(super) fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    if RemoteName::of(path)?.is_some() {
+        return Ok(path.to_owned());
+    }
+    path.canonicalize().map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+}
+
+/// Devices that this process has opened, and nodes that it holds.
+#[derive(Default)]
+pub(super) struct Devices {
+    digests: DigestPolicy,
+    nodes: BTreeMap<SocketAddr, Arc<RemoteNode>>,
+    seen: Vec<PathBuf>,
+}
+
+impl Devices {
+    pub(super) fn new(digests: DigestPolicy) -> Self {
+        Self { digests, ..Self::default() }
+    }
+
+    /// Whether any device is a node's.
+    pub(super) fn any_far(&self) -> bool {
+        !self.nodes.is_empty()
+    }
+
+    /// Opens devices; each is named once. A node without a drive stands for all of its drives that
+    /// carry a superblock, if `nodes` allows that.
+    pub(super) fn open(&mut self, paths: &[PathBuf], nodes: bool) -> Result<Vec<MemberDrive>, Failure> {
+        let (mut near, mut far) = (Vec::new(), Vec::new());
+        for path in paths {
+            match RemoteName::of(path)? {
+                Some(name) if name.nsid.is_none() && !nodes => {
+                    return Err(Failure::new(format!("{name}: which of its drives? Say {name}/1")));
+                }
+                Some(name) => far.push(name),
+                None => near.push(path.as_path()),
+            }
+        }
+        let mut out = self.open_here(&near)?;
+        for name in far {
+            out.extend(self.open_there(&name)?);
+        }
+        Ok(out)
+    }
+
+    fn take(&mut self, path: PathBuf) -> Result<(), Failure> {
+        if self.seen.contains(&path) {
+            return Err(Failure::new(format!("{}: the device is named twice", path.display())));
+        }
+        self.seen.push(path);
+        Ok(())
+    }
+
+    fn open_here(&mut self, paths: &[&Path]) -> Result<Vec<MemberDrive>, Failure> {
+        let mut devices: Vec<Arc<dyn BlockDevice>> = Vec::with_capacity(paths.len());
+        for path in paths {
+            self.take(path.canonicalize().unwrap_or_else(|_| (*path).to_owned()))?;
+            let device = FileDevice::open(path, OpenMode::ReadWrite, Options::default())?;
+            if let Some(name) = loop_over(path, Path::new("/sys")) {
+                let what = format!("{}: the kernel serves the file as /dev/{name}", path.display());
+                return Err(Failure::new(what));
+            }
+            devices.push(Arc::new(device));
+        }
+        let options = NodeOptions { memory_bytes: 0, ..NodeOptions::default() };
+        let node: Arc<dyn DataNode> = Arc::new(LocalNode::new("here", devices, &Peers::new(), options));
+        let drive = |(i, path): (usize, &&Path)| {
+            let id = DriveId(i as u32 + 1);
+            Ok(MemberDrive::new(path.display().to_string(), Arc::clone(&node), id)?)
+        };
+        paths.iter().enumerate().map(drive).collect()
+    }
+
+    fn open_there(&mut self, name: &RemoteName) -> Result<Vec<MemberDrive>, Failure> {
+        if !self.nodes.contains_key(&name.address) {
+            let node = connect(name.address, self.digests)?;
+            hold(&node, "a volume")?;
+            self.nodes.insert(name.address, node);
+        }
+        let node = &self.nodes[&name.address];
+        let Some(nsid) = name.nsid else {
+            return self.all_of(name);
+        };
+        let (node, id) = (Arc::clone(node), DriveId(nsid));
+        self.take(PathBuf::from(name.to_string()))?;
+        Ok(vec![MemberDrive::new(name.to_string(), node, id)?])
+    }
+
+    /// All drives of a node that carry a superblock.
+    fn all_of(&mut self, name: &RemoteName) -> Result<Vec<MemberDrive>, Failure> {
+        let node = Arc::clone(&self.nodes[&name.address]);
+        let mut out = Vec::new();
+        for probed in look_at(&node, name) {
+            let probed = probed?;
+            let Place::There(node, id) = probed.place else { continue };
+            self.take(PathBuf::from(&probed.path))?;
+            out.push(MemberDrive::new(probed.path, node as _, id)?);
+        }
+        Ok(out)
+    }
+}
+
+/// How many nodes may be lost, whichever they are, while `survives` members may be: all local
+/// drives are on one.
+pub(super) fn nodes_survived(names: impl IntoIterator<Item = String>, survives: usize) -> (usize, usize) {
+    let mut members: BTreeMap<String, usize> = BTreeMap::new();
+    for name in names {
+        let node = match name.rsplit_once('/') {
+            Some((node, _)) if node.starts_with("nvme://") => node.to_owned(),
+            _ => String::new(),
+        };
+        *members.entry(node).or_default() += 1;
+    }
+    let mut sizes: Vec<usize> = members.into_values().collect();
+    sizes.sort_unstable_by(|a, b| b.cmp(a));
+    let mut lost = 0;
+    let fits = sizes.iter().take_while(|size| {
+        lost += **size;
+        lost <= survives
+    });
+    (fits.count(), sizes.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_nodes_are_lost_first() {
+        let names = |counts: &[usize]| {
+            let of = |(node, count): (usize, &usize)| {
+                (0..*count).map(move |drive| format!("nvme://10.0.0.{node}:4420/{drive}")).collect::<Vec<_>>()
+            };
+            counts.iter().enumerate().flat_map(of).collect::<Vec<_>>()
+        };
+        assert_eq!(nodes_survived(names(&[8, 8, 8]), 2), (0, 3));
+        assert_eq!(nodes_survived(names(&[2, 2, 2]), 2), (1, 3));
+        assert_eq!(nodes_survived(names(&[1, 1, 1, 1]), 2), (2, 4));
+        assert_eq!(nodes_survived(names(&[1, 3]), 2), (0, 2), "the smaller one is no comfort");
+        assert_eq!(nodes_survived(["/dev/sda".to_owned(), "/dev/sdb".to_owned()], 2), (1, 1));
+    }
+}

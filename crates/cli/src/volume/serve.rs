@@ -1,0 +1,340 @@
+//! `pumice volume assemble` and `serve`.
+
+use super::control::{Answer, Ask, RunDir, STOP_TIME, Socket};
+use super::create::ConsistencyArg;
+use super::members::Devices;
+use super::report::{Served, Shown, show};
+use crate::failure::Failure;
+use crate::log::{self, LogFormat, LogLevel};
+use crate::text::print;
+use clap::Args;
+use pumice_blockdev::raise_descriptor_limit;
+use pumice_executor::{Consistency, Control, OpenOptions, ServedVolume, Status, open};
+use pumice_initiator::{BusyPoll, DigestPolicy};
+use pumice_node::NodeOptions;
+use pumice_node::serve::{Drive, Server, Service, listen_address};
+use pumice_nvme::controller::Limits;
+use pumice_nvme::spec::Nqn;
+use pumice_offload::PaceRequest;
+use pumice_units::{Role, parse_duration};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::mpsc::{self, Sender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The exit code of a volume that could not be left clean.
+const NOT_CLEAN: u8 = 3;
+/// Local memory of the volume as a drive of the server: parity commands are for its members.
+const MEMORY: u64 = 1 << 20;
+
+/// Which devices, and how.
+#[derive(Debug, Args)]
+struct OpenArgs {
+    /// The devices of the volume: block devices, image files, nvme://HOST:PORT/DRIVE, or
+    /// nvme://HOST:PORT for all drives of a node that carry a superblock
+    #[arg(value_name = "DEVICE", required = true)]
+    devices: Vec<PathBuf>,
+    /// What keeps rows whole over a crash
+    #[arg(long, value_enum, default_value = "log")]
+    consistency: ConsistencyArg,
+    /// Go on without members that the superblocks call active and that are not named: they are
+    /// recorded as failed
+    #[arg(long)]
+    degraded: bool,
+    /// Digests of connections to nodes: auto, on or off
+    #[arg(long, default_value = "auto")]
+    digest: DigestPolicy,
+    /// How long requests wait while more members are missing than the volume survives
+    #[arg(long, value_name = "DURATION", default_value = "120s", value_parser = duration)]
+    hold_timeout: Duration,
+}
+
+/// Replays what a crash left, and leaves the array clean: Linux can assemble it then.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit codes: 0 clean, 2 could not run (nothing is written if a device or a field is refused), 3 could
+not be made clean.")]
+pub(crate) struct AssembleArgs {
+    #[command(flatten)]
+    open: OpenArgs,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// Serves a volume to any NVMe/TCP host, as one namespace.
+///
+/// Prints `listening on ADDRESS nqn NQN` for each address when it is ready. SIGTERM, Ctrl-C and
+/// `pumice volume stop` end it: the array is left clean. After a crash the same command replays
+/// what was under way before it listens.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit codes: 0 stopped and clean, 2 could not run (nothing is written if a device or a field is
+refused), 3 stopped, and not clean.")]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    open: OpenArgs,
+    /// Where to listen; port 0 picks one; once for each address
+    #[arg(long, value_name = "ADDRESS", required = true, value_parser = listen_address)]
+    listen: Vec<SocketAddr>,
+    /// The subsystem's name [default: made from the array's UUID]
+    #[arg(long)]
+    nqn: Option<Nqn>,
+    #[command(flatten)]
+    run: RunDir,
+    /// What to log to standard error: this, and what is worse
+    #[arg(long, value_name = "LEVEL", env = "PUMICE_LOG", default_value = "info")]
+    log_level: LogLevel,
+    /// How to log
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    log_format: LogFormat,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    parse_duration(text).map(Duration::from_nanos).map_err(|error| error.to_string())
+}
+
+impl OpenArgs {
+    fn open(&self) -> Result<(ServedVolume, Devices), Failure> {
+        let mut devices = Devices::new(self.digest);
+        let drives = devices.open(&self.devices, true)?;
+        let options = OpenOptions {
+            consistency: match self.consistency {
+                ConsistencyArg::Log => Consistency::Log,
+                ConsistencyArg::Bitmap => Consistency::Bitmap,
+            },
+            degraded: self.degraded,
+            majority: devices.any_far(),
+            hold_timeout: self.hold_timeout,
+            ..OpenOptions::default()
+        };
+        Ok((open(&drives, &options)?, devices))
+    }
+}
+
+/// Runs `pumice volume assemble`.
+pub(super) fn assemble(args: &AssembleArgs) -> Result<ExitCode, Failure> {
+    let (volume, _devices) = args.open.open()?;
+    let mut status = volume.status()?;
+    let clean = volume.stop(STOP_TIME);
+    status.clean = clean;
+    show(&Shown::of(&status, None), args.json);
+    Ok(if clean { ExitCode::SUCCESS } else { ExitCode::from(NOT_CLEAN) })
+}
+
+/// Why a served volume ends.
+enum Ended {
+    Signal,
+    /// By its socket; the answer is sent when this is dropped.
+    Asked(Sender<bool>),
+    Failed(String),
+}
+
+/// Runs `pumice volume serve`.
+pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
+    log::begin(args.log_level, args.log_format);
+    let folder = args.run.folder()?;
+    // One of each connection, and some of the process's own.
+    raise_descriptor_limit().unwrap_or(0);
+    let (stop, stopped) = mpsc::channel();
+    let signal = stop.clone();
+    ctrlc::set_handler(move || {
+        // Only the first counts; the receiver may be gone already.
+        let _ = signal.send(Ended::Signal);
+    })?;
+    let (volume, devices) = args.open.open()?;
+    match serve(args, &volume, &folder, devices, &stop) {
+        Ok(serving) => {
+            let ended = stopped.recv().map_err(|_| Failure::new("the signal handler is gone"))?;
+            end(volume, serving, &ended)
+        }
+        Err(failure) => {
+            // It is not served: nobody wrote, and it is left as it was found, but clean.
+            let _ = volume.stop(STOP_TIME);
+            Err(failure)
+        }
+    }
+}
+
+/// What serves a volume.
+struct Serving {
+    server: Server,
+    /// Where the socket lies, and the thread that answers on it.
+    socket: PathBuf,
+    answering: JoinHandle<()>,
+}
+
+fn serve(
+    args: &ServeArgs,
+    volume: &ServedVolume,
+    folder: &Path,
+    devices: Devices,
+    stop: &Sender<Ended>,
+) -> Result<Serving, Failure> {
+    let uuid = volume.facts().uuid;
+    let name = format!("nqn.2014-08.org.nvmexpress:uuid:{}", dashed(&uuid.0));
+    let nqn = match &args.nqn {
+        Some(nqn) => nqn.clone(),
+        None => name.parse()?,
+    };
+    let socket = Socket::make(folder, &uuid.to_string())?;
+    let drive = Drive::with_uuid(volume.device(), volume.facts().block, uuid.0)?;
+    let server = Server::start(Service {
+        listen: args.listen.clone(),
+        metrics: None,
+        nqn,
+        drives: vec![drive],
+        limits: Limits::default(),
+        cores: 1,
+        busy_poll: BusyPoll::USUAL,
+        node: NodeOptions { memory_bytes: MEMORY, ..NodeOptions::default() },
+        peers: Vec::new(),
+        pacing: PaceRequest::default(),
+    })?;
+    let served = Served {
+        addresses: server.addresses().iter().map(ToString::to_string).collect(),
+        nqn: server.nqn().to_string(),
+        pid: std::process::id(),
+    };
+    for line in Shown::of(&volume.status()?, None).recovery_words() {
+        eprintln!("pumice: {line}");
+    }
+    let mut asked = Asked { control: volume.control(), served, devices, stop: stop.clone() };
+    let path = socket.path().to_owned();
+    let answering = std::thread::Builder::new()
+        .name("socket".to_owned())
+        .spawn(move || socket.serve(|ask| asked.answer(ask)))?;
+    let line = |address| format!("listening on {address} nqn {}\n", server.nqn());
+    print(&server.addresses().iter().map(line).collect::<String>());
+    let failed = stop.clone();
+    server.on_failure(move |why| {
+        let _ = failed.send(Ended::Failed(why));
+    });
+    Ok(Serving { server, socket: path, answering })
+}
+
+/// A UUID as everybody but mdadm writes it.
+fn dashed(uuid: &[u8; 16]) -> String {
+    let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+}
+
+fn end(volume: ServedVolume, serving: Serving, ended: &Ended) -> Result<ExitCode, Failure> {
+    let Serving { server, socket, answering } = serving;
+    // Hosts are told first: nothing is asked for any more.
+    let stopped = server.stop();
+    if let Err(error) = &stopped {
+        eprintln!("pumice: {error}");
+    }
+    let control = volume.control();
+    let clean = volume.stop(STOP_TIME);
+    if !clean {
+        let why = match control.status() {
+            Ok(status) if status.held => "more members are missing than it survives",
+            _ => "it took too long",
+        };
+        eprintln!("pumice: the volume was not made clean: {why}");
+    }
+    if let Ended::Asked(reply) = ended {
+        // Who asked may have gone. The answer goes out before the process does.
+        let _ = reply.send(clean);
+        let _ = answering.join();
+    }
+    // It may be gone already.
+    let _ = std::fs::remove_file(&socket);
+    if let Ended::Failed(why) = ended {
+        eprintln!("pumice: the server ends: {why}");
+    }
+    if clean && stopped.is_ok() && !matches!(ended, Ended::Failed(_)) {
+        return Ok(ExitCode::SUCCESS);
+    }
+    // Threads may wait for devices for ever.
+    std::process::exit(i32::from(NOT_CLEAN))
+}
+
+/// Answers what comes over the socket.
+struct Asked {
+    control: Control,
+    served: Served,
+    devices: Devices,
+    stop: Sender<Ended>,
+}
+
+impl Asked {
+    fn answer(&mut self, ask: Ask) -> (Answer, bool) {
+        let last = ask == Ask::Stop;
+        match self.carry_out(ask) {
+            Ok(shown) => (Answer::Volume(Box::new(shown)), last),
+            Err(failure) => (Answer::Error(failure.to_string()), false),
+        }
+    }
+
+    fn shown(&self) -> Result<Shown, Failure> {
+        Ok(Shown::of(&self.control.status()?, Some(self.served.clone())))
+    }
+
+    fn carry_out(&mut self, ask: Ask) -> Result<Shown, Failure> {
+        match ask {
+            Ask::Status => {}
+            Ask::Fail { member } => {
+                let role = self.role(&member)?;
+                self.control.fail(role)?;
+                self.wait(|status| status.missing.contains(&role))?;
+            }
+            Ask::Add { device, force } => {
+                let drives = self.devices.open(&[device], false)?;
+                let drive = drives.into_iter().next().ok_or_else(|| Failure::new("no device"))?;
+                let role = self.control.add(drive, force)?;
+                self.wait(|status| {
+                    status.rebuilding.iter().any(|(other, ..)| *other == role)
+                        || !status.missing.contains(&role)
+                })?;
+            }
+            Ask::Stop => {
+                let mut shown = self.shown()?;
+                let (reply, stopped) = mpsc::channel();
+                self.stop.send(Ended::Asked(reply)).map_err(|_| Failure::new("it ends already"))?;
+                if !stopped.recv_timeout(STOP_TIME).unwrap_or(false) {
+                    return Err(Failure::new("the volume was not made clean"));
+                }
+                (shown.state, shown.served) = ("clean".to_owned(), None);
+                return Ok(shown);
+            }
+        }
+        self.shown()
+    }
+
+    fn role(&self, member: &str) -> Result<Role, Failure> {
+        if let Ok(number) = member.parse() {
+            return Ok(Role(number));
+        }
+        let status = self.control.status()?;
+        let found = status.devices.iter().find(|(_, device)| device.as_deref() == Some(member));
+        let none = || Failure::new(format!("{member}: no member has that role or device"));
+        found.map(|(role, _)| *role).ok_or_else(none)
+    }
+
+    /// Waits until something is recorded.
+    fn wait(&self, is: impl Fn(&Status) -> bool) -> Result<(), Failure> {
+        for _ in 0..500 {
+            if is(&self.control.status()?) {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Err(Failure::new("it is under way; see status"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uuid_has_dashes() {
+        let uuid: [u8; 16] = std::array::from_fn(|i| i as u8);
+        assert_eq!(dashed(&uuid), "00010203-0405-0607-0809-0a0b0c0d0e0f");
+    }
+}

@@ -1,0 +1,324 @@
+//! `pumice volume` from outside: made, served, killed, served again, handed to mdadm.
+
+use pumice_initiator::DigestPolicy;
+use pumice_offload::{DataNode, DriveId, NodeError};
+use pumice_remote::{Dial, RemoteNode};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const MIB: usize = 1 << 20;
+const DRIVE: usize = 8 * MIB;
+const VOLUME: DriveId = DriveId(1);
+
+fn pumice(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pumice"));
+    command.args(args);
+    command
+}
+
+/// Drives in files, and a folder for sockets.
+struct World {
+    folder: tempfile::TempDir,
+    drives: Vec<PathBuf>,
+}
+
+impl World {
+    fn new(drives: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let drives = (0..drives).map(|i| empty(folder.path(), &format!("drive{i}"), DRIVE)).collect();
+        Self { folder, drives }
+    }
+
+    fn made(drives: usize, level: &str) -> Self {
+        let world = Self::new(drives);
+        let (code, text) = world.run(&["create", "--level", level, "--name", "vault"], &world.drives);
+        assert_eq!(code, 0, "{text}");
+        world
+    }
+
+    fn sockets(&self) -> PathBuf {
+        self.folder.path().join("run")
+    }
+
+    /// Exit code, and both outputs.
+    fn run(&self, args: &[&str], devices: &[PathBuf]) -> (i32, String) {
+        let output = pumice(&["volume"]).args(args).args(devices).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code().unwrap(), String::from_utf8(text).unwrap())
+    }
+
+    /// Asks the process that serves the volume.
+    fn ask(&self, args: &[&str]) -> Value {
+        let output = pumice(&["volume"])
+            .args(args)
+            .arg("--json")
+            .arg("--run-dir")
+            .arg(self.sockets())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{args:?}: {said}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    fn contents(&self) -> Vec<Vec<u8>> {
+        self.drives.iter().map(|drive| fs::read(drive).unwrap()).collect()
+    }
+
+    /// What is refused: code 2, words, and nothing written.
+    fn refused(&self, args: &[&str], devices: &[PathBuf], words: &[&str]) {
+        let before = self.contents();
+        let (code, text) = self.run(args, devices);
+        assert_eq!(code, 2, "{args:?}: {text}");
+        assert!(words.iter().all(|word| text.contains(word)), "{args:?}: {text}");
+        assert!(self.contents() == before, "{args:?}: something was written");
+    }
+}
+
+fn empty(folder: &Path, name: &str, bytes: usize) -> PathBuf {
+    let path = folder.join(name);
+    File::create(&path).unwrap().set_len(bytes as u64).unwrap();
+    path
+}
+
+/// A process that serves; killed when it goes.
+struct Served {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Served {
+    fn start(world: &World, options: &[&str], devices: &[PathBuf]) -> Self {
+        let mut child = pumice(&["volume", "serve", "--listen", "127.0.0.1:0", "--run-dir"])
+            .arg(world.sockets())
+            .args(options)
+            .args(devices)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(words.first(), Some(&"listening"), "it does not begin");
+        Self { child, address: words[2].parse().unwrap() }
+    }
+
+    fn connect(&self) -> RemoteNode {
+        let dial = Dial {
+            address: self.address,
+            nqn: None,
+            host: "nqn.2026-11.example:host".parse().unwrap(),
+            hostid: [7; 16],
+            digests: DigestPolicy::Off,
+            deadline: Duration::from_secs(20),
+        };
+        RemoteNode::connect(dial).unwrap()
+    }
+
+    fn ended(mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+
+    fn terminate(self) -> Option<i32> {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        self.ended()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn pattern(len: usize, seed: u8) -> Vec<u8> {
+    (0..len).map(|i| (i / 512 * 7 + i) as u8 ^ seed).collect()
+}
+
+fn wait_for(world: &World, what: &str, is: impl Fn(&Value) -> bool) {
+    let until = Instant::now() + Duration::from_secs(300);
+    while !is(&world.ask(&["status", "vault"])) {
+        assert!(Instant::now() < until, "{what} never comes");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// What the array's own format says: whole, clean, and every equation holds.
+fn clean(devices: &[PathBuf]) {
+    let state = tempfile::tempdir().unwrap();
+    let output =
+        pumice(&["scrub", "--json", "--state-dir"]).arg(state.path()).args(devices).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["result"], "clean");
+    if Command::new("mdadm").arg("--version").output().is_ok() {
+        for device in devices {
+            let examined = Command::new("mdadm").arg("--examine").arg(device).output().unwrap();
+            let text = String::from_utf8(examined.stdout).unwrap();
+            for words in ["State : clean", "- correct", "Bad Block Log : 512 entries"] {
+                assert!(text.contains(words), "{}: no '{words}': {text}", device.display());
+            }
+        }
+    } else {
+        eprintln!("SKIPPED: there is no mdadm to look at what was written");
+    }
+}
+
+#[test]
+fn a_volume_lives_through_kills_a_lost_drive_and_a_new_one() {
+    let world = World::made(5, "6");
+    clean(&world.drives);
+    let mut model = pattern(9 * MIB, 1);
+    let served = Served::start(&world, &[], &world.drives);
+    let node = served.connect();
+    node.write(VOLUME, 0, &model).unwrap();
+    node.flush(VOLUME).unwrap();
+    // Not flushed: old or new after the kill.
+    let late = pattern(64 << 10, 9);
+    node.write(VOLUME, MIB as u64, &late).unwrap();
+    assert_eq!(world.ask(&["status", "vault"])["state"], "dirty");
+    drop(served);
+
+    let (code, text) = world.run(&["assemble"], &world.drives[..4]);
+    assert!(code == 2 && text.contains("role 4") && text.contains("--degraded"), "{text}");
+    let served = Served::start(&world, &[], &world.drives);
+    let node = served.connect();
+    let mut read = vec![0; model.len()];
+    node.read(VOLUME, 0, &mut read).unwrap();
+    let there = &read[MIB..MIB + late.len()];
+    for (i, block) in there.chunks(4096).enumerate() {
+        let at = i * 4096;
+        assert!(block == &late[at..at + 4096] || block == &model[MIB + at..MIB + at + 4096], "{i}");
+    }
+    model[MIB..MIB + late.len()].copy_from_slice(there);
+    assert!(read == model);
+
+    let status = world.ask(&["fail", "vault", "1"]);
+    assert_eq!(
+        (&status["members"][1]["state"], &status["survives"]["drives"]),
+        (&"missing".into(), &1.into())
+    );
+    node.read(VOLUME, 0, &mut read).unwrap();
+    assert!(read == model, "recovered from the others");
+    model[..300_032].fill(4);
+    node.write(VOLUME, 0, &model[..300_032]).unwrap();
+    let new = empty(world.folder.path(), "new", DRIVE);
+    world.ask(&["add", "vault", new.to_str().unwrap()]);
+    wait_for(&world, "the rebuild", |status| status["members"][1]["state"] == "in_sync");
+    let list = world.ask(&["list"]);
+    assert_eq!(list["volumes"][0]["name"], "vault");
+    assert_eq!(world.ask(&["stop", "vault"])["state"], "clean");
+    assert_eq!(served.ended(), Some(0));
+    assert_eq!(world.ask(&["list"])["volumes"], Value::Array(Vec::new()));
+
+    let mut drives = world.drives.clone();
+    drives[1] = new;
+    clean(&drives);
+    let served = Served::start(&world, &["--consistency", "bitmap"], &drives);
+    served.connect().read(VOLUME, 0, &mut read).unwrap();
+    assert!(read == model);
+    assert_eq!(served.terminate(), Some(0));
+    clean(&drives);
+}
+
+/// Writes until the process is gone; every write that was flushed must be there afterwards.
+#[test]
+fn what_was_flushed_survives_a_kill_at_any_moment() {
+    let world = World::made(4, "5");
+    let blocks = 512_u64;
+    let mut durable = vec![0_u64; blocks as usize];
+    for round in 0..6_u64 {
+        let mut served = Served::start(&world, &[], &world.drives);
+        let node = served.connect();
+        let pid = served.child.id().to_string();
+        let killer = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(100 + round * 70));
+            Command::new("kill").args(["-KILL", &pid]).status().unwrap()
+        });
+        let mut may: Vec<Vec<u64>> = durable.iter().map(|tag| vec![*tag]).collect();
+        let mut random = round * 77 + 1;
+        let written: Result<(), NodeError> = (1..).try_for_each(|step| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            if step % 9 == 0 {
+                node.flush(VOLUME)?;
+                may.iter_mut().for_each(|of| drop(of.drain(..of.len() - 1)));
+                return Ok(());
+            }
+            let (block, tag) = ((random >> 33) % blocks, round << 32 | step);
+            may[block as usize].push(tag);
+            node.write(VOLUME, block * 4096, &tag.to_le_bytes().repeat(512))
+        });
+        assert!(written.is_err());
+        assert!(killer.join().unwrap().success());
+        served.child.wait().unwrap();
+        let served = Served::start(&world, &[], &world.drives);
+        let node = served.connect();
+        for (block, may) in may.iter().enumerate() {
+            let mut read = vec![0; 4096];
+            node.read(VOLUME, block as u64 * 4096, &mut read).unwrap();
+            let tag = u64::from_le_bytes(read[..8].try_into().unwrap());
+            assert!(may.contains(&tag), "round {round}, block {block}: {tag:#x} is none of {may:x?}");
+            assert!(read == tag.to_le_bytes().repeat(512), "round {round}, block {block} is a mixture");
+            durable[block] = tag;
+        }
+        node.flush(VOLUME).unwrap();
+        assert_eq!(served.terminate(), Some(0));
+        clean(&world.drives);
+    }
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_by_name_and_nothing_is_written() {
+    let world = World::made(4, "5");
+    let all = &world.drives[..];
+    world.refused(&["create", "--level", "5"], all, &["drive0", "set_uuid", "--force"]);
+    world.refused(&["create", "--level", "7"], all, &["--level", "'7'"]);
+    world.refused(&["create", "--level", "5", "--chunk", "5000"], all, &["chunk"]);
+    world.refused(&["create", "--level", "5", "--layout", "left-symmetric-6"], all, &["layout"]);
+    world.refused(&["assemble"], &all[..3], &["role 3", "--degraded"]);
+    world.refused(&["assemble", "--degraded"], &all[..2], &["2 members are missing", "survives 1"]);
+    let twice = [all, &all[..1]].concat();
+    world.refused(&["assemble"], &twice, &["drive0", "named twice"]);
+    let other = World::made(4, "5");
+    let mixed = [&all[..3], &other.drives[3..]].concat();
+    world.refused(&["assemble"], &mixed, &["two arrays", "set_uuid"]);
+    let blank = empty(world.folder.path(), "blank", DRIVE);
+    world.refused(
+        &["assemble"],
+        &[all, std::slice::from_ref(&blank)].concat(),
+        &["blank", "no md superblock"],
+    );
+    world.refused(&["status", "nothing", "--run-dir", "/nonexistent"], &[], &["nothing", "no volume"]);
+    let uuid = "01234567:01234567:01234567:01234567";
+    world.refused(&["destroy", "--uuid", uuid], all, &["drive0", "set_uuid"]);
+
+    let served = Served::start(&world, &[], all);
+    world.refused(&["assemble"], all, &["drive0", "locked"]);
+    let small = empty(world.folder.path(), "small", 2 * MIB);
+    let sockets = world.sockets();
+    let sockets = sockets.to_str().unwrap();
+    let ask = |args: &[&str], words: &[&str]| {
+        let (code, text) = world.run(&[args, &["--run-dir", sockets]].concat(), &[]);
+        assert!(code == 2 && words.iter().all(|word| text.contains(word)), "{args:?}: {text}");
+    };
+    ask(&["add", "vault", blank.to_str().unwrap()], &["no member is missing"]);
+    ask(&["fail", "vault", "9"], &["role 9"]);
+    ask(&["fail", "vault", "nobody"], &["nobody"]);
+    world.ask(&["fail", "vault", all[2].to_str().unwrap()]);
+    ask(&["fail", "vault", "1"], &["does not survive"]);
+    ask(&["add", "vault", small.to_str().unwrap()], &["small", "a member needs"]);
+    ask(&["add", "vault", other.drives[0].to_str().unwrap()], &["drive0", "set_uuid", "--force"]);
+    assert_eq!(served.terminate(), Some(0));
+    let left = [&all[..2], &all[3..]].concat();
+    world.refused(&["assemble"], all, &["drive2", "role is faulty"]);
+    let (code, text) = world.run(&["assemble"], &left);
+    assert_eq!(code, 0, "{text}");
+}

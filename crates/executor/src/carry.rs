@@ -1,0 +1,329 @@
+//! From the volume's commands to operations on drives, and back.
+
+use crate::drive::MemberDrive;
+use crate::message::Message;
+use pumice_buffer::AlignedBuffer;
+use pumice_offload::{
+    Completion, DataNode, DriveId, ErrorKind, MAX_OPERATION, NodeError, Operation, OperationQueue, Tag,
+};
+use pumice_units::Role;
+use pumice_volume::rows::{BLOCK, Rows};
+use pumice_volume::sequencer::OpId;
+use pumice_volume::{ActionId, Outcome};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+/// What an operation is for.
+#[derive(Debug)]
+enum Part {
+    /// A run of rows of a read.
+    Rows { op: OpId, role: Role, rows: Range<u32>, at: u64 },
+    /// Nothing follows but its action's end.
+    Plain,
+    /// The read of a copy; the same bytes are then written.
+    Copy { to: u64 },
+    /// Blocks that a write lies in part in are read; then the write follows.
+    Around { skip: usize, bytes: Vec<u8> },
+}
+
+struct Flight {
+    action: ActionId,
+    role: Role,
+    part: Part,
+}
+
+/// An action of which operations are under way.
+struct Joined {
+    left: u32,
+    outcome: Outcome,
+}
+
+/// A queue of one node.
+struct Link {
+    node: Arc<dyn DataNode>,
+    queue: Box<dyn OperationQueue>,
+    /// What found the queue full.
+    waiting: VecDeque<(Tag, Operation)>,
+}
+
+/// What became of an operation.
+pub(crate) enum Came {
+    /// Rows were read.
+    Rows { op: OpId, role: Role, rows: Range<u32>, buffer: AlignedBuffer },
+    /// An action is over.
+    Done(ActionId, Outcome),
+}
+
+/// Bytes that members moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Moved {
+    pub(crate) read: u64,
+    pub(crate) written: u64,
+}
+
+/// The queues of all members' nodes, and what is under way on them.
+pub(crate) struct Carrier {
+    links: Vec<Link>,
+    /// By role: the link, and the drive.
+    places: BTreeMap<Role, (usize, MemberDrive)>,
+    flights: BTreeMap<Tag, Flight>,
+    actions: BTreeMap<ActionId, Joined>,
+    /// Small writes of one member, one at a time: two of them may lie in one block of the drive.
+    puts: BTreeMap<Role, VecDeque<(ActionId, u64, Vec<u8>)>>,
+    next: u64,
+    depth: usize,
+    ended: Sender<Message>,
+    pub(crate) moved: Moved,
+    /// The last errors of members, oldest first.
+    pub(crate) errors: VecDeque<String>,
+}
+
+/// Errors that are remembered.
+const ERRORS: usize = 32;
+
+impl Carrier {
+    pub(crate) fn new(depth: usize, ended: Sender<Message>) -> Self {
+        Self {
+            links: Vec::new(),
+            places: BTreeMap::new(),
+            flights: BTreeMap::new(),
+            actions: BTreeMap::new(),
+            puts: BTreeMap::new(),
+            next: 0,
+            depth,
+            ended,
+            moved: Moved::default(),
+            errors: VecDeque::new(),
+        }
+    }
+
+    /// Gives a role its drive.
+    pub(crate) fn attach(&mut self, role: Role, drive: MemberDrive) -> Result<(), NodeError> {
+        let known = self.links.iter().position(|link| Arc::ptr_eq(&link.node, drive.node()));
+        let index = match known {
+            Some(index) => index,
+            None => {
+                let ended = self.ended.clone();
+                let told = move |completion| {
+                    // Who does not listen any more has closed the volume.
+                    let _ = ended.send(Message::Ended(completion));
+                };
+                let queue = drive.node().operations(self.depth, Arc::new(told))?;
+                let node = Arc::clone(drive.node());
+                self.links.push(Link { node, queue, waiting: VecDeque::new() });
+                self.links.len() - 1
+            }
+        };
+        self.places.insert(role, (index, drive));
+        Ok(())
+    }
+
+    /// The drive of a role.
+    pub(crate) fn drive(&self, role: Role) -> Option<&MemberDrive> {
+        self.places.get(&role).map(|(_, drive)| drive)
+    }
+
+    /// Whether nothing is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.actions.is_empty()
+    }
+
+    fn id(&self, role: Role) -> DriveId {
+        self.drive(role).map_or(DriveId(0), MemberDrive::id)
+    }
+
+    fn begin(&mut self, action: ActionId) -> &mut Joined {
+        self.actions.entry(action).or_insert(Joined { left: 0, outcome: Outcome::Done })
+    }
+
+    fn issue(&mut self, action: ActionId, role: Role, part: Part, operation: Operation) {
+        self.begin(action).left += 1;
+        let tag = Tag(self.next);
+        self.next += 1;
+        match &operation {
+            Operation::Read { len, .. } => self.moved.read += *len as u64,
+            Operation::Write { len, .. } => self.moved.written += *len as u64,
+            Operation::Flush { .. } => {}
+        }
+        self.flights.insert(tag, Flight { action, role, part });
+        let Some((index, _)) = self.places.get(&role) else { return };
+        let link = &mut self.links[*index];
+        // Nothing overtakes what waits.
+        let full =
+            if link.waiting.is_empty() { link.queue.submit(tag, operation).err() } else { Some(operation) };
+        link.waiting.extend(full.map(|operation| (tag, operation)));
+    }
+
+    /// Reads rows of a window that begins at `at`.
+    pub(crate) fn read(&mut self, action: ActionId, op: OpId, role: Role, at: u64, rows: Rows) {
+        for run in runs(rows) {
+            self.read_run(action, op, role, at, run);
+        }
+    }
+
+    fn read_run(&mut self, action: ActionId, op: OpId, role: Role, at: u64, rows: Range<u32>) {
+        let len = rows.len() * BLOCK as usize;
+        let offset = at + u64::from(rows.start) * BLOCK;
+        let operation =
+            Operation::Read { drive: self.id(role), offset, len, buffer: AlignedBuffer::new(len) };
+        self.issue(action, role, Part::Rows { op, role, rows, at }, operation);
+    }
+
+    /// Writes bytes in place.
+    pub(crate) fn write(&mut self, action: ActionId, role: Role, offset: u64, bytes: &[u8], durable: bool) {
+        for (i, piece) in (0_u64..).zip(bytes.chunks(MAX_OPERATION)) {
+            let mut buffer = AlignedBuffer::new(piece.len());
+            buffer[..piece.len()].copy_from_slice(piece);
+            let offset = offset + i * MAX_OPERATION as u64;
+            let (drive, len) = (self.id(role), piece.len());
+            self.issue(action, role, Part::Plain, Operation::Write { drive, offset, len, buffer, durable });
+        }
+    }
+
+    /// Makes durable what was written.
+    pub(crate) fn flush(&mut self, action: ActionId, role: Role) {
+        let operation = Operation::Flush { drive: self.id(role) };
+        self.issue(action, role, Part::Plain, operation);
+    }
+
+    /// Copies a block within a member.
+    pub(crate) fn copy(&mut self, action: ActionId, role: Role, from: u64, to: u64) {
+        let len = BLOCK as usize;
+        let buffer = AlignedBuffer::new(len);
+        let operation = Operation::Read { drive: self.id(role), offset: from, len, buffer };
+        self.issue(action, role, Part::Copy { to }, operation);
+    }
+
+    /// Writes bytes of any length and place durably.
+    pub(crate) fn put(&mut self, action: ActionId, role: Role, at: u64, bytes: Vec<u8>) {
+        self.begin(action);
+        let queue = self.puts.entry(role).or_default();
+        queue.push_back((action, at, bytes));
+        if queue.len() == 1 {
+            self.next_put(role);
+        }
+    }
+
+    fn next_put(&mut self, role: Role) {
+        let front = self.puts.get(&role).and_then(VecDeque::front).cloned();
+        let Some((action, at, bytes)) = front else { return };
+        let block = u64::from(self.drive(role).map_or(512, MemberDrive::block));
+        let (start, end) = (at / block * block, (at + bytes.len() as u64).next_multiple_of(block));
+        if (start, end) == (at, at + bytes.len() as u64) {
+            return self.write(action, role, at, &bytes, true);
+        }
+        let (len, skip) = ((end - start) as usize, (at - start) as usize);
+        let operation =
+            Operation::Read { drive: self.id(role), offset: start, len, buffer: AlignedBuffer::new(len) };
+        self.issue(action, role, Part::Around { skip, bytes }, operation);
+    }
+
+    /// An operation has ended.
+    pub(crate) fn ended(&mut self, completion: Completion) -> Vec<Came> {
+        let Completion { tag, operation, result } = completion;
+        let mut came = Vec::new();
+        let Some(Flight { action, role, part }) = self.flights.remove(&tag) else { return came };
+        self.refill(role);
+        match (result, part) {
+            (Ok(()), Part::Rows { op, role, rows, .. }) => {
+                if let Operation::Read { buffer, .. } = operation {
+                    came.push(Came::Rows { op, role, rows, buffer });
+                }
+            }
+            (Ok(()), Part::Plain) => {}
+            (Ok(()), Part::Copy { to }) => {
+                if let Operation::Read { drive, len, buffer, .. } = operation {
+                    let write = Operation::Write { drive, offset: to, len, buffer, durable: false };
+                    self.issue(action, role, Part::Plain, write);
+                }
+            }
+            (Ok(()), Part::Around { skip, bytes }) => {
+                if let Operation::Read { drive, offset, len, mut buffer } = operation {
+                    buffer[skip..skip + bytes.len()].copy_from_slice(&bytes);
+                    let write = Operation::Write { drive, offset, len, buffer, durable: true };
+                    self.issue(action, role, Part::Plain, write);
+                }
+            }
+            (Err(error), part) => {
+                self.remember(role, &error);
+                match part {
+                    // Which rows is asked one by one.
+                    Part::Rows { op, role, rows, at } if error.kind() == ErrorKind::Media => {
+                        if rows.len() > 1 {
+                            for row in rows {
+                                self.read_run(action, op, role, at, row..row + 1);
+                            }
+                        } else {
+                            self.begin(action).unreadable(Rows::default().with(rows.start));
+                        }
+                    }
+                    _ => self.begin(action).outcome = Outcome::Failed,
+                }
+            }
+        }
+        self.settle(action, role, &mut came);
+        came
+    }
+
+    /// One operation of an action less.
+    fn settle(&mut self, action: ActionId, role: Role, came: &mut Vec<Came>) {
+        let Some(joined) = self.actions.get_mut(&action) else { return };
+        joined.left -= 1;
+        if joined.left > 0 {
+            return;
+        }
+        let outcome = joined.outcome;
+        self.actions.remove(&action);
+        came.push(Came::Done(action, outcome));
+        let queue = self.puts.entry(role).or_default();
+        if queue.front().is_some_and(|(put, _, _)| *put == action) {
+            queue.pop_front();
+            self.next_put(role);
+        }
+    }
+
+    /// Hands over what found a queue full.
+    fn refill(&mut self, role: Role) {
+        let Some((index, _)) = self.places.get(&role) else { return };
+        let link = &mut self.links[*index];
+        while let Some((tag, operation)) = link.waiting.pop_front() {
+            if let Err(operation) = link.queue.submit(tag, operation) {
+                link.waiting.push_front((tag, operation));
+                return;
+            }
+        }
+    }
+
+    fn remember(&mut self, role: Role, error: &NodeError) {
+        let name = self.drive(role).map_or("", MemberDrive::name).to_owned();
+        tracing::warn!(member = %role, device = %name, %error, "an operation failed");
+        if self.errors.len() == ERRORS {
+            self.errors.pop_front();
+        }
+        self.errors.push_back(format!("{name}: {error}"));
+    }
+}
+
+impl Joined {
+    fn unreadable(&mut self, rows: Rows) {
+        self.outcome = match self.outcome {
+            Outcome::Done => Outcome::Unreadable(rows),
+            Outcome::Unreadable(more) => Outcome::Unreadable(Rows(rows.0 | more.0)),
+            other => other,
+        };
+    }
+}
+
+/// Runs of neighbouring rows.
+pub(crate) fn runs(rows: Rows) -> Vec<Range<u32>> {
+    let mut out: Vec<Range<u32>> = Vec::new();
+    for row in rows.iter() {
+        match out.last_mut() {
+            Some(run) if run.end == row => run.end += 1,
+            _ => out.push(row..row + 1),
+        }
+    }
+    out
+}

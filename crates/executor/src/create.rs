@@ -1,0 +1,241 @@
+//! A new volume on new members.
+
+use crate::drive::MemberDrive;
+use crate::joining::random_uuid;
+use pumice_offload::NodeError;
+use pumice_raid::layout::{Layout, Level};
+use pumice_raid::writer::{Format, FormatError};
+use pumice_raid::{FormatSpec, Metadata, ProbeError, Uuid, probe};
+use pumice_units::SECTOR;
+use pumice_volume::MemberPlace;
+
+/// Bytes that are kept for the stripe log on members that are not small.
+const LOG_BYTES: u64 = 16 << 20;
+/// The same on small ones.
+const SMALL_LOG_BYTES: u64 = 2 << 20;
+/// Members below this are small.
+const SMALL: u64 = 1 << 30;
+/// Bytes at both ends of a device that must be zeros before it is taken without force.
+const ENDS: u64 = 1 << 20;
+/// Bytes of one write of zeros.
+const PIECE: u64 = 8 << 20;
+
+/// What a new volume is to be.
+#[derive(Debug, Clone)]
+pub struct CreateSpec {
+    /// The level.
+    pub level: Level,
+    /// The layout; `None` for RAID-4.
+    pub layout: Option<Layout>,
+    /// Bytes of a chunk.
+    pub chunk_bytes: u64,
+    /// Its name, at most 32 bytes.
+    pub name: String,
+    /// Bytes of each member that hold data; `None` for as many as there are.
+    pub component_bytes: Option<u64>,
+    /// Seconds since 1970.
+    pub now: u64,
+    /// What is on the devices does not matter.
+    pub force: bool,
+    /// With a place for the stripe log.
+    pub log: bool,
+}
+
+/// Why a volume cannot be created.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    /// A field of what was asked for makes no sense.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// A device does not answer, or fails.
+    #[error("{device}: {source}")]
+    Device {
+        /// The device.
+        device: String,
+        /// Why.
+        source: NodeError,
+    },
+    /// A device carries a superblock.
+    #[error("{device}: set_uuid is {array}: it is a member of an array; --force takes it all the same")]
+    Member {
+        /// The device.
+        device: String,
+        /// The array.
+        array: Uuid,
+    },
+    /// md's structures on a device cannot be made out.
+    #[error("{device}: {source}; --force takes it all the same")]
+    Probe {
+        /// The device.
+        device: String,
+        /// Why.
+        source: ProbeError,
+    },
+    /// A device holds something.
+    #[error("{device}: byte {at} is not zero: it may hold data; --force takes it all the same")]
+    NotEmpty {
+        /// The device.
+        device: String,
+        /// Where.
+        at: u64,
+    },
+    /// There is no room for the stripe log.
+    #[error("{device}: {why}")]
+    NoRoom {
+        /// The device.
+        device: String,
+        /// What is missing.
+        why: String,
+    },
+}
+
+/// Makes a volume of drives in the order of their roles: zeros everywhere, then md's structures.
+/// Returns the array's UUID. `progress` is told how many bytes are done, of how many.
+///
+/// Everything is checked before the first byte is written. The superblocks come last: until then
+/// the devices are members of nothing.
+///
+/// # Errors
+/// If the volume cannot be as asked for, or a device fails or holds something.
+pub fn create(
+    drives: &[MemberDrive],
+    spec: &CreateSpec,
+    mut progress: impl FnMut(u64, u64),
+) -> Result<Uuid, CreateError> {
+    let array_uuid = random_uuid();
+    let smallest = drives.iter().map(MemberDrive::bytes).min().unwrap_or(0);
+    let log = match (spec.log, smallest < SMALL) {
+        (false, _) => 0,
+        (true, true) => SMALL_LOG_BYTES,
+        (true, false) => LOG_BYTES,
+    };
+    // What md places before the data takes some hundred KiB.
+    let structures = 1 << 20;
+    let format = FormatSpec {
+        metadata: Metadata::V1_2,
+        level: spec.level,
+        layout: spec.layout,
+        chunk_bytes: spec.chunk_bytes,
+        component_bytes: spec.component_bytes,
+        device_bytes: drives.iter().map(MemberDrive::bytes).collect(),
+        array_uuid,
+        device_uuids: drives.iter().map(|_| random_uuid()).collect(),
+        name: spec.name.clone(),
+        ctime: spec.now,
+        bitmap: true,
+        bad_block_log: true,
+        data_offset: Some(structures + log),
+    }
+    .format()?;
+    if !spec.force {
+        drives.iter().try_for_each(check_empty)?;
+    }
+    check_room(drives, &format, spec.log)?;
+    let ends: Vec<u64> = (0..drives.len()).map(|i| end_of(&format, i)).collect();
+    let all = ends.iter().sum();
+    let mut done = 0;
+    for (drive, end) in drives.iter().zip(&ends) {
+        wipe(drive)?;
+        zero(drive, 0, *end, |bytes| {
+            done += bytes;
+            progress(done, all);
+        })?;
+    }
+    each(drives, MemberDrive::flush)?;
+    for (drive, member) in drives.iter().zip(&format.members) {
+        // The superblock is the first of its writes; it goes last.
+        for (at, bytes) in member.writes.iter().skip(1) {
+            drive.write(*at, bytes).map_err(|source| failed(drive, source))?;
+        }
+    }
+    each(drives, MemberDrive::flush)?;
+    for (drive, member) in drives.iter().zip(&format.members) {
+        if let Some((at, bytes)) = member.writes.first() {
+            drive.write(*at, bytes).map_err(|source| failed(drive, source))?;
+        }
+    }
+    each(drives, MemberDrive::flush)?;
+    Ok(array_uuid)
+}
+
+fn failed(drive: &MemberDrive, source: NodeError) -> CreateError {
+    CreateError::Device { device: drive.name().to_owned(), source }
+}
+
+fn each(
+    drives: &[MemberDrive],
+    work: impl Fn(&MemberDrive) -> Result<(), NodeError>,
+) -> Result<(), CreateError> {
+    drives.iter().try_for_each(|drive| work(drive).map_err(|source| failed(drive, source)))
+}
+
+/// Where the data area of a member ends.
+fn end_of(format: &Format, role: usize) -> u64 {
+    let geometry = &format.geometry;
+    format.members[role].data_offset + geometry.stripes() * geometry.chunk_bytes()
+}
+
+/// The log's place is worked out from the superblock, as every assembly does.
+fn check_room(drives: &[MemberDrive], format: &Format, log: bool) -> Result<(), CreateError> {
+    for (drive, member) in drives.iter().zip(&format.members) {
+        let refuse = |why: String| CreateError::NoRoom { device: drive.name().to_owned(), why };
+        let Some((_, bytes)) = member.writes.first() else { continue };
+        let superblock =
+            pumice_raid::superblock::Superblock::parse(bytes, Metadata::V1_2, drive.bytes() / SECTOR)
+                .map_err(|error| refuse(error.to_string()))?;
+        MemberPlace::of(&superblock, log).map_err(|error| refuse(error.to_string()))?;
+    }
+    Ok(())
+}
+
+fn check_empty(drive: &MemberDrive) -> Result<(), CreateError> {
+    let device = || drive.name().to_owned();
+    match probe(drive) {
+        Ok(None) => {}
+        Ok(Some(record)) => {
+            return Err(CreateError::Member { device: device(), array: record.superblock.array_uuid });
+        }
+        Err(source) => return Err(CreateError::Probe { device: device(), source }),
+    }
+    let len = ENDS.min(drive.bytes());
+    for start in [0, drive.bytes() - len] {
+        let bytes = drive.read(start, len).map_err(|source| failed(drive, source))?;
+        if let Some(at) = bytes.iter().position(|byte| *byte != 0) {
+            return Err(CreateError::NotEmpty { device: device(), at: start + at as u64 });
+        }
+    }
+    Ok(())
+}
+
+/// Makes a range zeros, piece by piece.
+fn zero(drive: &MemberDrive, start: u64, end: u64, mut done: impl FnMut(u64)) -> Result<(), CreateError> {
+    let mut at = start;
+    while at < end {
+        let len = PIECE.min(end - at);
+        drive.zero(at, len).map_err(|source| failed(drive, source))?;
+        done(len);
+        at += len;
+    }
+    Ok(())
+}
+
+/// Makes every place zeros where a superblock of any version could lie.
+fn wipe(drive: &MemberDrive) -> Result<(), CreateError> {
+    let sectors = drive.bytes() / SECTOR;
+    let block = u64::from(drive.block());
+    for metadata in Metadata::ALL {
+        let Some(sector) = metadata.super_sector(sectors) else { continue };
+        let start = sector * SECTOR / block * block;
+        let end = (sector * SECTOR + 4096).next_multiple_of(block).min(drive.bytes());
+        zero(drive, start, end, |_| {})?;
+    }
+    drive.flush().map_err(|source| failed(drive, source))
+}
+
+/// Makes devices members of nothing: superblocks of every version are made zeros.
+///
+/// # Errors
+/// If a device fails. Those before it are no members any more.
+pub fn erase(drives: &[MemberDrive]) -> Result<(), CreateError> {
+    drives.iter().try_for_each(wipe)
+}

@@ -1,0 +1,91 @@
+//! A drive that is a member of a volume, or is to be one.
+
+use pumice_offload::{DataNode, DriveId, NodeError};
+use pumice_raid::ReadAt;
+use std::io;
+use std::sync::Arc;
+
+/// A drive of a node.
+#[derive(Clone)]
+pub struct MemberDrive {
+    name: String,
+    node: Arc<dyn DataNode>,
+    drive: DriveId,
+    bytes: u64,
+    block: u32,
+}
+
+impl std::fmt::Debug for MemberDrive {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MemberDrive").field("name", &self.name).field("drive", &self.drive).finish()
+    }
+}
+
+impl MemberDrive {
+    /// A drive under the name that its operator gave it. The node is asked for its size.
+    ///
+    /// # Errors
+    /// If the node does not answer, or has no such drive.
+    pub fn new(name: impl Into<String>, node: Arc<dyn DataNode>, drive: DriveId) -> Result<Self, NodeError> {
+        let name = name.into();
+        let described = node.describe()?.drives.into_iter().find(|described| described.id == drive);
+        let described =
+            described.ok_or_else(|| NodeError::invalid("drive", format!("{name}: no {drive}")))?;
+        let (bytes, block) = (described.size_bytes, described.block_bytes);
+        Ok(Self { name, node, drive, bytes, block })
+    }
+
+    /// What its operator calls it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Bytes of its medium.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Bytes of its logical block.
+    #[must_use]
+    pub const fn block(&self) -> u32 {
+        self.block
+    }
+
+    pub(crate) const fn node(&self) -> &Arc<dyn DataNode> {
+        &self.node
+    }
+
+    pub(crate) const fn id(&self) -> DriveId {
+        self.drive
+    }
+
+    pub(crate) fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>, NodeError> {
+        let mut bytes = vec![0; len as usize];
+        self.node.read(self.drive, offset, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), NodeError> {
+        self.node.write(self.drive, offset, bytes)
+    }
+
+    pub(crate) fn zero(&self, offset: u64, len: u64) -> Result<(), NodeError> {
+        self.node.zero(self.drive, offset, len)
+    }
+
+    pub(crate) fn flush(&self) -> Result<(), NodeError> {
+        self.node.flush(self.drive)
+    }
+}
+
+impl ReadAt for MemberDrive {
+    fn size_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.node.read(self.drive, offset, buf).map_err(io::Error::other)
+    }
+}

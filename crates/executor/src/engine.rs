@@ -1,0 +1,387 @@
+//! The thread of a volume: events to [`Volume`], its actions to the drives.
+
+use crate::buffers::Buffers;
+use crate::carry::{Came, Carrier};
+use crate::drive::MemberDrive;
+use crate::joining::Joining;
+use crate::message::{Answer, Failed, Message};
+use crate::state::{ControlError, Facts, Status};
+use pumice_parity::kernels::Kernels;
+use pumice_units::Role;
+use pumice_volume::rows::Windows;
+use pumice_volume::sequencer::OpId;
+use pumice_volume::{Action, Command, Effect, Event, Outcome, Request, RequestError, RequestId, Volume};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Messages that are taken before effects are looked at.
+const AT_ONCE: usize = 64;
+
+/// How a round of the volume ended.
+pub(crate) enum End {
+    /// A member failed during recovery: look again.
+    Again,
+    /// As told.
+    Stopped,
+    /// As it was.
+    Abandoned,
+}
+
+struct Asked {
+    bytes: Vec<u8>,
+    /// `None` once it has its answer.
+    reply: Option<SyncSender<Answer>>,
+    reads: bool,
+}
+
+pub(crate) struct Timing {
+    pub(crate) tick: Duration,
+    pub(crate) hold_timeout: Duration,
+}
+
+pub(crate) struct Engine<'m> {
+    pub(crate) volume: Volume,
+    pub(crate) carrier: Carrier,
+    pub(crate) messages: &'m Receiver<Message>,
+    pub(crate) facts: Facts,
+    windows: Windows,
+    kernels: Kernels,
+    buffers: BTreeMap<OpId, Buffers>,
+    asked: BTreeMap<RequestId, Asked>,
+    next_request: u64,
+    timing: Timing,
+    /// Failed by their operator: nothing is sent to them any more.
+    given_up: BTreeSet<Role>,
+    /// Roles that were given a device, which the volume has not taken yet.
+    joined: BTreeSet<Role>,
+    held: Option<Instant>,
+    ready: bool,
+    end: Option<End>,
+    stopping: Vec<SyncSender<()>>,
+    user_read: u64,
+    user_written: u64,
+}
+
+impl<'m> Engine<'m> {
+    pub(crate) fn new(
+        volume: Volume,
+        carrier: Carrier,
+        messages: &'m Receiver<Message>,
+        facts: Facts,
+        windows: Windows,
+        timing: Timing,
+    ) -> Self {
+        Self {
+            volume,
+            carrier,
+            messages,
+            facts,
+            windows,
+            kernels: Kernels::best(),
+            buffers: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            next_request: 0,
+            timing,
+            given_up: BTreeSet::new(),
+            joined: BTreeSet::new(),
+            held: None,
+            ready: false,
+            end: None,
+            stopping: Vec::new(),
+            user_read: 0,
+            user_written: 0,
+        }
+    }
+
+    /// Runs until the volume ends. `ready` is called once, when requests are carried out.
+    pub(crate) fn run(&mut self, mut ready: impl FnMut(&Facts)) -> End {
+        let mut told = false;
+        let mut next_tick = Instant::now() + self.timing.tick;
+        self.effects();
+        loop {
+            if self.ready && !std::mem::replace(&mut told, true) {
+                ready(&self.facts);
+            }
+            if let Some(end) = self.end.take() {
+                self.drain();
+                return end;
+            }
+            let wait = next_tick.saturating_duration_since(Instant::now());
+            match self.messages.recv_timeout(wait) {
+                Ok(message) => {
+                    self.message(message);
+                    let more = self.messages.try_iter().take(AT_ONCE);
+                    for message in more {
+                        self.message(message);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    next_tick = Instant::now() + self.timing.tick;
+                    self.volume.handle(Event::Tick(now()));
+                    self.check_hold();
+                }
+                // The carrier has a sender too.
+                Err(RecvTimeoutError::Disconnected) => self.end = Some(End::Abandoned),
+            }
+            self.effects();
+        }
+    }
+
+    /// Waits for every operation that is under way: none may land later.
+    fn drain(&mut self) {
+        while !self.carrier.is_idle() {
+            match self.messages.recv() {
+                Ok(Message::Ended(completion)) => drop(self.carrier.ended(completion)),
+                Ok(other) => self.refuse(other),
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Answers what comes to a volume that has ended.
+    fn refuse(&mut self, message: Message) {
+        let stopped = RequestError::Stopped;
+        match message {
+            Message::Ended(_) => {}
+            Message::Request { reply, .. } => drop(reply.send(Err(stopped.into()))),
+            Message::Status(reply) => drop(reply.send(self.status())),
+            Message::Fail(_, reply) => drop(reply.send(Err(ControlError::Stopped))),
+            Message::Model(reply) => drop(reply.send(None)),
+            Message::Join(_, reply) => drop(reply.send(Err(ControlError::Stopped))),
+            Message::Stop(reply) | Message::Abandon(reply) => self.stopping.push(reply),
+        }
+    }
+
+    fn message(&mut self, message: Message) {
+        match message {
+            Message::Ended(completion) => {
+                for came in self.carrier.ended(completion) {
+                    match came {
+                        Came::Rows { op, role, rows, buffer } => {
+                            let window = self.windows.bytes() as usize;
+                            // An operation that was forgotten needs them no more.
+                            if let Some(buffers) = self.buffers.get_mut(&op) {
+                                buffers.came(role, &rows, window, &buffer);
+                            }
+                        }
+                        Came::Done(action, outcome) => self.volume.handle(Event::Done(action, outcome)),
+                    }
+                }
+            }
+            Message::Request { request, bytes, reply } => self.request(request, bytes, reply),
+            // Who asked and has gone needs no answer: so below as well.
+            Message::Status(reply) => drop(reply.send(self.status())),
+            Message::Fail(role, reply) => drop(reply.send(self.fail(role))),
+            Message::Model(reply) => drop(reply.send(self.model())),
+            Message::Join(joining, reply) => drop(reply.send(self.join(*joining))),
+            Message::Stop(reply) => {
+                self.stopping.push(reply);
+                self.volume.handle(Event::Stop);
+            }
+            Message::Abandon(reply) => {
+                self.stopping.push(reply);
+                self.end = Some(End::Abandoned);
+            }
+        }
+    }
+
+    fn request(&mut self, request: Request, bytes: Vec<u8>, reply: SyncSender<Answer>) {
+        if self.is_held_for_long() {
+            return drop(reply.send(Err(Failed::Held)));
+        }
+        let reads = matches!(request, Request::Read { .. });
+        match request {
+            Request::Read { len, .. } => self.user_read += len,
+            Request::Write { len, .. } => self.user_written += len,
+            Request::Flush => {}
+        }
+        self.ask(request, Asked { bytes, reply: Some(reply), reads });
+    }
+
+    fn ask(&mut self, request: Request, asked: Asked) {
+        let id = RequestId(self.next_request);
+        self.next_request += 1;
+        self.asked.insert(id, asked);
+        self.volume.handle(Event::Request(id, request));
+    }
+
+    fn effects(&mut self) {
+        loop {
+            let effects = self.volume.effects();
+            if effects.is_empty() {
+                return;
+            }
+            for effect in effects {
+                self.effect(effect);
+            }
+        }
+    }
+
+    fn effect(&mut self, effect: Effect) {
+        match effect {
+            Effect::Issue(action) => self.issue(action),
+            Effect::Deliver { op, request, touches } => {
+                if let (Some(asked), Some(buffers)) = (self.asked.get_mut(&request), self.buffers.get(&op)) {
+                    buffers.deliver(&touches, &mut asked.bytes);
+                }
+            }
+            Effect::Answer(id, result) => {
+                let Some(mut asked) = self.asked.remove(&id) else { return };
+                let bytes = if asked.reads { std::mem::take(&mut asked.bytes) } else { Vec::new() };
+                if let Some(reply) = asked.reply {
+                    drop(reply.send(result.map(|()| bytes).map_err(Failed::from)));
+                }
+            }
+            Effect::Forget(op) => drop(self.buffers.remove(&op)),
+            Effect::Held(held) => {
+                tracing::warn!(held, "more members are missing than the volume survives");
+                self.held = held.then(Instant::now);
+            }
+            Effect::AssembleAgain => self.end = Some(End::Again),
+            Effect::Ready => self.ready = true,
+            Effect::Stopped => {
+                self.end = Some(End::Stopped);
+            }
+        }
+    }
+
+    fn issue(&mut self, action: Action) {
+        let Action { id, command } = action;
+        if let Some(role) = command.role()
+            && (self.given_up.contains(&role) || self.carrier.drive(role).is_none())
+        {
+            return self.volume.handle(Event::Done(id, Outcome::Failed));
+        }
+        let window = self.windows.bytes() as usize;
+        match command {
+            Command::Read { op, role, at, rows } => {
+                self.buffers.entry(op).or_default();
+                self.carrier.read(id, op, role, at, rows);
+            }
+            Command::Fold { op, plans, touches, request } => {
+                let asked = request.and_then(|request| self.asked.get(&request));
+                // Only a write's bytes are laid over blocks.
+                let bytes = asked.filter(|asked| !asked.reads).map_or(&[][..], |asked| &asked.bytes);
+                let buffers = self.buffers.entry(op).or_default();
+                buffers.fold(self.kernels, window, &plans, &touches, bytes);
+                self.volume.handle(Event::Done(id, Outcome::Done));
+            }
+            Command::Log { op, role, at, position, nonce, record } => {
+                let buffers = self.buffers.entry(op).or_default();
+                let blocks: Vec<&[u8]> = match record.blocks() {
+                    0 => Vec::new(),
+                    _ => record.rows.iter().map(|row| buffers.new_rows(role, &(row..row + 1))).collect(),
+                };
+                let bytes = record.encode(nonce, position, &blocks);
+                self.carrier.write(id, role, at, &bytes, true);
+            }
+            Command::Write { op, role, at, rows } => {
+                let buffers = self.buffers.entry(op).or_default();
+                for run in crate::carry::runs(rows) {
+                    let offset = at + u64::from(run.start) * pumice_volume::rows::BLOCK;
+                    self.carrier.write(id, role, offset, buffers.new_rows(role, &run), false);
+                }
+            }
+            Command::Copy { role, from, to } => self.carrier.copy(id, role, from, to),
+            Command::Flush { role } => self.carrier.flush(id, role),
+            Command::Put { role, at, bytes } => self.carrier.put(id, role, at, bytes),
+        }
+    }
+
+    fn is_held_for_long(&self) -> bool {
+        self.held.is_some_and(|since| since.elapsed() >= self.timing.hold_timeout)
+    }
+
+    /// What waits for a volume that is held for too long is answered. The volume itself goes on
+    /// waiting, and writes nothing.
+    fn check_hold(&mut self) {
+        if !self.is_held_for_long() {
+            return;
+        }
+        for asked in self.asked.values_mut() {
+            if let Some(reply) = asked.reply.take() {
+                drop(reply.send(Err(Failed::Held)));
+            }
+        }
+    }
+
+    fn survives(&self) -> usize {
+        usize::from(self.facts.survives).saturating_sub(self.volume.missing().len())
+    }
+
+    fn fail(&mut self, role: Role) -> Result<(), ControlError> {
+        if self.volume.missing().contains(&role) || self.given_up.contains(&role) {
+            return Err(ControlError::Missing(role));
+        }
+        if self.carrier.drive(role).is_none() {
+            return Err(ControlError::NoRole(role));
+        }
+        if self.held.is_some() || self.survives() == 0 {
+            return Err(ControlError::TooFew);
+        }
+        self.given_up.insert(role);
+        // A flush asks every member, and finds that this one does not answer.
+        self.ask(Request::Flush, Asked { bytes: Vec::new(), reply: None, reads: false });
+        Ok(())
+    }
+
+    /// The drive of a member in sync.
+    fn model(&self) -> Option<MemberDrive> {
+        let missing = self.volume.missing();
+        let mut here = (0..self.facts.members)
+            .map(Role)
+            .filter(|role| !missing.contains(role) && !self.given_up.contains(role));
+        here.find_map(|role| self.carrier.drive(role).cloned())
+    }
+
+    fn join(&mut self, joining: Joining) -> Result<Role, ControlError> {
+        let rebuilding = self.volume.rebuilding();
+        self.joined.retain(|role| !rebuilding.iter().any(|(other, ..)| other == role));
+        let is_taken =
+            |role: &Role| self.joined.contains(role) || rebuilding.iter().any(|(other, ..)| other == role);
+        let empty = self.volume.missing().into_iter().find(|role| !is_taken(role));
+        let role = empty.ok_or(ControlError::Full)?;
+        let drive = joining.drive.clone();
+        let name = drive.name().to_owned();
+        self.carrier
+            .attach(role, drive)
+            .map_err(|error| ControlError::Device { device: name, why: error.to_string() })?;
+        self.given_up.remove(&role);
+        self.joined.insert(role);
+        self.volume.handle(joining.event(role));
+        Ok(role)
+    }
+
+    fn status(&self) -> Status {
+        let missing = self.volume.missing();
+        let devices = (0..self.facts.members).map(Role).map(|role| {
+            let name = self.carrier.drive(role).map(|drive| drive.name().to_owned());
+            (role, name.filter(|_| !self.given_up.contains(&role)))
+        });
+        Status {
+            facts: self.facts.clone(),
+            rebuilding: self.volume.rebuilding(),
+            devices: devices.collect(),
+            missing,
+            clean: self.volume.is_clean(),
+            held: self.held.is_some(),
+            user_read: self.user_read,
+            user_written: self.user_written,
+            member_read: self.carrier.moved.read,
+            member_written: self.carrier.moved.written,
+            requests: self.asked.len(),
+            errors: self.carrier.errors.iter().cloned().collect(),
+        }
+    }
+
+    /// Those who wait for the end.
+    pub(crate) fn waiting_for_the_end(&mut self) -> Vec<SyncSender<()>> {
+        std::mem::take(&mut self.stopping)
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

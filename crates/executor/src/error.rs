@@ -1,0 +1,112 @@
+//! Why a volume cannot be opened.
+
+use pumice_offload::NodeError;
+use pumice_raid::ProbeError;
+use pumice_raid::geometry::GeometryError;
+use pumice_units::Role;
+use pumice_volume::Refusal;
+use pumice_volume::log::NoRoom;
+
+/// Why a volume cannot be opened. Nothing was written, unless a device failed during recovery.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// No device was named.
+    #[error("no device")]
+    NoDevice,
+    /// A device does not answer.
+    #[error("{device}: {source}")]
+    Device {
+        /// The device.
+        device: String,
+        /// Why.
+        source: NodeError,
+    },
+    /// md's structures on a device cannot be read.
+    #[error("{device}: {source}")]
+    Probe {
+        /// The device.
+        device: String,
+        /// Why.
+        source: ProbeError,
+    },
+    /// A device carries no superblock.
+    #[error("{device}: no md superblock")]
+    NoSuperblock {
+        /// The device.
+        device: String,
+    },
+    /// A field of a device's structures is such that it cannot be written.
+    #[error("{device}: {field} is {found}: {why}")]
+    Field {
+        /// The device.
+        device: String,
+        /// The field.
+        field: &'static str,
+        /// What it is.
+        found: String,
+        /// Why it is refused.
+        why: &'static str,
+    },
+    /// Devices of two arrays.
+    #[error("{first} and {second} are of two arrays: set_uuid is {first_uuid} and {second_uuid}")]
+    TwoArrays {
+        /// A device.
+        first: String,
+        /// Its array.
+        first_uuid: String,
+        /// Another device.
+        second: String,
+        /// Its array.
+        second_uuid: String,
+    },
+    /// Two devices claim one role.
+    #[error("{first} and {second} both claim role {role} of the array")]
+    SameRole {
+        /// A device.
+        first: String,
+        /// Another.
+        second: String,
+        /// The role.
+        role: Role,
+    },
+    /// Members that the superblocks call active were not named.
+    #[error("{}: the superblocks call them active, and no device has them; to go on without, say --degraded",
+        roles_of(.0))]
+    Missing(Vec<Role>),
+    /// Another host may have the other members.
+    #[error(
+        "{here} of {members} members are here: over nodes more than half are needed, or another host could have the others"
+    )]
+    Minority {
+        /// Members that were named.
+        here: u16,
+        /// Members of the array.
+        members: u16,
+    },
+    /// There is no room for the stripe log.
+    #[error("{device}: {source}; --consistency bitmap does without it")]
+    NoRoom {
+        /// The device.
+        device: String,
+        /// How much is missing.
+        source: NoRoom,
+    },
+    /// The geometry cannot be.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+    /// The array cannot be written as it is.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// A thread or a queue could not be made.
+    #[error("cannot begin: {0}")]
+    System(String),
+    /// Devices failed again and again while the volume was recovered.
+    #[error("members fail while the volume is recovered: {0}")]
+    Recovery(String),
+}
+
+fn roles_of(roles: &[Role]) -> String {
+    let list: Vec<String> = roles.iter().map(ToString::to_string).collect();
+    let noun = if list.len() == 1 { "role" } else { "roles" };
+    format!("{noun} {}", list.join(", "))
+}

@@ -1,0 +1,33 @@
+//! Carries out the steps of volumes.
+//!
+//! ```text
+//! users ─▶ VolumeDevice ─▶ engine: one thread ─▶ volume::Volume decides
+//!                            │  ▲                     │ actions
+//!                            ▼  │ ended               ▼
+//!                          queues of operations on the members' nodes
+//! ```
+//!
+//! `volume` decides every step and holds no bytes; here are the bytes, the drives and the clock.
+//! Members may be drives of this process or of nodes far away: both are a
+//! [`DataNode`](pumice_offload::DataNode). `docs/volumes.md` has the promises and the rules.
+
+mod buffers;
+mod carry;
+mod create;
+mod device;
+mod drive;
+mod engine;
+mod error;
+mod joining;
+mod look;
+mod message;
+mod served;
+mod state;
+
+pub use create::{CreateError, CreateSpec, create, erase};
+pub use device::VolumeDevice;
+pub use drive::MemberDrive;
+pub use error::OpenError;
+pub use look::{Found, find};
+pub use served::{Control, OpenOptions, ServedVolume, open};
+pub use state::{Consistency, ControlError, Facts, Status};

@@ -1,0 +1,174 @@
+//! What lies on the members: superblocks, heads and records of the stripe log, bitmaps.
+
+use crate::drive::MemberDrive;
+use crate::error::OpenError;
+use pumice_raid::bitmap::HEADER_BYTES;
+use pumice_raid::geometry::Geometry;
+use pumice_raid::superblock::Superblock;
+use pumice_raid::superblock::v1::{ROLE_FAULTY, ROLE_JOURNAL, ROLE_SPARE, V1};
+use pumice_raid::{MemberRecord, Metadata, Uuid, probe};
+use pumice_units::{Role, SECTOR};
+use pumice_volume::log::{HEAD_BYTES, HEADS, newest_head, scan};
+use pumice_volume::member::bad_blocks_of;
+use pumice_volume::{MemberLook, MemberPlace};
+use std::collections::BTreeMap;
+
+/// Bytes of one read of a log.
+const PIECE: u64 = 1 << 20;
+
+/// A device with md's structures on it.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// The device.
+    pub drive: MemberDrive,
+    /// What md wrote on it.
+    pub record: MemberRecord,
+    pub(crate) superblock: V1,
+}
+
+impl Found {
+    /// What the superblock says.
+    #[must_use]
+    pub const fn superblock(&self) -> &Superblock {
+        &self.record.superblock
+    }
+}
+
+/// Reads the superblock of a device that is to be a member.
+///
+/// # Errors
+/// If there is none, or it is of a kind that cannot be written.
+pub fn find(drive: &MemberDrive) -> Result<Found, OpenError> {
+    let device = drive.name().to_owned();
+    let probed = probe(drive).map_err(|source| OpenError::Probe { device: device.clone(), source })?;
+    let record = probed.ok_or_else(|| OpenError::NoSuperblock { device: device.clone() })?;
+    let metadata = record.superblock.metadata;
+    if metadata == Metadata::V0_90 {
+        let why = "arrays with version 0.90 are not written";
+        return Err(OpenError::Field { device, field: "metadata", found: metadata.to_string(), why });
+    }
+    let at = record.superblock.super_offset.get() * SECTOR;
+    let room = (drive.bytes() - at).min(pumice_raid::superblock::v1::MAX_BYTES as u64);
+    let bytes =
+        drive.read(at, room).map_err(|source| OpenError::Device { device: device.clone(), source })?;
+    let superblock =
+        V1::decode(&bytes, metadata).map_err(|error| OpenError::Probe { device, source: error.into() })?;
+    Ok(Found { drive: drive.clone(), record, superblock })
+}
+
+/// All devices of one array, by role.
+#[derive(Debug)]
+pub(crate) struct Survey {
+    pub(crate) newest: Superblock,
+    pub(crate) geometry: Geometry,
+    /// Those that the newest superblock gives a role.
+    pub(crate) members: BTreeMap<Role, Found>,
+}
+
+/// Checks that devices are members of one array that can be written, as far as that can be said
+/// without their logs.
+pub(crate) fn survey(found: Vec<Found>) -> Result<Survey, OpenError> {
+    let newest = found.iter().max_by_key(|found| found.superblock.events).ok_or(OpenError::NoDevice)?;
+    let table = newest.superblock.dev_roles.clone();
+    let (superblock, name) = (newest.superblock().clone(), newest.drive.name().to_owned());
+    if let Some(other) = found.iter().find(|f| f.superblock().array_uuid != superblock.array_uuid) {
+        return Err(OpenError::TwoArrays {
+            first: name,
+            first_uuid: superblock.array_uuid.to_string(),
+            second: other.drive.name().to_owned(),
+            second_uuid: other.superblock().array_uuid.to_string(),
+        });
+    }
+    let mut members: BTreeMap<Role, Found> = BTreeMap::new();
+    for found in found {
+        let device = found.drive.name().to_owned();
+        check(&found, &device)?;
+        let role = table.get(found.superblock.dev_number as usize).copied().unwrap_or(ROLE_SPARE);
+        let what = match role {
+            ROLE_SPARE => {
+                Some(("spare", "spares are not kept up to date; leave it out, and add it when it is needed"))
+            }
+            ROLE_JOURNAL => Some(("journal", "arrays with a journal are not written")),
+            ROLE_FAULTY => Some(("faulty", "the array goes on without it; leave it out, and add it anew")),
+            _ => None,
+        };
+        if let Some((found, why)) = what {
+            return Err(OpenError::Field { device, field: "role", found: found.to_owned(), why });
+        }
+        let role = Role(role);
+        if let Some(first) = members.get(&role) {
+            return Err(OpenError::SameRole { first: first.drive.name().to_owned(), second: device, role });
+        }
+        members.insert(role, found);
+    }
+    let geometry = superblock.geometry()?;
+    Ok(Survey { newest: superblock, geometry, members })
+}
+
+fn check(found: &Found, device: &str) -> Result<(), OpenError> {
+    let refuse =
+        |field, found: String, why| Err(OpenError::Field { device: device.to_owned(), field, found, why });
+    let sb = found.superblock();
+    if sb.level.is_mirror() {
+        return refuse("level", sb.level.number().to_string(), "only levels with parity are written");
+    }
+    if sb.reshape.is_some() {
+        return refuse("feature_map", sb.features.to_string(), "a reshape is under way");
+    }
+    if sb.ppl.is_some() {
+        return refuse(
+            "feature_map",
+            sb.features.to_string(),
+            "arrays with a partial parity log are not written",
+        );
+    }
+    let Some(bitmap) = &found.record.bitmap else {
+        let why = "arrays without a bitmap are not written; mdadm --grow --bitmap=internal adds one";
+        return refuse("bitmap", "none".to_owned(), why);
+    };
+    if bitmap.is_lockless() {
+        return refuse("bitmap version", "6".to_owned(), "lockless bitmaps are not written");
+    }
+    if u64::from(found.drive.block()) > pumice_volume::rows::BLOCK {
+        let why = "blocks of more than 4096 bytes cannot be written row by row";
+        return refuse("logical block", found.drive.block().to_string(), why);
+    }
+    if !sb.data_offset_bytes().is_multiple_of(u64::from(found.drive.block())) {
+        let why = "the data area does not begin on a block of the drive";
+        return refuse("data_offset", sb.data_offset_bytes().to_string(), why);
+    }
+    Ok(())
+}
+
+/// Reads what assembly needs of one member.
+pub(crate) fn look(found: &Found, role: Role, with_log: bool) -> Result<MemberLook, OpenError> {
+    let drive = &found.drive;
+    let device = || drive.name().to_owned();
+    let read = |at, len| drive.read(at, len).map_err(|source| OpenError::Device { device: device(), source });
+    let place = MemberPlace::of(found.superblock(), with_log)
+        .map_err(|source| OpenError::NoRoom { device: device(), source })?;
+    let (mut head, mut records) = (None, Vec::new());
+    if let Some(region) = place.log {
+        let slots = read(region.heads(), HEADS * HEAD_BYTES)?;
+        let array = Uuid(found.superblock.set_uuid);
+        head = newest_head(&slots, array, role, region);
+        if let Some(head) = head {
+            let mut log = Vec::with_capacity(region.len as usize);
+            while (log.len() as u64) < region.len {
+                let done = log.len() as u64;
+                log.extend(read(region.start + done, PIECE.min(region.len - done))?);
+            }
+            records = scan(&log, region, head.role, head.generation, head.nonce);
+        }
+    }
+    let bitmap = found.record.bitmap.clone();
+    let bitmap_bytes = match (&bitmap, place.bitmap) {
+        (Some(bitmap), Some(area)) => {
+            let bits = HEADER_BYTES as u64 + bitmap.header().regions().div_ceil(8);
+            read(area.start, bits.next_multiple_of(SECTOR).min(area.len))?
+        }
+        _ => Vec::new(),
+    };
+    let bad = bad_blocks_of(&found.record.bad_blocks, &place);
+    Ok(MemberLook { superblock: found.superblock.clone(), place, head, records, bitmap, bitmap_bytes, bad })
+}

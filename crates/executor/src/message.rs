@@ -1,0 +1,48 @@
+//! What a volume's thread is told, and what it answers.
+
+use crate::drive::MemberDrive;
+use crate::joining::Joining;
+use crate::state::{ControlError, Status};
+use pumice_offload::Completion;
+use pumice_units::Role;
+use pumice_volume::{Request, RequestError};
+use std::sync::mpsc::SyncSender;
+
+/// Why a request of a user failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Failed {
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// The volume was held for too long.
+    #[error("the volume is held: more members are missing than it survives")]
+    Held,
+}
+
+/// What a request's user gets: its bytes, if it was a read.
+pub(crate) type Answer = Result<Vec<u8>, Failed>;
+
+/// What a volume's thread is told.
+pub(crate) enum Message {
+    /// An operation on a drive has ended.
+    Ended(Completion),
+    /// A user asks for something. `bytes` are those of a write, or room for those of a read.
+    Request { request: Request, bytes: Vec<u8>, reply: SyncSender<Answer> },
+    /// How does it stand?
+    Status(SyncSender<Status>),
+    /// A member is to be failed.
+    Fail(Role, SyncSender<Result<(), ControlError>>),
+    /// Which drive is a member in sync?
+    Model(SyncSender<Option<MemberDrive>>),
+    /// A new member is to take the role of one that is missing.
+    Join(Box<Joining>, SyncSender<Result<Role, ControlError>>),
+    /// Everything is to be made clean, and the volume to end. The answer comes when it is.
+    Stop(SyncSender<()>),
+    /// The volume is to end as it is.
+    Abandon(SyncSender<()>),
+}
+
+impl std::fmt::Debug for Message {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Message")
+    }
+}

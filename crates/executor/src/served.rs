@@ -1,0 +1,263 @@
+//! A volume that is open: its device, its state, and what can be asked of it.
+
+use crate::carry::Carrier;
+use crate::device::VolumeDevice;
+use crate::drive::MemberDrive;
+use crate::engine::{End, Engine, Timing, now};
+use crate::error::OpenError;
+use crate::joining::{prepare, random};
+use crate::look::{Found, Survey, find, look, survey};
+use crate::message::Message;
+use crate::state::{Consistency, ControlError, Facts, Status};
+use pumice_units::Role;
+use pumice_volume::rows::Windows;
+use pumice_volume::{Volume, assemble, token};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How often recovery is begun again because members fail.
+const AGAIN: usize = 5;
+/// Operations in flight on a node's queue.
+const DEPTH: usize = 256;
+
+/// How a volume is opened.
+#[derive(Debug, Clone)]
+pub struct OpenOptions {
+    /// What keeps rows whole over a crash.
+    pub consistency: Consistency,
+    /// Members that the superblocks call active may be missing: they are failed.
+    pub degraded: bool,
+    /// Fewer than half of the members are not enough: another host may have the others.
+    pub majority: bool,
+    /// md's period of clearing bits, after two of which an idle volume is made clean.
+    pub tick: Duration,
+    /// How long requests wait while more members are missing than the volume survives.
+    pub hold_timeout: Duration,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            consistency: Consistency::Log,
+            degraded: false,
+            majority: false,
+            tick: Duration::from_secs(5),
+            hold_timeout: Duration::from_secs(120),
+        }
+    }
+}
+
+/// A volume that is open. Dropping it stops nothing: see [`stop`](Self::stop).
+#[derive(Debug)]
+pub struct ServedVolume {
+    facts: Facts,
+    messages: Sender<Message>,
+    thread: JoinHandle<()>,
+}
+
+/// Opens a volume: replays what a crash left, and begins. Returns when requests are carried out.
+///
+/// # Errors
+/// If the devices are not one array, or it cannot be written as it is; nothing was written then. If
+/// members fail while it is recovered.
+pub fn open(drives: &[MemberDrive], options: &OpenOptions) -> Result<ServedVolume, OpenError> {
+    let found = drives.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+    let survey = survey(found)?;
+    let (messages, inbox) = channel();
+    let (begun, ready) = sync_channel(1);
+    let (options, ended) = (options.clone(), messages.clone());
+    let thread = std::thread::Builder::new()
+        .name("volume".to_owned())
+        .spawn(move || Opening { survey, options, ended, inbox, begun }.run())
+        .map_err(|error| OpenError::System(error.to_string()))?;
+    let gone = || OpenError::System("the volume's thread has ended".to_owned());
+    let facts = ready.recv().map_err(|_| gone())??;
+    Ok(ServedVolume { facts, messages, thread })
+}
+
+/// The thread of a volume, from the first look at its members to its end.
+struct Opening {
+    survey: Survey,
+    options: OpenOptions,
+    ended: Sender<Message>,
+    inbox: Receiver<Message>,
+    begun: SyncSender<Result<Facts, OpenError>>,
+}
+
+impl Opening {
+    fn run(mut self) {
+        for attempt in 0..=AGAIN {
+            let mut engine = match self.begin(attempt > 0) {
+                Ok(engine) => engine,
+                // If nobody listens, nobody wants the volume.
+                Err(error) => return drop(self.begun.send(Err(error))),
+            };
+            let begun = self.begun.clone();
+            match engine.run(move |facts| drop(begun.send(Ok(facts.clone())))) {
+                End::Again => self.survey_again(),
+                End::Stopped | End::Abandoned => {
+                    let waiting = engine.waiting_for_the_end();
+                    // The queues are closed before anybody hears of it: the devices are free.
+                    drop(engine);
+                    for reply in waiting {
+                        // Who has gone does not wait.
+                        let _ = reply.send(());
+                    }
+                    return;
+                }
+            }
+        }
+        let what = format!("{AGAIN} attempts");
+        drop(self.begun.send(Err(OpenError::Recovery(what))));
+    }
+
+    /// Looks at the members again; those that do not answer are left out.
+    fn survey_again(&mut self) {
+        let drives: Vec<MemberDrive> =
+            self.survey.members.values().map(|found| found.drive.clone()).collect();
+        let found: Vec<Found> = drives.iter().filter_map(|drive| find(drive).ok()).collect();
+        if let Ok(again) = survey(found) {
+            self.survey = again;
+        }
+    }
+
+    fn begin(&self, again: bool) -> Result<Engine<'_>, OpenError> {
+        let Survey { newest, geometry, members } = &self.survey;
+        let with_log = self.options.consistency == Consistency::Log;
+        let looks = members.iter().map(|(role, found)| look(found, *role, with_log));
+        let looks = looks.collect::<Result<Vec<_>, _>>()?;
+        let here = looks.len() as u16;
+        if self.options.majority && !token::holds(here, geometry.raid_disks(), geometry.data_disks()) {
+            return Err(OpenError::Minority { here, members: geometry.raid_disks() });
+        }
+        let assembly = assemble(geometry, looks, with_log, random())?;
+        let report = assembly.report.clone();
+        if !report.failed.is_empty() && !self.options.degraded && !again {
+            return Err(OpenError::Missing(report.failed));
+        }
+        let mut carrier = Carrier::new(DEPTH, self.ended.clone());
+        for (role, found) in members {
+            carrier
+                .attach(*role, found.drive.clone())
+                .map_err(|source| OpenError::Device { device: found.drive.name().to_owned(), source })?;
+        }
+        let block = members.values().map(|found| found.drive.block()).max().unwrap_or(512);
+        let volume = Volume::new(Box::new(*geometry), assembly, now());
+        let facts = Facts {
+            uuid: newest.array_uuid,
+            name: newest.name.clone(),
+            metadata: newest.metadata,
+            geometry: *geometry,
+            bytes: volume.bytes(),
+            block,
+            members: geometry.raid_disks(),
+            survives: geometry.raid_disks() - geometry.data_disks(),
+            consistency: self.options.consistency,
+            report,
+        };
+        let windows = Windows::new(geometry);
+        let timing = Timing { tick: self.options.tick, hold_timeout: self.options.hold_timeout };
+        Ok(Engine::new(volume, carrier, &self.inbox, facts, windows, timing))
+    }
+}
+
+impl ServedVolume {
+    /// What does not change.
+    #[must_use]
+    pub const fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// The volume as a block device.
+    #[must_use]
+    pub fn device(&self) -> Arc<VolumeDevice> {
+        let Facts { name, uuid, bytes, block, geometry, .. } = &self.facts;
+        let name = if name.is_empty() { uuid.to_string() } else { name.clone() };
+        Arc::new(VolumeDevice::new(name, *bytes, *block, geometry.stripe_bytes(), self.messages.clone()))
+    }
+
+    /// What is asked of it from other threads.
+    #[must_use]
+    pub fn control(&self) -> Control {
+        Control { messages: self.messages.clone(), facts: self.facts.clone() }
+    }
+
+    /// How it stands.
+    ///
+    /// # Errors
+    /// If it has stopped.
+    pub fn status(&self) -> Result<Status, ControlError> {
+        self.control().status()
+    }
+
+    /// Makes everything clean and durable, and ends. Returns whether that is so within `patience`:
+    /// a volume that is held cannot be made clean, and is left as it is.
+    #[must_use]
+    pub fn stop(self, patience: Duration) -> bool {
+        let (reply, stopped) = sync_channel(1);
+        if self.messages.send(Message::Stop(reply)).is_err() {
+            return false;
+        }
+        let clean = stopped.recv_timeout(patience).is_ok();
+        if clean {
+            let _ = self.thread.join();
+        }
+        clean
+    }
+}
+
+impl ServedVolume {
+    /// Ends as after a crash: nothing is made clean. Waits for what is under way on the drives.
+    pub fn abandon(self) {
+        let (reply, ended) = sync_channel(1);
+        if self.messages.send(Message::Abandon(reply)).is_ok() {
+            let _ = ended.recv();
+        }
+        let _ = self.thread.join();
+    }
+}
+
+/// What can be asked of a volume, by any thread.
+#[derive(Debug, Clone)]
+pub struct Control {
+    messages: Sender<Message>,
+    facts: Facts,
+}
+
+impl Control {
+    fn ask<T>(&self, message: impl FnOnce(SyncSender<T>) -> Message) -> Result<T, ControlError> {
+        let (reply, answer) = sync_channel(1);
+        self.messages.send(message(reply)).map_err(|_| ControlError::Stopped)?;
+        answer.recv().map_err(|_| ControlError::Stopped)
+    }
+
+    /// How it stands.
+    ///
+    /// # Errors
+    /// If it has stopped.
+    pub fn status(&self) -> Result<Status, ControlError> {
+        self.ask(Message::Status)
+    }
+
+    /// Fails a member: nothing is sent to it any more, and the superblocks of the others say so.
+    ///
+    /// # Errors
+    /// If it is missing already, or the volume would not survive it.
+    pub fn fail(&self, role: Role) -> Result<(), ControlError> {
+        self.ask(|reply| Message::Fail(role, reply))?
+    }
+
+    /// Gives an empty role a new device, and rebuilds it. Returns the role.
+    ///
+    /// # Errors
+    /// If no role is empty, the device is too small, or it is a member of an array and `force` does
+    /// not say that this does not matter.
+    pub fn add(&self, drive: MemberDrive, force: bool) -> Result<Role, ControlError> {
+        let with_log = self.facts.consistency == Consistency::Log;
+        let like = self.ask(Message::Model)?.ok_or(ControlError::TooFew)?;
+        let joining = prepare(drive, &like, self.facts.metadata, with_log, force)?;
+        self.ask(|reply| Message::Join(Box::new(joining), reply))?
+    }
+}

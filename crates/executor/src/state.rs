@@ -1,0 +1,97 @@
+//! What a volume is, how it stands, and what it refuses.
+
+use pumice_raid::geometry::Geometry;
+use pumice_raid::{Metadata, Uuid};
+use pumice_units::Role;
+use pumice_volume::Report;
+
+/// What keeps rows whole over a crash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Consistency {
+    /// The stripe log.
+    Log,
+    /// md's bitmap alone: a crash of a degraded array loses blocks.
+    Bitmap,
+}
+
+/// What does not change while a volume is open, but for its members.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// The array.
+    pub uuid: Uuid,
+    /// Its name.
+    pub name: String,
+    /// md's format.
+    pub metadata: Metadata,
+    /// How its chunks lie.
+    pub geometry: Geometry,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Bytes of a logical block: the largest of its members'.
+    pub block: u32,
+    /// Members.
+    pub members: u16,
+    /// How many of them may be missing.
+    pub survives: u16,
+    /// What keeps rows whole over a crash.
+    pub consistency: Consistency,
+    /// What was found when it was opened.
+    pub report: Report,
+}
+
+/// How a volume stands.
+#[derive(Debug, Clone)]
+pub struct Status {
+    /// What does not change.
+    pub facts: Facts,
+    /// Its devices by role; `None` where none is.
+    pub devices: Vec<(Role, Option<String>)>,
+    /// Members that are missing or being rebuilt.
+    pub missing: Vec<Role>,
+    /// Those of them that are being rebuilt: windows that are restored, of how many.
+    pub rebuilding: Vec<(Role, u64, u64)>,
+    /// Whether the superblocks say that nothing is being written.
+    pub clean: bool,
+    /// Whether it waits for members.
+    pub held: bool,
+    /// Bytes that users read.
+    pub user_read: u64,
+    /// Bytes that users wrote.
+    pub user_written: u64,
+    /// Bytes that were read from members.
+    pub member_read: u64,
+    /// Bytes that were written to members: data, parity, log, superblocks.
+    pub member_written: u64,
+    /// Requests under way.
+    pub requests: usize,
+    /// The last errors of members.
+    pub errors: Vec<String>,
+}
+
+/// Why something cannot be done with a volume.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ControlError {
+    /// It has stopped.
+    #[error("the volume has stopped")]
+    Stopped,
+    /// It has no such role.
+    #[error("role {0}: the volume has no such member")]
+    NoRole(Role),
+    /// The member is missing already.
+    #[error("role {0}: it is missing or being rebuilt already")]
+    Missing(Role),
+    /// The volume would not survive it.
+    #[error("the volume does not survive the loss of another member")]
+    TooFew,
+    /// No member is missing.
+    #[error("no member is missing")]
+    Full,
+    /// A device cannot be a member.
+    #[error("{device}: {why}")]
+    Device {
+        /// The device.
+        device: String,
+        /// Why.
+        why: String,
+    },
+}
