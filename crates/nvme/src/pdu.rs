@@ -13,7 +13,7 @@ mod ic;
 mod violation;
 
 pub use data::{C2hData, H2cData, R2t, Transfer};
-pub use frame::{Frame, Framing, MAX_HEADER, frame};
+pub use frame::{Frame, Framing, frame};
 pub use ic::{IcReq, IcResp};
 pub use violation::{Fatal, Violation};
 
@@ -22,6 +22,8 @@ use pumice_protect::digest;
 
 /// Bytes of the common header.
 pub const COMMON: usize = 8;
+/// Bytes of the longest header, and of a header in a term request, at most.
+pub const MAX_HEADER: usize = 128;
 /// Bytes of a digest.
 pub const DIGEST: usize = 4;
 

@@ -1,11 +1,11 @@
 //! From a stream of bytes to PDUs: lengths are judged before anything is waited for or kept.
 
-use super::{COMMON, CommonHeader, DDGSTF, DIGEST, Digests, Fatal, HDGSTF, Kind, LAST, SUCCESS, Violation};
+use super::{
+    COMMON, CommonHeader, DDGSTF, DIGEST, Digests, Fatal, HDGSTF, Kind, LAST, MAX_HEADER, SUCCESS, Violation,
+};
 use crate::bytes::u32_at;
 use pumice_protect::digest;
 
-/// Bytes of the longest header, and of a header in a term request, at most.
-pub const MAX_HEADER: usize = 128;
 /// Bytes that may follow the header of a term request.
 const MAX_TERM_DATA: usize = 128;
 
