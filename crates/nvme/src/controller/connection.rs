@@ -2,6 +2,7 @@
 
 mod answers;
 mod data;
+mod parting;
 mod time;
 
 use super::association::Life;

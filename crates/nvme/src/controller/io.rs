@@ -16,11 +16,6 @@ pub(super) const MAX_TRANSFER: u64 = 4096 << MDTS;
 /// Bytes of the largest list of ranges: 256 of 16 bytes.
 const MAX_RANGES: u64 = 4096;
 
-/// Whether dwords 10 and 11 of an I/O command are a block.
-pub(super) fn names_blocks(sqe: &Sqe) -> bool {
-    io_command(sqe.opcode()).is_some_and(|command| command.check == Check::Blocks)
-}
-
 impl Connection {
     /// An I/O command.
     pub(super) fn io<A: Access, M: Media>(

@@ -1,10 +1,9 @@
 //! What an operator wants to know of a connection: for the caller to log and count.
 
-use super::connection::{Connection, Queue};
 use crate::spec::Status;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
 
 /// Something that happened on a connection. There is none for a single command of a live queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,10 +97,10 @@ impl fmt::Display for EndReason {
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     /// The first cause of the end.
-    reason: OnceLock<EndReason>,
-    commands: AtomicU64,
-    bytes_read: AtomicU64,
-    bytes_written: AtomicU64,
+    pub(super) reason: OnceLock<EndReason>,
+    pub(super) commands: AtomicU64,
+    pub(super) bytes_read: AtomicU64,
+    pub(super) bytes_written: AtomicU64,
 }
 
 /// What one queue has done.
@@ -110,39 +109,4 @@ pub(super) struct Done {
     pub(super) commands: u64,
     pub(super) bytes_read: u64,
     pub(super) bytes_written: u64,
-}
-
-impl Queue {
-    /// Adds what it has done to its association's; the last of the association's tells all.
-    pub(super) fn part(self, reason: EndReason) -> Option<Ended> {
-        let Self { totals, done, cntlid, hostid, hostnqn, discovery, qid, .. } = self;
-        if qid == 0 {
-            // The end of an I/O queue is not that of the association.
-            let _ = totals.reason.set(reason);
-        }
-        // Relaxed: whoever gets the whole has synchronized with all who let go of it.
-        totals.commands.fetch_add(done.commands, Ordering::Relaxed);
-        totals.bytes_read.fetch_add(done.bytes_read, Ordering::Relaxed);
-        totals.bytes_written.fetch_add(done.bytes_written, Ordering::Relaxed);
-        let Totals { reason: first, commands, bytes_read, bytes_written } = Arc::into_inner(totals)?;
-        Some(Ended {
-            association: Who { host: hostnqn, host_id: hostid, cntlid, discovery },
-            reason: first.into_inner().unwrap_or(reason),
-            commands: commands.into_inner(),
-            bytes_read: bytes_read.into_inner(),
-            bytes_written: bytes_written.into_inner(),
-        })
-    }
-
-    pub(super) fn who(&self) -> Who {
-        let Self { cntlid, hostid, hostnqn, discovery, .. } = self;
-        Who { host: hostnqn.clone(), host_id: *hostid, cntlid: *cntlid, discovery: *discovery }
-    }
-}
-
-impl Connection {
-    /// What has happened since this was asked last.
-    pub fn take_notices(&mut self) -> Vec<Notice> {
-        std::mem::take(&mut self.notices)
-    }
 }

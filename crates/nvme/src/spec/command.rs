@@ -208,6 +208,12 @@ pub(super) fn effects<K, C>(table: &'static [Command<K, C>]) -> impl Iterator<It
     table.iter().map(|command| (command.opcode, command.effect)).chain([(FABRICS, Effect::Nothing)])
 }
 
+/// Whether dwords 10 and 11 of an I/O command are a block.
+#[must_use]
+pub fn names_blocks(opcode: u8) -> bool {
+    io_command(opcode).is_some_and(|command| command.check == Check::Blocks)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

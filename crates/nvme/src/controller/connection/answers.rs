@@ -158,7 +158,11 @@ impl Connection {
             sqid: queue.qid,
             cid: sqe.cid(),
             status_word: status.word(),
-            lba: if queue.qid != 0 && crate::controller::io::names_blocks(sqe) { sqe.slba() } else { 0 },
+            lba: if queue.qid != 0 && crate::spec::command::names_blocks(sqe.opcode()) {
+                sqe.slba()
+            } else {
+                0
+            },
             nsid: sqe.nsid(),
         };
         access.with(|subsystem| {
