@@ -1,6 +1,6 @@
 //! The fingerprint of a batch: hashes of chunks, combined by row, summed over stripes.
 
-use super::Section;
+use super::section::Section;
 use pumice_offload::{ParityCommand, Rule};
 use pumice_parity::fingerprint::{PowerSums, line_keys, stripe_key};
 use pumice_parity::kernels::Kernels;

@@ -1,19 +1,12 @@
 //! Folding a section of a stripe by a command's mode, and bringing the workers' parts together.
 
 use super::fingerprint::Hasher;
+use super::section::Section;
 use crate::memory::{MemoryAccess, further};
 use pumice_offload::{MemoryAddress, Mode, NodeError, ParityCommand, ParityResult, StripeBitmap};
 use pumice_parity::class_plan::ClassPlan;
 use pumice_parity::kernels::Kernels;
 use pumice_parity::weights::Weights;
-
-/// The same bytes of one stripe on every source.
-pub(crate) struct Section<'a> {
-    pub(crate) stripe: u64,
-    /// Offset within the command's window.
-    pub(crate) start: u32,
-    pub(crate) slices: &'a [&'a [u8]],
-}
 
 /// What a command needs to fold, shared by its workers.
 pub(crate) struct Fold<'c> {

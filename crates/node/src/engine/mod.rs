@@ -6,11 +6,13 @@ mod media;
 mod memory;
 mod paced;
 mod permit;
+mod section;
 mod shape;
 mod unreadable;
 
-pub(crate) use fold::{Fold, Section};
+pub(crate) use fold::Fold;
 pub(crate) use media::{MediaJob, MediaSource, Worker};
 pub(crate) use memory::fold_memory;
 pub(crate) use permit::Permit;
+use section::Section;
 use shape::Shape;
