@@ -4,7 +4,7 @@ use super::SharedSubsystem;
 use super::config::Peer;
 use super::leases::{Active, LeasedMemory, NoLease};
 use super::metrics::ParityCounts;
-use super::peers::PeerLinks;
+use super::peers::{MAX_MOVE, PeerLinks};
 use super::results::{NotTaken, QueueId, Results, ResultsUse, Sender};
 use crate::engine::Permit;
 use crate::memory::MemoryAccess;
@@ -24,10 +24,6 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Bytes that one command moves into or out of local memory, at most: what a queue transfers in one
-/// command.
-pub(super) const MAX_MOVE: u64 = 1 << 20;
 
 /// What a command ends with.
 #[derive(Debug, Default)]

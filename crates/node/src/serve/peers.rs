@@ -2,7 +2,6 @@
 //! whoever leases the memory there.
 
 use super::config::Peer;
-use super::offload::MAX_MOVE;
 use crate::engine::Permit;
 use crate::memory::MemoryAccess;
 use pumice_initiator::{ConnectOptions, Controller, InitiatorError, Queue, discover};
@@ -17,6 +16,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tracing::warn;
 
+/// Bytes that one command moves into or out of local memory, at most: what a queue transfers in one
+/// command.
+pub(super) const MAX_MOVE: u64 = 1 << 20;
 /// How long a peer may take.
 const PEER_DEADLINE: Duration = Duration::from_secs(10);
 /// Connections to a peer that are kept when they are not in use, at most.
