@@ -13,6 +13,7 @@ mod memory;
 mod nand;
 mod power;
 mod random;
+mod slot;
 
 pub use error::NandError;
 pub use faults::{Faults, Tear};

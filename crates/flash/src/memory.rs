@@ -1,6 +1,6 @@
 //! Flash in memory.
 
-use crate::power::History;
+use crate::slot::{History, Slot};
 use crate::{BlockId, Faults, Geometry, Nand, NandError, Nanos, PageRead, Ppn};
 
 /// How long operations take.
@@ -17,14 +17,6 @@ pub struct Timing {
 impl Timing {
     /// The times of the SSD extension of `DiskSim`: 25 us, 200 us and 1.5 ms.
     pub const DISKSIM: Self = Self { read: 25_000, program: 200_000, erase: 1_500_000 };
-}
-
-/// What a page holds.
-#[derive(Debug, Clone)]
-pub(crate) enum Slot<P, O> {
-    Erased,
-    Holds(P, O),
-    Unreadable,
 }
 
 /// Flash in memory. Equal calls give equal results: faults come from a seed.

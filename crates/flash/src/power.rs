@@ -1,28 +1,7 @@
 //! What a cut of the power leaves behind.
 
-use crate::memory::Slot;
+use crate::slot::Slot;
 use crate::{MemoryNand, Ppn, Random, Tear};
-use std::collections::BTreeMap;
-
-/// What pages held since the last sync, oldest first.
-#[derive(Debug, Clone)]
-pub(crate) struct History<P, O>(BTreeMap<u32, Vec<Slot<P, O>>>);
-
-impl<P, O> Default for History<P, O> {
-    fn default() -> Self {
-        Self(BTreeMap::new())
-    }
-}
-
-impl<P, O> History<P, O> {
-    pub(crate) fn add(&mut self, page: Ppn, was: Slot<P, O>) {
-        self.0.entry(page.0).or_default().push(was);
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.0.clear();
-    }
-}
 
 impl<P: Tear, O: Tear> MemoryNand<P, O> {
     /// Cuts the power, if it is not cut yet, and brings it back. Each page that was programmed or
@@ -34,7 +13,7 @@ impl<P: Tear, O: Tear> MemoryNand<P, O> {
         // none.
         let kept = [0, 1, 50, 90, 99, 100][random.below(6) as usize];
         let history = std::mem::take(&mut self.history);
-        for (page, versions) in history.0 {
+        for (page, versions) in history.into_pages() {
             if random.below(100) < kept {
                 continue;
             }
