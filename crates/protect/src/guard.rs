@@ -1,7 +1,6 @@
 //! The three guards: which checksum, incremental computation, joining.
 
 use crate::algebra::{self, Polynomial};
-use crate::kernels::Kernels;
 use std::fmt;
 
 /// The checksum of a protection information format.
@@ -119,19 +118,6 @@ impl Crc {
 
     pub(crate) const fn set_register(&mut self, register: u64) {
         self.register = register;
-    }
-
-    /// Takes the next bytes.
-    pub fn update(&mut self, data: &[u8]) {
-        Kernels::best().update(self, data);
-    }
-
-    /// Takes the next bytes and copies them to `out`, in one pass.
-    ///
-    /// # Panics
-    /// If the lengths differ.
-    pub fn update_copy(&mut self, data: &[u8], out: &mut [u8]) {
-        Kernels::best().update_copy(self, data, out);
     }
 
     /// The guard of all bytes so far.

@@ -15,6 +15,7 @@ mod avx2_gfni;
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod body;
+mod run;
 #[cfg(target_arch = "x86_64")]
 mod sse;
 mod table;
@@ -24,8 +25,9 @@ mod vector;
 use crate::algebra::CHUNK;
 use crate::guard::{Crc, Guard};
 use crate::isa::Isa;
+use run::Run;
 use std::sync::LazyLock;
-use table::{Pair, Run, Table};
+use table::{Pair, Table};
 
 /// Messages for CRC-32C below so many bytes go to crate `crc32c`: its one instruction needs no
 /// reduction.
@@ -42,6 +44,21 @@ pub struct Kernels {
 impl std::fmt::Debug for Kernels {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Kernels").field(&self.isa).finish()
+    }
+}
+
+impl Crc {
+    /// Takes the next bytes.
+    pub fn update(&mut self, data: &[u8]) {
+        Kernels::best().update(self, data);
+    }
+
+    /// Takes the next bytes and copies them to `out`, in one pass.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn update_copy(&mut self, data: &[u8], out: &mut [u8]) {
+        Kernels::best().update_copy(self, data, out);
     }
 }
 

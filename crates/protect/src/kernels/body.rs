@@ -15,7 +15,7 @@
 //! `src` is valid for reads of `len` bytes and, if `COPY`, `dst` for writes of `len` bytes; they do
 //! not overlap. The processor has the instructions of `V` and of [`Xmm`].
 
-use super::table::Run;
+use super::run::Run;
 use super::vector::{Affine, Vector, Xmm};
 use crate::algebra::{CASTAGNOLI, CHUNK, NVME, Polynomial, T10_DIF, T10_DIF_MATRICES};
 use std::arch::x86_64::{

@@ -1,20 +1,6 @@
 //! The kernels of one instruction set, as functions to call.
 
-/// Blocks of one length at a fixed pitch.
-pub(super) struct Run {
-    pub(super) src: *const u8,
-    pub(super) src_pitch: usize,
-    /// Null if nothing is copied.
-    pub(super) dst: *mut u8,
-    pub(super) dst_pitch: usize,
-    /// Bytes of a block.
-    pub(super) len: usize,
-    pub(super) count: usize,
-    /// The register before each block.
-    pub(super) start: u64,
-    /// The register after each block, `count` of them.
-    pub(super) registers: *mut u64,
-}
+use super::run::Run;
 
 /// Register, source, target, bytes: the register after them.
 type Message = unsafe fn(u64, *const u8, *mut u8, usize) -> u64;
@@ -39,7 +25,7 @@ macro_rules! table {
     ($crc16:ty, $vector:ty, $features:literal) => {
         mod instance {
             use super::super::body::{self, Sum};
-            use super::super::table::Run;
+            use super::super::run::Run;
 
             // SAFETY (of both functions): the table's contract is that of the bodies; the features
             // of this instruction set are enabled for the function, and the bodies are inlined into
