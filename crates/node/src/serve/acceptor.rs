@@ -65,7 +65,11 @@ impl Acceptor {
         let Self { listeners, cores, came, waiting } = self;
         for listener in &*listeners {
             *waiting |= accept_some(
-                || listener.accept(),
+                || {
+                    // The next tick looks again.
+                    let later = shared.newcomers().are_going();
+                    if later { Err(ErrorKind::WouldBlock.into()) } else { listener.accept() }
+                },
                 |stream, peer| {
                     let arrival = Arrival { number: *came, core: *came % cores.len() };
                     let Entry { admitted, leave } =

@@ -60,6 +60,13 @@ impl Newcomers {
         self.lock().connections
     }
 
+    /// Whether the next one should wait until some of those have gone that were told to: their core
+    /// may be busy, and whoever comes meanwhile is to have a place.
+    pub(super) fn are_going(&self) -> bool {
+        let state = self.lock();
+        state.going.len() >= GOING && state.connections - state.going.len() >= self.places
+    }
+
     /// A connection comes from an address.
     pub(super) fn arrive(&self, arrival: Arrival, address: IpAddr) -> Entry {
         let mut state = self.lock();
@@ -168,5 +175,9 @@ mod tests {
         let newcomers = Newcomers::new(100);
         let came = (0..1000).filter(|number| arrive(&newcomers, *number, 1).0).count();
         assert_eq!((came, newcomers.connections()), (100 + GOING, 100 + GOING));
+        assert!(newcomers.are_going(), "the next should wait, and not be refused");
+        newcomers.leave(0);
+        assert!(!newcomers.are_going());
+        assert!(arrive(&newcomers, 1000, 1).0);
     }
 }
