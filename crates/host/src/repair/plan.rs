@@ -183,3 +183,61 @@ fn solve(
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pumice_parity::code::Code;
+    use std::ops::Range;
+
+    const LEN: usize = 4096;
+
+    /// Three data members, P and Q.
+    fn stripe(code: &Code) -> Vec<Vec<u8>> {
+        let data = |member: usize| (0..LEN).map(|i| (i * (member + 7) + i / 251) as u8).collect();
+        let data: Vec<Vec<u8>> = (0..3).map(data).collect();
+        let parity = {
+            let contents: Vec<Option<&[u8]>> = (0..5).map(|i| data.get(i).map(Vec::as_slice)).collect();
+            solve(code.check(), &[3, 4], &contents, LEN).unwrap()
+        };
+        data.into_iter().chain(parity).collect()
+    }
+
+    fn damage(members: &mut [Vec<u8>], member: usize, bytes: Range<usize>) {
+        bytes.for_each(|i| members[member][i] ^= (i as u8).wrapping_mul(3) | 1);
+    }
+
+    fn contents(members: &[Vec<u8>]) -> Vec<Option<&[u8]>> {
+        members.iter().map(|bytes| Some(bytes.as_slice())).collect()
+    }
+
+    #[test]
+    fn a_window_that_says_something_else_than_before_is_left_alone() {
+        let code = Code::raid6(3).unwrap();
+        let redundancy = Redundancy::Parity(vec![3, 4]);
+        let good = stripe(&code);
+        let mut found = good.clone();
+        damage(&mut found, 1, 100..200);
+        let rows = syndromes(code.check(), &contents(&found), LEN);
+        let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
+        let diagnosis = diagnose_window(code.check(), &redundancy, &rows, &contents(&found), 0).remove(0);
+        let plan =
+            |now: &[Vec<u8>]| plan_located(code.check(), &redundancy, &contents(now), 0, LEN, &diagnosis);
+
+        let rewrite = plan(&found).unwrap();
+        let [Change { role: Role(1), new, .. }] = &rewrite.changes[..] else { panic!("{rewrite:?}") };
+        let start = rewrite.start as usize;
+        assert_eq!(new[..], good[1][start..start + new.len()]);
+
+        assert_eq!(plan(&good), Err(Refusal::Changed), "it is consistent");
+        let mut other = good.clone();
+        damage(&mut other, 2, 100..200);
+        assert_eq!(plan(&other), Err(Refusal::Changed), "another member is named");
+        let mut wider = found.clone();
+        damage(&mut wider, 1, 300..310);
+        assert_eq!(plan(&wider), Err(Refusal::Changed), "more bytes are damaged than were");
+        let mut two = found.clone();
+        damage(&mut two, 2, 150..160);
+        assert_eq!(plan(&two), Err(Refusal::Changed), "no single member is named");
+    }
+}

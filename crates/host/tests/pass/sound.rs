@@ -317,6 +317,32 @@ fn members_with_exchanged_data_are_named_and_left_alone() {
     }
 }
 
+/// P does not notice exchanges of data, in whatever order: Q alone seems damaged. One stripe, so
+/// that no pattern over the pass protects Q.
+#[test]
+fn exchanges_among_three_and_four_members_are_named_and_left_alone() {
+    for ring in [true, false] {
+        let world = World::new(RAID6, 6);
+        let stripe = 3;
+        let data: Vec<u16> = world.geometry.stripe(StripeIndex(stripe)).data.iter().map(|r| r.0).collect();
+        let [a, b, c, d] = data[..4] else { panic!("four data members") };
+        let now = |role| world.bytes(role, stripe);
+        let (of_a, of_b, of_c, of_d) = (now(a), now(b), now(c), now(d));
+        let new = match ring {
+            true => vec![(a, of_b), (b, of_c), (c, of_a)],
+            false => vec![(a, of_b), (b, of_a), (c, of_d), (d, of_c)],
+        };
+        new.iter().for_each(|(role, bytes)| world.fill(*role, stripe, 0, bytes));
+        let outcome = left(&world, &world.contents(), Doubt::Rival);
+        let mut members: Vec<u16> = new.iter().map(|(role, _)| *role).collect();
+        members.sort_unstable();
+        for finding in &outcome.findings {
+            assert_eq!(finding.verdict, Verdict::Q);
+            assert!(finding.alternatives.iter().any(|a| a.members == members), "{finding:?}");
+        }
+    }
+}
+
 #[test]
 fn damage_that_was_overwritten_is_always_listed() {
     let world = World::new(RAID6, 6);
