@@ -1,4 +1,5 @@
-//! A queue that is driven by a thread of its own: commands are handed in at any time, and end later.
+//! A queue that is driven by a thread of its own: commands are handed in at any time, and end
+//! later.
 //!
 //! ```text
 //! submit ─▶ inbox ─room on the queue─▶ in flight ─▶ ended

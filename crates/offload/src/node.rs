@@ -57,7 +57,8 @@ pub trait DataNode: Send + Sync {
     /// Where the drive cannot promise that.
     fn flush(&self, drive: DriveId) -> Result<(), NodeError>;
 
-    /// Opens a queue for up to `depth` operations at a time; `ended` is told of each that has ended.
+    /// Opens a queue for up to `depth` operations at a time; `ended` is told of each that has
+    /// ended.
     ///
     /// # Errors
     /// If the node does not answer, or the machine has no threads or descriptors left.

@@ -19,7 +19,7 @@ pub use dial::Dial;
 use answer::{kept_result, refused, whole};
 use blocks::{Geometry, aligned, outcome};
 use dial::describe_page;
-use memory::Parts;
+use memory::{MEMORY_PIECE, Parts, grant_command, memory_command};
 use numbers::{asker, put_number, random};
 use operations::RemoteQueue;
 use pool::{Lease, Pool};
@@ -43,8 +43,6 @@ use std::time::{Duration, Instant};
 const PIECE: usize = 256 << 10;
 /// Bytes of one command that makes zeros: a medium that has to write them takes its time.
 const ZERO_PIECE: usize = 4 << 20;
-/// Bytes of one command that moves local memory.
-const MEMORY_PIECE: usize = 1 << 20;
 /// How long a call may take in all while the node answers: a drive may try for a minute to read a
 /// bad sector. Parity commands may take as long as they like.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -495,17 +493,4 @@ impl DataNode for RemoteNode {
         }
         Ok(())
     }
-}
-
-fn grant_command(to: MemoryAddress) -> Sqe {
-    memory_command(opcode::MEMORY_GRANT, to, 0, wire::GRANT_BYTES)
-}
-
-fn memory_command(opcode: u8, address: MemoryAddress, piece: usize, len: usize) -> Sqe {
-    let offset = address.offset.saturating_add((piece * MEMORY_PIECE) as u64);
-    let mut sqe = Sqe::new(opcode, address.drive.0);
-    sqe.set_dword(10, offset as u32);
-    sqe.set_dword(11, (offset >> 32) as u32);
-    sqe.set_dword(12, len as u32);
-    sqe
 }

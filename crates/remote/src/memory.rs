@@ -1,10 +1,13 @@
 //! This host's parts of a node's local memory.
 
-use pumice_offload::wire::LEASE_UNIT;
+use pumice_nvme::spec::Sqe;
+use pumice_offload::wire::{self, LEASE_UNIT, opcode};
 use pumice_offload::{DriveDescription, DriveId, MemoryAddress, Mode, NodeError, ParityCommand, Source};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
+/// Bytes of one command that moves local memory.
+pub(crate) const MEMORY_PIECE: usize = 1 << 20;
 /// So many hosts share a drive's memory.
 const HOSTS: u64 = 4;
 
@@ -85,4 +88,19 @@ pub(crate) fn translate(
         }
     }
     Ok(())
+}
+
+/// Asks for a grant of memory to another node.
+pub(crate) fn grant_command(to: MemoryAddress) -> Sqe {
+    memory_command(opcode::MEMORY_GRANT, to, 0, wire::GRANT_BYTES)
+}
+
+/// A command that moves `len` bytes of piece number `piece` of a range of memory.
+pub(crate) fn memory_command(opcode: u8, address: MemoryAddress, piece: usize, len: usize) -> Sqe {
+    let offset = address.offset.saturating_add((piece * MEMORY_PIECE) as u64);
+    let mut sqe = Sqe::new(opcode, address.drive.0);
+    sqe.set_dword(10, offset as u32);
+    sqe.set_dword(11, (offset >> 32) as u32);
+    sqe.set_dword(12, len as u32);
+    sqe
 }
