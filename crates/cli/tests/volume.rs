@@ -4,6 +4,7 @@ use pumice_initiator::DigestPolicy;
 use pumice_offload::{DataNode, DriveId, NodeError};
 use pumice_remote::{Dial, RemoteNode};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -273,6 +274,48 @@ fn what_was_flushed_survives_a_kill_at_any_moment() {
         assert_eq!(served.terminate(), Some(0));
         clean(&world.drives);
     }
+}
+
+/// Arrays that Linux itself wrote, where somebody has put them: those with a bitmap are served, as
+/// they are, written, and given back whole; the others are refused.
+#[test]
+fn an_array_of_linux_is_served_and_given_back() {
+    let Some(images) = std::env::var_os("PUMICE_MD_IMAGES").map(PathBuf::from) else {
+        eprintln!("SKIPPED: PUMICE_MD_IMAGES is not set, so no array written by Linux is served");
+        return;
+    };
+    let mut world = World::new(0);
+    let folder = world.folder.path().to_owned();
+    assert!(Command::new(images.join("unpack.sh")).arg(&folder).status().unwrap().success());
+    let index = fs::read_to_string(images.join("INDEX.tsv")).unwrap();
+    let (mut served_any, mut refused_any) = (false, false);
+    for line in index.lines().skip(1) {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let array = folder.join(fields[0]);
+        let entries = fs::read_dir(array).unwrap().map(|entry| entry.unwrap().path());
+        world.drives = entries.filter(|path| path.extension().is_some_and(|e| e == "raw")).collect();
+        world.drives.sort();
+        if !fields[0].ends_with("-bitmap") {
+            let field = if fields[0].ends_with("v0.90") { "metadata" } else { "bitmap is none" };
+            world.refused(&["assemble", "--consistency", "bitmap"], &world.drives, &["m0.raw", field]);
+            refused_any = true;
+            continue;
+        }
+        world.refused(&["assemble"], &world.drives, &["m0.raw", "no room for the stripe log"]);
+        let served = Served::start(&world, &["--consistency", "bitmap"], &world.drives);
+        let node = served.connect();
+        let bytes = node.describe().unwrap().drives[0].size_bytes;
+        let mut content = vec![0; bytes as usize];
+        node.read(VOLUME, 0, &mut content).unwrap();
+        let hash: String = Sha256::digest(&content).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert!(hash.starts_with(fields[16]), "{}: {hash}", fields[0]);
+        content[5 * MIB..6 * MIB + 512].fill(7);
+        node.write(VOLUME, 5 * MIB as u64, &content[5 * MIB..6 * MIB + 512]).unwrap();
+        assert_eq!(served.terminate(), Some(0));
+        clean(&world.drives);
+        served_any = true;
+    }
+    assert!(served_any && refused_any);
 }
 
 #[test]
