@@ -210,13 +210,22 @@ impl Carrier {
         let front = self.puts.get(&role).and_then(VecDeque::front).cloned();
         let Some((action, at, bytes)) = front else { return };
         let block = u64::from(self.drive(role).map_or(512, MemberDrive::block));
-        let (start, end) = (at / block * block, (at + bytes.len() as u64).next_multiple_of(block));
-        if (start, end) == (at, at + bytes.len() as u64) {
-            return self.write(action, role, at, &bytes, true);
+        let [head, middle, tail] = ragged(at..at + bytes.len() as u64, block);
+        let part = |range: &Range<u64>| &bytes[(range.start - at) as usize..(range.end - at) as usize];
+        for range in [&head, &tail].into_iter().filter(|range| !range.is_empty()) {
+            self.put_around(action, role, range.start, block, part(range).to_vec());
         }
-        let (len, skip) = ((end - start) as usize, (at - start) as usize);
+        if !middle.is_empty() {
+            self.write(action, role, middle.start, part(&middle), true);
+        }
+    }
+
+    /// Writes part of a block of the drive durably.
+    fn put_around(&mut self, action: ActionId, role: Role, at: u64, block: u64, bytes: Vec<u8>) {
+        let (offset, len) = (at / block * block, block as usize);
+        let skip = (at - offset) as usize;
         let operation =
-            Operation::Read { drive: self.id(role), offset: start, len, buffer: AlignedBuffer::new(len) };
+            Operation::Read { drive: self.id(role), offset, len, buffer: AlignedBuffer::new(len) };
         self.issue(action, role, Part::Around { skip, bytes }, operation);
     }
 
@@ -316,6 +325,13 @@ impl Joined {
     }
 }
 
+/// A range cut into part of a block, whole blocks, and part of a block; any of them may be empty.
+fn ragged(range: Range<u64>, block: u64) -> [Range<u64>; 3] {
+    let first = range.start.next_multiple_of(block).min(range.end);
+    let last = (range.end / block * block).max(first);
+    [range.start..first, first..last, last..range.end]
+}
+
 /// Runs of neighbouring rows.
 pub(crate) fn runs(rows: Rows) -> Vec<Range<u32>> {
     let mut out: Vec<Range<u32>> = Vec::new();
@@ -326,4 +342,30 @@ pub(crate) fn runs(rows: Rows) -> Vec<Range<u32>> {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_cut_at_the_borders_of_blocks() {
+        for (range, cut) in [
+            (4096..8192, [4096..4096, 4096..8192, 8192..8192]),
+            (512..1024, [512..1024, 1024..1024, 1024..1024]),
+            (0..512, [0..0, 0..0, 0..512]),
+            (512..4096, [512..4096, 4096..4096, 4096..4096]),
+            (512..9000, [512..4096, 4096..8192, 8192..9000]),
+            (3584..4608, [3584..4096, 4096..4096, 4096..4608]),
+        ] {
+            assert_eq!(ragged(range.clone(), 4096), cut, "{range:?}");
+            assert_eq!(ragged(range.clone(), 512)[1], range.start..range.end / 512 * 512);
+        }
+    }
+
+    #[test]
+    fn neighbouring_rows_are_one_run() {
+        assert_eq!(runs(Rows(0b1110_0101)), [0..1, 2..3, 5..8]);
+        assert_eq!(runs(Rows(0)), []);
+    }
 }
