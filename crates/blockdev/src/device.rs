@@ -3,6 +3,8 @@
 use crate::IoError;
 use crate::error::Operation;
 use pumice_buffer::AlignedBuffer;
+use pumice_protect::guard::Guard;
+use pumice_protect::origin::Judged;
 use std::collections::BTreeSet;
 use std::os::fd::RawFd;
 use std::sync::RwLockReadGuard;
@@ -75,6 +77,50 @@ pub trait Marks: Send + Sync {
     /// If the range is not all within the device, or there is no room for one range more
     /// ([`IoError::is_full`]).
     fn mark(&self, offset: u64, len: u64) -> Result<(), IoError>;
+}
+
+/// Which tags a device has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TagFormat {
+    /// The guard of each block.
+    pub guard: Guard,
+    /// Bytes of a block.
+    pub block_bytes: u32,
+}
+
+/// What the tags of a device have done since it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TagCounts {
+    /// Reads that were refused because of a block.
+    pub refused: u64,
+    /// Blocks that were served though they differ, each time.
+    pub served: u64,
+    /// Pages that were found lost.
+    pub lost_pages: u64,
+    /// Whether the tags are of other data, so that nothing is refused.
+    pub stale: bool,
+}
+
+/// Tags beside the blocks of a device.
+pub trait Tagged: Send + Sync {
+    /// Which.
+    fn format(&self) -> TagFormat;
+
+    /// What they have done.
+    fn counts(&self) -> TagCounts;
+
+    /// Reads whole blocks, whatever their tags say, and what they say of each. Data and tags are of
+    /// one version.
+    ///
+    /// # Errors
+    /// If the range is not of whole blocks of the device, or the medium fails.
+    fn read_judged(&self, offset: u64, buf: &mut [u8]) -> Result<Vec<Judged>, IoError>;
+
+    /// Makes adopted tags of whole blocks vouched ones, and returns how many. No tuple changes.
+    ///
+    /// # Errors
+    /// If the range is not of whole blocks of the device, or the tags cannot be written.
+    fn vouch(&self, offset: u64, len: u64) -> Result<u64, IoError>;
 }
 
 impl dyn BlockDevice + '_ {
@@ -163,6 +209,11 @@ pub trait BlockDevice: Send + Sync {
 
     /// Ranges that can be made unreadable, if the device has them.
     fn marks(&self) -> Option<&dyn Marks> {
+        None
+    }
+
+    /// Tags beside its blocks, if the device has them.
+    fn tagged(&self) -> Option<&dyn Tagged> {
         None
     }
 

@@ -9,7 +9,7 @@
 mod ring;
 mod threads;
 
-use crate::{BlockDevice, IoError};
+use crate::{BlockDevice, IoError, Judgement, read_judged};
 use pumice_buffer::{AlignedBuffer, MEMORY_GRAIN};
 use ring::Ring;
 use std::collections::VecDeque;
@@ -78,6 +78,9 @@ pub struct Gathered {
     pub parts: Vec<Part>,
     /// The pieces that failed, by index; their bytes mean nothing.
     pub failures: Vec<(usize, IoError)>,
+    /// What the tags of devices that have some say of the others, by index. Nothing is refused
+    /// because of its tag.
+    pub judged: Vec<(usize, Judgement)>,
 }
 
 /// A gather with parts under way.
@@ -142,7 +145,7 @@ impl Gatherer {
             "parts lie on known devices and within the buffer"
         );
         self.in_flight += 1;
-        let mut failures = Vec::new();
+        let (mut failures, mut judged) = (Vec::new(), Vec::new());
         let mut carried = Vec::new();
         for (i, part) in parts.iter().enumerate() {
             let device = &self.devices[part.device];
@@ -153,11 +156,14 @@ impl Gatherer {
             };
             if can_carry {
                 carried.push(i);
-            } else if let Err(error) = device.read_at(part.offset, &mut buffer[part.at..part.at + part.len]) {
-                failures.push((i, error));
+                continue;
+            }
+            match read_judged(&**device, part.offset, &mut buffer[part.at..part.at + part.len]) {
+                Ok(judgement) => judged.extend(judgement.map(|judgement| (i, judgement))),
+                Err(error) => failures.push((i, error)),
             }
         }
-        let gather = Gathered { tag, buffer, parts, failures };
+        let gather = Gathered { tag, buffer, parts, failures, judged };
         let flight = Flight { gather, left: carried.len() };
         match &mut self.carrier {
             _ if carried.is_empty() => self.ready.push_back(flight.gather),

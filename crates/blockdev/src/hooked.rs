@@ -1,7 +1,7 @@
 //! A device over another one, with something done at each read and flush: for tests that count, or
 //! that bend what is read.
 
-use crate::{BlockDevice, DirectIo, Grains, IoError, Marks};
+use crate::{BlockDevice, DirectIo, Grains, IoError, Marks, Tagged};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -65,6 +65,10 @@ impl BlockDevice for HookedDevice {
 
     fn marks(&self) -> Option<&dyn Marks> {
         self.inner.marks()
+    }
+
+    fn tagged(&self) -> Option<&dyn Tagged> {
+        self.inner.tagged()
     }
 
     fn grains(&self) -> Grains {

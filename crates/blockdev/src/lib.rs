@@ -20,8 +20,9 @@ mod marked;
 mod memory;
 mod ring;
 mod system;
+mod tagged;
 
-pub use device::{BlockDevice, DirectFd, DirectIo, Grains, Marks};
+pub use device::{BlockDevice, DirectFd, DirectIo, Grains, Marks, TagCounts, TagFormat, Tagged};
 pub use direct::{DirectOperation, DirectQueue, DirectRequest};
 pub use error::{IoError, Operation};
 pub use faulty::{Counts, FaultyDevice};
@@ -31,3 +32,4 @@ pub use hooked::HookedDevice;
 pub use marked::{MAX_MARKS, MarkedDevice, MarksError};
 pub use memory::MemoryDevice;
 pub use system::{ask_silent_peer, give_memory_back, raise_descriptor_limit, step_back};
+pub use tagged::{Faulty, Judgement, TagFault, read_judged};

@@ -8,9 +8,10 @@ mod file;
 mod ranges;
 
 use crate::error::Operation;
-use crate::{BlockDevice, DirectIo, Grains, IoError, Marks};
+use crate::{BlockDevice, DirectIo, Grains, IoError, Marks, TagCounts, TagFormat, Tagged};
 pub use file::MarksError;
 use file::MarksFile;
+use pumice_protect::origin::Judged;
 use ranges::Ranges;
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
@@ -64,6 +65,19 @@ impl MarkedDevice {
         self.marks.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    fn refuse_marked(&self, offset: u64, len: usize) -> Result<(), IoError> {
+        if self.has_marks(offset, len as u64) {
+            let source = io::Error::from_raw_os_error(libc::EIO);
+            return Err(IoError::new(self.name(), Operation::Read, offset, len, source));
+        }
+        Ok(())
+    }
+
+    /// The tags of the device beneath, which has some if anybody asks for them here.
+    fn tags(&self) -> &dyn Tagged {
+        self.inner.tagged().expect("the device beneath has tags")
+    }
+
     /// Puts changed marks in force, first in the file.
     fn commit(&self, file: Option<&MarksFile>, marks: Ranges) -> io::Result<()> {
         if marks.len() > MAX_MARKS {
@@ -115,6 +129,26 @@ impl MarkedDevice {
     }
 }
 
+/// A mark is looked at before a tag: what is marked is unreadable, whatever its tag says.
+impl Tagged for MarkedDevice {
+    fn format(&self) -> TagFormat {
+        self.tags().format()
+    }
+
+    fn counts(&self) -> TagCounts {
+        self.tags().counts()
+    }
+
+    fn read_judged(&self, offset: u64, buf: &mut [u8]) -> Result<Vec<Judged>, IoError> {
+        self.refuse_marked(offset, buf.len())?;
+        self.tags().read_judged(offset, buf)
+    }
+
+    fn vouch(&self, offset: u64, len: u64) -> Result<u64, IoError> {
+        self.tags().vouch(offset, len)
+    }
+}
+
 impl BlockDevice for MarkedDevice {
     fn name(&self) -> &str {
         self.inner.name()
@@ -152,6 +186,10 @@ impl BlockDevice for MarkedDevice {
         Some(self)
     }
 
+    fn tagged(&self) -> Option<&dyn Tagged> {
+        self.inner.tagged().map(|_| self as &dyn Tagged)
+    }
+
     fn grains(&self) -> Grains {
         self.inner.grains()
     }
@@ -165,10 +203,7 @@ impl BlockDevice for MarkedDevice {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError> {
-        if self.has_marks(offset, buf.len() as u64) {
-            let source = io::Error::from_raw_os_error(libc::EIO);
-            return Err(IoError::new(self.name(), Operation::Read, offset, buf.len(), source));
-        }
+        self.refuse_marked(offset, buf.len())?;
         self.inner.read_at(offset, buf)
     }
 

@@ -1,16 +1,18 @@
 //! A data node over block devices of this machine.
 
+mod tags;
+
 use crate::engine::{Fold, MediaJob, MediaSource, Permit, Worker, fold_memory};
 use crate::memory::{LocalMemory, MemoryAccess, Peers};
 use crate::operations::{LocalQueue, io_error};
 use crate::pace::Pacing;
 use crate::watch::WriteWatch;
-use pumice_blockdev::{BlockDevice, Engine, Gather, Gatherer, Part};
+use pumice_blockdev::{BlockDevice, Engine, Gather, Gatherer, Judgement, Part};
 use pumice_buffer::AlignedBuffer;
 use pumice_offload::{
     Activity, DataNode, DriveDescription, DriveId, Ended, ErrorKind, MemoryAddress, Mode, NodeDescription,
     NodeError, OperationQueue, PaceFigures, PaceRequest, ParityCommand, ParityResult, Piece, PieceFailure,
-    Source, Transfer, TransferResult,
+    Source, TagFormat, TaggedBlocks, Transfer, TransferResult,
 };
 use pumice_parity::kernels::Kernels;
 use pumice_telemetry::Ledger;
@@ -349,6 +351,18 @@ impl DataNode for LocalNode {
         self.checked(drive, offset, buf.len() as u64)?.read_at(offset, buf).map_err(io_error)
     }
 
+    fn tag_format(&self, drive: DriveId) -> Result<Option<TagFormat>, NodeError> {
+        Ok(tags::format_of(&*self.drives[self.index(drive)?]))
+    }
+
+    fn read_tagged(&self, drive: DriveId, offset: u64, len: u64) -> Result<TaggedBlocks, NodeError> {
+        tags::read(self.checked(drive, offset, len)?, offset, len)
+    }
+
+    fn vouch(&self, drive: DriveId, offset: u64, len: u64) -> Result<u64, NodeError> {
+        tags::vouch(self.checked(drive, offset, len)?, offset, len)
+    }
+
     fn gather(
         &self,
         pieces: &[Piece],
@@ -378,6 +392,14 @@ impl DataNode for LocalNode {
             }
             failures.push(PieceFailure { piece, reason: error.to_string() });
         }
+        // As a plain read would.
+        let refused = |(piece, judgement): &(usize, Judgement)| {
+            let device = &*self.drives[done.parts[*piece].device];
+            tags::refuses(device, judgement)
+                .then(|| PieceFailure { piece: *piece, reason: "a block differs from its tag".to_owned() })
+        };
+        failures.extend(done.judged.iter().filter_map(refused));
+        failures.sort_by_key(|failure| failure.piece);
         Ok((done.buffer, failures))
     }
 
@@ -437,55 +459,4 @@ impl DataNode for LocalNode {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use pumice_blockdev::MemoryDevice;
-    use pumice_offload::{Rule, Window};
-    use pumice_parity::seed::Seed;
-
-    fn node() -> LocalNode {
-        let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new("m", 64 << 20));
-        let options = NodeOptions { workers: 3, ..NodeOptions::default() };
-        LocalNode::new("n", vec![device], &Peers::new(), options)
-    }
-
-    /// However many commands there are: each has a thread that reads, and more only while all have
-    /// few.
-    #[test]
-    fn threads_that_read_are_bounded_over_all_commands() {
-        let node = node();
-        let first = node.borrow_workers(100).unwrap();
-        assert_eq!((first.workers.len(), node.readers()), (6, (6, 6)));
-        let others: Vec<Lent<'_>> = (0..10).map(|_| node.borrow_workers(3).unwrap()).collect();
-        assert!(others.iter().all(|lent| lent.workers.len() == 1));
-        assert_eq!(node.readers(), (16, 6));
-        drop((first, others));
-        assert_eq!(node.readers().0, 0);
-        assert_eq!(locked(&node.workers).idle.len(), 6, "and no more of them are kept");
-    }
-
-    /// A command whose sums are long has fewer threads: 64 MiB of sums together, or those of one
-    /// thread.
-    #[test]
-    fn the_sums_of_a_commands_threads_are_bounded() {
-        let node = node();
-        for (len, threads) in [(4 << 10, 2048), (1 << 20, 8), (4 << 20, 2), (32 << 20, 0)] {
-            let command = ParityCommand {
-                sources: vec![Source::Media { drive: DriveId(1), base: 0 }],
-                chunk: len,
-                window: Window { start: 0, len },
-                stripes: 0..1,
-                rule: Rule::new(1, 1, vec![1], vec![vec![1]]).unwrap(),
-                mode: Mode::Accumulate {
-                    into: MemoryAddress { drive: DriveId(1), offset: 0 },
-                    seed: Seed::from_number(1),
-                    accumulators: 8,
-                },
-            };
-            let fold = Fold::new(&command, node.options.kernels, &*node.memory).unwrap();
-            let sources = node.media_sources(&command).unwrap();
-            let job = MediaJob::new(&command, &node.drives, sources, fold, ERROR_TIME, &|| true);
-            assert_eq!(job.workers_that_fit(), threads, "{len}");
-        }
-    }
-}
+mod tests;

@@ -26,6 +26,7 @@ mod operation;
 mod pacing;
 mod result;
 mod rule;
+mod tags;
 pub mod wire;
 
 pub use activity::{Activity, AssociatedHost, Hosts, SuperblockSeen, Writes};
@@ -39,7 +40,8 @@ pub use node::DataNode;
 pub use operation::{Completion, Ended, MAX_OPERATION, Operation, OperationQueue, Tag};
 pub use pacing::{DAY, MAX_WINDOWS, NEVER, PaceFigures, PacePolicy, PaceRequest, parse_window};
 pub use result::{
-    MAX_UNREADABLE, ParityResult, RESULT_HEADER_BYTES, StripeBitmap, TransferResult, UNREADABLE_ENTRY_BYTES,
-    Unread, Unreadable,
+    MAX_UNREADABLE, ParityResult, RESULT_HEADER_BYTES, StripeBitmap, TAGS_HEADER_BYTES, TransferResult,
+    UNREADABLE_ENTRY_BYTES, Unread, Unreadable,
 };
 pub use rule::{Rule, RuleError};
+pub use tags::{MAX_TAG_PLACES, MAX_TAGGED_BLOCKS, TagFault, TagFormat, TagPlace, TagReport, TaggedBlocks};

@@ -2,8 +2,8 @@
 
 use crate::{
     DriveId, Ended, Grant, Hosts, LinkFigures, MemoryAddress, NodeDescription, NodeError, OperationQueue,
-    PaceFigures, PaceRequest, ParityCommand, ParityResult, Piece, PieceFailure, SuperblockSeen, Transfer,
-    TransferResult,
+    PaceFigures, PaceRequest, ParityCommand, ParityResult, Piece, PieceFailure, SuperblockSeen, TagFormat,
+    TaggedBlocks, Transfer, TransferResult,
 };
 use pumice_buffer::AlignedBuffer;
 
@@ -25,6 +25,34 @@ pub trait DataNode: Send + Sync {
     /// [`ErrorKind::Media`](crate::ErrorKind::Media) for unreadable sectors,
     /// [`ErrorKind::InvalidField`](crate::ErrorKind::InvalidField) for a range outside the drive.
     fn read(&self, drive: DriveId, offset: u64, buf: &mut [u8]) -> Result<(), NodeError>;
+
+    /// Which tags a drive has; `None` if it has none, or the node knows of none.
+    ///
+    /// # Errors
+    /// If the node does not answer, or has no such drive.
+    fn tag_format(&self, _drive: DriveId) -> Result<Option<TagFormat>, NodeError> {
+        Ok(None)
+    }
+
+    /// Reads whole blocks of a drive with tags, refused or not, and what their tags say of them.
+    /// [`MAX_TAGGED_BLOCKS`](crate::MAX_TAGGED_BLOCKS) and 1 MiB at most.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Media`](crate::ErrorKind::Media) if the medium cannot give all of them,
+    /// [`ErrorKind::InvalidField`](crate::ErrorKind::InvalidField) if the drive has no tags, or the
+    /// range is not of whole blocks on it.
+    fn read_tagged(&self, _drive: DriveId, _offset: u64, _len: u64) -> Result<TaggedBlocks, NodeError> {
+        Err(NodeError::invalid("drive", "the drive has no tags"))
+    }
+
+    /// Vouches for the adopted tags of whole blocks: the parity of their stripes held when they
+    /// were read last, and all of them fitted. Returns how many there are.
+    ///
+    /// # Errors
+    /// As [`read_tagged`](Self::read_tagged), and if the tags cannot be written.
+    fn vouch(&self, _drive: DriveId, _offset: u64, _len: u64) -> Result<u64, NodeError> {
+        Ok(0)
+    }
 
     /// Reads many pieces at once into one buffer, which is handed through.
     ///

@@ -1,6 +1,6 @@
 //! What comes back: small, whatever amount of data was folded.
 
-use crate::Activity;
+use crate::{Activity, MAX_TAG_PLACES, TagReport};
 use pumice_parity::fingerprint::PowerSums;
 use pumice_telemetry::Ledger;
 
@@ -9,6 +9,8 @@ use pumice_telemetry::Ledger;
 pub const RESULT_HEADER_BYTES: u64 = 96;
 /// Bytes of one entry in the list of unreadable places.
 pub const UNREADABLE_ENTRY_BYTES: u64 = 24;
+/// Bytes of what tags say, before the list of places; nothing without tags.
+pub const TAGS_HEADER_BYTES: u64 = 40;
 
 /// Unreadable places of a result, at most: of more the first ones are told, by stripe, and the bits
 /// of all stripes from the last of them on are set.
@@ -141,6 +143,8 @@ pub struct ParityResult {
     /// Writes of others to the regions that were read; `None` where the node does not see who
     /// writes its drives.
     pub activity: Option<Activity>,
+    /// What tags say of the blocks that were read; `None` if no drive of the command has tags.
+    pub tags: Option<TagReport>,
     /// What the command moved inside the node.
     pub moved: Ledger,
 }
@@ -153,6 +157,9 @@ impl ParityResult {
             + self.nonzero.encoded_len()
             + self.fingerprint.as_ref().map_or(0, |f| f.to_bytes().len() as u64)
             + self.unreadable.len().min(MAX_UNREADABLE) as u64 * UNREADABLE_ENTRY_BYTES
+            + self.tags.as_ref().map_or(0, |tags| {
+                TAGS_HEADER_BYTES + tags.places.len().min(MAX_TAG_PLACES) as u64 * UNREADABLE_ENTRY_BYTES
+            })
     }
 }
 

@@ -8,6 +8,7 @@ pub mod opcode;
 mod pacing;
 mod result;
 mod superblocks;
+mod tags;
 mod transfer;
 
 pub use command::{decode_command, encode_command};
@@ -26,6 +27,7 @@ pub use superblocks::{
     SUPERBLOCK_BYTES, SUPERBLOCKS_HEADER, SUPERBLOCKS_PAGE, decode_superblocks, encode_superblocks,
 };
 
+pub use tags::{TAGGED_ENTRY, TAGGED_HEADER, decode_tagged, encode_tagged, tagged_len};
 pub use transfer::{decode_transfer, encode_transfer};
 
 use std::fmt::Display;

@@ -20,6 +20,10 @@ impl Geometry {
         Self { blocks: namespace.blocks, shift: namespace.block_shift }
     }
 
+    pub(crate) fn block_bytes(self) -> u64 {
+        1 << self.shift
+    }
+
     pub(crate) fn bytes(self) -> u64 {
         self.blocks << self.shift
     }

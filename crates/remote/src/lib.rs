@@ -13,6 +13,8 @@ mod memory;
 mod numbers;
 mod operations;
 mod pool;
+mod seen;
+mod tags;
 
 pub use dial::Dial;
 
@@ -20,7 +22,7 @@ use answer::{kept_result, refused, whole};
 use blocks::{Geometry, aligned, outcome};
 use dial::describe_page;
 use memory::{MEMORY_PIECE, Parts, grant_command, memory_command};
-use numbers::{asker, put_number, random};
+use numbers::random;
 use operations::RemoteQueue;
 use pool::{Lease, Pool};
 use pumice_buffer::AlignedBuffer;
@@ -32,7 +34,7 @@ use pumice_offload::wire::{self, SocketBytes, opcode};
 use pumice_offload::{
     DataNode, DriveDescription, DriveId, Ended, ErrorKind, Grant, Hosts, LinkFigures, MemoryAddress,
     NodeDescription, NodeError, OperationQueue, PaceFigures, PaceRequest, ParityCommand, ParityResult, Piece,
-    PieceFailure, SuperblockSeen, Transfer, TransferResult,
+    PieceFailure, SuperblockSeen, TagFormat, TaggedBlocks, Transfer, TransferResult,
 };
 use pumice_telemetry::Ledger;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -237,6 +239,18 @@ impl DataNode for RemoteNode {
         Ok(())
     }
 
+    fn tag_format(&self, drive: DriveId) -> Result<Option<TagFormat>, NodeError> {
+        tags::format_of(self, drive)
+    }
+
+    fn read_tagged(&self, drive: DriveId, offset: u64, len: u64) -> Result<TaggedBlocks, NodeError> {
+        tags::read(self, drive, offset, len)
+    }
+
+    fn vouch(&self, drive: DriveId, offset: u64, len: u64) -> Result<u64, NodeError> {
+        tags::vouch(self, drive, offset, len)
+    }
+
     fn gather(
         &self,
         pieces: &[Piece],
@@ -295,41 +309,11 @@ impl DataNode for RemoteNode {
     }
 
     fn hosts(&self) -> Result<Option<Hosts>, NodeError> {
-        let mut bytes = vec![0; wire::HOSTS_HEADER + wire::MAX_HOSTS * wire::HOST_BYTES];
-        let mut sqe = Sqe::new(opcode::HOSTS_READ, 0);
-        sqe.set_dword(12, bytes.len() as u32);
-        put_number(&mut sqe, [10, 11, 13, 14], &asker()?);
-        let done = self.ask(sqe, &[], &mut bytes)?;
-        if !done.status.is_success() {
-            return Err(refused(&self.name, opcode::name(opcode::HOSTS_READ), done.status, ""));
-        }
-        bytes.truncate(done.received as usize);
-        let hosts = wire::decode_hosts(&bytes);
-        hosts.map(Some).map_err(|e| NodeError::new(ErrorKind::Unreachable, format!("{}: {e}", self.name)))
+        seen::hosts(self).map(Some)
     }
 
     fn superblocks(&self) -> Result<Option<Vec<SuperblockSeen>>, NodeError> {
-        let mut seen = Vec::new();
-        for page in 0.. {
-            let mut bytes =
-                vec![0; wire::SUPERBLOCKS_HEADER + 4 * wire::SUPERBLOCKS_PAGE * wire::SUPERBLOCK_BYTES];
-            let mut sqe = Sqe::new(opcode::SUPERBLOCKS_READ, 0);
-            sqe.set_dword(10, page);
-            sqe.set_dword(12, bytes.len() as u32);
-            let done = self.ask(sqe, &[], &mut bytes)?;
-            // A node that is older does not know the command: it remembers nothing.
-            if !done.status.is_success() {
-                return Ok(None);
-            }
-            bytes.truncate(done.received as usize);
-            let (entries, drives) = wire::decode_superblocks(&bytes)
-                .map_err(|e| NodeError::new(ErrorKind::Unreachable, format!("{}: {e}", self.name)))?;
-            seen.extend(entries);
-            if (u64::from(page) + 1) * wire::SUPERBLOCKS_PAGE as u64 >= u64::from(drives) {
-                break;
-            }
-        }
-        Ok(Some(seen))
+        seen::superblocks(self)
     }
 
     fn give_up(&self) {

@@ -1,7 +1,7 @@
 //! Giving tags to what is on a drive already.
 
 use crate::device::TaggedDevice;
-use crate::page::Verdict;
+use crate::page::Opinion;
 use pumice_blockdev::IoError;
 use std::io;
 use std::ops::Range;
@@ -84,9 +84,9 @@ fn take(device: &TaggedDevice, blocks: Range<u64>, found: &mut Adopted) -> Resul
     };
     for (block, verdict) in blocks.zip(verdicts) {
         match verdict {
-            Verdict::Unchecked => found.adopted += 1,
-            Verdict::Fits(_) => found.fit += 1,
-            Verdict::Differs(_) => {
+            Opinion::Unchecked | Opinion::Lost => found.adopted += 1,
+            Opinion::Fits(_) => found.fit += 1,
+            Opinion::Differs(_) => {
                 found.differ += 1;
                 found.first_differs.get_or_insert(block);
             }

@@ -6,9 +6,9 @@ use crate::file::{Census, Recovered, SharedMedium, TagError, TagFile};
 use crate::geometry::Geometry;
 use crate::header::Header;
 use crate::machine::{Machine, Outcome, Request};
-use crate::page::{Tag, Verdict};
+use crate::page::{Judged, Opinion, Tag};
 use crate::record::Change;
-use pumice_blockdev::{BlockDevice, Grains, IoError, Operation};
+use pumice_blockdev::{BlockDevice, Grains, IoError, Operation, TagCounts, TagFormat, Tagged};
 use pumice_protect::digest::crc32c;
 use std::collections::BTreeSet;
 use std::io;
@@ -105,11 +105,11 @@ impl TaggedDevice {
     ///
     /// # Errors
     /// If the drive or the tag file fails.
-    pub fn adopt(&self, blocks: Range<u64>) -> Result<Vec<Verdict>, IoError> {
+    pub fn adopt(&self, blocks: Range<u64>) -> Result<Vec<Opinion>, IoError> {
         let mut buffer = vec![0; (blocks.end - blocks.start) as usize * self.geometry.block_bytes()];
         let at = blocks.start * self.geometry.block_bytes() as u64;
         let carried = self.carrier.carry(blocks, Request::Adopt, Payload::Read(&mut buffer));
-        self.verdicts(carried, at, buffer.len())
+        Ok(opinions(self.judged(carried, at, buffer.len())?))
     }
 
     /// Accepts a block as it is, if it differs from its tag: it gets a tag of what lies there, and
@@ -122,31 +122,23 @@ impl TaggedDevice {
         let at = block * self.geometry.block_bytes() as u64;
         let blocks = block..block + 1;
         let carried = self.carrier.carry(blocks, Request::Release, Payload::Read(&mut buffer));
-        let verdicts = self.verdicts(carried, at, buffer.len())?;
+        let judged = self.judged(carried, at, buffer.len())?;
         if !self.carrier.bring_home() {
             let fail = self.tags_error();
             return Err(IoError::new(self.name(), Operation::Write, at, buffer.len(), fail));
         }
-        Ok(matches!(verdicts[..], [Verdict::Differs(_)]))
+        Ok(matches!(judged[..], [Judged { opinion: Opinion::Differs(_), .. }]))
     }
 
     /// Judges blocks. Damage is reported, never refused.
     ///
     /// # Errors
     /// If the drive fails.
-    pub fn judge(&self, blocks: Range<u64>) -> Result<Vec<Verdict>, IoError> {
+    pub fn judge(&self, blocks: Range<u64>) -> Result<Vec<Opinion>, IoError> {
         let mut buffer = vec![0; (blocks.end - blocks.start) as usize * self.geometry.block_bytes()];
         let at = blocks.start * self.geometry.block_bytes() as u64;
         let carried = self.carrier.carry(blocks, Request::Read, Payload::Read(&mut buffer));
-        self.verdicts(carried, at, buffer.len())
-    }
-
-    /// The raw bytes of blocks, refused or not.
-    ///
-    /// # Errors
-    /// If the drive fails.
-    pub fn read_raw(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError> {
-        self.carrier.drive.read_at(offset, buf)
+        Ok(opinions(self.judged(carried, at, buffer.len())?))
     }
 
     /// Keeps how far adoption has come. Everything before is home when this returns.
@@ -197,9 +189,9 @@ impl TaggedDevice {
         io::Error::other(format!("tag file: {why}"))
     }
 
-    fn verdicts(&self, carried: Carried, at: u64, len: usize) -> Result<Vec<Verdict>, IoError> {
+    fn judged(&self, carried: Carried, at: u64, len: usize) -> Result<Vec<Judged>, IoError> {
         match (carried.outcome, carried.error) {
-            (Outcome::Read(verdicts), _) => Ok(verdicts),
+            (Outcome::Read(judged), _) => Ok(judged),
             (_, Some(error)) => Err(error),
             _ => Err(IoError::new(self.name(), Operation::Read, at, len, self.tags_error())),
         }
@@ -212,8 +204,8 @@ impl TaggedDevice {
         for i in 0..count {
             let block = (u128::from(i) * u128::from(self.geometry.blocks()) / u128::from(count)) as u64;
             match self.judge(block..block + 1).as_deref() {
-                Ok([Verdict::Fits(_)]) => judged += 1,
-                Ok([Verdict::Differs(_)]) => (judged, differ) = (judged + 1, differ + 1),
+                Ok([Opinion::Fits(_)]) => judged += 1,
+                Ok([Opinion::Differs(_)]) => (judged, differ) = (judged + 1, differ + 1),
                 _ => {}
             }
         }
@@ -240,7 +232,18 @@ impl TaggedDevice {
         !too_many
     }
 
+    /// The blocks that a range touches; of a write, those that it is.
     fn blocks(&self, operation: Operation, offset: u64, len: u64) -> Result<Range<u64>, IoError> {
+        if operation != Operation::Read {
+            return self.whole_blocks(operation, offset, len);
+        }
+        let size = self.geometry.block_bytes() as u64;
+        let first = offset - offset % size;
+        let end = offset.checked_add(len).and_then(|end| end.checked_next_multiple_of(size));
+        self.whole_blocks(operation, first, end.map_or(u64::MAX, |end| end - first))
+    }
+
+    fn whole_blocks(&self, operation: Operation, offset: u64, len: u64) -> Result<Range<u64>, IoError> {
         let fail = |why: &str| {
             let source = io::Error::new(io::ErrorKind::InvalidInput, why.to_owned());
             IoError::new(self.name(), operation, offset, usize::try_from(len).unwrap_or(usize::MAX), source)
@@ -248,9 +251,6 @@ impl TaggedDevice {
         let size = self.geometry.block_bytes() as u64;
         let end = offset.checked_add(len).filter(|end| *end <= self.geometry.size());
         let end = end.ok_or_else(|| fail("it is not all on the drive"))?;
-        if operation == Operation::Read {
-            return Ok(offset / size..end.div_ceil(size));
-        }
         if !offset.is_multiple_of(size) || !end.is_multiple_of(size) {
             return Err(fail("a drive with tags takes whole blocks"));
         }
@@ -289,6 +289,46 @@ impl TaggedDevice {
             self.carry_write(operation, piece, zeros, Payload::Zero { discard })?;
         }
         Ok(())
+    }
+}
+
+fn opinions(judged: Vec<Judged>) -> Vec<Opinion> {
+    judged.into_iter().map(|judged| judged.opinion).collect()
+}
+
+impl Tagged for TaggedDevice {
+    fn format(&self) -> TagFormat {
+        let guard = self.geometry.format().guard();
+        TagFormat { guard, block_bytes: self.geometry.block_bytes() as u32 }
+    }
+
+    fn counts(&self) -> TagCounts {
+        let (refused, served) = self.refused_and_served();
+        TagCounts { refused, served, lost_pages: self.lost_pages(), stale: self.is_stale() }
+    }
+
+    fn read_judged(&self, offset: u64, buf: &mut [u8]) -> Result<Vec<Judged>, IoError> {
+        let len = buf.len() as u64;
+        let blocks = self.whole_blocks(Operation::Read, offset, len)?;
+        let carried = self.carrier.carry(blocks, Request::Read, Payload::Read(buf));
+        self.judged(carried, offset, len as usize)
+    }
+
+    fn vouch(&self, offset: u64, len: u64) -> Result<u64, IoError> {
+        let blocks = self.whole_blocks(Operation::Write, offset, len)?;
+        let mut count = 0;
+        for first in blocks.clone().step_by(ZEROS_AT_ONCE as usize) {
+            let piece = first..blocks.end.min(first + ZEROS_AT_ONCE);
+            let carried = self.carrier.carry(piece, Request::Vouch, Payload::Zero { discard: false });
+            match carried.outcome {
+                Outcome::Vouched(some) => count += some,
+                _ => {
+                    let why = self.tags_error();
+                    return Err(IoError::new(self.name(), Operation::Write, offset, len as usize, why));
+                }
+            }
+        }
+        Ok(count)
     }
 }
 
@@ -335,6 +375,10 @@ impl BlockDevice for TaggedDevice {
         self.carrier.drive.disks()
     }
 
+    fn tagged(&self) -> Option<&dyn Tagged> {
+        Some(self)
+    }
+
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError> {
         if buf.is_empty() {
             return Ok(());
@@ -350,9 +394,9 @@ impl BlockDevice for TaggedDevice {
             return Ok(());
         }
         let carried = self.carrier.carry(blocks.clone(), Request::Read, Payload::Read(buf));
-        let verdicts = self.verdicts(carried, offset, buf.len())?;
-        let differs = |(_, verdict): &(u64, Verdict)| matches!(verdict, Verdict::Differs(_));
-        for (block, _) in blocks.zip(verdicts).filter(differs) {
+        let judged = self.judged(carried, offset, buf.len())?;
+        let differs = |(_, judged): &(u64, Judged)| matches!(judged.opinion, Opinion::Differs(_));
+        for (block, _) in blocks.zip(judged).filter(differs) {
             if self.refuses(block) {
                 self.refused.fetch_add(1, Ordering::Relaxed);
                 buf.fill(0);

@@ -8,7 +8,7 @@ mod checkpoint;
 
 use crate::geometry::Geometry;
 use crate::locks::Locks;
-use crate::page::{Found, Origin, Page, Tag, Verdict};
+use crate::page::{Found, Judged, Opinion, Origin, Page, Tag};
 use crate::record::{Change, Record};
 use cache::Cache;
 use checkpoint::Checkpoint;
@@ -26,6 +26,8 @@ pub enum Request {
     Adopt,
     /// To be read; blocks that differ from their tags get tags of what lies there.
     Release,
+    /// Their adopted tags are vouched for: nothing is read, no tuple changes.
+    Vouch,
 }
 
 /// What is to be done. For each there is a method of [`Machine`] that takes its outcome.
@@ -64,8 +66,10 @@ pub enum Action {
 /// How a command ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was read: a verdict for each block.
-    Read(Vec<Verdict>),
+    /// It was read: what the tags say of each block.
+    Read(Vec<Judged>),
+    /// So many adopted tags are vouched for now.
+    Vouched(u64),
     /// It was written, or flushed.
     Done,
     /// The drive failed.
@@ -238,6 +242,7 @@ impl Machine {
     fn go(&mut self, id: u64) {
         match &self.commands[&id].request {
             Request::Read | Request::Adopt | Request::Release => self.actions.push(Action::Read(id)),
+            Request::Vouch => self.vouch(id),
             Request::Write(_) => {
                 #[cfg(test)]
                 if self.mutation == Some(crate::mutation::Mutation::DataBeforeLog) {
@@ -311,7 +316,7 @@ impl Machine {
             let (page, place) = self.geometry.place(first + at as u64);
             let old = self.cache.page(page).tag(&self.geometry, place);
             let is_old = bytes.as_deref().is_some_and(|bytes| {
-                crc32c::crc32c(bytes) != new_sum && !matches!(old.judge(guard.of(bytes)), Verdict::Differs(_))
+                crc32c::crc32c(bytes) != new_sum && !matches!(old.judge(guard.of(bytes)), Opinion::Differs(_))
             });
             if !is_old {
                 self.cache.change(page).set(&self.geometry, place, &new);
@@ -328,16 +333,19 @@ impl Machine {
             return;
         };
         let (blocks, request) = (command.blocks.clone(), command.request.clone());
-        let mut verdicts = Vec::with_capacity(guards.len());
+        let mut judged = Vec::with_capacity(guards.len());
         for (block, guard) in blocks.zip(guards) {
             let (page, place) = self.geometry.place(block);
             let tag = self.cache.page(page).tag(&self.geometry, place);
-            let verdict = tag.judge(*guard);
-            verdicts.push(verdict);
+            let opinion = match tag.judge(*guard) {
+                Opinion::Unchecked if tag == Tag::UNKNOWN && self.lost.contains(&page) => Opinion::Lost,
+                opinion => opinion,
+            };
+            judged.push(Judged { opinion, guard: tag.tuple.guard });
             let adopts = match request {
                 Request::Adopt => tag == Tag::UNKNOWN,
-                Request::Release => matches!(verdict, Verdict::Differs(_)),
-                Request::Read | Request::Write(_) => false,
+                Request::Release => matches!(opinion, Opinion::Differs(_)),
+                Request::Read | Request::Write(_) | Request::Vouch => false,
             };
             if adopts && !self.failed {
                 let tuple = self.geometry.tuple(block, *guard);
@@ -345,7 +353,26 @@ impl Machine {
                 self.cache.change(page).set(&self.geometry, place, &tag);
             }
         }
-        self.end(id, Outcome::Read(verdicts));
+        self.end(id, Outcome::Read(judged));
+    }
+
+    /// Makes the adopted tags of a command's blocks vouched ones.
+    fn vouch(&mut self, id: u64) {
+        if self.failed {
+            self.end(id, Outcome::TagsFailed);
+            return;
+        }
+        let mut count = 0;
+        for block in self.commands[&id].blocks.clone() {
+            let (page, place) = self.geometry.place(block);
+            let tag = self.cache.page(page).tag(&self.geometry, place);
+            if tag.origin == Origin::Adopted {
+                let tag = Tag { origin: Origin::Vouched, ..tag };
+                self.cache.change(page).set(&self.geometry, place, &tag);
+                count += 1;
+            }
+        }
+        self.end(id, Outcome::Vouched(count));
     }
 
     /// The drive was flushed, for a command or a checkpoint.

@@ -1,45 +1,11 @@
 //! Pages of tuples: one sector each, so that a power cut leaves the old one or the new.
 
 use crate::geometry::{Geometry, PAGE_BYTES};
+pub use pumice_protect::origin::{Judged, Opinion, Origin};
 use pumice_protect::tuple::Tuple;
 
 const ORIGINS_AT: usize = 8;
 const TUPLES_AT: usize = 24;
-
-/// Where a tuple came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Origin {
-    /// There is no tuple.
-    Unknown,
-    /// It came with the data.
-    Written,
-    /// It was made later, from what lay there.
-    Adopted,
-    /// Adopted, and the parity of its stripe held in the same pass.
-    Vouched,
-}
-
-impl Origin {
-    /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 4] = [Self::Unknown, Self::Written, Self::Adopted, Self::Vouched];
-
-    /// The name in reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Unknown => "unchecked",
-            Self::Written => "written",
-            Self::Adopted => "adopted",
-            Self::Vouched => "vouched",
-        }
-    }
-
-    /// Whether the tuple says what the data were, and not only what they are.
-    #[must_use]
-    pub const fn is_witness(self) -> bool {
-        matches!(self, Self::Written | Self::Vouched)
-    }
-}
 
 /// What is known of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,26 +29,15 @@ impl Tag {
 
     /// Judges a block by the guard of its bytes.
     #[must_use]
-    pub const fn judge(&self, guard: u64) -> Verdict {
+    pub const fn judge(&self, guard: u64) -> Opinion {
         match self.origin {
-            Origin::Unknown => Verdict::Unchecked,
+            Origin::Unknown => Opinion::Unchecked,
             // The escape: whoever wrote the block asked for no check.
-            _ if self.tuple.application == 0xFFFF => Verdict::Unchecked,
-            origin if self.tuple.guard == guard => Verdict::Fits(origin),
-            origin => Verdict::Differs(origin),
+            _ if self.tuple.application == 0xFFFF => Opinion::Unchecked,
+            origin if self.tuple.guard == guard => Opinion::Fits(origin),
+            origin => Opinion::Differs(origin),
         }
     }
-}
-
-/// What a tag says of a block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Verdict {
-    /// Nothing.
-    Unchecked,
-    /// The block is the one that the tuple is of.
-    Fits(Origin),
-    /// It is not.
-    Differs(Origin),
 }
 
 /// A page in memory.

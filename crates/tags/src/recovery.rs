@@ -3,7 +3,7 @@
 //! Pure: the table of `docs/on-disk/tags.md`, "Recovery".
 
 use crate::geometry::Geometry;
-use crate::page::{Tag, Verdict};
+use crate::page::{Opinion, Tag};
 use crate::record::{Change, Record};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -130,14 +130,14 @@ impl<'r> Recovery<'r> {
             return Outcome::Is(version.tag);
         }
         let guard = self.geometry.format().guard();
-        if versions.home && matches!(home.judge(guard.of(found)), Verdict::Fits(_)) {
+        if versions.home && matches!(home.judge(guard.of(found)), Opinion::Fits(_)) {
             return Outcome::Is(*home);
         }
         // A mixture is possible only if the drive writes less than a block all or nothing.
         if self.geometry.carries_data() {
             return Outcome::Rewrite(newest.tag, self.data(newest));
         }
-        if versions.home && home.judge(0) == Verdict::Unchecked {
+        if versions.home && home.judge(0) == Opinion::Unchecked {
             return Outcome::Is(*home);
         }
         Outcome::Damaged(newest.tag)

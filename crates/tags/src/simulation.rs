@@ -8,7 +8,7 @@ use crate::file::{Log, Recovered, SharedMedium, TagFile};
 use crate::geometry::Geometry;
 use crate::machine::{Action, Machine, Outcome, Request};
 use crate::mutation::{ALL, Mutation};
-use crate::page::{Origin, Tag, Verdict};
+use crate::page::{Opinion, Origin, Tag};
 use crate::record::Change;
 use pumice_blockdev::{BlockDevice, FaultyDevice, IoError};
 use pumice_durable::{FaultyStore, Medium, Store};

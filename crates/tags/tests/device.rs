@@ -5,7 +5,7 @@ use pumice_protect::guard::Guard;
 use pumice_tags::adoption::{Adopted, adopt};
 use pumice_tags::file::{SharedMedium, TagFile};
 use pumice_tags::geometry::Geometry;
-use pumice_tags::page::{Origin, Verdict};
+use pumice_tags::page::{Opinion, Origin};
 use pumice_tags::{DeviceMedium, TaggedDevice, make_in_memory, open_place};
 use std::sync::Arc;
 
@@ -94,8 +94,8 @@ fn what_was_never_written_is_served_unchecked_and_adopted_tags_are_no_witness() 
     let device = world.open();
     world.drive.write_at(world.at(3), &[0xEE]).unwrap();
     assert!(world.read(&device, 3).is_ok());
-    assert_eq!(device.adopt(0..10).unwrap(), [Verdict::Unchecked; 10]);
-    assert_eq!(device.adopt(0..10).unwrap(), [Verdict::Fits(Origin::Adopted); 10]);
+    assert_eq!(device.adopt(0..10).unwrap(), [Opinion::Unchecked; 10]);
+    assert_eq!(device.adopt(0..10).unwrap(), [Opinion::Fits(Origin::Adopted); 10]);
     device.write_at(world.at(4), &world.data(4, 1)).unwrap();
     device.keep_adopted(10).unwrap();
     device.close().unwrap();
@@ -108,7 +108,7 @@ fn what_was_never_written_is_served_unchecked_and_adopted_tags_are_no_witness() 
     let verdicts = device.adopt(0..10).unwrap();
     assert_eq!(
         (verdicts[4], verdicts[5]),
-        (Verdict::Differs(Origin::Written), Verdict::Differs(Origin::Adopted))
+        (Opinion::Differs(Origin::Written), Opinion::Differs(Origin::Adopted))
     );
     assert!(world.read(&device, 4).is_err(), "adopting again did not bless it");
     assert_eq!(device.header().adopted, 10);
@@ -250,7 +250,7 @@ fn threads_that_meet_see_one_version_of_data_and_tag() {
         let device = world.open();
         assert!(device.header().generation >= 2);
         let verdicts = device.judge(0..13).unwrap();
-        assert_eq!(verdicts, [Verdict::Fits(Origin::Written); 13]);
+        assert_eq!(verdicts, [Opinion::Fits(Origin::Written); 13]);
     }
 }
 
@@ -316,7 +316,7 @@ fn adoption_goes_on_where_it_stopped_and_blesses_nothing() {
     drop(device);
     let device = world.open();
     assert_eq!(world.read(&device, 5000).unwrap()[0], 0xEE);
-    assert_eq!(device.judge(5000..5001).unwrap(), [Verdict::Fits(Origin::Adopted)]);
+    assert_eq!(device.judge(5000..5001).unwrap(), [Opinion::Fits(Origin::Adopted)]);
 }
 
 /// Whoever brings pages home waits while another thread carries the checkpoint out, and is woken.
@@ -364,5 +364,5 @@ fn a_drive_in_memory_has_blocks_larger_than_its_sectors_without_data_in_the_log(
     let device = TaggedDevice::open(drive, medium, "").unwrap();
     assert!(!device.header().geometry.carries_data());
     device.write_at(4096, &[3; 8192]).unwrap();
-    assert_eq!(device.judge(1..3).unwrap(), [Verdict::Fits(Origin::Written); 2]);
+    assert_eq!(device.judge(1..3).unwrap(), [Opinion::Fits(Origin::Written); 2]);
 }

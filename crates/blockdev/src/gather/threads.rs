@@ -1,7 +1,7 @@
 //! Parts carried by a few threads: where the kernel offers no io_uring.
 
 use super::{Flight, Gathered};
-use crate::{BlockDevice, IoError};
+use crate::{BlockDevice, IoError, Judgement, read_judged};
 use std::collections::HashMap;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -22,7 +22,7 @@ struct Job {
 struct Answer {
     flight: u64,
     part: usize,
-    result: Result<Vec<u8>, IoError>,
+    result: Result<(Vec<u8>, Option<Judgement>), IoError>,
 }
 
 /// A pool of threads. Each reads into memory of its own; the bytes are copied to their place when
@@ -40,7 +40,7 @@ fn work(jobs: &Mutex<Receiver<Job>>, answers: &Sender<Answer>) {
         let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(Job { flight, part, device, offset, len }) = job else { return };
         let mut bytes = vec![0; len];
-        let result = device.read_at(offset, &mut bytes).map(|()| bytes);
+        let result = read_judged(&*device, offset, &mut bytes).map(|judgement| (bytes, judgement));
         if answers.send(Answer { flight, part, result }).is_err() {
             return;
         }
@@ -88,7 +88,8 @@ impl Threads {
         let Answer { flight: number, part, result } = answer;
         let flight = self.flights.get_mut(&number).expect("an answer belongs to a flight");
         match result {
-            Ok(bytes) => {
+            Ok((bytes, judgement)) => {
+                flight.gather.judged.extend(judgement.map(|judgement| (part, judgement)));
                 let at = flight.gather.parts[part].at;
                 flight.gather.buffer[at..at + bytes.len()].copy_from_slice(&bytes);
             }

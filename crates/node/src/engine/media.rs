@@ -1,10 +1,11 @@
 //! Commands whose sources are media: workers that gather units and fold them.
 
 use super::shape::{Part, Unit};
+use super::tags::TagSums;
 use super::unreadable::{ErrorTime, Probe};
 use super::{Fold, Permit, Section, Shape};
 use crate::engine::fold::Partial;
-use pumice_blockdev::{BlockDevice, Gather, Gathered, Gatherer, IoError};
+use pumice_blockdev::{BlockDevice, Gather, Gathered, Gatherer, IoError, Judgement};
 use pumice_buffer::AlignedBuffer;
 use pumice_offload::{MAX_UNREADABLE, NodeError, ParityCommand, ParityResult, Unreadable};
 use pumice_telemetry::Ledger;
@@ -61,6 +62,8 @@ pub(crate) struct Share {
     bad: Vec<Range<u64>>,
     /// Bytes that media gave.
     pub(super) read: u64,
+    /// What tags say of them.
+    pub(super) tags: TagSums,
 }
 
 impl Share {
@@ -144,6 +147,7 @@ impl<'c> MediaJob<'c> {
             share.unreadable.into_iter().for_each(|place| sum.list(place));
             sum.bad.clear();
             sum.read += share.read;
+            sum.tags.merge(share.tags);
         }
         Ok(())
     }
@@ -166,7 +170,13 @@ impl<'c> MediaJob<'c> {
 
     /// An empty start.
     pub(crate) fn share(&self) -> Share {
-        Share { partial: self.fold.start(), unreadable: Vec::new(), bad: Vec::new(), read: 0 }
+        Share {
+            partial: self.fold.start(),
+            unreadable: Vec::new(),
+            bad: Vec::new(),
+            read: 0,
+            tags: TagSums::default(),
+        }
     }
 
     /// The result of all that was folded.
@@ -179,6 +189,7 @@ impl<'c> MediaJob<'c> {
             (from..result.nonzero.len()).for_each(|bit| result.nonzero.set(bit));
         }
         result.unreadable = unreadable;
+        result.tags = sum.tags.report();
         result.moved = Ledger { node_cpu: sum.read, ..Ledger::read_from_drives(sum.read) };
         Ok(result)
     }
@@ -268,6 +279,9 @@ impl<'c> MediaJob<'c> {
     ) -> Result<(), NodeError> {
         let unit = flying.remove(&done.tag).expect("a gather of this command");
         share.read += (unit.len() * (self.sources.len() - done.failures.len())) as u64;
+        for (index, judgement) in std::mem::take(&mut done.judged) {
+            self.heard(&self.shape, share, &unit, (index, 0), &judgement);
+        }
         self.probe(share, &unit, &mut done)?;
         let bad_stripes = share.take_bad();
         if !self.folding {
@@ -318,6 +332,18 @@ impl<'c> MediaJob<'c> {
         Ok(())
     }
 
+    /// Takes what tags say of a source's part of a unit, from byte `at` of it on.
+    pub(super) fn heard(
+        &self,
+        shape: &Shape,
+        share: &mut Share,
+        unit: &Unit,
+        (source, at): (usize, usize),
+        judgement: &Judgement,
+    ) {
+        share.tags.take(shape, unit, (source, at, self.command.window.start), judgement);
+    }
+
     /// Reads a source's part of a unit again, in small pieces, after an error.
     pub(super) fn probe_part(
         &self,
@@ -340,6 +366,9 @@ impl<'c> MediaJob<'c> {
         probe.read(shape.medium_offset(unit, source.base), bytes, &error.to_string()).map_err(failed)?;
         self.permit.check()?;
         share.read += probe.bytes_read();
+        for (at, judgement) in probe.judged() {
+            self.heard(shape, share, unit, (index, *at), judgement);
+        }
         for hole in probe.holes() {
             self.list(shape, share, index, unit, hole);
         }

@@ -8,6 +8,7 @@ mod paced;
 mod permit;
 mod section;
 mod shape;
+mod tags;
 mod unreadable;
 
 pub(crate) use fold::Fold;

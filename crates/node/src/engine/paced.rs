@@ -4,7 +4,7 @@
 use super::media::{MediaJob, Share};
 use super::shape::{Shape, Unit};
 use crate::pace::Pacing;
-use pumice_blockdev::{IoError, step_back};
+use pumice_blockdev::{IoError, Judgement, read_judged, step_back};
 use pumice_buffer::AlignedBuffer;
 use pumice_offload::{ErrorKind, NodeError, ParityResult};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +26,8 @@ struct Part {
     buffer: AlignedBuffer,
     /// Why it could not be read whole.
     failure: Option<IoError>,
+    /// What tags say of its pieces, with their places.
+    judged: Vec<(usize, Judgement)>,
 }
 
 /// What goes between the threads.
@@ -126,18 +128,22 @@ impl MediaJob<'_> {
                 let Ok(mut buffer) = empty.recv() else { return };
                 let from = self.sources()[*source];
                 let offset = shape.medium_offset(&unit, from.base);
-                let (mut at, mut failure) = (0, None);
+                let (mut at, mut failure, mut judged) = (0, None, Vec::new());
                 while at < unit.len() {
                     let Some(granted) = reader.start((unit.len() - at) as u64, wanted) else { return };
                     let end = at + granted as usize;
-                    let read = self.devices()[from.device].read_at(offset + at as u64, &mut buffer[at..end]);
+                    let device = &*self.devices()[from.device];
+                    let read = read_judged(device, offset + at as u64, &mut buffer[at..end]);
                     reader.done(granted);
                     // The rest is read all the same: what the drive does not give back is probed
                     // piece by piece.
-                    failure = failure.or(read.err());
+                    match read {
+                        Ok(judgement) => judged.extend(judgement.map(|judgement| (at, judgement))),
+                        Err(error) => failure = failure.or(Some(error)),
+                    }
                     at = end;
                 }
-                if lines.full.send(Part { source: *source, buffer, failure }).is_err() {
+                if lines.full.send(Part { source: *source, buffer, failure, judged }).is_err() {
                     return;
                 }
             }
@@ -186,7 +192,12 @@ impl MediaJob<'_> {
     ) -> Result<(), NodeError> {
         for part in parts.iter_mut() {
             match part.failure.take() {
-                None => share.read += unit.len() as u64,
+                None => {
+                    share.read += unit.len() as u64;
+                    for (at, judgement) in part.judged.drain(..) {
+                        self.heard(shape, share, unit, (part.source, at), &judgement);
+                    }
+                }
                 Some(error) => {
                     self.permit().check()?;
                     let len = unit.len();

@@ -8,7 +8,7 @@
 //! for.
 
 use super::Permit;
-use pumice_blockdev::{BlockDevice, IoError};
+use pumice_blockdev::{BlockDevice, IoError, Judgement, read_judged};
 use pumice_offload::Unread;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -56,11 +56,13 @@ pub(crate) struct Probe<'d> {
     permit: &'d dyn Permit,
     holes: Vec<Hole>,
     bytes: u64,
+    /// What tags say of the pieces that were read, with their places in the buffer.
+    judged: Vec<(usize, Judgement)>,
 }
 
 impl<'d> Probe<'d> {
     pub(crate) fn new(device: &'d dyn BlockDevice, time: &'d ErrorTime, permit: &'d dyn Permit) -> Self {
-        Self { device, time, permit, holes: Vec::new(), bytes: 0 }
+        Self { device, time, permit, holes: Vec::new(), bytes: 0, judged: Vec::new() }
     }
 
     /// Reads `buf` at `offset` piece by piece, at the pieces' natural borders on the device.
@@ -80,8 +82,11 @@ impl<'d> Probe<'d> {
             let to_border = (piece - place % piece) as usize;
             let len = to_border.min(buf.len() - at);
             let began = Instant::now();
-            match self.device.read_at(place, &mut buf[at..at + len]) {
-                Ok(()) => self.bytes += len as u64,
+            match read_judged(self.device, place, &mut buf[at..at + len]) {
+                Ok(judgement) => {
+                    self.bytes += len as u64;
+                    self.judged.extend(judgement.map(|judgement| (at, judgement)));
+                }
                 Err(error) if error.is_media_error() => {
                     self.time.spend(began.elapsed());
                     self.hole(at, len, Unread::Refused, error.to_string());
@@ -98,6 +103,11 @@ impl<'d> Probe<'d> {
             Some(last) if last.at + last.len == at && last.why == why => last.len += len,
             _ => self.holes.push(Hole { at, len, why, reason }),
         }
+    }
+
+    /// What tags say of the pieces that were read, with their places in the buffer.
+    pub(crate) fn judged(&self) -> &[(usize, Judgement)] {
+        &self.judged
     }
 
     pub(crate) fn holes(&self) -> &[Hole] {

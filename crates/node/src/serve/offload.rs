@@ -208,6 +208,18 @@ impl Offload {
                 let (seen, drives) = (self.superblocks(subsystem, tag), self.watch.superblocks().len());
                 Answered::data(wire::encode_superblocks(&seen, drives as u32), len)
             }
+            opcode::TAGGED_READ => match self.tagged(sqe, address) {
+                Ok(bytes) if bytes.len() as u64 == len => Answered::data(bytes, len),
+                Ok(_) => Answered::refused(Status::INVALID_FIELD.dnr()),
+                Err(error) => plain(Err(error)),
+            },
+            opcode::TAGS_VOUCH => {
+                let bytes = u64::from(sqe.dword(13)) | u64::from(sqe.dword(14)) << 32;
+                match self.node.vouch(address.drive, offset, bytes) {
+                    Ok(count) => Answered { result: count, ..Answered::default() },
+                    Err(error) => plain(Err(error)),
+                }
+            }
             opcode::MEMORY_LEASE => match active.lease(sqe.nsid(), len, stands) {
                 Ok(start) => Answered { result: start / wire::LEASE_UNIT, ..Answered::default() },
                 Err(NoLease::Senseless) => Answered::refused(Status::INVALID_FIELD.dnr()),
@@ -303,6 +315,19 @@ impl Offload {
             Err(NotTaken::Length) => Answered::refused(Status::INVALID_FIELD.dnr()),
             Err(NotTaken::None) => Answered::refused(Status::SEQUENCE.dnr()),
         }
+    }
+
+    /// The answer to a Tagged Read.
+    fn tagged(&self, sqe: &Sqe, at: MemoryAddress) -> Result<Vec<u8>, NodeError> {
+        let format = self.node.tag_format(at.drive)?;
+        let format = format.ok_or_else(|| NodeError::invalid("drive", "it has no tags"))?;
+        let blocks = u64::from(sqe.dword(13));
+        // What a command takes is held by its own length: nothing is read that does not fit it.
+        if wire::tagged_len(format, blocks) != u64::from(sqe.dword(12)) {
+            return Err(NodeError::invalid("blocks", "they are not as many as the answer is long"));
+        }
+        let len = blocks * u64::from(format.block_bytes);
+        Ok(wire::encode_tagged(format, &self.node.read_tagged(at.drive, at.offset, len)?))
     }
 
     fn pace(&self, cntlid: u16, bytes: &[u8]) -> Result<(), NodeError> {

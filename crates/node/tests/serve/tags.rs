@@ -78,6 +78,10 @@ fn a_block_that_does_not_fit_its_tag_is_refused_until_it_is_written() {
         // What was never written since it has tags is served as it is.
         rot(folder.path(), 1000 * 512);
         assert_eq!(world::read(&mut queue, 1, 1000, 1).0, Status::SUCCESS);
+        let metrics = server.metrics();
+        for line in ["tags_refused_total{drive=\"1\"} 5", "tags_served_total{drive=\"1\"} 0"] {
+            assert!(metrics.contains(line), "{line}: {metrics}");
+        }
         drop((queue, controller));
     }
 }
@@ -94,6 +98,7 @@ fn without_tags_the_damage_is_given_out() {
     rot(folder.path(), 110 * 512);
     let (status, read) = world::read(&mut queue, 1, 110, 1);
     assert_eq!((status, read[0]), (Status::SUCCESS, 9 ^ 0x10));
+    assert!(!server.metrics().contains("pumice_tags"));
 }
 
 #[test]

@@ -33,6 +33,11 @@ pub const PACE_READ: u8 = 0x92;
 /// Read what the node remembers of superblocks.
 pub const SUPERBLOCKS_READ: u8 = 0x96;
 
+/// Read blocks with what their tags say, refused or not.
+pub const TAGGED_READ: u8 = 0x9A;
+/// Vouch for adopted tags.
+pub const TAGS_VOUCH: u8 = 0x98;
+
 /// Who may send a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sender {
@@ -67,7 +72,7 @@ pub struct Command {
 }
 
 /// All of them.
-pub const COMMANDS: [Command; 14] = [
+pub const COMMANDS: [Command; 16] = [
     row(MEMORY_FILL, "Memory Fill", Sender::Hosts, Length::Memory, false),
     row(PARITY_EXECUTE, "Parity Execute", Sender::Hosts, Length::Data, true),
     row(RESULT_READ, "Result Read", Sender::Hosts, Length::Data, false),
@@ -82,6 +87,8 @@ pub const COMMANDS: [Command; 14] = [
     row(PACE, "Pace", Sender::Hosts, Length::Data, false),
     row(PACE_READ, "Pace Read", Sender::Hosts, Length::Data, false),
     row(SUPERBLOCKS_READ, "Superblocks Read", Sender::Hosts, Length::Data, false),
+    row(TAGGED_READ, "Tagged Read", Sender::Hosts, Length::Data, true),
+    row(TAGS_VOUCH, "Tags Vouch", Sender::Hosts, Length::Data, true),
 ];
 
 /// Their opcodes.

@@ -1,5 +1,6 @@
 //! Results of parity commands as bytes.
 
+use super::tags::{decode_report, encode_report};
 use super::{Fields, VERSION, WireError, put, wrong};
 use crate::{
     Activity, MAX_UNREADABLE, Mode, ParityCommand, ParityResult, RESULT_HEADER_BYTES, StripeBitmap, Unread,
@@ -15,7 +16,7 @@ pub fn encode_result(result: &ParityResult) -> Vec<u8> {
     let sums = result.fingerprint.as_ref().map(PowerSums::to_bytes).unwrap_or_default();
     let unreadable = &result.unreadable[..result.unreadable.len().min(MAX_UNREADABLE)];
     out[0] = VERSION;
-    out[1] = u8::from(result.range.is_some());
+    out[1] = u8::from(result.range.is_some()) | u8::from(result.tags.is_some()) << 1;
     put(&mut out, 2, &(unreadable.len() as u16).to_le_bytes());
     put(&mut out, 4, &(sums.len() as u32).to_le_bytes());
     put(&mut out, 8, &result.nonzero.len().to_le_bytes());
@@ -39,6 +40,9 @@ pub fn encode_result(result: &ParityResult) -> Vec<u8> {
         out.extend_from_slice(&place.len.to_le_bytes());
         out.extend_from_slice(&[u8::from(place.why == Unread::NotAsked), 0, 0, 0]);
         out.extend_from_slice(&place.stripe.to_le_bytes());
+    }
+    if let Some(tags) = &result.tags {
+        out.extend_from_slice(&encode_report(tags));
     }
     out
 }
@@ -94,6 +98,8 @@ pub fn decode_result(bytes: &[u8], command: &ParityCommand) -> Result<ParityResu
     if let Some(last) = places.get(MAX_UNREADABLE - 1) {
         (last.stripe - command.stripes.start..nonzero.len()).for_each(|bit| nonzero.set(bit));
     }
+    let tags_at = places_at + unreadable * 24;
+    let tags = (bytes[1] & 2 != 0).then(|| decode_report(&f, tags_at, command)).transpose()?;
     let range = (bytes[1] & 1 != 0).then(|| (f.u32(16), f.u32(20)));
     if let Some((first, last)) = range.filter(|(first, last)| first > last || *last >= command.window.len) {
         return wrong("range", format!("{first} to {last}"));
@@ -103,6 +109,7 @@ pub fn decode_result(bytes: &[u8], command: &ParityCommand) -> Result<ParityResu
         range,
         fingerprint,
         unreadable: places,
+        tags,
         activity: (f.u64(48) != 0).then(|| Activity {
             epoch: f.u64(48),
             before: Writes { started: f.u64(56), completed: f.u64(64) },

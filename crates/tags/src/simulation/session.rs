@@ -96,10 +96,10 @@ impl Session<'_> {
                     plain.durable = plain.durable.max(version);
                 }
             }
-            (Kind::Read { .. } | Kind::Adopt, Outcome::Read(verdicts)) => {
-                for (block, verdict) in blocks.zip(verdicts) {
+            (Kind::Read { .. } | Kind::Adopt, Outcome::Read(judged)) => {
+                for (block, judged) in blocks.zip(judged) {
                     let excused = self.world.geometry.carries_data() && self.world.unwritable == Some(block);
-                    if matches!(verdict, Verdict::Differs(_)) && !excused {
+                    if matches!(judged.opinion, Opinion::Differs(_)) && !excused {
                         return Err(format!("block {block} is refused though nothing is wrong"));
                     }
                 }

@@ -89,16 +89,16 @@ impl World {
                 Some(version) if version < plain.durable => {
                     return Err(format!("block {block}: version {version} of {} is lost", plain.durable));
                 }
-                Some(version) if version > 0 && verdict != Verdict::Fits(Origin::Written) => {
+                Some(version) if version > 0 && verdict != Opinion::Fits(Origin::Written) => {
                     return Err(format!("block {block}, version {version}: {verdict:?}"));
                 }
                 // Neither a mixture nor what was there before, as far as anybody can tell, and it
                 // cannot be written again: it is refused.
                 Some(0) if geometry.carries_data() && self.unwritable == Some(block) => {}
-                Some(0) if matches!(verdict, Verdict::Differs(_)) => {
+                Some(0) if matches!(verdict, Opinion::Differs(_)) => {
                     return Err(format!("block {block}, untouched: {verdict:?}"));
                 }
-                Some(0) if plain.tagged && verdict == Verdict::Unchecked => {
+                Some(0) if plain.tagged && verdict == Opinion::Unchecked => {
                     return Err(format!("block {block}: its tag is lost"));
                 }
                 Some(version) => {
@@ -108,7 +108,7 @@ impl World {
                 None if !damaged.contains(&block) => {
                     return Err(format!("block {block} has no version that was written"));
                 }
-                None if plain.tagged && !matches!(verdict, Verdict::Differs(_)) => {
+                None if plain.tagged && !matches!(verdict, Opinion::Differs(_)) => {
                     return Err(format!("block {block}: damage was missed, {verdict:?}"));
                 }
                 None => {}

@@ -7,6 +7,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
+use pumice_blockdev::TagCounts;
 use pumice_nvme::controller::Access;
 use std::fmt;
 use std::sync::Arc;
@@ -112,7 +113,27 @@ fn blocks(encoder: &mut DescriptorEncoder<'_>, shared: &Shared, metrics: &Metric
     let names = shared.devices().iter().enumerate().map(named);
     gauges(encoder, "pumice_drive_info", "The names of the drives", names)?;
     let failed = (0..drives).map(|index| (drive(index), f64::from(u8::from(metrics.has_failed(index)))));
-    gauges(encoder, "pumice_drive_failed", "Whether a drive lost data or takes no writes", failed)
+    gauges(encoder, "pumice_drive_failed", "Whether a drive lost data or takes no writes", failed)?;
+    tags(encoder, shared)
+}
+
+/// What tags beside drives have done; nothing if no drive has any.
+fn tags(encoder: &mut DescriptorEncoder<'_>, shared: &Shared) -> fmt::Result {
+    let counts = shared.devices().iter().enumerate();
+    let counts: Vec<(usize, TagCounts)> =
+        counts.filter_map(|(index, device)| Some((index, device.tagged()?.counts()))).collect();
+    if counts.is_empty() {
+        return Ok(());
+    }
+    let of = |value: fn(&TagCounts) -> u64| counts.iter().map(move |(i, counts)| (drive(*i), value(counts)));
+    let help = "Reads that were refused because a block differs from its tag";
+    counters(encoder, "pumice_tags_refused", help, of(|counts| counts.refused))?;
+    let help = "Blocks that were served though they differ from their tags";
+    counters(encoder, "pumice_tags_served", help, of(|counts| counts.served))?;
+    let help = "Pages of tags that were found lost";
+    counters(encoder, "pumice_tags_lost_pages", help, of(|counts| counts.lost_pages))?;
+    let stale = counts.iter().map(|(i, counts)| (drive(*i), f64::from(u8::from(counts.stale))));
+    gauges(encoder, "pumice_tags_stale", "Whether the tags are of other data: nothing is refused", stale)
 }
 
 fn connections(encoder: &mut DescriptorEncoder<'_>, shared: &Shared, metrics: &Metrics) -> fmt::Result {

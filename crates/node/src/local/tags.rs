@@ -1,0 +1,50 @@
+//! Blocks of a drive with what its tags say of them.
+
+use crate::operations::io_error;
+use pumice_blockdev::{BlockDevice, Judgement, TagFault, Tagged};
+use pumice_offload::{MAX_TAGGED_BLOCKS, NodeError, TagFormat, TaggedBlocks};
+
+/// Bytes that one call reads, at most.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// Which tags a drive has.
+pub(super) fn format_of(device: &dyn BlockDevice) -> Option<TagFormat> {
+    let format = device.tagged()?.format();
+    Some(TagFormat { guard: format.guard, block_bytes: format.block_bytes })
+}
+
+/// The tags of a drive, for a range of its whole blocks.
+fn tags_of(device: &dyn BlockDevice, offset: u64, len: u64) -> Result<&dyn Tagged, NodeError> {
+    let tagged = device.tagged().ok_or_else(|| NodeError::invalid("drive", "it has no tags"))?;
+    let block = u64::from(tagged.format().block_bytes);
+    if !offset.is_multiple_of(block) || !len.is_multiple_of(block) {
+        return Err(NodeError::invalid("offset", format!("{offset}+{len}: no whole blocks of {block}")));
+    }
+    Ok(tagged)
+}
+
+/// Reads blocks, refused or not.
+pub(super) fn read(device: &dyn BlockDevice, offset: u64, len: u64) -> Result<TaggedBlocks, NodeError> {
+    let tagged = tags_of(device, offset, len)?;
+    let blocks = len / u64::from(tagged.format().block_bytes);
+    if blocks > MAX_TAGGED_BLOCKS || len > MAX_BYTES {
+        return Err(NodeError::invalid("blocks", format!("{blocks}: more than one command reads")));
+    }
+    let mut data = vec![0; len as usize];
+    let judged = match len {
+        0 => Vec::new(),
+        _ => tagged.read_judged(offset, &mut data).map_err(io_error)?,
+    };
+    Ok(TaggedBlocks { data, judged })
+}
+
+/// Vouches for the adopted tags of blocks.
+pub(super) fn vouch(device: &dyn BlockDevice, offset: u64, len: u64) -> Result<u64, NodeError> {
+    tags_of(device, offset, len)?.vouch(offset, len).map_err(io_error)
+}
+
+/// Whether a plain read that tags judge so is refused.
+pub(super) fn refuses(device: &dyn BlockDevice, judgement: &Judgement) -> bool {
+    let differs = judgement.faulty.iter().any(|faulty| matches!(faulty.fault, TagFault::Differs(_)));
+    differs && device.tagged().is_some_and(|tagged| !tagged.counts().stale)
+}

@@ -1,0 +1,64 @@
+//! Blocks of a far drive with what its tags say of them.
+
+use crate::RemoteNode;
+use crate::answer::whole;
+use crate::blocks::outcome;
+use crate::memory::memory_command;
+use pumice_nvme::spec::Sqe;
+use pumice_offload::wire::{self, opcode};
+use pumice_offload::{DriveId, ErrorKind, MemoryAddress, NodeError, TagFormat, TaggedBlocks};
+
+/// A command over blocks of a drive: `dwords` are dwords 13 and 14.
+fn command(opcode: u8, drive: DriveId, offset: u64, answer: usize, dwords: u64) -> Sqe {
+    let mut sqe = memory_command(opcode, MemoryAddress { drive, offset }, 0, answer);
+    sqe.set_dword(13, dwords as u32);
+    sqe.set_dword(14, (dwords >> 32) as u32);
+    sqe
+}
+
+fn decode(node: &RemoteNode, bytes: &[u8]) -> Result<(TagFormat, TaggedBlocks), NodeError> {
+    wire::decode_tagged(bytes)
+        .map_err(|e| NodeError::new(ErrorKind::Unreachable, format!("{}: {e}", node.name())))
+}
+
+/// Which tags a drive has.
+pub(crate) fn format_of(node: &RemoteNode, drive: DriveId) -> Result<Option<TagFormat>, NodeError> {
+    let mut bytes = vec![0; wire::TAGGED_HEADER];
+    let done = node.ask(command(opcode::TAGGED_READ, drive, 0, bytes.len(), 0), &[], &mut bytes)?;
+    // Invalid Field of a drive without tags, Invalid Opcode of a node that knows of none.
+    if !done.status.is_success() {
+        return Ok(None);
+    }
+    whole(node.name(), opcode::name(opcode::TAGGED_READ), &done, bytes.len())?;
+    Ok(Some(decode(node, &bytes)?.0))
+}
+
+/// Reads blocks, refused or not.
+pub(crate) fn read(
+    node: &RemoteNode,
+    drive: DriveId,
+    offset: u64,
+    len: u64,
+) -> Result<TaggedBlocks, NodeError> {
+    // Tags are of the drive's blocks.
+    let block = node.geometry(drive, offset, len)?.block_bytes();
+    let blocks = len / block;
+    let answer = wire::TAGGED_HEADER as u64 + blocks * (wire::TAGGED_ENTRY as u64 + block);
+    let mut bytes = vec![0; answer as usize];
+    let sqe = command(opcode::TAGGED_READ, drive, offset, bytes.len(), blocks);
+    let done = node.ask(sqe, &[], &mut bytes)?;
+    whole(node.name(), &format!("{drive}: {}", opcode::name(opcode::TAGGED_READ)), &done, bytes.len())?;
+    let (_, tagged) = decode(node, &bytes)?;
+    if tagged.data.len() as u64 != len {
+        let what = format!("{}: {drive}: tagged blocks of another length", node.name());
+        return Err(NodeError::new(ErrorKind::Unreachable, what));
+    }
+    Ok(tagged)
+}
+
+/// Vouches for the adopted tags of blocks.
+pub(crate) fn vouch(node: &RemoteNode, drive: DriveId, offset: u64, len: u64) -> Result<u64, NodeError> {
+    let done = node.ask(command(opcode::TAGS_VOUCH, drive, offset, 0, len), &[], &mut [])?;
+    outcome(node.name(), drive, opcode::name(opcode::TAGS_VOUCH), done.status)?;
+    Ok(done.result)
+}
