@@ -5,7 +5,7 @@ mod verdict;
 
 pub use verdict::Verdict;
 
-pub use strength::{Doubt, ErrorFigures, LostPlace, Strength};
+pub use strength::{Doubt, ErrorFigures, LostPlace, Says, Strength, WitnessFigures};
 
 use crate::target::Target;
 use pumice_raid::diagnosis;
@@ -176,6 +176,9 @@ pub struct Finding {
     pub assumes_one_hit: bool,
     /// What was measured of the named member's error.
     pub error: Option<ErrorFigures>,
+    /// What tags say of the members that are named. Not in what older versions have saved.
+    #[serde(default)]
+    pub witness: Option<WitnessFigures>,
     /// The sectors that are not there, of an `unreadable` or `not_asked` verdict.
     pub lost: Vec<LostPlace>,
     /// Whether the bytes were rewritten and verified.
@@ -204,6 +207,8 @@ impl From<&diagnosis::Verdict> for Verdict {
             diagnosis::Verdict::Busy => Self::Busy,
             diagnosis::Verdict::Unreadable(_) => Self::Unreadable,
             diagnosis::Verdict::NotAsked(_) => Self::NotAsked,
+            diagnosis::Verdict::TagDamaged(_) => Self::TagDamaged,
+            diagnosis::Verdict::TagLost(_) => Self::TagLost,
         }
     }
 }
@@ -280,6 +285,7 @@ impl Finding {
                 && diagnosis.evidence.as_ref().is_some_and(diagnosis::Evidence::assumes_one_hit),
             doubts,
             error: diagnosis.evidence.as_ref().map(ErrorFigures::of),
+            witness: diagnosis.testimony.as_ref().map(WitnessFigures::of),
             lost: diagnosis.gaps.iter().map(|gap| LostPlace::of(target, stripe, gap)).collect(),
             repaired: false,
             would_repair: false,
@@ -289,7 +295,13 @@ impl Finding {
         }
     }
 
-    /// Whether a member is named by parity alone: what a repair needs evidence for.
+    /// Whether members are named, and the rebuilt blocks fit their tags (R18).
+    #[must_use]
+    pub fn is_convicted(&self) -> bool {
+        self.names_a_member() && self.witness.as_ref().is_some_and(|witness| witness.says == Says::Convicts)
+    }
+
+    /// Whether members are named: what a repair needs evidence for.
     #[must_use]
     pub const fn names_a_member(&self) -> bool {
         matches!(self.verdict, Verdict::Member | Verdict::Copy | Verdict::Parity(_) | Verdict::Several)
@@ -300,7 +312,7 @@ impl Finding {
         if !self.doubts.contains(&doubt) {
             self.doubts.push(doubt);
         }
-        if self.strength == Strength::Strong {
+        if self.strength == Strength::Strong && !self.is_convicted() {
             self.strength = Strength::Weak;
         }
         self.assumes_one_hit = false;

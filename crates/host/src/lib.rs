@@ -27,7 +27,9 @@ pub mod scrub;
 mod sectors;
 pub mod state;
 pub mod stop;
+mod stripes;
 pub mod target;
+mod testimony;
 pub mod wire;
 
 pub use media_errors::ErrorLimit;

@@ -78,7 +78,7 @@ impl fmt::Display for Pattern {
 /// The patterns of a pass, each with the findings (by index) that carry it.
 #[must_use]
 pub fn patterns(findings: &[Finding]) -> Vec<(Pattern, Vec<usize>)> {
-    let named = || findings.iter().enumerate().filter(|(_, f)| f.names_a_member());
+    let named = || findings.iter().enumerate().filter(|(_, f)| f.names_a_member() && !f.is_convicted());
     let half = named().count().div_ceil(2);
     let mut out = Vec::new();
     let mut by_period: BTreeMap<u8, Vec<usize>> = BTreeMap::new();

@@ -8,6 +8,7 @@ use crate::scrub::{Outcome, Unfinished};
 use crate::target::Target;
 use crate::wire::Wire;
 use pumice_offload::PaceFigures;
+use pumice_protect::origin::Origin;
 use pumice_telemetry::Ledger;
 use pumice_units::Role;
 use serde::Serialize;
@@ -135,6 +136,35 @@ impl Pacing {
     }
 }
 
+/// Blocks with tags that were read, by what their tags are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct TagCounts {
+    /// They fit tags that came with the data.
+    pub written: u64,
+    /// They fit tags that were vouched for.
+    pub vouched: u64,
+    /// They fit tags that were made later.
+    pub adopted: u64,
+    /// They have no tag.
+    pub unchecked: u64,
+    /// Adopted tags that this scrub vouched for.
+    pub vouched_now: u64,
+}
+
+impl TagCounts {
+    /// By origin, in the order of [`Origin::ALL`].
+    fn new(fit: [u64; 4], vouched_now: u64) -> Self {
+        let of = |origin: Origin| fit[origin as usize];
+        Self {
+            written: of(Origin::Written),
+            vouched: of(Origin::Vouched),
+            adopted: of(Origin::Adopted),
+            unchecked: of(Origin::Unknown),
+            vouched_now,
+        }
+    }
+}
+
 /// The JSON document of a scrub.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
@@ -175,6 +205,8 @@ pub struct Report {
     pub stripes_read_again: BTreeMap<u16, u64>,
     /// What was measured of the pace, drive by drive; empty where there was none.
     pub pacing: Vec<Pacing>,
+    /// Blocks with tags that were read; `None` if no member has tags.
+    pub tags: Option<TagCounts>,
     /// Bytes by place.
     pub ledger: Ledger,
     /// The chance that damage of a batch went unseen, at most.
@@ -229,6 +261,7 @@ impl Report {
                 .iter()
                 .map(|(role, figures)| Pacing::of(target, &outcome.pacing, *role, figures))
                 .collect(),
+            tags: outcome.tags.map(|fit| TagCounts::new(fit, outcome.vouched)),
             ledger: outcome.ledger,
             miss_bound: outcome.miss_bound,
             wire: Wire::of(&outcome.links),

@@ -2,10 +2,12 @@
 //! fails.
 
 use crate::error::HostError;
-use crate::target::{Stripes, Target, View};
+use crate::stripes::{Stripes, Tags, read_tagged};
+use crate::target::{Target, View};
 use pumice_offload::{ErrorKind, Unread};
 use pumice_parity::check_matrix::CheckMatrix;
 use pumice_parity::gf;
+use pumice_protect::origin::{Judged, Opinion};
 use pumice_raid::diagnosis::Gap;
 use pumice_units::Role;
 use std::ops::Range;
@@ -29,6 +31,8 @@ pub(crate) struct Block {
     pub(crate) len: u32,
     /// By role; `None` for a member that the view does not have. Missing sectors are zeros.
     pub(crate) chunks: Vec<Option<Vec<u8>>>,
+    /// What tags say of them, by role; `None` without tags. Of missing sectors they say nothing.
+    pub(crate) tags: Vec<Option<Tags>>,
     /// In the order of roles and places.
     pub(crate) missing: Vec<Missing>,
 }
@@ -48,7 +52,7 @@ impl Run {
         self.roles.iter().map(|role| role.index()).collect()
     }
 
-    fn bytes(&self) -> Range<usize> {
+    pub(crate) fn bytes(&self) -> Range<usize> {
         self.range.start as usize..self.range.end as usize
     }
 }
@@ -70,11 +74,13 @@ impl Block {
     ) -> Result<Self, HostError> {
         let window = reader.read(stripe, start, len)?;
         let mut chunks = vec![None; target.roles()];
-        for (role, bytes) in view.roles().zip(&window.chunks) {
+        let mut tags = vec![None; target.roles()];
+        for ((role, bytes), said) in view.roles().zip(&window.chunks).zip(window.tags) {
             chunks[role.index()] = Some(bytes.to_vec());
+            tags[role.index()] = said;
         }
         let failed: Vec<Role> = window.holes.iter().map(|(role, _)| *role).collect();
-        let mut block = Self { start, len, chunks, missing: Vec::new() };
+        let mut block = Self { start, len, chunks, tags, missing: Vec::new() };
         for role in failed {
             block.ask_again(target, stripe, role)?;
         }
@@ -87,6 +93,8 @@ impl Block {
         let sector = u64::from(target.sector_bytes(role)?);
         let place = target.place(role, stripe, self.start);
         let errors = target.error_account();
+        let format = target.tag_format(role)?;
+        let mut said: Vec<Judged> = Vec::new();
         let chunk = self.chunks[role.index()].as_mut().expect("the view has it");
         chunk.fill(0);
         let mut at = 0;
@@ -99,8 +107,15 @@ impl Block {
                 Some(Unread::NotAsked)
             } else {
                 let began = Instant::now();
-                match member.node.read(member.drive, offset, bytes) {
-                    Ok(()) => None,
+                let read = match format {
+                    Some(format) => read_tagged(&*member.node, member.drive, format, offset, bytes),
+                    None => member.node.read(member.drive, offset, bytes).map(|()| None),
+                };
+                match read {
+                    Ok(tags) => {
+                        said.extend(tags.into_iter().flat_map(|tags| tags.judged));
+                        None
+                    }
                     Err(error) if error.kind() == ErrorKind::Media => {
                         errors.refused(role, began.elapsed());
                         bytes.fill(0);
@@ -109,6 +124,10 @@ impl Block {
                     Err(error) => return Err(error.into()),
                 }
             };
+            if why.is_some() {
+                // Whole blocks: a sector of a drive with tags is one.
+                said.push(Judged { opinion: Opinion::Unchecked, guard: 0 });
+            }
             match (why, self.missing.last_mut()) {
                 (None, _) => {}
                 (Some(why), Some(last)) if last.role == role && last.range.end == at && last.why == why => {
@@ -117,6 +136,10 @@ impl Block {
                 (Some(why), _) => self.missing.push(Missing { role, range: at..end, why }),
             }
             at = end;
+        }
+        if let Some(format) = format {
+            let whole = said.len() * format.block_bytes as usize == self.len as usize;
+            self.tags[role.index()] = whole.then_some(Tags { format, judged: said });
         }
         Ok(())
     }
@@ -183,6 +206,20 @@ impl Block {
                 (!lacks).then(|| &chunk[run.bytes()])
             })
             .collect()
+    }
+
+    /// What members would hold over a run for every equation to hold, with the others as they are.
+    /// `None` if the equations do not determine them.
+    pub(crate) fn rebuild(&self, check: &CheckMatrix, columns: &[usize], run: &Run) -> Option<Vec<Vec<u8>>> {
+        let recovery = check.recover(columns)?;
+        let rebuilt = |row: &Vec<u8>| {
+            let mut sum = vec![0; run.bytes().len()];
+            for (survivor, coefficient) in recovery.survivors.iter().zip(row) {
+                gf::add_scaled(&mut sum, &self.chunks[*survivor].as_ref()?[run.bytes()], *coefficient);
+            }
+            Some(sum)
+        };
+        recovery.coefficients.iter().map(rebuilt).collect()
     }
 
     /// Whether every equation that remains over a run holds there.

@@ -28,7 +28,7 @@ pub struct Stop {
 pub(crate) struct Stopped;
 
 /// Something that is called when the pass is to end, as long as this value lives.
-pub(crate) struct Listening<'s> {
+pub struct Listening<'s> {
     stop: &'s Stop,
     id: u64,
 }
@@ -62,7 +62,7 @@ impl Stop {
     }
 
     /// Has `listener` called when the wish is uttered, or now if it was. It must not wait long.
-    pub(crate) fn listen(&self, listener: impl Fn() + Send + 'static) -> Listening<'_> {
+    pub fn listen(&self, listener: impl Fn() + Send + 'static) -> Listening<'_> {
         let mut state = self.lock();
         let id = state.next;
         state.next += 1;

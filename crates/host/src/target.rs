@@ -3,8 +3,9 @@
 
 use crate::error::HostError;
 use crate::media_errors::{ErrorAccount, ErrorLimit};
-use pumice_buffer::AlignedBuffer;
-use pumice_offload::{DataNode, DriveId, Mode, PaceFigures, ParityCommand, Piece, Rule, Source, Window};
+use pumice_offload::{
+    DataNode, DriveId, Mode, NodeError, PaceFigures, ParityCommand, Rule, Source, TagFormat, Window,
+};
 use pumice_parity::array_layout::{ArrayLayout, Redundancy};
 use pumice_parity::check_matrix::CheckMatrix;
 use pumice_parity::class_plan::ClassPlan;
@@ -12,7 +13,7 @@ use pumice_raid::Array;
 use pumice_units::Role;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A member that is present.
 #[derive(Clone)]
@@ -49,6 +50,8 @@ pub struct Target {
     members: Vec<Option<Member>>,
     journal: Option<JournalDrive>,
     errors: ErrorAccount,
+    /// The tags of each member's drive, once they were asked for.
+    tags: Vec<OnceLock<Option<TagFormat>>>,
 }
 
 /// The members of a view that one node has.
@@ -57,6 +60,8 @@ pub(crate) struct Share {
     pub(crate) node_name: String,
     pub(crate) roles: Vec<Role>,
     pub(crate) sources: Vec<Source>,
+    /// The tags of each source's drive, if it has some.
+    pub(crate) tags: Vec<Option<TagFormat>>,
     pub(crate) rule: Rule,
     /// The drive whose local memory the node uses for interims.
     pub(crate) memory_drive: DriveId,
@@ -83,6 +88,16 @@ impl View {
     /// Parity rows that remain.
     pub(crate) fn rows(&self) -> usize {
         self.classes[0].rows()
+    }
+
+    /// Whether a member's drive has tags.
+    pub(crate) fn has_tags(&self) -> bool {
+        self.shares.iter().any(|share| share.tags.iter().any(Option::is_some))
+    }
+
+    /// Bytes from one stripe's chunk to the next one's.
+    pub(crate) fn pitch(&self) -> u64 {
+        self.pitch
     }
 
     /// The class of a stripe.
@@ -158,7 +173,8 @@ impl Target {
     pub fn new(array: Array, members: Vec<Option<Member>>) -> Self {
         let layout = array.layout();
         assert_eq!(members.len(), layout.columns(), "one entry a role");
-        Self { array, layout, members, journal: None, errors: ErrorAccount::default() }
+        let tags = vec![OnceLock::new(); members.len()];
+        Self { array, layout, members, journal: None, errors: ErrorAccount::default(), tags }
     }
 
     /// The same, with the device of its write journal: without it, nothing of an array that has one
@@ -197,6 +213,20 @@ impl Target {
         let member = self.member(role).expect("the member is present");
         let drives = member.node.describe()?.drives;
         Ok(drives.iter().find(|drive| drive.id == member.drive).map_or(512, |drive| drive.block_bytes))
+    }
+
+    /// The tags of a member's drive, if it has some.
+    ///
+    /// # Panics
+    /// If the member is missing.
+    pub(crate) fn tag_format(&self, role: Role) -> Result<Option<TagFormat>, NodeError> {
+        let known = &self.tags[role.index()];
+        if let Some(format) = known.get() {
+            return Ok(*format);
+        }
+        let member = self.member(role).expect("the member is present");
+        let format = member.node.tag_format(member.drive)?;
+        Ok(*known.get_or_init(|| format))
     }
 
     /// The device of its write journal, where there is one.
@@ -336,7 +366,7 @@ impl Target {
         }
         let shares: Vec<Share> = order
             .iter()
-            .map(|name| share(&by_node[name], &classes, &band.starts))
+            .map(|name| self.share(&by_node[name], &classes, &band.starts))
             .collect::<Result<_, _>>()?;
         let mut memory = Vec::with_capacity(shares.len());
         for share in &shares {
@@ -353,96 +383,30 @@ impl Target {
             own_bytes,
         })
     }
-}
 
-fn share(
-    members: &[(Role, &Member)],
-    classes: &[CheckMatrix],
-    starts: &[Option<u64>],
-) -> Result<Share, HostError> {
-    let roles: Vec<Role> = members.iter().map(|(role, _)| *role).collect();
-    let columns: Vec<usize> = roles.iter().map(|role| role.index()).collect();
-    let rule = Rule::for_columns(classes, &columns)
-        .map_err(|error| pumice_offload::NodeError::invalid("rule", error.to_string()))?;
-    let first = members[0].1;
-    Ok(Share {
-        node: Arc::clone(&first.node),
-        node_name: first.node_name.clone(),
-        roles,
-        sources: members
-            .iter()
-            .map(|(role, member)| {
-                let start = starts[role.index()].expect("a usable member has a chunk");
-                Source::Media { drive: member.drive, base: member.data_offset + start }
-            })
-            .collect(),
-        rule,
-        memory_drive: first.drive,
-    })
-}
-
-/// Bytes of one window over all members, at most, when a host reads stripes itself.
-const WINDOW_BYTES: usize = 8 << 20;
-
-/// Reads stripes to the host, a window at a time, into buffers that are used again.
-pub(crate) struct Stripes<'v> {
-    view: &'v View,
-    chunk: u32,
-    window: u32,
-    buffers: Vec<Option<AlignedBuffer>>,
-}
-
-/// A window of a stripe.
-pub(crate) struct StripeWindow<'r> {
-    /// The chunks' bytes, in the order of [`View::roles`].
-    pub(crate) chunks: Vec<&'r [u8]>,
-    /// The members that did not give all of it back, with the drive's words.
-    pub(crate) holes: Vec<(Role, String)>,
-    /// Bytes that were read.
-    pub(crate) bytes: u64,
-}
-
-impl<'v> Stripes<'v> {
-    pub(crate) fn new(view: &'v View, chunk: u32) -> Self {
-        let per_member = WINDOW_BYTES / view.present() / 4096 * 4096;
-        let window = u32::try_from(per_member.max(4096)).unwrap_or(u32::MAX).min(chunk);
-        Self { view, chunk, window, buffers: view.shares.iter().map(|_| None).collect() }
-    }
-
-    /// The longest window that [`read`](Self::read) takes.
-    pub(crate) fn window_bytes(&self) -> u32 {
-        self.window
-    }
-
-    /// Reads `len` bytes from `start` of every member's chunk.
-    pub(crate) fn read(&mut self, stripe: u64, start: u32, len: u32) -> Result<StripeWindow<'_>, HostError> {
-        assert!(len <= self.window && start + len <= self.chunk, "a window within the chunk");
-        let pitch = self.window.next_multiple_of(4096) as usize;
-        let mut holes = Vec::new();
-        for (share, slot) in self.view.shares.iter().zip(&mut self.buffers) {
-            let buffer = slot.take().unwrap_or_else(|| AlignedBuffer::new(pitch * share.roles.len()));
-            let pieces: Vec<Piece> = share
-                .sources
-                .iter()
-                .enumerate()
-                .map(|(i, source)| {
-                    let Source::Media { drive, base } = *source else {
-                        unreachable!("a share's sources are media")
-                    };
-                    let offset = base + self.view.repetition(stripe) * self.view.pitch + u64::from(start);
-                    Piece { drive, offset, at: i * pitch, len: len as usize }
-                })
-                .collect();
-            let (buffer, failures) = share.node.gather(&pieces, buffer)?;
-            holes.extend(failures.into_iter().map(|f| (share.roles[f.piece], f.reason)));
-            *slot = Some(buffer);
-        }
-        let mut chunks = Vec::with_capacity(self.view.present());
-        for (share, slot) in self.view.shares.iter().zip(&self.buffers) {
-            let buffer = slot.as_ref().expect("put back above");
-            chunks.extend((0..share.roles.len()).map(|i| &buffer[i * pitch..][..len as usize]));
-        }
-        let bytes = u64::from(len) * chunks.len() as u64;
-        Ok(StripeWindow { chunks, holes, bytes })
+    fn share(
+        &self,
+        members: &[(Role, &Member)],
+        classes: &[CheckMatrix],
+        starts: &[Option<u64>],
+    ) -> Result<Share, HostError> {
+        let roles: Vec<Role> = members.iter().map(|(role, _)| *role).collect();
+        let columns: Vec<usize> = roles.iter().map(|role| role.index()).collect();
+        let rule = Rule::for_columns(classes, &columns)
+            .map_err(|error| NodeError::invalid("rule", error.to_string()))?;
+        let first = members[0].1;
+        let source = |(role, member): &(Role, &Member)| {
+            let start = starts[role.index()].expect("a usable member has a chunk");
+            Source::Media { drive: member.drive, base: member.data_offset + start }
+        };
+        Ok(Share {
+            node: Arc::clone(&first.node),
+            node_name: first.node_name.clone(),
+            sources: members.iter().map(source).collect(),
+            tags: roles.iter().map(|role| self.tag_format(*role)).collect::<Result<_, _>>()?,
+            roles,
+            rule,
+            memory_drive: first.drive,
+        })
     }
 }

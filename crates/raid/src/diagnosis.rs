@@ -12,8 +12,8 @@
 //! read-modify-write, the new data is good, and P and Q are wrong by (e, 2^j*e): the signature of
 //! that good member. P and Q damaged by the same bytes look like slot 0. And two members damaged by
 //! matching bytes can look like a third. So a named member is *likely*, and its alternatives are
-//! listed; certainty *proven* is left to a witness. How well the bytes support a verdict is its
-//! [`Evidence`]; `docs/repair.md` has the rules (R11 to R13).
+//! listed; certainty *proven* is left to a witness: the drive, or tags ([`Testimony`]). How well
+//! the bytes support a verdict is its [`Evidence`]; `docs/repair.md` has the rules (R11 to R13).
 
 mod evidence;
 
@@ -23,6 +23,7 @@ use evidence::of_block;
 use pumice_parity::array_layout::Redundancy;
 use pumice_parity::check_matrix::CheckMatrix;
 use pumice_parity::locate::{BlockVerdict, diagnose_block};
+use pumice_protect::origin::Origin;
 use pumice_units::Role;
 
 /// Bytes of a block, the unit of a verdict: the page of the md driver and the sector of current
@@ -58,6 +59,10 @@ pub enum Verdict {
     Unreadable(Vec<Role>),
     /// These members were not asked for some of the bytes: their error time is spent.
     NotAsked(Vec<Role>),
+    /// The tags of these members differ from data that every equation confirms.
+    TagDamaged(Vec<Role>),
+    /// The pages with the tags of these members are lost.
+    TagLost(Vec<Role>),
 }
 
 impl Verdict {
@@ -66,11 +71,20 @@ impl Verdict {
     pub fn accused(&self) -> Vec<Role> {
         match self {
             Self::Member(role) | Self::Copy(role) | Self::Parity { role, .. } => vec![*role],
-            Self::Several(roles) | Self::Unreadable(roles) => roles.clone(),
+            Self::Several(roles)
+            | Self::Unreadable(roles)
+            | Self::TagDamaged(roles)
+            | Self::TagLost(roles) => roles.clone(),
             Self::Unlocated | Self::Ambiguous(_) | Self::CopiesDiffer(_) | Self::Busy | Self::NotAsked(_) => {
                 Vec::new()
             }
         }
+    }
+
+    /// Whether it is about tags alone: the data are good, or nothing is said of them.
+    #[must_use]
+    pub const fn is_of_tags(&self) -> bool {
+        matches!(self, Self::TagDamaged(_) | Self::TagLost(_))
     }
 
     /// Whether it is about bytes that are not there, rather than about bytes that disagree.
@@ -89,6 +103,25 @@ pub enum Certainty {
     Likely,
     /// No member is named.
     None,
+}
+
+/// What the tags of the members that a verdict names say of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Testimony {
+    /// They differ from what lies there, and the blocks that the other members give fit them.
+    Convicts {
+        /// Where the tags came from: the least that is to be said of all of them.
+        origin: Origin,
+        /// Bits of a guard: the fewest of all of them.
+        guard_bits: u32,
+        /// Members that were rebuilt without each other.
+        members: u32,
+    },
+    /// They came with the data or were vouched for, and they fit.
+    Acquits {
+        /// Bits of a guard: the fewest of all of them.
+        guard_bits: u32,
+    },
 }
 
 /// Another explanation of the same bytes.
@@ -129,6 +162,8 @@ pub struct Diagnosis {
     pub evidence: Option<Evidence>,
     /// The sectors that are not there, if that is the verdict.
     pub gaps: Vec<Gap>,
+    /// What tags say of it; `None` if they say nothing.
+    pub testimony: Option<Testimony>,
 }
 
 impl Diagnosis {
@@ -140,7 +175,34 @@ impl Diagnosis {
             Verdict::Unreadable(_) => Certainty::Proven,
             _ => Certainty::None,
         };
-        Self { start, len, verdict, certainty, alternatives: Vec::new(), evidence: None, gaps }
+        Self {
+            start,
+            len,
+            verdict,
+            certainty,
+            alternatives: Vec::new(),
+            evidence: None,
+            gaps,
+            testimony: None,
+        }
+    }
+
+    /// What tags say of bytes from `start` on, by themselves or together with parity.
+    #[must_use]
+    pub fn of_tags(start: u32, len: u32, verdict: Verdict, testimony: Option<Testimony>) -> Self {
+        let certainty = match (&verdict, testimony) {
+            (_, Some(Testimony::Convicts { origin, .. })) if origin.is_witness() => Certainty::Proven,
+            (_, Some(Testimony::Convicts { .. })) | (Verdict::TagDamaged(_), _) => Certainty::Likely,
+            _ => Certainty::None,
+        };
+        let alternatives = match &verdict {
+            Verdict::TagDamaged(roles) => vec![Alternative {
+                verdict: Verdict::Several(roles.clone()),
+                reason: "the data damaged, and parity computed from them afterwards",
+            }],
+            _ => Vec::new(),
+        };
+        Self { start, len, verdict, certainty, alternatives, evidence: None, gaps: Vec::new(), testimony }
     }
 
     /// The byte after the last.
@@ -162,6 +224,7 @@ impl Diagnosis {
         self.last_block() + 1 >= next.first_block()
             && self.verdict == next.verdict
             && self.certainty == next.certainty
+            && self.testimony == next.testimony
             && self.alternatives == next.alternatives
             && match (&self.evidence, &next.evidence) {
                 (Some(a), Some(b)) => a.joins(b),
@@ -222,6 +285,7 @@ pub fn diagnose_window(
                 alternatives,
                 evidence,
                 gaps: Vec::new(),
+                testimony: None,
             };
             join(&mut out, vec![next]);
         }
@@ -243,26 +307,33 @@ pub fn join(out: &mut Vec<Diagnosis>, next: Vec<Diagnosis>) {
     }
 }
 
+impl Verdict {
+    /// That these members are damaged, and no others.
+    #[must_use]
+    pub fn of_members(columns: &[usize], redundancy: &Redundancy) -> Self {
+        let role = |column: usize| Role(column as u16);
+        match (columns, redundancy) {
+            ([column], Redundancy::Copies) => Self::Copy(role(*column)),
+            ([column], Redundancy::Parity(parities)) => {
+                // A matrix has at most 8 rows.
+                match parities.iter().position(|parity| parity == column) {
+                    Some(row) => Self::Parity { row: row as u8, role: role(*column) },
+                    None => Self::Member(role(*column)),
+                }
+            }
+            (several, _) => Self::Several(several.iter().map(|column| role(*column)).collect()),
+        }
+    }
+}
+
 fn verdict(check: &CheckMatrix, block: &BlockVerdict, redundancy: &Redundancy) -> Option<Verdict> {
     if *redundancy == Redundancy::Copies {
         return verdict_of_copies(check, block);
     }
-    let role = |column: usize| Role(column as u16);
-    let roles = |columns: &[usize]| columns.iter().map(|column| role(*column)).collect::<Vec<_>>();
-    let row_of = |column: usize| match redundancy {
-        Redundancy::Parity(parities) => parities.iter().position(|parity| *parity == column),
-        Redundancy::Copies => None,
-    };
+    let roles = |columns: &[usize]| columns.iter().map(|column| Role(*column as u16)).collect::<Vec<_>>();
     Some(match block {
         BlockVerdict::Consistent => return None,
-        BlockVerdict::Columns(columns) => match columns.as_slice() {
-            // A matrix has at most 8 rows.
-            [column] => match row_of(*column) {
-                Some(row) => Verdict::Parity { row: row as u8, role: role(*column) },
-                None => Verdict::Member(role(*column)),
-            },
-            several => Verdict::Several(roles(several)),
-        },
+        BlockVerdict::Columns(columns) => Verdict::of_members(columns, redundancy),
         BlockVerdict::Unlocated => Verdict::Unlocated,
         BlockVerdict::Ambiguous { candidates } => Verdict::Ambiguous(roles(candidates)),
     })
@@ -314,127 +385,4 @@ fn alternatives(verdict: &Verdict, redundancy: &Redundancy) -> Vec<Alternative> 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use pumice_parity::gf;
-
-    /// 3+2: data 0, 1, 2 with exponents 0, 1, 2; P 3; Q 4.
-    fn raid6() -> (CheckMatrix, Redundancy) {
-        let rows = [1, 1, 1, 1, 0, 1, 2, 4, 0, 1];
-        let check = CheckMatrix::new(2, 5, &rows).unwrap();
-        (check, Redundancy::Parity(vec![3, 4]))
-    }
-
-    #[test]
-    fn three_copies_are_located_by_majority_and_two_are_not() {
-        let class = pumice_parity::array_layout::StripeClass::of_copies(5, &[1, 2, 4]);
-        let good: Vec<u8> = (0..4096_u32).map(|i| (i * 7 + i / 256) as u8).collect();
-        let look = |bad: &[(usize, usize)]| {
-            let mut contents = vec![None; 5];
-            for role in [1, 2, 4] {
-                let mut bytes = good.clone();
-                for (of, at) in bad.iter().filter(|(of, _)| *of == role) {
-                    (0..100).for_each(|i| bytes[at + i] ^= (i as u8).wrapping_mul(*of as u8) | 1);
-                }
-                contents[role] = Some(bytes);
-            }
-            let contents: Vec<Option<&[u8]>> = contents.iter().map(|c| c.as_deref()).collect();
-            let rows: Vec<Vec<u8>> = (0..2)
-                .map(|row| {
-                    let mut sum = vec![0; 4096];
-                    for (column, bytes) in contents.iter().enumerate() {
-                        if let Some(bytes) = bytes {
-                            gf::add_scaled(&mut sum, bytes, class.check().get(row, column));
-                        }
-                    }
-                    sum
-                })
-                .collect();
-            let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
-            diagnose_window(class.check(), class.redundancy(), &rows, &contents, 0)
-        };
-        for role in [1, 2, 4] {
-            let found = look(&[(role, 50)]);
-            assert_eq!(found[0].verdict, Verdict::Copy(Role(role as u16)));
-            assert_eq!((found[0].start, found[0].len), (50, 100));
-            assert_eq!(found[0].evidence.as_ref().unwrap().doubts(true), []);
-        }
-        let all = Verdict::CopiesDiffer(vec![Role(1), Role(2), Role(4)]);
-        assert_eq!(look(&[(1, 50), (2, 60)])[0].verdict, all, "all three differ");
-        assert_eq!(look(&[(1, 50), (2, 1000)])[0].verdict, all, "others at other places");
-        assert_eq!(look(&[(1, 50), (2, 1000)])[0].certainty, Certainty::None);
-        // Two copies.
-        let class = pumice_parity::array_layout::StripeClass::of_copies(3, &[0, 2]);
-        let row = [0, 0, 7];
-        let found = diagnose_window(class.check(), class.redundancy(), &[&row], &[], 0);
-        assert_eq!(found[0].verdict, Verdict::CopiesDiffer(vec![Role(0), Role(2)]));
-    }
-
-    fn syndromes(len: usize, errors: &[(usize, u8, u8)]) -> [Vec<u8>; 2] {
-        let mut rows = [vec![0; len], vec![0; len]];
-        for (at, p, q) in errors {
-            rows[0][*at] ^= p;
-            rows[1][*at] ^= q;
-        }
-        rows
-    }
-
-    fn diagnose(len: usize, offset: u32, errors: &[(usize, u8, u8)]) -> Vec<Diagnosis> {
-        let (check, parity) = raid6();
-        let rows = syndromes(len, errors);
-        diagnose_window(&check, &parity, &[&rows[0], &rows[1]], &[], offset)
-    }
-
-    #[test]
-    fn one_member_over_two_blocks_is_one_finding() {
-        let found = diagnose(16384, 0, &[(4000, 7, 14), (4096, 9, 18), (5000, 1, 2)]);
-        assert_eq!(found.len(), 1);
-        assert_eq!((found[0].start, found[0].len), (4000, 1001));
-        assert_eq!(found[0].verdict, Verdict::Member(Role(1)));
-        assert_eq!(found[0].certainty, Certainty::Likely);
-        assert_eq!(found[0].alternatives[0].verdict, Verdict::Several(vec![Role(3), Role(4)]));
-    }
-
-    #[test]
-    fn blocks_that_do_not_touch_stay_apart() {
-        assert_eq!(diagnose(16384, 0, &[(0, 7, 14), (8192, 9, 18)]).len(), 2);
-    }
-
-    #[test]
-    fn blocks_count_from_the_chunk_not_the_window() {
-        let found = diagnose(4096, 2048, &[(0, 5, 0), (2048, 0, 6)]);
-        assert_eq!(
-            found.iter().map(|d| (d.start, d.verdict.clone())).collect::<Vec<_>>(),
-            [
-                (2048, Verdict::Parity { row: 0, role: Role(3) }),
-                (4096, Verdict::Parity { row: 1, role: Role(4) }),
-            ]
-        );
-    }
-
-    #[test]
-    fn one_contradiction_on_the_last_byte_of_a_page_is_heard() {
-        let mut errors: Vec<(usize, u8, u8)> = (0..4095).map(|at| (at, 3, gf::mul(3, 4))).collect();
-        errors.push((4095, 3, gf::mul(3, 2)));
-        let found = diagnose(4096, 0, &errors);
-        assert_eq!(found[0].verdict, Verdict::Ambiguous(vec![Role(1), Role(2)]));
-        assert_eq!(found[0].certainty, Certainty::None);
-    }
-
-    #[test]
-    fn p_and_q_by_the_same_bytes_is_never_proven() {
-        let found = diagnose(4096, 0, &[(10, 0x55, 0x55)]);
-        assert_eq!(found[0].verdict, Verdict::Member(Role(0)));
-        assert_ne!(found[0].certainty, Certainty::Proven);
-        assert!(found[0].alternatives.iter().any(|a| a.verdict == Verdict::Several(vec![Role(3), Role(4)])));
-    }
-
-    #[test]
-    fn raid5_sees_and_cannot_say() {
-        let check = CheckMatrix::new(1, 4, &[1; 4]).unwrap();
-        let mut row = vec![0; 8192];
-        row[5000..5100].fill(1);
-        let found = diagnose_window(&check, &Redundancy::Parity(vec![3]), &[&row], &[], 0);
-        assert_eq!((found[0].start, found[0].len, &found[0].verdict), (5000, 100, &Verdict::Unlocated));
-    }
-}
+mod tests;

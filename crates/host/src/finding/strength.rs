@@ -1,7 +1,7 @@
 //! How well the bytes support a verdict, as it is reported. `docs/repair.md` has the rules.
 
 use crate::target::Target;
-use pumice_raid::diagnosis::{self, Certainty, Diagnosis, Evidence, Gap};
+use pumice_raid::diagnosis::{self, Certainty, Diagnosis, Evidence, Gap, Testimony};
 use serde::{Deserialize, Serialize};
 
 /// How well the bytes support a verdict.
@@ -22,6 +22,7 @@ impl Strength {
     pub(super) fn of(diagnosis: &Diagnosis, doubts: &[Doubt]) -> Self {
         match diagnosis.certainty {
             Certainty::Proven => Self::Proven,
+            Certainty::Likely if diagnosis.verdict.is_of_tags() => Self::None,
             Certainty::Likely if doubts.is_empty() => Self::Strong,
             Certainty::Likely => Self::Weak,
             Certainty::None => Self::None,
@@ -55,6 +56,8 @@ pub enum Doubt {
     Rival,
     /// The finding is part of a pattern over the pass.
     Pattern,
+    /// The member's own tags fit: data and tag were lost together, or others are wrong.
+    Acquitted,
 }
 
 impl Doubt {
@@ -68,6 +71,7 @@ impl Doubt {
                 "the error takes fewer than 4 different values: two other members hit alike would look the same"
             }
             Self::Rival => "two other members explain the same bytes (see below)",
+            Self::Acquitted => "its own tags fit: a write was lost with its tags, or other members are wrong",
             Self::Pattern => "it is part of a pattern over the array (see above)",
         }
     }
@@ -88,10 +92,17 @@ pub(super) fn doubts(diagnosis: &Diagnosis, alone: bool) -> Vec<Doubt> {
     if diagnosis.certainty != Certainty::Likely {
         return Vec::new();
     }
-    match &diagnosis.evidence {
+    if matches!(diagnosis.testimony, Some(Testimony::Convicts { .. })) || diagnosis.verdict.is_of_tags() {
+        return Vec::new();
+    }
+    let mut doubts = match &diagnosis.evidence {
         Some(evidence) => evidence.doubts(alone).into_iter().map(Doubt::from).collect(),
         None => vec![Doubt::Unstable],
+    };
+    if diagnosis.testimony.is_some() {
+        doubts.push(Doubt::Acquitted);
     }
+    doubts
 }
 
 /// What was measured of the error of the member that a verdict names.
@@ -133,6 +144,46 @@ impl ErrorFigures {
             live_pairs: evidence.rivals,
             pairs: evidence.pairs,
             mistaken_one_in: mistaken_one_in(evidence.values.count(), u64::from(evidence.members)),
+        }
+    }
+}
+
+/// Which way tags speak.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Says {
+    /// The rebuilt blocks fit the tags that are stored for them.
+    Convicts,
+    /// The member's own tags fit.
+    Acquits,
+}
+
+/// What the tags of the members that a verdict names say of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WitnessFigures {
+    /// Which way.
+    pub says: Says,
+    /// Where the tags came from: `written`, `vouched` or `adopted`, the weakest of them; null for
+    /// `acquits`.
+    pub origin: Option<String>,
+    /// Bits of a guard.
+    pub guard_bits: u32,
+    /// A wrong conviction passes with a chance of one in at least this many; null for `acquits`.
+    pub mistaken_one_in: Option<u64>,
+}
+
+impl WitnessFigures {
+    pub(super) fn of(testimony: &Testimony) -> Self {
+        match *testimony {
+            Testimony::Convicts { origin, guard_bits, members } => Self {
+                says: Says::Convicts,
+                origin: Some(origin.name().to_owned()),
+                guard_bits,
+                mistaken_one_in: Some(1_u64.checked_shl(guard_bits * members).unwrap_or(u64::MAX)),
+            },
+            Testimony::Acquits { guard_bits } => {
+                Self { says: Says::Acquits, origin: None, guard_bits, mistaken_one_in: None }
+            }
         }
     }
 }

@@ -25,6 +25,10 @@ pub enum Verdict {
     Unreadable,
     /// The member was not asked for some of the bytes: its error time is spent.
     NotAsked,
+    /// The tags of these members differ from data that parity confirms.
+    TagDamaged,
+    /// The page of tags is lost.
+    TagLost,
 }
 
 /// The names of parity rows in JSON, and their words. A code has at most 8.
@@ -45,7 +49,7 @@ impl Verdict {
     /// Only Q disagrees.
     pub const Q: Self = Self::Parity(1);
     /// Those that are not of a parity row.
-    const OTHERS: [Self; 9] = [
+    const OTHERS: [Self; 11] = [
         Self::Member,
         Self::Copy,
         Self::CopiesDiffer,
@@ -55,6 +59,8 @@ impl Verdict {
         Self::Busy,
         Self::Unreadable,
         Self::NotAsked,
+        Self::TagDamaged,
+        Self::TagLost,
     ];
 
     const fn texts(self) -> (&'static str, &'static str) {
@@ -70,6 +76,8 @@ impl Verdict {
             Self::Busy => ("busy", "busy"),
             Self::Unreadable => ("unreadable", "unreadable"),
             Self::NotAsked => ("not_asked", "not asked for"),
+            Self::TagDamaged => ("tag_damaged", "tag damaged, data good"),
+            Self::TagLost => ("tag_lost", "tags lost, data unchecked"),
         }
     }
 

@@ -11,6 +11,7 @@ use super::record::{Intent, Record, device_uuid, window};
 use crate::date;
 use crate::error::HostError;
 use crate::finding::Finding;
+use crate::stripes::read_raw;
 use crate::target::Target;
 use pumice_durable::{Slots, Store, StoreFile, remove, replace, sweep};
 use pumice_offload::ErrorKind;
@@ -348,9 +349,8 @@ pub(super) fn digest_of_rows(
     start: u32,
     len: u32,
 ) -> Result<Option<[u8; 32]>, HostError> {
-    let member = target.member(role).expect("asked of members that are present");
     let mut bytes = vec![0; len as usize];
-    match member.node.read(member.drive, target.place(role, stripe, start), &mut bytes) {
+    match read_raw(target, role, target.place(role, stripe, start), &mut bytes) {
         Ok(()) => Ok(Some(Sha256::digest(&bytes).into())),
         Err(error) if error.kind() == ErrorKind::Media => Ok(None),
         Err(error) => Err(error.into()),

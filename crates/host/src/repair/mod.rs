@@ -25,10 +25,13 @@ pub(crate) use policy::Refusal;
 use crate::error::HostError;
 use crate::finding::Finding;
 use crate::sectors::Block;
-use crate::target::{Stripes, Target, View};
-use plan::{Rewrite, plan_located, plan_lost, plan_parity, syndromes};
+use crate::stripes::{Stripes, Tags};
+use crate::target::{Target, View};
+pub(crate) use plan::syndromes;
+use plan::{Rewrite, plan_convicted, plan_located, plan_lost, plan_parity};
 use pumice_raid::diagnosis::{BLOCK, Diagnosis, Verdict};
 use pumice_telemetry::Ledger;
+use pumice_units::Role;
 use write::{Bytes, write};
 
 /// What became of one finding.
@@ -88,6 +91,7 @@ impl<'t> Repairer<'t> {
         }
         let (done, refused) = match &diagnosis.verdict {
             Verdict::Unreadable(_) => self.blocks(site, diagnosis)?,
+            _ if finding.is_convicted() => self.convicted(site, diagnosis)?,
             _ => self.windows(site, diagnosis)?,
         };
         Ok(match refused {
@@ -116,6 +120,34 @@ impl<'t> Repairer<'t> {
             let plan = plan_lost(check, &block, last_equation);
             refused = refused.or(plan.refused);
             for rewrite in &plan.rewrites {
+                self.carry_out(site, &mut reader, rewrite)?;
+                done = true;
+            }
+            start += len;
+        }
+        Ok((done, refused))
+    }
+
+    /// Bytes that tags prove wrong, block by block (R22).
+    fn convicted(
+        &self,
+        site: &mut Site<'_>,
+        diagnosis: &Diagnosis,
+    ) -> Result<(bool, Option<Refusal>), HostError> {
+        let chunk = self.target.chunk(site.stripe);
+        let check = site.view.check_matrix(site.stripe);
+        let mut reader = Stripes::new(site.view, chunk);
+        let (mut done, mut refused) = (false, None);
+        let mut start = diagnosis.start / BLOCK as u32 * BLOCK as u32;
+        while start < diagnosis.end() {
+            let len = (BLOCK as u32).min(chunk - start);
+            let block = Block::read(self.target, site.view, &mut reader, site.stripe, start, len)?;
+            *site.moved += Ledger::read_from_drives(block.bytes()) + Ledger::arrived_at_host(block.bytes());
+            let rewrites = plan_convicted(check, &block, diagnosis);
+            if rewrites.is_empty() {
+                refused = Some(Refusal::Changed);
+            }
+            for rewrite in &rewrites {
                 self.carry_out(site, &mut reader, rewrite)?;
                 done = true;
             }
@@ -204,7 +236,12 @@ impl<'t> Repairer<'t> {
         *site.moved += Ledger::read_from_drives(window.bytes) + Ledger::arrived_at_host(window.bytes);
         let check = site.view.check_matrix(stripe);
         let contents = by_role(site.view, &window.chunks, check.columns());
+        let unfit = |role: Role| {
+            let index = site.view.roles().position(|other| other == role);
+            index.and_then(|index| window.tags[index].as_ref()).is_some_and(Tags::is_faulty)
+        };
         let holds = window.holes.is_empty()
+            && !rewrite.changes.iter().any(|change| unfit(change.role))
             && rewrite.changes.iter().all(|c| contents[c.role.index()] == Some(c.new.as_slice()))
             && syndromes(check, &contents, rewrite.len() as usize)
                 .iter()

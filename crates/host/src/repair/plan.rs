@@ -2,6 +2,7 @@
 
 use super::policy::Refusal;
 use crate::sectors::{Block, Run};
+use crate::testimony::{Heard, Said, hear};
 use pumice_parity::array_layout::Redundancy;
 use pumice_parity::check_matrix::CheckMatrix;
 use pumice_parity::gf::add_scaled;
@@ -109,6 +110,31 @@ pub(crate) fn plan_located(
     });
     let changes: Vec<Change> = changes.collect::<Result<_, _>>()?;
     Ok(whole_sectors(start, changes, diagnosis))
+}
+
+/// Plans the members that tags convict in a block: what they should hold, and their lost sectors
+/// beside that. Runs are left out of which the block does not say the same as `diagnosis` any more.
+pub(crate) fn plan_convicted(check: &CheckMatrix, block: &Block, diagnosis: &Diagnosis) -> Vec<Rewrite> {
+    let accused = diagnosis.verdict.accused();
+    let in_reach = |run: &Run| {
+        let (start, end) = (block.start + run.range.start, block.start + run.range.end);
+        start < diagnosis.end() && diagnosis.start < end
+    };
+    let plan = |heard: Heard| {
+        let Heard { run, said: Said::Convicted { members, lost, testimony, .. } } = heard else {
+            return None;
+        };
+        let same = members.iter().map(|(role, _)| *role).eq(accused.iter().copied());
+        if !same || Some(testimony) != diagnosis.testimony || !in_reach(&run) {
+            return None;
+        }
+        let contents = block.contents(&run);
+        let old = |role: &Role| contents[role.index()].map(<[u8]>::to_vec);
+        let convicted = members.into_iter().map(|(role, new)| Change { role, old: old(&role), new });
+        let lost = lost.into_iter().map(|(role, new)| Change { role, old: None, new });
+        Some(Rewrite { start: block.start + run.range.start, changes: convicted.chain(lost).collect() })
+    };
+    hear(check, block).into_iter().filter_map(plan).collect()
 }
 
 /// Plans parity from the data as it is: md's way.

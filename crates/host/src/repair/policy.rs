@@ -68,6 +68,8 @@ pub(crate) enum Refusal {
     NotNamed,
     /// Bytes of the stripe were not asked for (R3).
     NotAsked,
+    /// Only tags are damaged or lost (R21).
+    Tags,
 }
 
 impl fmt::Display for Refusal {
@@ -91,6 +93,9 @@ impl fmt::Display for Refusal {
                 "the block is silently damaged as well: what parity would bring back is not sure"
             }
             Self::NotNamed => "a member that belongs to the array was not named: name it, and repair again",
+            Self::Tags => {
+                "no data are rewritten for damaged tags; `pumice release` accepts a block as it is, `pumice protect` gives new tags to blocks without one"
+            }
             Self::NotAsked => "bytes of the stripe were not asked for: a member failed for too long",
         })
     }
@@ -103,6 +108,8 @@ impl RepairPolicy {
             (Self::None, _) => Err(Refusal::Policy),
             (_, Verdict::NotAsked) => Err(Refusal::NotAsked),
             (_, Verdict::Busy) => Err(Refusal::Changed),
+            (_, Verdict::TagDamaged | Verdict::TagLost) => Err(Refusal::Tags),
+            _ if finding.is_convicted() => Ok(()),
             (Self::Parity, verdict) if verdict.is_of_copies() => Err(Refusal::NoParity),
             (_, Verdict::CopiesDiffer) => Err(Refusal::CopiesDiffer),
             (_, Verdict::Unreadable) | (Self::Parity, _) => Ok(()),

@@ -9,7 +9,8 @@ use super::plan::syndromes;
 use super::record::{Intent, Kind, Record, SECTOR, device_uuid, window};
 use super::write::{Bytes, reads_back, write};
 use crate::error::HostError;
-use crate::target::{Stripes, Target};
+use crate::stripes::{Stripes, read_raw};
+use crate::target::Target;
 use pumice_offload::ErrorKind;
 use pumice_raid::Uuid;
 use std::fmt;
@@ -154,9 +155,8 @@ pub(super) fn write_all(target: &Target, intent: &Intent, bytes: Bytes, start: u
 }
 
 fn content(target: &Target, record: &Record) -> Result<Content, HostError> {
-    let member = target.member(record.role).expect("it was found to be there");
     let mut now = vec![0; record.new.len()];
-    match member.node.read(member.drive, record.device_offset, &mut now) {
+    match read_raw(target, record.role, record.device_offset, &mut now) {
         Ok(()) => Ok(classify(&now, record)),
         // What cannot be read is neither old nor new, and can become either.
         Err(error) if error.kind() == ErrorKind::Media => Ok(Content::Mixed),

@@ -7,6 +7,7 @@ use super::record::{Intent, Kind, OldBytes, Record, device_uuid, window};
 use super::recover::write_all;
 use super::write::Bytes;
 use crate::error::HostError;
+use crate::stripes::read_raw;
 use crate::target::Target;
 use pumice_offload::ErrorKind;
 use pumice_raid::Uuid;
@@ -135,9 +136,8 @@ fn check(target: &Target, entry: &Entry) -> Result<(u32, Vec<Record>), Objection
 /// The record that puts the old bytes of a range back, if the range reads as the repair left it.
 fn put_back(target: &Target, record: &EntryRecord) -> Result<Record, Objection> {
     let EntryRecord { role, member, device_offset, .. } = record;
-    let there = target.member(*role).expect("it was found to be there");
     let mut now = vec![0; record.old.bytes().len()];
-    match there.node.read(there.drive, *device_offset, &mut now) {
+    match read_raw(target, *role, *device_offset, &mut now) {
         Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::Media => {
             return refuse(format!("member {role} does not give back what the repair wrote"));

@@ -3,6 +3,7 @@
 
 use super::record::{Intent, Record};
 use crate::error::HostError;
+use crate::stripes::read_raw;
 use crate::target::{Member, Target};
 use std::ops::Range;
 
@@ -64,10 +65,9 @@ pub(super) fn write(target: &Target, intent: &Intent, bytes: Bytes) -> Result<u6
 /// If the member of a record is missing.
 pub(super) fn reads_back(target: &Target, intent: &Intent, bytes: Bytes) -> Result<bool, HostError> {
     for record in &intent.records {
-        let member = member(target, record);
         for part in bytes.parts(record) {
             let mut back = vec![0; part.len()];
-            member.node.read(member.drive, record.device_offset + part.start as u64, &mut back)?;
+            read_raw(target, record.role, record.device_offset + part.start as u64, &mut back)?;
             if back != bytes.of(record)[part] {
                 return Ok(false);
             }

@@ -70,8 +70,8 @@ impl Checker<'_> {
     fn exact(&self, stripes: Range<u64>, out: &mut Checked) -> Result<(), HostError> {
         let share = &self.view.shares[0];
         let first = stripes.start;
-        let result = share.node.parity(&self.command(share, stripes, self.whole(), Mode::Check))?;
-        out.account(self.view, share, &result);
+        let result = share.node.parity(&self.command(share, stripes.clone(), self.whole(), Mode::Check))?;
+        out.account(self.view, share, stripes, &result);
         out.suspects.extend(result.nonzero.ones().map(|bit| first + bit));
         Ok(())
     }
@@ -120,7 +120,7 @@ impl Checker<'_> {
             share.node.parity(&self.command(share, stripes.clone(), window, mode(own(share))))
         })?;
         for (share, result) in shares.iter().zip(&results) {
-            out.account(self.view, share, result);
+            out.account(self.view, share, stripes.clone(), result);
         }
         let collector = &shares[0];
         let len = repetitions * u64::from(window.len);
@@ -202,8 +202,8 @@ impl Checker<'_> {
         let mode = |into| Mode::Accumulate { into, seed: seed.clone(), accumulators };
         if let [share] = &self.view.shares[..] {
             let into = MemoryAddress { drive: share.memory_drive, offset: 0 };
-            let result = share.node.parity(&self.command(share, stripes, window, mode(into)))?;
-            out.account(self.view, share, &result);
+            let result = share.node.parity(&self.command(share, stripes.clone(), window, mode(into)))?;
+            out.account(self.view, share, stripes, &result);
             return Ok(result.range);
         }
         Ok(self.meet(stripes, window, u64::from(accumulators), out, mode)?.range)
@@ -274,7 +274,7 @@ impl Checker<'_> {
         })?;
         let mut sum = PowerSums::new(self.view.rows(), usize::from(self.powers));
         for (share, result) in shares.iter().zip(&results) {
-            out.account(self.view, share, result);
+            out.account(self.view, share, stripes.clone(), result);
             let part = result.fingerprint.as_ref().ok_or_else(|| {
                 NodeError::invalid("mode", format!("node '{}' sent no fingerprint", share.node_name))
             })?;

@@ -1,10 +1,11 @@
 //! What a check brings to light: suspects, and places that could not be read.
 
 use crate::target::{Share, View};
-use pumice_offload::{ParityResult, Unread};
+use pumice_offload::{ParityResult, TagReport, Unread};
 use pumice_telemetry::Ledger;
 use pumice_units::Role;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// A place that a drive did not give back.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,13 +24,23 @@ pub(crate) struct Checked {
     pub(crate) suspects: BTreeSet<u64>,
     /// Stripes that could not be read whole, with the places that are known.
     pub(crate) holes: BTreeMap<u64, Vec<Hole>>,
+    /// Blocks that fit their tags, by origin; `None` without tags.
+    pub(crate) tags: Option<[u64; 4]>,
+    /// Up to which stripe each node's blocks are counted there: what is read again is not.
+    counted: BTreeMap<String, u64>,
     pub(crate) moved: Ledger,
 }
 
 impl Checked {
-    /// Takes what a node moved, what its result weighs, and the holes that it met; tells whether
-    /// there were any.
-    pub(super) fn account(&mut self, view: &View, share: &Share, result: &ParityResult) -> bool {
+    /// Takes what a node moved, what its result over `stripes` weighs, what tags say, and the holes
+    /// that it met; tells whether there were any.
+    pub(super) fn account(
+        &mut self,
+        view: &View,
+        share: &Share,
+        stripes: Range<u64>,
+        result: &ParityResult,
+    ) -> bool {
         self.moved += result.moved + Ledger::arrived_at_host(result.encoded_len());
         for hole in &result.unreadable {
             let role = share.roles[hole.source];
@@ -40,6 +51,23 @@ impl Checked {
                 known.push(hole);
             }
         }
+        if let Some(tags) = &result.tags {
+            self.hear(view, share, &stripes, tags);
+        }
         !result.unreadable.is_empty()
+    }
+
+    /// Stripes with tags that differ, or are lost, are suspect, whatever their equations say.
+    fn hear(&mut self, view: &View, share: &Share, stripes: &Range<u64>, report: &TagReport) {
+        self.suspects.extend(report.places.iter().map(|place| view.stripe(place.stripe)));
+        if let Some(last) = report.places.last().filter(|_| report.is_cut()) {
+            self.suspects.extend(view.stripe(last.stripe)..stripes.end);
+        }
+        let upto = self.counted.entry(share.node_name.clone()).or_default();
+        if stripes.start >= *upto {
+            *upto = stripes.end;
+            let sums = self.tags.get_or_insert_default();
+            sums.iter_mut().zip(report.fit).for_each(|(sum, fit)| *sum += fit);
+        }
     }
 }

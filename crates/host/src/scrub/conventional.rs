@@ -2,9 +2,11 @@
 
 use super::checked::Checked;
 use crate::error::HostError;
-use crate::target::{Stripes, View};
+use crate::stripes::{Stripes, Tags};
+use crate::target::View;
 use pumice_parity::class_plan::ClassPlan;
 use pumice_parity::kernels::Kernels;
+use pumice_protect::origin::{Opinion, Origin};
 use pumice_telemetry::Ledger;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -45,6 +47,10 @@ impl Conventional<'_> {
             out.suspects.extend(mine.suspects);
             out.holes.extend(mine.holes);
             out.moved += mine.moved;
+            if let Some(tags) = mine.tags {
+                let sums = out.tags.get_or_insert_default();
+                sums.iter_mut().zip(tags).for_each(|(sum, fit)| *sum += fit);
+            }
             Ok(())
         };
         let threads = THREADS.min(stripes.end - stripes.start);
@@ -66,12 +72,24 @@ impl Conventional<'_> {
             let len = reader.window_bytes().min(self.chunk - start);
             let read = reader.read(stripe, start, len)?;
             out.moved += Ledger::read_from_drives(read.bytes) + Ledger::arrived_at_host(read.bytes);
+            for tags in read.tags.iter().flatten() {
+                let sums = out.tags.get_or_insert_default();
+                for judged in &tags.judged {
+                    match judged.opinion {
+                        Opinion::Fits(origin) => sums[origin as usize] += 1,
+                        Opinion::Unchecked => sums[Origin::Unknown as usize] += 1,
+                        Opinion::Differs(_) | Opinion::Lost => {}
+                    }
+                }
+            }
             if !read.holes.is_empty() {
                 // Which bytes exactly, the examination finds out: it reads block by block.
                 out.holes.entry(stripe).or_default();
             } else {
                 let class = &classes[self.view.class(stripe)];
-                if class.check(&self.kernels, &read.chunks).0 != 0 {
+                if read.tags.iter().flatten().any(Tags::is_faulty)
+                    || class.check(&self.kernels, &read.chunks).0 != 0
+                {
                     out.suspects.insert(stripe);
                 }
             }

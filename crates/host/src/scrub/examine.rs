@@ -2,23 +2,30 @@
 //!
 //! The nodes fold the stripe's rows where the data is; the host asks where the syndrome is not zero
 //! and reads those bytes alone. A stripe with unreadable places is read to the host block by block
-//! instead, so that every block that can be judged is.
+//! instead, so that every block that can be judged is. So is one with tags on a drive, which are a
+//! second witness.
 
 use super::check::on_each;
 use super::checked::Hole;
 use crate::error::HostError;
 use crate::relay::bring;
-use crate::repair::by_role;
-use crate::sectors::Block;
-use crate::target::{Stripes, Target, View};
+use crate::repair::{by_role, syndromes as rows_of};
+use crate::sectors::{Block, Run};
+use crate::stripes::{Stripes, Tags};
+use crate::target::{Target, View};
+use crate::testimony::{Heard, Said, acquits, hear, lost, runs};
 use pumice_offload::{
     Activity, Grant, MemoryAddress, Mode, ParityCommand, ParityResult, RESULT_HEADER_BYTES, Rule, Source,
     Transfer, Unread, Window, Writes,
 };
+use pumice_parity::check_matrix::CheckMatrix;
 use pumice_raid::diagnosis::{BLOCK, Diagnosis, Evidence, Gap, Verdict, diagnose_window, join};
 use pumice_telemetry::Ledger;
 use pumice_units::Role;
 use std::collections::BTreeSet;
+
+/// Bytes of a chunk that are looked at together before they are looked at block by block.
+const WINDOW: u32 = 64 << 10;
 
 /// What an examination found.
 #[derive(Debug, Default)]
@@ -184,57 +191,39 @@ fn syndromes(
     Ok(Some((window.start + start, syndromes)))
 }
 
-/// Examines a stripe with places that some member did not give back, block by block. What fails is
-/// asked for again by itself; what reads by now is a byte like any other. The equations that remain
-/// without the missing members are checked over each run of sectors.
+/// Examines a stripe with places that some member did not give back, or with tags, block by block.
+/// What fails is asked for again by itself; what reads by now is a byte like any other. The
+/// equations that remain without the missing members are checked over each run of sectors.
 ///
 /// # Errors
 /// If a node fails, or a drive as a whole.
-pub(crate) fn examine_with_holes(
+pub(crate) fn examine_closely(
     target: &Target,
     view: &View,
     stripe: u64,
     known: &[Hole],
 ) -> Result<Examination, HostError> {
     let chunk = target.chunk(stripe);
-    let redundancy = target.redundancy(stripe);
     let check = view.check_matrix(stripe);
     let mut reader = Stripes::new(view, chunk);
     let mut out = Examination::default();
     count_writes(view, chunk, stripe, &mut out)?;
+    let longest = reader.window_bytes().min(WINDOW) / BLOCK as u32 * BLOCK as u32;
     let mut start = 0;
     while start < chunk {
-        let len = (BLOCK as u32).min(chunk - start);
-        let block = Block::read(target, view, &mut reader, stripe, start, len)?;
-        out.moved += Ledger::read_from_drives(block.bytes()) + Ledger::arrived_at_host(block.bytes());
-        for run in block.runs() {
-            let remaining = check.eliminate(&run.columns());
-            let rows = block.syndromes(&remaining, &run);
-            if rows.is_empty() {
-                continue;
-            }
-            let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
-            let contents = block.contents(&run);
-            let mut found =
-                diagnose_window(&remaining, redundancy, &rows, &contents, start + run.range.start);
-            if !block.missing.is_empty() {
-                for diagnosis in &mut found {
-                    diagnosis.evidence = diagnosis.evidence.take().map(Evidence::beside_a_gap);
-                }
-            }
-            join(&mut out.diagnoses, found);
+        let window = longest.max(BLOCK as u32).min(chunk - start);
+        let end = start + window;
+        if known.is_empty() && is_sound(check, view, &mut reader, stripe, start, window, &mut out)? {
+            start = end;
+            continue;
         }
-        for why in [Unread::Refused, Unread::NotAsked] {
-            let (roles, gaps) = block.gaps(why);
-            if !gaps.is_empty() {
-                let verdict = match why {
-                    Unread::Refused => Verdict::Unreadable(roles),
-                    Unread::NotAsked => Verdict::NotAsked(roles),
-                };
-                join(&mut out.diagnoses, vec![Diagnosis::of_gaps(start, len, verdict, gaps)]);
-            }
+        while start < end {
+            let len = (BLOCK as u32).min(chunk - start);
+            let block = Block::read(target, view, &mut reader, stripe, start, len)?;
+            out.moved += Ledger::read_from_drives(block.bytes()) + Ledger::arrived_at_host(block.bytes());
+            judge_block(target, check, stripe, &block, &mut out.diagnoses);
+            start += len;
         }
-        start += len;
     }
     count_writes(view, chunk, stripe, &mut out)?;
     let lost = |hole: &Hole| {
@@ -244,6 +233,129 @@ pub(crate) fn examine_with_holes(
     let again: BTreeSet<Role> = known.iter().filter(|hole| !lost(hole)).map(|hole| hole.role).collect();
     again.into_iter().for_each(|role| target.error_account().read_again(role));
     Ok(out)
+}
+
+/// Whether a window of a stripe reads whole, every equation holds, and no tag is against it.
+fn is_sound(
+    check: &CheckMatrix,
+    view: &View,
+    reader: &mut Stripes<'_>,
+    stripe: u64,
+    start: u32,
+    len: u32,
+    out: &mut Examination,
+) -> Result<bool, HostError> {
+    let window = reader.read(stripe, start, len)?;
+    out.moved += Ledger::read_from_drives(window.bytes) + Ledger::arrived_at_host(window.bytes);
+    if !window.holes.is_empty() || window.tags.iter().flatten().any(Tags::is_faulty) {
+        return Ok(false);
+    }
+    let contents = by_role(view, &window.chunks, check.columns());
+    let rows = rows_of(check, &contents, len as usize);
+    Ok(rows.iter().all(|row| row.iter().all(|byte| *byte == 0)))
+}
+
+/// Says what is wrong with a block: by its tags, by its equations, by what is missing.
+fn judge_block(
+    target: &Target,
+    check: &CheckMatrix,
+    stripe: u64,
+    block: &Block,
+    diagnoses: &mut Vec<Diagnosis>,
+) {
+    let heard = hear(check, block);
+    let whole = block.missing.is_empty() && heard.is_empty();
+    for (run, suspects) in runs(block) {
+        if suspects.is_empty() {
+            join(diagnoses, judge_run(target, check, stripe, block, &run, whole));
+        }
+    }
+    for heard in &heard {
+        join(diagnoses, said(target, stripe, block, heard));
+    }
+    for (role, part) in lost(block) {
+        let verdict = Verdict::TagLost(vec![role]);
+        let (start, len) = (block.start + part.start, part.end - part.start);
+        join(diagnoses, vec![Diagnosis::of_tags(start, len, verdict, None)]);
+    }
+    for why in [Unread::Refused, Unread::NotAsked] {
+        let (roles, gaps) = block.gaps(why);
+        if !gaps.is_empty() {
+            let verdict = match why {
+                Unread::Refused => Verdict::Unreadable(roles),
+                Unread::NotAsked => Verdict::NotAsked(roles),
+            };
+            join(diagnoses, vec![Diagnosis::of_gaps(block.start, block.len, verdict, gaps)]);
+        }
+    }
+}
+
+/// A run by its equations. `whole` is whether nothing of its block is missing or differs from its
+/// tag.
+fn judge_run(
+    target: &Target,
+    check: &CheckMatrix,
+    stripe: u64,
+    block: &Block,
+    run: &Run,
+    whole: bool,
+) -> Vec<Diagnosis> {
+    let remaining = check.eliminate(&run.columns());
+    let rows = block.syndromes(&remaining, run);
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
+    let contents = block.contents(run);
+    let start = block.start + run.range.start;
+    let mut found = diagnose_window(&remaining, target.redundancy(stripe), &rows, &contents, start);
+    for diagnosis in &mut found {
+        if !whole {
+            diagnosis.evidence = diagnosis.evidence.take().map(Evidence::beside_a_gap);
+        }
+        if let [role] = diagnosis.verdict.accused()[..] {
+            let range = diagnosis.start - block.start..diagnosis.end() - block.start;
+            diagnosis.testimony = acquits(block, role, &range);
+        }
+    }
+    found
+}
+
+/// The diagnoses of a run in which tags differ.
+fn said(target: &Target, stripe: u64, block: &Block, heard: &Heard) -> Vec<Diagnosis> {
+    let Heard { run, said } = heard;
+    let whole = |verdict| {
+        let len = run.range.end - run.range.start;
+        Diagnosis::of_tags(block.start + run.range.start, len, verdict, None)
+    };
+    match said {
+        Said::Tags(roles) => vec![whole(Verdict::TagDamaged(roles.clone()))],
+        Said::Ambiguous(roles) => vec![whole(Verdict::Ambiguous(roles.clone()))],
+        Said::Convicted { members, testimony, tags, .. } => {
+            let columns: Vec<usize> = members.iter().map(|(role, _)| role.index()).collect();
+            let verdict = Verdict::of_members(&columns, target.redundancy(stripe));
+            let (first, last) = changed(block, run, members);
+            let start = block.start + run.range.start + first;
+            let mut out = vec![Diagnosis::of_tags(start, last + 1 - first, verdict, Some(*testimony))];
+            if !tags.is_empty() {
+                out.push(whole(Verdict::TagDamaged(tags.clone())));
+            }
+            out
+        }
+    }
+}
+
+/// The first and the last byte of a run that are to change.
+fn changed(block: &Block, run: &Run, members: &[(Role, Vec<u8>)]) -> (u32, u32) {
+    let (mut first, mut last) = (u32::MAX, 0);
+    for (role, new) in members {
+        let old = block.chunks[role.index()].iter().flat_map(|chunk| &chunk[run.bytes()]);
+        for (at, _) in (0..).zip(old.zip(new)).filter(|(_, (old, new))| old != new) {
+            (first, last) = (first.min(at), last.max(at));
+        }
+    }
+    // A tag that differs is of other bytes than those that lie there.
+    (first.min(last), last)
 }
 
 /// Asks every node for the counters of the stripe's regions, with a check of a single block, whose

@@ -19,6 +19,7 @@ mod outcome;
 mod run;
 mod settle;
 pub(crate) mod settling;
+mod vouch;
 mod witness;
 
 pub use options::Options;

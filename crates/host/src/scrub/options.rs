@@ -40,6 +40,8 @@ pub struct Options {
     pub repair: Option<RepairPolicy>,
     /// Do everything that a repair does, up to its first write.
     pub dry_run: bool,
+    /// Make adopted tags vouched ones where parity holds.
+    pub vouch: bool,
     /// Go on with an interrupted pass, where there is one.
     pub resume: bool,
     /// The devices may be written meanwhile: inconsistencies must stand.
@@ -100,6 +102,7 @@ impl Options {
             order: None,
             repair: None,
             dry_run: false,
+            vouch: false,
             resume: false,
             in_use: false,
             settle: SETTLE,

@@ -61,6 +61,11 @@ pub struct Outcome {
     pub pacing: Vec<(Role, PaceFigures)>,
     /// Bytes by place.
     pub ledger: Ledger,
+    /// Blocks that fit their tags, by origin; those of origin unknown have none. `None` if no
+    /// member has tags.
+    pub tags: Option<[u64; 4]>,
+    /// Adopted tags that were vouched for.
+    pub vouched: u64,
     /// The chance that damage of a batch went unseen, at most: the largest over the batches.
     pub miss_bound: f64,
     /// The stripes that were asked for.

@@ -7,6 +7,7 @@ use super::options::Options;
 use super::outcome::Outcome;
 use super::settle::{Settled, Settler, stand};
 use super::settling::{Patience, Standing};
+use super::vouch::vouch;
 use crate::error::HostError;
 use crate::finding::Finding;
 use crate::members::Equations;
@@ -18,6 +19,7 @@ use crate::target::{Target, View};
 use crate::{Method, date};
 use pumice_parity::kernels::Kernels;
 use pumice_parity::weights::miss_bound;
+use pumice_protect::origin::Origin;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -66,6 +68,8 @@ pub(super) struct Pass<'t> {
     state: Option<&'t StateFiles>,
     pub(super) standing: Standing,
     accept_degraded: bool,
+    /// Whether adopted tags are vouched for.
+    vouch: bool,
     /// Findings at which this run of the pass stops.
     most_findings: usize,
     /// Stripes to check in all.
@@ -124,6 +128,7 @@ impl<'t> Pass<'t> {
             state,
             standing,
             accept_degraded: options.accept_degraded,
+            vouch: options.vouch,
             most_findings: saved.findings.len().saturating_add(options.max_findings),
             of_stripes: schedule.stripes(),
             repairer,
@@ -230,6 +235,8 @@ impl<'t> Pass<'t> {
             bytes_checked: saved.bytes_checked,
             pacing,
             ledger: saved.ledger,
+            tags: saved.tags,
+            vouched: saved.vouched,
             miss_bound: saved.miss_bound,
             range: saved.key.range,
             equations: Equations::of(self.target, &course.schedule.batches),
@@ -258,6 +265,7 @@ impl Work for Pass<'_> {
         let checked = checker.check(method, stripes.clone())?;
         let mut ledger = checked.moved;
         let mut findings = Vec::new();
+        let tags = checked.tags;
         let mut suspects = checked.holes;
         suspects.extend(checked.suspects.into_iter().map(|stripe| (stripe, Vec::new())));
         let settler = Settler {
@@ -289,7 +297,15 @@ impl Work for Pass<'_> {
         self.saved.rechecked += settled.rechecked;
         self.saved.bytes_checked += count * present * u64::from(checker.chunk);
         self.saved.miss_bound = self.saved.miss_bound.max(bound(method, &view, count, checker.accumulators));
+        if let Some(fit) = tags {
+            let sums = self.saved.tags.get_or_insert_default();
+            sums.iter_mut().zip(fit).for_each(|(sum, fit)| *sum = sum.saturating_add(fit));
+        }
         self.saved.findings.extend(findings);
+        if self.vouch && tags.is_some_and(|fit| fit[Origin::Adopted as usize] > 0) {
+            let bound = bound(method, &view, count, checker.accumulators);
+            self.saved.vouched += vouch(self.target, &view, &stripes, &suspects, bound)?;
+        }
         self.put_view(stripes.start, view);
         Ok(())
     }

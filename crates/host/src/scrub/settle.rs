@@ -2,7 +2,7 @@
 //! itself is in `docs/settling.md`.
 
 use super::checked::Hole;
-use super::examine::{Examination, examine, examine_with_holes};
+use super::examine::{Examination, examine, examine_closely};
 use super::settling::{Action, Decision, Event, Look, Patience, Settling, Standing, Word};
 use super::witness::{evidence, hosts_now};
 use crate::error::HostError;
@@ -38,10 +38,10 @@ impl Settled {
     }
 
     /// Stripes whose equations do not hold, for sure: not those that others may be writing, nor
-    /// those that have nothing but unreadable places.
+    /// those that have nothing but unreadable places or damaged tags.
     pub(crate) fn inconsistent(&self) -> u64 {
         let stood = self.findings.iter().filter(|(stripe, _)| self.undisturbed(**stripe));
-        let broken = |d: &Diagnosis| !d.verdict.is_gap();
+        let broken = |d: &Diagnosis| !d.verdict.is_gap() && !d.verdict.is_of_tags();
         stood.filter(|(_, diagnoses)| diagnoses.iter().any(broken)).count() as u64
     }
 }
@@ -154,15 +154,15 @@ impl Settler<'_> {
         holes: &[Hole],
         moved: &mut Ledger,
     ) -> Result<Look<Vec<Diagnosis>>, HostError> {
-        let seen: Examination = if holes.is_empty() {
+        let seen: Examination = if holes.is_empty() && !self.view.has_tags() {
             match examine(self.target, self.view, stripe) {
                 Err(HostError::LostMeanwhile { .. }) => {
-                    examine_with_holes(self.target, self.view, stripe, holes)?
+                    examine_closely(self.target, self.view, stripe, holes)?
                 }
                 other => other?,
             }
         } else {
-            examine_with_holes(self.target, self.view, stripe, holes)?
+            examine_closely(self.target, self.view, stripe, holes)?
         };
         *moved += seen.moved;
         Ok(Look {
@@ -196,6 +196,7 @@ fn busy(mut diagnoses: Vec<Diagnosis>) -> Vec<Diagnosis> {
         if !diagnosis.verdict.is_gap() {
             diagnosis.verdict = Verdict::Busy;
             diagnosis.certainty = Certainty::None;
+            diagnosis.testimony = None;
             diagnosis.alternatives.clear();
         }
     }

@@ -103,6 +103,12 @@ pub(crate) struct SavedPass {
     pub(crate) findings: Vec<Finding>,
     pub(crate) patterns: Vec<Pattern>,
     pub(crate) ledger: Ledger,
+    /// Blocks that fit their tags, by origin.
+    #[serde(default)]
+    pub(crate) tags: Option<[u64; 4]>,
+    /// Adopted tags that were vouched for.
+    #[serde(default)]
+    pub(crate) vouched: u64,
     pub(crate) miss_bound: f64,
     pub(crate) seconds: f64,
 }
@@ -123,6 +129,8 @@ impl SavedPass {
             findings: Vec::new(),
             patterns: Vec::new(),
             ledger: Ledger::default(),
+            tags: None,
+            vouched: 0,
             miss_bound: 0.0,
             seconds: 0.0,
         }

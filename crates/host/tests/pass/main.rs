@@ -12,4 +12,5 @@ mod settling;
 mod sound;
 mod standing;
 mod unreadable;
+mod witness;
 mod world;
