@@ -12,6 +12,7 @@
 pub mod date;
 pub mod error;
 pub mod finding;
+pub mod heal;
 mod media_errors;
 pub mod members;
 mod method;

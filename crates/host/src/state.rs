@@ -9,13 +9,18 @@ pub(crate) use progress::{Before, MAX_SAVED_FINDINGS, PassKey, SavedPass, Shape}
 use crate::error::HostError;
 use crate::repair::EntryId;
 use crate::repair::{Archive, Found, Journal};
-use pumice_durable::{Folder, Lock, Store, remove, replace, sweep};
+use pumice_durable::{Envelope, Folder, Lock, Store, remove, replace, sweep};
 use pumice_raid::Uuid;
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// The record of a healing.
+const HEAL: Envelope = Envelope { magic: *b"PUMHEALR", version: 1 };
+/// Bytes of it, at most.
+const MAX_HEAL: u64 = 4096;
 /// Bytes of a progress file, at most.
 const MAX_PROGRESS: u64 = 256 << 20;
 
@@ -39,6 +44,15 @@ pub fn archives(folder: &Path) -> Result<Vec<(Uuid, Archive)>, HostError> {
         Some((array, Archive::open(store.folder(name), array)))
     };
     Ok(names.iter().filter_map(archive).collect())
+}
+
+/// What a healing of an array has told md, so that it can be taken back: `docs/healing.md`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HealRecord {
+    /// The kernel's name of the array, such as `md0`.
+    pub md: String,
+    /// The kernel's start.
+    pub boot: String,
 }
 
 /// The files of one array in the state directory, locked while this value lives.
@@ -156,6 +170,42 @@ impl StateFiles {
     pub(crate) fn save(&self, pass: &SavedPass) -> Result<(), HostError> {
         let written = replace(&*self.store, &self.name("scrub"), &pass.encode());
         written.map_err(|error| HostError::state(self.progress_path(), "cannot be written", error))
+    }
+
+    /// What a healing under way has told md; `None` if there is none.
+    ///
+    /// # Errors
+    /// If the record cannot be read, or is none.
+    pub fn heal_record(&self) -> Result<Option<HealRecord>, HostError> {
+        let name = self.name("heal");
+        let fail = |error| HostError::state(self.store.path(&name), "cannot be read", error);
+        let Some(bytes) = self.store.read(&name, MAX_HEAL).map_err(fail)? else { return Ok(None) };
+        let body = HEAL.open(&bytes).map_err(|bad| fail(io::Error::other(bad.to_string())))?;
+        serde_json::from_slice(body).map(Some).map_err(|error| fail(io::Error::other(error)))
+    }
+
+    /// Writes down what md is about to be told.
+    ///
+    /// # Errors
+    /// If the record cannot be written.
+    ///
+    /// # Panics
+    /// Never: plain data has a JSON form.
+    pub fn record_heal(&self, record: &HealRecord) -> Result<(), HostError> {
+        let name = self.name("heal");
+        let body = serde_json::to_vec(record).expect("plain data has a JSON form");
+        let written = replace(&*self.store, &name, &HEAL.seal(&body));
+        written.map_err(|error| HostError::state(self.store.path(&name), "cannot be written", error))
+    }
+
+    /// Forgets it: md is as it was.
+    ///
+    /// # Errors
+    /// If the record cannot be removed.
+    pub fn forget_heal(&self) -> Result<(), HostError> {
+        let name = self.name("heal");
+        let removed = remove(&*self.store, &name);
+        removed.map_err(|error| HostError::state(self.store.path(&name), "cannot be removed", error))
     }
 
     /// Forgets the pass: it has come to its end.

@@ -1,0 +1,174 @@
+use super::*;
+
+/// An md in virtual time: a check walks from `sync_min` and pauses at `sync_max`.
+struct Model {
+    md: Md,
+    /// Sectors of a member.
+    end: u64,
+    /// Blocks that are refused, by member and sector.
+    bad: Vec<(String, u64)>,
+    /// What it was told, in order.
+    told: Vec<Order>,
+    /// A member fails when the check has come so far.
+    fails_at: Option<u64>,
+    /// It takes no orders.
+    deaf: bool,
+}
+
+impl Model {
+    fn new(members: usize, end: u64) -> Self {
+        let errors = (0..members).map(|i| (format!("dev-{i}"), 0)).collect();
+        let md = Md {
+            runs: true,
+            action: SyncAction::Idle,
+            degraded: 0,
+            sync_min: 0,
+            sync_max: None,
+            completed: None,
+            cache: 256,
+            errors,
+        };
+        Self { md, end, bad: Vec::new(), told: Vec::new(), fails_at: None, deaf: false }
+    }
+
+    fn tell(&mut self, order: &Order) {
+        self.told.push(order.clone());
+        if self.deaf {
+            return;
+        }
+        match order {
+            Order::Limit { min, max } => (self.md.sync_min, self.md.sync_max) = (*min, *max),
+            Order::Check => {
+                self.md.action = SyncAction::Check;
+                self.md.completed = Some(self.md.sync_min);
+            }
+            Order::Idle => {
+                self.md.action = SyncAction::Idle;
+                self.md.completed = None;
+            }
+            Order::Wait(_) | Order::Done => {}
+        }
+    }
+
+    /// 8 sectors further.
+    fn walk(&mut self) {
+        let Some(at) = self.md.completed.filter(|_| self.md.action == SyncAction::Check) else { return };
+        let limit = self.md.sync_max.unwrap_or(self.end).min(self.end);
+        let to = (at + 8).min(limit);
+        for (member, _) in self.bad.extract_if(.., |(_, sector)| (at..to).contains(sector)) {
+            *self.md.errors.get_mut(&member).unwrap() += 8;
+        }
+        self.md.completed = Some(to);
+        if self.fails_at.is_some_and(|sector| sector < to) {
+            self.md.degraded = 1;
+            self.md.action = SyncAction::Other("recover".to_owned());
+            self.md.completed = None;
+        } else if to == self.end {
+            self.md.action = SyncAction::Idle;
+            self.md.completed = None;
+        }
+    }
+
+    fn run(&mut self, healing: &mut Healing, stop_after: usize) {
+        let mut now = Duration::ZERO;
+        for step in 0..100_000 {
+            if step == stop_after {
+                healing.stop();
+            }
+            let order = healing.next(now, &self.md.clone());
+            if order == Order::Done {
+                return;
+            }
+            self.tell(&order);
+            now += PAUSE;
+            self.walk();
+        }
+        panic!("it does not end: {:?}", self.told);
+    }
+
+    fn is_restored(&self) -> bool {
+        (self.md.sync_min, self.md.sync_max) == (0, None) && self.md.action != SyncAction::Check
+    }
+}
+
+fn task(stripe: u64) -> Task {
+    Task { stripe, sectors: stripe * 128..(stripe + 1) * 128, blocks: 1 }
+}
+
+#[test]
+fn each_stripe_is_checked_alone_and_the_limits_are_restored() {
+    let mut model = Model::new(4, 1280);
+    model.bad = [3 * 128 + 5, 7 * 128, 9 * 128 + 100, 5 * 128].map(|s| ("dev-1".to_owned(), s)).to_vec();
+    let mut healing = Healing::new(vec![task(3), task(7), task(9)], 1280);
+    model.run(&mut healing, usize::MAX);
+    assert_eq!((healing.healed(), healing.why()), (&[3, 7, 9][..], None));
+    assert_eq!(model.bad, [("dev-1".to_owned(), 5 * 128)], "what was not asked for is not touched");
+    assert!(model.is_restored());
+    let limits: Vec<_> = model.told.iter().filter(|order| matches!(order, Order::Limit { .. })).collect();
+    assert_eq!(limits.len(), 4);
+}
+
+#[test]
+fn a_signal_at_any_moment_leaves_md_as_it_was() {
+    for step in 0..120 {
+        let mut model = Model::new(4, 1280);
+        let mut healing = Healing::new(vec![task(3), task(7)], 1280);
+        model.run(&mut healing, step);
+        assert!(model.is_restored(), "step {step}: {:?}", model.told);
+        assert!(healing.why().is_some() || healing.healed().len() == 2, "step {step}");
+    }
+}
+
+#[test]
+fn nothing_is_told_to_an_array_that_is_not_fit_for_it() {
+    type Spoil = fn(&mut Md);
+    let cases: [(Spoil, Reason); 7] = [
+        (|md| md.runs = false, Reason::NotRunning),
+        (|md| md.action = SyncAction::Check, Reason::AtWork("check".to_owned())),
+        (|md| md.action = SyncAction::Other("resync".to_owned()), Reason::AtWork("resync".to_owned())),
+        (|md| md.degraded = 1, Reason::Degraded),
+        (|md| md.sync_min = 8, Reason::Limited),
+        (|md| md.sync_max = Some(64), Reason::Limited),
+        (|md| md.cache = 3, Reason::NoRoom("dev-0".to_owned())),
+    ];
+    for (spoil, why) in cases {
+        let mut model = Model::new(4, 1280);
+        spoil(&mut model.md);
+        let mut healing = Healing::new(vec![task(3)], 1280);
+        assert_eq!(healing.next(Duration::ZERO, &model.md), Order::Done);
+        assert_eq!((healing.why(), healing.healed()), (Some(&why), &[][..]));
+    }
+}
+
+#[test]
+fn it_stops_before_md_gives_a_member_up() {
+    let mut model = Model::new(4, 128 * 200);
+    model.bad = (0..200).map(|stripe| ("dev-2".to_owned(), stripe * 128)).collect();
+    let mut healing = Healing::new((0..200).map(task).collect(), 128 * 200);
+    model.run(&mut healing, usize::MAX);
+    assert_eq!(healing.why(), Some(&Reason::NoRoom("dev-2".to_owned())));
+    assert_eq!((healing.healed().len(), model.md.errors["dev-2"]), (113, 904));
+    assert!(model.is_restored());
+    // Spread over the members, and more than one run may.
+    let mut model = Model::new(4, 128 * 200);
+    model.bad = (0..200).map(|stripe| (format!("dev-{}", stripe % 4), stripe * 128)).collect();
+    let mut healing = Healing::new((0..200).map(task).collect(), 128 * 200);
+    model.run(&mut healing, usize::MAX);
+    assert_eq!((healing.why(), healing.healed().len()), (Some(&Reason::Enough), 128));
+}
+
+#[test]
+fn a_member_that_fails_meanwhile_and_an_md_that_does_nothing_end_it() {
+    let mut model = Model::new(4, 1280);
+    model.fails_at = Some(3 * 128 + 40);
+    let mut healing = Healing::new(vec![task(3), task(7)], 1280);
+    model.run(&mut healing, usize::MAX);
+    assert_eq!((healing.why(), healing.healed()), (Some(&Reason::Degraded), &[][..]));
+    assert_eq!((model.md.sync_min, model.md.sync_max), (0, None));
+    assert!(!model.told.contains(&Order::Idle), "a recovery is not interrupted");
+    let mut model = Model::new(4, 1280);
+    model.deaf = true;
+    let mut healing = Healing::new(vec![task(3)], 1280);
+    model.run(&mut healing, usize::MAX);
+    assert_eq!(healing.why(), Some(&Reason::Silent));
+}
