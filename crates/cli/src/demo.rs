@@ -3,6 +3,7 @@
 mod damage;
 mod network;
 mod volume;
+mod witness;
 mod world;
 
 use crate::access::Access;
@@ -31,7 +32,8 @@ use world::World;
 const NODES: usize = 3;
 
 /// Makes a 22+2 array in a temporary folder, damages it in ten ways, finds the damage by four
-/// methods, shows what each of them moved, and repairs what can be repaired.
+/// methods, shows what each of them moved, and repairs what can be repaired. Then the same with
+/// tags beside the drives, which prove what parity only finds likely.
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
     /// Make the array in this folder, and leave it there (damaged again) to try things on
@@ -85,6 +87,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode, Failure> {
     print("Ten kinds of damage, planted behind its back, and who finds them:\n\n");
     let all_found = show_findings(&planted, &outcomes);
     let repaired = repair(&world, &state, &planted)?;
+    let proven = witness::show(folder)?;
     if let Some(folder) = &args.keep {
         plant(&world)?;
         let members = folder.join("drive*.img");
@@ -95,7 +98,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode, Failure> {
         ));
     }
     print(&format!("\nAll of it took {:.1} s.\n", began.elapsed().as_secs_f64()));
-    if all_found && repaired {
+    if all_found && repaired && proven {
         Ok(ExitCode::SUCCESS)
     } else {
         Err(Failure::new("the demo did not find what it planted"))

@@ -5,6 +5,7 @@ use crate::access::Access;
 use crate::failure::Failure;
 use crate::probed::{Place, Probed};
 use crate::remote::{RemoteName, look_remote};
+use crate::tagged;
 use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options};
 use pumice_host::probe::DriveReader;
 use pumice_host::target::{JournalDrive, Member, Target};
@@ -65,13 +66,15 @@ fn open(paths: &[PathBuf], access: Access, beside_nodes: bool) -> Result<Vec<Arc
     let mode = if access.write { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
     let mut out: Vec<Arc<dyn BlockDevice>> = Vec::with_capacity(paths.len());
     let mut seen: Vec<(PathBuf, &Path)> = Vec::new();
-    for path in paths {
-        let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+    for name in paths {
+        let (path, tagging) = tagged::split(name)?;
+        let path = path.as_path();
+        let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         if let Some((_, first)) = seen.iter().find(|(known, _)| *known == real) {
-            let (first, second) = (first.display(), path.display());
+            let (first, second) = (first.display(), name.display());
             return Err(Failure::new(format!("{first} and {second} are the same device: it is named twice")));
         }
-        seen.push((real, path));
+        seen.push((real, name));
         let device = FileDevice::open(path, mode, Options::default())?;
         if !access.write
             && !access.allow_in_use
@@ -82,9 +85,18 @@ fn open(paths: &[PathBuf], access: Access, beside_nodes: bool) -> Result<Vec<Arc
                 path.display()
             )));
         }
-        out.push(Arc::new(device));
+        let device: Arc<dyn BlockDevice> = Arc::new(device);
+        out.push(match tagging {
+            Some(tagging) => tagged::beside(device, path, &tagging, access.write)?,
+            None => device,
+        });
     }
     Ok(out)
+}
+
+/// Opens devices of this machine that nobody else may be writing.
+pub(crate) fn open_here(paths: &[PathBuf], access: Access) -> Result<Vec<Arc<dyn BlockDevice>>, Failure> {
+    open(paths, access, false)
 }
 
 /// Who may be writing a device or file of this machine without the scrub's knowing; `None` where
@@ -201,7 +213,7 @@ pub(crate) fn probe_all(paths: &[PathBuf], access: Access) -> Result<Vec<Probed>
     let devices = open(&local, access, !remote.is_empty())?;
     let node = LocalNode::new("probe", devices.clone(), &Peers::new(), NodeOptions::default());
     for (i, (path, device)) in local.iter().zip(devices).enumerate() {
-        let path = path.display().to_string();
+        let path = tagged::split(path)?.0.display().to_string();
         let reader = DriveReader::new(&node, DriveId(i as u32 + 1), device.size_bytes());
         let record = probe(&reader).map_err(|error| Failure::new(format!("{path}: {error}")))?;
         out.push(Probed { path, place: Place::Here(device), record });

@@ -21,6 +21,7 @@ mod repairs;
 mod running;
 mod scrub;
 mod sim;
+mod tagged;
 mod text;
 mod volume;
 

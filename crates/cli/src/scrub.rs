@@ -1,6 +1,8 @@
 //! `pumice scrub`.
 
 mod args;
+mod drives;
+mod heal;
 mod human;
 
 pub(crate) use args::ScrubArgs;
@@ -31,16 +33,29 @@ use std::sync::Arc;
 
 /// Runs the command.
 pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
+    if args.drives {
+        return drives::run(args);
+    }
+    let sysfs = Path::new("/sys");
+    let (healing, devices) = match args.heal {
+        true => heal::named(&args.devices, sysfs).map(|(array, rest)| (Some(array), rest))?,
+        false => (None, args.devices.clone()),
+    };
+    let allow_in_use = args.allow_in_use || healing.is_some();
     let mut options = args.options(fresh_seed()?)?;
     Kernels::best().self_test()?;
-    let access = Access { write: args.repairs(), allow_in_use: args.allow_in_use, digests: args.digest };
+    let access = Access { write: args.repairs(), allow_in_use, digests: args.digest };
     if access.write && access.allow_in_use {
         return Err(Failure::new(
             "--repair and --allow-in-use exclude each other: a device is repaired only while nobody else has it",
         ));
     }
-    let paths = expand(&args.devices, Path::new("/sys"))?;
+    let paths = expand(&devices, sysfs)?;
     let (probed, mut array) = assemble_of(&paths, access)?;
+    if let Some(healing) = &healing {
+        heal::is_of(healing, array.uuid(), sysfs)?;
+    }
+    options.in_use |= healing.is_some();
     // Other hosts may write the drives of a node, unless they are kept away.
     options.in_use |= !access.write && probed.iter().any(|p| p.here().is_none());
     // Somebody else's requests to a device of this machine go past this program.
@@ -50,7 +65,7 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
         let what = "--slowdown and --policy cfq are for drives of nodes, which see the foreground's requests; --rate and --window work here too";
         return Err(Failure::new(format!("{}: {what}", here.path)));
     }
-    let here = args.allow_in_use.then(|| running(&paths, Path::new("/sys"))).flatten();
+    let here = allow_in_use.then(|| running(&paths, sysfs)).flatten();
     if here.as_ref().is_some_and(Running::is_settled) {
         array.assume_running();
     } else if let Some(hosts) = elsewhere(&array, &probed, args)? {
@@ -76,11 +91,17 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     let target = place(array, &probed, &args.placement(), &NodeOptions::default())?;
     options.check(&target)?;
     let state = open_state(args, target.array().uuid())?;
+    if let Some(said) = state.as_ref().map(|state| heal::recover(state, sysfs)).transpose()?.flatten() {
+        eprintln!("pumice: {said}");
+    }
     let mut display = Display::new(args.quiet);
     let stop = stop_on_signal()?;
     let outcome = run_pass(&target, state.as_ref(), &options, &mut display, &stop);
     display.finish();
     let mut outcome = outcome?;
+    if let (Some(array), Some(state)) = (&healing, &state) {
+        heal::run(array, &target, state, &options, &mut outcome, &stop)?;
+    }
     if !(options.in_use || access.write || outcome.findings.is_empty()) && outcome.stopped.is_none() {
         // Findings were believed at once, because nobody else had the devices.
         outcome.stopped = taken_into_use(&probed, Path::new("/sys"))?.map(StopReason::TakenIntoUse);
@@ -96,7 +117,7 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     if args.json {
         print_json(&report);
     } else {
-        print(&human::report(&target, &outcome, &report, options.repair.is_some()));
+        print(&human::report(&target, &outcome, &report, options.repair.is_some() || args.heal));
     }
     Ok(ExitCode::from(report.result.exit_code()))
 }
@@ -115,7 +136,7 @@ fn elsewhere(array: &Array, probed: &[Probed], args: &ScrubArgs) -> Result<Optio
 /// a warning, also if the operator named it; for a repair, or to resume, it is a reason not to
 /// begin.
 fn open_state(args: &ScrubArgs, array: Uuid) -> Result<Option<StateFiles>, Failure> {
-    let needed = args.repairs() || args.resume;
+    let needed = args.repairs() || args.resume || args.heal;
     let folder = match args.state_dir.clone().or_else(default_state_dir) {
         Some(folder) => folder,
         None if needed => {

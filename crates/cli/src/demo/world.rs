@@ -129,7 +129,8 @@ impl World {
         u64::from(DRIVES) * self.stripes * CHUNK as u64
     }
 
-    fn place(stripe: u64, at: usize) -> u64 {
+    /// Where a byte of a stripe's chunk lies on a drive.
+    pub(super) fn place(stripe: u64, at: usize) -> u64 {
         DATA_OFFSET + stripe * CHUNK as u64 + at as u64
     }
 

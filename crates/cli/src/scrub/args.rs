@@ -33,6 +33,9 @@ Examples:
   pumice scrub --repair --dry-run /dev/sd[b-g]   what would a repair rewrite?
   pumice scrub nvme://10.0.0.1:4420 nvme://10.0.0.2:4420
                                                  an array whose drives are on two nodes
+  pumice scrub --drives nvme://10.0.0.1:4420     drives by their tags, without an array
+  pumice scrub --heal /dev/md0 nvme://10.0.0.1:4420
+                                                 md rewrites what the drives of a node refuse
 
 Memory: at most 4 reads of 8 MiB in flight for each processor core, and local memory for interims, 8
 chunks for each node. A pass over 24 members with 64 KiB chunks on two cores stays under 200 MiB.
@@ -44,7 +47,8 @@ Exit codes: 0 clean, 1 findings (also when repaired), 2 could not run or could n
 3 interrupted or incomplete, 4 nothing but copies of a mirror that differ, which may be so without
 damage.")]
 pub(crate) struct ScrubArgs {
-    /// Members of the array: block devices or image files; /dev/mdX, for its members;
+    /// Members of the array: block devices or image files, with DRIVE,pi=BITS,tags=PATH if tags are
+    /// beside them; /dev/mdX, for its members;
     /// nvme://HOST:PORT/NSID, a drive of a data node, or nvme://HOST:PORT, all of its drives that
     /// carry a superblock
     #[arg(required = true, value_name = "DEVICE")]
@@ -61,6 +65,22 @@ pub(crate) struct ScrubArgs {
     /// member that md itself holds to be missing needs no such word
     #[arg(long, help_heading = WHAT)]
     degraded: bool,
+
+    /// Have md check the stripes in which drives refuse blocks, so that it rewrites them: DEVICE is
+    /// the running array, such as /dev/md0, and the nodes of its drives
+    #[arg(long, conflicts_with_all = ["drives", "repair", "dry_run", "resume", "range", "node", "nodes"], help_heading = REPAIR)]
+    pub(crate) heal: bool,
+    /// Check drives by their tags alone, whatever is on them: drives of nodes, or devices of this
+    /// machine written as DRIVE,pi=BITS,tags=PATH
+    #[arg(
+        long,
+        conflicts_with_all = ["range", "order", "degraded", "repair", "dry_run", "vouch", "resume", "nodes", "node", "allow_in_use"],
+        help_heading = TAGS
+    )]
+    pub(crate) drives: bool,
+    /// Make adopted tags vouched ones in stripes whose parity holds: then they are witnesses
+    #[arg(long, help_heading = TAGS)]
+    vouch: bool,
 
     /// Check devices that the kernel holds, as they are. Drives of nodes need no such word: nodes
     /// count who writes
@@ -153,6 +173,7 @@ pub(crate) struct ScrubArgs {
 
 /// The groups of the help text.
 const WHAT: &str = "What is checked";
+const TAGS: &str = "Tags beside drives";
 const IN_USE: &str = "Arrays in use";
 const REPAIR: &str = "Repair";
 const PACE: &str = "Pace";
@@ -215,6 +236,7 @@ impl ScrubArgs {
             order,
             repair: (self.repair || self.dry_run).then_some(policy),
             dry_run: self.dry_run,
+            vouch: self.vouch,
             resume: self.resume,
             in_use: self.allow_in_use,
             settle: self.settle.map_or(SETTLE, Duration::from_nanos),
@@ -227,7 +249,7 @@ impl ScrubArgs {
     }
 
     /// The pace that is asked for.
-    fn pace(&self) -> Result<PaceRequest, Failure> {
+    pub(crate) fn pace(&self) -> Result<PaceRequest, Failure> {
         let pace = PaceRequest {
             policy: self.policy.as_deref().map(str::parse).transpose().map_err(Failure::new)?,
             slowdown_ns: self.slowdown,

@@ -2,7 +2,7 @@
 
 use crate::text::{count, table};
 use pumice_host::Method;
-use pumice_host::finding::{Certainty, Finding, Strength, Verdict};
+use pumice_host::finding::{Certainty, Finding, Says, Strength, Verdict, WitnessFigures};
 use pumice_host::members::Absence;
 use pumice_host::pass::StopReason;
 use pumice_host::plan::{Batches, PassShape, actual};
@@ -79,6 +79,17 @@ pub(crate) fn report(target: &Target, outcome: &Outcome, report: &Report, repair
     };
     for note in target.array().notes().iter().filter(explains).filter(|_| outcome.unsettled_stripes() > 0) {
         let _ = writeln!(out, "         {note}");
+    }
+    if let Some(tags) = &report.tags {
+        let now = match tags.vouched_now {
+            0 => String::new(),
+            n => format!("; {n} of the adopted ones are vouched for from now on"),
+        };
+        let _ = writeln!(
+            out,
+            "tags     {} written, {} vouched, {} adopted blocks fit, {} have none{now}",
+            tags.written, tags.vouched, tags.adopted, tags.unchecked
+        );
     }
     out.push_str(&pace(&report.pacing));
     let _ = writeln!(out, "missed   {}", bound_words(report, outcome.batches));
@@ -380,6 +391,16 @@ fn evidence(finding: &Finding) -> String {
     }
     if finding.assumes_one_hit {
         out.push_str("    assumes that no two members are hit in the very same bytes\n");
+    }
+    if let Some(WitnessFigures { says: Says::Convicts, origin, guard_bits, mistaken_one_in }) =
+        &finding.witness
+    {
+        let origin = origin.as_deref().unwrap_or_default();
+        let _ = writeln!(
+            out,
+            "    what the other members give fits the stored tags ({origin}, guards of {guard_bits} bits); by chance with at most {:.0e}",
+            1.0 / mistaken_one_in.unwrap_or(1).max(1) as f64,
+        );
     }
     for doubt in &finding.doubts {
         let _ = writeln!(out, "    because {}", doubt.words());

@@ -12,7 +12,7 @@ fn keys(value: &Value) -> Vec<&str> {
     value.as_object().unwrap().keys().map(String::as_str).collect()
 }
 
-const SCRUB: [&str; 23] = [
+const SCRUB: [&str; 24] = [
     "absent",
     "array",
     "bytes_checked",
@@ -35,11 +35,12 @@ const SCRUB: [&str; 23] = [
     "stripes_read_again",
     "stripes_rechecked",
     "stripes_skipped",
+    "tags",
     "wire",
 ];
 const ARRAY: [&str; 8] =
     ["chunk_bytes", "layout", "level", "metadata", "name", "raid_disks", "stripes", "uuid"];
-const FINDING: [&str; 21] = [
+const FINDING: [&str; 22] = [
     "alternatives",
     "array_offset",
     "assumes_one_hit",
@@ -60,6 +61,7 @@ const FINDING: [&str; 21] = [
     "stripe",
     "unsettled",
     "verdict",
+    "witness",
     "would_repair",
 ];
 const LEDGER: [&str; 8] =

@@ -13,4 +13,5 @@ mod protect;
 mod repairs;
 mod signals;
 mod small_array;
+mod witness;
 mod wrong_inputs;

@@ -57,7 +57,7 @@ impl Node {
     }
 
     /// SIGTERM, and its exit code.
-    fn stop(&mut self) -> Option<i32> {
+    pub(crate) fn stop(&mut self) -> Option<i32> {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
         self.child.wait().unwrap().code()

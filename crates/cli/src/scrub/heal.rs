@@ -1,0 +1,352 @@
+//! `pumice scrub --heal`: what md is told, by sysfs. `docs/healing.md` has the conditions.
+
+use crate::failure::Failure;
+use crate::progress::Silent;
+use crate::remote::RemoteName;
+use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options};
+use pumice_host::heal::{Healing, Md, Order, Plan, SyncAction};
+use pumice_host::probe::DriveReader;
+use pumice_host::scrub::{Options as PassOptions, Outcome, run as run_pass};
+use pumice_host::state::{HealRecord, StateFiles};
+use pumice_host::stop::Stop;
+use pumice_host::target::Target;
+use pumice_node::{LocalNode, NodeOptions, Peers};
+use pumice_offload::DriveId;
+use pumice_raid::{Uuid, probe};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Where the kernel says when it was started.
+const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+
+/// An array that runs on this machine.
+#[derive(Debug)]
+pub(super) struct Array {
+    /// The kernel's name of it.
+    name: String,
+    /// Its `md` folder.
+    md: PathBuf,
+}
+
+/// What was healed, and why the rest was not.
+#[derive(Debug)]
+pub(super) struct Healed {
+    /// Stripes that md has checked.
+    pub(super) stripes: Vec<u64>,
+    /// Stripes that were left alone, and why.
+    pub(super) left: Vec<(u64, String)>,
+    /// Why it ended early.
+    pub(super) stopped: Option<String>,
+}
+
+/// Takes the array to be healed out of the devices that were named; the others are scrubbed, or its
+/// members if there are none.
+pub(super) fn named(devices: &[PathBuf], sysfs: &Path) -> Result<(Array, Vec<PathBuf>), Failure> {
+    let mut arrays = Vec::new();
+    let mut others = Vec::new();
+    for path in devices {
+        if RemoteName::of(path)?.is_some() {
+            others.push(path.clone());
+            continue;
+        }
+        let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+        let name = real.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let md = sysfs.join("class/block").join(&name).join("md");
+        if !md.is_dir() {
+            let what = "--heal takes an md array that runs on this machine, and drives of nodes";
+            return Err(Failure::new(format!("{}: {what}", path.display())));
+        }
+        arrays.push((path.clone(), Array { name, md }));
+    }
+    let mut arrays = arrays.into_iter();
+    match (arrays.next(), arrays.next()) {
+        (Some((path, array)), None) => {
+            let scrubbed = if others.is_empty() { vec![path] } else { others };
+            Ok((array, scrubbed))
+        }
+        _ => Err(Failure::new("--heal takes one md array, such as /dev/md0, and its nodes")),
+    }
+}
+
+/// That the array to be healed is the one that was scrubbed: by the superblock of one of its
+/// members.
+pub(super) fn is_of(array: &Array, uuid: Uuid, sysfs: &Path) -> Result<(), Failure> {
+    let slaves = sysfs.join("class/block").join(&array.name).join("slaves");
+    for entry in std::fs::read_dir(&slaves)? {
+        let path = Path::new("/dev").join(entry?.file_name());
+        let device = Arc::new(FileDevice::open(&path, OpenMode::ReadOnly, Options::default())?);
+        let size = device.size_bytes();
+        let node = LocalNode::new("member", vec![device], &Peers::new(), NodeOptions::default());
+        let record = probe(&DriveReader::new(&node, DriveId(1), size))
+            .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+        if record.is_some_and(|record| record.superblock.array_uuid == uuid) {
+            return Ok(());
+        }
+    }
+    Err(Failure::new(format!(
+        "/dev/{} is not array {uuid}, which the other devices are members of",
+        array.name
+    )))
+}
+
+/// Has md check the stripes in which drives refuse something, looks at them again, and writes into
+/// the findings what came of it.
+pub(super) fn run(
+    array: &Array,
+    target: &Target,
+    state: &StateFiles,
+    options: &PassOptions,
+    outcome: &mut Outcome,
+    stop: &Stop,
+) -> Result<(), Failure> {
+    let layout = target.layout();
+    if !matches!(target.array().geometry().level().number(), 4..=6) {
+        return Err(Failure::new(
+            "--heal is for RAID-4, RAID-5 and RAID-6: md gives members of mirrors up early",
+        ));
+    }
+    let chunk = u64::from(layout.chunk_bytes());
+    let plan = Plan::of(&outcome.findings, chunk, layout.rows());
+    let healed = array.heal(&plan, layout.stripes() * chunk / 512, state, stop)?;
+    for stripe in &healed.stripes {
+        // Believed when it is seen.
+        let range = Some(*stripe..*stripe + 1);
+        let again =
+            run_pass(target, None, &PassOptions { range, ..options.clone() }, &mut Silent, &Stop::new())?;
+        let clean = again.findings.is_empty() && again.stopped.is_none();
+        for finding in outcome.findings.iter_mut().filter(|finding| finding.stripe == *stripe) {
+            finding.repaired = clean;
+            if !clean {
+                finding.left_alone = Some("md has checked the stripe, and it is not whole".to_owned());
+            }
+        }
+    }
+    let rest = healed.stopped.unwrap_or_else(|| "no drive refuses it, so md cannot heal it".to_owned());
+    for finding in outcome.findings.iter_mut().filter(|f| !f.repaired && f.left_alone.is_none()) {
+        let left = healed.left.iter().find(|(stripe, _)| *stripe == finding.stripe);
+        finding.left_alone = Some(left.map_or_else(|| rest.clone(), |(_, why)| why.clone()));
+    }
+    Ok(())
+}
+
+/// Brings an interrupted healing to its end: md is as it was before. What was done, in words.
+pub(super) fn recover(state: &StateFiles, sysfs: &Path) -> Result<Option<String>, Failure> {
+    let Some(record) = state.heal_record()? else { return Ok(None) };
+    let said = match boot_id() {
+        Ok(boot) if boot == record.boot => {
+            let array = Array { md: sysfs.join("class/block").join(&record.md).join("md"), name: record.md };
+            if array.md.is_dir() {
+                if array.word("sync_action")? == "check" {
+                    array.write("sync_action", "idle")?;
+                }
+                array.limit(0, None)?;
+            }
+            format!("an interrupted healing of {} is ended: md's check is not limited any more", array.name)
+        }
+        // The kernel has forgotten it.
+        _ => "an interrupted healing was ended by a restart".to_owned(),
+    };
+    state.forget_heal()?;
+    Ok(Some(said))
+}
+
+fn boot_id() -> Result<String, Failure> {
+    Ok(std::fs::read_to_string(BOOT)?.trim().to_owned())
+}
+
+impl Array {
+    fn word(&self, file: &str) -> Result<String, Failure> {
+        let path = self.md.join(file);
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+        Ok(text.trim().to_owned())
+    }
+
+    fn number(&self, file: &str) -> Result<u64, Failure> {
+        let word = self.word(file)?;
+        // "max" has no number; "123 (local)" has.
+        let number = word.split_whitespace().next().and_then(|first| first.parse().ok());
+        number.ok_or_else(|| Failure::new(format!("{}: '{word}'", self.md.join(file).display())))
+    }
+
+    fn write(&self, file: &str, value: &str) -> Result<(), Failure> {
+        let path = self.md.join(file);
+        std::fs::write(&path, value)
+            .map_err(|error| Failure::new(format!("{}: {value}: {error}", path.display())))
+    }
+
+    /// Sets where a check begins and pauses. The first is never above the second on the way.
+    fn limit(&self, min: u64, max: Option<u64>) -> Result<(), Failure> {
+        self.write("sync_min", "0")?;
+        self.write("sync_max", &max.map_or_else(|| "max".to_owned(), |max| max.to_string()))?;
+        if min > 0 { self.write("sync_min", &min.to_string()) } else { Ok(()) }
+    }
+
+    /// What md says of it.
+    fn now(&self) -> Result<Md, Failure> {
+        let runs = matches!(
+            self.word("array_state")?.as_str(),
+            "clean" | "active" | "active-idle" | "write-pending"
+        );
+        let action = match self.word("sync_action")?.as_str() {
+            "idle" => SyncAction::Idle,
+            "check" => SyncAction::Check,
+            other => SyncAction::Other(other.to_owned()),
+        };
+        let max = self.word("sync_max")?;
+        let mut errors = BTreeMap::new();
+        for entry in std::fs::read_dir(&self.md)? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            let Some(device) = name.strip_prefix("dev-") else { continue };
+            if self.word(&format!("{name}/state"))?.split(',').any(|word| word == "in_sync") {
+                errors.insert(device.to_owned(), self.number(&format!("{name}/errors"))?);
+            }
+        }
+        Ok(Md {
+            runs,
+            action,
+            degraded: u32::try_from(self.number("degraded")?).unwrap_or(u32::MAX),
+            sync_min: self.number("sync_min")?,
+            sync_max: if max == "max" { None } else { Some(self.number("sync_max")?) },
+            completed: self.number("sync_completed").ok(),
+            cache: self.number("stripe_cache_size")?,
+            errors,
+        })
+    }
+
+    /// Has md check the stripes of a plan. `end` is how many sectors of each member are in use.
+    pub(super) fn heal(
+        &self,
+        plan: &Plan,
+        end: u64,
+        state: &StateFiles,
+        stop: &Stop,
+    ) -> Result<Healed, Failure> {
+        let mut healing = Healing::new(plan.tasks.clone(), end);
+        let begun = Instant::now();
+        let mut recorded = false;
+        let mut failure = None;
+        loop {
+            if stop.is_raised() {
+                healing.stop();
+            }
+            let done = self.step(&mut healing, begun.elapsed(), state, &mut recorded);
+            match done {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    // What was told md is taken back, whatever else fails.
+                    if self.word("sync_action").is_ok_and(|action| action == "check") {
+                        let _ = self.write("sync_action", "idle");
+                    }
+                    let restored = self.limit(0, None);
+                    failure = Some(error);
+                    recorded &= restored.is_err();
+                    if !recorded {
+                        state.forget_heal()?;
+                    }
+                    break;
+                }
+            }
+        }
+        if failure.is_none() && recorded {
+            state.forget_heal()?;
+        }
+        let stopped = failure.map(|error| error.to_string());
+        Ok(Healed {
+            stripes: healing.healed().to_vec(),
+            left: plan.left.iter().map(|(stripe, why)| (*stripe, why.to_string())).collect(),
+            stopped: stopped.or_else(|| healing.why().map(ToString::to_string)),
+        })
+    }
+
+    /// One step; false at the end.
+    fn step(
+        &self,
+        healing: &mut Healing,
+        now: Duration,
+        state: &StateFiles,
+        recorded: &mut bool,
+    ) -> Result<bool, Failure> {
+        match healing.next(now, &self.now()?) {
+            Order::Limit { min, max } => {
+                if !*recorded {
+                    state.record_heal(&HealRecord { md: self.name.clone(), boot: boot_id()? })?;
+                    *recorded = true;
+                }
+                self.limit(min, max)?;
+            }
+            Order::Check => self.write("sync_action", "check")?,
+            Order::Idle => self.write("sync_action", "idle")?,
+            Order::Wait(time) => std::thread::sleep(time),
+            Order::Done => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// A folder like an array's in sysfs.
+    fn sysfs(folder: &Path) -> PathBuf {
+        let md = folder.join("class/block/md7/md");
+        fs::create_dir_all(md.join("dev-sda")).unwrap();
+        fs::create_dir_all(md.join("dev-sdb")).unwrap();
+        for (file, text) in [
+            ("array_state", "active\n"),
+            ("sync_action", "check\n"),
+            ("degraded", "0\n"),
+            ("sync_min", "1280\n"),
+            ("sync_max", "2560\n"),
+            ("sync_completed", "1408 / 20480\n"),
+            ("stripe_cache_size", "256\n"),
+            ("dev-sda/state", "in_sync\n"),
+            ("dev-sda/errors", "3\n"),
+            ("dev-sdb/state", "faulty\n"),
+            ("dev-sdb/errors", "300\n"),
+        ] {
+            fs::write(md.join(file), text).unwrap();
+        }
+        md
+    }
+
+    #[test]
+    fn md_is_read_word_by_word() {
+        let folder = tempfile::tempdir().unwrap();
+        let md = sysfs(folder.path());
+        let now = Array { name: "md7".to_owned(), md: md.clone() }.now().unwrap();
+        assert!(now.runs && now.action == SyncAction::Check);
+        assert_eq!((now.sync_min, now.sync_max, now.completed), (1280, Some(2560), Some(1408)));
+        assert_eq!(now.errors, BTreeMap::from([("sda".to_owned(), 3)]), "members in use only");
+        fs::write(md.join("sync_max"), "max\n").unwrap();
+        fs::write(md.join("sync_completed"), "none\n").unwrap();
+        let now = Array { name: "md7".to_owned(), md }.now().unwrap();
+        assert_eq!((now.sync_max, now.completed), (None, None));
+    }
+
+    #[test]
+    fn a_healing_that_was_killed_is_ended_at_the_next_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let md = sysfs(folder.path());
+        let state = StateFiles::open(&folder.path().join("state"), Uuid([3; 16])).unwrap();
+        assert_eq!(recover(&state, folder.path()).unwrap(), None);
+        let record = |boot: String| state.record_heal(&HealRecord { md: "md7".to_owned(), boot }).unwrap();
+        // Of another life of the kernel: it is not touched.
+        record("another".to_owned());
+        assert!(recover(&state, folder.path()).unwrap().unwrap().contains("restart"));
+        assert_eq!(fs::read_to_string(md.join("sync_max")).unwrap(), "2560\n");
+        record(boot_id().unwrap());
+        assert!(recover(&state, folder.path()).unwrap().unwrap().contains("md7"));
+        let word = |file: &str| fs::read_to_string(md.join(file)).unwrap();
+        assert_eq!(
+            (word("sync_action"), word("sync_min"), word("sync_max")),
+            ("idle".into(), "0".into(), "max".into())
+        );
+        assert_eq!(recover(&state, folder.path()).unwrap(), None, "once");
+    }
+}

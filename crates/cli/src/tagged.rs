@@ -1,0 +1,46 @@
+//! Drives of this machine with tags beside them, for a scrub.
+
+use crate::failure::Failure;
+use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options};
+use pumice_node::serve::{Backend, DriveSource, Tagging};
+use pumice_tags::file::{SharedMedium, TagFile};
+use pumice_tags::{DeviceMedium, TaggedDevice, open_place, serial_of};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A device of this machine as it is named: its path, and the tags beside it, if any.
+pub(crate) fn split(name: &Path) -> Result<(PathBuf, Option<Tagging>), Failure> {
+    // What is no text, or has no options, is a path.
+    let Some(text) = name.to_str().filter(|text| text.contains(",pi=") || text.contains(",tags=")) else {
+        return Ok((name.to_owned(), None));
+    };
+    let source: DriveSource = text.parse().map_err(|error| Failure::new(format!("{text}: {error}")))?;
+    match source.backend {
+        Backend::Path(path) => Ok((path, source.tagging)),
+        Backend::Memory(_) => Err(Failure::new(format!("{text}: a drive in memory lives in its node"))),
+    }
+}
+
+/// Puts a drive's tags beside it. Without `write` they must have been closed: a log that holds more
+/// is brought home by those who may write the drive.
+pub(crate) fn beside(
+    drive: Arc<dyn BlockDevice>,
+    path: &Path,
+    tagging: &Tagging,
+    write: bool,
+) -> Result<Arc<dyn BlockDevice>, Failure> {
+    let place = tagging.place.as_deref().ok_or_else(|| Failure::new("tags: the path is missing"))?;
+    let fail = |why: String| Failure::new(format!("{}: {why}", place.display()));
+    let file = FileDevice::open(place, OpenMode::ReadOnly, Options::default())?;
+    let header = TagFile::peek(&SharedMedium(Arc::new(DeviceMedium(Arc::new(file)))))
+        .map_err(|error| fail(error.to_string()))?;
+    if !(header.clean || write) {
+        let why = "the tags were not closed; start the node, or `pumice protect` the drive, to recover them";
+        return Err(fail(why.to_owned()));
+    }
+    let serial = serial_of(path);
+    let block = header.geometry.block_bytes() as u32;
+    let (medium, _) = open_place(place, &*drive, block, tagging.guard, &serial)?;
+    let tagged = TaggedDevice::open(drive, medium, &serial).map_err(|error| fail(error.to_string()))?;
+    Ok(Arc::new(tagged))
+}
