@@ -1,0 +1,64 @@
+//! A tag file whose log and header hold anything, over a drive that holds anything: it is opened or
+//! refused, and a drive that was opened keeps what is written to it.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use pumice_blockdev::{BlockDevice, MemoryDevice};
+use pumice_fuzz::{Bytes, take};
+use pumice_protect::guard::Guard;
+use pumice_tags::file::{SharedMedium, TagFile};
+use pumice_tags::geometry::Geometry;
+use pumice_tags::record::Record;
+use pumice_tags::{DeviceMedium, TaggedDevice};
+use std::sync::Arc;
+
+const BLOCKS: u64 = 256;
+
+fuzz_target!(|data: &[u8]| {
+    let mut rest = data;
+    let choice = take(&mut rest);
+    let guard = Guard::ALL[choice as usize % 3];
+    let geometry = Geometry::new(BLOCKS * 512, 512, 512, guard, 64 << 10).expect("a drive");
+    // A record by itself: what is read is written again as it was.
+    if let Ok(record) = Record::decode(&geometry, rest) {
+        assert_eq!(record.encode(&geometry), rest);
+        assert!(record.blocks().end <= BLOCKS);
+    }
+    let drive: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new("drive", BLOCKS * 512));
+    let tags = Arc::new(MemoryDevice::new("tags", geometry.file_bytes()));
+    let medium = || SharedMedium(Arc::new(DeviceMedium(Arc::clone(&tags) as _)));
+    TagFile::create(&medium(), geometry, 9, "").expect("a tag file");
+    {
+        let device = TaggedDevice::open(Arc::clone(&drive), medium(), "").expect("a new one");
+        for block in 0..8_u64 {
+            device.write_at(block * 512 * 7 % (BLOCKS * 512), &[block as u8; 512]).expect("written");
+        }
+        // As a kill leaves it: the log holds the records.
+        let mut left = vec![0; geometry.file_bytes() as usize];
+        tags.read_at(0, &mut left).expect("memory");
+        drop(device);
+        tags.write_at(0, &left).expect("memory");
+    }
+    // Sparse changes: an offset, then a mask.
+    let mut bytes = Bytes::new(rest);
+    while !bytes.is_empty() {
+        let part = bytes.take(5);
+        let Ok([a, b, c, mask, what]) = <[u8; 5]>::try_from(part) else { break };
+        let (device, size): (&dyn BlockDevice, u64) = match what & 1 {
+            0 => (&*tags, geometry.file_bytes()),
+            _ => (&*drive, BLOCKS * 512),
+        };
+        let at = u64::from(u32::from_le_bytes([a, b, c, 0])) % size;
+        let mut byte = [0];
+        device.read_at(at, &mut byte).expect("memory");
+        device.write_at(at, &[byte[0] ^ mask]).expect("memory");
+    }
+    let Ok(device) = TaggedDevice::open(Arc::clone(&drive), medium(), "") else { return };
+    for block in [0, 7, BLOCKS - 1] {
+        let content = [block as u8 ^ 0x5A; 512];
+        device.write_at(block * 512, &content).expect("memory takes it");
+        let mut back = [0; 512];
+        device.read_at(block * 512, &mut back).expect("what was just written is not refused");
+        assert_eq!(back, content);
+    }
+});
