@@ -11,6 +11,7 @@
 //! cargo xtask bench    the measurements of benches/record
 //! cargo xtask ftl-cases --seeds N   cuts of the power and failing flash, from N seeds
 //! cargo xtask volume-cases --seeds N   crashes of volumes, from N seeds
+//! cargo xtask kill-tags --rounds N   kill -9 of a node with tags under a load that verifies
 //! cargo xtask tidy     rules of the house that no linter knows
 //! ```
 
@@ -37,10 +38,11 @@ fn main() -> ExitCode {
         "bench" => bench(&rest),
         "ftl-cases" => ftl_cases(&rest),
         "volume-cases" => volume_cases(&rest),
+        "kill-tags" => kill_tags(&rest),
         "tidy" => tidy::tidy(),
         _ => {
             eprintln!(
-                "usage: cargo xtask setup|check|test|e2e|hostile|repair-cases|settle-sim|ftl-cases|volume-cases|bench|tidy"
+                "usage: cargo xtask setup|check|test|e2e|hostile|repair-cases|settle-sim|ftl-cases|volume-cases|kill-tags|bench|tidy"
             );
             return ExitCode::from(2);
         }
@@ -116,6 +118,17 @@ fn volume_cases(rest: &[String]) -> Result<(), Failed> {
     let args =
         ["test", "--package", "pumice-volume", "--test", "cases", "--", "--exact", "--nocapture", test];
     cargo(&args, &[("PUMICE_VOLUME_SEEDS", seeds)])
+}
+
+/// Kills of a node whose drive has tags; the tests have a few of them.
+fn kill_tags(rest: &[String]) -> Result<(), Failed> {
+    let rounds = match rest {
+        [] => "100",
+        [name, rounds] if name == "--rounds" && rounds.parse::<u64>().is_ok_and(|n| n > 0) => rounds,
+        _ => return Err(Failed("usage: cargo xtask kill-tags [--rounds N]".to_owned())),
+    };
+    let test = ["test", "--quiet", "--package", "pumice", "--test", "cli", "--", "--nocapture", "kills::"];
+    cargo(&test, &[("PUMICE_KILLS", rounds)])
 }
 
 /// The long form of the simulation behind `docs/settling.md`.

@@ -5,6 +5,7 @@ mod connections;
 mod contract;
 mod degraded;
 mod documented;
+mod kills;
 mod mirrors;
 mod network;
 mod online;
