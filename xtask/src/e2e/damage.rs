@@ -61,6 +61,16 @@ impl Member {
         })
     }
 
+    /// The drive's file.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Where its chunk of a stripe begins.
+    pub(crate) fn offset(&self, stripe: u64) -> u64 {
+        self.data_offset + stripe * self.chunk
+    }
+
     /// Whether this member holds P of a stripe, or with RAID-6 Q.
     fn holds_p(&self, stripe: u64) -> bool {
         self.role == self.disks - 1 - stripe % self.disks
@@ -126,7 +136,7 @@ impl Damage {
     }
 
     fn offset(&self) -> u64 {
-        self.member.data_offset + self.stripe * self.member.chunk + self.in_chunk
+        self.member.offset(self.stripe) + self.in_chunk
     }
 
     /// Changes every byte of the block.

@@ -31,6 +31,16 @@ pub(crate) fn pack(archive: &mut Archive, names: &[&str], there: &mut Vec<String
     Ok(())
 }
 
+/// Packs a program that is at a path of its own, with its libraries.
+pub(crate) fn pack_file(archive: &mut Archive, name: &str, path: &Path) -> Result<(), Failed> {
+    archive.file(&format!("usr/sbin/{name}"), &read(path)?);
+    let listed = output(Command::new("ldd").arg(path))?;
+    for library in libraries(&String::from_utf8_lossy(&listed)) {
+        archive.file(library.trim_start_matches('/'), &read(Path::new(&library))?);
+    }
+    Ok(())
+}
+
 /// Packs busybox, with a link for each of its programs.
 pub(crate) fn pack_busybox(archive: &mut Archive) -> Result<(), Failed> {
     let path = find("busybox").ok_or_else(|| Failed("busybox is not on this machine".to_owned()))?;

@@ -7,6 +7,7 @@ mod connect;
 mod cut;
 mod discard;
 mod filesystem;
+mod heals;
 mod mirrors;
 mod multipath;
 mod restart;
@@ -42,7 +43,7 @@ impl Scenario {
 }
 
 /// All, in order.
-pub(crate) const SCENARIOS: [Scenario; 15] = [
+pub(crate) const SCENARIOS: [Scenario; 16] = [
     Scenario { name: "connect", short: true, run: connect::one_queue },
     Scenario { name: "queues", short: true, run: connect::several_queues },
     Scenario { name: "verify", short: true, run: verify::run },
@@ -52,6 +53,7 @@ pub(crate) const SCENARIOS: [Scenario; 15] = [
     Scenario { name: "admin", short: true, run: admin::run },
     Scenario { name: "restart", short: true, run: restart::run },
     Scenario { name: "raid6", short: true, run: array::raid6 },
+    Scenario { name: "heals", short: true, run: heals::run },
     Scenario { name: "raid5", short: false, run: array::raid5 },
     Scenario { name: "cut", short: false, run: cut::bare },
     Scenario { name: "cut-bitmap", short: false, run: cut::with_bitmap },
