@@ -126,7 +126,7 @@ impl Mirrors {
         if copies.count() > MAX_COPIES as u64 {
             return refuse("more than 9 copies of a chunk are not compared");
         }
-        if copies.is_offset() && roles % near != 0 {
+        if copies.is_offset() && far > 1 && roles % near != 0 {
             return refuse(
                 "with offset copies the number of members must be a multiple of the near copies: md overwrites \
                  its own data in it",
@@ -290,6 +290,8 @@ mod tests {
         assert_eq!(drawn(0x10201, 4, 4), ["0 1 2 3", "3 0 1 2", "4 5 6 7", "7 4 5 6"]);
         assert_eq!(drawn(0x10201, 5, 4), ["0 1 2 3 4", "4 0 1 2 3", "5 6 7 8 9", "9 5 6 7 8"]);
         assert_eq!(drawn(0x301, 4, 3), ["0 1 2 3", "3 0 1 2", "2 3 0 1"]);
+        // Without far copies the bit of offset copies says nothing.
+        assert_eq!(drawn(0x10102, 5, 3), drawn(0x102, 5, 3));
         assert_eq!(drawn(0x10301, 5, 3), ["0 1 2 3 4", "4 0 1 2 3", "3 4 0 1 2"]);
         assert_eq!(drawn(0x40201, 4, 4), ["0 1 2 3", "4 5 6 7", "1 0 3 2", "5 4 7 6"]);
         assert_eq!(drawn(0x40201, 5, 4), ["0 1 2 3 4", "5 6 7 8 9", "1 0 4 2 3", "6 5 9 7 8"]);
