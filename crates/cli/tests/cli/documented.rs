@@ -2,11 +2,13 @@
 //!
 //! A line of a `sh` block that begins with `pumice` is run. Placeholders stand for real things:
 //! `/dev/sd…` and `/dev/md0` for the members of a small damaged array, `10.0.0.N:4420` for a node
-//! that serves its share of them.
+//! that serves its share of them; of `pumice volume`, `/dev/sd…` for new drives.
 
 use crate::network::Node;
 use crate::small_array::{Made, RAID6, damage, pumice};
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -41,6 +43,37 @@ fn start(array: &Made, nodes: usize) -> Vec<Node> {
     array.members.chunks(share).take(nodes).map(|drives| Node::start(&listen, drives)).collect()
 }
 
+/// A command about a volume. `create` has new drives, and what follows has those.
+fn volume(page: &Path, words: &[String], folder: &Path) {
+    std::fs::create_dir_all(folder).unwrap();
+    let drives: Vec<PathBuf> = (0..6).map(|i| folder.join(format!("new{i}"))).collect();
+    if words[0] == "create" {
+        for drive in &drives {
+            File::create(drive).unwrap().set_len(8 << 20).unwrap();
+        }
+    }
+    let mut command = pumice();
+    command.stdin(Stdio::null()).arg("volume");
+    for word in words {
+        match word {
+            word if word.starts_with("/dev/") => command.args(&drives),
+            word if word.starts_with("10.0.0.") => command.arg("127.0.0.1:0"),
+            word => command.arg(word),
+        };
+    }
+    if words[0] != "serve" {
+        let code = command.status().unwrap().code();
+        assert_eq!(code, Some(0), "{}: volume {words:?}", page.display());
+        return;
+    }
+    let mut served = command.arg("--run-dir").arg(folder).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(served.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    served.kill().unwrap();
+    served.wait().unwrap();
+    assert!(line.starts_with("listening on 127.0.0.1:"), "{}: volume {words:?}: {line}", page.display());
+}
+
 fn run(page: &Path, words: &[String], array: &Made, state: &Path) {
     let numbers: Vec<usize> = nodes_of(words).into_iter().collect();
     if words[0] == "node" {
@@ -54,6 +87,9 @@ fn run(page: &Path, words: &[String], array: &Made, state: &Path) {
         let listen = ["--listen", "127.0.0.1:0"].into_iter().chain(peers).collect::<Vec<_>>();
         drop(Node::start(&listen, &array.members[..drives]));
         return;
+    }
+    if words[0] == "volume" {
+        return volume(page, &words[1..], state);
     }
     let nodes = start(array, numbers.len());
     let mut command = pumice();
