@@ -23,12 +23,14 @@ fn a_small_fingerprint_of_a_long_chunk_takes_little_memory() {
     let before = peak();
     let media = |drive| Source::Media { drive: DriveId(drive), base: 0 };
     let memory = Source::Memory { address: MemoryAddress { drive: DriveId(1), offset: 0 } };
-    for (source, good) in [(media(99), false), (media(1), false), (memory, true)] {
+    // The last window of a command ends before its chunk does; the one before it needs the chunk.
+    let cases = [(media(99), 1, false), (media(1), 1, true), (media(1), 2, false), (memory, 1, true)];
+    for (source, stripes, good) in cases {
         let command = ParityCommand {
             sources: vec![source],
             chunk: u32::MAX,
             window: Window { start: 0, len: 64 },
-            stripes: 0..1,
+            stripes: 0..stripes,
             rule: Rule::sum(1),
             mode: Mode::Fingerprint { seed: Seed::from_number(1), powers: 2 },
         };
