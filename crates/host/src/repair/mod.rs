@@ -28,7 +28,8 @@ use crate::sectors::Block;
 use crate::stripes::{Stripes, Tags};
 use crate::target::{Target, View};
 pub(crate) use plan::syndromes;
-use plan::{Rewrite, plan_convicted, plan_located, plan_lost, plan_parity};
+use plan::{BlockPlan, Rewrite, plan_convicted, plan_located, plan_lost, plan_parity};
+use pumice_parity::check_matrix::CheckMatrix;
 use pumice_raid::diagnosis::{BLOCK, Diagnosis, Verdict};
 use pumice_telemetry::Ledger;
 use pumice_units::Role;
@@ -89,9 +90,14 @@ impl<'t> Repairer<'t> {
         if let Some(books) = &self.books {
             site.occasion = Occasion::of(finding, self.policy, books.pass);
         }
+        let last_equation = self.target.merely_unnamed().is_empty();
         let (done, refused) = match &diagnosis.verdict {
-            Verdict::Unreadable(_) => self.blocks(site, diagnosis)?,
-            _ if finding.is_convicted() => self.convicted(site, diagnosis)?,
+            Verdict::Unreadable(_) => {
+                self.blocks(site, diagnosis, |check, block| plan_lost(check, block, last_equation))?
+            }
+            _ if finding.is_convicted() => {
+                self.blocks(site, diagnosis, |check, block| plan_convicted(check, block, diagnosis))?
+            }
             _ => self.windows(site, diagnosis)?,
         };
         Ok(match refused {
@@ -101,15 +107,16 @@ impl<'t> Repairer<'t> {
         })
     }
 
-    /// Lost sectors, block by block. Whether anything was planned, and why something was not.
+    /// Lost sectors, and bytes that tags prove wrong (R22), block by block. Whether anything was
+    /// planned, and why something was not.
     fn blocks(
         &self,
         site: &mut Site<'_>,
         diagnosis: &Diagnosis,
+        plan: impl Fn(&CheckMatrix, &Block) -> BlockPlan,
     ) -> Result<(bool, Option<Refusal>), HostError> {
         let chunk = self.target.chunk(site.stripe);
         let check = site.view.check_matrix(site.stripe);
-        let last_equation = self.target.merely_unnamed().is_empty();
         let mut reader = Stripes::new(site.view, chunk);
         let (mut done, mut refused) = (false, None);
         let mut start = diagnosis.start / BLOCK as u32 * BLOCK as u32;
@@ -117,37 +124,9 @@ impl<'t> Repairer<'t> {
             let len = (BLOCK as u32).min(chunk - start);
             let block = Block::read(self.target, site.view, &mut reader, site.stripe, start, len)?;
             *site.moved += Ledger::read_from_drives(block.bytes()) + Ledger::arrived_at_host(block.bytes());
-            let plan = plan_lost(check, &block, last_equation);
+            let plan = plan(check, &block);
             refused = refused.or(plan.refused);
             for rewrite in &plan.rewrites {
-                self.carry_out(site, &mut reader, rewrite)?;
-                done = true;
-            }
-            start += len;
-        }
-        Ok((done, refused))
-    }
-
-    /// Bytes that tags prove wrong, block by block (R22).
-    fn convicted(
-        &self,
-        site: &mut Site<'_>,
-        diagnosis: &Diagnosis,
-    ) -> Result<(bool, Option<Refusal>), HostError> {
-        let chunk = self.target.chunk(site.stripe);
-        let check = site.view.check_matrix(site.stripe);
-        let mut reader = Stripes::new(site.view, chunk);
-        let (mut done, mut refused) = (false, None);
-        let mut start = diagnosis.start / BLOCK as u32 * BLOCK as u32;
-        while start < diagnosis.end() {
-            let len = (BLOCK as u32).min(chunk - start);
-            let block = Block::read(self.target, site.view, &mut reader, site.stripe, start, len)?;
-            *site.moved += Ledger::read_from_drives(block.bytes()) + Ledger::arrived_at_host(block.bytes());
-            let rewrites = plan_convicted(check, &block, diagnosis);
-            if rewrites.is_empty() {
-                refused = Some(Refusal::Changed);
-            }
-            for rewrite in &rewrites {
                 self.carry_out(site, &mut reader, rewrite)?;
                 done = true;
             }

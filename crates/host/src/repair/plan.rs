@@ -35,10 +35,10 @@ impl Rewrite {
     }
 }
 
-/// What to do about the lost sectors of a block.
+/// What to do about the lost or convicted bytes of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct LostPlan {
-    /// Runs that can be rebuilt.
+pub(crate) struct BlockPlan {
+    /// Runs that are rebuilt.
     pub(crate) rewrites: Vec<Rewrite>,
     /// Why others cannot.
     pub(crate) refused: Option<Refusal>,
@@ -46,8 +46,8 @@ pub(crate) struct LostPlan {
 
 /// Plans the lost sectors of a block. `last_equation` says whether a run may be rebuilt for which
 /// no equation remains (R9).
-pub(crate) fn plan_lost(check: &CheckMatrix, block: &Block, last_equation: bool) -> LostPlan {
-    let mut out = LostPlan { rewrites: Vec::new(), refused: None };
+pub(crate) fn plan_lost(check: &CheckMatrix, block: &Block, last_equation: bool) -> BlockPlan {
+    let mut out = BlockPlan { rewrites: Vec::new(), refused: None };
     if block.is_not_asked() {
         out.refused = Some(Refusal::NotAsked);
         return out;
@@ -114,7 +114,7 @@ pub(crate) fn plan_located(
 
 /// Plans the members that tags convict in a block: what they should hold, and their lost sectors
 /// beside that. Runs are left out of which the block does not say the same as `diagnosis` any more.
-pub(crate) fn plan_convicted(check: &CheckMatrix, block: &Block, diagnosis: &Diagnosis) -> Vec<Rewrite> {
+pub(crate) fn plan_convicted(check: &CheckMatrix, block: &Block, diagnosis: &Diagnosis) -> BlockPlan {
     let accused = diagnosis.verdict.accused();
     let in_reach = |run: &Run| {
         let (start, end) = (block.start + run.range.start, block.start + run.range.end);
@@ -134,7 +134,9 @@ pub(crate) fn plan_convicted(check: &CheckMatrix, block: &Block, diagnosis: &Dia
         let lost = lost.into_iter().map(|(role, new)| Change { role, old: None, new });
         Some(Rewrite { start: block.start + run.range.start, changes: convicted.chain(lost).collect() })
     };
-    hear(check, block).into_iter().filter_map(plan).collect()
+    let rewrites: Vec<Rewrite> = hear(check, block).into_iter().filter_map(plan).collect();
+    let refused = rewrites.is_empty().then_some(Refusal::Changed);
+    BlockPlan { rewrites, refused }
 }
 
 /// Plans parity from the data as it is: md's way.
