@@ -15,10 +15,10 @@ const SECTOR: u64 = 512;
 const ERRORS_OF_BLOCK: u64 = BLOCK / SECTOR;
 /// How long a stripe may take.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// How long md may take to begin a check.
-const BEGIN: Duration = Duration::from_secs(10);
+/// How long md may take to begin a check, and how long it may be too busy to take an order.
+pub const BEGIN: Duration = Duration::from_secs(10);
 /// How often md is asked.
-const PAUSE: Duration = Duration::from_millis(20);
+pub const PAUSE: Duration = Duration::from_millis(20);
 
 /// What md is doing (`sync_action`).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -195,6 +195,8 @@ impl Plan {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
     Ready,
+    /// md was too busy for an order; it is given again after a pause.
+    Pausing,
     /// The limits were set.
     Set(Task),
     /// The check was begun, at that time; whether it was seen to run.
@@ -221,6 +223,8 @@ pub struct Healing {
     end: u64,
     healed: Vec<u64>,
     why: Option<Reason>,
+    /// Since when md has been too busy to take an order; whether the last one was refused so.
+    busy: Option<(Duration, bool)>,
 }
 
 impl Healing {
@@ -236,6 +240,7 @@ impl Healing {
             end,
             healed: Vec::new(),
             why: None,
+            busy: None,
         }
     }
 
@@ -256,6 +261,39 @@ impl Healing {
         self.give_up(Reason::Stopped);
     }
 
+    /// Whether md has been told to take back the limits, or never had any.
+    #[must_use]
+    pub const fn is_restored(&self) -> bool {
+        !self.limits
+    }
+
+    /// md was too busy at `now` to take the last order (`EBUSY`): it has said that it is idle, and
+    /// is still putting the last check away. The order is given again, for at most [`BEGIN`].
+    pub fn busy(&mut self, now: Duration) {
+        let since = self.busy.map_or(now, |(since, _)| since);
+        self.busy = Some((since, true));
+        let too_long = now.saturating_sub(since) >= BEGIN;
+        self.state = match std::mem::replace(&mut self.state, State::Done) {
+            State::Set(task) | State::Begun(task, _, false) => {
+                self.blocks -= task.blocks;
+                self.tasks.push_front(task);
+                if too_long {
+                    self.busy = None;
+                }
+                State::Pausing
+            }
+            State::Ending(task, since, whole) if !too_long => State::Begun(task, since, whole),
+            State::Restored => {
+                self.limits = true;
+                if too_long { State::Done } else { State::Pausing }
+            }
+            other => other,
+        };
+        if too_long {
+            self.give_up(Reason::Silent);
+        }
+    }
+
     fn give_up(&mut self, why: Reason) {
         if !(self.tasks.is_empty() && self.state == State::Ready) {
             self.why.get_or_insert(why);
@@ -266,8 +304,17 @@ impl Healing {
     /// What md is to be told now, at `now` from any beginning. To be called again when that is
     /// done, with what md says then.
     pub fn next(&mut self, now: Duration, md: &Md) -> Order {
+        self.busy = match self.busy {
+            Some((since, true)) => Some((since, false)),
+            _ => None,
+        };
         match std::mem::replace(&mut self.state, State::Done) {
             State::Ready => self.ready(md),
+            State::Pausing => {
+                self.state = State::Ready;
+                self.busy = self.busy.map(|(since, _)| (since, true));
+                Order::Wait(PAUSE)
+            }
             State::Set(task) => {
                 let limits = (md.sync_min, md.sync_max);
                 if self.why.is_some() {

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::progress::Silent;
 use crate::remote::RemoteName;
 use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options};
-use pumice_host::heal::{Healing, Md, Order, Plan, SyncAction};
+use pumice_host::heal::{BEGIN, Healing, Md, Order, PAUSE, Plan, SyncAction};
 use pumice_host::probe::DriveReader;
 use pumice_host::scrub::{Options as PassOptions, Outcome, run as run_pass};
 use pumice_host::state::{HealRecord, StateFiles};
@@ -20,6 +20,19 @@ use std::time::{Duration, Instant};
 
 /// Where the kernel says when it was started.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+
+/// The limits of md's check could not be restored.
+const STILL_LIMITED: &str =
+    "md is busy, and its check is still limited: the next scrub of the array takes the limits back";
+
+/// What became of an order to md.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    /// md has taken it.
+    Taken,
+    /// Not at this moment (`EBUSY`).
+    Busy,
+}
 
 /// An array that runs on this machine.
 #[derive(Debug)]
@@ -138,10 +151,7 @@ pub(super) fn recover(state: &StateFiles, sysfs: &Path) -> Result<Option<String>
         Ok(boot) if boot == record.boot => {
             let array = Array { md: sysfs.join("class/block").join(&record.md).join("md"), name: record.md };
             if array.md.is_dir() {
-                if array.word("sync_action")? == "check" {
-                    array.write("sync_action", "idle")?;
-                }
-                array.limit(0, None)?;
+                array.take_back()?;
             }
             format!("an interrupted healing of {} is ended: md's check is not limited any more", array.name)
         }
@@ -171,17 +181,40 @@ impl Array {
         number.ok_or_else(|| Failure::new(format!("{}: '{word}'", self.md.join(file).display())))
     }
 
-    fn write(&self, file: &str, value: &str) -> Result<(), Failure> {
+    fn write(&self, file: &str, value: &str) -> Result<Told, Failure> {
         let path = self.md.join(file);
-        std::fs::write(&path, value)
-            .map_err(|error| Failure::new(format!("{}: {value}: {error}", path.display())))
+        match std::fs::write(&path, value) {
+            Ok(()) => Ok(Told::Taken),
+            Err(error) if error.kind() == std::io::ErrorKind::ResourceBusy => Ok(Told::Busy),
+            Err(error) => Err(Failure::new(format!("{}: {value}: {error}", path.display()))),
+        }
     }
 
-    /// Sets where a check begins and pauses. The first is never above the second on the way.
-    fn limit(&self, min: u64, max: Option<u64>) -> Result<(), Failure> {
-        self.write("sync_min", "0")?;
-        self.write("sync_max", &max.map_or_else(|| "max".to_owned(), |max| max.to_string()))?;
-        if min > 0 { self.write("sync_min", &min.to_string()) } else { Ok(()) }
+    /// Sets where a check begins and pauses. The first is never above the second on the way. If md
+    /// is busy, a part may be done; it can be told again.
+    fn limit(&self, min: u64, max: Option<u64>) -> Result<Told, Failure> {
+        let max = max.map_or_else(|| "max".to_owned(), |max| max.to_string());
+        for (file, value) in [("sync_min", "0"), ("sync_max", &max), ("sync_min", &min.to_string())] {
+            if self.write(file, value)? == Told::Busy {
+                return Ok(Told::Busy);
+            }
+        }
+        Ok(Told::Taken)
+    }
+
+    /// Ends a check and takes the limits back, outside of a healing.
+    fn take_back(&self) -> Result<(), Failure> {
+        if self.word("sync_action")? == "check" {
+            self.write("sync_action", "idle")?;
+        }
+        let begun = Instant::now();
+        while self.limit(0, None)? == Told::Busy {
+            if begun.elapsed() >= BEGIN {
+                return Err(Failure::new(format!("{}: {STILL_LIMITED}", self.name)));
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Ok(())
     }
 
     /// What md says of it.
@@ -238,10 +271,7 @@ impl Array {
                 Ok(false) => break,
                 Err(error) => {
                     // What was told md is taken back, whatever else fails.
-                    if self.word("sync_action").is_ok_and(|action| action == "check") {
-                        let _ = self.write("sync_action", "idle");
-                    }
-                    let restored = self.limit(0, None);
+                    let restored = self.take_back();
                     failure = Some(error);
                     recorded &= restored.is_err();
                     if !recorded {
@@ -252,7 +282,11 @@ impl Array {
             }
         }
         if failure.is_none() && recorded {
-            state.forget_heal()?;
+            if healing.is_restored() {
+                state.forget_heal()?;
+            } else {
+                failure = Some(Failure::new(STILL_LIMITED));
+            }
         }
         let stopped = failure.map(|error| error.to_string());
         Ok(Healed {
@@ -270,18 +304,24 @@ impl Array {
         state: &StateFiles,
         recorded: &mut bool,
     ) -> Result<bool, Failure> {
-        match healing.next(now, &self.now()?) {
+        let told = match healing.next(now, &self.now()?) {
             Order::Limit { min, max } => {
                 if !*recorded {
                     state.record_heal(&HealRecord { md: self.name.clone(), boot: boot_id()? })?;
                     *recorded = true;
                 }
-                self.limit(min, max)?;
+                self.limit(min, max)?
             }
             Order::Check => self.write("sync_action", "check")?,
             Order::Idle => self.write("sync_action", "idle")?,
-            Order::Wait(time) => std::thread::sleep(time),
+            Order::Wait(time) => {
+                std::thread::sleep(time);
+                Told::Taken
+            }
             Order::Done => return Ok(false),
+        };
+        if told == Told::Busy {
+            healing.busy(now);
         }
         Ok(true)
     }

@@ -13,6 +13,10 @@ struct Model {
     fails_at: Option<u64>,
     /// It takes no orders.
     deaf: bool,
+    /// So many orders are refused after each order to end a check.
+    busy: usize,
+    /// So many are refused from now on.
+    refuses: usize,
 }
 
 impl Model {
@@ -28,13 +32,18 @@ impl Model {
             cache: 256,
             errors,
         };
-        Self { md, end, bad: Vec::new(), told: Vec::new(), fails_at: None, deaf: false }
+        Self { md, end, bad: Vec::new(), told: Vec::new(), fails_at: None, deaf: false, busy: 0, refuses: 0 }
     }
 
-    fn tell(&mut self, order: &Order) {
+    /// Whether the order was taken.
+    fn tell(&mut self, order: &Order) -> bool {
         self.told.push(order.clone());
+        if matches!(order, Order::Limit { .. } | Order::Check) && self.refuses > 0 {
+            self.refuses -= 1;
+            return false;
+        }
         if self.deaf {
-            return;
+            return true;
         }
         match order {
             Order::Limit { min, max } => (self.md.sync_min, self.md.sync_max) = (*min, *max),
@@ -45,9 +54,11 @@ impl Model {
             Order::Idle => {
                 self.md.action = SyncAction::Idle;
                 self.md.completed = None;
+                self.refuses = self.busy;
             }
             Order::Wait(_) | Order::Done => {}
         }
+        true
     }
 
     /// 8 sectors further.
@@ -79,7 +90,9 @@ impl Model {
             if order == Order::Done {
                 return;
             }
-            self.tell(&order);
+            if !self.tell(&order) {
+                healing.busy(now);
+            }
             now += PAUSE;
             self.walk();
         }
@@ -117,6 +130,38 @@ fn a_signal_at_any_moment_leaves_md_as_it_was() {
         assert!(model.is_restored(), "step {step}: {:?}", model.told);
         assert!(healing.why().is_some() || healing.healed().len() == 2, "step {step}");
     }
+}
+
+#[test]
+fn an_md_that_is_busy_for_a_moment_is_told_again() {
+    for busy in 1..8 {
+        let mut model = Model::new(4, 1280);
+        (model.busy, model.refuses) = (busy, busy);
+        model.bad = [3 * 128 + 5, 9 * 128].map(|sector| ("dev-1".to_owned(), sector)).to_vec();
+        let mut healing = Healing::new(vec![task(3), task(7), task(9)], 1280);
+        model.run(&mut healing, usize::MAX);
+        assert_eq!((healing.healed(), healing.why()), (&[3, 7, 9][..], None), "busy {busy}");
+        assert!(model.bad.is_empty() && model.is_restored() && healing.is_restored(), "busy {busy}");
+        // And a signal meanwhile.
+        for step in 0..120 {
+            let mut model = Model::new(4, 1280);
+            (model.busy, model.refuses) = (busy, busy);
+            let mut healing = Healing::new(vec![task(3), task(7)], 1280);
+            model.run(&mut healing, step);
+            assert!(model.is_restored() && healing.is_restored(), "busy {busy}, step {step}");
+        }
+    }
+}
+
+#[test]
+fn an_md_that_stays_busy_is_given_up_and_the_limits_are_said_to_be_left() {
+    let mut model = Model::new(4, 1280);
+    model.busy = usize::MAX;
+    let mut healing = Healing::new(vec![task(3), task(7)], 1280);
+    model.run(&mut healing, usize::MAX);
+    assert_eq!((healing.healed(), healing.why()), (&[3][..], Some(&Reason::Silent)));
+    assert!(!model.is_restored() && !healing.is_restored());
+    assert!(model.told.len() < 2500, "it ends within two patiences: {}", model.told.len());
 }
 
 #[test]
