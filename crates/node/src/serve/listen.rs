@@ -81,6 +81,7 @@ fn open_one(address: SocketAddr, only_ipv6: bool) -> io::Result<TcpListener> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn an_address_may_leave_out_its_port() {
@@ -110,5 +111,25 @@ mod tests {
                 .unwrap_err()
                 .contains("127.0.0.1:1 is given twice")
         );
+    }
+
+    /// A burst of hosts comes in at once: nobody is turned away while the core is at something
+    /// else. The system's own bound (`net.core.somaxconn`) may be lower.
+    #[test]
+    fn connections_wait_to_be_accepted_up_to_the_bound() {
+        let allowed = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+        let bound = usize::try_from(BACKLOG).unwrap().min(allowed.trim().parse().unwrap());
+        let descriptors = pumice_blockdev::raise_descriptor_limit().unwrap();
+        if descriptors < bound as u64 + 512 {
+            eprintln!("SKIPPED: {descriptors} descriptors are too few");
+            return;
+        }
+        let listeners = open(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+        let address = listeners[0].local_addr().unwrap();
+        let connect = |patience| std::net::TcpStream::connect_timeout(&address, patience);
+        // The system takes one more than it was told.
+        let waiting: Vec<_> = (0..=bound).map_while(|_| connect(Duration::from_secs(20)).ok()).collect();
+        assert_eq!(waiting.len(), bound + 1);
+        assert!(connect(Duration::from_millis(300)).is_err(), "there is a bound");
     }
 }

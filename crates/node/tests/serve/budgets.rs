@@ -2,7 +2,7 @@
 
 use crate::world::{PATIENCE, command, connect, counter, host, read, serve, serve_within, used};
 use pumice_blockdev::{BlockDevice, HookedDevice, MemoryDevice};
-use pumice_initiator::{Command, Controller};
+use pumice_initiator::{Command, Controller, Queue};
 use pumice_node::serve::{Backend, Drive, Server};
 use pumice_nvme::controller::Limits;
 use pumice_nvme::host::{Connection, Event, Options};
@@ -112,46 +112,90 @@ fn answers_on_an_admin_queue_are_bounded() {
     assert!(unsent < LIMIT + f64::from((128 << 10) + 8192), "{unsent} bytes wait");
 }
 
+/// A node with one drive whose reads wait until they are let through, and one core.
+struct Gated {
+    server: Server,
+    gate: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl Gated {
+    fn new() -> Self {
+        let gate = Arc::new((Mutex::new(false), Condvar::new()));
+        let waits = Arc::clone(&gate);
+        let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new("m", 1 << 20));
+        let hooked = HookedDevice::over(device).at_reads(move |_, _| {
+            let mut open = waits.0.lock().unwrap();
+            while !*open {
+                open = waits.1.wait(open).unwrap();
+            }
+        });
+        let limits = Limits { queue_depth: 512, ..Limits::default() };
+        let drive = Drive::with_device(Arc::new(hooked), 512, "m").unwrap();
+        Self { server: serve_within(limits, &["127.0.0.1:0"], 1, vec![drive]), gate }
+    }
+
+    /// Asks for a block so often, all at once, and lets the reads through when `seen` has returned.
+    fn read_blocks<T>(&self, queue: &mut Queue, times: usize, seen: impl FnOnce() -> T) -> T {
+        std::thread::scope(|scope| {
+            let reads = scope.spawn(|| {
+                let mut into = vec![[1; 512]; times];
+                let mut commands: Vec<Command<'_>> = into
+                    .iter_mut()
+                    .map(|receive| Command { sqe: command(io::READ, 1, 0, 1), send: &[], receive })
+                    .collect();
+                let good = queue.run(&mut commands).unwrap().iter().all(|done| done.status.is_success());
+                good && into.iter().all(|piece| *piece == [0; 512])
+            });
+            let seen = seen();
+            *self.gate.0.lock().unwrap() = true;
+            self.gate.1.notify_all();
+            assert!(reads.join().unwrap(), "all of them are carried out");
+            seen
+        })
+    }
+}
+
+/// The most that is seen within two looks after it has come to `least`.
+fn most_of(server: &Server, budget: &str, least: f64) -> f64 {
+    let until = Instant::now() + PATIENCE;
+    while used(server, budget) < least && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // Time for more than one look.
+    std::thread::sleep(Duration::from_millis(500));
+    used(server, budget)
+}
+
 /// More commands than a connection may have with the media: the rest waits, and is carried out.
 #[test]
 fn commands_with_the_media_are_bounded() {
-    const COMMANDS: usize = 400;
-    let gate = Arc::new((Mutex::new(false), Condvar::new()));
-    let waits = Arc::clone(&gate);
-    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new("m", 1 << 20));
-    let hooked = HookedDevice::over(device).at_reads(move |_, _| {
-        let mut open = waits.0.lock().unwrap();
-        while !*open {
-            open = waits.1.wait(open).unwrap();
-        }
+    let gated = Gated::new();
+    let (_controller, mut queue) = connect(&gated.server, host(&gated.server, 1), 500);
+    let most = gated.read_blocks(&mut queue, 400, || most_of(&gated.server, "commands_of_connection", 256.0));
+    assert!((256.0..257.0).contains(&most), "{most} commands are with the media");
+}
+
+/// Reads of the socket that fill the receive buffer make it larger, once; a connection that is not
+/// used gives that back.
+#[test]
+fn a_receive_buffer_grows_while_it_is_filled_and_no_longer() {
+    const LARGER: f64 = (240 << 10) as f64;
+    let server = serve(vec![memory()]);
+    let (_controller, mut queue) = connect(&server, host(&server, 1), 120);
+    // Nothing is under way when this is asked, so it is the buffer alone.
+    let held = || used(&server, "flight_of_host");
+    assert!(held() < 16384.0, "{} at first", held());
+    let data = [7; 4096];
+    within_patience("it grows", || {
+        let mut writes: Vec<Command<'_>> = (0..100)
+            .map(|_| Command { sqe: command(io::WRITE, 1, 0, 8), send: &data, receive: &mut [] })
+            .collect();
+        assert!(queue.run(&mut writes).unwrap().iter().all(|done| done.status.is_success()));
+        let held = held();
+        assert!(held < LARGER + 16384.0, "it grew to {held}");
+        held >= LARGER
     });
-    let limits = Limits { queue_depth: 512, ..Limits::default() };
-    let drive = Drive::with_device(Arc::new(hooked), 512, "m").unwrap();
-    let server = serve_within(limits, &["127.0.0.1:0"], 1, vec![drive]);
-    let (_controller, mut queue) = connect(&server, host(&server, 1), 500);
-    std::thread::scope(|scope| {
-        let reads = scope.spawn(|| {
-            let mut into = vec![[1; 512]; COMMANDS];
-            let mut commands: Vec<Command<'_>> = into
-                .iter_mut()
-                .map(|receive| Command { sqe: command(io::READ, 1, 0, 1), send: &[], receive })
-                .collect();
-            let good = queue.run(&mut commands).unwrap().iter().all(|done| done.status.is_success());
-            good && into.iter().all(|piece| *piece == [0; 512])
-        });
-        let most = || used(&server, "commands_of_connection");
-        let until = Instant::now() + PATIENCE;
-        while most() < 256.0 && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        // Time for more than one look.
-        std::thread::sleep(Duration::from_millis(500));
-        let most = most();
-        *gate.0.lock().unwrap() = true;
-        gate.1.notify_all();
-        assert!(reads.join().unwrap(), "all of them are carried out");
-        assert!((256.0..257.0).contains(&most), "{most} commands are with the media");
-    });
+    within_patience("it is given back", || held() < 16384.0);
 }
 
 /// Whether the node has closed a connection by now.
