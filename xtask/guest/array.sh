@@ -1,4 +1,4 @@
-# ports, nqns, each, level, bitmap, seconds: see scenario/array.rs
+# ports, nqns, each, level, bitmap: see scenario/array.rs
 digests=
 . /members.sh
 # shellcheck disable=SC2086
@@ -21,13 +21,17 @@ must dd if=/dev/urandom of=/dev/md0 bs=${unit}k count=$((quiet / 8)) oflag=direc
 result quiet_sum "$(dd if=/dev/md0 bs=${unit}k skip=$quiet 2> /dev/null | sha256sum)"
 step "the last quarter filled"
 
-fio --filename=/dev/md0 --direct=1 --ioengine=libaio --size=$((quiet * unit))k --time_based --runtime="$seconds" \
+fio --filename=/dev/md0 --direct=1 --ioengine=libaio --size=$((quiet * unit))k --time_based --runtime=7200 \
   --refill_buffers --rw=randwrite --name=small --bs=4k --iodepth=8 --name=large --bs=64k --iodepth=2 \
   > /tmp/fio.txt 2>&1 &
 load_=$!
 sleep 2
-echo "::mark load" > /dev/ttyS1
-wait $load_ || { cat /tmp/fio.txt; fail "fio"; }
+halt_at load
+[ -d /proc/$load_ ] || { cat /tmp/fio.txt; fail "fio has ended"; }
+kill $load_
+wait $load_
+# 128: it was told to end.
+case $? in 0 | 128) ;; *) cat /tmp/fio.txt; fail "fio" ;; esac
 grep -E 'WRITE:|write:' /tmp/fio.txt
 echo "::mark loaded" > /dev/ttyS1
 sync
