@@ -21,6 +21,7 @@ mod core;
 mod direct;
 mod done;
 mod drive;
+mod exposition;
 mod failure;
 mod fair;
 mod handle;
@@ -182,7 +183,7 @@ impl Server {
         listen::check(&listen).map_err(ServeError::Addresses)?;
         let listeners = listen::open(&listen)?;
         let counters = metrics
-            .map(|address| metrics::bind(address).map_err(|source| ServeError::Listen { address, source }))
+            .map(|address| exposition::bind(address).map_err(|source| ServeError::Listen { address, source }))
             .transpose()?;
         let metrics = counters.as_ref().map(std::net::TcpListener::local_addr).transpose()?;
         let descriptors = raise_descriptor_limit().unwrap_or(u64::MAX);
@@ -205,7 +206,6 @@ impl Server {
         let subsystem = SharedSubsystem(Arc::new(Mutex::new(subsystem)));
         let count = cores.max(1);
         let shared = Arc::new(Shared::new(count, subsystem, limits, devices, offload, watch));
-        shared.metrics().show_budgets(budgets::all);
         let mut parts = Vec::with_capacity(count);
         for number in 0..count {
             parts.push(Core::new(number, Arc::clone(&shared), busy_poll)?);
@@ -233,7 +233,7 @@ impl Server {
         }
         threads.push(media_watch::start(Arc::clone(&shared))?);
         if let Some(listener) = counters {
-            threads.push(metrics::serve(listener, Arc::clone(&shared))?);
+            threads.push(exposition::serve(listener, Arc::clone(&shared))?);
         }
         for address in &addresses {
             info!(%address, "listening");
@@ -262,7 +262,7 @@ impl Server {
     /// Its counters, as OpenMetrics text.
     #[must_use]
     pub fn metrics(&self) -> String {
-        metrics::render(&self.shared)
+        exposition::render(&self.shared)
     }
 
     /// The subsystem's name.

@@ -4,11 +4,18 @@
 use super::blocks::{CONNECTION_FLIGHT, IN_FLIGHT_LIMIT};
 use super::budget::{FLIGHT, WINDOWS};
 use super::leases::GRANTS;
-use super::metrics::Budget;
 use super::results::{MAX_RESULT_BYTES, MAX_RESULTS};
 use super::shared::Shared;
 use super::socket::SEND_LIMIT;
 use pumice_nvme::controller::{Access, Places};
+
+/// How much of a bound is used, and the bound.
+pub(super) struct Budget {
+    pub(super) name: &'static str,
+    /// In the unit of the bound.
+    pub(super) used: u64,
+    pub(super) limit: u64,
+}
 
 fn budget(name: &'static str, used: usize, limit: usize) -> Budget {
     Budget { name, used: used as u64, limit: limit as u64 }

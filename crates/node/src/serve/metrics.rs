@@ -4,17 +4,12 @@
 //! counted by all together.
 
 mod counts;
-mod http;
-mod text;
 
-pub(super) use counts::{Class, CoreCounts, Fullest};
-pub(super) use http::{bind, serve};
-pub(super) use text::render;
+pub(super) use counts::{Class, CoreCounts, Fullest, Sum, bucket_end};
 
-use crate::serve::shared::Shared;
 use pumice_offload::{NodeError, ParityCommand, ParityResult, Source};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A counter that many raise, and seldom.
 #[derive(Debug, Default)]
@@ -31,20 +26,10 @@ impl Count {
     }
 }
 
-/// How much of a bound is used, and the bound.
-pub(super) struct Budget {
-    pub(super) name: &'static str,
-    /// In the unit of the bound.
-    pub(super) used: u64,
-    pub(super) limit: u64,
-}
-
 /// All counters of a node.
 #[derive(Default)]
 pub(super) struct Metrics {
     cores: Mutex<Vec<Arc<CoreCounts>>>,
-    /// What tells how near every bound is.
-    budgets: OnceLock<fn(&Shared) -> Vec<Budget>>,
     failed: Vec<AtomicBool>,
     pub(super) accepted: Count,
     pub(super) no_room: Count,
@@ -99,22 +84,12 @@ impl Metrics {
         counts
     }
 
-    /// Has the bounds shown that `read` tells. It must not wait for anything that takes long.
-    pub(super) fn show_budgets(&self, read: fn(&Shared) -> Vec<Budget>) {
-        // Said once, before anybody looks.
-        let _ = self.budgets.set(read);
-    }
-
-    fn budgets(&self, shared: &Shared) -> Vec<Budget> {
-        self.budgets.get().map_or_else(Vec::new, |read| read(shared))
-    }
-
     /// What the fullest connections have.
     pub(super) fn fullest(&self) -> Fullest {
         self.cores().iter().fold(Fullest::default(), |all, core| all.or(core.fullest()))
     }
 
-    fn cores(&self) -> Vec<Arc<CoreCounts>> {
+    pub(super) fn cores(&self) -> Vec<Arc<CoreCounts>> {
         self.cores.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -123,7 +98,7 @@ impl Metrics {
         self.failed[index].store(true, Ordering::Relaxed);
     }
 
-    fn has_failed(&self, index: usize) -> bool {
+    pub(super) fn has_failed(&self, index: usize) -> bool {
         self.failed[index].load(Ordering::Relaxed)
     }
 }

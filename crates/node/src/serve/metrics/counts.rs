@@ -15,7 +15,8 @@ pub(in crate::serve) enum Class {
 }
 
 impl Class {
-    pub(super) const ALL: [Self; 5] = [Self::Read, Self::Write, Self::Flush, Self::Clear, Self::Other];
+    pub(in crate::serve) const ALL: [Self; 5] =
+        [Self::Read, Self::Write, Self::Flush, Self::Clear, Self::Other];
 
     pub(in crate::serve) fn of(op: Op) -> Self {
         match op {
@@ -27,7 +28,7 @@ impl Class {
         }
     }
 
-    pub(super) const fn name(self) -> &'static str {
+    pub(in crate::serve) const fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
             Self::Write => "write",
@@ -40,11 +41,11 @@ impl Class {
 
 /// Times are counted in buckets that end at 2^14, 2^16, … 2^32 ns (16 µs to 4.3 s), and one for the
 /// rest.
-pub(super) const BUCKETS: usize = 11;
+pub(in crate::serve) const BUCKETS: usize = 11;
 const FIRST: u32 = 14;
 
 /// Where a bucket ends, in seconds; the last has no end.
-pub(super) fn bucket_end(bucket: usize) -> f64 {
+pub(in crate::serve) fn bucket_end(bucket: usize) -> f64 {
     if bucket + 1 == BUCKETS { f64::INFINITY } else { (1_u64 << (FIRST as usize + 2 * bucket)) as f64 * 1e-9 }
 }
 
@@ -96,12 +97,12 @@ pub(in crate::serve) struct CoreCounts {
 
 /// The sums over cores for one drive and class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Sum {
-    pub(super) commands: u64,
-    pub(super) errors: u64,
-    pub(super) bytes: u64,
-    pub(super) ns: u64,
-    pub(super) times: [u64; BUCKETS],
+pub(in crate::serve) struct Sum {
+    pub(in crate::serve) commands: u64,
+    pub(in crate::serve) errors: u64,
+    pub(in crate::serve) bytes: u64,
+    pub(in crate::serve) ns: u64,
+    pub(in crate::serve) times: [u64; BUCKETS],
 }
 
 /// Adds to a counter that nobody else writes.
@@ -111,7 +112,7 @@ fn add(counter: &AtomicU64, n: u64) {
 }
 
 impl CoreCounts {
-    pub(super) fn new(drives: usize) -> Self {
+    pub(in crate::serve) fn new(drives: usize) -> Self {
         Self { drives: (0..drives).map(|_| Default::default()).collect(), fullest: Default::default() }
     }
 
@@ -123,7 +124,7 @@ impl CoreCounts {
         }
     }
 
-    pub(super) fn fullest(&self) -> Fullest {
+    pub(in crate::serve) fn fullest(&self) -> Fullest {
         let [flight, unsent, commands] = self.fullest.each_ref().map(|kept| kept.load(Ordering::Relaxed));
         Fullest { flight, unsent, commands }
     }
@@ -151,7 +152,7 @@ impl CoreCounts {
         }
     }
 
-    pub(super) fn add_to(&self, index: usize, class: Class, sum: &mut Sum) {
+    pub(in crate::serve) fn add_to(&self, index: usize, class: Class, sum: &mut Sum) {
         let of = &self.drives[index][class as usize];
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         sum.commands += get(&of.commands);

@@ -1,7 +1,7 @@
 //! The counters as OpenMetrics text.
 
-use super::Metrics;
-use super::counts::{Class, Sum, bucket_end};
+use crate::serve::budgets::{self, Budget};
+use crate::serve::metrics::{Class, Metrics, Sum, bucket_end};
 use crate::serve::shared::Shared;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
@@ -152,8 +152,8 @@ fn connections(encoder: &mut DescriptorEncoder<'_>, shared: &Shared, metrics: &M
     ] {
         counters(encoder, name, help, [(Vec::new(), count.get())])?;
     }
-    let budgets = metrics.budgets(shared);
-    let of = |value: fn(&super::Budget) -> u64| {
+    let budgets = budgets::all(shared);
+    let of = |value: fn(&Budget) -> u64| {
         budgets.iter().map(move |budget| (vec![("budget", budget.name.to_owned())], value(budget) as f64))
     };
     gauges(encoder, "pumice_budget_used", "How much of a bound is used", of(|state| state.used))?;
