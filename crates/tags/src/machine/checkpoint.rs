@@ -106,6 +106,8 @@ impl Machine {
 
     fn release(&mut self, settles: u64) {
         if settles <= self.checkpoint.released {
+            // Pages came home, and the log is as full as before: it still waits for a command.
+            self.checkpoint.wanted |= self.checkpoint.full;
             self.checkpoint.step = Step::Idle;
             self.go_on();
             return;
@@ -131,5 +133,82 @@ impl Machine {
             self.checkpoint.full = false;
         }
         self.go_on();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::Geometry;
+    use crate::machine::{Outcome, Request};
+    use crate::page::Found;
+    use crate::record::Change;
+    use pumice_protect::guard::Guard;
+
+    /// What the drive, the log and the pages do, but for data that are held back.
+    struct Carried {
+        machine: Machine,
+        last: u64,
+        done: Vec<u64>,
+    }
+
+    impl Carried {
+        /// Carries out everything. The log takes `takes` records, and the data of `held` are not
+        /// written yet.
+        fn run(&mut self, mut takes: u64, held: &[u64]) {
+            loop {
+                let actions = self.machine.take_actions();
+                let mut any = false;
+                for action in actions {
+                    any = true;
+                    match action {
+                        Action::Load { id, pages } => {
+                            let pages = pages.into_iter().map(|page| (page, Found::Fresh)).collect();
+                            self.machine.loaded(id, pages);
+                        }
+                        Action::Commit(records) => {
+                            let taken = takes.min(records.len() as u64);
+                            takes -= taken;
+                            let numbers: Vec<u64> = (self.last + 1..=self.last + taken).collect();
+                            self.last += taken;
+                            self.machine.committed(&numbers, taken < records.len() as u64, true);
+                        }
+                        Action::Write(id) if held.contains(&id) => {}
+                        Action::Write(id) => self.machine.data_written(id, true),
+                        Action::Read(id) => self.machine.data_read(id, Some(&[0])),
+                        Action::Flush(id) => self.machine.flushed(id, true),
+                        Action::Store(_) => self.machine.stored(),
+                        Action::Release(_) => {
+                            takes = 100;
+                            self.machine.released();
+                        }
+                        Action::SeeAgain(_) => unreachable!("no write fails"),
+                        Action::Done { id, outcome } => {
+                            assert!(matches!(outcome, Outcome::Done | Outcome::Read(_)));
+                            self.done.push(id);
+                        }
+                    }
+                }
+                if !any {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The log is full because of a command under way, and meanwhile pages of others come home.
+    #[test]
+    fn a_full_log_is_emptied_after_a_checkpoint_that_could_release_nothing() {
+        let geometry = Geometry::new(1 << 20, 512, 512, Guard::Crc16, 64 << 10).expect("a drive");
+        let mut world = Carried { machine: Machine::new(geometry, 0, 100), last: 0, done: Vec::new() };
+        world.machine.begin(1, 0..1, Request::Write(Change::Zeros(1)));
+        world.run(1, &[1]);
+        world.machine.begin(2, 100..101, Request::Adopt);
+        world.machine.begin(3, 200..201, Request::Write(Change::Zeros(1)));
+        world.run(0, &[1]);
+        assert_eq!(world.done, [2], "the log has no room before the first command ends");
+        world.machine.data_written(1, true);
+        world.run(0, &[]);
+        assert_eq!(world.done, [2, 1, 3]);
     }
 }
