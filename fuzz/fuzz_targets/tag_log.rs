@@ -1,5 +1,6 @@
 //! A tag file whose log and header hold anything, over a drive that holds anything: it is opened or
-//! refused, and a drive that was opened keeps what is written to it.
+//! refused, and a drive that was opened keeps what is written to it. What opening it writes over is
+//! a kept block.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -18,7 +19,9 @@ fuzz_target!(|data: &[u8]| {
     let mut rest = data;
     let choice = take(&mut rest);
     let guard = Guard::ALL[choice as usize % 3];
-    let geometry = Geometry::new(BLOCKS * 512, 512, 512, guard, 64 << 10).expect("a drive");
+    // A drive that tears its blocks has records with the data.
+    let unit = if choice & 64 == 0 { 512 } else { 1 };
+    let geometry = Geometry::new(BLOCKS * 512, 512, unit, guard, 64 << 10).expect("a drive");
     // A record by itself: what is read is written again as it was.
     if let Ok(record) = Record::decode(&geometry, rest) {
         assert_eq!(record.encode(&geometry), rest);
@@ -53,7 +56,24 @@ fuzz_target!(|data: &[u8]| {
         device.read_at(at, &mut byte).expect("memory");
         device.write_at(at, &[byte[0] ^ mask]).expect("memory");
     }
-    let Ok(device) = TaggedDevice::open(Arc::clone(&drive), medium(), "") else { return };
+    let content = || {
+        let mut bytes = vec![0; BLOCKS as usize * 512];
+        drive.read_at(0, &mut bytes).expect("memory");
+        bytes
+    };
+    let before = content();
+    let opened = TaggedDevice::open(Arc::clone(&drive), medium(), "");
+    for ((block, old), new) in (0..).zip(before.chunks(512)).zip(content().chunks(512)) {
+        if old != new {
+            let contents = TagFile::look_kept(medium()).expect("it was opened so far");
+            let mut copies = contents.kept.iter().filter(|kept| kept.block == block);
+            let is_kept = copies.any(|kept| {
+                matches!(TagFile::read_kept(medium(), kept.slot), Ok((_, bytes)) if bytes == old)
+            });
+            assert!(is_kept, "block {block} was written over, and is not kept");
+        }
+    }
+    let Ok(device) = opened else { return };
     for block in [0, 7, BLOCKS - 1] {
         let content = [block as u8 ^ 0x5A; 512];
         device.write_at(block * 512, &content).expect("memory takes it");

@@ -10,6 +10,7 @@ mod discover;
 mod drives;
 mod failure;
 mod inspect;
+mod kept;
 mod log;
 mod node;
 mod plan;
@@ -59,6 +60,8 @@ enum Command {
     Volume(volume::VolumeCommand),
     /// Accept a block that does not fit its protection information
     Release(protect::ReleaseArgs),
+    /// List, save, put back or forget blocks that recovery wrote over on a drive with tags
+    Kept(kept::KeptArgs),
     /// Ask a discovery service what it lists
     Discover(discover::DiscoverArgs),
     /// Show the drives of a data node, and the arrays on them
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         Command::Protect(args) => protect::run(&args),
         Command::Volume(command) => volume::run(&command),
         Command::Release(args) => protect::release(&args),
+        Command::Kept(args) => kept::run(&args),
         Command::Discover(args) => discover::run(&args),
         Command::Drives(args) => drives::run(&args),
         Command::Bench(command) => bench::run(&command),

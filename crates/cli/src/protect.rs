@@ -81,13 +81,13 @@ fn rate(text: &str) -> Result<u64, String> {
 }
 
 /// Where a drive and its tags are.
-struct Places<'s> {
-    drive: &'s Path,
-    tags: &'s PathBuf,
+pub(crate) struct Places<'s> {
+    pub(crate) drive: &'s Path,
+    pub(crate) tags: &'s PathBuf,
     guard: Guard,
 }
 
-fn places(source: &DriveSource) -> Result<Places<'_>, Failure> {
+pub(crate) fn places(source: &DriveSource) -> Result<Places<'_>, Failure> {
     let Backend::Path(drive) = &source.backend else {
         return Err(Failure::new(format!("{}: a drive in memory lives in its node", source.backend)));
     };
@@ -97,7 +97,7 @@ fn places(source: &DriveSource) -> Result<Places<'_>, Failure> {
     Ok(Places { drive, tags, guard })
 }
 
-fn open(places: &Places<'_>, block: u32) -> Result<TaggedDevice, Failure> {
+pub(crate) fn open(places: &Places<'_>, block: u32) -> Result<TaggedDevice, Failure> {
     let drive = Arc::new(FileDevice::open(places.drive, OpenMode::ReadWrite, Options::default())?);
     let serial = serial_of(places.drive);
     let (medium, _) = open_place(places.tags, &*drive, block, places.guard, &serial)?;
@@ -105,11 +105,15 @@ fn open(places: &Places<'_>, block: u32) -> Result<TaggedDevice, Failure> {
     TaggedDevice::open(drive, medium, &serial).map_err(|error| Failure::new(format!("{tags}: {error}")))
 }
 
-/// Opens a tag file for looking only.
-fn look(tags: &Path) -> Result<(Header, Census), Failure> {
+/// A tag file for looking only.
+pub(crate) fn medium(tags: &Path) -> Result<SharedMedium, Failure> {
     let file = FileDevice::open(tags, OpenMode::ReadOnly, Options::default())?;
-    TagFile::look(SharedMedium(Arc::new(DeviceMedium(Arc::new(file)))))
-        .map_err(|error| Failure::new(format!("{}: {error}", tags.display())))
+    Ok(SharedMedium(Arc::new(DeviceMedium(Arc::new(file)))))
+}
+
+/// Looks at a tag file.
+fn look(tags: &Path) -> Result<(Header, Census), Failure> {
+    TagFile::look(medium(tags)?).map_err(|error| Failure::new(format!("{}: {error}", tags.display())))
 }
 
 /// Runs `pumice protect`.
@@ -172,6 +176,19 @@ fn report(places: &Places<'_>, found: &Adopted, device: &TaggedDevice) {
     if let Some(first) = found.first_differs {
         text += &format!("  the first that differs is block {first}; it was left as it is\n");
     }
+    let recovered = device.recovered();
+    if !recovered.rewritten.is_empty() {
+        let count = recovered.rewritten.len();
+        text += &format!(
+            "  {count} torn blocks were written again after a crash; `pumice kept` has what they held\n"
+        );
+    }
+    if recovered.not_kept > 0 {
+        let count = recovered.not_kept;
+        text += &format!(
+            "  {count} torn blocks were left as they are: there is no room to keep what they hold; see `pumice kept`\n"
+        );
+    }
     if device.is_stale() {
         text += "  the tags are stale: nothing is refused; --believe ends that\n";
     }
@@ -201,6 +218,13 @@ fn status(places: &Places<'_>) -> Result<(), Failure> {
     }
     if census.lost_pages > 0 {
         text += &format!("  {} pages of tags are lost\n", census.lost_pages);
+    }
+    if geometry.kept_blocks() > 0 {
+        let (kept, most) = (census.kept, geometry.kept_blocks());
+        text += &format!("  {kept} blocks are kept, of {most} at most\n");
+    }
+    if census.damaged_kept > 0 {
+        text += &format!("  {} kept blocks are damaged\n", census.damaged_kept);
     }
     print(&text);
     Ok(())

@@ -6,7 +6,7 @@ use crate::file::{Census, Recovered, SharedMedium, TagError, TagFile};
 use crate::geometry::Geometry;
 use crate::header::Header;
 use crate::machine::{Machine, Outcome, Request};
-use crate::page::{Judged, Opinion, Tag};
+use crate::page::{Judged, Opinion, Origin, Tag};
 use crate::record::Change;
 use pumice_blockdev::{BlockDevice, Grains, IoError, Operation, TagCounts, TagFormat, Tagged};
 use pumice_protect::digest::crc32c;
@@ -15,7 +15,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 /// Pages in memory, at most, but for those in use.
 const CACHED_PAGES: usize = 131_072;
@@ -50,7 +50,7 @@ impl TaggedDevice {
     /// # Errors
     /// If the tag file is none, of another drive, damaged in its log, or one of both fails.
     pub fn open(drive: Arc<dyn BlockDevice>, tags: SharedMedium, serial: &str) -> Result<Self, OpenError> {
-        let (file, log, recovered, last) = TagFile::open(tags, &*drive, serial)?;
+        let (file, log, recovered, last) = TagFile::open(tags, &*drive, serial, seconds_now())?;
         let geometry = file.header().geometry;
         let stale = file.header().stale;
         let machine = Machine::new(geometry, last, CACHED_PAGES);
@@ -128,6 +128,44 @@ impl TaggedDevice {
             return Err(IoError::new(self.name(), Operation::Write, at, buffer.len(), fail));
         }
         Ok(matches!(judged[..], [Judged { opinion: Opinion::Differs(_), .. }]))
+    }
+
+    /// Puts a kept block back where it was. What lies there is kept in its stead, unless it cannot
+    /// be read; the block gets an adopted tag. Nobody else may write it meanwhile. Returns the
+    /// number of the block. Durable when this returns.
+    ///
+    /// # Errors
+    /// If no such block is kept, there is no room for what lies there, or the drive or the tag file
+    /// fails.
+    pub fn put_back(&self, slot: u64) -> Result<u64, OpenError> {
+        let file = || self.carrier.file.read().unwrap_or_else(PoisonError::into_inner);
+        let (kept, bytes) = file().kept(slot)?;
+        let block = kept.block;
+        let at = block * self.geometry.block_bytes() as u64;
+        let mut present = vec![0; bytes.len()];
+        match self.read_judged(at, &mut present) {
+            Ok(_) if present == bytes => {}
+            Ok(_) => file().keep_replaced(block, &present, seconds_now())?,
+            Err(error) if error.is_media_error() => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut change = self.change(block, &bytes);
+        if let Change::Tags { tags, .. } = &mut change {
+            // No host wrote it just now: its tag is no witness.
+            tags.iter_mut().for_each(|tag| tag.origin = Origin::Adopted);
+        }
+        self.carry_write(Operation::Write, block..block + 1, change, Payload::Write(&bytes))?;
+        self.flush()?;
+        if self.carrier.bring_home() { Ok(block) } else { Err(self.tags_error().into()) }
+    }
+
+    /// Gives a kept block up, or a damaged place for one. Durable when this returns.
+    ///
+    /// # Errors
+    /// If no such block is kept, or the tag file fails.
+    pub fn forget_kept(&self, slot: u64) -> Result<(), OpenError> {
+        let file = self.carrier.file.read().unwrap_or_else(PoisonError::into_inner);
+        Ok(file.forget_kept(slot)?)
     }
 
     /// Judges blocks. Damage is reported, never refused.
@@ -290,6 +328,11 @@ impl TaggedDevice {
         }
         Ok(())
     }
+}
+
+/// Seconds since 1970; 0 before.
+fn seconds_now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
 fn opinions(judged: Vec<Judged>) -> Vec<Opinion> {

@@ -1,23 +1,27 @@
-//! A tag file on its medium: header, log and pages.
+//! A tag file on its medium: header, log, pages and kept blocks.
+
+mod recover;
 
 use crate::geometry::{Geometry, HEADER_SLOT, LOG_AT, PAGE_BYTES};
 use crate::header::{BadHeader, Header, MAX_SERIAL};
+use crate::kept::{Contents, Kept, KeptArea, KeptError, Why, is_bad_sector};
 use crate::page::{Found, Page};
 use crate::record::{BadRecord, Record};
-use crate::recovery::{Outcome, Recovery};
+use crate::recovery::Recovery;
 use pumice_blockdev::{BlockDevice, IoError};
 use pumice_durable::{Medium, Ring, RingError, Slots};
+use recover::Recovering;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use thiserror::Error;
 
 /// The header's slots.
-const SLOTS: Slots = Slots { offset: 0, slot_bytes: HEADER_SLOT, version: 1 };
+const SLOTS: Slots = Slots { offset: 0, slot_bytes: HEADER_SLOT, version: 2 };
+/// Those of a file without kept blocks, which is known only to be refused by name.
+const OLD_SLOTS: Slots = Slots { version: 1, ..SLOTS };
 /// The alignment of the log.
 const LOG_ALIGN: u32 = 512;
-/// Blocks that recovery reads at a time.
-const RECOVER_AT_ONCE: u64 = 256;
 
 /// Why a tag file cannot be used.
 #[derive(Debug, Error)]
@@ -31,6 +35,9 @@ pub enum TagError {
     /// A record of the log.
     #[error(transparent)]
     Record(#[from] BadRecord),
+    /// A kept block.
+    #[error(transparent)]
+    Kept(#[from] KeptError),
     /// The header.
     #[error("header: {0}")]
     Header(#[from] BadHeader),
@@ -136,6 +143,10 @@ pub struct Census {
     pub origins: [u64; 4],
     /// Pages that are lost.
     pub lost_pages: u64,
+    /// Blocks that are kept.
+    pub kept: u64,
+    /// Places for kept blocks that are damaged.
+    pub damaged_kept: u64,
 }
 
 /// What opening a tag file found and did.
@@ -143,10 +154,13 @@ pub struct Census {
 pub struct Recovered {
     /// Blocks that the log was about.
     pub logged: u64,
-    /// Blocks that were written again from the log.
+    /// Blocks that were torn, and written again from the log. What they held is kept.
     pub rewritten: Vec<u64>,
     /// Blocks that are damaged: they will be refused.
     pub damaged: Vec<u64>,
+    /// How many of them are torn, and were not written again because no place was free to keep
+    /// what they hold.
+    pub not_kept: u64,
     /// Blocks that could not be read.
     pub unreadable: Vec<u64>,
     /// Pages that are lost, of those that were needed.
@@ -181,11 +195,15 @@ impl TagFile {
     /// # Errors
     /// If it is no tag file, or the medium fails.
     pub fn peek(medium: &dyn Medium) -> Result<Header, TagError> {
-        let record = SLOTS.load(medium)?.ok_or(BadHeader::Magic)?;
+        let Some(record) = SLOTS.load(medium)? else {
+            let old = OLD_SLOTS.load(medium)?.is_some();
+            return Err(if old { BadHeader::Version(OLD_SLOTS.version) } else { BadHeader::Magic }.into());
+        };
         Ok(Header::decode(&record.body)?)
     }
 
-    /// Opens a tag file, and recovers what its log is about.
+    /// Opens a tag file, and recovers what its log is about. `now` is the time in seconds since
+    /// 1970, for blocks that are kept.
     ///
     /// # Errors
     /// If it is no tag file, of another drive, or one of both fails.
@@ -193,14 +211,16 @@ impl TagFile {
         medium: SharedMedium,
         drive: &dyn BlockDevice,
         serial: &str,
+        now: u64,
     ) -> Result<(Self, Log, Recovered, u64), TagError> {
-        Self::open_with(medium, drive, serial, |_| {})
+        Self::open_with(medium, drive, serial, now, |_| {})
     }
 
     pub(crate) fn open_with(
         medium: SharedMedium,
         drive: &dyn BlockDevice,
         serial: &str,
+        now: u64,
         adjust: impl Fn(&mut Recovery<'_>),
     ) -> Result<(Self, Log, Recovered, u64), TagError> {
         let mut header = Self::peek(&medium)?;
@@ -219,65 +239,13 @@ impl TagFile {
         let mut recovery = Recovery::new(geometry, &numbers, &records);
         adjust(&mut recovery);
         if let Some(last) = numbers.last() {
-            file.recover(&recovery, drive, &mut recovered)?;
+            let (pages, kept) = (BTreeMap::new(), None);
+            let (file, recovery) = (&file, &recovery);
+            recovered = Recovering { file, recovery, drive, now, pages, kept, recovered }.run()?;
             log.release(*last)?;
         }
         file.keep_header()?;
         Ok((file, log, recovered, numbers.last().copied().unwrap_or(0)))
-    }
-
-    fn recover(
-        &self,
-        recovery: &Recovery<'_>,
-        drive: &dyn BlockDevice,
-        recovered: &mut Recovered,
-    ) -> Result<(), TagError> {
-        let geometry = &self.header.geometry;
-        let size = geometry.block_bytes();
-        let mut pages: BTreeMap<u64, Page> = BTreeMap::new();
-        for range in recovery.ranges(RECOVER_AT_ONCE) {
-            let mut bytes = vec![0; (range.end - range.start) as usize * size];
-            let whole = drive.read_at(range.start * size as u64, &mut bytes).is_ok();
-            for (block, bytes) in range.clone().zip(bytes.chunks_exact_mut(size)) {
-                let readable = whole || can_read(drive, block * size as u64, bytes)?;
-                let (number, place) = geometry.place(block);
-                let page = match pages.entry(number) {
-                    std::collections::btree_map::Entry::Occupied(page) => page.into_mut(),
-                    std::collections::btree_map::Entry::Vacant(at) => {
-                        let found = self.load(number)?;
-                        if found == Found::Lost {
-                            recovered.lost_pages.push(number);
-                        }
-                        at.insert(found.page())
-                    }
-                };
-                let home = page.tag(geometry, place);
-                recovered.logged += 1;
-                let tag = match recovery.outcome(block, readable.then_some(&*bytes), &home) {
-                    Outcome::Is(tag) => tag,
-                    Outcome::Rewrite(tag, data) => {
-                        match drive.write_at(block * size as u64, &data) {
-                            Ok(()) => recovered.rewritten.push(block),
-                            // It stays as it is, and the tag refuses it.
-                            Err(error) if error.is_media_error() => recovered.damaged.push(block),
-                            Err(error) => return Err(error.into()),
-                        }
-                        tag
-                    }
-                    Outcome::Damaged(tag) => {
-                        let list = if readable { &mut recovered.damaged } else { &mut recovered.unreadable };
-                        list.push(block);
-                        tag
-                    }
-                };
-                page.set(geometry, place, &tag);
-            }
-        }
-        // What was read may be in the drive's cache only: it must not change back after its tags
-        // are home and the log is released.
-        drive.flush()?;
-        self.store(&pages.into_iter().collect::<Vec<_>>())?;
-        Ok(self.medium.sync()?)
     }
 
     /// Looks at a tag file that somebody may be using: its header, and blocks by origin as they are
@@ -297,7 +265,9 @@ impl TagFile {
     /// If the medium fails.
     pub fn census(&self) -> io::Result<Census> {
         let geometry = &self.header.geometry;
-        let mut census = Census::default();
+        let contents = self.kept_area().contents()?;
+        let (kept, damaged_kept) = (contents.kept.len() as u64, contents.damaged.len() as u64);
+        let mut census = Census { kept, damaged_kept, ..Census::default() };
         for number in 0..geometry.pages() {
             let found = self.load(number)?;
             census.lost_pages += u64::from(found == Found::Lost);
@@ -309,6 +279,57 @@ impl TagFile {
             }
         }
         Ok(census)
+    }
+
+    /// Looks at the kept blocks of a tag file that somebody may be using.
+    ///
+    /// # Errors
+    /// If it is no tag file, or the medium fails.
+    pub fn look_kept(medium: SharedMedium) -> Result<Contents, TagError> {
+        let header = Self::peek(&medium)?;
+        Ok(Self { medium, header }.kept_area().contents()?)
+    }
+
+    /// Reads a kept block of a tag file that somebody may be using.
+    ///
+    /// # Errors
+    /// If it is no tag file, no such block is kept, it is damaged, or the medium fails.
+    pub fn read_kept(medium: SharedMedium, slot: u64) -> Result<(Kept, Vec<u8>), TagError> {
+        let header = Self::peek(&medium)?;
+        Ok(Self { medium, header }.kept_area().read(slot)?)
+    }
+
+    /// Reads a kept block.
+    ///
+    /// # Errors
+    /// If no such block is kept, it is damaged, or the medium fails.
+    pub fn kept(&self, slot: u64) -> Result<(Kept, Vec<u8>), KeptError> {
+        self.kept_area().read(slot)
+    }
+
+    /// Keeps a block over which a kept copy is to be put. Durable when this returns.
+    ///
+    /// # Errors
+    /// If there is no room, or the medium fails.
+    pub fn keep_replaced(&self, block: u64, bytes: &[u8], now: u64) -> Result<(), KeptError> {
+        let area = self.kept_area();
+        match area.keep(&mut area.contents()?, &[(block, bytes)], now, Why::PutBack, true)? {
+            0 => Err(KeptError::Full),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives a kept block up, or a place for one that is damaged.
+    ///
+    /// # Errors
+    /// If no such block is kept, or the medium fails.
+    pub fn forget_kept(&self, slot: u64) -> Result<(), KeptError> {
+        self.kept_area().forget(slot)
+    }
+
+    fn kept_area(&self) -> KeptArea<'_> {
+        let Header { geometry, identity, .. } = self.header;
+        KeptArea { medium: &self.medium, geometry, identity }
     }
 
     /// The header as it is.
@@ -370,21 +391,6 @@ impl TagFile {
 
     fn keep_header(&self) -> io::Result<()> {
         SLOTS.store(&self.medium, &self.header.encode()).map(drop)
-    }
-}
-
-/// Whether an error is of one sector, and not of the whole medium.
-fn is_bad_sector(error: &io::Error) -> bool {
-    // EIO, EBADE, ENODATA, EILSEQ and EREMOTEIO, as `IoError::is_media_error` has them.
-    matches!(error.raw_os_error(), Some(5 | 52 | 61 | 84 | 121))
-}
-
-/// Whether a block can be read; an error if the drive fails as a whole.
-fn can_read(drive: &dyn BlockDevice, offset: u64, bytes: &mut [u8]) -> Result<bool, IoError> {
-    match drive.read_at(offset, bytes) {
-        Ok(()) => Ok(true),
-        Err(error) if error.is_media_error() => Ok(false),
-        Err(error) => Err(error),
     }
 }
 

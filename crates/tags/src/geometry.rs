@@ -17,6 +17,10 @@ pub const LOG_AT: u64 = 2 * HEADER_SLOT as u64;
 pub const MIN_LOG: u64 = 64 << 10;
 /// The most bytes of a log.
 pub const MAX_LOG: u64 = 1 << 30;
+/// Bytes of the head of a kept block: a sector.
+pub const KEPT_HEAD: usize = 512;
+/// Runs that a block is cut into to see whether it is torn.
+const RUNS: usize = 8;
 
 /// A drive that cannot be tagged so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -125,10 +129,34 @@ impl Geometry {
         LOG_AT + self.log_bytes + page * PAGE_BYTES as u64
     }
 
+    /// How many blocks are kept at most: as many as the log can carry.
+    #[must_use]
+    pub const fn kept_blocks(&self) -> u64 {
+        if self.carries_data { self.log_bytes / self.block_bytes() as u64 } else { 0 }
+    }
+
+    /// Where the head of a kept block lies in the tag file, in bytes.
+    #[must_use]
+    pub const fn kept_head_at(&self, slot: u64) -> u64 {
+        self.page_at(self.pages()) + slot * KEPT_HEAD as u64
+    }
+
+    /// Where the bytes of a kept block lie in the tag file.
+    #[must_use]
+    pub const fn kept_bytes_at(&self, slot: u64) -> u64 {
+        self.kept_head_at(self.kept_blocks()) + slot * self.block_bytes() as u64
+    }
+
     /// Bytes of the tag file.
     #[must_use]
     pub const fn file_bytes(&self) -> u64 {
-        self.page_at(self.pages())
+        self.kept_bytes_at(self.kept_blocks())
+    }
+
+    /// Bytes of a run: what is compared of a block that may be torn.
+    #[must_use]
+    pub const fn run_bytes(&self) -> usize {
+        self.block_bytes() / RUNS
     }
 
     /// The page of a block, and its place there.

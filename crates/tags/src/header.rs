@@ -34,6 +34,9 @@ pub enum BadHeader {
     /// Another kind of file.
     #[error("no tag file")]
     Magic,
+    /// A tag file of an earlier version.
+    #[error("version: it is {0}, and this program reads 2; remove the tag file and adopt the drive again")]
+    Version(u32),
     /// A field.
     #[error("{0}: no such value")]
     Field(&'static str),

@@ -15,6 +15,7 @@ mod device;
 pub mod file;
 pub mod geometry;
 pub mod header;
+pub mod kept;
 mod locks;
 pub mod machine;
 #[cfg(test)]

@@ -23,9 +23,22 @@ pub(crate) enum Mutation {
     NoSecondLook,
     /// A write that the drive refused is settled by the next flush.
     RefusedIsSettled,
+    /// Recovery writes every block again that fits nothing, torn or not.
+    EverythingIsTorn,
+    /// Recovery writes over blocks without keeping what they held.
+    NotKept,
+    /// The copies that recovery keeps are not synced before it writes over the blocks.
+    NoKeptSync,
 }
 
-pub(crate) const ALL: [Mutation; 10] = [
+impl Mutation {
+    /// Whether it matters only if records carry the data.
+    pub(crate) const fn is_of_torn_blocks(self) -> bool {
+        matches!(self, Self::EverythingIsTorn | Self::NotKept | Self::NoKeptSync)
+    }
+}
+
+pub(crate) const ALL: [Mutation; 13] = [
     Mutation::NoLocks,
     Mutation::DataBeforeLog,
     Mutation::CopyAfterFlush,
@@ -36,4 +49,7 @@ pub(crate) const ALL: [Mutation; 10] = [
     Mutation::NoRecoveryFlush,
     Mutation::NoSecondLook,
     Mutation::RefusedIsSettled,
+    Mutation::EverythingIsTorn,
+    Mutation::NotKept,
+    Mutation::NoKeptSync,
 ];

@@ -40,7 +40,7 @@ struct Versions {
 pub enum Outcome {
     /// It is of this tag.
     Is(Tag),
-    /// It is to be written again, and then is of this tag.
+    /// It is torn. It is to be kept, then written again, and then is of this tag.
     Rewrite(Tag, Vec<u8>),
     /// It is damaged, or cannot be read; this tag does not fit it.
     Damaged(Tag),
@@ -133,18 +133,56 @@ impl<'r> Recovery<'r> {
         if versions.home && matches!(home.judge(guard.of(found)), Opinion::Fits(_)) {
             return Outcome::Is(*home);
         }
+        let home = if !versions.home {
+            Home::Gone
+        } else if home.judge(0) == Opinion::Unchecked {
+            Home::Unknown(*home)
+        } else {
+            Home::Known
+        };
         // A mixture is possible only if the drive writes less than a block all or nothing.
-        if self.geometry.carries_data() {
+        if self.geometry.carries_data() && self.is_torn(versions, found, &home) {
             return Outcome::Rewrite(newest.tag, self.data(newest));
         }
-        if versions.home && home.judge(0) == Opinion::Unchecked {
-            return Outcome::Is(*home);
+        match home {
+            Home::Unknown(tag) => Outcome::Is(tag),
+            Home::Known | Home::Gone => Outcome::Damaged(newest.tag),
         }
-        Outcome::Damaged(newest.tag)
     }
 }
 
+/// What is known of the version from before the log.
+enum Home {
+    /// A record is settled: it cannot be there any more.
+    Gone,
+    /// Its guard is known, and the block does not fit it.
+    Known,
+    /// Nothing: the block may be this version, whole.
+    Unknown(Tag),
+}
+
 impl Recovery<'_> {
+    /// Whether a crash can have left these bytes: a mixture of versions, one of the log at least
+    /// among them. If not, somebody wrote the block behind the node's back, or it is damaged.
+    fn is_torn(&self, versions: &Versions, found: &[u8], home: &Home) -> bool {
+        #[cfg(test)]
+        if self.mutation == Some(crate::mutation::Mutation::EverythingIsTorn) {
+            return true;
+        }
+        let logged: Vec<Vec<u8>> = versions.logged.iter().map(|version| self.data(version)).collect();
+        let size = self.geometry.run_bytes();
+        let mut runs = found.chunks_exact(size).enumerate().map(|(i, run)| {
+            let equals = logged.iter().any(|data| data[i * size..][..size] == *run);
+            (run, equals)
+        });
+        match home {
+            Home::Gone => runs.all(|(_, equals)| equals),
+            Home::Known => runs.any(|(_, equals)| equals),
+            // It may be untouched, and zeros are in every second block.
+            Home::Unknown(_) => runs.any(|(run, equals)| equals && run.iter().any(|byte| *byte != run[0])),
+        }
+    }
+
     /// The data of a version, of a log that carries them.
     fn data(&self, version: &Version) -> Vec<u8> {
         let size = self.geometry.block_bytes();
@@ -221,24 +259,73 @@ mod tests {
         assert_eq!(recovery.outcome(5, Some(&old), &Tag::UNKNOWN), Outcome::Damaged(tag(&geometry, &two)));
     }
 
+    /// Bytes that differ from run to run and from version to version.
+    fn bytes(version: u8) -> Vec<u8> {
+        (0..512_u32).map(|i| (i * 7 + i / 64) as u8 ^ version).collect()
+    }
+
+    /// The runs of one block in another.
+    fn mixed(from: &[u8], into: &[u8], runs: Range<usize>) -> Vec<u8> {
+        let mut mixture = into.to_vec();
+        mixture[runs.start * 64..runs.end * 64].copy_from_slice(&from[runs.start * 64..runs.end * 64]);
+        mixture
+    }
+
     #[test]
     fn a_torn_block_is_written_again_from_the_log() {
         let geometry = geometry(1);
-        let [old, one] = [[1; 512], [2; 512]];
-        let records = [record(&geometry, &one, 0)];
-        let recovery = Recovery::new(geometry, &[7], &records);
-        let mut torn = old;
-        torn[..100].copy_from_slice(&one[..100]);
+        let [old, one, two] = [bytes(1), bytes(2), bytes(3)];
+        let records = [record(&geometry, &one, 0), record(&geometry, &two, 0)];
+        let recovery = Recovery::new(geometry, &[7, 8], &records);
         let home = tag(&geometry, &old);
-        let outcome = recovery.outcome(5, Some(&torn), &home);
-        assert_eq!(outcome, Outcome::Rewrite(tag(&geometry, &one), one.to_vec()));
-        // Without a tag at home nobody can tell a mixture from what was there before.
-        assert_eq!(recovery.outcome(5, Some(&torn), &Tag::UNKNOWN), outcome);
+        let newest = tag(&geometry, &two);
+        for torn in [mixed(&one, &old, 0..1), mixed(&two, &old, 3..8), mixed(&one, &two, 7..8)] {
+            // Without a tag at home nobody can tell a mixture from what was there before.
+            for home in [home, Tag::UNKNOWN] {
+                let outcome = recovery.outcome(5, Some(&torn), &home);
+                assert_eq!(outcome, Outcome::Rewrite(newest, two.clone()));
+            }
+        }
         assert_eq!(recovery.outcome(5, Some(&old), &home), Outcome::Is(home));
         let records = [Record { first: 5, change: Change::Zeros(1), settled: 0 }];
         let recovery = Recovery::new(geometry, &[7], &records);
+        let torn = mixed(&[0; 512], &old, 2..5);
         let zeros = Tag::written(geometry.tuple(5, 0));
         assert_eq!(recovery.outcome(5, Some(&torn), &home), Outcome::Rewrite(zeros, vec![0; 512]));
+        // Zeros are no sign that something of the log was written, where anything may be.
+        assert_eq!(recovery.outcome(5, Some(&torn), &Tag::UNKNOWN), Outcome::Is(Tag::UNKNOWN));
+    }
+
+    #[test]
+    fn a_block_with_nothing_of_the_log_is_not_written_over() {
+        let geometry = geometry(1);
+        let [old, one, foreign] = [bytes(1), bytes(2), bytes(9)];
+        let records = [record(&geometry, &one, 0)];
+        let recovery = Recovery::new(geometry, &[7], &records);
+        let newest = tag(&geometry, &one);
+        let home = tag(&geometry, &old);
+        assert_eq!(recovery.outcome(5, Some(&foreign), &home), Outcome::Damaged(newest));
+        assert_eq!(recovery.outcome(5, Some(&foreign), &Tag::UNKNOWN), Outcome::Is(Tag::UNKNOWN));
+        // Bytes of the log at another place of the block are not those of a crash.
+        let mut shifted = foreign.clone();
+        shifted[64..128].copy_from_slice(&one[..64]);
+        assert_eq!(recovery.outcome(5, Some(&shifted), &home), Outcome::Damaged(newest));
+    }
+
+    #[test]
+    fn where_a_record_is_settled_every_run_must_be_of_the_log() {
+        let geometry = geometry(1);
+        let [old, one, two] = [bytes(1), bytes(2), bytes(3)];
+        let records = [record(&geometry, &one, 0), record(&geometry, &two, 7)];
+        let recovery = Recovery::new(geometry, &[7, 8], &records);
+        let newest = tag(&geometry, &two);
+        for home in [tag(&geometry, &old), Tag::UNKNOWN] {
+            let torn = mixed(&one, &two, 4..8);
+            assert_eq!(recovery.outcome(5, Some(&torn), &home), Outcome::Rewrite(newest, two.clone()));
+            for damaged in [mixed(&old, &two, 4..5), bytes(9)] {
+                assert_eq!(recovery.outcome(5, Some(&damaged), &home), Outcome::Damaged(newest));
+            }
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod world;
 
 use crate::file::{Log, Recovered, SharedMedium, TagFile};
 use crate::geometry::Geometry;
+use crate::kept::KeptError;
 use crate::machine::{Action, Machine, Outcome, Request};
 use crate::mutation::{ALL, Mutation};
 use crate::page::{Opinion, Origin, Tag};
@@ -13,7 +14,7 @@ use crate::record::Change;
 use pumice_blockdev::{BlockDevice, FaultyDevice, IoError};
 use pumice_durable::{FaultyStore, Medium, Store};
 use pumice_protect::guard::Guard;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -157,6 +158,42 @@ struct Counts {
     full: u64,
     failed_writes: u64,
     cut_recoveries: u64,
+    /// Blocks that somebody wrote behind the node's back, between a cut and the next start.
+    behind: u64,
+    /// Those that recovery took for torn: they are kept blocks now.
+    only_kept: u64,
+    /// Torn blocks that were left alone because no copy could be kept.
+    not_kept: u64,
+    /// Torn blocks without a tag, of which only zeros arrived.
+    unseen: u64,
+}
+
+impl Counts {
+    fn add(&mut self, more: &Self) {
+        let Self { cuts, kills, planted, rolled_back, unacknowledged_kept, rewritten, .. } = more;
+        self.cuts += cuts;
+        self.kills += kills;
+        self.planted += planted;
+        self.rolled_back += rolled_back;
+        self.unacknowledged_kept += unacknowledged_kept;
+        self.rewritten += rewritten;
+        let Self { checkpoints, full, failed_writes, cut_recoveries, .. } = more;
+        self.checkpoints += checkpoints;
+        self.full += full;
+        self.failed_writes += failed_writes;
+        self.cut_recoveries += cut_recoveries;
+        self.behind += more.behind;
+        self.only_kept += more.only_kept;
+        self.not_kept += more.not_kept;
+        self.unseen += more.unseen;
+    }
+}
+
+/// What came onto the drive behind the node's back.
+struct Behind {
+    bytes: Vec<u8>,
+    /// Whether a run of it is that of a version which the node was writing.
+    like_torn: bool,
 }
 
 struct Session<'w> {
@@ -189,6 +226,12 @@ fn round(seed: u64, block: u32, mutation: Option<Mutation>) -> Checked<Counts> {
     for _ in 0..4 {
         let steps = world.random.below(1000);
         let mut session = world.session()?;
+        if session.world.random.one_in(2) {
+            session.forget_kept()?;
+        }
+        if session.world.random.one_in(6) {
+            session.fill_kept()?;
+        }
         // Blocks that were damaged are repaired first, as a host would.
         session.run(steps)?;
         if session.world.random.one_in(4) {
@@ -208,7 +251,7 @@ fn round(seed: u64, block: u32, mutation: Option<Mutation>) -> Checked<Counts> {
         }
         let kill = session.world.random.one_in(3);
         session.cut(kill);
-        let mut damaged = BTreeSet::new();
+        let mut behind = BTreeMap::new();
         if kill {
             // The process goes, and not the power: nothing is lost but what it had in memory.
             world.counts.kills += 1;
@@ -217,22 +260,19 @@ fn round(seed: u64, block: u32, mutation: Option<Mutation>) -> Checked<Counts> {
             world.drive.crash();
             world.store.crash();
             world.medium.power_goes.store(false, Ordering::Relaxed);
-            for _ in 0..world.random.below(4) {
-                let block = world.random.below(BLOCKS);
-                let size = world.geometry.block_bytes() as u64;
-                let at = block * size + world.random.below(size);
-                let byte = world.drive.peek(at, 1)[0] ^ 1 << world.random.below(8);
-                if damaged.insert(block) && world.drive.write_at(at, &[byte]).is_ok() {
-                    world.counts.planted += u64::from(world.model[block as usize].tagged);
-                }
-            }
+            world.damage(&mut behind);
+        }
+        if world.random.one_in(2) {
+            world.write_behind(&mut behind);
+        }
+        if !(kill && behind.is_empty()) {
             let _ = world.drive.flush();
         }
         drop(world.session()?);
-        world.check(&damaged)?;
+        let left = world.check(&behind)?;
         // Make good again what was damaged, from elsewhere.
         let mut session = world.session()?;
-        for block in damaged {
+        for block in behind.into_keys().chain(left) {
             session.begin_at(0, block..block + 1);
         }
         session.settle()?;
@@ -246,16 +286,7 @@ fn rounds(seeds: Range<u64>, block: u32) -> Counts {
     let mut sum = Counts::default();
     for seed in seeds {
         let counts = round(seed, block, None).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
-        sum.cuts += counts.cuts;
-        sum.kills += counts.kills;
-        sum.planted += counts.planted;
-        sum.rolled_back += counts.rolled_back;
-        sum.unacknowledged_kept += counts.unacknowledged_kept;
-        sum.rewritten += counts.rewritten;
-        sum.checkpoints += counts.checkpoints;
-        sum.full += counts.full;
-        sum.failed_writes += counts.failed_writes;
-        sum.cut_recoveries += counts.cut_recoveries;
+        sum.add(&counts);
     }
     sum
 }
@@ -275,12 +306,15 @@ fn no_cut_tears_a_block_that_is_larger_than_a_sector() {
     let counts = rounds(10_000..10_300, 4096);
     println!("{counts:?}");
     assert!(counts.rewritten > 100 && counts.planted > 100 && counts.full > 100, "{counts:?}");
+    assert!(counts.behind > 100 && counts.only_kept > 20, "{counts:?}");
+    assert!(counts.not_kept > 20 && counts.unseen > 5, "{counts:?}");
 }
 
 #[test]
 fn each_protective_step_is_needed() {
     for mutation in ALL {
-        let found = (0..400).find_map(|seed| round(seed, 512, Some(mutation)).err());
+        let block = if mutation.is_of_torn_blocks() { 4096 } else { 512 };
+        let found = (0..400).find_map(|seed| round(seed, block, Some(mutation)).err());
         println!("{mutation:?}: {found:?}");
         assert!(found.is_some(), "{mutation:?} makes no difference");
     }

@@ -1,10 +1,12 @@
 //! Drives with tags, from outside: damage, writes behind the node's back, lost and restored tags.
 
 use pumice_blockdev::{BlockDevice, FaultyDevice, MemoryDevice};
+use pumice_durable::Slots;
 use pumice_protect::guard::Guard;
 use pumice_tags::adoption::{Adopted, adopt};
 use pumice_tags::file::{SharedMedium, TagFile};
 use pumice_tags::geometry::Geometry;
+use pumice_tags::kept::Why;
 use pumice_tags::page::{Opinion, Origin};
 use pumice_tags::{DeviceMedium, TaggedDevice, make_in_memory, open_place};
 use std::sync::Arc;
@@ -37,6 +39,13 @@ impl World {
 
     fn open(&self) -> TaggedDevice {
         TaggedDevice::open(self.drive.clone(), self.medium(), "serial").unwrap()
+    }
+
+    /// Ends as a kill would: what is only in the log stays there.
+    fn kill(&self, device: TaggedDevice) {
+        let left = self.tags.resident().unwrap().clone();
+        drop(device);
+        self.tags.write_at(0, &left).unwrap();
     }
 
     fn at(&self, block: u64) -> u64 {
@@ -365,4 +374,108 @@ fn a_drive_in_memory_has_blocks_larger_than_its_sectors_without_data_in_the_log(
     assert!(!device.header().geometry.carries_data());
     device.write_at(4096, &[3; 8192]).unwrap();
     assert_eq!(device.judge(1..3).unwrap(), [Opinion::Fits(Origin::Written); 2]);
+}
+
+/// An initramfs that assembles the array on the raw drives after a crash, before the node is back:
+/// what it wrote is newer than the log.
+#[test]
+fn what_is_written_behind_the_back_between_crash_and_restart_is_not_written_over() {
+    for tagged in [true, false] {
+        let world = World::new(4096);
+        let device = world.open();
+        if tagged {
+            world.write_all(&device, 1);
+        }
+        for block in 0..4 {
+            device.write_at(world.at(block), &world.data(block, 2)).unwrap();
+        }
+        world.kill(device);
+        world.write_behind(1, 0xC3);
+        let device = world.open();
+        assert!(device.recovered().logged >= 4);
+        assert_eq!(device.recovered().rewritten, [0; 0]);
+        let mut bytes = vec![0; 4096];
+        world.drive.read_at(world.at(1), &mut bytes).unwrap();
+        assert_eq!(bytes, world.data(1, 0xC3));
+        assert_eq!(world.read(&device, 1).is_err(), tagged, "served unchecked if it had no tag");
+        assert_eq!(world.read(&device, 2).unwrap(), world.data(2, 2));
+    }
+}
+
+#[test]
+fn a_torn_block_is_written_again_and_what_it_held_is_kept_and_put_back() {
+    let world = World::new(4096);
+    let device = world.open();
+    world.write_all(&device, 1);
+    device.write_at(world.at(7), &world.data(7, 2)).unwrap();
+    world.kill(device);
+    // One sector of the log, the rest of another writer: it looks torn.
+    let mut found = world.data(7, 0xC3);
+    found[1024..1536].copy_from_slice(&world.data(7, 2)[1024..1536]);
+    world.drive.write_at(world.at(7), &found).unwrap();
+    let device = world.open();
+    assert_eq!(device.recovered().rewritten, [7]);
+    assert_eq!(world.read(&device, 7).unwrap(), world.data(7, 2));
+    assert_eq!(device.census().unwrap().kept, 1);
+    let contents = TagFile::look_kept(world.medium()).unwrap();
+    let [kept] = contents.kept[..] else { panic!("one kept block") };
+    assert_eq!((kept.slot, kept.block, kept.why), (0, 7, Why::Recovery));
+    assert!(kept.time > 1_700_000_000);
+    assert_eq!(TagFile::read_kept(world.medium(), 0).unwrap().1, found);
+    // Back, and back again: what is replaced is kept each time, and no tag is a witness.
+    assert_eq!(device.put_back(0).unwrap(), 7);
+    assert_eq!(world.read(&device, 7).unwrap(), found);
+    assert_eq!(device.judge(7..8).unwrap(), [Opinion::Fits(Origin::Adopted)]);
+    assert_eq!(TagFile::read_kept(world.medium(), 1).unwrap().1, world.data(7, 2));
+    drop(device);
+    let device = world.open();
+    assert_eq!(world.read(&device, 7).unwrap(), found);
+    assert_eq!(device.put_back(1).unwrap(), 7);
+    assert_eq!(world.read(&device, 7).unwrap(), world.data(7, 2));
+    assert_eq!(device.census().unwrap().kept, 2, "the same bytes are kept once");
+    for slot in 0..2 {
+        device.forget_kept(slot).unwrap();
+    }
+    assert!(device.put_back(0).is_err() && device.forget_kept(0).is_err());
+    assert_eq!(device.census().unwrap().kept, 0);
+}
+
+#[test]
+fn without_room_for_a_copy_nothing_is_written_over() {
+    let world = World::new(4096);
+    let device = world.open();
+    world.write_all(&device, 1);
+    let room = TagFile::look_kept(world.medium()).unwrap().room();
+    assert_eq!(room, 32);
+    // Each round tears a block, until there is no room any more.
+    for round in 0..=room {
+        let device = world.open();
+        device.write_at(world.at(round), &world.data(round, 2)).unwrap();
+        world.kill(device);
+        let mut torn = world.data(round, 1);
+        torn[..512].copy_from_slice(&world.data(round, 2)[..512]);
+        world.drive.write_at(world.at(round), &torn).unwrap();
+        let device = world.open();
+        let found = device.recovered();
+        if round < room {
+            assert_eq!((found.rewritten.as_slice(), found.not_kept), (&[round][..], 0));
+            continue;
+        }
+        assert_eq!((found.rewritten.len(), found.damaged.as_slice(), found.not_kept), (0, &[round][..], 1));
+        let mut bytes = vec![0; 4096];
+        world.drive.read_at(world.at(round), &mut bytes).unwrap();
+        assert_eq!(bytes, torn);
+        assert!(world.read(&device, round).is_err());
+        assert!(device.put_back(0).unwrap_err().to_string().contains("no place is free"));
+    }
+}
+
+#[test]
+fn a_tag_file_of_the_version_without_kept_blocks_is_refused_by_name() {
+    let world = World::new(4096);
+    let header = TagFile::peek(&world.medium()).unwrap();
+    let old = Slots { offset: 0, slot_bytes: 4096, version: 1 };
+    world.tags.write_at(0, &old.first(&header.encode()).unwrap()).unwrap();
+    let error = TaggedDevice::open(world.drive.clone(), world.medium(), "serial").err().unwrap();
+    assert!(error.to_string().starts_with("header: version: "), "{error}");
 }

@@ -1,7 +1,11 @@
 //! `pumice protect` and `pumice release` on files.
 
 use crate::small_array::pumice;
+use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options};
+use pumice_protect::guard::Guard;
+use pumice_tags::{TaggedDevice, open_place};
 use std::path::Path;
+use std::sync::Arc;
 
 const BLOCKS: usize = 2048;
 
@@ -76,4 +80,57 @@ fn what_makes_no_sense_is_refused_by_field_and_makes_nothing() {
     std::fs::write(folder.join("image"), vec![0; 1000]).unwrap();
     std::fs::remove_file(folder.join("tags")).unwrap();
     contains(protect(folder, &[]), 2, "drive size: 1000");
+}
+
+/// Writes a block through the tags, and ends as a crash would: the log still holds the write.
+fn write_and_crash(folder: &Path, at: u64, data: &[u8]) {
+    let (image, tags) = (folder.join("image"), folder.join("tags"));
+    let drive = Arc::new(FileDevice::open(&image, OpenMode::ReadWrite, Options::default()).unwrap());
+    let (medium, _) = open_place(&tags, &*drive, 4096, Guard::Crc16, "").unwrap();
+    let device = TaggedDevice::open(drive, medium, "").unwrap();
+    device.write_at(at, data).unwrap();
+    let left = std::fs::read(&tags).unwrap();
+    drop(device);
+    std::fs::write(&tags, left).unwrap();
+}
+
+#[test]
+fn what_recovery_wrote_over_is_listed_saved_put_back_and_given_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let image = folder.join("image");
+    let content: Vec<u8> = (0..1 << 20).map(|i: u32| (i / 7) as u8).collect();
+    std::fs::write(&image, &content).unwrap();
+    let size = ["--block-size", "4096"];
+    contains(protect(folder, &size), 0, "256 blocks adopted");
+    contains(protect(folder, &["--status"]), 0, "0 blocks are kept, of 2048 at most");
+    contains(run(folder, &["kept", "list"], &[]), 0, "0 blocks are kept");
+
+    write_and_crash(folder, 5 * 4096, &[0xA5; 4096]);
+    // The first sector of the write arrived, and no more.
+    let mut torn = content.clone();
+    torn[5 * 4096..5 * 4096 + 512].fill(0xA5);
+    std::fs::write(&image, &torn).unwrap();
+    contains(protect(folder, &size), 0, "1 torn blocks were written again after a crash");
+    let mut whole = content.clone();
+    whole[5 * 4096..6 * 4096].fill(0xA5);
+    assert!(std::fs::read(&image).unwrap() == whole);
+    contains(protect(folder, &["--status"]), 0, "1 blocks are kept, of 2048 at most");
+    contains(run(folder, &["kept", "list"], &[]), 0, "UTC  block 5: written again after a crash");
+
+    let saved = folder.join("saved").display().to_string();
+    contains(run(folder, &["kept", "save"], &["0", &saved]), 0, "4096 bytes of block 5");
+    assert!(std::fs::read(&saved).unwrap() == torn[5 * 4096..6 * 4096]);
+    contains(run(folder, &["kept", "save"], &["0", &saved]), 2, "saved");
+    contains(run(folder, &["kept", "save"], &["1", &format!("{saved}2")]), 2, "no block is kept at 1");
+    assert!(!folder.join("saved2").exists());
+
+    contains(run(folder, &["kept", "put-back"], &["0"]), 0, "block 5 is as it was kept");
+    assert!(std::fs::read(&image).unwrap() == torn);
+    contains(run(folder, &["kept", "list"], &[]), 0, "another kept block was put back there");
+    contains(run(folder, &["kept", "forget"], &["0"]), 0, "1 kept blocks are given up");
+    contains(run(folder, &["kept", "forget"], &["0"]), 2, "no block is kept at 0");
+    contains(run(folder, &["kept", "forget"], &["--all"]), 0, "1 kept blocks are given up");
+    contains(protect(folder, &["--status"]), 0, "0 blocks are kept");
+    contains(protect(folder, &size), 0, "256 fit");
 }

@@ -104,6 +104,10 @@ fn report(device: &TaggedDevice, made: bool, place: &Path) {
         let (logged, rewritten) = (found.logged, found.rewritten.len());
         info!(%drive, %tags, logged, rewritten, "recovered the tags after a crash");
     }
+    if found.not_kept > 0 {
+        let blocks = found.not_kept;
+        error!(%drive, %tags, blocks, "torn blocks were not written again: no room to keep what they hold");
+    }
     if !found.damaged.is_empty() || !found.unreadable.is_empty() {
         let (damaged, unreadable) = (found.damaged.len(), found.unreadable.len());
         let first = found.damaged.iter().chain(&found.unreadable).min().copied().unwrap_or(0);

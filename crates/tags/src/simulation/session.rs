@@ -5,7 +5,36 @@ use super::*;
 impl Session<'_> {
     fn new_data(&mut self, blocks: &Range<u64>) -> Vec<u8> {
         let len = (blocks.end - blocks.start) as usize * self.world.geometry.block_bytes();
-        (0..len).map(|_| self.world.random.next() as u8).collect()
+        let mut data: Vec<u8> = (0..len).map(|_| self.world.random.next() as u8).collect();
+        if self.world.random.one_in(3) {
+            // Many blocks are mostly zeros.
+            for run in data.chunks_mut(512) {
+                if self.world.random.one_in(2) {
+                    run.fill(0);
+                }
+            }
+        }
+        data
+    }
+
+    /// An operator gives every kept block up.
+    pub(super) fn forget_kept(&self) -> Checked<()> {
+        let medium = SharedMedium(Arc::new(self.world.medium.clone()));
+        let contents = TagFile::look_kept(medium).map_err(|error| error.to_string())?;
+        let mut kept = contents.kept.iter();
+        kept.try_for_each(|kept| self.file.forget_kept(kept.slot)).map_err(|error| error.to_string())
+    }
+
+    /// Leaves no room for kept blocks.
+    pub(super) fn fill_kept(&mut self) -> Checked<()> {
+        loop {
+            let bytes = self.new_data(&(0..1));
+            match self.file.keep_replaced(BLOCKS - 1, &bytes, 3) {
+                Ok(()) => {}
+                Err(KeptError::Full) => return Ok(()),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
     }
 
     fn begin(&mut self, kind: u64) {

@@ -38,7 +38,7 @@ impl World {
         let flushes = self.mutation != Some(Mutation::NoRecoveryFlush);
         let drive = Drive { inner: &self.drive, flushes };
         let mutation = self.mutation;
-        TagFile::open_with(medium, &drive, "serial", |recovery| recovery.mutation = mutation)
+        TagFile::open_with(medium, &drive, "serial", 7, |recovery| recovery.mutation = mutation)
             .map_err(|error| format!("open: {error}"))
     }
 
@@ -67,8 +67,102 @@ impl World {
         Ok(Session { world: self, machine, log, file, jobs, commands, next: 1, slow_checkpoints })
     }
 
-    /// After a cut and a recovery: each block against the model.
-    pub(super) fn check(&mut self, damaged: &BTreeSet<u64>) -> Checked<()> {
+    /// Flips a bit in some blocks.
+    pub(super) fn damage(&mut self, behind: &mut BTreeMap<u64, Behind>) {
+        let size = self.geometry.block_bytes() as u64;
+        for _ in 0..self.random.below(4) {
+            let block = self.random.below(BLOCKS);
+            let at = block * size + self.random.below(size);
+            let byte = self.drive.peek(at, 1)[0] ^ 1 << self.random.below(8);
+            if behind.contains_key(&block) || self.drive.write_at(at, &[byte]).is_err() {
+                continue;
+            }
+            let bytes = self.drive.peek(block * size, size as usize);
+            behind.insert(block, Behind { bytes, like_torn: true });
+            self.counts.planted += u64::from(self.model[block as usize].tagged);
+        }
+    }
+
+    /// Somebody writes whole blocks to the drive, past the node: some of those that it was writing.
+    pub(super) fn write_behind(&mut self, behind: &mut BTreeMap<u64, Behind>) {
+        let (size, run) = (self.geometry.block_bytes(), self.geometry.run_bytes());
+        for _ in 0..1 + self.random.below(3) {
+            let block = self.random.below(10);
+            let mut bytes: Vec<u8> = (0..size).map(|_| self.random.next() as u8).collect();
+            let like_torn = self.random.one_in(2);
+            if like_torn {
+                let at = self.random.below(8) as usize * run;
+                let newest = self.model[block as usize].versions.last().expect("a first version");
+                bytes[at..at + run].copy_from_slice(&newest[at..at + run]);
+            }
+            if self.drive.write_at(block * size as u64, &bytes).is_ok() {
+                behind.insert(block, Behind { bytes, like_torn });
+                self.counts.behind += 1;
+            }
+        }
+    }
+
+    /// What came behind the node's back is still there, or a kept block.
+    fn check_behind(&mut self, behind: &BTreeMap<u64, Behind>) -> Checked<()> {
+        let size = self.geometry.block_bytes();
+        let medium = SharedMedium(Arc::new(self.medium.clone()));
+        let text = |error: crate::file::TagError| error.to_string();
+        let contents = TagFile::look_kept(medium.clone()).map_err(text)?;
+        if !contents.damaged.is_empty() {
+            return Err("a head of a kept block is damaged".to_owned());
+        }
+        for (block, Behind { bytes, like_torn }) in behind {
+            if self.drive.peek(block * size as u64, size) == *bytes {
+                continue;
+            }
+            if !like_torn {
+                return Err(format!("block {block}: it is nothing of the log, and was written over"));
+            }
+            let mut is_kept = false;
+            for kept in contents.kept.iter().filter(|kept| kept.block == *block) {
+                let (_, there) = TagFile::read_kept(medium.clone(), kept.slot).map_err(text)?;
+                is_kept |= there == *bytes;
+            }
+            if !is_kept {
+                return Err(format!("block {block}: what came behind the node's back is lost"));
+            }
+            self.counts.only_kept += 1;
+        }
+        Ok(())
+    }
+
+    /// Whether a block that is no version was left so for a reason: it is torn, and there was no
+    /// room to keep it, or it had no tag and only zeros arrived.
+    fn is_left(&self, block: u64, content: &[u8], verdict: Opinion) -> bool {
+        let run = self.geometry.run_bytes();
+        let plain = &self.model[block as usize];
+        let mut runs = content.chunks(run).enumerate();
+        let of = |version: &Vec<u8>, at: usize| version[at * run..][..run].to_vec();
+        let torn = runs.all(|(at, bytes)| plain.versions.iter().any(|version| of(version, at) == bytes));
+        if !self.geometry.carries_data() || !torn {
+            return false;
+        }
+        match verdict {
+            Opinion::Differs(_) => {
+                let medium = SharedMedium(Arc::new(self.medium.clone()));
+                TagFile::look_kept(medium).is_ok_and(|contents| contents.room() == 0)
+            }
+            Opinion::Unchecked => {
+                let first = &plain.versions[0];
+                let mut runs = content.chunks(run).enumerate();
+                let only_zeros =
+                    runs.all(|(at, bytes)| of(first, at) == bytes || bytes.iter().all(|byte| *byte == 0));
+                only_zeros && !plain.tagged && plain.durable == 0
+            }
+            _ => false,
+        }
+    }
+
+    /// After a cut and a recovery: each block against the model. Returns blocks that are no version
+    /// any more, for a reason.
+    pub(super) fn check(&mut self, behind: &BTreeMap<u64, Behind>) -> Checked<Vec<u64>> {
+        self.check_behind(behind)?;
+        let mut left = Vec::new();
         let (geometry, size) = (self.geometry, self.geometry.block_bytes());
         let medium = SharedMedium(Arc::new(self.medium.clone()));
         let header = TagFile::peek(&medium).map_err(|error| error.to_string())?;
@@ -83,7 +177,7 @@ impl World {
             }
             let tag = page.page().tag(&geometry, place);
             let verdict = tag.judge(geometry.format().guard().of(&content));
-            let plain = &mut self.model[block as usize];
+            let plain = &self.model[block as usize];
             let version = plain.versions.iter().rposition(|version| *version == content);
             match version {
                 Some(version) if version < plain.durable => {
@@ -105,7 +199,12 @@ impl World {
                     self.counts.rolled_back += u64::from(version < plain.acknowledged);
                     self.counts.unacknowledged_kept += u64::from(version > plain.acknowledged);
                 }
-                None if !damaged.contains(&block) => {
+                None if !behind.contains_key(&block) && self.is_left(block, &content, verdict) => {
+                    let differs = matches!(verdict, Opinion::Differs(_));
+                    *if differs { &mut self.counts.not_kept } else { &mut self.counts.unseen } += 1;
+                    left.push(block);
+                }
+                None if !behind.contains_key(&block) => {
                     return Err(format!("block {block} has no version that was written"));
                 }
                 None if plain.tagged && !matches!(verdict, Opinion::Differs(_)) => {
@@ -114,12 +213,13 @@ impl World {
                 None => {}
             }
             let tagged = tag != Tag::UNKNOWN;
+            let plain = &mut self.model[block as usize];
             *plain = Plain { versions: vec![content], acknowledged: 0, durable: 0, tagged };
             if version.is_none() {
                 // It goes on as it is, and is not looked at again before it is written.
                 plain.tagged = false;
             }
         }
-        Ok(())
+        Ok(left)
     }
 }

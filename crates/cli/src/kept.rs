@@ -1,0 +1,140 @@
+//! `pumice kept`: blocks that recovery wrote over, and putting them back.
+
+use crate::failure::Failure;
+use crate::protect::{Places, medium, open, places};
+use crate::text::print;
+use clap::{Args, Subcommand};
+use pumice_host::date;
+use pumice_node::serve::DriveSource;
+use pumice_tags::file::TagFile;
+use pumice_tags::kept::Why;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Lists blocks that were written over after a crash, writes them out, puts them back, or gives
+/// them up
+///
+/// After a crash, blocks that are a mixture of two writes are written again from the log of the
+/// tags. What they held is kept first, in the tag file, in case that another program had written it
+/// meanwhile. A drive is written as for `pumice node`: /dev/sdb,pi=16,tags=PATH.
+#[derive(Debug, Args)]
+#[command(after_help = "Exit codes: 0 done, 2 could not run.")]
+pub(crate) struct KeptArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// One line for each kept block; also while a node serves the drive
+    List {
+        /// The drive with its tags: DRIVE,pi=BITS,tags=PATH
+        #[arg(value_name = "DRIVE")]
+        drive: DriveSource,
+    },
+    /// Write the bytes of a kept block to a new file; also while a node serves the drive
+    Save {
+        /// The drive with its tags: DRIVE,pi=BITS,tags=PATH
+        #[arg(value_name = "DRIVE")]
+        drive: DriveSource,
+        /// Its number in the list
+        number: u64,
+        /// The file, which must not exist
+        file: PathBuf,
+    },
+    /// Put a kept block back where it was; what lies there is kept in its stead
+    PutBack {
+        /// The drive with its tags: DRIVE,pi=BITS,tags=PATH; stop its node first
+        #[arg(value_name = "DRIVE")]
+        drive: DriveSource,
+        /// Its number in the list
+        number: u64,
+    },
+    /// Give kept blocks up, so that others have room
+    Forget {
+        /// The drive with its tags: DRIVE,pi=BITS,tags=PATH; stop its node first
+        #[arg(value_name = "DRIVE")]
+        drive: DriveSource,
+        /// The number of one in the list
+        #[arg(required_unless_present = "all", conflicts_with = "all")]
+        number: Option<u64>,
+        /// All of them, damaged ones too
+        #[arg(long)]
+        all: bool,
+    },
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &KeptArgs) -> Result<ExitCode, Failure> {
+    match &args.action {
+        Action::List { drive } => list(&places(drive)?)?,
+        Action::Save { drive, number, file } => save(&places(drive)?, *number, file)?,
+        Action::PutBack { drive, number } => put_back(&places(drive)?, *number)?,
+        Action::Forget { drive, number, .. } => forget(&places(drive)?, *number)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn fail(places: &Places<'_>, error: &dyn std::fmt::Display) -> Failure {
+    Failure::new(format!("{}: {error}", places.tags.display()))
+}
+
+fn list(places: &Places<'_>) -> Result<(), Failure> {
+    let contents = TagFile::look_kept(medium(places.tags)?).map_err(|error| fail(places, &error))?;
+    let mut text = format!("{}: {} blocks are kept\n", places.drive.display(), contents.kept.len());
+    for kept in &contents.kept {
+        let why = match kept.why {
+            Why::Recovery => "written again after a crash",
+            Why::PutBack => "another kept block was put back there",
+        };
+        let time = date::format(kept.time);
+        text += &format!("  {}  {time}  block {}: {why}\n", kept.slot, kept.block);
+    }
+    for slot in &contents.damaged {
+        text += &format!("  {slot}  damaged\n");
+    }
+    print(&text);
+    Ok(())
+}
+
+fn save(places: &Places<'_>, number: u64, path: &Path) -> Result<(), Failure> {
+    let read = TagFile::read_kept(medium(places.tags)?, number);
+    let (kept, bytes) = read.map_err(|error| fail(places, &error))?;
+    let write = || -> std::io::Result<()> {
+        let mut file = File::create_new(path)?;
+        file.write_all(&bytes)?;
+        file.sync_all()
+    };
+    write().map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+    print(&format!("{}: {} bytes of block {}\n", path.display(), bytes.len(), kept.block));
+    Ok(())
+}
+
+/// Opens the drive with blocks of the size that its tags are for.
+fn open_as_is(places: &Places<'_>) -> Result<pumice_tags::TaggedDevice, Failure> {
+    let header = TagFile::peek(&medium(places.tags)?).map_err(|error| fail(places, &error))?;
+    open(places, header.geometry.block_bytes() as u32)
+}
+
+fn put_back(places: &Places<'_>, number: u64) -> Result<(), Failure> {
+    let device = open_as_is(places)?;
+    let block = device.put_back(number).map_err(|error| fail(places, &error))?;
+    device.close()?;
+    print(&format!("{}: block {block} is as it was kept\n", places.drive.display()));
+    Ok(())
+}
+
+fn forget(places: &Places<'_>, number: Option<u64>) -> Result<(), Failure> {
+    let device = open_as_is(places)?;
+    let contents = TagFile::look_kept(medium(places.tags)?).map_err(|error| fail(places, &error))?;
+    let all = contents.kept.iter().map(|kept| kept.slot).chain(contents.damaged.iter().copied());
+    let numbers: Vec<u64> = number.map_or_else(|| all.collect(), |number| vec![number]);
+    for number in &numbers {
+        device.forget_kept(*number).map_err(|error| fail(places, &error))?;
+    }
+    device.close()?;
+    print(&format!("{}: {} kept blocks are given up\n", places.drive.display(), numbers.len()));
+    Ok(())
+}

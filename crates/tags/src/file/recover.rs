@@ -1,0 +1,142 @@
+//! Bringing a drive and its tags to one state again after a crash.
+
+use super::{Recovered, TagError, TagFile};
+use crate::kept::{Contents, KeptArea, Why};
+use crate::page::{Page, Tag};
+use crate::recovery::{Outcome, Recovery};
+use pumice_blockdev::{BlockDevice, IoError};
+use pumice_durable::Medium;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::ops::Range;
+
+/// Blocks that are read at a time.
+const AT_ONCE: u64 = 256;
+
+/// A block to write again: what it holds, and what it is to hold.
+struct Torn {
+    block: u64,
+    found: Vec<u8>,
+    data: Vec<u8>,
+}
+
+/// A recovery under way.
+pub(super) struct Recovering<'r> {
+    pub(super) file: &'r TagFile,
+    pub(super) recovery: &'r Recovery<'r>,
+    pub(super) drive: &'r dyn BlockDevice,
+    /// Seconds since 1970.
+    pub(super) now: u64,
+    pub(super) pages: BTreeMap<u64, Page>,
+    /// The kept area, once it is needed.
+    pub(super) kept: Option<Contents>,
+    pub(super) recovered: Recovered,
+}
+
+impl Recovering<'_> {
+    /// Goes through every block of the log. Durable when it returns.
+    pub(super) fn run(mut self) -> Result<Recovered, TagError> {
+        for range in self.recovery.ranges(AT_ONCE) {
+            let torn = self.judge(range)?;
+            self.write_again(&torn)?;
+        }
+        // What was read may be in the drive's cache only: it must not change back after its tags
+        // are home and the log is released.
+        self.drive.flush()?;
+        self.file.store(&self.pages.into_iter().collect::<Vec<_>>())?;
+        self.file.medium.sync()?;
+        Ok(self.recovered)
+    }
+
+    /// Puts the tags of a range into the pages. Returns what is to be written again.
+    fn judge(&mut self, range: Range<u64>) -> Result<Vec<Torn>, TagError> {
+        let geometry = self.file.header.geometry;
+        let size = geometry.block_bytes();
+        let mut bytes = vec![0; (range.end - range.start) as usize * size];
+        let whole = self.drive.read_at(range.start * size as u64, &mut bytes).is_ok();
+        let mut torn = Vec::new();
+        for (block, bytes) in range.zip(bytes.chunks_exact_mut(size)) {
+            let readable = whole || can_read(self.drive, block * size as u64, bytes)?;
+            let (number, place) = geometry.place(block);
+            let home = self.page(number)?.tag(&geometry, place);
+            self.recovered.logged += 1;
+            let tag: Tag = match self.recovery.outcome(block, readable.then_some(&*bytes), &home) {
+                Outcome::Is(tag) => tag,
+                Outcome::Rewrite(tag, data) => {
+                    torn.push(Torn { block, found: bytes.to_vec(), data });
+                    tag
+                }
+                Outcome::Damaged(tag) => {
+                    let found = &mut self.recovered;
+                    if readable { &mut found.damaged } else { &mut found.unreadable }.push(block);
+                    tag
+                }
+            };
+            self.page(number)?.set(&geometry, place, &tag);
+        }
+        Ok(torn)
+    }
+
+    fn page(&mut self, number: u64) -> Result<&mut Page, TagError> {
+        Ok(match self.pages.entry(number) {
+            Entry::Occupied(page) => page.into_mut(),
+            Entry::Vacant(at) => {
+                let found = self.file.load(number)?;
+                if found == super::Found::Lost {
+                    self.recovered.lost_pages.push(number);
+                }
+                at.insert(found.page())
+            }
+        })
+    }
+
+    /// Writes torn blocks again, after what they hold is kept. Those that cannot be kept stay as
+    /// they are, and their tags refuse them.
+    fn write_again(&mut self, torn: &[Torn]) -> Result<(), TagError> {
+        let kept = self.keep(torn)?;
+        let size = self.file.header.geometry.block_bytes() as u64;
+        for Torn { block, data, .. } in &torn[..kept] {
+            match self.drive.write_at(block * size, data) {
+                Ok(()) => self.recovered.rewritten.push(*block),
+                // It stays as it is, and the tag refuses it.
+                Err(error) if error.is_media_error() => self.recovered.damaged.push(*block),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let left = torn[kept..].iter().map(|torn| torn.block);
+        self.recovered.not_kept += left.len() as u64;
+        self.recovered.damaged.extend(left);
+        Ok(())
+    }
+
+    /// Keeps what torn blocks hold: how many of them, from the first.
+    fn keep(&mut self, torn: &[Torn]) -> Result<usize, TagError> {
+        if torn.is_empty() {
+            return Ok(0);
+        }
+        let area = self.file.kept_area();
+        #[cfg(test)]
+        let sync = self.recovery.mutation != Some(crate::mutation::Mutation::NoKeptSync);
+        #[cfg(not(test))]
+        let sync = true;
+        #[cfg(test)]
+        if self.recovery.mutation == Some(crate::mutation::Mutation::NotKept) {
+            return Ok(torn.len());
+        }
+        let contents = match &mut self.kept {
+            Some(contents) => contents,
+            none => none.insert(area.contents()?),
+        };
+        let blocks: Vec<(u64, &[u8])> = torn.iter().map(|torn| (torn.block, &torn.found[..])).collect();
+        Ok(KeptArea::keep(&area, contents, &blocks, self.now, Why::Recovery, sync)?)
+    }
+}
+
+/// Whether a block can be read; an error if the drive fails as a whole.
+fn can_read(drive: &dyn BlockDevice, offset: u64, bytes: &mut [u8]) -> Result<bool, IoError> {
+    match drive.read_at(offset, bytes) {
+        Ok(()) => Ok(true),
+        Err(error) if error.is_media_error() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
