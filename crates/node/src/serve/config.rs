@@ -362,6 +362,21 @@ mod tests {
     }
 
     #[test]
+    fn the_example_of_the_documentation_is_read() {
+        let page = include_str!("../../../../docs/reference/configuration.md");
+        let (_, rest) = page.split_once("```toml\n").unwrap();
+        let config = NodeConfig::parse(rest.split_once("```").unwrap().0).unwrap();
+        assert_eq!((config.listen.len(), config.drives.len(), config.peers.len()), (2, 2, 1));
+        assert!(config.drives[1].tagging.is_some() && !config.pacing.is_empty());
+        // Every field is on the page.
+        let example: toml::Table = rest.split_once("```").unwrap().0.parse().unwrap();
+        let fields = ["listen", "nqn", "block_size", "cores", "connections", "busy_poll", "state_dir"];
+        for field in fields.iter().chain(&["metrics", "show_paths", "drive", "peer", "pacing"]) {
+            assert!(example.contains_key(*field), "{field}");
+        }
+    }
+
+    #[test]
     fn tags_beside_drives_are_read() {
         let drive = |text: &str| NodeConfig::parse(&format!("listen = '127.0.0.1:4420'\n[[drive]]\n{text}"));
         let config = drive("backend = '/dev/sdb'\npi = 32\ntags = '/t'\n").unwrap();
