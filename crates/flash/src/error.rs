@@ -25,6 +25,9 @@ pub enum NandError {
     /// A page was programmed out of order, or twice without an erase between.
     #[error("page {0} cannot be programmed now: pages are programmed in order, once after an erase")]
     Order(Ppn),
+    /// The medium behind the flash failed: it cannot be read now, or takes no more writes.
+    #[error("the medium behind the flash failed")]
+    Failed,
     /// No such page or block.
     #[error("page {0} does not exist")]
     OutOfRange(Ppn),

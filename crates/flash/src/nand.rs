@@ -66,6 +66,10 @@ pub trait Nand {
 
     /// How often a block was erased.
     fn erases(&self, block: BlockId) -> u32;
+
+    /// The page that was read last holds what it should, by its tag: later reads of it need not
+    /// look at the tag again.
+    fn vouch(&mut self, _page: Ppn) {}
 }
 
 impl<N: Nand> Nand for &mut N {
@@ -98,5 +102,9 @@ impl<N: Nand> Nand for &mut N {
 
     fn erases(&self, block: BlockId) -> u32 {
         (**self).erases(block)
+    }
+
+    fn vouch(&mut self, page: Ppn) {
+        (**self).vouch(page);
     }
 }

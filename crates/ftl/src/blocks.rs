@@ -106,6 +106,26 @@ impl Blocks {
         self.erased[block.0 as usize] = false;
     }
 
+    /// Free blocks that are not erased, in the order in which a stream would take them.
+    pub(crate) fn to_erase(&self, stream: Stream, most: usize) -> Vec<BlockId> {
+        let used = |&&(_, block): &&(u32, u32)| !self.erased[block as usize];
+        let id = |&(_, block): &(u32, u32)| BlockId(block);
+        if stream.stays() {
+            self.free.iter().rev().filter(used).take(most).map(id).collect()
+        } else {
+            self.free.iter().filter(used).take(most).map(id).collect()
+        }
+    }
+
+    /// A free block was erased before it is taken.
+    pub(crate) fn erased_ahead(&mut self, block: BlockId) {
+        let b = block.0 as usize;
+        self.free.remove(&(self.erases[b], block.0));
+        self.erases[b] += 1;
+        self.erased[b] = true;
+        self.free.insert((self.erases[b], block.0));
+    }
+
     pub(crate) fn close(&mut self, block: BlockId) {
         self.erased[block.0 as usize] = false;
         self.state[block.0 as usize] = State::Closed;
@@ -148,16 +168,16 @@ impl Blocks {
         self.tell(block);
     }
 
-    /// Chooses a victim and takes it out of the closed blocks; it counts as open until it is
-    /// released.
-    pub(crate) fn pick(&mut self) -> Option<u32> {
+    /// Chooses a victim with at most so many live pages and takes it out of the closed blocks; it
+    /// counts as open until it is released.
+    pub(crate) fn pick(&mut self, most_live: u32) -> Option<u32> {
         let facts = BlockFacts {
             live: &self.live,
             closed_at: &self.closed_at,
             now: self.clock,
             pages_per_block: self.geometry.pages_per_block,
         };
-        let block = self.victim.pick(facts)?;
+        let block = self.victim.pick(facts).filter(|&block| self.live[block as usize] <= most_live)?;
         self.victim.taken(block);
         self.state[block as usize] = State::Open;
         Some(block)
@@ -179,9 +199,10 @@ impl Blocks {
     }
 
     /// Puts a block as recovery found it: free blocks may hold old pages.
-    pub(crate) fn restore(&mut self, block: u32, erases: u32, retired: bool, live: u32) {
+    pub(crate) fn restore(&mut self, block: u32, erases: u32, retired: bool, stream: Stream, live: u32) {
         let b = block as usize;
         self.free.remove(&(self.erases[b], block));
+        self.stream[b] = stream;
         (self.erases[b], self.live[b], self.erased[b]) = (erases, live, false);
         if retired {
             self.state[b] = State::Retired;

@@ -7,17 +7,52 @@ use pumice_flash::{BlockId, Geometry, Nand, NandError, Nanos, PageRead, Ppn};
 #[derive(Debug)]
 pub struct Coded<N> {
     inner: N,
+    /// The sum of the data that each page must have, by page; 0 if it is not known yet. Empty if
+    /// sums are not kept.
+    sums: Vec<u32>,
+    /// The page that was read last, and the sum of its data.
+    last: Option<(Ppn, u32)>,
 }
 
 impl<N> Coded<N> {
     /// A view of flash that holds bytes.
     pub fn new(inner: N) -> Self {
-        Self { inner }
+        Self { inner, sums: Vec::new(), last: None }
+    }
+
+    /// The flash itself.
+    pub fn inner(&self) -> &N {
+        &self.inner
     }
 
     /// The flash itself.
     pub fn inner_mut(&mut self) -> &mut N {
         &mut self.inner
+    }
+
+    /// The flash alone.
+    pub fn into_inner(self) -> N {
+        self.inner
+    }
+
+    /// The CRC-32C that the data of a page must have; `None` if it is not known: the page is to be
+    /// read with its tag.
+    pub fn sum(&self, page: Ppn) -> Option<u32> {
+        self.sums.get(page.0 as usize).copied().filter(|sum| *sum != 0)
+    }
+
+    fn learn(&mut self, page: Ppn, sum: u32) {
+        if let Some(known) = self.sums.get_mut(page.0 as usize) {
+            *known = sum;
+        }
+    }
+}
+
+impl<N: Nand> Coded<N> {
+    /// A view that keeps the sums of pages which were programmed or checked: 4 bytes a page.
+    pub fn with_sums(inner: N) -> Self {
+        let pages = inner.geometry().pages() as usize;
+        Self { inner, sums: vec![0; pages], last: None }
     }
 }
 
@@ -33,6 +68,7 @@ impl<N: Nand<Page = Vec<u8>, Oob = Vec<u8>>> Nand for Coded<N> {
         let read = self.inner.read(page, after)?;
         let (tag, crc) = Tag::decode(&read.oob).ok_or(NandError::Unreadable(page))?;
         let data = read.data.filter(|data| crc32c::crc32c(data) == crc);
+        self.last = data.as_ref().filter(|_| !tag.lost).map(|_| (page, crc));
         Ok(PageRead { data, oob: tag, done: read.done })
     }
 
@@ -42,10 +78,17 @@ impl<N: Nand<Page = Vec<u8>, Oob = Vec<u8>>> Nand for Coded<N> {
     }
 
     fn program(&mut self, page: Ppn, after: Nanos, data: &Vec<u8>, tag: &Tag) -> Result<Nanos, NandError> {
-        self.inner.program(page, after, data, &tag.encode(crc32c::crc32c(data)))
+        let sum = crc32c::crc32c(data);
+        let done = self.inner.program(page, after, data, &tag.encode(sum))?;
+        self.learn(page, if tag.lost { 0 } else { sum });
+        Ok(done)
     }
 
     fn erase(&mut self, block: BlockId, after: Nanos) -> Result<Nanos, NandError> {
+        let geometry = self.inner.geometry();
+        for index in 0..geometry.pages_per_block {
+            self.learn(geometry.page(block, index), 0);
+        }
         self.inner.erase(block, after)
     }
 
@@ -55,5 +98,11 @@ impl<N: Nand<Page = Vec<u8>, Oob = Vec<u8>>> Nand for Coded<N> {
 
     fn erases(&self, block: BlockId) -> u32 {
         self.inner.erases(block)
+    }
+
+    fn vouch(&mut self, page: Ppn) {
+        if let Some((_, sum)) = self.last.filter(|(last, _)| *last == page) {
+            self.learn(page, sum);
+        }
     }
 }

@@ -254,12 +254,17 @@ impl Dedup {
         }
     }
 
-    /// LPNs that were written and not looked at since, in the order of their last writes.
-    pub(crate) fn take_waiting(&mut self) -> Vec<u32> {
-        self.waiting.take()
+    /// The next LPN that was written and not looked at since, in the order of their last writes.
+    pub(crate) fn next_waiting(&mut self) -> Option<u32> {
+        self.waiting.pop()
     }
 
-    /// LPNs that there was no time for.
+    /// About how many LPNs wait for a look.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// LPNs that are left for the next time, in order.
     pub(crate) fn put_back(&mut self, waiting: &[u32]) {
         self.waiting.put_back(waiting);
     }

@@ -1,10 +1,13 @@
 //! The translation layer itself.
 
+mod census;
 mod collect;
 mod merge;
 mod recover;
+mod tails;
 mod write;
 
+pub use census::{BlockCount, Census};
 pub use recover::recover;
 
 use crate::blocks::Blocks;
@@ -18,6 +21,7 @@ use crate::tag::{Kind, Tag};
 use crate::victim::VictimPolicy;
 use pumice_flash::{BlockId, Nand, NandError, Nanos, Ppn};
 use std::collections::VecDeque;
+use tails::DurableTails;
 
 /// How long hashes of a page take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -55,6 +59,8 @@ pub struct Config {
     pub wear_spread: u32,
     /// Programs from one checkpoint to the next, at most.
     pub checkpoint_every: u64,
+    /// Blocks that are erased at a time, at least 1: they share the syncs before.
+    pub erase_at_once: u32,
     /// Decides random choices.
     pub seed: u64,
 }
@@ -76,6 +82,7 @@ impl Config {
             placement: Placement::Own,
             wear_spread: 64,
             checkpoint_every: u64::MAX,
+            erase_at_once: 1,
             seed: 1,
         }
     }
@@ -104,6 +111,8 @@ pub struct Ftl<N, J, C> {
     since_checkpoint: u64,
     /// Erases since the wear was last looked at.
     since_wear: u32,
+    /// What the next tags say of pages that are durable.
+    tails: DurableTails,
 }
 
 impl<N, J, C> Ftl<N, J, C>
@@ -148,6 +157,7 @@ where
             durable: 0,
             since_checkpoint: 0,
             since_wear: 0,
+            tails: DurableTails::new(geometry, journal.reserved() > 0),
             nand,
             journal,
             config,
@@ -173,7 +183,10 @@ where
         };
         match read.data {
             _ if !self.fits(page, &read.oob) => Err(FtlError::Misplaced { lpn, page }),
-            Some(data) if !read.oob.lost => Ok((Some(data), read.done)),
+            Some(data) if !read.oob.lost => {
+                self.nand.vouch(page);
+                Ok((Some(data), read.done))
+            }
             _ => Err(FtlError::Damaged { lpn, page }),
         }
     }
@@ -208,6 +221,7 @@ where
         self.journal.flush(&mut self.nand, self.durable)?;
         self.nand.sync()?;
         self.durable = upto;
+        self.tails.synced();
         Ok(())
     }
 
@@ -219,9 +233,10 @@ where
         self.sync()?;
         let seq = self.next_seq();
         let geometry = self.nand.geometry();
-        let image = Image { seq, geometry, map: &self.map, blocks: &self.blocks };
+        let image = Image { seq, geometry, map: &self.map, blocks: &self.blocks, stats: &self.stats };
         self.journal.checkpoint(&mut self.nand, &image)?;
         self.durable = seq;
+        self.tails.clear();
         self.since_checkpoint = 0;
         Ok(())
     }
@@ -231,6 +246,13 @@ where
             self.checkpoint()?;
         }
         Ok(())
+    }
+
+    /// Whether so much was programmed since the last checkpoint that a new one, of two copies of
+    /// the map, costs no more.
+    pub fn checkpoint_pays(&self) -> bool {
+        let pages = 8 * u64::from(self.config.logical) / u64::from(self.nand.geometry().page_bytes);
+        self.since_checkpoint > pages
     }
 
     fn next_seq(&mut self) -> u64 {
@@ -252,6 +274,11 @@ where
     /// The map.
     pub fn map(&self) -> &Map {
         &self.map
+    }
+
+    /// The flash.
+    pub fn nand(&self) -> &N {
+        &self.nand
     }
 
     /// The flash.
@@ -286,6 +313,10 @@ where
             {
                 wrong.push(format!("logical page {lpn} is in page {page}, which is dead"));
             }
+        }
+        let mapped = (0..self.map.logical()).filter(|&lpn| self.map.lookup(lpn).is_some()).count();
+        if mapped != self.map.mapped() as usize {
+            wrong.push(format!("{mapped} logical pages are mapped, not {}", self.map.mapped()));
         }
         for page in (0..geometry.pages()).map(Ppn) {
             let Some(owner) = self.map.owner(page) else { continue };

@@ -30,6 +30,7 @@ pub struct Map {
     owner: Vec<u32>,
     objects: Vec<Object>,
     vacant: Vec<u32>,
+    mapped: u32,
 }
 
 impl Map {
@@ -40,6 +41,7 @@ impl Map {
             owner: vec![NONE; physical as usize],
             objects: Vec::new(),
             vacant: Vec::new(),
+            mapped: 0,
         }
     }
 
@@ -47,6 +49,12 @@ impl Map {
     #[must_use]
     pub fn logical(&self) -> u32 {
         self.to.len() as u32
+    }
+
+    /// Logical pages that hold something.
+    #[must_use]
+    pub fn mapped(&self) -> u32 {
+        self.mapped
     }
 
     /// Where a logical page is.
@@ -93,6 +101,7 @@ impl Map {
         if entry == NONE {
             return None;
         }
+        self.mapped -= 1;
         let page = if entry & OBJECT == 0 {
             entry
         } else {
@@ -112,6 +121,7 @@ impl Map {
     /// Maps a logical page to a page of its own; the physical page that died by that, if one did.
     pub(crate) fn point(&mut self, lpn: u32, page: Ppn) -> Option<Ppn> {
         let died = self.unmap(lpn);
+        self.mapped += 1;
         self.to[lpn as usize] = page.0;
         self.owner[page.0 as usize] = lpn;
         died
@@ -131,6 +141,7 @@ impl Map {
         };
         self.objects[number as usize].refs += 1;
         let died = self.unmap(lpn);
+        self.mapped += 1;
         self.to[lpn as usize] = OBJECT | number;
         died
     }

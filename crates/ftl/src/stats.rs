@@ -34,6 +34,63 @@ pub struct Stats {
 }
 
 impl Stats {
+    /// Counters that a checkpoint keeps.
+    pub(crate) const KEPT: usize = 13;
+
+    /// Those counters, in the order of the byte map in `docs/ftl.md`.
+    pub(crate) fn kept(&self) -> [u64; Self::KEPT] {
+        [
+            self.host_writes,
+            self.host_programs,
+            self.copies,
+            self.erases,
+            self.inline_hits,
+            self.idle_merges,
+            self.gc_merges,
+            self.lookups,
+            self.false_undetermined,
+            self.key_collisions,
+            self.dedup_reads,
+            self.lost_pages,
+            self.retired,
+        ]
+    }
+
+    /// The counters as a checkpoint kept them.
+    pub(crate) fn from_kept(kept: &[u64; Self::KEPT]) -> Self {
+        let [
+            host_writes,
+            host_programs,
+            copies,
+            erases,
+            inline_hits,
+            idle_merges,
+            gc_merges,
+            lookups,
+            false_undetermined,
+            key_collisions,
+            dedup_reads,
+            lost_pages,
+            retired,
+        ] = *kept;
+        Self {
+            host_writes,
+            host_programs,
+            copies,
+            erases,
+            inline_hits,
+            idle_merges,
+            gc_merges,
+            lookups,
+            false_undetermined,
+            key_collisions,
+            dedup_reads,
+            lost_pages,
+            retired,
+            scheme_bytes: 0,
+        }
+    }
+
     /// Programs for each page that the host wrote; 1 before the first.
     #[must_use]
     pub fn write_amplification(&self) -> f64 {

@@ -42,10 +42,25 @@ pub struct Tag {
     pub seq: u64,
     /// All sequence numbers up to this one were durable when the page was programmed.
     pub durable: u64,
+    /// Pages that were durable, with those before them in their blocks, when this one was
+    /// programmed: the last ones that were programmed before a sync. A page that loses its tag is
+    /// known by them to have been there.
+    pub tails: Tails,
 }
+
+/// Up to four pages, each as its number plus 1, then zeros.
+pub type Tails = [u32; 4];
 
 fn field<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at + N)?.try_into().ok()
+}
+
+fn tails(oob: &[u8]) -> Option<Tails> {
+    let mut tails = Tails::default();
+    for (i, tail) in tails.iter_mut().enumerate() {
+        *tail = u32::from_le_bytes(field(oob, 44 + 4 * i)?);
+    }
+    Some(tails)
 }
 
 impl Tag {
@@ -64,7 +79,7 @@ impl Tag {
         out.extend([kind, if self.lost { LOST } else { 0 }, 0, 0]);
         out.extend([number, self.birth, self.seq, self.durable].iter().flat_map(|n| n.to_le_bytes()));
         out.extend(data_crc.to_le_bytes());
-        out.resize(60, 0);
+        out.extend(self.tails.iter().flat_map(|tail| tail.to_le_bytes()));
         out.extend(crc32c::crc32c(&out).to_le_bytes());
         out.resize(MIN_OOB_BYTES as usize, 0);
         out
@@ -94,6 +109,7 @@ impl Tag {
             birth: u64::from_le_bytes(field(oob, 16)?),
             seq: u64::from_le_bytes(field(oob, 24)?),
             durable: u64::from_le_bytes(field(oob, 32)?),
+            tails: tails(oob)?,
         };
         let sane = [tag.birth, tag.seq, tag.durable].iter().all(|&seq| seq <= MAX_SEQ);
         Some((tag, u32::from_le_bytes(field(oob, 40)?))).filter(|_| sane)

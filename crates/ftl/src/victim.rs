@@ -17,7 +17,7 @@ pub struct BlockFacts<'a> {
 }
 
 /// Chooses victims among closed blocks.
-pub trait Victim: std::fmt::Debug {
+pub trait Victim: std::fmt::Debug + Send {
     /// A block was closed with so many live pages.
     fn closed(&mut self, block: u32, live: u32);
     /// The number of live pages of a closed block changed.

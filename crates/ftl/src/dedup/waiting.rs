@@ -1,60 +1,83 @@
 //! Logical pages that wait for a look at their contents.
 
-/// Entries that are kept before repetitions are dropped, however small the drive is.
+use std::collections::VecDeque;
+
+/// Entries that are kept before those that count no more are dropped, however small the drive is.
 const LEAST: usize = 1 << 10;
 
-/// LPNs in the order of their writes. Memory is bounded: repetitions are dropped once there are
-/// twice as many entries as logical pages.
+/// LPNs in the order of their writes. Memory is bounded: entries that count no more are dropped
+/// once there are twice as many entries as logical pages.
 ///
 /// The order is that of the **last** write of each LPN. A page that the filter found to be unique
 /// is never looked up, only indexed; its duplicates were all written after it, and find it only if
 /// it is indexed before they are looked up.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    lpns: Vec<u32>,
-    logical: u32,
+    queue: VecDeque<u32>,
+    /// The number of the first entry. Numbers wrap: there are far fewer than 2^32 at a time.
+    first: u32,
+    /// The number of the last entry of each LPN: an entry with another number counts no more.
+    latest: Vec<u32>,
 }
 
 impl Waiting {
     pub(super) fn new(logical: u32) -> Self {
-        Self { lpns: Vec::new(), logical }
+        Self { queue: VecDeque::new(), first: 0, latest: vec![u32::MAX; logical as usize] }
     }
 
     pub(super) fn push(&mut self, lpn: u32) {
-        if self.lpns.len() >= LEAST.max(2 * self.logical as usize) {
-            self.drop_repetitions();
+        if self.queue.len() >= LEAST.max(2 * self.latest.len()) {
+            self.drop_old();
         }
-        self.lpns.push(lpn);
+        self.latest[lpn as usize] = self.first.wrapping_add(self.queue.len() as u32);
+        self.queue.push_back(lpn);
     }
 
-    /// Keeps the last entry of each LPN.
-    fn drop_repetitions(&mut self) {
-        let mut seen = vec![0_u64; (self.logical as usize).div_ceil(64)];
-        let mut first_time = |lpn: u32| {
-            let (word, bit) = (&mut seen[lpn as usize / 64], 1 << (lpn % 64));
-            let first = *word & bit == 0;
-            *word |= bit;
-            first
-        };
-        // From the end to the start, so that the entry that is met first is the last one.
-        self.lpns.reverse();
-        self.lpns.retain(|&lpn| first_time(lpn));
-        self.lpns.reverse();
+    /// Keeps the last entry of each LPN, and numbers them anew.
+    fn drop_old(&mut self) {
+        let (mut number, first) = (self.first, self.first);
+        let mut kept = 0;
+        let latest = &mut self.latest;
+        self.queue.retain(|&lpn| {
+            let counts = latest[lpn as usize] == number;
+            number = number.wrapping_add(1);
+            if counts {
+                // Not above its old number, so no entry that comes later has it.
+                latest[lpn as usize] = first.wrapping_add(kept);
+                kept += 1;
+            }
+            counts
+        });
     }
 
-    /// All entries, once each.
-    pub(super) fn take(&mut self) -> Vec<u32> {
-        self.drop_repetitions();
-        std::mem::take(&mut self.lpns)
+    /// The next LPN, which waits no more.
+    pub(super) fn pop(&mut self) -> Option<u32> {
+        loop {
+            let (lpn, number) = (self.queue.pop_front()?, self.first);
+            self.first = self.first.wrapping_add(1);
+            if self.latest[lpn as usize] == number {
+                return Some(lpn);
+            }
+        }
     }
 
-    /// Entries that were taken and not looked at. They come before what was written since.
+    /// LPNs that were popped and not looked at, in the order in which they were. None of them was
+    /// pushed since.
     pub(super) fn put_back(&mut self, lpns: &[u32]) {
-        self.lpns.splice(0..0, lpns.iter().copied());
+        for &lpn in lpns.iter().rev() {
+            self.first = self.first.wrapping_sub(1);
+            self.latest[lpn as usize] = self.first;
+            self.queue.push_front(lpn);
+        }
+    }
+
+    /// Entries; some may count no more.
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        4 * self.lpns.len() as u64
+        4 * (self.queue.len() + self.latest.len()) as u64
     }
 }
 
@@ -62,17 +85,31 @@ impl Waiting {
 mod tests {
     use super::*;
 
+    fn all(waiting: &mut Waiting) -> Vec<u32> {
+        std::iter::from_fn(|| waiting.pop()).collect()
+    }
+
     #[test]
     fn the_order_is_that_of_last_writes() {
         let mut waiting = Waiting::new(10);
         for lpn in [3, 1, 3, 2, 1] {
             waiting.push(lpn);
         }
-        assert_eq!(waiting.take(), [3, 2, 1]);
-        assert_eq!(waiting.take(), [0; 0]);
+        assert_eq!(all(&mut waiting), [3, 2, 1]);
+        assert_eq!(all(&mut waiting), [0; 0]);
         waiting.push(7);
         waiting.put_back(&[2, 1]);
-        assert_eq!(waiting.take(), [2, 1, 7]);
+        assert_eq!(all(&mut waiting), [2, 1, 7]);
+    }
+
+    #[test]
+    fn what_was_put_back_and_is_written_again_waits_at_its_new_place() {
+        let mut waiting = Waiting::new(10);
+        [4, 5, 6].into_iter().for_each(|lpn| waiting.push(lpn));
+        assert_eq!(waiting.pop(), Some(4));
+        waiting.put_back(&[4]);
+        waiting.push(4);
+        assert_eq!(all(&mut waiting), [5, 6, 4]);
     }
 
     #[test]
@@ -80,8 +117,8 @@ mod tests {
         let mut waiting = Waiting::new(2_000);
         for n in 0..100_000 {
             waiting.push(n % 2_000);
-            assert!(waiting.bytes() <= 4 * 4_000);
+            assert!(waiting.bytes() <= 4 * 6_000);
         }
-        assert_eq!(waiting.take().len(), 2_000);
+        assert_eq!(all(&mut waiting), (0..2_000).collect::<Vec<_>>());
     }
 }

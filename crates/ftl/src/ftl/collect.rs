@@ -23,11 +23,31 @@ where
         self.level_wear(keep as usize, after)?;
         while self.blocks.free() <= keep as usize {
             self.checkpoint_if_due()?;
-            let Some(victim) = self.blocks.pick() else { break };
+            let Some(victim) = self.blocks.pick(u32::MAX) else { break };
             self.empty(victim, after)?;
             self.blocks.release(victim);
         }
         Ok(())
+    }
+
+    /// Collects one block ahead of need: if at most `spare` blocks are free beside those that are
+    /// kept, and some block is half dead. Says whether it did.
+    ///
+    /// # Errors
+    /// If the flash fails.
+    pub fn collect_ahead(&mut self, after: Nanos, spare: u32) -> Result<bool, FtlError> {
+        self.evacuate_failing(after)?;
+        self.close_unused();
+        let enough = self.dedup.collecting() + self.config.reserve + spare;
+        if self.blocks.free() > enough as usize {
+            return Ok(false);
+        }
+        self.checkpoint_if_due()?;
+        let half = self.nand.geometry().pages_per_block / 2;
+        let Some(victim) = self.blocks.pick(half) else { return Ok(false) };
+        self.empty(victim, after)?;
+        self.blocks.release(victim);
+        Ok(true)
     }
 
     /// Closes the open blocks of streams that are not in use any more, so that they can become

@@ -27,13 +27,10 @@ where
     pub fn idle(&mut self, after: Nanos, time: Nanos) -> Result<Nanos, FtlError> {
         self.stats();
         self.evacuate_failing(after)?;
-        let waiting = self.dedup.take_waiting();
         let (mut now, mut left) = (after, Vec::new());
-        for (done, &lpn) in waiting.iter().enumerate() {
-            if now - after >= time {
-                left.extend(&waiting[done..]);
-                break;
-            }
+        while now - after < time
+            && let Some(lpn) = self.dedup.next_waiting()
+        {
             let Some(page) = self.map.lookup(lpn) else { continue };
             if self.dedup.due(page) == Due::Nothing {
                 continue;
@@ -60,6 +57,11 @@ where
         }
         self.dedup.put_back(&left);
         Ok(now)
+    }
+
+    /// About how many pages wait to be looked at in idle time.
+    pub fn waiting(&self) -> usize {
+        self.dedup.waiting()
     }
 
     /// Looks at a live page whose content is at hand: whoever reads a page may hand it in here.

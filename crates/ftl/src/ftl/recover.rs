@@ -1,12 +1,13 @@
 //! Recovery: the map from the last checkpoint, its log, and the tags of pages that were programmed
 //! since.
 
+use super::tails::named;
 use super::{Config, Ftl};
 use crate::error::FtlError;
 use crate::journal::{Found, NandJournal, Record};
 use crate::map::entry_of;
 use crate::tag::{Kind, Tag};
-use pumice_flash::{BlockId, Nand, NandError, Ppn};
+use pumice_flash::{BlockId, Geometry, Nand, NandError, Ppn};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 type Bytes = Vec<u8>;
@@ -25,14 +26,6 @@ enum Fact {
 enum Target {
     Own(Ppn),
     Shared(Ppn, u64),
-}
-
-/// A page that a scan found.
-#[derive(Debug, Clone, Copy)]
-struct Seen {
-    page: Ppn,
-    tag: Tag,
-    intact: bool,
 }
 
 /// What is known beyond the checkpoint.
@@ -83,8 +76,7 @@ impl Knowledge {
         }
     }
 
-    fn take_page(&mut self, seen: &Seen, since: u64) {
-        let (tag, page) = (seen.tag, seen.page);
+    fn take_page(&mut self, page: Ppn, tag: Tag, since: u64) {
         newest(self.places.entry(tag.birth).or_insert((tag.seq, page)), tag.seq, page);
         match tag.kind {
             Kind::Lpn(lpn) if tag.birth > since => {
@@ -127,8 +119,9 @@ pub fn recover<N: Nand<Page = Bytes, Oob = Tag>>(
     for block in first..geometry.blocks {
         let entry = found.checkpoint.blocks[block as usize];
         let erases = entry.erases.saturating_add(u32::from(known.void_before.contains_key(&block)));
-        ftl.blocks.restore(block, erases, entry.retired, live[block as usize]);
+        ftl.blocks.restore(block, erases, entry.retired, entry.stream, live[block as usize]);
     }
+    ftl.stats = found.checkpoint.stats;
     ftl.seq = known.highest + 1;
     ftl.checkpoint()?;
     Ok(ftl)
@@ -143,7 +136,7 @@ fn scan<N: Nand<Page = Bytes, Oob = Tag>>(
 ) -> Result<(), FtlError> {
     let (geometry, since) = (ftl.nand.geometry(), found.checkpoint.seq);
     let first = crate::journal::Journal::<N>::reserved(&ftl.journal);
-    let (mut seen, mut holes, mut durable) = (Vec::new(), Vec::new(), found.durable);
+    let (mut tags, mut holes, mut durable) = (Vec::new(), Vec::new(), found.durable);
     for block in first..geometry.blocks {
         let entry = found.checkpoint.blocks[block as usize];
         let begun = match ftl.nand.read_oob(geometry.page(BlockId(block), 0)) {
@@ -157,10 +150,10 @@ fn scan<N: Nand<Page = Bytes, Oob = Tag>>(
         let valid_from = known.void_before.get(&block).copied().unwrap_or(0).max(since);
         for index in 0..geometry.pages_per_block {
             let page = geometry.page(BlockId(block), index);
-            match ftl.nand.read(page, 0) {
-                Ok(read) if read.oob.seq > valid_from => {
-                    durable = durable.max(read.oob.durable);
-                    seen.push(Seen { page, tag: read.oob, intact: read.data.is_some() });
+            match ftl.nand.read_oob(page) {
+                Ok(tag) if tag.seq > valid_from => {
+                    durable = durable.max(tag.durable);
+                    tags.push((page, tag));
                 }
                 Ok(_) | Err(NandError::Erased(_)) => {}
                 Err(NandError::Unreadable(_)) => holes.push(page),
@@ -168,23 +161,55 @@ fn scan<N: Nand<Page = Bytes, Oob = Tag>>(
             }
         }
     }
+    let durable_tails = durable_tails(geometry, &tags, &known.void_before);
     for hole in holes {
         // Pages are programmed in order: this one is older than those after it in its block.
-        let after = |s: &Seen| geometry.block_of(s.page) == geometry.block_of(hole) && s.page > hole;
-        if seen.iter().any(|s| after(s) && s.tag.seq <= durable) && !accept_lost_tags {
+        let after = |page: Ppn| geometry.block_of(page) == geometry.block_of(hole) && page > hole;
+        let named = durable_tails.get(&geometry.block_of(hole)).is_some_and(|tail| *tail >= hole);
+        let was_durable = named || tags.iter().any(|(page, tag)| after(*page) && tag.seq <= durable);
+        if was_durable && !accept_lost_tags {
             return Err(FtlError::TagLost(hole));
         }
     }
     known.durable = durable;
-    for seen in &seen {
-        known.highest = known.highest.max(seen.tag.seq);
-        // Damaged data that were durable are rot, and the page keeps its place; others were torn by
-        // the cut.
-        if seen.intact || seen.tag.seq <= durable {
-            known.take_page(seen, since);
+    for (page, tag) in tags {
+        known.highest = known.highest.max(tag.seq);
+        // Damaged data that were durable are rot, and the page keeps its place: they need not be
+        // read. Others were torn by the cut if they are damaged.
+        if tag.seq <= durable || is_intact(&mut ftl.nand, page)? {
+            known.take_page(page, tag, since);
         }
     }
     Ok(())
+}
+
+/// The last page of each block that a tag says to be durable. A tag that was programmed before the
+/// block was void says nothing of it.
+fn durable_tails(
+    geometry: Geometry,
+    tags: &[(Ppn, Tag)],
+    void_before: &BTreeMap<u32, u64>,
+) -> HashMap<BlockId, Ppn> {
+    let mut tails: HashMap<BlockId, Ppn> = HashMap::new();
+    for (_, tag) in tags {
+        for page in named(tag.tails).filter(|page| page.0 < geometry.pages()) {
+            let block = geometry.block_of(page);
+            if void_before.get(&block.0).is_none_or(|void| tag.seq > *void) {
+                let tail = tails.entry(block).or_insert(page);
+                *tail = page.max(*tail);
+            }
+        }
+    }
+    tails
+}
+
+/// Whether the data of a page fit their sum.
+fn is_intact<N: Nand<Page = Bytes, Oob = Tag>>(nand: &mut N, page: Ppn) -> Result<bool, FtlError> {
+    match nand.read(page, 0) {
+        Ok(read) => Ok(read.data.is_some()),
+        Err(NandError::Unreadable(_) | NandError::Erased(_)) => Ok(false),
+        Err(other) => Err(other.into()),
+    }
 }
 
 /// Settles what each logical page holds.

@@ -155,19 +155,22 @@ where
         // The number is taken only now: taking a block syncs the flash and voids what came before
         // in the block.
         let seq = self.next_seq();
-        let tag = Tag { kind, lost, birth: birth.unwrap_or(seq), seq, durable: self.durable };
+        let tails = self.tails.carry(page);
+        let tag = Tag { kind, lost, birth: birth.unwrap_or(seq), seq, durable: self.durable, tails };
         let programmed = self.nand.program(page, after, content, &tag);
         self.blocks.clock += 1;
         self.since_checkpoint += 1;
         self.open[s] = (index + 1 < geometry.pages_per_block).then_some((block, index + 1));
         match programmed {
             Ok(done) => {
+                self.tails.programmed(page);
                 if self.open[s].is_none() {
                     self.blocks.close(block);
                 }
                 Ok(Some((page, done)))
             }
             Err(NandError::ProgramFailed(_)) => {
+                self.tails.say_again(block);
                 self.open[s] = None;
                 self.blocks.fail(block);
                 Ok(None)
@@ -188,26 +191,70 @@ where
             if !self.blocks.must_erase(block) {
                 return Ok(block);
             }
-            // What made its pages dead must be durable first. Then it is recorded that they are
-            // void, as an erase that is cut short leaves some of them behind. A record that
-            // outlived the writes before it would void the last copy of flushed data.
-            self.sync()?;
+            let ahead = self.blocks.to_erase(stream, self.config.erase_at_once.max(1) as usize - 1);
+            self.void(block, &ahead)?;
+            let erased = self.erase(block, after)?;
+            if erased {
+                self.blocks.was_erased(block);
+            }
+            self.erase_free(&ahead, after)?;
+            if erased {
+                return Ok(block);
+            }
+        }
+    }
+
+    /// Erases free blocks before they are needed. Says whether there were some to erase.
+    ///
+    /// # Errors
+    /// If the flash fails.
+    pub fn erase_ahead(&mut self, after: Nanos) -> Result<bool, FtlError> {
+        let ahead = self.blocks.to_erase(Stream::UNIQUE, self.config.erase_at_once as usize);
+        let [first, rest @ ..] = &ahead[..] else { return Ok(false) };
+        self.checkpoint_if_due()?;
+        self.void(*first, rest)?;
+        self.erase_free(&ahead, after)?;
+        Ok(true)
+    }
+
+    /// Records that what the pages of free blocks say is void: an erase that is cut short leaves
+    /// some of them behind.
+    fn void(&mut self, first: BlockId, rest: &[BlockId]) -> Result<(), FtlError> {
+        // What made their pages dead must be durable first: a record that outlived the writes
+        // before it would void the last copy of flushed data.
+        self.sync()?;
+        for block in [first].iter().chain(rest) {
             let seq = self.next_seq();
             self.journal.record(&mut self.nand, Record::Erase { seq, block: block.0 }, self.durable)?;
-            self.sync()?;
-            match self.nand.erase(block, after) {
-                Ok(_) => {
-                    self.stats.erases += 1;
-                    self.since_wear += 1;
-                    self.blocks.was_erased(block);
-                    return Ok(block);
-                }
-                Err(NandError::EraseFailed(_)) => {
-                    self.stats.retired += 1;
-                    self.blocks.retire(block.0);
-                }
-                Err(other) => return Err(other.into()),
+        }
+        self.sync()
+    }
+
+    /// Erases free blocks whose pages are void.
+    fn erase_free(&mut self, blocks: &[BlockId], after: Nanos) -> Result<(), FtlError> {
+        for &block in blocks {
+            if self.erase(block, after)? {
+                self.blocks.erased_ahead(block);
             }
+        }
+        Ok(())
+    }
+
+    /// Erases a block, or retires it; whether it is erased.
+    fn erase(&mut self, block: BlockId, after: Nanos) -> Result<bool, FtlError> {
+        self.tails.void(block);
+        match self.nand.erase(block, after) {
+            Ok(_) => {
+                self.stats.erases += 1;
+                self.since_wear += 1;
+                Ok(true)
+            }
+            Err(NandError::EraseFailed(_)) => {
+                self.stats.retired += 1;
+                self.blocks.retire(block.0);
+                Ok(false)
+            }
+            Err(other) => Err(other.into()),
         }
     }
 }

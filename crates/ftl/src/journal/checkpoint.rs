@@ -2,16 +2,20 @@
 
 use super::record::Limits;
 use crate::blocks::{Blocks, State};
+use crate::dedup::Stream;
 use crate::map::{Map, Object};
+use crate::stats::Stats;
 use crate::tag::MAX_SEQ;
 use pumice_flash::Geometry;
 use std::collections::HashSet;
 
 const MAGIC: [u8; 4] = *b"PFTC";
-const VERSION: u32 = 1;
-const HEADER: usize = 40;
+const VERSION: u32 = 2;
+const HEADER: usize = 40 + 8 * Stats::KEPT;
 const RETIRED: u32 = 1;
 const OPEN: u32 = 2;
+/// The bits from this one on are the stream of a block.
+const STREAM_AT: u32 = 8;
 
 /// What a checkpoint holds.
 #[derive(Debug)]
@@ -20,6 +24,7 @@ pub struct Image<'a> {
     pub(crate) geometry: Geometry,
     pub(crate) map: &'a Map,
     pub(crate) blocks: &'a Blocks,
+    pub(crate) stats: &'a Stats,
 }
 
 /// The largest stream that a drive of this shape can need, in bytes.
@@ -38,6 +43,7 @@ impl Image<'_> {
         out.extend(numbers.iter().flat_map(|n| n.to_le_bytes()));
         out.extend(self.geometry.blocks.to_le_bytes());
         out.extend(self.geometry.pages_per_block.to_le_bytes());
+        out.extend(self.stats.kept().iter().flat_map(|n| n.to_le_bytes()));
         out.extend((0..self.map.logical()).flat_map(|lpn| self.map.entry(lpn, &renumber).to_le_bytes()));
         for object in objects {
             out.extend(object.ppn.to_le_bytes());
@@ -51,7 +57,8 @@ impl Image<'_> {
                 State::Free | State::Closed | State::Reserved => 0,
             };
             out.extend(self.blocks.erases(block).to_le_bytes());
-            out.extend(flags.to_le_bytes());
+            let stream = u32::from(self.blocks.stream(block).0) << STREAM_AT;
+            out.extend((flags | stream).to_le_bytes());
         }
         out
     }
@@ -63,6 +70,8 @@ pub(crate) struct BlockEntry {
     pub(crate) erases: u32,
     pub(crate) retired: bool,
     pub(crate) open: bool,
+    /// The stream that it was last taken for.
+    pub(crate) stream: Stream,
 }
 
 /// A checkpoint that was read.
@@ -73,6 +82,7 @@ pub(crate) struct Loaded {
     pub(crate) table: Vec<u32>,
     pub(crate) objects: Vec<Object>,
     pub(crate) blocks: Vec<BlockEntry>,
+    pub(crate) stats: Stats,
 }
 
 /// Takes fields from the front of bytes.
@@ -109,6 +119,10 @@ impl Loaded {
         if !same_shape || objects > u64::from(limits.logical) || seq > MAX_SEQ {
             return None;
         }
+        let mut kept = [0; Stats::KEPT];
+        for number in &mut kept {
+            *number = fields.long()?;
+        }
         let table = (0..limits.logical).map(|_| fields.word()).collect::<Option<Vec<_>>>()?;
         let object = |_| {
             let (ppn, _, birth) = (fields.word()?, fields.word()?, fields.long()?);
@@ -117,7 +131,9 @@ impl Loaded {
         let objects = (0..objects).map(object).collect::<Option<Vec<_>>>()?;
         let block = |_| {
             let (erases, flags) = (fields.word()?, fields.word()?);
-            Some(BlockEntry { erases, retired: flags & RETIRED != 0, open: flags & OPEN != 0 })
+            let stream = u8::try_from(flags >> STREAM_AT).ok().filter(|s| usize::from(*s) < Stream::COUNT)?;
+            let (retired, open) = (flags & RETIRED != 0, flags & OPEN != 0);
+            Some(BlockEntry { erases, retired, open, stream: Stream(stream) })
         };
         let blocks = (0..blocks).map(block).collect::<Option<Vec<_>>>()?;
         // Each page belongs to one logical page or one object.
@@ -130,6 +146,6 @@ impl Loaded {
             Some(Ok(page)) => limits.holds_data(page.0) && owned.insert(page.0),
             Some(Err(object)) => (object as usize) < objects.len(),
         };
-        table.iter().all(known).then_some(Self { seq, table, objects, blocks })
+        table.iter().all(known).then(|| Self { seq, table, objects, blocks, stats: Stats::from_kept(&kept) })
     }
 }

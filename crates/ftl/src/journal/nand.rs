@@ -4,7 +4,7 @@ use super::checkpoint::{self, Loaded};
 use super::record::{BYTES, Limits, Record};
 use super::{Image, Journal};
 use crate::error::FtlError;
-use crate::tag::{Kind, Tag};
+use crate::tag::{Kind, Tag, Tails};
 use pumice_flash::{BlockId, Geometry, Nand, NandError, Ppn};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -72,7 +72,8 @@ impl NandJournal {
         let per_page = (geometry.page_bytes as usize / BYTES).max(1) as u32;
         // A quarter of a half holds the records of one victim block, two a page, and some flushes.
         let quarter = 2 * (2 * geometry.pages_per_block).div_ceil(per_page) + 16;
-        let half = (4 * quarter).div_ceil(geometry.pages_per_block) + 1;
+        // A checkpoint is written each time the log is full: not for a log much smaller than it.
+        let half = ((4 * quarter).div_ceil(geometry.pages_per_block) + 1).max(slot / 4);
         let area = |first, blocks| Area { first, blocks };
         Self {
             geometry,
@@ -91,6 +92,12 @@ impl NandJournal {
 
     fn half(&self) -> Area {
         self.halves[(self.number % 2) as usize]
+    }
+
+    /// Blocks at the start of the flash that are the journal's.
+    #[must_use]
+    pub fn blocks(&self) -> u32 {
+        self.end()
     }
 
     /// The first block behind the journal.
@@ -179,6 +186,7 @@ impl NandJournal {
             birth: self.number,
             seq: last_seq,
             durable,
+            tails: Tails::default(),
         };
         self.place = self.put(nand, self.half(), self.place, &data, &tag)?;
         self.unsynced.push_back((self.log_page, last_seq));
@@ -196,7 +204,8 @@ impl NandJournal {
     ) -> Result<(), FtlError> {
         let slot = self.slots[(number % 2) as usize];
         Self::erase(nand, slot)?;
-        let tag = |kind| Tag { kind, lost: false, birth: number, seq, durable: seq };
+        let tails = Tails::default();
+        let tag = |kind| Tag { kind, lost: false, birth: number, seq, durable: seq, tails };
         let (mut place, mut pages) = (0, 0);
         for chunk in stream.chunks(self.geometry.page_bytes as usize) {
             let data = self.padded(chunk.to_vec());

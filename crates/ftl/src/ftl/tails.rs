@@ -1,0 +1,135 @@
+//! The last page of each block that was programmed before a sync. Tags that come later name them,
+//! so that recovery can tell a durable page that lost its tag from one that a cut tore.
+
+use crate::tag::Tails;
+use pumice_flash::{BlockId, Geometry, Ppn};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Entries that are searched for a block: about as many as there are streams.
+const NEAR: usize = 8;
+
+/// The last durable page of a block.
+#[derive(Debug, Clone, Copy)]
+struct Tail {
+    page: Ppn,
+    /// The block with the tag that says so, if there is one.
+    said_in: Option<BlockId>,
+}
+
+/// What tags are to say of pages that became durable since the last checkpoint.
+#[derive(Debug)]
+pub(super) struct DurableTails {
+    geometry: Geometry,
+    /// Whether there is a recovery for which to keep them.
+    kept: bool,
+    /// The last pages that were programmed since the last sync; a block may have several.
+    since: Vec<Ppn>,
+    tails: BTreeMap<BlockId, Tail>,
+    /// Blocks whose tail is in no tag yet; some may be void since.
+    to_say: VecDeque<BlockId>,
+}
+
+impl DurableTails {
+    pub(super) fn new(geometry: Geometry, kept: bool) -> Self {
+        Self { geometry, kept, since: Vec::new(), tails: BTreeMap::new(), to_say: VecDeque::new() }
+    }
+
+    /// A page was programmed.
+    pub(super) fn programmed(&mut self, page: Ppn) {
+        if !self.kept {
+            return;
+        }
+        let block = self.geometry.block_of(page);
+        match self.since.iter_mut().rev().take(NEAR).find(|last| self.geometry.block_of(**last) == block) {
+            Some(last) => *last = page,
+            None => self.since.push(page),
+        }
+    }
+
+    /// What was programmed is durable.
+    pub(super) fn synced(&mut self) {
+        for page in self.since.drain(..) {
+            let block = self.geometry.block_of(page);
+            self.tails.insert(block, Tail { page, said_in: None });
+            self.to_say.push_back(block);
+        }
+    }
+
+    /// What the tag of `page` is to say.
+    pub(super) fn carry(&mut self, page: Ppn) -> Tails {
+        let carrier = self.geometry.block_of(page);
+        let mut said = Tails::default();
+        let mut left = said.iter_mut();
+        while let Some(block) = self.to_say.pop_front() {
+            let Some(tail) = self.tails.get_mut(&block).filter(|tail| tail.said_in.is_none()) else {
+                continue;
+            };
+            let Some(word) = left.next() else {
+                self.to_say.push_front(block);
+                break;
+            };
+            *word = tail.page.0 + 1;
+            tail.said_in = Some(carrier);
+        }
+        said
+    }
+
+    /// What tags of a block say counts no more: it is void, or one of its pages failed.
+    pub(super) fn say_again(&mut self, carrier: BlockId) {
+        for (block, tail) in &mut self.tails {
+            if tail.said_in == Some(carrier) {
+                tail.said_in = None;
+                self.to_say.push_back(*block);
+            }
+        }
+    }
+
+    /// A block is void: nothing is said of it, nor by it.
+    pub(super) fn void(&mut self, block: BlockId) {
+        let geometry = self.geometry;
+        self.since.retain(|page| geometry.block_of(*page) != block);
+        self.tails.remove(&block);
+        self.say_again(block);
+    }
+
+    /// A checkpoint knows all pages that were programmed before it.
+    pub(super) fn clear(&mut self) {
+        self.tails.clear();
+        self.to_say.clear();
+    }
+}
+
+/// The pages that a tag names.
+pub(super) fn named(tails: Tails) -> impl Iterator<Item = Ppn> {
+    tails.into_iter().filter_map(|tail| tail.checked_sub(1).map(Ppn))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: Geometry =
+        Geometry { blocks: 9, pages_per_block: 8, channels: 1, page_bytes: 512, oob_bytes: 128 };
+
+    fn said(tails: &mut DurableTails, carrier: u32) -> Vec<u32> {
+        named(tails.carry(Ppn(carrier))).map(|page| page.0).collect()
+    }
+
+    #[test]
+    fn tails_are_said_once_after_a_sync_and_again_if_their_tag_is_void() {
+        let mut tails = DurableTails::new(SHAPE, true);
+        [0, 1, 8, 2, 16, 24, 32, 9].into_iter().for_each(|page| tails.programmed(Ppn(page)));
+        assert_eq!(said(&mut tails, 40), [0; 0], "nothing is durable yet");
+        tails.synced();
+        assert_eq!(said(&mut tails, 40), [2, 9, 16, 24]);
+        assert_eq!(said(&mut tails, 48), [32]);
+        assert_eq!(said(&mut tails, 49), [0; 0]);
+        // The first block is void, and so is one whose tag named four.
+        tails.void(BlockId(0));
+        tails.void(BlockId(5));
+        assert_eq!(said(&mut tails, 50), [9, 16, 24]);
+        tails.void(BlockId(6));
+        tails.clear();
+        assert_eq!(said(&mut tails, 56), [0; 0], "a checkpoint knows them");
+    }
+}
