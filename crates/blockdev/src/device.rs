@@ -8,6 +8,7 @@ use pumice_protect::origin::Judged;
 use std::collections::BTreeSet;
 use std::os::fd::RawFd;
 use std::sync::RwLockReadGuard;
+use std::time::Duration;
 
 /// A file descriptor that takes direct I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,6 +100,21 @@ pub struct TagCounts {
     pub lost_pages: u64,
     /// Whether the tags are of other data, so that nothing is refused.
     pub stale: bool,
+}
+
+/// Work of its own that a device does while nobody else needs it.
+pub trait Background: Send + Sync {
+    /// Bytes that the next piece of work reads and writes, about; 0 if there is none.
+    fn wanted(&self) -> u64;
+
+    /// For how long no command has come, and none has ended.
+    fn quiet(&self) -> Duration;
+
+    /// Does a piece of work, and returns the bytes that it read and wrote. Commands wait meanwhile.
+    ///
+    /// # Errors
+    /// If the medium fails.
+    fn work(&self) -> Result<u64, IoError>;
 }
 
 /// Tags beside the blocks of a device.
@@ -214,6 +230,16 @@ pub trait BlockDevice: Send + Sync {
 
     /// Tags beside its blocks, if the device has them.
     fn tagged(&self) -> Option<&dyn Tagged> {
+        None
+    }
+
+    /// Work of its own, if it has any.
+    fn background(&self) -> Option<&dyn Background> {
+        None
+    }
+
+    /// Bytes of it that hold something, if it knows that and can say so at once.
+    fn used_bytes(&self) -> Option<u64> {
         None
     }
 

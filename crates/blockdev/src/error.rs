@@ -89,6 +89,12 @@ impl IoError {
         self.source.raw_os_error() == Some(libc::EILSEQ)
     }
 
+    /// The same as an error of the system: EIO if the medium itself is at fault, for these bytes.
+    #[must_use]
+    pub fn into_io(self) -> io::Error {
+        if self.is_media_error() { io::Error::from_raw_os_error(libc::EIO) } else { io::Error::other(self) }
+    }
+
     /// Whether the medium itself is at fault, for these bytes: others may still be read.
     #[must_use]
     pub fn is_media_error(&self) -> bool {

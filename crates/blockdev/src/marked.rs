@@ -8,7 +8,7 @@ mod file;
 mod ranges;
 
 use crate::error::Operation;
-use crate::{BlockDevice, DirectIo, Grains, IoError, Marks, TagCounts, TagFormat, Tagged};
+use crate::{Background, BlockDevice, DirectIo, Grains, IoError, Marks, TagCounts, TagFormat, Tagged};
 pub use file::MarksError;
 use file::MarksFile;
 use pumice_protect::origin::Judged;
@@ -200,6 +200,14 @@ impl BlockDevice for MarkedDevice {
 
     fn failing(&self) -> Option<String> {
         self.inner.failing()
+    }
+
+    fn background(&self) -> Option<&dyn Background> {
+        self.inner.background()
+    }
+
+    fn used_bytes(&self) -> Option<u64> {
+        self.inner.used_bytes()
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError> {

@@ -8,7 +8,7 @@ use crate::header::Header;
 use crate::machine::{Machine, Outcome, Request};
 use crate::page::{Judged, Opinion, Origin, Tag};
 use crate::record::Change;
-use pumice_blockdev::{BlockDevice, Grains, IoError, Operation, TagCounts, TagFormat, Tagged};
+use pumice_blockdev::{Background, BlockDevice, Grains, IoError, Operation, TagCounts, TagFormat, Tagged};
 use pumice_protect::digest::crc32c;
 use std::collections::BTreeSet;
 use std::io;
@@ -416,6 +416,14 @@ impl BlockDevice for TaggedDevice {
 
     fn disks(&self) -> BTreeSet<String> {
         self.carrier.drive.disks()
+    }
+
+    fn background(&self) -> Option<&dyn Background> {
+        self.carrier.drive.background()
+    }
+
+    fn used_bytes(&self) -> Option<u64> {
+        self.carrier.drive.used_bytes()
     }
 
     fn tagged(&self) -> Option<&dyn Tagged> {

@@ -28,4 +28,5 @@ pub mod recovery;
 mod simulation;
 
 pub use device::{OpenError, TaggedDevice};
-pub use place::{DeviceMedium, PlaceError, make_in_memory, open_place, serial_of};
+pub use place::{PlaceError, make_in_memory, open_place, serial_of};
+pub use pumice_blockdev::DeviceMedium;

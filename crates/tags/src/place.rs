@@ -3,7 +3,7 @@
 use crate::file::{SharedMedium, TagError, TagFile};
 use crate::geometry::{Geometry, InvalidGeometry, LOG_AT, MIN_LOG};
 use crate::header::MAX_SERIAL;
-use pumice_blockdev::{BlockDevice, FileDevice, IoError, MemoryDevice, OpenMode, Options};
+use pumice_blockdev::{BlockDevice, DeviceMedium, FileDevice, IoError, MemoryDevice, OpenMode, Options};
 use pumice_durable::Medium;
 use pumice_protect::guard::Guard;
 use std::fs::{File, OpenOptions};
@@ -46,28 +46,6 @@ pub enum PlaceError {
         /// What is asked for.
         wanted: String,
     },
-}
-
-/// A block device as a medium.
-pub struct DeviceMedium(pub Arc<dyn BlockDevice>);
-
-fn io_error(error: IoError) -> io::Error {
-    // A bad sector is told from a device that is gone by its number.
-    if error.is_media_error() { io::Error::from_raw_os_error(5) } else { io::Error::other(error) }
-}
-
-impl Medium for DeviceMedium {
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.0.read_at(offset, buf).map_err(io_error)
-    }
-
-    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.write_at(offset, data).map_err(io_error)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.0.flush().map_err(io_error)
-    }
 }
 
 /// A number that no other tag file has.
@@ -174,7 +152,7 @@ fn is_blank_device(path: &Path, device: &FileDevice, geometry: &Geometry) -> io:
         return Err(io::Error::other(format!("it has {has} bytes, and the tags need {needs}")));
     }
     let mut begin = vec![0; LOG_AT as usize];
-    device.read_at(0, &mut begin).map_err(io_error)?;
+    device.read_at(0, &mut begin).map_err(IoError::into_io)?;
     Ok(begin.iter().all(|byte| *byte == 0))
 }
 

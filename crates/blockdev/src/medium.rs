@@ -1,0 +1,24 @@
+//! A block device as a medium for records and logs.
+
+use crate::BlockDevice;
+use pumice_durable::Medium;
+use std::io;
+use std::sync::Arc;
+
+/// A block device as a medium. A bad sector is told from a device that is gone: its error is EIO.
+#[derive(Clone)]
+pub struct DeviceMedium(pub Arc<dyn BlockDevice>);
+
+impl Medium for DeviceMedium {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.0.read_at(offset, buf).map_err(crate::IoError::into_io)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write_at(offset, data).map_err(crate::IoError::into_io)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.flush().map_err(crate::IoError::into_io)
+    }
+}

@@ -1,0 +1,407 @@
+//! A flash drive as a block device.
+
+use crate::layout::{Layout, PAGE_BYTES};
+use crate::nand::FileNand;
+use crate::superblock::Superblock;
+use pumice_blockdev::{Background, BlockDevice, DeviceMedium, Grains, IoError, Operation};
+use pumice_buffer::AlignedBuffer;
+use pumice_durable::Medium;
+use pumice_flash::{NandError, Ppn};
+use pumice_ftl::{Census, Coded, Config, Ftl, FtlError, NandJournal, Scheme, Stats, recover};
+use std::collections::BTreeSet;
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+const PAGE: usize = PAGE_BYTES as usize;
+/// Pages that are looked up under one lock.
+const AT_ONCE: usize = 256;
+/// Bytes that are discarded under one lock.
+const CLEARS: u64 = 64 << 20;
+/// Blocks that background work keeps free beyond those that garbage collection needs.
+const FREE_AHEAD: u32 = 4;
+/// Pages that are looked at for duplicates under one lock.
+const LOOKS: u64 = 64;
+/// How quiet it must be for a checkpoint that nothing else asks for.
+const QUIET: Duration = Duration::from_secs(5);
+
+/// The translation layer over a medium.
+pub(crate) type Layer<M> = Ftl<Coded<FileNand<M>>, NandJournal, Vec<u8>>;
+
+/// How the translation layer of a drive is set.
+pub(crate) fn config(superblock: &Superblock, scheme: Scheme) -> Config {
+    let logical = superblock.logical;
+    Config {
+        fingerprint: superblock.fingerprint,
+        checkpoint_every: u64::from(logical / 8).max(16_384),
+        erase_at_once: 16,
+        seed: u64::from_le_bytes(std::array::from_fn(|i| superblock.identity[i])),
+        ..Config::new(logical, scheme)
+    }
+}
+
+/// Recovers what a medium holds.
+pub(crate) fn mount<M: Medium>(
+    medium: M,
+    superblock: &Superblock,
+    scheme: Scheme,
+    accept_lost_tags: bool,
+) -> Result<Layer<M>, FtlError> {
+    let nand = Coded::with_sums(FileNand::new(medium, superblock.layout));
+    recover(nand, config(superblock, scheme), accept_lost_tags)
+}
+
+struct State {
+    layer: Layer<DeviceMedium>,
+    /// Background work found nothing to do since the last write.
+    rested: bool,
+}
+
+/// Where the data of a page come from.
+enum Source {
+    /// Nothing was written there.
+    Zeros,
+    /// From the file; they must have this sum.
+    At(Ppn, u32),
+    /// They were read under the lock.
+    Held(Vec<u8>),
+}
+
+/// A flash drive in a file or on a device.
+///
+/// Every read is verified: a page that does not fit its sum or its tag is refused with
+/// [`IoError::is_protection_error`].
+pub struct FlashDrive {
+    name: String,
+    device: Arc<dyn BlockDevice>,
+    layout: Layout,
+    capacity: u64,
+    state: Mutex<State>,
+    opened: Instant,
+    /// When the last command came or ended, in nanoseconds since it was opened.
+    last: AtomicU64,
+}
+
+impl FlashDrive {
+    /// Recovers the drive that a device holds. `scheme` is used as long as it is open.
+    ///
+    /// # Errors
+    /// If it cannot be recovered.
+    pub fn open(
+        device: Arc<dyn BlockDevice>,
+        superblock: &Superblock,
+        scheme: Scheme,
+        name: &str,
+    ) -> Result<Self, FtlError> {
+        let layer = mount(DeviceMedium(Arc::clone(&device)), superblock, scheme, false)?;
+        Ok(Self {
+            name: name.to_owned(),
+            device,
+            layout: superblock.layout,
+            capacity: superblock.capacity(),
+            state: Mutex::new(State { layer, rested: false }),
+            opened: Instant::now(),
+            last: AtomicU64::new(0),
+        })
+    }
+
+    /// What it holds. It looks at every page, under the lock.
+    pub fn census(&self) -> Census {
+        self.lock().layer.census()
+    }
+
+    /// What it did since it was formatted.
+    pub fn stats(&self) -> Stats {
+        self.lock().layer.stats()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A command came, or ended.
+    fn touch(&self) {
+        let now = u64::try_from(self.opened.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        // Relaxed: when background work begins depends on it, and nothing else.
+        self.last.fetch_max(now, Ordering::Relaxed);
+    }
+
+    fn check(&self, operation: Operation, offset: u64, len: u64) -> Result<(), IoError> {
+        if offset.checked_add(len).is_some_and(|end| end <= self.capacity) {
+            return Ok(());
+        }
+        let why = format!("the drive has {} bytes", self.capacity);
+        let source = io::Error::new(io::ErrorKind::UnexpectedEof, why);
+        Err(IoError::new(&self.name, operation, offset, length(len), source))
+    }
+
+    fn error(&self, operation: Operation, offset: u64, len: usize, error: FtlError) -> IoError {
+        let source = match error {
+            FtlError::Damaged { .. } | FtlError::Misplaced { .. } => {
+                return IoError::protection(&self.name, operation, offset, len);
+            }
+            FtlError::NoRoom => io::ErrorKind::StorageFull.into(),
+            FtlError::Nand(NandError::Failed) => io::Error::other("the medium failed, see the node's log"),
+            other => io::Error::other(other),
+        };
+        IoError::new(&self.name, operation, offset, len, source)
+    }
+
+    /// Where the data of some pages are.
+    fn locate(&self, lpns: Range<u32>) -> Result<Vec<Source>, (u32, FtlError)> {
+        let mut state = self.lock();
+        let find = |lpn| {
+            let Some(page) = state.layer.map().lookup(lpn) else { return Ok(Source::Zeros) };
+            let nand = state.layer.nand();
+            let known = nand.sum(page).filter(|_| !nand.inner().is_in_memory(page));
+            match known {
+                Some(sum) => Ok(Source::At(page, sum)),
+                None => match state.layer.read(lpn, 0) {
+                    Ok((data, _)) => Ok(data.map_or(Source::Zeros, Source::Held)),
+                    Err(error) => Err((lpn, error)),
+                },
+            }
+        };
+        lpns.map(find).collect()
+    }
+
+    /// The content of a page, read under the lock.
+    fn read_page(&self, lpn: u32) -> Result<Vec<u8>, IoError> {
+        let read = self.lock().layer.read(lpn, 0);
+        let at = u64::from(lpn) * PAGE as u64;
+        let (data, _) = read.map_err(|error| self.error(Operation::Read, at, PAGE, error))?;
+        Ok(data.unwrap_or_else(|| vec![0; PAGE]))
+    }
+
+    /// Reads whole pages that lie one after another. One that does not fit may have moved.
+    fn read_run(&self, lpn: u32, first: Ppn, sums: &[u32], buf: &mut [u8]) -> Result<(), IoError> {
+        let read = self.device.read_at(self.layout.data_at(first), buf).is_ok();
+        for ((lpn, sum), page) in (lpn..).zip(sums).zip(buf.chunks_mut(PAGE)) {
+            if !read || crc32c::crc32c(page) != *sum {
+                page.copy_from_slice(&self.read_page(lpn)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads some pages from where they are. `buf` is whole pages.
+    fn read_pages(&self, lpns: Range<u32>, buf: &mut [u8]) -> Result<(), IoError> {
+        let sources = self
+            .locate(lpns.clone())
+            .map_err(|(lpn, error)| self.error(Operation::Read, u64::from(lpn) * PAGE as u64, PAGE, error))?;
+        let mut at = 0;
+        while at < sources.len() {
+            let page = at * PAGE..(at + 1) * PAGE;
+            match &sources[at] {
+                Source::Zeros => buf[page].fill(0),
+                Source::Held(data) => buf[page].copy_from_slice(data),
+                Source::At(first, _) => {
+                    let block = self.layout.geometry().block_of(*first);
+                    let follows = |(n, source): (u32, &Source)| match source {
+                        Source::At(page, sum) if page.0 == first.0 + n => {
+                            (self.layout.geometry().block_of(*page) == block).then_some(*sum)
+                        }
+                        _ => None,
+                    };
+                    let sums: Vec<u32> = (0..).zip(&sources[at..]).map_while(follows).collect();
+                    let end = at + sums.len();
+                    self.read_run(lpns.start + at as u32, *first, &sums, &mut buf[at * PAGE..end * PAGE])?;
+                    at = end;
+                    continue;
+                }
+            }
+            at += 1;
+        }
+        Ok(())
+    }
+
+    /// Changes a part of a page, or all of it.
+    fn write_part(state: &mut State, lpn: u32, at: usize, data: &[u8]) -> Result<(), FtlError> {
+        let mut page = match data.len() {
+            PAGE => Vec::new(),
+            _ => state.layer.read(lpn, 0)?.0.unwrap_or_else(|| vec![0; PAGE]),
+        };
+        if page.is_empty() {
+            page.extend_from_slice(data);
+        } else {
+            page[at..at + data.len()].copy_from_slice(data);
+        }
+        state.layer.write(lpn, &page, 0).map(|_| ())
+    }
+
+    /// Makes a range zeros: whole pages are forgotten.
+    fn clear(&self, operation: Operation, offset: u64, len: u64) -> Result<(), IoError> {
+        self.check(operation, offset, len)?;
+        self.touch();
+        let fail = |error| self.error(operation, offset, length(len), error);
+        let mut state = self.lock();
+        state.rested = false;
+        let whole = offset.next_multiple_of(PAGE as u64)..(offset + len) / PAGE as u64 * PAGE as u64;
+        if whole.start < whole.end {
+            let (lpn, count) = (whole.start / PAGE as u64, (whole.end - whole.start) / PAGE as u64);
+            state.layer.trim(lpn as u32, count as u32).map_err(fail)?;
+        }
+        for (lpn, at, part) in pages(offset, length(len)).filter(|(_, _, part)| part.len() < PAGE) {
+            if state.layer.map().lookup(lpn).is_some() {
+                Self::write_part(&mut state, lpn, at, &vec![0; part.len()]).map_err(fail)?;
+            }
+        }
+        drop(state);
+        self.touch();
+        Ok(())
+    }
+}
+
+fn length(len: u64) -> usize {
+    usize::try_from(len).unwrap_or(usize::MAX)
+}
+
+/// The pages that a range touches: the place within each, and the part of the range in it.
+fn pages(offset: u64, len: usize) -> impl Iterator<Item = (u32, usize, Range<usize>)> {
+    let (size, end) = (PAGE as u64, offset + len as u64);
+    (offset / size..end.div_ceil(size)).map(move |page| {
+        let start = offset.max(page * size);
+        let stop = end.min((page + 1) * size);
+        (page as u32, (start - page * size) as usize, (start - offset) as usize..(stop - offset) as usize)
+    })
+}
+
+impl BlockDevice for FlashDrive {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.capacity
+    }
+
+    fn logical_block(&self) -> u32 {
+        512
+    }
+
+    fn read_only(&self) -> bool {
+        false
+    }
+
+    fn grains(&self) -> Grains {
+        Grains { write: PAGE_BYTES, discard: PAGE_BYTES }
+    }
+
+    fn clears_at_once(&self) -> u64 {
+        CLEARS
+    }
+
+    fn failing(&self) -> Option<String> {
+        // Not waited for: whoever has the lock may be about to find out.
+        let failed = self.state.try_lock().ok().and_then(|state| {
+            state.layer.nand().inner().failure().map(|why| format!("{}: {why}", self.device.name()))
+        });
+        failed.or_else(|| self.device.failing())
+    }
+
+    fn disks(&self) -> BTreeSet<String> {
+        self.device.disks()
+    }
+
+    fn background(&self) -> Option<&dyn Background> {
+        Some(self)
+    }
+
+    fn used_bytes(&self) -> Option<u64> {
+        // As above.
+        let mapped = self.state.try_lock().ok()?.layer.map().mapped();
+        Some(u64::from(mapped) * PAGE as u64)
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError> {
+        self.check(Operation::Read, offset, buf.len() as u64)?;
+        self.touch();
+        let all: Vec<_> = pages(offset, buf.len()).collect();
+        for some in all.chunks(AT_ONCE) {
+            let (Some((first, _, start)), Some((last, _, end))) = (some.first(), some.last()) else {
+                continue;
+            };
+            let range = start.start..end.end;
+            let lpns = *first..last + 1;
+            if some.iter().all(|(_, _, part)| part.len() == PAGE) {
+                self.read_pages(lpns, &mut buf[range])?;
+            } else {
+                let mut whole = AlignedBuffer::new(lpns.len() * PAGE);
+                let skip = some[0].1;
+                self.read_pages(lpns, &mut whole)?;
+                let len = range.len();
+                buf[range].copy_from_slice(&whole[skip..skip + len]);
+            }
+        }
+        self.touch();
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), IoError> {
+        self.check(Operation::Write, offset, data.len() as u64)?;
+        self.touch();
+        let mut state = self.lock();
+        state.rested = false;
+        for (lpn, at, part) in pages(offset, data.len()) {
+            Self::write_part(&mut state, lpn, at, &data[part])
+                .map_err(|error| self.error(Operation::Write, offset, data.len(), error))?;
+        }
+        drop(state);
+        self.touch();
+        Ok(())
+    }
+
+    fn zero(&self, offset: u64, len: u64) -> Result<(), IoError> {
+        self.clear(Operation::Zero, offset, len)
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Result<(), IoError> {
+        self.clear(Operation::Discard, offset, len)
+    }
+
+    fn flush(&self) -> Result<(), IoError> {
+        let flushed = self.lock().layer.flush(0);
+        flushed.map(|_| ()).map_err(|error| self.error(Operation::Flush, 0, 0, error))
+    }
+}
+
+impl Background for FlashDrive {
+    fn wanted(&self) -> u64 {
+        let Ok(state) = self.state.try_lock() else { return 0 };
+        let block = u64::from(self.layout.geometry().pages_per_block) * PAGE as u64;
+        if !state.rested {
+            block
+        } else if self.quiet() >= QUIET && state.layer.checkpoint_pays() {
+            2 * 4 * u64::from(state.layer.map().logical())
+        } else {
+            0
+        }
+    }
+
+    fn quiet(&self) -> Duration {
+        self.opened.elapsed().saturating_sub(Duration::from_nanos(self.last.load(Ordering::Relaxed)))
+    }
+
+    fn work(&self) -> Result<u64, IoError> {
+        let fail = |error| self.error(Operation::Write, 0, 0, error);
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let before = state.layer.stats();
+        let moved = state.layer.collect_ahead(0, FREE_AHEAD).map_err(fail)?;
+        if !moved && !state.layer.erase_ahead(0).map_err(fail)? {
+            if state.layer.waiting() > 0 {
+                state.layer.idle(0, LOOKS).map_err(fail)?;
+            } else if state.rested {
+                state.layer.checkpoint().map_err(fail)?;
+            } else {
+                state.rested = true;
+            }
+        }
+        let after = state.layer.stats();
+        let pages = 2 * (after.copies - before.copies) + after.dedup_reads - before.dedup_reads;
+        let footers = (after.erases - before.erases) * self.layout.footer_bytes() as u64;
+        Ok(pages * PAGE as u64 + footers)
+    }
+}

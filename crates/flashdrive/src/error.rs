@@ -1,0 +1,85 @@
+//! Why a drive cannot be opened, formatted or checked.
+
+use crate::layout::LayoutError;
+use crate::superblock::SuperblockError;
+use pumice_blockdev::IoError;
+use pumice_ftl::FtlError;
+use std::io;
+use thiserror::Error;
+
+/// Why a drive cannot be opened, formatted or checked.
+#[derive(Debug, Error)]
+pub enum FlashError {
+    /// The file or device cannot be opened, read or written.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// The same, of a path.
+    #[error("{path}: {source}")]
+    Path {
+        /// The path.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// There is no superblock that can be used.
+    #[error("{path}: {source}")]
+    Superblock {
+        /// The path.
+        path: String,
+        /// What is wrong with it.
+        source: SuperblockError,
+    },
+    /// The superblock at the start is lost, and its copy is there.
+    #[error("{0}: the superblock is lost; `pumice flash check --repair` puts its copy back")]
+    CopyLeft(String),
+    /// The file or device is smaller than its superblock says.
+    #[error("{path}: it has {has} bytes, and the drive needs {needs}")]
+    Short {
+        /// The path.
+        path: String,
+        /// Bytes that there are.
+        has: u64,
+        /// Bytes that are needed.
+        needs: u64,
+    },
+    /// The drive cannot be recovered.
+    #[error("{path}: {source}")]
+    Ftl {
+        /// The path.
+        path: String,
+        /// Why.
+        source: FtlError,
+    },
+    /// What is asked for is not what the drive has.
+    #[error("{path}: {field}: the drive has {has}, and {asked} is asked for")]
+    Differs {
+        /// The path.
+        path: String,
+        /// What differs.
+        field: &'static str,
+        /// What the drive has.
+        has: String,
+        /// What is asked for.
+        asked: String,
+    },
+    /// A drive cannot be laid out so.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// A capacity is needed to make a drive.
+    #[error("{0}: capacity: it is needed to make a drive")]
+    NoCapacity(String),
+    /// The place is not empty.
+    #[error("{0}: it is not empty; `pumice flash format --overwrite` destroys what it holds")]
+    NotEmpty(String),
+    /// Somebody has it open for writing.
+    #[error("{0}: another program has it open for writing")]
+    InUse(String),
+    /// A part of what names a drive.
+    #[error("{field}: {why}")]
+    Field {
+        /// Which.
+        field: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
+}

@@ -1,0 +1,28 @@
+//! A flash drive in a file or on a device. `docs/on-disk/flash.md` has the byte map.
+//!
+//! ```text
+//! FlashDrive (a BlockDevice) ── Ftl (crate ftl, pure: map, streams, garbage collection, dedup)
+//!        │                        │
+//!        │ reads of known pages   └── Coded (tags, sums) ── FileNand (blocks, footers)
+//!        └──────────────── file or device ─────────────────────┘
+//! ```
+
+mod check;
+mod drive;
+mod error;
+mod layout;
+mod nand;
+mod overlay;
+mod place;
+mod spec;
+mod superblock;
+
+pub use check::{DamagedPage, Examined, Repaired, examine, repair};
+pub use drive::FlashDrive;
+pub use error::FlashError;
+pub use layout::{Layout, LayoutError, OOB_BYTES, PAGE_BYTES};
+pub use nand::FileNand;
+pub use overlay::Overlay;
+pub use place::{format, open, plan};
+pub use spec::{FlashSpec, format_op};
+pub use superblock::{Superblock, SuperblockError};

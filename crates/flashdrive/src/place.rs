@@ -1,0 +1,235 @@
+//! Making and opening drives at a path.
+
+use crate::drive::{FlashDrive, config};
+use crate::error::FlashError;
+use crate::layout::{Layout, PAGE_BYTES, SUPERBLOCK_BYTES, copy_at};
+use crate::nand::FileNand;
+use crate::spec::{FlashSpec, USUAL_OP, format_op};
+use crate::superblock::{Superblock, SuperblockError};
+use pumice_blockdev::{BlockDevice, DeviceMedium, FileDevice, OpenMode, Options};
+use pumice_flash::BlockId;
+use pumice_ftl::{Coded, Fingerprint, Ftl, NandJournal, Scheme};
+use pumice_units::format_binary;
+use std::fs::{File, OpenOptions};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Bytes at both ends of a place that must be zeros, if a drive is to be made there.
+const BLANK: u64 = 1 << 20;
+
+pub(crate) fn at_path<T>(path: &Path, result: io::Result<T>) -> Result<T, FlashError> {
+    result.map_err(|source| FlashError::Path { path: path.display().to_string(), source })
+}
+
+/// A number that no other drive has.
+fn identity() -> [u8; 16] {
+    let random = || RandomState::new().build_hasher().finish();
+    ((u128::from(random()) << 64) | u128::from(random())).to_le_bytes()
+}
+
+/// The largest capacity whose drive fits into so many bytes.
+fn largest(bytes: u64, op: u32) -> Option<u64> {
+    let fits = |pages: u64| {
+        Layout::of_drive(pages * u64::from(PAGE_BYTES), op).is_ok_and(|(l, _)| l.file_bytes() <= bytes)
+    };
+    let (mut low, mut high) = (0, (bytes / u64::from(PAGE_BYTES)).min((1 << 31) - 1));
+    // More pages take more room, but for the steps between sizes of blocks.
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        if fits(middle) { low = middle } else { high = middle - 1 }
+    }
+    (low > 0).then(|| low * u64::from(PAGE_BYTES))
+}
+
+/// What a drive will be, before it is made.
+///
+/// # Errors
+/// If it has no capacity, or cannot be laid out.
+pub fn plan(spec: &FlashSpec) -> Result<Superblock, FlashError> {
+    let op = spec.op.unwrap_or(USUAL_OP);
+    let is_device = std::fs::metadata(&spec.path).is_ok_and(|meta| meta.file_type().is_block_device());
+    let capacity = match spec.capacity {
+        Some(capacity) => Some(capacity),
+        None if is_device => {
+            let device = FileDevice::open(&spec.path, OpenMode::ReadOnly, Options::default())?;
+            largest(device.size_bytes(), op)
+        }
+        None => None,
+    };
+    let capacity = capacity.ok_or_else(|| FlashError::NoCapacity(spec.to_string()))?;
+    let (layout, logical) = Layout::of_drive(capacity, op)?;
+    let scheme = spec.dedup.unwrap_or(Scheme::None);
+    Ok(Superblock { identity: identity(), layout, logical, op, scheme, fingerprint: Fingerprint::Blake3 })
+}
+
+/// Makes a drive at a path. What is there is destroyed if `overwrite` says so, else refused.
+///
+/// # Errors
+/// If there is something, or it cannot be made.
+pub fn format(spec: &FlashSpec, superblock: &Superblock, overwrite: bool) -> Result<(), FlashError> {
+    let path = &spec.path;
+    let bytes = superblock.layout.file_bytes();
+    let Some(meta) = at_path(path, found(path))? else { return make_file(path, superblock) };
+    let short = |has| FlashError::Short { path: spec.to_string(), has, needs: bytes };
+    if !meta.file_type().is_block_device() {
+        if !meta.file_type().is_file() || (!overwrite && meta.len() > 0) {
+            return Err(FlashError::NotEmpty(spec.to_string()));
+        }
+        // Held before its length changes: somebody may have it open.
+        let held = if meta.len() > 0 { Some(open_device(path)?) } else { None };
+        let file = at_path(path, OpenOptions::new().write(true).open(path))?;
+        at_path(path, file.set_len(bytes))?;
+        drop(held);
+    }
+    let device = open_device(path)?;
+    if device.size_bytes() < bytes {
+        return Err(short(device.size_bytes()));
+    }
+    if !overwrite && !is_blank(&device)? {
+        return Err(FlashError::NotEmpty(spec.to_string()));
+    }
+    write_drive(path, Arc::new(device), superblock)
+}
+
+fn found(path: &Path) -> io::Result<Option<std::fs::Metadata>> {
+    match std::fs::metadata(path) {
+        Ok(meta) => Ok(Some(meta)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+pub(crate) fn open_device(path: &Path) -> Result<FileDevice, FlashError> {
+    Ok(FileDevice::open(path, OpenMode::ReadWrite, Options::default())?)
+}
+
+fn is_blank(device: &FileDevice) -> Result<bool, FlashError> {
+    let len = device.size_bytes().min(BLANK);
+    let mut bytes = vec![0; len as usize];
+    for at in [0, device.size_bytes() - len] {
+        device.read_at(at, &mut bytes)?;
+        if bytes.iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Makes a drive in a new file, which gets its name when it is whole.
+fn make_file(path: &Path, superblock: &Superblock) -> Result<(), FlashError> {
+    let name = path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput));
+    let mut hidden = at_path(path, name)?.to_owned();
+    hidden.push(".new");
+    let new = path.with_file_name(hidden);
+    let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new);
+    at_path(&new, at_path(&new, opened)?.set_len(superblock.layout.file_bytes()))?;
+    let device = Arc::new(open_device(&new)?);
+    write_drive(&new, device, superblock)?;
+    // Without replacing: somebody else may have made it meanwhile.
+    at_path(path, std::fs::hard_link(&new, path))?;
+    at_path(&new, std::fs::remove_file(&new))?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    at_path(path, File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all()))
+}
+
+/// Writes a new drive. Its superblock comes last, so that there is none before it is whole.
+fn write_drive(path: &Path, device: Arc<FileDevice>, superblock: &Superblock) -> Result<(), FlashError> {
+    let (layout, copy) = (superblock.layout, copy_at(device.size_bytes()));
+    device.zero(0, SUPERBLOCK_BYTES)?;
+    device.zero(copy, SUPERBLOCK_BYTES)?;
+    device.flush()?;
+    if at_path(path, std::fs::metadata(path))?.is_file() {
+        // Room for all of it, so that no write finds the file system full.
+        device.zero(0, layout.file_bytes())?;
+    } else {
+        for block in (0..layout.geometry().blocks).map(BlockId) {
+            device.zero(layout.footer_at(block), layout.footer_bytes() as u64)?;
+        }
+    }
+    device.flush()?;
+    let medium = DeviceMedium(device);
+    let nand = Coded::new(FileNand::erased(medium.clone(), layout));
+    let journal = NandJournal::new(layout.geometry(), superblock.logical);
+    let config = config(superblock, superblock.scheme);
+    Ftl::<_, _, Vec<u8>>::format(nand, journal, config)
+        .map_err(|source| FlashError::Ftl { path: path.display().to_string(), source })?;
+    at_path(path, superblock.write(&medium, copy))?;
+    at_path(path, superblock.write(&medium, 0))
+}
+
+/// The superblock of a drive. The copy at the end is not looked at: that takes [`copy_of`].
+///
+/// # Errors
+/// If there is none that can be used.
+pub(crate) fn superblock_of(path: &Path, device: &Arc<FileDevice>) -> Result<Superblock, FlashError> {
+    let medium = DeviceMedium(Arc::clone(device) as _);
+    let name = || path.display().to_string();
+    if device.size_bytes() < SUPERBLOCK_BYTES {
+        return Err(FlashError::Superblock { path: name(), source: SuperblockError::None });
+    }
+    let superblock = match at_path(path, Superblock::read(&medium, 0))? {
+        Ok(superblock) => superblock,
+        Err(SuperblockError::None) if copy_of(path, device)?.is_some() => {
+            return Err(FlashError::CopyLeft(name()));
+        }
+        Err(source) => return Err(FlashError::Superblock { path: name(), source }),
+    };
+    let (has, needs) = (device.size_bytes(), superblock.layout.file_bytes());
+    if has < needs {
+        return Err(FlashError::Short { path: name(), has, needs });
+    }
+    Ok(superblock)
+}
+
+/// The copy of the superblock at the end of a file or device.
+pub(crate) fn copy_of(path: &Path, device: &Arc<FileDevice>) -> Result<Option<Superblock>, FlashError> {
+    let at = copy_at(device.size_bytes());
+    let copy = at_path(path, Superblock::read(&DeviceMedium(Arc::clone(device) as _), at))?;
+    Ok(copy.ok().filter(|copy| copy.layout.file_bytes() <= device.size_bytes()))
+}
+
+/// Opens a drive for reading and writing, and makes it if nothing is at its path. Also says whether
+/// it was made.
+///
+/// # Errors
+/// If it cannot be opened or made, or is not as it is asked for.
+pub fn open(spec: &FlashSpec, name: &str) -> Result<(FlashDrive, bool), FlashError> {
+    let path = &spec.path;
+    let made = at_path(path, found(path))?.is_none();
+    if made {
+        format(spec, &plan(spec)?, false)?;
+    }
+    let device = Arc::new(open_device(path)?);
+    let superblock = superblock_of(path, &device)?;
+    let differs = |field, has: String, asked: String| {
+        Err(FlashError::Differs { path: spec.to_string(), field, has, asked })
+    };
+    if let Some(capacity) = spec.capacity.filter(|capacity| *capacity != superblock.capacity()) {
+        return differs("capacity", format_binary(superblock.capacity()), format_binary(capacity));
+    }
+    if let Some(op) = spec.op.filter(|op| *op != superblock.op) {
+        return differs("op", format_op(superblock.op), format_op(op));
+    }
+    let scheme = spec.dedup.unwrap_or(superblock.scheme);
+    let drive = FlashDrive::open(device, &superblock, scheme, name)
+        .map_err(|source| FlashError::Ftl { path: spec.to_string(), source })?;
+    Ok((drive, made))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_drive_fits_and_no_larger_one_does() {
+        for bytes in [8 << 20, 100 << 20, (1 << 30) + 12_345, 1 << 36] {
+            let capacity = largest(bytes, 700).unwrap();
+            let size = |capacity| Layout::of_drive(capacity, 700).unwrap().0.file_bytes();
+            assert!(size(capacity) <= bytes && size(capacity) >= bytes / 2, "{bytes}: {capacity}");
+        }
+        assert_eq!(largest(1 << 20, 700), None);
+    }
+}

@@ -1,0 +1,214 @@
+//! The cases of the translation layer that come from seeds, over NAND in a file that tears sectors.
+
+#[path = "../../ftl/tests/seeds/mod.rs"]
+mod seeds;
+
+use pumice_durable::{FaultyStore, Medium, Store};
+use pumice_flash::{Nand, NandError, Ppn, Random};
+use pumice_flashdrive::{FileNand, Layout};
+use pumice_ftl::{Coded, Config, Ftl, FtlError, NandJournal, Scheme, recover};
+use seeds::{Allowed, Cuttable, LOGICAL, config, content, one_seed, seeds, step};
+use std::cell::Cell;
+use std::io;
+
+const NAME: &str = "flash";
+const PAGE: u32 = 512;
+
+/// One file of a store that fails, and counts what changes it.
+struct File {
+    store: FaultyStore,
+    left: Cell<Option<u64>>,
+}
+
+impl File {
+    fn new(seed: u64, layout: Layout) -> Self {
+        let store = FaultyStore::new(seed);
+        store.create(NAME, &vec![0; layout.file_bytes() as usize]).unwrap();
+        store.sync(NAME).unwrap();
+        store.sync_folder().unwrap();
+        Self { store, left: Cell::new(None) }
+    }
+
+    fn count(&self) {
+        match self.left.get() {
+            Some(0) => self.store.cut_power_after(0),
+            left => self.left.set(left.map(|left| left - 1)),
+        }
+    }
+
+    /// Changes one bit of a byte, durably.
+    fn rot(&self, at: u64, bit: u64) {
+        let mut byte = [0];
+        self.read_at(at, &mut byte).unwrap();
+        self.write_at(at, &[byte[0] ^ 1 << (bit % 8)]).unwrap();
+        self.sync().unwrap();
+    }
+}
+
+impl Medium for File {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.store.read_at(NAME, offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.count();
+        self.store.write_at(NAME, offset, data)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.count();
+        self.store.sync(NAME)
+    }
+}
+
+type Flash = Coded<FileNand<File>>;
+
+/// Blocks of so many pages: with 8 a footer is two sectors, with 32 it is one unit of eight.
+fn layout<const PAGES: u32>(spare: u32) -> Layout {
+    let with = |blocks| Layout::new(blocks, PAGES, PAGE).unwrap();
+    let need = |blocks| {
+        let journal = NandJournal::new(with(blocks).geometry(), LOGICAL);
+        journal.blocks() + LOGICAL.div_ceil(PAGES) + 11
+    };
+    with((30..).find(|&blocks| blocks >= need(blocks) + spare).unwrap())
+}
+
+/// The blocks are small in most cases, so that there is garbage to collect.
+fn shape(seed: u64, spare: u32) -> Layout {
+    if seed.is_multiple_of(5) { layout::<32>(spare) } else { layout::<8>(spare) }
+}
+
+impl Cuttable for Flash {
+    const PAGE: u32 = PAGE;
+
+    fn new(spare: u32, seed: u64, _fails: bool) -> (Self, NandJournal) {
+        let layout = shape(seed, spare);
+        let nand = FileNand::erased(File::new(seed, layout), layout);
+        (Coded::with_sums(nand), NandJournal::new(layout.geometry(), LOGICAL))
+    }
+
+    fn cut_after(&mut self, operations: u64) {
+        // Many pages are one write here.
+        self.inner().medium().left.set(Some(operations / 4));
+    }
+
+    fn power_cycle(self, _random: u64) -> Self {
+        let layout = self.inner().layout();
+        let File { store, .. } = self.into_inner().into_medium();
+        store.crash();
+        Self::with_sums(FileNand::new(File { store, left: Cell::new(None) }, layout))
+    }
+}
+
+#[test]
+fn flushed_data_survive_every_cut_of_a_file() {
+    seeds(400).for_each(one_seed::<Flash>);
+}
+
+#[test]
+fn a_failed_sync_ends_all_writing_and_reads_go_on() {
+    let config = Config::new(LOGICAL, Scheme::None);
+    let (nand, journal) = <Flash as Cuttable>::new(0, 1, false);
+    let mut drive = Ftl::format(nand, journal, config).unwrap();
+    drive.write(1, &content::<Flash>(1), 0).unwrap();
+    drive.flush(0).unwrap();
+    drive.write(2, &content::<Flash>(2), 0).unwrap();
+    // The data and the tags are written; the sync after them fails.
+    drive.nand().inner().medium().store.fail_after(2);
+    assert_eq!(drive.flush(0), Err(FtlError::Nand(NandError::Failed)));
+    let why = drive.nand().inner().failure().unwrap().to_owned();
+    assert!(why.contains("durable"), "{why}");
+    assert_eq!(drive.flush(0), Err(FtlError::Nand(NandError::Failed)), "the data may be lost for good");
+    assert!(drive.write(3, &content::<Flash>(3), 0).is_err());
+    assert_eq!(drive.read(1, 0).unwrap().0, Some(content::<Flash>(1)));
+    let nand = drive.into_nand().power_cycle(0);
+    let mut drive = recover(nand, config, false).unwrap();
+    assert_eq!(drive.read(1, 0).unwrap().0, Some(content::<Flash>(1)));
+}
+
+#[test]
+fn a_page_is_programmed_only_after_its_block_was_erased() {
+    let layout = shape(1, 0);
+    let (page, oob) = (vec![1; PAGE as usize], vec![1; 128]);
+    let mut nand = FileNand::new(File::new(1, layout), layout);
+    let block = pumice_flash::BlockId(3);
+    let first = layout.geometry().page(block, 0);
+    assert_eq!(nand.program(first, 0, &page, &oob), Err(NandError::Order(first)));
+    nand.erase(block, 0).unwrap();
+    nand.program(first, 0, &page, &oob).unwrap();
+    assert_eq!(nand.program(first, 0, &page, &oob), Err(NandError::Order(first)));
+    let third = Ppn(first.0 + 2);
+    assert_eq!(nand.program(third, 0, &page, &oob), Err(NandError::Order(third)));
+    assert_eq!(nand.read(third, 0), Err(NandError::Erased(third)));
+    assert_eq!(nand.read(first, 0).unwrap().data, Some(page));
+}
+
+/// Rot anywhere in the blocks of a drive at rest: a page reads its own content or says that it is
+/// damaged, or the drive is not opened.
+#[test]
+fn rot_in_the_file_is_never_read_as_data() {
+    let (mut refused, mut damaged) = (0, 0);
+    for seed in seeds(150) {
+        let mut random = Random::new(seed ^ 0x0507);
+        let config = Config { buffer: 0, ..config(&mut random) };
+        let (nand, journal) = <Flash as Cuttable>::new(0, seed, false);
+        let mut drive = Ftl::format(nand, journal, config).unwrap();
+        let mut allowed = Allowed::new();
+        for _ in 0..200 {
+            step(&mut drive, &mut allowed, &mut random, false).unwrap();
+        }
+        drive.flush(0).unwrap();
+        // Each tag after a flush names up to four blocks: all streams that a scheme may use.
+        for number in 2_000_000..2_000_003 {
+            allowed.set(0, Some(number));
+            drive.write_fua(0, &content::<Flash>(number), 0).unwrap();
+        }
+        let layout = drive.nand().inner().layout();
+        let geometry = layout.geometry();
+        let mut hit = vec![false; LOGICAL as usize];
+        for _ in 0..4 {
+            let lpn = 1 + random.below(u64::from(LOGICAL) - 1) as u32;
+            let Some(page) = drive.map().lookup(lpn) else { continue };
+            let (file, random) = (drive.nand().inner().medium(), &mut random);
+            if random.below(3) == 0 {
+                let footer = layout.footer_at(geometry.block_of(page));
+                let tag = footer + u64::from(geometry.index_of(page)) * 128;
+                file.rot(tag + random.below(64), random.next_u64());
+            } else {
+                file.rot(layout.data_at(page) + random.below(u64::from(PAGE)), random.next_u64());
+            }
+            hit.iter_mut()
+                .zip(0..LOGICAL)
+                .filter(|(_, lpn)| drive.map().lookup(*lpn) == Some(page))
+                .for_each(|(hit, _)| *hit = true);
+        }
+        // Before the power goes, and after it came back.
+        for opened_again in [false, true] {
+            if opened_again {
+                let nand = drive.into_nand().power_cycle(random.next_u64());
+                drive = match recover(nand, config, false) {
+                    Ok(drive) => drive,
+                    Err(FtlError::TagLost(_)) => {
+                        refused += 1;
+                        break;
+                    }
+                    Err(error) => panic!("seed {seed}: {error}"),
+                };
+            }
+            for lpn in 0..LOGICAL {
+                match drive.read(lpn, 0) {
+                    Ok((read, _)) => {
+                        let expected = allowed.now[lpn as usize].map(content::<Flash>);
+                        assert_eq!(read, expected, "seed {seed}, page {lpn}, again {opened_again}");
+                    }
+                    Err(FtlError::Damaged { .. } | FtlError::Misplaced { .. }) => {
+                        assert!(hit[lpn as usize], "seed {seed}, page {lpn}: nothing hit it");
+                        damaged += 1;
+                    }
+                    Err(error) => panic!("seed {seed}, page {lpn}: {error}"),
+                }
+            }
+        }
+    }
+    assert!(refused > 0 && damaged > 0, "{refused} refused, {damaged} damaged");
+}
