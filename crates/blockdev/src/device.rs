@@ -110,11 +110,12 @@ pub trait Background: Send + Sync {
     /// For how long no command has come, and none has ended.
     fn quiet(&self) -> Duration;
 
-    /// Does a piece of work, and returns the bytes that it read and wrote. Commands wait meanwhile.
+    /// Does a piece of work, of `most` bytes if it can be cut, and returns the bytes that it read
+    /// and wrote. Commands wait meanwhile.
     ///
     /// # Errors
     /// If the medium fails.
-    fn work(&self) -> Result<u64, IoError>;
+    fn work(&self, most: u64) -> Result<u64, IoError>;
 }
 
 /// Tags beside the blocks of a device.

@@ -89,7 +89,10 @@ pub(crate) struct Places<'s> {
 
 pub(crate) fn places(source: &DriveSource) -> Result<Places<'_>, Failure> {
     let Backend::Path(drive) = &source.backend else {
-        return Err(Failure::new(format!("{}: a drive in memory lives in its node", source.backend)));
+        return Err(Failure::new(format!(
+            "{}: a drive in memory, or of flash, lives in its node",
+            source.backend
+        )));
     };
     let tags = source.tagging.as_ref().and_then(|t| t.place.as_ref().map(|place| (place, t.guard)));
     let (tags, guard) =

@@ -370,9 +370,11 @@ impl BlockDevice for FlashDrive {
 impl Background for FlashDrive {
     fn wanted(&self) -> u64 {
         let Ok(state) = self.state.try_lock() else { return 0 };
-        let block = u64::from(self.layout.geometry().pages_per_block) * PAGE as u64;
-        if !state.rested {
-            block
+        if state.layer.is_short(FREE_AHEAD) && !state.rested {
+            // Half of the pages of a block are moved, at most: read and written.
+            u64::from(self.layout.geometry().pages_per_block) * PAGE as u64
+        } else if !state.rested {
+            LOOKS * PAGE as u64
         } else if self.quiet() >= QUIET && state.layer.checkpoint_pays() {
             2 * 4 * u64::from(state.layer.map().logical())
         } else {
@@ -384,7 +386,7 @@ impl Background for FlashDrive {
         self.opened.elapsed().saturating_sub(Duration::from_nanos(self.last.load(Ordering::Relaxed)))
     }
 
-    fn work(&self) -> Result<u64, IoError> {
+    fn work(&self, most: u64) -> Result<u64, IoError> {
         let fail = |error| self.error(Operation::Write, 0, 0, error);
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -392,7 +394,7 @@ impl Background for FlashDrive {
         let moved = state.layer.collect_ahead(0, FREE_AHEAD).map_err(fail)?;
         if !moved && !state.layer.erase_ahead(0).map_err(fail)? {
             if state.layer.waiting() > 0 {
-                state.layer.idle(0, LOOKS).map_err(fail)?;
+                state.layer.idle(0, (most / PAGE as u64).clamp(1, LOOKS)).map_err(fail)?;
             } else if state.rested {
                 state.layer.checkpoint().map_err(fail)?;
             } else {

@@ -54,6 +54,27 @@ impl Superblock {
         u64::from(self.logical) * u64::from(PAGE_BYTES)
     }
 
+    /// Memory for the tables of the drive in bytes, about; the table in `docs/ftl.md` has the
+    /// terms.
+    /// Filters that grow with the contents are not in it.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        let (logical, physical) = (u64::from(self.logical), u64::from(self.layout.geometry().pages()));
+        let tables = 4 * logical + 8 * physical;
+        let index = 4 * physical.next_power_of_two() + 17 * physical;
+        let looks = 4 * logical + physical;
+        let weak = 4 * physical;
+        let lives = 4 * physical + 4 * logical;
+        tables
+            + match self.scheme {
+                Scheme::None => 0,
+                Scheme::Inline => index,
+                Scheme::Offline | Scheme::Separated | Scheme::OwnGc => index + looks,
+                Scheme::Live => index + looks + weak,
+                Scheme::Lives | Scheme::Ages | Scheme::Measured => index + looks + weak + lives,
+            }
+    }
+
     /// The body of the record.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {

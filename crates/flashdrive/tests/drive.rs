@@ -40,7 +40,7 @@ fn work(drive: &FlashDrive) {
         if background(drive).wanted() == 0 {
             return;
         }
-        background(drive).work().unwrap();
+        background(drive).work(1 << 20).unwrap();
     }
     panic!("idle work has no end");
 }
@@ -137,7 +137,7 @@ fn reads_beside_writes_and_idle_work_are_one_version_of_each_page() {
         scope.spawn(reader(2));
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                background(&drive).work().unwrap();
+                background(&drive).work(1 << 20).unwrap();
             }
         });
         let mut random = Random::new(9);

@@ -12,6 +12,7 @@
 
 mod acceptor;
 mod arrival;
+mod background;
 mod blocks;
 mod budget;
 mod budgets;
@@ -232,6 +233,7 @@ impl Server {
             threads.push(thread);
         }
         threads.push(media_watch::start(Arc::clone(&shared))?);
+        threads.extend(background::start(&shared)?);
         if let Some(listener) = counters {
             threads.push(exposition::serve(listener, Arc::clone(&shared))?);
         }

@@ -30,6 +30,11 @@ where
         Ok(())
     }
 
+    /// Whether at most `spare` blocks are free beside those that are kept for garbage collection.
+    pub fn is_short(&self, spare: u32) -> bool {
+        self.blocks.free() <= (self.dedup.collecting() + self.config.reserve + spare) as usize
+    }
+
     /// Collects one block ahead of need: if at most `spare` blocks are free beside those that are
     /// kept, and some block is half dead. Says whether it did.
     ///
@@ -38,8 +43,7 @@ where
     pub fn collect_ahead(&mut self, after: Nanos, spare: u32) -> Result<bool, FtlError> {
         self.evacuate_failing(after)?;
         self.close_unused();
-        let enough = self.dedup.collecting() + self.config.reserve + spare;
-        if self.blocks.free() > enough as usize {
+        if !self.is_short(spare) {
             return Ok(false);
         }
         self.checkpoint_if_due()?;

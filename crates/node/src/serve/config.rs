@@ -258,10 +258,12 @@ impl NodeConfig {
     pub fn label(&self, index: usize) -> String {
         let label = |drive: &DriveConfig| match (&drive.label, &drive.backend) {
             (Some(label), _) => label.clone(),
-            (None, Backend::Path(path)) if !self.show_paths => path
-                .file_name()
-                .map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned()),
-            (None, backend) => backend.to_string(),
+            (None, backend) => match backend.path().filter(|_| !self.show_paths) {
+                Some(path) => path
+                    .file_name()
+                    .map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned()),
+                None => backend.to_string(),
+            },
         };
         let own = label(&self.drives[index]);
         // Drives in memory are alike, and files of two folders may be.
@@ -283,9 +285,9 @@ impl NodeConfig {
         hash.update(b"pumice node ");
         hash.update(machine.trim());
         for drive in &self.drives {
-            let place = match &drive.backend {
-                Backend::Path(path) => path.canonicalize().unwrap_or_else(|_| path.clone()),
-                memory => memory.to_string().into(),
+            let place = match drive.backend.path() {
+                Some(path) => real_path(path),
+                None => drive.backend.to_string().into(),
             };
             hash.update(b"\n");
             hash.update(place.as_os_str().as_encoded_bytes());
@@ -298,6 +300,14 @@ impl NodeConfig {
             format!("{}-{}-8{}-a{}-{}", hex(0..4), hex(4..6), &hex(6..8)[1..], &hex(8..10)[1..], hex(10..16));
         format!("nqn.2014-08.org.nvmexpress:uuid:{uuid}").parse().expect("a name of the UUID form")
     }
+}
+
+/// The path without links. A drive that is made at the first start has the same one before and
+/// after.
+fn real_path(path: &Path) -> PathBuf {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let in_folder = || Some(folder.canonicalize().ok()?.join(path.file_name()?));
+    path.canonicalize().ok().or_else(in_folder).unwrap_or_else(|| path.to_owned())
 }
 
 /// How long a core may look for work before it sleeps.

@@ -4,12 +4,14 @@ use super::tagging::{Tagging, TaggingError};
 use pumice_blockdev::{
     BlockDevice, FileDevice, IoError, MarkedDevice, MarksError, MemoryDevice, OpenMode, Options,
 };
+use pumice_flashdrive::{FlashDrive, FlashError, FlashSpec};
 use pumice_nvme::spec::identify::Namespace;
 use pumice_units::parse_size;
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
+use tracing::info;
 
 /// What holds a drive's blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +20,8 @@ pub enum Backend {
     Memory(u64),
     /// A block device or an image file.
     Path(PathBuf),
+    /// A flash drive in a file or on a block device: the translation layer is the node's.
+    Flash(FlashSpec),
 }
 
 /// Why a drive cannot be served.
@@ -34,6 +38,9 @@ pub enum BackendError {
     /// The device cannot be opened.
     #[error(transparent)]
     Open(#[from] IoError),
+    /// The flash drive cannot be opened or made.
+    #[error(transparent)]
+    Flash(#[from] FlashError),
     /// Its tags cannot be used, or what was asked for makes no sense.
     #[error(transparent)]
     Tags(#[from] TaggingError),
@@ -68,8 +75,11 @@ pub enum BackendError {
 impl FromStr for Backend {
     type Err = BackendError;
 
-    /// `mem:SIZE`, or a path.
+    /// `mem:SIZE`, `flash:PATH[,capacity=SIZE][,op=PERCENT][,dedup=SCHEME]`, or a path.
     fn from_str(text: &str) -> Result<Self, BackendError> {
+        if let Some(flash) = text.strip_prefix("flash:") {
+            return Ok(Self::Flash(flash.parse()?));
+        }
         let Some(size) = text.strip_prefix("mem:") else { return Ok(Self::Path(text.into())) };
         parse_size(size)
             .map(Self::Memory)
@@ -82,8 +92,35 @@ impl std::fmt::Display for Backend {
         match self {
             Self::Memory(size) => write!(f, "mem:{size}"),
             Self::Path(path) => path.display().fmt(f),
+            Self::Flash(spec) => write!(f, "flash:{spec}"),
         }
     }
+}
+
+impl Backend {
+    /// The path of what holds its blocks; `None` for memory.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Path(path) => Some(path),
+            Self::Flash(spec) => Some(&spec.path),
+        }
+    }
+}
+
+/// The last part of a path: hosts are shown that, where it lies is the operator's affair.
+fn last_part(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// Opens a flash drive, and makes it if nothing is at its path.
+fn open_flash(spec: &FlashSpec, label: Option<&str>) -> Result<FlashDrive, FlashError> {
+    let name = label.map_or_else(|| last_part(&spec.path), str::to_owned);
+    let (drive, made) = pumice_flashdrive::open(spec, &name)?;
+    let what = if made { "made a flash drive" } else { "recovered a flash drive" };
+    info!(drive = %name, path = %spec.path.display(), used = drive.used_bytes(), "{what}");
+    Ok(drive)
 }
 
 /// A backend, and the tags beside it: `BACKEND[,pi=BITS][,tags=PATH]`.
@@ -190,9 +227,12 @@ impl Drive {
             Backend::Path(path) => {
                 let device = FileDevice::open(path, OpenMode::ReadWrite, Options::default())?;
                 let real = path.canonicalize().unwrap_or_else(|_| path.clone());
-                // Hosts are shown the name: where it lies is the operator's affair.
-                let name = real.file_name().unwrap_or(real.as_os_str()).to_string_lossy().into_owned();
-                let device = device.named(label.map_or(name, str::to_owned));
+                let device = device.named(label.map_or_else(|| last_part(&real), str::to_owned));
+                (beside(Arc::new(device), Some(&real))?, Some(real))
+            }
+            Backend::Flash(spec) => {
+                let device = open_flash(spec, label)?;
+                let real = spec.path.canonicalize().unwrap_or_else(|_| spec.path.clone());
                 (beside(Arc::new(device), Some(&real))?, Some(real))
             }
         };
@@ -289,6 +329,9 @@ mod tests {
         assert_eq!(tagged.backend, Backend::Path("/dev/sdb".into()));
         let place = Some("/t=1".into());
         assert_eq!(tagged.tagging, Some(Tagging { guard: Guard::Crc16, place }));
+        let flash = parse("flash:/f,capacity=8MiB,op=7%,dedup=live,pi=16,tags=/t").unwrap();
+        let spec: FlashSpec = "/f,capacity=8MiB,op=7%,dedup=live".parse().unwrap();
+        assert_eq!((flash.backend, flash.tagging.is_some()), (Backend::Flash(spec), true));
         let memory = parse("mem:1MiB,pi=64").unwrap();
         assert_eq!(memory.backend, Backend::Memory(1 << 20));
         assert!(memory.tagging.is_some());
@@ -299,6 +342,8 @@ mod tests {
             ("/d,pi=16,pi=16,tags=/t", "pi: "),
             ("/d,pi=16,tags=/t,size=4", "'size=4'"),
             ("mem:x,pi=16", "'x'"),
+            ("flash:/f,op=x", "op: "),
+            ("flash:,op=7%", "path"),
         ] {
             let why = parse(text).unwrap_err().to_string();
             assert!(why.contains(word), "{text}: {why}");

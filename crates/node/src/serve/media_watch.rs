@@ -22,9 +22,11 @@ const WARNINGS: u8 = 1 << 2 | 1 << 3;
 pub(super) fn start(shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
     Builder::new().name("media-watch".to_owned()).spawn(move || {
         let mut failed = vec![false; shared.devices().len()];
+        let mut used = vec![None; failed.len()];
         let (mut ebb, mut looks) = (Ebb::default(), 0_u32);
         while !shared.is_stopping() {
             look(&shared, &mut failed);
+            tell_use(&shared, &mut used);
             looks = looks.wrapping_add(1);
             if looks.is_multiple_of(LOOKS) && ebb.has_come(shared.accounts().all()) {
                 give_memory_back();
@@ -32,6 +34,17 @@ pub(super) fn start(shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
             std::thread::park_timeout(PAUSE);
         }
     })
+}
+
+/// Keeps how much of each namespace is in use, for drives that know it.
+fn tell_use(shared: &Shared, told: &mut [Option<u64>]) {
+    for (nsid, (device, told)) in (1..).zip(shared.devices().iter().zip(told)) {
+        let used = device.used_bytes().map(|bytes| bytes >> shared.block_shift(nsid));
+        if used.is_some() && used != *told {
+            *told = used;
+            shared.subsystem().with(|subsystem| subsystem.set_used(nsid, used.unwrap_or(0)));
+        }
+    }
 }
 
 fn look(shared: &Shared, failed: &mut [bool]) {

@@ -5,6 +5,7 @@ mod bounds;
 mod budgets;
 mod deallocate;
 mod durability;
+mod flash;
 mod listen;
 mod lost_files;
 mod memory;

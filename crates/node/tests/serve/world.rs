@@ -31,19 +31,28 @@ pub(crate) fn serve_at(listen: &[&str], cores: usize, drives: Vec<Drive>) -> Ser
 
 /// The same, within these bounds.
 pub(crate) fn serve_within(limits: Limits, listen: &[&str], cores: usize, drives: Vec<Drive>) -> Server {
-    Server::start(Service {
-        listen: listen.iter().map(|address| address.parse().unwrap()).collect(),
+    let listen = listen.iter().map(|address| address.parse().unwrap()).collect();
+    Server::start(Service { listen, limits, cores, ..service(drives) }).unwrap()
+}
+
+/// A server that keeps a pace.
+pub(crate) fn serve_paced(drives: Vec<Drive>, pacing: PaceRequest) -> Server {
+    Server::start(Service { pacing, ..service(drives) }).unwrap()
+}
+
+fn service(drives: Vec<Drive>) -> Service {
+    Service {
+        listen: vec!["127.0.0.1:0".parse().unwrap()],
         nqn: "nqn.2026-11.example:node".parse().unwrap(),
         drives,
-        limits,
-        cores,
+        limits: Limits::default(),
+        cores: 1,
         busy_poll: Duration::from_micros(100),
         node: NodeOptions { memory_bytes: 4096, ..NodeOptions::default() },
         peers: Vec::new(),
         pacing: PaceRequest::default(),
         metrics: Some("127.0.0.1:0".parse().unwrap()),
-    })
-    .unwrap()
+    }
 }
 
 /// How the host with this number connects: without digests, and patient.

@@ -160,7 +160,8 @@ impl Connection {
             return Answer::Failed(Status::INVALID_FIELD.dnr());
         }
         // As they are now: the host asks because it was told that they have changed.
-        let namespaces = access.with(|subsystem| Arc::clone(subsystem.namespaces()));
+        let (namespaces, used) =
+            access.with(|subsystem| (Arc::clone(subsystem.namespaces()), subsystem.used(nsid)));
         let count = namespaces.len() as u32;
         let namespace = nsid.checked_sub(1).and_then(|index| namespaces.get(index as usize));
         let of_namespace = |page: Option<Vec<u8>>| {
@@ -168,7 +169,7 @@ impl Connection {
         };
         match asked {
             cns::CONTROLLER => Answer::Data(self.identify_controller(access)),
-            cns::NAMESPACE => of_namespace(namespace.map(Namespace::encode)),
+            cns::NAMESPACE => of_namespace(namespace.map(|n| n.encode_with_use(used.unwrap_or(n.blocks)))),
             cns::NAMESPACE_IDS => of_namespace(namespace.map(Namespace::ids)),
             cns::NAMESPACE_INDEPENDENT => of_namespace(namespace.map(Namespace::independent)),
             // Nothing beyond the base: no protection information.

@@ -90,6 +90,8 @@ pub struct Subsystem {
     pub(super) identity: Identity,
     pub(super) limits: Limits,
     namespaces: Arc<[Namespace]>,
+    /// Blocks in use, of namespaces that know it.
+    used: BTreeMap<u32, u64>,
     pub(crate) controllers: BTreeMap<u16, Controller>,
     pub(super) next_cntlid: u16,
     counters: Arc<Counters>,
@@ -162,6 +164,7 @@ impl Subsystem {
             identity,
             limits,
             namespaces: namespaces.into(),
+            used: BTreeMap::new(),
             controllers: BTreeMap::new(),
             next_cntlid: 1,
             counters: Arc::default(),
@@ -367,6 +370,16 @@ impl Subsystem {
             // Notice: namespaces changed, log page 04.
             controller.event(OAES_NAMESPACES, 2 | u32::from(lid::CHANGED_NAMESPACES) << 16);
         }
+    }
+
+    /// Says how many blocks of a namespace are in use. A host that is not told otherwise sees that
+    /// all are.
+    pub fn set_used(&mut self, nsid: u32, blocks: u64) {
+        self.used.insert(nsid, blocks);
+    }
+
+    pub(crate) fn used(&self, nsid: u32) -> Option<u64> {
+        self.used.get(&nsid).copied()
     }
 
     /// Says how well the namespaces are reached here: tells every host that wants to know, where

@@ -201,12 +201,18 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// The 4096 bytes of CNS 00.
+    /// The 4096 bytes of CNS 00, of a namespace whose blocks are all in use.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
+        self.encode_with_use(self.blocks)
+    }
+
+    /// The same, with so many blocks in use (NUSE).
+    #[must_use]
+    pub fn encode_with_use(&self, used: u64) -> Vec<u8> {
         let mut d = vec![0; LEN];
-        for at in [0, 8, 16] {
-            put(&mut d, at, &self.blocks.to_le_bytes());
+        for (at, blocks) in [(0, self.blocks), (8, self.blocks), (16, used.min(self.blocks))] {
+            put(&mut d, at, &blocks.to_le_bytes());
         }
         if self.write_grain > 1 || self.deallocate_grain > 1 {
             // The preferences are there: NPWG, NPWA, NPDG, NPDA, NOWS, each less one.
