@@ -12,6 +12,7 @@
 //! cargo xtask ftl-cases --seeds N   cuts of the power and failing flash, from N seeds
 //! cargo xtask volume-cases --seeds N   crashes of volumes, from N seeds
 //! cargo xtask kill-tags --rounds N   kill -9 of a node with tags under a load that verifies
+//! cargo xtask kill-flash --rounds N  kill -9 of a node with a flash drive under a load that verifies
 //! cargo xtask tidy     rules of the house that no linter knows
 //! ```
 
@@ -38,11 +39,12 @@ fn main() -> ExitCode {
         "bench" => bench(&rest),
         "ftl-cases" => ftl_cases(&rest),
         "volume-cases" => volume_cases(&rest),
-        "kill-tags" => kill_tags(&rest),
+        "kill-tags" => kill_rounds("kill-tags", "100", "kills::", &rest),
+        "kill-flash" => kill_rounds("kill-flash", "50", "flash::what_was_flushed", &rest),
         "tidy" => tidy::tidy(),
         _ => {
             eprintln!(
-                "usage: cargo xtask setup|check|test|e2e|hostile|repair-cases|settle-sim|ftl-cases|volume-cases|kill-tags|bench|tidy"
+                "usage: cargo xtask setup|check|test|e2e|hostile|repair-cases|settle-sim|ftl-cases|volume-cases|kill-tags|kill-flash|bench|tidy"
             );
             return ExitCode::from(2);
         }
@@ -102,7 +104,7 @@ fn ftl_cases(rest: &[String]) -> Result<(), Failed> {
         [option, number] if option == "--seeds" => number.parse::<u64>().map_err(|_| wrong())?,
         _ => return Err(wrong()),
     };
-    let args = ["test", "--package", "pumice-ftl", "--test", "power"];
+    let args = ["test", "--package", "pumice-ftl", "--package", "pumice-flashdrive", "--test", "power"];
     cargo(&args, &[("PUMICE_FTL_SEEDS", &seeds.to_string())])
 }
 
@@ -120,14 +122,14 @@ fn volume_cases(rest: &[String]) -> Result<(), Failed> {
     cargo(&args, &[("PUMICE_VOLUME_SEEDS", seeds)])
 }
 
-/// Kills of a node whose drive has tags; the tests have a few of them.
-fn kill_tags(rest: &[String]) -> Result<(), Failed> {
+/// Kills of a node under a load that verifies; the tests have a few of them.
+fn kill_rounds(task: &str, usual: &str, tests: &str, rest: &[String]) -> Result<(), Failed> {
     let rounds = match rest {
-        [] => "100",
+        [] => usual,
         [name, rounds] if name == "--rounds" && rounds.parse::<u64>().is_ok_and(|n| n > 0) => rounds,
-        _ => return Err(Failed("usage: cargo xtask kill-tags [--rounds N]".to_owned())),
+        _ => return Err(Failed(format!("usage: cargo xtask {task} [--rounds N]"))),
     };
-    let test = ["test", "--quiet", "--package", "pumice", "--test", "cli", "--", "--nocapture", "kills::"];
+    let test = ["test", "--quiet", "--package", "pumice", "--test", "cli", "--", "--nocapture", tests];
     cargo(&test, &[("PUMICE_KILLS", rounds)])
 }
 

@@ -9,6 +9,7 @@ mod devices;
 mod discover;
 mod drives;
 mod failure;
+mod flash;
 mod inspect;
 mod kept;
 mod log;
@@ -55,6 +56,9 @@ enum Command {
     Node(node::NodeArgs),
     /// Give drives protection information beside them, or say how it stands
     Protect(protect::ProtectArgs),
+    /// Make flash drives in files or on devices, and look at them
+    #[command(subcommand)]
+    Flash(flash::FlashCommand),
     /// Write md arrays, and serve them
     #[command(subcommand)]
     Volume(volume::VolumeCommand),
@@ -84,6 +88,7 @@ fn main() -> ExitCode {
         Command::Plan(args) => plan::run(&args),
         Command::Node(args) => node::run(&args),
         Command::Protect(args) => protect::run(&args),
+        Command::Flash(command) => flash::run(&command),
         Command::Volume(command) => volume::run(&command),
         Command::Release(args) => protect::release(&args),
         Command::Kept(args) => kept::run(&args),

@@ -44,7 +44,7 @@ The whole can be written down in a file, for --config:
     metrics = \"9420\"                       # optional; counters for Prometheus: a port of 127.0.0.1, or ADDRESS:PORT
     show_paths = false                     # optional; true shows hosts the whole paths of drives
     [[drive]]
-    backend = \"/dev/sdb\"                   # a block device, an image file, or mem:SIZE
+    backend = \"/dev/sdb\"                   # a block device, an image file, mem:SIZE, or flash:PATH
     label = \"front left\"                  # optional; what hosts are shown, in place of the last part of the path
     [[peer]]                               # nodes that local memory may be sent to
     address = \"127.0.0.1:4421\"
@@ -63,7 +63,8 @@ pub(crate) struct NodeArgs {
     /// one; once for each address
     #[arg(long, value_name = "ADDRESS", required_unless_present = "config", value_parser = listen_address)]
     listen: Vec<SocketAddr>,
-    /// A drive: a block device, an image file, or mem:SIZE; once for each. With
+    /// A drive: a block device, an image file, mem:SIZE, or flash:PATH (see `pumice flash`), with
+    /// `,capacity=SIZE,op=7%,dedup=SCHEME` after it if it is to be made; once for each. With
     /// `,pi=16,tags=PATH` after it, each block has protection information in a file beside it
     /// (`,pi=16` alone for mem:SIZE), and a block that does not fit it is refused
     #[arg(long, value_name = "DRIVE", required_unless_present = "config")]

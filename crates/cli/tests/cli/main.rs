@@ -5,6 +5,7 @@ mod connections;
 mod contract;
 mod degraded;
 mod documented;
+mod flash;
 mod kills;
 mod mirrors;
 mod network;

@@ -1,0 +1,336 @@
+//! `pumice flash`: flash drives in files or on devices that no node serves.
+
+use crate::failure::Failure;
+use crate::text::{count, print, print_json};
+use clap::{Args, Subcommand};
+use pumice_flashdrive::{
+    Examined, FlashSpec, PAGE_BYTES, Superblock, examine, format, format_op, plan, repair,
+};
+use pumice_units::format_binary;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The exit code if something is wrong with the drive.
+const DAMAGED: u8 = 1;
+/// Damaged pages that are named, at most.
+const NAMED: usize = 100;
+/// The streams by their numbers.
+const STREAMS: [&str; 8] = [
+    "unique",
+    "undetermined",
+    "short-lived",
+    "long-lived",
+    "collected",
+    "collected, older",
+    "collected, oldest",
+    "unused",
+];
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum FlashCommand {
+    /// Make a flash drive in a file or on a device
+    ///
+    /// `pumice node --drive flash:PATH,capacity=SIZE` makes one as well, if there is no file of
+    /// that name.
+    Format(FormatArgs),
+    /// Say what a drive holds; nothing is written
+    Status(StatusArgs),
+    /// Read every page of a drive, and say what is damaged; nothing is written without --repair
+    #[command(after_help = "Exit codes: 0 sound, 1 something is damaged, 2 could not run.")]
+    Check(CheckArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FormatArgs {
+    /// PATH,capacity=SIZE[,op=PERCENT%][,dedup=SCHEME]; a block device may go without capacity.
+    /// 7% and none are usual
+    #[arg(value_name = "DRIVE")]
+    drive: FlashSpec,
+    /// Destroy what is there
+    #[arg(long)]
+    overwrite: bool,
+    /// Only say what would be made
+    #[arg(long)]
+    dry_run: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// The file or device
+    path: PathBuf,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// The file or device
+    path: PathBuf,
+    /// Write damaged superblocks again
+    #[arg(long)]
+    repair: bool,
+    /// With --repair: go on without durable pages whose tags are lost. Older versions of the
+    /// logical pages that they held then stand, and nothing tells which those are
+    #[arg(long, requires = "repair")]
+    accept_lost_tags: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is fixed of a drive.
+#[derive(Debug, Serialize)]
+struct Shape {
+    path: String,
+    capacity_bytes: u64,
+    file_bytes: u64,
+    op_percent: f64,
+    blocks: u32,
+    pages_per_block: u32,
+    dedup: &'static str,
+    /// Memory that a node needs to serve it, about.
+    memory_bytes: u64,
+}
+
+impl Shape {
+    fn of(path: &Path, superblock: &Superblock) -> Self {
+        let geometry = superblock.layout.geometry();
+        Self {
+            path: path.display().to_string(),
+            capacity_bytes: superblock.capacity(),
+            file_bytes: superblock.layout.file_bytes(),
+            op_percent: f64::from(superblock.op) / 100.0,
+            blocks: geometry.blocks,
+            pages_per_block: geometry.pages_per_block,
+            dedup: superblock.scheme.name(),
+            memory_bytes: superblock.memory_bytes(),
+        }
+    }
+
+    fn text(&self, superblock: &Superblock) -> String {
+        format!(
+            "{}: {} in {} blocks of {}, op {}, dedup {}\n  {} on the medium, about {} of memory while it is served\n",
+            self.path,
+            format_binary(self.capacity_bytes),
+            self.blocks,
+            format_binary(u64::from(self.pages_per_block) * u64::from(PAGE_BYTES)),
+            format_op(superblock.op),
+            self.dedup,
+            format_binary(self.file_bytes),
+            format_binary(self.memory_bytes),
+        )
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct StreamUse {
+    stream: &'static str,
+    blocks: u32,
+    live_pages: u32,
+}
+
+#[derive(Debug, Serialize)]
+struct Wear {
+    fewest_erases: u32,
+    mean_erases: f64,
+    most_erases: u32,
+}
+
+#[derive(Debug, Serialize)]
+struct Damage {
+    logical_page: u32,
+    offset_bytes: u64,
+    error: String,
+}
+
+/// What a drive holds.
+#[derive(Debug, Serialize)]
+struct Document {
+    #[serde(flatten)]
+    shape: Shape,
+    mapped_pages: u32,
+    live_pages: u32,
+    unique_pages: u32,
+    shared_pages: u32,
+    dedup_ratio: f64,
+    free_blocks: u32,
+    journal_blocks: u32,
+    retired_blocks: u32,
+    streams: Vec<StreamUse>,
+    host_writes: u64,
+    copies: u64,
+    merges: u64,
+    write_amplification: f64,
+    wear: Wear,
+    /// Two at the start, two at the end.
+    damaged_superblocks: [bool; 4],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    check: Option<Check>,
+}
+
+#[derive(Debug, Serialize)]
+struct Check {
+    result: &'static str,
+    pages_read: u32,
+    damaged: Vec<Damage>,
+    damaged_pages: usize,
+    contradictions: Vec<String>,
+    repaired_superblocks: usize,
+    accepted_lost_tags: bool,
+}
+
+fn document(path: &Path, found: &Examined, check: Option<Check>) -> Document {
+    let (census, stats) = (&found.census, &found.stats);
+    let stream = |(name, count): (&&'static str, &pumice_ftl::BlockCount)| StreamUse {
+        stream: name,
+        blocks: count.blocks,
+        live_pages: count.live_pages,
+    };
+    let streams = STREAMS.iter().zip(&census.streams).filter(|(_, count)| count.blocks > 0);
+    let (fewest_erases, mean_erases, most_erases) = found.wear;
+    Document {
+        shape: Shape::of(path, &found.superblock),
+        mapped_pages: census.mapped,
+        live_pages: census.live,
+        unique_pages: census.live - census.shared,
+        shared_pages: census.shared,
+        dedup_ratio: if census.live == 0 { 1.0 } else { f64::from(census.mapped) / f64::from(census.live) },
+        free_blocks: census.free,
+        journal_blocks: census.journal,
+        retired_blocks: census.retired,
+        streams: streams.map(stream).collect(),
+        host_writes: stats.host_writes,
+        copies: stats.copies,
+        merges: stats.idle_merges + stats.gc_merges + stats.inline_hits,
+        write_amplification: stats.write_amplification(),
+        wear: Wear { fewest_erases, mean_erases, most_erases },
+        damaged_superblocks: found.damaged_slots,
+        check,
+    }
+}
+
+fn human(document: &Document, found: &Examined) -> String {
+    let mut text = document.shape.text(&found.superblock);
+    text += &format!(
+        "  pages: {} mapped, {} live ({} unique, {} shared), dedup ratio {:.2}\n",
+        document.mapped_pages,
+        document.live_pages,
+        document.unique_pages,
+        document.shared_pages,
+        document.dedup_ratio
+    );
+    text += &format!(
+        "  blocks: {} free, {} of the journal, {} retired\n",
+        document.free_blocks, document.journal_blocks, document.retired_blocks
+    );
+    for stream in &document.streams {
+        let blocks = count(u64::from(stream.blocks), "block");
+        text += &format!("    {}: {blocks}, {} live pages\n", stream.stream, stream.live_pages);
+    }
+    text += &format!(
+        "  since the format: {} pages written by hosts, {} copied, {} merged, write amplification {:.3}\n",
+        document.host_writes, document.copies, document.merges, document.write_amplification
+    );
+    let wear = &document.wear;
+    text += &format!(
+        "  erases of a block: {} to {}, {:.1} in the mean\n",
+        wear.fewest_erases, wear.most_erases, wear.mean_erases
+    );
+    let names = [
+        "the first at the start",
+        "the second at the start",
+        "the first at the end",
+        "the second at the end",
+    ];
+    for (name, _) in names.iter().zip(document.damaged_superblocks).filter(|(_, damaged)| *damaged) {
+        text += &format!("  superblock: {name} is damaged; check --repair writes it again\n");
+    }
+    if let Some(check) = &document.check {
+        text += &check_text(check);
+    }
+    text
+}
+
+fn check_text(check: &Check) -> String {
+    let mut text = format!("  {} read", count(u64::from(check.pages_read), "page"));
+    text += &format!(", {} damaged\n", check.damaged_pages);
+    for damage in &check.damaged {
+        text += &format!("    at {}: {}\n", damage.offset_bytes, damage.error);
+    }
+    if check.damaged_pages > check.damaged.len() {
+        text += &format!("    and {} more\n", check.damaged_pages - check.damaged.len());
+    }
+    for contradiction in &check.contradictions {
+        text += &format!("  tables: {contradiction}\n");
+    }
+    if check.repaired_superblocks > 0 {
+        let slots = count(check.repaired_superblocks as u64, "slot");
+        text += &format!("  {slots} of superblocks written again\n");
+    }
+    if check.accepted_lost_tags {
+        text += "  durable pages whose tags are lost, if there are any, are passed over from now on\n";
+    }
+    text
+}
+
+/// Runs the command.
+pub(crate) fn run(command: &FlashCommand) -> Result<ExitCode, Failure> {
+    match command {
+        FlashCommand::Format(args) => make(args),
+        FlashCommand::Status(args) => {
+            let found = examine(&args.path, false, false)?;
+            show(&document(&args.path, &found, None), &found, args.json);
+            Ok(ExitCode::SUCCESS)
+        }
+        FlashCommand::Check(args) => check(args),
+    }
+}
+
+fn show(document: &Document, found: &Examined, json: bool) {
+    if json {
+        print_json(document);
+    } else {
+        print(&human(document, found));
+    }
+}
+
+fn make(args: &FormatArgs) -> Result<ExitCode, Failure> {
+    let superblock = plan(&args.drive)?;
+    let shape = Shape::of(&args.drive.path, &superblock);
+    // Before it is made: what it takes is seen in time.
+    if args.json {
+        print_json(&shape);
+    } else {
+        print(&shape.text(&superblock));
+    }
+    if !args.dry_run {
+        format(&args.drive, &superblock, args.overwrite)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check(args: &CheckArgs) -> Result<ExitCode, Failure> {
+    let repaired = args.repair.then(|| repair(&args.path, args.accept_lost_tags)).transpose()?;
+    let found = examine(&args.path, true, false)?;
+    let damaged = found.damaged.iter().take(NAMED).map(|damaged| Damage {
+        logical_page: damaged.lpn,
+        offset_bytes: u64::from(damaged.lpn) * u64::from(PAGE_BYTES),
+        error: damaged.error.to_string(),
+    });
+    let check = Check {
+        result: if found.is_sound() { "sound" } else { "damaged" },
+        pages_read: found.pages_read,
+        damaged: damaged.collect(),
+        damaged_pages: found.damaged.len(),
+        contradictions: found.contradictions.clone(),
+        repaired_superblocks: repaired.map_or(0, |repaired| repaired.slots),
+        accepted_lost_tags: repaired.is_some_and(|repaired| repaired.accepted_lost_tags),
+    };
+    show(&document(&args.path, &found, Some(check)), &found, args.json);
+    Ok(if found.is_sound() { ExitCode::SUCCESS } else { ExitCode::from(DAMAGED) })
+}
