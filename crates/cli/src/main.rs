@@ -33,7 +33,7 @@ use std::process::ExitCode;
 /// Scrubs RAID arrays where the data lives.
 ///
 /// Exit codes: 0 clean, 1 findings, 2 could not run or could not write its report, 3 interrupted or
-/// incomplete.
+/// incomplete, 4 copies of a mirror differ.
 #[derive(Debug, Parser)]
 #[command(name = "pumice", version, arg_required_else_help = true)]
 struct Pumice {

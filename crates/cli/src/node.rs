@@ -56,7 +56,7 @@ The whole can be written down in a file, for --config:
 
 Exit codes: 0 stopped, 2 could not run, 3 a part of the node failed, or a drive did not come back.")]
 pub(crate) struct NodeArgs {
-    /// A file that says all this
+    /// Read the whole configuration from this file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "drive", "nqn", "block_size", "cores", "peer", "connections", "busy_poll", "state_dir", "show_paths", "metrics"])]
     config: Option<PathBuf>,
     /// Where to listen, such as 192.0.2.1, 192.0.2.1:4420 or `[2001:db8::1]:4420`; port 0 picks
@@ -84,7 +84,7 @@ pub(crate) struct NodeArgs {
     /// Connections at a time; more are closed at once
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     connections: u32,
-    /// How long a core looks for work before it sleeps, where that has paid of late; 0s for never
+    /// How long a core looks for work before it sleeps, if recent waits were short; 0s for never
     #[arg(long, value_name = "DURATION", default_value = "100us", value_parser = busy_poll)]
     busy_poll: Duration,
     /// Where it is kept which blocks hosts have made unreadable [default: /var/lib/pumice for root,

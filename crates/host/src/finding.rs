@@ -164,6 +164,11 @@ pub struct Finding {
     /// Where the bytes lie in the array; `None` for parity, and if no single member is named,
     /// unless copies differ.
     pub array_offset: Option<u64>,
+    /// Where the bytes lie in the array, or may: at each of these addresses if data members are
+    /// named, else at some of them, which are those of all data members of the stripe. Ascending.
+    /// Not in what older versions have saved.
+    #[serde(default)]
+    pub array_places: Vec<u64>,
     /// How sure the verdict is.
     pub certainty: Certainty,
     /// Other explanations.
@@ -223,6 +228,31 @@ impl From<diagnosis::Certainty> for Certainty {
     }
 }
 
+/// Where the bytes of a diagnosis may lie in the array.
+fn array_places(
+    target: &Target,
+    stripe: u64,
+    diagnosis: &diagnosis::Diagnosis,
+    accused: &[Role],
+) -> Vec<u64> {
+    let all = (0..target.array().geometry().raid_disks()).map(Role);
+    let roles: Vec<Role> = match &diagnosis.verdict {
+        diagnosis::Verdict::Unreadable(roles)
+        | diagnosis::Verdict::NotAsked(roles)
+        | diagnosis::Verdict::CopiesDiffer(roles)
+        | diagnosis::Verdict::TagDamaged(roles)
+        | diagnosis::Verdict::TagLost(roles) => roles.clone(),
+        _ if accused.is_empty() => all.collect(),
+        _ => accused.to_vec(),
+    };
+    let place = |role: &Role| target.layout().array_offset(stripe, role.index(), u64::from(diagnosis.start));
+    let mut places: Vec<u64> = roles.iter().filter_map(place).collect();
+    places.sort_unstable();
+    // Copies of a chunk have one address.
+    places.dedup();
+    places
+}
+
 fn numbers(roles: &[Role]) -> Vec<u16> {
     roles.iter().map(|role| role.0).collect()
 }
@@ -278,6 +308,7 @@ impl Finding {
             array_offset: addressed.and_then(|role| {
                 target.layout().array_offset(stripe, role.index(), u64::from(diagnosis.start))
             }),
+            array_places: array_places(target, stripe, diagnosis, &accused),
             certainty: diagnosis.certainty.into(),
             alternatives: alternatives.collect(),
             strength: Strength::of(diagnosis, &doubts),

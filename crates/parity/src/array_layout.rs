@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_with_three_parities_needs_nothing_else() {
+    fn a_layout_takes_a_code_with_three_parities() {
         let code = Code::reed_solomon(2, 3).unwrap();
         let roles = [
             ColumnRole::Parity(2),

@@ -61,8 +61,8 @@ pub(crate) struct ScrubArgs {
     #[arg(long, value_name = "ORDER", value_parser = ["sequential", "staggered"], help_heading = WHAT)]
     order: Option<String>,
     /// Accept that members of the array were not named: the rest is checked with the equations that
-    /// are left, and the result may be clean. Without this, such a check is incomplete (exit 3). A
-    /// member that md itself holds to be missing needs no such word
+    /// are left, and the result may be clean. Without this, such a check is incomplete (exit 3).
+    /// Not needed for a member that md itself reports as missing
     #[arg(long, help_heading = WHAT)]
     degraded: bool,
 
@@ -82,8 +82,8 @@ pub(crate) struct ScrubArgs {
     #[arg(long, help_heading = TAGS)]
     vouch: bool,
 
-    /// Check devices that the kernel holds, as they are. Drives of nodes need no such word: nodes
-    /// count who writes
+    /// Check devices that the kernel holds, as they are. Not needed for drives of nodes: nodes
+    /// count every write
     #[arg(long, help_heading = IN_USE)]
     pub(crate) allow_in_use: bool,
     /// How long an inconsistency must stand unchanged if others may be writing [default: 3s]
@@ -109,7 +109,7 @@ pub(crate) struct ScrubArgs {
     #[arg(long, value_name = "AGE", value_parser = parse_duration, requires = "repair", help_heading = REPAIR)]
     keep_repairs: Option<u64>,
 
-    /// How much requests of others may be slowed in the mean, such as 1ms. Drives of nodes only:
+    /// By how much requests of others may be delayed on average, such as 1ms. Drives of nodes only:
     /// requests of others are seen nowhere else
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = PACE)]
     slowdown: Option<u64>,
@@ -119,8 +119,8 @@ pub(crate) struct ScrubArgs {
     /// A time of day, local, during which reads may start, such as 22:00-06:00; may be repeated
     #[arg(long, value_name = "FROM-TO", value_parser = parse_window, help_heading = PACE)]
     window: Vec<(u32, u32)>,
-    /// When reads start: priced or waiting, which hold --slowdown; cfq, after 10 ms of idleness;
-    /// back-to-back [default: priced with --slowdown, else back-to-back]
+    /// When background reads start. priced, waiting: as --slowdown allows; cfq: after the drive was
+    /// idle for 10 ms; back-to-back: at once [default: priced with --slowdown, else back-to-back]
     #[arg(long, value_name = "POLICY", value_parser = ["priced", "waiting", "cfq", "back-to-back"], help_heading = PACE)]
     policy: Option<String>,
 

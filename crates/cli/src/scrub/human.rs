@@ -445,6 +445,13 @@ fn place(finding: &Finding) -> String {
     }
     if let Some(offset) = finding.array_offset {
         let _ = write!(out, ", {offset} of the array");
+    } else if !finding.array_places.is_empty() {
+        let listed: Vec<String> = finding.array_places.iter().take(LISTED).map(ToString::to_string).collect();
+        let more = if finding.array_places.len() > LISTED { ", …" } else { "" };
+        // One place is certain, and so are those of members that are named.
+        let certain = finding.array_places.len() == 1 || !finding.verdict.leaves_members_open();
+        let word = if certain { "" } else { "one or more of " };
+        let _ = write!(out, "\n    in the array at {word}{}{more}", listed.join(", "));
     }
     out
 }

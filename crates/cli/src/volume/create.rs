@@ -52,7 +52,7 @@ pub(crate) struct CreateArgs {
     /// What is to keep rows whole over a crash: with `bitmap` no room is kept for the stripe log
     #[arg(long, value_enum, default_value = "log")]
     consistency: ConsistencyArg,
-    /// What is on the drives does not matter
+    /// Use the drives even if they hold data or belong to an array; their content is lost
     #[arg(long)]
     force: bool,
     /// Digests of connections to nodes: auto, on or off

@@ -40,9 +40,10 @@ const SCRUB: [&str; 24] = [
 ];
 const ARRAY: [&str; 8] =
     ["chunk_bytes", "layout", "level", "metadata", "name", "raid_disks", "stripes", "uuid"];
-const FINDING: [&str; 22] = [
+const FINDING: [&str; 23] = [
     "alternatives",
     "array_offset",
+    "array_places",
     "assumes_one_hit",
     "certainty",
     "chunk_offset",
@@ -128,6 +129,13 @@ fn one_equation_finds_and_does_not_locate() {
     assert_eq!((finding["stripe"].as_u64(), finding["length"].as_u64()), (Some(3), Some(4096)));
     assert_eq!(finding["chunk_offset"], 4096);
     assert!(finding["member"].is_null() && finding["device"].is_null() && finding["array_offset"].is_null());
+    // Of all data members of the stripe, in the order of the array.
+    let places: Vec<u64> =
+        finding["array_places"].as_array().unwrap().iter().map(|at| at.as_u64().unwrap()).collect();
+    let chunk = report["array"]["chunk_bytes"].as_u64().unwrap();
+    let data = report["array"]["raid_disks"].as_u64().unwrap() - 1;
+    let expected: Vec<u64> = (0..data).map(|i| (3 * data + i) * chunk + 4096).collect();
+    assert_eq!(places, expected);
     assert_eq!(finding["repaired"], false, "nothing to repair it by");
     let (code, report) = run(state.path(), &["--repair", "--repair-policy", "parity"], &array.members);
     assert_eq!((code, report["findings"][0]["repaired"].as_bool()), (1, Some(true)));

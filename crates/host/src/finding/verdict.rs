@@ -81,6 +81,12 @@ impl Verdict {
         }
     }
 
+    /// Whether it does not say which members are damaged.
+    #[must_use]
+    pub const fn leaves_members_open(self) -> bool {
+        matches!(self, Self::Unlocated | Self::Ambiguous | Self::Busy)
+    }
+
     /// Whether it is about copies of a mirror that are not equal: that alone is no damage.
     #[must_use]
     pub const fn is_of_copies(self) -> bool {

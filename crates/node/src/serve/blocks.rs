@@ -146,7 +146,7 @@ impl Blocks<'_> {
                     |(start, len): &(u64, u64)| superblocks.lost(request.cntlid, &(*start..start + len));
                 ranges.iter().for_each(lost);
             }
-            _ => {}
+            Op::Read | Op::Flush | Op::Compare | Op::Verify | Op::Vendor => {}
         }
     }
 
@@ -244,7 +244,19 @@ impl Media for Blocks<'_> {
             };
             return Submitted::Done(self.foreground(request.nsid, request.op, request.len, work));
         }
-        let data = (matches!(request.op, Op::Write | Op::Compare)).then(|| {
+        // Each of these matches names all commands, so that a new one has its place in each.
+        let has_data = match request.op {
+            Op::Write | Op::Compare => true,
+            // The ranges of a Deallocate are with `clearing`, and a vendor's data with its own job.
+            Op::Read
+            | Op::Flush
+            | Op::WriteUncorrectable
+            | Op::WriteZeroes
+            | Op::Deallocate
+            | Op::Verify
+            | Op::Vendor => false,
+        };
+        let data = has_data.then(|| {
             let mut buffer = AlignedBuffer::new(request.data.len());
             buffer[..request.data.len()].copy_from_slice(request.data);
             buffer
@@ -257,19 +269,25 @@ impl Media for Blocks<'_> {
             Op::WriteZeroes | Op::Deallocate => {
                 clearing.ranges().iter().map(|(start, len)| begin(*start, *len)).collect()
             }
-            _ => Vec::new(),
+            Op::Read | Op::Flush | Op::Compare | Op::Verify | Op::Vendor => Vec::new(),
         };
         let index =
             (request.nsid as usize).checked_sub(1).filter(|index| *index < self.shared.devices().len());
         let foreground = index.map(|index| (index, self.shared.pacing().arrived(index, self.waited)));
         drop(expected);
-        let takes = matches!(request.op, Op::Read | Op::Write | Op::Compare | Op::Verify);
-        let (flown, held) = self.hold(if takes { request.len.min(MOST) } else { 0 });
+        let takes = match request.op {
+            Op::Read | Op::Write | Op::Compare | Op::Verify => request.len.min(MOST),
+            Op::Flush | Op::WriteUncorrectable | Op::WriteZeroes | Op::Deallocate | Op::Vendor => 0,
+        };
+        let (flown, held) = self.hold(takes);
         *self.in_flight += 1;
         *self.writes += usize::from(!writing.is_empty());
         let bytes = match request.op {
             Op::WriteZeroes | Op::Deallocate => clearing.ranges().iter().map(|(_, len)| len).sum(),
-            _ => request.len,
+            Op::Read | Op::Write | Op::Flush | Op::WriteUncorrectable | Op::Compare | Op::Verify => {
+                request.len
+            }
+            Op::Vendor => 0,
         };
         let job = Job {
             ticket: Ticket { connection: self.connection, slot: request.slot },

@@ -2,7 +2,8 @@
 //!
 //! The effects log, the optional commands of Identify, the dispatch and the checks of a command all
 //! come from its row. A new command is a row here and a function in
-//! [`controller`](crate::controller); the compiler asks for the function.
+//! [`controller`](crate::controller), for which the compiler asks; `ARCHITECTURE.md` lists the
+//! other places.
 
 use super::opcode::{FABRICS, admin, io};
 

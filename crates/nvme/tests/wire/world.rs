@@ -81,7 +81,7 @@ impl Drives {
             Op::Read | Op::Compare | Op::Verify if unreadable.range(blocks.clone()).next().is_some() => {
                 return Status::READ_ERROR;
             }
-            _ => {}
+            Op::Read | Op::Compare | Op::Verify | Op::Flush | Op::Deallocate | Op::Vendor => {}
         }
         let content = &mut self.content[request.nsid as usize - 1];
         let range = request.offset as usize..(request.offset + request.len) as usize;
@@ -91,7 +91,13 @@ impl Drives {
             Op::Compare if content[range.clone()] != *request.data => {
                 return Status::COMPARE_FAILURE.dnr();
             }
-            _ => {}
+            Op::Read
+            | Op::Compare
+            | Op::Verify
+            | Op::Flush
+            | Op::WriteUncorrectable
+            | Op::Deallocate
+            | Op::Vendor => {}
         }
         Status::SUCCESS
     }
