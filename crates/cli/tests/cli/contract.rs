@@ -213,13 +213,13 @@ fn an_inspection_says_what_the_contract_says() {
 
 #[test]
 fn an_interrupted_scrub_says_so_and_is_resumed() {
-    // Large enough, with a batch of one stripe across nodes, to be met in the middle.
+    // So slow that it is met in the middle, however late the signal comes.
     let array = Made::new(RAID6);
     let state = tempfile::tempdir().unwrap();
     let mut met = false;
-    for wait in (0..40).map(|i| Duration::from_micros(500 + i * 700)) {
+    for wait in (1..40).map(|i| Duration::from_millis(i * 100)) {
         let child = scrub(state.path())
-            .args(["--json", "--method", "host", "--batch", "1"])
+            .args(["--json", "--method", "host", "--batch", "1", "--rate", "1MB"])
             .args(&array.members)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
