@@ -3,14 +3,15 @@
 //!
 //! ```text
 //! submit ─▶ in the ring ─ enter ─▶ with the kernel ─▶ completed: as wanted
-//!    └▶ given back: not for this way                      └─────▶ completed: not so; done again by another way, that says what is wrong
+//!    └▶ given back: not for this way                      ├─────▶ completed: not so; done again by another way, that says what is wrong
+//!                                                         └─────▶ completed: failed for good, if it was to make data durable
 //! ```
 
 #![expect(unsafe_code, reason = "the kernel is handed pointers to buffers")]
 
 use crate::device::DirectFd;
 use crate::ring::{drain, is_passing};
-use crate::{BlockDevice, DirectIo};
+use crate::{BlockDevice, DirectIo, IoError, Operation};
 use io_uring::{IoUring, opcode, types};
 use pumice_buffer::AlignedBuffer;
 use std::io;
@@ -76,6 +77,47 @@ impl DirectRequest {
     /// The direct I/O of its device, if it writes.
     fn writes(&self) -> Option<&dyn DirectIo> {
         self.device.direct().filter(|_| matches!(self.operation, DirectOperation::Write { .. }))
+    }
+}
+
+/// How the kernel ended a request.
+#[derive(Debug)]
+pub enum DirectEnd {
+    /// As wanted.
+    Done,
+    /// It failed, or did a part: nothing of it can be relied on. It can be done again by another
+    /// way, which says what is wrong.
+    Again,
+    /// What was to be made durable may be lost. The kernel says so once: a flush that is done again
+    /// may succeed, because what could not be written is not there any more.
+    Failed(IoError),
+}
+
+impl DirectEnd {
+    /// From the result of the kernel, which is negative for an error.
+    fn of(request: &DirectRequest, result: i32) -> Self {
+        let flushes = match request.operation {
+            DirectOperation::Flush => true,
+            DirectOperation::Write { durable } => durable,
+            DirectOperation::Read => false,
+        };
+        let wanted = if request.operation == DirectOperation::Flush { 0 } else { request.len as i32 };
+        // These say that it was not tried.
+        let untried =
+            [libc::EAGAIN, libc::EINTR, libc::EINVAL, libc::EOPNOTSUPP, libc::ENOSYS, libc::ECANCELED];
+        if result == wanted {
+            Self::Done
+        } else if result < 0 && flushes && !untried.contains(&-result) {
+            let operation = match request.operation {
+                DirectOperation::Flush => Operation::Flush,
+                _ => Operation::Write,
+            };
+            let source = io::Error::from_raw_os_error(-result);
+            let length = if operation == Operation::Flush { 0 } else { request.len };
+            Self::Failed(IoError::new(request.device.name(), operation, request.offset, length, source))
+        } else {
+            Self::Again
+        }
     }
 }
 
@@ -165,18 +207,16 @@ impl<T> DirectQueue<T> {
         self.pushed > 0
     }
 
-    /// A request that is done, and whether it was done as wanted. If not (the medium failed, or did
-    /// a part of it), nothing of it can be relied on.
-    pub fn completed(&mut self) -> Option<(DirectRequest, T, bool)> {
+    /// A request that the kernel has ended, and how.
+    pub fn completed(&mut self) -> Option<(DirectRequest, T, DirectEnd)> {
         let entry = self.ring.completion().next()?;
         let number = entry.user_data() as usize;
         let Flight { request, token } =
             self.flights[number].take().expect("the kernel completes what it was given");
         self.free.push(number);
         request.ended();
-        let wanted = if request.operation == DirectOperation::Flush { 0 } else { request.len as i32 };
-        let done = entry.result() == wanted;
-        Some((request, token, done))
+        let ended = DirectEnd::of(&request, entry.result());
+        Some((request, token, ended))
     }
 }
 
@@ -237,10 +277,39 @@ mod tests {
     fn wait(queue: &mut DirectQueue<usize>) -> (DirectRequest, usize, bool) {
         loop {
             queue.enter();
-            if let Some(done) = queue.completed() {
-                return done;
+            if let Some((request, token, ended)) = queue.completed() {
+                return (request, token, matches!(ended, DirectEnd::Done));
             }
             std::thread::yield_now();
+        }
+    }
+
+    /// Linux reports a failed write-back once for each descriptor, and a drive may drop what it
+    /// could not write: the second flush succeeds, and the data are not there.
+    #[test]
+    fn what_failed_to_become_durable_is_not_tried_again() {
+        let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new("m", SIZE as u64));
+        let ended = |operation, result| DirectEnd::of(&request(&device, operation, 0, 4096), result);
+        let flush = DirectOperation::Flush;
+        let [write, durable] = [false, true].map(|durable| DirectOperation::Write { durable });
+        for operation in [flush, durable] {
+            for error in [libc::EIO, libc::ENOSPC, libc::EROFS, libc::ENXIO] {
+                let DirectEnd::Failed(failed) = ended(operation, -error) else {
+                    panic!("{operation:?} {error}")
+                };
+                assert_eq!(failed.is_full(), error == libc::ENOSPC);
+            }
+            for untried in [libc::EAGAIN, libc::EOPNOTSUPP, libc::EINVAL] {
+                assert!(matches!(ended(operation, -untried), DirectEnd::Again), "{operation:?} {untried}");
+            }
+        }
+        assert!(matches!(ended(flush, 0), DirectEnd::Done));
+        for operation in [DirectOperation::Read, write] {
+            assert!(matches!(ended(operation, -libc::EIO), DirectEnd::Again), "a thread says which bytes");
+        }
+        for operation in [DirectOperation::Read, write, durable] {
+            assert!(matches!(ended(operation, 4096), DirectEnd::Done));
+            assert!(matches!(ended(operation, 512), DirectEnd::Again), "a part is no success");
         }
     }
 

@@ -24,7 +24,7 @@ mod system;
 mod tagged;
 
 pub use device::{Background, BlockDevice, DirectFd, DirectIo, Grains, Marks, TagCounts, TagFormat, Tagged};
-pub use direct::{DirectOperation, DirectQueue, DirectRequest};
+pub use direct::{DirectEnd, DirectOperation, DirectQueue, DirectRequest};
 pub use error::{IoError, Operation};
 pub use faulty::{Counts, FaultyDevice};
 pub use file::{Direct, FileDevice, OpenMode, Options};

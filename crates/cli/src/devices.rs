@@ -76,15 +76,7 @@ fn open(paths: &[PathBuf], access: Access, beside_nodes: bool) -> Result<Vec<Arc
         }
         seen.push((real, name));
         let device = FileDevice::open(path, mode, Options::default())?;
-        if !access.write
-            && !access.allow_in_use
-            && let Some(who) = user_of(path, &device, beside_nodes, Path::new("/sys"))?
-        {
-            return Err(Failure::new(format!(
-                "{}: {who}; stop that first, or check it as it is with --allow-in-use",
-                path.display()
-            )));
-        }
+        check_unused(path, &device, access, beside_nodes, Path::new("/sys"))?;
         let device: Arc<dyn BlockDevice> = Arc::new(device);
         out.push(match tagging {
             Some(tagging) => tagged::beside(device, path, &tagging, access.write)?,
@@ -92,6 +84,35 @@ fn open(paths: &[PathBuf], access: Access, beside_nodes: bool) -> Result<Vec<Arc
         });
     }
     Ok(out)
+}
+
+/// That nobody else may be writing a device or file of this machine.
+fn check_unused(
+    path: &Path,
+    device: &FileDevice,
+    access: Access,
+    beside_nodes: bool,
+    sysfs: &Path,
+) -> Result<(), Failure> {
+    let (who, instead) = if access.write {
+        // To open it for writing has shown that the kernel does not hold a device, and that nobody
+        // has locked a file. A loop device locks nothing.
+        let served = loop_over(path, sysfs).map(|name| served_as(&name));
+        (served, "")
+    } else if access.allow_in_use {
+        (None, "")
+    } else {
+        let who = user_of(path, device, beside_nodes, sysfs)?;
+        (who, ", or check it as it is with --allow-in-use")
+    };
+    match who {
+        Some(who) => Err(Failure::new(format!("{}: {who}; stop that first{instead}", path.display()))),
+        None => Ok(()),
+    }
+}
+
+fn served_as(name: &str) -> String {
+    format!("the kernel serves the file as /dev/{name}")
 }
 
 /// Opens devices of this machine that nobody else may be writing.
@@ -114,7 +135,7 @@ fn user_of(
         return Ok(None);
     }
     if let Some(name) = loop_over(path, sysfs) {
-        return Ok(Some(format!("the kernel serves the file as /dev/{name}")));
+        return Ok(Some(served_as(&name)));
     }
     let locked = device.locked_by_another()?;
     Ok(locked.then(|| {
@@ -404,6 +425,14 @@ mod tests {
         assert_eq!(user(&files[0]), None, "asking leaves no lock");
         assert!(user(&files[1]).unwrap().contains("/dev/loop3"));
         assert!(user(&files[2]).unwrap().contains("locked"));
+        // A repair does not get a file from below the kernel either.
+        let repair = Access { write: true, ..Access::default() };
+        let refused = |path: &Path| {
+            let device = device(path, OpenMode::ReadWrite);
+            check_unused(path, &device, repair, false, &sysfs).err().map(|error| error.to_string())
+        };
+        assert_eq!(refused(&files[0]), None);
+        assert!(refused(&files[1]).unwrap().contains("/dev/loop3"));
         let access = Access::default();
         let beside_nodes = user_of(&files[2], &device(&files[2], OpenMode::ReadOnly), true, &sysfs).unwrap();
         assert_eq!(beside_nodes, None, "it is taken to be in use all the same");

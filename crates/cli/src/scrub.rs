@@ -91,7 +91,12 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     let target = place(array, &probed, &args.placement(), &NodeOptions::default())?;
     options.check(&target)?;
     let state = open_state(args, target.array().uuid())?;
-    if let Some(said) = state.as_ref().map(|state| heal::recover(state, sysfs)).transpose()?.flatten() {
+    if let Some(said) = state
+        .as_ref()
+        .map(|state| heal::recover(state, sysfs, |md| heal::is_of(md, target.array().uuid(), sysfs).is_ok()))
+        .transpose()?
+        .flatten()
+    {
         eprintln!("pumice: {said}");
     }
     let mut display = Display::new(args.quiet);

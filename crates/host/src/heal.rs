@@ -95,6 +95,9 @@ pub enum Reason {
     TooMany,
     /// A tag is damaged in the stripe: md would write over good data.
     Tags,
+    /// Something else is wrong in the stripe, which no drive refuses: md would rebuild good blocks
+    /// of the same chunk from it.
+    Unsound,
 }
 
 impl fmt::Display for Reason {
@@ -116,6 +119,9 @@ impl fmt::Display for Reason {
             Self::Stopped => f.write_str("stopped"),
             Self::TooMany => f.write_str("more members are bad in the same bytes than md can rebuild"),
             Self::Tags => f.write_str("a tag is damaged there, and md would write over good data"),
+            Self::Unsound => f.write_str(
+                "something else is wrong in the stripe that no drive refuses, and md would rebuild from it",
+            ),
         }
     }
 }
@@ -138,6 +144,12 @@ pub struct Plan {
     pub tasks: Vec<Task>,
     /// Stripes with something that is refused, and why they are left alone.
     pub left: Vec<(u64, Reason)>,
+}
+
+/// Whether drives refuse all that a finding is about, so that md's check rewrites it.
+#[must_use]
+pub fn is_refused(finding: &Finding) -> bool {
+    finding.verdict == Verdict::Unreadable || finding.is_convicted()
 }
 
 /// The places of a finding that its drives refuse: members with bytes of the chunk.
@@ -178,8 +190,11 @@ impl Plan {
             if blocks.is_empty() {
                 continue;
             }
+            let is_sound = |finding: &&Finding| is_refused(finding) || finding.verdict == Verdict::TagLost;
             if findings.iter().any(|finding| finding.verdict == Verdict::TagDamaged) {
                 out.left.push((stripe, Reason::Tags));
+            } else if !findings.iter().all(is_sound) {
+                out.left.push((stripe, Reason::Unsound));
             } else if blocks.values().any(|members| members.len() > parities) {
                 out.left.push((stripe, Reason::TooMany));
             } else {

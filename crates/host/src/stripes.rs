@@ -25,6 +25,11 @@ impl Tags {
     pub(crate) fn is_faulty(&self) -> bool {
         self.judged.iter().any(|judged| matches!(judged.opinion, Opinion::Differs(_) | Opinion::Lost))
     }
+
+    /// Whether a block differs from its tag.
+    pub(crate) fn differs(&self) -> bool {
+        self.judged.iter().any(|judged| matches!(judged.opinion, Opinion::Differs(_)))
+    }
 }
 
 /// Reads a range of a drive with tags, refused or not. `None` in place of the tags if the range is

@@ -8,7 +8,7 @@
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
-use pumice_blockdev::{BlockDevice, DirectOperation, DirectQueue, DirectRequest, IoError};
+use pumice_blockdev::{BlockDevice, DirectEnd, DirectOperation, DirectQueue, DirectRequest, IoError};
 use pumice_offload::{Completion, DriveId, Ended, ErrorKind, NodeError, Operation, OperationQueue, Tag};
 use std::collections::VecDeque;
 use std::io;
@@ -282,11 +282,15 @@ impl Carrier {
     fn reap(&mut self) {
         let Some(ring) = &mut self.ring else { return };
         ring.enter();
-        while let Some((request, flight, done)) = ring.completed() {
+        while let Some((request, flight, ended)) = ring.completed() {
             self.with_kernel -= 1;
             let job = restore(request, flight);
-            // A thread does again what failed, and says why it cannot be done.
-            if done { job.end(Ok(())) } else { self.threads.take(job) }
+            match ended {
+                DirectEnd::Done => job.end(Ok(())),
+                // A thread does it again, and says why it cannot be done.
+                DirectEnd::Again => self.threads.take(job),
+                DirectEnd::Failed(error) => job.end(Err(io_error(error))),
+            }
         }
     }
 }

@@ -4,7 +4,8 @@ use crate::failure::Failure;
 use crate::progress::Silent;
 use crate::remote::RemoteName;
 use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options};
-use pumice_host::heal::{BEGIN, Healing, Md, Order, PAUSE, Plan, SyncAction};
+use pumice_host::finding::Finding;
+use pumice_host::heal::{BEGIN, Healing, Md, Order, PAUSE, Plan, SyncAction, is_refused};
 use pumice_host::probe::DriveReader;
 use pumice_host::scrub::{Options as PassOptions, Outcome, run as run_pass};
 use pumice_host::state::{HealRecord, StateFiles};
@@ -129,7 +130,8 @@ pub(super) fn run(
         let again =
             run_pass(target, None, &PassOptions { range, ..options.clone() }, &mut Silent, &Stop::new())?;
         let clean = again.findings.is_empty() && again.stopped.is_none();
-        for finding in outcome.findings.iter_mut().filter(|finding| finding.stripe == *stripe) {
+        let healed = |finding: &&mut Finding| finding.stripe == *stripe && is_refused(finding);
+        for finding in outcome.findings.iter_mut().filter(healed) {
             finding.repaired = clean;
             if !clean {
                 finding.left_alone = Some("md has checked the stripe, and it is not whole".to_owned());
@@ -145,15 +147,25 @@ pub(super) fn run(
 }
 
 /// Brings an interrupted healing to its end: md is as it was before. What was done, in words.
-pub(super) fn recover(state: &StateFiles, sysfs: &Path) -> Result<Option<String>, Failure> {
+/// `is_same` is whether an array is still the one that was healed: its name may be another's now.
+pub(super) fn recover(
+    state: &StateFiles,
+    sysfs: &Path,
+    is_same: impl Fn(&Array) -> bool,
+) -> Result<Option<String>, Failure> {
     let Some(record) = state.heal_record()? else { return Ok(None) };
     let said = match boot_id() {
         Ok(boot) if boot == record.boot => {
             let array = Array { md: sysfs.join("class/block").join(&record.md).join("md"), name: record.md };
-            if array.md.is_dir() {
+            if array.md.is_dir() && is_same(&array) {
                 array.take_back()?;
+                format!(
+                    "an interrupted healing of {} is ended: md's check is not limited any more",
+                    array.name
+                )
+            } else {
+                "an interrupted healing has ended with its array".to_owned()
             }
-            format!("an interrupted healing of {} is ended: md's check is not limited any more", array.name)
         }
         // The kernel has forgotten it.
         _ => "an interrupted healing was ended by a restart".to_owned(),
@@ -374,19 +386,24 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let md = sysfs(folder.path());
         let state = StateFiles::open(&folder.path().join("state"), Uuid([3; 16])).unwrap();
-        assert_eq!(recover(&state, folder.path()).unwrap(), None);
+        assert_eq!(recover(&state, folder.path(), |_| true).unwrap(), None);
         let record = |boot: String| state.record_heal(&HealRecord { md: "md7".to_owned(), boot }).unwrap();
         // Of another life of the kernel: it is not touched.
         record("another".to_owned());
-        assert!(recover(&state, folder.path()).unwrap().unwrap().contains("restart"));
+        assert!(recover(&state, folder.path(), |_| true).unwrap().unwrap().contains("restart"));
+        assert_eq!(fs::read_to_string(md.join("sync_max")).unwrap(), "2560\n");
+        // The array was stopped, and another one has its name.
+        record(boot_id().unwrap());
+        let said = recover(&state, folder.path(), |_| false).unwrap().unwrap();
+        assert!(said.contains("ended with its array"));
         assert_eq!(fs::read_to_string(md.join("sync_max")).unwrap(), "2560\n");
         record(boot_id().unwrap());
-        assert!(recover(&state, folder.path()).unwrap().unwrap().contains("md7"));
+        assert!(recover(&state, folder.path(), |_| true).unwrap().unwrap().contains("md7"));
         let word = |file: &str| fs::read_to_string(md.join(file)).unwrap();
         assert_eq!(
             (word("sync_action"), word("sync_min"), word("sync_max")),
             ("idle".into(), "0".into(), "max".into())
         );
-        assert_eq!(recover(&state, folder.path()).unwrap(), None, "once");
+        assert_eq!(recover(&state, folder.path(), |_| true).unwrap(), None, "once");
     }
 }

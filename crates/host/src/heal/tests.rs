@@ -132,6 +132,68 @@ fn a_signal_at_any_moment_leaves_md_as_it_was() {
     }
 }
 
+/// A finding, as a document has it.
+fn finding(stripe: u64, verdict: &str, chunk_offset: u64, certainty: &str, members: &[u16]) -> Finding {
+    let lost: Vec<_> = members
+        .iter()
+        .filter(|_| verdict == "unreadable")
+        .map(|member| {
+            serde_json::json!({
+                "member": member, "device": null, "device_offset": null,
+                "chunk_offset": chunk_offset, "length": 4096,
+            })
+        })
+        .collect();
+    let convicts = serde_json::json!({
+        "says": "convicts", "origin": "written", "guard_bits": 16, "mistaken_one_in": 65536,
+    });
+    let value = serde_json::json!({
+        "stripe": stripe, "verdict": verdict,
+        "member": if members.len() == 1 { Some(members[0]) } else { None },
+        "members": if members.len() == 1 { &[] } else { members },
+        "device": null, "device_offset": null, "chunk_offset": chunk_offset, "length": 4096,
+        "array_offset": null, "certainty": certainty, "alternatives": [],
+        "strength": if certainty == "proven" { "proven" } else { "none" }, "doubts": [],
+        "assumes_one_hit": false, "error": null,
+        "witness": if certainty == "proven" { Some(convicts) } else { None },
+        "lost": lost, "repaired": false, "would_repair": false, "left_alone": null, "unsettled": null,
+    });
+    serde_json::from_value(value).unwrap()
+}
+
+/// md corrects all blocks of a chunk if one is refused: a good block would be rebuilt from another
+/// member's damage, which no drive refuses.
+#[test]
+fn a_stripe_with_damage_that_no_drive_refuses_is_left_alone() {
+    const CHUNK: u64 = 65_536;
+    let unreadable = finding(3, "unreadable", 8192, "none", &[1]);
+    let convicted = finding(3, "member", 8192, "proven", &[1]);
+    for refused in [&unreadable, &convicted] {
+        assert!(is_refused(refused));
+        let plan = Plan::of(std::slice::from_ref(refused), CHUNK, 1);
+        assert_eq!((plan.tasks.len(), plan.left.len()), (1, 0), "{refused:?}");
+        for (verdict, members) in [
+            ("unlocated", &[][..]),
+            ("member", &[3]),
+            ("parity_p", &[4]),
+            ("ambiguous", &[1, 3]),
+            ("busy", &[]),
+            ("not_asked", &[2]),
+        ] {
+            let other = finding(3, verdict, 36_864, "none", members);
+            assert!(!is_refused(&other));
+            let plan = Plan::of(&[refused.clone(), other], CHUNK, 1);
+            assert_eq!((plan.tasks.len(), &plan.left[..]), (0, &[(3, Reason::Unsound)][..]), "{verdict}");
+        }
+        let tag = finding(3, "tag_damaged", 36_864, "none", &[2]);
+        let plan = Plan::of(&[refused.clone(), tag], CHUNK, 1);
+        assert_eq!((plan.tasks.len(), &plan.left[..]), (0, &[(3, Reason::Tags)][..]));
+        // Data without a tag are checked by parity.
+        let lost = finding(3, "tag_lost", 36_864, "none", &[2]);
+        assert_eq!(Plan::of(&[refused.clone(), lost], CHUNK, 1).tasks.len(), 1);
+    }
+}
+
 #[test]
 fn an_md_that_is_busy_for_a_moment_is_told_again() {
     for busy in 1..8 {

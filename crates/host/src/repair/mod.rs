@@ -28,7 +28,7 @@ use crate::sectors::Block;
 use crate::stripes::{Stripes, Tags};
 use crate::target::{Target, View};
 pub(crate) use plan::syndromes;
-use plan::{BlockPlan, Rewrite, plan_convicted, plan_located, plan_lost, plan_parity};
+use plan::{BlockPlan, Grain, Rewrite, plan_convicted, plan_located, plan_lost, plan_parity};
 use pumice_parity::check_matrix::CheckMatrix;
 use pumice_raid::diagnosis::{BLOCK, Diagnosis, Verdict};
 use pumice_telemetry::Ledger;
@@ -174,13 +174,33 @@ impl<'t> Repairer<'t> {
             return Ok(Err(Refusal::Changed));
         }
         let check = site.view.check_matrix(site.stripe);
+        let accused = window.tags.iter().flatten().any(Tags::differs);
         let redundancy = self.target.redundancy(site.stripe);
         let contents = by_role(site.view, &window.chunks, check.columns());
         Ok(match self.policy {
             RepairPolicy::Parity if !self.target.merely_unnamed().is_empty() => Err(Refusal::NotNamed),
+            // R22: parity from data that tags accuse would make the damage last.
+            RepairPolicy::Parity if accused => Err(Refusal::Accused),
             RepairPolicy::Parity => plan_parity(check, redundancy, &contents, start, len as usize),
-            _ => plan_located(check, redundancy, &contents, start, len as usize, diagnosis),
+            _ => {
+                let grain = self.grain(site.stripe, &diagnosis.verdict.accused())?;
+                plan_located(check, redundancy, &contents, start, len as usize, diagnosis, grain)
+            }
         })
+    }
+
+    /// The smallest write that all these members take.
+    fn grain(&self, stripe: u64, roles: &[Role]) -> Result<Grain, HostError> {
+        let mut grain = Grain { bytes: 512, phase: 0 };
+        for role in roles {
+            let tagged = self.target.tag_format(*role)?.map_or(512, |format| format.block_bytes);
+            let bytes = self.target.sector_bytes(*role)?.max(tagged);
+            if bytes >= grain.bytes {
+                let phase = (self.target.place(*role, stripe, 0) % u64::from(bytes)) as u32;
+                grain = Grain { bytes, phase };
+            }
+        }
+        Ok(grain)
     }
 
     /// Keep the old bytes, journal, write, flush, read back.

@@ -54,7 +54,9 @@ pub(crate) fn plan_lost(check: &CheckMatrix, block: &Block, last_equation: bool)
     }
     let runs = block.runs();
     let agrees = runs.iter().all(|run| block.holds(check, run));
-    if !agrees {
+    // Where no equation is left, tags are the only witness of what is rebuilt from.
+    let doubted = hear(check, block).iter().any(|heard| matches!(heard.said, Said::Ambiguous(_)));
+    if !agrees || doubted {
         out.refused = Some(Refusal::Inconsistent);
         return out;
     }
@@ -91,6 +93,7 @@ pub(crate) fn plan_located(
     start: u32,
     len: usize,
     diagnosis: &Diagnosis,
+    grain: Grain,
 ) -> Result<Rewrite, Refusal> {
     let syndromes = syndromes(check, contents, len);
     let rows: Vec<&[u8]> = syndromes.iter().map(Vec::as_slice).collect();
@@ -109,7 +112,7 @@ pub(crate) fn plan_located(
         Ok(Change { role: *role, old: Some(old), new })
     });
     let changes: Vec<Change> = changes.collect::<Result<_, _>>()?;
-    Ok(whole_sectors(start, changes, diagnosis))
+    Ok(whole_sectors(start, changes, diagnosis, grain))
 }
 
 /// Plans the members that tags convict in a block: what they should hold, and their lost sectors
@@ -159,12 +162,30 @@ pub(crate) fn plan_parity(
     Ok(Rewrite { start, changes: changes.collect() })
 }
 
-/// Cuts a rewrite to the sectors of 512 bytes that the diagnosis touches: nothing else is written.
-fn whole_sectors(start: u32, mut changes: Vec<Change>, diagnosis: &Diagnosis) -> Rewrite {
-    const SECTOR: u32 = 512;
+/// The smallest writes that the members of a rewrite take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Grain {
+    /// Bytes.
+    pub(crate) bytes: u32,
+    /// How far the first byte of the chunk lies behind a border.
+    pub(crate) phase: u32,
+}
+
+impl Grain {
+    fn down(self, at: u32) -> u32 {
+        ((at + self.phase) / self.bytes * self.bytes).saturating_sub(self.phase)
+    }
+
+    fn up(self, at: u32) -> u32 {
+        (at + self.phase).next_multiple_of(self.bytes) - self.phase
+    }
+}
+
+/// Cuts a rewrite to the sectors that the diagnosis touches: nothing else is written.
+fn whole_sectors(start: u32, mut changes: Vec<Change>, diagnosis: &Diagnosis, grain: Grain) -> Rewrite {
     let len = changes[0].new.len() as u32;
-    let first = (diagnosis.start / SECTOR * SECTOR).max(start);
-    let last = (diagnosis.end().next_multiple_of(SECTOR)).min(start + len);
+    let first = grain.down(diagnosis.start).max(start);
+    let last = grain.up(diagnosis.end()).min(start + len);
     let cut = |bytes: &mut Vec<u8>| {
         bytes.truncate((last - start) as usize);
         bytes.drain(..(first - start) as usize);
@@ -219,6 +240,7 @@ mod tests {
     use std::ops::Range;
 
     const LEN: usize = 4096;
+    const GRAIN: Grain = Grain { bytes: 512, phase: 0 };
 
     /// Three data members, P and Q.
     fn stripe(code: &Code) -> Vec<Vec<u8>> {
@@ -240,6 +262,25 @@ mod tests {
     }
 
     #[test]
+    fn a_rewrite_is_of_whole_sectors_of_its_members() {
+        let code = Code::raid6(3).unwrap();
+        let redundancy = Redundancy::Parity(vec![3, 4]);
+        let mut found = stripe(&code);
+        damage(&mut found, 1, 1100..1200);
+        let rows = syndromes(code.check(), &contents(&found), LEN);
+        let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
+        let diagnosis = diagnose_window(code.check(), &redundancy, &rows, &contents(&found), 0).remove(0);
+        for (bytes, phase, range) in
+            [(512, 0, 1024..1536), (4096, 0, 0..4096), (1024, 512, 512..1536), (512, 100, 924..1436)]
+        {
+            let grain = Grain { bytes, phase };
+            let contents = contents(&found);
+            let plan = plan_located(code.check(), &redundancy, &contents, 0, LEN, &diagnosis, grain).unwrap();
+            assert_eq!((plan.start, plan.start + plan.len()), (range.start, range.end), "{grain:?}");
+        }
+    }
+
+    #[test]
     fn a_window_that_says_something_else_than_before_is_left_alone() {
         let code = Code::raid6(3).unwrap();
         let redundancy = Redundancy::Parity(vec![3, 4]);
@@ -249,8 +290,9 @@ mod tests {
         let rows = syndromes(code.check(), &contents(&found), LEN);
         let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
         let diagnosis = diagnose_window(code.check(), &redundancy, &rows, &contents(&found), 0).remove(0);
-        let plan =
-            |now: &[Vec<u8>]| plan_located(code.check(), &redundancy, &contents(now), 0, LEN, &diagnosis);
+        let plan = |now: &[Vec<u8>]| {
+            plan_located(code.check(), &redundancy, &contents(now), 0, LEN, &diagnosis, GRAIN)
+        };
 
         let rewrite = plan(&found).unwrap();
         let [Change { role: Role(1), new, .. }] = &rewrite.changes[..] else { panic!("{rewrite:?}") };

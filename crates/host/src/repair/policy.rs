@@ -70,6 +70,8 @@ pub(crate) enum Refusal {
     NotAsked,
     /// Only tags are damaged or lost (R21).
     Tags,
+    /// Tags accuse bytes that parity would be computed from (R22).
+    Accused,
 }
 
 impl fmt::Display for Refusal {
@@ -95,6 +97,9 @@ impl fmt::Display for Refusal {
             Self::NotNamed => "a member that belongs to the array was not named: name it, and repair again",
             Self::Tags => {
                 "no data are rewritten for damaged tags; `pumice release` accepts a block as it is, `pumice protect` gives new tags to blocks without one"
+            }
+            Self::Accused => {
+                "tags say that bytes of the block are damaged: parity computed from them would make that last"
             }
             Self::NotAsked => "bytes of the stripe were not asked for: a member failed for too long",
         })

@@ -130,10 +130,13 @@ fn decide(target: &Target, waiting: &Waiting) -> Result<Decision, HostError> {
     if contents.contains(&Content::Foreign) {
         return Ok(Decision::Drop("somebody has written there since"));
     }
-    for (content, new) in [(Content::Old, false), (Content::New, true)] {
-        if contents.iter().all(|c| *c == content) {
-            return Ok(Decision::Whole { new });
-        }
+    if contents.iter().all(|content| *content == Content::Old) {
+        return Ok(Decision::Whole { new: false });
+    }
+    if contents.iter().all(|content| *content == Content::New) {
+        // They may be in a cache only, which no later flush writes if an earlier one has failed.
+        write_all(target, intent, Bytes::New, start)?;
+        return Ok(Decision::Whole { new: true });
     }
     let new = intent.kind == Kind::Undo || holds_with_new(target, intent, start, len)?;
     write_all(target, intent, if new { Bytes::New } else { Bytes::Old }, start)?;
@@ -156,25 +159,42 @@ pub(super) fn write_all(target: &Target, intent: &Intent, bytes: Bytes, start: u
 
 fn content(target: &Target, record: &Record) -> Result<Content, HostError> {
     let mut now = vec![0; record.new.len()];
+    let mut unread = vec![false; record.new.len().div_ceil(SECTOR)];
     match read_raw(target, record.role, record.device_offset, &mut now) {
-        Ok(()) => Ok(classify(&now, record)),
-        // What cannot be read is neither old nor new, and can become either.
-        Err(error) if error.kind() == ErrorKind::Media => Ok(Content::Mixed),
-        Err(error) => Err(error.into()),
+        Ok(()) => {}
+        // Sectors beside one that cannot be read may be somebody else's.
+        Err(error) if error.kind() == ErrorKind::Media => {
+            let step = (target.sector_bytes(record.role)? as usize).max(SECTOR);
+            for (index, piece) in now.chunks_mut(step).enumerate() {
+                let at = index * step;
+                match read_raw(target, record.role, record.device_offset + at as u64, piece) {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == ErrorKind::Media => {
+                        unread[at / SECTOR..(at + piece.len()).div_ceil(SECTOR)].fill(true);
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Err(error) => return Err(error.into()),
     }
+    Ok(classify(&now, &unread, record))
 }
 
-fn classify(now: &[u8], record: &Record) -> Content {
+/// What cannot be read (`unread`, by sector) is neither old nor new, and can become either.
+fn classify(now: &[u8], unread: &[bool], record: &Record) -> Content {
     let lost = record.old.lost();
-    if now == record.new {
+    let whole = !unread.contains(&true);
+    if whole && now == record.new {
         return Content::New;
     }
-    if now == record.old.bytes() && !lost.contains(&true) {
+    if whole && now == record.old.bytes() && !lost.contains(&true) {
         return Content::Old;
     }
     let old = record.old.bytes().chunks(SECTOR).zip(lost);
-    for (now, ((old, lost), new)) in now.chunks(SECTOR).zip(old.zip(record.new.chunks(SECTOR))) {
-        if now != old && now != new && !lost {
+    let sectors = now.chunks(SECTOR).zip(unread).zip(old.zip(record.new.chunks(SECTOR)));
+    for ((now, unread), ((old, lost), new)) in sectors {
+        if now != old && now != new && !lost && !unread {
             return Content::Foreign;
         }
     }

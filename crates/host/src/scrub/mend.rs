@@ -100,8 +100,9 @@ impl Pass<'_> {
         let unasked = now.iter().any(|finding| finding.verdict == Verdict::NotAsked);
         let (mut repaired, mut left) = (false, false);
         // Sectors that are not there come first: bytes beside them are judged when they are back.
+        // Then bytes that tags convict: parity is computed from what is right.
         let mut order: Vec<usize> = (0..diagnoses.len()).collect();
-        order.sort_by_key(|index| !diagnoses[*index].verdict.is_gap());
+        order.sort_by_key(|index| (!diagnoses[*index].verdict.is_gap(), !now[*index].is_convicted()));
         for index in order {
             let same = |finding: &&mut Finding| finding.is_same_place(&now[index]) && !finding.repaired;
             let Some(finding) = self.saved.findings.iter_mut().find(same) else { continue };

@@ -290,6 +290,13 @@ impl Work for Pass<'_> {
                 findings.push(finding);
             }
         }
+        let vouched = if self.vouch && tags.is_some_and(|fit| fit[Origin::Adopted as usize] > 0) {
+            let bound = bound(method, &view, stripes.end - stripes.start, checker.accumulators);
+            vouch(self.target, &view, &stripes, &suspects, bound)?
+        } else {
+            0
+        };
+        // From here on nothing fails: a batch that failed is done again, and must count once.
         let count = stripes.end - stripes.start;
         let present = view.present() as u64;
         self.saved.ledger += ledger;
@@ -302,10 +309,7 @@ impl Work for Pass<'_> {
             sums.iter_mut().zip(fit).for_each(|(sum, fit)| *sum = sum.saturating_add(fit));
         }
         self.saved.findings.extend(findings);
-        if self.vouch && tags.is_some_and(|fit| fit[Origin::Adopted as usize] > 0) {
-            let bound = bound(method, &view, count, checker.accumulators);
-            self.saved.vouched += vouch(self.target, &view, &stripes, &suspects, bound)?;
-        }
+        self.saved.vouched += vouched;
         self.put_view(stripes.start, view);
         Ok(())
     }

@@ -164,6 +164,41 @@ fn a_journal_that_the_archive_does_not_take_is_not_dropped() {
     assert!(store.folder(&format!("{UUID}.repairs")).read("1.journal", 1 << 20).unwrap().is_some());
 }
 
+/// The new bytes are in the drive's cache, or in the system's: that they read back is no proof.
+#[test]
+fn new_bytes_are_made_durable_before_the_journal_goes() {
+    for seed in 0..8 {
+        let world = World::new(RAID6, seed);
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateFiles::open(folder.path(), UUID).unwrap();
+        let (_, new) = interrupted(&world, &state, 0);
+        let place = world.place(1, 0);
+        world.devices[1].write_at(place, &new).unwrap();
+        assert_eq!(settle(&world.target(1, &[]), &state).unwrap(), Recovery::Whole);
+        assert_eq!(status(&state), Status::Written);
+        world.devices[1].crash();
+        let mut now = vec![0; new.len()];
+        world.devices[1].read_at(place, &mut now).unwrap();
+        assert!(now == new, "seed {seed}: it is lost with the power");
+    }
+}
+
+/// Somebody has written beside a sector that cannot be read: the journal knows nothing of that.
+#[test]
+fn what_somebody_wrote_beside_an_unreadable_sector_is_not_overwritten() {
+    let world = World::new(RAID6, 1);
+    let folder = tempfile::tempdir().unwrap();
+    let state = StateFiles::open(folder.path(), UUID).unwrap();
+    interrupted(&world, &state, 0);
+    world.damage(Role(1), 1, 700, 1, 0x11);
+    let place = world.place(1, 0);
+    world.devices[1].lose(place + 1024..place + 1536);
+    let before = world.contents();
+    let done = settle(&world.target(1, &[]), &state).unwrap();
+    assert!(matches!(&done, Recovery::Dropped(why, _) if why.contains("written there")), "{done:?}");
+    assert_eq!(world.contents(), before);
+}
+
 /// A lost sector that was not written yet: there are no old bytes, so it is neither old nor
 /// foreign.
 #[test]

@@ -2,11 +2,19 @@
 
 use crate::world::{Kind, RAID5, RAID6, UUID, World, options, pass};
 use pumice_blockdev::{BlockDevice, MemoryDevice};
+use pumice_buffer::AlignedBuffer;
 use pumice_host::Method;
 use pumice_host::finding::{Certainty, Doubt, Says, Strength, Verdict};
 use pumice_host::repair::RepairPolicy;
 use pumice_host::scrub::{Options, Outcome};
 use pumice_host::state::StateFiles;
+use pumice_host::target::{Member, Target};
+use pumice_node::{LocalNode, NodeOptions, Peers};
+use pumice_offload::{
+    DataNode, DriveId, Ended, ErrorKind, MemoryAddress, NodeDescription, NodeError, OperationQueue,
+    PaceFigures, PaceRequest, ParityCommand, ParityResult, Piece, PieceFailure, TagFormat, TaggedBlocks,
+    Transfer, TransferResult,
+};
 use pumice_protect::guard::Guard;
 use pumice_protect::origin::Origin;
 use pumice_tags::file::{SharedMedium, TagFile};
@@ -14,6 +22,7 @@ use pumice_tags::geometry::Geometry;
 use pumice_tags::{DeviceMedium, TaggedDevice};
 use pumice_units::Role;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const POLICIES: [RepairPolicy; 4] =
     [RepairPolicy::Strong, RepairPolicy::Likely, RepairPolicy::Parity, RepairPolicy::None];
@@ -305,6 +314,159 @@ fn a_damaged_block_beside_a_lost_sector_comes_back_with_it() {
     assert!(outcome.findings.iter().any(|f| f.member == Some(2) && f.repaired), "{:?}", outcome.findings);
     assert_eq!(protected.world.contents(), before);
     assert!(protected.scrub(&options(4)).findings.is_empty());
+}
+
+/// The last equation would make a lost block from bytes that their own tag calls wrong.
+#[test]
+fn lost_sectors_are_not_rebuilt_from_a_member_that_its_tag_calls_wrong() {
+    let protected = Protected::written(RAID5, 512);
+    let lost = protected.world.place(7, 4096);
+    protected.world.devices[1].lose(lost..lost + 4096);
+    protected.world.damage(Role(2), 7, 5000, 30, 0x11);
+    let before = protected.world.contents();
+    for policy in POLICIES {
+        let outcome = protected.repair(policy);
+        assert!(!outcome.findings.iter().any(|f| f.repaired), "{policy:?}: {:?}", outcome.findings);
+        assert!(!outcome.findings.iter().any(|f| f.verdict == Verdict::TagDamaged), "{:?}", outcome.findings);
+        assert_eq!(protected.world.contents(), before, "{policy:?}");
+    }
+    // Nothing is against the other members of another stripe: there it is rebuilt.
+    let lost = protected.world.place(9, 4096);
+    protected.world.devices[1].lose(lost..lost + 4096);
+    let outcome = protected.repair(RepairPolicy::Strong);
+    assert!(outcome.findings.iter().any(|f| f.stripe == 9 && f.repaired), "{:?}", outcome.findings);
+}
+
+/// The stripe has a sector that parity alone calls wrong, because its member has no tag there, and
+/// another one that tags convict.
+#[test]
+fn parity_is_not_computed_from_data_that_tags_convict() {
+    let protected = Protected::unchecked(RAID5, 512);
+    for (role, device) in protected.devices.iter().enumerate() {
+        let content = protected.world.devices[role].content();
+        let hole = protected.world.place(7, 4096) as usize;
+        for range in [0..hole, hole + 512..content.len()] {
+            device.write_at(range.start as u64, &content[range]).unwrap();
+        }
+        device.flush().unwrap();
+    }
+    let good = protected.world.contents();
+    protected.world.damage(Role(3), 7, 4096, 20, 0x21);
+    protected.world.damage(Role(1), 7, 4096 + 2048, 30, 0x11);
+    let outcome = protected.repair(RepairPolicy::Parity);
+    let convicted = outcome.findings.iter().find(|f| f.member == Some(1)).unwrap();
+    assert!(convicted.repaired && convicted.is_convicted(), "{:?}", outcome.findings);
+    let place = protected.world.place(7, 4096 + 2048) as usize;
+    let now = protected.world.contents();
+    assert_eq!(now[1][place..place + 512], good[1][place..place + 512], "member 1 is as it was written");
+    assert!(protected.scrub(&options(5)).findings.is_empty());
+}
+
+/// A drive with tags of 4096-byte blocks takes whole blocks, whatever its sectors are.
+#[test]
+fn bytes_that_read_well_are_repaired_on_drives_with_large_tag_blocks() {
+    let world = World::new(RAID6, 11);
+    let before = world.contents();
+    // Damaged before the tags were made, so that parity alone finds it.
+    for (start, len, by) in [(5000, 300, 0x11), (5100, 100, 0x36), (5200, 50, 0x77), (5250, 10, 0x3)] {
+        world.damage(Role(2), 7, start, len, by);
+    }
+    let protected = Protected::over(world, 4096);
+    protected.adopt();
+    let outcome = protected.repair(RepairPolicy::Strong);
+    assert!(outcome.findings[0].repaired, "{:?}", outcome.findings);
+    assert_eq!(protected.world.contents(), before);
+}
+
+/// A node that loses its connection when it is asked to vouch for the first time.
+struct Dropping {
+    local: LocalNode,
+    drops: AtomicBool,
+}
+
+impl DataNode for Dropping {
+    fn describe(&self) -> Result<NodeDescription, NodeError> {
+        self.local.describe()
+    }
+    fn read(&self, drive: DriveId, offset: u64, buf: &mut [u8]) -> Result<(), NodeError> {
+        self.local.read(drive, offset, buf)
+    }
+    fn tag_format(&self, drive: DriveId) -> Result<Option<TagFormat>, NodeError> {
+        self.local.tag_format(drive)
+    }
+    fn read_tagged(&self, drive: DriveId, offset: u64, len: u64) -> Result<TaggedBlocks, NodeError> {
+        self.local.read_tagged(drive, offset, len)
+    }
+    fn vouch(&self, drive: DriveId, offset: u64, len: u64) -> Result<u64, NodeError> {
+        match self.drops.swap(false, Ordering::Relaxed) {
+            true => Err(NodeError::new(ErrorKind::Unreachable, "the connection is lost")),
+            false => self.local.vouch(drive, offset, len),
+        }
+    }
+    fn reconnect(&self) -> Result<bool, NodeError> {
+        Ok(true)
+    }
+    fn gather(
+        &self,
+        pieces: &[Piece],
+        buffer: AlignedBuffer,
+    ) -> Result<(AlignedBuffer, Vec<PieceFailure>), NodeError> {
+        self.local.gather(pieces, buffer)
+    }
+    fn write(&self, drive: DriveId, offset: u64, data: &[u8]) -> Result<(), NodeError> {
+        self.local.write(drive, offset, data)
+    }
+    fn zero(&self, drive: DriveId, offset: u64, len: u64) -> Result<(), NodeError> {
+        self.local.zero(drive, offset, len)
+    }
+    fn flush(&self, drive: DriveId) -> Result<(), NodeError> {
+        self.local.flush(drive)
+    }
+    fn operations(&self, depth: usize, ended: Ended) -> Result<Box<dyn OperationQueue>, NodeError> {
+        self.local.operations(depth, ended)
+    }
+    fn parity(&self, command: &ParityCommand) -> Result<ParityResult, NodeError> {
+        self.local.parity(command)
+    }
+    fn pace(&self, request: &PaceRequest) -> Result<(), NodeError> {
+        self.local.pace(request)
+    }
+    fn pace_figures(&self) -> Result<Vec<PaceFigures>, NodeError> {
+        self.local.pace_figures()
+    }
+    fn transfer(&self, transfer: &Transfer) -> Result<TransferResult, NodeError> {
+        self.local.transfer(transfer)
+    }
+    fn memory_write(&self, address: MemoryAddress, data: &[u8]) -> Result<(), NodeError> {
+        self.local.memory_write(address, data)
+    }
+    fn memory_read(&self, address: MemoryAddress, buf: &mut [u8]) -> Result<(), NodeError> {
+        self.local.memory_read(address, buf)
+    }
+}
+
+#[test]
+fn a_batch_counts_once_if_the_connection_is_lost_while_it_vouches() {
+    let protected = Protected::unchecked(RAID5, 512);
+    protected.adopt();
+    let devices = protected.devices.iter().map(|device| Arc::clone(device) as _).collect();
+    let local = LocalNode::new("n", devices, &Peers::new(), NodeOptions::default());
+    let node: Arc<dyn DataNode> = Arc::new(Dropping { local, drops: AtomicBool::new(true) });
+    let member = |role: u32| Member {
+        node: Arc::clone(&node),
+        node_name: "n".to_owned(),
+        drive: DriveId(role + 1),
+        device: format!("d{role}"),
+        data_offset: protected.world.data_offset,
+        valid_stripes: protected.world.geometry.stripes(),
+    };
+    let members = (0..u32::from(RAID5.disks)).map(|role| Some(member(role))).collect();
+    let target = Target::new(protected.world.array(&[]), members);
+    let outcome = pass(&target, None, &Options { vouch: true, ..options(1) });
+    assert_eq!((outcome.reconnections, &outcome.stopped), (1, &None));
+    assert_eq!(outcome.stripes_checked, RAID5.stripes, "each once");
+    assert!(outcome.is_complete());
+    assert_eq!(outcome.vouched, RAID5.chunk / 512 * u64::from(RAID5.disks) * RAID5.stripes);
 }
 
 /// A parity pass over many damaged blocks refuses nothing, so it does not make the tags stale.

@@ -292,7 +292,7 @@ impl Core {
                     let now = *now.get_or_insert_with(|| self.shared.now());
                     self.ended(done, now);
                 }
-                Some(Completed::Failed(job)) => self.workers.submit(*job),
+                Some(Completed::Again(job)) => self.workers.submit(*job),
                 None => break,
             }
         }

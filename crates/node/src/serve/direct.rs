@@ -1,8 +1,8 @@
 //! Commands that the kernel carries for a core, without a thread that waits for each.
 
 use super::done::Done;
-use super::workers::Job;
-use pumice_blockdev::{DirectOperation, DirectQueue, DirectRequest};
+use super::workers::{Job, write_fault};
+use pumice_blockdev::{DirectEnd, DirectOperation, DirectQueue, DirectRequest};
 use pumice_buffer::AlignedBuffer;
 use pumice_nvme::controller::Op;
 use pumice_nvme::spec::Status;
@@ -14,10 +14,10 @@ const DEPTH: u32 = 1024;
 
 /// How the kernel ended a command.
 pub(super) enum Completed {
-    /// As wanted.
+    /// With an answer.
     Done(Done),
     /// It failed, or did a part: a thread does it again, and says why it cannot be done.
-    Failed(Box<Job>),
+    Again(Box<Job>),
 }
 
 /// Reads, writes and flushes under way by direct I/O.
@@ -63,9 +63,11 @@ impl Direct {
 
     /// A command that the kernel has ended.
     pub(super) fn completed(&mut self) -> Option<Completed> {
-        let (request, job, done) = self.0.completed()?;
-        if !done {
-            return Some(Completed::Failed(Box::new(restore(request, job))));
+        let (request, job, ended) = self.0.completed()?;
+        match ended {
+            DirectEnd::Done => {}
+            DirectEnd::Again => return Some(Completed::Again(Box::new(restore(request, job)))),
+            DirectEnd::Failed(error) => return Some(Completed::Done(job.ended(write_fault(&error), None))),
         }
         let read = request.buffer.filter(|_| job.op == Op::Read);
         Some(Completed::Done(job.ended(Status::SUCCESS, read)))
