@@ -243,7 +243,7 @@ impl Machine {
         match &self.commands[&id].request {
             Request::Read | Request::Adopt | Request::Release => self.actions.push(Action::Read(id)),
             Request::Vouch => self.vouch(id),
-            // It has failed while the pages were read: nothing will take the command from the queue.
+            // It has failed while the pages were read: nothing takes the command from the queue.
             Request::Write(_) if self.failed => self.end(id, Outcome::TagsFailed),
             Request::Write(_) => {
                 #[cfg(test)]
