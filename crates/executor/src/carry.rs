@@ -4,9 +4,11 @@ use crate::drive::MemberDrive;
 use crate::message::Message;
 use pumice_buffer::AlignedBuffer;
 use pumice_offload::{
-    Completion, DataNode, DriveId, ErrorKind, MAX_OPERATION, NodeError, Operation, OperationQueue, Tag,
+    Completion, DataNode, DriveId, ErrorKind, MAX_OPERATION, NodeError, Operation, OperationQueue,
+    QueueTraffic, Tag, Update,
 };
 use pumice_units::Role;
+use pumice_volume::near::NodeNumber;
 use pumice_volume::rows::{BLOCK, Rows};
 use pumice_volume::sequencer::OpId;
 use pumice_volume::{ActionId, Outcome};
@@ -22,6 +24,9 @@ enum Part {
     Rows { op: OpId, role: Role, rows: Range<u32>, at: u64 },
     /// Nothing follows but its action's end.
     Plain,
+    /// An update. Of one that makes new blocks the volume can do without: it is refused if it
+    /// fails.
+    Update { op: OpId, node: NodeNumber, targets: Vec<Role>, makes: bool },
     /// The read of a copy; the same bytes are then written.
     Copy { to: u64 },
     /// Blocks that a write lies in part in are read; then the write follows.
@@ -52,6 +57,8 @@ struct Link {
 pub(crate) enum Came {
     /// Rows were read.
     Rows { op: OpId, role: Role, rows: Range<u32>, buffer: AlignedBuffer },
+    /// A node has sent interims for targets, with these check sums.
+    Sent { op: OpId, node: NodeNumber, targets: Vec<Role>, sums: [u32; 2] },
     /// An action is over.
     Done(ActionId, Outcome),
 }
@@ -145,7 +152,8 @@ impl Carrier {
         match &operation {
             Operation::Read { len, .. } => self.moved.read += *len as u64,
             Operation::Write { len, .. } => self.moved.written += *len as u64,
-            Operation::Flush { .. } => {}
+            Operation::Update { update, .. } if update.fills => self.moved.written += u64::from(update.len),
+            Operation::Flush { .. } | Operation::Update { .. } | Operation::Store { .. } => {}
         }
         self.flights.insert(tag, Flight { action, role, part });
         let Some((index, _)) = self.places.get(&role) else { return };
@@ -180,6 +188,37 @@ impl Carrier {
             let (drive, len) = (self.id(role), piece.len());
             self.issue(action, role, Part::Plain, Operation::Write { drive, offset, len, buffer, durable });
         }
+    }
+
+    /// Has a member's node carry out an update, with the data for its slot.
+    pub(crate) fn update(
+        &mut self,
+        action: ActionId,
+        role: Role,
+        (op, node, targets): (OpId, NodeNumber, Vec<Role>),
+        update: Update,
+        data: &[u8],
+    ) {
+        let makes = update.fills || !update.sums.is_empty();
+        let mut buffer = AlignedBuffer::new(data.len().max(1));
+        buffer[..data.len()].copy_from_slice(data);
+        let operation = Operation::Update { update: Box::new(update), data: buffer, sent: [0; 2] };
+        self.issue(action, role, Part::Update { op, node, targets, makes }, operation);
+    }
+
+    /// Has a member's node write local memory to the medium.
+    pub(crate) fn store(&mut self, action: ActionId, role: Role, from: u64, offset: u64, len: usize) {
+        let operation = Operation::Store { drive: self.id(role), from, offset, len, durable: false };
+        self.issue(action, role, Part::Plain, operation);
+    }
+
+    /// What went over the links to all nodes.
+    pub(crate) fn traffic(&self) -> QueueTraffic {
+        let sum = |a: QueueTraffic, b: QueueTraffic| QueueTraffic {
+            sent: a.sent + b.sent,
+            received: a.received + b.received,
+        };
+        self.links.iter().map(|link| link.queue.traffic()).fold(QueueTraffic::default(), sum)
     }
 
     /// Makes durable what was written.
@@ -242,6 +281,11 @@ impl Carrier {
                 }
             }
             (Ok(()), Part::Plain) => {}
+            (Ok(()), Part::Update { op, node, targets, .. }) => {
+                if let Operation::Update { sent: sums, .. } = operation {
+                    came.push(Came::Sent { op, node, targets, sums });
+                }
+            }
             (Ok(()), Part::Copy { to }) => {
                 if let Operation::Read { drive, len, buffer, .. } = operation {
                     let write = Operation::Write { drive, offset: to, len, buffer, durable: false };
@@ -268,6 +312,7 @@ impl Carrier {
                             self.begin(action).unreadable(Rows::default().with(rows.start));
                         }
                     }
+                    Part::Update { makes: true, .. } => self.begin(action).outcome = Outcome::Refused,
                     _ => self.begin(action).outcome = Outcome::Failed,
                 }
             }

@@ -5,6 +5,7 @@ use crate::carry::{Came, Carrier};
 use crate::drive::MemberDrive;
 use crate::joining::Joining;
 use crate::message::{Answer, Failed, Message};
+use crate::near::Nodes;
 use crate::state::{ControlError, Facts, Status};
 use pumice_parity::kernels::Kernels;
 use pumice_units::Role;
@@ -46,6 +47,8 @@ pub(crate) struct Engine<'m> {
     pub(crate) messages: &'m Receiver<Message>,
     pub(crate) facts: Facts,
     windows: Windows,
+    /// Nodes that make parity, or why this host does.
+    nodes: Result<Nodes, String>,
     kernels: Kernels,
     buffers: BTreeMap<OpId, Buffers>,
     asked: BTreeMap<RequestId, Asked>,
@@ -70,9 +73,11 @@ impl<'m> Engine<'m> {
         messages: &'m Receiver<Message>,
         facts: Facts,
         windows: Windows,
+        nodes: Result<Nodes, String>,
         timing: Timing,
     ) -> Self {
         Self {
+            nodes,
             volume,
             carrier,
             messages,
@@ -165,6 +170,11 @@ impl<'m> Engine<'m> {
                                 buffers.came(role, &rows, window, &buffer);
                             }
                         }
+                        Came::Sent { op, node, targets, sums } => {
+                            if let Ok(nodes) = &mut self.nodes {
+                                nodes.sent(op, node, &targets, sums);
+                            }
+                        }
                         Came::Done(action, outcome) => self.volume.handle(Event::Done(action, outcome)),
                     }
                 }
@@ -233,7 +243,12 @@ impl<'m> Engine<'m> {
                     drop(reply.send(result.map(|()| bytes).map_err(Failed::from)));
                 }
             }
-            Effect::Forget(op) => drop(self.buffers.remove(&op)),
+            Effect::Forget(op) => {
+                self.buffers.remove(&op);
+                if let Ok(nodes) = &mut self.nodes {
+                    nodes.forget(op);
+                }
+            }
             Effect::Held(held) => {
                 tracing::warn!(held, "more members are missing than the volume survives");
                 self.held = held.then(Instant::now);
@@ -282,6 +297,26 @@ impl<'m> Engine<'m> {
                     let offset = at + u64::from(run.start) * pumice_volume::rows::BLOCK;
                     self.carrier.write(id, role, offset, buffers.new_rows(role, &run), false);
                 }
+            }
+            Command::Update { op, role, request, step } => {
+                let Ok(nodes) = &self.nodes else {
+                    return self.volume.handle(Event::Done(id, Outcome::Refused));
+                };
+                let update = nodes.update(op, role, &step);
+                let bytes = self.asked.get(&request).map_or(&[][..], |asked| &asked.bytes);
+                let fill = step.fill.map_or(0..0, |touch| {
+                    touch.from as usize..(touch.from + touch.end - touch.start) as usize
+                });
+                let targets = step.sums.iter().map(|sum| sum.target).filter(|target| *target != role);
+                let sends = (op, step.node, targets.collect());
+                self.carrier.update(id, role, sends, update, &bytes[fill]);
+            }
+            Command::Store { role, place, at, rows, .. } => {
+                let first = rows.iter().next().unwrap_or(0);
+                let from = self.nodes.as_ref().map_or(0, |nodes| nodes.slot(role, place));
+                let block = pumice_volume::rows::BLOCK;
+                let len = (u64::from(rows.count()) * block) as usize;
+                self.carrier.store(id, role, from, at + u64::from(first) * block, len);
             }
             Command::Copy { role, from, to } => self.carrier.copy(id, role, from, to),
             Command::Flush { role } => self.carrier.flush(id, role),
@@ -359,7 +394,14 @@ impl<'m> Engine<'m> {
             let name = self.carrier.drive(role).map(|drive| drive.name().to_owned());
             (role, name.filter(|_| !self.given_up.contains(&role)))
         });
+        let (near_writes, far_writes) = self.volume.ways();
+        let traffic = self.carrier.traffic();
         Status {
+            near: self.nodes.as_ref().map(|_| ()).map_err(Clone::clone),
+            near_writes,
+            far_writes,
+            link_sent: traffic.sent,
+            link_received: traffic.received,
             facts: self.facts.clone(),
             rebuilding: self.volume.rebuilding(),
             devices: devices.collect(),

@@ -21,6 +21,7 @@ mod error;
 mod joining;
 mod look;
 mod message;
+mod near;
 mod served;
 mod state;
 

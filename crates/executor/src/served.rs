@@ -8,6 +8,7 @@ use crate::error::OpenError;
 use crate::joining::{prepare, random};
 use crate::look::{Found, Survey, find, look, survey};
 use crate::message::Message;
+use crate::near::Nodes;
 use crate::state::{Consistency, ControlError, Facts, Status};
 use pumice_units::Role;
 use pumice_volume::rows::Windows;
@@ -29,6 +30,8 @@ pub struct OpenOptions {
     pub consistency: Consistency,
     /// Members that the superblocks call active may be missing: they are failed.
     pub degraded: bool,
+    /// Nodes make parity, if that moves fewer bytes over this host's links.
+    pub offload: bool,
     /// Fewer than half of the members are not enough: another host may have the others.
     pub majority: bool,
     /// md's period of clearing bits, after two of which an idle volume is made clean.
@@ -42,6 +45,7 @@ impl Default for OpenOptions {
         Self {
             consistency: Consistency::Log,
             degraded: false,
+            offload: true,
             majority: false,
             tick: Duration::from_secs(5),
             hold_timeout: Duration::from_secs(120),
@@ -144,7 +148,7 @@ impl Opening {
                 .map_err(|source| OpenError::Device { device: found.drive.name().to_owned(), source })?;
         }
         let block = members.values().map(|found| found.drive.block()).max().unwrap_or(512);
-        let volume = Volume::new(Box::new(*geometry), assembly, now());
+        let mut volume = Volume::new(Box::new(*geometry), assembly, now());
         let facts = Facts {
             uuid: newest.array_uuid,
             name: newest.name.clone(),
@@ -158,8 +162,16 @@ impl Opening {
             report,
         };
         let windows = Windows::new(geometry);
+        let drives = members.iter().map(|(role, found)| (*role, found.drive.clone())).collect();
+        let nodes = match self.options.offload {
+            true => Nodes::prepare(&drives, windows.bytes()).map_err(|error| error.to_string()),
+            false => Err("not asked for".to_owned()),
+        };
+        if let Ok(nodes) = &nodes {
+            volume.use_near(nodes.for_volume());
+        }
         let timing = Timing { tick: self.options.tick, hold_timeout: self.options.hold_timeout };
-        Ok(Engine::new(volume, carrier, &self.inbox, facts, windows, timing))
+        Ok(Engine::new(volume, carrier, &self.inbox, facts, windows, nodes, timing))
     }
 }
 

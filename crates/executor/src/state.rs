@@ -60,8 +60,19 @@ pub struct Status {
     pub user_written: u64,
     /// Bytes that were read from members.
     pub member_read: u64,
-    /// Bytes that were written to members: data, parity, log, superblocks.
+    /// Bytes that this host wrote to members: data, parity, log, superblocks. Parity that a node
+    /// made, and what it logged and stored, is not among them.
     pub member_written: u64,
+    /// Whether nodes make parity; else why they do not.
+    pub near: Result<(), String>,
+    /// Writes of windows whose parity the nodes made.
+    pub near_writes: u64,
+    /// Writes of windows whose parity this host made.
+    pub far_writes: u64,
+    /// Bytes that were sent to nodes of other machines, with headers.
+    pub link_sent: u64,
+    /// Bytes that came from them.
+    pub link_received: u64,
     /// Requests under way.
     pub requests: usize,
     /// The last errors of members.

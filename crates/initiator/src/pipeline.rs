@@ -60,7 +60,8 @@ pub type Told<E> = Box<dyn FnMut(E, Result<Outcome, Arc<InitiatorError>>) + Send
 
 struct Shared<E> {
     inbox: Mutex<Inbox<E>>,
-    moved: AtomicU64,
+    sent: AtomicU64,
+    received: AtomicU64,
     closed: AtomicBool,
 }
 
@@ -98,7 +99,12 @@ impl<E: Exchange> Pipeline<E> {
         let both = Interest::READABLE | Interest::WRITABLE;
         poll.registry().register(&mut stream, SOCKET, both).map_err(socket)?;
         let inbox = Mutex::new(Inbox { waiting: VecDeque::new(), lost: None });
-        let shared = Arc::new(Shared { inbox, moved: AtomicU64::new(0), closed: AtomicBool::new(false) });
+        let shared = Arc::new(Shared {
+            inbox,
+            sent: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+        });
         let driver = Driver {
             address,
             shared: Arc::clone(&shared),
@@ -145,9 +151,10 @@ impl<E: Exchange> Pipeline<E> {
         let _ = self.waker.wake();
     }
 
-    /// Bytes that went over its socket, both ways.
-    pub fn moved(&self) -> u64 {
-        self.shared.moved.load(Ordering::Relaxed)
+    /// Bytes that it has sent over its socket, and received.
+    pub fn moved(&self) -> (u64, u64) {
+        // Relaxed: sums that are read when nothing is under way.
+        (self.shared.sent.load(Ordering::Relaxed), self.shared.received.load(Ordering::Relaxed))
     }
 }
 
@@ -270,7 +277,7 @@ impl<E: Exchange> Driver<E> {
                 Ok(0) => return Err(self.failed(ErrorKind::WriteZero.into())),
                 Ok(n) => {
                     self.sent += n;
-                    self.shared.moved.fetch_add(n as u64, Ordering::Relaxed);
+                    self.shared.sent.fetch_add(n as u64, Ordering::Relaxed);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
@@ -290,7 +297,7 @@ impl<E: Exchange> Driver<E> {
                 Ok(0) => return Err(self.failed(ErrorKind::ConnectionReset.into())),
                 Ok(n) => {
                     self.filled += n;
-                    self.shared.moved.fetch_add(n as u64, Ordering::Relaxed);
+                    self.shared.received.fetch_add(n as u64, Ordering::Relaxed);
                     self.take()?;
                     came = true;
                 }

@@ -15,6 +15,7 @@ mod operations;
 mod pace;
 pub mod serve;
 pub mod superblocks;
+mod update;
 mod watch;
 
 pub use local::{LocalNode, NodeOptions};

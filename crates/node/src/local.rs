@@ -143,7 +143,13 @@ impl LocalNode {
         }
     }
 
-    fn checked(&self, drive: DriveId, offset: u64, len: u64) -> Result<&dyn BlockDevice, NodeError> {
+    /// A drive with a range of bytes on it.
+    pub(crate) fn checked(
+        &self,
+        drive: DriveId,
+        offset: u64,
+        len: u64,
+    ) -> Result<&dyn BlockDevice, NodeError> {
         let device = &*self.drives[self.index(drive)?];
         if offset.checked_add(len).is_none_or(|end| end > device.size_bytes()) {
             let size = device.size_bytes();
@@ -157,13 +163,34 @@ impl LocalNode {
     }
 
     /// The same for a change of the medium.
-    fn writable(&self, drive: DriveId, offset: u64, len: u64) -> Result<&dyn BlockDevice, NodeError> {
+    pub(crate) fn writable(
+        &self,
+        drive: DriveId,
+        offset: u64,
+        len: u64,
+    ) -> Result<&dyn BlockDevice, NodeError> {
         let device = self.checked(drive, offset, len)?;
         if device.read_only() {
             let what = format!("{} is open for reading only", device.name());
             return Err(NodeError::new(ErrorKind::ReadOnly, what));
         }
         Ok(device)
+    }
+
+    /// The same for whole logical blocks.
+    pub(crate) fn whole_blocks(&self, drive: DriveId, bytes: &Range<u64>) -> Result<(), NodeError> {
+        let device = self.writable(drive, bytes.start, bytes.end - bytes.start)?;
+        let block = device.logical_block();
+        if bytes.is_empty() || (bytes.start | bytes.end) & u64::from(block - 1) != 0 {
+            let what = format!("{}..{} is not made of whole blocks of {block} bytes", bytes.start, bytes.end);
+            return Err(NodeError::invalid("offset", what));
+        }
+        Ok(())
+    }
+
+    /// The kernels that fold.
+    pub(crate) fn kernels(&self) -> Kernels {
+        self.options.kernels
     }
 
     /// Takes up to `count` workers out of the store, and makes what is missing: one at least, and

@@ -58,6 +58,10 @@ impl Shared {
         let device = (drive.0 as usize).checked_sub(1).and_then(|index| self.drives.get(index));
         let none = || NodeError::invalid("drive", format!("node '{}' has no {drive}", self.name));
         let device = device.ok_or_else(none)?;
+        if matches!(operation, Operation::Update { .. } | Operation::Store { .. }) {
+            let what = "drives of this process have no updates: their memory is the host's";
+            return Err(NodeError::invalid("operation", what));
+        }
         operation.check(device.size_bytes(), device.logical_block())?;
         if device.read_only() && matches!(operation, Operation::Write { .. }) {
             let what = format!("{} is open for reading only", device.name());
@@ -100,6 +104,8 @@ impl Job {
                     written.and_then(|()| if *durable { device.flush() } else { Ok(()) })
                 }
                 Operation::Flush { .. } => device.flush(),
+                // Refused before.
+                Operation::Update { .. } | Operation::Store { .. } => Ok(()),
             };
             done.map_err(io_error)
         });
@@ -270,6 +276,10 @@ impl Carrier {
                 (DirectOperation::Write { durable }, offset, len, Some(buffer))
             }
             Operation::Flush { .. } => (DirectOperation::Flush, 0, 0, None),
+            Operation::Update { .. } | Operation::Store { .. } => {
+                job.operation = Some(operation);
+                return self.threads.take(job);
+            }
         };
         let request = DirectRequest { device, operation: kind, offset, len, buffer };
         match ring.submit(request, Flight { job, drive }) {

@@ -43,6 +43,7 @@ mod shared;
 mod socket;
 mod tagging;
 mod turns;
+mod updates;
 mod workers;
 
 pub use config::{ConfigError, DriveConfig, NodeConfig, Peer, busy_poll, metrics_address};

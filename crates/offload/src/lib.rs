@@ -27,6 +27,7 @@ mod pacing;
 mod result;
 mod rule;
 mod tags;
+mod update;
 pub mod wire;
 
 pub use activity::{Activity, AssociatedHost, Hosts, SuperblockSeen, Writes};
@@ -35,7 +36,7 @@ pub use command::{
 };
 pub use drive::{DriveDescription, DriveId, NodeDescription, Piece, PieceFailure};
 pub use error::{ErrorKind, NodeError};
-pub use link::LinkFigures;
+pub use link::{LinkFigures, QueueTraffic};
 pub use node::DataNode;
 pub use operation::{Completion, Ended, MAX_OPERATION, Operation, OperationQueue, Tag};
 pub use pacing::{DAY, MAX_WINDOWS, NEVER, PaceFigures, PacePolicy, PaceRequest, parse_window};
@@ -45,3 +46,7 @@ pub use result::{
 };
 pub use rule::{Rule, RuleError};
 pub use tags::{MAX_TAG_PLACES, MAX_TAGGED_BLOCKS, TagFault, TagFormat, TagPlace, TagReport, TaggedBlocks};
+pub use update::{
+    MAX_PATHS, MAX_UPDATE_BYTES, MAX_UPDATE_SOURCES, MAX_UPDATE_SUMS, PathId, PeerRange, SumTo, Update,
+    UpdateRecord, UpdateSource, UpdateSum,
+};

@@ -1,5 +1,14 @@
 //! What a caller's own connections to a node have moved, and how they are protected.
 
+/// What one queue has moved over its connection, headers and digests among it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct QueueTraffic {
+    /// Bytes that were sent to the node.
+    pub sent: u64,
+    /// Bytes that came from it.
+    pub received: u64,
+}
+
 /// What a caller's own connections to a node have moved since the first of them, and how the bytes
 /// are protected on their way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -5,6 +5,7 @@ use crate::{
     PaceFigures, PaceRequest, ParityCommand, ParityResult, Piece, PieceFailure, SuperblockSeen, TagFormat,
     TaggedBlocks, Transfer, TransferResult,
 };
+use crate::{PathId, PeerRange};
 use pumice_buffer::AlignedBuffer;
 
 /// A machine with drives and engines for parity and transfer.
@@ -91,6 +92,20 @@ pub trait DataNode: Send + Sync {
     /// # Errors
     /// If the node does not answer, or the machine has no threads or descriptors left.
     fn operations(&self, depth: usize, ended: Ended) -> Result<Box<dyn OperationQueue>, NodeError>;
+
+    /// Whether its queues take [`Operation::Update`](crate::Operation::Update) and
+    /// [`Operation::Store`](crate::Operation::Store).
+    fn has_updates(&self) -> bool {
+        false
+    }
+
+    /// Names a range of a peer's local memory, for updates of this caller.
+    ///
+    /// # Errors
+    /// If the node has no updates, no such peer, or names too many.
+    fn set_path(&self, _path: PathId, _range: &PeerRange) -> Result<(), NodeError> {
+        Err(NodeError::invalid("path", "the node has no updates"))
+    }
 
     /// Executes a parity command.
     ///

@@ -3,7 +3,7 @@
 //!
 //! `docs/offload.md`, *Operations in flight*, has the rules.
 
-use crate::{DriveId, NodeError};
+use crate::{DriveId, NodeError, QueueTraffic, Update};
 use pumice_buffer::AlignedBuffer;
 use std::fmt;
 use std::sync::Arc;
@@ -48,6 +48,28 @@ pub enum Operation {
         /// The drive.
         drive: DriveId,
     },
+    /// A step of a write of parity; only nodes with updates have it.
+    Update {
+        /// The step.
+        update: Box<Update>,
+        /// What goes to its slot, if it fills that: as many bytes as the slot has.
+        data: AlignedBuffer,
+        /// The CRC-32C of the first two sums that went to peers, once it has ended well.
+        sent: [u32; 2],
+    },
+    /// Writes local memory to a drive's medium; only nodes with updates have it.
+    Store {
+        /// The drive.
+        drive: DriveId,
+        /// First byte in its local memory, by absolute address.
+        from: u64,
+        /// First byte on its medium.
+        offset: u64,
+        /// Bytes.
+        len: usize,
+        /// They are on the medium before it ends well.
+        durable: bool,
+    },
 }
 
 impl Operation {
@@ -55,16 +77,22 @@ impl Operation {
     #[must_use]
     pub const fn drive(&self) -> DriveId {
         match self {
-            Self::Read { drive, .. } | Self::Write { drive, .. } | Self::Flush { drive } => *drive,
+            Self::Read { drive, .. }
+            | Self::Write { drive, .. }
+            | Self::Flush { drive }
+            | Self::Store { drive, .. } => *drive,
+            Self::Update { update, .. } => update.drive,
         }
     }
 
-    /// First byte and bytes; none of a flush.
+    /// First byte and bytes on the medium that it is for; none of a flush or an update.
     #[must_use]
     pub const fn range(&self) -> (u64, usize) {
         match self {
-            Self::Read { offset, len, .. } | Self::Write { offset, len, .. } => (*offset, *len),
-            Self::Flush { .. } => (0, 0),
+            Self::Read { offset, len, .. }
+            | Self::Write { offset, len, .. }
+            | Self::Store { offset, len, .. } => (*offset, *len),
+            Self::Flush { .. } | Self::Update { .. } => (0, 0),
         }
     }
 
@@ -75,7 +103,14 @@ impl Operation {
     pub fn check(&self, size: u64, block: u32) -> Result<(), NodeError> {
         let room = match self {
             Self::Read { buffer, .. } | Self::Write { buffer, .. } => buffer.len().min(MAX_OPERATION),
+            Self::Store { .. } => MAX_OPERATION,
             Self::Flush { .. } => return Ok(()),
+            Self::Update { update, data, .. } => {
+                if update.fills && data.len() < update.len as usize {
+                    return Err(NodeError::invalid("data", format!("{} bytes are too few", data.len())));
+                }
+                return update.validate();
+            }
         };
         let (offset, len) = self.range();
         if len == 0 || len > room {
@@ -120,6 +155,11 @@ pub trait OperationQueue: Send + Sync {
 
     /// Operations that were taken and have not ended.
     fn in_flight(&self) -> usize;
+
+    /// What went over its connection; nothing if the drives are of this process.
+    fn traffic(&self) -> QueueTraffic {
+        QueueTraffic::default()
+    }
 
     /// Takes nothing more: what no drive has begun, and what follows, ends as
     /// [`ErrorKind::Unreachable`](crate::ErrorKind::Unreachable). Returns at once.

@@ -10,6 +10,7 @@ mod result;
 mod superblocks;
 mod tags;
 mod transfer;
+mod update;
 
 pub use command::{decode_command, encode_command};
 pub use drives::{
@@ -29,6 +30,7 @@ pub use superblocks::{
 
 pub use tags::{TAGGED_ENTRY, TAGGED_HEADER, decode_tagged, encode_tagged, tagged_len};
 pub use transfer::{decode_transfer, encode_transfer};
+pub use update::{UpdateWords, decode_update, encode_update};
 
 use std::fmt::Display;
 use thiserror::Error;
@@ -46,6 +48,12 @@ pub const STATUS_PEER: u16 = 0x7C0;
 pub const STATUS_IN_USE: u16 = 0x7C1;
 /// Status: other hosts have leased the drive's local memory.
 pub const STATUS_NO_MEMORY: u16 = 0x7C2;
+/// Status: a source of an update has another check sum.
+pub const STATUS_OTHER_BYTES: u16 = 0x7C3;
+/// What Identify Controller says at byte 3082, bit 0: Path, Update and Store are there.
+pub const HAS_UPDATES: u8 = 1;
+/// Store, dword 13, bit 0: durable.
+pub const STORE_DURABLE: u32 = 1;
 /// Hold, dword 10: give it back.
 pub const HOLD_RELEASE: u32 = 0;
 /// Hold, dword 10: keep other hosts away.

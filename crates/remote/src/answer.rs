@@ -42,6 +42,7 @@ pub(crate) fn refused(node: &str, what: &str, status: Status, explanation: &str)
         wire::STATUS_PEER => format!("peer unreachable ({:#05x})", wire::STATUS_PEER),
         wire::STATUS_IN_USE => format!("in use ({:#05x})", wire::STATUS_IN_USE),
         wire::STATUS_NO_MEMORY => format!("no memory ({:#05x})", wire::STATUS_NO_MEMORY),
+        wire::STATUS_OTHER_BYTES => format!("other bytes ({:#05x})", wire::STATUS_OTHER_BYTES),
         _ => status.to_string(),
     };
     let separator = if explanation.is_empty() { "" } else { ": " };

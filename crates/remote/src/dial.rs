@@ -38,6 +38,8 @@ pub(crate) struct Association {
     pub(crate) digests: Digests,
     pub(crate) drives: Vec<DriveDescription>,
     pub(crate) geometry: Vec<Geometry>,
+    /// It has updates.
+    pub(crate) updates: bool,
 }
 
 impl Dial {
@@ -74,6 +76,7 @@ impl Dial {
                 format!("{address}: serves drives, but has no parity command set of version {version}");
             return Err(NodeError::invalid("node", what));
         }
+        let updates = vendor[10] & wire::HAS_UPDATES != 0;
         let mut queue = controller.queue(1, pool::DEPTH).map_err(|error| unreachable(&error))?;
         let mut drives = describe(&address.to_string(), &mut queue)?;
         let mut geometry = Vec::with_capacity(drives.len());
@@ -85,7 +88,7 @@ impl Dial {
             drive.block_bytes = 1 << namespace.block_shift;
             geometry.push(Geometry::of(&namespace));
         }
-        Ok(Association { controller, queue, nqn, digests, drives, geometry })
+        Ok(Association { controller, queue, nqn, digests, drives, geometry, updates })
     }
 }
 

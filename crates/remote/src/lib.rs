@@ -33,8 +33,9 @@ use pumice_nvme::spec::opcode::io;
 use pumice_offload::wire::{self, SocketBytes, opcode};
 use pumice_offload::{
     DataNode, DriveDescription, DriveId, Ended, ErrorKind, Grant, Hosts, LinkFigures, MemoryAddress,
-    NodeDescription, NodeError, OperationQueue, PaceFigures, PaceRequest, ParityCommand, ParityResult, Piece,
-    PieceFailure, SuperblockSeen, TagFormat, TaggedBlocks, Transfer, TransferResult,
+    NodeDescription, NodeError, OperationQueue, PaceFigures, PaceRequest, ParityCommand, ParityResult,
+    PathId, PeerRange, Piece, PieceFailure, SuperblockSeen, TagFormat, TaggedBlocks, Transfer,
+    TransferResult,
 };
 use pumice_telemetry::Ledger;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,6 +56,8 @@ pub struct RemoteNode {
     dial: Dial,
     drives: Vec<DriveDescription>,
     geometry: Vec<Geometry>,
+    /// It has updates.
+    updates: bool,
     /// This host's parts of the drives' local memory.
     parts: Parts,
     pool: Arc<Pool>,
@@ -83,6 +86,7 @@ impl RemoteNode {
             parts: Parts::of(&made.drives),
             drives: made.drives,
             geometry: made.geometry,
+            updates: made.updates,
             pool: Arc::new(Pool::new(&name, made.controller, made.queue)),
             digests: AtomicBool::new(made.digests == BOTH),
             held: AtomicBool::new(false),
@@ -306,6 +310,20 @@ impl DataNode for RemoteNode {
     fn operations(&self, depth: usize, ended: Ended) -> Result<Box<dyn OperationQueue>, NodeError> {
         let queue = RemoteQueue::open(&self.pool, &self.name, &self.geometry, depth, ended)?;
         Ok(Box::new(queue))
+    }
+
+    fn has_updates(&self) -> bool {
+        self.updates
+    }
+
+    fn set_path(&self, path: PathId, range: &PeerRange) -> Result<(), NodeError> {
+        let PeerRange { peer, to, len, grant } = range.clone();
+        let from = MemoryAddress { drive: DriveId(0), offset: 0 };
+        let bytes = wire::encode_transfer(&Transfer { from, len, peer, to, grant });
+        let mut sqe = Sqe::new(opcode::PATH, 0);
+        sqe.set_dword(10, u32::from(path.0));
+        sqe.set_dword(12, bytes.len() as u32);
+        self.plain(sqe, &bytes)
     }
 
     fn hosts(&self) -> Result<Option<Hosts>, NodeError> {

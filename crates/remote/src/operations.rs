@@ -7,7 +7,8 @@ use crate::pool::{Given, Pool};
 use pumice_initiator::{Exchange, InitiatorError, Outcome, Patience, Pipeline};
 use pumice_nvme::spec::Sqe;
 use pumice_nvme::spec::opcode::io;
-use pumice_offload::{Completion, Ended, NodeError, Operation, OperationQueue, Tag};
+use pumice_offload::wire::{self, opcode};
+use pumice_offload::{Completion, Ended, NodeError, Operation, OperationQueue, QueueTraffic, Tag};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -26,17 +27,23 @@ impl Shared {
 
     /// What a command's end means for its operation.
     fn ended(&self, flight: Flight, came: Result<Outcome, Arc<InitiatorError>>) {
-        let Flight { tag, operation, .. } = flight;
+        let Flight { tag, mut operation, .. } = flight;
         let drive = operation.drive();
         let result = came.map_err(|error| unreachable(&error)).and_then(|done| {
             let what = match operation {
                 Operation::Read { .. } => "read",
                 Operation::Write { .. } => "write",
                 Operation::Flush { .. } => "flush",
+                Operation::Update { .. } => "update",
+                Operation::Store { .. } => "store",
             };
             outcome(&self.name, drive, what, done.status)?;
-            match operation {
-                Operation::Read { len, .. } => whole(&self.name, &format!("{drive}: {what}"), &done, len),
+            match &mut operation {
+                Operation::Read { len, .. } => whole(&self.name, &format!("{drive}: {what}"), &done, *len),
+                Operation::Update { sent, .. } => {
+                    *sent = [done.result as u32, (done.result >> 32) as u32];
+                    Ok(())
+                }
                 _ => Ok(()),
             }
         });
@@ -49,6 +56,8 @@ struct Flight {
     tag: Tag,
     operation: Operation,
     sqe: Sqe,
+    /// The descriptor of an update, and what goes to its slot.
+    data: Vec<u8>,
 }
 
 impl Exchange for Flight {
@@ -59,7 +68,7 @@ impl Exchange for Flight {
     fn send(&self) -> &[u8] {
         match &self.operation {
             Operation::Write { buffer, len, .. } => &buffer[..*len],
-            _ => &[],
+            _ => &self.data,
         }
     }
 
@@ -69,6 +78,12 @@ impl Exchange for Flight {
             _ => &mut [],
         }
     }
+}
+
+/// Sets two dwords to a number, the lower half first.
+fn set_quad(sqe: &mut Sqe, dword: usize, number: u64) {
+    sqe.set_dword(dword, number as u32);
+    sqe.set_dword(dword + 1, (number >> 32) as u32);
 }
 
 /// A queue of one node: a connection of its own.
@@ -117,14 +132,16 @@ impl RemoteQueue {
         Ok(Self { shared, geometry: geometry.to_vec(), depth, pool, given, closed, pipeline: Some(pipeline) })
     }
 
-    fn command(&self, operation: &Operation) -> Result<Sqe, NodeError> {
+    /// An operation as a command, with the bytes that are not in its buffer.
+    fn command(&self, operation: &Operation) -> Result<(Sqe, Vec<u8>), NodeError> {
         let drive = operation.drive();
         let geometry = (drive.0 as usize).checked_sub(1).and_then(|index| self.geometry.get(index));
         let none = || NodeError::invalid("drive", format!("node {} has no {drive}", self.shared.name));
         let geometry = geometry.ok_or_else(none)?;
         operation.check(geometry.bytes(), geometry.block())?;
         let (offset, len) = operation.range();
-        Ok(match operation {
+        let mut data = Vec::new();
+        let sqe = match operation {
             Operation::Read { .. } => geometry.command(io::READ, drive, offset, len),
             Operation::Write { durable, .. } => {
                 let mut sqe = geometry.command(io::WRITE, drive, offset, len);
@@ -134,7 +151,28 @@ impl RemoteQueue {
                 sqe
             }
             Operation::Flush { .. } => Sqe::new(io::FLUSH, drive.0),
-        })
+            Operation::Store { from, durable, .. } => {
+                let mut sqe = Sqe::new(opcode::STORE, drive.0);
+                set_quad(&mut sqe, 2, *from);
+                set_quad(&mut sqe, 10, offset);
+                sqe.set_dword(12, len as u32);
+                sqe.set_dword(13, u32::from(*durable) * wire::STORE_DURABLE);
+                sqe
+            }
+            Operation::Update { update, data: fill, .. } => {
+                let (words, descriptor) = wire::encode_update(update)
+                    .map_err(|error| NodeError::invalid(error.field, error.to_string()))?;
+                data = descriptor;
+                data.extend_from_slice(&fill[..if update.fills { update.len as usize } else { 0 }]);
+                let mut sqe = Sqe::new(opcode::UPDATE, drive.0);
+                set_quad(&mut sqe, 2, words.slot);
+                set_quad(&mut sqe, 10, words.record_at);
+                sqe.set_dword(12, data.len() as u32);
+                sqe.set_dword(13, words.len);
+                sqe
+            }
+        };
+        Ok((sqe, data))
     }
 }
 
@@ -147,8 +185,8 @@ impl OperationQueue for RemoteQueue {
         }
         match self.command(&operation) {
             Err(error) => self.shared.end(tag, operation, Err(error)),
-            Ok(sqe) => {
-                let flight = Flight { tag, operation, sqe };
+            Ok((sqe, data)) => {
+                let flight = Flight { tag, operation, sqe, data };
                 let pipeline = self.pipeline.as_ref().expect("there until the drop");
                 if let Err((flight, error)) = pipeline.submit(flight) {
                     self.shared.end(flight.tag, flight.operation, Err(unreachable(&error)));
@@ -160,6 +198,11 @@ impl OperationQueue for RemoteQueue {
 
     fn in_flight(&self) -> usize {
         self.shared.in_flight.load(Ordering::Acquire)
+    }
+
+    fn traffic(&self) -> QueueTraffic {
+        let (sent, received) = self.pipeline.as_ref().map_or((0, 0), Pipeline::moved);
+        QueueTraffic { sent, received }
     }
 
     fn close(&self) {

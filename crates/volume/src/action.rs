@@ -2,6 +2,7 @@
 
 use crate::log::Record;
 use crate::member::MemberPlace;
+use crate::near::NearStep;
 use crate::plan::RowPlan;
 use crate::rows::{Rows, Touch};
 use crate::sequencer::OpId;
@@ -65,6 +66,9 @@ pub enum Outcome {
     Failed,
     /// These rows of a read could not be read; the member itself is well.
     Unreadable(Rows),
+    /// An update was not done to its end, and the member itself may be well: its operation goes the
+    /// far way.
+    Refused,
     /// The member refused the writer's token.
     Fenced,
 }
@@ -146,6 +150,30 @@ pub enum Command {
         /// Which rows of it.
         rows: Rows,
     },
+    /// A step of the near way, by the member's node.
+    Update {
+        /// The operation.
+        op: OpId,
+        /// The member.
+        role: Role,
+        /// The request whose bytes are new.
+        request: RequestId,
+        /// The step.
+        step: Box<NearStep>,
+    },
+    /// Write new blocks from the member's place in local memory. Durable after a flush.
+    Store {
+        /// The operation.
+        op: OpId,
+        /// The member.
+        role: Role,
+        /// Which place.
+        place: u32,
+        /// Where the window begins, from the start of the device.
+        at: u64,
+        /// Which rows of it: one run.
+        rows: Rows,
+    },
     /// Copy a block from the log into place. Durable after a flush.
     Copy {
         /// The member.
@@ -179,6 +207,8 @@ impl Command {
             Self::Read { role, .. }
             | Self::Log { role, .. }
             | Self::Write { role, .. }
+            | Self::Update { role, .. }
+            | Self::Store { role, .. }
             | Self::Copy { role, .. }
             | Self::Flush { role }
             | Self::Put { role, .. } => Some(*role),
@@ -189,7 +219,15 @@ impl Command {
     /// Whether it changes the member.
     #[must_use]
     pub const fn writes(&self) -> bool {
-        matches!(self, Self::Log { .. } | Self::Write { .. } | Self::Copy { .. } | Self::Put { .. })
+        match self {
+            Self::Log { .. }
+            | Self::Write { .. }
+            | Self::Store { .. }
+            | Self::Copy { .. }
+            | Self::Put { .. } => true,
+            Self::Update { step, .. } => step.record.is_some(),
+            Self::Read { .. } | Self::Fold { .. } | Self::Flush { .. } => false,
+        }
     }
 }
 

@@ -106,6 +106,9 @@ pub enum Rule {
     FailureBeforeHorizon,
     /// After a failure a write goes on only with what is left of its members.
     LogAgain,
+    /// What the nodes have made stays as it is made: a write that may be in place in part is not
+    /// planned again.
+    KeepMade,
     /// Recovery begins a new generation of the log.
     NewGeneration,
     /// Full stripes are logged with their blocks while a data member is missing.

@@ -20,6 +20,7 @@ pub mod assemble;
 mod intent;
 pub mod log;
 pub mod member;
+pub mod near;
 pub mod plan;
 pub mod rows;
 pub mod sequencer;

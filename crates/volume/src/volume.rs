@@ -3,6 +3,8 @@
 //! Every event is handled in two parts: what it says is noted, then [`Volume::pump`] lets
 //! everything take its next step that may. `docs/volumes.md` has the states.
 
+mod logging;
+mod near;
 mod operation;
 mod procedure;
 mod recovery;
@@ -12,6 +14,7 @@ use crate::assemble::{Assembly, Rule};
 use crate::intent::Intent;
 use crate::log::Space;
 use crate::member::{Member, State, mark};
+use crate::near::Near;
 use crate::rows::{RowLayout, Window, Windows};
 use crate::sequencer::{OpId, Sequencer};
 use operation::{Kind, Op};
@@ -46,6 +49,9 @@ pub struct Volume {
     use_log: bool,
     omit: Option<Rule>,
     intent: Option<Intent>,
+    near: Option<Near>,
+    /// Writes that are done: near, far.
+    ways: (u64, u64),
     locks: Sequencer,
     requests: BTreeMap<RequestId, Pending>,
     ops: BTreeMap<OpId, Op>,
@@ -145,6 +151,8 @@ impl Volume {
             use_log: assembly.use_log,
             omit: assembly.omit,
             intent,
+            near: None,
+            ways: (0, 0),
             locks: Sequencer::default(),
             requests: BTreeMap::new(),
             ops: BTreeMap::new(),
@@ -269,6 +277,13 @@ impl Volume {
         match (outcome, role) {
             (Outcome::Fenced, _) => self.fence(),
             (Outcome::Failed, Some(role)) if self.members[role.index()].here() => {
+                self.failing.insert(role);
+            }
+            // It cannot be done another way any more.
+            (Outcome::Refused, Some(role))
+                if matches!(owner, Owner::Op(id) if self.is_made(id))
+                    && self.members[role.index()].here() =>
+            {
                 self.failing.insert(role);
             }
             _ => {}

@@ -23,6 +23,7 @@ pub(super) struct Shown {
     pub(super) survives: Survives,
     pub(super) members: Vec<Member>,
     pub(super) moved: Moved,
+    pub(super) parity: Parity,
     pub(super) recovered: Recovered,
     pub(super) errors: Vec<String>,
     /// Where it is served; `null` if it is not.
@@ -51,6 +52,19 @@ pub(super) struct Moved {
     pub(super) user_written: u64,
     pub(super) member_read: u64,
     pub(super) member_written: u64,
+    pub(super) link_sent: u64,
+    pub(super) link_received: u64,
+}
+
+/// Where parity is made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Parity {
+    /// Nodes can make it.
+    pub(super) by_nodes: bool,
+    /// Why they cannot.
+    pub(super) why: Option<String>,
+    pub(super) near_writes: u64,
+    pub(super) far_writes: u64,
 }
 
 /// What was found when it was opened.
@@ -121,6 +135,14 @@ impl Shown {
                 user_written: status.user_written,
                 member_read: status.member_read,
                 member_written: status.member_written,
+                link_sent: status.link_sent,
+                link_received: status.link_received,
+            },
+            parity: Parity {
+                by_nodes: status.near.is_ok(),
+                why: status.near.as_ref().err().cloned(),
+                near_writes: status.near_writes,
+                far_writes: status.far_writes,
             },
             recovered: Recovered {
                 log_discarded: report.discarded,
@@ -189,6 +211,9 @@ pub(super) fn show(shown: &Shown, json: bool) {
         ]
     });
     text.push_str(&table(&rows.collect::<Vec<_>>()));
+    if shown.parity.by_nodes {
+        text.push_str("parity is made by the nodes of the drives\n");
+    }
     for line in shown.recovery_words() {
         text.push_str(&format!("when it was opened: {line}\n"));
     }

@@ -43,6 +43,9 @@ struct OpenArgs {
     /// recorded as failed
     #[arg(long)]
     degraded: bool,
+    /// Whether nodes make parity if that moves fewer bytes over this machine's links: on or off
+    #[arg(long, value_enum, default_value = "on")]
+    offload: Switch,
     /// Digests of connections to nodes: auto, on or off
     #[arg(long, default_value = "auto")]
     digest: DigestPolicy,
@@ -92,6 +95,13 @@ pub(crate) struct ServeArgs {
     log_format: LogFormat,
 }
 
+/// On or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Switch {
+    On,
+    Off,
+}
+
 fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).map(Duration::from_nanos).map_err(|error| error.to_string())
 }
@@ -106,6 +116,7 @@ impl OpenArgs {
                 ConsistencyArg::Bitmap => Consistency::Bitmap,
             },
             degraded: self.degraded,
+            offload: self.offload == Switch::On,
             majority: devices.any_far(),
             hold_timeout: self.hold_timeout,
             ..OpenOptions::default()

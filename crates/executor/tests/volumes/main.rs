@@ -2,6 +2,7 @@
 //! a seed, nodes behind sockets.
 
 mod crash;
+mod near;
 mod network;
 mod plain;
 mod refusals;

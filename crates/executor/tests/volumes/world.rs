@@ -88,6 +88,7 @@ impl World {
         let options = OpenOptions {
             consistency,
             degraded: false,
+            offload: true,
             majority: false,
             tick: Duration::from_millis(20),
             hold_timeout: Duration::from_millis(50),

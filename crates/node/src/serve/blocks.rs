@@ -11,12 +11,13 @@ use super::outgoing::Loan;
 use super::pool::Pool;
 use super::results::{QueueId, Sender};
 use super::shared::Shared;
+use super::updates;
 use super::workers::{Job, OffloadJob, read_fault, write_fault};
 use crate::watch::Writing;
 use pumice_blockdev::BlockDevice;
 use pumice_buffer::AlignedBuffer;
 use pumice_nvme::controller::{Lent, Media, Op, Request, Submitted};
-use pumice_nvme::spec::Status;
+use pumice_nvme::spec::{Sqe, Status};
 use pumice_offload::wire;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -99,6 +100,9 @@ impl Blocks<'_> {
         };
         *self.in_flight += 1;
         let (flown, held) = self.hold(request.len);
+        // Counted from here on, as plain writes are.
+        let writing = self.changed(request.cntlid, request.command);
+        *self.writes += usize::from(!writing.is_empty());
         let workers = if command.long { self.engine } else { self.control };
         workers.submit(Job {
             ticket: Ticket { connection: self.connection, slot: request.slot },
@@ -124,12 +128,21 @@ impl Blocks<'_> {
                 data: request.data.to_vec(),
             }),
             clearing: Clearing::default(),
-            writing: Vec::new(),
+            writing,
             foreground: None,
             began: self.now,
             bytes: 0,
         });
         Submitted::Later
+    }
+
+    /// What an update or a store is about to change.
+    fn changed(&self, cntlid: u16, sqe: &Sqe) -> Vec<Writing> {
+        let Some((drive, bytes)) = updates::changed(sqe) else { return Vec::new() };
+        let Some(index) = (drive as usize).checked_sub(1) else { return Vec::new() };
+        let Some(superblocks) = self.shared.watch().superblocks().get(index) else { return Vec::new() };
+        superblocks.lost(cntlid, &bytes);
+        vec![self.shared.watch().begin(index, bytes)]
     }
 
     /// Notes what a command does to the superblocks of its drive.

@@ -6,10 +6,12 @@ use super::leases::{Active, LeasedMemory, NoLease};
 use super::metrics::ParityCounts;
 use super::peers::{MAX_MOVE, PeerLinks};
 use super::results::{NotTaken, QueueId, Results, ResultsUse, Sender};
+use super::updates::{self, Paths};
 use crate::engine::Permit;
 use crate::memory::MemoryAccess;
 use crate::pace::Pacing;
 use crate::superblocks::Superblocks;
+use crate::update::Failed;
 use crate::watch::WriteWatch;
 use crate::{LocalNode, NodeOptions, Peers};
 use pumice_blockdev::BlockDevice;
@@ -78,6 +80,7 @@ pub(super) struct Offload {
     traffic: Arc<Traffic>,
     counts: ParityCounts,
     peers: PeerLinks,
+    paths: Paths,
 }
 
 impl Offload {
@@ -99,16 +102,19 @@ impl Offload {
             traffic: Arc::default(),
             counts: ParityCounts::default(),
             peers: PeerLinks::new(nqn, peers),
+            paths: Paths::default(),
         }
     }
 
     /// What the subsystem says of it.
     pub(super) fn announcement(&self) -> VendorSet {
         let mut identify = wire::SIGNATURE.to_vec();
-        identify.extend_from_slice(&[wire::VERSION, 0, 0, 0]);
+        identify.extend_from_slice(&[wire::VERSION, 0, wire::HAS_UPDATES, 0]);
         identify.extend_from_slice(&((self.memory_bytes / 4096) as u32).to_le_bytes());
-        let entry = effects::word(Effect::Nothing);
-        let commands = wire::COMMANDS.iter().map(|command| (command.opcode, entry)).collect();
+        let entry = |command: &wire::Command| {
+            effects::word(if command.changes { Effect::ChangesData } else { Effect::Nothing })
+        };
+        let commands = wire::COMMANDS.iter().map(|command| (command.opcode, entry(command))).collect();
         VendorSet { identify, commands, helper: Some(wire::NODE_HOST_ID) }
     }
 
@@ -189,11 +195,20 @@ impl Offload {
                 _ => Answered::refused(Status::INVALID_OPCODE.dnr()),
             };
         }
+        if command.changes && subsystem.with(|s| s.is_observer(cntlid)) {
+            return Answered::refused(Status::WRITE_PROTECTED.dnr());
+        }
         // What a controller has leased stays its own while a command of it is under way.
         let active = self.leases.begin(cntlid);
         match sqe.opcode() {
             opcode::PARITY_EXECUTE => self.kept(sender, tag, permit, || self.parity(&active, data, permit)),
             opcode::TRANSFER => self.kept(sender, tag, permit, || self.peers.transfer(&active, data, permit)),
+            opcode::UPDATE => {
+                let ways = (&self.paths, &self.peers);
+                changed(updates::update(&self.node, (cntlid, sqe, data), &active, ways, permit))
+            }
+            opcode::STORE => changed(updates::store(&self.node, sqe, &active, permit).map(|()| 0)),
+            opcode::PATH => plain(self.paths.set(cntlid, tag, data, &self.peers)),
             opcode::RESULT_READ => self.take(queue, tag, len),
             opcode::PACE => plain(self.pace(cntlid, data)),
             opcode::PACE_READ => {
@@ -250,6 +265,7 @@ impl Offload {
     pub(super) fn sweep(&self, stands: impl Fn(u16) -> bool) {
         self.node.pacing().sweep(&stands);
         self.watch.superblocks().iter().for_each(|drive| drive.sweep(&stands));
+        self.paths.sweep(&stands);
         self.leases.sweep(stands);
     }
 
@@ -415,6 +431,16 @@ fn status_of(error: &NodeError) -> Status {
         ErrorKind::ReadOnly => Status::WRITE_PROTECTED.dnr(),
         ErrorKind::Busy => Status(wire::STATUS_IN_USE),
         ErrorKind::Unreachable => Status(wire::STATUS_PEER),
+    }
+}
+
+/// What an update or a store ends with.
+fn changed(result: Result<u64, Failed>) -> Answered {
+    match result {
+        Ok(result) => Answered { result, ..Answered::default() },
+        Err(Failed::OtherBytes) => Answered::refused(Status(wire::STATUS_OTHER_BYTES)),
+        Err(Failed::Write) => Answered::refused(Status::WRITE_FAULT),
+        Err(Failed::Other(error)) => Answered::refused(status_of(&error)),
     }
 }
 

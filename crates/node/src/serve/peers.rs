@@ -9,7 +9,7 @@ use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::log::DiscoveryEntry;
 use pumice_nvme::spec::{Nqn, Sqe, Status};
 use pumice_offload::wire::{self, opcode};
-use pumice_offload::{ErrorKind, MemoryAddress, NodeError, Transfer};
+use pumice_offload::{ErrorKind, Grant, MemoryAddress, NodeError, PeerRange, Transfer};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
@@ -56,24 +56,57 @@ impl PeerLinks {
         let transfer =
             wire::decode_transfer(descriptor).map_err(|e| NodeError::invalid(e.field, e.to_string()))?;
         memory.check("from", transfer.from, transfer.len)?;
-        let unknown =
-            || NodeError::new(ErrorKind::Unreachable, format!("'{}' is no peer of this node", transfer.peer));
-        let address: SocketAddr = transfer.peer.parse().map_err(|_| unknown())?;
-        let peer = self.peers.iter().find(|peer| peer.address == address).ok_or_else(unknown)?;
+        let peer = self.find(&transfer.peer)?;
+        self.deliver(peer, permit, |link| send(link, memory, &transfer, permit))?;
+        Ok(Vec::new())
+    }
+
+    /// Sends bytes to a range of a peer's local memory, from byte `offset` of it on.
+    pub(super) fn send_to(
+        &self,
+        range: &PeerRange,
+        offset: u64,
+        bytes: &[u8],
+        permit: &dyn Permit,
+    ) -> Result<(), NodeError> {
+        let end = offset.checked_add(bytes.len() as u64);
+        if bytes.len() as u64 > MAX_MOVE || end.is_none_or(|end| end > range.len) {
+            let what = format!("{offset}+{} is outside the {} bytes of the path", bytes.len(), range.len);
+            return Err(NodeError::invalid("offset", what));
+        }
+        let to = MemoryAddress { offset: range.to.offset.saturating_add(offset), ..range.to };
+        let peer = self.find(&range.peer)?;
+        self.deliver(peer, permit, |link| send_piece(link, to, &range.grant, bytes))
+    }
+
+    /// A peer on the list.
+    pub(super) fn find(&self, name: &str) -> Result<&Peer, NodeError> {
+        let unknown = || NodeError::new(ErrorKind::Unreachable, format!("'{name}' is no peer of this node"));
+        let address: SocketAddr = name.parse().map_err(|_| unknown())?;
+        self.peers.iter().find(|peer| peer.address == address).ok_or_else(unknown)
+    }
+
+    /// Does something on a connection to a peer.
+    fn deliver(
+        &self,
+        peer: &Peer,
+        permit: &dyn Permit,
+        work: impl Fn(&mut Queue) -> Result<Status, NodeError>,
+    ) -> Result<(), NodeError> {
         // A connection that was idle may have died with the peer; a new one tells.
-        if let Some(mut link) = self.take_idle(address)
-            && let Ok(done) = send(&mut link.queue, memory, &transfer, permit)
+        if let Some(mut link) = self.take_idle(peer.address)
+            && let Ok(done) = work(&mut link.queue)
         {
-            return self.sent(address, link, done);
+            return self.sent(peer.address, link, done);
         }
         // It may have been given up instead: then the peer is not troubled for nothing.
         permit.check()?;
         let mut link = self.connect(peer).map_err(|error| unreachable(&error))?;
-        let done = send(&mut link.queue, memory, &transfer, permit)?;
-        self.sent(address, link, done)
+        let done = work(&mut link.queue)?;
+        self.sent(peer.address, link, done)
     }
 
-    fn sent(&self, address: SocketAddr, link: Link, status: Status) -> Result<Vec<u8>, NodeError> {
+    fn sent(&self, address: SocketAddr, link: Link, status: Status) -> Result<(), NodeError> {
         let mut all = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let idle = all.entry(address).or_default();
         if idle.len() < IDLE_LINKS {
@@ -81,7 +114,7 @@ impl PeerLinks {
         }
         drop(all);
         if status.is_success() {
-            return Ok(Vec::new());
+            return Ok(());
         }
         Err(NodeError::new(ErrorKind::Unreachable, format!("peer {address}: memory write: {status}")))
     }
@@ -130,26 +163,32 @@ fn send(
     permit: &dyn Permit,
 ) -> Result<Status, NodeError> {
     let mut done = 0;
-    let word = |i: usize| u32::from_le_bytes(std::array::from_fn(|byte| transfer.grant.0[i * 4 + byte]));
     while done < transfer.len {
         permit.check()?;
         let len = (transfer.len - done).min(MAX_MOVE);
         let mut data = vec![0; len as usize];
         let from = MemoryAddress { offset: transfer.from.offset.saturating_add(done), ..transfer.from };
         memory.read(from, &mut data)?;
-        let to = transfer.to.offset.saturating_add(done);
-        let mut sqe = Sqe::new(opcode::MEMORY_WRITE, transfer.to.drive.0);
-        sqe.set_dword(10, to as u32);
-        sqe.set_dword(11, (to >> 32) as u32);
-        sqe.set_dword(12, len as u32);
-        [2, 3, 14, 15].into_iter().enumerate().for_each(|(i, dword)| sqe.set_dword(dword, word(i)));
-        let outcome = link.execute(sqe, &data, &mut []).map_err(|error| unreachable(&error))?;
-        if !outcome.status.is_success() {
-            return Ok(outcome.status);
+        let to = MemoryAddress { offset: transfer.to.offset.saturating_add(done), ..transfer.to };
+        let status = send_piece(link, to, &transfer.grant, &data)?;
+        if !status.is_success() {
+            return Ok(status);
         }
         done += len;
     }
     Ok(Status::SUCCESS)
+}
+
+/// Sends what one command moves.
+fn send_piece(link: &mut Queue, to: MemoryAddress, grant: &Grant, data: &[u8]) -> Result<Status, NodeError> {
+    let word = |i: usize| u32::from_le_bytes(std::array::from_fn(|byte| grant.0[i * 4 + byte]));
+    let mut sqe = Sqe::new(opcode::MEMORY_WRITE, to.drive.0);
+    sqe.set_dword(10, to.offset as u32);
+    sqe.set_dword(11, (to.offset >> 32) as u32);
+    sqe.set_dword(12, data.len() as u32);
+    [2, 3, 14, 15].into_iter().enumerate().for_each(|(i, dword)| sqe.set_dword(dword, word(i)));
+    let outcome = link.execute(sqe, data, &mut []).map_err(|error| unreachable(&error))?;
+    Ok(outcome.status)
 }
 
 fn unreachable(error: &InitiatorError) -> NodeError {

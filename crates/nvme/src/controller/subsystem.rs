@@ -277,6 +277,13 @@ impl Subsystem {
         }
     }
 
+    /// Whether the host of a controller writes no namespace.
+    #[must_use]
+    pub fn is_observer(&self, cntlid: u16) -> bool {
+        // Relaxed: it is raised by a command of this host, and never lowered.
+        self.controllers.get(&cntlid).is_some_and(|c| c.observer.load(Ordering::Relaxed))
+    }
+
     /// Whether a controller keeps others away.
     #[must_use]
     pub fn is_holder(&self, cntlid: u16) -> bool {

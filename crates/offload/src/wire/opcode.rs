@@ -33,6 +33,12 @@ pub const PACE_READ: u8 = 0x92;
 /// Read what the node remembers of superblocks.
 pub const SUPERBLOCKS_READ: u8 = 0x96;
 
+/// Write local memory to a medium.
+pub const STORE: u8 = 0x94;
+/// A step of a write of parity.
+pub const UPDATE: u8 = 0x95;
+/// Name a range of a peer's local memory.
+pub const PATH: u8 = 0x99;
 /// Read blocks with what their tags say, refused or not.
 pub const TAGGED_READ: u8 = 0x9A;
 /// Vouch for adopted tags.
@@ -56,7 +62,7 @@ pub enum Length {
     Memory,
 }
 
-/// A command. None of them changes what a namespace holds.
+/// A command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Command {
     /// Its opcode.
@@ -69,10 +75,12 @@ pub struct Command {
     pub length: Length,
     /// It reads drives or waits for another node, so it may take as long as it likes.
     pub long: bool,
+    /// It changes what a namespace holds.
+    pub changes: bool,
 }
 
 /// All of them.
-pub const COMMANDS: [Command; 16] = [
+pub const COMMANDS: [Command; 19] = [
     row(MEMORY_FILL, "Memory Fill", Sender::Hosts, Length::Memory, false),
     row(PARITY_EXECUTE, "Parity Execute", Sender::Hosts, Length::Data, true),
     row(RESULT_READ, "Result Read", Sender::Hosts, Length::Data, false),
@@ -89,6 +97,9 @@ pub const COMMANDS: [Command; 16] = [
     row(SUPERBLOCKS_READ, "Superblocks Read", Sender::Hosts, Length::Data, false),
     row(TAGGED_READ, "Tagged Read", Sender::Hosts, Length::Data, true),
     row(TAGS_VOUCH, "Tags Vouch", Sender::Hosts, Length::Data, true),
+    changing(row(STORE, "Store", Sender::Hosts, Length::Memory, true)),
+    changing(row(UPDATE, "Update", Sender::Hosts, Length::Data, true)),
+    row(PATH, "Path", Sender::Hosts, Length::Data, false),
 ];
 
 /// Their opcodes.
@@ -103,7 +114,11 @@ pub const ALL: [u8; COMMANDS.len()] = {
 };
 
 const fn row(opcode: u8, name: &'static str, sender: Sender, length: Length, long: bool) -> Command {
-    Command { opcode, name, sender, length, long }
+    Command { opcode, name, sender, length, long, changes: false }
+}
+
+const fn changing(command: Command) -> Command {
+    Command { changes: true, ..command }
 }
 
 /// The command of an opcode.

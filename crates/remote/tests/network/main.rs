@@ -2,12 +2,13 @@
 
 mod operations;
 mod proxy;
+mod updates;
 
 use proxy::{Proxy, Then, data_len};
 use pumice_buffer::AlignedBuffer;
 use pumice_initiator::DigestPolicy;
 use pumice_node::NodeOptions;
-use pumice_node::serve::{Backend, Drive, Server, Service};
+use pumice_node::serve::{Backend, Drive, Peer, Server, Service};
 use pumice_nvme::controller::Limits;
 use pumice_offload::{DataNode, DriveId, ErrorKind, MemoryAddress, NodeError, PaceRequest, Piece};
 use pumice_remote::{Dial, RemoteNode};
@@ -27,6 +28,10 @@ fn node() -> Server {
 const NAME: &str = "nqn.2026-11.example:node";
 
 fn node_of(drive: Drive) -> Server {
+    node_with(drive, Vec::new())
+}
+
+fn node_with(drive: Drive, peers: Vec<Peer>) -> Server {
     Server::start(Service {
         listen: vec!["127.0.0.1:0".parse().unwrap()],
         metrics: None,
@@ -36,7 +41,7 @@ fn node_of(drive: Drive) -> Server {
         cores: 1,
         busy_poll: Duration::ZERO,
         node: NodeOptions { memory_bytes: 1 << 20, ..NodeOptions::default() },
-        peers: Vec::new(),
+        peers,
         pacing: PaceRequest::default(),
     })
     .unwrap()

@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-fn open(node: &RemoteNode, depth: usize) -> (Box<dyn OperationQueue>, Receiver<Completion>) {
+pub(crate) fn open(node: &RemoteNode, depth: usize) -> (Box<dyn OperationQueue>, Receiver<Completion>) {
     let (ended, completions) = channel();
     let ended = Mutex::new(ended);
     let ended = Arc::new(move |completion| ended.lock().unwrap().send(completion).unwrap());

@@ -3,8 +3,8 @@
 use super::{Owner, Volume};
 use crate::action::{ActionId, Command, Effect, Outcome, RequestError, RequestId};
 use crate::assemble::Rule;
-use crate::log::{Kind as RecordKind, Record};
 use crate::member::State;
+use crate::near::NearOp;
 use crate::plan::{Lost, RowMap, RowPlan, RowState};
 use crate::rows::{BLOCK, Rows, Touch, Window};
 use crate::sequencer::OpId;
@@ -33,7 +33,7 @@ impl Kind {
         !matches!(self, Self::Read(_))
     }
 
-    const fn own(self) -> bool {
+    pub(super) const fn own(self) -> bool {
         matches!(self, Self::Rebuild { .. } | Self::Resync { .. })
     }
 }
@@ -47,8 +47,13 @@ pub(super) enum Phase {
     Intent,
     Reading,
     Folding,
-    /// Waits for room in the log.
+    /// Waits for room in the log, and for a place in local memory.
     Room,
+    /// Near: new data go to their places.
+    Filling,
+    /// Near: nodes send interims.
+    Sending,
+    /// Records are written; near: with the new parities.
     Logging,
     Applying,
 }
@@ -58,22 +63,29 @@ pub(super) enum Phase {
 pub(super) struct Op {
     pub(super) kind: Kind,
     pub(super) window: Window,
-    touches: Vec<Touch>,
+    pub(super) touches: Vec<Touch>,
     pub(super) phase: Phase,
     waiting: BTreeSet<ActionId>,
     locked: bool,
     /// Its regions count it as a user.
     entered: bool,
     plans: Vec<(u32, RowPlan)>,
-    stored: BTreeMap<Role, Rows>,
+    pub(super) stored: BTreeMap<Role, Rows>,
     unreadable: BTreeMap<Role, Rows>,
-    sequences: Vec<u64>,
+    pub(super) sequences: Vec<u64>,
+    /// It goes the near way.
+    pub(super) near: Option<NearOp>,
+    /// An update of it was not done: it turns to the far way.
+    pub(super) refused: bool,
+    /// It stays on the far way.
+    pub(super) barred: bool,
 }
 
 impl Op {
     /// An action of it is over.
     pub(super) fn returned(&mut self, action: ActionId, outcome: Outcome, role: Option<Role>) {
         self.waiting.remove(&action);
+        self.refused |= outcome == Outcome::Refused && self.near.as_ref().is_some_and(|near| !near.made);
         if let (Outcome::Unreadable(rows), Some(role)) = (outcome, role) {
             self.unreadable.entry(role).or_default().0 |= rows.0;
             self.phase = Phase::Intent;
@@ -104,6 +116,9 @@ impl Volume {
             stored: BTreeMap::new(),
             unreadable: BTreeMap::new(),
             sequences: Vec::new(),
+            near: None,
+            refused: false,
+            barred: false,
         };
         self.ops.insert(id, op);
         self.ready.insert(id);
@@ -124,8 +139,11 @@ impl Volume {
             !self.keeps(Rule::BitsFirst) || self.intent.as_ref().is_none_or(|intent| intent.durable(&range))
         };
         match (op.phase, op.kind) {
+            _ if op.refused => false,
             (Phase::Intent, Kind::Write(_)) => self.want_dirty || self.clean && self.dirtying() || !bits(op),
-            (Phase::Room, Kind::Write(_)) => !bits(op) || (self.use_log && self.want_room && !self.fits(op)),
+            (Phase::Room, Kind::Write(_)) => {
+                !bits(op) || (self.use_log && self.want_room && !self.fits(op)) || self.needs_place(op)
+            }
             _ => false,
         }
     }
@@ -140,6 +158,7 @@ impl Volume {
         let dirty_first = self.keeps(Rule::DirtyFirst);
         let Some(op) = self.ops.get_mut(&id) else { return };
         match op.phase {
+            _ if op.refused => self.turn_far(id),
             Phase::Start => {
                 op.phase = Phase::Intent;
                 if let (Kind::Write(_), false) = (op.kind, std::mem::replace(&mut op.entered, true)) {
@@ -158,6 +177,8 @@ impl Volume {
             Phase::Reading => self.fold(id),
             Phase::Folding => self.folded(id),
             Phase::Room => self.log(id),
+            Phase::Filling => self.near_send(id),
+            Phase::Sending => self.near_make(id),
             Phase::Logging => self.logged(id),
             Phase::Applying => self.finish(id, Ok(())),
         }
@@ -238,6 +259,15 @@ impl Volume {
         if let Some(op) = self.ops.get_mut(&id) {
             (op.plans, op.stored, op.phase) = (plans, stored, Phase::Reading);
         }
+        let op = &self.ops[&id];
+        let log = self.use_log.then(|| self.record_kind(op));
+        if let Some(near) = self.near_of(op, &op.plans, log) {
+            if let Some(op) = self.ops.get_mut(&id) {
+                (op.near, op.phase) = (Some(near), Phase::Room);
+            }
+            self.ready.insert(id);
+            return;
+        }
         for (role, rows) in reads {
             let at = self.at(role, window);
             self.issue_for(id, Command::Read { op: id, role, at, rows });
@@ -250,7 +280,7 @@ impl Volume {
         self.members[role.index()].place.data + self.windows.start(window)
     }
 
-    fn issue_for(&mut self, id: OpId, command: Command) {
+    pub(super) fn issue_for(&mut self, id: OpId, command: Command) {
         let action = self.issue(Owner::Op(id), command);
         if let Some(op) = self.ops.get_mut(&id) {
             op.waiting.insert(action);
@@ -279,103 +309,6 @@ impl Volume {
         self.ready.insert(id);
     }
 
-    /// The record kind: full stripes of which every data member is wholly in sync need no blocks.
-    fn record_kind(&self, op: &Op) -> RecordKind {
-        let whole = op.touches.len() == usize::from(self.layout.data_members())
-            && op.touches.iter().all(|touch| touch.start == 0 && touch.end == self.windows.bytes());
-        let in_sync = |touch: &Touch| {
-            let member = &self.members[touch.role.index()];
-            !self.keeps(Rule::BlocksWhileDegraded)
-                || member.state == State::InSync && op.stored.contains_key(&touch.role)
-        };
-        if whole && op.touches.iter().all(in_sync) { RecordKind::Intent } else { RecordKind::Blocks }
-    }
-
-    fn record_bytes(&self, op: &Op, rows: Rows) -> u64 {
-        match self.record_kind(op) {
-            RecordKind::Intent => BLOCK,
-            RecordKind::Blocks => BLOCK * u64::from(1 + rows.count()),
-        }
-    }
-
-    fn fits(&self, op: &Op) -> bool {
-        op.stored.iter().all(|(role, rows)| {
-            let (space, need) = (&self.members[role.index()].space, self.record_bytes(op, *rows));
-            if op.sequences.is_empty() { space.admits(need) } else { space.fit(need).is_some() }
-        })
-    }
-
-    fn log(&mut self, id: OpId) {
-        let op = &self.ops[&id];
-        let own = op.kind.own();
-        if self.use_log && !own && !self.fits(op) {
-            self.want_room = true;
-            self.ready.insert(id);
-            return;
-        }
-        if own {
-            return self.apply(id);
-        }
-        let sequence = self.next_sequence;
-        self.next_sequence += 1;
-        self.unapplied.insert(sequence);
-        let committed = self.unlogged.first().map_or(sequence - 1, |first| first - 1);
-        let kind = self.record_kind(op);
-        let (window, stored) = (op.window, op.stored.clone());
-        if let Some(op) = self.ops.get_mut(&id) {
-            op.sequences.push(sequence);
-        }
-        if !self.use_log {
-            return self.apply(id);
-        }
-        self.unlogged.insert(sequence);
-        for (role, rows) in &stored {
-            let record = Record {
-                kind,
-                role: *role,
-                generation: self.generation,
-                sequence,
-                committed,
-                released: self.released,
-                window,
-                rows: *rows,
-                members: stored.keys().copied().collect(),
-            };
-            let member = &mut self.members[role.index()];
-            let region = member.place.log.map_or(0, |log| log.start);
-            let Some(position) = member.space.fit(record.bytes()) else { continue };
-            member.space.take(sequence, position, record.bytes());
-            let (at, nonce) = (region + position, self.nonce);
-            self.issue_for(id, Command::Log { op: id, role: *role, at, position, nonce, record });
-        }
-        if let Some(op) = self.ops.get_mut(&id) {
-            op.phase = Phase::Logging;
-        }
-        if !self.keeps(Rule::RecordsFirst) {
-            return self.logged(id);
-        }
-        self.ready.insert(id);
-    }
-
-    fn logged(&mut self, id: OpId) {
-        if let Some(sequence) = self.ops[&id].sequences.last() {
-            self.unlogged.remove(sequence);
-        }
-        self.apply(id);
-    }
-
-    fn apply(&mut self, id: OpId) {
-        let (window, stored) = (self.ops[&id].window, self.ops[&id].stored.clone());
-        for (role, rows) in stored {
-            let at = self.at(role, window);
-            self.issue_for(id, Command::Write { op: id, role, at, rows });
-        }
-        if let Some(op) = self.ops.get_mut(&id) {
-            op.phase = Phase::Applying;
-        }
-        self.ready.insert(id);
-    }
-
     /// The operation is over: everything is in place, or it could not be done and nothing was
     /// stored.
     fn finish(&mut self, id: OpId, result: Result<(), RequestError>) {
@@ -392,6 +325,11 @@ impl Volume {
                     self.members[role.index()].bad.remove(&(base + u64::from(row)));
                 }
             }
+        }
+        match (&op.near, op.kind) {
+            (Some(_), _) => self.ways.0 += 1,
+            (None, Kind::Write(_)) if result.is_ok() => self.ways.1 += 1,
+            _ => {}
         }
         let range = self.bytes_of(op.window);
         if let (true, Kind::Write(_), Some(intent)) = (op.entered, op.kind, &mut self.intent) {
@@ -412,6 +350,7 @@ impl Volume {
                 self.ready.insert(next);
             }
         }
+        self.leave_place(op.near);
         self.effects.push(Effect::Forget(id));
         if let Kind::Read(request) | Kind::Write(request) = op.kind {
             self.part_done(request, result);
@@ -441,11 +380,19 @@ impl Volume {
         let gone: Vec<Role> =
             (0..).zip(&self.members).filter(|(_, m)| !m.here()).map(|(role, _)| Role(role)).collect();
         let again = if self.keeps(Rule::LogAgain) { Phase::Room } else { Phase::Applying };
+        let keep = self.keeps(Rule::KeepMade);
         for (id, op) in &mut self.ops {
+            if let Some(near) = &op.near
+                && !(near.made && keep)
+            {
+                op.refused = true;
+                self.ready.insert(*id);
+                continue;
+            }
             op.phase = match op.phase {
                 Phase::Start => Phase::Start,
                 Phase::Intent | Phase::Reading | Phase::Folding => Phase::Intent,
-                Phase::Room => Phase::Room,
+                Phase::Room | Phase::Filling | Phase::Sending => Phase::Room,
                 Phase::Logging | Phase::Applying => again,
             };
             if op.phase == Phase::Room {

@@ -245,6 +245,10 @@ impl Volume {
         if member.here() {
             return;
         }
+        if let Some(node) = self.near.as_mut().and_then(|near| near.nodes.get_mut(join.role.index())) {
+            // Its node does not make parity yet.
+            *node = None;
+        }
         let given = *join.superblock;
         let number = given.dev_number;
         member.superblock = V1 {

@@ -25,7 +25,8 @@ fn contents_are_those_of_a_plain_model_at_all_levels_and_layouts() {
             let stripes = 12 * 4096 / chunk + 3;
             let log = seed % 3 > 0;
             println!("seed {seed} {level} {layout:?} {disks} disks, chunk {chunk}, log {log}");
-            let mut world = World::new(seed, &Setup { level, layout, disks, chunk, stripes, log });
+            let mut world =
+                World::new(seed, &Setup { level, layout, disks, chunk, stripes, log, near: seed % 2 == 1 });
             world.start().unwrap();
             for round in 0..4 {
                 world.run(600);
@@ -69,7 +70,15 @@ fn contents_are_those_of_a_plain_model_at_all_levels_and_layouts() {
 fn beyond_the_code_everything_is_held_and_goes_on_when_a_member_is_back() {
     let (level, layout) = (Level::Raid5, Some(Layout::LeftSymmetric));
     for seed in 0..20 {
-        let setup = Setup { level, layout, disks: 4, chunk: 16384, stripes: 6, log: seed % 2 == 0 };
+        let setup = Setup {
+            level,
+            layout,
+            disks: 4,
+            chunk: 16384,
+            stripes: 6,
+            log: seed % 2 == 0,
+            near: seed % 3 == 1,
+        };
         let mut world = World::new(seed, &setup);
         world.start().unwrap();
         world.run(200);

@@ -3,9 +3,11 @@
 
 pub(crate) mod disk;
 mod model;
+mod nodes;
 
 use disk::{Disk, Random};
 use model::Model;
+use nodes::Nodes;
 use pumice_parity::gf;
 use pumice_raid::geometry::Geometry;
 use pumice_raid::layout::{Layout, Level};
@@ -58,6 +60,8 @@ pub(crate) struct Setup {
     pub(crate) chunk: u64,
     pub(crate) stripes: u64,
     pub(crate) log: bool,
+    /// Members are on three nodes that make parity.
+    pub(crate) near: bool,
 }
 
 pub(crate) struct World {
@@ -87,6 +91,9 @@ pub(crate) struct World {
     pub(crate) flushes: u64,
     failing_superblock: Option<Role>,
     missed: Vec<Role>,
+    pub(crate) nodes: Option<Nodes>,
+    /// Writes that went near and far before the last crash.
+    pub(crate) ways: (u64, u64),
 }
 
 impl World {
@@ -145,6 +152,8 @@ impl World {
             flushes: 0,
             failing_superblock: None,
             missed: Vec::new(),
+            nodes: setup.near.then(Nodes::default),
+            ways: (0, 0),
         };
         for disk in &mut world.disks {
             assert!(disk.guard.raise(world.token) && disk.guard.raised().is_some());
@@ -188,7 +197,11 @@ impl World {
             assembly = assembly.without(rule);
         }
         (self.held, self.again, self.fenced, self.stopped, self.ready) = (false, false, false, false, false);
-        self.volume = Some(Volume::new(Box::new(self.geometry), assembly, self.clock));
+        let mut volume = Volume::new(Box::new(self.geometry), assembly, self.clock);
+        if self.nodes.is_some() {
+            volume.use_near(Nodes::of(self.disks.len()));
+        }
+        self.volume = Some(volume);
         self.effects();
         Ok(())
     }
@@ -225,7 +238,12 @@ impl World {
                     }
                 }
                 Effect::Answer(id, result) => self.model.answered(id, result),
-                Effect::Forget(op) => drop(self.buffers.remove(&op)),
+                Effect::Forget(op) => {
+                    self.buffers.remove(&op);
+                    if let Some(nodes) = &mut self.nodes {
+                        nodes.forget(op);
+                    }
+                }
                 Effect::Held(held) => self.held = held,
                 Effect::AssembleAgain => self.again = true,
                 Effect::Ready => self.ready = true,
@@ -258,6 +276,9 @@ impl World {
             return Outcome::Done;
         };
         let i = self.disk_of(role).unwrap();
+        if let Command::Update { op, request, step, .. } = command {
+            return self.update(*op, role, *request, step, cut);
+        }
         if !self.disks[i].up || self.disks[i].lost {
             return Outcome::Failed;
         }
@@ -318,7 +339,13 @@ impl World {
                     (false, false) => disk.put(*at, bytes),
                 }
             }
-            Command::Fold { .. } => {}
+            Command::Fold { .. } | Command::Update { .. } => {}
+            Command::Store { place, at, rows, .. } => {
+                let Some(nodes) = &self.nodes else { panic!("there are no nodes") };
+                for row in rows.iter() {
+                    disk.write(at + u64::from(row) * BLOCK, nodes.made(*place, role, row));
+                }
+            }
         }
         Outcome::Done
     }
@@ -423,7 +450,10 @@ impl World {
     /// The power of everything goes.
     pub(crate) fn crash(&mut self) {
         self.missed = self.missing();
-        self.volume = None;
+        if let Some(volume) = self.volume.take() {
+            let (near, far) = volume.ways();
+            self.ways = (self.ways.0 + near, self.ways.1 + far);
+        }
         for action in std::mem::take(&mut self.outstanding) {
             if self.random.chance(50) {
                 self.carry_out(&action.command, true);
@@ -434,6 +464,9 @@ impl World {
             disk.up = true;
         }
         self.buffers.clear();
+        if let Some(nodes) = &mut self.nodes {
+            nodes.crash();
+        }
         self.model.crashed();
     }
 
@@ -454,6 +487,10 @@ impl World {
 
     pub(crate) fn outstanding_writes(&self) -> bool {
         self.outstanding.iter().any(|action| matches!(action.command, Command::Write { .. }))
+    }
+
+    pub(crate) fn outstanding_stores(&self) -> bool {
+        self.outstanding.iter().any(|action| matches!(action.command, Command::Store { .. }))
     }
 
     /// The next write of a superblock on this member fails, and it is not done.

@@ -138,6 +138,11 @@ impl Model {
         self.blocks[block as usize].iter().rposition(|version| version.answered).unwrap()
     }
 
+    /// Whether a request is under way.
+    pub(crate) fn knows(&self, id: RequestId) -> bool {
+        self.asked.contains_key(&id)
+    }
+
     /// The bytes of a write.
     pub(crate) fn bytes(&self, id: RequestId, from: u64, len: u64) -> Vec<u8> {
         let first = self.asked[&id].first_tag + from / 512;

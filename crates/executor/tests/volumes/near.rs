@@ -1,0 +1,308 @@
+//! Volumes over three nodes that make parity: what goes over the host's links, and what is stored.
+
+use crate::world::{Random, spec, stop, wait_for};
+use pumice_blockdev::BlockDevice;
+use pumice_executor::{Consistency, MemberDrive, OpenOptions, ServedVolume, create, open};
+use pumice_initiator::DigestPolicy;
+use pumice_node::NodeOptions;
+use pumice_node::serve::{Backend, Drive, Peer, Server, Service};
+use pumice_nvme::controller::Limits;
+use pumice_offload::{DataNode, DriveId, PaceRequest};
+use pumice_parity::gf;
+use pumice_raid::layout::{Layout, Level};
+use pumice_remote::{Dial, RemoteNode};
+use pumice_units::{Role, StripeIndex};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+const NODES: usize = 3;
+const CHUNK: u64 = 64 << 10;
+const MIB: u64 = 1 << 20;
+
+/// Nodes with drives in memory, each of which may send to the others.
+struct Nodes {
+    servers: Vec<Option<Server>>,
+    addresses: Vec<SocketAddr>,
+    /// Drives of each.
+    drives: Vec<usize>,
+    /// Hosts keep others away from them.
+    held: bool,
+}
+
+impl Nodes {
+    /// `members` drives of `bytes`, dealt out to the nodes.
+    fn start(members: usize, bytes: u64, memory_bytes: u64) -> Self {
+        let held: Vec<TcpListener> = (0..NODES).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let addresses: Vec<SocketAddr> = held.iter().map(|listener| listener.local_addr().unwrap()).collect();
+        drop(held);
+        let drives: Vec<usize> = (0..NODES).map(|i| (members + NODES - 1 - i) / NODES).collect();
+        let server = |i: usize| {
+            let name = format!("nqn.2026-11.example:near{i}");
+            let drive = |number| Drive::open(&Backend::Memory(bytes), 512, &name, number).unwrap();
+            let peer =
+                |address: &SocketAddr| Peer { address: *address, nqn: None, digests: DigestPolicy::Off };
+            Server::start(Service {
+                listen: vec![addresses[i]],
+                metrics: None,
+                nqn: name.parse().unwrap(),
+                drives: (1..=drives[i]).map(drive).collect(),
+                limits: Limits::default(),
+                cores: 1,
+                busy_poll: Duration::ZERO,
+                node: NodeOptions { memory_bytes, ..NodeOptions::default() },
+                peers: addresses.iter().filter(|other| **other != addresses[i]).map(peer).collect(),
+                pacing: PaceRequest::default(),
+            })
+        };
+        let servers = (0..NODES).map(|i| Some(server(i).unwrap())).collect();
+        Self { servers, addresses, drives, held: false }
+    }
+
+    /// The members, as a new association sees them. Neighbouring roles are on different nodes.
+    fn members(&self) -> Vec<MemberDrive> {
+        let connect = |address: &SocketAddr| -> Arc<dyn DataNode> {
+            let dial = Dial {
+                address: *address,
+                nqn: None,
+                host: "nqn.2026-11.example:host".parse().unwrap(),
+                hostid: [7; 16],
+                digests: DigestPolicy::Off,
+                deadline: Duration::from_secs(20),
+            };
+            let node = RemoteNode::connect(dial).unwrap();
+            if self.held {
+                node.hold().unwrap();
+            }
+            Arc::new(node)
+        };
+        let nodes: Vec<_> = self.addresses.iter().map(connect).collect();
+        let drive = |role: usize| {
+            let (node, number) = (role % NODES, role / NODES + 1);
+            let id = DriveId(number as u32);
+            MemberDrive::new(format!("node{node}/{number}"), Arc::clone(&nodes[node]), id).unwrap()
+        };
+        (0..self.drives.iter().sum()).map(drive).collect()
+    }
+}
+
+fn options(consistency: Consistency) -> OpenOptions {
+    // No tick comes while bytes are counted.
+    OpenOptions { consistency, tick: Duration::from_secs(3600), ..OpenOptions::default() }
+}
+
+fn made(nodes: &Nodes, level: Level) -> ServedVolume {
+    let members = nodes.members();
+    create(&members, &spec(level, Some(Layout::LeftSymmetric), CHUNK), |_, _| {}).unwrap();
+    let volume = open(&members, &options(Consistency::Log)).unwrap();
+    assert_eq!(volume.status().unwrap().near, Ok(()));
+    volume
+}
+
+/// Stripes of which some equation does not hold.
+fn torn(members: &[MemberDrive], volume: &ServedVolume) -> Vec<u64> {
+    let geometry = volume.facts().geometry;
+    let found = pumice_executor::find(&members[0]).unwrap();
+    let start = found.superblock().data_offset_bytes();
+    let read = |member: &MemberDrive| {
+        let mut bytes = vec![0; (geometry.stripes() * CHUNK) as usize];
+        pumice_raid::ReadAt::read_exact_at(member, start, &mut bytes).unwrap();
+        bytes
+    };
+    let contents: Vec<Vec<u8>> = members.iter().map(read).collect();
+    let holds = |stripe: &u64| {
+        geometry.check_rows(StripeIndex(*stripe)).iter().all(|row| {
+            let mut sum = vec![0; CHUNK as usize];
+            for (content, factor) in contents.iter().zip(row) {
+                gf::add_scaled(&mut sum, &content[(stripe * CHUNK) as usize..][..CHUNK as usize], *factor);
+            }
+            sum.iter().all(|byte| *byte == 0)
+        })
+    };
+    (0..geometry.stripes()).filter(|stripe| !holds(stripe)).collect()
+}
+
+/// What went over the host's links while something was done: sent and received.
+fn counted(volume: &ServedVolume, work: impl FnOnce()) -> (u64, u64) {
+    let before = volume.status().unwrap();
+    work();
+    let after = volume.status().unwrap();
+    assert_eq!(after.far_writes, before.far_writes, "all of them are near");
+    (after.link_sent - before.link_sent, after.link_received - before.link_received)
+}
+
+#[test]
+fn a_full_stripe_goes_over_the_hosts_links_once() {
+    for (level, members) in [(Level::Raid5, 5), (Level::Raid6, 24)] {
+        let nodes = Nodes::start(members, 4 * MIB, 4 * MIB);
+        let volume = made(&nodes, level);
+        let device = volume.device();
+        let stripe = volume.facts().geometry.stripe_bytes();
+        let mut model = vec![0; device.size_bytes() as usize];
+        Random(members as u64).fill(&mut model);
+        // The first makes the volume dirty, and sets the bit.
+        device.write_at(0, &model[..stripe as usize]).unwrap();
+        let user = device.size_bytes() - stripe;
+        let (sent, received) =
+            counted(&volume, || device.write_at(stripe, &model[stripe as usize..]).unwrap());
+        println!("{level} {members}: {user} bytes, {sent} sent, {received} received");
+        assert!(sent as f64 <= 1.01 * user as f64, "{sent} of {user}");
+        assert!(received as f64 <= 0.01 * user as f64, "{received} of {user}");
+        let mut read = vec![0; model.len()];
+        device.read_at(0, &mut read).unwrap();
+        assert!(read == model);
+        assert_eq!(torn(&nodes.members(), &volume), [] as [u64; 0]);
+        stop(volume);
+    }
+}
+
+#[test]
+fn a_small_write_goes_over_the_hosts_links_once() {
+    let nodes = Nodes::start(24, 4 * MIB, 4 * MIB);
+    let volume = made(&nodes, Level::Raid6);
+    let device = volume.device();
+    let mut model = vec![0; device.size_bytes() as usize];
+    Random(9).fill(&mut model);
+    device.write_at(0, &model).unwrap();
+    device.flush().unwrap();
+    let (blocks, writes) = (device.size_bytes() / 4096, 100);
+    let (sent, received) = counted(&volume, || {
+        for i in 0..writes {
+            let at = (i * 37 % blocks * 4096) as usize;
+            model[at..at + 4096].fill(i as u8 + 1);
+            device.write_at(at as u64, &model[at..at + 4096]).unwrap();
+        }
+    });
+    let user = writes * 4096;
+    println!("{user} bytes, {sent} sent, {received} received");
+    assert!(sent as f64 <= 1.2 * user as f64, "{sent} of {user}");
+    assert!(received as f64 <= 0.1 * user as f64, "{received} of {user}");
+    let mut read = vec![0; model.len()];
+    device.read_at(0, &mut read).unwrap();
+    assert!(read == model);
+    assert_eq!(torn(&nodes.members(), &volume), [] as [u64; 0]);
+    stop(volume);
+}
+
+/// Writes of any length and place, by several threads, each in a part of its own.
+fn churn(device: &Arc<impl BlockDevice + ?Sized>, model: &mut [u8], seed: u64, rounds: u64) {
+    let part = model.len() / 4;
+    std::thread::scope(|scope| {
+        for (i, part_of) in model.chunks_mut(part).take(4).enumerate() {
+            let (device, start) = (Arc::clone(device), i * part);
+            scope.spawn(move || {
+                let mut random = Random(seed + i as u64);
+                for _ in 0..rounds {
+                    let (unit, most) =
+                        [(512, 40), (4096, 1), (4096, 60), (65536, 8)][random.next(4) as usize];
+                    let at = random.next(part_of.len() as u64 / unit) * unit;
+                    let len = ((1 + random.next(most)) * unit).min(part_of.len() as u64 - at);
+                    let bytes = &mut part_of[at as usize..(at + len) as usize];
+                    random.fill(bytes);
+                    device.write_at(start as u64 + at, bytes).unwrap();
+                    if random.chance(5) {
+                        device.flush().unwrap();
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// Few places, so that writes wait for them; then the process ends without a stop. What the nodes
+/// logged is replayed.
+#[test]
+fn writes_that_nodes_make_are_what_was_written_also_after_a_crash() {
+    for (level, members, consistency) in
+        [(Level::Raid6, 7, Consistency::Log), (Level::Raid5, 4, Consistency::Bitmap)]
+    {
+        let nodes = Nodes::start(members, 4 * MIB, 3 * MIB);
+        let drives = nodes.members();
+        create(&drives, &spec(level, Some(Layout::LeftSymmetric), CHUNK), |_, _| {}).unwrap();
+        let volume = open(&drives, &options(consistency)).unwrap();
+        let device = volume.device();
+        let mut model = vec![0; device.size_bytes() as usize];
+        churn(&device, &mut model, 1, 40);
+        let mut read = vec![0; model.len()];
+        device.read_at(0, &mut read).unwrap();
+        assert!(read == model);
+        let status = volume.status().unwrap();
+        println!("{} near, {} far", status.near_writes, status.far_writes);
+        assert!(status.near_writes > 100 && status.far_writes > 10 && status.errors.is_empty());
+        assert_eq!(torn(&nodes.members(), &volume), [] as [u64; 0]);
+        volume.abandon();
+        drop(drives);
+        let volume = open(&nodes.members(), &options(consistency)).unwrap();
+        let report = &volume.facts().report;
+        let log = consistency == Consistency::Log;
+        assert_eq!((report.applied > 0, report.discarded), (log, false), "{report:?}");
+        volume.device().read_at(0, &mut read).unwrap();
+        assert!(read == model);
+        assert_eq!(torn(&nodes.members(), &volume), [] as [u64; 0]);
+        stop(volume);
+    }
+}
+
+#[test]
+fn a_node_that_dies_under_near_writes_costs_its_members_and_nothing_else() {
+    let mut nodes = Nodes::start(6, 4 * MIB, 4 * MIB);
+    let volume = made(&nodes, Level::Raid6);
+    let device = volume.device();
+    let mut model = vec![0; device.size_bytes() as usize];
+    let dying = nodes.servers[1].take().unwrap();
+    std::thread::scope(|scope| {
+        let killer = scope.spawn(move || {
+            std::thread::sleep(Duration::from_millis(100));
+            dying.stop().unwrap();
+        });
+        let mut round = 0;
+        // Until it is gone, and some more.
+        while !killer.is_finished() || volume.status().unwrap().missing.is_empty() {
+            round += 1;
+            churn(&device, &mut model, round * 10, 10);
+        }
+    });
+    churn(&device, &mut model, 5, 20);
+    wait_for("the failure", || volume.status().unwrap().missing == [Role(1), Role(4)]);
+    let mut read = vec![0; model.len()];
+    device.read_at(0, &mut read).unwrap();
+    assert!(read == model);
+    let status = volume.status().unwrap();
+    assert!(status.near_writes > 0 && status.far_writes > 0);
+    stop(volume);
+}
+
+/// As `pumice volume serve` does it: other hosts are kept away, and nodes send to each other.
+#[test]
+fn nodes_that_are_held_take_interims() {
+    let mut nodes = Nodes::start(4, 4 * MIB, 4 * MIB);
+    nodes.held = true;
+    let volume = made(&nodes, Level::Raid6);
+    volume.device().write_at(4096, &[7; 4096]).unwrap();
+    let status = volume.status().unwrap();
+    assert_eq!((status.near_writes, status.far_writes), (1, 0), "{:?}", status.errors);
+    stop(volume);
+}
+
+/// Nodes that may not send to each other make no parity, and everything else goes on.
+#[test]
+fn without_paths_between_the_nodes_the_host_makes_parity() {
+    let nodes = Nodes::start(3, 4 * MIB, 4 * MIB);
+    let members = nodes.members();
+    create(&members, &spec(Level::Raid5, Some(Layout::LeftSymmetric), CHUNK), |_, _| {}).unwrap();
+    let off = OpenOptions { offload: false, ..options(Consistency::Log) };
+    let volume = open(&members, &off).unwrap();
+    assert_eq!(volume.status().unwrap().near, Err("not asked for".to_owned()));
+    volume.device().write_at(0, &[7; 4096]).unwrap();
+    assert_eq!(volume.status().unwrap().near_writes, 0);
+    stop(volume);
+    // Too little memory for a place.
+    let small = Nodes::start(3, 4 * MIB, MIB / 2);
+    let members = small.members();
+    create(&members, &spec(Level::Raid5, Some(Layout::LeftSymmetric), CHUNK), |_, _| {}).unwrap();
+    let volume = open(&members, &options(Consistency::Log)).unwrap();
+    let why = volume.status().unwrap().near.unwrap_err();
+    assert!(why.contains("local memory"), "{why}");
+    volume.device().write_at(0, &[7; 4096]).unwrap();
+    stop(volume);
+}

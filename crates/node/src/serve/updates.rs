@@ -1,0 +1,118 @@
+//! Updates, and the paths that their sums take: `docs/offload.md`, *Updates*.
+
+use super::leases::Active;
+use super::peers::PeerLinks;
+use crate::LocalNode;
+use crate::engine::Permit;
+use crate::update::{self, Failed};
+use pumice_nvme::spec::Sqe;
+use pumice_offload::wire::{self, UpdateWords, opcode};
+use pumice_offload::{
+    DriveId, ErrorKind, MAX_OPERATION, MAX_PATHS, MemoryAddress, NodeError, PathId, PeerRange,
+};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The paths of all controllers.
+#[derive(Debug, Default)]
+pub(super) struct Paths(Mutex<BTreeMap<(u16, PathId), PeerRange>>);
+
+impl Paths {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(u16, PathId), PeerRange>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Names a range for a controller.
+    pub(super) fn set(
+        &self,
+        cntlid: u16,
+        number: u32,
+        descriptor: &[u8],
+        peers: &PeerLinks,
+    ) -> Result<(), NodeError> {
+        let transfer =
+            wire::decode_transfer(descriptor).map_err(|e| NodeError::invalid(e.field, e.to_string()))?;
+        if transfer.from != (MemoryAddress { drive: DriveId(0), offset: 0 }) {
+            return Err(NodeError::invalid("from", "a path has none"));
+        }
+        let Some(path) = u16::try_from(number).ok().filter(|path| *path != u16::MAX) else {
+            return Err(NodeError::invalid("path", format!("{number} is no number of a path")));
+        };
+        peers.find(&transfer.peer)?;
+        let key = (cntlid, PathId(path));
+        let mut paths = self.lock();
+        let others = paths.range((cntlid, PathId(0))..=(cntlid, PathId(u16::MAX)));
+        if others.filter(|(known, _)| **known != key).count() >= MAX_PATHS {
+            return Err(NodeError::new(ErrorKind::Busy, format!("{MAX_PATHS} paths stand already")));
+        }
+        let (peer, to, len, grant) = (transfer.peer, transfer.to, transfer.len, transfer.grant);
+        paths.insert(key, PeerRange { peer, to, len, grant });
+        Ok(())
+    }
+
+    /// Forgets the paths of controllers that have ended.
+    pub(super) fn sweep(&self, stands: impl Fn(u16) -> bool) {
+        self.lock().retain(|(cntlid, _), _| stands(*cntlid));
+    }
+
+    fn get(&self, cntlid: u16, path: PathId) -> Result<PeerRange, NodeError> {
+        let none = || NodeError::invalid("path", format!("path {} is not set", path.0));
+        self.lock().get(&(cntlid, path)).cloned().ok_or_else(none)
+    }
+}
+
+fn quad(sqe: &Sqe, low: usize) -> u64 {
+    u64::from(sqe.dword(low)) | u64::from(sqe.dword(low + 1)) << 32
+}
+
+/// The bytes that an update or a store changes, at most, and the number of their drive.
+pub(super) fn changed(sqe: &Sqe) -> Option<(u32, Range<u64>)> {
+    let at = quad(sqe, 10);
+    let len = match sqe.opcode() {
+        opcode::STORE => u64::from(sqe.dword(12)),
+        opcode::UPDATE if at > 0 => 4096 + u64::from(sqe.dword(13)),
+        _ => return None,
+    };
+    Some((sqe.nsid(), at..at.saturating_add(len)))
+}
+
+/// Carries out an update. Returns what the completion says.
+pub(super) fn update(
+    node: &LocalNode,
+    (cntlid, sqe, data): (u16, &Sqe, &[u8]),
+    memory: &Active<'_>,
+    (paths, peers): (&Paths, &PeerLinks),
+    permit: &dyn Permit,
+) -> Result<u64, Failed> {
+    let words = UpdateWords {
+        drive: DriveId(sqe.nsid()),
+        slot: quad(sqe, 2),
+        record_at: quad(sqe, 10),
+        len: sqe.dword(13),
+    };
+    let (update, data) =
+        wire::decode_update(words, data).map_err(|e| NodeError::invalid(e.field, e.to_string()))?;
+    let send = |path, offset, bytes: &[u8]| peers.send_to(&paths.get(cntlid, path)?, offset, bytes, permit);
+    let [first, second] = update::carry_out(node, &update, data, memory, &send, permit)?;
+    Ok(u64::from(first) | u64::from(second) << 32)
+}
+
+/// Carries out a store.
+pub(super) fn store(
+    node: &LocalNode,
+    sqe: &Sqe,
+    memory: &Active<'_>,
+    permit: &dyn Permit,
+) -> Result<(), Failed> {
+    let (len, flags) = (u64::from(sqe.dword(12)), sqe.dword(13));
+    if len == 0 || len > MAX_OPERATION as u64 {
+        return Err(NodeError::invalid("len", format!("{len} bytes, not 1 to {MAX_OPERATION}")).into());
+    }
+    if flags & !wire::STORE_DURABLE != 0 {
+        return Err(NodeError::invalid("flags", format!("{flags:#x}")).into());
+    }
+    let from = MemoryAddress { drive: DriveId(sqe.nsid()), offset: quad(sqe, 2) };
+    let durable = flags & wire::STORE_DURABLE != 0;
+    update::store(node, from, quad(sqe, 10), len, durable, memory, permit)
+}

@@ -1,0 +1,183 @@
+//! Steps of writes of parity: `docs/offload.md`, *Updates*.
+
+use crate::engine::Permit;
+use crate::local::LocalNode;
+use crate::memory::MemoryAccess;
+use crate::operations::io_error;
+use pumice_buffer::AlignedBuffer;
+use pumice_offload::{DriveId, MemoryAddress, NodeError, PathId, SumTo, Update, UpdateRecord, UpdateSource};
+use pumice_parity::matrix::Matrix;
+use pumice_units::Role;
+use pumice_volume::log::{Kind, Record};
+use pumice_volume::rows::{BLOCK, Rows, Window};
+use std::ops::Range;
+
+/// Why a step was not done to its end.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    /// A source has other bytes than the host says.
+    OtherBytes,
+    /// The drive refused a write.
+    Write,
+    /// Anything else.
+    Other(NodeError),
+}
+
+impl From<NodeError> for Failed {
+    fn from(error: NodeError) -> Self {
+        Self::Other(error)
+    }
+}
+
+/// Sends a sum along a path: the path, the first byte in its range, the sum.
+pub(crate) type Send<'a> = dyn Fn(PathId, u64, &[u8]) -> Result<(), NodeError> + 'a;
+
+/// Carries out an update with the data for its slot. Returns the CRC-32C of the first two sums that
+/// were sent.
+pub(crate) fn carry_out(
+    node: &LocalNode,
+    update: &Update,
+    data: &[u8],
+    memory: &dyn MemoryAccess,
+    send: &Send<'_>,
+    permit: &dyn Permit,
+) -> Result<[u32; 2], Failed> {
+    update.validate()?;
+    let slot = MemoryAddress { drive: update.drive, offset: update.slot };
+    memory.check("slot", slot, u64::from(update.len))?;
+    if let Some(record) = &update.record {
+        check_record(node, update, record)?;
+    }
+    if update.fills {
+        memory.write(slot, data)?;
+    }
+    let sent = if update.sums.is_empty() { [0; 2] } else { sum(node, update, memory, send, permit)? };
+    if let Some(record) = &update.record {
+        // Who is gone takes the write for one that was not done.
+        permit.check()?;
+        write_record(node, update, record, memory)?;
+    }
+    Ok(sent)
+}
+
+/// Writes local memory to a medium.
+pub(crate) fn store(
+    node: &LocalNode,
+    from: MemoryAddress,
+    offset: u64,
+    len: u64,
+    durable: bool,
+    memory: &dyn MemoryAccess,
+    permit: &dyn Permit,
+) -> Result<(), Failed> {
+    memory.check("memory", from, len)?;
+    node.whole_blocks(from.drive, &(offset..offset.saturating_add(len)))?;
+    let mut bytes = AlignedBuffer::new(len as usize);
+    memory.read(from, &mut bytes[..len as usize])?;
+    permit.check()?;
+    write(node, from.drive, offset, &bytes[..len as usize], durable)
+}
+
+fn write(node: &LocalNode, drive: DriveId, offset: u64, bytes: &[u8], durable: bool) -> Result<(), Failed> {
+    let device = node.writable(drive, offset, bytes.len() as u64)?;
+    let written = device.write_at(offset, bytes).and_then(|()| if durable { device.flush() } else { Ok(()) });
+    written.map_err(|error| {
+        tracing::warn!(%drive, offset, %error, "a step of a write of parity failed");
+        Failed::Write
+    })
+}
+
+/// Reads all sources, folds them, and takes each sum where it belongs.
+fn sum(
+    node: &LocalNode,
+    update: &Update,
+    memory: &dyn MemoryAccess,
+    send: &Send<'_>,
+    permit: &dyn Permit,
+) -> Result<[u32; 2], Failed> {
+    let len = update.len as usize;
+    let mut sources = Vec::with_capacity(update.sources.len());
+    for source in &update.sources {
+        permit.check()?;
+        let mut bytes = AlignedBuffer::new(len);
+        match source {
+            UpdateSource::Media { drive, offset } => {
+                let device = node.checked(*drive, *offset, len as u64)?;
+                device.read_at(*offset, &mut bytes[..len]).map_err(io_error)?;
+            }
+            UpdateSource::Memory { address, sum } => {
+                memory.check("sources", *address, len as u64)?;
+                memory.read(*address, &mut bytes[..len])?;
+                if sum.is_some_and(|sum| sum != crc32c::crc32c(&bytes[..len])) {
+                    return Err(Failed::OtherBytes);
+                }
+            }
+        }
+        sources.push(bytes);
+    }
+    let factors: Vec<u8> = update.sums.iter().flat_map(|sum| &sum.factors).copied().collect();
+    let matrix = Matrix::new(update.sums.len(), sources.len(), &factors)
+        .map_err(|error| NodeError::invalid("sums", error.to_string()))?;
+    let mut sums: Vec<AlignedBuffer> = update.sums.iter().map(|_| AlignedBuffer::new(len)).collect();
+    let views: Vec<&[u8]> = sources.iter().map(|source| &source[..len]).collect();
+    let mut outputs: Vec<&mut [u8]> = sums.iter_mut().map(|sum| &mut sum[..len]).collect();
+    node.kernels().generate(&matrix, &views, &mut outputs);
+    let (mut sent, mut count) = ([0; 2], 0);
+    for (to, bytes) in update.sums.iter().map(|sum| sum.to).zip(&sums) {
+        permit.check()?;
+        match to {
+            SumTo::Slot => {
+                memory.write(MemoryAddress { drive: update.drive, offset: update.slot }, &bytes[..len])?;
+            }
+            SumTo::Peer { path, offset } => {
+                if let Some(sum) = sent.get_mut(count) {
+                    *sum = crc32c::crc32c(&bytes[..len]);
+                }
+                count += 1;
+                send(path, offset, &bytes[..len])?;
+            }
+        }
+    }
+    Ok(sent)
+}
+
+/// The bytes of the medium that a record takes.
+fn place(update: &Update, record: &UpdateRecord) -> Range<u64> {
+    let blocks = if record.blocks { u64::from(update.len) } else { 0 };
+    record.at..record.at.saturating_add(BLOCK + blocks)
+}
+
+/// Everything that could be refused, before anything is done.
+fn check_record(node: &LocalNode, update: &Update, record: &UpdateRecord) -> Result<(), NodeError> {
+    let (members, most) = (record.members.len(), Record::most_members());
+    if members > usize::from(most) {
+        return Err(NodeError::invalid("members", format!("{members}, more than {most}")));
+    }
+    node.whole_blocks(update.drive, &place(update, record))
+}
+
+fn write_record(
+    node: &LocalNode,
+    update: &Update,
+    record: &UpdateRecord,
+    memory: &dyn MemoryAccess,
+) -> Result<(), Failed> {
+    let mut slot = vec![0; if record.blocks { update.len as usize } else { 0 }];
+    memory.read(MemoryAddress { drive: update.drive, offset: update.slot }, &mut slot)?;
+    let blocks: Vec<&[u8]> = slot.chunks(BLOCK as usize).collect();
+    let made = Record {
+        kind: if record.blocks { Kind::Blocks } else { Kind::Intent },
+        role: Role(record.role),
+        generation: record.generation,
+        sequence: record.sequence,
+        committed: record.committed,
+        released: record.released,
+        window: Window(record.window),
+        rows: Rows(u32::from(record.rows)),
+        members: record.members.iter().copied().map(Role).collect(),
+    };
+    let bytes = made.encode(record.nonce, record.position, &blocks);
+    let mut aligned = AlignedBuffer::new(bytes.len());
+    aligned[..bytes.len()].copy_from_slice(&bytes);
+    write(node, update.drive, record.at, &aligned[..bytes.len()], true)
+}

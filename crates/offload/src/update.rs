@@ -1,0 +1,212 @@
+//! What nodes do for a writer of parity: `docs/offload.md`, *Updates*.
+
+use crate::{DriveId, Grant, MemoryAddress, NodeError};
+
+/// Sources of an update, at most.
+pub const MAX_UPDATE_SOURCES: usize = 64;
+/// Sums of an update, at most.
+pub const MAX_UPDATE_SUMS: usize = 8;
+/// Bytes of each source and sum of an update, at most.
+pub const MAX_UPDATE_BYTES: u32 = 64 << 10;
+/// Paths of an association, at most.
+pub const MAX_PATHS: usize = 64;
+
+/// Names a path of this association.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PathId(pub u16);
+
+/// A range of local memory of a peer, which sums can be sent to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerRange {
+    /// The peer's name.
+    pub peer: String,
+    /// First byte there, as [`DataNode::absolute`](crate::DataNode::absolute) of the peer says.
+    pub to: MemoryAddress,
+    /// Bytes.
+    pub len: u64,
+    /// What lets this node write there.
+    pub grant: Grant,
+}
+
+/// A summand of an update's sums.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UpdateSource {
+    /// Of a drive's medium.
+    Media {
+        /// The drive.
+        drive: DriveId,
+        /// First byte.
+        offset: u64,
+    },
+    /// Of local memory, by absolute address.
+    Memory {
+        /// First byte.
+        address: MemoryAddress,
+        /// The CRC-32C that the bytes must have.
+        sum: Option<u32>,
+    },
+}
+
+/// Where a sum goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SumTo {
+    /// To the update's slot.
+    Slot,
+    /// To a peer.
+    Peer {
+        /// The path.
+        path: PathId,
+        /// First byte in its range.
+        offset: u64,
+    },
+}
+
+/// One sum of an update.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UpdateSum {
+    /// Where it goes.
+    pub to: SumTo,
+    /// A coefficient for each source.
+    pub factors: Vec<u8>,
+}
+
+/// The record of a stripe log that an update writes: `docs/on-disk/stripe-log.md`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UpdateRecord {
+    /// Where it goes on the medium of the update's drive.
+    pub at: u64,
+    /// The same from the start of the log's records, a multiple of 4096.
+    pub position: u64,
+    /// Of the log's generation.
+    pub nonce: u64,
+    /// The generation.
+    pub generation: u64,
+    /// The write.
+    pub sequence: u64,
+    /// The records of every write up to this number were durable; not above `sequence`.
+    pub committed: u64,
+    /// Every record up to this number is in place and flushed; not above `sequence`.
+    pub released: u64,
+    /// The window.
+    pub window: u64,
+    /// The member's role.
+    pub role: u16,
+    /// The rows, lowest bit first.
+    pub rows: u16,
+    /// The members of the write, ascending.
+    pub members: Vec<u16>,
+    /// It holds the blocks of the slot, a row for each 4096 bytes.
+    pub blocks: bool,
+}
+
+/// A step of a write of parity on one drive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Update {
+    /// The drive.
+    pub drive: DriveId,
+    /// First byte of its slot, by absolute address in the drive's local memory.
+    pub slot: u64,
+    /// Bytes of the slot, of each source and sum: a multiple of 512.
+    pub len: u32,
+    /// Data come with it, which go to the slot first.
+    pub fills: bool,
+    /// What is summed.
+    pub sources: Vec<UpdateSource>,
+    /// The sums.
+    pub sums: Vec<UpdateSum>,
+    /// The record that is written last.
+    pub record: Option<UpdateRecord>,
+}
+
+impl Update {
+    /// Checks what can be checked without the node.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidField`](crate::ErrorKind::InvalidField) names the field.
+    pub fn validate(&self) -> Result<(), NodeError> {
+        let fail = |field, what: String| Err(NodeError::invalid(field, what));
+        if self.len == 0 || self.len > MAX_UPDATE_BYTES || !self.len.is_multiple_of(512) {
+            return fail("len", format!("{}, not a multiple of 512 up to {MAX_UPDATE_BYTES}", self.len));
+        }
+        if self.sources.len() > MAX_UPDATE_SOURCES {
+            return fail("sources", format!("{}, more than {MAX_UPDATE_SOURCES}", self.sources.len()));
+        }
+        if self.sums.len() > MAX_UPDATE_SUMS {
+            return fail("sums", format!("{}, more than {MAX_UPDATE_SUMS}", self.sums.len()));
+        }
+        if self.sums.is_empty() != self.sources.is_empty() {
+            return fail("sums", "sources without sums, or sums without sources".to_owned());
+        }
+        if self.sums.iter().any(|sum| sum.factors.len() != self.sources.len()) {
+            return fail("sums", "not a coefficient for each source".to_owned());
+        }
+        if self.sums.iter().filter(|sum| sum.to == SumTo::Slot).count() > 1 {
+            return fail("sums", "two of them go to the slot".to_owned());
+        }
+        let Some(record) = &self.record else { return Ok(()) };
+        if record.blocks && u64::from(record.rows.count_ones()) * 4096 != u64::from(self.len) {
+            let rows = record.rows.count_ones();
+            return fail("rows", format!("{rows}, and the slot has {} bytes", self.len));
+        }
+        if record.committed > record.sequence || record.released > record.sequence {
+            return fail("sequence", "it is below what was committed or released before".to_owned());
+        }
+        if !record.position.is_multiple_of(4096) {
+            return fail("position", format!("{}, not a multiple of 4096", record.position));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+
+    pub(crate) fn update() -> Update {
+        Update {
+            drive: DriveId(2),
+            slot: 65536,
+            len: 8192,
+            fills: true,
+            sources: vec![UpdateSource::Media { drive: DriveId(2), offset: 1 << 40 }],
+            sums: vec![UpdateSum { to: SumTo::Slot, factors: vec![3] }],
+            record: Some(UpdateRecord {
+                at: 4096 * 300,
+                position: 8192,
+                nonce: 7,
+                generation: 3,
+                sequence: 44,
+                committed: 40,
+                released: 33,
+                window: 9,
+                role: 1,
+                rows: 0b110,
+                members: vec![0, 1],
+                blocks: true,
+            }),
+        }
+    }
+
+    #[test]
+    fn senseless_updates_are_refused_by_field() {
+        update().validate().unwrap();
+        let refused = |change: fn(&mut Update)| {
+            let mut update = update();
+            change(&mut update);
+            match update.validate().unwrap_err().kind() {
+                ErrorKind::InvalidField(field) => field,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(refused(|u| u.len = 100), "len");
+        assert_eq!(refused(|u| u.len = MAX_UPDATE_BYTES + 512), "len");
+        assert_eq!(refused(|u| u.sums.clear()), "sums");
+        assert_eq!(refused(|u| u.sums[0].factors.push(1)), "sums");
+        assert_eq!(refused(|u| u.sums.push(u.sums[0].clone())), "sums");
+        assert_eq!(refused(|u| u.sources = vec![u.sources[0]; 65]), "sources");
+        assert_eq!(refused(|u| u.record.as_mut().unwrap().rows = 1), "rows");
+        assert_eq!(refused(|u| u.record.as_mut().unwrap().committed = 45), "sequence");
+        assert_eq!(refused(|u| u.record.as_mut().unwrap().position = 1), "position");
+    }
+}

@@ -1,0 +1,351 @@
+//! Writes whose parity the nodes of the drives make, and when that moves fewer bytes.
+//!
+//! `docs/volumes.md`, *Where parity is made*, has the steps and the arithmetic.
+
+use crate::log::{Kind, Record};
+use crate::plan::{RowPlan, Term};
+use crate::rows::{BLOCK, Rows, Touch};
+use pumice_units::Role;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Bytes over the host's link that a command counts for.
+const COMMAND: u64 = 256;
+/// Blocks that one node sums in one step, at most.
+const MAX_TERMS: usize = 64;
+/// Sums that one node sends in one step, at most: their check sums are told with its end.
+const MAX_SENT: usize = 2;
+
+/// A node of members.
+pub type NodeNumber = u16;
+
+/// Which node each member is on, if its writes can be near.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NearNodes {
+    /// By role.
+    pub nodes: Vec<Option<NodeNumber>>,
+    /// Places in the local memory of each drive.
+    pub places: u32,
+}
+
+/// A summand of an interim or of a new parity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NearTerm {
+    /// The blocks as they are on a member of the node.
+    Old {
+        /// The member.
+        role: Role,
+        /// First byte, from the start of the device.
+        at: u64,
+    },
+    /// The new blocks of a member of the node, in its place.
+    New(Role),
+    /// What a node has sent for this target, in the target's place.
+    Interim(NodeNumber),
+}
+
+/// A sum that a node makes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NearSum {
+    /// The parity that it is, or is a part of. It is a part if the step is of another member.
+    pub target: Role,
+    /// Coefficient times term.
+    pub terms: Vec<(NearTerm, u8)>,
+}
+
+/// A record of the stripe log, and where it goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlacedRecord {
+    /// First byte, from the start of the device.
+    pub at: u64,
+    /// The same from the start of the records.
+    pub position: u64,
+    /// The generation's nonce.
+    pub nonce: u64,
+    /// What it says.
+    pub record: Record,
+}
+
+/// What a node does for one of its members, in this order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NearStep {
+    /// Which place of the drives is used.
+    pub place: u32,
+    /// The node.
+    pub node: NodeNumber,
+    /// The rows, one run of them.
+    pub rows: Rows,
+    /// The request's bytes that go to the member's place.
+    pub fill: Option<Touch>,
+    /// Sums: to the target's place.
+    pub sums: Vec<NearSum>,
+    /// The record that is then written on the member.
+    pub record: Option<PlacedRecord>,
+}
+
+/// The nodes, and the places of their drives that no operation has.
+#[derive(Debug)]
+pub(crate) struct Near {
+    pub(crate) nodes: Vec<Option<NodeNumber>>,
+    pub(crate) free: Vec<u32>,
+}
+
+/// What an operation on the near way knows beside others.
+#[derive(Debug)]
+pub(crate) struct NearOp {
+    pub(crate) plan: NearPlan,
+    pub(crate) place: Option<u32>,
+    pub(crate) records: BTreeMap<Role, PlacedRecord>,
+    /// All new blocks are in their places.
+    pub(crate) made: bool,
+}
+
+/// How the nodes make the new blocks of a run of rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NearPlan {
+    /// The rows.
+    pub rows: Rows,
+    /// What is new of each data member.
+    pub fills: Vec<Touch>,
+    /// Interims by node.
+    pub sends: BTreeMap<NodeNumber, Vec<NearSum>>,
+    /// New parities, with the interims that belong to them.
+    pub makes: Vec<NearSum>,
+}
+
+impl NearPlan {
+    /// The near way for an operation; `None` if there is none. `at` says where the first of the
+    /// rows lies on a member's device.
+    #[must_use]
+    pub fn new(
+        plans: &[(u32, RowPlan)],
+        touches: &[Touch],
+        nodes: &[Option<NodeNumber>],
+        at: impl Fn(Role, u32) -> u64,
+    ) -> Option<Self> {
+        let (first, plan) = plans.first()?;
+        let alike = |(i, (row, other)): (u32, &(u32, RowPlan))| *row == first + i && other == plan;
+        if !(0..).zip(plans).all(alike) || plan.outputs.iter().any(|output| !output.stored) {
+            return None;
+        }
+        let end = first + plans.len() as u32;
+        let rows = (*first..end).fold(Rows::default(), Rows::with);
+        let node = |role: Role| nodes.get(role.index()).copied().flatten();
+        let (mut fills, mut makes) = (Vec::new(), Vec::new());
+        let mut sends: BTreeMap<NodeNumber, Vec<NearSum>> = BTreeMap::new();
+        for output in &plan.outputs {
+            let target = output.role;
+            let home = node(target)?;
+            if output.overlay {
+                let touch = touches.iter().find(|touch| touch.role == target)?;
+                let whole = (touch.start, touch.end) == (u64::from(*first) * BLOCK, u64::from(end) * BLOCK);
+                if !output.terms.is_empty() || !whole {
+                    return None;
+                }
+                fills.push(*touch);
+                continue;
+            }
+            let mut by_node: BTreeMap<NodeNumber, Vec<(NearTerm, u8)>> = BTreeMap::new();
+            for (term, factor) in &output.terms {
+                let (role, term) = match term {
+                    Term::Old(role) => (*role, NearTerm::Old { role: *role, at: at(*role, *first) }),
+                    Term::New(role) => (*role, NearTerm::New(*role)),
+                };
+                by_node.entry(node(role)?).or_default().push((term, *factor));
+            }
+            let mut own = by_node.remove(&home).unwrap_or_default();
+            for (node, terms) in by_node {
+                own.push((NearTerm::Interim(node), 1));
+                sends.entry(node).or_default().push(NearSum { target, terms });
+            }
+            makes.push(NearSum { target, terms: own });
+        }
+        let fits = |sums: &Vec<NearSum>| {
+            let terms = sums.iter().flat_map(|sum| sum.terms.iter().map(|(term, _)| *term));
+            sums.len() <= MAX_SENT && terms.collect::<BTreeSet<_>>().len() <= MAX_TERMS
+        };
+        let makes_fit = makes.iter().all(|make| (1..=MAX_TERMS).contains(&make.terms.len()));
+        (makes_fit && sends.values().all(fits)).then_some(Self { rows, fills, sends, makes })
+    }
+
+    /// Touched members of a node.
+    #[must_use]
+    pub fn touched(&self, node: NodeNumber, nodes: &[Option<NodeNumber>]) -> usize {
+        self.fills.iter().filter(|touch| nodes[touch.role.index()] == Some(node)).count()
+    }
+
+    /// Bytes over the host's link, about.
+    #[must_use]
+    pub fn moved(&self, nodes: &[Option<NodeNumber>]) -> u64 {
+        let apart = self.sends.keys().filter(|node| self.touched(**node, nodes) != 1).count();
+        let commands = 2 * (self.fills.len() + self.makes.len()) + apart;
+        self.bytes() * self.fills.len() as u64 + COMMAND * commands as u64
+    }
+
+    /// Bytes of a member's rows.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.rows.count() as u64 * BLOCK
+    }
+}
+
+/// Bytes over the host's link if the host makes the parity: what is read, stored and logged.
+#[must_use]
+pub fn far_moved(plans: &[(u32, RowPlan)], log: Option<Kind>) -> u64 {
+    let blocks: u64 = plans.iter().map(|(_, plan)| plan.moved()).sum();
+    let stored = |plan: &RowPlan| plan.outputs.iter().filter(|output| output.stored).count() as u64;
+    let logged = match log {
+        Some(Kind::Blocks) => plans.iter().map(|(_, plan)| stored(plan) * BLOCK).sum(),
+        _ => 0,
+    };
+    let roles: BTreeSet<Role> = plans
+        .iter()
+        .flat_map(|(_, plan)| plan.outputs.iter().filter(|output| output.stored).map(|output| output.role))
+        .collect();
+    let headers = if log.is_some() { roles.len() as u64 * BLOCK } else { 0 };
+    blocks + logged + headers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Method, RowMap, RowState};
+    use pumice_raid::geometry::Geometry;
+    use pumice_raid::layout::{Layout, Level};
+    use pumice_units::StripeIndex;
+
+    struct Case {
+        map: RowMap,
+        nodes: Vec<Option<NodeNumber>>,
+    }
+
+    /// An array over three nodes, members dealt out in blocks of neighbours.
+    fn case(level: Level, disks: u16) -> Case {
+        let layout = Some(Layout::LeftSymmetric);
+        let geometry = Geometry::new(level, layout, disks, 64 << 10, 64 << 10).unwrap();
+        let map = RowMap::new(&geometry, StripeIndex(0));
+        let per_node = disks.div_ceil(3);
+        Case { map, nodes: (0..disks).map(|role| Some(role / per_node)).collect() }
+    }
+
+    impl Case {
+        /// A write of whole rows of some data members.
+        fn plans(&self, touched: usize, rows: u32) -> (Vec<(u32, RowPlan)>, Vec<Touch>) {
+            let roles = &self.map.data()[..touched];
+            let whole: Vec<(Role, bool)> = roles.iter().map(|role| (*role, true)).collect();
+            let plan = self.map.write(&RowState::default(), &whole).unwrap();
+            let end = u64::from(rows) * BLOCK;
+            let touch = |(i, role): (u64, &Role)| Touch { role: *role, start: 0, end, from: i * end };
+            ((0..rows).map(|row| (row, plan.clone())).collect(), (0..).zip(roles).map(touch).collect())
+        }
+
+        fn near(&self, plans: &[(u32, RowPlan)], touches: &[Touch]) -> Option<NearPlan> {
+            NearPlan::new(plans, touches, &self.nodes, |role, row| {
+                (u64::from(role.get()) << 20) + u64::from(row) * BLOCK
+            })
+        }
+    }
+
+    /// Each coefficient of the plan is used once, at the node of its block, and the interims of
+    /// other nodes arrive where they are expected.
+    #[test]
+    fn every_term_is_multiplied_where_its_block_is() {
+        for (level, disks) in [(Level::Raid5, 5), (Level::Raid6, 6), (Level::Raid6, 24)] {
+            let case = case(level, disks);
+            for touched in 1..=case.map.data().len() {
+                let (plans, touches) = case.plans(touched, 3);
+                let near = case.near(&plans, &touches).unwrap();
+                assert_eq!((near.rows, near.fills.len()), (Rows(7), touched));
+                for output in plans[0].1.outputs.iter().filter(|output| !output.overlay) {
+                    let home = case.nodes[output.role.index()].unwrap();
+                    let make = near.makes.iter().find(|make| make.target == output.role).unwrap();
+                    let mut seen = Vec::new();
+                    let mut note = |node: NodeNumber, terms: &[(NearTerm, u8)]| {
+                        for (term, factor) in terms {
+                            let term = match term {
+                                NearTerm::Old { role, at } => {
+                                    assert_eq!(*at, u64::from(role.get()) << 20);
+                                    Term::Old(*role)
+                                }
+                                NearTerm::New(role) => Term::New(*role),
+                                NearTerm::Interim(_) => continue,
+                            };
+                            let (Term::Old(role) | Term::New(role)) = term;
+                            assert_eq!(case.nodes[role.index()], Some(node));
+                            seen.push((term, *factor));
+                        }
+                    };
+                    note(home, &make.terms);
+                    let interims = make.terms.iter().filter_map(|(term, factor)| match term {
+                        NearTerm::Interim(node) => Some((*node, *factor)),
+                        _ => None,
+                    });
+                    for (node, factor) in interims {
+                        assert!(node != home && factor == 1);
+                        let mut sent = near.sends[&node].iter().filter(|sum| sum.target == output.role);
+                        note(node, &sent.next().unwrap().terms);
+                        assert_eq!(sent.next(), None);
+                    }
+                    let mut terms = output.terms.clone();
+                    terms.sort_unstable();
+                    seen.sort_unstable();
+                    assert_eq!(seen, terms, "{level} {touched}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_host_has_to_lay_over_old_blocks_or_nobody_stores_is_far() {
+        let case = case(Level::Raid6, 6);
+        let (plans, touches) = case.plans(2, 2);
+        assert!(case.near(&plans, &touches).is_some());
+        // Two plans in one operation.
+        let mut other = plans.clone();
+        other[1].1 = case.plans(1, 1).0[0].1.clone();
+        assert_eq!(case.near(&other, &touches), None);
+        // A gap between rows.
+        let mut gap = plans.clone();
+        gap[1].0 = 2;
+        assert_eq!(case.near(&gap, &touches), None);
+        // Part of a block.
+        let part = case.map.write(&RowState::default(), &[(case.map.data()[0], false)]).unwrap();
+        let touch = Touch { role: case.map.data()[0], start: 512, end: 4096, from: 0 };
+        assert_eq!(case.near(&[(0, part)], &[touch]), None);
+        // A touched member that is not there.
+        let role = case.map.data()[0];
+        let state = RowState { absent: BTreeSet::from([role]), ..RowState::default() };
+        let plan = case.map.write(&state, &[(role, true)]).unwrap();
+        assert_eq!(case.near(&[(0, plan)], &touches[..1]), None);
+        // A member whose node has no updates.
+        let mut without = Case { map: case.map.clone(), nodes: case.nodes.clone() };
+        without.nodes[case.map.parity()[0].index()] = None;
+        assert_eq!(without.near(&plans, &touches), None);
+    }
+
+    /// The way that moves fewer bytes over the host's link.
+    #[test]
+    fn the_arithmetic_of_both_ways() {
+        let moved = |level, disks, touched, rows, log| {
+            let case = case(level, disks);
+            let (plans, touches) = case.plans(touched, rows);
+            let near = case.near(&plans, &touches).unwrap();
+            (plans[0].1.method, far_moved(&plans, log), near.moved(&case.nodes))
+        };
+        let kib = 1 << 10;
+        // RAID-6, one block: three are read, three stored, three logged with a header each.
+        let small = moved(Level::Raid6, 12, 1, 1, Some(Kind::Blocks));
+        assert_eq!(small, (Method::ReadModifyWrite, 12 * 4 * kib, 4096 + 6 * COMMAND));
+        let bitmap = moved(Level::Raid6, 12, 1, 1, None);
+        assert_eq!(bitmap, (Method::ReadModifyWrite, 6 * 4 * kib, 4096 + 6 * COMMAND));
+        // Full stripes with the log: far moves parity and a header for each member more.
+        let (method, far, near) = moved(Level::Raid6, 24, 22, 16, Some(Kind::Intent));
+        assert_eq!((method, far), (Method::Full, 24 * 64 * kib + 24 * 4 * kib));
+        assert!(near < 22 * 64 * kib * 101 / 100, "{near}");
+        let (_, far, near) = moved(Level::Raid5, 5, 4, 16, Some(Kind::Intent));
+        assert_eq!(far, 5 * 64 * kib + 5 * 4 * kib);
+        assert!(near < far && near < 4 * 64 * kib * 102 / 100, "{near}");
+        // Full stripes of one row without a log: commands to 24 members are more than two blocks.
+        let (_, far, near) = moved(Level::Raid6, 24, 22, 1, None);
+        assert!(far < near, "{far} {near}");
+    }
+}

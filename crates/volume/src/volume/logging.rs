@@ -1,0 +1,126 @@
+//! From new blocks to blocks in place: records of the stripe log, then writes.
+
+use super::Volume;
+use super::operation::{Op, Phase};
+use crate::action::Command;
+use crate::assemble::Rule;
+use crate::log::{Kind as RecordKind, Record};
+use crate::member::State;
+use crate::near::PlacedRecord;
+use crate::rows::{BLOCK, Rows, Touch};
+use crate::sequencer::OpId;
+use std::collections::BTreeMap;
+
+impl Volume {
+    /// The record kind: full stripes of which every data member is wholly in sync need no blocks.
+    pub(super) fn record_kind(&self, op: &Op) -> RecordKind {
+        let whole = op.touches.len() == usize::from(self.layout.data_members())
+            && op.touches.iter().all(|touch| touch.start == 0 && touch.end == self.windows.bytes());
+        let in_sync = |touch: &Touch| {
+            let member = &self.members[touch.role.index()];
+            !self.keeps(Rule::BlocksWhileDegraded)
+                || member.state == State::InSync && op.stored.contains_key(&touch.role)
+        };
+        if whole && op.touches.iter().all(in_sync) { RecordKind::Intent } else { RecordKind::Blocks }
+    }
+
+    fn record_bytes(&self, op: &Op, rows: Rows) -> u64 {
+        match self.record_kind(op) {
+            RecordKind::Intent => BLOCK,
+            RecordKind::Blocks => BLOCK * u64::from(1 + rows.count()),
+        }
+    }
+
+    pub(super) fn fits(&self, op: &Op) -> bool {
+        op.stored.iter().all(|(role, rows)| {
+            let (space, need) = (&self.members[role.index()].space, self.record_bytes(op, *rows));
+            if op.sequences.is_empty() { space.admits(need) } else { space.fit(need).is_some() }
+        })
+    }
+
+    pub(super) fn log(&mut self, id: OpId) {
+        let op = &self.ops[&id];
+        let own = op.kind.own();
+        if self.use_log && !own && !self.fits(op) {
+            self.want_room = true;
+            self.ready.insert(id);
+            return;
+        }
+        if own {
+            return self.apply(id);
+        }
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        self.unapplied.insert(sequence);
+        let committed = self.unlogged.first().map_or(sequence - 1, |first| first - 1);
+        let kind = self.record_kind(op);
+        let (window, stored) = (op.window, op.stored.clone());
+        if let Some(op) = self.ops.get_mut(&id) {
+            op.sequences.push(sequence);
+        }
+        let is_near = self.ops[&id].near.is_some();
+        if !self.use_log {
+            return if is_near { self.near_log(id, BTreeMap::new()) } else { self.apply(id) };
+        }
+        self.unlogged.insert(sequence);
+        let mut records = BTreeMap::new();
+        for (role, rows) in &stored {
+            let record = Record {
+                kind,
+                role: *role,
+                generation: self.generation,
+                sequence,
+                committed,
+                released: self.released,
+                window,
+                rows: *rows,
+                members: stored.keys().copied().collect(),
+            };
+            let member = &mut self.members[role.index()];
+            let region = member.place.log.map_or(0, |log| log.start);
+            let Some(position) = member.space.fit(record.bytes()) else { continue };
+            member.space.take(sequence, position, record.bytes());
+            records
+                .insert(*role, PlacedRecord { at: region + position, position, nonce: self.nonce, record });
+        }
+        if is_near {
+            return self.near_log(id, records);
+        }
+        for (role, PlacedRecord { at, position, nonce, record }) in records {
+            self.issue_for(id, Command::Log { op: id, role, at, position, nonce, record });
+        }
+        if let Some(op) = self.ops.get_mut(&id) {
+            op.phase = Phase::Logging;
+        }
+        if !self.keeps(Rule::RecordsFirst) {
+            return self.logged(id);
+        }
+        self.ready.insert(id);
+    }
+
+    pub(super) fn logged(&mut self, id: OpId) {
+        if let Some(sequence) = self.ops[&id].sequences.last() {
+            self.unlogged.remove(sequence);
+        }
+        self.apply(id);
+    }
+
+    fn apply(&mut self, id: OpId) {
+        let place = self.made_place(id);
+        let (window, stored) = (self.ops[&id].window, self.ops[&id].stored.clone());
+        for (role, rows) in stored {
+            let at = self.at(role, window);
+            self.issue_for(
+                id,
+                match place {
+                    Some(place) => Command::Store { op: id, role, place, at, rows },
+                    None => Command::Write { op: id, role, at, rows },
+                },
+            );
+        }
+        if let Some(op) = self.ops.get_mut(&id) {
+            op.phase = Phase::Applying;
+        }
+        self.ready.insert(id);
+    }
+}
