@@ -138,6 +138,12 @@ pub(crate) fn host_nqn() -> Nqn {
     format!("{HOST_NQN}{name}").parse().expect("a name of the right form")
 }
 
+/// This machine as a number, from its id; 0 if it has none.
+pub(crate) fn machine() -> u128 {
+    let id = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    u128::from_str_radix(id.trim(), 16).unwrap_or(0)
+}
+
 /// The identifier under which this process connects: drawn anew, because two scrubs of one machine
 /// are two hosts for a node.
 fn host_id() -> Result<[u8; 16], Failure> {

@@ -33,8 +33,12 @@ pub(crate) enum VolumeCommand {
     Fail(FailArgs),
     /// Give a volume a device for a member that is missing, and rebuild it
     Add(AddArgs),
+    /// Fail a member, and give its role another device, which is rebuilt
+    Replace(ReplaceArgs),
     /// Make a volume clean, and end the process that serves it
     Stop(NamedArgs),
+    /// Take the mark of a machine that died off a volume that it had open
+    Release(create::ReleaseArgs),
     /// Make the devices of a volume members of nothing
     Destroy(create::DestroyArgs),
 }
@@ -85,6 +89,22 @@ pub(crate) struct AddArgs {
     force: bool,
 }
 
+/// Replaces a member: the volume has one drive less until the new device is rebuilt.
+#[derive(Debug, Args)]
+pub(crate) struct ReplaceArgs {
+    #[command(flatten)]
+    named: NamedArgs,
+    /// The member: its role, or its device as `status` shows it
+    #[arg(value_name = "MEMBER")]
+    member: String,
+    /// The device, as the process that serves the volume is to open it
+    #[arg(value_name = "DEVICE")]
+    device: PathBuf,
+    /// Take it also if it is a member of an array
+    #[arg(long)]
+    force: bool,
+}
+
 /// Runs the command.
 pub(crate) fn run(command: &VolumeCommand) -> Result<ExitCode, Failure> {
     match command {
@@ -98,6 +118,12 @@ pub(crate) fn run(command: &VolumeCommand) -> Result<ExitCode, Failure> {
             let device = members::absolute(&args.device)?;
             ask(&args.named, &Ask::Add { device, force: args.force })
         }
+        VolumeCommand::Replace(args) => {
+            let device = members::absolute(&args.device)?;
+            let member = args.member.clone();
+            ask(&args.named, &Ask::Replace { member, device, force: args.force })
+        }
+        VolumeCommand::Release(args) => create::release_array(args),
         VolumeCommand::Stop(named) => ask(named, &Ask::Stop),
         VolumeCommand::Destroy(args) => create::destroy(args),
     }

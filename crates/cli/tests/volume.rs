@@ -173,6 +173,41 @@ fn clean(devices: &[PathBuf]) {
     }
 }
 
+/// A member is replaced while the volume is served; then the process dies, and an operator says
+/// that nobody has the array open any more.
+#[test]
+fn a_member_is_replaced_and_an_array_of_a_dead_process_is_released() {
+    let world = World::made(4, "5");
+    let served = Served::start(&world, &[], &world.drives);
+    let node = served.connect();
+    let model = pattern(MIB, 3);
+    node.write(VOLUME, 0, &model).unwrap();
+    node.flush(VOLUME).unwrap();
+    let new = empty(world.folder.path(), "new", DRIVE);
+    world.ask(&["replace", "vault", "2", new.to_str().unwrap()]);
+    wait_for(&world, "the rebuild", |status| status["members"][2]["state"] == "in_sync");
+    let status = world.ask(&["status", "vault"]);
+    assert!(status["members"][2]["device"].as_str().unwrap().ends_with("new"), "{status}");
+    let uuid = status["uuid"].as_str().unwrap().to_owned();
+    drop(served);
+    let mut drives = world.drives.clone();
+    drives[2] = new;
+    let other = "00000000:00000000:00000000:00000000";
+    world.refused(&["release", "--uuid", other], &drives, &["set_uuid"]);
+    let (code, text) = world.run(&["release", "--uuid", &uuid], &drives);
+    assert!(code == 0 && text.contains(&uuid), "{text}");
+    let (code, text) = world.run(&["release", "--uuid", &uuid], &drives);
+    assert!(code == 0 && text.contains("nobody had it open"), "{text}");
+    let (code, text) = world.run(&["assemble"], &drives);
+    assert_eq!(code, 0, "{text}");
+    clean(&drives);
+    let served = Served::start(&world, &[], &drives);
+    let mut read = vec![0; model.len()];
+    served.connect().read(VOLUME, 0, &mut read).unwrap();
+    assert!(read == model);
+    assert_eq!(served.terminate(), Some(0));
+}
+
 #[test]
 fn a_volume_lives_through_kills_a_lost_drive_and_a_new_one() {
     let world = World::made(5, "6");

@@ -6,6 +6,7 @@ use pumice_raid::Uuid;
 use pumice_raid::superblock::v1::{ROLE_SPARE, V1};
 use pumice_raid::{Metadata, probe};
 use pumice_units::{Role, SECTOR};
+use pumice_volume::log::{HEAD_BYTES, HEADS, highest_serial};
 use pumice_volume::{Event, MemberPlace};
 
 /// A device that was checked, and the superblock that it gets.
@@ -14,6 +15,7 @@ pub(crate) struct Joining {
     superblock: V1,
     place: MemberPlace,
     nonce: u64,
+    serial: u64,
 }
 
 /// Works out a new member's superblock from one that is in sync. `like` is read from the medium.
@@ -67,13 +69,20 @@ pub(crate) fn prepare(
     superblock.corrected_reads = 0;
     let read = superblock.interpret(metadata, sectors).map_err(|error| refuse(error.to_string()))?;
     let place = MemberPlace::of(&read, with_log).map_err(|error| refuse(error.to_string()))?;
-    Ok(Joining { drive, superblock, place, nonce: random() })
+    let serial = match place.log {
+        Some(region) => {
+            let slots = drive.read(region.heads(), HEADS * HEAD_BYTES);
+            highest_serial(&slots.map_err(|error| refuse(error.to_string()))?)
+        }
+        None => 0,
+    };
+    Ok(Joining { drive, superblock, place, nonce: random(), serial })
 }
 
 impl Joining {
     pub(crate) fn event(self, role: Role) -> Event {
-        let Self { superblock, place, nonce, .. } = self;
-        Event::Join { role, superblock: Box::new(superblock), place, nonce }
+        let Self { superblock, place, nonce, serial, .. } = self;
+        Event::Join { role, superblock: Box::new(superblock), place, nonce, serial }
     }
 }
 

@@ -22,6 +22,7 @@ mod joining;
 mod look;
 mod message;
 mod near;
+mod release;
 mod served;
 mod state;
 
@@ -30,5 +31,6 @@ pub use device::VolumeDevice;
 pub use drive::MemberDrive;
 pub use error::OpenError;
 pub use look::{Found, find};
+pub use release::release;
 pub use served::{Control, OpenOptions, ServedVolume, open};
 pub use state::{Consistency, ControlError, Facts, Status};

@@ -5,7 +5,7 @@ use crate::device::VolumeDevice;
 use crate::drive::MemberDrive;
 use crate::engine::{End, Engine, Timing, now};
 use crate::error::OpenError;
-use crate::joining::{prepare, random};
+use crate::joining::{Joining, prepare, random};
 use crate::look::{Found, Survey, find, look, survey};
 use crate::message::Message;
 use crate::near::Nodes;
@@ -20,6 +20,8 @@ use std::time::Duration;
 
 /// How often recovery is begun again because members fail.
 const AGAIN: usize = 5;
+/// How often it is looked whether a failure is recorded.
+const RECORDED: Duration = Duration::from_millis(5);
 /// Operations in flight on a node's queue.
 const DEPTH: usize = 256;
 
@@ -36,6 +38,8 @@ pub struct OpenOptions {
     pub majority: bool,
     /// md's period of clearing bits, after two of which an idle volume is made clean.
     pub tick: Duration,
+    /// Which machine this is, for those that find the array open; 0 leaves no mark.
+    pub writer: u128,
     /// How long requests wait while more members are missing than the volume survives.
     pub hold_timeout: Duration,
 }
@@ -48,6 +52,7 @@ impl Default for OpenOptions {
             offload: true,
             majority: false,
             tick: Duration::from_secs(5),
+            writer: 0,
             hold_timeout: Duration::from_secs(120),
         }
     }
@@ -136,7 +141,7 @@ impl Opening {
         if self.options.majority && !token::holds(here, geometry.raid_disks(), geometry.data_disks()) {
             return Err(OpenError::Minority { here, members: geometry.raid_disks() });
         }
-        let assembly = assemble(geometry, looks, with_log, random())?;
+        let assembly = assemble(geometry, looks, with_log, self.options.writer, random())?;
         let report = assembly.report.clone();
         if !report.failed.is_empty() && !self.options.degraded && !again {
             return Err(OpenError::Missing(report.failed));
@@ -261,15 +266,36 @@ impl Control {
         self.ask(|reply| Message::Fail(role, reply))?
     }
 
+    /// Fails a member, and gives its role a new device, which is checked before. Returns when the
+    /// failure is on the others, and the device has the role.
+    ///
+    /// # Errors
+    /// As [`fail`](Self::fail) and [`add`](Self::add), and if another member is missing.
+    pub fn replace(&self, role: Role, drive: MemberDrive, force: bool) -> Result<Role, ControlError> {
+        let joining = self.prepare(drive, force)?;
+        if !self.status()?.missing.is_empty() {
+            return Err(ControlError::OthersMissing);
+        }
+        self.fail(role)?;
+        while !self.status()?.missing.contains(&role) {
+            std::thread::sleep(RECORDED);
+        }
+        self.ask(|reply| Message::Join(Box::new(joining), reply))?
+    }
+
+    fn prepare(&self, drive: MemberDrive, force: bool) -> Result<Joining, ControlError> {
+        let with_log = self.facts.consistency == Consistency::Log;
+        let like = self.ask(Message::Model)?.ok_or(ControlError::TooFew)?;
+        prepare(drive, &like, self.facts.metadata, with_log, force)
+    }
+
     /// Gives an empty role a new device, and rebuilds it. Returns the role.
     ///
     /// # Errors
     /// If no role is empty, the device is too small, or it is a member of an array and `force` does
     /// not say that this does not matter.
     pub fn add(&self, drive: MemberDrive, force: bool) -> Result<Role, ControlError> {
-        let with_log = self.facts.consistency == Consistency::Log;
-        let like = self.ask(Message::Model)?.ok_or(ControlError::TooFew)?;
-        let joining = prepare(drive, &like, self.facts.metadata, with_log, force)?;
+        let joining = self.prepare(drive, force)?;
         self.ask(|reply| Message::Join(Box::new(joining), reply))?
     }
 }

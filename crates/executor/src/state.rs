@@ -94,6 +94,9 @@ pub enum ControlError {
     /// The volume would not survive it.
     #[error("the volume does not survive the loss of another member")]
     TooFew,
+    /// A member is to be replaced while others are missing.
+    #[error("other members are missing: add devices for them first")]
+    OthersMissing,
     /// No member is missing.
     #[error("no member is missing")]
     Full,

@@ -92,6 +92,8 @@ pub enum Event {
         place: MemberPlace,
         /// Random.
         nonce: u64,
+        /// The highest serial of a head that lies on it.
+        serial: u64,
     },
     /// A period of the bitmap's daemon has passed. Seconds since 1970.
     Tick(u64),

@@ -69,6 +69,16 @@ pub enum Refusal {
     /// Blocks that become unreadable could not be recorded.
     #[error("member {0} has no bad-block log in units of sectors")]
     NoBadBlockLog(Role),
+    /// Another machine has it open, or had when it crashed.
+    #[error(
+        "the head of the stripe log of member {role} names another writer, {writer:032x}: if that machine does not run the array any more, `pumice volume release` it"
+    )]
+    Held {
+        /// The member.
+        role: Role,
+        /// Who has it.
+        writer: u128,
+    },
     /// More members than a record of the stripe log can list.
     #[error("{0} members are more than the stripe log can list")]
     TooMany(u16),
@@ -142,6 +152,7 @@ pub struct Assembly {
     pub(crate) ours: bool,
     pub(crate) bitmap: Vec<u8>,
     pub(crate) omit: Option<Rule>,
+    pub(crate) writer: u128,
     /// What was found.
     pub report: Report,
 }
@@ -155,7 +166,8 @@ impl Assembly {
     }
 }
 
-/// Judges what was read. `nonce` is random.
+/// Judges what was read, for a writer: any number that others do not use, or 0 for one that leaves
+/// no mark and is refused by every other's. `nonce` is random.
 ///
 /// # Errors
 /// If the array cannot be written as it is.
@@ -163,6 +175,7 @@ pub fn assemble(
     layout: &dyn RowLayout,
     looks: Vec<MemberLook>,
     use_log: bool,
+    writer: u128,
     nonce: u64,
 ) -> Result<Assembly, Refusal> {
     let newest = looks.iter().max_by_key(|look| look.superblock.events).ok_or(Refusal::None)?;
@@ -181,6 +194,10 @@ pub fn assemble(
         }
     }
     let (ours, any_head) = if use_log { whose(&members, sb.events) } else { (false, false) };
+    if ours {
+        // What Linux ran since is not held by whoever ran it before.
+        not_held(&members, writer)?;
+    }
     let mut report = Report { discarded: any_head && !ours, ..Report::default() };
     let mut fail = Vec::new();
     for role in 0..layout.members() {
@@ -241,6 +258,7 @@ pub fn assemble(
         ours,
         bitmap,
         omit: None,
+        writer,
         report,
     })
 }
@@ -269,6 +287,17 @@ fn whose(members: &[Option<MemberLook>], events: u64) -> (bool, bool) {
         .filter_map(|look| look.head.map(|head| [head.last, head.next].contains(&mark(&look.superblock))))
         .collect();
     (!heads.is_empty() && heads.iter().all(|ours| *ours), !heads.is_empty())
+}
+
+/// Refuses an array that another writer has.
+fn not_held(members: &[Option<MemberLook>], writer: u128) -> Result<(), Refusal> {
+    for (role, look) in (0..).map(Role).zip(members) {
+        let other = look.as_ref().and_then(|look| look.head).map_or(0, |head| head.writer);
+        if other != 0 && other != writer {
+            return Err(Refusal::Held { role, writer: other });
+        }
+    }
+    Ok(())
 }
 
 fn logs(members: &[Option<MemberLook>], generation: u64) -> Vec<LoggedMember> {

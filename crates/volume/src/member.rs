@@ -126,6 +126,7 @@ impl Member {
         generation: u64,
         nonce: u64,
         released: u64,
+        writer: u128,
     ) -> Option<(u64, Vec<u8>)> {
         let region = self.place.log?;
         self.serial += 1;
@@ -139,6 +140,7 @@ impl Member {
             region,
             last: self.last,
             next: self.next.as_ref().map_or(self.last, |(mark, _)| *mark),
+            writer,
         };
         Some((head.slot(region.heads()), head.encode()))
     }

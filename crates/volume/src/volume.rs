@@ -47,6 +47,9 @@ pub struct Volume {
     windows: Windows,
     members: Vec<Member>,
     use_log: bool,
+    writer: u128,
+    /// Heads name the writer.
+    marked: bool,
     omit: Option<Rule>,
     intent: Option<Intent>,
     near: Option<Near>,
@@ -149,6 +152,8 @@ impl Volume {
             windows,
             members,
             use_log: assembly.use_log,
+            writer: assembly.writer,
+            marked: assembly.use_log && assembly.writer != 0,
             omit: assembly.omit,
             intent,
             near: None,
@@ -227,8 +232,8 @@ impl Volume {
             Event::Request(id, request) => self.request(id, request),
             Event::Done(action, outcome) => self.done(action, outcome),
             Event::Returned(role) => self.returned(role),
-            Event::Join { role, superblock, place, nonce } => {
-                self.joins.push_back(Join { role, superblock, place, nonce });
+            Event::Join { role, superblock, place, nonce, serial } => {
+                self.joins.push_back(Join { role, superblock, place, nonce, serial });
             }
             Event::Tick(now) => self.tick(now),
             Event::Stop => self.stopping = true,

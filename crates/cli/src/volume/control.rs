@@ -60,6 +60,7 @@ pub(super) enum Ask {
     Status,
     Fail { member: String },
     Add { device: PathBuf, force: bool },
+    Replace { member: String, device: PathBuf, force: bool },
     Stop,
 }
 

@@ -4,7 +4,7 @@ use super::members::{Devices, nodes_survived};
 use crate::failure::Failure;
 use crate::text::{count, print, print_json};
 use clap::{Args, ValueEnum};
-use pumice_executor::{CreateSpec, MemberDrive, create, erase, find};
+use pumice_executor::{CreateSpec, MemberDrive, create, erase, find, release};
 use pumice_initiator::DigestPolicy;
 use pumice_raid::Uuid;
 use pumice_raid::layout::{Layout, Level};
@@ -77,6 +77,26 @@ pub(crate) struct DestroyArgs {
     digest: DigestPolicy,
 }
 
+/// Takes the mark of a machine off an array that it had open when it died. What was under way is
+/// replayed when the volume is opened.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Refused while the machine is associated with a node of the array. Drives that are not of nodes cannot
+say whether anybody uses them elsewhere: be sure that the machine does not run the array any more.
+
+Exit codes: 0 released, 2 could not.")]
+pub(crate) struct ReleaseArgs {
+    /// All devices of the array
+    #[arg(value_name = "DEVICE", required = true)]
+    devices: Vec<PathBuf>,
+    /// The array that is meant, as `pumice inspect` shows it
+    #[arg(long)]
+    uuid: Uuid,
+    /// Digests of connections to nodes: auto, on or off
+    #[arg(long, default_value = "auto")]
+    digest: DigestPolicy,
+}
+
 fn level(text: &str) -> Result<Level, String> {
     let level = text.parse().ok().and_then(Level::from_number).filter(|level| !level.is_mirror());
     level.ok_or_else(|| format!("'{text}': 4, 5 or 6"))
@@ -133,16 +153,35 @@ pub(super) fn run(args: &CreateArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Runs `pumice volume release`.
+pub(super) fn release_array(args: &ReleaseArgs) -> Result<ExitCode, Failure> {
+    let drives = Devices::new(args.digest).open(&args.devices, true)?;
+    all_of(&drives, args.uuid)?;
+    let (array, writers) = release(&drives)?;
+    let names: Vec<String> = writers.iter().map(|writer| format!("{writer:032x}")).collect();
+    let held = match names.is_empty() {
+        true => "nobody had it open".to_owned(),
+        false => format!("machine {} has it no more", names.join(", ")),
+    };
+    print(&format!("{array}: {held}\n"));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses devices of other arrays than the one that is meant.
+fn all_of(drives: &[MemberDrive], meant: Uuid) -> Result<(), Failure> {
+    for drive in drives {
+        let found = find(drive)?.superblock().array_uuid;
+        if found != meant {
+            return Err(Failure::new(format!("{}: set_uuid is {found}, and {meant} is meant", drive.name())));
+        }
+    }
+    Ok(())
+}
+
 /// Runs `pumice volume destroy`.
 pub(super) fn destroy(args: &DestroyArgs) -> Result<ExitCode, Failure> {
     let drives = Devices::new(args.digest).open(&args.devices, false)?;
-    for drive in &drives {
-        let found = find(drive)?.superblock().array_uuid;
-        if found != args.uuid {
-            let (name, meant) = (drive.name(), args.uuid);
-            return Err(Failure::new(format!("{name}: set_uuid is {found}, and {meant} is meant")));
-        }
-    }
+    all_of(&drives, args.uuid)?;
     erase(&drives)?;
     let bytes = drives.iter().map(MemberDrive::bytes).sum();
     print(&format!(

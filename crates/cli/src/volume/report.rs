@@ -211,8 +211,13 @@ pub(super) fn show(shown: &Shown, json: bool) {
         ]
     });
     text.push_str(&table(&rows.collect::<Vec<_>>()));
-    if shown.parity.by_nodes {
-        text.push_str("parity is made by the nodes of the drives\n");
+    let far = |member: &Member| member.device.as_ref().is_some_and(|device| device.starts_with("nvme://"));
+    match &shown.parity.why {
+        None => text.push_str("parity is made by the nodes of the drives\n"),
+        Some(why) if shown.members.iter().any(far) => {
+            text.push_str(&format!("parity is made by this machine: {why}\n"));
+        }
+        Some(_) => {}
     }
     for line in shown.recovery_words() {
         text.push_str(&format!("when it was opened: {line}\n"));

@@ -6,6 +6,7 @@ use super::members::Devices;
 use super::report::{Served, Shown, show};
 use crate::failure::Failure;
 use crate::log::{self, LogFormat, LogLevel};
+use crate::remote::machine;
 use crate::text::print;
 use clap::Args;
 use pumice_blockdev::raise_descriptor_limit;
@@ -119,6 +120,7 @@ impl OpenArgs {
             offload: self.offload == Switch::On,
             majority: devices.any_far(),
             hold_timeout: self.hold_timeout,
+            writer: machine(),
             ..OpenOptions::default()
         };
         Ok((open(&drives, &options)?, devices))
@@ -298,10 +300,14 @@ impl Asked {
                 let drives = self.devices.open(&[device], false)?;
                 let drive = drives.into_iter().next().ok_or_else(|| Failure::new("no device"))?;
                 let role = self.control.add(drive, force)?;
-                self.wait(|status| {
-                    status.rebuilding.iter().any(|(other, ..)| *other == role)
-                        || !status.missing.contains(&role)
-                })?;
+                self.wait_for_join(role)?;
+            }
+            Ask::Replace { member, device, force } => {
+                let role = self.role(&member)?;
+                let drives = self.devices.open(&[device], false)?;
+                let drive = drives.into_iter().next().ok_or_else(|| Failure::new("no device"))?;
+                self.control.replace(role, drive, force)?;
+                self.wait_for_join(role)?;
             }
             Ask::Stop => {
                 let mut shown = self.shown()?;
@@ -325,6 +331,12 @@ impl Asked {
         let found = status.devices.iter().find(|(_, device)| device.as_deref() == Some(member));
         let none = || Failure::new(format!("{member}: no member has that role or device"));
         found.map(|(role, _)| *role).ok_or_else(none)
+    }
+
+    fn wait_for_join(&self, role: Role) -> Result<(), Failure> {
+        self.wait(|status| {
+            status.rebuilding.iter().any(|(other, ..)| *other == role) || !status.missing.contains(&role)
+        })
     }
 
     /// Waits until something is recorded.

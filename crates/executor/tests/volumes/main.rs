@@ -7,3 +7,4 @@ mod network;
 mod plain;
 mod refusals;
 mod world;
+mod writer;

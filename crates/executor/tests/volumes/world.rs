@@ -89,6 +89,7 @@ impl World {
             consistency,
             degraded: false,
             offload: true,
+            writer: 0,
             majority: false,
             tick: Duration::from_millis(20),
             hold_timeout: Duration::from_millis(50),

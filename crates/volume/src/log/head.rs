@@ -38,6 +38,8 @@ pub struct Head {
     pub last: SuperblockMark,
     /// The superblock that is written next.
     pub next: SuperblockMark,
+    /// Who has the array open; 0 for nobody.
+    pub writer: u128,
 }
 
 impl Head {
@@ -60,6 +62,7 @@ impl Head {
         put(b, 96, &self.last.sum.to_le_bytes());
         put(b, 104, &self.next.events.to_le_bytes());
         put(b, 112, &self.next.sum.to_le_bytes());
+        put(b, 120, &self.writer.to_le_bytes());
         let crc = crc32c::crc32c(&b[12..]);
         put(b, 8, &crc.to_le_bytes());
         out
@@ -86,7 +89,14 @@ impl Head {
             region: Region { start: u64_at(bytes, 72), len: u64_at(bytes, 80) },
             last: mark(88),
             next: mark(104),
+            writer: u128::from_le_bytes(std::array::from_fn(|i| bytes[120 + i])),
         })
+    }
+
+    /// The next head, of an array that nobody has open.
+    #[must_use]
+    pub const fn released_by_operator(&self) -> Self {
+        Self { serial: self.serial + 1, writer: 0, ..*self }
     }
 
     /// Where it goes, if the heads begin at `first`.
@@ -106,6 +116,13 @@ pub fn newest_head(slots: &[u8], array: Uuid, role: Role, region: Region) -> Opt
         .max_by_key(|head| head.serial)
 }
 
+/// The highest serial of any head in both slots, whosever it is: a head that is to count must have
+/// a higher one.
+#[must_use]
+pub fn highest_serial(slots: &[u8]) -> u64 {
+    slots.chunks(HEAD_BYTES as usize).filter_map(Head::decode).map(|head| head.serial).max().unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,12 +140,13 @@ mod tests {
             region,
             last: SuperblockMark { events: 8, sum: 9 },
             next: SuperblockMark { events: 10, sum: 11 },
+            writer: 0x1234_5678 << 90,
         };
         let slots = [head(12).encode(), head(11).encode()].concat();
         let find = |slots: &[u8]| newest_head(slots, Uuid([7; 16]), Role(3), region);
         assert_eq!(find(&slots), Some(head(12)));
         assert_eq!((head(12).slot(100), head(11).slot(100)), (100, 100 + 4096));
-        for bit in 0..120 * 8 {
+        for bit in 0..140 * 8 {
             let mut bad = slots.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(find(&bad), Some(head(11)), "bit {bit}");

@@ -19,6 +19,7 @@ pub(super) struct Join {
     pub(super) superblock: Box<V1>,
     pub(super) place: MemberPlace,
     pub(super) nonce: u64,
+    pub(super) serial: u64,
 }
 
 /// Why the superblocks are written.
@@ -45,6 +46,8 @@ enum Goal {
     Update(Change),
     /// A new generation of the log, empty on every member.
     Generation,
+    /// Nobody has the array open any more.
+    Release,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,7 +139,7 @@ impl Volume {
             Goal::Update(Change::Dirty) => self.want_dirty = true,
             // The states are in memory; the update for the failure carries them.
             Goal::Update(_) => self.unrecorded = true,
-            Goal::Generation => {}
+            Goal::Generation | Goal::Release => {}
         }
     }
 
@@ -178,6 +181,8 @@ impl Volume {
             if self.ops.is_empty() {
                 self.start(Goal::Update(Change::Clean), &UPDATE);
             }
+        } else if self.stopping && self.ops.is_empty() && self.marked {
+            self.start(Goal::Release, &[Step::Heads]);
         } else if self.stopping && self.ops.is_empty() && self.clean {
             self.fenced = true;
             self.effects.push(Effect::Stopped);
@@ -269,7 +274,8 @@ impl Volume {
         member.bad.clear();
         member.listed.clear();
         member.last = crate::log::SuperblockMark::default();
-        member.serial = 0;
+        // Of heads that it has from before, none may count.
+        member.serial = join.serial;
         member.fresh = true;
         self.set_roles(&[(number, join.role.get())]);
         self.new_generation(join.nonce);
@@ -382,14 +388,15 @@ impl Volume {
                 let left_out = match running.goal {
                     Goal::Flush(_) => !first && !self.keeps(Rule::HorizonEverywhere),
                     Goal::Update(_) => !self.keeps(Rule::HeadsFirst),
-                    Goal::Generation => false,
+                    Goal::Generation | Goal::Release => false,
                 };
                 if left_out {
                     return None;
                 }
                 let (generation, nonce, released) =
                     (self.generation, self.nonce, running.horizon.max(self.released));
-                self.members[role.index()].head(role, generation, nonce, released).map(put)
+                let writer = if matches!(running.goal, Goal::Release) { 0 } else { self.writer };
+                self.members[role.index()].head(role, generation, nonce, released, writer).map(put)
             }
             Step::Bitmap => {
                 let (events, whole) = (self.events, self.missing().is_empty());
@@ -437,6 +444,7 @@ impl Volume {
                 self.thaw();
             }
             Goal::Update(Change::Recovered) | Goal::Generation => self.recovery_went_on(),
+            Goal::Release => self.marked = false,
             Goal::Update(Change::Joined | Change::Rebuilt) => {}
         }
     }

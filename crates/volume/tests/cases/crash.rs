@@ -266,10 +266,8 @@ fn a_writer_that_was_cut_off_changes_nothing_and_answers_nothing() {
         let first = world.volume.take();
         let old = world.token;
         world.token = pumice_volume::token::Token { number: 2, host: 2 };
-        for disk in &mut world.disks {
-            assert!(disk.guard.raise(world.token));
-            assert_eq!(disk.guard.raised(), Some(world.token));
-        }
+        world.take_tokens();
+        world.release();
         world.model.crashed();
         world.start().unwrap();
         let new = world.token;
@@ -344,6 +342,74 @@ fn a_write_that_is_in_place_in_part_is_not_planned_again() {
     let found = (0..60).find(wrong);
     std::panic::set_hook(hook);
     assert!(found.is_some(), "the rule is not needed?");
+}
+
+/// A device that was failed takes its role again: the heads of its former life do not count.
+#[test]
+fn a_device_that_was_a_member_before_joins_as_a_new_one() {
+    let layout = Some(Layout::LeftSymmetric);
+    for seed in 0..30 {
+        let setup =
+            Setup { level: Level::Raid5, layout, disks: 4, chunk: 16384, stripes: 4, log: true, near: false };
+        let mut world = World::new(seed, &setup);
+        world.start().unwrap();
+        world.run(300);
+        world.settle();
+        let content = world.disks[2].now.clone();
+        world.disks[2].lost = true;
+        world.submit(pumice_volume::Request::Flush);
+        world.settle();
+        world.join_with(Role(2), &content);
+        // Old heads are written over one by one.
+        let steps = 20 + world.random.next(100);
+        world.run(steps);
+        world.crash();
+        world.start().unwrap_or_else(|refusal| panic!("seed {seed}: {refusal}"));
+        assert!(!world.report.discarded, "seed {seed}: {:?}", world.report);
+        world.verify();
+    }
+}
+
+/// What a machine has open, no other one opens: while it runs, and after it crashed. It takes up
+/// its own again, and what was stopped or released is anybody's.
+#[test]
+fn an_array_that_another_machine_has_open_is_refused_until_it_is_released() {
+    let layout = Some(Layout::LeftSymmetric);
+    let setup =
+        Setup { level: Level::Raid5, layout, disks: 4, chunk: 16384, stripes: 4, log: true, near: true };
+    for seed in 0..20 {
+        let mut world = World::new(seed, &setup);
+        world.token.host = 7;
+        world.take_tokens();
+        world.start().unwrap();
+        world.run(200);
+        world.crash();
+        world.token = pumice_volume::token::Token { number: 2, host: 8 };
+        world.take_tokens();
+        let before: Vec<Vec<u8>> = world.disks.iter().map(|disk| disk.now.clone()).collect();
+        let refused = world.begin();
+        assert!(matches!(refused, Err(Refusal::Held { writer: 7, .. })), "seed {seed}: {refused:?}");
+        assert!(world.disks.iter().zip(&before).all(|(disk, before)| disk.now == *before));
+        // The machine itself comes back, and stops.
+        world.token = pumice_volume::token::Token { number: 3, host: 7 };
+        world.take_tokens();
+        world.start().unwrap();
+        world.verify();
+        world.event(pumice_volume::Event::Stop);
+        world.settle();
+        assert!(world.stopped, "seed {seed}");
+        world.token = pumice_volume::token::Token { number: 4, host: 8 };
+        world.take_tokens();
+        world.start().unwrap();
+        world.verify();
+        // Linux runs it: the mark of whoever had it before says nothing any more.
+        world.crash();
+        world.linux_runs();
+        world.token = pumice_volume::token::Token { number: 5, host: 9 };
+        world.take_tokens();
+        world.start().unwrap();
+        world.verify();
+    }
 }
 
 /// A role whose device fails while a superblock is being written, and works again after: what it

@@ -15,7 +15,7 @@ use pumice_raid::superblock::v1::{RESYNC_DONE, V1};
 use pumice_raid::{FormatSpec, Metadata, Uuid};
 use pumice_units::{Role, StripeIndex};
 use pumice_volume::assemble::Rule;
-use pumice_volume::log::{HEAD_BYTES, HEADS, newest_head, scan};
+use pumice_volume::log::{HEAD_BYTES, HEADS, highest_serial, newest_head, scan};
 use pumice_volume::member::bad_blocks_of;
 use pumice_volume::plan::Term;
 use pumice_volume::rows::{BLOCK, Windows};
@@ -155,9 +155,7 @@ impl World {
             nodes: setup.near.then(Nodes::default),
             ways: (0, 0),
         };
-        for disk in &mut world.disks {
-            assert!(disk.guard.raise(world.token) && disk.guard.raised().is_some());
-        }
+        world.take_tokens();
         world
     }
 
@@ -191,7 +189,7 @@ impl World {
     pub(crate) fn begin(&mut self) -> Result<(), Refusal> {
         let looks = self.disks.iter().filter(|d| d.up && !d.lost).filter_map(|d| self.look(d)).collect();
         let nonce = self.random.next(u64::MAX);
-        let mut assembly = assemble(&self.geometry, looks, self.log, nonce)?;
+        let mut assembly = assemble(&self.geometry, looks, self.log, self.token.host, nonce)?;
         self.report = assembly.report.clone();
         if let Some(rule) = self.omit {
             assembly = assembly.without(rule);
@@ -437,6 +435,25 @@ impl World {
         }
     }
 
+    /// This host takes every member.
+    pub(crate) fn take_tokens(&mut self) {
+        for disk in &mut self.disks {
+            assert!(disk.guard.raise(self.token));
+            assert_eq!(disk.guard.raised(), Some(self.token));
+        }
+    }
+
+    /// Nobody has the array open any more, says its operator.
+    pub(crate) fn release(&mut self) {
+        for i in 0..self.disks.len() {
+            let look = self.look(&self.disks[i]).unwrap();
+            if let (Some(head), Some(region)) = (look.head, look.place.log) {
+                let released = head.released_by_operator();
+                self.disks[i].put(released.slot(region.heads()), &released.encode());
+            }
+        }
+    }
+
     /// Lets everything that is under way come to its end.
     pub(crate) fn settle(&mut self) {
         let mut steps = 0;
@@ -513,6 +530,14 @@ impl World {
 
     /// A new device for a role.
     pub(crate) fn join(&mut self, role: Role) {
+        let mut content = vec![0; self.disks[role.index()].now.len()];
+        // What it held before means nothing.
+        content.iter_mut().step_by(97).for_each(|byte| *byte = 0xA5);
+        self.join_with(role, &content);
+    }
+
+    /// A device that holds something is to take a role.
+    pub(crate) fn join_with(&mut self, role: Role, content: &[u8]) {
         let like = self.disks.iter().find(|disk| disk.up && !disk.lost).unwrap();
         let mut superblock = V1::decode(&like.now[SUPERBLOCK as usize..], Metadata::V1_2).unwrap();
         let mut disk = Disk::new(like.now.len());
@@ -522,15 +547,12 @@ impl World {
         assert!(disk.guard.raise(self.token) && disk.guard.raised().is_some());
         // The places are the same on all.
         let place = self.look(like).unwrap().place;
-        // What it held before means nothing.
-        for byte in disk.now.iter_mut().step_by(97) {
-            *byte = 0xA5;
-        }
-        let all = disk.now.clone();
-        disk.put(0, &all);
+        disk.put(0, content);
+        let heads = place.log.map_or(0, |log| log.heads());
+        let serial = highest_serial(disk.read(heads, (HEADS * HEAD_BYTES) as usize));
         self.disks[role.index()] = disk;
         let nonce = self.random.next(u64::MAX);
-        self.event(Event::Join { role, superblock: Box::new(superblock), place, nonce });
+        self.event(Event::Join { role, superblock: Box::new(superblock), place, nonce, serial });
     }
 
     /// Reads the whole volume and compares it with what the model allows; from then on it is what

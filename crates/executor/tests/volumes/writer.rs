@@ -1,0 +1,96 @@
+//! Who has a volume open, and members that are replaced.
+
+use crate::world::{Random, World, member, stop, wait_for};
+use pumice_blockdev::BlockDevice;
+use pumice_executor::{Consistency, ControlError, OpenError, release};
+use pumice_raid::layout::{Layout, Level};
+use pumice_units::Role;
+use pumice_volume::Refusal;
+
+fn world(seed: u64) -> World {
+    let shape = (Level::Raid6, Some(Layout::LeftSymmetric), 5);
+    World::new(seed, shape, 16384, 8, Consistency::Log)
+}
+
+#[test]
+fn what_another_machine_has_open_is_refused_until_it_is_released() {
+    let mut world = world(1);
+    world.options.writer = 7;
+    let volume = world.open();
+    volume.device().write_at(4096, &[5; 8192]).unwrap();
+    volume.abandon();
+    let contents = |world: &World| world.disks.iter().map(|disk| disk.content()).collect::<Vec<_>>();
+    let before = contents(&world);
+    world.options.writer = 8;
+    let all: Vec<usize> = (0..world.disks.len()).collect();
+    match world.try_open(&all).map(|_| ()).unwrap_err() {
+        OpenError::Refused(Refusal::Held { role: Role(0), writer: 7 }) => {}
+        other => panic!("{other}"),
+    }
+    assert!(contents(&world) == before, "something was written");
+    // The machine itself takes up its own.
+    world.options.writer = 7;
+    world.open().abandon();
+    let drives: Vec<_> = world.disks.iter().map(member).collect();
+    let (_, writers) = release(&drives).unwrap();
+    assert_eq!(writers, [7]);
+    assert_eq!(release(&drives).unwrap().1, [] as [u128; 0], "once");
+    world.options.writer = 8;
+    let volume = world.open();
+    let mut read = [0; 8192];
+    volume.device().read_at(4096, &mut read).unwrap();
+    assert_eq!(read, [5; 8192]);
+    stop(volume);
+    // What was stopped is anybody's.
+    world.options.writer = 9;
+    stop(world.open());
+}
+
+/// The log of an array that was released is replayed all the same.
+#[test]
+fn a_release_leaves_the_log_as_it_is() {
+    let mut world = world(2);
+    world.options.writer = 7;
+    let volume = world.open();
+    let mut model = vec![0; 40_960];
+    Random(3).fill(&mut model);
+    volume.device().write_at(512, &model).unwrap();
+    volume.abandon();
+    let drives: Vec<_> = world.disks.iter().map(member).collect();
+    release(&drives).unwrap();
+    world.options.writer = 8;
+    let volume = world.open();
+    let report = &volume.facts().report;
+    assert!(report.applied > 0 && !report.discarded, "{report:?}");
+    let mut read = vec![0; model.len()];
+    volume.device().read_at(512, &mut read).unwrap();
+    assert!(read == model);
+    stop(volume);
+    assert_eq!(world.torn(), [] as [u64; 0]);
+}
+
+#[test]
+fn a_member_is_replaced_by_a_device_that_was_checked_before() {
+    let mut world = world(4);
+    let volume = world.open();
+    let device = volume.device();
+    let mut model = vec![0; device.size_bytes() as usize];
+    Random(5).fill(&mut model);
+    device.write_at(0, &model).unwrap();
+    let control = volume.control();
+    // Another member's device: refused, and nobody is failed for it.
+    let refused = control.replace(Role(2), member(&world.disks[3]), false).unwrap_err();
+    assert!(matches!(refused, ControlError::Device { .. }), "{refused}");
+    assert_eq!(volume.status().unwrap().missing, []);
+    let new = world.replace(Role(2));
+    assert_eq!(control.replace(Role(2), new, false), Ok(Role(2)));
+    wait_for("the rebuild", || volume.status().unwrap().missing.is_empty());
+    let mut read = vec![0; model.len()];
+    device.read_at(0, &mut read).unwrap();
+    assert!(read == model);
+    control.fail(Role(0)).unwrap();
+    wait_for("the failure", || volume.status().unwrap().missing == [Role(0)]);
+    let other = world.replace(Role(1));
+    assert_eq!(control.replace(Role(1), other, false), Err(ControlError::OthersMissing));
+    stop(volume);
+}
