@@ -23,7 +23,7 @@ pub use undo::{undo, written_repairs};
 pub(crate) use policy::Refusal;
 
 use crate::error::HostError;
-use crate::finding::Finding;
+use crate::finding::{Finding, LostPlace};
 use crate::sectors::Block;
 use crate::stripes::{Stripes, Tags};
 use crate::target::{Target, View};
@@ -33,6 +33,7 @@ use pumice_parity::check_matrix::CheckMatrix;
 use pumice_raid::diagnosis::{BLOCK, Diagnosis, Verdict};
 use pumice_telemetry::Ledger;
 use pumice_units::Role;
+use std::ops::Range;
 use write::{Bytes, write};
 
 /// What became of one finding.
@@ -67,13 +68,35 @@ pub(crate) struct Site<'s> {
     pub(crate) view: &'s View,
     pub(crate) stripe: u64,
     pub(crate) moved: &'s mut Ledger,
+    /// What was rewritten, or would be: members, and where in their chunks.
+    pub(crate) written: Vec<(Role, Range<u32>)>,
     /// Why, for the archive; filled in for each finding.
     pub(crate) occasion: Occasion,
+}
+
+impl Site<'_> {
+    /// Whether every lost sector of a finding was rewritten, together with other bytes.
+    pub(crate) fn has_rewritten(&self, finding: &Finding) -> bool {
+        let covered = |lost: &LostPlace| {
+            let of_member = || self.written.iter().filter(|(role, _)| role.0 == lost.member);
+            let mut at = lost.chunk_offset;
+            while let Some((_, range)) = of_member().find(|(_, range)| range.contains(&at)) {
+                at = range.end;
+            }
+            at >= lost.chunk_offset + lost.length
+        };
+        !finding.lost.is_empty() && finding.lost.iter().all(covered)
+    }
 }
 
 impl<'t> Repairer<'t> {
     pub(crate) fn new(target: &'t Target, books: Option<Books>, policy: RepairPolicy) -> Self {
         Self { target, books, policy }
+    }
+
+    /// Whether nothing is written.
+    pub(crate) fn is_dry(&self) -> bool {
+        self.books.is_none()
     }
 
     /// Repairs one diagnosis of a stripe. `finding` is the same with what the whole pass says of
@@ -210,8 +233,12 @@ impl<'t> Repairer<'t> {
         reader: &mut Stripes<'_>,
         rewrite: &Rewrite,
     ) -> Result<(), HostError> {
-        let Some(books) = &self.books else { return Ok(()) };
         let (stripe, start) = (site.stripe, rewrite.start);
+        let written = rewrite.changes.iter().map(|change| (change.role, start..start + rewrite.len()));
+        let Some(books) = &self.books else {
+            site.written.extend(written);
+            return Ok(());
+        };
         let records = rewrite.changes.iter().map(|change| {
             let old = match &change.old {
                 Some(old) => OldBytes::read(old.clone()),
@@ -249,7 +276,9 @@ impl<'t> Repairer<'t> {
             return Err(HostError::RepairNotVerified { stripe, start });
         }
         books.archive.mark_done(kept.id())?;
-        begun.settle()
+        begun.settle()?;
+        site.written.extend(written);
+        Ok(())
     }
 }
 

@@ -61,7 +61,8 @@ impl Pass<'_> {
         let mut moved = Ledger::default();
         let mut result = Ok(());
         for _ in 0..ROUNDS {
-            let mut site = Site { view: &view, stripe, moved: &mut moved, occasion: Occasion::default() };
+            let (moved, occasion, written) = (&mut moved, Occasion::default(), Vec::new());
+            let mut site = Site { view: &view, stripe, moved, occasion, written };
             match self.mend_once(repairer, &mut site) {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -132,7 +133,21 @@ impl Pass<'_> {
                 }
             }
         }
+        self.take_in_lost(site, repairer.is_dry());
         Ok(repaired && left)
+    }
+
+    /// Lost sectors that were rewritten together with bytes that tags convict (R23): no other look
+    /// sees them any more.
+    fn take_in_lost(&mut self, site: &Site<'_>, dry: bool) {
+        let open = |finding: &&mut Finding| {
+            finding.stripe == site.stripe && finding.verdict == Verdict::Unreadable && !finding.repaired
+        };
+        for finding in self.saved.findings.iter_mut().filter(open).filter(|f| site.has_rewritten(f)) {
+            finding.would_repair |= dry;
+            finding.repaired |= !dry;
+            finding.left_alone = None;
+        }
     }
 
     /// Brings the findings of a stripe up to what its media say now. A finding that stands keeps

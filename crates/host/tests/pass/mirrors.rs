@@ -2,6 +2,8 @@
 //! offset, and knows nothing of the layouts of the product: it says where each copy of a chunk
 //! lies, one rule for each kind.
 
+mod tags;
+
 use crate::world::{noise, options, pass, patch};
 use pumice_blockdev::{BlockDevice, FaultyDevice};
 use pumice_host::Method;
@@ -205,6 +207,12 @@ impl Mirror {
     }
 
     fn target(&self, nodes: usize, without: &[u64]) -> Target {
+        let devices: Vec<Arc<dyn BlockDevice>> = self.devices.iter().map(|d| Arc::clone(d) as _).collect();
+        self.target_over(&devices, nodes, without)
+    }
+
+    /// The same, over other devices with the same content.
+    fn target_over(&self, over: &[Arc<dyn BlockDevice>], nodes: usize, without: &[u64]) -> Target {
         let there = |role: &u64| !without.contains(role);
         let roles: Vec<u64> = (0..self.roles).filter(there).collect();
         let record = |role: &u64| {
@@ -220,7 +228,7 @@ impl Mirror {
                 .copied()
                 .filter(|role| *role as usize * nodes / self.roles as usize == node)
                 .collect();
-            let devices = here.iter().map(|role| Arc::clone(&self.devices[*role as usize]) as _).collect();
+            let devices = here.iter().map(|role| Arc::clone(&over[*role as usize])).collect();
             let name = format!("n{node}");
             let options = NodeOptions { workers: 2, memory_bytes: 32 << 20, ..NodeOptions::default() };
             let local: Arc<dyn DataNode> = Arc::new(LocalNode::new(&name, devices, &peers, options));

@@ -469,6 +469,71 @@ fn a_batch_counts_once_if_the_connection_is_lost_while_it_vouches() {
     assert_eq!(outcome.vouched, RAID5.chunk / 512 * u64::from(RAID5.disks) * RAID5.stripes);
 }
 
+#[test]
+fn a_lost_sector_that_comes_back_with_a_damaged_block_is_reported_repaired() {
+    // One in the damaged block; and another beside it, which is rebuilt at the next look.
+    for (places, dry) in [(&[4608][..], false), (&[4608], true), (&[4608, 6144], false)] {
+        let protected = Protected::written(RAID6, 512);
+        let before = protected.world.contents();
+        protected.world.damage(Role(2), 7, 5000, 300, 0x11);
+        for at in places {
+            let lost = protected.world.place(7, *at);
+            protected.world.devices[4].lose(lost..lost + 512);
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateFiles::open(folder.path(), UUID).unwrap();
+        let repair = Some(RepairPolicy::Strong);
+        let outcome = protected.scrub_over(1, Some(&state), &Options { repair, dry_run: dry, ..options(3) });
+        assert!(outcome.findings.iter().any(|f| f.verdict == Verdict::Unreadable));
+        for finding in &outcome.findings {
+            assert_eq!((finding.repaired, finding.would_repair), (!dry, dry), "{finding:?}");
+            assert_eq!(finding.left_alone, None);
+        }
+        assert_eq!(protected.world.devices[4].lost_sectors().is_empty(), !dry);
+        assert_eq!(protected.world.contents() == before, !dry);
+    }
+}
+
+/// What no equation confirms, and a tag speaks against, is no source for anything.
+#[test]
+fn nothing_is_computed_from_blocks_that_differ_from_their_tags() {
+    for (kind, damaged, lost) in [(RAID5, &[2][..], &[4][..]), (RAID6, &[2], &[4, 5])] {
+        let protected = Protected::written(kind, 512);
+        damaged.iter().for_each(|role| protected.world.damage(Role(*role), 7, 5000, 300, 0x11));
+        let place = protected.world.place(7, 5120);
+        lost.iter().for_each(|role| protected.world.devices[*role as usize].lose(place..place + 512));
+        let before = protected.world.contents();
+        for policy in POLICIES {
+            let outcome = protected.repair(policy);
+            let unreadable: Vec<_> =
+                outcome.findings.iter().filter(|f| f.verdict == Verdict::Unreadable).collect();
+            assert!(!unreadable.is_empty());
+            assert!(unreadable.iter().all(|f| !f.repaired && f.left_alone.is_some()), "{policy}");
+            let still = |role: &u16| protected.world.devices[*role as usize].lost_sectors().len() == 1;
+            assert!(lost.iter().all(still), "{:?} {policy}: rebuilt from damaged blocks", kind.level);
+        }
+        // The damage beside the lost sectors is proven and was restored. No other byte changed.
+        let after = protected.world.contents();
+        for (role, (before, after)) in before.iter().zip(&after).enumerate() {
+            assert!(before == after || damaged.contains(&(role as u16)), "{:?} {role}", kind.level);
+        }
+    }
+    // More damaged members than parity can bring back: parity is not made to fit them.
+    for (kind, damaged) in [(RAID5, &[1, 2][..]), (RAID6, &[1, 2, 3])] {
+        let protected = Protected::written(kind, 512);
+        for role in damaged {
+            protected.world.damage(Role(*role), 7, 4608, 300, 0x11 * *role as u8);
+        }
+        let before = protected.world.contents();
+        for policy in POLICIES {
+            let outcome = protected.repair(policy);
+            assert_eq!(outcome.findings[0].verdict, Verdict::Ambiguous);
+            assert!(outcome.findings.iter().all(|f| !f.repaired && f.left_alone.is_some()), "{policy}");
+            assert_eq!(protected.world.contents(), before, "{:?} {policy}", kind.level);
+        }
+    }
+}
+
 /// A parity pass over many damaged blocks refuses nothing, so it does not make the tags stale.
 #[test]
 fn many_damaged_blocks_do_not_make_the_tags_stale_in_a_scrub() {
