@@ -5,7 +5,7 @@ mod verdict;
 
 pub use verdict::Verdict;
 
-pub use strength::{Doubt, ErrorFigures, LostPlace, Says, Strength, WitnessFigures};
+pub use strength::{Doubt, ErrorFigures, LostPlace, Misdirected, Says, Strength, WitnessFigures, WrongBlock};
 
 use crate::target::Target;
 use pumice_raid::diagnosis;
@@ -184,6 +184,12 @@ pub struct Finding {
     /// What tags say of the members that are named. Not in what older versions have saved.
     #[serde(default)]
     pub witness: Option<WitnessFigures>,
+    /// Blocks that tags convict, the first 8 at most. Not in what older versions have saved.
+    #[serde(default)]
+    pub wrong_blocks: Vec<WrongBlock>,
+    /// Where the first of them belongs whose content belongs elsewhere on its drive (R25).
+    #[serde(default)]
+    pub misdirected: Option<Misdirected>,
     /// The sectors that are not there, of an `unreadable` or `not_asked` verdict.
     pub lost: Vec<LostPlace>,
     /// Whether the bytes were rewritten and verified.
@@ -317,6 +323,8 @@ impl Finding {
             doubts,
             error: diagnosis.evidence.as_ref().map(ErrorFigures::of),
             witness: diagnosis.testimony.as_ref().map(WitnessFigures::of),
+            wrong_blocks: diagnosis.wrong.iter().map(|wrong| WrongBlock::of(target, stripe, wrong)).collect(),
+            misdirected: None,
             lost: diagnosis.gaps.iter().map(|gap| LostPlace::of(target, stripe, gap)).collect(),
             repaired: false,
             would_repair: false,

@@ -9,6 +9,7 @@
 //!
 //! Nothing here knows what a node is made of: everything goes through [`pumice_offload::DataNode`].
 
+mod astray;
 pub mod date;
 pub mod error;
 pub mod finding;

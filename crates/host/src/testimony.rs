@@ -4,8 +4,10 @@
 use crate::sectors::{Block, Run};
 use crate::stripes::Tags;
 use pumice_parity::check_matrix::CheckMatrix;
+use pumice_protect::guard::Guard;
+use pumice_protect::misdirected::tells;
 use pumice_protect::origin::{Opinion, Origin};
-use pumice_raid::diagnosis::Testimony;
+use pumice_raid::diagnosis::{Testimony, WrongBlock};
 use pumice_units::Role;
 use std::ops::Range;
 
@@ -186,6 +188,26 @@ fn weaker(a: Origin, b: Origin) -> Origin {
         Origin::Written => 3,
     };
     if worth(a) <= worth(b) { a } else { b }
+}
+
+/// The blocks of convicted members that are wrong in a run, with sums of what they hold and of what
+/// belongs there.
+pub(crate) fn wrong_blocks(block: &Block, run: &Run, members: &[(Role, Vec<u8>)]) -> Vec<WrongBlock> {
+    let mut out = Vec::new();
+    for (role, wanted) in members {
+        let (Some(chunk), Some(tags)) = (&block.chunks[role.index()], &block.tags[role.index()]) else {
+            continue;
+        };
+        let size = tags.format.block_bytes as usize;
+        let pairs = chunk[run.bytes()].chunks_exact(size).zip(wanted.chunks_exact(size));
+        let starts = (block.start + run.range.start..).step_by(size);
+        for (start, (found, wanted)) in starts.zip(pairs).filter(|(_, (found, wanted))| found != wanted) {
+            let sum = |bytes: &[u8]| Guard::Crc64.of(bytes);
+            let (found, wanted) = (tells(found).then(|| sum(found)), sum(wanted));
+            out.push(WrongBlock { role: *role, start, len: size as u32, found, wanted });
+        }
+    }
+    out
 }
 
 /// Whether the tags of a member acquit it of bytes of a block (R20): those of every block that the

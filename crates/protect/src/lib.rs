@@ -11,6 +11,7 @@ pub mod format;
 pub mod guard;
 pub mod isa;
 pub mod kernels;
+pub mod misdirected;
 pub mod origin;
 mod self_test;
 pub mod stream;

@@ -29,6 +29,8 @@ use pumice_units::Role;
 /// Bytes of a block, the unit of a verdict: the page of the md driver and the sector of current
 /// drives.
 pub const BLOCK: usize = 4096;
+/// Wrong blocks of which a diagnosis keeps the sums: enough to know a write by its beginning.
+pub const MOST_WRONG: usize = 8;
 
 /// What is wrong with a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,6 +126,21 @@ pub enum Testimony {
     },
 }
 
+/// A block of a member that tags convict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WrongBlock {
+    /// The member.
+    pub role: Role,
+    /// First byte within the chunk.
+    pub start: u32,
+    /// Bytes.
+    pub len: u32,
+    /// A sum of 64 bits of what it holds; `None` if that is one byte repeated.
+    pub found: Option<u64>,
+    /// The same sum of what belongs there.
+    pub wanted: u64,
+}
+
 /// Another explanation of the same bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alternative {
@@ -164,6 +181,8 @@ pub struct Diagnosis {
     pub gaps: Vec<Gap>,
     /// What tags say of it; `None` if they say nothing.
     pub testimony: Option<Testimony>,
+    /// The first blocks that tags convict, [`MOST_WRONG`] at most.
+    pub wrong: Vec<WrongBlock>,
 }
 
 impl Diagnosis {
@@ -184,6 +203,7 @@ impl Diagnosis {
             evidence: None,
             gaps,
             testimony: None,
+            wrong: Vec::new(),
         }
     }
 
@@ -202,7 +222,8 @@ impl Diagnosis {
             }],
             _ => Vec::new(),
         };
-        Self { start, len, verdict, certainty, alternatives, evidence: None, gaps: Vec::new(), testimony }
+        let (evidence, gaps, wrong) = (None, Vec::new(), Vec::new());
+        Self { start, len, verdict, certainty, alternatives, evidence, gaps, testimony, wrong }
     }
 
     /// The byte after the last.
@@ -235,6 +256,8 @@ impl Diagnosis {
     fn append(&mut self, next: Self) {
         self.len = next.end() - self.start;
         self.gaps.extend(next.gaps);
+        self.wrong.extend(next.wrong);
+        self.wrong.truncate(MOST_WRONG);
         if let (Some(a), Some(b)) = (&mut self.evidence, &next.evidence) {
             a.append(b);
         }
@@ -286,6 +309,7 @@ pub fn diagnose_window(
                 evidence,
                 gaps: Vec::new(),
                 testimony: None,
+                wrong: Vec::new(),
             };
             join(&mut out, vec![next]);
         }

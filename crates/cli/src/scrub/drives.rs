@@ -10,10 +10,11 @@ use crate::text::{count, print, print_json};
 use pumice_host::stop::Stop;
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{
-    DataNode, DriveId, MAX_UNREADABLE, Mode, NodeError, ParityCommand, ParityResult, Rule, Source, TagFault,
-    TagReport, Unread, Window,
+    DataNode, DriveId, ErrorKind, MAX_UNREADABLE, Mode, NodeError, ParityCommand, ParityResult, Rule, Source,
+    TagFault, TagFormat, TagReport, Unread, Window,
 };
-use pumice_protect::origin::Origin;
+use pumice_protect::misdirected::{Differing, Misdirected, misdirected, tells};
+use pumice_protect::origin::{Judged, Opinion, Origin};
 use pumice_units::format_decimal;
 use serde::Serialize;
 use std::ops::Range;
@@ -26,6 +27,8 @@ const CHUNK: u64 = 256 << 10;
 const AT_ONCE: u64 = 1024;
 /// Findings of a drive that are told, at most.
 const MOST_FINDINGS: usize = 100_000;
+/// Blocks that differ from their tags and are compared with each other, at most.
+const MOST_COMPARED: usize = 1024;
 /// Findings of a drive that are printed.
 const LISTED: usize = 40;
 
@@ -55,6 +58,16 @@ struct Checked {
     findings: Vec<Finding>,
     /// Findings beyond those that are told.
     more_findings: u64,
+    /// Blocks whose content belongs at another place of the drive.
+    misdirected: Vec<Astray>,
+}
+
+/// Blocks that were written to the wrong place.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Astray {
+    offset: u64,
+    length: u64,
+    belongs_at: u64,
 }
 
 /// Blocks that fit their tags, and those without.
@@ -164,6 +177,7 @@ fn check(drive: &Drive, stop: &Stop) -> Result<Checked, Failure> {
         tags: format.map(|_| Fit::default()),
         findings: Vec::new(),
         more_findings: 0,
+        misdirected: Vec::new(),
     };
     let whole = drive.size / CHUNK;
     let ranges = (0..whole).step_by(AT_ONCE as usize).map(|start| start..whole.min(start + AT_ONCE));
@@ -191,7 +205,42 @@ fn check(drive: &Drive, stop: &Stop) -> Result<Checked, Failure> {
             break;
         }
     }
+    if let Some(format) = format {
+        match misdirected_on(drive, format, &out.findings) {
+            // The wait was ended.
+            Err(_) if stop.is_raised() => {}
+            found => out.misdirected = found?,
+        }
+    }
     Ok(out)
+}
+
+/// Reads blocks that differ from their tags again, and says which of them hold what belongs to
+/// another of them.
+fn misdirected_on(drive: &Drive, format: TagFormat, findings: &[Finding]) -> Result<Vec<Astray>, Failure> {
+    let size = u64::from(format.block_bytes);
+    let differ = findings.iter().filter(|finding| finding.fault == "differs");
+    let places =
+        differ.flat_map(|finding| (finding.offset..finding.offset + finding.length).step_by(size as usize));
+    let mut differing = Vec::new();
+    for offset in places.take(MOST_COMPARED) {
+        let blocks = match drive.node.read_tagged(drive.id, offset, size) {
+            Ok(blocks) => blocks,
+            Err(error) if error.kind() == ErrorKind::Media => continue,
+            Err(error) => return Err(error.into()),
+        };
+        // It may have been written meanwhile.
+        let [Judged { opinion: Opinion::Differs(_), guard }] = blocks.judged[..] else { continue };
+        let found = tells(&blocks.data).then(|| format.guard.of(&blocks.data));
+        differing.push(Differing { place: offset / size, found, wanted: guard });
+    }
+    let runs = misdirected(&differing, format.guard.bits()).into_iter();
+    let astray = |run: Misdirected| Astray {
+        offset: run.place * size,
+        length: run.blocks * size,
+        belongs_at: run.belongs * size,
+    };
+    Ok(runs.map(astray).collect())
 }
 
 /// Reads a part near the drive. What the bytes are says nothing: only their tags do.
@@ -273,6 +322,14 @@ fn text(document: &Document) -> String {
                 _ => "cannot be read".to_owned(),
             };
             out += &format!("    {} at {}: {what}\n", count(finding.length, "byte"), finding.offset);
+        }
+        for astray in &drive.misdirected {
+            out += &format!(
+                "    {} at {} belong at {}: the drive wrote them to the wrong place\n",
+                count(astray.length, "byte"),
+                astray.offset,
+                astray.belongs_at
+            );
         }
         let more = drive.findings.len().saturating_sub(LISTED) as u64 + drive.more_findings;
         if more > 0 {

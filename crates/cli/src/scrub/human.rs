@@ -402,6 +402,13 @@ fn evidence(finding: &Finding) -> String {
             1.0 / mistaken_one_in.unwrap_or(1).max(1) as f64,
         );
     }
+    if let Some(misdirected) = &finding.misdirected {
+        let _ = writeln!(
+            out,
+            "    what lies at {} of the device belongs at {} of it: the drive wrote it to the wrong place",
+            misdirected.device_offset, misdirected.belongs_at,
+        );
+    }
     for doubt in &finding.doubts {
         let _ = writeln!(out, "    because {}", doubt.words());
     }

@@ -40,7 +40,7 @@ const SCRUB: [&str; 24] = [
 ];
 const ARRAY: [&str; 8] =
     ["chunk_bytes", "layout", "level", "metadata", "name", "raid_disks", "stripes", "uuid"];
-const FINDING: [&str; 23] = [
+const FINDING: [&str; 25] = [
     "alternatives",
     "array_offset",
     "array_places",
@@ -57,6 +57,7 @@ const FINDING: [&str; 23] = [
     "lost",
     "member",
     "members",
+    "misdirected",
     "repaired",
     "strength",
     "stripe",
@@ -64,6 +65,7 @@ const FINDING: [&str; 23] = [
     "verdict",
     "witness",
     "would_repair",
+    "wrong_blocks",
 ];
 const LEDGER: [&str; 8] =
     ["host_cpu", "host_dram", "media_read", "media_written", "node_cpu", "node_to_node", "pcie", "to_host"];

@@ -82,6 +82,26 @@ fn what_makes_no_sense_is_refused_by_field_and_makes_nothing() {
     contains(protect(folder, &[]), 2, "drive size: 1000");
 }
 
+#[test]
+fn a_misdirected_write_is_named_by_its_tags_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let image = folder.join("image");
+    let mut content: Vec<u8> =
+        (0..1 << 20).map(|i: u32| (i.wrapping_mul(i) >> 7) as u8 ^ (i >> 9) as u8).collect();
+    std::fs::write(&image, &content).unwrap();
+    contains(protect(folder, &[]), 0, "2048 blocks adopted");
+    contains(run(folder, &["scrub", "--drives"], &[]), 0, "CLEAN");
+    // What belongs at block 300 lies at block 9, and block 300 is as it was before.
+    let (from, to) = (300 * 512, 9 * 512);
+    content.copy_within(from..from + 512, to);
+    content[from..from + 512].copy_from_slice(&[[7; 256], [9; 256]].concat());
+    std::fs::write(&image, &content).unwrap();
+    let words = "512 bytes at 4608 belong at 153600: the drive wrote them to the wrong place";
+    contains(run(folder, &["scrub", "--drives"], &[]), 1, words);
+    contains(run(folder, &["scrub", "--drives", "--json"], &[]), 1, "\"belongs_at\": 153600");
+}
+
 /// Writes a block through the tags, and ends as a crash would: the log still holds the write.
 fn write_and_crash(folder: &Path, at: u64, data: &[u8]) {
     let (image, tags) = (folder.join("image"), folder.join("tags"));

@@ -188,6 +188,40 @@ impl WitnessFigures {
     }
 }
 
+/// A block that tags convict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WrongBlock {
+    /// The member.
+    pub member: u16,
+    /// First byte on its device.
+    pub device_offset: u64,
+    /// Bytes.
+    pub length: u32,
+    /// CRC-64/NVME of what it holds; null if that is one byte repeated.
+    pub found: Option<u64>,
+    /// CRC-64/NVME of what belongs there.
+    pub wanted: u64,
+}
+
+impl WrongBlock {
+    pub(super) fn of(target: &Target, stripe: u64, wrong: &diagnosis::WrongBlock) -> Self {
+        let device_offset = target.place(wrong.role, stripe, wrong.start);
+        let (length, found, wanted) = (wrong.len, wrong.found, wrong.wanted);
+        Self { member: wrong.role.0, device_offset, length, found, wanted }
+    }
+}
+
+/// A block whose content belongs at another place of its drive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Misdirected {
+    /// The member.
+    pub member: u16,
+    /// First byte of the block on its device.
+    pub device_offset: u64,
+    /// Where what it holds belongs on the same device.
+    pub belongs_at: u64,
+}
+
 /// Sectors of one member that are not there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostPlace {

@@ -13,13 +13,13 @@ use crate::repair::{by_role, syndromes as rows_of};
 use crate::sectors::{Block, Run};
 use crate::stripes::{Stripes, Tags};
 use crate::target::{Target, View};
-use crate::testimony::{Heard, Said, acquits, hear, lost, runs};
+use crate::testimony::{Heard, Said, acquits, hear, lost, runs, wrong_blocks};
 use pumice_offload::{
     Activity, Grant, MemoryAddress, Mode, ParityCommand, ParityResult, RESULT_HEADER_BYTES, Rule, Source,
     Transfer, Unread, Window, Writes,
 };
 use pumice_parity::check_matrix::CheckMatrix;
-use pumice_raid::diagnosis::{BLOCK, Diagnosis, Evidence, Gap, Verdict, diagnose_window, join};
+use pumice_raid::diagnosis::{BLOCK, Diagnosis, Evidence, Gap, MOST_WRONG, Verdict, diagnose_window, join};
 use pumice_telemetry::Ledger;
 use pumice_units::Role;
 use std::collections::BTreeSet;
@@ -336,7 +336,10 @@ fn said(target: &Target, stripe: u64, block: &Block, heard: &Heard) -> Vec<Diagn
             let verdict = Verdict::of_members(&columns, target.redundancy(stripe));
             let (first, last) = changed(block, run, members);
             let start = block.start + run.range.start + first;
-            let mut out = vec![Diagnosis::of_tags(start, last + 1 - first, verdict, Some(*testimony))];
+            let mut convicted = Diagnosis::of_tags(start, last + 1 - first, verdict, Some(*testimony));
+            convicted.wrong = wrong_blocks(block, run, members);
+            convicted.wrong.truncate(MOST_WRONG);
+            let mut out = vec![convicted];
             if !tags.is_empty() {
                 out.push(whole(Verdict::TagDamaged(tags.clone())));
             }

@@ -208,6 +208,7 @@ impl<'t> Pass<'t> {
         if self.repairer.is_none() {
             self.saved.patterns = crate::pattern::apply(&mut self.saved.findings);
         }
+        crate::astray::apply(&mut self.saved.findings);
         // Saved even if nothing is left to resume: a state that cannot be removed must not be one
         // of an earlier batch.
         self.save(observer);

@@ -4,7 +4,7 @@ use crate::world::{Kind, RAID5, RAID6, UUID, World, options, pass};
 use pumice_blockdev::{BlockDevice, MemoryDevice};
 use pumice_buffer::AlignedBuffer;
 use pumice_host::Method;
-use pumice_host::finding::{Certainty, Doubt, Says, Strength, Verdict};
+use pumice_host::finding::{Certainty, Doubt, Misdirected, Says, Strength, Verdict};
 use pumice_host::repair::RepairPolicy;
 use pumice_host::scrub::{Options, Outcome};
 use pumice_host::state::StateFiles;
@@ -531,6 +531,37 @@ fn nothing_is_computed_from_blocks_that_differ_from_their_tags() {
             assert!(outcome.findings.iter().all(|f| !f.repaired && f.left_alone.is_some()), "{policy}");
             assert_eq!(protected.world.contents(), before, "{:?} {policy}", kind.level);
         }
+    }
+}
+
+#[test]
+fn a_misdirected_write_is_named_with_the_place_where_it_belongs() {
+    for (kind, block) in [(RAID5, 512), (RAID6, 4096)] {
+        let protected = Protected::written(kind, block);
+        let before = protected.world.contents();
+        // A write of 8 KiB, meant for stripe 4, went to stripe 13 of the same drive.
+        let (old, new) = (vec![0x33; 8192], protected.content(Role(1), 4, 4096, 8192));
+        let raw = &protected.world.devices[1];
+        raw.write_at(protected.world.place(13, 0), &new).unwrap();
+        raw.write_at(protected.world.place(4, 4096), &old).unwrap();
+        // And other damage, which is only that.
+        protected.world.damage(Role(2), 8, 0, 700, 0x42);
+        protected.world.damage(Role(1), 9, 0, 700, 0x42);
+        for repair in [false, true] {
+            let outcome =
+                if repair { protected.repair(RepairPolicy::Strong) } else { protected.scrub(&options(1)) };
+            assert_eq!(outcome.findings.len(), 4, "{:?}", outcome.findings);
+            for finding in &outcome.findings {
+                let expected = (finding.stripe == 13).then(|| Misdirected {
+                    member: 1,
+                    device_offset: protected.world.place(13, 0),
+                    belongs_at: protected.world.place(4, 4096),
+                });
+                assert_eq!((finding.misdirected, finding.certainty), (expected, Certainty::Proven));
+                assert_eq!(finding.repaired, repair);
+            }
+        }
+        assert_eq!(protected.world.contents(), before);
     }
 }
 
