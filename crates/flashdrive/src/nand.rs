@@ -12,6 +12,9 @@ const RUN: usize = 256 << 10;
 const OOB: usize = OOB_BYTES as usize;
 /// How a medium says that these bytes cannot be read, and others may: EIO.
 const MEDIA_ERROR: i32 = 5;
+/// How often bytes are asked for before they are taken for lost: garbage collection gives up a page
+/// for good that it cannot read.
+const ASKS: u32 = 3;
 
 /// A block whose pages are being programmed.
 #[derive(Debug)]
@@ -104,6 +107,17 @@ impl<M: Medium> FileNand<M> {
         if page.0 < self.layout.geometry().pages() { Ok(()) } else { Err(NandError::OutOfRange(page)) }
     }
 
+    fn read_medium(&self, at: u64, buf: &mut [u8]) -> io::Result<()> {
+        let mut read = self.medium.read_at(at, buf);
+        for _ in 1..ASKS {
+            if !read.as_ref().is_err_and(|error| error.raw_os_error() == Some(MEDIA_ERROR)) {
+                break;
+            }
+            read = self.medium.read_at(at, buf);
+        }
+        read
+    }
+
     /// What a failed write or sync left is not known: nothing is written any more.
     fn fail(&mut self, doing: &str, error: &io::Error) -> NandError {
         self.failure.get_or_insert_with(|| format!("{doing}: {error}"));
@@ -156,7 +170,7 @@ impl<M: Medium> FileNand<M> {
         if self.unit.as_ref().is_none_or(|(known, _)| *known != at) {
             let mut bytes = vec![0; unit];
             self.unit = None;
-            self.medium.read_at(at, &mut bytes).map_err(|error| unreadable(page, &error))?;
+            self.read_medium(at, &mut bytes).map_err(|error| unreadable(page, &error))?;
             self.unit = Some((at, bytes));
         }
         let (_, bytes) = self.unit.as_ref().ok_or(NandError::Failed)?;
@@ -186,7 +200,7 @@ impl<M: Medium> Nand for FileNand<M> {
             return Ok(PageRead { data: Some(open.data[at..at + size].to_vec()), oob, done });
         }
         let mut data = vec![0; size];
-        match self.medium.read_at(self.layout.data_at(page), &mut data) {
+        match self.read_medium(self.layout.data_at(page), &mut data) {
             Ok(()) => Ok(PageRead { data: Some(data), oob, done }),
             Err(error) if error.raw_os_error() == Some(MEDIA_ERROR) => Ok(PageRead { data: None, oob, done }),
             Err(_) => Err(NandError::Failed),

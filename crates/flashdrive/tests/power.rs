@@ -18,6 +18,8 @@ const PAGE: u32 = 512;
 struct File {
     store: FaultyStore,
     left: Cell<Option<u64>>,
+    /// Whether it cannot be read now, as a device that is gone.
+    deaf: Cell<bool>,
 }
 
 impl File {
@@ -26,7 +28,7 @@ impl File {
         store.create(NAME, &vec![0; layout.file_bytes() as usize]).unwrap();
         store.sync(NAME).unwrap();
         store.sync_folder().unwrap();
-        Self { store, left: Cell::new(None) }
+        Self { store, left: Cell::new(None), deaf: Cell::new(false) }
     }
 
     fn count(&self) {
@@ -47,6 +49,9 @@ impl File {
 
 impl Medium for File {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        if self.deaf.get() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
         self.store.read_at(NAME, offset, buf)
     }
 
@@ -96,7 +101,7 @@ impl Cuttable for Flash {
         let layout = self.inner().layout();
         let File { store, .. } = self.into_inner().into_medium();
         store.crash();
-        Self::with_sums(FileNand::new(File { store, left: Cell::new(None) }, layout))
+        Self::with_sums(FileNand::new(File { store, left: Cell::new(None), deaf: Cell::new(false) }, layout))
     }
 }
 
@@ -124,6 +129,62 @@ fn a_failed_sync_ends_all_writing_and_reads_go_on() {
     let nand = drive.into_nand().power_cycle(0);
     let mut drive = recover(nand, config, false).unwrap();
     assert_eq!(drive.read(1, 0).unwrap().0, Some(content::<Flash>(1)));
+}
+
+#[test]
+fn a_read_that_fails_once_loses_nothing() {
+    let config = Config::new(LOGICAL, Scheme::None);
+    let (nand, journal) = <Flash as Cuttable>::new(0, 1, false);
+    let mut drive = Ftl::format(nand, journal, config).unwrap();
+    for lpn in 0..16 {
+        drive.write(lpn, &content::<Flash>(u64::from(lpn)), 0).unwrap();
+    }
+    drive.flush(0).unwrap();
+    drive = recover(drive.into_nand().power_cycle(0), config, false).unwrap();
+    for operations in 0..4 {
+        drive.nand().inner().medium().store.fail_after(operations);
+        for lpn in 0..16 {
+            assert_eq!(drive.read(lpn, 0).unwrap().0, Some(content::<Flash>(u64::from(lpn))));
+        }
+    }
+}
+
+/// The medium is gone while garbage is collected, and comes back: no block is lost by that.
+#[test]
+fn a_block_whose_collection_failed_is_collected_later() {
+    // Most pages never change: they are moved for the sake of wear.
+    let config = Config { wear_spread: 1, ..Config::new(LOGICAL, Scheme::None) };
+    let (nand, journal) = <Flash as Cuttable>::new(0, 1, false);
+    let mut drive = Ftl::format(nand, journal, config).unwrap();
+    let mut random = Random::new(5);
+    let mut versions = [0; LOGICAL as usize];
+    let mut write = |drive: &mut seeds::Drive<Flash>, versions: &mut [u64], number: u64| {
+        let all = if number <= 200 { u64::from(LOGICAL) } else { 8 };
+        let lpn = random.below(all) as u32;
+        let written = drive.write(lpn, &content::<Flash>(number), 0);
+        if written.is_ok() {
+            versions[lpn as usize] = number;
+        }
+        written.is_ok()
+    };
+    for number in 1..2_000 {
+        assert!(write(&mut drive, &mut versions, number));
+    }
+    let mut failed = 0;
+    for number in 2_000..12_000 {
+        drive.nand().inner().medium().deaf.set(number % 5 != 0);
+        failed += u32::from(!write(&mut drive, &mut versions, number));
+    }
+    drive.nand().inner().medium().deaf.set(false);
+    assert!(failed > 20, "{failed} writes met a medium that cannot be read");
+    for number in 12_000..14_000 {
+        assert!(write(&mut drive, &mut versions, number), "there is no room any more");
+    }
+    for (lpn, number) in (0..).zip(versions) {
+        let expected = (number > 0).then(|| content::<Flash>(number));
+        assert_eq!(drive.read(lpn, 0).unwrap().0, expected);
+    }
+    assert_eq!(drive.contradictions(), Vec::<String>::new());
 }
 
 #[test]

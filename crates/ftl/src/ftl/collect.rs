@@ -24,10 +24,20 @@ where
         while self.blocks.free() <= keep as usize {
             self.checkpoint_if_due()?;
             let Some(victim) = self.blocks.pick(u32::MAX) else { break };
-            self.empty(victim, after)?;
-            self.blocks.release(victim);
+            self.collect(victim, after)?;
         }
         Ok(())
+    }
+
+    /// Moves all live pages out of a block that was taken out of the closed ones, and frees it.
+    fn collect(&mut self, victim: u32, after: Nanos) -> Result<(), FtlError> {
+        let emptied = self.empty(victim, after);
+        match emptied {
+            Ok(()) => self.blocks.release(victim),
+            // What is left in it stays live: it may be tried again.
+            Err(_) => self.blocks.close(BlockId(victim)),
+        }
+        emptied
     }
 
     /// Whether at most `spare` blocks are free beside those that are kept for garbage collection.
@@ -49,8 +59,7 @@ where
         self.checkpoint_if_due()?;
         let half = self.nand.geometry().pages_per_block / 2;
         let Some(victim) = self.blocks.pick(half) else { return Ok(false) };
-        self.empty(victim, after)?;
-        self.blocks.release(victim);
+        self.collect(victim, after)?;
         Ok(true)
     }
 
@@ -70,8 +79,9 @@ where
     pub(super) fn evacuate_failing(&mut self, after: Nanos) -> Result<(), FtlError> {
         while let Some(&block) = self.blocks.failing.last() {
             self.checkpoint_if_due()?;
-            self.blocks.failing.retain(|&other| other != block);
+            // It stays on the list if that fails.
             self.empty(block, after)?;
+            self.blocks.failing.retain(|&other| other != block);
             self.blocks.retire(block);
             self.stats.retired += 1;
         }
@@ -88,8 +98,7 @@ where
         self.since_wear = 0;
         self.checkpoint_if_due()?;
         if let Some(coldest) = self.blocks.take_coldest(self.config.wear_spread) {
-            self.empty(coldest, after)?;
-            self.blocks.release(coldest);
+            self.collect(coldest, after)?;
         }
         Ok(())
     }
