@@ -110,6 +110,8 @@ pub struct Connection {
     taken: u32,
     /// When the host last did anything for what it was asked for.
     progress: u64,
+    /// When time was last let pass.
+    ticked: u64,
     /// Slots that wait for room, in order.
     waiting: std::collections::VecDeque<u16>,
     /// Bytes that the medium has lent since the caller's last turn to send.
@@ -144,6 +146,7 @@ impl Connection {
             windows: None,
             taken: 0,
             progress: now,
+            ticked: now,
             waiting: std::collections::VecDeque::new(),
             lent: 0,
             notices: Vec::new(),
@@ -274,8 +277,14 @@ impl Connection {
         queue.part(self.end.unwrap_or(EndReason::HostClosed))
     }
 
+    /// Whether the association, or the queue, has ended that it is of.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.queue.as_ref().is_some_and(|queue| queue.life.epoch() != queue.epoch)
+    }
+
     fn check_life(&mut self) {
-        if self.queue.as_ref().is_some_and(|queue| queue.life.epoch() != queue.epoch) {
+        if self.has_ended() {
             self.end(EndReason::HostEnded);
         }
     }

@@ -165,7 +165,8 @@ fn vendor_checked(mut request: Request<'_>) -> Result<Request<'_>, Status> {
         Direction::ToController => check_data(sqe, request.len, MAX_TRANSFER)?,
         Direction::ToHost if sqe.sgl().kind == Sgl::TRANSPORT => check_data(sqe, request.len, MAX_TRANSFER)?,
         Direction::ToHost => return Err(Status::SGL_TYPE.dnr()),
-        Direction::None => {}
+        // Without data the SGL means nothing, and may say anything.
+        Direction::None => request.len = 0,
         Direction::Both => return Err(Status::INVALID_OPCODE.dnr()),
     }
     Ok(request)

@@ -141,6 +141,12 @@ impl Slots {
         place.map(|at| at as u16)
     }
 
+    /// Does something with all slots in use.
+    pub(super) fn each(&mut self, mut change: impl FnMut(&mut Slot)) {
+        let used = self.slots.iter_mut().zip(&self.used).filter(|(_, used)| **used);
+        used.for_each(|(slot, _)| change(slot));
+    }
+
     /// How many commands are in flight as `wanted`.
     pub(super) fn count(&self, wanted: impl Fn(&Slot) -> bool) -> usize {
         self.slots.iter().zip(&self.used).filter(|(slot, used)| **used && wanted(slot)).count()

@@ -6,8 +6,8 @@ use crate::world::{PLAIN, SECOND, World, block_command, write_by_r2t};
 use pumice_nvme::controller::{Limits, Windows};
 use pumice_nvme::host::Options;
 use pumice_nvme::pdu::{Kind, LAST, Transfer, push};
-use pumice_nvme::spec::Sgl;
 use pumice_nvme::spec::opcode::io;
+use pumice_nvme::spec::{Sgl, Sqe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -140,4 +140,40 @@ fn a_command_without_room_is_left_and_data_are_not() {
     world.drives.full = false;
     let received = connection.receive(0, &bytes, &world.shared, &mut world.drives, out);
     assert_eq!((received.consumed, received.full), (bytes.len(), false));
+}
+
+/// A node that has no room does not read: what it left in the host's memory is not late.
+#[test]
+fn what_a_node_does_not_take_is_not_late() {
+    let mut world = World::new(Limits::default());
+    let (_admin, mut queue) = queue(&mut world);
+    let socket = &mut queue.socket;
+    world.receive(socket, 0, &write_by_r2t(3, 8, PLAIN));
+    // The beginning of a PDU.
+    world.receive(socket, 0, &write_by_r2t(4, 8, PLAIN)[..20]);
+    for second in 1..1000 {
+        socket.connection.put_off(second * SECOND);
+        socket.connection.tick(second * SECOND, &world.shared, &mut Vec::new());
+        assert!(!socket.connection.is_closed(), "after {second} s");
+    }
+    // Then it reads again, and the host has as long as it ever has.
+    let closed = (1000..2000).find(|second| {
+        socket.connection.tick(second * SECOND, &world.shared, &mut Vec::new());
+        socket.connection.is_closed()
+    });
+    assert_eq!(closed, Some(1029));
+}
+
+/// The SGL of a command without data means nothing: no memory is held for what it says.
+#[test]
+fn a_command_without_data_has_no_length() {
+    let mut world = World::new(Limits::default());
+    let (_admin, mut queue) = queue(&mut world);
+    let mut sqe = Sqe::new(0x80, 1);
+    sqe.set_sgl(Sgl::transport(u32::MAX));
+    let mut bytes = Vec::new();
+    push(&mut bytes, Kind::CapsuleCmd, 0, &sqe.0, PLAIN);
+    world.drives.last_len = 1;
+    world.receive(&mut queue.socket, 0, &bytes);
+    assert_eq!(world.drives.last_len, 0);
 }

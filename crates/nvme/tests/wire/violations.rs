@@ -336,3 +336,36 @@ fn more_commands_than_the_queue_has_entries() {
     assert_eq!((socket.out[0], socket.out.len()), (9, 24));
     breaks(&mut world, socket, &write_by_r2t(999, 8, PLAIN), (2, 0));
 }
+
+/// C2HTermReq is the last that a host gets: commands that end after it are not answered, and the
+/// room that they give back is asked to nobody.
+#[test]
+fn after_a_term_request_nothing_follows() {
+    for digests in [PLAIN, BOTH] {
+        let mut world = World::new(Limits { write_window: 4096, ..Limits::default() });
+        let mut socket = io_queue(&mut world, digests).socket;
+        // A read and a write with the second drive; one write is asked for, and one waits.
+        let mut read = block_command(opcode::io::READ, 2, 0, 8);
+        read.set_sgl(Sgl::transport(4096));
+        let mut bytes = Vec::new();
+        push(&mut bytes, Kind::CapsuleCmd, 0, &read.0, digests);
+        let mut zeroes = block_command(opcode::io::WRITE_ZEROES, 2, 0, 8);
+        zeroes.set_cid(1);
+        push(&mut bytes, Kind::CapsuleCmd, 0, &zeroes.0, digests);
+        world.receive(&mut socket, SECOND, &bytes);
+        for cid in 2..4 {
+            world.receive(&mut socket, SECOND, &write_by_r2t(cid, 8, digests));
+        }
+        assert_eq!(world.drives.waiting.len(), 2);
+        // A PDU that only a controller sends.
+        socket.out.clear();
+        world.receive(&mut socket, SECOND, &[8, 0, 24, 0, 24, 0, 0, 0]);
+        assert_eq!(socket.out.first(), Some(&3));
+        socket.out.clear();
+        let slot = world.drives.waiting[0].0;
+        assert_eq!(socket.connection.complete_around(slot, 4096, &mut socket.out), None);
+        world.answer(&mut socket);
+        assert_eq!(socket.out, [0; 0], "nothing follows");
+        assert!(!socket.connection.is_closed());
+    }
+}

@@ -61,6 +61,8 @@ pub(crate) struct Drives {
     pub(crate) flushes: usize,
     /// A flush of everything is not answered.
     pub(crate) slow_flush: bool,
+    /// Bytes of the last request.
+    pub(crate) last_len: u64,
     /// There is no room for more commands.
     pub(crate) full: bool,
     /// Blocks that were made unreadable, by drive.
@@ -122,6 +124,7 @@ impl Media for Drives {
     }
 
     fn submit(&mut self, request: &Request<'_>) -> Submitted {
+        self.last_len = request.len;
         if request.nsid == 1 || request.nsid == u32::MAX {
             let status = self.apply(request);
             let now = request.nsid == 1 || !self.slow_flush;
@@ -179,6 +182,7 @@ impl World {
                 waiting: Vec::new(),
                 flushes: 0,
                 slow_flush: false,
+                last_len: 0,
                 full: false,
                 unreadable: Default::default(),
             },

@@ -88,8 +88,16 @@ impl Connection {
         let Some(entry) = self.slots.get(slot) else { return };
         let (sqe, status) = (entry.sqe, entry.fault.unwrap_or(status));
         self.note(&sqe, status, access);
-        self.respond(&sqe, status, result, out);
+        if self.may_answer() {
+            self.respond(&sqe, status, result, out);
+        }
         self.release(slot, out);
+    }
+
+    /// Whether commands are still answered. After a term request, or the end of the queue, nothing
+    /// follows; the medium is still waited for.
+    fn may_answer(&self) -> bool {
+        self.state == State::Live
     }
 
     /// Frees a slot; others may ask for their data now.
@@ -99,7 +107,9 @@ impl Connection {
         }
         self.slots.free(slot);
         self.settle();
-        self.ask_next(out);
+        if self.may_answer() {
+            self.ask_next(out);
+        }
     }
 
     /// A read is done: completes it with its data.
@@ -115,6 +125,10 @@ impl Connection {
             Ok(data) => {
                 let Some(entry) = self.slots.get(slot) else { return };
                 let sqe = entry.sqe;
+                if !self.may_answer() {
+                    self.release(slot, out);
+                    return;
+                }
                 if data.is_empty() || data.len() > sqe.sgl().len as usize {
                     let status = if data.is_empty() { Status::SUCCESS } else { Status::SGL_LENGTH.dnr() };
                     self.complete(slot, status, 0, access, out);
@@ -135,7 +149,7 @@ impl Connection {
     /// [`complete_with`](Self::complete_with) makes it then.
     pub fn complete_around(&mut self, slot: u16, len: u32, out: &mut Vec<u8>) -> Option<usize> {
         let sqe = self.slots.get(slot)?.sqe;
-        if self.framing.digests.data || len == 0 || len > sqe.sgl().len {
+        if !self.may_answer() || self.framing.digests.data || len == 0 || len > sqe.sgl().len {
             return None;
         }
         C2hData::push_header(out, sqe.cid(), len, self.data_alone(), self.framing.digests);

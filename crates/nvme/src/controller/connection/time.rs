@@ -19,7 +19,7 @@ impl Connection {
     /// Lets time pass: deadlines, keep alive, events, the end of the controller. To be called ten
     /// times a second.
     pub fn tick<A: Access>(&mut self, now: u64, access: &A, out: &mut Vec<u8>) {
-        self.now = now;
+        (self.now, self.ticked) = (now, now);
         self.check_life();
         if self.deadline.is_some_and(|deadline| now >= deadline) {
             self.end(EndReason::Deadline);
@@ -42,6 +42,27 @@ impl Connection {
             self.deliver_events(access, out);
         } else {
             self.namespaces = access.with(|s| Arc::clone(s.namespaces()));
+        }
+    }
+
+    /// Since the last tick, nothing was taken from the host, although it may have sent something:
+    /// what a live queue waits for has that much longer to come. To be called before the tick at
+    /// `now`. Before Connect, and after a term request, deadlines run on: then everything is taken
+    /// as it comes.
+    pub fn put_off(&mut self, now: u64) {
+        if self.state != State::Live {
+            return;
+        }
+        let by = now.saturating_sub(self.ticked);
+        // What began after the last tick has all of its time left, and no more.
+        let later = |time: u64| (time + by).min(now);
+        if let Some(deadline) = &mut self.deadline {
+            *deadline = (*deadline + by).min(now + PATIENCE);
+        }
+        self.progress = later(self.progress);
+        self.slots.each(|slot| slot.asked_at = later(slot.asked_at));
+        if let Some(queue) = &mut self.queue {
+            queue.last_keep_alive = later(queue.last_keep_alive);
         }
     }
 
