@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// Bytes of a drive's memory that are cleared before others may use it.
+const CLEARED_AT_ONCE: u64 = 1 << 20;
+
 /// The local memories of one node's drives. They are grown as they are used, up to their stated
 /// size, so that a node of many drives does not hold memory that no command asked for.
 #[derive(Debug)]
@@ -104,10 +107,12 @@ impl LocalMemory {
 impl LocalMemory {
     /// Overwrites a range with zeros, as far as it was ever used.
     pub(crate) fn clear(&self, drive: usize, range: Range<u64>) {
-        let mut memory = self.drives[drive].lock().unwrap_or_else(PoisonError::into_inner);
-        let used = memory.len();
-        let at = |byte: u64| usize::try_from(byte).unwrap_or(usize::MAX).min(used);
-        memory[at(range.start)..at(range.end)].fill(0);
+        for start in range.clone().step_by(CLEARED_AT_ONCE as usize) {
+            let mut memory = self.drives[drive].lock().unwrap_or_else(PoisonError::into_inner);
+            let used = memory.len();
+            let at = |byte: u64| usize::try_from(byte).unwrap_or(usize::MAX).min(used);
+            memory[at(start)..at(range.end.min(start.saturating_add(CLEARED_AT_ONCE)))].fill(0);
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Parts of the drives' local memory, each for one host.
 //!
 //! * Memory that a controller has not leased is out of its reach.
-//! * A part is cleared before it is somebody's.
+//! * A part is cleared before it may be touched, while others go on.
 //! * What a command may touch is looked at while it touches it, with the table held.
 //! * A part that its controller has given back, or whose controller has ended, is nobody else's
 //!   while a command of that controller that began before is under way.
@@ -40,6 +40,8 @@ struct Part {
     owner: u16,
     /// Only commands that began before this may still touch it.
     until: Option<u64>,
+    /// It is cleared, so it may be touched.
+    clear: bool,
 }
 
 #[derive(Debug)]
@@ -101,8 +103,8 @@ impl Leases {
     }
 
     /// The `len` bytes of a drive's memory (counted from 1) that are the sender's from now on; what
-    /// it had there before is given back. `stands` says which controllers are still there. The
-    /// caller clears the range while it has the table.
+    /// it had there before is given back. `stands` says which controllers are still there. Nobody
+    /// can touch it until the caller has cleared it and said so.
     pub(super) fn lease(
         &mut self,
         drive: u32,
@@ -133,9 +135,17 @@ impl Leases {
             start = part.range.end;
         }
         let end = start.checked_add(len).filter(|end| *end <= *size).ok_or(NoLease::Full)?;
-        parts.push(Part { range: start..end, owner: sender.cntlid, until: None });
+        parts.push(Part { range: start..end, owner: sender.cntlid, until: None, clear: false });
         parts.sort_by_key(|part| part.range.start);
         Ok((index, start..end))
+    }
+
+    /// A part that was leased is cleared.
+    fn cleared(&mut self, index: usize, range: &Range<u64>, owner: u16) {
+        let leased = self.drives[index].iter_mut().find(|part| part.owner == owner && part.range == *range);
+        if let Some(part) = leased {
+            part.clear = true;
+        }
     }
 
     /// Whether a command may touch a range of a drive's memory.
@@ -143,6 +153,7 @@ impl Leases {
         let parts = self.index(drive).map(|index| &self.drives[index]);
         parts.into_iter().flatten().any(|part| {
             part.owner == toucher.cntlid
+                && part.clear
                 && part.until.is_none_or(|until| toucher.began < until)
                 && part.range.start <= range.start
                 && range.end <= part.range.end
@@ -173,8 +184,9 @@ impl Leases {
 
     /// How many grants there are, and how many the controller has that has most.
     fn granted(&self) -> (usize, usize) {
-        let of = |owner: u16| self.grants.iter().filter(|granted| granted.owner == owner).count();
-        (self.grants.len(), self.grants.iter().map(|granted| of(granted.owner)).max().unwrap_or(0))
+        let mut of: HashMap<u16, usize> = HashMap::new();
+        self.grants.iter().for_each(|granted| *of.entry(granted.owner).or_default() += 1);
+        (self.grants.len(), of.into_values().max().unwrap_or(0))
     }
 
     /// Whether a range may be written under a grant.
@@ -264,9 +276,11 @@ pub(super) struct Active<'a> {
 impl Active<'_> {
     /// Leases a part, which is cleared. The first byte.
     pub(super) fn lease(&self, drive: u32, len: u64, stands: impl Fn(u16) -> bool) -> Result<u64, NoLease> {
-        let mut table = self.of.write_table();
-        let (index, range) = table.lease(drive, len, self.toucher, stands)?;
+        let (index, range) = self.of.write_table().lease(drive, len, self.toucher, stands)?;
+        // Without the table: it takes milliseconds, and every command of every host needs that. The
+        // part stays where it is, for this command is under way.
         self.of.memory.clear(index, range.clone());
+        self.of.write_table().cleared(index, &range, self.toucher.cntlid);
         Ok(range.start)
     }
 
@@ -378,6 +392,21 @@ mod tests {
         assert!(running.write(at(4 * KIB), &[3]).is_ok(), "both are its own");
         drop(running);
         assert_eq!(lease(&of, 1, 4, 3, &[]), Ok(0));
+    }
+
+    /// While a part is cleared, the table is free; the part is taken, and nobody can touch it.
+    #[test]
+    fn nobody_waits_while_a_part_is_cleared_and_nobody_touches_it() {
+        let of = memory(1, 16);
+        let leases = of.begin(1);
+        let (index, range) = of.write_table().lease(1, 4 * KIB, leases.toucher, |_| true).unwrap();
+        let mut seen = [0];
+        assert!(leases.write(at(0), &[1]).is_err() && of.begin(1).read(at(0), &mut seen).is_err());
+        assert_eq!(lease(&of, 1, 4, 2, &[1]), Ok(4), "also if its owner ends meanwhile");
+        of.write_table().cleared(index, &range, 1);
+        assert!(leases.write(at(0), &[1]).is_ok());
+        drop(leases);
+        assert_eq!(lease(&of, 1, 4, 3, &[1]), Ok(0));
     }
 
     #[test]
