@@ -228,6 +228,17 @@ impl LocalNode {
         Ok(self.run_job(&job.reading_only(), &|| true)?.moved)
     }
 
+    /// Vouches for the adopted tags of blocks, while anybody waits for it.
+    pub(crate) fn vouch_while(
+        &self,
+        drive: DriveId,
+        offset: u64,
+        len: u64,
+        permit: &dyn Permit,
+    ) -> Result<u64, NodeError> {
+        tags::vouch(self.checked(drive, offset, len)?, offset, len, permit)
+    }
+
     /// Workers that commands have, and how many they may have beyond one each.
     pub(crate) fn readers(&self) -> (usize, usize) {
         (locked(&self.workers).lent, WORKERS_A_THREAD * self.options.workers)
@@ -387,7 +398,7 @@ impl DataNode for LocalNode {
     }
 
     fn vouch(&self, drive: DriveId, offset: u64, len: u64) -> Result<u64, NodeError> {
-        tags::vouch(self.checked(drive, offset, len)?, offset, len)
+        self.vouch_while(drive, offset, len, &|| true)
     }
 
     fn gather(

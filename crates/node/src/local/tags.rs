@@ -1,11 +1,16 @@
 //! Blocks of a drive with what its tags say of them.
 
+use crate::engine::Permit;
 use crate::operations::io_error;
 use pumice_blockdev::{BlockDevice, Judgement, TagFault, Tagged};
 use pumice_offload::{MAX_TAGGED_BLOCKS, NodeError, TagFormat, TaggedBlocks};
 
 /// Bytes that one call reads, at most.
 const MAX_BYTES: u64 = 1 << 20;
+
+/// Bytes whose tags are vouched for before it is asked again whether anybody waits: whole blocks,
+/// whatever their size.
+const VOUCHED_AT_ONCE: u64 = 64 << 20;
 
 /// Which tags a drive has.
 pub(super) fn format_of(device: &dyn BlockDevice) -> Option<TagFormat> {
@@ -38,9 +43,20 @@ pub(super) fn read(device: &dyn BlockDevice, offset: u64, len: u64) -> Result<Ta
     Ok(TaggedBlocks { data, judged })
 }
 
-/// Vouches for the adopted tags of blocks.
-pub(super) fn vouch(device: &dyn BlockDevice, offset: u64, len: u64) -> Result<u64, NodeError> {
-    tags_of(device, offset, len)?.vouch(offset, len).map_err(io_error)
+/// Vouches for the adopted tags of blocks, while anybody waits for it.
+pub(super) fn vouch(
+    device: &dyn BlockDevice,
+    offset: u64,
+    len: u64,
+    permit: &dyn Permit,
+) -> Result<u64, NodeError> {
+    let tagged = tags_of(device, offset, len)?;
+    let mut count = 0;
+    for at in (0..len).step_by(VOUCHED_AT_ONCE as usize) {
+        permit.check()?;
+        count += tagged.vouch(offset + at, (len - at).min(VOUCHED_AT_ONCE)).map_err(io_error)?;
+    }
+    Ok(count)
 }
 
 /// Whether a plain read that tags judge so is refused.

@@ -210,7 +210,7 @@ impl Offload {
             opcode::STORE => changed(updates::store(&self.node, sqe, &active, permit).map(|()| 0)),
             opcode::PATH => plain(self.paths.set(cntlid, tag, data, &self.peers)),
             opcode::RESULT_READ => self.take(queue, tag, len),
-            opcode::PACE => plain(self.pace(cntlid, data)),
+            opcode::PACE => plain(self.pace(cntlid, data, stands)),
             opcode::PACE_READ => {
                 Answered::data(wire::encode_figures(&self.node.pacing().figures(), tag), len)
             }
@@ -230,7 +230,7 @@ impl Offload {
             },
             opcode::TAGS_VOUCH => {
                 let bytes = u64::from(sqe.dword(13)) | u64::from(sqe.dword(14)) << 32;
-                match self.node.vouch(address.drive, offset, bytes) {
+                match self.node.vouch_while(address.drive, offset, bytes, permit) {
                     Ok(count) => Answered { result: count, ..Answered::default() },
                     Err(error) => plain(Err(error)),
                 }
@@ -346,9 +346,14 @@ impl Offload {
         Ok(wire::encode_tagged(format, &self.node.read_tagged(at.drive, at.offset, len)?))
     }
 
-    fn pace(&self, cntlid: u16, bytes: &[u8]) -> Result<(), NodeError> {
+    fn pace(&self, cntlid: u16, bytes: &[u8], stands: impl Fn(u16) -> bool) -> Result<(), NodeError> {
         let request = wire::decode_pace(bytes).map_err(|e| NodeError::invalid(e.field, e.to_string()))?;
-        self.node.pacing().ask(cntlid, request)
+        let asked = self.node.pacing().ask(cntlid, request);
+        if !stands(cntlid) {
+            // It has ended meanwhile, and what it had asked for was swept before this.
+            self.node.pacing().sweep(stands);
+        }
+        asked
     }
 
     fn parity(

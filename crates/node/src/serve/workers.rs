@@ -109,6 +109,10 @@ pub(super) fn carry_out(mut job: Job) -> Carried {
     if let Some(OffloadJob { shared, sender, command, data }) = &job.offload {
         // One that can take long is not waited for when the node stops.
         let wanted = || wanted() && !shared.is_stopping();
+        if !wanted() {
+            // Its association may have ended, and what it had is given back.
+            return Carried::Done(job.ended(Status::ABORTED, None));
+        }
         let (now, offload) = (shared.now(), shared.offload());
         let answered = if command.opcode() == opcode::PARITY_EXECUTE {
             let turn =
@@ -211,3 +215,6 @@ pub(super) fn read_fault(error: &IoError) -> Status {
 pub(super) fn write_fault(error: &IoError) -> Status {
     if error.is_full() { Status::CAPACITY.dnr() } else { Status::WRITE_FAULT }
 }
+
+#[cfg(test)]
+mod tests;

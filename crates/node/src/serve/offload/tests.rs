@@ -2,6 +2,7 @@ use super::*;
 use crate::superblocks::written_by_format;
 use pumice_blockdev::MemoryDevice;
 use pumice_nvme::controller::{Identity, Limits, Subsystem};
+use pumice_offload::PaceRequest;
 use pumice_raid::Metadata;
 use std::sync::Mutex;
 
@@ -69,4 +70,18 @@ fn no_result_is_kept_for_a_queue_that_is_gone() {
         assert_eq!(offload.results_used().of_queue, kept);
         offload.forget(queue);
     }
+}
+
+/// A command that was under way when its association ended, and asked for a pace only then.
+#[test]
+fn a_pace_of_an_association_that_has_ended_does_not_stay() {
+    let (offload, subsystem) = node(4096);
+    let request = PaceRequest { rate: Some(1 << 20), ..PaceRequest::default() };
+    let bytes = wire::encode_pace(&request);
+    let mut sqe = Sqe::new(opcode::PACE, 0);
+    sqe.set_dword(12, bytes.len() as u32);
+    let sender = Sender { queue: QueueId { core: 0, connection: 7 }, cntlid: 1 };
+    assert!(offload.execute(sender, &sqe, &bytes, &subsystem, 0, &|| true).status.is_success());
+    assert_eq!(offload.pacing().askers(), 0, "no controller 1 stands");
+    assert!(!offload.pacing().is_active());
 }

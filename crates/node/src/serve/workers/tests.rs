@@ -1,0 +1,65 @@
+use super::*;
+use crate::NodeOptions;
+use crate::serve::SharedSubsystem;
+use crate::serve::offload::Offload;
+use crate::serve::results::QueueId;
+use crate::watch::WriteWatch;
+use mio::{Poll, Token, Waker};
+use pumice_blockdev::MemoryDevice;
+use pumice_nvme::controller::{Identity, Limits, Subsystem};
+use std::net::Ipv4Addr;
+use std::sync::Mutex;
+
+fn shared() -> Arc<Shared> {
+    let name = "nqn.2026-11.example:node";
+    let devices: Vec<Arc<dyn BlockDevice>> = vec![Arc::new(MemoryDevice::new("m", 4096))];
+    let watch = WriteWatch::new([4096], 1);
+    let options = NodeOptions { memory_bytes: 4096, ..NodeOptions::default() };
+    let offload = Offload::new(name, devices.clone(), options, Vec::new(), Arc::clone(&watch));
+    let (serial, model, firmware) = ("1".to_owned(), "m".to_owned(), "1".to_owned());
+    let identity = Identity { nqn: name.parse().unwrap(), serial, model, firmware };
+    let subsystem = Subsystem::new(identity, Limits::default(), Vec::new());
+    let subsystem = SharedSubsystem(Arc::new(Mutex::new(subsystem)));
+    Arc::new(Shared::new(1, subsystem, Limits::default(), Vec::new(), offload, watch))
+}
+
+/// A short command that still waited for its thread when its connection was closed: what its
+/// association had is given back, and nothing is taken in its name any more.
+#[test]
+fn a_short_command_of_a_connection_that_is_gone_is_not_carried_out() {
+    let shared = shared();
+    for (gone, status) in [(false, Status::SUCCESS), (true, Status::ABORTED)] {
+        let poll = Poll::new().unwrap();
+        let mut command = Sqe::new(opcode::MEMORY_LEASE, 1);
+        command.set_dword(12, 4096);
+        let queue = QueueId { core: 0, connection: 7 };
+        let job = Job {
+            ticket: Ticket { connection: 7, slot: 0 },
+            core: CoreHandle::new(Waker::new(poll.registry(), Token(0)).unwrap()),
+            host: HostKey::new(Ipv4Addr::LOCALHOST.into(), [1; 16]),
+            devices: Vec::new(),
+            gone: Arc::new(AtomicBool::new(gone)),
+            op: Op::Vendor,
+            offset: 0,
+            len: 0,
+            fua: false,
+            data: None,
+            offload: Some(OffloadJob {
+                shared: Arc::clone(&shared),
+                sender: Sender { queue, cntlid: 1 },
+                command,
+                data: Vec::new(),
+            }),
+            flown: 0,
+            held: None,
+            verified: 0,
+            clearing: Clearing::default(),
+            foreground: None,
+            began: 0,
+            bytes: 0,
+            writing: Vec::new(),
+        };
+        let Carried::Done(done) = carry_out(job) else { panic!("a short command has no parts") };
+        assert_eq!(done.status, status, "gone: {gone}");
+    }
+}
