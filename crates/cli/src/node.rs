@@ -140,7 +140,7 @@ impl NodeArgs {
 /// Runs the command.
 pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
     let config = args.config()?;
-    log::begin(args.log_level.unwrap_or(LogLevel::Info), args.log_format);
+    let log = log::begin(args.log_level.unwrap_or(LogLevel::Info), args.log_format)?;
     let nqn = config.nqn_or_made();
     let state = config.state_dir.clone().or_else(default_state_dir);
     let mut drives = Vec::with_capacity(config.drives.len());
@@ -157,10 +157,10 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
     // One of each connection, and some of the node's own.
     let descriptors = raise_descriptor_limit().unwrap_or(0);
     if descriptors < config.connections as u64 + 256 {
-        eprintln!(
+        log.say(&format!(
             "pumice: {} connections are allowed, but only {descriptors} open descriptors: see `ulimit -Hn`",
             config.connections
-        );
+        ));
     }
     let (stop, stopped) = mpsc::channel();
     let signal = stop.clone();
@@ -185,7 +185,7 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
     // All lines at once: a reader that closes the pipe after the first does not end the node.
     let mut out = std::io::stdout();
     if let Err(error) = out.write_all(lines.as_bytes()).and_then(|()| out.flush()) {
-        eprintln!("pumice: standard output does not take the addresses: {error}");
+        log.say(&format!("pumice: standard output does not take the addresses: {error}"));
     }
     server.on_failure(move |why| {
         // As above.
@@ -194,15 +194,15 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
     let ended = stopped.recv().map_err(|_| Failure::new("the signal handler is gone"))?;
     let stopped = server.stop();
     if let Err(error) = &stopped {
-        eprintln!("pumice: {error}");
+        log.say(&format!("pumice: {error}"));
     }
+    if let Ended::Failed(why) = &ended {
+        log.say(&format!("pumice: the node ends: {why}"));
+    }
+    log.finish();
     match (ended, stopped) {
         (Ended::Signal, Ok(())) => Ok(ExitCode::SUCCESS),
-        (Ended::Signal, Err(_)) => exit_now(),
-        (Ended::Failed(why), _) => {
-            eprintln!("pumice: the node ends: {why}");
-            exit_now()
-        }
+        (Ended::Signal, Err(_)) | (Ended::Failed(_), _) => exit_now(),
     }
 }
 

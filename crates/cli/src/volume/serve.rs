@@ -5,7 +5,7 @@ use super::create::ConsistencyArg;
 use super::members::Devices;
 use super::report::{Served, Shown, show};
 use crate::failure::Failure;
-use crate::log::{self, LogFormat, LogLevel};
+use crate::log::{self, Lines, LogFormat, LogLevel};
 use crate::remote::machine;
 use crate::text::print;
 use clap::Args;
@@ -147,7 +147,7 @@ enum Ended {
 
 /// Runs `pumice volume serve`.
 pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
-    log::begin(args.log_level, args.log_format);
+    let log = log::begin(args.log_level, args.log_format)?;
     let folder = args.run.folder()?;
     // One of each connection, and some of the process's own.
     raise_descriptor_limit().unwrap_or(0);
@@ -158,10 +158,10 @@ pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
         let _ = signal.send(Ended::Signal);
     })?;
     let (volume, devices) = args.open.open()?;
-    match serve(args, &volume, &folder, devices, &stop) {
+    match serve(args, &volume, &folder, devices, &stop, &log) {
         Ok(serving) => {
             let ended = stopped.recv().map_err(|_| Failure::new("the signal handler is gone"))?;
-            end(volume, serving, &ended)
+            end(volume, serving, &ended, &log)
         }
         Err(failure) => {
             // It is not served: nobody wrote, and it is left as it was found, but clean.
@@ -185,6 +185,7 @@ fn serve(
     folder: &Path,
     devices: Devices,
     stop: &Sender<Ended>,
+    log: &Lines,
 ) -> Result<Serving, Failure> {
     let uuid = volume.facts().uuid;
     let name = format!("nqn.2014-08.org.nvmexpress:uuid:{}", dashed(&uuid.0));
@@ -212,7 +213,7 @@ fn serve(
         pid: std::process::id(),
     };
     for line in Shown::of(&volume.status()?, None).recovery_words() {
-        eprintln!("pumice: {line}");
+        log.say(&format!("pumice: {line}"));
     }
     let mut asked = Asked { control: volume.control(), served, devices, stop: stop.clone() };
     let path = socket.path().to_owned();
@@ -234,12 +235,12 @@ fn dashed(uuid: &[u8; 16]) -> String {
     [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }
 
-fn end(volume: ServedVolume, serving: Serving, ended: &Ended) -> Result<ExitCode, Failure> {
+fn end(volume: ServedVolume, serving: Serving, ended: &Ended, log: &Lines) -> Result<ExitCode, Failure> {
     let Serving { server, socket, answering } = serving;
     // Hosts are told first: nothing is asked for any more.
     let stopped = server.stop();
     if let Err(error) = &stopped {
-        eprintln!("pumice: {error}");
+        log.say(&format!("pumice: {error}"));
     }
     let control = volume.control();
     let clean = volume.stop(STOP_TIME);
@@ -248,7 +249,7 @@ fn end(volume: ServedVolume, serving: Serving, ended: &Ended) -> Result<ExitCode
             Ok(status) if status.held => "more members are missing than it survives",
             _ => "it took too long",
         };
-        eprintln!("pumice: the volume was not made clean: {why}");
+        log.say(&format!("pumice: the volume was not made clean: {why}"));
     }
     if let Ended::Asked(reply) = ended {
         // Who asked may have gone. The answer goes out before the process does.
@@ -258,8 +259,9 @@ fn end(volume: ServedVolume, serving: Serving, ended: &Ended) -> Result<ExitCode
     // It may be gone already.
     let _ = std::fs::remove_file(&socket);
     if let Ended::Failed(why) = ended {
-        eprintln!("pumice: the server ends: {why}");
+        log.say(&format!("pumice: the server ends: {why}"));
     }
+    log.finish();
     if clean && stopped.is_ok() && !matches!(ended, Ended::Failed(_)) {
         return Ok(ExitCode::SUCCESS);
     }

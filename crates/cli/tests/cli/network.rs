@@ -96,6 +96,25 @@ fn a_node_serves_though_nobody_takes_its_first_words() {
     assert_eq!(node.stop(), Some(0));
 }
 
+/// What takes the node's log may be full: it serves, and ends as it should.
+#[test]
+fn a_node_serves_though_its_log_cannot_be_written() {
+    let [address] = free_ports();
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let mut command = pumice();
+    let nqn = "nqn.2026-11.example:node";
+    command.args(["node", "--nqn", nqn, "--listen", &address.to_string(), "--drive", "mem:16MiB"]);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(full).spawn().unwrap();
+    let mut node = Node { child, address, nqn: nqn.to_owned() };
+    let mut line = String::new();
+    BufReader::new(node.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    // Each of them is a line, and so is its end.
+    for _ in 0..3 {
+        Controller::connect(address, node.options()).unwrap();
+    }
+    assert_eq!(node.stop(), Some(0));
+}
+
 /// Two nodes with the array's members, each allowed to send to the other.
 pub(crate) fn two_nodes(array: &Made) -> [Node; 2] {
     let addresses = free_ports::<2>();

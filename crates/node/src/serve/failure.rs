@@ -22,17 +22,17 @@ impl Failure {
 
     /// Something has ended. The first reason counts.
     pub(super) fn fail(&self, why: String) {
-        error!(why, "a core ended");
         let mut state = self.lock();
-        match state.told.take() {
-            Some(told) => {
-                drop(state);
-                told(why);
-            }
-            None => {
-                state.why.get_or_insert(why);
-            }
+        let told = state.told.take();
+        if told.is_none() {
+            state.why.get_or_insert_with(|| why.clone());
         }
+        drop(state);
+        if let Some(told) = told {
+            told(why.clone());
+        }
+        // After it is told: whoever logs may fail too.
+        error!(why, "a core ended");
     }
 
     /// Has `told` called when something ends, or at once if it has already.

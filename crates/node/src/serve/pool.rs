@@ -172,8 +172,9 @@ fn carried(job: Job) -> Option<Job> {
         Ok(Carried::Done(done)) => core.done(done),
         Ok(Carried::InPart(job)) => return Some(*job),
         Err(_) => {
-            error!("a command panicked");
+            // Before it is logged: whoever logs may fail too.
             core.done(panicked);
+            error!("a command panicked");
         }
     }
     None
