@@ -38,6 +38,11 @@ pub(super) fn all(shared: &Shared) -> Vec<Budget> {
     let associations = limits.controllers;
     vec![
         budget("connections", shared.connections(), limits.connections),
+        budget(
+            "connections_of_address",
+            shared.newcomers().kept_of_address(),
+            shared.newcomers().places_of_address(),
+        ),
         budget("associations", hosts, associations),
         budget("associations_of_address", of_address, limits.controllers_of_address),
         budget("associations_of_host", of_host, limits.controllers_of_host),

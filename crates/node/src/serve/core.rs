@@ -1,5 +1,8 @@
 //! One thread with its sockets.
 
+mod ending;
+
+use self::ending::Ending;
 use super::acceptor::Acceptor;
 use super::blocks::Blocks;
 use super::direct::{Completed, Direct};
@@ -7,16 +10,16 @@ use super::done::Done;
 use super::fair::HostKey;
 use super::handle::{CoreHandle, Inbox};
 use super::metrics::{Class, CoreCounts, Fullest};
+use super::newcomers::GOING;
 use super::order::{Order, SLICE};
 use super::pool::{Policy, Pool};
-use super::results::QueueId;
 use super::shared::Shared;
 use super::socket::{Socket, Turn};
 use mio::net::{TcpListener, TcpStream};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use pumice_initiator::BusyPoll;
-use pumice_nvme::controller::{Access, Connection, EndReason};
+use pumice_nvme::controller::{Connection, EndReason};
 use pumice_nvme::spec::Status;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, ErrorKind};
@@ -37,6 +40,8 @@ const TICK: Duration = Duration::from_millis(100);
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of answers that are copied in one round: others are served between two of them.
 const ROUND: usize = 4 << 20;
+/// How long a core waits from the beginning of a round to that of the next.
+const ROUND_PAUSE: Duration = Duration::from_millis(1);
 /// What a command ends with that its medium, or the node, did not carry out.
 const FAULTS: [Status; 3] = [Status::WRITE_FAULT, Status::READ_ERROR, Status::INTERNAL];
 /// Threads that wait for media, of each core. No host has all of them: what another one asks for
@@ -49,6 +54,12 @@ const CONTROL: Policy = Policy { name: "control", threads: 2, of_host: 1, one_fo
 /// Parity commands and transfers under way, of each core. Of parity commands as many work at a time
 /// as there are turns.
 const ENGINE: Policy = Policy { name: "engine", threads: 4, of_host: 4, one_for_each: true };
+
+/// Events that one poll tells, at most: of all connections, also of those that were told to go, and
+/// the others. What a poll does not tell has not happened when a round is asked for.
+fn most_events(connections: usize) -> usize {
+    connections.saturating_add(FIRST + GOING)
+}
 
 /// A core: its poll, its sockets.
 pub(super) struct Core {
@@ -68,8 +79,10 @@ pub(super) struct Core {
     turns: Vec<usize>,
     spare_turns: Vec<usize>,
     order: Order,
-    /// The last round that was made.
+    /// Connections that are over, and the round that is made; the last that was begun, and when.
+    ending: Ending,
     round: u64,
+    rounded: Instant,
     /// Admin queues that wait until all cores have made a round, and which.
     waiting: HashMap<usize, u64>,
     /// Commands that have ended and are not answered yet; and whether there are more of them than
@@ -113,7 +126,9 @@ impl Core {
             turns: Vec::new(),
             spare_turns: Vec::new(),
             order: Order::default(),
+            ending: Ending::default(),
             round: 0,
+            rounded: Instant::now(),
             waiting: HashMap::new(),
             done: VecDeque::new(),
             has_more: false,
@@ -138,8 +153,7 @@ impl Core {
     /// # Errors
     /// If the system does not say any more what happens on its sockets.
     pub(super) fn run(&mut self) -> io::Result<()> {
-        // Room for all: what a poll does not tell has not happened when a round is asked for.
-        let mut events = Events::with_capacity(self.shared.limits().connections.saturating_add(FIRST));
+        let mut events = Events::with_capacity(most_events(self.shared.limits().connections));
         let mut ticked = Instant::now();
         let mut stop_at = None;
         loop {
@@ -153,6 +167,7 @@ impl Core {
                         if let Some(socket) = self.sockets.get_mut(&number) {
                             if event.is_read_closed() {
                                 socket.hang_up();
+                                self.ending.add(number, &mut socket.ending);
                             }
                             if event.is_readable() || event.is_error() {
                                 socket.readable();
@@ -179,7 +194,7 @@ impl Core {
                 self.acceptor.look_again();
                 self.tick();
             }
-            self.go_round(round);
+            self.end_some(round);
             if self.shared.is_stopping() {
                 self.acceptor.stop();
                 let until = *stop_at.get_or_insert_with(|| Instant::now() + STOP_PATIENCE);
@@ -202,9 +217,13 @@ impl Core {
         if self.acceptor.is_wanted()
             || self.has_more
             || !self.turns.is_empty()
+            || self.ending.is_under_way()
             || self.direct.as_ref().is_some_and(Direct::must_enter)
         {
             return self.look(events, Duration::ZERO);
+        }
+        if self.shared.rounds().asked() > self.round {
+            return self.look(events, ROUND_PAUSE);
         }
         if !self.busy_poll.is_on() {
             return self.look(events, TICK);
@@ -236,27 +255,6 @@ impl Core {
                 Err(error) if error.kind() == ErrorKind::Interrupted => wait = Duration::ZERO,
                 done => return done,
             }
-        }
-    }
-
-    /// Ends the round that was asked for before the last poll: connections whose peers were seen to
-    /// close are closed by now, and so are, after this, those of ended associations. Then those
-    /// that wait for all cores are let go on, where all have been round.
-    fn go_round(&mut self, round: u64) {
-        if round > self.round {
-            self.round = round;
-            self.tick();
-            self.shared.rounds().made(self.number, round);
-        }
-        if !self.waiting.is_empty() {
-            let (rounds, turns) = (self.shared.rounds(), &mut self.turns);
-            self.waiting.retain(|number, round| {
-                let made = rounds.is_made(*round);
-                if made {
-                    turns.push(*number);
-                }
-                !made
-            });
         }
     }
 
@@ -358,8 +356,10 @@ impl Core {
         let (mut now, mut cut) = (began, false);
         for number in turns.iter().copied() {
             let Some(socket) = self.sockets.get(&number) else { continue };
-            // One whose peer has closed is closed before the round is said to have been made.
-            if now - began >= SLICE && !socket.is_over() {
+            if socket.ending {
+                continue;
+            }
+            if now - began >= SLICE {
                 self.turns.push(number);
                 cut = true;
                 continue;
@@ -411,9 +411,9 @@ impl Core {
         let turn = socket.turn(&self.shared, &mut blocks, now);
         (socket.in_flight, socket.writes, socket.expected) = (in_flight, writes, expected);
         socket.flying = flying;
-        if socket.newcomer && socket.connection.host().is_some() {
-            socket.newcomer = false;
-            self.shared.newcomers().settle(number - FIRST);
+        if socket.unbound && socket.connection.host().is_some() {
+            socket.unbound = false;
+            socket.newcomer = !self.shared.newcomers().settle(number - FIRST);
         }
         if socket.waits_for_room() {
             self.full.insert(number);
@@ -430,11 +430,11 @@ impl Core {
 
     fn tick(&mut self) {
         let now = self.shared.now();
-        let (mut over, mut fullest) = (Vec::new(), Fullest::default());
+        let mut fullest = Fullest::default();
         for (number, socket) in &mut self.sockets {
             fullest = fullest.or(socket.fullness());
             if socket.tick(&self.shared, now) == Turn::Over {
-                over.push(*number);
+                self.ending.add(*number, &mut socket.ending);
             } else if socket.waits_for_room() && socket.may_go_on() {
                 // Another core may have given room back.
                 self.turns.push(*number);
@@ -442,47 +442,6 @@ impl Core {
         }
         self.counts.look(fullest);
         self.order.tick();
-        for number in over {
-            self.close(number);
-        }
-    }
-
-    /// A write of a closed connection has ended.
-    fn orphan_ended(&mut self, number: usize) {
-        let Some((host, left)) = self.orphans.get_mut(&number) else { return };
-        *left -= 1;
-        if *left == 0 {
-            let host = *host;
-            self.orphans.remove(&number);
-            self.shared.subsystem().with(|s| s.orphan_ended(host));
-        }
-    }
-
-    fn close(&mut self, number: usize) {
-        if let Some(mut socket) = self.sockets.remove(&number) {
-            socket.gone.store(true, Ordering::Relaxed);
-            self.waiting.remove(&number);
-            self.full.remove(&number);
-            let association = socket.connection.host().is_some() && !socket.connection.is_io_queue();
-            if let Some(host) = socket.connection.host().filter(|_| socket.writes > 0) {
-                self.shared.subsystem().with(|s| s.orphan(host));
-                self.orphans.insert(number, (host, socket.writes));
-            }
-            if let Some(ended) = socket.connection.closed(self.shared.subsystem()) {
-                self.shared.log().ended(&ended, socket.peer);
-            }
-            let stands = |cntlid| self.shared.subsystem().with(|s| s.stands(cntlid));
-            self.shared.offload().sweep(stands);
-            self.shared.offload().forget(QueueId { core: self.number, connection: number });
-            // Either may fail where the peer was first.
-            let _ = self.poll.registry().deregister(&mut socket.stream);
-            let _ = socket.close();
-            self.shared.newcomers().leave(number - FIRST);
-            if association {
-                // Its other queues may be anywhere, and a controller may wait for their end.
-                self.shared.rounds().ask();
-            }
-        }
     }
 }
 
@@ -495,5 +454,21 @@ impl Drop for Core {
         self.direct = None;
         self.workers.stop();
         self.shared.rounds().made(self.number, u64::MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::newcomers::{Arrival, Newcomers};
+
+    /// With room for fewer, a poll would leave out the end of a connection, and a round would be
+    /// made over it.
+    #[test]
+    fn a_poll_has_room_for_an_event_of_every_connection() {
+        let newcomers = Newcomers::new(100);
+        let comes = |number| newcomers.arrive(Arrival { number, core: 0 }, [127, 0, 0, 1].into()).admitted;
+        let stand = (0..).take_while(|number| comes(*number)).count();
+        assert!(most_events(100) >= stand + FIRST, "{stand}");
     }
 }

@@ -3,6 +3,7 @@
 use super::done::Done;
 use mio::Waker;
 use mio::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What others have for a core.
@@ -21,6 +22,8 @@ pub(super) struct Inbox {
 pub(super) struct CoreHandle {
     inbox: Arc<Mutex<Inbox>>,
     waker: Arc<Waker>,
+    /// It was woken since it last took what is in its inbox: once is enough.
+    woken: Arc<AtomicBool>,
 }
 
 impl std::fmt::Debug for CoreHandle {
@@ -32,13 +35,17 @@ impl std::fmt::Debug for CoreHandle {
 impl CoreHandle {
     /// A handle that wakes its core by `waker`.
     pub(super) fn new(waker: Waker) -> Self {
-        Self { inbox: Arc::default(), waker: Arc::new(waker) }
+        Self { inbox: Arc::default(), waker: Arc::new(waker), woken: Arc::default() }
     }
 
-    /// Wakes it.
+    /// Wakes it. It sees all that was done before, also if another one has woken it already.
     pub(super) fn wake(&self) {
-        // A core that is gone needs no waking.
-        let _ = self.waker.wake();
+        // AcqRel, here and in `take`: if it is woken already, what comes before this comes before
+        // its next look.
+        if !self.woken.swap(true, Ordering::AcqRel) {
+            // A core that is gone needs no waking.
+            let _ = self.waker.wake();
+        }
     }
 
     /// Hands it a command that is done.
@@ -67,6 +74,7 @@ impl CoreHandle {
 
     /// All that it has been handed since it last took it.
     pub(super) fn take(&self) -> Inbox {
+        self.woken.swap(false, Ordering::AcqRel);
         std::mem::take(&mut *self.inbox.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

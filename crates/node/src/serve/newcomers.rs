@@ -1,6 +1,7 @@
-//! The places of connections. One that has not said whose it is gives way: where all places are
-//! taken, the oldest of those is closed for the next that comes, at the address that has most of
-//! them. So nobody keeps hosts out by connections that say nothing.
+//! The places of connections. One that has not said whose it is gives way: if all places are taken,
+//! the oldest of those is closed for the next that comes, at the address that has most of them. So
+//! nobody keeps hosts out by connections that say nothing. One that has said so keeps its place, up
+//! to seven eighths of all for one address: so no address keeps the hosts of others out.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -30,10 +31,14 @@ pub(super) struct Entry {
 struct State {
     /// All that stand.
     connections: usize,
-    /// Those of which nobody knows yet whose they are: where they come from, and the same by
-    /// address, each with its core.
+    /// Where each of them comes from.
     from: HashMap<usize, IpAddr>,
+    /// Those that may have to give way, by address, each with its core: nobody knows yet whose they
+    /// are, or their address keeps as many places as it may.
     of: BTreeMap<IpAddr, BTreeMap<usize, usize>>,
+    /// Those that keep their places, and how many of them each address has.
+    settled: HashSet<usize>,
+    settled_of: HashMap<IpAddr, usize>,
     /// Those that were told to go.
     going: HashSet<usize>,
 }
@@ -55,6 +60,16 @@ impl Newcomers {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How many places the connections of one address may keep.
+    pub(super) fn places_of_address(&self) -> usize {
+        self.places - self.places / 8
+    }
+
+    /// How many places the address keeps that keeps most.
+    pub(super) fn kept_of_address(&self) -> usize {
+        self.lock().settled_of.values().copied().max().unwrap_or(0)
+    }
+
     /// Connections that stand.
     pub(super) fn connections(&self) -> usize {
         self.lock().connections
@@ -74,7 +89,7 @@ impl Newcomers {
         while state.connections - state.going.len() >= self.places {
             let oldest = if state.going.len() < GOING { state.oldest() } else { None };
             let Some(oldest) = oldest else { return Entry { admitted: false, leave } };
-            state.forget(oldest.number);
+            state.no_newcomer(oldest.number);
             state.going.insert(oldest.number);
             leave.push(oldest);
         }
@@ -84,19 +99,37 @@ impl Newcomers {
         Entry { admitted: true, leave }
     }
 
-    /// It is known whose connection it is: it keeps its place, even if it was told to go.
-    pub(super) fn settle(&self, number: usize) {
+    /// It is known whose connection it is: it keeps its place, even if it was told to go, unless
+    /// its address has as many as it may keep. Whether it does.
+    pub(super) fn settle(&self, number: usize) -> bool {
         let mut state = self.lock();
-        state.forget(number);
+        let Some(address) = state.from.get(&number).copied() else { return false };
+        let kept = state.settled_of.entry(address).or_default();
+        if *kept >= self.places_of_address() {
+            return false;
+        }
+        *kept += 1;
+        state.settled.insert(number);
+        state.no_newcomer(number);
         state.going.remove(&number);
+        true
     }
 
     /// A connection is closed.
     pub(super) fn leave(&self, number: usize) {
         let mut state = self.lock();
         state.connections -= 1;
-        state.forget(number);
+        state.no_newcomer(number);
         state.going.remove(&number);
+        let address = state.from.remove(&number);
+        if let Some(address) = address.filter(|_| state.settled.remove(&number))
+            && let Some(kept) = state.settled_of.get_mut(&address)
+        {
+            *kept -= 1;
+            if *kept == 0 {
+                state.settled_of.remove(&address);
+            }
+        }
     }
 }
 
@@ -109,8 +142,8 @@ impl State {
     }
 
     /// It is no newcomer any more.
-    fn forget(&mut self, number: usize) {
-        let Some(address) = self.from.remove(&number) else { return };
+    fn no_newcomer(&mut self, number: usize) {
+        let Some(address) = self.from.get(&number).copied() else { return };
         if let Some(of) = self.of.get_mut(&address) {
             of.remove(&number);
             if of.is_empty() {
@@ -168,6 +201,27 @@ mod tests {
         newcomers.leave(1);
         newcomers.leave(2);
         assert_eq!(newcomers.connections(), 2);
+    }
+
+    /// One address has as many hosts' connections as it likes: those beyond its share give way to
+    /// another address, and no others do.
+    #[test]
+    fn no_address_keeps_all_places() {
+        let newcomers = Newcomers::new(200);
+        for number in 0..200 {
+            assert_eq!(arrive(&newcomers, number, 1), (true, vec![]));
+            assert_eq!(newcomers.settle(number), number < 175, "{number}");
+        }
+        assert_eq!((newcomers.kept_of_address(), newcomers.places_of_address()), (175, 175));
+        for number in 200..225 {
+            assert_eq!(arrive(&newcomers, number, 2), (true, vec![number - 25]));
+            newcomers.leave(number - 25);
+            assert!(newcomers.settle(number));
+        }
+        assert_eq!(arrive(&newcomers, 225, 1), (false, vec![]));
+        newcomers.leave(0);
+        assert_eq!(arrive(&newcomers, 226, 1), (true, vec![]));
+        assert!(newcomers.settle(226), "another one of it has gone");
     }
 
     #[test]

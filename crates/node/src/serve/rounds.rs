@@ -13,8 +13,16 @@ pub(super) struct Rounds {
     asked: AtomicU64,
     /// Of those, how many every core has made.
     made: AtomicU64,
-    cores: Mutex<Vec<u64>>,
+    cores: Mutex<Vec<Progress>>,
     handles: OnceLock<Vec<CoreHandle>>,
+}
+
+/// What a core has of rounds.
+#[derive(Debug, Clone, Copy, Default)]
+struct Progress {
+    made: u64,
+    /// It has admin queues that wait for the others.
+    waits: bool,
 }
 
 impl Rounds {
@@ -23,7 +31,7 @@ impl Rounds {
         Self {
             asked: AtomicU64::new(0),
             made: AtomicU64::new(0),
-            cores: Mutex::new(vec![0; cores]),
+            cores: Mutex::new(vec![Progress::default(); cores]),
             handles: OnceLock::new(),
         }
     }
@@ -34,14 +42,10 @@ impl Rounds {
         let _ = self.handles.set(handles);
     }
 
-    fn wake(&self) {
-        self.handles.get().into_iter().flatten().for_each(CoreHandle::wake);
-    }
-
     /// Asks for a round, and returns its number. Whatever the caller has seen comes before it.
     pub(super) fn ask(&self) -> u64 {
         let round = self.asked.fetch_add(1, Ordering::AcqRel) + 1;
-        self.wake();
+        self.handles.get().into_iter().flatten().for_each(CoreHandle::wake);
         round
     }
 
@@ -55,15 +59,24 @@ impl Rounds {
     /// more.
     pub(super) fn made(&self, core: usize, round: u64) {
         let mut cores = self.cores.lock().unwrap_or_else(PoisonError::into_inner);
-        cores[core] = cores[core].max(round);
-        let all = cores.iter().copied().min().unwrap_or(u64::MAX);
+        cores[core].made = cores[core].made.max(round);
+        let all = cores.iter().map(|core| core.made).min().unwrap_or(u64::MAX);
         // Under the lock: it never falls. Release: what the cores carried out comes before what is
         // done after the round.
         let was = self.made.swap(all, Ordering::AcqRel);
-        drop(cores);
         if all > was {
-            self.wake();
+            for (core, handle) in cores.iter_mut().zip(self.handles.get().into_iter().flatten()) {
+                if std::mem::take(&mut core.waits) {
+                    handle.wake();
+                }
+            }
         }
+    }
+
+    /// A core waits for the others, and is woken when all have made a round. It looks whether they
+    /// have after this.
+    pub(super) fn will_wait(&self, core: usize) {
+        self.cores.lock().unwrap_or_else(PoisonError::into_inner)[core].waits = true;
     }
 
     /// Whether every core has made it.

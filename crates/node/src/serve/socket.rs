@@ -103,8 +103,11 @@ pub(super) struct Socket {
     pub(super) expected: HashMap<u16, Writing>,
     /// Raised when the connection is closed, for those who work for it.
     pub(super) gone: Arc<AtomicBool>,
-    /// It has not said yet whose it is, so it may have to make room for another one.
+    /// It may have to make room for another one; and it has not said yet whose it is.
     pub(super) newcomer: bool,
+    pub(super) unbound: bool,
+    /// It is known to be over, and waits to be closed.
+    pub(super) ending: bool,
     ended: bool,
     look: Look,
     /// The receive buffer may hold what was left for another turn.
@@ -141,6 +144,8 @@ impl Socket {
             expected: HashMap::new(),
             gone: Arc::default(),
             newcomer: true,
+            unbound: true,
+            ending: false,
             ended: false,
             look: Look::Unbound,
             left: false,
@@ -170,9 +175,9 @@ impl Socket {
         id.map_or_else(HostKey::unknown, |id| HostKey::new(self.connection.peer(), id))
     }
 
-    /// Whether nothing more is taken from it.
+    /// Whether nothing more is taken from it: its peer has closed it, or its association has ended.
     pub(super) fn is_over(&self) -> bool {
-        self.ended
+        self.ended || self.connection.has_ended()
     }
 
     /// Whether there is room for one more command of it.
@@ -296,15 +301,17 @@ impl Socket {
         }
     }
 
-    /// It may be known whose connection it is.
-    fn bound(&mut self, shared: &Shared, now: u64) {
-        if self.look == Look::Unbound && self.connection.host().is_some() {
+    /// It may be known whose connection it is; true if that has just become so.
+    fn bound(&mut self, shared: &Shared, now: u64) -> bool {
+        let bound = self.look == Look::Unbound && self.connection.host().is_some();
+        if bound {
             self.look = if self.connection.is_io_queue() {
                 Look::Over
             } else {
                 Look::Waits { round: shared.rounds().ask(), until: now.saturating_add(ROUND_PATIENCE) }
             };
         }
+        bound
     }
 
     fn process(&mut self, shared: &Shared, blocks: &mut Blocks<'_>, now: u64) {
@@ -319,16 +326,17 @@ impl Socket {
             self.out.lend(&mut blocks.loans);
             self.tell(shared);
             taken += received.consumed;
-            self.bound(shared, now);
+            let bound = self.bound(shared, now);
             let more = received.more || received.consumed > 0 && end < self.filled;
             if received.more {
                 self.send(shared.devices());
             }
             self.is_full = received.full;
-            // A host that asks for more than it has entries for: what it does not take waits in its
-            // own memory.
-            self.left =
-                self.waits().is_some() || received.full || more && self.out.own() >= self.send_limit();
+            // What follows Connect is for the next turn: this one knows no host, so it could not
+            // count for it what is taken, nor have it carried out within the host's share. And a
+            // host may ask for more than it has entries for: what it does not take waits in its own
+            // memory.
+            self.left = bound || received.full || more && self.out.own() >= self.send_limit();
             if !more || self.left {
                 break received.needed;
             }
@@ -405,8 +413,16 @@ impl Socket {
         self.is_full = false;
     }
 
+    /// Whether all was taken that has come: if not, the host is not late with what follows.
+    fn is_heard(&self) -> bool {
+        !self.readable && !self.left && self.waits().is_none() && self.has_room(self.in_flight)
+    }
+
     /// Lets time pass.
     pub(super) fn tick(&mut self, shared: &Shared, now: u64) -> Turn {
+        if !self.is_heard() {
+            self.connection.put_off(now);
+        }
         self.connection.tick(now, shared.subsystem(), self.out.bytes());
         if let Look::Waits { round, until } = self.look
             && now >= until

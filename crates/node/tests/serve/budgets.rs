@@ -6,13 +6,14 @@ use pumice_initiator::{Command, Controller, Queue};
 use pumice_node::serve::{Backend, Drive, Server};
 use pumice_nvme::controller::Limits;
 use pumice_nvme::host::{Connection, Event, Options};
-use pumice_nvme::pdu::{Digests, IcReq, Kind, push};
-use pumice_nvme::spec::connect::{DYNAMIC, Data};
+use pumice_nvme::pdu::{Digests, IcReq, Kind, push, push_with_data};
+use pumice_nvme::spec::connect::{DYNAMIC, Data, Fields};
 use pumice_nvme::spec::opcode::{FABRICS, admin, fabrics, io};
 use pumice_nvme::spec::property::{cc, csts, offset};
 use pumice_nvme::spec::{Sgl, Sqe};
+use std::convert::Infallible;
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -285,4 +286,120 @@ fn a_silent_host_is_asked_whether_it_is_there() {
     within_patience("the timer runs", || timer().is_some_and(|timer| timer.starts_with("02:")));
     let left = u64::from_str_radix(&timer().unwrap()[3..], 16).unwrap();
     assert!(left <= 6100, "{left} hundredths of a second");
+}
+
+/// What a host sends in one piece: ICReq, Connect of I/O queue `qid`, and reads.
+fn connect_and_read(server: &Server, number: u8, cntlid: u16, qid: u16, reads: &[Sqe]) -> TcpStream {
+    let digests = Digests::default();
+    let data = Data {
+        hostid: [number; 16],
+        cntlid,
+        subnqn: server.nqn().as_str().to_owned(),
+        hostnqn: "nqn.2026-11.example:host".to_owned(),
+    };
+    let data = data.encode();
+    let mut sqe = Sqe::new(FABRICS, 0);
+    sqe.0[4] = fabrics::CONNECT;
+    Fields { recfmt: 0, qid, sqsize: 127, cattr: 0, kato_ms: 0 }.encode(&mut sqe);
+    sqe.set_sgl(Sgl::in_capsule(data.len() as u32));
+    let mut bytes = IcReq { hpda: 0, digests, maxr2t: 0 }.encode().to_vec();
+    let Ok(()) = push_with_data(&mut bytes, Kind::CapsuleCmd, 0, &sqe.0, digests, data.len(), |to| {
+        to.copy_from_slice(&data);
+        Ok::<(), Infallible>(())
+    });
+    reads.iter().for_each(|read| push(&mut bytes, Kind::CapsuleCmd, 0, &read.0, digests));
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    stream.write_all(&bytes).unwrap();
+    stream
+}
+
+fn reads(count: u16, slba: u64, blocks: u32) -> Vec<Sqe> {
+    let read = |cid: u16| {
+        let mut read = command(io::READ, 1, slba, blocks);
+        read.set_cid(cid);
+        read.set_sgl(Sgl::transport(blocks * 512));
+        read
+    };
+    (0..count).map(read).collect()
+}
+
+/// Commands behind Connect, in the same piece, count for the host like all others.
+#[test]
+fn what_comes_with_connect_counts_for_its_host() {
+    const MIB: f64 = 1_048_576.0;
+    let gated = Gated::new();
+    let server = &gated.server;
+    let controller = Controller::connect(server.address(), host(server, 1)).unwrap();
+    let cntlid = controller.identity().cntlid;
+    let streams: Vec<_> =
+        (1..=4).map(|qid| connect_and_read(server, 1, cntlid, qid, &reads(16, 0, 2048))).collect();
+    // A connection has 16 MiB; the first of its commands that has no room waits.
+    let flight = most_of(server, "flight_of_host", 60.0 * MIB);
+    assert!((60.0 * MIB..72.0 * MIB).contains(&flight), "{flight} bytes are counted");
+    *gated.gate.0.lock().unwrap() = true;
+    gated.gate.1.notify_all();
+    drop((streams, controller));
+}
+
+/// They are carried out within the host's share of the threads, so another host finds one.
+#[test]
+fn what_comes_with_connect_takes_no_more_than_its_hosts_threads() {
+    const SLOW: u64 = 1 << 19;
+    let gate = Arc::new((Mutex::new(false), Condvar::new()));
+    let waits = Arc::clone(&gate);
+    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new("m", 1 << 20));
+    let hooked = HookedDevice::over(device).at_reads(move |offset, _| {
+        let mut open = waits.0.lock().unwrap();
+        while !*open && offset >= SLOW {
+            open = waits.1.wait(open).unwrap();
+        }
+    });
+    let drive = Drive::with_device(Arc::new(hooked), 512, "m").unwrap();
+    let server = serve_within(Limits::default(), &["127.0.0.1:0"], 1, vec![drive]);
+    let controller = Controller::connect(server.address(), host(&server, 1)).unwrap();
+    let cntlid = controller.identity().cntlid;
+    let mut first = connect_and_read(&server, 1, cntlid, 1, &reads(16, SLOW / 512, 1));
+    // And as many again, when it is known whose they are.
+    let mut answer = [0; 128 + 24];
+    first.set_read_timeout(Some(PATIENCE)).unwrap();
+    first.read_exact(&mut answer).unwrap();
+    let mut more = Vec::new();
+    for read in reads(16, SLOW / 512, 1) {
+        push(&mut more, Kind::CapsuleCmd, 0, &read.0, Digests::default());
+    }
+    first.write_all(&more).unwrap();
+    let under_way = most_of(&server, "commands_of_connection", 32.0);
+    assert_eq!(under_way, 32.0);
+    let (_other, mut other) = connect(&server, host(&server, 2), 8);
+    assert!(read(&mut other, 1, 0, 1).0.is_success());
+    *gate.0.lock().unwrap() = true;
+    gate.1.notify_all();
+    drop((first, controller));
+}
+
+/// One address has every place that it can get, all with hosts: a host of another address comes in.
+#[test]
+fn one_address_does_not_keep_the_hosts_of_others_out() {
+    const PLACES: usize = 40;
+    if TcpListener::bind("[::1]:0").is_err() {
+        println!("SKIPPED: no second loopback address");
+        return;
+    }
+    let limits = Limits { connections: PLACES, ..Limits::default() };
+    let server = serve_within(limits, &["127.0.0.1:0", "[::1]:0"], 2, vec![memory()]);
+    let controllers: Vec<Controller> =
+        (1..=4).map(|number| Controller::connect(server.address(), host(&server, number)).unwrap()).collect();
+    let mut queues = Vec::new();
+    for qid in 1..=9 {
+        queues.extend(controllers.iter().map(|controller| controller.queue(qid, 8).unwrap()));
+    }
+    within_patience("all places are taken", || counter(&server, "pumice_connections") >= PLACES as f64);
+    within_patience("and kept as far as they may be", || used(&server, "connections_of_address") == 35.0);
+    let there = server.addresses()[1];
+    let other = Controller::connect(there, host(&server, 9)).expect("a place is left for it");
+    let mut queue = other.queue(1, 8).unwrap();
+    assert!(read(&mut queue, 1, 0, 1).0.is_success());
+    // Two gave way, and no others.
+    let is_lost = |queue: &mut Queue| queue.execute(command(io::READ, 1, 0, 1), &[], &mut [0; 512]).is_err();
+    assert_eq!(queues.iter_mut().filter_map(|queue| is_lost(queue).then_some(())).count(), 2);
 }
