@@ -228,7 +228,7 @@ impl Server {
                     Err(_) => Some(format!("core {i} panicked")),
                 };
                 if let Some(why) = why {
-                    shared.failure().fail(why);
+                    shared.failure().fail(&why);
                 }
             })?;
             threads.push(thread);
