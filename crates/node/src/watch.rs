@@ -1,6 +1,7 @@
 //! Counters of writes: how a check knows that nobody wrote while it read.
 //!
-//! Each drive is cut into regions. A command that changes the medium raises *started* of every
+//! Each drive is cut into regions, and these are gathered into groups: a command that changes a
+//! whole drive must not touch a million counters. A command that changes the medium raises *started* of every
 //! region that it touches before it does, and *completed* when it has; a region whose counters are
 //! equal and unchanged was not written meanwhile. One odd and even number would not do: two writes
 //! that overlap make it even. The counters begin at 0 with the node, so they are told together with
@@ -14,6 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Bytes of a region, at least: 1 MiB.
 const REGION_SHIFT: u32 = 20;
+/// Regions of a group, as a power of two: a command that changes all of them counts once for the
+/// group.
+const GROUP_SHIFT: u32 = 10;
 /// Regions of a drive, at most: 16 MiB of counters. Larger drives have larger regions.
 const MAX_REGIONS: u64 = 1 << 20;
 
@@ -28,6 +32,7 @@ struct Region {
 struct DriveWatch {
     shift: u32,
     regions: Vec<Region>,
+    groups: Vec<Region>,
 }
 
 impl DriveWatch {
@@ -37,16 +42,38 @@ impl DriveWatch {
             shift += 1;
         }
         let count = usize::try_from(size.div_ceil(1 << shift)).expect("at most 2^20");
-        Self { shift, regions: (0..count).map(|_| Region::default()).collect() }
+        let counters = |count: usize| (0..count).map(|_| Region::default()).collect();
+        Self { shift, regions: counters(count), groups: counters(count >> GROUP_SHIFT) }
     }
 
     /// The regions that a range of bytes touches; those past the end of the drive do not exist.
-    fn of(&self, bytes: &Range<u64>) -> &[Region] {
+    fn of(&self, bytes: &Range<u64>) -> Range<usize> {
         if bytes.is_empty() {
-            return &[];
+            return 0..0;
         }
         let index = |at: u64| usize::try_from(at >> self.shift).unwrap_or(usize::MAX).min(self.regions.len());
-        &self.regions[index(bytes.start)..index(bytes.end - 1).saturating_add(1).min(self.regions.len())]
+        index(bytes.start)..index(bytes.end - 1).saturating_add(1).min(self.regions.len())
+    }
+
+    /// The counters that a write of a range of bytes raises: those of groups that it touches all
+    /// regions of, and those of the regions before and behind.
+    fn written(&self, bytes: &Range<u64>) -> impl Iterator<Item = &Region> {
+        let Range { start, end } = self.of(bytes);
+        let groups = start.div_ceil(1 << GROUP_SHIFT)..end >> GROUP_SHIFT;
+        let (before, groups, behind) = if groups.is_empty() {
+            (start..end, 0..0, end..end)
+        } else {
+            (start..groups.start << GROUP_SHIFT, groups.clone(), groups.end << GROUP_SHIFT..end)
+        };
+        self.regions[before].iter().chain(&self.groups[groups]).chain(&self.regions[behind])
+    }
+
+    /// The counters that a write of any byte of a range may have raised.
+    fn seen(&self, bytes: &Range<u64>) -> impl Iterator<Item = &Region> {
+        let Range { start, end } = self.of(bytes);
+        let groups = start >> GROUP_SHIFT..end.div_ceil(1 << GROUP_SHIFT).min(self.groups.len());
+        let groups = if groups.is_empty() { 0..0 } else { groups };
+        self.regions[start..end].iter().chain(&self.groups[groups])
     }
 }
 
@@ -87,7 +114,7 @@ impl WriteWatch {
     /// ended when what is returned is dropped.
     #[must_use]
     pub fn begin(self: &Arc<Self>, index: usize, bytes: Range<u64>) -> Writing {
-        for region in self.drives[index].of(&bytes) {
+        for region in self.drives[index].written(&bytes) {
             // SeqCst: whoever reads a byte of this write finds `started` raised when it looks
             // afterwards.
             region.started.fetch_add(1, Ordering::SeqCst);
@@ -102,7 +129,7 @@ impl WriteWatch {
         fence(Ordering::SeqCst);
         let mut sum = Writes::default();
         for (index, bytes) in ranges {
-            for region in self.drives.get(index).map_or(&[][..], |drive| drive.of(&bytes)) {
+            for region in self.drives.get(index).into_iter().flat_map(|drive| drive.seen(&bytes)) {
                 // `completed` first: a write that ends in between then shows as under way, never as
                 // one that was not there.
                 sum.completed += region.completed.load(Ordering::SeqCst);
@@ -125,7 +152,7 @@ pub struct Writing {
 impl Drop for Writing {
     fn drop(&mut self) {
         fence(Ordering::SeqCst);
-        for region in self.watch.drives[self.index].of(&self.bytes) {
+        for region in self.watch.drives[self.index].written(&self.bytes) {
             region.completed.fetch_add(1, Ordering::SeqCst);
         }
     }
@@ -165,6 +192,30 @@ mod tests {
         let drive = DriveWatch::new(20 << 40);
         assert!(drive.regions.len() as u64 <= MAX_REGIONS);
         assert_eq!(drive.of(&((20 << 40) - 1..20 << 40)).len(), 1);
+    }
+
+    /// Deallocate of a whole drive is told by the core that takes it, within a turn.
+    #[test]
+    fn a_write_of_a_large_range_raises_few_counters_and_shows_everywhere() {
+        const SIZE: u64 = (1 << 40) - 5 * MIB;
+        let watch = WriteWatch::new([SIZE], 1);
+        let drive = &watch.drives[0];
+        for bytes in [0..SIZE, 3 * MIB - 1..SIZE - 7 * MIB, 0..1025 * MIB, 1023 * MIB..2050 * MIB] {
+            let few = drive.written(&bytes).count();
+            assert!(few <= 1024 + 2 * 1023, "{few}");
+            let at = |at: u64| watch.sum([(0, at..at + 1)]).started;
+            let before = [bytes.start, bytes.start + 600 * MIB, bytes.end - 1].map(at);
+            let past = [bytes.start.checked_sub(MIB), Some(bytes.end + MIB)];
+            let beside = || past.iter().flatten().map(|byte| at(*byte)).collect::<Vec<_>>();
+            let beside_before = beside();
+            let writing = watch.begin(0, bytes.clone());
+            let now = [bytes.start, bytes.start + 600 * MIB, bytes.end - 1].map(at);
+            assert_eq!(now, before.map(|count| count + 1), "{bytes:?}");
+            assert_eq!(beside(), beside_before, "{bytes:?}");
+            drop(writing);
+            let Writes { started, completed } = watch.sum([(0, 0..SIZE)]);
+            assert_eq!(started, completed);
+        }
     }
 
     /// Two writers whose writes overlap, and a reader: between equal and balanced counters, nothing
