@@ -101,6 +101,7 @@ impl Pool {
     fn one_more(&self) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        threads.retain(|thread| !thread.is_finished());
         let name = format!("{}{}", shared.policy.name, threads.len());
         threads.push(std::thread::Builder::new().name(name).spawn(move || work(&shared))?);
         self.shared.lock().threads += 1;
@@ -145,6 +146,12 @@ fn work(shared: &Shared) {
             if *stopping {
                 return;
             }
+            if state.threads > shared.policy.threads {
+                // A host brought it with it, and that command is done. Under the lock: whoever
+                // brings the next command knows.
+                state.threads -= 1;
+                return;
+            }
             state = shared.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
             continue;
         };
@@ -183,7 +190,44 @@ fn carried(job: Job) -> Option<Job> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::serve::workers::tests::read;
+    use pumice_blockdev::{BlockDevice, HookedDevice, MemoryDevice};
     use std::net::Ipv4Addr;
+    use std::time::{Duration, Instant};
+
+    /// Hosts that come and go leave no threads behind.
+    #[test]
+    fn threads_that_hosts_brought_end_with_their_commands() {
+        let gate = Arc::new((Mutex::new(false), Condvar::new()));
+        let waits = Arc::clone(&gate);
+        let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new("m", 4096));
+        let device: Arc<dyn BlockDevice> = Arc::new(HookedDevice::over(device).at_reads(move |_, _| {
+            let mut open = waits.0.lock().unwrap();
+            while !*open {
+                open = waits.1.wait(open).unwrap();
+            }
+        }));
+        let pool = Pool::start(Policy { name: "t", threads: 2, of_host: 2, one_for_each: true }).unwrap();
+        let within_patience = |what: &str, is: &dyn Fn(&State) -> bool| {
+            let until = Instant::now() + Duration::from_secs(60);
+            while !is(&pool.shared.lock()) {
+                assert!(Instant::now() < until, "{what}");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        for round in 0..3 {
+            *gate.0.lock().unwrap() = false;
+            for n in 0..8 {
+                let host = HostKey::new(Ipv4Addr::LOCALHOST.into(), [10 * round + n; 16]);
+                pool.submit(read(host, Arc::clone(&device)));
+            }
+            within_patience("every host has a thread", &|state| state.running.all == 8);
+            *gate.0.lock().unwrap() = true;
+            gate.1.notify_all();
+            within_patience("they end", &|state| state.running.all == 0 && state.threads == 2);
+        }
+        assert!(pool.threads.lock().unwrap().len() <= 8 + 2, "and nobody keeps count of them");
+    }
 
     #[test]
     fn no_host_has_all_threads_and_every_host_has_one() {

@@ -217,4 +217,4 @@ pub(super) fn write_fault(error: &IoError) -> Status {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

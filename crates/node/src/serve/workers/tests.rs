@@ -23,42 +23,50 @@ fn shared() -> Arc<Shared> {
     Arc::new(Shared::new(1, subsystem, Limits::default(), Vec::new(), offload, watch))
 }
 
+/// A command of connection 7 that does nothing yet.
+fn job(host: HostKey, op: Op) -> Job {
+    let poll = Poll::new().unwrap();
+    Job {
+        ticket: Ticket { connection: 7, slot: 0 },
+        core: CoreHandle::new(Waker::new(poll.registry(), Token(0)).unwrap()),
+        host,
+        devices: Vec::new(),
+        gone: Arc::default(),
+        op,
+        offset: 0,
+        len: 0,
+        fua: false,
+        data: None,
+        offload: None,
+        flown: 0,
+        held: None,
+        verified: 0,
+        clearing: Clearing::default(),
+        foreground: None,
+        began: 0,
+        bytes: 0,
+        writing: Vec::new(),
+    }
+}
+
+/// A read of the first 512 bytes of a drive.
+pub(in crate::serve) fn read(host: HostKey, device: Arc<dyn BlockDevice>) -> Job {
+    Job { devices: vec![device], len: 512, ..job(host, Op::Read) }
+}
+
 /// A short command that still waited for its thread when its connection was closed: what its
 /// association had is given back, and nothing is taken in its name any more.
 #[test]
 fn a_short_command_of_a_connection_that_is_gone_is_not_carried_out() {
     let shared = shared();
     for (gone, status) in [(false, Status::SUCCESS), (true, Status::ABORTED)] {
-        let poll = Poll::new().unwrap();
         let mut command = Sqe::new(opcode::MEMORY_LEASE, 1);
         command.set_dword(12, 4096);
         let queue = QueueId { core: 0, connection: 7 };
-        let job = Job {
-            ticket: Ticket { connection: 7, slot: 0 },
-            core: CoreHandle::new(Waker::new(poll.registry(), Token(0)).unwrap()),
-            host: HostKey::new(Ipv4Addr::LOCALHOST.into(), [1; 16]),
-            devices: Vec::new(),
-            gone: Arc::new(AtomicBool::new(gone)),
-            op: Op::Vendor,
-            offset: 0,
-            len: 0,
-            fua: false,
-            data: None,
-            offload: Some(OffloadJob {
-                shared: Arc::clone(&shared),
-                sender: Sender { queue, cntlid: 1 },
-                command,
-                data: Vec::new(),
-            }),
-            flown: 0,
-            held: None,
-            verified: 0,
-            clearing: Clearing::default(),
-            foreground: None,
-            began: 0,
-            bytes: 0,
-            writing: Vec::new(),
-        };
+        let sender = Sender { queue, cntlid: 1 };
+        let offload = Some(OffloadJob { shared: Arc::clone(&shared), sender, command, data: Vec::new() });
+        let host = HostKey::new(Ipv4Addr::LOCALHOST.into(), [1; 16]);
+        let job = Job { gone: Arc::new(AtomicBool::new(gone)), offload, ..job(host, Op::Vendor) };
         let Carried::Done(done) = carry_out(job) else { panic!("a short command has no parts") };
         assert_eq!(done.status, status, "gone: {gone}");
     }
