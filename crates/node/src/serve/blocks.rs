@@ -33,6 +33,8 @@ pub(super) const IN_FLIGHT_LIMIT: usize = 256;
 const MOST: u64 = 1 << 20;
 /// What buffers are made of; each command takes one more for itself.
 const PAGE: u64 = 4096;
+/// Bytes for which a host must have room before a command of it is taken.
+pub(super) const ROOM: u64 = MOST + PAGE;
 
 /// The media of one connection, as its core sees them.
 pub(super) struct Blocks<'a> {
@@ -77,7 +79,7 @@ pub(super) struct Blocks<'a> {
 pub(super) fn has_room(in_flight: usize, held: u64, account: Option<&Account>) -> bool {
     in_flight < IN_FLIGHT_LIMIT
         && held < CONNECTION_FLIGHT
-        && account.is_none_or(|account| account.flight.has_room(MOST + PAGE))
+        && account.is_none_or(|account| account.flight.has_room(ROOM))
 }
 
 impl Blocks<'_> {

@@ -52,6 +52,8 @@ struct Pot {
 pub(super) struct Meter {
     pot: Arc<Pot>,
     used: AtomicU64,
+    /// Bytes that were taken of the pot alone, so that the host's own are left for its commands.
+    spare: AtomicU64,
 }
 
 impl Meter {
@@ -65,8 +67,19 @@ impl Meter {
         // Relaxed, here and below: sums that bound memory, and order nothing.
         let used = self.used.load(Ordering::Relaxed);
         let more = self.beyond(used + bytes) - self.beyond(used);
-        used + bytes <= self.pot.bounds.host
+        used + self.spare.load(Ordering::Relaxed) + bytes <= self.pot.bounds.host
             && (more == 0 || self.pot.used.load(Ordering::Relaxed) + more <= self.pot.bounds.shared)
+    }
+
+    /// Whether there is room for so many bytes more of what all share, the host's own left out.
+    pub(super) fn has_spare_room(&self, bytes: u64) -> bool {
+        self.all() + bytes <= self.pot.bounds.host
+            && self.pot.used.load(Ordering::Relaxed) + bytes <= self.pot.bounds.shared
+    }
+
+    /// Bytes of both kinds.
+    fn all(&self) -> u64 {
+        self.used.load(Ordering::Relaxed) + self.spare.load(Ordering::Relaxed)
     }
 
     /// Takes what must be, whether there is room or not.
@@ -83,7 +96,12 @@ impl Meter {
     /// Holds so many bytes until what is returned is dropped.
     pub(super) fn hold(self: &Arc<Self>, bytes: u64) -> Held {
         self.add(bytes);
-        Held { meter: Arc::clone(self), bytes }
+        Held { meter: Arc::clone(self), bytes, spare: false }
+    }
+
+    /// Holds bytes of what all share, and none of the host's own: for what it can do without.
+    pub(super) fn hold_spare(self: &Arc<Self>) -> Held {
+        Held { meter: Arc::clone(self), bytes: 0, spare: true }
     }
 }
 
@@ -107,15 +125,23 @@ impl Windows for Meter {
 pub(super) struct Held {
     meter: Arc<Meter>,
     bytes: u64,
+    /// Of what all share alone.
+    spare: bool,
 }
 
 impl Held {
     /// Holds so many bytes instead.
     pub(super) fn resize(&mut self, bytes: u64) {
-        if bytes > self.bytes {
-            self.meter.add(bytes - self.bytes);
+        let (more, less) = (bytes.saturating_sub(self.bytes), self.bytes.saturating_sub(bytes));
+        if self.spare {
+            for count in [&self.meter.spare, &self.meter.pot.used] {
+                count.fetch_add(more, Ordering::Relaxed);
+                count.fetch_sub(less, Ordering::Relaxed);
+            }
+        } else if more > 0 {
+            self.meter.add(more);
         } else {
-            self.meter.remove(self.bytes - bytes);
+            self.meter.remove(less);
         }
         self.bytes = bytes;
     }
@@ -123,7 +149,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.meter.remove(self.bytes);
+        self.resize(0);
     }
 }
 
@@ -154,8 +180,7 @@ impl Accounts {
     pub(super) fn used(&self) -> [(u64, u64); 2] {
         let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         // Relaxed: sums that are only looked at.
-        let used =
-            |meter: &Weak<Meter>| meter.upgrade().map_or(0, |meter| meter.used.load(Ordering::Relaxed));
+        let used = |meter: &Weak<Meter>| meter.upgrade().map_or(0, |meter| meter.all());
         let most = |i: usize| hosts.values().map(|meters| used(&meters[i])).max().unwrap_or(0);
         [0, 1].map(|i| (most(i), self.pots[i].used.load(Ordering::Relaxed)))
     }
@@ -163,8 +188,7 @@ impl Accounts {
     /// What all hosts hold together.
     pub(super) fn all(&self) -> u64 {
         let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        let used = |meter: Arc<Meter>| meter.used.load(Ordering::Relaxed);
-        hosts.values().flatten().filter_map(Weak::upgrade).map(used).sum()
+        hosts.values().flatten().filter_map(Weak::upgrade).map(|meter| meter.all()).sum()
     }
 
     /// The account of a host: one for all of its connections.
@@ -175,7 +199,8 @@ impl Accounts {
             hosts.get(&host).map_or_else(Default::default, |meters| meters.each_ref().map(Weak::upgrade));
         let meter = |known: Option<Arc<Meter>>, i: usize| {
             known.unwrap_or_else(|| {
-                Arc::new(Meter { pot: Arc::clone(&self.pots[i]), used: AtomicU64::new(0) })
+                let pot = Arc::clone(&self.pots[i]);
+                Arc::new(Meter { pot, used: AtomicU64::new(0), spare: AtomicU64::new(0) })
             })
         };
         let account = Account { flight: meter(flight, 0), windows: meter(windows, 1) };
@@ -243,6 +268,26 @@ mod tests {
         assert!(three.has_room(50));
         drop(second);
         assert_eq!(accounts.pots[0].used.load(Ordering::Relaxed), 0);
+    }
+
+    /// Receive buffers that grew must not keep a host's commands waiting when others have all the
+    /// rest: nothing would ever give them back.
+    #[test]
+    fn what_a_host_can_do_without_takes_nothing_of_its_own() {
+        let accounts = Accounts::new(SMALL, SMALL);
+        let [one, two] = [1, 2].map(|n| account(&accounts, n));
+        let mut grown = one.hold_spare();
+        grown.resize(20);
+        let others = two.hold(50);
+        assert_eq!(accounts.pots[0].used.load(Ordering::Relaxed), 60, "all that is shared is taken");
+        assert!(!one.has_spare_room(1), "no buffer grows any more");
+        assert!(one.has_room(10) && !one.has_room(11), "its own is all there");
+        drop(others);
+        assert!(one.has_room(30) && !one.has_room(31) && one.has_spare_room(30), "both count for the host");
+        assert_eq!((accounts.used()[0], accounts.all()), ((20, 20), 20));
+        drop(grown);
+        assert_eq!(accounts.pots[0].used.load(Ordering::Relaxed), 0);
+        assert!(one.has_room(50));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use pumice_nvme::spec::Status;
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 /// Lines of a kind that may come at once.
 const BURST: u64 = 20;
@@ -44,9 +44,10 @@ enum Kind {
     Violation,
     NoRoom,
     Failed,
+    StandsStill,
 }
 
-const KINDS: usize = Kind::Failed as usize + 1;
+const KINDS: usize = Kind::StandsStill as usize + 1;
 
 /// See the module.
 #[derive(Debug)]
@@ -123,6 +124,12 @@ impl Log {
     pub(super) fn no_room(&self, peer: SocketAddr, limit: usize) {
         let Some(suppressed) = self.may(Kind::NoRoom) else { return };
         warn!(%peer, limit, suppressed, "connection refused");
+    }
+
+    /// A host waited too long for all cores to make a round.
+    pub(super) fn stands_still(&self, peer: SocketAddr) {
+        let Some(suppressed) = self.may(Kind::StandsStill) else { return };
+        error!(%peer, suppressed, "a core stands still");
     }
 
     /// A medium did not do what a command asked for.

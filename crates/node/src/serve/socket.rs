@@ -1,7 +1,9 @@
 //! A connection's socket with its buffers.
 
+mod time;
+
 use super::arrival::Arrival;
-use super::blocks::{self, Blocks, IN_FLIGHT_LIMIT};
+use super::blocks::{self, Blocks, IN_FLIGHT_LIMIT, ROOM};
 use super::budget::{Account, Held};
 use super::done::Done;
 use super::fair::HostKey;
@@ -17,7 +19,6 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use tracing::error;
 
 /// Bytes of the receive buffer to begin with; it grows to the longest PDU when one comes.
 const FIRST_BUFFER: usize = 16 << 10;
@@ -25,16 +26,15 @@ const FIRST_BUFFER: usize = 16 << 10;
 const IO_BUFFER: usize = 256 << 10;
 /// Bytes that one turn of a connection takes from its socket, so that others have theirs.
 const TURN: usize = 1 << 20;
+/// Bytes that one turn of a connection answers with, but for the last batch: what drives in memory
+/// give is there at once, and a host can take it as fast as it comes.
+const ANSWERS: u64 = 1 << 20;
 /// Bytes that wait to be sent on an I/O queue, beyond which no more commands are taken.
 pub(super) const SEND_LIMIT: usize = 4 << 20;
 /// The same on an admin queue, and before it is known whose connection it is: then nothing is
 /// counted for anybody, and a host has no reason to ask for more than one thing.
 const ADMIN_LIMIT: usize = 256 << 10;
 const UNBOUND_LIMIT: usize = 4 << 10;
-
-/// A host must take so many bytes of what waits for it in so many nanoseconds, or all of it.
-const UNREAD_LEAST: u64 = 64 << 10;
-const UNREAD_PATIENCE: u64 = 30_000_000_000;
 
 /// Nanoseconds that an admin queue waits for a round of all cores, at most: what CAP.TO lets a host
 /// wait for a controller to be ready.
@@ -83,11 +83,15 @@ pub(super) struct Socket {
     /// commands.
     pub(super) account: Option<Account>,
     held: Option<Held>,
+    /// And what its receive buffer has beyond the smallest one.
+    grown: Option<Held>,
     /// Bytes that commands under way take.
     pub(super) flying: u64,
     /// Bytes that were ever sent; and since when, and since how many of them, something has waited
     /// to be sent.
     sent: u64,
+    /// What was answered before the turn that it has.
+    answered_before: u64,
     stuck: Option<(u64, u64)>,
     sent_at_tick: u64,
     /// The last read filled the buffer: a larger one is worth its memory.
@@ -132,8 +136,10 @@ impl Socket {
             uncounted: (0, 0),
             account: None,
             held: None,
+            grown: None,
             flying: 0,
             sent: 0,
+            answered_before: 0,
             stuck: None,
             sent_at_tick: 0,
             busy: false,
@@ -193,6 +199,7 @@ impl Socket {
     /// Takes what has come, and sends what there is to send.
     pub(super) fn turn(&mut self, shared: &Shared, blocks: &mut Blocks<'_>, now: u64) -> Turn {
         let mut taken = 0;
+        self.answered_before = self.answered();
         blocks.unsent = self.out.memory() as u64;
         self.is_full &= !blocks.has_room();
         if self.waits().is_some_and(|round| shared.rounds().is_made(round)) {
@@ -201,7 +208,13 @@ impl Socket {
         if self.left && !self.ended && self.waits().is_none() && self.has_room(*blocks.in_flight) {
             self.process(shared, blocks, now);
         }
-        while self.readable && !self.left && !self.ended && taken < TURN && self.has_room(*blocks.in_flight) {
+        while self.readable
+            && !self.left
+            && !self.ended
+            && taken < TURN
+            && self.goes_on()
+            && self.has_room(*blocks.in_flight)
+        {
             let room = &mut self.receive[self.filled..];
             match self.arrival.read(&mut self.stream, room, shared.pacing().is_active()) {
                 Ok((0, _)) => self.ended = true,
@@ -245,6 +258,16 @@ impl Socket {
         }
     }
 
+    /// Bytes that were ever sent, and that wait to be.
+    fn answered(&self) -> u64 {
+        self.sent + self.out.len() as u64
+    }
+
+    /// Whether a turn may answer more.
+    fn goes_on(&self) -> bool {
+        self.answered() - self.answered_before < ANSWERS && self.out.len() < self.send_limit()
+    }
+
     /// What it has of that which connections have bounds of.
     pub(super) fn fullness(&self) -> Fullest {
         Fullest {
@@ -272,11 +295,19 @@ impl Socket {
             let account = shared.accounts().of(HostKey::new(self.connection.peer(), id));
             self.connection.set_windows(Arc::clone(&account.windows) as Arc<dyn Windows>);
             self.held = Some(account.flight.hold(0));
+            self.grown = Some(account.flight.hold_spare());
             self.account = Some(account);
         }
+        if self.out.is_empty() && self.account.as_ref().is_some_and(|account| !account.flight.has_room(ROOM))
+        {
+            // What is kept for the next answers is in the way of the next command.
+            self.out.shrink();
+        }
         if let Some(held) = &mut self.held {
-            let received = self.receive.len().saturating_sub(FIRST_BUFFER);
-            held.resize((self.out.memory() + received) as u64);
+            held.resize(self.out.memory() as u64);
+        }
+        if let Some(grown) = &mut self.grown {
+            grown.resize(self.receive.len().saturating_sub(FIRST_BUFFER) as u64);
         }
     }
 
@@ -336,14 +367,14 @@ impl Socket {
             // count for it what is taken, nor have it carried out within the host's share. And a
             // host may ask for more than it has entries for: what it does not take waits in its own
             // memory.
-            self.left = bound || received.full || more && self.out.own() >= self.send_limit();
+            self.left = bound || received.full || more && !self.goes_on();
             if !more || self.left {
                 break received.needed;
             }
         };
         self.receive.copy_within(taken..self.filled, 0);
         self.filled -= taken;
-        let room = || self.account.as_ref().is_none_or(|a| a.flight.has_room(IO_BUFFER as u64));
+        let room = || self.account.as_ref().is_none_or(|a| a.flight.has_spare_room(IO_BUFFER as u64));
         let large = self.busy && self.connection.is_io_queue() && room();
         let wanted = if large { IO_BUFFER } else { FIRST_BUFFER };
         let wanted = wanted.max(needed);
@@ -411,65 +442,6 @@ impl Socket {
         self.account_for(shared);
         // It may have waited for the command's room.
         self.is_full = false;
-    }
-
-    /// Whether all was taken that has come: if not, the host is not late with what follows.
-    fn is_heard(&self) -> bool {
-        !self.readable && !self.left && self.waits().is_none() && self.has_room(self.in_flight)
-    }
-
-    /// Lets time pass.
-    pub(super) fn tick(&mut self, shared: &Shared, now: u64) -> Turn {
-        if !self.is_heard() {
-            self.connection.put_off(now);
-        }
-        self.connection.tick(now, shared.subsystem(), self.out.bytes());
-        if let Look::Waits { round, until } = self.look
-            && now >= until
-            && !shared.rounds().is_made(round)
-        {
-            error!(peer = %self.peer, "a core stands still");
-            self.connection.end(EndReason::Deadline);
-            self.ended = true;
-        }
-        if self.gives_up(shared.devices(), now) {
-            self.connection.end(EndReason::Deadline);
-            self.ended = true;
-        }
-        if self.sent == std::mem::replace(&mut self.sent_at_tick, self.sent) {
-            self.out.shrink();
-        }
-        // A buffer that grew and is not needed now is let go; it grows again when it is.
-        if !std::mem::take(&mut self.busy) && self.filled == 0 && self.receive.len() > FIRST_BUFFER {
-            self.receive = vec![0; FIRST_BUFFER];
-        }
-        self.account_for(shared);
-        if self.ended || self.connection.is_closed() { Turn::Over } else { Turn::Waits }
-    }
-
-    /// Sends what the socket takes, and tells whether its host has taken next to nothing for too
-    /// long. A socket says that it has room when much of its memory is free: before its host is
-    /// judged, it is asked whether it has any.
-    fn gives_up(&mut self, devices: &[Arc<dyn BlockDevice>], now: u64) -> bool {
-        if self.stuck.is_some_and(|(since, _)| now.saturating_sub(since) >= UNREAD_PATIENCE) {
-            self.writable = true;
-        }
-        self.send(devices);
-        self.is_stuck(now)
-    }
-
-    /// Whether its host has taken next to nothing of what waits for it, for too long.
-    fn is_stuck(&mut self, now: u64) -> bool {
-        if self.out.is_empty() {
-            self.stuck = None;
-            return false;
-        }
-        let (since, sent) = *self.stuck.get_or_insert((now, self.sent));
-        if now.saturating_sub(since) < UNREAD_PATIENCE {
-            return false;
-        }
-        self.stuck = Some((now, self.sent));
-        self.sent - sent < UNREAD_LEAST
     }
 
     /// Says goodbye to the peer.

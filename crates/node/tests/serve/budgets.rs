@@ -403,3 +403,17 @@ fn one_address_does_not_keep_the_hosts_of_others_out() {
     let is_lost = |queue: &mut Queue| queue.execute(command(io::READ, 1, 0, 1), &[], &mut [0; 512]).is_err();
     assert_eq!(queues.iter_mut().filter_map(|queue| is_lost(queue).then_some(())).count(), 2);
 }
+
+/// What a drive in memory gives is there at once: the bound of what waits to be sent holds for it
+/// too, also within a turn.
+#[test]
+fn answers_of_a_drive_in_memory_are_bounded() {
+    const MIB: f64 = 1_048_576.0;
+    let server = serve(vec![memory()]);
+    let controller = Controller::connect(server.address(), host(&server, 1)).unwrap();
+    let stream = connect_and_read(&server, 1, controller.identity().cntlid, 1, &reads(100, 0, 2048));
+    let unsent = most_of(&server, "unsent_of_connection", 3.0 * MIB);
+    // As many as a bound, the last command, and its header.
+    assert!((3.0 * MIB..5.0 * MIB + 4096.0).contains(&unsent), "{unsent} bytes wait");
+    drop((stream, controller));
+}

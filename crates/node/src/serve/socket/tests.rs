@@ -1,5 +1,6 @@
 //! A socket beside a peer that takes what it likes.
 
+use super::time::UNREAD_LEAST;
 use super::*;
 use pumice_nvme::controller::Limits;
 use std::net::{Ipv4Addr, TcpListener};
