@@ -100,17 +100,23 @@ mod tests {
     use super::*;
     use std::sync::{Condvar, Mutex};
 
+    #[derive(Default)]
+    struct Read {
+        goes_on: bool,
+        bytes: Vec<u8>,
+    }
+
     /// Whoever reads, stands still until it is let go on.
     #[derive(Clone, Default)]
-    struct Reader(Arc<(Mutex<(bool, Vec<u8>)>, Condvar)>);
+    struct Reader(Arc<(Mutex<Read>, Condvar)>);
 
     impl Write for Reader {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             let mut state = self.0.0.lock().unwrap();
-            while !state.0 {
+            while !state.goes_on {
                 state = self.0.1.wait(state).unwrap();
             }
-            state.1.extend_from_slice(bytes);
+            state.bytes.extend_from_slice(bytes);
             Ok(bytes.len())
         }
 
@@ -129,14 +135,14 @@ mod tests {
         let lost = lines.counts.lost.load(Ordering::Relaxed) as usize;
         // One more may be with the thread.
         assert!((2 * WAITING - 1..=2 * WAITING).contains(&lost), "{lost}");
-        reader.0.0.lock().unwrap().0 = true;
+        reader.0.0.lock().unwrap().goes_on = true;
         reader.0.1.notify_all();
         let until = Instant::now() + Duration::from_secs(60);
         while lines.counts.done.load(Ordering::Acquire) < lines.counts.taken.load(Ordering::Acquire) {
             assert!(Instant::now() < until);
             std::thread::sleep(Duration::from_millis(1));
         }
-        let written = reader.0.0.lock().unwrap().1.clone();
+        let written = reader.0.0.lock().unwrap().bytes.clone();
         assert_eq!(written.iter().filter(|byte| **byte == b'\n').count(), 3 * WAITING - lost);
         assert!(written.starts_with(b"0\n1\n2\n"), "the oldest are kept, in order");
     }
