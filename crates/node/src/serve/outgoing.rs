@@ -22,8 +22,8 @@ use std::sync::{Arc, RwLockReadGuard};
 
 /// Pieces of one gathered write, at most. (Linux takes 1024.)
 const PIECES: usize = 256;
-/// Bytes that drives lend for one gathered write, beyond which nothing more is added: whoever writes
-/// to a drive waits for that.
+/// Bytes that drives lend for one gathered write, beyond which nothing more is added: whoever
+/// writes to a drive waits for that.
 const LENT_AT_ONCE: usize = 1 << 20;
 /// What is atomic: no logical block is larger, and all are parts of it.
 const ATOM: u64 = 4096;
