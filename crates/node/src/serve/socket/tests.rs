@@ -2,7 +2,11 @@
 
 use super::time::UNREAD_LEAST;
 use super::*;
-use pumice_nvme::controller::Limits;
+use pumice_nvme::controller::{Limits, Request, Submitted};
+use pumice_nvme::pdu::{Digests, IcReq, Kind, push, push_with_data};
+use pumice_nvme::spec::connect::{DYNAMIC, Data, Fields};
+use pumice_nvme::spec::{Sgl, Sqe, Status, opcode};
+use std::convert::Infallible;
 use std::net::{Ipv4Addr, TcpListener};
 
 /// Many may be full at a time, and to ask one of them costs as much as to send: a socket that
@@ -71,5 +75,72 @@ fn a_host_that_takes_a_little_is_not_given_up() -> io::Result<()> {
         assert!(!socket.gives_up(&[], now));
     }
     assert!(socket.gives_up(&[], now + 30 * SECOND), "it takes nothing any more");
+    Ok(())
+}
+
+/// A medium that is not asked for anything.
+struct NoMedium;
+
+impl Media for NoMedium {
+    fn read_now(&mut self, _: u32, _: u64, _: &mut [u8]) -> Status {
+        Status::INTERNAL
+    }
+
+    fn is_immediate(&self, _: u32) -> bool {
+        false
+    }
+
+    fn has_room(&self) -> bool {
+        true
+    }
+
+    fn submit(&mut self, _: &Request<'_>) -> Submitted {
+        Submitted::Done(Status::INTERNAL)
+    }
+}
+
+/// A host that has sent half a PDU when the node stops taking anything: the other half is not late.
+#[test]
+fn what_is_not_taken_from_a_socket_is_not_late() -> io::Result<()> {
+    const SECOND: u64 = 1_000_000_000;
+    let shared = crate::serve::workers::tests::shared();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let _peer = std::net::TcpStream::connect(listener.local_addr()?)?;
+    let (stream, local) = (listener.accept()?.0, listener.local_addr()?);
+    stream.set_nonblocking(true)?;
+    let connection = Connection::new(Limits::default(), local, 0);
+    let mut socket = Socket::new(TcpStream::from_std(stream), connection, local);
+    let digests = Digests::default();
+    let data = Data {
+        hostid: [1; 16],
+        cntlid: DYNAMIC,
+        subnqn: "nqn.2026-11.example:node".to_owned(),
+        hostnqn: "nqn.2026-11.example:host".to_owned(),
+    };
+    let data = data.encode();
+    let mut connect = Sqe::new(opcode::FABRICS, 0);
+    connect.0[4] = opcode::fabrics::CONNECT;
+    Fields { recfmt: 0, qid: 0, sqsize: 31, cattr: 0, kato_ms: 0 }.encode(&mut connect);
+    connect.set_sgl(Sgl::in_capsule(data.len() as u32));
+    let mut bytes = IcReq { hpda: 0, digests, maxr2t: 0 }.encode().to_vec();
+    let Ok(()) = push_with_data(&mut bytes, Kind::CapsuleCmd, 0, &connect.0, digests, data.len(), |to| {
+        to.copy_from_slice(&data);
+        Ok::<(), Infallible>(())
+    });
+    let half = bytes.len();
+    push(&mut bytes, Kind::CapsuleCmd, 0, &Sqe::new(opcode::admin::KEEP_ALIVE, 0).0, digests);
+    bytes.truncate(half + 40);
+    let subsystem = shared.subsystem();
+    let received = socket.connection.receive(0, &bytes, subsystem, &mut NoMedium, socket.out.bytes());
+    assert_eq!((received.consumed, socket.connection.host()), (half, Some([1; 16])));
+    socket.readable = false;
+    socket.in_flight = IN_FLIGHT_LIMIT;
+    assert_eq!(socket.tick(&shared, 31 * SECOND), Turn::Waits, "it has no room");
+    socket.in_flight = 0;
+    socket.readable = true;
+    assert_eq!(socket.tick(&shared, 70 * SECOND), Turn::Waits, "its turn has not come");
+    socket.readable = false;
+    assert_eq!(socket.tick(&shared, 99 * SECOND), Turn::Waits, "it has as long as ever");
+    assert_eq!(socket.tick(&shared, 101 * SECOND), Turn::Over);
     Ok(())
 }

@@ -10,7 +10,8 @@ use pumice_nvme::controller::{Identity, Limits, Subsystem};
 use std::net::Ipv4Addr;
 use std::sync::Mutex;
 
-fn shared() -> Arc<Shared> {
+/// A server with one drive, and nothing that runs.
+pub(in crate::serve) fn shared() -> Arc<Shared> {
     let name = "nqn.2026-11.example:node";
     let devices: Vec<Arc<dyn BlockDevice>> = vec![Arc::new(MemoryDevice::new("m", 4096))];
     let watch = WriteWatch::new([4096], 1);
