@@ -26,7 +26,7 @@ const TO_FILL: Duration = Duration::from_secs(120);
 /// What the clients have seen.
 #[derive(Debug, Default)]
 struct Seen {
-    /// Nanoseconds of each command, since they were taken last.
+    /// Nanoseconds of each command, from when it was to be sent, since they were taken last.
     latencies: Mutex<Vec<u64>>,
     verified: AtomicU64,
     wrong: AtomicU64,
@@ -234,16 +234,17 @@ impl<'s> Client<'s> {
         let mut next = Instant::now();
         while !self.stops() {
             let piece = self.random.below(self.versions.len() as u64) as usize;
-            let began = Instant::now();
             if self.random.once_in(2) {
                 self.write(piece);
             } else {
                 self.read(piece);
             }
-            let ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            // From when it was to be sent: one that takes long makes those behind it late, and that
+            // must show as often as it happens.
+            let ns = u64::try_from(next.elapsed().as_nanos()).unwrap_or(u64::MAX);
             self.seen.latencies.lock().unwrap_or_else(PoisonError::into_inner).push(ns);
-            next = (next + period).max(Instant::now());
-            std::thread::sleep(next.saturating_duration_since(Instant::now()).min(period));
+            next += period;
+            std::thread::sleep(next.saturating_duration_since(Instant::now()));
         }
         (0..self.versions.len()).for_each(|piece| self.read(piece));
     }

@@ -158,7 +158,8 @@ fn table(rows: &[Row], judges_latency: bool) {
     println!("class       verified  wrong  lost   p99 here  p99 there  ratio  resident    bound    end");
     for row in rows {
         let micros = |which: usize| {
-            let times = row.pairs.iter().map(|pair| pair[which].0 as f64 / 1e3).collect();
+            let times =
+                row.pairs.iter().filter_map(|pair| Some(pair[which].times?.p99 as f64 / 1e3)).collect();
             if row.pairs.is_empty() { "-".to_owned() } else { format!("{:.0} us", measure::median(times)) }
         };
         println!(
@@ -170,7 +171,7 @@ fn table(rows: &[Row], judges_latency: bool) {
             micros(0),
             micros(1),
             row.ratio().map_or("-".to_owned(), |ratio| format!("{ratio:.2}")),
-            row.largest >> 20,
+            row.largest.map_or("?".to_owned(), |bytes| (bytes >> 20).to_string()),
             row.bound >> 20,
             row.ended.as_ref().map_or("never".to_owned(), |(time, _)| format!("{:.1} s", time.as_secs_f64())),
             if row.faults(judges_latency).is_empty() { "" } else { "  FAULT" },

@@ -13,6 +13,10 @@ use std::time::Duration;
 
 /// What the clients may wait longer with the attackers on their own node than with them on another.
 pub(crate) const RATIO: f64 = 5.0;
+/// How long a command of theirs may take at most, also while attackers begin and end.
+pub(crate) const LONGEST: Duration = Duration::from_secs(5);
+/// Bytes of memory that a node may keep more after the last alternations than after the first.
+const GROWTH: u64 = 64 << 20;
 /// Time for connections of attackers to come and go.
 const SETTLE: Duration = Duration::from_millis(300);
 /// How often a client that verifies sends a command.
@@ -22,14 +26,32 @@ pub(crate) const PERIOD: Duration = Duration::from_millis(1);
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     pub(crate) outcome: Outcome,
-    /// Of each alternation: 99 % latency in nanoseconds with the attackers on this node, and on
-    /// another; and their rounds a second.
-    pub(crate) pairs: Vec<[(u64, f64); 2]>,
-    pub(crate) largest: u64,
+    /// Of each alternation: with the attackers on this node, and on another.
+    pub(crate) pairs: Vec<[Measured; 2]>,
+    /// Bytes that the node had resident after each alternation, without the attackers.
+    pub(crate) kept: Vec<Option<u64>>,
+    pub(crate) largest: Option<u64>,
     pub(crate) bound: u64,
     /// How long the node took to end, and how it ended.
     pub(crate) ended: Option<(Duration, String)>,
     pub(crate) breaches: Vec<String>,
+}
+
+/// What one measurement brought.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Measured {
+    /// Of the commands of the clients; `None` if none came through.
+    pub(crate) times: Option<Times>,
+    /// Rounds of the attackers a second.
+    pub(crate) rounds: f64,
+}
+
+/// How long commands took, in nanoseconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Times {
+    /// 99 of 100 took no longer.
+    pub(crate) p99: u64,
+    pub(crate) longest: u64,
 }
 
 /// The value at the middle of several; 0 of none.
@@ -38,18 +60,29 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// The time that 99 of 100 commands did not take longer than.
-fn percentile_99(mut times: Vec<u64>) -> u64 {
-    times.sort_unstable();
-    // Of no command: none came through at all.
-    times.get((times.len() * 99 / 100).min(times.len().saturating_sub(1))).copied().unwrap_or(u64::MAX)
+/// The times of commands, if there were any.
+fn times(mut of: Vec<u64>) -> Option<Times> {
+    of.sort_unstable();
+    let longest = of.last().copied()?;
+    Some(Times { p99: of[(of.len() * 99 / 100).min(of.len() - 1)], longest })
+}
+
+/// How much more a node keeps after its last alternations than after its first: of thirds, the
+/// least of the last and the most of the first, so that one look does not decide.
+fn growth(kept: &[u64]) -> u64 {
+    let third = kept.len() / 3;
+    let first = kept[..third].iter().max().copied().unwrap_or(0);
+    let last = kept[kept.len() - third..].iter().min().copied().unwrap_or(0);
+    last.saturating_sub(first)
 }
 
 impl Row {
     /// The median of the quotients of both latencies; `None` where they were not measured.
     pub(crate) fn ratio(&self) -> Option<f64> {
-        let quotient = |[here, there]: &[(u64, f64); 2]| here.0 as f64 / there.0.max(1) as f64;
-        (!self.pairs.is_empty()).then(|| median(self.pairs.iter().map(quotient).collect()))
+        let quotient =
+            |[here, there]: &[Measured; 2]| Some(here.times?.p99 as f64 / there.times?.p99.max(1) as f64);
+        let quotients: Vec<f64> = self.pairs.iter().filter_map(quotient).collect();
+        (!quotients.is_empty()).then(|| median(quotients))
     }
 
     /// What missed its bound. The latency is judged only where it was measured often enough to mean
@@ -70,8 +103,33 @@ impl Row {
         if let Some(ratio) = self.ratio().filter(|ratio| judges_latency && *ratio > RATIO) {
             faults.push(format!("latency {ratio:.1} times what it is elsewhere, more than {RATIO}"));
         }
-        if self.largest > self.bound {
-            faults.push(format!("{} MiB resident, more than {}", self.largest >> 20, self.bound >> 20));
+        for (what, measured) in
+            self.pairs.iter().flat_map(|[here, there]| [("its", here), ("the other", there)])
+        {
+            if measured.times.is_none() {
+                faults.push(format!("with the attackers on {what} node, no command came through"));
+            }
+            if measured.rounds <= 0.0 {
+                faults.push(format!("with the attackers on {what} node, they made no round"));
+            }
+        }
+        let longest = self.pairs.iter().flatten().filter_map(|measured| Some(measured.times?.longest)).max();
+        if let Some(longest) = longest.filter(|ns| judges_latency && u128::from(*ns) > LONGEST.as_nanos()) {
+            faults.push(format!("a command took {:.1} s", longest as f64 / 1e9));
+        }
+        match self.largest {
+            None => faults.push("its memory cannot be read".to_owned()),
+            Some(largest) if largest > self.bound => {
+                faults.push(format!("{} MiB resident, more than {}", largest >> 20, self.bound >> 20));
+            }
+            Some(_) => {}
+        }
+        match self.kept.iter().copied().collect::<Option<Vec<u64>>>().map(|kept| growth(&kept)) {
+            None => faults.push("its memory cannot be read after each alternation".to_owned()),
+            Some(more) if more > GROWTH => {
+                faults.push(format!("it keeps {} MiB more than before", more >> 20));
+            }
+            Some(_) => {}
         }
         match &self.ended {
             None => faults.push("the node did not end on SIGTERM".to_owned()),
@@ -85,10 +143,12 @@ impl Row {
 
     /// All of it as a JSON object.
     pub(crate) fn to_json(&self, judges_latency: bool) -> Value {
-        let pair = |[here, there]: &[(u64, f64); 2]| {
+        let micros = |of: Option<u64>| of.map(|ns| ns as f64 / 1e3);
+        let pair = |both: &[Measured; 2]| {
             json!({
-                "p99_us": [here.0 as f64 / 1e3, there.0 as f64 / 1e3],
-                "rounds_per_second": [here.1, there.1],
+                "p99_us": both.map(|one| micros(one.times.map(|times| times.p99))),
+                "longest_us": both.map(|one| micros(one.times.map(|times| times.longest))),
+                "rounds_per_second": both.map(|one| one.rounds),
             })
         };
         json!({
@@ -100,6 +160,7 @@ impl Row {
             "alternations": self.pairs.iter().map(pair).collect::<Vec<_>>(),
             "latency_ratio": self.ratio(),
             "resident_bytes": self.largest,
+            "kept_bytes": self.kept,
             "resident_bound_bytes": self.bound,
             "seconds_to_end": self.ended.as_ref().map(|(time, _)| time.as_secs_f64()),
             "faults": self.faults(judges_latency),
@@ -115,15 +176,25 @@ fn attack(
     good: &Good,
     time: Duration,
     breaches: &Arc<Mutex<Vec<String>>>,
-) -> (u64, f64) {
-    let attackers = Attackers::start(class, &on.target, breaches);
-    std::thread::sleep(time / 4);
+) -> Measured {
+    // What comes while attackers begin and end counts too.
     good.take_latencies();
-    std::thread::sleep(time);
-    let times = good.take_latencies();
+    let attackers = Attackers::start(class, &on.target, breaches);
+    std::thread::sleep(time + time / 4);
     let rounds = attackers.stop() as f64 / (time.as_secs_f64() * 1.25);
     std::thread::sleep(SETTLE);
-    (percentile_99(times), rounds)
+    Measured { times: times(good.take_latencies()), rounds }
+}
+
+/// What was wrong with the end of a node that is asked to.
+fn how_it_ended_badly(node: Node) -> Option<String> {
+    match ended(node) {
+        None => Some("it did not end on SIGTERM".to_owned()),
+        Some((time, status)) => {
+            let good = time <= TO_END && status == "exit status: 0";
+            (!good).then(|| format!("{status}, after {:.1} s", time.as_secs_f64()))
+        }
+    }
 }
 
 pub(crate) fn ended(node: Node) -> Option<(Duration, String)> {
@@ -138,22 +209,25 @@ pub(crate) fn ended(node: Node) -> Option<(Duration, String)> {
 /// Where nodes or clients do not start, or the node ends by itself.
 pub(crate) fn measure(class: &Class, options: &Options, folder: &Path) -> Result<Row, Failed> {
     let mut node = Node::start(&options.binary, folder, &format!("{}-attacked", class.name), options.cores)?;
-    let other = Node::start(&options.binary, folder, &format!("{}-other", class.name), options.cores)?;
+    let mut other = Node::start(&options.binary, folder, &format!("{}-other", class.name), options.cores)?;
     let good = Good::start(&node.target, PERIOD)?;
     let breaches = Arc::default();
-    let mut pairs = Vec::new();
+    let (mut pairs, mut kept) = (Vec::new(), Vec::new());
     for alternation in 0..options.alternations {
-        let mut pair = [(0, 0.0); 2];
+        let mut pair = [Measured::default(); 2];
         // Which comes first changes, so that what changes on the machine meanwhile meets both.
         let order = if alternation % 2 == 0 { [0, 1] } else { [1, 0] };
         for which in order {
             let on = [&node, &other][which];
             pair[which] = attack(class, on, &good, options.seconds, &breaches);
         }
-        if let Some(why) = node.has_ended() {
-            return Err(Failed(format!("{}: the node ended: {why}", class.name)));
+        for node in [&mut node, &mut other] {
+            if let Some(why) = node.has_ended() {
+                return Err(Failed(format!("{}: a node ended: {why}", class.name)));
+            }
         }
         pairs.push(pair);
+        kept.push(node.resident());
     }
     let attackers = Attackers::start(class, &node.target, &breaches);
     std::thread::sleep(options.seconds.min(Duration::from_secs(3)));
@@ -161,6 +235,11 @@ pub(crate) fn measure(class: &Class, options: &Options, folder: &Path) -> Result
     let largest = node.largest();
     let ended = ended(node);
     attackers.stop();
+    // The other was attacked as much, and has to end as well.
+    if let Some(why) = how_it_ended_badly(other) {
+        let mut breaches = breaches.lock().unwrap_or_else(PoisonError::into_inner);
+        breaches.push(format!("the other node: {why}"));
+    }
     let hosts = u64::from(class.attackers) * class.hosts_each;
     let load = Load {
         hosts: hosts + 2,
@@ -170,7 +249,7 @@ pub(crate) fn measure(class: &Class, options: &Options, folder: &Path) -> Result
         parity: class.parity,
     };
     let breaches = breaches.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    Ok(Row { name: class.name, outcome, pairs, largest, bound: bound(&load), ended, breaches })
+    Ok(Row { name: class.name, outcome, pairs, kept, largest, bound: bound(&load), ended, breaches })
 }
 
 /// Measures a node with as many hostile connections as there may be.
@@ -184,7 +263,10 @@ pub(crate) fn measure_crowd(options: &Options, folder: &Path) -> Result<Row, Fai
     let crowd = Crowd::gather(&node.target, options.connections.saturating_sub(4))?;
     say(&format!("{} hostile connections, {} of them queues", crowd.connections(), crowd.queues()));
     std::thread::sleep(options.seconds);
-    say(&format!("{} MiB resident with all of them", node.resident() >> 20));
+    let resident = node.resident();
+    if let Some(resident) = resident {
+        say(&format!("{} MiB resident with all of them", resident >> 20));
+    }
     let outcome = good.stop();
     let largest = node.largest();
     let load = Load {
@@ -200,6 +282,7 @@ pub(crate) fn measure_crowd(options: &Options, folder: &Path) -> Result<Row, Fai
         name: "crowd",
         outcome,
         pairs: Vec::new(),
+        kept: vec![resident],
         largest,
         bound: bound(&load),
         ended,
@@ -213,10 +296,17 @@ mod tests {
 
     #[test]
     fn percentiles_and_medians_are_those_of_the_values() {
-        assert_eq!(percentile_99((1..=1000).rev().collect()), 991);
-        assert_eq!(percentile_99(vec![7]), 7);
-        assert_eq!(percentile_99(Vec::new()), u64::MAX, "no command came through");
+        let of = |values: Vec<u64>| times(values).map(|times| (times.p99, times.longest));
+        assert_eq!(of((1..=1000).rev().collect()), Some((991, 1000)));
+        assert_eq!(of(vec![7]), Some((7, 7)));
+        assert_eq!(of(Vec::new()), None, "no command came through");
+        assert_eq!(growth(&[1, 9, 2, 5, 7, 12, 30, 11, 40]), 2, "11 at least, 9 at most");
+        assert_eq!((growth(&[5, 50]), growth(&[])), (0, 0), "too few to tell");
         assert!((median(vec![9.0, 1.0, 5.0]) - 5.0).abs() < 1e-9);
+    }
+
+    fn measured(p99: u64) -> Measured {
+        Measured { times: Some(Times { p99, longest: p99 }), rounds: 1.0 }
     }
 
     #[test]
@@ -224,20 +314,29 @@ mod tests {
         let good = || Row {
             name: "x",
             outcome: Outcome { verified: 1, ..Outcome::default() },
-            pairs: vec![[(50, 1.0), (10, 1.0)]],
-            largest: 1 << 20,
+            pairs: vec![[measured(50), measured(10)]],
+            kept: vec![Some(1 << 20), Some(1 << 20), Some((1 << 20) + GROWTH)],
+            largest: Some(1 << 20),
             bound: 1 << 20,
             ended: Some((TO_END, "exit status: 0".to_owned())),
             breaches: Vec::new(),
         };
         assert!(good().faults(true).is_empty());
-        let bad: [fn(&mut Row); 9] = [
+        let bad: [fn(&mut Row); 17] = [
+            |row| row.pairs[0][0].times = None,
+            |row| row.pairs[0][1].times = None,
+            |row| row.pairs[0][0].rounds = 0.0,
+            |row| row.pairs[0][1].rounds = 0.0,
+            |row| row.kept[2] = Some((1 << 20) + GROWTH + 1),
+            |row| row.kept[1] = None,
+            |row| row.largest = None,
+            |row| row.pairs[0][0].times.as_mut().unwrap().longest = 5_000_000_001,
             |row| row.outcome.wrong = 1,
             |row| row.outcome.lost = 1,
             |row| row.outcome.refused = 1,
             |row| row.outcome.verified = 0,
-            |row| row.pairs[0][0].0 = 51,
-            |row| row.largest += 1,
+            |row| row.pairs[0][0] = measured(51),
+            |row| row.largest = Some((1 << 20) + 1),
             |row| row.ended = None,
             |row| row.ended = Some((TO_END, "exit status: 3".to_owned())),
             |row| row.breaches.push("memory".to_owned()),
@@ -251,7 +350,8 @@ mod tests {
         slow.ended = Some((TO_END + Duration::from_millis(1), "exit status: 0".to_owned()));
         assert_eq!(slow.faults(true).len(), 1);
         slow = good();
-        slow.pairs[0][0].0 = 500;
+        slow.pairs[0][0] = measured(500);
+        slow.pairs[0][0].times.as_mut().unwrap().longest = u64::MAX;
         assert!(slow.faults(false).is_empty(), "the short form judges no latency");
     }
 }

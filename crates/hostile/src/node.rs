@@ -145,22 +145,21 @@ impl Node {
         lines[lines.len().saturating_sub(5)..].join("; ")
     }
 
-    /// Bytes of memory that it had resident at its largest.
-    pub(crate) fn largest(&self) -> u64 {
+    /// Bytes of memory that it had resident at its largest; `None` if that cannot be read.
+    pub(crate) fn largest(&self) -> Option<u64> {
         self.memory("VmHWM:")
     }
 
-    /// Bytes of memory that it has resident.
-    pub(crate) fn resident(&self) -> u64 {
+    /// Bytes of memory that it has resident; `None` if that cannot be read.
+    pub(crate) fn resident(&self) -> Option<u64> {
         self.memory("VmRSS:")
     }
 
-    fn memory(&self, field: &str) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix(field));
-        let kib =
-            line.and_then(|line| line.split_whitespace().next()).and_then(|kib| kib.parse::<u64>().ok());
-        kib.unwrap_or(0) * 1024
+    fn memory(&self, field: &str) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+        let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+        Some(kib * 1024)
     }
 
     fn signal(&self, signal: Signal) {

@@ -60,7 +60,16 @@ fn row(name: &'static str, outcome: Outcome, node: Node, breaches: Vec<String>, 
     let load =
         Load { hosts: 16, connections: 700, queues: 64, cores: u64::from(options.cores), parity: false };
     let largest = node.largest();
-    Row { name, outcome, pairs: Vec::new(), largest, bound: bound(&load), ended: ended(node), breaches }
+    Row {
+        name,
+        outcome,
+        pairs: Vec::new(),
+        kept: Vec::new(),
+        largest,
+        bound: bound(&load),
+        ended: ended(node),
+        breaches,
+    }
 }
 
 /// The content of a piece, different for each seed.
