@@ -2,7 +2,7 @@
 //!
 //! `docs/on-disk/stripe-log.md`, *Replay*, has the steps.
 
-use crate::log::{Head, LoggedBlocks, LoggedMember, MIN_RECORDS, Replay, replay};
+use crate::log::{Head, LoggedBlocks, LoggedMember, MIN_RECORDS, Replay, SuperblockMark, replay};
 use crate::member::{MemberPlace, mark};
 use crate::rows::{RowLayout, Rows, Window, Windows};
 use pumice_raid::bitmap::{Bitmap, Region as BitmapRegion};
@@ -280,13 +280,14 @@ fn check(layout: &dyn RowLayout, looks: &[MemberLook], sb: &V1, use_log: bool) -
     Ok(())
 }
 
-/// Whether the newest superblocks are those that the heads know, and whether there is any head.
+/// Whether the newest superblocks are those that the heads know, and whether there is any head of a
+/// log that had begun.
 fn whose(members: &[Option<MemberLook>], events: u64) -> (bool, bool) {
-    let newest = || members.iter().flatten().filter(|look| look.superblock.events == events);
-    let heads: Vec<bool> = newest()
-        .filter_map(|look| look.head.map(|head| [head.last, head.next].contains(&mark(&look.superblock))))
-        .collect();
-    (!heads.is_empty() && heads.iter().all(|ours| *ours), !heads.is_empty())
+    let newest = members.iter().flatten().filter(|look| look.superblock.events == events);
+    let heads: Vec<(Head, bool)> =
+        newest.filter_map(|look| look.head.map(|head| (head, head.knows(mark(&look.superblock))))).collect();
+    let ours = !heads.is_empty() && heads.iter().all(|(_, ours)| *ours);
+    (ours, heads.iter().any(|(head, ours)| *ours || head.last != SuperblockMark::NONE))
 }
 
 /// Refuses an array that another writer has.

@@ -53,6 +53,18 @@ pub(crate) enum State {
     Failed,
 }
 
+/// What the heads of all members say alike.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CommonHead {
+    pub(crate) generation: u64,
+    pub(crate) nonce: u64,
+    pub(crate) released: u64,
+    pub(crate) writer: u128,
+    /// There was no log that counts: until all members have a head, none vouches for the
+    /// superblock that is there.
+    pub(crate) begins: bool,
+}
+
 /// A member.
 #[derive(Debug)]
 pub(crate) struct Member {
@@ -120,27 +132,21 @@ impl Member {
     }
 
     /// Its next head, and where that goes.
-    pub(crate) fn head(
-        &mut self,
-        role: Role,
-        generation: u64,
-        nonce: u64,
-        released: u64,
-        writer: u128,
-    ) -> Option<(u64, Vec<u8>)> {
+    pub(crate) fn head(&mut self, role: Role, common: CommonHead) -> Option<(u64, Vec<u8>)> {
         let region = self.place.log?;
         self.serial += 1;
+        let last = if common.begins { SuperblockMark::NONE } else { self.last };
         let head = Head {
             serial: self.serial,
             array: pumice_raid::Uuid(self.superblock.set_uuid),
             role,
-            generation,
-            nonce,
-            released,
+            generation: common.generation,
+            nonce: common.nonce,
+            released: common.released,
             region,
-            last: self.last,
-            next: self.next.as_ref().map_or(self.last, |(mark, _)| *mark),
-            writer,
+            last,
+            next: self.next.as_ref().map_or(last, |(mark, _)| *mark),
+            writer: common.writer,
         };
         Some((head.slot(region.heads()), head.encode()))
     }

@@ -69,6 +69,9 @@ pub struct Volume {
     now: u64,
     /// The superblocks say that parity is whole and nothing is being written.
     clean: bool,
+    /// No head that counts was found, and the first superblock after the new ones is not on all
+    /// members.
+    log_begins: bool,
     generation: u64,
     nonce: u64,
     next_sequence: u64,
@@ -169,6 +172,7 @@ impl Volume {
             events: assembly.events,
             now,
             clean: assembly.clean,
+            log_begins: !assembly.ours,
             generation: assembly.generation,
             nonce: assembly.log_nonce,
             next_sequence: assembly.replay.released + 1,

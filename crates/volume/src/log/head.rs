@@ -17,6 +17,11 @@ pub struct SuperblockMark {
     pub sum: u32,
 }
 
+impl SuperblockMark {
+    /// No superblock: [`Head::knows`] never takes one for it.
+    pub const NONE: Self = Self { events: 0, sum: 0 };
+}
+
 /// What a member's log says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
@@ -34,7 +39,8 @@ pub struct Head {
     pub released: u64,
     /// Where the records lie.
     pub region: Region,
-    /// The last superblock that was written to this member.
+    /// The last superblock that was written to this member; [`SuperblockMark::NONE`] while the log
+    /// begins.
     pub last: SuperblockMark,
     /// The superblock that is written next.
     pub next: SuperblockMark,
@@ -91,6 +97,12 @@ impl Head {
             next: mark(104),
             writer: u128::from_le_bytes(std::array::from_fn(|i| bytes[120 + i])),
         })
+    }
+
+    /// Whether a superblock is one that may be on its member.
+    #[must_use]
+    pub fn knows(&self, superblock: SuperblockMark) -> bool {
+        superblock != SuperblockMark::NONE && [self.last, self.next].contains(&superblock)
     }
 
     /// The next head, of an array that nobody has open.

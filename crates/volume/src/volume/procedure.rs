@@ -6,7 +6,7 @@ use super::{Owner, Volume};
 use crate::action::{ActionId, Command, Effect, RequestId};
 use crate::assemble::Rule;
 use crate::log::Space;
-use crate::member::{MemberPlace, State, faulty};
+use crate::member::{CommonHead, MemberPlace, State, faulty};
 use crate::rows::Window;
 use pumice_raid::superblock::v1::V1;
 use pumice_units::Role;
@@ -316,6 +316,7 @@ impl Volume {
                 self.ready.extend(self.ops.keys());
             }
             Some(Step::Superblocks) => {
+                self.log_begins = false;
                 for member in self.members.iter_mut().filter(|member| member.here()) {
                     member.announced_is_written();
                     member.fresh = false;
@@ -393,10 +394,14 @@ impl Volume {
                 if left_out {
                     return None;
                 }
-                let (generation, nonce, released) =
-                    (self.generation, self.nonce, running.horizon.max(self.released));
-                let writer = if matches!(running.goal, Goal::Release) { 0 } else { self.writer };
-                self.members[role.index()].head(role, generation, nonce, released, writer).map(put)
+                let common = CommonHead {
+                    generation: self.generation,
+                    nonce: self.nonce,
+                    released: running.horizon.max(self.released),
+                    writer: if matches!(running.goal, Goal::Release) { 0 } else { self.writer },
+                    begins: self.log_begins,
+                };
+                self.members[role.index()].head(role, common).map(put)
             }
             Step::Bitmap => {
                 let (events, whole) = (self.events, self.missing().is_empty());

@@ -2,7 +2,7 @@
 //!
 //! A short form runs with the tests; `cargo xtask volume-cases --seeds N` is the long one.
 
-use crate::harness::{Fault, Setup, World};
+use crate::harness::{Fault, Put, Setup, World};
 use pumice_raid::layout::{Layout, Level};
 use pumice_units::Role;
 use pumice_volume::assemble::Rule;
@@ -420,7 +420,7 @@ fn a_superblock_write_that_fails_once_costs_the_member() {
         let mut world = World::new(seed, &setup(seed, true));
         world.start().unwrap();
         let role = world.random.next(world.disks.len() as u64) as usize;
-        world.fail_next_superblock(Role(role as u16));
+        world.fail_next(Role(role as u16), Put::Superblock, false);
         world.run(300);
         world.settle();
         let missing = world.volume.as_ref().unwrap().missing();

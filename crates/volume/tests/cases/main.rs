@@ -2,6 +2,7 @@
 //! a seed.
 
 mod crash;
+mod cut_short;
 mod harness;
 mod plain;
 mod rows;

@@ -53,6 +53,23 @@ pub(crate) enum Fault {
     NoBadBlocks,
 }
 
+/// A small durable write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Put {
+    Head,
+    Superblock,
+}
+
+impl Put {
+    pub(crate) fn of(command: &Command) -> Option<Self> {
+        match command {
+            Command::Put { at: SUPERBLOCK, .. } => Some(Self::Superblock),
+            Command::Put { at, .. } if (DATA - HEADS * HEAD_BYTES..DATA).contains(at) => Some(Self::Head),
+            _ => None,
+        }
+    }
+}
+
 pub(crate) struct Setup {
     pub(crate) level: Level,
     pub(crate) layout: Option<Layout>,
@@ -89,7 +106,7 @@ pub(crate) struct World {
     /// Full stripes that were not flushed may be unreadable after a member was lost with the power.
     pub(crate) may_be_unreadable: bool,
     pub(crate) flushes: u64,
-    failing_superblock: Option<Role>,
+    failing_puts: Vec<(Role, Put, bool)>,
     missed: Vec<Role>,
     pub(crate) nodes: Option<Nodes>,
     /// Writes that went near and far before the last crash.
@@ -150,7 +167,7 @@ impl World {
             next_device: 100,
             may_be_unreadable: false,
             flushes: 0,
-            failing_superblock: None,
+            failing_puts: Vec::new(),
             missed: Vec::new(),
             nodes: setup.near.then(Nodes::default),
             ways: (0, 0),
@@ -253,6 +270,10 @@ impl World {
     /// Carries out one action and tells.
     pub(crate) fn execute(&mut self) {
         let i = self.random.next(self.outstanding.len() as u64) as usize;
+        self.execute_at(i);
+    }
+
+    fn execute_at(&mut self, i: usize) {
         let action = self.outstanding.swap_remove(i);
         let outcome = self.carry_out(&action.command, false);
         if let Some(volume) = &mut self.volume {
@@ -287,8 +308,10 @@ impl World {
             self.disks[i].guard.end();
         }
         self.flushes += u64::from(matches!(command, Command::Flush { .. }));
-        if self.failing_superblock == Some(role) && matches!(command, Command::Put { at: SUPERBLOCK, .. }) {
-            self.failing_superblock = None;
+        let fails = |(of, put, _): &(Role, Put, bool)| *of == role && !cut && Put::of(command) == Some(*put);
+        let failing = self.failing_puts.iter().position(fails);
+        let failing = failing.map(|i| self.failing_puts.remove(i));
+        if let Some((_, _, false)) = failing {
             return Outcome::Failed;
         }
         let fault = self.fault;
@@ -345,7 +368,7 @@ impl World {
                 }
             }
         }
-        Outcome::Done
+        if failing.is_some() { Outcome::Failed } else { Outcome::Done }
     }
 
     fn fold(&mut self, command: &Command) {
@@ -510,9 +533,22 @@ impl World {
         self.outstanding.iter().any(|action| matches!(action.command, Command::Store { .. }))
     }
 
-    /// The next write of a superblock on this member fails, and it is not done.
-    pub(crate) fn fail_next_superblock(&mut self, role: Role) {
-        self.failing_superblock = Some(role);
+    /// The next write of this kind on this member fails. Whether it is done all the same, `lands`
+    /// says.
+    pub(crate) fn fail_next(&mut self, role: Role, put: Put, lands: bool) {
+        self.failing_puts.push((role, put, lands));
+    }
+
+    /// Carries out one of the actions of which `is` holds. Returns whether there was one.
+    pub(crate) fn execute_one(&mut self, is: impl Fn(&Command) -> bool) -> bool {
+        let matching = (0..self.outstanding.len()).filter(|i| is(&self.outstanding[*i].command));
+        let matching: Vec<usize> = matching.collect();
+        if matching.is_empty() {
+            return false;
+        }
+        let which = matching[self.random.next(matching.len() as u64) as usize];
+        self.execute_at(which);
+        true
     }
 
     /// Takes the actions that the host has sent and that are still on their way.

@@ -1,0 +1,44 @@
+//! Crashes and failures at chosen steps of the updates of heads and superblocks.
+
+use crate::harness::{Put, Setup, World};
+use pumice_raid::layout::{Layout, Level};
+use pumice_volume::Command;
+
+fn setup(level: Level, disks: u16) -> Setup {
+    let layout = Some(Layout::LeftSymmetric);
+    Setup { level, layout, disks, chunk: 16384, stripes: 4, log: true, near: false }
+}
+
+/// The power goes. What was on its way is lost as well if `lost`, and arrives in part otherwise.
+fn cut(world: &mut World, lost: bool) {
+    if lost {
+        world.late_actions();
+    }
+    world.crash();
+}
+
+fn recovers(world: &mut World, seed: u64) {
+    world.start().unwrap_or_else(|refusal| panic!("seed {seed}: {refusal}"));
+    assert!(!world.report.discarded, "seed {seed}: {:?}", world.report);
+    world.verify();
+}
+
+#[test]
+fn a_log_whose_first_heads_were_cut_short_begins_again() {
+    for seed in 0..40 {
+        let mut world = World::new(seed, &setup(Level::Raid5, 4));
+        world.begin().unwrap();
+        let is_head = |command: &Command| Put::of(command) == Some(Put::Head);
+        for _ in 0..1 + seed % 3 {
+            while !world.execute_one(is_head) {
+                world.execute();
+            }
+        }
+        cut(&mut world, seed % 2 == 0);
+        recovers(&mut world, seed);
+        assert_eq!(world.missing(), [], "seed {seed}");
+        world.run(200);
+        world.crash();
+        recovers(&mut world, seed);
+    }
+}
