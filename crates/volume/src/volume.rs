@@ -307,6 +307,10 @@ impl Volume {
             Owner::Procedure => {
                 if let Some(running) = &mut self.running {
                     running.waiting.remove(&action);
+                    if let (Outcome::Done, Some(role), true) = (outcome, role, running.writes_superblocks()) {
+                        // Whatever becomes of the others: this one's next head has to know it.
+                        self.members[role.index()].announced_is_written();
+                    }
                 }
             }
             Owner::Intent => {

@@ -87,6 +87,11 @@ impl Procedure {
         !matches!(self.goal, Goal::Flush(_) | Goal::Update(Change::Dirty))
     }
 
+    /// Whether superblocks are being written.
+    pub(super) fn writes_superblocks(&self) -> bool {
+        self.step == Some(Step::Superblocks)
+    }
+
     /// The requests that wait for it.
     pub(super) fn requests(self) -> Vec<(RequestId, u64)> {
         match self.goal {
@@ -318,7 +323,6 @@ impl Volume {
             Some(Step::Superblocks) => {
                 self.log_begins = false;
                 for member in self.members.iter_mut().filter(|member| member.here()) {
-                    member.announced_is_written();
                     member.fresh = false;
                 }
             }

@@ -2,11 +2,23 @@
 
 use crate::harness::{Put, Setup, World};
 use pumice_raid::layout::{Layout, Level};
-use pumice_volume::Command;
+use pumice_units::Role;
+use pumice_volume::{Command, Request};
 
 fn setup(level: Level, disks: u16) -> Setup {
     let layout = Some(Layout::LeftSymmetric);
     Setup { level, layout, disks, chunk: 16384, stripes: 4, log: true, near: false }
+}
+
+/// A started RAID-5 array of four members that nobody wrote to yet.
+fn started(seed: u64) -> World {
+    let mut world = World::new(seed, &setup(Level::Raid5, 4));
+    world.start().unwrap();
+    world
+}
+
+fn write(world: &mut World, block: u64) {
+    world.submit(Request::Write { offset: block * 4096, len: 4096, fua: false });
 }
 
 /// The power goes. What was on its way is lost as well if `lost`, and arrives in part otherwise.
@@ -40,5 +52,23 @@ fn a_log_whose_first_heads_were_cut_short_begins_again() {
         world.run(200);
         world.crash();
         recovers(&mut world, seed);
+    }
+}
+
+/// The superblocks of an update are on some members, another member fails, and the heads announce
+/// the update that says so: what they call the last superblock is the one that is there.
+#[test]
+fn a_crash_after_a_failed_superblock_step_keeps_the_log() {
+    for seed in 0..40 {
+        let mut world = started(seed);
+        let role = (seed % 4) as usize;
+        world.fail_next(Role(role as u16), Put::Superblock, seed % 3 == 0);
+        write(&mut world, seed % 12);
+        assert_eq!(world.run_superblocks(4), 4);
+        assert!(world.all_failed());
+        world.disks[role].lost = true;
+        cut(&mut world, seed % 2 == 0);
+        recovers(&mut world, seed);
+        assert_eq!(world.missing(), [Role(role as u16)], "seed {seed}");
     }
 }

@@ -539,6 +539,11 @@ impl World {
         self.failing_puts.push((role, put, lands));
     }
 
+    /// Whether every write that was to fail has failed.
+    pub(crate) fn all_failed(&self) -> bool {
+        self.failing_puts.is_empty()
+    }
+
     /// Carries out one of the actions of which `is` holds. Returns whether there was one.
     pub(crate) fn execute_one(&mut self, is: impl Fn(&Command) -> bool) -> bool {
         let matching = (0..self.outstanding.len()).filter(|i| is(&self.outstanding[*i].command));
@@ -549,6 +554,19 @@ impl World {
         let which = matching[self.random.next(matching.len() as u64) as usize];
         self.execute_at(which);
         true
+    }
+
+    /// Carries out everything up to the next superblocks, and `count` of those, one after another.
+    /// Returns how many there were.
+    pub(crate) fn run_superblocks(&mut self, count: u64) -> u64 {
+        let is = |command: &Command| Put::of(command) == Some(Put::Superblock);
+        for done in 0..=count {
+            while !self.again && self.execute_one(|command| !is(command)) {}
+            if done == count || self.again || !self.execute_one(is) {
+                return done;
+            }
+        }
+        count
     }
 
     /// Takes the actions that the host has sent and that are still on their way.
