@@ -7,6 +7,7 @@ mod algebra;
 pub mod blocks;
 pub mod command;
 pub mod digest;
+pub mod face;
 pub mod format;
 pub mod guard;
 pub mod isa;
