@@ -43,8 +43,8 @@ pub(crate) enum FlashCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct FormatArgs {
-    /// PATH,capacity=SIZE[,op=PERCENT%][,dedup=SCHEME]; a block device may go without capacity.
-    /// 7% and none are usual
+    /// `PATH,capacity=SIZE[,op=PERCENT%][,dedup=SCHEME]`; a block device may go without a
+    /// capacity. The defaults are 7% and `none`
     #[arg(value_name = "DRIVE")]
     drive: FlashSpec,
     /// Destroy what is there
