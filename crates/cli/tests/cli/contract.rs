@@ -215,13 +215,13 @@ fn an_inspection_says_what_the_contract_says() {
 
 #[test]
 fn an_interrupted_scrub_says_so_and_is_resumed() {
-    // So slow that it is met in the middle, however late the signal comes.
+    // Large enough, with a batch of one stripe, to be met in the middle by one of many signals.
     let array = Made::new(RAID6);
     let state = tempfile::tempdir().unwrap();
     let mut met = false;
-    for wait in (1..40).map(|i| Duration::from_millis(i * 100)) {
+    for wait in (0..400).map(|i| Duration::from_micros(500 + i % 100 * 700)) {
         let child = scrub(state.path())
-            .args(["--json", "--method", "host", "--batch", "1", "--rate", "1MB"])
+            .args(["--json", "--method", "host", "--batch", "1"])
             .args(&array.members)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
