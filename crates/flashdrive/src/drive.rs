@@ -268,6 +268,14 @@ fn pages(offset: u64, len: usize) -> impl Iterator<Item = (u32, usize, Range<usi
     })
 }
 
+impl Drop for FlashDrive {
+    fn drop(&mut self) {
+        // Best effort: what was flushed is there without it.
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let _ = state.layer.flush(0).and_then(|_| state.layer.mark());
+    }
+}
+
 impl BlockDevice for FlashDrive {
     fn name(&self) -> &str {
         &self.name
@@ -370,7 +378,9 @@ impl BlockDevice for FlashDrive {
 impl Background for FlashDrive {
     fn wanted(&self) -> u64 {
         let Ok(state) = self.state.try_lock() else { return 0 };
-        if state.layer.is_short(FREE_AHEAD) && !state.rested {
+        if state.layer.needs_mark() {
+            2 * PAGE as u64
+        } else if state.layer.is_short(FREE_AHEAD) && !state.rested {
             // Half of the pages of a block are moved, at most: read and written.
             u64::from(self.layout.geometry().pages_per_block) * PAGE as u64
         } else if !state.rested {
@@ -391,6 +401,10 @@ impl Background for FlashDrive {
         let mut guard = self.lock();
         let state = &mut *guard;
         let before = state.layer.stats();
+        if state.layer.needs_mark() {
+            state.layer.mark().map_err(fail)?;
+            return Ok(2 * PAGE as u64);
+        }
         let moved = state.layer.collect_ahead(0, FREE_AHEAD).map_err(fail)?;
         if !moved && !state.layer.erase_ahead(0).map_err(fail)? {
             if state.layer.waiting() > 0 {

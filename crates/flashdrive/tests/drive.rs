@@ -199,6 +199,34 @@ fn a_damaged_page_is_refused_and_found_and_a_write_heals_it() {
 }
 
 #[test]
+fn a_page_that_rots_at_rest_is_damage_and_not_a_torn_write() {
+    for closed in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = at(&folder);
+        let drive = make(&path, "");
+        // Blocks are erased ahead: to take one needs no sync.
+        work(&drive);
+        for page in 0..40_u8 {
+            drive.write_at(u64::from(page) * PAGE as u64, &[page + 1; PAGE]).unwrap();
+        }
+        drive.flush().unwrap();
+        // What is in the file after idle time, as a kill leaves it; or after the drive was closed.
+        let copy = folder.path().join("copy");
+        if closed {
+            drop(drive);
+            std::fs::copy(&path, &copy).unwrap();
+        } else {
+            work(&drive);
+            std::fs::copy(&path, &copy).unwrap();
+        }
+        rot(&copy, find(&copy, &[8; PAGE]) + 100);
+        let found = examine(&copy, true, false).unwrap();
+        let damaged: Vec<u32> = found.damaged.iter().map(|damaged| damaged.lpn).collect();
+        assert_eq!((found.census.mapped, damaged), (40, vec![7]), "closed {closed}");
+    }
+}
+
+#[test]
 fn superblocks_are_repaired_from_each_other() {
     let folder = tempfile::tempdir().unwrap();
     let path = at(&folder);

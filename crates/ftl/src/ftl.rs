@@ -113,6 +113,11 @@ pub struct Ftl<N, J, C> {
     since_wear: u32,
     /// What the next tags say of pages that are durable.
     tails: DurableTails,
+    /// The number of the last program, and of the last one before the last sync.
+    programmed: u64,
+    synced: u64,
+    /// The highest number that a tag says to be durable.
+    said: u64,
 }
 
 impl<N, J, C> Ftl<N, J, C>
@@ -157,6 +162,9 @@ where
             durable: 0,
             since_checkpoint: 0,
             since_wear: 0,
+            programmed: 0,
+            synced: 0,
+            said: 0,
             tails: DurableTails::new(geometry, journal.reserved() > 0),
             nand,
             journal,
@@ -221,6 +229,7 @@ where
         self.journal.flush(&mut self.nand, self.durable)?;
         self.nand.sync()?;
         self.durable = upto;
+        self.synced = self.programmed;
         self.tails.synced();
         Ok(())
     }
@@ -235,9 +244,29 @@ where
         let geometry = self.nand.geometry();
         let image = Image { seq, geometry, map: &self.map, blocks: &self.blocks, stats: &self.stats };
         self.journal.checkpoint(&mut self.nand, &image)?;
-        self.durable = seq;
+        (self.durable, self.said) = (seq, seq);
         self.tails.clear();
         self.since_checkpoint = 0;
+        Ok(())
+    }
+
+    /// Whether pages are durable of which no tag says so. If such a page rots, a recovery takes it
+    /// for torn, and an older version stands.
+    pub fn needs_mark(&self) -> bool {
+        self.synced > self.said
+    }
+
+    /// Programs a page of the log that says what is durable.
+    ///
+    /// # Errors
+    /// If the flash fails.
+    pub fn mark(&mut self) -> Result<(), FtlError> {
+        self.checkpoint_if_due()?;
+        if self.needs_mark() {
+            self.journal.mark(&mut self.nand, self.durable)?;
+            self.said = self.durable;
+            self.sync()?;
+        }
         Ok(())
     }
 

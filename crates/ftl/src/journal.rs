@@ -31,6 +31,12 @@ pub trait Journal<N: Nand<Oob = Tag>> {
     /// If the log cannot be written.
     fn flush(&mut self, nand: &mut N, durable: u64) -> Result<(), FtlError>;
 
+    /// Programs a page of the log that says what is durable, whether there are records or not.
+    ///
+    /// # Errors
+    /// If the log cannot be written.
+    fn mark(&mut self, nand: &mut N, durable: u64) -> Result<(), FtlError>;
+
     /// Whether the log is so full that a checkpoint is due.
     fn is_full(&self) -> bool;
 
@@ -55,6 +61,10 @@ impl<N: Nand<Oob = Tag>> Journal<N> for NoJournal {
     }
 
     fn flush(&mut self, _: &mut N, _: u64) -> Result<(), FtlError> {
+        Ok(())
+    }
+
+    fn mark(&mut self, _: &mut N, _: u64) -> Result<(), FtlError> {
         Ok(())
     }
 

@@ -220,11 +220,14 @@ fn a_drive_is_made_looked_at_checked_and_repaired() {
             assert!(write(&mut queue, page, &content(page * 3 + 1)));
         }
         assert!(flush(&mut queue));
+        // What is written after a flush says that what was before is durable.
+        assert!(write(&mut queue, 100, &content(1)));
+        assert!(flush(&mut queue));
         let (code, _, why) = flash(&["status", name]);
         assert!(code == 2 && why.contains("another program"), "{why}");
     }
     let (code, found) = json(&["status", name]);
-    assert_eq!((code, &found["mapped_pages"], &found["check"]), (0, &64.into(), &Value::Null));
+    assert_eq!((code, &found["mapped_pages"], &found["check"]), (0, &65.into(), &Value::Null));
     // Damage: a page, and a slot of the superblock.
     let bytes = std::fs::read(&path).unwrap();
     let at = bytes.chunks(PAGE as usize).position(|page| page == content(31)).unwrap() as u64 * PAGE;

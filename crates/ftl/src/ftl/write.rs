@@ -158,6 +158,7 @@ where
         let tails = self.tails.carry(page);
         let tag = Tag { kind, lost, birth: birth.unwrap_or(seq), seq, durable: self.durable, tails };
         let programmed = self.nand.program(page, after, content, &tag);
+        (self.programmed, self.said) = (seq, self.durable);
         self.blocks.clock += 1;
         self.since_checkpoint += 1;
         self.open[s] = (index + 1 < geometry.pages_per_block).then_some((block, index + 1));

@@ -350,6 +350,10 @@ impl<N: Nand<Page = Vec<u8>, Oob = Tag>> Journal<N> for NandJournal {
         Ok(())
     }
 
+    fn mark(&mut self, nand: &mut N, durable: u64) -> Result<(), FtlError> {
+        self.program_log(nand, durable)
+    }
+
     fn is_full(&self) -> bool {
         self.place >= self.half().pages(self.geometry) / 4 * 3
     }

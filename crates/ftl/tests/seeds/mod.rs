@@ -83,6 +83,7 @@ pub(crate) fn step<N: Cuttable>(
             if ahead {
                 drive.collect_ahead(0, 4)?;
                 drive.erase_ahead(0)?;
+                drive.mark()?;
             }
         }
         4 if random.below(4) == 0 => drive.checkpoint()?,
