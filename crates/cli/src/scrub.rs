@@ -93,7 +93,7 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     let state = open_state(args, target.array().uuid())?;
     if let Some(said) = state
         .as_ref()
-        .map(|state| heal::recover(state, sysfs, |md| heal::is_of(md, target.array().uuid(), sysfs).is_ok()))
+        .map(|state| heal::recover(state, sysfs, |md| heal::has_uuid(md, target.array().uuid(), sysfs)))
         .transpose()?
         .flatten()
     {

@@ -87,6 +87,17 @@ pub(super) fn named(devices: &[PathBuf], sysfs: &Path) -> Result<(Array, Vec<Pat
 /// That the array to be healed is the one that was scrubbed: by the superblock of one of its
 /// members.
 pub(super) fn is_of(array: &Array, uuid: Uuid, sysfs: &Path) -> Result<(), Failure> {
+    if has_uuid(array, uuid, sysfs)? {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "/dev/{} is not array {uuid}, which the other devices are members of",
+        array.name
+    )))
+}
+
+/// Whether an array has this UUID, by the superblock of one of its members.
+pub(super) fn has_uuid(array: &Array, uuid: Uuid, sysfs: &Path) -> Result<bool, Failure> {
     let slaves = sysfs.join("class/block").join(&array.name).join("slaves");
     for entry in std::fs::read_dir(&slaves)? {
         let path = Path::new("/dev").join(entry?.file_name());
@@ -96,13 +107,10 @@ pub(super) fn is_of(array: &Array, uuid: Uuid, sysfs: &Path) -> Result<(), Failu
         let record = probe(&DriveReader::new(&node, DriveId(1), size))
             .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
         if record.is_some_and(|record| record.superblock.array_uuid == uuid) {
-            return Ok(());
+            return Ok(true);
         }
     }
-    Err(Failure::new(format!(
-        "/dev/{} is not array {uuid}, which the other devices are members of",
-        array.name
-    )))
+    Ok(false)
 }
 
 /// Has md check the stripes in which drives refuse something, looks at them again, and writes into
@@ -151,13 +159,13 @@ pub(super) fn run(
 pub(super) fn recover(
     state: &StateFiles,
     sysfs: &Path,
-    is_same: impl Fn(&Array) -> bool,
+    is_same: impl Fn(&Array) -> Result<bool, Failure>,
 ) -> Result<Option<String>, Failure> {
     let Some(record) = state.heal_record()? else { return Ok(None) };
     let said = match boot_id() {
         Ok(boot) if boot == record.boot => {
             let array = Array { md: sysfs.join("class/block").join(&record.md).join("md"), name: record.md };
-            if array.md.is_dir() && is_same(&array) {
+            if array.md.is_dir() && is_same(&array)? {
                 array.take_back()?;
                 format!(
                     "an interrupted healing of {} is ended: md's check is not limited any more",
@@ -386,24 +394,28 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let md = sysfs(folder.path());
         let state = StateFiles::open(&folder.path().join("state"), Uuid([3; 16])).unwrap();
-        assert_eq!(recover(&state, folder.path(), |_| true).unwrap(), None);
+        assert_eq!(recover(&state, folder.path(), |_| Ok(true)).unwrap(), None);
         let record = |boot: String| state.record_heal(&HealRecord { md: "md7".to_owned(), boot }).unwrap();
         // Of another life of the kernel: it is not touched.
         record("another".to_owned());
-        assert!(recover(&state, folder.path(), |_| true).unwrap().unwrap().contains("restart"));
+        assert!(recover(&state, folder.path(), |_| Ok(true)).unwrap().unwrap().contains("restart"));
         assert_eq!(fs::read_to_string(md.join("sync_max")).unwrap(), "2560\n");
+        // While nobody can tell which array it is, the record stays.
+        record(boot_id().unwrap());
+        assert!(recover(&state, folder.path(), |_| Err(Failure::new("a member cannot be read"))).is_err());
+        assert!(state.heal_record().unwrap().is_some());
         // The array was stopped, and another one has its name.
         record(boot_id().unwrap());
-        let said = recover(&state, folder.path(), |_| false).unwrap().unwrap();
+        let said = recover(&state, folder.path(), |_| Ok(false)).unwrap().unwrap();
         assert!(said.contains("ended with its array"));
         assert_eq!(fs::read_to_string(md.join("sync_max")).unwrap(), "2560\n");
         record(boot_id().unwrap());
-        assert!(recover(&state, folder.path(), |_| true).unwrap().unwrap().contains("md7"));
+        assert!(recover(&state, folder.path(), |_| Ok(true)).unwrap().unwrap().contains("md7"));
         let word = |file: &str| fs::read_to_string(md.join(file)).unwrap();
         assert_eq!(
             (word("sync_action"), word("sync_min"), word("sync_max")),
             ("idle".into(), "0".into(), "max".into())
         );
-        assert_eq!(recover(&state, folder.path(), |_| true).unwrap(), None, "once");
+        assert_eq!(recover(&state, folder.path(), |_| Ok(true)).unwrap(), None, "once");
     }
 }
