@@ -133,7 +133,7 @@ fn kill_rounds(task: &str, usual: &str, tests: &str, rest: &[String]) -> Result<
     cargo(&test, &[("PUMICE_KILLS", rounds)])
 }
 
-/// The long form of the simulation behind `docs/settling.md`.
+/// The long form of the simulation behind `docs/design/settling.md`.
 fn settle_sim(rest: &[String]) -> Result<(), Failed> {
     let seeds = match rest {
         [] => "100000",

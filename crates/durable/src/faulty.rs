@@ -1,6 +1,6 @@
 //! A store in memory that fails as file systems and drives do, from a seed.
 //!
-//! The fault model is that of `docs/on-disk/durable.md`.
+//! The fault model is that of `docs/reference/on-disk/durable.md`.
 
 use crate::Store;
 use std::collections::BTreeMap;

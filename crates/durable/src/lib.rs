@@ -8,8 +8,8 @@
 //!   Envelope: magic, version, checksum     Ring: a bounded log
 //! ```
 //!
-//! `docs/on-disk/durable.md` has the byte maps and the fault model. This crate depends on no other
-//! crate of Pumice.
+//! `docs/reference/on-disk/durable.md` has the byte maps and the fault model. This crate depends on
+//! no other crate of Pumice.
 
 mod envelope;
 mod faulty;

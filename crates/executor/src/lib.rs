@@ -9,7 +9,7 @@
 //!
 //! `volume` decides every step and holds no bytes; here are the bytes, the drives and the clock.
 //! Members may be drives of this process or of nodes far away: both are a
-//! [`DataNode`](pumice_offload::DataNode). `docs/volumes.md` has the promises and the rules.
+//! [`DataNode`](pumice_offload::DataNode). `docs/design/volumes.md` has the promises and the rules.
 
 mod buffers;
 mod carry;

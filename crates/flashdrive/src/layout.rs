@@ -1,4 +1,4 @@
-//! Where everything lies. The byte map is in `docs/on-disk/flash.md`.
+//! Where everything lies. The byte map is in `docs/reference/on-disk/flash.md`.
 
 use pumice_flash::{BlockId, Geometry, Ppn};
 use pumice_ftl::NandJournal;

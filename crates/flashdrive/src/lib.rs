@@ -1,4 +1,4 @@
-//! A flash drive in a file or on a device. `docs/on-disk/flash.md` has the byte map.
+//! A flash drive in a file or on a device. `docs/reference/on-disk/flash.md` has the byte map.
 //!
 //! ```text
 //! FlashDrive (a BlockDevice) ── Ftl (crate ftl, pure: map, streams, garbage collection, dedup)

@@ -1,4 +1,5 @@
-//! NAND in a file or on a device. `docs/on-disk/flash.md` has the byte map, and what a cut leaves.
+//! NAND in a file or on a device. `docs/reference/on-disk/flash.md` has the byte map, and what a
+//! cut leaves.
 
 use crate::layout::{Layout, OOB_BYTES};
 use pumice_buffer::AlignedBuffer;

@@ -1,4 +1,4 @@
-//! The superblock. The byte map is in `docs/on-disk/flash.md`.
+//! The superblock. The byte map is in `docs/reference/on-disk/flash.md`.
 
 use crate::layout::{Layout, OOB_BYTES, PAGE_BYTES, PAGES_PER_BLOCK, SUPERBLOCK_BYTES};
 use pumice_durable::{Medium, Slots};
@@ -54,9 +54,8 @@ impl Superblock {
         u64::from(self.logical) * u64::from(PAGE_BYTES)
     }
 
-    /// Memory for the tables of the drive in bytes, about; the table in `docs/ftl.md` has the
-    /// terms.
-    /// Filters that grow with the contents are not in it.
+    /// Memory for the tables of the drive in bytes, about; the table in `docs/design/ftl.md` has
+    /// the terms. Filters that grow with the contents are not in it.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let (logical, physical) = (u64::from(self.logical), u64::from(self.layout.geometry().pages()));

@@ -1,5 +1,5 @@
 //! A flash translation layer: logical pages on flash, with deduplication and recovery.
-//! `docs/ftl.md` explains it.
+//! `docs/design/ftl.md` explains it.
 //!
 //! [`Ftl`] works on any [`pumice_flash::Nand`] whose pages carry a [`Tag`]: on bytes through
 //! [`Coded`], with a [`NandJournal`], for a drive; or on [`ContentId`]s, without a journal, for

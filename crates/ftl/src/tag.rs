@@ -1,4 +1,4 @@
-//! What a page says about itself in its out-of-band bytes. The byte map is in `docs/ftl.md`.
+//! What a page says about itself in its out-of-band bytes. The byte map is in `docs/design/ftl.md`.
 
 use pumice_flash::MIN_OOB_BYTES;
 

@@ -1,4 +1,4 @@
-//! Writes that went astray: rule R25 of `docs/repair.md`, over the findings of a pass.
+//! Writes that went astray: rule R25 of `docs/design/repair.md`, over the findings of a pass.
 
 use crate::finding::{Finding, Misdirected};
 use pumice_protect::misdirected::{Differing, misdirected};

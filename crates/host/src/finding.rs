@@ -69,7 +69,7 @@ impl Unsettled {
     }
 }
 
-/// A clause of the rule by which an inconsistency becomes a finding: `docs/settling.md`.
+/// A clause of the rule by which an inconsistency becomes a finding: `docs/design/settling.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Clause {
     /// A consistent look is conclusive.
@@ -173,7 +173,7 @@ pub struct Finding {
     pub certainty: Certainty,
     /// Other explanations.
     pub alternatives: Vec<Alternative>,
-    /// How well the bytes support the verdict: rules R11 to R14 of `docs/repair.md`.
+    /// How well the bytes support the verdict: rules R11 to R14 of `docs/design/repair.md`.
     pub strength: Strength,
     /// Why it is not strong, if a member is named and it is not.
     pub doubts: Vec<Doubt>,

@@ -1,4 +1,5 @@
-//! How long a member may be asked again for bytes that it refused: rule R4 of `docs/repair.md`.
+//! How long a member may be asked again for bytes that it refused: rule R4 of
+//! `docs/design/repair.md`.
 
 use pumice_units::Role;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Patterns over the findings of a pass: rule R14 of `docs/repair.md`.
+//! Patterns over the findings of a pass: rule R14 of `docs/design/repair.md`.
 //!
 //! Damage by chance differs from place to place. Many findings that are alike have one cause, such
 //! as exchanged members or a wiped one, and then what parity names is not to be trusted.

@@ -1,4 +1,5 @@
-//! The report of a scrub: the JSON document, and the exit code. The contract is in `docs/json.md`.
+//! The report of a scrub: the JSON document, and the exit code. The contract is in
+//! `docs/reference/json.md`.
 
 use crate::finding::Finding;
 use crate::members::{AbsentMember, Equations, StripeRange};

@@ -1,6 +1,6 @@
 //! The files of one array in the state directory: progress, the repair journal, the repair archive.
 //!
-//! `docs/on-disk/progress-state.md` describes the directory and the progress file.
+//! `docs/reference/on-disk/progress-state.md` describes the directory and the progress file.
 
 mod progress;
 
@@ -46,7 +46,7 @@ pub fn archives(folder: &Path) -> Result<Vec<(Uuid, Archive)>, HostError> {
     Ok(names.iter().filter_map(archive).collect())
 }
 
-/// What a healing of an array has told md, so that it can be taken back: `docs/healing.md`.
+/// What a healing of an array has told md, so that it can be taken back: `docs/design/healing.md`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HealRecord {
     /// The kernel's name of the array, such as `md0`.

@@ -1,5 +1,5 @@
-//! What tags and parity say together of a block of a stripe: rules R18 to R21 of `docs/repair.md`.
-//! Pure.
+//! What tags and parity say together of a block of a stripe: rules R18 to R21 of
+//! `docs/design/repair.md`. Pure.
 
 use crate::sectors::{Block, Run};
 use crate::stripes::Tags;

@@ -25,8 +25,8 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Of the connections to each node; `None` without any. `docs/scrub-maths.md` derives the
-    /// bound.
+    /// Of the connections to each node; `None` without any. `docs/design/scrub-maths.md` derives
+    /// the bound.
     #[must_use]
     pub fn of(links: &[LinkFigures]) -> Option<Self> {
         if links.is_empty() {

@@ -1,4 +1,4 @@
-//! How much memory a node may have resident: the sum in `docs/node.md`, *What it comes to*.
+//! How much memory a node may have resident: the sum in `docs/design/node.md`, *What it comes to*.
 
 use crate::node::{DRIVE, DRIVES};
 
@@ -60,7 +60,7 @@ mod tests {
     /// The numbers are the page's own: whoever changes one of them changes both.
     #[test]
     fn the_terms_are_the_documented_ones() {
-        let page = include_str!("../../../docs/node.md");
+        let page = include_str!("../../../docs/design/node.md");
         let section = page.split("### What it comes to").nth(1).expect("the page has the section");
         let section = section.split("\n#").next().unwrap_or_default();
         let section = section.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -73,7 +73,7 @@ mod tests {
             format!("{} MiB for each thread that reads", THREAD / MIB),
             format!("{} MiB for commands whose reads keep a pace", PACED / MIB),
         ] {
-            assert!(section.contains(&term), "'{term}' is not in docs/node.md");
+            assert!(section.contains(&term), "'{term}' is not in docs/design/node.md");
         }
     }
 }

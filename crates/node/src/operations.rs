@@ -1,4 +1,5 @@
-//! Operations in flight on drives of this machine: `docs/offload.md`, *Operations in flight*.
+//! Operations in flight on drives of this machine: `docs/design/offload.md`, *Operations in
+//! flight*.
 //!
 //! ```text
 //! submit ─▶ inbox ─▶ one thread ─┬─ drives in memory: done at once

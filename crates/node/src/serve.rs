@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A connection lives on one core. A wake-up reads what has come, carries out every whole command
-//! in it, and answers with one send. `docs/node.md` has the states, limits and deadlines.
+//! in it, and answers with one send. `docs/design/node.md` has the states, limits and deadlines.
 
 mod acceptor;
 mod arrival;

@@ -1,5 +1,5 @@
-//! What a node remembers of md superblocks that hosts write to its drives: `docs/offload.md`,
-//! *Superblocks*.
+//! What a node remembers of md superblocks that hosts write to its drives:
+//! `docs/design/offload.md`, *Superblocks*.
 //!
 //! A superblock that says "clean" is written when no write is under way and parity is whole.
 //! Whoever finds the array active later can rely on that for as long as the association that wrote

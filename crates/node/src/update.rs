@@ -1,4 +1,4 @@
-//! Steps of writes of parity: `docs/offload.md`, *Updates*.
+//! Steps of writes of parity: `docs/design/offload.md`, *Updates*.
 
 use crate::engine::Permit;
 use crate::local::LocalNode;

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Nothing here reads a clock, a socket or a medium. States, limits and deadlines are in
-//! `docs/nvme-tcp.md`.
+//! `docs/design/nvme-tcp.md`.
 
 mod admin;
 mod admission;

@@ -9,8 +9,8 @@
 //! * [`controller`]: a subsystem and its connections.
 //! * [`host`]: a queue of a host.
 //!
-//! Sources: NVM Express Base, NVM Command Set and TCP Transport specifications; `docs/nvme-tcp.md`
-//! says what is supported.
+//! Sources: NVM Express Base, NVM Command Set and TCP Transport specifications;
+//! `docs/design/nvme-tcp.md` says what is supported.
 
 mod bytes;
 pub mod controller;

@@ -3,8 +3,8 @@
 //! A drive counts, region by region, the commands that change its medium: *started* before the
 //! first byte is touched, *completed* after the last. Sums over regions tell as much as the
 //! counters themselves, because none of them ever falls: a sum that is unchanged says that each one
-//! is, and `started = completed` in the sum says so for each region. `docs/offload.md` has the rule
-//! that is made of this.
+//! is, and `started = completed` in the sum says so for each region. `docs/design/offload.md` has
+//! the rule that is made of this.
 
 use crate::DriveId;
 use std::collections::BTreeSet;
@@ -73,7 +73,8 @@ impl Hosts {
     }
 }
 
-/// What a node remembers of the superblock of one of its drives: `docs/offload.md`, *Superblocks*.
+/// What a node remembers of the superblock of one of its drives: `docs/design/offload.md`,
+/// *Superblocks*.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SuperblockSeen {
     /// The drive.

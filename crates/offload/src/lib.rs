@@ -12,9 +12,9 @@
 //!      ── Transfer ───────▶ node ── local memory ──▶ another node
 //! ```
 //!
-//! `docs/offload.md` describes commands, results and their sizes, `docs/wire-format/offload.md`
-//! their bytes. `node` implements [`DataNode`] over block devices in this process; `host` drives
-//! any implementation.
+//! `docs/design/offload.md` describes commands, results and their sizes,
+//! `docs/reference/wire-format/offload.md` their bytes. `node` implements [`DataNode`] over block
+//! devices in this process; `host` drives any implementation.
 
 mod activity;
 mod command;

@@ -1,7 +1,7 @@
 //! Reads, writes and flushes that are handed in and end later: many in flight, and no thread for
 //! each.
 //!
-//! `docs/offload.md`, *Operations in flight*, has the rules.
+//! `docs/design/offload.md`, *Operations in flight*, has the rules.
 
 use crate::{DriveId, NodeError, QueueTraffic, Update};
 use pumice_buffer::AlignedBuffer;

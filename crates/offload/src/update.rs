@@ -1,4 +1,4 @@
-//! What nodes do for a writer of parity: `docs/offload.md`, *Updates*.
+//! What nodes do for a writer of parity: `docs/design/offload.md`, *Updates*.
 
 use crate::{DriveId, Grant, MemoryAddress, NodeError};
 
@@ -70,7 +70,7 @@ pub struct UpdateSum {
     pub factors: Vec<u8>,
 }
 
-/// The record of a stripe log that an update writes: `docs/on-disk/stripe-log.md`.
+/// The record of a stripe log that an update writes: `docs/reference/on-disk/stripe-log.md`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpdateRecord {
     /// Where it goes on the medium of the update's drive.

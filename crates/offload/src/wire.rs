@@ -1,4 +1,4 @@
-//! Commands and results as bytes. Byte tables: `docs/wire-format/offload.md`.
+//! Commands and results as bytes. Byte tables: `docs/reference/wire-format/offload.md`.
 
 mod command;
 mod drives;

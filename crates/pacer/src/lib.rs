@@ -5,8 +5,8 @@
 //! requests are as large as a stated slowdown of the foreground allows.
 //!
 //! Everything here is pure: time is an argument, in nanoseconds since any fixed moment. The
-//! simulator and the data node drive the same [`Pacer`]. `docs/pacing.md` has the policies and how
-//! they are tuned.
+//! simulator and the data node drive the same [`Pacer`]. `docs/design/pacing.md` has the policies
+//! and how they are tuned.
 
 mod account;
 mod answers;

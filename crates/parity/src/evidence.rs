@@ -1,8 +1,8 @@
 //! How well the bytes of a block support the member that its syndromes name.
 //!
-//! `docs/repair.md` has the rules (R11 to R13) and the derivation of what makes a pair of other
-//! members a rival. This module measures: how many values the error takes, whether it repeats, and
-//! which pairs explain the same bytes in a way that happens to disks.
+//! `docs/design/repair.md` has the rules (R11 to R13) and the derivation of what makes a pair of
+//! other members a rival. This module measures: how many values the error takes, whether it
+//! repeats, and which pairs explain the same bytes in a way that happens to disks.
 
 mod values;
 

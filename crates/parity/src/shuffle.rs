@@ -1,6 +1,6 @@
 //! Whether members hold each other's bytes: three in a ring, or two pairs at once.
 //!
-//! The rule and its derivation are R13 of `docs/repair.md`. An exchange of members whose
+//! The rule and its derivation are R13 of `docs/design/repair.md`. An exchange of members whose
 //! coefficients in a row are equal leaves that row's syndrome zero, so one that happens under
 //! P looks like damage of Q.
 

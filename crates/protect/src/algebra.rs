@@ -1,7 +1,7 @@
 //! Polynomials over GF(2), modulo `P' = P x^(64-w)`, at compile time.
 //!
-//! The page `docs/protection-information.md` derives what is computed here. In this module a `u64`
-//! is a polynomial in plain order: bit `i` is the coefficient of `x^i`. What leaves it for a
+//! The page `docs/design/protection-information.md` derives what is computed here. In this module a
+//! `u64` is a polynomial in plain order: bit `i` is the coefficient of `x^i`. What leaves it for a
 //! reflected guard is reversed.
 
 /// Bytes that the kernels sum before they reduce: 4096 bytes of data, and metadata.

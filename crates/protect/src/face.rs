@@ -1,7 +1,7 @@
 //! The visible face: what each command does with blocks and the metadata beside them.
 //!
-//! `docs/visible-face.md` has the commands. Pure: a host's bytes come in pieces that end anywhere;
-//! data and metadata for the store go out, or the first block that fails.
+//! `docs/design/visible-face.md` has the commands. Pure: a host's bytes come in pieces that end
+//! anywhere; data and metadata for the store go out, or the first block that fails.
 
 mod compare;
 mod read;

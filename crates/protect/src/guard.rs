@@ -70,7 +70,7 @@ impl Guard {
     #[must_use]
     pub fn combine(self, a: u64, b: u64, len_b: u64) -> u64 {
         // Finished values go in as they are: start value and final XOR cancel, see
-        // docs/protection-information.md.
+        // docs/design/protection-information.md.
         let polynomial = self.polynomial();
         polynomial.value(polynomial.shift(polynomial.register(a), len_b)) ^ b
     }

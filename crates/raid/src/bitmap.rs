@@ -3,7 +3,7 @@
 //!
 //! Two forms. The *classic* one (versions 3, 4) has a bit for each region, set while writes to it
 //! may be under way. The *lockless* one (version 6) has a byte with the region's state. Regions
-//! count from the start of the members' data areas. Byte map in `docs/on-disk/md.md`.
+//! count from the start of the members' data areas. Byte map in `docs/reference/on-disk/md.md`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

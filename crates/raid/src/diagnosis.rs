@@ -13,7 +13,8 @@
 //! that good member. P and Q damaged by the same bytes look like slot 0. And two members damaged by
 //! matching bytes can look like a third. So a named member is *likely*, and its alternatives are
 //! listed; certainty *proven* is left to a witness: the drive, or tags ([`Testimony`]). How well
-//! the bytes support a verdict is its [`Evidence`]; `docs/repair.md` has the rules (R11 to R13).
+//! the bytes support a verdict is its [`Evidence`]; `docs/design/repair.md` has the rules (R11 to
+//! R13).
 
 mod evidence;
 

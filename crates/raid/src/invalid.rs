@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Invalid {
     /// The structure, such as `superblock 1.2`.
     pub structure: &'static str,
-    /// The field, by its name in `docs/on-disk/md.md`.
+    /// The field, by its name in `docs/reference/on-disk/md.md`.
     pub field: &'static str,
     /// What it holds.
     pub found: String,

@@ -5,7 +5,8 @@
 //! by the data and parity it lists. The superblock's `journal_tail` is the place of the oldest meta
 //! block that may still be needed; from there the ring is followed while sequence numbers run on.
 //! md leaves its last entry behind even when it stops cleanly, and replays it at the next start, so
-//! a stopped array's journal usually names a stripe or two. Byte map in `docs/on-disk/md.md`.
+//! a stopped array's journal usually names a stripe or two. Byte map in
+//! `docs/reference/on-disk/md.md`.
 //!
 //! Whatever is not understood makes the whole journal [`Journal::Unknown`], and every stripe
 //! pending.

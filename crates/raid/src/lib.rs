@@ -11,7 +11,7 @@
 //! 4. [`geometry::Geometry`] says where in those stripes data and parity lie.
 //! 5. [`InspectReport`] describes a set of devices, whole or broken, for people.
 //!
-//! The byte maps of everything read and written are in `docs/on-disk/md.md`.
+//! The byte maps of everything read and written are in `docs/reference/on-disk/md.md`.
 
 pub mod area;
 pub mod arrangement;

@@ -33,7 +33,7 @@
 //! the far copies. No near copy wraps if n divides R; else the layout is refused. Neither mdadm nor
 //! LVM makes such arrays.
 //!
-//! `docs/mirrors.md` has the layout word, the units and far sets.
+//! `docs/design/mirrors.md` has the layout word, the units and far sets.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

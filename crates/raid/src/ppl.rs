@@ -5,7 +5,7 @@
 //! headers follow one another with growing generation until the space is used up and writing starts
 //! again at the front. A header is written when the writes of the one before are on the members, so
 //! only the newest counts. A clean array's log still lists its last writes. Byte map in
-//! `docs/on-disk/md.md`.
+//! `docs/reference/on-disk/md.md`.
 
 use std::ops::Range;
 

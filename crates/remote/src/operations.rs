@@ -1,4 +1,4 @@
-//! Operations in flight on a node's drives: `docs/offload.md`, *Operations in flight*.
+//! Operations in flight on a node's drives: `docs/design/offload.md`, *Operations in flight*.
 
 use crate::PATIENCE;
 use crate::answer::{unreachable, whole};

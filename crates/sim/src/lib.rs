@@ -1,7 +1,7 @@
 //! Traces, models of drives, and studies of background work under virtual time.
 //!
 //! The policies are those of `pumice-pacer`, the very code that a data node runs; only the upper
-//! bounds that know the future live here. `docs/pacing.md` says what the studies mean.
+//! bounds that know the future live here. `docs/design/pacing.md` says what the studies mean.
 
 mod drive;
 mod engine;

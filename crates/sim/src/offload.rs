@@ -1,6 +1,6 @@
 //! The study of offload: scrubbing by drives that have a parity engine, against the published
-//! measurements, and for drives of today. `docs/offload-study.md` describes the model and its
-//! settings.
+//! measurements, and for drives of today. `docs/design/offload-study.md` describes the model and
+//! its settings.
 
 mod machine;
 mod pass;

@@ -1,6 +1,6 @@
 //! Kept blocks: what lay on the drive before recovery, or an operator, wrote over it.
 //!
-//! `docs/on-disk/tags.md`, "Kept blocks", has the bytes.
+//! `docs/reference/on-disk/tags.md`, "Kept blocks", has the bytes.
 
 use crate::geometry::{Geometry, KEPT_HEAD};
 use pumice_durable::Medium;

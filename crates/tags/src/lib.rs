@@ -6,7 +6,8 @@
 //!        └── TagFile, Log ─────────── Header, Page, Record (bytes)
 //! ```
 //!
-//! `docs/on-disk/tags.md` has the byte maps and the argument why no crash makes a false finding.
+//! `docs/reference/on-disk/tags.md` has the byte maps and the argument why no crash makes a false
+//! finding.
 
 pub mod adoption;
 mod budget;

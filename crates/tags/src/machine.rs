@@ -1,7 +1,7 @@
 //! The state machine between hosts, a drive and its tag file.
 //!
-//! Pure: what happened comes in, what is to be done goes out. The page `docs/on-disk/tags.md` says
-//! in which order things are done, and why.
+//! Pure: what happened comes in, what is to be done goes out. The page
+//! `docs/reference/on-disk/tags.md` says in which order things are done, and why.
 
 mod cache;
 mod checkpoint;

@@ -1,6 +1,6 @@
 //! What the blocks of a log are after a crash.
 //!
-//! Pure: the table of `docs/on-disk/tags.md`, "Recovery".
+//! Pure: the table of `docs/reference/on-disk/tags.md`, "Recovery".
 
 use crate::geometry::Geometry;
 use crate::page::{Opinion, Tag};

@@ -1,6 +1,6 @@
 //! What the members say when a volume begins, and what follows.
 //!
-//! `docs/on-disk/stripe-log.md`, *Replay*, has the steps.
+//! `docs/reference/on-disk/stripe-log.md`, *Replay*, has the steps.
 
 use crate::log::{Head, LoggedBlocks, LoggedMember, MIN_RECORDS, Replay, SuperblockMark, replay};
 use crate::member::{MemberPlace, mark};

@@ -12,8 +12,9 @@
 //! ```
 //!
 //! Nothing here has a thread, a clock or a device, and user data never pass through: an executor
-//! holds the bytes, on this machine or where the drives are. `docs/volumes.md` says what is
-//! promised and why the steps keep it, `docs/on-disk/stripe-log.md` what lies on the members.
+//! holds the bytes, on this machine or where the drives are. `docs/design/volumes.md` says what is
+//! promised and why the steps keep it, `docs/reference/on-disk/stripe-log.md` what lies on the
+//! members.
 
 pub mod action;
 pub mod assemble;

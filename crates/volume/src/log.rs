@@ -1,6 +1,6 @@
 //! The stripe log: heads, records, room, and what replay makes of them.
 //!
-//! `docs/on-disk/stripe-log.md` has the byte maps and the rules.
+//! `docs/reference/on-disk/stripe-log.md` has the byte maps and the rules.
 
 mod head;
 mod place;

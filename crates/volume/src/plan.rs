@@ -1,7 +1,7 @@
 //! What one row needs: which blocks are read, and how each new block follows from them.
 //!
-//! `docs/volumes.md`, *From request to steps*, has the table of methods. A plan holds coefficients
-//! and no bytes, so that it can be carried out where the drives are.
+//! `docs/design/volumes.md`, *From request to steps*, has the table of methods. A plan holds
+//! coefficients and no bytes, so that it can be carried out where the drives are.
 
 use crate::rows::{BLOCK, RowLayout};
 use pumice_parity::check_matrix::{CheckMatrix, Recovery};

@@ -1,7 +1,7 @@
 //! Rows and windows: the units in which an array is written.
 //!
 //! A *row* is the block of 4096 bytes at the same place of every member; its equations stand alone.
-//! A *window* is a run of rows within a chunk. `docs/volumes.md`, *Units*.
+//! A *window* is a run of rows within a chunk. `docs/design/volumes.md`, *Units*.
 
 use pumice_parity::check_matrix::CheckMatrix;
 use pumice_raid::geometry::Geometry;

@@ -1,7 +1,7 @@
 //! The writer's token: which of two writers a member obeys.
 //!
-//! `docs/volumes.md`, *Writer's token*. This is the rule that a member's node follows, and the
-//! count by which a writer knows that it holds the array.
+//! `docs/design/volumes.md`, *Writer's token*. This is the rule that a member's node follows, and
+//! the count by which a writer knows that it holds the array.
 
 /// A claim to write. Higher ones win; the host breaks ties.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

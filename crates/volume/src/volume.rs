@@ -1,7 +1,7 @@
 //! The volume: requests become operations, operations become actions.
 //!
 //! Every event is handled in two parts: what it says is noted, then [`Volume::pump`] lets
-//! everything take its next step that may. `docs/volumes.md` has the states.
+//! everything take its next step that may. `docs/design/volumes.md` has the states.
 
 mod logging;
 mod near;

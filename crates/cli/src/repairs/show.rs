@@ -1,4 +1,4 @@
-//! Entries of the archive, for a person and as JSON. `docs/json.md` has the documents.
+//! Entries of the archive, for a person and as JSON. `docs/reference/json.md` has the documents.
 
 use crate::text::{count, table};
 use pumice_host::date;

@@ -1,4 +1,4 @@
-//! `pumice scrub --heal`: what md is told, by sysfs. `docs/healing.md` has the conditions.
+//! `pumice scrub --heal`: what md is told, by sysfs. `docs/design/healing.md` has the conditions.
 
 use crate::failure::Failure;
 use crate::progress::Silent;

@@ -217,7 +217,7 @@ fn verdict_line(outcome: &Outcome, report: &Report, repairing: bool) -> String {
         }
         ArrayResult::CopiesDiffer => format!(
             "COPIES DIFFER: {findings}\nCopies of a mirror may differ without any damage: swap, pages that \
-             changed while they were written, a member written alone. docs/mirrors.md says what to do.\n"
+             changed while they were written, a member written alone. docs/design/mirrors.md says what to do.\n"
         ),
         ArrayResult::Findings => format!("FINDINGS: {findings}\n"),
         ArrayResult::Incomplete => {

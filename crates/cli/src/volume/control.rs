@@ -1,6 +1,6 @@
 //! The socket by which a process that serves a volume is asked and told.
 //!
-//! `docs/volumes.md`, *Control socket*: one JSON document a line, and one answer.
+//! `docs/design/volumes.md`, *Control socket*: one JSON document a line, and one answer.
 
 use super::report::Shown;
 use crate::failure::Failure;

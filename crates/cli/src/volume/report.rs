@@ -6,7 +6,7 @@ use pumice_executor::{Consistency, Facts, Status};
 use pumice_units::format_decimal;
 use serde::{Deserialize, Serialize};
 
-/// A volume as it is shown. `docs/json.md` has the fields.
+/// A volume as it is shown. `docs/reference/json.md` has the fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Shown {
     pub(super) uuid: String,

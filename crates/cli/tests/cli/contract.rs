@@ -1,4 +1,5 @@
-//! The documents, exit codes and manners that others build on. `docs/json.md` is the contract.
+//! The documents, exit codes and manners that others build on. `docs/reference/json.md` is the
+//! contract.
 
 use crate::small_array::{
     CHUNK, DATA_OFFSET, Made, RAID5, RAID6, STRIPES, damage, pumice, refusal, run, scrub,

@@ -1,4 +1,4 @@
-//! A checkpoint as a stream of bytes. The byte map is in `docs/ftl.md`.
+//! A checkpoint as a stream of bytes. The byte map is in `docs/design/ftl.md`.
 
 use super::record::Limits;
 use crate::blocks::{Blocks, State};

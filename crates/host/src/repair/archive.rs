@@ -1,5 +1,5 @@
-//! What repairs replaced, kept so that it can be put back. `docs/on-disk/repair-archive.md` has the
-//! byte map, the statuses and the rules.
+//! What repairs replaced, kept so that it can be put back.
+//! `docs/reference/on-disk/repair-archive.md` has the byte map, the statuses and the rules.
 
 mod entry;
 

@@ -1,4 +1,5 @@
-//! The repair journal on disk. `docs/on-disk/repair-journal.md` has its byte map and its states.
+//! The repair journal on disk. `docs/reference/on-disk/repair-journal.md` has its byte map and its
+//! states.
 //!
 //! ```text
 //! Journal::find ──▶ Settled(Journal) ──begin(&Kept)──▶ Begun ──settle──▶ the journal is gone

@@ -1,7 +1,7 @@
 //! Repair: a finding read again, journalled, written, flushed and read back.
 //!
-//! `docs/repair.md` says what may be written; `docs/on-disk/repair-journal.md` has the order of
-//! writing and the states after a crash.
+//! `docs/design/repair.md` says what may be written; `docs/reference/on-disk/repair-journal.md` has
+//! the order of writing and the states after a crash.
 
 pub mod archive;
 mod bytes;

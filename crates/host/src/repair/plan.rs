@@ -1,4 +1,5 @@
-//! What a repair would write, from what was just read. Pure: rules R5 to R10 of `docs/repair.md`.
+//! What a repair would write, from what was just read. Pure: rules R5 to R10 of
+//! `docs/design/repair.md`.
 
 use super::policy::Refusal;
 use crate::sectors::{Block, Run};

@@ -1,5 +1,5 @@
 //! What a repair may rewrite, and why it leaves a finding alone: rules R9, R10, R15 and R17 of
-//! `docs/repair.md`.
+//! `docs/design/repair.md`.
 
 use crate::finding::{Finding, Strength, Verdict};
 use std::fmt;

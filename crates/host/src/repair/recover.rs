@@ -1,6 +1,6 @@
 //! After a crash in the middle of a repair or an undo: each range wholly old, or wholly new.
 //!
-//! The rules, and their order, are those of `docs/on-disk/repair-journal.md`.
+//! The rules, and their order, are those of `docs/reference/on-disk/repair-journal.md`.
 
 use super::archive::{Archive, EntryId, Status};
 use super::by_role;

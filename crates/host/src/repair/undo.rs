@@ -1,5 +1,6 @@
 //! Putting back what a repair replaced. The conditions are those of
-//! `docs/on-disk/repair-archive.md`, section *Undo*; they are checked before anything is written.
+//! `docs/reference/on-disk/repair-archive.md`, section *Undo*; they are checked before anything is
+//! written.
 
 use super::archive::{Archive, Entry, EntryId, EntryRecord, Occasion, Status, digest_of_rows};
 use super::journal::Journal;

@@ -1,5 +1,5 @@
-//! How a pass begins: anew, or where an interrupted one stopped. `docs/on-disk/progress-state.md`
-//! has the rules.
+//! How a pass begins: anew, or where an interrupted one stopped.
+//! `docs/reference/on-disk/progress-state.md` has the rules.
 
 use super::examine::examine;
 use super::options::{BATCH, Options};

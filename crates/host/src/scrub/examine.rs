@@ -88,7 +88,7 @@ pub(crate) fn examine(target: &Target, view: &View, stripe: u64) -> Result<Exami
 }
 
 /// Diagnoses blocks from their syndromes. If one member could be named, what every member holds
-/// there is read as well: the evidence (R11 to R13 of `docs/repair.md`) is in the contents.
+/// there is read as well: the evidence (R11 to R13 of `docs/design/repair.md`) is in the contents.
 fn judge(
     target: &Target,
     view: &View,

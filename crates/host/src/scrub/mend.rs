@@ -1,7 +1,7 @@
 //! The second phase of a repairing pass: what was found is read again and repaired.
 //!
 //! It follows the scan, because a pattern over the whole pass takes the strength from the findings
-//! that carry it (R14 of `docs/repair.md`). The findings are saved before it begins, so an
+//! that carry it (R14 of `docs/design/repair.md`). The findings are saved before it begins, so an
 //! interruption loses none: a pass that is resumed repairs what is left.
 
 use super::run::Pass;

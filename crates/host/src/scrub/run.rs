@@ -348,7 +348,8 @@ impl Work for Pass<'_> {
     }
 }
 
-/// The chance that fixed damage of a batch goes unseen, at most. `docs/scrub-maths.md` derives it.
+/// The chance that fixed damage of a batch goes unseen, at most. `docs/design/scrub-maths.md`
+/// derives it.
 fn bound(method: Method, view: &View, stripes: u64, accumulators: u8) -> f64 {
     let nodes = view.shares.len();
     match method {

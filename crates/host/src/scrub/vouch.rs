@@ -1,4 +1,4 @@
-//! Vouching for adopted tags: rule R24 of `docs/repair.md`.
+//! Vouching for adopted tags: rule R24 of `docs/design/repair.md`.
 
 use super::checked::Hole;
 use crate::error::HostError;

@@ -1,5 +1,5 @@
 //! What is read and asked of an array while it is judged: hosts, superblocks, bitmap, logs.
-//! `docs/settling.md` says what for.
+//! `docs/design/settling.md` says what for.
 
 use super::settling::{ArrayNow, Held, HostsSeen, Records};
 use crate::error::HostError;

@@ -1,6 +1,7 @@
 //! A model of repair under faults: every stripe is a case, and the oracle knows what is damaged.
 //!
-//! `docs/repair.md` has the rules. The short form runs here; `cargo xtask repair-cases` runs more.
+//! `docs/design/repair.md` has the rules. The short form runs here; `cargo xtask repair-cases` runs
+//! more.
 
 mod exhaustive;
 mod faults;

@@ -1,4 +1,4 @@
-//! What a repair must never do: `docs/repair.md`, rule by rule.
+//! What a repair must never do: `docs/design/repair.md`, rule by rule.
 
 use crate::world::{Kind, RAID5, RAID6, UUID, World, noise, options, pass};
 use pumice_host::finding::{Doubt, Finding, Strength, Verdict};

@@ -215,7 +215,7 @@ impl MediaJob<'_> {
 mod tests {
     use super::*;
 
-    /// The bound in `docs/node.md`.
+    /// The bound in `docs/design/node.md`.
     #[test]
     fn the_buffers_of_a_paced_command_are_bounded() {
         for sources in 1..=1920 {

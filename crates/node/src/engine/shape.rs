@@ -176,7 +176,8 @@ mod tests {
     use super::*;
     use pumice_offload::{DriveId, Mode, Rule, Source};
 
-    /// The bound in `docs/node.md`: of every number of sources, with short chunks and long ones.
+    /// The bound in `docs/design/node.md`: of every number of sources, with short chunks and long
+    /// ones.
     #[test]
     fn what_a_thread_reads_into_is_bounded() {
         let mut most = [0; 2];

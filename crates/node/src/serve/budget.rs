@@ -305,7 +305,7 @@ mod tests {
         assert_eq!(accounts.hosts.lock().unwrap().len(), 1);
     }
 
-    /// The sums in `docs/node.md`: with as many hosts as there can be.
+    /// The sums in `docs/design/node.md`: with as many hosts as there can be.
     #[test]
     fn the_bounds_are_the_documented_ones() {
         let all = |bounds: Bounds| 64 * bounds.own + bounds.shared;

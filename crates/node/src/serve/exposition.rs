@@ -1,5 +1,5 @@
 //! Shows those who watch a node what it counts, and how near its bounds are.
-//! `docs/visibility.md` lists both.
+//! `docs/reference/visibility.md` lists both.
 
 mod http;
 mod text;

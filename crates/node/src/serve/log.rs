@@ -1,5 +1,5 @@
 //! Lines of the log that peers can provoke: each kind has a budget, so that nobody fills a disk
-//! with them. `docs/visibility.md` lists them.
+//! with them. `docs/reference/visibility.md` lists them.
 
 use super::metrics::Count;
 use pumice_nvme::controller::{Ended, Notice, Who};

@@ -1,4 +1,4 @@
-//! What a node counts for those who watch it. `docs/visibility.md` lists it.
+//! What a node counts for those who watch it. `docs/reference/visibility.md` lists it.
 //!
 //! Cores count what they carry out in counters of their own ([`CoreCounts`]); everything rarer is
 //! counted by all together.

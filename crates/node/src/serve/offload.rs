@@ -1,4 +1,5 @@
-//! The parity command set, as the node carries it out. Byte tables: `docs/wire-format/offload.md`.
+//! The parity command set, as the node carries it out. Byte tables:
+//! `docs/reference/wire-format/offload.md`.
 
 use super::SharedSubsystem;
 use super::config::Peer;

@@ -1,5 +1,5 @@
 //! Rounds of all cores: what a new association waits for, and how the end of one gets about.
-//! `docs/node.md`, *A host that comes back*.
+//! `docs/design/node.md`, *A host that comes back*.
 
 use super::handle::CoreHandle;
 use std::sync::atomic::{AtomicU64, Ordering};

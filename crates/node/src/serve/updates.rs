@@ -1,4 +1,4 @@
-//! Updates, and the paths that their sums take: `docs/offload.md`, *Updates*.
+//! Updates, and the paths that their sums take: `docs/design/offload.md`, *Updates*.
 
 use super::leases::Active;
 use super::peers::PeerLinks;

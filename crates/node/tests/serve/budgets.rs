@@ -1,4 +1,5 @@
-//! Budgets of a connection that are reached, and places of connections: `docs/node.md`, *Bounds*.
+//! Budgets of a connection that are reached, and places of connections: `docs/design/node.md`,
+//! *Bounds*.
 
 use crate::world::{PATIENCE, command, connect, counter, host, read, serve, serve_within, used};
 use pumice_blockdev::{BlockDevice, HookedDevice, MemoryDevice};

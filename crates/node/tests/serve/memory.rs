@@ -148,7 +148,7 @@ fn hosts_are_told_by_marks() {
         assert!(!bytes.windows(4).any(|part| part == b"nqn."), "no name");
     }
     assert!(asked[0][0].same_hosts(&asked[1][0]) && !asked[0][0].same_hosts(&asked[1][1]));
-    // What `docs/wire-format/offload.md` says: SHA-256 of the number and the identifier.
+    // What `docs/reference/wire-format/offload.md` says: SHA-256 of the number and the identifier.
     let mut number = [0; 16];
     (number[0], number[12]) = (1, 3);
     let expected: [u8; 32] = Sha256::new().chain_update(number).chain_update([0xA7; 16]).finalize().into();

@@ -191,7 +191,7 @@ fn every_budget_is_shown_with_its_bound() {
     assert!(!run(&mut queue, parity, &[0; 4]).is_success());
     let counters = counters(&server);
     let value = |name: &str, budget: &str| counters[&format!("pumice_budget_{name}{{budget=\"{budget}\"}}")];
-    let page = include_str!("../../../../docs/visibility.md");
+    let page = include_str!("../../../../docs/reference/visibility.md");
     let section = page.split("**Budgets.**").nth(1).unwrap().split("\n\n`drive`").next().unwrap();
     let listed: BTreeSet<&str> = section
         .split('`')

@@ -67,7 +67,7 @@ pub enum Length {
 pub struct Command {
     /// Its opcode.
     pub opcode: u8,
-    /// Its name in `docs/wire-format/offload.md`.
+    /// Its name in `docs/reference/wire-format/offload.md`.
     pub name: &'static str,
     /// Who may send it.
     pub sender: Sender,
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn the_page_has_the_same_commands() {
-        let page = include_str!("../../../../docs/wire-format/offload.md");
+        let page = include_str!("../../../../docs/reference/wire-format/offload.md");
         for command in COMMANDS {
             let row = format!("| {:02X}h | {} |", command.opcode, command.name);
             assert!(page.contains(&row), "{row}");

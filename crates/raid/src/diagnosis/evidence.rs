@@ -1,5 +1,5 @@
 //! How well the bytes support a verdict that names one member: rules R11 to R13 of
-//! `docs/repair.md`.
+//! `docs/design/repair.md`.
 
 use super::{Alternative, BLOCK, Verdict};
 use pumice_parity::array_layout::Redundancy;

@@ -1,5 +1,5 @@
 //! The superblock of version 0.90: 4096 bytes, in the byte order of the host that wrote them. Byte
-//! map in `docs/on-disk/md.md`.
+//! map in `docs/reference/on-disk/md.md`.
 //!
 //! Only little-endian superblocks are read; one of a big-endian host is recognised and refused.
 
@@ -58,7 +58,7 @@ pub struct Disk {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(
     missing_docs,
-    reason = "the byte map in docs/on-disk/md.md explains each field; the names are the same"
+    reason = "the byte map in docs/reference/on-disk/md.md explains each field; the names are the same"
 )]
 pub struct V0 {
     pub minor_version: u32,

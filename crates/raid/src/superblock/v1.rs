@@ -1,5 +1,5 @@
 //! The superblock of versions 1.0, 1.1 and 1.2: one structure in three places. Byte map in
-//! `docs/on-disk/md.md`.
+//! `docs/reference/on-disk/md.md`.
 
 use pumice_units::{Role, Sectors};
 
@@ -38,7 +38,7 @@ const SECONDS: u64 = (1 << 40) - 1;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(
     missing_docs,
-    reason = "the byte map in docs/on-disk/md.md explains each field; the names are the same"
+    reason = "the byte map in docs/reference/on-disk/md.md explains each field; the names are the same"
 )]
 pub struct V1 {
     pub feature_map: u32,

@@ -223,7 +223,7 @@ fn cell(
 }
 
 const MEMORY_WHY: &str =
-    "no fixed part with a part for each drive gives 200, 400 and 900; see docs/offload-study.md";
+    "no fixed part with a part for each drive gives 200, 400 and 900; see docs/design/offload-study.md";
 const CPU_WHY: &str = "the published CPU time falls from three drives to five and rises to nine";
 const NETWORK_WHY: &str = "the table counts interims as network that stay within their node";
 

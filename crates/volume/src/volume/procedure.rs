@@ -1,6 +1,6 @@
 //! Flushes and superblock updates: steps over all members, one procedure at a time.
 //!
-//! `docs/volumes.md`, *What md needs on disk*, has the order and the reasons.
+//! `docs/design/volumes.md`, *What md needs on disk*, has the order and the reasons.
 
 use super::{Owner, Volume};
 use crate::action::{ActionId, Command, Effect, RequestId};

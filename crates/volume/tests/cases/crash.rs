@@ -1,4 +1,4 @@
-//! Crashes from a seed, for every case of `docs/volumes.md`, *Case by case*.
+//! Crashes from a seed, for every case of `docs/design/volumes.md`, *Case by case*.
 //!
 //! A short form runs with the tests; `cargo xtask volume-cases --seeds N` is the long one.
 

@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(Clause::Consistent.to_string(), "S1");
         assert_eq!(Clause::Shared.to_string(), "S12");
         assert_eq!(serde_json::to_string(&Clause::Whole).unwrap(), "\"S10\"");
-        let page = include_str!("../../../../../docs/settling.md");
+        let page = include_str!("../../../../../docs/design/settling.md");
         for clause in [Clause::Consistent, Clause::Stay, Clause::Timely, Clause::Shared] {
             assert!(page.contains(&format!("| {clause} | **")), "{clause}");
         }

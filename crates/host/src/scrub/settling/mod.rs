@@ -1,4 +1,4 @@
-//! The rule of `docs/settling.md` as a pure step machine: events in, actions out.
+//! The rule of `docs/design/settling.md` as a pure step machine: events in, actions out.
 //!
 //! No clock, no thread, no input or output: [`settle`](super::settle) carries the actions out, and
 //! the simulator in `simulation` does so in virtual time.

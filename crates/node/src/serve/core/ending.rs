@@ -1,5 +1,5 @@
 //! Connections that are over, and rounds: how an old association is known to have ended.
-//! `docs/node.md`, *A host that comes back*.
+//! `docs/design/node.md`, *A host that comes back*.
 
 use super::{Core, FIRST, ROUND_PAUSE, SLICE};
 use crate::serve::results::QueueId;

@@ -1,4 +1,4 @@
-//! The machine against md writers in virtual time: `docs/settling.md`, *How this is tested*.
+//! The machine against md writers in virtual time: `docs/design/settling.md`, *How this is tested*.
 
 mod config;
 mod random;
