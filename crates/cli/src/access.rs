@@ -1,4 +1,4 @@
-//! For what devices and nodes are opened.
+//! How devices and nodes are opened.
 
 use pumice_initiator::DigestPolicy;
 
@@ -7,7 +7,7 @@ use pumice_initiator::DigestPolicy;
 pub(crate) struct Access {
     /// For writing, and then exclusively.
     pub(crate) write: bool,
-    /// Devices that the kernel holds are let through, for reading.
+    /// Devices that are in use may be opened, for reading.
     pub(crate) allow_in_use: bool,
     /// Whether connections to nodes carry digests.
     pub(crate) digests: DigestPolicy,

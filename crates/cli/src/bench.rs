@@ -1,4 +1,4 @@
-//! `pumice bench`: what this machine can do.
+//! `pumice bench`: measures the speed of this machine.
 
 mod clock;
 mod guards;
@@ -16,16 +16,16 @@ use std::process::ExitCode;
 /// What to measure.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
-    /// The parity kernels, beside a plain read of the same memory
+    /// Measure the parity kernels against a plain read of the same memory
     Parity(parity::ParityArgs),
-    /// The guards of protection information and digests, beside a copy of the same bytes
+    /// Measure the guards of protection information, and digests, against a copy of the same bytes
     Guards(guards::GuardsArgs),
-    /// A scrub of real devices, beside reading them in the same way and folding nothing
+    /// Measure a scrub of real devices against a plain read of the same devices
     Scrub(scrub::ScrubArgs),
-    /// A node's drive under load, beside a bare echo of messages of the same sizes
+    /// Measure a node's drive under load against a bare echo of messages of the same sizes
     Node(node::NodeArgs),
-    /// A paced scrub of a node's drives beside other users, and one at a fixed rate that costs them
-    /// the same
+    /// Measure a paced scrub of a node's drives beside other users, against a scrub at a fixed rate
+    /// that slows them equally
     Pace(pace::PaceArgs),
 }
 

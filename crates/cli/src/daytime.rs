@@ -1,4 +1,4 @@
-//! The time of day where this machine stands.
+//! The local time of day.
 
 #![expect(unsafe_code, reason = "localtime_r is a foreign function")]
 
@@ -6,7 +6,7 @@ use pumice_offload::DAY;
 use std::mem::MaybeUninit;
 use std::time::SystemTime;
 
-/// Seconds that local time is ahead of UTC now.
+/// Seconds by which local time is now ahead of UTC.
 fn ahead_of_utc() -> i64 {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let now: libc::time_t = since_1970.as_secs().cast_signed();
@@ -20,7 +20,8 @@ fn ahead_of_utc() -> i64 {
     unsafe { local.assume_init() }.tm_gmtoff
 }
 
-/// Windows of local time in UTC, as both are now: a change to or from summer time is not followed.
+/// Converts windows from local time to UTC by the present offset; a later change to or from summer
+/// time is not followed.
 pub(crate) fn to_utc(windows: &[(u32, u32)]) -> Vec<(u32, u32)> {
     shifted(windows, ahead_of_utc())
 }

@@ -1,4 +1,4 @@
-//! `pumice demo`: an array, ten kinds of damage, four methods, and what they move.
+//! `pumice demo`: an array, ten kinds of damage, and four methods that find it.
 
 mod damage;
 mod network;
@@ -31,19 +31,20 @@ use world::World;
 /// Data nodes of the demo's array.
 const NODES: usize = 3;
 
-/// Makes a 22+2 array in a temporary folder, damages it in ten ways, finds the damage by four
-/// methods, shows what each of them moved, and repairs what can be repaired. Then the same with
-/// tags beside the drives, which prove what parity only finds likely.
+/// Creates a 22+2 array in a temporary folder, damages it in ten ways, finds the damage with each
+/// of four methods, shows how many bytes each method moved, and repairs the damage. Then the same
+/// with tags beside the drives, which prove verdicts that parity alone can only call likely.
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// Make the array in this folder, and leave it there (damaged again) to try things on
+    /// Create the array in this folder, and leave it there, damaged again, for experiments
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
-    /// Put the drives behind three node processes on this machine, and measure what goes over their
+    /// Put the drives behind three node processes on this machine, and count the bytes on their
     /// sockets
     #[arg(long)]
     network: bool,
-    /// Make a volume, write it, lose a drive, read on, rebuild it, scrub it
+    /// Create a volume, write to it, lose a drive, continue, rebuild the drive, and scrub the
+    /// volume
     #[arg(long, conflicts_with = "network")]
     volume: bool,
     /// With --network: print one JSON document
@@ -84,7 +85,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode, Failure> {
     let planted = plant(&world)?;
     let state = StateFiles::open(&folder.join("state"), world::ARRAY)?;
     let outcomes = by_every_method(&world, &state)?;
-    print("Ten kinds of damage, planted behind its back, and who finds them:\n\n");
+    print("Ten kinds of damage, and the methods that find them:\n\n");
     let all_found = show_findings(&planted, &outcomes);
     let repaired = repair(&world, &state, &planted)?;
     let proven = witness::show(folder)?;
@@ -101,7 +102,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode, Failure> {
     if all_found && repaired && proven {
         Ok(ExitCode::SUCCESS)
     } else {
-        Err(Failure::new("the demo did not find what it planted"))
+        Err(Failure::new("the demo did not find all the damage that it planted"))
     }
 }
 

@@ -1,5 +1,5 @@
-//! From what the operator names to an array on its nodes: opening devices, reading superblocks,
-//! grouping members.
+//! Turns the named devices into an array on its nodes: opens devices, reads superblocks, groups
+//! members.
 
 use crate::access::Access;
 use crate::failure::Failure;
@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Local memory of a drive beyond what the largest set of interims needs.
 const SPARE_MEMORY: u64 = 1 << 20;
 
-/// The members behind what was named: an assembled array stands for its members.
+/// The named devices, with an assembled array replaced by its members.
 pub(crate) fn expand(paths: &[PathBuf], sysfs: &Path) -> Result<Vec<PathBuf>, Failure> {
     let mut out = Vec::new();
     for path in paths {
@@ -54,7 +54,10 @@ fn md_members(path: &Path, sysfs: &Path) -> Result<Option<Vec<PathBuf>>, Failure
         members.push(Path::new("/dev").join(entry?.file_name()));
     }
     if members.is_empty() {
-        return Err(Failure::new(format!("{}: the array is not running, it has no members", path.display())));
+        return Err(Failure::new(format!(
+            "{}: the array is not running, so it has no members",
+            path.display()
+        )));
     }
     members.sort();
     Ok(Some(members))
@@ -72,7 +75,7 @@ fn open(paths: &[PathBuf], access: Access, beside_nodes: bool) -> Result<Vec<Arc
         let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         if let Some((_, first)) = seen.iter().find(|(known, _)| *known == real) {
             let (first, second) = (first.display(), name.display());
-            return Err(Failure::new(format!("{first} and {second} are the same device: it is named twice")));
+            return Err(Failure::new(format!("{first} and {second} are the same device, named twice")));
         }
         seen.push((real, name));
         let device = FileDevice::open(path, mode, Options::default())?;
@@ -86,7 +89,7 @@ fn open(paths: &[PathBuf], access: Access, beside_nodes: bool) -> Result<Vec<Arc
     Ok(out)
 }
 
-/// That nobody else may be writing a device or file of this machine.
+/// Checks that nobody else can be writing a device or file of this machine.
 fn check_unused(
     path: &Path,
     device: &FileDevice,
@@ -95,15 +98,15 @@ fn check_unused(
     sysfs: &Path,
 ) -> Result<(), Failure> {
     let (who, instead) = if access.write {
-        // To open it for writing has shown that the kernel does not hold a device, and that nobody
-        // has locked a file. A loop device locks nothing.
+        // Opening it for writing has shown that the kernel does not hold the device, or that nobody
+        // has locked the file. A loop device takes no lock.
         let served = loop_over(path, sysfs).map(|name| served_as(&name));
         (served, "")
     } else if access.allow_in_use {
         (None, "")
     } else {
         let who = user_of(path, device, beside_nodes, sysfs)?;
-        (who, ", or check it as it is with --allow-in-use")
+        (who, ", or check it while it is in use with --allow-in-use")
     };
     match who {
         Some(who) => Err(Failure::new(format!("{}: {who}; stop that first{instead}", path.display()))),
@@ -115,13 +118,13 @@ fn served_as(name: &str) -> String {
     format!("the kernel serves the file as /dev/{name}")
 }
 
-/// Opens devices of this machine that nobody else may be writing.
+/// Opens devices of this machine, and refuses those that somebody else may be writing.
 pub(crate) fn open_here(paths: &[PathBuf], access: Access) -> Result<Vec<Arc<dyn BlockDevice>>, Failure> {
     open(paths, access, false)
 }
 
-/// Who may be writing a device or file of this machine without the scrub's knowing; `None` where
-/// nobody is known to. Beside drives of nodes every file is taken to be in use.
+/// Who may be writing a device or file of this machine without the scrub noticing; `None` if nobody
+/// is known to. Beside drives of nodes, every file counts as in use.
 fn user_of(
     path: &Path,
     device: &FileDevice,
@@ -154,11 +157,11 @@ pub(crate) fn loop_over(path: &Path, sysfs: &Path) -> Option<String> {
     })
 }
 
-/// Who has taken a device of this machine into use since it was opened, and which; `None` if nobody
-/// has, as far as can be told.
+/// Who has taken which device of this machine into use since it was opened; `None` if nobody is
+/// known to have.
 ///
 /// # Errors
-/// If a device cannot be asked.
+/// If the state of a device cannot be read.
 pub(crate) fn taken_into_use(probed: &[Probed], sysfs: &Path) -> Result<Option<String>, Failure> {
     for device in probed.iter().filter(|device| device.here().is_some()) {
         let path = Path::new(&device.path);
@@ -170,15 +173,14 @@ pub(crate) fn taken_into_use(probed: &[Probed], sysfs: &Path) -> Result<Option<S
     Ok(None)
 }
 
-/// How often superblocks that do not fit together are read again, where somebody may be writing
-/// them.
+/// How often superblocks that do not fit together are read again, if somebody may be writing them.
 const AGAIN: u32 = 5;
 /// Between two such reads: md writes the superblocks of all members within milliseconds.
 const PAUSE: Duration = Duration::from_millis(300);
 
-/// Opens devices, reads superblocks and assembles the array of which all of them are members.
-/// Superblocks that somebody may be writing, one member after another, are read again before it is
-/// said that they do not fit.
+/// Opens devices, reads superblocks and assembles the array of which all of them are members. If
+/// superblocks do not fit together and somebody may be writing them, one member after another, they
+/// are read again before an error is returned.
 pub(crate) fn assemble_of(paths: &[PathBuf], access: Access) -> Result<(Vec<Probed>, Array), Failure> {
     let read = || {
         let mut probed = probe_all(paths, access)?;
@@ -189,8 +191,8 @@ pub(crate) fn assemble_of(paths: &[PathBuf], access: Access) -> Result<(Vec<Prob
     read_again(read, || std::thread::sleep(PAUSE))
 }
 
-/// Reads as often as it may help: `read` says whether somebody else may be writing, and what came
-/// of it.
+/// Repeats `read` while another attempt may help. `read` returns whether somebody else may be
+/// writing, and its result.
 fn read_again<T>(
     mut read: impl FnMut() -> Result<(bool, Result<T, AssemblyError>), Failure>,
     mut pause: impl FnMut(),
@@ -219,7 +221,7 @@ pub(crate) fn probe_all(paths: &[PathBuf], access: Access) -> Result<Vec<Probed>
             Some(name) => {
                 if let Some(at) = remote.iter().position(|known| *known == name) {
                     let (first, second) = (far_paths[at].display(), path.display());
-                    let what = format!("{first} and {second} are the same: it is named twice");
+                    let what = format!("{first} and {second} are the same drive, named twice");
                     return Err(Failure::new(what));
                 }
                 remote.push(name);
@@ -228,7 +230,7 @@ pub(crate) fn probe_all(paths: &[PathBuf], access: Access) -> Result<Vec<Probed>
             None => local.push(path.clone()),
         }
     }
-    // Other hosts are kept away first: what is read afterwards stays as it is.
+    // Keep other hosts away first, so that what is read afterwards does not change.
     let far = look_remote(&remote, access).collect::<Result<Vec<_>, _>>()?;
     let mut out = Vec::with_capacity(paths.len());
     let devices = open(&local, access, !remote.is_empty())?;
@@ -309,7 +311,7 @@ pub(crate) fn place(
         {
             if *placement != Placement::One {
                 return Err(Failure::new(
-                    "--nodes and --node spread devices of this machine over nodes of this process; a drive on nvme:// is read by the node that serves it",
+                    "--nodes and --node spread devices of this machine over nodes of this process; a drive named nvme:// is read by the node that serves it",
                 ));
             }
             members[role] = Some(member(&array, role, Arc::clone(node) as _, node.name(), *drive));
@@ -319,7 +321,7 @@ pub(crate) fn place(
     let journal = journal.map(|journal| match &journal.place {
         Place::There(node, drive) => JournalDrive { node: Arc::clone(node) as _, drive: *drive },
         Place::Here(device) => {
-            // A node of its own, which no other knows: nothing but the journal is read of it.
+            // A separate node without peers: only the journal is read from it.
             let options = NodeOptions { workers: 1, memory_bytes: 0, ..options };
             let node = LocalNode::new("journal", vec![Arc::clone(device)], &Peers::new(), options);
             JournalDrive { node: Arc::new(node), drive: DriveId(1) }
@@ -379,7 +381,7 @@ fn groups(
                         .position(|role| device_of[*role].is_some_and(|i| probed[i].path == text))
                         .ok_or_else(|| {
                             Failure::new(format!(
-                                "--node {name}: {text} is not a member, or on another node already"
+                                "--node {name}: {text} is not a member, or is already on another node"
                             ))
                         })?;
                     on_node.push(left.remove(at));

@@ -10,10 +10,10 @@ use pumice_nvme::spec::log::DiscoveryEntry;
 use serde::Serialize;
 use std::process::ExitCode;
 
-/// Asks the discovery service at an address which subsystems are reached there.
+/// Lists the subsystems that the discovery service at an address knows.
 #[derive(Debug, Args)]
 pub(crate) struct DiscoverArgs {
-    /// HOST or HOST:PORT; the port is 4420 unless said otherwise
+    /// HOST or HOST:PORT; the default port is 4420
     #[arg(value_name = "ADDRESS")]
     address: String,
     /// Print one JSON document

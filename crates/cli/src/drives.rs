@@ -14,7 +14,7 @@ use std::process::ExitCode;
 /// Shows the drives that a data node serves, and which arrays they are members of.
 #[derive(Debug, Args)]
 pub(crate) struct DrivesArgs {
-    /// HOST or HOST:PORT; the port is 4420 unless said otherwise
+    /// HOST or HOST:PORT; the default port is 4420
     #[arg(value_name = "ADDRESS")]
     address: String,
     /// Print one JSON document
@@ -36,7 +36,7 @@ struct Drive {
     memory_bytes: u64,
     /// The array that it is a member of.
     array: Option<Membership>,
-    /// Why its superblock cannot be read, where it cannot.
+    /// The reason if its superblock cannot be read.
     problem: Option<String>,
 }
 

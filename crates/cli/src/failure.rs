@@ -25,7 +25,7 @@ impl<E: Error> From<E> for Failure {
         let mut cause = error.source();
         while let Some(inner) = cause {
             let words = inner.to_string();
-            // Many errors quote their cause already.
+            // Many errors already quote their cause.
             if !message.contains(&words) {
                 message.push_str(": ");
                 message.push_str(&words);

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 /// The exit code if something is wrong with the drive.
 const DAMAGED: u8 = 1;
-/// Damaged pages that are named, at most.
+/// Most damaged pages that are listed.
 const NAMED: usize = 100;
 /// The streams by their numbers.
 const STREAMS: [&str; 8] = [
@@ -29,14 +29,13 @@ const STREAMS: [&str; 8] = [
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum FlashCommand {
-    /// Make a flash drive in a file or on a device
+    /// Create a flash drive in a file or on a device
     ///
-    /// `pumice node --drive flash:PATH,capacity=SIZE` makes one as well, if there is no file of
-    /// that name.
+    /// `pumice node --drive flash:PATH,capacity=SIZE` also creates one, if the file does not exist.
     Format(FormatArgs),
-    /// Say what a drive holds; nothing is written
+    /// Show the state of a drive; nothing is written
     Status(StatusArgs),
-    /// Read every page of a drive, and say what is damaged; nothing is written without --repair
+    /// Read every page of a drive, and report damage; nothing is written without --repair
     #[command(after_help = "Exit codes: 0 sound, 1 something is damaged, 2 could not run.")]
     Check(CheckArgs),
 }
@@ -47,10 +46,10 @@ pub(crate) struct FormatArgs {
     /// capacity. The defaults are 7% and `none`
     #[arg(value_name = "DRIVE")]
     drive: FlashSpec,
-    /// Destroy what is there
+    /// Overwrite the file or device, whatever it holds
     #[arg(long)]
     overwrite: bool,
-    /// Only say what would be made
+    /// Only show what would be created
     #[arg(long)]
     dry_run: bool,
     /// Print one JSON document
@@ -74,8 +73,8 @@ pub(crate) struct CheckArgs {
     /// Write damaged superblocks again
     #[arg(long)]
     repair: bool,
-    /// With --repair: go on without durable pages whose tags are lost. Older versions of the
-    /// logical pages that they held then stand, and nothing tells which those are
+    /// With --repair: give up durable pages whose tags are lost. Older versions of their logical
+    /// pages then become current, and nothing shows which pages those are
     #[arg(long, requires = "repair")]
     accept_lost_tags: bool,
     /// Print one JSON document
@@ -238,7 +237,7 @@ fn human(document: &Document, found: &Examined) -> String {
     );
     let wear = &document.wear;
     text += &format!(
-        "  erases of a block: {} to {}, {:.1} in the mean\n",
+        "  erases of a block: {} to {}, {:.1} on average\n",
         wear.fewest_erases, wear.most_erases, wear.mean_erases
     );
     let names = [
@@ -248,7 +247,7 @@ fn human(document: &Document, found: &Examined) -> String {
         "the second at the end",
     ];
     for (name, _) in names.iter().zip(document.damaged_superblocks).filter(|(_, damaged)| *damaged) {
-        text += &format!("  superblock: {name} is damaged; check --repair writes it again\n");
+        text += &format!("  superblock: {name} is damaged; pumice flash check --repair rewrites it\n");
     }
     if let Some(check) = &document.check {
         text += &check_text(check);
@@ -273,7 +272,7 @@ fn check_text(check: &Check) -> String {
         text += &format!("  {slots} of superblocks written again\n");
     }
     if check.accepted_lost_tags {
-        text += "  durable pages whose tags are lost, if there are any, are passed over from now on\n";
+        text += "  durable pages whose tags are lost, if there are any, are ignored from now on\n";
     }
     text
 }

@@ -17,15 +17,16 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Shows the arrays that devices belong to: geometry, state, members, and what keeps an array from
-/// being checked.
+/// Shows the arrays that devices belong to: geometry, state, members, and the reason if an array
+/// cannot be checked.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 every array can be checked, 1 an array has a problem that keeps it from being checked, 2 a device carries no good superblock, or\nthe report could not be written."
+    after_help = "Exit codes: 0 every array can be checked, 1 an array cannot be checked, 2 a device has no valid superblock, or\nthe report could not be written."
 )]
 pub(crate) struct InspectArgs {
-    /// Block devices or image files; /dev/mdX, for its members; nvme://HOST:PORT/NSID or
-    /// nvme://HOST:PORT, drives of a data node
+    /// Block devices or image files; /dev/mdX for all members of a running array;
+    /// nvme://HOST:PORT/NSID for one drive of a data node; nvme://HOST:PORT for all drives of the
+    /// node that have a superblock
     #[arg(required = true, value_name = "DEVICE")]
     devices: Vec<PathBuf>,
     /// Print one JSON document
@@ -106,7 +107,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
     }
     let mut reports = Vec::with_capacity(arrays.len());
     for devices in arrays.into_values() {
-        // A node that has gone since says nothing of what was read.
+        // If the node has disappeared since, the records that were read remain valid.
         let hosts = hosts_of(&devices).unwrap_or_else(|failure| {
             problems.push(failure.to_string());
             None
@@ -132,7 +133,8 @@ pub(crate) fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(code))
 }
 
-/// Looks at devices. One that cannot be opened, reached or read says nothing of the others.
+/// Reads the superblocks of devices. A device that cannot be opened, reached or read does not
+/// affect the others.
 fn look(paths: &[PathBuf]) -> Result<Vec<Result<Probed, Failure>>, Failure> {
     let access = Access { allow_in_use: true, ..Access::default() };
     let mut found = Vec::with_capacity(paths.len());
@@ -150,8 +152,8 @@ fn look(paths: &[PathBuf]) -> Result<Vec<Result<Probed, Failure>>, Failure> {
     Ok(found)
 }
 
-/// An array that runs, here or on the hosts that are connected to all of its drives, is active, not
-/// unclean, whatever its superblocks leave open.
+/// An array that runs, here or on hosts that are connected to all of its drives, is shown as
+/// active, even if its superblocks look unclean.
 fn ask_who_runs(report: &mut InspectReport, hosts: Option<&str>) {
     if !matches!(report.state, State::Unclean | State::Active) {
         return;

@@ -1,4 +1,4 @@
-//! `pumice kept`: blocks that recovery wrote over, and putting them back.
+//! `pumice kept`: lists the blocks that recovery overwrote, and puts them back.
 
 use crate::failure::Failure;
 use crate::protect::{Places, medium, open, places};
@@ -13,11 +13,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Lists blocks that were written over after a crash, writes them out, puts them back, or gives
-/// them up
+/// Lists blocks that were overwritten after a crash, saves them to a file, puts them back, or
+/// deletes them
 ///
-/// After a crash, blocks that are a mixture of two writes are written again from the log of the
-/// tags. What they held is kept first, in the tag file, in case that another program had written it
+/// After a crash, blocks that hold a mixture of two writes are written again from the log of the
+/// tags. Their contents are first kept in the tag file, in case another program wrote them
 /// meanwhile. A drive is written as for `pumice node`: /dev/sdb,pi=16,tags=PATH.
 #[derive(Debug, Args)]
 #[command(after_help = "Exit codes: 0 done, 2 could not run.")]
@@ -28,13 +28,13 @@ pub(crate) struct KeptArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// One line for each kept block; also while a node serves the drive
+    /// Print one line for each kept block; works while a node serves the drive
     List {
         /// The drive with its tags: DRIVE,pi=BITS,tags=PATH
         #[arg(value_name = "DRIVE")]
         drive: DriveSource,
     },
-    /// Write the bytes of a kept block to a new file; also while a node serves the drive
+    /// Write the bytes of a kept block to a new file; works while a node serves the drive
     Save {
         /// The drive with its tags: DRIVE,pi=BITS,tags=PATH
         #[arg(value_name = "DRIVE")]
@@ -44,7 +44,7 @@ enum Action {
         /// The file, which must not exist
         file: PathBuf,
     },
-    /// Put a kept block back where it was; what lies there is kept in its stead
+    /// Put a kept block back in its place; the block that it replaces is kept instead
     PutBack {
         /// The drive with its tags: DRIVE,pi=BITS,tags=PATH; stop its node first
         #[arg(value_name = "DRIVE")]
@@ -52,7 +52,7 @@ enum Action {
         /// Its number in the list
         number: u64,
     },
-    /// Give kept blocks up, so that others have room
+    /// Delete kept blocks, to make room for others
     Forget {
         /// The drive with its tags: DRIVE,pi=BITS,tags=PATH; stop its node first
         #[arg(value_name = "DRIVE")]
@@ -135,6 +135,6 @@ fn forget(places: &Places<'_>, number: Option<u64>) -> Result<(), Failure> {
         device.forget_kept(*number).map_err(|error| fail(places, &error))?;
     }
     device.close()?;
-    print(&format!("{}: {} kept blocks are given up\n", places.drive.display(), numbers.len()));
+    print(&format!("{}: {} kept blocks are deleted\n", places.drive.display(), numbers.len()));
     Ok(())
 }

@@ -10,7 +10,7 @@ use std::panic::PanicHookInfo;
 use tracing::error;
 use tracing_subscriber::filter::LevelFilter;
 
-/// Which lines go out.
+/// The least severe level that is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogLevel {
     Off,
@@ -20,21 +20,21 @@ pub(crate) enum LogLevel {
     Debug,
 }
 
-/// How lines look.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
     /// Time, level, message, fields.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Sends what this program logs to standard error from now on, and so what it says of panics. What
-/// else it says there goes the same way, by [`Lines::say`]: whoever logs never waits for standard
-/// error, and does not fail if that does.
+/// Sends the log and panic messages of this program to standard error from now on. Other messages
+/// take the same way, by [`Lines::say`], so that no caller waits for standard error or fails
+/// because of it.
 ///
 /// # Errors
-/// If the system has no thread for it.
+/// If no thread can be started.
 pub(crate) fn begin(level: LogLevel, format: LogFormat) -> io::Result<Lines> {
     let filter = match level {
         LogLevel::Off => LevelFilter::OFF,
@@ -48,10 +48,10 @@ pub(crate) fn begin(level: LogLevel, format: LogFormat) -> io::Result<Lines> {
     let all = tracing_subscriber::fmt()
         .with_max_level(filter)
         .with_target(false)
-        // It would say so on standard error, and panic if it cannot.
+        // Reporting it on standard error could panic.
         .log_internal_errors(false)
         .with_writer(move || out.clone());
-    // An error says that another one logs already.
+    // An error means that a logger is already set.
     let _ = match format {
         LogFormat::Text => all.with_ansi(false).try_init(),
         LogFormat::Json => all.json().flatten_event(true).try_init(),
@@ -62,7 +62,7 @@ pub(crate) fn begin(level: LogLevel, format: LogFormat) -> io::Result<Lines> {
     Ok(lines)
 }
 
-/// The standard library's hook waits for standard error, and with it a core that panics.
+/// The standard library's hook would block a panicking core on standard error.
 fn panicked(panic: &PanicHookInfo<'_>) {
     let payload = panic.payload();
     let text = payload.downcast_ref::<&str>().copied();

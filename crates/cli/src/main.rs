@@ -1,5 +1,5 @@
-//! The `pumice` command: checks, locates and repairs silent corruption in RAID arrays, near the
-//! drives.
+//! The `pumice` command: finds and repairs silent corruption in RAID arrays, on the machines that
+//! hold the drives.
 
 mod access;
 mod bench;
@@ -30,7 +30,7 @@ mod volume;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
-/// Scrubs RAID arrays where the data lives.
+/// Finds and repairs silent corruption in RAID arrays.
 ///
 /// Exit codes: 0 clean, 1 findings, 2 could not run or could not write its report, 3 interrupted or
 /// incomplete, 4 copies of a mirror differ.
@@ -43,40 +43,39 @@ struct Pumice {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Check an array, say where it is inconsistent and which member is probably wrong, and repair
-    /// it if told to
+    /// Check an array, locate damage, name the damaged member, and optionally repair it
     Scrub(scrub::ScrubArgs),
     /// Show the arrays that devices belong to
     Inspect(inspect::InspectArgs),
-    /// List, show, undo or forget what repairs replaced
+    /// List, show, undo or delete repairs
     Repairs(repairs::RepairsArgs),
-    /// Compute what a scrub moves, and where, before building anything
+    /// Compute how many bytes a scrub would move over each link
     Plan(plan::PlanArgs),
     /// Serve drives over NVMe/TCP
     Node(node::NodeArgs),
-    /// Give drives protection information beside them, or say how it stands
+    /// Create tags (protection information) beside drives, or show their state
     Protect(protect::ProtectArgs),
-    /// Make flash drives in files or on devices, and look at them
+    /// Create and inspect flash drives in files or on devices
     #[command(subcommand)]
     Flash(flash::FlashCommand),
-    /// Write md arrays, and serve them
+    /// Create md arrays and serve them over NVMe/TCP
     #[command(subcommand)]
     Volume(volume::VolumeCommand),
-    /// Accept a block that does not fit its protection information
+    /// Accept a block that differs from its tag
     Release(protect::ReleaseArgs),
-    /// List, save, put back or forget blocks that recovery wrote over on a drive with tags
+    /// List, save, put back or delete blocks that recovery overwrote on a drive with tags
     Kept(kept::KeptArgs),
-    /// Ask a discovery service what it lists
+    /// List what a discovery service knows
     Discover(discover::DiscoverArgs),
     /// Show the drives of a data node, and the arrays on them
     Drives(drives::DrivesArgs),
-    /// Measure what this machine can do
+    /// Measure the speed of this machine
     #[command(subcommand)]
     Bench(bench::BenchCommand),
-    /// Replay foreground traces under virtual time, and compare when and how large to scrub
+    /// Replay foreground traces in virtual time, and compare scrub policies and request sizes
     #[command(subcommand)]
     Sim(sim::SimCommand),
-    /// See it work: an array, ten kinds of damage, four methods, repair
+    /// Demonstrate Pumice on an array with ten kinds of damage: four methods, and repair
     Demo(demo::DemoArgs),
 }
 

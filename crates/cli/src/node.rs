@@ -22,85 +22,85 @@ use std::process::ExitCode;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// The exit code of a node that did not end as it should.
+/// The exit code of a node that failed, or whose drives did not all stop in time.
 const NOT_DONE: u8 = 3;
 
-/// Serves drives to any NVMe/TCP host: one subsystem, a namespace for each drive, in the order
+/// Serves drives to any NVMe/TCP host: one subsystem with a namespace for each drive, in the order
 /// given.
 ///
 /// Prints `listening on ADDRESS nqn NQN` for each address when it is ready. SIGTERM and Ctrl-C stop
-/// it: commands in flight end, every write is made durable.
+/// it: commands in flight are finished, and every write is made durable.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The whole can be written down in a file, for --config:
+All options can be given in a file instead, with --config:
 
-    listen = \"127.0.0.1:4420\"              # or several: [\"192.0.2.1\", \"[2001:db8::1]:4420\"]; the port is 4420 where it is left out
-    nqn = \"nqn.2026-11.example:node1\"      # optional; made from the machine and the drives where it is left out
+    listen = \"127.0.0.1:4420\"              # or several: [\"192.0.2.1\", \"[2001:db8::1]:4420\"]; the default port is 4420
+    nqn = \"nqn.2026-11.example:node1\"      # optional; the default is derived from the machine and the drives
     block_size = 512                       # or 4096
     cores = 1
     connections = 4096
     busy_poll = \"100us\"                    # optional; how long a core looks for work before it sleeps, \"0s\" for never
     state_dir = \"/var/lib/pumice\"          # optional; the default is the same
     metrics = \"9420\"                       # optional; counters for Prometheus: a port of 127.0.0.1, or ADDRESS:PORT
-    show_paths = false                     # optional; true shows hosts the whole paths of drives
+    show_paths = false                     # optional; true shows the full paths of drives to hosts
     [[drive]]
     backend = \"/dev/sdb\"                   # a block device, an image file, mem:SIZE, or flash:PATH
-    label = \"front left\"                  # optional; what hosts are shown, in place of the last part of the path
-    [[peer]]                               # nodes that local memory may be sent to
+    label = \"front left\"                  # optional; shown to hosts instead of the last part of the path
+    [[peer]]                               # nodes to which local memory may be sent
     address = \"127.0.0.1:4421\"
-    digest = \"auto\"                        # optional; of what is sent there: auto (unless it is on the loopback), on, off
+    digest = \"auto\"                        # optional; digests of connections to it: auto (unless it is on the loopback), on, off
     [pacing]                               # optional; scrubs may ask for less, never for more
-    slowdown = \"1ms\"                       # of a foreground request, in the mean
-    rate = \"200MB\"                         # a second, from each drive
+    slowdown = \"1ms\"                       # average delay of a foreground request
+    rate = \"200MB\"                         # per second, from each drive
     window = [\"22:00-06:00\"]              # local time
 
 Exit codes: 0 stopped, 2 could not run, 3 a part of the node failed, or a drive did not come back.")]
 pub(crate) struct NodeArgs {
-    /// Read the whole configuration from this file
+    /// Read the complete configuration from this file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "drive", "nqn", "block_size", "cores", "peer", "connections", "busy_poll", "state_dir", "show_paths", "metrics"])]
     config: Option<PathBuf>,
-    /// Where to listen, such as 192.0.2.1, 192.0.2.1:4420 or `[2001:db8::1]:4420`; port 0 picks
-    /// one; once for each address
+    /// Address to listen on, such as 192.0.2.1, 192.0.2.1:4420 or `[2001:db8::1]:4420`; port 0
+    /// picks a free port; once for each address
     #[arg(long, value_name = "ADDRESS", required_unless_present = "config", value_parser = listen_address)]
     listen: Vec<SocketAddr>,
-    /// A drive: a block device, an image file, mem:SIZE, or flash:PATH (see `pumice flash`), with
-    /// `,capacity=SIZE,op=7%,dedup=SCHEME` after it if it is to be made; once for each. With
-    /// `,pi=16,tags=PATH` after it, each block has protection information in a file beside it
-    /// (`,pi=16` alone for mem:SIZE), and a block that does not fit it is refused
+    /// A drive, once for each: a block device, an image file, mem:SIZE, or flash:PATH (see `pumice
+    /// flash`). Append `,capacity=SIZE,op=7%,dedup=SCHEME` to create a flash drive. Append
+    /// `,pi=16,tags=PATH` (`,pi=16` alone for mem:SIZE) to keep a tag for each block in the file
+    /// PATH and to refuse blocks that differ from their tags
     #[arg(long, value_name = "DRIVE", required_unless_present = "config")]
     drive: Vec<DriveSource>,
-    /// The subsystem's name [default: made from the machine and the drives]
+    /// The subsystem's name [default: derived from the machine and the drives]
     #[arg(long)]
     nqn: Option<Nqn>,
     /// Bytes of a block: 512 or 4096
     #[arg(long, default_value = "512", value_parser = ["512", "4096"])]
     block_size: String,
-    /// A node that this one may send local memory to, for scrubs across nodes; once for each
+    /// A node to which this one may send local memory, for scrubs across nodes; once for each
     #[arg(long, value_name = "ADDRESS")]
     peer: Vec<SocketAddr>,
-    /// Threads that serve connections; each connection lives on one
+    /// Threads that serve connections; each connection stays on one thread
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     cores: u16,
-    /// Connections at a time; more are closed at once
+    /// Most connections at a time; any more are closed at once
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     connections: u32,
     /// How long a core looks for work before it sleeps, if recent waits were short; 0s for never
     #[arg(long, value_name = "DURATION", default_value = "100us", value_parser = busy_poll)]
     busy_poll: Duration,
-    /// Where it is kept which blocks hosts have made unreadable [default: /var/lib/pumice for root,
-    /// else $XDG_STATE_HOME/pumice]
+    /// Folder for the record of blocks that hosts have marked unreadable [default: /var/lib/pumice
+    /// for root, else $XDG_STATE_HOME/pumice]
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
     /// Where to serve counters for Prometheus: a port of 127.0.0.1, or ADDRESS:PORT
     #[arg(long, value_name = "ADDRESS", value_parser = metrics_address)]
     metrics: Option<SocketAddr>,
-    /// What to log to standard error: this, and what is worse [default: info]
+    /// Least severe level that is logged to standard error [default: info]
     #[arg(long, value_name = "LEVEL", env = "PUMICE_LOG")]
     log_level: Option<LogLevel>,
-    /// How to log
+    /// Format of log lines
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
-    /// Show hosts the whole paths of drives, not only the last parts
+    /// Show the full paths of drives to hosts, not only the last parts
     #[arg(long)]
     show_paths: bool,
 }
@@ -158,7 +158,7 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
     let descriptors = raise_descriptor_limit().unwrap_or(0);
     if descriptors < config.connections as u64 + 256 {
         log.say(&format!(
-            "pumice: {} connections are allowed, but only {descriptors} open descriptors: see `ulimit -Hn`",
+            "pumice: {} connections are allowed, but only {descriptors} file descriptors can be open: see `ulimit -Hn`",
             config.connections
         ));
     }
@@ -185,7 +185,7 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
     // All lines at once: a reader that closes the pipe after the first does not end the node.
     let mut out = std::io::stdout();
     if let Err(error) = out.write_all(lines.as_bytes()).and_then(|()| out.flush()) {
-        log.say(&format!("pumice: standard output does not take the addresses: {error}"));
+        log.say(&format!("pumice: the addresses could not be written to standard output: {error}"));
     }
     server.on_failure(move |why| {
         // As above.
@@ -197,7 +197,7 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
         log.say(&format!("pumice: {error}"));
     }
     if let Ended::Failed(why) = &ended {
-        log.say(&format!("pumice: the node ends: {why}"));
+        log.say(&format!("pumice: the node stops: {why}"));
     }
     log.finish();
     match (ended, stopped) {
@@ -208,9 +208,9 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
 
 /// Why the node ends.
 enum Ended {
-    /// It was told to.
+    /// By a signal.
     Signal,
-    /// A part of it has ended before.
+    /// A part of it has failed.
     Failed(String),
 }
 

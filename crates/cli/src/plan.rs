@@ -1,4 +1,4 @@
-//! `pumice plan`: what a scrub moves, on paper.
+//! `pumice plan`: computes how many bytes a scrub moves.
 
 use crate::failure::Failure;
 use crate::text::{count, print, print_json, table};
@@ -13,7 +13,7 @@ use std::process::ExitCode;
 /// Power sums a row of a fingerprint, as a scrub uses them.
 const POWERS: u64 = 8;
 
-/// Computes what a pass over an array moves, method by method.
+/// Computes how many bytes a pass over an array moves, for each method.
 #[derive(Debug, Args)]
 pub(crate) struct PlanArgs {
     /// Drives of the array, parity included
@@ -37,8 +37,8 @@ pub(crate) struct PlanArgs {
     /// Accumulators of the methods `stripe` (across nodes) and `aggregate`
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=8))]
     accumulators: u64,
-    /// How to count: `actual` is what this program moves, `brief` the accounting of the industry
-    /// brief that drives compute by themselves
+    /// How to count: `actual` is what this program moves; `brief` is the accounting of the industry
+    /// brief, in which the drives compute
     #[arg(long, value_enum, default_value_t = Accounting::Actual)]
     accounting: Accounting,
     /// Print one JSON document
@@ -82,31 +82,31 @@ impl PlanArgs {
     fn shape(&self) -> Result<PassShape, Failure> {
         if self.parity >= self.members {
             return Err(Failure::new(format!(
-                "--parity is {}: less than --members, {}",
+                "--parity is {}: it must be less than --members, {}",
                 self.parity, self.members
             )));
         }
         if self.nodes > self.members {
             return Err(Failure::new(format!(
-                "--nodes is {}: at most --members, {}",
+                "--nodes is {}: it must be at most --members, {}",
                 self.nodes, self.members
             )));
         }
         if !self.chunk.is_power_of_two() || self.chunk < 4096 {
             return Err(Failure::new(format!(
-                "--chunk is {} bytes: a power of two from 4096 on, as md has it",
+                "--chunk is {} bytes: it must be a power of two, at least 4096, as in md",
                 self.chunk
             )));
         }
         if self.drive < self.chunk {
             return Err(Failure::new(format!(
-                "--drive is {} bytes: not even one chunk of {}",
+                "--drive is {} bytes: less than one chunk of {}",
                 self.drive, self.chunk
             )));
         }
         let total = u128::from(self.members) * u128::from(self.drive) * 8 * u128::from(self.accumulators);
         if total > u128::from(u64::MAX) {
-            return Err(Failure::new("the array is too large: its ledger does not fit 64 bits"));
+            return Err(Failure::new("the array is too large: its byte counts do not fit 64 bits"));
         }
         let spread =
             (0..self.nodes).map(|i| self.members / self.nodes + u64::from(i < self.members % self.nodes));
@@ -221,7 +221,9 @@ fn human(args: &PlanArgs, methods: &[MethodLines], published: Option<u64>) -> St
     out.push_str(&table(&rows));
     match args.accounting {
         Accounting::Brief => {
-            out.push_str("\nAccounting of the brief: drives compute by themselves; interims move between their memories.\n");
+            out.push_str(
+                "\nAccounting of the brief: the drives compute; interims move between their memories.\n",
+            );
             if let Some(batch) = published {
                 let bytes = aggregate(methods);
                 out.push_str(&format!(

@@ -1,4 +1,4 @@
-//! Devices after the first look at them: where each is, and what its superblock says.
+//! Devices that have been opened, each with its location and its superblock.
 
 use pumice_blockdev::BlockDevice;
 use pumice_offload::DriveId;
@@ -6,7 +6,7 @@ use pumice_raid::MemberRecord;
 use pumice_remote::RemoteNode;
 use std::sync::Arc;
 
-/// A device with what its superblock says.
+/// A device and its superblock.
 pub(crate) struct Probed {
     pub(crate) path: String,
     pub(crate) place: Place,
@@ -23,7 +23,7 @@ pub(crate) enum Place {
 }
 
 impl Probed {
-    /// The device, where it is in this machine.
+    /// The device, if it is in this machine.
     pub(crate) fn here(&self) -> Option<&Arc<dyn BlockDevice>> {
         match &self.place {
             Place::Here(device) => Some(device),

@@ -1,4 +1,4 @@
-//! What a pass shows while it runs: a bar on a terminal, plain lines otherwise, nothing with `-q`.
+//! The progress of a pass: a bar on a terminal, plain lines otherwise, nothing with `-q`.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use pumice_host::finding::Finding;
@@ -7,7 +7,7 @@ use pumice_units::format_decimal;
 use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
 
-/// How often a line is written where there is no terminal.
+/// How often a line is written if there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// Shows progress on standard error.
@@ -37,7 +37,7 @@ impl Display {
         Self { kind }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn finish(&self) {
         if let Kind::Bar(bar) = &self.kind {
             bar.finish_and_clear();
@@ -60,7 +60,7 @@ impl Observer for Display {
             Kind::Bar(bar) => {
                 if bar.length() != Some(progress.of_stripes) {
                     bar.set_length(progress.of_stripes);
-                    // A resumed pass: what was done before says nothing of the rate.
+                    // A resumed pass: earlier runs do not count in the rate.
                     bar.set_position(progress.stripes);
                     bar.reset_eta();
                 }
@@ -90,7 +90,7 @@ impl Observer for Display {
     }
 
     fn finding(&mut self, _finding: &Finding) {
-        // The count is in every line; the findings themselves are the report's.
+        // Each line has the count; the report lists the findings.
     }
 
     fn note(&mut self, note: &str) {

@@ -23,11 +23,11 @@ const DIFFER: u8 = 1;
 /// The exit code if it was stopped before the end.
 const STOPPED: u8 = 3;
 
-/// Gives drives protection information beside them: tags of what lies there
+/// Adopts drives: creates a tag (protection information) for each block as it is now
 ///
 /// A drive is written as for `pumice node`: /dev/sdb,pi=16,tags=PATH. It must not be in use: stop
-/// the node, or the array, first. Blocks that have tags are checked and left as they are. A drive
-/// whose tags were begun goes on where it stopped.
+/// the node or the array first. Blocks that have tags are checked and left as they are. An
+/// interrupted adoption continues where it stopped.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Adopted tags find damage that comes later. They cannot say whether a block was whole when it was
@@ -39,26 +39,27 @@ pub(crate) struct ProtectArgs {
     /// A drive with its tags: DRIVE,pi=BITS,tags=PATH; once for each
     #[arg(value_name = "DRIVE", required = true)]
     drives: Vec<DriveSource>,
-    /// Bytes of a block, as the node is to serve it: 512 or 4096
+    /// Bytes of a block, 512 or 4096; the node must serve the same size
     #[arg(long, default_value = "512", value_parser = ["512", "4096"])]
     block_size: String,
-    /// Bytes to read a second, at most
+    /// Most bytes to read a second
     #[arg(long, value_name = "SIZE", value_parser = rate)]
     rate: Option<u64>,
-    /// Only say how many blocks have which tags; also while a node serves the drive
+    /// Only show how many blocks have which tags; works while a node serves the drive
     #[arg(long, conflicts_with_all = ["off", "rate"])]
     status: bool,
     /// Remove the tag file; the drive stays as it is
     #[arg(long, conflicts_with = "rate")]
     off: bool,
-    /// Believe tags again that were found stale: blocks that differ are refused from now on
+    /// Use tags again that were found stale: blocks that differ from them are refused from now on
     #[arg(long, conflicts_with_all = ["off", "status"])]
     believe: bool,
 }
 
 /// Accepts one refused block as it is, so that it can be read
 ///
-/// The block is not changed; it gets a tag of what lies there, which is no witness of what it was.
+/// The block is not changed. It gets a new tag for its present contents, which does not show
+/// whether they are right.
 #[derive(Debug, Args)]
 pub(crate) struct ReleaseArgs {
     /// The drive with its tags: DRIVE,pi=BITS,tags=PATH
@@ -74,13 +75,13 @@ pub(crate) struct ReleaseArgs {
 
 fn rate(text: &str) -> Result<u64, String> {
     match parse_size(text) {
-        Ok(0) => Err("0 bytes a second come to no end".to_owned()),
+        Ok(0) => Err("at 0 bytes a second it would never finish".to_owned()),
         Ok(rate) => Ok(rate),
         Err(error) => Err(error.to_string()),
     }
 }
 
-/// Where a drive and its tags are.
+/// The paths of a drive and its tags.
 pub(crate) struct Places<'s> {
     pub(crate) drive: &'s Path,
     pub(crate) tags: &'s PathBuf,
@@ -90,7 +91,7 @@ pub(crate) struct Places<'s> {
 pub(crate) fn places(source: &DriveSource) -> Result<Places<'_>, Failure> {
     let Backend::Path(drive) = &source.backend else {
         return Err(Failure::new(format!(
-            "{}: a drive in memory, or of flash, lives in its node",
+            "{}: a drive in memory or of flash exists only in its node",
             source.backend
         )));
     };
@@ -108,13 +109,13 @@ pub(crate) fn open(places: &Places<'_>, block: u32) -> Result<TaggedDevice, Fail
     TaggedDevice::open(drive, medium, &serial).map_err(|error| Failure::new(format!("{tags}: {error}")))
 }
 
-/// A tag file for looking only.
+/// A tag file, opened for reading.
 pub(crate) fn medium(tags: &Path) -> Result<SharedMedium, Failure> {
     let file = FileDevice::open(tags, OpenMode::ReadOnly, Options::default())?;
     Ok(SharedMedium(Arc::new(DeviceMedium(Arc::new(file)))))
 }
 
-/// Looks at a tag file.
+/// Reads a tag file without changing it.
 fn look(tags: &Path) -> Result<(Header, Census), Failure> {
     TagFile::look(medium(tags)?).map_err(|error| Failure::new(format!("{}: {error}", tags.display())))
 }
@@ -183,20 +184,20 @@ fn report(places: &Places<'_>, found: &Adopted, device: &TaggedDevice) {
     if !recovered.rewritten.is_empty() {
         let count = recovered.rewritten.len();
         text += &format!(
-            "  {count} torn blocks were written again after a crash; `pumice kept` has what they held\n"
+            "  {count} torn blocks were written again after a crash; `pumice kept` lists their old contents\n"
         );
     }
     if recovered.not_kept > 0 {
         let count = recovered.not_kept;
         text += &format!(
-            "  {count} torn blocks were left as they are: there is no room to keep what they hold; see `pumice kept`\n"
+            "  {count} torn blocks were left as they are: there is no room to keep their contents; see `pumice kept`\n"
         );
     }
     if device.is_stale() {
-        text += "  the tags are stale: nothing is refused; --believe ends that\n";
+        text += "  the tags are stale: nothing is refused; --believe makes them count again\n";
     }
     if !found.complete {
-        text += "  stopped; the same command goes on from there\n";
+        text += "  stopped; the same command continues from there\n";
     }
     print(&text);
 }
@@ -214,7 +215,7 @@ fn status(places: &Places<'_>) -> Result<(), Failure> {
         geometry.format().guard(),
         counts.join(", ")
     );
-    text += &format!("  adoption has passed {} of {}\n", header.adopted, geometry.blocks());
+    text += &format!("  adopted {} of {}\n", header.adopted, geometry.blocks());
     text += if header.clean { "  closed\n" } else { "  in use, or not closed: the log may hold more\n" };
     if header.stale {
         text += "  stale: nothing is refused\n";

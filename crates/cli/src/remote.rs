@@ -20,13 +20,12 @@ use std::time::{Duration, Instant};
 
 /// How a name of a node begins.
 const SCHEME: &str = "nvme://";
-/// The port that NVMe over Fabrics has been given.
+/// The port assigned to NVMe over Fabrics.
 const PORT: u16 = 4420;
-/// How long a node may be silent before it is asked whether it is alive, and how long it has to
-/// answer.
+/// How long a node may be silent before a keep alive is sent, and how long it has to answer.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
-/// A host that was silent for so many milliseconds may be gone: Linux sends a keep alive every 2.5
-/// s unless told otherwise.
+/// A host that was silent for this many milliseconds may be gone: by default Linux sends a keep
+/// alive every 2.5 s.
 const ALIVE_MS: u32 = 10_000;
 
 /// A drive of a node, or all of its drives.
@@ -36,8 +35,8 @@ pub(crate) struct RemoteName {
     pub(crate) nsid: Option<u32>,
 }
 
-/// The first of a host's addresses where somebody listens, for a name often has one of each family;
-/// where nobody does, the first.
+/// The first of a host's addresses at which somebody listens, because a name often has one address
+/// of each family. If nobody listens at any, the first address.
 fn answering(addresses: &[SocketAddr]) -> Option<SocketAddr> {
     const PATIENCE: Duration = Duration::from_secs(2);
     let first = addresses.first().copied()?;
@@ -61,7 +60,7 @@ fn host_and_port(text: &str) -> Result<(&str, u16), String> {
         Some((host, rest)) => (host, Some(rest.strip_prefix(':').ok_or("after ] comes :PORT")?)),
         None => match text.split_once(':') {
             Some((_, rest)) if rest.contains(':') => {
-                return Err(format!("an IPv6 address is written in brackets: [{text}]"));
+                return Err(format!("write an IPv6 address in brackets: [{text}]"));
             }
             Some((host, port)) => (host, Some(port)),
             None => (text, None),
@@ -70,7 +69,7 @@ fn host_and_port(text: &str) -> Result<(&str, u16), String> {
     if host.is_empty() {
         return Err("no host is named".to_owned());
     }
-    let wrong = |port: &str| format!("'{port}' is no port: a number from 1 to 65535");
+    let wrong = |port: &str| format!("'{port}' is no port: it must be a number from 1 to 65535");
     let number = port.map(|port| port.parse().ok().filter(|n| *n > 0).ok_or_else(|| wrong(port)));
     Ok((host, number.transpose()?.unwrap_or(PORT)))
 }
@@ -110,7 +109,7 @@ impl RemoteName {
         Ok(Some(Self { address, nsid }))
     }
 
-    /// The node at an address that is an argument of its own: with or without `nvme://`.
+    /// The node at an address given as an argument, with or without `nvme://`.
     pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
         let full = if after_scheme(text).is_some() { text.to_owned() } else { format!("{SCHEME}{text}") };
         match Self::of(Path::new(&full))? {
@@ -127,10 +126,10 @@ impl fmt::Display for RemoteName {
     }
 }
 
-/// How the names begin by which this program connects.
+/// The prefix of the NQNs under which this program connects.
 const HOST_NQN: &str = "nqn.2026-11.invalid.pumice:host:";
 
-/// The name by which this program connects: made from the machine's id.
+/// The NQN under which this program connects, derived from the machine's id.
 pub(crate) fn host_nqn() -> Nqn {
     let machine = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
     let machine: String = machine.trim().chars().filter(char::is_ascii_hexdigit).take(32).collect();
@@ -144,8 +143,8 @@ pub(crate) fn machine() -> u128 {
     u128::from_str_radix(id.trim(), 16).unwrap_or(0)
 }
 
-/// The identifier under which this process connects: drawn anew, because two scrubs of one machine
-/// are two hosts for a node.
+/// The host identifier of this process: a random one, because to a node two scrubs of one machine
+/// are two hosts.
 fn host_id() -> Result<[u8; 16], Failure> {
     let mut id = [0; 16];
     File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut id))?;
@@ -162,14 +161,14 @@ pub(crate) fn connect(address: SocketAddr, digests: DigestPolicy) -> Result<Arc<
         RemoteNode::connect(dial).map_err(|error| Failure::new(format!("{SCHEME}{address}: {error}")))?;
     if node.lacks_digests() {
         eprintln!(
-            "pumice: {SCHEME}{address}: the node has no digests: what comes from it is protected by TCP's checksum alone"
+            "pumice: {SCHEME}{address}: the node offers no digests: its data is protected only by TCP's checksum"
         );
     }
     Ok(Arc::new(node))
 }
 
-/// How long a hold is asked for while no other host is there: what one had under way when it left
-/// ends soon.
+/// How long to keep asking for a hold while no other host is connected: commands of a host that has
+/// left end soon.
 const LEAVING: Duration = Duration::from_secs(5);
 
 /// Keeps other hosts away from a node's drives while this process runs.
@@ -182,11 +181,12 @@ pub(crate) fn hold(node: &RemoteNode, who_asks: &str) -> Result<(), Failure> {
                 let others = node.hosts()?.unwrap_or_default().hosts.len();
                 if others > 0 || Instant::now() >= until {
                     let who = match others {
-                        0 => "what another host has sent is still under way".to_owned(),
+                        0 => "commands of another host are still under way".to_owned(),
                         _ => format!("{} connected", are(others)),
                     };
                     let name = node.name();
-                    let what = format!("{SCHEME}{name}: {who_asks} needs the drives for itself, and {who}");
+                    let what =
+                        format!("{SCHEME}{name}: {who_asks} needs exclusive use of the drives, but {who}");
                     return Err(Failure::new(what));
                 }
                 std::thread::sleep(Duration::from_millis(100));
@@ -196,15 +196,14 @@ pub(crate) fn hold(node: &RemoteNode, who_asks: &str) -> Result<(), Failure> {
     }
 }
 
-/// So many other hosts, with their verb.
+/// The number of other hosts, with its verb.
 fn are(hosts: usize) -> String {
     if hosts == 1 { "another host is".to_owned() } else { format!("{hosts} other hosts are") }
 }
 
-/// Connects to the nodes, each once, and reads superblocks, name by name as results are taken. A
-/// drive that cannot be made out, or a node that cannot be reached, is told in its place and does
-/// not stand in the way of others. For writing, other hosts are kept away from a node before
-/// anything of it is read.
+/// Connects to each node once, and reads superblocks lazily, name by name. An error of one drive or
+/// node is returned in its place and does not affect the others. For writing, other hosts are kept
+/// away from a node before anything is read from it.
 pub(crate) fn look_remote(
     names: &[RemoteName],
     access: Access,
@@ -244,15 +243,16 @@ pub(crate) fn look_at(node: &Arc<RemoteNode>, name: &RemoteName) -> Vec<Result<P
     if out.is_empty() {
         out.push(Err(Failure::new(match name.nsid {
             Some(nsid) => format!("{name}: the node has no drive {nsid}"),
-            None => format!("{name}: none of its drives carries an md superblock"),
+            None => format!("{name}: none of its drives has an md superblock"),
         })));
     }
     out
 }
 
-/// How many hosts may run an array over these devices, with their verb: the ones that are connected
-/// to the nodes of all of them, and alive. `None` where there is none, or not the same ones
-/// everywhere, or a device is of this machine. Other scrubs and inspections run no array.
+/// The number of hosts that may run an array over these devices, with its verb: live hosts that are
+/// connected to the nodes of all devices. `None` if there is none, if the hosts differ from node to
+/// node, or if a device is of this machine. Other scrubs and inspections do not count: they run no
+/// array.
 pub(crate) fn hosts_of(devices: &[Probed]) -> Result<Option<String>, Failure> {
     if devices.iter().any(|device| device.here().is_some()) {
         return Ok(None);

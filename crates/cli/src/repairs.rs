@@ -1,4 +1,4 @@
-//! `pumice repairs`: what repairs replaced, and putting it back.
+//! `pumice repairs`: the archive of replaced bytes, and undo.
 
 mod show;
 
@@ -20,9 +20,9 @@ use pumice_units::parse_duration;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Lists what repairs replaced, shows it, puts it back, or deletes it.
+/// Lists, shows, undoes or deletes repairs.
 ///
-/// Every repair keeps the bytes that it replaces, for 90 days, in the state directory.
+/// Every repair keeps the bytes that it replaces in the state directory for 90 days.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit codes: 0 done, 1 some repairs could not be undone (each is named), 2 could not run, or the report could not be written."
@@ -30,7 +30,7 @@ use std::process::ExitCode;
 pub(crate) struct RepairsArgs {
     #[command(subcommand)]
     action: Option<Action>,
-    /// Where the archive is kept [default: /var/lib/pumice for root, else $XDG_STATE_HOME/pumice]
+    /// Folder of the archive [default: /var/lib/pumice for root, else $XDG_STATE_HOME/pumice]
     #[arg(long, global = true, value_name = "DIR")]
     state_dir: Option<PathBuf>,
     /// Only this array, by its UUID as mdadm prints it
@@ -43,14 +43,14 @@ pub(crate) struct RepairsArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// One line for each repair, the newest first (the default)
+    /// Print one line for each repair, the newest first (the default)
     List,
-    /// One repair in full
+    /// Show one repair in full
     Show {
         /// Its number
         id: EntryId,
     },
-    /// Put back what repairs replaced, the newest first
+    /// Put back the bytes that repairs replaced, the newest repair first
     #[command(
         after_help = "An undo is refused, and nothing is written, unless every range still reads as the repair left it, and the other members' bytes of those
 rows are what they were. The array must not be assembled; drives of nodes are held meanwhile. Sectors that the drive had
@@ -60,7 +60,7 @@ lost keep what the repair wrote. An undo is kept like a repair, and can be undon
         /// The number of one repair
         #[arg(long = "id", short = 'i', value_name = "ID", conflicts_with = "all")]
         id: Option<EntryId>,
-        /// Every repair that was written and not undone
+        /// Undo every repair that was written and not undone
         #[arg(long)]
         all: bool,
         /// The number of one repair, unless --all; then the members of the array, as for `pumice
@@ -68,17 +68,16 @@ lost keep what the repair wrote. An undo is kept like a repair, and can be undon
         #[arg(required = true, value_name = "[ID] DEVICE")]
         devices: Vec<PathBuf>,
     },
-    /// Delete what repairs replaced
+    /// Delete the bytes that repairs replaced
     Forget {
         /// The number of one repair
         #[arg(required_unless_present_any = ["older_than", "interrupted"])]
         id: Option<EntryId>,
-        /// All that are older, such as 30d
+        /// All repairs older than this, such as 30d
         #[arg(long, value_name = "AGE", value_parser = parse_duration, conflicts_with = "id")]
         older_than: Option<u64>,
-        /// Give up a repair that was interrupted and cannot be brought to an end, because its
-        /// member is gone for good: its journal is kept in the archive, and no longer keeps others
-        /// from beginning
+        /// Give up an interrupted repair that cannot be finished because its member is permanently
+        /// gone: its journal moves to the archive and no longer blocks other repairs
         #[arg(long, conflicts_with_all = ["id", "older_than"])]
         interrupted: bool,
     },
@@ -97,10 +96,10 @@ pub(crate) fn run(args: &RepairsArgs) -> Result<ExitCode, Failure> {
 
 fn folder(args: &RepairsArgs) -> Result<PathBuf, Failure> {
     let folder = args.state_dir.clone().or_else(default_state_dir);
-    folder.ok_or_else(|| Failure::new("no place for the archive is known: name one with --state-dir"))
+    folder.ok_or_else(|| Failure::new("no folder for the archive is known: name one with --state-dir"))
 }
 
-/// The arrays that have an archive, or the one that was asked for.
+/// The arrays that have an archive, or the one named by `--array`.
 fn arrays(args: &RepairsArgs) -> Result<Vec<(Uuid, Archive)>, Failure> {
     let folder = folder(args)?;
     let mut all = archives(&folder)?;
@@ -113,7 +112,7 @@ fn arrays(args: &RepairsArgs) -> Result<Vec<(Uuid, Archive)>, Failure> {
     Ok(all)
 }
 
-/// The array that a number counts in.
+/// The array to whose archive a repair number refers.
 fn one_array(args: &RepairsArgs) -> Result<(Uuid, Archive), Failure> {
     let mut all = arrays(args)?;
     match all.len() {
@@ -172,7 +171,7 @@ fn put_back(
         (id, _) => (id, devices),
     };
     if id.is_none() && !all {
-        return Err(Failure::new("which repair? Its number comes before the devices; --all is every one"));
+        return Err(Failure::new("which repair? Give its number before the devices, or --all"));
     }
     if devices.is_empty() {
         return Err(Failure::new("name the members of the array after the number"));
@@ -254,7 +253,7 @@ fn forget(args: &RepairsArgs, id: Option<EntryId>, older_than: Option<u64>) -> R
             }
             if waiting == Some(number) {
                 return Err(Failure::new(format!(
-                    "repair {number} was interrupted: bring it to an end first, with pumice scrub --repair"
+                    "repair {number} was interrupted: finish it first, with pumice scrub --repair"
                 )));
             }
             archive.forget(number)?;
@@ -268,7 +267,7 @@ fn forget(args: &RepairsArgs, id: Option<EntryId>, older_than: Option<u64>) -> R
             Ok(ExitCode::SUCCESS)
         }
         _ => {
-            print(&format!("deleted what {gone} repairs had replaced\n"));
+            print(&format!("deleted the replaced bytes of {gone} repairs\n"));
             Ok(ExitCode::SUCCESS)
         }
     }

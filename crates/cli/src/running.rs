@@ -1,7 +1,7 @@
-//! What the kernel says of an array that it has assembled.
+//! The state of an array that the kernel has assembled.
 //!
-//! A running array's superblocks look like those of one that was not stopped cleanly:
-//! `resync_offset` is 0 from the first write on. The kernel knows better.
+//! The superblocks of a running array look like those of an array that was not stopped cleanly:
+//! `resync_offset` is 0 from the first write on. Only the kernel can tell the two apart.
 
 use std::path::{Path, PathBuf};
 
@@ -16,9 +16,10 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Whether its parity agrees with its data but for writes that are under way: it runs, and no
-    /// resync, recovery or reshape does, or waits to. An unclean array that is assembled read-only
-    /// until its first write (`read-auto`) shows no action although its resync is still due.
+    /// Whether its parity agrees with its data apart from writes that are under way: the array
+    /// runs, and no resync, recovery or reshape is running or due. An unclean array that is
+    /// assembled read-only until its first write (`read-auto`) shows no action although its resync
+    /// is still due.
     pub(crate) fn is_settled(&self) -> bool {
         let runs = matches!(
             self.array_state.as_str(),
@@ -28,19 +29,19 @@ impl Running {
         runs && matches!(self.sync_action.as_str(), "idle" | "check") && self.resync_start == "none"
     }
 
-    /// What the kernel says of it, and what to do.
+    /// The kernel's description of the state, and what the operator should do.
     pub(crate) fn words(&self) -> String {
         let Self { name, array_state, sync_action, resync_start } = self;
         match sync_action.as_str() {
             "idle" | "check" | "frozen" if resync_start != "none" => format!(
-                "{name} is {array_state}, its sync_action {sync_action}, and a resync is due (resync_start is {resync_start}): it begins with the first write, or with mdadm --readwrite /dev/{name}; scrub it when it is over"
+                "{name} is {array_state}, its sync_action {sync_action}, and a resync is due (resync_start is {resync_start}): it begins with the first write, or with mdadm --readwrite /dev/{name}; scrub the array after the resync"
             ),
             "idle" | "check" => format!("{name} is {array_state}"),
             "frozen" => format!(
-                "the sync_action of {name} is frozen: something may be due that is held back; scrub it when it is idle"
+                "the sync_action of {name} is frozen: a resync or recovery may be held back; scrub it when sync_action is idle"
             ),
             action => format!(
-                "the kernel is at work on {name} (sync_action is {action}); scrub it when that is over"
+                "the kernel is working on {name} (sync_action is {action}); scrub it when that is over"
             ),
         }
     }

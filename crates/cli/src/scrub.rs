@@ -47,7 +47,7 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     let access = Access { write: args.repairs(), allow_in_use, digests: args.digest };
     if access.write && access.allow_in_use {
         return Err(Failure::new(
-            "--repair and --allow-in-use exclude each other: a device is repaired only while nobody else has it",
+            "--repair and --allow-in-use exclude each other: devices are repaired only while nobody else uses them",
         ));
     }
     let paths = expand(&devices, sysfs)?;
@@ -58,11 +58,11 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     options.in_use |= healing.is_some();
     // Other hosts may write the drives of a node, unless they are kept away.
     options.in_use |= !access.write && probed.iter().any(|p| p.here().is_none());
-    // Somebody else's requests to a device of this machine go past this program.
+    // This program does not see the requests of others to a device of this machine.
     if let Some(here) = probed.iter().find(|p| p.here().is_some())
         && (options.pace.slowdown_ns.is_some() || options.pace.policy == Some(PacePolicy::Cfq))
     {
-        let what = "--slowdown and --policy cfq are for drives of nodes, which see the foreground's requests; --rate and --window work here too";
+        let what = "--slowdown and --policy cfq work only for drives of nodes, which see the requests of other users; --rate and --window work here too";
         return Err(Failure::new(format!("{}: {what}", here.path)));
     }
     let here = allow_in_use.then(|| running(&paths, sysfs)).flatten();
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     } else if let Some(hosts) = elsewhere(&array, &probed, args)? {
         if !args.quiet {
             eprintln!(
-                "pumice: the array is active, and {hosts} connected to all of its drives: it may run there, or be resyncing"
+                "pumice: the array is active, and {hosts} connected to all of its drives: it may be running or resyncing there"
             );
         }
         options.running_elsewhere = true;
@@ -108,13 +108,13 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
         heal::run(array, &target, state, &options, &mut outcome, &stop)?;
     }
     if !(options.in_use || access.write || outcome.findings.is_empty()) && outcome.stopped.is_none() {
-        // Findings were believed at once, because nobody else had the devices.
+        // Findings were reported without a second look, because nobody else was using the devices.
         outcome.stopped = taken_into_use(&probed, Path::new("/sys"))?.map(StopReason::TakenIntoUse);
     }
     match &outcome.stopped {
         Some(StopReason::Failed(why)) => eprintln!("pumice: stopped: {why}"),
         Some(StopReason::TakenIntoUse(who)) => eprintln!(
-            "pumice: {who}; that began during the scrub, so what was found may be half written: scrub again with --allow-in-use"
+            "pumice: {who}; that began during the scrub, so findings may be writes under way: scrub again with --allow-in-use"
         ),
         _ => {}
     }
@@ -127,9 +127,9 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(report.result.exit_code()))
 }
 
-/// The hosts that run an array over drives of nodes, as far as can be told from here: its
-/// superblocks say that writes may be under way, every member is on a node, and the same hosts are
-/// connected to all of them. `None` where that is not so, or the operator has judged.
+/// The hosts that probably run an array over drives of nodes: its superblocks say that writes may
+/// be under way, every member is on a node, and the same hosts are connected to all of them. `None`
+/// otherwise, or if the operator gave `--assume-settled`.
 fn elsewhere(array: &Array, probed: &[Probed], args: &ScrubArgs) -> Result<Option<String>, Failure> {
     if !array.unclean() || args.assume_settled || args.repairs() {
         return Ok(None);
@@ -137,23 +137,22 @@ fn elsewhere(array: &Array, probed: &[Probed], args: &ScrubArgs) -> Result<Optio
     hosts_of(probed)
 }
 
-/// Where progress and journal are kept. For a plain check, a directory that cannot be used is worth
-/// a warning, also if the operator named it; for a repair, or to resume, it is a reason not to
-/// begin.
+/// Opens the folder for progress and journal. If it cannot be used, a plain check only warns, even
+/// if the operator named the folder; a repair, a healing or a resumed pass refuses to begin.
 fn open_state(args: &ScrubArgs, array: Uuid) -> Result<Option<StateFiles>, Failure> {
     let needed = args.repairs() || args.resume || args.heal;
     let folder = match args.state_dir.clone().or_else(default_state_dir) {
         Some(folder) => folder,
         None if needed => {
             return Err(Failure::new(
-                "no place for the state of the scrub is known: name one with --state-dir",
+                "no folder for the state of the scrub is known: name one with --state-dir",
             ));
         }
         None => return Ok(None),
     };
     match StateFiles::open(&folder, array) {
         Ok(state) => Ok(Some(state)),
-        // A file is a mistake in the command, wherever it was named.
+        // A file given as the folder is a mistake in the command, and always an error.
         Err(error @ pumice_host::error::HostError::State { .. })
             if !(needed || args.state_dir.is_some() && folder.is_file()) =>
         {
@@ -188,11 +187,11 @@ pub(crate) fn fresh_seed() -> Result<Seed, Failure> {
     Ok(Seed(bytes))
 }
 
-/// What Ctrl-C and SIGTERM raise; a second signal ends the program at once.
+/// A stop that Ctrl-C and SIGTERM raise; a second signal ends the program at once.
 fn stop_on_signal() -> Result<Arc<Stop>, Failure> {
     let stop = Arc::new(Stop::new());
     let raised = Arc::clone(&stop);
-    // Called on a thread of its own.
+    // The handler runs on a separate thread.
     ctrlc::set_handler(move || {
         if raised.is_raised() {
             std::process::exit(3);

@@ -1,4 +1,4 @@
-//! `pumice sim`: studies under virtual time.
+//! `pumice sim`: studies in virtual time.
 
 mod flash;
 mod offload;
@@ -13,15 +13,15 @@ use std::process::ExitCode;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimCommand {
-    /// Replay a trace of foreground requests, and compare when and how large to scrub
+    /// Replay a trace of foreground requests, and compare scrub policies and request sizes
     Scrub(scrub::ScrubStudyArgs),
-    /// Show how idle a traced drive is, and how predictably
+    /// Show how idle a traced drive is, and how predictable its idle times are
     TraceStats(stats::TraceStatsArgs),
     /// Compare staggered with sequential order: throughput, and time to meet a burst of errors
     Stagger(stagger::StaggerArgs),
     /// Replay a trace of contents on a flash drive, and compare schemes of deduplication
     Flash(flash::FlashArgs),
-    /// Predict how drives with a parity engine scrub: as published, and of today
+    /// Predict scrubs by drives with a parity engine: the published ones, and drives of today
     Offload(offload::OffloadArgs),
 }
 

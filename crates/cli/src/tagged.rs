@@ -8,9 +8,9 @@ use pumice_tags::{DeviceMedium, TaggedDevice, open_place, serial_of};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A device of this machine as it is named: its path, and the tags beside it, if any.
+/// Splits the name of a device of this machine into its path and its tags, if any.
 pub(crate) fn split(name: &Path) -> Result<(PathBuf, Option<Tagging>), Failure> {
-    // What is no text, or has no options, is a path.
+    // A name that is not UTF-8, or has no options, is a path.
     let Some(text) = name.to_str().filter(|text| text.contains(",pi=") || text.contains(",tags=")) else {
         return Ok((name.to_owned(), None));
     };
@@ -18,13 +18,13 @@ pub(crate) fn split(name: &Path) -> Result<(PathBuf, Option<Tagging>), Failure> 
     match source.backend {
         Backend::Path(path) => Ok((path, source.tagging)),
         Backend::Memory(_) | Backend::Flash(_) => {
-            Err(Failure::new(format!("{text}: a drive in memory, or of flash, lives in its node")))
+            Err(Failure::new(format!("{text}: a drive in memory or of flash exists only in its node")))
         }
     }
 }
 
-/// Puts a drive's tags beside it. Without `write` they must have been closed: a log that holds more
-/// is brought home by those who may write the drive.
+/// Opens a drive with its tags. Without `write`, the tags must have been closed cleanly, because
+/// replaying their log would write to the drive.
 pub(crate) fn beside(
     drive: Arc<dyn BlockDevice>,
     path: &Path,

@@ -6,14 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Whether a text could not be written.
 static UNDELIVERED: AtomicBool = AtomicBool::new(false);
 
-/// Whether something that was to be printed was not: the command ends with 2 then, whatever it
-/// found.
+/// Whether a text could not be printed: then the command ends with 2, whatever it found.
 pub(crate) fn is_undelivered() -> bool {
     UNDELIVERED.load(Ordering::Relaxed)
 }
 
-/// Writes a text. If that fails, the command says so and ends with 2. A reader that has gone away
-/// (`| head`) is no error.
+/// Writes a text. If that fails, the command says so and ends with 2. A reader that has closed the
+/// pipe (`| head`) is not an error.
 pub(crate) fn print(text: &str) {
     let mut out = io::stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());

@@ -1,4 +1,4 @@
-//! `pumice volume`: arrays that are written, and served.
+//! `pumice volume`: creates and serves md arrays.
 
 mod control;
 mod create;
@@ -12,34 +12,34 @@ use control::Ask;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Writes md arrays (RAID-4, 5 and 6), and serves them over NVMe/TCP
+/// Creates md arrays (RAID-4, 5 and 6) and serves them over NVMe/TCP
 ///
-/// A volume is an md array. Linux and Pumice can take it over from each other when it is stopped:
-/// what `create` makes, mdadm assembles, and the other way round. Devices are block devices, image
-/// files, or drives of nodes (nvme://HOST:PORT/DRIVE).
+/// A volume is an md array. When it is stopped, Linux and Pumice can take it over from each other:
+/// mdadm assembles what `create` makes, and Pumice serves what mdadm made. Devices are block
+/// devices, image files, or drives of nodes (nvme://HOST:PORT/DRIVE).
 #[derive(Debug, Subcommand)]
 pub(crate) enum VolumeCommand {
-    /// Make a volume of drives that hold nothing
+    /// Create a volume on empty drives
     Create(create::CreateArgs),
-    /// Replay what a crash left, and leave the array clean
+    /// Recover from a crash, and leave the array clean
     Assemble(serve::AssembleArgs),
     /// Serve a volume over NVMe/TCP until it is stopped
     Serve(serve::ServeArgs),
     /// List the volumes that this machine serves
     List(ListArgs),
-    /// Show how a volume stands
+    /// Show the state of a volume
     Status(NamedArgs),
     /// Fail a member of a volume
     Fail(FailArgs),
-    /// Give a volume a device for a member that is missing, and rebuild it
+    /// Add a device in place of a missing member, and rebuild it
     Add(AddArgs),
-    /// Fail a member, and give its role another device, which is rebuilt
+    /// Fail a member, and rebuild its role on another device
     Replace(ReplaceArgs),
-    /// Make a volume clean, and end the process that serves it
+    /// Stop a volume cleanly, and end the process that serves it
     Stop(NamedArgs),
-    /// Take the mark of a machine that died off a volume that it had open
+    /// Release a volume that a dead machine had open
     Release(create::ReleaseArgs),
-    /// Make the devices of a volume members of nothing
+    /// Remove the superblocks of a volume's devices
     Destroy(create::DestroyArgs),
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct NamedArgs {
     json: bool,
 }
 
-/// Fails a member: nothing is sent to it any more, and the superblocks of the others say so.
+/// Fails a member: it gets no more requests, and the superblocks of the others record the failure.
 #[derive(Debug, Args)]
 pub(crate) struct FailArgs {
     #[command(flatten)]
@@ -81,15 +81,15 @@ pub(crate) struct FailArgs {
 pub(crate) struct AddArgs {
     #[command(flatten)]
     named: NamedArgs,
-    /// The device, as the process that serves the volume is to open it
+    /// The device, as named on the machine that serves the volume
     #[arg(value_name = "DEVICE")]
     device: PathBuf,
-    /// Take it also if it is a member of an array
+    /// Use the device even if it is a member of an array
     #[arg(long)]
     force: bool,
 }
 
-/// Replaces a member: the volume has one drive less until the new device is rebuilt.
+/// Replaces a member: the volume is without this member until the new device is rebuilt.
 #[derive(Debug, Args)]
 pub(crate) struct ReplaceArgs {
     #[command(flatten)]
@@ -97,10 +97,10 @@ pub(crate) struct ReplaceArgs {
     /// The member: its role, or its device as `status` shows it
     #[arg(value_name = "MEMBER")]
     member: String,
-    /// The device, as the process that serves the volume is to open it
+    /// The device, as named on the machine that serves the volume
     #[arg(value_name = "DEVICE")]
     device: PathBuf,
-    /// Take it also if it is a member of an array
+    /// Use the device even if it is a member of an array
     #[arg(long)]
     force: bool,
 }
@@ -134,7 +134,8 @@ fn list(args: &ListArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Asks the process that serves a volume, and shows how the volume stands afterwards.
+/// Sends a request to the process that serves a volume, and shows the state of the volume
+/// afterwards.
 fn ask(named: &NamedArgs, ask: &Ask) -> Result<ExitCode, Failure> {
     let socket = control::find(&named.run.folder()?, &named.volume)?;
     let status = control::ask(&socket, ask)?;

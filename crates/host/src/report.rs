@@ -243,7 +243,7 @@ impl Report {
                 StopReason::Interrupted => "interrupted".to_owned(),
                 StopReason::Failed(why) => why.clone(),
                 StopReason::TakenIntoUse(who) => format!("taken into use meanwhile: {who}"),
-                StopReason::TooManyFindings => "too many findings; --resume goes on".to_owned(),
+                StopReason::TooManyFindings => "too many findings; --resume continues".to_owned(),
             }),
             range: (&outcome.range).into(),
             degraded: !absent.is_empty(),

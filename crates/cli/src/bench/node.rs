@@ -17,9 +17,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Drives one namespace of a node with reads and writes of several sizes and depths, and shows
-/// rates and latencies, beside what a bare echo of messages of the same sizes reaches over
-/// loopback. Writes overwrite the drive: --write must be given for them.
+/// Loads one namespace of a node with reads and writes of several sizes and depths. Shows rates and
+/// latencies, beside those of a bare echo of messages of the same sizes over loopback. Writes
+/// destroy data on the drive, so they need --write.
 #[derive(Debug, Args)]
 pub(crate) struct NodeArgs {
     /// HOST:PORT
@@ -28,7 +28,7 @@ pub(crate) struct NodeArgs {
     /// The drive
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     nsid: u32,
-    /// Measure writes too. Destroys what the drive holds
+    /// Measure writes too. Destroys the data on the drive
     #[arg(long)]
     write: bool,
     /// Header and data digests
@@ -88,7 +88,7 @@ const CASES: [(&str, bool, bool, u32, u16); 10] = [
 /// Runs the command.
 pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
     if !(0.05..=600.0).contains(&args.seconds) {
-        return Err(Failure::new(format!("--seconds is {}: 0.05 to 600", args.seconds)));
+        return Err(Failure::new(format!("--seconds is {}: it must be from 0.05 to 600", args.seconds)));
     }
     let address = RemoteName::parse(&args.address)?.address;
     let mut controller = connect(address, args.digests)?;
@@ -181,7 +181,7 @@ fn load(
     let blocks = shape.bytes >> namespace.block_shift;
     let places = namespace.blocks / u64::from(blocks);
     if places == 0 {
-        return Err(Failure::new(format!("the drive has not even {} bytes", shape.bytes)));
+        return Err(Failure::new(format!("the drive has less than {} bytes", shape.bytes)));
     }
     let data = if shape.writes { vec![0x5A; shape.bytes as usize] } else { Vec::new() };
     let opcode = if shape.writes { io::WRITE } else { io::READ };

@@ -1,10 +1,10 @@
-//! `pumice bench pace`: what a paced scrub costs the foreground, and what it brings, beside a scrub
-//! at a fixed rate.
+//! `pumice bench pace`: how much a paced scrub slows the foreground, and how fast it reads,
+//! compared with a scrub at a fixed rate.
 //!
 //! Clients of our own keep the node busy, steadily or by turns. Their mean response without any
-//! scrub is measured before and after each scrub, so that a drift of the machine is not taken for
-//! slowdown. The paced scrub comes first; then scrubs at fixed rates, by bisection, of which the
-//! highest one is taken that slows the clients no more than the paced scrub did.
+//! scrub is measured before and after each scrub, so that a drift of the machine does not count as
+//! slowdown. The paced scrub comes first. Then a bisection finds the highest fixed rate that slows
+//! the clients no more than the paced scrub did.
 
 mod human;
 
@@ -29,17 +29,17 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Shows what scrubs of a node's drives cost its other users: paced, and at fixed rates that cost
-/// the same. Reads only.
+/// Measures how much scrubs of a node's drives slow other users: a paced scrub, and a scrub at the
+/// fixed rate that slows them equally. Reads only.
 #[derive(Debug, Args)]
 pub(crate) struct PaceArgs {
     /// HOST:PORT
     #[arg(value_name = "ADDRESS")]
     address: String,
-    /// Mean slowdown of a foreground request, at most
+    /// Largest mean slowdown of a foreground request
     #[arg(long, default_value = "1ms", value_parser = parse_duration)]
     slowdown: u64,
-    /// Clients, each with one request in progress and a queue of its own
+    /// Clients, each with its own queue and one request in progress
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=16))]
     clients: u16,
     /// Mean pause between a client's requests
@@ -54,7 +54,7 @@ pub(crate) struct PaceArgs {
     /// Seconds of each measurement; there are about twenty of each load
     #[arg(long, default_value_t = 18.0)]
     seconds: f64,
-    /// Of these loads
+    /// Only these loads
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Load::Steady, Load::Bursty])]
     load: Vec<Load>,
     /// Leave out the scrubs at fixed rates
@@ -69,7 +69,7 @@ pub(crate) struct PaceArgs {
 enum Load {
     /// Clients that never rest
     Steady,
-    /// Clients that work and rest by turns
+    /// Clients that work and rest in turn
     Bursty,
 }
 
@@ -132,7 +132,7 @@ impl Turns {
     }
 }
 
-/// What a run brought.
+/// The result of a run.
 struct Run {
     /// Response times of the foreground, in nanoseconds.
     responses: Vec<u32>,
@@ -166,7 +166,7 @@ pub(crate) fn run(args: &PaceArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::new(format!("--seconds is {}: 1 to 600", args.seconds)));
     }
     if args.slowdown == 0 {
-        return Err(Failure::new("--slowdown is 0: a goal is more than nothing"));
+        return Err(Failure::new("--slowdown is 0: it must be greater"));
     }
     let address = RemoteName::parse(&args.address)?.address;
     let mut controller = connect(address, false)?;
@@ -317,8 +317,8 @@ impl Bench<'_> {
         (up, down)
     }
 
-    /// Lets the clients work for the time of a measurement, with a scrub beside them where one is
-    /// asked for.
+    /// Lets the clients work for the time of a measurement, with a scrub beside them if one is
+    /// given.
     fn measure(&self, turns: Turns, request: Option<&PaceRequest>) -> Result<Run, Failure> {
         self.node.pace(request.unwrap_or(&PaceRequest::default()))?;
         let mut queues = Vec::new();

@@ -21,20 +21,20 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Measures a scrub of an array against reading its members with the same engine and no parity:
-/// pairs, one after the other.
+/// Measures a scrub of an array against a read of its members with the same engine and no parity,
+/// in alternating pairs.
 #[derive(Debug, Args)]
 pub(crate) struct ScrubArgs {
     /// Members of the array: devices, files, or nvme://HOST:PORT
     #[arg(required = true, value_name = "DEVICE")]
     devices: Vec<PathBuf>,
-    /// The same members on this machine, to be read in comparison, where they are given by node
+    /// The same members on this machine, to be read for comparison, if DEVICE names nodes
     #[arg(long, value_name = "DEVICE", num_args = 1..)]
     here: Vec<PathBuf>,
     /// Pairs
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// Data nodes that the members are spread over
+    /// Number of data nodes over which the members are spread
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     nodes: u16,
     /// How stripes are checked: host, stripe, aggregate or fingerprint

@@ -1,5 +1,5 @@
-//! `pumice demo --network`: three node processes on this machine, and the bytes that really went
-//! over their sockets.
+//! `pumice demo --network`: three node processes on this machine, and the bytes that crossed their
+//! sockets.
 
 use super::damage::plant;
 use super::world::World;
@@ -82,7 +82,7 @@ pub(super) fn run(folder: &Path, json: bool) -> Result<ExitCode, Failure> {
         let outcome = check(&target, method)?;
         let socket_bytes = socket_bytes(&remote)? - before;
         if !outcome.findings.is_empty() || !outcome.is_complete() {
-            return Err(Failure::new(format!("{method} found something in an array that is whole")));
+            return Err(Failure::new(format!("{method} found damage in an undamaged array")));
         }
         let (scrubbed_bytes, seconds) = (outcome.bytes_checked, outcome.seconds);
         network.push(Line { method, scrubbed_bytes, socket_bytes, seconds });

@@ -1,4 +1,4 @@
-//! `pumice demo --volume`: a volume in its life: written, a drive lost, read on, rebuilt, scrubbed.
+//! `pumice demo --volume`: the life of a volume: written, degraded, rebuilt, scrubbed.
 
 use crate::access::Access;
 use crate::devices::{Placement, assemble_from, place, probe_all};
@@ -59,7 +59,7 @@ fn wait(volume: &ServedVolume, is: impl Fn(&Status) -> bool) -> Result<(), Failu
     let until = Instant::now() + PATIENCE;
     while !is(&volume.status()?) {
         if Instant::now() >= until {
-            return Err(Failure::new("the volume does not come to where it should"));
+            return Err(Failure::new("the volume did not reach the expected state in time"));
         }
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -69,7 +69,11 @@ fn wait(volume: &ServedVolume, is: impl Fn(&Status) -> bool) -> Result<(), Failu
 fn check(device: &dyn BlockDevice, expected: &[u8]) -> Result<(), Failure> {
     let mut read = vec![0; expected.len()];
     device.read_at(0, &mut read)?;
-    if read == expected { Ok(()) } else { Err(Failure::new("the volume holds something else")) }
+    if read == expected {
+        Ok(())
+    } else {
+        Err(Failure::new("the volume does not hold the data that was written"))
+    }
 }
 
 /// Runs the demo in a folder.
@@ -119,24 +123,24 @@ pub(super) fn run(folder: &Path) -> Result<ExitCode, Failure> {
     check(&*device, &expected)?;
     expected[..1 << 20].copy_from_slice(&content(1 << 20, 0x55));
     device.write_at(0, &expected[..1 << 20])?;
-    done(&mut began, "a drive is lost: read on, written on");
+    done(&mut began, "a drive is lost: reads and writes continue");
 
     let new = file(folder, DRIVES)?;
     volume.control().add(drive(&new)?, false)?;
     paths[LOST.index()] = new;
     wait(&volume, |status| status.missing.is_empty())?;
     check(&*device, &expected)?;
-    done(&mut began, "a new drive in its place is rebuilt");
+    done(&mut began, "a new drive takes its place and is rebuilt");
 
     if !volume.stop(PATIENCE) {
-        return Err(Failure::new("the volume was not made clean"));
+        return Err(Failure::new("the volume could not be left clean"));
     }
     drop((device, drives));
     let mut probed = probe_all(&paths, Access::default())?;
     let target = place(assemble_from(&mut probed)?, &probed, &Placement::One, &NodeOptions::default())?;
     let outcome = run_pass(&target, None, &Options::with_seed(fresh_seed()?), &mut Silent, &Stop::new())?;
     if !outcome.findings.is_empty() {
-        return Err(Failure::new("the scrub found what nobody planted"));
+        return Err(Failure::new("the scrub found damage that the demo did not plant"));
     }
     done(&mut began, "stopped; scrubbed as an md array: no finding");
     Ok(ExitCode::SUCCESS)

@@ -28,8 +28,8 @@ const DAMAGES: [(u64, usize, usize, usize); 3] =
 /// The block whose tag alone is wrong: stripe, index of a data member, first byte.
 const BAD_TAG: (u64, usize, usize) = (19, 6, 4096);
 
-/// Makes an array whose drives have tags, damages it, finds the damage and repairs it. Whether all
-/// of it went as it should.
+/// Creates an array whose drives have tags, damages it, finds the damage and repairs it. Returns
+/// whether all went as expected.
 pub(super) fn show(folder: &Path) -> Result<bool, Failure> {
     let folder = folder.join("tagged");
     std::fs::create_dir_all(&folder)?;
@@ -41,7 +41,7 @@ pub(super) fn show(folder: &Path) -> Result<bool, Failure> {
         bytes.iter_mut().enumerate().for_each(|(i, byte)| *byte ^= (i % 255) as u8 + 1);
         world.write(role(stripe, index), stripe, at, &bytes)?;
     }
-    print("\nThe same, with tags beside the drives (16-bit guards): a second witness.\n\n");
+    print("\nThe same with tags beside the drives (16-bit guards), as a second witness:\n\n");
     let found = scrub(&names, None, &folder)?;
     let mut rows = vec![["damage", "parity alone", "parity and tags"].map(str::to_owned).to_vec()];
     let verdict = |stripe| {
@@ -79,8 +79,12 @@ pub(super) fn show(folder: &Path) -> Result<bool, Failure> {
         }
     }
     print(&format!(
-        "\nRepair: {rewritten} findings rewritten, two members of a stripe among them; {}. No data were written for the tag.\n",
-        if intact { "every byte is what it was" } else { "some bytes differ from what they were!" }
+        "\nRepair: {rewritten} findings rewritten, two members of a stripe among them; {}. No data was written because of the damaged tag.\n",
+        if intact {
+            "every byte is as it was before the damage"
+        } else {
+            "some bytes differ from those before the damage!"
+        }
     ));
     Ok(told && intact)
 }

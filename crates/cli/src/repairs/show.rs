@@ -1,4 +1,4 @@
-//! Entries of the archive, for a person and as JSON. `docs/reference/json.md` has the documents.
+//! Entries of the archive, as text and as JSON. `docs/reference/json.md` has the documents.
 
 use crate::text::{count, table};
 use pumice_host::date;
@@ -8,7 +8,7 @@ use pumice_raid::Uuid;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// An entry, or why its file is none.
+/// An entry, or the reason why its file is not a valid entry.
 pub(super) type Listed = (Uuid, EntryId, Result<Entry, String>);
 
 fn kind(entry: &Entry) -> String {
@@ -78,7 +78,7 @@ pub(super) fn paragraph(array: Uuid, entry: &Entry) -> String {
     if lost > 0 {
         let _ = writeln!(
             out,
-            "lost     {lost} of {}: the drive had refused them, there is nothing to put back",
+            "lost     {lost} of {}: the drive had refused them, so there is nothing to put back",
             count(sectors as u64, "sector")
         );
     }
@@ -132,17 +132,17 @@ pub(super) fn document(entries: &[Listed]) -> Value {
     json!({ "repairs": listed })
 }
 
-/// What was undone, as JSON.
+/// The result of an undo, as JSON.
 pub(super) fn undone(done: &[(EntryId, EntryId)], refused: Option<&str>) -> Value {
     let done: Vec<Value> = done.iter().map(|(id, by)| json!({ "id": id.0, "by": by.0 })).collect();
     json!({ "undone": done, "refused": refused })
 }
 
-/// What was undone, in words.
+/// The result of an undo, as text.
 pub(super) fn undone_words(done: &[(EntryId, EntryId)], refused: Option<&str>) -> String {
     let mut out = String::new();
     for (id, by) in done {
-        let _ = writeln!(out, "repair {id} is undone, by {by}");
+        let _ = writeln!(out, "repair {id} is undone, by entry {by}");
     }
     if done.is_empty() && refused.is_none() {
         out.push_str("there was nothing to undo\n");

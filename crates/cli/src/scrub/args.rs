@@ -1,4 +1,4 @@
-//! What the operator typed, and what was meant.
+//! The arguments of `pumice scrub`, and the options that they mean.
 
 use crate::daytime::to_utc;
 use crate::devices::Placement;
@@ -18,59 +18,59 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Checks an md array: whether it is consistent, where it is not, which member is probably wrong,
-/// and how sure that is.
+/// Checks an md array. For each inconsistency, reports the place, the member that is probably
+/// wrong, and how certain that is.
 ///
-/// Nothing is written to any device without --repair. Devices are opened read-only, with --repair
-/// exclusively.
+/// Without --repair, devices are opened read-only and nothing is written to them. With --repair,
+/// devices are opened exclusively.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   pumice scrub /dev/sd[b-g]                      check a stopped array
   pumice scrub --allow-in-use /dev/md0           check a running one
   pumice scrub --rate 50MB --window 22:00-06:00 /dev/sd[b-g]
-                                                 gently, at night
+                                                 at most 50 MB/s, and only at night
   pumice scrub --repair --dry-run /dev/sd[b-g]   what would a repair rewrite?
   pumice scrub nvme://10.0.0.1:4420 nvme://10.0.0.2:4420
-                                                 an array whose drives are on two nodes
-  pumice scrub --drives nvme://10.0.0.1:4420     drives by their tags, without an array
+                                                 check an array whose drives are on two nodes
+  pumice scrub --drives nvme://10.0.0.1:4420     check drives by their tags, without an array
   pumice scrub --heal /dev/md0 nvme://10.0.0.1:4420
-                                                 md rewrites what the drives of a node refuse
+                                                 have md rewrite the blocks that drives refuse
 
-Memory: at most 4 reads of 8 MiB in flight for each processor core, and local memory for interims, 8
-chunks for each node. A pass over 24 members with 64 KiB chunks on two cores stays under 200 MiB.
-`pumice plan` says what a pass moves.
+Memory: at most 4 reads of 8 MiB in flight per processor core, and 8 chunks of local memory per node
+for interims. A pass over 24 members with 64 KiB chunks on two cores stays under 200 MiB. `pumice
+plan` shows how many bytes a pass moves.
 
-Environment: PUMICE_IO_ENGINE=uring|threads|inline chooses how reads are issued.
+Environment: PUMICE_IO_ENGINE=uring|threads|inline selects how reads are issued.
 
 Exit codes: 0 clean, 1 findings (also when repaired), 2 could not run or could not write its report,
 3 interrupted or incomplete, 4 nothing but copies of a mirror that differ, which may be so without
 damage.")]
 pub(crate) struct ScrubArgs {
-    /// Members of the array: block devices or image files, with DRIVE,pi=BITS,tags=PATH if tags are
-    /// beside them; /dev/mdX, for its members;
-    /// nvme://HOST:PORT/NSID, a drive of a data node, or nvme://HOST:PORT, all of its drives that
-    /// carry a superblock
+    /// Members of the array: block devices or image files, written as DRIVE,pi=BITS,tags=PATH if
+    /// they have tags; /dev/mdX for all members of a running array; nvme://HOST:PORT/NSID for one
+    /// drive of a data node; nvme://HOST:PORT for all drives of the node that have a superblock
     #[arg(required = true, value_name = "DEVICE")]
     pub(crate) devices: Vec<PathBuf>,
 
-    /// Only these stripes, B not included: result, exit code and text are about them alone
+    /// Check only stripes A to B-1; the result, exit code and report cover these stripes alone
     #[arg(long, value_name = "A..B", value_parser = parse_range, help_heading = WHAT)]
     range: Option<Range<u64>>,
-    /// In which order; staggered visits every region of the array early [default: sequential]
+    /// Order of the stripes; `staggered` visits every region of the array early [default:
+    /// sequential]
     #[arg(long, value_name = "ORDER", value_parser = ["sequential", "staggered"], help_heading = WHAT)]
     order: Option<String>,
-    /// Accept that members of the array were not named: the rest is checked with the equations that
-    /// are left, and the result may be clean. Without this, such a check is incomplete (exit 3).
+    /// Accept that members of the array are not named: the others are checked with the remaining
+    /// equations, and the result may be clean. Without this, such a check is incomplete (exit 3).
     /// Not needed for a member that md itself reports as missing
     #[arg(long, help_heading = WHAT)]
     degraded: bool,
 
-    /// Have md check the stripes in which drives refuse blocks, so that it rewrites them: DEVICE is
-    /// the running array, such as /dev/md0, and the nodes of its drives
+    /// Have md check the stripes in which drives refuse blocks, so that md rewrites those blocks.
+    /// Name the running array, such as /dev/md0, and the nodes of its drives
     #[arg(long, conflicts_with_all = ["drives", "repair", "dry_run", "resume", "range", "node", "nodes"], help_heading = REPAIR)]
     pub(crate) heal: bool,
-    /// Check drives by their tags alone, whatever is on them: drives of nodes, or devices of this
+    /// Check drives by their tags alone, whatever they hold: drives of nodes, or devices of this
     /// machine written as DRIVE,pi=BITS,tags=PATH
     #[arg(
         long,
@@ -78,95 +78,94 @@ pub(crate) struct ScrubArgs {
         help_heading = TAGS
     )]
     pub(crate) drives: bool,
-    /// Make adopted tags vouched ones in stripes whose parity holds: then they are witnesses
+    /// Turn adopted tags into vouched ones, which count as witnesses, in stripes whose parity holds
     #[arg(long, help_heading = TAGS)]
     vouch: bool,
 
-    /// Check devices that the kernel holds, as they are. Not needed for drives of nodes: nodes
-    /// count every write
+    /// Check devices that are in use. Not needed for drives of nodes: nodes count every write
     #[arg(long, help_heading = IN_USE)]
     pub(crate) allow_in_use: bool,
-    /// How long an inconsistency must stand unchanged if others may be writing [default: 3s]
+    /// How long an inconsistency must stay unchanged if others may be writing [default: 3s]
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = IN_USE)]
     settle: Option<u64>,
-    /// Check an array that was not stopped cleanly, and has no bitmap, as if it had been
+    /// Treat an array without a bitmap that was not stopped cleanly as if it had been
     #[arg(long, help_heading = IN_USE)]
     pub(crate) assume_settled: bool,
 
-    /// Rewrite what can be repaired: read again first, journalled, read back, and the old bytes
-    /// kept
+    /// Repair damage. Each place is read again before the write, journalled, and read back after
+    /// it; the old bytes are kept
     #[arg(long, help_heading = REPAIR)]
     pub(crate) repair: bool,
-    /// Say what --repair would rewrite, and write nothing: devices are opened read-only
+    /// Report what --repair would rewrite; devices are opened read-only, and nothing is written
     #[arg(long, help_heading = REPAIR)]
     pub(crate) dry_run: bool,
-    /// Which bytes that read well a repair rewrites. Sectors that a drive refuses are rebuilt under
-    /// every policy but `none`
+    /// Which readable bytes a repair rewrites. Sectors that a drive refuses are rebuilt under every
+    /// policy but `none`
     #[arg(long, value_enum, default_value_t = PolicyArg::Strong, help_heading = REPAIR)]
     repair_policy: PolicyArg,
-    /// How long the bytes that a repair replaces are kept, for `pumice repairs undo`: older ones
-    /// are deleted when a repair begins [default: 90d]
+    /// How long replaced bytes are kept for `pumice repairs undo`; older ones are deleted when a
+    /// repair begins [default: 90d]
     #[arg(long, value_name = "AGE", value_parser = parse_duration, requires = "repair", help_heading = REPAIR)]
     keep_repairs: Option<u64>,
 
-    /// By how much requests of others may be delayed on average, such as 1ms. Drives of nodes only:
-    /// requests of others are seen nowhere else
+    /// Average delay that requests of other users may suffer, such as 1ms. For drives of nodes
+    /// only: nowhere else are the requests of others visible
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = PACE)]
     slowdown: Option<u64>,
-    /// Bytes a second from each drive, at most, such as 50MB; 4096 or more
+    /// Most bytes a second from each drive, such as 50MB; at least 4096
     #[arg(long, value_name = "BYTES", value_parser = parse_size, help_heading = PACE)]
     rate: Option<u64>,
-    /// A time of day, local, during which reads may start, such as 22:00-06:00; may be repeated
+    /// Hours in which reads may start, in local time, such as 22:00-06:00; may be repeated
     #[arg(long, value_name = "FROM-TO", value_parser = parse_window, help_heading = PACE)]
     window: Vec<(u32, u32)>,
-    /// When background reads start. priced, waiting: as --slowdown allows; cfq: after the drive was
-    /// idle for 10 ms; back-to-back: at once [default: priced with --slowdown, else back-to-back]
+    /// When background reads start. `priced` and `waiting`: when --slowdown allows it; `cfq`: after
+    /// the drive has been idle for 10 ms; `back-to-back`: at once [default: priced with --slowdown,
+    /// else back-to-back]
     #[arg(long, value_name = "POLICY", value_parser = ["priced", "waiting", "cfq", "back-to-back"], help_heading = PACE)]
     policy: Option<String>,
 
-    /// Go on with the interrupted scrub of this array
+    /// Continue the interrupted scrub of this array
     #[arg(long, help_heading = STATE)]
     pub(crate) resume: bool,
-    /// Where progress, the repair journal and replaced bytes are kept [default: /var/lib/pumice for
+    /// Folder for progress, the repair journal and replaced bytes [default: /var/lib/pumice for
     /// root, else $XDG_STATE_HOME/pumice]
     #[arg(long, value_name = "DIR", help_heading = STATE)]
     pub(crate) state_dir: Option<PathBuf>,
 
-    /// Whether connections to nodes carry digests (CRC-32C) of headers and data: auto, for every
-    /// node that is not on this machine's loopback and has them; on, for every node, or not at all;
-    /// off
+    /// Digests (CRC-32C) of headers and data on connections to nodes. `auto`: for every node that
+    /// offers them and is not on the loopback; `on`: required of every node; `off`: none
     #[arg(long, value_name = "WHEN", default_value_t = DigestPolicy::Auto, help_heading = NODES)]
     pub(crate) digest: DigestPolicy,
-    /// How long lost connections to nodes are tried anew before the scrub stops, such as 10m; 0s:
-    /// not at all [default: 60s]
+    /// How long to try to reconnect to a node before the scrub stops, such as 10m; 0s: no attempt
+    /// [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = NODES)]
     reconnect: Option<u64>,
     /// Treat the members as if they were on N data nodes, in contiguous runs of roles
     #[arg(long, value_name = "N", conflicts_with = "node", value_parser = clap::value_parser!(u16).range(1..), help_heading = NODES)]
     nodes: Option<u16>,
-    /// Say which members share a data node; once for each node
+    /// Members that share a data node; once for each node
     #[arg(long, value_name = "NAME=DEV,DEV", value_parser = parse_node, help_heading = NODES)]
     node: Vec<(String, Vec<PathBuf>)>,
 
-    /// How stripes are checked; auto: `stripe` if all members share a node, else `fingerprint`
+    /// How stripes are checked. `auto`: `stripe` if all members are on one node, else `fingerprint`
     #[arg(long, value_enum, default_value_t = MethodArg::Auto, help_heading = METHOD)]
     method: MethodArg,
-    /// Stripes of a batch, 1 to 4194304 [default: 255]
+    /// Stripes per batch, 1 to 4194304 [default: 255]
     #[arg(long, value_name = "STRIPES", value_parser = clap::value_parser!(u64).range(1..=MAX_STRIPES), help_heading = METHOD)]
     batch: Option<u64>,
-    /// Independent accumulators of `aggregate`, and of `stripe` over several nodes: the miss bound
-    /// is raised to that power; 1 to 8 [default: 1]
+    /// Independent accumulators, 1 to 8, for `aggregate`, and for `stripe` over several nodes: with
+    /// T of them, the chance to miss damage is raised to the power T [default: 1]
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u8).range(1..=8), help_heading = METHOD)]
     accumulators: Option<u8>,
-    /// The source of weights and keys: 64 hexadecimal digits, or a number [default: fresh for each
-    /// pass]
+    /// Seed of the random weights and keys: 64 hexadecimal digits, or a number [default: new for
+    /// each pass]
     #[arg(long, help_heading = METHOD)]
     seed: Option<Seed>,
 
     /// Print one JSON document
     #[arg(long, help_heading = OUTPUT)]
     pub(crate) json: bool,
-    /// No progress, no notes
+    /// Print no progress and no notes
     #[arg(short, long, help_heading = OUTPUT)]
     pub(crate) quiet: bool,
 }
@@ -196,10 +195,10 @@ enum PolicyArg {
     /// The member that a verdict names, if the evidence is strong
     #[value(alias = "locate")]
     Strong,
-    /// The member that a verdict names, whatever the evidence
+    /// The member that a verdict names, even if the evidence is weak
     Likely,
-    /// P and Q, from the data as it is: md's way. Damaged data then stays damaged for good. On
-    /// mirrors nothing
+    /// P and Q, computed from the present data, as md does it. Damage in the data becomes
+    /// permanent. On mirrors nothing is rewritten
     Parity,
     /// Nothing
     None,
@@ -211,7 +210,7 @@ impl ScrubArgs {
         self.repair && !self.dry_run
     }
 
-    /// What was meant.
+    /// The options of the pass.
     pub(crate) fn options(&self, fresh_seed: Seed) -> Result<Options, Failure> {
         let method = match self.method {
             MethodArg::Auto => None,
@@ -265,8 +264,7 @@ impl ScrubArgs {
     /// Which members share a node.
     pub(crate) fn placement(&self) -> Placement {
         match (self.nodes, self.node.as_slice()) {
-            // One node for what is of this machine: nothing is spread, and drives of nodes stand
-            // beside it.
+            // One node for the devices of this machine; drives of nodes stay on their own nodes.
             (Some(1), _) => Placement::One,
             (Some(nodes), _) => Placement::Runs(usize::from(nodes)),
             (None, []) => Placement::One,
@@ -276,14 +274,14 @@ impl ScrubArgs {
 }
 
 fn parse_range(text: &str) -> Result<Range<u64>, String> {
-    let wrong = || format!("'{text}' is no range of stripes: write A..B, B not included");
+    let wrong = || format!("'{text}' is not a range of stripes: write A..B; B is not included");
     let (start, end) = text.split_once("..").ok_or_else(wrong)?;
     let range = start.trim().parse().map_err(|_| wrong())?..end.trim().parse().map_err(|_| wrong())?;
     if range.start >= range.end { Err(format!("{text} is empty")) } else { Ok(range) }
 }
 
 fn parse_node(text: &str) -> Result<(String, Vec<PathBuf>), String> {
-    let wrong = || format!("'{text}' names no node: write name=device,device");
+    let wrong = || format!("'{text}' does not name a node: write NAME=DEVICE,DEVICE");
     let (name, devices) = text.split_once('=').ok_or_else(wrong)?;
     let devices: Vec<PathBuf> = devices.split(',').filter(|d| !d.is_empty()).map(PathBuf::from).collect();
     if name.is_empty() || devices.is_empty() { Err(wrong()) } else { Ok((name.to_owned(), devices)) }

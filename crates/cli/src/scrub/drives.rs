@@ -1,4 +1,4 @@
-//! `pumice scrub --drives`: drives by their tags alone.
+//! `pumice scrub --drives`: checks drives by their tags alone.
 
 use super::ScrubArgs;
 use crate::access::Access;
@@ -21,13 +21,13 @@ use std::ops::Range;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Bytes that a command counts as one repetition.
+/// Bytes of one repetition of a parity command.
 const CHUNK: u64 = 256 << 10;
 /// Repetitions of a command.
 const AT_ONCE: u64 = 1024;
-/// Findings of a drive that are told, at most.
+/// Most findings of a drive in the document.
 const MOST_FINDINGS: usize = 100_000;
-/// Blocks that differ from their tags and are compared with each other, at most.
+/// Most blocks with differing tags that are compared with each other, to find misdirected writes.
 const MOST_COMPARED: usize = 1024;
 /// Findings of a drive that are printed.
 const LISTED: usize = 40;
@@ -70,7 +70,7 @@ struct Astray {
     belongs_at: u64,
 }
 
-/// Blocks that fit their tags, and those without.
+/// Counts of blocks that match their tags, by origin, and of blocks without a tag.
 #[derive(Debug, Default, Serialize)]
 struct Fit {
     written: u64,
@@ -189,8 +189,7 @@ fn check(drive: &Drive, stop: &Stop) -> Result<Checked, Failure> {
     waiting.reverse();
     while let Some(part) = waiting.pop() {
         let result = match part_of(drive, &part) {
-            // The wait was ended.
-            Err(_) if stop.is_raised() => return Ok(out),
+            // The wait was interrupted. Err(_) if stop.is_raised() => return Ok(out),
             result => result?,
         };
         let Range { start, end } = part.repetitions;
@@ -207,7 +206,7 @@ fn check(drive: &Drive, stop: &Stop) -> Result<Checked, Failure> {
     }
     if let Some(format) = format {
         match misdirected_on(drive, format, &out.findings) {
-            // The wait was ended.
+            // The wait was interrupted.
             Err(_) if stop.is_raised() => {}
             found => out.misdirected = found?,
         }
@@ -243,7 +242,7 @@ fn misdirected_on(drive: &Drive, format: TagFormat, findings: &[Finding]) -> Res
     Ok(runs.map(astray).collect())
 }
 
-/// Reads a part near the drive. What the bytes are says nothing: only their tags do.
+/// Has the node read a part. Only the tags are judged, not the result of the equation.
 fn part_of(drive: &Drive, part: &Part) -> Result<ParityResult, NodeError> {
     let chunk = part.chunk as u32;
     drive.node.parity(&ParityCommand {
@@ -256,7 +255,7 @@ fn part_of(drive: &Drive, part: &Part) -> Result<ParityResult, NodeError> {
     })
 }
 
-/// Whether there may be more places than are told.
+/// Whether the node cut its list of places short.
 fn is_cut(result: &ParityResult) -> bool {
     result.unreadable.len() >= MAX_UNREADABLE || result.tags.as_ref().is_some_and(TagReport::is_cut)
 }
@@ -312,13 +311,13 @@ fn text(document: &Document) -> String {
                     ", guards of {bits} bits: {written} written, {vouched} vouched, {adopted} adopted blocks fit, {unchecked} have no tag\n"
                 );
             }
-            _ => out += "; it has no tags, so only that it can be read\n",
+            _ => out += "; it has no tags, so only whether it can be read was checked\n",
         }
         for finding in drive.findings.iter().take(LISTED) {
             let what = match (finding.fault, finding.origin) {
                 ("differs", Some(origin)) => format!("differs from its tag ({origin})"),
-                ("tag_lost", _) => "has lost its tags: unchecked".to_owned(),
-                ("not_asked", _) => "was not asked for: the drive fails too often".to_owned(),
+                ("tag_lost", _) => "has lost its tags, and was not checked".to_owned(),
+                ("not_asked", _) => "was not read: the drive fails too often".to_owned(),
                 _ => "cannot be read".to_owned(),
             };
             out += &format!("    {} at {}: {what}\n", count(finding.length, "byte"), finding.offset);
@@ -333,7 +332,7 @@ fn text(document: &Document) -> String {
         }
         let more = drive.findings.len().saturating_sub(LISTED) as u64 + drive.more_findings;
         if more > 0 {
-            out += &format!("    and {more} more; --json has them\n");
+            out += &format!("    and {more} more; --json lists them\n");
         }
     }
     out

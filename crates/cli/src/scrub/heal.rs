@@ -1,4 +1,5 @@
-//! `pumice scrub --heal`: what md is told, by sysfs. `docs/design/healing.md` has the conditions.
+//! `pumice scrub --heal`: the orders to md, through sysfs. `docs/design/healing.md` has the
+//! conditions.
 
 use crate::failure::Failure;
 use crate::progress::Silent;
@@ -19,14 +20,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Where the kernel says when it was started.
+/// The kernel's identifier of this boot.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
 /// The limits of md's check could not be restored.
 const STILL_LIMITED: &str =
-    "md is busy, and its check is still limited: the next scrub of the array takes the limits back";
+    "md is busy, and its check is still limited: the next scrub of the array removes the limits";
 
-/// What became of an order to md.
+/// Outcome of an order to md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Told {
     /// md has taken it.
@@ -44,7 +45,7 @@ pub(super) struct Array {
     md: PathBuf,
 }
 
-/// What was healed, and why the rest was not.
+/// The stripes that were healed, and the reasons for the rest.
 #[derive(Debug)]
 pub(super) struct Healed {
     /// Stripes that md has checked.
@@ -55,8 +56,8 @@ pub(super) struct Healed {
     pub(super) stopped: Option<String>,
 }
 
-/// Takes the array to be healed out of the devices that were named; the others are scrubbed, or its
-/// members if there are none.
+/// Separates the array to heal from the other named devices. The others are scrubbed; if there are
+/// none, the members of the array are.
 pub(super) fn named(devices: &[PathBuf], sysfs: &Path) -> Result<(Array, Vec<PathBuf>), Failure> {
     let mut arrays = Vec::new();
     let mut others = Vec::new();
@@ -69,7 +70,7 @@ pub(super) fn named(devices: &[PathBuf], sysfs: &Path) -> Result<(Array, Vec<Pat
         let name = real.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let md = sysfs.join("class/block").join(&name).join("md");
         if !md.is_dir() {
-            let what = "--heal takes an md array that runs on this machine, and drives of nodes";
+            let what = "--heal needs an md array that runs on this machine; the other devices must be drives of nodes";
             return Err(Failure::new(format!("{}: {what}", path.display())));
         }
         arrays.push((path.clone(), Array { name, md }));
@@ -84,16 +85,13 @@ pub(super) fn named(devices: &[PathBuf], sysfs: &Path) -> Result<(Array, Vec<Pat
     }
 }
 
-/// That the array to be healed is the one that was scrubbed: by the superblock of one of its
+/// Checks that the array to heal is the array that was scrubbed, by the superblock of one of its
 /// members.
 pub(super) fn is_of(array: &Array, uuid: Uuid, sysfs: &Path) -> Result<(), Failure> {
     if has_uuid(array, uuid, sysfs)? {
         return Ok(());
     }
-    Err(Failure::new(format!(
-        "/dev/{} is not array {uuid}, which the other devices are members of",
-        array.name
-    )))
+    Err(Failure::new(format!("/dev/{} is not array {uuid}, to which the other devices belong", array.name)))
 }
 
 /// Whether an array has this UUID, by the superblock of one of its members.
@@ -113,8 +111,8 @@ pub(super) fn has_uuid(array: &Array, uuid: Uuid, sysfs: &Path) -> Result<bool, 
     Ok(false)
 }
 
-/// Has md check the stripes in which drives refuse something, looks at them again, and writes into
-/// the findings what came of it.
+/// Has md check the stripes in which drives refuse blocks, scrubs these stripes again, and enters
+/// the outcome in the findings.
 pub(super) fn run(
     array: &Array,
     target: &Target,
@@ -126,14 +124,14 @@ pub(super) fn run(
     let layout = target.layout();
     if !matches!(target.array().geometry().level().number(), 4..=6) {
         return Err(Failure::new(
-            "--heal is for RAID-4, RAID-5 and RAID-6: md gives members of mirrors up early",
+            "--heal is for RAID-4, RAID-5 and RAID-6: on mirrors, md fails a member after few errors",
         ));
     }
     let chunk = u64::from(layout.chunk_bytes());
     let plan = Plan::of(&outcome.findings, chunk, layout.rows());
     let healed = array.heal(&plan, layout.stripes() * chunk / 512, state, stop)?;
     for stripe in &healed.stripes {
-        // Believed when it is seen.
+        // Only a new look shows that the stripe is healed.
         let range = Some(*stripe..*stripe + 1);
         let again =
             run_pass(target, None, &PassOptions { range, ..options.clone() }, &mut Silent, &Stop::new())?;
@@ -142,7 +140,7 @@ pub(super) fn run(
         for finding in outcome.findings.iter_mut().filter(healed) {
             finding.repaired = clean;
             if !clean {
-                finding.left_alone = Some("md has checked the stripe, and it is not whole".to_owned());
+                finding.left_alone = Some("md has checked the stripe, and it is still damaged".to_owned());
             }
         }
     }
@@ -154,8 +152,9 @@ pub(super) fn run(
     Ok(())
 }
 
-/// Brings an interrupted healing to its end: md is as it was before. What was done, in words.
-/// `is_same` is whether an array is still the one that was healed: its name may be another's now.
+/// Ends an interrupted healing: restores md's limits. Returns a description of what was done.
+/// `is_same` says whether an array is still the one that was healed, because another array may have
+/// its name now.
 pub(super) fn recover(
     state: &StateFiles,
     sysfs: &Path,
@@ -168,14 +167,14 @@ pub(super) fn recover(
             if array.md.is_dir() && is_same(&array)? {
                 array.take_back()?;
                 format!(
-                    "an interrupted healing of {} is ended: md's check is not limited any more",
+                    "an interrupted healing of {} is ended: the limits of md's check are removed",
                     array.name
                 )
             } else {
                 "an interrupted healing has ended with its array".to_owned()
             }
         }
-        // The kernel has forgotten it.
+        // A restart has removed the limits.
         _ => "an interrupted healing was ended by a restart".to_owned(),
     };
     state.forget_heal()?;
@@ -210,8 +209,8 @@ impl Array {
         }
     }
 
-    /// Sets where a check begins and pauses. The first is never above the second on the way. If md
-    /// is busy, a part may be done; it can be told again.
+    /// Sets where a check begins and pauses. In between, the beginning is never above the pause. If
+    /// md is busy, a part may be done; the order can be repeated.
     fn limit(&self, min: u64, max: Option<u64>) -> Result<Told, Failure> {
         let max = max.map_or_else(|| "max".to_owned(), |max| max.to_string());
         for (file, value) in [("sync_min", "0"), ("sync_max", &max), ("sync_min", &min.to_string())] {
@@ -222,7 +221,7 @@ impl Array {
         Ok(Told::Taken)
     }
 
-    /// Ends a check and takes the limits back, outside of a healing.
+    /// Ends a check and removes the limits, outside a healing.
     fn take_back(&self) -> Result<(), Failure> {
         if self.word("sync_action")? == "check" {
             self.write("sync_action", "idle")?;
@@ -237,7 +236,7 @@ impl Array {
         Ok(())
     }
 
-    /// What md says of it.
+    /// The present state, as md shows it.
     fn now(&self) -> Result<Md, Failure> {
         let runs = matches!(
             self.word("array_state")?.as_str(),
@@ -290,7 +289,7 @@ impl Array {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
-                    // What was told md is taken back, whatever else fails.
+                    // The limits are removed, whatever else fails.
                     let restored = self.take_back();
                     failure = Some(error);
                     recorded &= restored.is_err();
@@ -396,7 +395,7 @@ mod tests {
         let state = StateFiles::open(&folder.path().join("state"), Uuid([3; 16])).unwrap();
         assert_eq!(recover(&state, folder.path(), |_| Ok(true)).unwrap(), None);
         let record = |boot: String| state.record_heal(&HealRecord { md: "md7".to_owned(), boot }).unwrap();
-        // Of another life of the kernel: it is not touched.
+        // A record of an earlier boot: md is not touched.
         record("another".to_owned());
         assert!(recover(&state, folder.path(), |_| Ok(true)).unwrap().unwrap().contains("restart"));
         assert_eq!(fs::read_to_string(md.join("sync_max")).unwrap(), "2560\n");

@@ -1,4 +1,4 @@
-//! The report for a person: the verdict first, in one line.
+//! The report as text: the verdict first, in one line.
 
 use crate::text::{count, table};
 use pumice_host::Method;
@@ -59,7 +59,7 @@ pub(crate) fn report(target: &Target, outcome: &Outcome, report: &Report, repair
     if report.stripes_rechecked > 0 {
         let _ = writeln!(
             out,
-            "again    {}: inconsistent at first, consistent when looked at again (written meanwhile, or once read wrong)",
+            "again    {}: inconsistent at the first look, consistent at a later one (written meanwhile, or read wrongly once)",
             count(report.stripes_rechecked, "stripe")
         );
     }
@@ -83,7 +83,7 @@ pub(crate) fn report(target: &Target, outcome: &Outcome, report: &Report, repair
     if let Some(tags) = &report.tags {
         let now = match tags.vouched_now {
             0 => String::new(),
-            n => format!("; {n} of the adopted ones are vouched for from now on"),
+            n => format!("; {n} of the adopted tags are vouched from now on"),
         };
         let _ = writeln!(
             out,
@@ -97,7 +97,7 @@ pub(crate) fn report(target: &Target, outcome: &Outcome, report: &Report, repair
     for (role, stripes) in &outcome.read_again {
         let _ = writeln!(
             out,
-            "retried  {role}: refused bytes of {} at first, and gave them back later",
+            "retried  {role}: refused bytes of {} at first, and returned them later",
             count(*stripes, "stripe")
         );
     }
@@ -116,8 +116,8 @@ pub(crate) fn report(target: &Target, outcome: &Outcome, report: &Report, repair
     out
 }
 
-/// What the pace brought: one line for the drive that was slowed most, and how long ago the oldest
-/// check is.
+/// The effect of the pace, in one line: the drive whose users were slowed most, and the age of the
+/// oldest check.
 fn pace(drives: &[Pacing]) -> String {
     let slowdown = |drive: &&Pacing| drive.mean_slowdown_ms.unwrap_or(f64::MIN);
     let Some(worst) = drives.iter().max_by(|a, b| slowdown(a).total_cmp(&slowdown(b))) else {
@@ -128,7 +128,7 @@ fn pace(drives: &[Pacing]) -> String {
     if let (Some(slowdown), Some(clear)) = (worst.mean_slowdown_ms, worst.clear_mean_ms) {
         let _ = write!(
             out,
-            "; foreground slowed most on {}{}: by {slowdown:.3} ms in the mean, from {clear:.3} ms, {} of {} met a read",
+            "; foreground slowed most on {}{}: by {slowdown:.3} ms on average, from {clear:.3} ms; {} of {} met a scrub read",
             worst.device,
             match worst.shares_disks_with.len() {
                 0 => String::new(),
@@ -157,9 +157,11 @@ fn degraded(report: &Report) -> String {
         let role = member.role;
         let _ = match (member.reason, &member.device) {
             (Absence::NotNamed, _) => {
-                writeln!(out, "degraded member {role} was not named; md holds the array to have it")
+                writeln!(out, "degraded member {role} was not named, although it is part of the array")
             }
-            (Absence::Missing, _) => writeln!(out, "degraded member {role} is missing, and md knows it"),
+            (Absence::Missing, _) => {
+                writeln!(out, "degraded member {role} is missing, and md reports it as missing")
+            }
             (Absence::Recovering, device) => writeln!(
                 out,
                 "degraded member {role} ({}) is being rebuilt; stripes {}..{} were checked without it",
@@ -173,7 +175,7 @@ fn degraded(report: &Report) -> String {
     if equations.reduced_stripes > 0 {
         let _ = writeln!(
             out,
-            "         {} of {} equations left in {}: damage of one member is found and not located, damage of more can go unseen",
+            "         {} of {} equations left in {}: damage of one member is found but not located; damage of several can go unseen",
             equations.left,
             equations.full,
             count(equations.reduced_stripes, "stripe"),
@@ -182,12 +184,12 @@ fn degraded(report: &Report) -> String {
     out
 }
 
-/// What is to be done about members that were not named.
+/// Advice about members that were not named.
 fn not_named(outcome: &Outcome) -> String {
     let roles: Vec<String> = outcome.not_named.iter().map(ToString::to_string).collect();
     let word = if roles.len() == 1 { "member" } else { "members" };
     format!(
-        "{word} {} not named, and md holds the array to have it; name it, or accept a check without it with --degraded",
+        "{word} {} not named, although part of the array; name all members, or accept a check without some of them with --degraded",
         roles.join(", ")
     )
 }
@@ -217,18 +219,18 @@ fn verdict_line(outcome: &Outcome, report: &Report, repairing: bool) -> String {
         }
         ArrayResult::CopiesDiffer => format!(
             "COPIES DIFFER: {findings}\nCopies of a mirror may differ without any damage: swap, pages that \
-             changed while they were written, a member written alone. docs/design/mirrors.md says what to do.\n"
+             changed while being written, a member that was written alone. See docs/guide/verdicts.md.\n"
         ),
         ArrayResult::Findings => format!("FINDINGS: {findings}\n"),
         ArrayResult::Incomplete => {
             let why = match &outcome.stopped {
-                Some(StopReason::Interrupted) => "interrupted; --resume goes on".to_owned(),
-                Some(StopReason::Failed(_)) => "stopped by a failure; --resume goes on".to_owned(),
+                Some(StopReason::Interrupted) => "interrupted; --resume continues".to_owned(),
+                Some(StopReason::Failed(_)) => "stopped by a failure; --resume continues".to_owned(),
                 Some(StopReason::TakenIntoUse(_)) => {
                     "devices were taken into use meanwhile; scrub again with --allow-in-use".to_owned()
                 }
                 Some(StopReason::TooManyFindings) => {
-                    "stopped: too many findings; --resume goes on to as many more".to_owned()
+                    "stopped: too many findings; --resume continues with as many more".to_owned()
                 }
                 None if outcome.unsettled_stripes() > 0 => {
                     format!("{} could not be judged", count(outcome.unsettled_stripes(), "stripe"))
@@ -243,23 +245,23 @@ fn verdict_line(outcome: &Outcome, report: &Report, repairing: bool) -> String {
     }
 }
 
-/// What the way to the nodes adds to that.
+/// The line about the network: the chance that it hid damage or made damage appear.
 fn wire(report: &Report) -> String {
     let Some(wire) = &report.wire else { return String::new() };
     let amount = format!("{} in {}", format_decimal(wire.bytes), count(wire.messages, "message"));
     let mut out = match wire.miss_bound {
         None => format!(
-            "wire     {amount}, protected by nothing but TCP's checksum: damage on the way could hide damage, or be taken for it; see --digest\n"
+            "wire     {amount}, protected only by TCP's checksum: an error on the network could hide damage, or look like damage; see --digest\n"
         ),
         Some(_) if wire.loopback && !wire.digests => format!("wire     {amount}, within this machine\n"),
         Some(bound) => format!(
-            "wire     {amount}, each with a CRC-32C of header and data: a chance of at most {bound:.1e} that damage on the way passed, had every message been damaged\n"
+            "wire     {amount}, each with a CRC-32C of header and data: even if every message had been damaged, the chance that one passed is at most {bound:.1e}\n"
         ),
     };
     if report.reconnections > 0 {
         let _ = writeln!(
             out,
-            "         connections were lost, and made anew {}",
+            "         connections were lost, and re-established {}",
             count(report.reconnections, "time")
         );
     }
@@ -285,7 +287,7 @@ fn bound_words(report: &Report, batches: usize) -> String {
     )
 }
 
-/// What the conventional method moves for the same stripes.
+/// The bytes that the conventional method moves for the same stripes.
 fn conventional(target: &Target, report: &Report) -> Ledger {
     let present = target.members().count() as u64;
     let shape = PassShape {
@@ -335,7 +337,7 @@ pub(crate) fn findings(findings: &[Finding]) -> String {
     out
 }
 
-/// The other explanations, those of one kind in one line.
+/// The other explanations, one line for each kind.
 fn alternatives(finding: &Finding) -> String {
     let mut kinds: Vec<(&str, Vec<String>)> = Vec::new();
     for alternative in &finding.alternatives {
@@ -356,7 +358,7 @@ fn alternatives(finding: &Finding) -> String {
     out
 }
 
-/// What the named member's error looks like, and why that is strong evidence or is not.
+/// The error of the named member, and why the evidence is strong or weak.
 fn evidence(finding: &Finding) -> String {
     let mut out = String::new();
     for lost in finding.lost.iter().take(LISTED) {
@@ -384,13 +386,13 @@ fn evidence(finding: &Finding) -> String {
         if finding.strength == Strength::Strong && error.mistaken_one_in > 0 {
             let _ = writeln!(
                 out,
-                "    two other members, damaged at random there, look the same with a chance of at most {:.0e}",
+                "    two other members, damaged at random there, would look the same with a chance of at most {:.0e}",
                 1.0 / error.mistaken_one_in as f64,
             );
         }
     }
     if finding.assumes_one_hit {
-        out.push_str("    assumes that no two members are hit in the very same bytes\n");
+        out.push_str("    assumes that no two members are damaged in the very same bytes\n");
     }
     if let Some(WitnessFigures { says: Says::Convicts, origin, guard_bits, mistaken_one_in }) =
         &finding.witness
@@ -398,14 +400,14 @@ fn evidence(finding: &Finding) -> String {
         let origin = origin.as_deref().unwrap_or_default();
         let _ = writeln!(
             out,
-            "    what the other members give fits the stored tags ({origin}, guards of {guard_bits} bits); by chance with at most {:.0e}",
+            "    the bytes rebuilt from the other members match the stored tags ({origin}, guards of {guard_bits} bits); the chance of a false match is at most {:.0e}",
             1.0 / mistaken_one_in.unwrap_or(1).max(1) as f64,
         );
     }
     if let Some(misdirected) = &finding.misdirected {
         let _ = writeln!(
             out,
-            "    what lies at {} of the device belongs at {} of it: the drive wrote it to the wrong place",
+            "    the bytes at {} of the device belong at {} of it: the drive wrote them to the wrong place",
             misdirected.device_offset, misdirected.belongs_at,
         );
     }
@@ -432,7 +434,7 @@ fn headline(finding: &Finding) -> String {
         let _ = write!(out, " ({word} {})", roles.join(", "));
     }
     match finding.certainty {
-        // That copies differ is seen; why they do is what is not known.
+        // The difference is a fact; only its cause is unknown.
         _ if finding.verdict.is_of_copies() => {}
         Certainty::Proven => out.push_str(", proven"),
         Certainty::Likely => out.push_str(", likely"),
@@ -455,7 +457,7 @@ fn place(finding: &Finding) -> String {
     } else if !finding.array_places.is_empty() {
         let listed: Vec<String> = finding.array_places.iter().take(LISTED).map(ToString::to_string).collect();
         let more = if finding.array_places.len() > LISTED { ", …" } else { "" };
-        // One place is certain, and so are those of members that are named.
+        // A single place is certain, and so are the places of named members.
         let certain = finding.array_places.len() == 1 || !finding.verdict.leaves_members_open();
         let word = if certain { "" } else { "one or more of " };
         let _ = write!(out, "\n    in the array at {word}{}{more}", listed.join(", "));

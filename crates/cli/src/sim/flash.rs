@@ -37,20 +37,20 @@ pub(crate) struct FlashArgs {
     /// Deduplicate in every N-th idle time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     gap_every: u32,
-    /// Which block garbage collection takes: greedy, greedy-random, fifo, cost-benefit, d-choices:N
+    /// How garbage collection picks a block: greedy, greedy-random, fifo, cost-benefit, d-choices:N
     #[arg(long, default_value = "greedy")]
     victim: VictimPolicy,
     /// Logical pages of the drive; without it, as many as the trace uses
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..1 << 30))]
     drive_pages: Option<u32>,
-    /// Runs of each scheme, which differ in the choice between equal victims; the one with the
-    /// median of copies is shown
+    /// Runs of each scheme, which differ in the choice between equal victims; the run with the
+    /// median number of copies is shown
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=101))]
     seeds: u32,
     /// Free blocks that are kept beside those that garbage collection needs
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     reserve: u32,
-    /// Whether idle time examines pages of open blocks, or they wait for the next
+    /// Whether pages of open blocks are examined in idle time, or wait until their block is closed
     #[arg(long, value_enum, default_value_t = OpenBlocks::Examine)]
     open_blocks: OpenBlocks,
     /// Who moves pages: the translation layer of the study, or a model of a drive that takes
@@ -67,10 +67,10 @@ pub(crate) struct FlashArgs {
     show: ShowArgs,
 }
 
-/// What becomes of pages of open blocks in idle time.
+/// Treatment of pages of open blocks in idle time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum OpenBlocks {
-    /// They are looked at.
+    /// They are examined.
     Examine,
     /// They wait until their block is closed.
     Wait,
@@ -96,12 +96,12 @@ enum Isolation {
 
 fn parse_load(text: &str) -> Result<(Load, u64), String> {
     let (name, seed) = text.split_once(':').unwrap_or((text, "1"));
-    let seed = seed.parse().map_err(|_| format!("'{seed}' is no seed: a whole number is needed"))?;
+    let seed = seed.parse().map_err(|_| format!("'{seed}' is not a seed: a whole number is needed"))?;
     Ok((name.parse()?, seed))
 }
 
 fn parse_share(text: &str) -> Result<f64, String> {
-    let wrong = || format!("'{text}' is no share: write one like 7%, from 0% to 400%");
+    let wrong = || format!("'{text}' is not a share: write one like 7%, from 0% to 400%");
     let share = text.strip_suffix('%').ok_or_else(wrong)?.parse::<f64>().map_err(|_| wrong())? / 100.0;
     if (0.0..=4.0).contains(&share) { Ok(share) } else { Err(wrong()) }
 }

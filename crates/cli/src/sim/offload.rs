@@ -14,7 +14,7 @@ const MOST: u64 = 1_920;
 /// Bytes a second: more than any line has.
 const FASTEST: u64 = 1_000_000_000_000_000;
 
-/// Predicts how drives with a parity engine scrub, beside the published figures.
+/// Predicts scrubs by drives with a parity engine, beside the published figures.
 #[derive(Debug, Args)]
 pub(crate) struct OffloadArgs {
     /// Numbers of drives of today, comma-separated
@@ -80,7 +80,7 @@ fn rate(text: &str) -> Result<u64, String> {
     let value = parse_size(text).map_err(|error| error.to_string())?;
     match value {
         1..=FASTEST => Ok(value),
-        _ => Err(format!("'{text}' is no rate: bytes a second, such as 14GB, from 1 to 1000TB")),
+        _ => Err(format!("'{text}' is not a rate: give bytes a second, such as 14GB, from 1 to 1000TB")),
     }
 }
 

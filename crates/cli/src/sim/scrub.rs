@@ -18,17 +18,17 @@ pub(crate) struct ScrubStudyArgs {
     /// A policy, or all of them
     #[arg(long, default_value = "all")]
     policy: String,
-    /// Mean slowdown of a foreground request, at most
+    /// Largest mean slowdown of a foreground request
     #[arg(long, default_value = "1ms", value_parser = parse_duration)]
     slowdown: u64,
-    /// A share of requests with a limit of its own, such as 99:20ms
+    /// A limit for a percentile of the slowdowns, such as 99:20ms
     #[arg(long, value_parser = parse_percentile)]
     percentile: Option<Percentile>,
     /// The largest slowdown of any request: no larger background request is made
     #[arg(long, value_parser = parse_duration)]
     maximum: Option<u64>,
-    /// Share of the trace that is for tuning; the rest is measured. 0: tuned and measured on all of
-    /// it only
+    /// Share of the trace used for tuning; the rest is measured. 0: tune and measure on the whole
+    /// trace
     #[arg(long, default_value_t = 0.3)]
     train: f64,
     /// Count the requests that queue behind a slowed one as well
@@ -39,7 +39,7 @@ pub(crate) struct ScrubStudyArgs {
 }
 
 fn parse_percentile(text: &str) -> Result<Percentile, String> {
-    let wrong = || format!("'{text}' is no percentile: write one like 99:20ms");
+    let wrong = || format!("'{text}' is not a percentile: write one like 99:20ms");
     let (share, limit) = text.split_once(':').ok_or_else(wrong)?;
     let share = share.parse::<f64>().map_err(|_| wrong())? / 100.0;
     if !(share > 0.0 && share < 1.0) {
@@ -51,7 +51,7 @@ fn parse_percentile(text: &str) -> Result<Percentile, String> {
 /// Runs the command.
 pub(crate) fn run(args: &ScrubStudyArgs) -> Result<ExitCode, Failure> {
     if !(0.0..1.0).contains(&args.train) {
-        return Err(Failure::new(format!("--train is {}: from 0 to less than 1", args.train)));
+        return Err(Failure::new(format!("--train is {}: it must be from 0 to less than 1", args.train)));
     }
     let policies = match args.policy.as_str() {
         "all" => PolicyName::ALL.to_vec(),

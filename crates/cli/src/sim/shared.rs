@@ -1,4 +1,4 @@
-//! What the studies of a trace have in common: which trace, and what is done with the result.
+//! Arguments common to the studies of a trace: the trace, and the output.
 
 use crate::failure::Failure;
 use crate::text::{print, print_json};
@@ -17,13 +17,14 @@ pub(super) struct TraceArgs {
     /// zstd
     #[arg(long)]
     pub(super) trace: PathBuf,
-    /// Its format, where its first line does not tell: csv, msr, spc, blkparse, fio
+    /// Its format, if its first line does not show it: csv, msr, spc, blkparse, fio
     #[arg(long)]
     pub(super) format: Option<Format>,
-    /// A device of the trace; without one, the device with the most requests
+    /// A device of the trace [default: the device with the most requests]
     #[arg(long)]
     pub(super) device: Option<String>,
-    /// The drive's model, for what the trace does not tell: ultrastar, caviar, deskstar, nvme
+    /// Model of the drive, for times that the trace does not record: ultrastar, caviar, deskstar,
+    /// nvme
     #[arg(long)]
     pub(super) drive: Option<Drive>,
 }
@@ -60,7 +61,7 @@ impl ShowArgs {
     }
 }
 
-/// Where a figure goes: said before the study is made, if nothing can be written there.
+/// Checks the path of a figure before the study runs, so that an error shows early.
 fn plot_path(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -74,7 +75,7 @@ fn plot_path(text: &str) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// The last part of a path: what a figure's title has room for.
+/// The last part of a path, for the title of a figure.
 pub(super) fn file_name(path: &str) -> &str {
     Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or(path)
 }

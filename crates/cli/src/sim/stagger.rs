@@ -1,4 +1,4 @@
-//! `pumice sim stagger`: what staggered order costs and gains.
+//! `pumice sim stagger`: the costs and gains of staggered order.
 
 use crate::failure::Failure;
 use crate::text::{print, print_json, table};
@@ -16,7 +16,7 @@ pub(crate) struct StaggerArgs {
     /// Segments of a region
     #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u64).range(1..=65_536))]
     segments: u64,
-    /// Adjacent bad segments of a burst; without it, 1, 5, 10, 20 and 64
+    /// Adjacent bad segments of a burst [default: 1, 5, 10, 20 and 64]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     burst: Option<u64>,
     /// Bursts that are drawn
@@ -44,7 +44,10 @@ pub(crate) fn run(args: &StaggerArgs) -> Result<ExitCode, Failure> {
     if let Some(burst) = args.burst
         && burst > args.segments
     {
-        return Err(Failure::new(format!("--burst is {burst}: at most --segments, {}", args.segments)));
+        return Err(Failure::new(format!(
+            "--burst is {burst}: it must be at most --segments, {}",
+            args.segments
+        )));
     }
     let bursts = args.burst.map_or_else(|| vec![1, 5, 10, 20, 64], |burst| vec![burst]);
     let delays = bursts

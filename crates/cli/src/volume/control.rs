@@ -1,6 +1,6 @@
-//! The socket by which a process that serves a volume is asked and told.
+//! The control socket of a process that serves a volume.
 //!
-//! `docs/design/volumes.md`, *Control socket*: one JSON document a line, and one answer.
+//! `docs/design/volumes.md`, *Control socket*: one JSON document on a line, and one answer to each.
 
 use super::report::Shown;
 use crate::failure::Failure;
@@ -13,20 +13,20 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Bytes of a question, at most.
+/// Most bytes of a request.
 const QUESTION: u64 = 64 << 10;
-/// Bytes of an answer, at most.
+/// Most bytes of an answer.
 const ANSWER: u64 = 4 << 20;
-/// How long a question or an answer may take to come.
+/// How long a request or an answer may take to arrive.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a stop may take.
 pub(super) const STOP_TIME: Duration = Duration::from_secs(120);
 const ENDING: &str = "sock";
 
-/// Where sockets lie.
+/// The folder of the sockets.
 #[derive(Debug, Clone, Args)]
 pub(super) struct RunDir {
-    /// Where the sockets of served volumes lie [default: /run/pumice/volumes for root, else
+    /// Folder of the sockets of served volumes [default: /run/pumice/volumes for root, else
     /// $XDG_RUNTIME_DIR/pumice/volumes]
     #[arg(long, value_name = "DIR")]
     run_dir: Option<PathBuf>,
@@ -42,7 +42,7 @@ impl RunDir {
         }
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|p| p.is_absolute());
         let runtime = runtime.ok_or_else(|| {
-            Failure::new("XDG_RUNTIME_DIR is not set: say where the sockets lie with --run-dir")
+            Failure::new("XDG_RUNTIME_DIR is not set: name the folder of the sockets with --run-dir")
         })?;
         Ok(runtime.join("pumice/volumes"))
     }
@@ -53,7 +53,7 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)
 }
 
-/// What a volume is asked for.
+/// A request to a volume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Ask {
@@ -64,7 +64,7 @@ pub(super) enum Ask {
     Stop,
 }
 
-/// What it answers.
+/// Its answer.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Answer {
@@ -85,7 +85,7 @@ fn sockets(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(out)
 }
 
-/// All volumes that are served. Sockets of processes that are gone are passed over.
+/// All volumes that are served. Sockets left by dead processes are skipped.
 pub(super) fn all(folder: &Path) -> Result<Vec<Shown>, Failure> {
     let mut out = Vec::new();
     for socket in sockets(folder)? {
@@ -109,11 +109,11 @@ pub(super) fn find(folder: &Path, volume: &str) -> Result<PathBuf, Failure> {
             "{volume}: no volume of that UUID or name is served here (sockets in {})",
             folder.display()
         ))),
-        _ => Err(Failure::new(format!("{volume}: several volumes have that name; say the UUID"))),
+        _ => Err(Failure::new(format!("{volume}: several volumes have that name; give the UUID"))),
     }
 }
 
-/// Asks, and waits for the answer.
+/// Sends a request, and waits for the answer.
 pub(super) fn ask(socket: &Path, ask: &Ask) -> Result<Shown, Failure> {
     let stream = UnixStream::connect(socket)
         .map_err(|error| Failure::new(format!("{}: {error}", socket.display())))?;
@@ -134,7 +134,7 @@ fn converse(socket: &Path, mut stream: UnixStream, ask: &Ask) -> Result<Shown, F
     match serde_json::from_slice(&answer) {
         Ok(Answer::Volume(shown)) => Ok(*shown),
         Ok(Answer::Error(why)) => Err(Failure::new(why)),
-        Err(error) => Err(wrong(format!("the answer makes no sense: {error}"))),
+        Err(error) => Err(wrong(format!("the answer is invalid: {error}"))),
     }
 }
 
@@ -145,7 +145,7 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Makes the socket of a volume. One that a process left behind, which is gone, is replaced.
+    /// Creates the socket of a volume. A socket left by a dead process is replaced.
     pub(super) fn make(folder: &Path, uuid: &str) -> Result<Self, Failure> {
         let path = folder.join(format!("{}.{ENDING}", uuid.replace(':', "")));
         let wrong = |error: io::Error| Failure::new(format!("{}: {error}", path.display()));
@@ -168,10 +168,11 @@ impl Socket {
         &self.path
     }
 
-    /// Answers one question after another, until `answer` says that it was the last.
+    /// Answers one request after another, until `answer` returns that it was the last.
     pub(super) fn serve(&self, mut answer: impl FnMut(Ask) -> (Answer, bool)) {
         for stream in self.listener.incoming() {
-            // Who does not ask, or does not listen, loses the answer; the next one is served.
+            // A client that sends no request, or does not read, gets no answer; the next client is
+            // served.
             if let Ok(stream) = stream
                 && let Ok(true) = one(&stream, &mut answer)
             {
@@ -188,11 +189,11 @@ fn one(mut stream: &UnixStream, answer: &mut impl FnMut(Ask) -> (Answer, bool)) 
     BufReader::new(stream.take(QUESTION)).read_until(b'\n', &mut line)?;
     let (said, last) = match serde_json::from_slice(&line) {
         Ok(ask) => answer(ask),
-        Err(error) => (Answer::Error(format!("the question makes no sense: {error}")), false),
+        Err(error) => (Answer::Error(format!("the request is invalid: {error}")), false),
     };
     let mut bytes = serde_json::to_vec(&said)?;
     bytes.push(b'\n');
-    // A stop has been carried out, whoever hears of it.
+    // A stop has been carried out, even if the client does not hear of it.
     let told = stream.write_all(&bytes);
     if last { Ok(true) } else { told.map(|()| false) }
 }

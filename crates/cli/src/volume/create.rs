@@ -13,28 +13,28 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What keeps rows whole over a crash.
+/// Protection of rows against a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum ConsistencyArg {
-    /// The stripe log: a crash loses nothing, also of a degraded volume
+    /// The stripe log: a crash loses nothing, even if the volume is degraded
     Log,
-    /// md's bitmap alone: a crash of a degraded volume makes it unusable
+    /// md's bitmap alone: a crash makes a degraded volume unusable
     Bitmap,
 }
 
-/// Makes a volume: zeros on all drives, then md's structures, version 1.2, with a bitmap, a
-/// bad-block log and, unless told otherwise, room for the stripe log.
+/// Creates a volume: writes zeros to all drives, then md's metadata, version 1.2, with a bitmap, a
+/// bad-block log and, unless `--journal bitmap` is given, room for the stripe log.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A drive is taken only if it carries no superblock of md and its first and last MiB are zeros, unless
 --force says that what is on it does not matter.
 
-Exit codes: 0 made, 2 could not; nothing is written if an argument or a device is not as it must be.")]
+Exit codes: 0 created, 2 could not run; nothing is written if an argument or a device is wrong.")]
 pub(crate) struct CreateArgs {
     /// Drives in the order of their roles: block devices, image files, nvme://HOST:PORT/DRIVE
     #[arg(value_name = "DEVICE", required = true)]
     devices: Vec<PathBuf>,
-    /// 4, 5 or 6
+    /// RAID level: 4, 5 or 6
     #[arg(long, value_parser = level)]
     level: Level,
     /// The layout, as mdadm calls it [default: left-symmetric; none for level 4]
@@ -46,13 +46,13 @@ pub(crate) struct CreateArgs {
     /// A name, at most 32 bytes
     #[arg(long, default_value = "")]
     name: String,
-    /// Bytes of each drive that hold data [default: as many as there are]
+    /// Bytes of each drive to use for data [default: as many as fit]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     size: Option<u64>,
-    /// What is to keep rows whole over a crash: with `bitmap` no room is kept for the stripe log
+    /// How rows are protected against a crash; with `bitmap`, no room is left for the stripe log
     #[arg(long, value_enum, default_value = "log")]
     consistency: ConsistencyArg,
-    /// Use the drives even if they hold data or belong to an array; their content is lost
+    /// Use the drives even if they hold data or belong to an array; their contents are lost
     #[arg(long)]
     force: bool,
     /// Digests of connections to nodes: auto, on or off
@@ -63,13 +63,14 @@ pub(crate) struct CreateArgs {
     json: bool,
 }
 
-/// Makes devices members of nothing: their superblocks become zeros. What they hold stays.
+/// Removes devices from their array: overwrites their superblocks with zeros. Their data is not
+/// touched.
 #[derive(Debug, Args)]
 pub(crate) struct DestroyArgs {
     /// The devices of one array
     #[arg(value_name = "DEVICE", required = true)]
     devices: Vec<PathBuf>,
-    /// The array that is meant, as `pumice inspect` shows it
+    /// UUID of the array, as `pumice inspect` shows it
     #[arg(long)]
     uuid: Uuid,
     /// Digests of connections to nodes: auto, on or off
@@ -77,19 +78,19 @@ pub(crate) struct DestroyArgs {
     digest: DigestPolicy,
 }
 
-/// Takes the mark of a machine off an array that it had open when it died. What was under way is
-/// replayed when the volume is opened.
+/// Releases an array that a machine had open when it died. Interrupted writes are replayed when the
+/// volume is next opened.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Refused while the machine is associated with a node of the array. Drives that are not of nodes cannot
 say whether anybody uses them elsewhere: be sure that the machine does not run the array any more.
 
-Exit codes: 0 released, 2 could not.")]
+Exit codes: 0 released, 2 could not run.")]
 pub(crate) struct ReleaseArgs {
     /// All devices of the array
     #[arg(value_name = "DEVICE", required = true)]
     devices: Vec<PathBuf>,
-    /// The array that is meant, as `pumice inspect` shows it
+    /// UUID of the array, as `pumice inspect` shows it
     #[arg(long)]
     uuid: Uuid,
     /// Digests of connections to nodes: auto, on or off
@@ -114,7 +115,7 @@ pub(super) fn run(args: &CreateArgs) -> Result<ExitCode, Failure> {
         (level, layout) => {
             let layout = layout.unwrap_or(Layout::LeftSymmetric);
             if !layout.is_of(level) {
-                return Err(Failure::new(format!("layout: {layout} is no layout of {level}")));
+                return Err(Failure::new(format!("layout: {layout} is not a layout of {level}")));
             }
             Some(layout)
         }
@@ -135,7 +136,9 @@ pub(super) fn run(args: &CreateArgs) -> Result<ExitCode, Failure> {
     let names = drives.iter().map(|drive| drive.name().to_owned());
     let (survived, nodes) = nodes_survived(names, parities);
     if nodes > 1 && survived == 0 {
-        eprintln!("pumice: the drives are on {nodes} nodes, and the volume does not survive the loss of one");
+        eprintln!(
+            "pumice: the drives are on {nodes} nodes, and the volume would not survive the loss of a node"
+        );
     }
     if args.json {
         print_json(&serde_json::json!({
@@ -144,7 +147,7 @@ pub(super) fn run(args: &CreateArgs) -> Result<ExitCode, Failure> {
         }));
     } else {
         print(&format!(
-            "{uuid}: made of {}; survives {} and {}\n",
+            "{uuid}: created on {}; survives the loss of {} or {}\n",
             count(drives.len() as u64, "drive"),
             count(parities as u64, "drive"),
             count(survived as u64, "node"),
@@ -161,18 +164,18 @@ pub(super) fn release_array(args: &ReleaseArgs) -> Result<ExitCode, Failure> {
     let names: Vec<String> = writers.iter().map(|writer| format!("{writer:032x}")).collect();
     let held = match names.is_empty() {
         true => "nobody had it open".to_owned(),
-        false => format!("machine {} has it no more", names.join(", ")),
+        false => format!("machine {} no longer has it open", names.join(", ")),
     };
     print(&format!("{array}: {held}\n"));
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses devices of other arrays than the one that is meant.
+/// Refuses devices that belong to another array.
 fn all_of(drives: &[MemberDrive], meant: Uuid) -> Result<(), Failure> {
     for drive in drives {
         let found = find(drive)?.superblock().array_uuid;
         if found != meant {
-            return Err(Failure::new(format!("{}: set_uuid is {found}, and {meant} is meant", drive.name())));
+            return Err(Failure::new(format!("{}: set_uuid is {found}, not {meant}", drive.name())));
         }
     }
     Ok(())
@@ -185,7 +188,7 @@ pub(super) fn destroy(args: &DestroyArgs) -> Result<ExitCode, Failure> {
     erase(&drives)?;
     let bytes = drives.iter().map(MemberDrive::bytes).sum();
     print(&format!(
-        "{}: no array any more; {} of {} are free\n",
+        "{}: the array is removed; {} of {} are free\n",
         args.uuid,
         count(drives.len() as u64, "drive"),
         format_decimal(bytes)

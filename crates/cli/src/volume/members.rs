@@ -1,4 +1,4 @@
-//! Devices of volumes: opened for writing, and kept from everybody else.
+//! Devices of volumes: opened for writing, with exclusive access.
 
 use crate::devices::loop_over;
 use crate::failure::Failure;
@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A path that means the same to a process elsewhere.
+/// The path in a form that means the same to a process in another folder.
 pub(super) fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     if RemoteName::of(path)?.is_some() {
         return Ok(path.to_owned());
@@ -41,14 +41,14 @@ impl Devices {
         !self.nodes.is_empty()
     }
 
-    /// Opens devices; each is named once. A node without a drive stands for all of its drives that
-    /// carry a superblock, if `nodes` allows that.
+    /// Opens devices; none may be named twice. A node named without a drive means all of its drives
+    /// that have a superblock, if `nodes` allows that.
     pub(super) fn open(&mut self, paths: &[PathBuf], nodes: bool) -> Result<Vec<MemberDrive>, Failure> {
         let (mut near, mut far) = (Vec::new(), Vec::new());
         for path in paths {
             match RemoteName::of(path)? {
                 Some(name) if name.nsid.is_none() && !nodes => {
-                    return Err(Failure::new(format!("{name}: which of its drives? Say {name}/1")));
+                    return Err(Failure::new(format!("{name}: name one of its drives, such as {name}/1")));
                 }
                 Some(name) => far.push(name),
                 None => near.push(path.as_path()),
@@ -104,7 +104,7 @@ impl Devices {
         Ok(vec![MemberDrive::new(name.to_string(), node, id)?])
     }
 
-    /// All drives of a node that carry a superblock.
+    /// All drives of a node that have a superblock.
     fn all_of(&mut self, name: &RemoteName) -> Result<Vec<MemberDrive>, Failure> {
         let node = Arc::clone(&self.nodes[&name.address]);
         let mut out = Vec::new();
@@ -118,8 +118,8 @@ impl Devices {
     }
 }
 
-/// How many nodes may be lost, whichever they are, while `survives` members may be: all local
-/// drives are on one.
+/// How many nodes, whichever they are, may be lost if `survives` members may be lost. All local
+/// drives count as one node.
 pub(super) fn nodes_survived(names: impl IntoIterator<Item = String>, survives: usize) -> (usize, usize) {
     let mut members: BTreeMap<String, usize> = BTreeMap::new();
     for name in names {

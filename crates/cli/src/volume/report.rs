@@ -1,4 +1,4 @@
-//! How a volume stands, for people and programs.
+//! The state of a volume, as text and as JSON.
 
 use super::members::nodes_survived;
 use crate::text::{count, print, print_json, table};
@@ -67,7 +67,7 @@ pub(super) struct Parity {
     pub(super) far_writes: u64,
 }
 
-/// What was found when it was opened.
+/// What was found when the volume was opened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Recovered {
     pub(super) log_discarded: bool,
@@ -156,25 +156,25 @@ impl Shown {
         }
     }
 
-    /// What recovery did; nothing if nothing was to be done.
+    /// What recovery did; empty if it had nothing to do.
     pub(super) fn recovery_words(&self) -> Vec<String> {
         let Recovered { log_discarded, writes_dropped, blocks_applied, windows_resynced, members_failed } =
             &self.recovered;
         let mut out = Vec::new();
         if *log_discarded {
-            out.push("another system ran the array since: the stripe log was discarded".to_owned());
+            out.push("another system has run the array since: the stripe log was discarded".to_owned());
         }
         if *blocks_applied > 0 {
             out.push(format!("{} copied from the stripe log", count(*blocks_applied, "block")));
         }
         if *writes_dropped > 0 {
-            out.push(format!("{} dropped that had not been made durable", count(*writes_dropped, "write")));
+            out.push(format!("{} dropped that had not become durable", count(*writes_dropped, "write")));
         }
         if *windows_resynced > 0 {
             out.push(format!("parity of {} computed from data", count(*windows_resynced, "window")));
         }
         for role in members_failed {
-            out.push(format!("role {role} is recorded as failed: it was not there"));
+            out.push(format!("role {role} is recorded as failed: its device was missing"));
         }
         out
     }

@@ -27,24 +27,24 @@ use std::time::Duration;
 
 /// The exit code of a volume that could not be left clean.
 const NOT_CLEAN: u8 = 3;
-/// Local memory of the volume as a drive of the server: parity commands are for its members.
+/// Local memory for the volume's own namespace: parity commands go to the members instead.
 const MEMORY: u64 = 1 << 20;
 
-/// Which devices, and how.
+/// The devices and how to open them.
 #[derive(Debug, Args)]
 struct OpenArgs {
     /// The devices of the volume: block devices, image files, nvme://HOST:PORT/DRIVE, or
-    /// nvme://HOST:PORT for all drives of a node that carry a superblock
+    /// nvme://HOST:PORT for all drives of a node that have a superblock
     #[arg(value_name = "DEVICE", required = true)]
     devices: Vec<PathBuf>,
-    /// What keeps rows whole over a crash
+    /// How rows are protected against a crash
     #[arg(long, value_enum, default_value = "log")]
     consistency: ConsistencyArg,
-    /// Go on without members that the superblocks call active and that are not named: they are
-    /// recorded as failed
+    /// Continue without members that are active according to the superblocks but not named; they
+    /// are recorded as failed
     #[arg(long)]
     degraded: bool,
-    /// Whether nodes make parity if that moves fewer bytes over this machine's links: on or off
+    /// Whether nodes compute parity if that moves fewer bytes over this machine's links: on or off
     #[arg(long, value_enum, default_value = "on")]
     offload: Switch,
     /// Digests of connections to nodes: auto, on or off
@@ -55,7 +55,7 @@ struct OpenArgs {
     hold_timeout: Duration,
 }
 
-/// Replays what a crash left, and leaves the array clean: Linux can assemble it then.
+/// Recovers an array from a crash, and leaves it clean, so that Linux can assemble it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit codes: 0 clean, 2 could not run (nothing is written if a device or a field is refused), 3 could
@@ -71,8 +71,8 @@ pub(crate) struct AssembleArgs {
 /// Serves a volume to any NVMe/TCP host, as one namespace.
 ///
 /// Prints `listening on ADDRESS nqn NQN` for each address when it is ready. SIGTERM, Ctrl-C and
-/// `pumice volume stop` end it: the array is left clean. After a crash the same command replays
-/// what was under way before it listens.
+/// `pumice volume stop` end it: the array is left clean. After a crash the same command first
+/// replays interrupted writes, and then listens.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit codes: 0 stopped and clean, 2 could not run (nothing is written if a device or a field is
@@ -80,18 +80,18 @@ refused), 3 stopped, and not clean.")]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     open: OpenArgs,
-    /// Where to listen; port 0 picks one; once for each address
+    /// Address to listen on; port 0 picks a free port; once for each address
     #[arg(long, value_name = "ADDRESS", required = true, value_parser = listen_address)]
     listen: Vec<SocketAddr>,
-    /// The subsystem's name [default: made from the array's UUID]
+    /// The subsystem's name [default: derived from the array's UUID]
     #[arg(long)]
     nqn: Option<Nqn>,
     #[command(flatten)]
     run: RunDir,
-    /// What to log to standard error: this, and what is worse
+    /// Least severe level that is logged to standard error
     #[arg(long, value_name = "LEVEL", env = "PUMICE_LOG", default_value = "info")]
     log_level: LogLevel,
-    /// How to log
+    /// Format of log lines
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
 }
@@ -140,7 +140,7 @@ pub(super) fn assemble(args: &AssembleArgs) -> Result<ExitCode, Failure> {
 /// Why a served volume ends.
 enum Ended {
     Signal,
-    /// By its socket; the answer is sent when this is dropped.
+    /// By a request over its socket; the answer is sent when this is dropped.
     Asked(Sender<bool>),
     Failed(String),
 }
@@ -164,17 +164,17 @@ pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
             end(volume, serving, &ended, &log)
         }
         Err(failure) => {
-            // It is not served: nobody wrote, and it is left as it was found, but clean.
+            // It was not served, so nobody wrote to it: it is left as it was found, but clean.
             let _ = volume.stop(STOP_TIME);
             Err(failure)
         }
     }
 }
 
-/// What serves a volume.
+/// The parts that serve a volume.
 struct Serving {
     server: Server,
-    /// Where the socket lies, and the thread that answers on it.
+    /// The path of the socket, and the thread that answers on it.
     socket: PathBuf,
     answering: JoinHandle<()>,
 }
@@ -229,7 +229,7 @@ fn serve(
     Ok(Serving { server, socket: path, answering })
 }
 
-/// A UUID as everybody but mdadm writes it.
+/// A UUID in the usual notation, which mdadm does not use.
 fn dashed(uuid: &[u8; 16]) -> String {
     let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
     [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
@@ -237,7 +237,7 @@ fn dashed(uuid: &[u8; 16]) -> String {
 
 fn end(volume: ServedVolume, serving: Serving, ended: &Ended, log: &Lines) -> Result<ExitCode, Failure> {
     let Serving { server, socket, answering } = serving;
-    // Hosts are told first: nothing is asked for any more.
+    // Hosts are disconnected first, so that no new requests arrive.
     let stopped = server.stop();
     if let Err(error) = &stopped {
         log.say(&format!("pumice: {error}"));
@@ -249,27 +249,27 @@ fn end(volume: ServedVolume, serving: Serving, ended: &Ended, log: &Lines) -> Re
             Ok(status) if status.held => "more members are missing than it survives",
             _ => "it took too long",
         };
-        log.say(&format!("pumice: the volume was not made clean: {why}"));
+        log.say(&format!("pumice: the volume could not be left clean: {why}"));
     }
     if let Ended::Asked(reply) = ended {
-        // Who asked may have gone. The answer goes out before the process does.
+        // The client may have gone. The answer is sent before the process ends.
         let _ = reply.send(clean);
         let _ = answering.join();
     }
     // It may be gone already.
     let _ = std::fs::remove_file(&socket);
     if let Ended::Failed(why) = ended {
-        log.say(&format!("pumice: the server ends: {why}"));
+        log.say(&format!("pumice: the server stops: {why}"));
     }
     log.finish();
     if clean && stopped.is_ok() && !matches!(ended, Ended::Failed(_)) {
         return Ok(ExitCode::SUCCESS);
     }
-    // Threads may wait for devices for ever.
+    // Threads may be waiting for devices for ever.
     std::process::exit(i32::from(NOT_CLEAN))
 }
 
-/// Answers what comes over the socket.
+/// Answers the requests over the socket.
 struct Asked {
     control: Control,
     served: Served,
@@ -314,9 +314,9 @@ impl Asked {
             Ask::Stop => {
                 let mut shown = self.shown()?;
                 let (reply, stopped) = mpsc::channel();
-                self.stop.send(Ended::Asked(reply)).map_err(|_| Failure::new("it ends already"))?;
+                self.stop.send(Ended::Asked(reply)).map_err(|_| Failure::new("it is already stopping"))?;
                 if !stopped.recv_timeout(STOP_TIME).unwrap_or(false) {
-                    return Err(Failure::new("the volume was not made clean"));
+                    return Err(Failure::new("the volume could not be left clean"));
                 }
                 (shown.state, shown.served) = ("clean".to_owned(), None);
                 return Ok(shown);
@@ -341,7 +341,7 @@ impl Asked {
         })
     }
 
-    /// Waits until something is recorded.
+    /// Waits until a condition is recorded in the superblocks.
     fn wait(&self, is: impl Fn(&Status) -> bool) -> Result<(), Failure> {
         for _ in 0..500 {
             if is(&self.control.status()?) {
@@ -349,7 +349,7 @@ impl Asked {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        Err(Failure::new("it is under way; see status"))
+        Err(Failure::new("it is still under way; see `pumice volume status`"))
     }
 }
 

@@ -28,7 +28,7 @@ fn a_pass_that_stops_at_too_many_findings_is_gone_on_with_to_its_end() {
         let report = Report::new(&target, &outcome);
         assert_eq!(report.result, if more { ArrayResult::Incomplete } else { ArrayResult::Findings });
         assert_eq!(report.range, StripeRange { start: 0, end: 20 });
-        assert!(!more || report.stopped.unwrap().contains("--resume goes on"));
+        assert!(!more || report.stopped.unwrap().contains("--resume continues"));
     }
     assert_eq!(found, [6, 12, 18, 20]);
 }

@@ -130,7 +130,7 @@ fn is_of_the_loss(ended: &str) -> bool {
     let last = said.and_then(|said| said.rsplit("; ").next()).unwrap_or_default();
     last.starts_with("pumice: ")
         && last.contains(": flush: its file was ")
-        && !["panicked", "core", "not done after", "the node ends"].iter().any(|bad| ended.contains(bad))
+        && !["panicked", "core", "not done after", "the node stops"].iter().any(|bad| ended.contains(bad))
 }
 
 /// One round: breaches are appended.
@@ -237,7 +237,7 @@ mod tests {
         assert!(is_of_the_loss(&format!("exit status: 3: ERROR drive failed drive=2; {lost}")));
         for other in [
             "exit status: 3: ".to_owned(),
-            "exit status: 3: pumice: the node ends: core 0 panicked".to_owned(),
+            "exit status: 3: pumice: the node stops: core 0 panicked".to_owned(),
             format!("exit status: 3: ERROR panicked thread=\"core0\"; {lost}"),
             "exit status: 3: pumice: not done after 10 s: medium3".to_owned(),
             format!("exit status: 1: {lost}"),
