@@ -7,6 +7,7 @@ use clap::Args;
 use pumice_host::probe::DriveReader;
 use pumice_initiator::DigestPolicy;
 use pumice_raid::probe;
+use pumice_raid::probe::probed_spans;
 use pumice_units::format_decimal;
 use serde::Serialize;
 use std::process::ExitCode;
@@ -51,8 +52,10 @@ struct Membership {
 /// Runs the command.
 pub(crate) fn run(args: &DrivesArgs) -> Result<ExitCode, Failure> {
     let node = connect(RemoteName::parse(&args.address)?.address, DigestPolicy::Auto)?;
-    let drives = node.drives().iter().map(|drive| {
-        let found = probe(&DriveReader::new(&*node, drive.id, drive.size_bytes));
+    let places: Vec<_> = node.drives().iter().map(|drive| (drive.id, drive.size_bytes)).collect();
+    let readers = DriveReader::ahead(&*node, &places, probed_spans);
+    let drives = node.drives().iter().zip(readers).map(|(drive, reader)| {
+        let found = probe(&reader);
         let (array, problem) = match found {
             Ok(record) => (record.map(|r| r.superblock), None),
             Err(error) => (None, Some(error.to_string())),

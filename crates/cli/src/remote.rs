@@ -8,6 +8,7 @@ use pumice_initiator::DigestPolicy;
 use pumice_nvme::spec::Nqn;
 use pumice_offload::{DataNode, DriveId, ErrorKind, Hosts};
 use pumice_raid::probe;
+use pumice_raid::probe::probed_spans;
 use pumice_remote::{Dial, RemoteNode};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -229,12 +230,15 @@ pub(crate) fn look_remote(
 /// whole or damaged.
 pub(crate) fn look_at(node: &Arc<RemoteNode>, name: &RemoteName) -> Vec<Result<Probed, Failure>> {
     let mut out = Vec::new();
-    for drive in node.drives().iter().filter(|d| name.nsid.is_none_or(|nsid| d.id == DriveId(nsid))) {
-        let path = RemoteName { nsid: Some(drive.id.0), ..*name }.to_string();
-        match probe(&DriveReader::new(&**node, drive.id, drive.size_bytes)) {
+    let named = node.drives().iter().filter(|d| name.nsid.is_none_or(|nsid| d.id == DriveId(nsid)));
+    let named: Vec<_> = named.map(|drive| (drive.id, drive.size_bytes)).collect();
+    let readers = DriveReader::ahead(&**node, &named, probed_spans);
+    for ((id, _), reader) in named.into_iter().zip(readers) {
+        let path = RemoteName { nsid: Some(id.0), ..*name }.to_string();
+        match probe(&reader) {
             Ok(None) if name.nsid.is_none() => {}
             Ok(record) => {
-                let place = Place::There(Arc::clone(node), drive.id);
+                let place = Place::There(Arc::clone(node), id);
                 out.push(Ok(Probed { path, place, record }));
             }
             Err(error) => out.push(Err(Failure::new(format!("{path}: {error}")))),

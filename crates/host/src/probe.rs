@@ -1,22 +1,53 @@
 //! Reading superblocks through a node, so that members on a network are found like those of this
 //! machine.
 
-use pumice_offload::{DataNode, DriveId};
+use pumice_offload::{DataNode, DriveId, Piece};
 use pumice_raid::ReadAt;
 use std::io;
+use std::ops::Range;
 
 /// A drive of a node, as the parser of superblocks reads it.
 pub struct DriveReader<'n> {
     node: &'n dyn DataNode,
     drive: DriveId,
     size: u64,
+    /// What was read ahead: the first byte's place, and the bytes.
+    ahead: Vec<(u64, Vec<u8>)>,
 }
 
 impl<'n> DriveReader<'n> {
     /// A drive of `size` bytes.
     #[must_use]
     pub fn new(node: &'n dyn DataNode, drive: DriveId, size: u64) -> Self {
-        Self { node, drive, size }
+        Self { node, drive, size, ahead: Vec::new() }
+    }
+
+    /// Drives of one node, with their sizes. `spans` gives the bytes of a drive, by its size, that
+    /// are sure to be asked for: a far node is asked for those of all drives at once, now.
+    #[must_use]
+    pub fn ahead(
+        node: &'n dyn DataNode,
+        drives: &[(DriveId, u64)],
+        spans: impl Fn(u64) -> Vec<Range<u64>>,
+    ) -> Vec<Self> {
+        let mut readers: Vec<Self> =
+            drives.iter().map(|(drive, size)| Self::new(node, *drive, *size)).collect();
+        let (mut pieces, mut of, mut at) = (Vec::new(), Vec::new(), 0);
+        for (i, (drive, size)) in drives.iter().enumerate() {
+            for span in spans(*size) {
+                let len = (span.end - span.start) as usize;
+                pieces.push(Piece { drive: *drive, offset: span.start, at, len });
+                of.push(i);
+                at += len;
+            }
+        }
+        let mut buffer = vec![0; at];
+        for read in node.read_ahead(&pieces, &mut buffer) {
+            let piece = &pieces[read];
+            let bytes = buffer[piece.at..piece.at + piece.len].to_vec();
+            readers[of[read]].ahead.push((piece.offset, bytes));
+        }
+        readers
     }
 }
 
@@ -26,6 +57,13 @@ impl ReadAt for DriveReader<'_> {
     }
 
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        for (start, bytes) in &self.ahead {
+            let from = offset.checked_sub(*start).and_then(|from| usize::try_from(from).ok());
+            if let Some(known) = from.and_then(|from| bytes.get(from..from.checked_add(buf.len())?)) {
+                buf.copy_from_slice(known);
+                return Ok(());
+            }
+        }
         self.node.read(self.drive, offset, buf).map_err(io::Error::other)
     }
 }

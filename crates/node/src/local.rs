@@ -381,6 +381,7 @@ impl DataNode for LocalNode {
             size_bytes: drive.size_bytes(),
             memory_bytes: self.memory.size(),
             block_bytes: drive.logical_block(),
+            tags: tags::format_of(&**drive).map(|format| format.guard),
         });
         Ok(NodeDescription { name: self.name.clone(), drives: drives.collect() })
     }
@@ -410,10 +411,8 @@ impl DataNode for LocalNode {
         for piece in pieces {
             self.checked(piece.drive, piece.offset, piece.len as u64)?;
             if piece.at.checked_add(piece.len).is_none_or(|end| end > buffer.len()) {
-                return Err(NodeError::invalid(
-                    "at",
-                    format!("{}+{} is outside the buffer", piece.at, piece.len),
-                ));
+                let what = format!("{}+{} is outside the buffer", piece.at, piece.len);
+                return Err(NodeError::invalid("at", what));
             }
             let device = self.index(piece.drive)?;
             parts.push(Part { device, offset: piece.offset, at: piece.at, len: piece.len });

@@ -1,5 +1,6 @@
 //! Drives of a node, and pieces of what is read from them.
 
+use pumice_protect::guard::Guard;
 use std::fmt;
 
 /// A drive of a node, counted from 1 as NVMe counts namespaces.
@@ -25,6 +26,8 @@ pub struct DriveDescription {
     pub memory_bytes: u64,
     /// Bytes of a logical block: the smallest unit that its medium reads and writes.
     pub block_bytes: u32,
+    /// The guard of its tags, which lie beside each logical block; `None` if it has no tags.
+    pub tags: Option<Guard>,
 }
 
 /// A node as it describes itself.

@@ -1,5 +1,6 @@
 //! What tags beside a node's drives say of the blocks of a command.
 
+use crate::DriveDescription;
 use pumice_protect::guard::Guard;
 use pumice_protect::origin::{Judged, Origin};
 
@@ -16,6 +17,14 @@ pub struct TagFormat {
     pub guard: Guard,
     /// Bytes of a block: a power of two, 512 at least.
     pub block_bytes: u32,
+}
+
+impl DriveDescription {
+    /// Which tags the drive has.
+    #[must_use]
+    pub fn tag_format(&self) -> Option<TagFormat> {
+        self.tags.map(|guard| TagFormat { guard, block_bytes: self.block_bytes })
+    }
 }
 
 /// What is wrong with blocks, or with their tags.

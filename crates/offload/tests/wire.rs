@@ -11,6 +11,7 @@ use pumice_offload::{
 };
 use pumice_parity::fingerprint::PowerSums;
 use pumice_parity::seed::Seed;
+use pumice_protect::guard::Guard;
 use pumice_telemetry::Ledger;
 
 fn address() -> impl Strategy<Value = MemoryAddress> {
@@ -134,7 +135,7 @@ proptest! {
         prop_assert!(decode_transfer(&[&bytes[..], b"x"].concat()).is_err());
         prop_assert!(decode_transfer(&bytes[..bytes.len() - 1]).is_err());
         let all: Vec<DriveDescription> = (1..=drives)
-            .map(|i| DriveDescription { id: DriveId(i), name: format!("/dev/disk{i}"), size_bytes: u64::from(i) << 30, memory_bytes: 1 << 25, block_bytes: 512 << (i % 4) })
+            .map(|i| DriveDescription { id: DriveId(i), name: format!("/dev/disk{i}"), size_bytes: u64::from(i) << 30, memory_bytes: 1 << 25, block_bytes: 512 << (i % 4), tags: Guard::ALL.get(i as usize % 4).copied() })
             .collect();
         let mut read = Vec::new();
         for page in 0..3 {
@@ -257,9 +258,31 @@ fn the_end_of_a_long_name_is_told() {
         (format!("{}/sd", "ö".repeat(200)), format!("{}/sd", "ö".repeat(50))),
         (String::new(), String::new()),
     ] {
-        let drive =
-            DriveDescription { id: DriveId(1), name, size_bytes: 1, memory_bytes: 1, block_bytes: 512 };
+        let drive = DriveDescription {
+            id: DriveId(1),
+            name,
+            size_bytes: 1,
+            memory_bytes: 1,
+            block_bytes: 512,
+            tags: None,
+        };
         let bytes = encode_drives(&[drive], 0, SocketBytes::default());
         assert_eq!(decode_drives(&bytes, 0).unwrap().1[0].name, told);
     }
+}
+
+#[test]
+fn a_guard_that_nobody_knows_is_refused() {
+    let drive = DriveDescription {
+        id: DriveId(1),
+        name: "a".to_owned(),
+        size_bytes: 1,
+        memory_bytes: 1,
+        block_bytes: 512,
+        tags: Some(Guard::Crc64),
+    };
+    let mut bytes = encode_drives(&[drive], 0, SocketBytes::default());
+    assert_eq!(bytes[24 + 17], 3, "the 64-bit guard");
+    bytes[24 + 17] = 4;
+    assert_eq!(decode_drives(&bytes, 0).unwrap_err().field, "guard of the tags");
 }

@@ -3,6 +3,7 @@
 use std::io;
 
 use pumice_units::SECTOR;
+use std::ops::Range;
 
 use crate::area::Area;
 use crate::bad_blocks;
@@ -118,6 +119,21 @@ pub fn probe(device: &dyn ReadAt) -> Result<Option<MemberRecord>, ProbeError> {
     }
 }
 
+/// The bytes that are read for a superblock at `sector`.
+pub(crate) fn span(sector: u64, device_sectors: u64) -> Range<u64> {
+    let start = sector * SECTOR;
+    // Version 1.0 may stand nearer to the end of the device than its largest size.
+    start..(start + MAX_BYTES as u64).min(device_sectors * SECTOR)
+}
+
+/// The bytes of a device of `device_bytes` that [`probe`] always reads: the places of superblocks.
+#[must_use]
+pub fn probed_spans(device_bytes: u64) -> Vec<Range<u64>> {
+    let sectors = device_bytes / SECTOR;
+    let places = Metadata::ALL.iter().filter_map(|metadata| metadata.super_sector(sectors));
+    places.map(|sector| span(sector, sectors)).collect()
+}
+
 /// The superblock at `sector`: `None` without a magic.
 fn read_superblock(
     device: &dyn ReadAt,
@@ -125,11 +141,9 @@ fn read_superblock(
     sector: u64,
     device_sectors: u64,
 ) -> Result<Option<Result<Superblock, Invalid>>, ProbeError> {
-    let offset = sector * SECTOR;
-    // Version 1.0 may stand nearer to the end of the device than its largest size.
-    let room = usize::try_from(device_sectors * SECTOR - offset).unwrap_or(usize::MAX);
-    let mut bytes = vec![0; MAX_BYTES.min(room)];
-    read(device, metadata.structure(), offset, &mut bytes)?;
+    let span = span(sector, device_sectors);
+    let mut bytes = vec![0; (span.end - span.start) as usize];
+    read(device, metadata.structure(), span.start, &mut bytes)?;
     let magic = u32_at(&bytes, 0);
     let v0 = metadata == Metadata::V0_90;
     if bytes.len() < FIXED_BYTES || !(magic == MAGIC || v0 && magic == MAGIC.swap_bytes()) {

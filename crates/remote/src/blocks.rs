@@ -52,6 +52,26 @@ pub(crate) fn outcome(node: &str, drive: DriveId, what: &str, status: Status) ->
     if status.is_success() { Ok(()) } else { Err(refused(node, &format!("{drive}: {what}"), status, "")) }
 }
 
+/// Reads whole blocks, in commands side by side.
+pub(crate) fn read(
+    node: &RemoteNode,
+    drive: DriveId,
+    geometry: Geometry,
+    offset: u64,
+    buf: &mut [u8],
+) -> Result<(), NodeError> {
+    let mut commands: Vec<Command<'_>> = Vec::new();
+    for (i, piece) in buf.chunks_mut(PIECE).enumerate() {
+        let sqe = geometry.command(io::READ, drive, offset + (i * PIECE) as u64, piece.len());
+        commands.push(Command { sqe, send: &[], receive: piece });
+    }
+    let outcomes = node.run(&mut commands)?;
+    commands.iter().zip(&outcomes).try_for_each(|(command, done)| {
+        outcome(&node.name, drive, "read", done.status)?;
+        whole(&node.name, &format!("{drive}: read"), done, command.receive.len())
+    })
+}
+
 /// One command of a gathered read.
 struct Part {
     piece: usize,
@@ -103,6 +123,13 @@ pub(crate) fn gather(
     failures.sort_by_key(|failure| failure.piece);
     failures.dedup_by_key(|failure| failure.piece);
     Ok(failures)
+}
+
+/// Reads pieces, and names those that came.
+pub(crate) fn ahead(node: &RemoteNode, pieces: &[Piece], buffer: &mut [u8]) -> Vec<usize> {
+    let Ok(failures) = gather(node, pieces, buffer) else { return Vec::new() };
+    let failed = |i: &usize| failures.iter().any(|failure| failure.piece == *i);
+    (0..pieces.len()).filter(|i| !failed(i)).collect()
 }
 
 fn read_parts(

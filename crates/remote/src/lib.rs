@@ -169,30 +169,6 @@ impl RemoteNode {
         Ok(*geometry)
     }
 
-    /// Reads whole blocks, in commands side by side.
-    fn read_blocks(
-        &self,
-        drive: DriveId,
-        geometry: Geometry,
-        offset: u64,
-        buf: &mut [u8],
-    ) -> Result<(), NodeError> {
-        let mut commands: Vec<Command<'_>> = Vec::new();
-        for (i, piece) in buf.chunks_mut(PIECE).enumerate() {
-            let at = offset + (i * PIECE) as u64;
-            commands.push(Command {
-                sqe: geometry.command(io::READ, drive, at, piece.len()),
-                send: &[],
-                receive: piece,
-            });
-        }
-        let outcomes = self.run(&mut commands)?;
-        commands.iter().zip(&outcomes).try_for_each(|(command, done)| {
-            outcome(&self.name, drive, "read", done.status)?;
-            whole(&self.name, &format!("{drive}: read"), done, command.receive.len())
-        })
-    }
-
     /// Carries out a command whose result is kept by the node, and reads it.
     fn kept(&self, opcode: u8, descriptor: &[u8]) -> Result<Vec<u8>, NodeError> {
         let what = opcode::name(opcode);
@@ -223,28 +199,33 @@ impl RemoteNode {
 
 impl DataNode for RemoteNode {
     fn describe(&self) -> Result<NodeDescription, NodeError> {
-        let mut drives = self.drives.clone();
-        for drive in &mut drives {
-            drive.memory_bytes = self.parts.bytes(drive.id);
-        }
-        Ok(NodeDescription { name: self.name.clone(), drives })
+        let mine = |drive: &DriveDescription| DriveDescription {
+            memory_bytes: self.parts.bytes(drive.id),
+            ..drive.clone()
+        };
+        Ok(NodeDescription { name: self.name.clone(), drives: self.drives.iter().map(mine).collect() })
     }
 
     fn read(&self, drive: DriveId, offset: u64, buf: &mut [u8]) -> Result<(), NodeError> {
         let geometry = self.geometry(drive, offset, buf.len() as u64)?;
         let (start, end) = aligned(geometry, offset, buf.len());
-        if start == offset && end == offset + buf.len() as u64 {
-            return self.read_blocks(drive, geometry, offset, buf);
+        let skip = (offset - start) as usize;
+        if end - start == buf.len() as u64 {
+            return blocks::read(self, drive, geometry, offset, buf);
         }
         let mut whole = vec![0; (end - start) as usize];
-        self.read_blocks(drive, geometry, start, &mut whole)?;
-        let skip = (offset - start) as usize;
+        blocks::read(self, drive, geometry, start, &mut whole)?;
         buf.copy_from_slice(&whole[skip..skip + buf.len()]);
         Ok(())
     }
 
+    fn read_ahead(&self, pieces: &[Piece], buffer: &mut [u8]) -> Vec<usize> {
+        blocks::ahead(self, pieces, buffer)
+    }
+
     fn tag_format(&self, drive: DriveId) -> Result<Option<TagFormat>, NodeError> {
-        tags::format_of(self, drive)
+        self.geometry(drive, 0, 0)?;
+        Ok(self.drives[drive.0 as usize - 1].tag_format())
     }
 
     fn read_tagged(&self, drive: DriveId, offset: u64, len: u64) -> Result<TaggedBlocks, NodeError> {
@@ -269,7 +250,7 @@ impl DataNode for RemoteNode {
         let (start, end) = aligned(geometry, offset, data.len());
         let mut whole = vec![0; (end - start) as usize];
         if start != offset || end != offset + data.len() as u64 {
-            self.read_blocks(drive, geometry, start, &mut whole)?;
+            blocks::read(self, drive, geometry, start, &mut whole)?;
         }
         let skip = (offset - start) as usize;
         whole[skip..skip + data.len()].copy_from_slice(data);

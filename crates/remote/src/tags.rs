@@ -21,18 +21,6 @@ fn decode(node: &RemoteNode, bytes: &[u8]) -> Result<(TagFormat, TaggedBlocks), 
         .map_err(|e| NodeError::new(ErrorKind::Unreachable, format!("{}: {e}", node.name())))
 }
 
-/// Which tags a drive has.
-pub(crate) fn format_of(node: &RemoteNode, drive: DriveId) -> Result<Option<TagFormat>, NodeError> {
-    let mut bytes = vec![0; wire::TAGGED_HEADER];
-    let done = node.ask(command(opcode::TAGGED_READ, drive, 0, bytes.len(), 0), &[], &mut bytes)?;
-    // Invalid Field of a drive without tags, Invalid Opcode of a node that knows of none.
-    if !done.status.is_success() {
-        return Ok(None);
-    }
-    whole(node.name(), opcode::name(opcode::TAGGED_READ), &done, bytes.len())?;
-    Ok(Some(decode(node, &bytes)?.0))
-}
-
 /// Reads blocks, refused or not.
 pub(crate) fn read(
     node: &RemoteNode,

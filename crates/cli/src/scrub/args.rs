@@ -147,7 +147,8 @@ pub(crate) struct ScrubArgs {
     #[arg(long, value_name = "NAME=DEV,DEV", value_parser = parse_node, help_heading = NODES)]
     node: Vec<(String, Vec<PathBuf>)>,
 
-    /// How stripes are checked. `auto`: `stripe` if all members are on one node, else `fingerprint`
+    /// How stripes are checked. `auto`: `stripe` if all members are on one node, else
+    /// `fingerprint`. `host` reads every byte to this machine, at no pace
     #[arg(long, value_enum, default_value_t = MethodArg::Auto, help_heading = METHOD)]
     method: MethodArg,
     /// Stripes per batch, 1 to 4194304 [default: 255]
@@ -256,6 +257,17 @@ impl ScrubArgs {
             windows: to_utc(&self.window),
         };
         if !pace.is_empty() {
+            if matches!(self.method, MethodArg::Host) {
+                let named = match pace {
+                    PaceRequest { rate: Some(_), .. } => "rate",
+                    PaceRequest { slowdown_ns: Some(_), .. } => "slowdown",
+                    PaceRequest { policy: Some(_), .. } => "policy",
+                    _ => "window",
+                };
+                return Err(Failure::new(format!(
+                    "--{named}: --method host reads every byte itself, and nothing paces that; choose another method"
+                )));
+            }
             pace.validate().map_err(|(field, why)| Failure::new(format!("--{field}: {why}")))?;
         }
         Ok(pace)

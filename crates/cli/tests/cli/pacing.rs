@@ -80,7 +80,7 @@ fn a_rate_is_held_on_devices_of_this_machine_and_by_a_node_that_is_told_to() {
 fn a_pace_that_cannot_be_kept_is_refused() {
     let array = Made::new(RAID6);
     let state = tempfile::tempdir().unwrap();
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 10] = [
         (&["--slowdown", "1ms"], "--slowdown"),
         (&["--policy", "cfq"], "--policy"),
         (&["--policy", "priced"], "--policy"),
@@ -89,6 +89,9 @@ fn a_pace_that_cannot_be_kept_is_refused() {
         (&["--rate", "1"], "--rate"),
         (&["--window", "6-8"], "--window"),
         (&["--policy", "hasty"], "--policy"),
+        // The host's own reads have no pacer.
+        (&["--method", "host", "--rate", "1MB"], "--rate: --method host"),
+        (&["--method", "host", "--window", "06:00-08:00"], "--window: --method host"),
     ];
     for (options, word) in cases {
         let message = refusal(scrub(state.path()).args(options).args(&array.members));

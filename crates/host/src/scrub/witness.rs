@@ -4,13 +4,14 @@
 use super::settling::{ArrayNow, Held, HostsSeen, Records};
 use crate::error::HostError;
 use crate::probe::DriveReader;
-use crate::target::{JournalDrive, Target};
-use pumice_offload::{DataNode, DriveDescription, DriveId, NodeError, SuperblockSeen};
+use crate::target::{JournalDrive, Member, Target};
+use pumice_offload::{DriveDescription, DriveId, NodeError, SuperblockSeen};
 use pumice_raid::assembly::WriteRecords;
 use pumice_raid::plan::{Kind, SkipReason};
 use pumice_raid::{Array, MemberRecord, ReadAt};
 use pumice_units::Role;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Asks every node of the array for its hosts, and for what it remembers of superblocks.
@@ -21,7 +22,7 @@ pub(crate) fn hosts_now(target: &Target, zero: Instant) -> Result<HostsSeen, Hos
     for node in target.nodes() {
         let hosts = node.hosts()?;
         let seen = node.superblocks()?;
-        let drives = target.members().filter(|(_, m)| std::sync::Arc::ptr_eq(&m.node, node));
+        let drives = target.members().filter(|(_, m)| Arc::ptr_eq(&m.node, node));
         for (_, member) in drives {
             let of_member = |seen: &SuperblockSeen| {
                 seen.drive == member.drive && seen.array == target.array().uuid().0 && seen.clean
@@ -41,19 +42,15 @@ pub(crate) fn hosts_now(target: &Target, zero: Instant) -> Result<HostsSeen, Hos
 fn journal_now(target: &Target) -> Result<Option<MemberRecord>, HostError> {
     let Some(JournalDrive { node, drive }) = target.journal() else { return Ok(None) };
     let drives = node.describe()?.drives;
-    let reader = reader(&**node, "of the journal", &drives, *drive)?;
+    let reader = DriveReader::new(&**node, *drive, size_of("of the journal", &drives, *drive)?);
     Ok(target.array().read_journal_again(&reader))
 }
 
-fn reader<'n>(
-    node: &'n dyn DataNode,
-    name: &str,
-    drives: &[DriveDescription],
-    id: DriveId,
-) -> Result<DriveReader<'n>, NodeError> {
+/// The size in bytes of a drive of a node.
+fn size_of(node: &str, drives: &[DriveDescription], id: DriveId) -> Result<u64, NodeError> {
     let drive = drives.iter().find(|drive| drive.id == id);
-    let drive = drive.ok_or_else(|| NodeError::invalid("drive", format!("node '{name}' has no {id}")))?;
-    Ok(DriveReader::new(node, id, drive.size_bytes))
+    let drive = drive.ok_or_else(|| NodeError::invalid("drive", format!("node '{node}' has no {id}")))?;
+    Ok(drive.size_bytes)
 }
 
 /// Reads superblocks again, and what counts beside them: whether they still give every member the
@@ -64,16 +61,20 @@ fn reader<'n>(
 /// One call serves any number of stripes with the same reads: as a rule one of each member.
 pub(crate) fn evidence(target: &Target, stripes: &[u64]) -> Result<ArrayNow, HostError> {
     let journal = journal_now(target)?;
-    let mut drives: Vec<(&str, Vec<DriveDescription>)> = Vec::new();
     let mut readers = Vec::new();
-    for (role, member) in target.members() {
-        let node = member.node_name.as_str();
-        if !drives.iter().any(|(known, _)| *known == node) {
-            drives.push((node, member.node.describe()?.drives));
-        }
-        let here = drives.iter().find(|(known, _)| *known == node).map_or(&[][..], |(_, drives)| drives);
-        readers.push((role, reader(&*member.node, node, here, member.drive)?));
+    for node in target.nodes() {
+        let drives = node.describe()?.drives;
+        let here = target.members().filter(|(_, member)| Arc::ptr_eq(&member.node, node));
+        let sized = |(role, member): (Role, &Member)| {
+            Ok((role, (member.drive, size_of(&member.node_name, &drives, member.drive)?)))
+        };
+        let (roles, places): (Vec<Role>, Vec<_>) =
+            here.map(sized).collect::<Result<Vec<_>, NodeError>>()?.into_iter().unzip();
+        let span = |size| target.array().superblock_span(size).into_iter().collect();
+        readers.extend(roles.into_iter().zip(DriveReader::ahead(&**node, &places, span)));
     }
+    // As the array lists its members.
+    readers.sort_by_key(|(role, _)| *role);
     let devices: Vec<(Role, &dyn ReadAt)> =
         readers.iter().map(|(role, reader)| (*role, reader as &dyn ReadAt)).collect();
     let then = target.array();

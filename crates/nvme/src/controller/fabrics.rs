@@ -8,11 +8,20 @@ use super::slots::{Phase, Slots};
 use super::subsystem::{Access, Refusal, bad_parameter};
 use crate::bytes::{u32_at, u64_at};
 use crate::pdu::Frame;
+use crate::spec::command::{Fabrics, On, fabrics_command};
 use crate::spec::connect::{DATA_LEN, Data, Fields, NO_FLOW_CONTROL};
-use crate::spec::opcode::fabrics;
 use crate::spec::property::{VERSION, capabilities, cc, offset};
 use crate::spec::{Sqe, Status};
 use std::sync::Arc;
+
+/// The status of a Fabrics command that belongs on another kind of queue.
+fn elsewhere(on: On) -> Status {
+    match on {
+        On::Unbound => Status::SEQUENCE.dnr(),
+        On::Admin => Status::INVALID_OPCODE.dnr(),
+        On::Io => Status::INVALID_QUEUE_TYPE.dnr(),
+    }
+}
 
 impl Connection {
     /// Connect: binds the connection to a queue of a controller. Returns the controller's id.
@@ -83,14 +92,16 @@ impl Connection {
         media: &mut M,
         out: &mut Vec<u8>,
     ) {
-        let admin = !self.is_io_queue();
-        let (status, result) = match sqe.0[4] {
-            fabrics::CONNECT => (Status::SEQUENCE.dnr(), 0),
-            fabrics::PROPERTY_GET if admin => self.property_get(sqe, access),
-            fabrics::PROPERTY_SET if admin => (self.property_set(sqe, access, media), 0),
-            fabrics::DISCONNECT if admin => (Status::INVALID_QUEUE_TYPE.dnr(), 0),
-            fabrics::DISCONNECT => (self.disconnect(sqe, access), 0),
-            _ => (Status::INVALID_OPCODE.dnr(), 0),
+        let here = if self.is_io_queue() { On::Io } else { On::Admin };
+        let (status, result) = match fabrics_command(sqe.0[4]) {
+            None => (Status::INVALID_OPCODE.dnr(), 0),
+            Some(row) if row.check != here => (elsewhere(row.check), 0),
+            Some(row) => match row.kind {
+                Fabrics::Connect => (Status::SEQUENCE.dnr(), 0),
+                Fabrics::PropertyGet => self.property_get(sqe, access),
+                Fabrics::PropertySet => (self.property_set(sqe, access, media), 0),
+                Fabrics::Disconnect => (self.disconnect(sqe, access), 0),
+            },
         };
         self.note(sqe, status, access);
         self.respond(sqe, status, result, out);

@@ -5,7 +5,7 @@
 //! [`controller`](crate::controller), for which the compiler asks; `ARCHITECTURE.md` lists the
 //! other places.
 
-use super::opcode::{FABRICS, admin, io};
+use super::opcode::{FABRICS, admin, fabrics, io};
 
 /// Which way a command's data go: bits 0 and 1 of its opcode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -198,6 +198,31 @@ commands! {
     Verify: io::VERIFY, "Verify", Nothing, HOSTS, Some(7), Check::Blocks;
 }
 
+/// The queues that take a Fabrics command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum On {
+    /// A connection that is no queue yet.
+    Unbound,
+    /// The admin queue.
+    Admin,
+    /// I/O queues.
+    Io,
+}
+
+commands! {
+    /// Fabrics commands. Their opcode is [`FABRICS`], and the one in the table is their type, in
+    /// byte 4.
+    Fabrics in FABRICS_TYPES, found by fabrics_command, checked by On;
+    /// Set a property.
+    PropertySet: fabrics::PROPERTY_SET, "Property Set", Nothing, ANY, None, On::Admin;
+    /// Bind a connection to a queue of a controller.
+    Connect: fabrics::CONNECT, "Connect", Nothing, ANY, None, On::Unbound;
+    /// Read a property.
+    PropertyGet: fabrics::PROPERTY_GET, "Property Get", Nothing, ANY, None, On::Admin;
+    /// End an I/O queue.
+    Disconnect: fabrics::DISCONNECT, "Disconnect", Nothing, ANY, None, On::Io;
+}
+
 /// The bits of ONCS that the table sets.
 #[must_use]
 pub fn oncs() -> u16 {
@@ -224,6 +249,8 @@ mod tests {
         for opcode in 0..=u8::MAX {
             let admin = ADMIN.iter().position(|command| command.opcode == opcode);
             assert_eq!(admin_command(opcode).map(|c| c.kind), admin.map(|row| ADMIN[row].kind));
+            let fabrics = FABRICS_TYPES.iter().position(|command| command.opcode == opcode);
+            assert_eq!(fabrics_command(opcode).map(|c| c.kind), fabrics.map(|row| FABRICS_TYPES[row].kind));
             let io = IO.iter().position(|command| command.opcode == opcode);
             assert_eq!(io_command(opcode).map(|c| c.kind), io.map(|row| IO[row].kind));
         }

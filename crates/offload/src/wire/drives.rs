@@ -2,6 +2,7 @@
 
 use super::{WireError, put, wrong};
 use crate::{DriveDescription, DriveId};
+use pumice_protect::guard::Guard;
 
 /// Drives of a page.
 pub const DRIVES_PER_PAGE: u32 = 16;
@@ -22,6 +23,11 @@ pub struct SocketBytes {
     pub sent: u64,
 }
 
+/// A guard as the description names it; 0 of a drive without tags.
+fn guard_code(guard: Option<Guard>) -> u8 {
+    Guard::ALL.iter().position(|known| Some(*known) == guard).map_or(0, |at| at as u8 + 1)
+}
+
 /// A page of the description of a node's drives.
 #[must_use]
 pub fn encode_drives(drives: &[DriveDescription], page: u32, sockets: SocketBytes) -> Vec<u8> {
@@ -40,7 +46,8 @@ pub fn encode_drives(drives: &[DriveDescription], page: u32, sockets: SocketByte
         let cut = drive.name.len().saturating_sub(DRIVE_NAME);
         let cut = (cut..drive.name.len()).find(|at| drive.name.is_char_boundary(*at)).unwrap_or(cut);
         let name = &drive.name[cut..];
-        put(&mut entry, 16, &(name.len() as u32).to_le_bytes());
+        entry[16] = name.len() as u8;
+        entry[17] = guard_code(drive.tags);
         put(&mut entry, 20, &drive.block_bytes.to_le_bytes());
         put(&mut entry, 24, name.as_bytes());
         out.extend_from_slice(&entry);
@@ -72,7 +79,7 @@ pub fn decode_drives(bytes: &[u8], page: u32) -> Result<(u32, Vec<DriveDescripti
             .get(at..at + DRIVE)
             .ok_or_else(|| WireError { field: "description", found: "shorter than its drives".to_owned() })?;
         let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| entry[at + i]));
-        let len = (u64_at(16) as u32 as usize).min(DRIVE_NAME);
+        let len = usize::from(entry[16]).min(DRIVE_NAME);
         Ok(DriveDescription {
             id: DriveId(first.saturating_add(i + 1)),
             name: String::from_utf8_lossy(&entry[24..24 + len]).into_owned(),
@@ -83,6 +90,13 @@ pub fn decode_drives(bytes: &[u8], page: u32) -> Result<(u32, Vec<DriveDescripti
                 0 => 512,
                 bytes if bytes.is_power_of_two() && bytes >= 512 => bytes,
                 bytes => return wrong("block bytes", bytes),
+            },
+            tags: match entry[17] {
+                0 => None,
+                code => match Guard::ALL.get(usize::from(code) - 1) {
+                    Some(guard) => Some(*guard),
+                    None => return wrong("guard of the tags", code),
+                },
             },
         })
     };

@@ -1,10 +1,11 @@
 //! The same array at a later time, for as few reads as will do.
 
-use pumice_units::Role;
+use pumice_units::{Role, SECTOR};
+use std::ops::Range;
 
 use super::{Array, Standing, assemble};
 use crate::bitmap::Bitmap;
-use crate::probe::{Logs, MemberRecord, read_journal_device, read_rest, superblock_at};
+use crate::probe::{Logs, MemberRecord, read_journal_device, read_rest, span, superblock_at};
 use crate::read_at::ReadAt;
 use crate::superblock::Resync;
 
@@ -46,6 +47,14 @@ impl Array {
         let mut now = assemble(set).ok()?;
         now.settled = self.settled;
         Some(now)
+    }
+
+    /// The bytes of a member's device of `device_bytes` that [`read_again`](Self::read_again)
+    /// always reads: its superblock's.
+    #[must_use]
+    pub fn superblock_span(&self, device_bytes: u64) -> Option<Range<u64>> {
+        let sectors = device_bytes / SECTOR;
+        Some(span(self.metadata.super_sector(sectors)?, sectors))
     }
 
     /// The name that the journal device was given with; `None` where the array has none, or it was

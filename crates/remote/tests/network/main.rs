@@ -238,3 +238,17 @@ fn a_hold_that_was_lost_is_not_taken_anew() {
     assert!(error.to_string().contains("the hold on it ended"), "{error}");
     unreachable(node.write(DRIVE, 0, &[0; 512]));
 }
+
+#[test]
+fn what_is_read_ahead_is_what_a_read_gives_and_what_cannot_be_is_left_out() {
+    let (_server, node) = filled();
+    let piece = |offset, at, len| Piece { drive: DRIVE, offset, at, len };
+    // Whole blocks, and bytes that begin and end within some.
+    let pieces = [piece(4096, 0, 4096), piece(700, 4096, 1000)];
+    let mut buffer = vec![0; 5096];
+    assert_eq!(node.read_ahead(&pieces, &mut buffer), [0, 1]);
+    assert_eq!(buffer[..4096], content()[4096..8192]);
+    assert_eq!(buffer[4096..], content()[700..1700]);
+    // Past the drive's end: a read says so.
+    assert_eq!(node.read_ahead(&[piece(1 << 20, 0, 512)], &mut buffer), [0; 0]);
+}
