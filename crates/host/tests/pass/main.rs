@@ -1,5 +1,6 @@
 //! Whole passes over arrays in memory: every method, every layout, faults from a seed.
 
+mod altered;
 mod archive;
 mod crash;
 mod damage;

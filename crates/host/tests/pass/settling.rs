@@ -1,83 +1,15 @@
 //! Findings on an array that hosts of a node may be running: what the node counts, who is there,
 //! what it remembers, and what is on the drives.
 
-use crate::world::{Kind, RAID6, UUID, World, options, pass, patch};
+use crate::altered::{Altered, Served};
+use crate::world::{Kind, RAID6, World, options, pass, patch};
 use pumice_blockdev::BlockDevice;
-use pumice_buffer::AlignedBuffer;
 use pumice_host::finding::{Clause, Unsettled, Verdict};
 use pumice_host::scrub::{Options, Outcome};
-use pumice_host::target::{Member, Target};
-use pumice_node::{LocalNode, NodeOptions, Peers};
-use pumice_offload::{
-    Activity, AssociatedHost, DataNode, DriveId, Ended, Hosts, MemoryAddress, NodeDescription, NodeError,
-    OperationQueue, PaceFigures, PaceRequest, ParityCommand, ParityResult, Piece, PieceFailure,
-    SuperblockSeen, Transfer, TransferResult, Writes,
-};
+use pumice_offload::AssociatedHost;
 use pumice_units::Role;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// A node over drives that nobody writes, with what it would say of its hosts and of superblocks.
-struct Serving {
-    local: LocalNode,
-    hosts: Vec<AssociatedHost>,
-    saw_clean: bool,
-}
-
-impl DataNode for Serving {
-    fn describe(&self) -> Result<NodeDescription, NodeError> {
-        self.local.describe()
-    }
-    fn read(&self, drive: DriveId, offset: u64, buf: &mut [u8]) -> Result<(), NodeError> {
-        self.local.read(drive, offset, buf)
-    }
-    fn gather(
-        &self,
-        pieces: &[Piece],
-        buffer: AlignedBuffer,
-    ) -> Result<(AlignedBuffer, Vec<PieceFailure>), NodeError> {
-        self.local.gather(pieces, buffer)
-    }
-    fn write(&self, drive: DriveId, offset: u64, data: &[u8]) -> Result<(), NodeError> {
-        self.local.write(drive, offset, data)
-    }
-    fn zero(&self, drive: DriveId, offset: u64, len: u64) -> Result<(), NodeError> {
-        self.local.zero(drive, offset, len)
-    }
-    fn flush(&self, drive: DriveId) -> Result<(), NodeError> {
-        self.local.flush(drive)
-    }
-    fn operations(&self, depth: usize, ended: Ended) -> Result<Box<dyn OperationQueue>, NodeError> {
-        self.local.operations(depth, ended)
-    }
-    fn parity(&self, command: &ParityCommand) -> Result<ParityResult, NodeError> {
-        let still = Writes { started: 9, completed: 9 };
-        let activity = Some(Activity { epoch: 7, before: still, after: still });
-        Ok(ParityResult { activity, ..self.local.parity(command)? })
-    }
-    fn hosts(&self) -> Result<Option<Hosts>, NodeError> {
-        Ok(Some(Hosts { epoch: 7, changes: 4, hosts: self.hosts.clone() }))
-    }
-    fn superblocks(&self) -> Result<Option<Vec<SuperblockSeen>>, NodeError> {
-        let seen = |drive| SuperblockSeen { drive: DriveId(drive), array: UUID.0, clean: true, events: 1 };
-        Ok(Some(if self.saw_clean { (1..7).map(seen).collect() } else { Vec::new() }))
-    }
-    fn pace(&self, request: &PaceRequest) -> Result<(), NodeError> {
-        self.local.pace(request)
-    }
-    fn pace_figures(&self) -> Result<Vec<PaceFigures>, NodeError> {
-        self.local.pace_figures()
-    }
-    fn transfer(&self, transfer: &Transfer) -> Result<TransferResult, NodeError> {
-        self.local.transfer(transfer)
-    }
-    fn memory_write(&self, address: MemoryAddress, data: &[u8]) -> Result<(), NodeError> {
-        self.local.memory_write(address, data)
-    }
-    fn memory_read(&self, address: MemoryAddress, buf: &mut [u8]) -> Result<(), NodeError> {
-        self.local.memory_read(address, buf)
-    }
-}
 
 fn linux() -> Vec<AssociatedHost> {
     vec![AssociatedHost { mark: [1; 32], silent_ms: 0, observer: false }]
@@ -110,17 +42,8 @@ fn scrub(world: &World, hosts: Vec<AssociatedHost>, saw_clean: bool) -> Outcome 
     let mut array = world.array(&[]);
     array.assume_running();
     let devices = world.devices.iter().map(|d| Arc::clone(d) as Arc<dyn BlockDevice>).collect();
-    let local = LocalNode::new("n", devices, &Peers::new(), NodeOptions::default());
-    let node: Arc<dyn DataNode> = Arc::new(Serving { local, hosts, saw_clean });
-    let member = |role: u32| Member {
-        node: Arc::clone(&node),
-        node_name: "n".to_owned(),
-        drive: DriveId(role + 1),
-        device: format!("d{role}"),
-        data_offset: world.data_offset,
-        valid_stripes: world.geometry.stripes(),
-    };
-    let target = Target::new(array, (0..6).map(|role| Some(member(role))).collect());
+    let node = Altered { served: Some(Served { hosts, saw_clean }), ..Altered::over(devices) };
+    let target = world.on(node, array);
     let settle = Duration::from_millis(20);
     pass(&target, None, &Options { in_use: true, running_elsewhere: true, settle, ..options(1) })
 }

@@ -1,20 +1,13 @@
 //! Drives with tags: parity and tags are two witnesses.
 
+use crate::altered::Altered;
 use crate::world::{Kind, RAID5, RAID6, UUID, World, options, pass};
 use pumice_blockdev::{BlockDevice, MemoryDevice};
-use pumice_buffer::AlignedBuffer;
 use pumice_host::Method;
 use pumice_host::finding::{Certainty, Doubt, Misdirected, Says, Strength, Verdict};
 use pumice_host::repair::RepairPolicy;
 use pumice_host::scrub::{Options, Outcome};
 use pumice_host::state::StateFiles;
-use pumice_host::target::{Member, Target};
-use pumice_node::{LocalNode, NodeOptions, Peers};
-use pumice_offload::{
-    DataNode, DriveId, Ended, ErrorKind, MemoryAddress, NodeDescription, NodeError, OperationQueue,
-    PaceFigures, PaceRequest, ParityCommand, ParityResult, Piece, PieceFailure, TagFormat, TaggedBlocks,
-    Transfer, TransferResult,
-};
 use pumice_protect::guard::Guard;
 use pumice_protect::origin::Origin;
 use pumice_tags::file::{SharedMedium, TagFile};
@@ -22,7 +15,7 @@ use pumice_tags::geometry::Geometry;
 use pumice_tags::{DeviceMedium, TaggedDevice};
 use pumice_units::Role;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 const POLICIES: [RepairPolicy; 4] =
     [RepairPolicy::Strong, RepairPolicy::Likely, RepairPolicy::Parity, RepairPolicy::None];
@@ -378,90 +371,13 @@ fn bytes_that_read_well_are_repaired_on_drives_with_large_tag_blocks() {
     assert_eq!(protected.world.contents(), before);
 }
 
-/// A node that loses its connection when it is asked to vouch for the first time.
-struct Dropping {
-    local: LocalNode,
-    drops: AtomicBool,
-}
-
-impl DataNode for Dropping {
-    fn describe(&self) -> Result<NodeDescription, NodeError> {
-        self.local.describe()
-    }
-    fn read(&self, drive: DriveId, offset: u64, buf: &mut [u8]) -> Result<(), NodeError> {
-        self.local.read(drive, offset, buf)
-    }
-    fn tag_format(&self, drive: DriveId) -> Result<Option<TagFormat>, NodeError> {
-        self.local.tag_format(drive)
-    }
-    fn read_tagged(&self, drive: DriveId, offset: u64, len: u64) -> Result<TaggedBlocks, NodeError> {
-        self.local.read_tagged(drive, offset, len)
-    }
-    fn vouch(&self, drive: DriveId, offset: u64, len: u64) -> Result<u64, NodeError> {
-        match self.drops.swap(false, Ordering::Relaxed) {
-            true => Err(NodeError::new(ErrorKind::Unreachable, "the connection is lost")),
-            false => self.local.vouch(drive, offset, len),
-        }
-    }
-    fn reconnect(&self) -> Result<bool, NodeError> {
-        Ok(true)
-    }
-    fn gather(
-        &self,
-        pieces: &[Piece],
-        buffer: AlignedBuffer,
-    ) -> Result<(AlignedBuffer, Vec<PieceFailure>), NodeError> {
-        self.local.gather(pieces, buffer)
-    }
-    fn write(&self, drive: DriveId, offset: u64, data: &[u8]) -> Result<(), NodeError> {
-        self.local.write(drive, offset, data)
-    }
-    fn zero(&self, drive: DriveId, offset: u64, len: u64) -> Result<(), NodeError> {
-        self.local.zero(drive, offset, len)
-    }
-    fn flush(&self, drive: DriveId) -> Result<(), NodeError> {
-        self.local.flush(drive)
-    }
-    fn operations(&self, depth: usize, ended: Ended) -> Result<Box<dyn OperationQueue>, NodeError> {
-        self.local.operations(depth, ended)
-    }
-    fn parity(&self, command: &ParityCommand) -> Result<ParityResult, NodeError> {
-        self.local.parity(command)
-    }
-    fn pace(&self, request: &PaceRequest) -> Result<(), NodeError> {
-        self.local.pace(request)
-    }
-    fn pace_figures(&self) -> Result<Vec<PaceFigures>, NodeError> {
-        self.local.pace_figures()
-    }
-    fn transfer(&self, transfer: &Transfer) -> Result<TransferResult, NodeError> {
-        self.local.transfer(transfer)
-    }
-    fn memory_write(&self, address: MemoryAddress, data: &[u8]) -> Result<(), NodeError> {
-        self.local.memory_write(address, data)
-    }
-    fn memory_read(&self, address: MemoryAddress, buf: &mut [u8]) -> Result<(), NodeError> {
-        self.local.memory_read(address, buf)
-    }
-}
-
 #[test]
 fn a_batch_counts_once_if_the_connection_is_lost_while_it_vouches() {
     let protected = Protected::unchecked(RAID5, 512);
     protected.adopt();
     let devices = protected.devices.iter().map(|device| Arc::clone(device) as _).collect();
-    let local = LocalNode::new("n", devices, &Peers::new(), NodeOptions::default());
-    let node: Arc<dyn DataNode> = Arc::new(Dropping { local, drops: AtomicBool::new(true) });
-    let member = |role: u32| Member {
-        node: Arc::clone(&node),
-        node_name: "n".to_owned(),
-        drive: DriveId(role + 1),
-        device: format!("d{role}"),
-        data_offset: protected.world.data_offset,
-        valid_stripes: protected.world.geometry.stripes(),
-    };
-    let members = (0..u32::from(RAID5.disks)).map(|role| Some(member(role))).collect();
-    let target = Target::new(protected.world.array(&[]), members);
+    let node = Altered { drops: AtomicBool::new(true), ..Altered::over(devices) };
+    let target = protected.world.on(node, protected.world.array(&[]));
     let outcome = pass(&target, None, &Options { vouch: true, ..options(1) });
     assert_eq!((outcome.reconnections, &outcome.stopped), (1, &None));
     assert_eq!(outcome.stripes_checked, RAID5.stripes, "each once");
