@@ -33,6 +33,8 @@ struct Seen {
     lost: AtomicU64,
     refused: AtomicU64,
     why: Mutex<Vec<String>>,
+    /// Measurements that were begun.
+    measurements: AtomicU64,
     stop: AtomicBool,
 }
 
@@ -93,6 +95,12 @@ impl Good {
             std::thread::sleep(Duration::from_millis(5));
         }
         Ok(good)
+    }
+
+    /// Begins a measurement: what the clients are late with from before it does not count.
+    pub(crate) fn begin_measurement(&self) {
+        self.seen.measurements.fetch_add(1, Ordering::AcqRel);
+        self.take_latencies();
     }
 
     /// The times of all commands since this was asked last, in nanoseconds.
@@ -231,8 +239,12 @@ impl<'s> Client<'s> {
     fn work(mut self, period: Duration, ready: &AtomicU64) {
         (0..self.versions.len()).for_each(|piece| self.write(piece));
         ready.fetch_add(1, Ordering::AcqRel);
-        let mut next = Instant::now();
+        let (mut next, mut measurement) = (Instant::now(), 0);
         while !self.stops() {
+            let now = self.seen.measurements.load(Ordering::Acquire);
+            if std::mem::replace(&mut measurement, now) != now {
+                next = Instant::now();
+            }
             let piece = self.random.below(self.versions.len() as u64) as usize;
             if self.random.once_in(2) {
                 self.write(piece);

@@ -178,7 +178,7 @@ fn attack(
     breaches: &Arc<Mutex<Vec<String>>>,
 ) -> Measured {
     // What comes while attackers begin and end counts too.
-    good.take_latencies();
+    good.begin_measurement();
     let attackers = Attackers::start(class, &on.target, breaches);
     std::thread::sleep(time + time / 4);
     let rounds = attackers.stop() as f64 / (time.as_secs_f64() * 1.25);
