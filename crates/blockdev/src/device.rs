@@ -1,4 +1,4 @@
-//! What every block device offers.
+//! The traits of block devices.
 
 use crate::IoError;
 use crate::error::Operation;

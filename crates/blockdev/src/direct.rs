@@ -1,4 +1,4 @@
-//! Single reads, writes and flushes past the page cache, many at a time, by one thread that never
+//! Single reads, writes and flushes past the page cache: many at a time, from one thread that never
 //! waits for them.
 //!
 //! ```text

@@ -1,5 +1,5 @@
-//! Which disks a file or a block device lies on: what is read from one of two that share a disk
-//! slows the other.
+//! The disks under a file or a block device: if two of these share a disk, reads of one slow the
+//! other.
 
 use std::collections::BTreeSet;
 use std::fs::Metadata;

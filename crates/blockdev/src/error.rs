@@ -1,4 +1,4 @@
-//! What a device could not do.
+//! Errors of devices.
 
 use std::fmt;
 use std::io;

@@ -1,12 +1,12 @@
-//! A device that fails as devices do, from a seed.
+//! A device that fails as real devices do, from a seed.
 //!
 //! # The fault model
-//! * **Volatile cache.** A write is seen by every read at once, and is durable only after a flush
-//!   that follows it. When the power goes ([`FaultyDevice::crash`]), each write since the last
-//!   flush is, independently of the others, kept, dropped, or *torn*: each of its 512-byte sectors
-//!   kept or dropped by itself. A sector is never torn.
-//! * **Power cut.** After a set number of operations every call fails. A write that meets the cut
-//!   has reached the cache: it can become durable, although the caller was told that it failed.
+//! * **Volatile cache.** Every read sees a write at once, but the write is durable only after a
+//!   subsequent flush. At a power loss ([`FaultyDevice::crash`]), each write since the last flush
+//!   is, independently of the others, kept, dropped, or *torn*: each of its 512-byte sectors is
+//!   kept or dropped separately. A sector is never torn.
+//! * **Power cut.** After a set number of operations every call fails. The write at which the power
+//!   is cut has reached the cache: it can become durable, although its caller got an error.
 //! * **Unreadable sectors.** Reads that touch one fail with EIO until it is written, or, if
 //!   transient, until enough reads have failed.
 //! * **Write errors.** Writes that touch a set range fail with EIO and change nothing.

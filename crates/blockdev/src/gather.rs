@@ -1,10 +1,10 @@
-//! Reading many pieces at once, into one buffer.
+//! Reads many pieces at once into one buffer.
 //!
-//! A [`Gatherer`] belongs to one thread. A [`Gather`] is handed in with its buffer and comes back,
-//! as [`Gathered`], when every one of its parts is there or has failed. Devices that read by DMA go
-//! through io_uring (or, where the kernel does not offer it, a few threads), many parts in flight;
-//! everything else is read at once by the calling thread, because there a processor copies and the
-//! bytes are best folded while they are hot.
+//! A [`Gatherer`] belongs to one thread. A [`Gather`] is submitted with its buffer and returned, as
+//! [`Gathered`], when each of its parts has been read or has failed. Devices that read by DMA go
+//! through io_uring (or, if the kernel does not offer it, a few threads), with many parts in
+//! flight. Everything else is read at once by the calling thread, because a processor copies the
+//! bytes, and they are best folded while they are in its cache.
 
 mod ring;
 mod threads;

@@ -1,5 +1,5 @@
-//! A device over another one, with something done at each read and flush: for tests that count, or
-//! that bend what is read.
+//! A wrapper that calls a function at each read and flush of a device: for tests that count them,
+//! or that change the data read.
 
 use crate::{BlockDevice, DirectIo, Grains, IoError, Marks, Tagged};
 use std::collections::BTreeSet;

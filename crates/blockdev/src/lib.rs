@@ -1,9 +1,9 @@
 //! Block devices: memory, files and devices through io_uring, a faulty wrapper.
 //!
-//! * [`BlockDevice`] is what every device offers: any byte range, synchronously.
-//! * [`FileDevice`] is a block device or an image file, past the page cache where that means DMA.
+//! * [`BlockDevice`] is the trait of every device: any byte range, synchronously.
+//! * [`FileDevice`] is a block device or an image file, past the page cache if that means DMA.
 //! * [`MemoryDevice`] holds its content in memory; [`FaultyDevice`] fails as drives do, from a
-//!   seed; [`HookedDevice`] lets a test look on.
+//!   seed; [`HookedDevice`] lets a test observe.
 //! * [`MarkedDevice`] has ranges that were made unreadable on purpose.
 //! * [`Gatherer`] reads many pieces at once; [`DirectQueue`] carries single reads and writes
 //!   without waiting for them.

@@ -1,8 +1,8 @@
 //! A device with ranges that were made unreadable on purpose, until they are written.
 //!
-//! Sixteen bytes a range, kept in memory and, where a file was given, in that file: a mark is
-//! durable before [`mark`](Marks::mark) returns, and is gone only when the data written over it are
-//! durable. Where nothing is marked, reads and writes cost one look at a number.
+//! A mark takes sixteen bytes per range, in memory and, if a file was given, in that file. A mark
+//! is durable before [`mark`](Marks::mark) returns, and is removed only when the data written over
+//! it is durable. Without marks, a read or write costs one additional comparison.
 
 mod file;
 mod ranges;

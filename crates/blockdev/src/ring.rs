@@ -1,4 +1,4 @@
-//! What everybody who hands buffers to the kernel needs.
+//! Common parts of all users of io_uring.
 
 use io_uring::IoUring;
 use std::io;

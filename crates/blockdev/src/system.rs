@@ -1,4 +1,4 @@
-//! The few system calls that the standard library does not have.
+//! System calls that the standard library lacks.
 
 #![expect(
     unsafe_code,

@@ -1,4 +1,4 @@
-//! Reads that come with what the tags beside a device say of its blocks.
+//! Reads that also return the result of checking the blocks' tags.
 
 use crate::{BlockDevice, IoError};
 use pumice_protect::origin::{Judged, Opinion, Origin};

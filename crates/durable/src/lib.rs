@@ -1,4 +1,4 @@
-//! Small things that survive a crash.
+//! Small records that survive a crash.
 //!
 //! ```text
 //! Store (a folder of small files)        Medium (bytes at offsets)

@@ -1,4 +1,4 @@
-//! Bytes at offsets: what records and logs need of a medium.
+//! Bytes at offsets: the trait of media for records and logs.
 
 use crate::Store;
 use std::io;

@@ -1,4 +1,4 @@
-//! A small record that is replaced in place: two slots, of which one always holds a whole record.
+//! A small record that is replaced in place: of its two slots, one always holds a complete record.
 
 use crate::Medium;
 use std::io::{self, ErrorKind};

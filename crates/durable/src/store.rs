@@ -1,4 +1,4 @@
-//! What a folder of small files offers.
+//! The trait of a folder of small files.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! Files that are there whole, or not at all.
+//! Files that are replaced atomically.
 
 use crate::Store;
 use std::io::{self, ErrorKind};

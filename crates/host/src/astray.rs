@@ -1,4 +1,4 @@
-//! Writes that went astray: rule R25 of `docs/design/repair.md`, over the findings of a pass.
+//! Misdirected writes among the findings of a pass: rule R25 of `docs/design/repair.md`.
 
 use crate::finding::{Finding, Misdirected};
 use pumice_protect::misdirected::{Differing, misdirected};

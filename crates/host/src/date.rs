@@ -1,4 +1,4 @@
-//! Points in time as the files of a scrub have them: whole seconds since 1970, UTC.
+//! Points in time as stored in the files of a scrub: whole seconds since 1970, UTC.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

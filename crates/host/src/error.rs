@@ -1,11 +1,11 @@
-//! Why work on an array could not begin, or not go on.
+//! Errors: the reasons why work on an array could not begin or continue.
 
 use pumice_offload::{ErrorKind, NodeError};
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why work on an array could not begin, or not go on.
+/// Why work on an array could not begin or continue.
 #[derive(Debug, Error)]
 pub enum HostError {
     /// A node failed for another reason than unreadable media.

@@ -1,4 +1,4 @@
-//! What was found: the diagnosis of damage, as it is reported.
+//! Findings: the diagnosis of damage, as it is reported.
 
 mod strength;
 mod verdict;

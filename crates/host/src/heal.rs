@@ -1,5 +1,5 @@
-//! Healing an md array from within: md's own `check`, stripe by stripe. Pure: what md says comes
-//! in, what it is to be told goes out. `docs/design/healing.md` has the conditions and the states.
+//! Healing an md array with md's own `check`, stripe by stripe. Pure: the state of md goes in,
+//! orders to md come out. `docs/design/healing.md` has the conditions and the states.
 
 use crate::finding::{Finding, Verdict};
 use std::collections::{BTreeMap, VecDeque};

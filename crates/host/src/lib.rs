@@ -1,5 +1,4 @@
-//! The host side: array assembly, scrub methods, verdicts, repair with its journal, progress that
-//! survives.
+//! The host side: array assembly, scrub methods, verdicts, repair with its journal, saved progress.
 //!
 //! ```text
 //! Target (array + members on their nodes)
@@ -7,7 +6,7 @@
 //!        └▶ scrub: check a batch by a Method ─▶ examine suspects ─▶ Finding ─▶ repair ─▶ Report
 //! ```
 //!
-//! Nothing here knows what a node is made of: everything goes through [`pumice_offload::DataNode`].
+//! Nothing here depends on the kind of node: everything goes through [`pumice_offload::DataNode`].
 
 mod astray;
 pub mod date;

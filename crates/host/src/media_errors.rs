@@ -1,4 +1,4 @@
-//! How long a member may be asked again for bytes that it refused: rule R4 of
+//! The limit of repeated reads of refused bytes, for each member: rule R4 of
 //! `docs/design/repair.md`.
 
 use pumice_units::Role;

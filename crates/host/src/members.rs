@@ -1,4 +1,4 @@
-//! Which members a pass went without, why, and how many equations that leaves.
+//! The members that were absent from a pass, the reasons, and the number of remaining equations.
 
 use crate::target::Target;
 use pumice_units::Role;

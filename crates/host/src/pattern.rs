@@ -1,7 +1,7 @@
 //! Patterns over the findings of a pass: rule R14 of `docs/design/repair.md`.
 //!
-//! Damage by chance differs from place to place. Many findings that are alike have one cause, such
-//! as exchanged members or a wiped one, and then what parity names is not to be trusted.
+//! Random damage differs from place to place. Many similar findings have one cause, such as
+//! exchanged members or a wiped member, and then the verdicts of parity cannot be trusted.
 
 use crate::finding::{Doubt, Finding, Verdict};
 use serde::{Deserialize, Serialize};

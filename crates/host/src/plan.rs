@@ -1,5 +1,5 @@
-//! What a pass will move, computed on paper. `docs/design/accounting.md` has the rules and the
-//! sources.
+//! The bytes that a pass will move, computed in advance. `docs/design/accounting.md` has the rules
+//! and the sources.
 
 use crate::Method;
 use pumice_offload::RESULT_HEADER_BYTES;

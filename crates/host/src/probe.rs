@@ -1,5 +1,5 @@
-//! Reading superblocks through a node, so that members on a network are found like those of this
-//! machine.
+//! Reads superblocks through a node, so that remote members are found in the same way as local
+//! ones.
 
 use pumice_offload::{DataNode, DriveId, Piece};
 use pumice_raid::ReadAt;

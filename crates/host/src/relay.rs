@@ -1,4 +1,4 @@
-//! Bringing local memory from one node to another.
+//! Moves local memory from one node to another.
 
 use pumice_offload::{DataNode, ErrorKind, NodeError, Transfer};
 use pumice_telemetry::Ledger;

@@ -1,5 +1,4 @@
-//! Reading a block of a stripe as exactly as its media allow: sector by sector where a member
-//! fails.
+//! Reads a block of a stripe as exactly as its media allow: sector by sector if a member fails.
 
 use crate::error::HostError;
 use crate::stripes::{Stripes, Tags, read_tagged};

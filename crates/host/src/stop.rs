@@ -1,4 +1,4 @@
-//! The operator's wish that a pass ends, and the waits that it ends at once.
+//! The stop signal of a pass, and the waits that it ends at once.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};

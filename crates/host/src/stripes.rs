@@ -1,4 +1,4 @@
-//! Reading stripes to the host.
+//! Reads stripes to the host.
 
 use crate::error::HostError;
 use crate::target::{Target, View};

@@ -1,5 +1,5 @@
-//! An array as a scrub sees it: which member lies on which drive of which node, and which equations
-//! hold for a stripe.
+//! An array as a scrub sees it: the node and drive of each member, and the equations of each
+//! stripe.
 
 use crate::error::HostError;
 use crate::media_errors::{ErrorAccount, ErrorLimit};

@@ -1,4 +1,4 @@
-//! What tags and parity say together of a block of a stripe: rules R18 to R21 of
+//! The joint judgement of tags and parity about a block of a stripe: rules R18 to R21 of
 //! `docs/design/repair.md`. Pure.
 
 use crate::sectors::{Block, Run};

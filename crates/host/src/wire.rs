@@ -1,4 +1,4 @@
-//! What the way between this host and the nodes adds to the chance that damage goes unseen.
+//! The chance that the network between this host and the nodes hides damage.
 
 use pumice_offload::LinkFigures;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Whether to look for work again and again before sleeping.
+//! The decision whether to poll for work before sleeping.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! A controller as a host sees it: its admin queue, and what it says of itself.
+//! A controller as a host sees it: its admin queue, and the data that it reports about itself.
 
 use crate::{InitiatorError, Queue};
 use pumice_nvme::host::Options;

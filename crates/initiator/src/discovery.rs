@@ -1,4 +1,4 @@
-//! Asking a discovery service.
+//! A client of discovery services.
 
 use crate::{ConnectOptions, Controller, InitiatorError};
 use pumice_nvme::host::DiscoveryReader;

@@ -1,4 +1,4 @@
-//! What can go wrong between a host and a controller.
+//! Errors between a host and a controller.
 
 use pumice_nvme::host::DiscoveryError;
 use pumice_nvme::pdu::Violation;
@@ -6,7 +6,7 @@ use pumice_nvme::spec::Status;
 use std::io;
 use std::net::SocketAddr;
 
-/// What can go wrong between a host and a controller.
+/// Errors between a host and a controller.
 #[derive(Debug, thiserror::Error)]
 pub enum InitiatorError {
     /// The connection could not be made, or is gone.

@@ -6,7 +6,7 @@
 //!          └▶ Pipeline ── the same with a thread: commands are handed in and end later
 //! ```
 //!
-//! The protocol is the `nvme` crate's; here are sockets and deadlines.
+//! The protocol is in crate `nvme`; this crate adds sockets and deadlines.
 
 mod busy_poll;
 mod controller;

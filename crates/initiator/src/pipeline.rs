@@ -1,13 +1,12 @@
-//! A queue that is driven by a thread of its own: commands are handed in at any time, and end
-//! later.
+//! A queue that has its own thread: commands can be submitted at any time, and end later.
 //!
 //! ```text
 //! submit ─▶ inbox ─room on the queue─▶ in flight ─▶ ended
 //!             └────the connection fails, or is closed────▶ ended: lost
 //! ```
 //!
-//! The thread never waits for one direction of the socket alone: two ends that only write would
-//! wait for each other.
+//! The thread never waits for only one direction of the socket: two ends that only write would wait
+//! for each other for ever.
 
 use crate::queue::SEND_LIMIT;
 use crate::{InitiatorError, Outcome, Queue};

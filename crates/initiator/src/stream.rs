@@ -1,4 +1,4 @@
-//! A socket that is looked at for a while before its thread sleeps on it.
+//! A socket that is polled for a while before its thread sleeps.
 
 use crate::BusyPoll;
 use std::io::{self, ErrorKind, Read, Write};

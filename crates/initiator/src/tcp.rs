@@ -1,4 +1,4 @@
-//! What both ends of a connection set on their sockets.
+//! Socket options of both ends of a connection.
 
 use nix::sys::socket::{setsockopt, sockopt};
 use std::ffi::OsString;

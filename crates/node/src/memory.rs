@@ -1,4 +1,4 @@
-//! Local memory of drives, and the way from one node's memory to another's.
+//! Local memory of drives, and transfers to the memory of other nodes.
 
 use pumice_offload::{DriveId, ErrorKind, MemoryAddress, NodeError};
 use std::collections::BTreeMap;

@@ -1,10 +1,9 @@
 //! The pace of background reads, drive by drive.
 //!
-//! Drives that share no disk with others have a [`Pacer`] each, those that do have one together.
-//! Those who serve a drive tell its pacer of every foreground request when it comes in and when it
-//! is done; the parity engine asks it before every background read and tells it afterwards. A rate
-//! is held for each drive by itself. While nobody has asked for a pace, nothing is told and nothing
-//! is asked.
+//! A drive that shares no disk with others has its own [`Pacer`]; drives that share disks have one
+//! together. The server reports every foreground request of a drive to its pacer, on arrival and on
+//! completion; the parity engine asks the pacer before every background read and reports the read
+//! afterwards. A rate applies to each drive separately. Without a pace, the pacer is not used.
 
 mod checks;
 mod floor;

@@ -7,8 +7,9 @@
 //!                      socket ◀─ send buffer ◀── completion ◀┴─ Workers: threads that wait for the medium
 //! ```
 //!
-//! A connection lives on one core. A wake-up reads what has come, carries out every whole command
-//! in it, and answers with one send. `docs/design/node.md` has the states, limits and deadlines.
+//! A connection stays on one core. A wake-up reads the received bytes, carries out every complete
+//! command in them, and answers with one send. `docs/design/node.md` has the states, limits and
+//! deadlines.
 
 mod acceptor;
 mod arrival;

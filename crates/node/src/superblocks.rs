@@ -1,9 +1,9 @@
-//! What a node remembers of md superblocks that hosts write to its drives:
-//! `docs/design/offload.md`, *Superblocks*.
+//! A node's records of md superblocks that hosts write to its drives: `docs/design/offload.md`,
+//! *Superblocks*.
 //!
-//! A superblock that says "clean" is written when no write is under way and parity is whole.
-//! Whoever finds the array active later can rely on that for as long as the association that wrote
-//! it stands: its host has not crashed since.
+//! A superblock that says "clean" is written when no write is under way and parity is whole. A
+//! scrub that later finds the array active can rely on it as long as the association that wrote it
+//! exists, because then its host has not crashed since.
 
 use pumice_raid::Metadata;
 use pumice_raid::superblock::{Resync, Superblock};

@@ -1,11 +1,12 @@
-//! Counters of writes: how a check knows that nobody wrote while it read.
+//! Counters of writes, by which a check knows that nobody wrote while it read.
 //!
 //! Each drive is cut into regions, and these are gathered into groups: a command that changes a
 //! whole drive must not touch a million counters. A command that changes the medium raises
 //! *started* of every region that it touches before it does, and *completed* when it has; a region
-//! whose counters are equal and unchanged was not written meanwhile. One odd and even number would
-//! not do: two writes that overlap make it even. The counters begin at 0 with the node, so they are
-//! told together with an epoch that is drawn at its start.
+//! whose counters are equal and unchanged was not written meanwhile. A single counter that is odd
+//! during a write is not enough: two overlapping writes make it even. The counters begin at 0 when
+//! the node starts, so they are reported together with an epoch that is drawn at random at the
+//! start.
 
 use crate::superblocks::Superblocks;
 use pumice_offload::Writes;

@@ -1,10 +1,9 @@
-//! Who else is at work on a node's drives: counters of writes, and the hosts that are associated.
+//! Other activity on a node's drives: counters of writes, and the associated hosts.
 //!
-//! A drive counts, region by region, the commands that change its medium: *started* before the
-//! first byte is touched, *completed* after the last. Sums over regions tell as much as the
-//! counters themselves, because none of them ever falls: a sum that is unchanged says that each one
-//! is, and `started = completed` in the sum says so for each region. `docs/design/offload.md` has
-//! the rule that is made of this.
+//! For each region, a drive counts the commands that change its medium: *started* before the first
+//! byte is changed, *completed* after the last. Because counters never decrease, sums over regions
+//! are enough: if a sum is unchanged, each counter is unchanged, and if `started = completed` holds
+//! for the sums, it holds for each region. `docs/design/settling.md` has the rule that uses them.
 
 use crate::DriveId;
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! Drives of a node, and pieces of what is read from them.
+//! Drives of a node, and places that could not be read.
 
 use pumice_protect::guard::Guard;
 use std::fmt;

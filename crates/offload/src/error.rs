@@ -1,4 +1,4 @@
-//! Why a node could not do what it was asked.
+//! Errors of a node.
 
 use std::error::Error;
 use std::fmt;

@@ -1,4 +1,5 @@
-//! The parity command set: what a host asks of a data node, and the trait that both ends share.
+//! The parity command set: the commands of a host to a data node, and the trait that both ends
+//! share.
 //!
 //! A *data node* is a machine with drives. Each drive has a medium and a local memory (NVMe's
 //! controller memory buffer); the node has a parity engine that folds media or memory ranges of its

@@ -1,4 +1,4 @@
-//! What a caller's own connections to a node have moved, and how they are protected.
+//! The traffic of a caller's connections to a node, and its protection.
 
 /// What one queue has moved over its connection, headers and digests among it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,4 +1,4 @@
-//! What every data node offers, in this process or behind a network.
+//! The trait of every data node, in this process or behind a network.
 
 use crate::{
     DriveId, Ended, Grant, Hosts, LinkFigures, MemoryAddress, NodeDescription, NodeError, OperationQueue,

@@ -1,5 +1,4 @@
-//! Reads, writes and flushes that are handed in and end later: many in flight, and no thread for
-//! each.
+//! Asynchronous reads, writes and flushes: many in flight, without a thread for each.
 //!
 //! `docs/design/offload.md`, *Operations in flight*, has the rules.
 

@@ -1,4 +1,4 @@
-//! How gently a node is to read its drives for parity work, and what came of it.
+//! The pace at which a node reads its drives for parity work, and its measured effect.
 
 use crate::DriveId;
 

@@ -1,4 +1,4 @@
-//! What comes back: small, whatever amount of data was folded.
+//! Results of parity commands: small, however much data was folded.
 
 use crate::{Activity, MAX_TAG_PLACES, TagReport};
 use pumice_parity::fingerprint::PowerSums;

@@ -1,5 +1,5 @@
-//! How the sources of a command enter the parity rows, for every stripe of an array whose parity
-//! rotates.
+//! The coefficients of a command's sources in the parity rows, for every stripe of an array with
+//! rotating parity.
 
 use pumice_parity::check_matrix::CheckMatrix;
 use pumice_parity::matrix::MAX_ROWS;

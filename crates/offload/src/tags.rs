@@ -1,4 +1,4 @@
-//! What tags beside a node's drives say of the blocks of a command.
+//! The result of checking a command's blocks against the tags beside a node's drives.
 
 use crate::DriveDescription;
 use pumice_protect::guard::Guard;

@@ -1,4 +1,4 @@
-//! What nodes do for a writer of parity: `docs/design/offload.md`, *Updates*.
+//! Commands for a writer of parity: `docs/design/offload.md`, *Updates*.
 
 use crate::{DriveId, Grant, MemoryAddress, NodeError};
 

@@ -1,5 +1,5 @@
-//! What a scrub, a repair, a rebuild or a volume knows of an array: how many columns it has, which
-//! equations hold for a stripe, and where the chunk of a column lies.
+//! The view that a scrub, a repair, a rebuild or a volume has of an array: the number of columns,
+//! the equations of a stripe, and the place of each column's chunk.
 //!
 //! # Bands and classes
 //! An array is a sequence of stripes, numbered from 0. A *band* is a run of stripes whose chunks
@@ -13,9 +13,9 @@
 //! | RAID-1 | one, and one for the end | one: all copies are equal |
 //! | RAID-10 | one for each set of members that hold copies of a chunk | one |
 //!
-//! # A code is where the equations come from
+//! # The equations come from a code
 //! A class is a [`Code`] and the place of each of the code's columns: [`StripeClass::of_code`]. A
-//! code with more parities therefore needs no change here, nor in anything that asks this module.
+//! code with more parities therefore needs no change here, nor in the users of this module.
 
 use crate::check_matrix::CheckMatrix;
 use crate::code::{Code, ColumnRole};

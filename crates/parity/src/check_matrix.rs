@@ -5,20 +5,20 @@
 //! for any H.
 //!
 //! # Missing members
-//! A member that is not there contributes unknown bytes. Row operations do not change what the
-//! equations say, so the rows are combined until one of them alone holds the missing column, and
-//! that one is dropped: what remains are the equations that can be checked without it. RAID-6 minus
-//! one member leaves one equation, minus two none.
+//! A missing member contributes unknown bytes. Row operations preserve the solutions of the
+//! equations, so the rows are combined until only one of them has a non-zero entry in the missing
+//! column, and that row is dropped. The remaining equations can be checked without the member.
+//! RAID-6 minus one member leaves one equation, minus two none.
 //!
 //! Example, 3+2 without data 1: P = (1 1 1 1 0), Q = (1 2 4 0 1). Q + 2P = (3 0 6 2 1): column 1 is
 //! gone.
 //!
 //! # Recovery
-//! Gauss-Jordan on the lost columns gives each of them an equation of its own, which reads `lost =
-//! sum of coefficient * survivor`. It works if and only if the lost columns are linearly
-//! independent, which is also when the lost bytes are determined at all. Where there are more
-//! equations than losses, the ones with the fewest members are taken first, so that a local parity
-//! is read before a global one, and P before Q.
+//! Gauss-Jordan on the lost columns gives each of them a separate equation of the form `lost = sum
+//! of coefficient * survivor`. This is possible if and only if the lost columns are linearly
+//! independent, and only then are the lost bytes determined. If there are more equations than
+//! losses, those with the fewest members are used first, so that a local parity is read before a
+//! global one, and P before Q.
 
 use crate::gf::{self, add_scaled};
 use crate::linear::{Span, solve_for, vector};

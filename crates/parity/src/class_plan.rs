@@ -1,7 +1,7 @@
 //! The fastest way to fold one class of stripes.
 //!
-//! A class is a set of stripes whose members have the same columns of the check matrix: where
-//! parity rotates, each position of the rotation is a class.
+//! A class is a set of stripes whose members have the same columns of the check matrix: if parity
+//! rotates, each position of the rotation is a class.
 
 use crate::gf;
 use crate::kernels::{Kernels, MAX_XOR_SOURCES, RowMask};

@@ -1,8 +1,8 @@
-//! How well the bytes of a block support the member that its syndromes name.
+//! The evidence of a block's bytes for the member that its syndromes name.
 //!
-//! `docs/design/repair.md` has the rules (R11 to R13) and the derivation of what makes a pair of
-//! other members a rival. This module measures: how many values the error takes, whether it
-//! repeats, and which pairs explain the same bytes in a way that happens to disks.
+//! `docs/design/repair.md` has the rules (R11 to R13) and derives which pairs of other members are
+//! rivals. This module measures the number of values of the error, its period, and the pairs that
+//! explain the same bytes in a way that happens to disks.
 
 mod values;
 

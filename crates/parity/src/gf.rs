@@ -1,8 +1,8 @@
 //! GF(2^8) with the polynomial x^8+x^4+x^3+x^2+1 (0x11D) and generator 2: the field of Linux md's
 //! RAID-6.
 //!
-//! Addition is XOR. Every table is computed at compile time from the definition, so there is no
-//! table to get wrong and none to initialise. References: H. P. Anvin, *The mathematics of RAID-6*;
+//! Addition is XOR. Every table is computed at compile time from the definition, so no table needs
+//! to be written by hand or initialised. References: H. P. Anvin, *The mathematics of RAID-6*;
 //! Linux md's on-disk behaviour (data 01 02 80 FF 5A has Q = 5D).
 
 /// The field polynomial without its x^8 term.

@@ -1,13 +1,13 @@
 //! The SIMD kernels, behind one dispatcher value.
 //!
-//! [`Kernels`] is what the rest of the project holds: safe functions over slices, for one
-//! instruction set. Every set computes the same, to the bit; the bodies are written once (`body`)
-//! over a small trait of registers (`vector`), one thin file a set. `oracle` is the definition, a
-//! byte at a time: it finishes what whole registers leave over, and every kernel is tested against
-//! it.
+//! [`Kernels`] is the interface for the rest of the project: safe functions over slices, for one
+//! instruction set. Every set computes the same result, to the bit. The bodies are written once
+//! (`body`) over a small trait of registers (`vector`), with one thin file for each set. `oracle`
+//! is the definition, a byte at a time: it handles the bytes after the last whole register, and
+//! every kernel is tested against it.
 //!
-//! Checks write nothing: accumulators stay in registers and only whether they are zero is kept.
-//! That is most of what makes them faster than generating parity and comparing it.
+//! Checks write nothing: accumulators stay in registers, and only whether they are zero is kept.
+//! This is the main reason why they are faster than generating parity and comparing it.
 
 #![expect(unsafe_code, reason = "SIMD instructions and raw pointers; each block has its proof")]
 

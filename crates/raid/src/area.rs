@@ -1,4 +1,4 @@
-//! Where on a device a structure lies.
+//! The place of a structure on a device.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! How an array of any level lies on its members.
+//! The arrangement of an array of any level on its members.
 
 use std::fmt;
 use std::ops::Range;

@@ -1,8 +1,9 @@
-//! From the superblocks of all members to an array, or to the reasons why they make none.
+//! Assembles an array from the superblocks of its members, or gives the reasons why that is
+//! impossible.
 //!
-//! The superblock with the highest event count speaks for the array. Each device's role is what
-//! that superblock's role table says of its device number, not what the device says of itself: a
-//! member that dropped out keeps believing in its role.
+//! The superblock with the highest event count is authoritative. A device's role is the entry for
+//! its device number in the role table of that superblock, not the role in the device's own
+//! superblock: a member that dropped out still records its old role.
 
 mod again;
 mod error;

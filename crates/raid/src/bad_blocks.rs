@@ -1,4 +1,4 @@
-//! The bad-block log: ranges of a member that md could neither read nor put right.
+//! The bad-block log: ranges of a member that md could neither read nor repair.
 //!
 //! A log is a run of 64-bit little-endian entries: bits 10 to 63 the start, bits 0 to 9 the length
 //! (1 to 512), both in units of 2^shift sectors; all ones ends it. Places count from the **start of

@@ -1,4 +1,4 @@
-//! The write-intent bitmap: which regions may disagree with their parity after a crash, or were
+//! The write-intent bitmap: regions that may disagree with their parity after a crash, or were
 //! never written.
 //!
 //! Two forms. The *classic* one (versions 3, 4) has a bit for each region, set while writes to it

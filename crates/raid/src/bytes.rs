@@ -1,5 +1,5 @@
-//! Little-endian fields at fixed offsets, read without panics: what lies beyond the end reads as
-//! zero, so the caller checks the length of a structure once, where it gets hold of it.
+//! Little-endian fields at fixed offsets, read without panics: bytes past the end read as zero, so
+//! the caller checks the length of a structure once, when it obtains the bytes.
 
 /// The `N` bytes at `at`.
 pub(crate) fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {

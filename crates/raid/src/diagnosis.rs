@@ -1,20 +1,19 @@
-//! From the syndromes of a stripe to verdicts, block by block.
+//! Derives verdicts from the syndromes of a stripe, block by block.
 //!
-//! # What parity can say
+//! # What parity can show
 //! A stripe of RAID-6 gives two equations per byte position. Damage `e` of one data block in slot j
 //! leaves the syndromes (e, 2^j*e), so their quotient names the slot; damage of P leaves (e, 0), of
-//! Q (0, e). All bad positions of a block must name the same member; one that contradicts makes the
-//! block ambiguous. RAID-4 and RAID-5, and RAID-6 with a member missing, have one equation: they
-//! see damage and cannot say where.
+//! Q (0, e). All bad positions of a block must name the same member; a single contradiction makes
+//! the block ambiguous. RAID-4 and RAID-5, and RAID-6 with a member missing, have one equation: it
+//! detects damage but cannot locate it.
 //!
-//! # What parity cannot say
+//! # What parity cannot show
 //! It never *proves* a member. If a data block was damaged by e and the host later overwrote it by
 //! read-modify-write, the new data is good, and P and Q are wrong by (e, 2^j*e): the signature of
 //! that good member. P and Q damaged by the same bytes look like slot 0. And two members damaged by
-//! matching bytes can look like a third. So a named member is *likely*, and its alternatives are
-//! listed; certainty *proven* is left to a witness: the drive, or tags ([`Testimony`]). How well
-//! the bytes support a verdict is its [`Evidence`]; `docs/design/repair.md` has the rules (R11 to
-//! R13).
+//! matching bytes can look like a third. So a named member is *likely*, and the alternatives are
+//! listed; certainty *proven* needs a witness: the drive, or tags ([`Testimony`]). [`Evidence`]
+//! measures how well the bytes support a verdict, by rules R11 to R13 of `docs/design/repair.md`.
 
 mod evidence;
 

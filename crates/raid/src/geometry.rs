@@ -1,4 +1,4 @@
-//! Which chunk of an array lies on which member.
+//! The place of each chunk of an array on its members.
 //!
 //! # The formulas
 //! n members, stripe s, data chunk d of the stripe. *P* is:
@@ -13,20 +13,19 @@
 //! | parity-last, RAID-4 | n-1 (RAID-6: n-2) | n-1 |
 //! | *-6 | as RAID-5 on n-1 members | n-1 |
 //!
-//! Data chunks go to the members that are left, either in ascending order (asymmetric,
-//! parity-first, parity-last, the two *restart*), or ascending and wrapping round from the member
-//! after the parities (symmetric, ddf-N-continue). "After the parities" is after Q, but for
-//! ddf-N-continue, whose Q comes before P, after P.
+//! Data chunks go to the remaining members, either in ascending order (asymmetric, parity-first,
+//! parity-last, the two *restart*), or in ascending order with wrap-around from the member after
+//! the parities (symmetric, ddf-N-continue). "After the parities" means after Q; for
+//! ddf-N-continue, whose Q comes before P, it means after P.
 //!
 //! # The exponent of Q
-//! Q is the sum of g^e * data with g = 2. In md's own layouts e counts the *data* members from the
-//! one after Q round to Q again. With asymmetric rotation that is not the data index: it starts
-//! anew where Q stands, the index at member
-//! 0. The DDF layouts count P and Q as blocks of zeros, so there e is the member's number. In the
-//!    *-6 layouts Q stays on the last member and e starts at member 0.
+//! Q is the sum of g^e * data with g = 2. In md's own layouts e counts the *data* members, from the
+//! member after Q round to Q. With asymmetric rotation this differs from the data index, which
+//! begins at member 0. The DDF layouts count P and Q as blocks of zeros, so e is the member's
+//! number. In the `*-6` layouts Q stays on the last member, and e begins at member 0.
 //!
-//! Sources: md's documented layouts, tried against arrays made by Linux (see `tests/images.rs`); H.
-//! P. Anvin, *The mathematics of RAID-6*; SNIA *Common RAID Disk Data Format* 2.0, section 4.
+//! Sources: md's documented layouts, verified with arrays made by Linux (see `tests/images.rs`);
+//! H. P. Anvin, *The mathematics of RAID-6*; SNIA *Common RAID Disk Data Format* 2.0, section 4.
 
 mod rotation;
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! What a set of devices is, for people: whole, degraded, or broken.
+//! A description of a set of devices for people: whole, degraded, or broken.
 //!
-//! Assembly stops at the first thing that does not fit. Here everything that can be said is said,
-//! and what does not fit is listed.
+//! Assembly stops at the first contradiction. Inspection reports everything that it can, and lists
+//! all contradictions.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What is wrong with a structure on disk, by the name of its field.
+//! An invalid structure on disk: the name of the field, and the reason.
 
 use std::fmt;
 

@@ -1,14 +1,13 @@
-//! The write journal of RAID-4/5/6: which stripes have writes waiting in it that may not be on the
-//! members yet.
+//! The write journal of RAID-4/5/6: stripes with writes that may not yet be on the members.
 //!
-//! The journal lies in the data area of a device of its own, a ring of *meta blocks*, each followed
-//! by the data and parity it lists. The superblock's `journal_tail` is the place of the oldest meta
-//! block that may still be needed; from there the ring is followed while sequence numbers run on.
-//! md leaves its last entry behind even when it stops cleanly, and replays it at the next start, so
-//! a stopped array's journal usually names a stripe or two. Byte map in
+//! The journal lies in the data area of a separate device, as a ring of *meta blocks*, each
+//! followed by the data and parity it lists. The superblock's `journal_tail` is the place of the
+//! oldest meta block that may still be needed; from there the ring is followed while sequence
+//! numbers are consecutive. md leaves its last entry behind even when it stops cleanly, and replays
+//! it at the next start, so a stopped array's journal usually names a stripe or two. Byte map in
 //! `docs/reference/on-disk/md.md`.
 //!
-//! Whatever is not understood makes the whole journal [`Journal::Unknown`], and every stripe
+//! If anything in the journal is not understood, it is [`Journal::Unknown`], and every stripe is
 //! pending.
 
 use std::collections::BTreeSet;

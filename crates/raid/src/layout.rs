@@ -1,4 +1,4 @@
-//! RAID levels and the ways in which they turn parity round the members.
+//! RAID levels, and the layouts by which they rotate parity over the members.
 
 use std::fmt;
 use std::str::FromStr;

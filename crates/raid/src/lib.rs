@@ -1,12 +1,13 @@
 //! Linux md on disk and in geometry: superblocks, bitmaps, layouts, assembly, scrub plan and
 //! diagnosis, as pure logic.
 //!
-//! Bytes come in through [`ReadAt`]; nothing here opens, writes or times anything. The way through:
+//! Bytes are read through [`ReadAt`]; nothing here opens or writes a device or reads a clock. The
+//! steps:
 //!
-//! 1. [`probe()`] looks at one device and gives its [`MemberRecord`], or says what is wrong with
-//!    it, by the name of the field.
-//! 2. [`assemble`] makes an [`Array`] of the records of all members, or says which do not fit
-//!    together.
+//! 1. [`probe()`] reads one device and returns its [`MemberRecord`], or an error that names the
+//!    invalid field.
+//! 2. [`assemble`] makes an [`Array`] from the records of all members, or says which contradict
+//!    each other.
 //! 3. [`Array::plan`] says which stripes can be checked and why the others cannot.
 //! 4. [`geometry::Geometry`] says where in those stripes data and parity lie.
 //! 5. [`InspectReport`] describes a set of devices, whole or broken, for people.

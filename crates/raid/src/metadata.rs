@@ -1,4 +1,4 @@
-//! The four formats of md's superblock, and where each lies.
+//! The four formats of md's superblock, and the place of each.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Where the copies of a chunk lie: md RAID-1 and RAID-10.
+//! The places of the copies of a chunk: md RAID-1 and RAID-10.
 //!
 //! # RAID-10
 //! R members, n near copies, f far copies. Chunk c of the array has n * f copies. Near copy j =
@@ -17,21 +17,20 @@
 //!
 //! # Stripes
 //! A stripe is one chunk of the array with its copies. Chunks that lie on the same roles make one
-//! band: chunk c and chunk c + P do, P = lcm(n, R) / n, and the later one is lcm(n, R) / R rows
-//! (times f with offset copies) further on every role. So stripes are numbered set of roles by set
-//! of roles, not by address: with two near copies on four members the pair (0, 1) comes first, then
-//! the pair (2, 3).
+//! band: chunks c and c + P do, with P = lcm(n, R) / n, and the later one is lcm(n, R) / R rows
+//! (times f with offset copies) further on every role. So stripes are numbered band by band, not by
+//! address: with two near copies on four members the pair (0, 1) comes first, then the pair (2, 3).
 //!
 //! # RAID-1
-//! Every member holds everything. There is no chunk: stripes are of 64 KiB. The array may end
-//! anywhere: what remains is a stripe of its own.
+//! Every member holds a full copy. There is no chunk: stripes have 64 KiB. The array may have any
+//! size: the remainder is a shorter stripe.
 //!
 //! # Layouts that are refused
 //! If two chunks claim the same cell, or two copies of a chunk share a member, md itself overwrites
-//! what it wrote. A few periods of chunks are laid out to find out. With offset copies, a near copy
-//! that wraps to the next row does not lie where the formula above says: md puts it into the row of
-//! the far copies. No near copy wraps if n divides R; else the layout is refused. Neither mdadm nor
-//! LVM makes such arrays.
+//! what it wrote. The check lays out a few periods of chunks. With offset copies, a near copy that
+//! wraps to the next row does not lie where the formula above says: md puts it into the row of the
+//! far copies. No near copy wraps if n divides R; else the layout is refused. Neither mdadm nor LVM
+//! makes such arrays.
 //!
 //! `docs/design/mirrors.md` has the layout word, the units and far sets.
 

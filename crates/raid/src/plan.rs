@@ -1,4 +1,4 @@
-//! Which stripes of an array can be checked, and why the others cannot.
+//! The stripes of an array that can be checked, and the reasons why others cannot.
 
 use std::collections::BTreeMap;
 use std::fmt;

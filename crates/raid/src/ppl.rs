@@ -1,10 +1,10 @@
-//! The partial parity log of RAID-5: which stripes may have been half written at a crash.
+//! The partial parity log of RAID-5: stripes that may have been half written at a crash.
 //!
 //! Each member keeps a log for the stripes whose parity it holds. A header of 4096 bytes lists the
 //! writes that were under way; the partial parity of each follows it. With feature *multiple-ppls*
-//! headers follow one another with growing generation until the space is used up and writing starts
-//! again at the front. A header is written when the writes of the one before are on the members, so
-//! only the newest counts. A clean array's log still lists its last writes. Byte map in
+//! headers follow each other with increasing generation until the space is used up and writing
+//! starts again at the front. A header is written when the writes of the previous one are on the
+//! members, so only the newest counts. A clean array's log still lists its last writes. Byte map in
 //! `docs/reference/on-disk/md.md`.
 
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Looking at one device: which superblock is on it, and what lies beside that.
+//! Reads the superblock of one device, and the structures beside it.
 
 use std::io;
 

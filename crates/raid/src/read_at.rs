@@ -1,4 +1,4 @@
-//! How bytes get in: this crate reads members through a trait and opens nothing itself.
+//! The trait by which this crate reads members; it opens nothing itself.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! What a superblock says, the same for all formats.
+//! The contents of a superblock, the same for all formats.
 
 pub mod features;
 pub mod v0;

@@ -1,7 +1,7 @@
 //! The superblocks (and bitmaps and bad-block logs) of a new array, as bytes to be written.
 //!
-//! The array that they describe is clean: whoever writes them answers for parity that agrees with
-//! the data, on new members usually by writing zeros to all of them.
+//! They describe a clean array: the caller must ensure that parity agrees with the data, on new
+//! members usually by writing zeros to all of them.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What a node's answers mean.
+//! Interprets a node's answers.
 
 use pumice_initiator::{InitiatorError, Outcome};
 use pumice_nvme::spec::Status;

@@ -1,4 +1,4 @@
-//! From a node's address to an association with it.
+//! Makes an association with the node at an address.
 
 use crate::answer::{refused, unreachable};
 use crate::blocks::Geometry;

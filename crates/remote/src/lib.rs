@@ -1,10 +1,11 @@
 //! A data node behind NVMe/TCP.
 //!
 //! Media are read with standard commands; parity, local memory and transfers with the parity
-//! command set (`docs/reference/wire-format/offload.md`). Calls from several threads each take a
-//! queue of their own from a pool. A call that fails ends the whole association; nothing is
-//! repeated here. Who wants to go on asks for another one ([`reconnect`](DataNode::reconnect)) and
-//! begins his work anew: `docs/design/nvme-tcp.md`, *As a host*.
+//! command set (`docs/reference/wire-format/offload.md`). Each call takes a separate queue from a
+//! pool, so calls can come from several threads. A call that fails ends the whole association;
+//! nothing is repeated here. To continue, a caller asks for a new association
+//! ([`reconnect`](DataNode::reconnect)) and begins its work again: `docs/design/nvme-tcp.md`, *As a
+//! host*.
 
 mod answer;
 mod blocks;

@@ -1,4 +1,4 @@
-//! This host's parts of a node's local memory.
+//! The parts of a node's local memory that this host has leased.
 
 use pumice_nvme::spec::Sqe;
 use pumice_offload::wire::{self, LEASE_UNIT, opcode};

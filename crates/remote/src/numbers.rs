@@ -1,4 +1,4 @@
-//! Numbers of 16 bytes: drawn, and put into commands.
+//! Random numbers of 16 bytes, and their encoding in commands.
 
 use pumice_nvme::spec::Sqe;
 use pumice_offload::{ErrorKind, NodeError};

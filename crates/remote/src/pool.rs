@@ -1,11 +1,11 @@
-//! The queues of one association with a node, and what becomes of them when one is lost.
+//! The queues of one association with a node, and their state after a loss.
 //!
 //! ```text
 //! standing ── a call on any queue fails ──▶ lost: every call fails at once ── renew ──▶ standing, the next generation
 //! ```
 //!
-//! One lost queue is the end of the whole association: what the node still does for it works on
-//! memory that was leased to it, and the next association leases other memory.
+//! One lost queue ends the whole association. Commands that the node still carries out for it use
+//! memory that was leased to it; the next association leases other memory.
 
 use crate::answer::unreachable;
 use pumice_initiator::{Controller, InitiatorError, Queue, Stopper, Traffic};

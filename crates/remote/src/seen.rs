@@ -1,4 +1,4 @@
-//! What a node has seen: hosts, and superblocks.
+//! The hosts and superblocks that a node has seen.
 
 use crate::RemoteNode;
 use crate::answer::refused;

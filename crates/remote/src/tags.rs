@@ -1,4 +1,4 @@
-//! Blocks of a far drive with what its tags say of them.
+//! Blocks of a remote drive, with the result of checking their tags.
 
 use crate::RemoteNode;
 use crate::answer::whole;

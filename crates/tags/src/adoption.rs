@@ -1,4 +1,4 @@
-//! Giving tags to what is on a drive already.
+//! Adoption: creates tags for the present contents of a drive.
 
 use crate::device::TaggedDevice;
 use crate::page::Opinion;

@@ -1,4 +1,4 @@
-//! How many blocks may be refused before the tags themselves are suspected.
+//! The number of blocks that may be refused before the tags themselves are suspected.
 
 use std::collections::VecDeque;
 

@@ -1,7 +1,7 @@
-//! Carries out what the machine wants done, on the threads of those who ask.
+//! Carries out the actions of the machine, on the threads of the callers.
 //!
-//! Each command is carried by the thread that brought it. What is for all (a commit, a step of a
-//! checkpoint) is done by any thread that waits.
+//! Each command is carried out by the thread that submitted it. Common work (a commit, a step of a
+//! checkpoint) is done by any waiting thread.
 
 use crate::file::{Log, TagFile};
 use crate::machine::{Action, Machine, Outcome, Request};

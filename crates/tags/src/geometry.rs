@@ -1,4 +1,4 @@
-//! What is tagged, and where its tags lie in the tag file.
+//! The tagged blocks, and the place of their tags in the tag file.
 
 use pumice_protect::command::Tags;
 use pumice_protect::format::{Format, Place, Type};

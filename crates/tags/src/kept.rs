@@ -1,4 +1,4 @@
-//! Kept blocks: what lay on the drive before recovery, or an operator, wrote over it.
+//! Kept blocks: the contents of blocks before recovery, or an operator, overwrote them.
 //!
 //! `docs/reference/on-disk/tags.md`, "Kept blocks", has the bytes.
 

@@ -6,7 +6,7 @@
 //!        └── TagFile, Log ─────────── Header, Page, Record (bytes)
 //! ```
 //!
-//! `docs/reference/on-disk/tags.md` has the byte maps and the argument why no crash makes a false
+//! `docs/reference/on-disk/tags.md` has the byte maps and the reason why no crash leads to a false
 //! finding.
 
 pub mod adoption;

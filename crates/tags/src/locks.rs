@@ -1,4 +1,4 @@
-//! Locks on ranges of blocks: who comes first is served first.
+//! Locks on ranges of blocks, granted in the order of requests.
 
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
 //! The state machine between hosts, a drive and its tag file.
 //!
-//! Pure: what happened comes in, what is to be done goes out. The page
-//! `docs/reference/on-disk/tags.md` says in which order things are done, and why.
+//! Pure: events go in, actions come out. `docs/reference/on-disk/tags.md` has the order of the
+//! actions, and the reasons.
 
 mod cache;
 mod checkpoint;

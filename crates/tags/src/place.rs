@@ -1,4 +1,4 @@
-//! Where a tag file is: a file, a block device, or memory.
+//! The place of a tag file: a file, a block device, or memory.
 
 use crate::file::{SharedMedium, TagError, TagFile};
 use crate::geometry::{Geometry, InvalidGeometry, LOG_AT, MIN_LOG};

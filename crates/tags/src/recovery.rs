@@ -1,4 +1,4 @@
-//! What the blocks of a log are after a crash.
+//! The state of the blocks in a log after a crash.
 //!
 //! Pure: the table of `docs/reference/on-disk/tags.md`, "Recovery".
 

@@ -1,5 +1,5 @@
-//! Power cuts and kills in virtual time, against a plain model; and that each protective step is
-//! needed.
+//! Power cuts and kills in virtual time, checked against a plain model; and tests that each
+//! protective step is needed.
 
 mod session;
 mod world;

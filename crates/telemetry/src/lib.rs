@@ -1,4 +1,4 @@
-//! The ledger: every byte counted by the place it crosses.
+//! The ledger: counts of bytes for each place that they cross.
 //!
 //! The rules of accounting, and what each place means, are in `docs/design/accounting.md`.
 

@@ -1,8 +1,8 @@
-//! Numbers that cannot be mixed up: byte offsets and counts, sectors, stripes, roles.
+//! Types for numbers that must not be mixed up: byte offsets and counts, sectors, stripes, roles.
 //!
 //! A stripe index added to a byte offset, or a count of sectors taken for a count of bytes, is the
-//! classic bug of storage code. Each of these is a type of its own here; crossing from one to
-//! another takes a named method that says what it does.
+//! classic bug of storage code. Here each of these has its own type, and a conversion needs a named
+//! method.
 
 mod duration;
 mod size;

@@ -1,4 +1,4 @@
-//! Sizes as people write them: `64KiB`, `4TB`, `4096`.
+//! Sizes as text: `64KiB`, `4TB`, `4096`.
 
 use std::fmt;
 

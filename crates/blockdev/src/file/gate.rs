@@ -1,4 +1,4 @@
-//! Parts of a grain against whole ones.
+//! Keeps writes of parts of a grain apart from writes of whole grains.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 

@@ -1,5 +1,5 @@
-//! Whether the file behind a device is still what it was: its lock is advisory, so another program
-//! can remove or truncate it.
+//! Checks that the file behind a device is unchanged: its lock is advisory, so another program can
+//! remove or truncate it.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! Zeros, with and without the room that they take.
+//! Zeroing of ranges, with their space kept or released.
 
 use super::FileDevice;
 use crate::device::{Grains, write_zeros};

@@ -1,4 +1,4 @@
-//! Parts carried by a few threads: where the kernel offers no io_uring.
+//! Parts carried by a few threads, if the kernel offers no io_uring.
 
 use super::{Flight, Gathered};
 use crate::{BlockDevice, IoError, Judgement, read_judged};

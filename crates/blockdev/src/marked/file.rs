@@ -8,8 +8,7 @@
 //! | 16 | 16 n | each: first byte 0:8, end 8:8; ascending, apart from each other |
 //! | 16 + 16 n | 4 | CRC-32C of everything before |
 //!
-//! A change replaces the file whole, as `docs/reference/on-disk/durable.md` describes: the old one
-//! or the new one is there.
+//! A change replaces the file atomically, as `docs/reference/on-disk/durable.md` describes.
 
 use super::MAX_MARKS;
 use super::ranges::Ranges;

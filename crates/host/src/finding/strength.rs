@@ -1,4 +1,4 @@
-//! How well the bytes support a verdict, as it is reported. `docs/design/repair.md` has the rules.
+//! The strength of a verdict, as it is reported. `docs/design/repair.md` has the rules.
 
 use crate::target::Target;
 use pumice_raid::diagnosis::{self, Certainty, Diagnosis, Evidence, Gap, Testimony};

@@ -1,4 +1,4 @@
-//! What kind of damage a finding is, and its names.
+//! The kinds of damage, and their names.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

@@ -1,4 +1,4 @@
-//! The course of a pass: its batches, one after another, whatever is done to each.
+//! The course of a pass: its batches, one after another, independent of the work on each.
 
 use super::observer::{Observer, Progress, StopReason};
 use super::retry::{Retry, reconnect};

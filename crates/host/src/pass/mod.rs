@@ -1,6 +1,5 @@
-//! How a pass goes through an array, whatever it does to the stripes: schedule, course, lost
-//! connections, observer. What is done to a batch is a `Work`: see
-//! [`crate::scrub`].
+//! A pass over an array, independent of the work on its stripes: schedule, course, lost
+//! connections, observer. The work on a batch is a `Work`: see [`crate::scrub`].
 
 mod course;
 mod observer;

@@ -1,4 +1,4 @@
-//! What a pass tells those who watch it.
+//! The events of a pass, for observers such as a progress bar.
 
 use crate::finding::Finding;
 

@@ -1,5 +1,5 @@
-//! Lost connections within a pass: when to try again, and whether what is reached then is what was
-//! there before.
+//! Lost connections within a pass: when to try again, and the check that the same drives and array
+//! are reached.
 
 use crate::error::HostError;
 use crate::probe::DriveReader;

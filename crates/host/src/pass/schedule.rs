@@ -1,4 +1,4 @@
-//! Which stripes a pass covers, in which batches, in which order.
+//! The stripes of a pass, their batches, and the order.
 
 use crate::order::Order;
 use pumice_raid::plan::{Extent, Kind, SkipReason};

@@ -1,4 +1,4 @@
-//! What repairs replaced, kept so that it can be put back.
+//! The archive: the bytes that repairs replaced, kept for undo.
 //! `docs/reference/on-disk/repair-archive.md` has the byte map, the statuses and the rules.
 
 mod entry;

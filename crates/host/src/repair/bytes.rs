@@ -1,4 +1,4 @@
-//! Fields of the journal and the archive: taking them from bytes, and putting them there.
+//! Decodes and encodes fields of the journal and the archive.
 
 use super::record::{OldBytes, SECTOR};
 use pumice_raid::Uuid;

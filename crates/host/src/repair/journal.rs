@@ -6,8 +6,9 @@
 //!        └────────▶ Waiting ──recover, or Waiting::settle──▶ Journal
 //! ```
 //!
-//! Only a [`Journal`] can begin, and only with what the archive has kept; an unsettled one is a
-//! [`Waiting`], which nothing but a recovery or a decision of the operator turns into a `Journal`.
+//! Only a [`Journal`] can begin a repair, and only with bytes that the archive has kept. The
+//! journal of an interrupted repair is a [`Waiting`]; only recovery or a decision of the operator
+//! turns it into a `Journal`.
 
 use super::archive::{EntryId, Kept};
 use super::bytes::{BadField, Fields, MAX_FILE, put_old};

@@ -1,4 +1,4 @@
-//! Repair: a finding read again, journalled, written, flushed and read back.
+//! Repair: a finding is read again, journalled, written, flushed and read back.
 //!
 //! `docs/design/repair.md` says what may be written; `docs/reference/on-disk/repair-journal.md` has
 //! the order of writing and the states after a crash.

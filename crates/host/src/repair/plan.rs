@@ -1,4 +1,4 @@
-//! What a repair would write, from what was just read. Pure: rules R5 to R10 of
+//! The plan of a repair: the bytes to write, from the bytes just read. Pure: rules R5 to R10 of
 //! `docs/design/repair.md`.
 
 use super::policy::Refusal;

@@ -1,4 +1,4 @@
-//! What a repair may rewrite, and why it leaves a finding alone: rules R9, R10, R15 and R17 of
+//! Permissions of a repair, and its reasons to leave a finding alone: rules R9, R10, R15 and R17 of
 //! `docs/design/repair.md`.
 
 use crate::finding::{Finding, Strength, Verdict};

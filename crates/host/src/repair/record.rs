@@ -1,4 +1,4 @@
-//! What a repair replaces: ranges of members, with the bytes before and after.
+//! The records of a repair: ranges of members, with the bytes before and after.
 
 use crate::target::Target;
 use pumice_raid::Uuid;

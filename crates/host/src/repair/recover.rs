@@ -1,4 +1,5 @@
-//! After a crash in the middle of a repair or an undo: each range wholly old, or wholly new.
+//! Recovery after a crash during a repair or an undo: each range becomes entirely old or entirely
+//! new.
 //!
 //! The rules, and their order, are those of `docs/reference/on-disk/repair-journal.md`.
 

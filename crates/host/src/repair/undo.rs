@@ -1,4 +1,4 @@
-//! Putting back what a repair replaced. The conditions are those of
+//! Undo: puts back the bytes that a repair replaced. The conditions are those of
 //! `docs/reference/on-disk/repair-archive.md`, section *Undo*; they are checked before anything is
 //! written.
 

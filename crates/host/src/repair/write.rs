@@ -1,5 +1,5 @@
-//! The one way in which a repair, its recovery and its undo write: every range, then a flush of
-//! every member, so that all of it is durable before anything is read back.
+//! The only function by which repair, recovery and undo write: it writes every range, then flushes
+//! every member, so that all bytes are durable before anything is read back.
 
 use super::record::{Intent, Record};
 use crate::error::HostError;

@@ -1,4 +1,4 @@
-//! The end of a pass: what was busy is looked at again.
+//! The end of a pass: busy stripes are looked at again.
 
 use super::run::Pass;
 use super::settle::Settler;

@@ -1,4 +1,4 @@
-//! How a pass begins: anew, or where an interrupted one stopped.
+//! The beginning of a pass: a new pass, or the continuation of an interrupted one.
 //! `docs/reference/on-disk/progress-state.md` has the rules.
 
 use super::examine::examine;

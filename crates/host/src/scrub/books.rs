@@ -1,4 +1,5 @@
-//! What a repairing scrub needs before it may write, and what it finds of interrupted repairs.
+//! The journal and archive that a repairing scrub needs before it may write, and interrupted
+//! repairs found in them.
 
 use super::options::Options;
 use crate::error::HostError;

@@ -1,8 +1,7 @@
-//! Checking a run of stripes by one of the four methods: which stripes are suspect, which could not
-//! be read.
+//! Checks a run of stripes by one of the four methods. The result: suspect stripes, and stripes
+//! with unreadable places.
 //!
-//! A check never says what is wrong; that is [`examine`](super::examine)'s work, on the suspects
-//! alone.
+//! A check does not diagnose; [`examine`](super::examine) does, for the suspects alone.
 
 use super::checked::Checked;
 use super::conventional::Conventional;

@@ -1,4 +1,4 @@
-//! What a check brings to light: suspects, and places that could not be read.
+//! The result of a check: suspects, and places that could not be read.
 
 use crate::target::{Share, View};
 use pumice_offload::{ParityResult, TagReport, Unread};

@@ -1,9 +1,9 @@
-//! Looking at one suspect stripe exactly: which bytes, which member, how sure.
+//! Examines one suspect stripe exactly: the bytes, the member, the certainty.
 //!
 //! The nodes fold the stripe's rows where the data is; the host asks where the syndrome is not zero
 //! and reads those bytes alone. A stripe with unreadable places is read to the host block by block
-//! instead, so that every block that can be judged is. So is one with tags on a drive, which are a
-//! second witness.
+//! instead, so that every block is judged that can be. So is a stripe with tags, which are a second
+//! witness.
 
 use super::check::on_each;
 use super::checked::Hole;

@@ -1,8 +1,8 @@
-//! The second phase of a repairing pass: what was found is read again and repaired.
+//! The second phase of a repairing pass: the findings are read again and repaired.
 //!
-//! It follows the scan, because a pattern over the whole pass takes the strength from the findings
-//! that carry it (R14 of `docs/design/repair.md`). The findings are saved before it begins, so an
-//! interruption loses none: a pass that is resumed repairs what is left.
+//! It follows the scan, because a pattern over the whole pass makes its findings weak (R14 of
+//! `docs/design/repair.md`). The findings are saved before the phase begins, so an interruption
+//! loses none: a resumed pass repairs the rest.
 
 use super::run::Pass;
 use super::settle::Settler;

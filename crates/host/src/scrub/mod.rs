@@ -1,4 +1,4 @@
-//! A scrub: check the batches of a pass, examine suspects, repair, and bring the result.
+//! A scrub: check the batches of a pass, examine suspects, repair, and return the result.
 //!
 //! ```text
 //! pass::Course (which batch, when)

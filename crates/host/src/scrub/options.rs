@@ -1,4 +1,4 @@
-//! What an operator asks of a scrub.
+//! The options of a scrub.
 
 use super::settle::SETTLE;
 use crate::Method;

@@ -1,4 +1,4 @@
-//! One scrub of an array: the scan, then the repair of what it found.
+//! One scrub of an array: the scan, then the repair of its findings.
 
 use super::begin::{Begun, begin, settle_repaired};
 use super::books::{no_repair, note_waiting, open_books};

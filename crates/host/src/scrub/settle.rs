@@ -1,5 +1,5 @@
-//! Carries out what [`settling`](super::settling) asks for: looks, waits, questions. The rule
-//! itself is in `docs/design/settling.md`.
+//! Carries out the actions of [`settling`](super::settling): looks, waits, queries. The rule itself
+//! is in `docs/design/settling.md`.
 
 use super::checked::Hole;
 use super::examine::{Examination, examine, examine_closely};

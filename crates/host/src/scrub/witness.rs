@@ -1,5 +1,5 @@
-//! What is read and asked of an array while it is judged: hosts, superblocks, bitmap, logs.
-//! `docs/design/settling.md` says what for.
+//! Reads the evidence about an array: hosts, superblocks, bitmap, logs. `docs/design/settling.md`
+//! says how it is used.
 
 use super::settling::{ArrayNow, Held, HostsSeen, Records};
 use crate::error::HostError;

@@ -1,6 +1,5 @@
-//! The progress of a pass, as a file. What comes from the file is checked field by field: first by
-//! itself, then, with [`SavedPass::fits`], against the array and the plan that is made from it
-//! anew.
+//! The progress of a pass, as a file. Each field of the file is checked: first by itself, then,
+//! with [`SavedPass::fits`], against the array and the plan that is computed from it again.
 
 use crate::Method;
 use crate::finding::Finding;

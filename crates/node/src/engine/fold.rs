@@ -1,4 +1,4 @@
-//! Folding a section of a stripe by a command's mode, and bringing the workers' parts together.
+//! Folds a section of a stripe by a command's mode, and combines the parts of the workers.
 
 use super::fingerprint::Hasher;
 use super::section::Section;

@@ -1,4 +1,4 @@
-//! Commands whose sources are local memory: interims that meet.
+//! Commands whose sources are local memory: they combine interims.
 
 use super::{Fold, Permit, Section};
 use crate::memory::{MemoryAccess, further};

@@ -1,5 +1,5 @@
-//! Commands whose reads keep a pace: a thread for each drive reads when its pacer lets it, and what
-//! belongs together is folded when all of it is there.
+//! Commands whose reads keep a pace: a thread for each drive reads when its pacer allows it, and a
+//! unit is folded when all of its parts have been read.
 
 use super::media::{MediaJob, Share};
 use super::shape::{Shape, Unit};

@@ -1,5 +1,5 @@
-//! Whether a command goes on: the engine asks between two pieces of its work, so that no command
-//! outlives its host, holds up the node's end, or keeps other hosts from their turn.
+//! The permission of a command to continue. The engine asks for it between pieces of work, so that
+//! no command outlives its host, delays the end of the node, or takes the turn of other hosts.
 
 use pumice_offload::{ErrorKind, NodeError};
 

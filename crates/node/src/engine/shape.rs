@@ -1,13 +1,13 @@
-//! How a command is cut into units of work.
+//! Division of a command into units of work.
 //!
 //! The chunks of consecutive stripes lie one after another on a member, so a command that covers
 //! whole chunks covers one *linear* range of bytes, the same on every source. It is cut into units
 //! of equal length; a unit is read from all sources at once and folded before the next.
 //!
-//! How long a unit should be depends on where the bytes come from. From the page cache they arrive
-//! by a processor's copy: units that fit its second-level cache are folded from there at many times
-//! the speed of memory. From a device they arrive in memory, and the device wants large requests,
-//! many at a time.
+//! The best length of a unit depends on the source of the bytes. From the page cache, a processor
+//! copies them: units that fit its second-level cache are folded from there at many times the speed
+//! of memory. From a device, they arrive in memory, and the device needs many large requests at a
+//! time.
 
 use pumice_offload::{ParityCommand, Window};
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! What tags say of the blocks that a command read, brought together.
+//! The results of checking tags of the blocks that a command read, combined.
 
 use super::shape::{Shape, Unit};
 use pumice_blockdev::Judgement;

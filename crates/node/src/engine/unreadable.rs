@@ -1,11 +1,10 @@
-//! Finding out which part of a failed read the medium really refuses.
+//! Finds the part of a failed read that the medium really refuses.
 //!
 //! A read of many sectors fails as a whole if one of them fails. It is repeated in small pieces:
-//! the pieces that read are used, the ones that fail are *refused*. Each refusal can cost a drive
-//! seconds of its own retries, so the time that a source's refusals have taken is added up over a
-//! command; beyond a limit the rest of a failed read is *not asked for*. The two must never be
-//! confused: a repair rewrites bytes that were refused, and must not touch bytes that nobody asked
-//! for.
+//! pieces that can be read are used, pieces that fail are *refused*. A drive may spend seconds on
+//! retries for each refusal, so the time of a source's refusals is summed over a command; beyond a
+//! limit the rest of a failed read is *not asked for*. The two must never be confused: a repair
+//! rewrites refused bytes, and must not touch bytes that were not asked for.
 
 use super::Permit;
 use pumice_blockdev::{BlockDevice, IoError, Judgement, read_judged};

@@ -1,4 +1,4 @@
-//! Blocks of a drive with what its tags say of them.
+//! Blocks of a drive, with the result of checking their tags.
 
 use crate::engine::Permit;
 use crate::operations::io_error;

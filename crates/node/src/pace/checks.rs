@@ -1,4 +1,4 @@
-//! When the parts of a drive were checked last.
+//! The times of the last check of each part of a drive.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};

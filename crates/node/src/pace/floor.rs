@@ -1,5 +1,5 @@
-//! What a pace leaves to those who have not asked for it: a host cannot stop the scrubs of others
-//! by asking for a pace at which nothing moves.
+//! The rate that a pace leaves to other hosts: no host can stop the scrubs of others by asking for
+//! an extremely slow pace.
 
 use super::{BACK_TO_BACK, Reader, locked};
 use pumice_offload::PaceRequest;

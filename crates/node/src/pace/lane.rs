@@ -1,4 +1,4 @@
-//! The pacer of the drives that share disks, and what those tell it who serve them.
+//! The pacer of drives that share disks, and the events that the server reports to it.
 
 use pumice_pacer::{Kind, Pacer};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! A background reader of a drive: it waits for its rate, its turn and the pacer's word.
+//! A background reader of a drive: it waits for its rate, its turn and the pacer's permission.
 
 use super::lane::{Lane, State, Turn};
 use super::{Asker, Pacing};

@@ -1,4 +1,4 @@
-//! Connections that come in: a bounded number at a time, dealt out to the cores in turn.
+//! Accepts connections, up to a bound, and assigns them to the cores in turn.
 
 use super::handle::CoreHandle;
 use super::newcomers::{Arrival, Entry};

@@ -1,5 +1,5 @@
-//! When what a socket gives was received by the machine: a core that sleeps, or does something
-//! else, takes it later, and whoever asked waits for that too.
+//! The time at which the machine received the bytes of a socket. A core that sleeps or is busy
+//! reads them later, and the host waits during that time too.
 
 use mio::net::TcpStream;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};

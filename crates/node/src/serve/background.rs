@@ -1,5 +1,5 @@
-//! Threads that let drives do work of their own while hosts leave them alone: garbage collection
-//! and deduplication of flash drives.
+//! Threads for the internal work of drives while hosts leave them idle: garbage collection and
+//! deduplication of flash drives.
 
 use super::shared::Shared;
 use pumice_blockdev::{Background, IoError};

@@ -1,4 +1,4 @@
-//! What a core does with requests for blocks: memory at once, everything else through workers.
+//! Requests for blocks on a core: drives in memory at once, everything else through workers.
 
 use super::budget::{Account, Held};
 use super::clearing::Clearing;

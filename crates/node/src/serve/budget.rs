@@ -1,7 +1,7 @@
-//! Memory that hosts make the node hold: counted for each host, and for all of them.
+//! Memory that hosts make the node use, counted for each host and for all of them.
 //!
-//! Every host has some that nobody can take from it, and all share some more; so what one host
-//! takes never keeps another from going on, and the sum has a bound.
+//! Every host has a reserve that no other host can use, and all share a further amount. So no host
+//! can block another, and the sum has a bound.
 
 use super::fair::HostKey;
 use pumice_nvme::controller::Windows;

@@ -1,5 +1,5 @@
-//! How near every bound is. `docs/reference/visibility.md` lists them; the bounds are those of
-//! `docs/design/node.md`.
+//! The use of every budget and its limit. `docs/reference/visibility.md` lists them; the bounds are
+//! those of `docs/design/node.md`.
 
 use super::blocks::{CONNECTION_FLIGHT, IN_FLIGHT_LIMIT};
 use super::budget::{FLIGHT, WINDOWS};

@@ -1,4 +1,4 @@
-//! Commands that make ranges zeros: which ranges, and how much of them at a time.
+//! Commands that zero ranges: the ranges, and the slices in which they are carried out.
 
 use pumice_blockdev::{BlockDevice, IoError};
 use pumice_nvme::controller::{Op, Request};

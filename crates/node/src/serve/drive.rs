@@ -1,4 +1,4 @@
-//! A drive as it is served: what holds its blocks, and who it is.
+//! A drive as it is served: its backend and its identity.
 
 use super::tagging::{Tagging, TaggingError};
 use pumice_blockdev::{

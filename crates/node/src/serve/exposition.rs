@@ -1,5 +1,5 @@
-//! Shows those who watch a node what it counts, and how near its bounds are.
-//! `docs/reference/visibility.md` lists both.
+//! Shows the counters of a node and the use of its budgets. `docs/reference/visibility.md` lists
+//! both.
 
 mod http;
 mod text;

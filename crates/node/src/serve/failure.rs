@@ -1,4 +1,4 @@
-//! A part of the server that ended and should not have: whoever runs the server is told, once.
+//! Reports, once, that a part of the server ended unexpectedly.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tracing::error;

@@ -1,4 +1,5 @@
-//! Work of several hosts, host by host in turn: a host that has much waits behind its own.
+//! Queues the work of several hosts and serves the hosts in turn: a host with much work delays only
+//! itself.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};

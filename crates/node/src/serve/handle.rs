@@ -1,4 +1,4 @@
-//! The way to a core from other threads.
+//! Access to a core from other threads.
 
 use super::done::Done;
 use mio::Waker;
@@ -17,7 +17,7 @@ pub(super) struct Inbox {
     pub(super) done: Vec<Done>,
 }
 
-/// The way to a core from other threads.
+/// Access to a core from other threads.
 #[derive(Clone)]
 pub(super) struct CoreHandle {
     inbox: Arc<Mutex<Inbox>>,

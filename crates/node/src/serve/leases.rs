@@ -1,12 +1,12 @@
-//! Parts of the drives' local memory, each for one host.
+//! Leases: parts of the drives' local memory, each for one host.
 //!
-//! * Memory that a controller has not leased is out of its reach.
-//! * A part is cleared before it may be touched, while others go on.
-//! * What a command may touch is looked at while it touches it, with the table held.
-//! * A part that its controller has given back, or whose controller has ended, is nobody else's
-//!   while a command of that controller that began before is under way.
-//! * Another node writes under a grant: of the part's owner, for one range, until the owner takes
-//!   it back, leases anew, or ends.
+//! * A controller cannot access memory that it has not leased.
+//! * A part is cleared before it may be accessed, while other commands continue.
+//! * A lease is checked at the moment of each access, with the table locked.
+//! * A part that its controller has given back, or whose controller has ended, is not leased again
+//!   while an earlier command of that controller is under way.
+//! * Another node writes under a grant of the part's owner. A grant is for one range, until the
+//!   owner revokes it, leases again, or ends.
 
 use crate::memory::{LocalMemory, MemoryAccess};
 use pumice_offload::wire::LEASE_UNIT;

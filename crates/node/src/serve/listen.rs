@@ -1,4 +1,4 @@
-//! Where a node listens.
+//! The addresses on which a node listens.
 
 use super::ServeError;
 use mio::net::TcpListener;

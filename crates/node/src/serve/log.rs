@@ -1,4 +1,4 @@
-//! Lines of the log that peers can provoke: each kind has a budget, so that nobody fills a disk
+//! Lines of the log that peers can provoke: each kind has a budget, so that no peer can fill a disk
 //! with them. `docs/reference/visibility.md` lists them.
 
 use super::metrics::Count;

@@ -1,5 +1,5 @@
-//! A thread that looks whether the media are still what they were, and gives memory back to the
-//! system: both can take long, so no core does it.
+//! A thread that checks whether the media have changed, and returns memory to the system. Both can
+//! take long, so no core does them.
 
 use super::budget::Ebb;
 use super::shared::Shared;

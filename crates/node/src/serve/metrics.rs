@@ -1,7 +1,6 @@
-//! What a node counts for those who watch it. `docs/reference/visibility.md` lists it.
+//! The counters of a node. `docs/reference/visibility.md` lists it.
 //!
-//! Cores count what they carry out in counters of their own ([`CoreCounts`]); everything rarer is
-//! counted by all together.
+//! Each core has its own counters of commands ([`CoreCounts`]); rarer events have shared counters.
 
 mod counts;
 

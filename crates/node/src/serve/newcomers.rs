@@ -1,7 +1,7 @@
-//! The places of connections. One that has not said whose it is gives way: if all places are taken,
-//! the oldest of those is closed for the next that comes, at the address that has most of them. So
-//! nobody keeps hosts out by connections that say nothing. One that has said so keeps its place, up
-//! to seven eighths of all for one address: so no address keeps the hosts of others out.
+//! The places of connections. If all places are taken, a new connection displaces one that has not
+//! yet identified its host: the oldest of the address with most such connections. So silent
+//! connections cannot keep hosts out. An identified connection keeps its place, up to seven eighths
+//! of all places for one address, so no address can keep the hosts of others out.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};

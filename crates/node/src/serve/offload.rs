@@ -1,5 +1,4 @@
-//! The parity command set, as the node carries it out. Byte tables:
-//! `docs/reference/wire-format/offload.md`.
+//! Carries out the parity command set. Byte tables: `docs/reference/wire-format/offload.md`.
 
 use super::SharedSubsystem;
 use super::config::Peer;

@@ -1,8 +1,9 @@
-//! In which order the connections of a core have their turns.
+//! The order in which the connections of a core have their turns.
 //!
-//! Mostly there is time for all of them, and none is counted. If a round takes too long it is cut,
-//! the core looks for news, and from then on the host goes first that has used least time: one with
-//! a thousand connections does not get a thousand turns for each of another's.
+//! Usually there is time for all of them, and nothing is counted. If a round takes too long, it is
+//! interrupted, the core asks for new events, and from then on the host that has used the least
+//! time goes first: a host with a thousand connections does not get a thousand turns for each turn
+//! of another.
 
 use super::fair::HostKey;
 use std::collections::HashMap;

@@ -1,18 +1,18 @@
-//! What waits to be sent on a connection: bytes of its own, and between them data that lie
-//! elsewhere: in a drive's memory, or in the buffer that they were read into.
+//! The data waiting to be sent on a connection: its own bytes and, between them, *loans*: data that
+//! stays in a drive's memory, or in the buffer into which it was read.
 //!
 //! ```text
 //! rest │ bytes[sent..loan 0] │ loan 0 │ bytes[..loan 1] │ loan 1 │ …
 //! ```
 //!
-//! The data of a loan are taken from the drive's memory straight into the socket, in one gathered
-//! write with all else that waits. Each block goes out whole from one moment's content: where the
-//! socket takes only part of one, the rest of that block is copied then and there, while nothing
-//! can be written. Blocks behind it stay lent; a write that comes before they are sent shows in
-//! them, as it may in any read that is not completed.
+//! The data of a loan goes from the drive's memory directly into the socket, in one gathered write
+//! with everything else that waits. Each block is sent with its contents of a single moment: if the
+//! socket accepts only part of a block, the rest of that block is copied at once, while no write
+//! can happen. Blocks behind it stay lent; a write before they are sent shows in them, as it may in
+//! any read that has not completed.
 //!
-//! A buffer is sent from where it lies and let go when all of it is sent: nothing is copied, and
-//! what waits takes no more memory than the command was counted with.
+//! A buffer is sent in place, without a copy, and released when all of it is sent. So waiting data
+//! takes no more memory than was counted for the command.
 
 use pumice_blockdev::BlockDevice;
 use pumice_buffer::AlignedBuffer;

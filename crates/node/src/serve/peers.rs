@@ -1,5 +1,5 @@
-//! Local memory that goes to other nodes: to none that is not on the list, and under the grant of
-//! whoever leases the memory there.
+//! Transfers of local memory to other nodes: only to nodes on the list of peers, and under a grant
+//! of the host that leases the memory there.
 
 use super::config::Peer;
 use crate::engine::Permit;

@@ -1,4 +1,4 @@
-//! Threads that commands wait for, dealt out between hosts in turn.
+//! A pool of threads for commands, shared between hosts in turn.
 
 use super::fair::{Fair, HostKey};
 use super::workers::{Carried, Job, carry_out};

@@ -1,4 +1,5 @@
-//! Results of parity commands that wait to be read: of each queue under tags, and bounded.
+//! Results of parity commands that wait to be read: stored for each queue under tags, within
+//! bounds.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

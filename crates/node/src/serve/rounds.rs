@@ -1,5 +1,5 @@
-//! Rounds of all cores: what a new association waits for, and how the end of one gets about.
-//! `docs/design/node.md`, *A host that comes back*.
+//! Rounds of all cores: a new association waits for one, and the end of an association is
+//! propagated by one. `docs/design/node.md`, *A host that comes back*.
 
 use super::handle::CoreHandle;
 use std::sync::atomic::{AtomicU64, Ordering};

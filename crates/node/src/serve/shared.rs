@@ -1,4 +1,4 @@
-//! What all cores share.
+//! State shared by all cores.
 
 use super::SharedSubsystem;
 use super::budget::{Accounts, FLIGHT, WINDOWS};

@@ -1,4 +1,4 @@
-//! Protection information beside a drive: what is asked for, and the drive over it.
+//! Protection information beside a drive: its options, and the drive with tags.
 
 use pumice_blockdev::BlockDevice;
 use pumice_protect::guard::Guard;

@@ -1,8 +1,8 @@
-//! Whose parity command works now: hosts take turns in slices of time.
+//! Turns of parity commands: hosts take turns in slices of time.
 //!
 //! A command that has begun keeps its thread until it ends. It works while it has a turn; when its
-//! slice is over and another host waits, it gives the turn away and waits for the next one.
-//! Commands whose reads keep a pace mostly sleep, and take turns among themselves.
+//! slice is over and another host waits, it passes the turn on and waits for its next one. Commands
+//! whose reads keep a pace mostly sleep, and take turns among themselves.
 
 use super::fair::{Fair, HostKey};
 use crate::engine::Permit;

@@ -1,8 +1,8 @@
 //! The parity command set: a row for each command.
 //!
 //! They are I/O commands of the vendor range, 80h or above; bits 0 and 1 of an opcode are the
-//! direction of its data. What the node announces, its checks, and the names in messages come from
-//! the rows.
+//! direction of its data. The node's announcement, its checks, and the names in messages are
+//! derived from the rows.
 
 /// Fill local memory.
 pub const MEMORY_FILL: u8 = 0x80;

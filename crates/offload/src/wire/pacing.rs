@@ -1,4 +1,4 @@
-//! Requests for a pace, and what came of them, as bytes.
+//! Requests for a pace, and measurements of its effect, as bytes.
 
 use super::{VERSION, WireError, put, wrong, zeros};
 use crate::DriveId;

@@ -1,4 +1,4 @@
-//! What a node remembers of superblocks, as bytes.
+//! A node's records of superblocks, as bytes.
 
 use super::{WireError, wrong};
 use crate::{DriveId, SuperblockSeen};

@@ -1,4 +1,4 @@
-//! What tags say, as bytes: in results, and with the blocks that they are of.
+//! The results of checking tags, as bytes: in results of commands, and beside the blocks.
 
 use super::{Fields, VERSION, WireError, put, wrong};
 use crate::{

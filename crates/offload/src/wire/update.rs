@@ -1,4 +1,4 @@
-//! Descriptors of updates as bytes. Some fields stand in the command's dwords.
+//! Descriptors of updates as bytes. Some fields are in the command's dwords.
 
 use super::{Fields, VERSION, WireError, wrong, zeros};
 use crate::{DriveId, MemoryAddress, PathId, SumTo, Update, UpdateRecord, UpdateSource, UpdateSum};

@@ -1,4 +1,4 @@
-//! Which member the hashes of a bad stripe's rows point at.
+//! Finds the member that the hashes of a bad stripe's rows indicate.
 
 use crate::check_matrix::CheckMatrix;
 use crate::gf;

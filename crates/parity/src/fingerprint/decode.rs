@@ -1,4 +1,4 @@
-//! Which stripes of a batch its power sums name.
+//! Decodes the power sums of a batch into the bad stripes.
 //!
 //! # Derivation
 //! For each row and plane the shortest recurrence of the J sums is sought. If e <= J/2 stripes are

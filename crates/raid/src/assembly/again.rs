@@ -1,4 +1,4 @@
-//! The same array at a later time, for as few reads as will do.
+//! Reads the state of the same array again, with as few reads as possible.
 
 use pumice_units::{Role, SECTOR};
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Why a set of devices makes no array.
+//! The reasons why a set of devices cannot be assembled.
 
 use pumice_units::{Role, Sectors};
 

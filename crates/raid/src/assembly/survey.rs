@@ -1,7 +1,6 @@
-//! What a set of devices amounts to: who is in which role, who is newest, what does not fit.
+//! A survey of a set of devices: their roles, the newest superblock, and contradictions.
 //!
-//! Assembly wants the first thing that does not fit, inspection wants all of them; both come from
-//! here.
+//! Assembly uses the first contradiction, inspection all of them.
 
 use std::ops::Range;
 

@@ -1,5 +1,4 @@
-//! How well the bytes support a verdict that names one member: rules R11 to R13 of
-//! `docs/design/repair.md`.
+//! The evidence for a verdict that names one member: rules R11 to R13 of `docs/design/repair.md`.
 
 use super::{Alternative, BLOCK, Verdict};
 use pumice_parity::array_layout::Redundancy;

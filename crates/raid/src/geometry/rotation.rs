@@ -1,5 +1,5 @@
-//! How parity and data turn round the members, stripe by stripe. The formulas are in the header of
-//! [`super`].
+//! The rotation of parity and data over the members, stripe by stripe. The formulas are in the
+//! header of [`super`].
 
 use super::{Geometry, StripeMap};
 use crate::layout::{Layout, Level};

@@ -1,4 +1,4 @@
-//! Bringing a drive and its tags to one state again after a crash.
+//! Makes a drive and its tags consistent after a crash.
 
 use super::{Recovered, TagError, TagFile};
 use crate::kept::{Contents, KeptArea, Why};

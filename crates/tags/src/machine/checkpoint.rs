@@ -1,4 +1,4 @@
-//! Bringing pages home, and making room in the log.
+//! Checkpoints: write pages to their places, and make room in the log.
 
 use super::{Action, Machine};
 use crate::page::Page;

@@ -1,4 +1,4 @@
-//! The machine at work, from one start to the next cut.
+//! One session of the machine, from a start to the next cut.
 
 use super::*;
 

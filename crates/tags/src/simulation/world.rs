@@ -1,4 +1,4 @@
-//! A drive, its tag file, and what a plain model knows of it.
+//! A drive, its tag file, and a plain model of it.
 
 use super::*;
 

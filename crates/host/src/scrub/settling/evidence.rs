@@ -1,4 +1,4 @@
-//! What the machine is told of an array and its hosts, and what it concludes from that alone.
+//! Evidence about an array and its hosts, and conclusions from that evidence alone.
 
 use super::Moment;
 use crate::finding::Clause;

@@ -1,4 +1,4 @@
-//! What the machine asks for, and what it is told.
+//! The actions and events of the machine.
 
 use super::{ArrayNow, HostsSeen, Moment};
 use crate::finding::Clause;

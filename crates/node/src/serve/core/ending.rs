@@ -1,4 +1,4 @@
-//! Connections that are over, and rounds: how an old association is known to have ended.
+//! Ended connections, and rounds: how it becomes known that an old association has ended.
 //! `docs/design/node.md`, *A host that comes back*.
 
 use super::{Core, FIRST, ROUND_PAUSE, SLICE};

@@ -1,5 +1,5 @@
-//! A server for the counters: one thread for all who ask, none of whom it waits for. Each request
-//! has bounds of time and length, and there is a bound of how many there are at a time.
+//! A server for the counters: one thread for all requests, which never waits for a single client.
+//! The time and length of each request are bounded, and so is the number of requests at a time.
 
 use super::text::render;
 use crate::serve::shared::Shared;

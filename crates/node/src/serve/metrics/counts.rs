@@ -1,5 +1,5 @@
-//! What one core counts: no one else writes it, so that nothing is locked and no cache line goes to
-//! and fro.
+//! The counters of one core. Only this core writes them, so there are no locks and no cache line
+//! moves between cores.
 
 use pumice_nvme::controller::Op;
 use std::sync::atomic::{AtomicU64, Ordering};

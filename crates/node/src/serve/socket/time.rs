@@ -1,4 +1,4 @@
-//! What time does to a socket: deadlines, hosts that take nothing, buffers that are not used.
+//! Effects of time on a socket: deadlines, hosts that do not read, unused buffers.
 
 use super::{FIRST_BUFFER, Look, Socket, Turn};
 use crate::serve::shared::Shared;

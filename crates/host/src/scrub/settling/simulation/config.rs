@@ -1,4 +1,4 @@
-//! What can happen in a simulated world.
+//! The events that can happen in a simulated world.
 
 /// A millisecond, in microseconds.
 pub(super) const MS: u64 = 1000;

@@ -1,4 +1,4 @@
-//! Numbers made up from a seed.
+//! Pseudo-random numbers from a seed.
 
 /// A generator. (splitmix64)
 #[derive(Debug, Clone)]

@@ -1,4 +1,4 @@
-//! A scrub of the simulated array: it carries out what the machine asks for, in virtual time.
+//! A scrub of the simulated array, which carries out the machine's actions in virtual time.
 
 use super::config::{Kept, MS, S};
 use super::world::{REGION, Super, World};

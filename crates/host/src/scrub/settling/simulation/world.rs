@@ -1,8 +1,8 @@
 //! An md array, the host that runs it, and the nodes with its drives, in virtual time.
 //!
 //! Every write of the host (data, parity, superblock, bitmap, partial parity log) goes to its
-//! member on its own: it is sent, may be held back, comes to the node, is applied, and is answered.
-//! A crash loses what has not come to a node. Microseconds throughout.
+//! member separately: it is sent, may be held back, arrives at the node, is applied, and is
+//! answered. A crash loses writes that have not arrived at a node. Microseconds throughout.
 
 mod array;
 mod hosts;

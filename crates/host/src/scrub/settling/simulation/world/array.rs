@@ -1,4 +1,4 @@
-//! What md does: assembly, writes, safe mode, bits, resync, members that change.
+//! A model of md: assembly, writes, safe mode, bits, resync, changes of members.
 
 use super::*;
 

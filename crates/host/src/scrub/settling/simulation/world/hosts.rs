@@ -1,4 +1,4 @@
-//! The host's machine: it boots and crashes, its associations and paths come and go.
+//! The host's machine: boots and crashes, associations and paths that begin and end.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Members that fail, come back and are rebuilt, or are replaced; a reshape.
+//! Members that fail, return and are rebuilt, or are replaced; a reshape.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What drives, nodes and the host hold, and what is on its way between them.
+//! The state of drives, nodes and the host, and writes on their way between them.
 
 use super::Super;
 
