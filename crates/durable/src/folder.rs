@@ -150,13 +150,25 @@ impl Store for Folder {
     }
 
     fn make(&self) -> io::Result<()> {
-        if self.0.is_dir() {
-            return Ok(());
-        }
-        DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&self.0)?;
-        let parent = self.0.parent().filter(|parent| !parent.as_os_str().is_empty());
-        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+        make(&self.0)
     }
+}
+
+/// Makes a folder with those above it, each durable before the next is made in it: a folder whose
+/// name is lost takes everything in it along.
+fn make(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    make(parent)?;
+    match DirBuilder::new().mode(FOLDER_MODE).create(path) {
+        // Another process was faster. It may not have come to make the name durable.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => {}
+        made => made?,
+    }
+    File::open(parent)?.sync_all()
 }
 
 #[cfg(test)]
@@ -167,9 +179,12 @@ mod tests {
     #[test]
     fn a_file_is_replaced_and_removed_and_leaves_nothing_behind() {
         let root = tempfile::tempdir().unwrap();
-        let folder = Folder::new(root.path().join("a/b"));
+        let folder = Folder::new(root.path().join("a/b/c"));
         folder.make().unwrap();
         folder.make().unwrap();
+        for above in ["a", "a/b"] {
+            assert_eq!(fs::metadata(root.path().join(above)).unwrap().mode() & 0o777, 0o700);
+        }
         assert_eq!(folder.read("f", 10).unwrap(), None);
         replace(&folder, "f", b"one").unwrap();
         replace(&folder, "f", b"two").unwrap();

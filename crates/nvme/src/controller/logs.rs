@@ -43,25 +43,30 @@ impl Connection {
         }
         let queue = self.queue.as_ref().ok_or(Status::SEQUENCE)?;
         let (cntlid, seconds) = (queue.cntlid, self.now / 1_000_000_000);
-        access.with(|subsystem| {
+        // What all connections share is not kept waiting while the host's part is laid out: it may be
+        // a thousand times longer than the page.
+        let page = access.with(|subsystem| {
             let page = if queue.discovery {
                 discovery_page(subsystem, self.local, asked)
             } else {
                 page(subsystem, cntlid, asked, seconds)
             };
             let page = page.ok_or(Status::INVALID_LOG)?;
-            let rest = usize::try_from(offset).ok().and_then(|offset| page.get(offset..));
-            let rest = rest.ok_or(Status::INVALID_FIELD)?;
+            if offset > page.len() as u64 {
+                return Err(Status::INVALID_FIELD);
+            }
             check_room(sqe, len as usize)?;
-            let mut data = vec![0; len as usize];
-            let known = rest.len().min(data.len());
-            data[..known].copy_from_slice(&rest[..known]);
             // Not before it is certain that the host gets the page.
             if let Some(controller) = subsystem.controllers.get_mut(&cntlid).filter(|_| !asked.retain) {
                 controller.was_read(asked.id);
             }
-            Ok(data)
-        })
+            Ok(page)
+        })?;
+        let rest = &page[offset as usize..];
+        let mut data = vec![0; len as usize];
+        let known = rest.len().min(data.len());
+        data[..known].copy_from_slice(&rest[..known]);
+        Ok(data)
     }
 }
 
