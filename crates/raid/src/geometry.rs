@@ -223,9 +223,10 @@ impl Geometry {
     /// so some are not used.
     pub(crate) fn code(&self) -> Code {
         let data = usize::from(self.raid_disks);
-        match self.level.parities() {
-            1 => Code::raid5(data),
-            _ => Code::raid6(data),
+        match self.level {
+            Level::Raid4 | Level::Raid5 => Code::raid5(data),
+            Level::Raid6 => Code::raid6(data),
+            Level::Raid1 | Level::Raid10 => unreachable!("copies have an arrangement of their own"),
         }
         .expect("a geometry has as many members as a code has columns")
     }

@@ -86,6 +86,7 @@ fn read(path: &Path, tree: &mut Tree) -> std::io::Result<()> {
 fn check(tree: &Tree, rules: &Rules) -> Vec<String> {
     let mut verdict = Verdict::default();
     crates::check(tree, rules, &mut verdict);
+    crates::map(tree, &mut verdict);
     modules::check(tree, rules, &mut verdict);
     for (path, text) in tree {
         text::check(path, text, rules, &mut verdict);

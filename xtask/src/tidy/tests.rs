@@ -74,6 +74,19 @@ fn a_crate_depends_on_lower_floors_only() {
 }
 
 #[test]
+fn the_map_of_the_crates_says_what_they_use() {
+    let page = |high: &str| format!("| `low` | a | – |\n| `pure` | b. Pure | – |\n| `high` | c | {high} |\n");
+    for good in ["low (its types)", "all above"] {
+        assert_eq!(with(&[("ARCHITECTURE.md", &page(good))]), Vec::<String>::new());
+    }
+    for bad in ["–", "low, pure"] {
+        one(&with(&[("ARCHITECTURE.md", &page(bad))]), &["'high' uses"]);
+    }
+    let short = page("low").replace("| `pure`", "| pure");
+    one(&with(&[("ARCHITECTURE.md", &short)]), &["has no 'pure'"]);
+}
+
+#[test]
 fn a_module_imports_lower_ones_only() {
     for import in [
         "use crate::above::Above;\n",

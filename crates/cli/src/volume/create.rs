@@ -23,7 +23,7 @@ pub(super) enum ConsistencyArg {
 }
 
 /// Creates a volume: writes zeros to all drives, then md's metadata, version 1.2, with a bitmap, a
-/// bad-block log and, unless `--journal bitmap` is given, room for the stripe log.
+/// bad-block log and, unless `--consistency bitmap` is given, room for the stripe log.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A drive is taken only if it carries no superblock of md and its first and last MiB are zeros, unless

@@ -84,7 +84,7 @@ impl fmt::Display for Refusal {
             }
             Self::NoParity => "a mirror has no parity, and none of its copies is taken for the data",
             Self::NotLocated => {
-                "no member is named; with every member present, --repair-policy parity would rewrite parity from the data"
+                "no member is named: find the files and compare them with a backup first; then, with every member present, --repair-policy parity --range S..S+1 computes parity from the data"
             }
             Self::Weak => {
                 "the evidence is weak; --repair-policy likely would rewrite the member that is named"

@@ -22,7 +22,7 @@ pub(crate) fn kinds() -> Vec<Kind> {
 }
 
 pub(crate) fn redundancy(kind: &Kind) -> usize {
-    if kind.level == Level::Raid6 { 2 } else { 1 }
+    usize::from(kind.level.parities())
 }
 
 /// A folder in memory where there is one: thousands of journals are synced here, and their

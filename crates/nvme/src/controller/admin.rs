@@ -6,7 +6,7 @@ use super::io::MAX_TRANSFER;
 use super::slots::Phase;
 use super::subsystem::Access;
 use crate::pdu::{Frame, Violation};
-use crate::spec::command::{Admin, Sender, admin_command};
+use crate::spec::command::{Admin, Effect, Sender, admin_command};
 use crate::spec::identify::{
     ACL, AERL, Controller as IdentifyController, LEN, Namespace, cns, namespace_list,
 };
@@ -79,6 +79,9 @@ impl Connection {
             Answer::Failed(Status::INVALID_FIELD.dnr())
         } else {
             match admin_command(sqe.opcode()).filter(|command| command.is_for(self.sender())) {
+                Some(command) if command.effect == Effect::ChangesData && self.observes() => {
+                    Answer::Failed(Status::WRITE_PROTECTED.dnr())
+                }
                 Some(command) => self.carry_out(command.kind, sqe, data, access, out),
                 None => Answer::Failed(Status::INVALID_OPCODE.dnr()),
             }

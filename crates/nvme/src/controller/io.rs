@@ -17,6 +17,12 @@ pub(super) const MAX_TRANSFER: u64 = 4096 << MDTS;
 const MAX_RANGES: u64 = 4096;
 
 impl Connection {
+    /// Whether the host has said that it changes nothing.
+    pub(super) fn observes(&self) -> bool {
+        // Relaxed: it is raised by a command of this host, and never lowered.
+        self.queue.as_ref().is_some_and(|queue| queue.observer.load(Ordering::Relaxed))
+    }
+
     /// An I/O command.
     pub(super) fn io<A: Access, M: Media>(
         &mut self,
@@ -130,9 +136,7 @@ impl Connection {
             .checked_sub(1)
             .and_then(|index| self.namespaces.get(index as usize))
             .ok_or(Status::INVALID_NAMESPACE.dnr())?;
-        // Relaxed: it is raised by a command of this host, and never lowered.
-        let observes = self.queue.as_ref().is_some_and(|queue| queue.observer.load(Ordering::Relaxed));
-        if command.effect == Effect::ChangesData && (namespace.read_only || observes) {
+        if command.effect == Effect::ChangesData && (namespace.read_only || self.observes()) {
             return Err(Status::WRITE_PROTECTED.dnr());
         }
         match command.check {

@@ -38,7 +38,8 @@ impl Direction {
 pub enum Effect {
     /// It leaves the content as it is.
     Nothing,
-    /// It changes the content. An observer, and a read-only namespace, refuse it.
+    /// It changes the content. An observer may not send it. An I/O command of it is refused by a
+    /// read-only namespace; the function of an admin command looks at the namespace itself.
     ChangesData,
 }
 
