@@ -186,8 +186,7 @@ impl FileDevice {
         Err(IoError::new(&self.name, operation, offset, len, why))
     }
 
-    /// Refuses what would change the device: it is open for reading only, or its file is not what
-    /// it was.
+    /// Refuses what would change the device: it is open read-only, or its file is not what it was.
     fn check_change(&self, operation: Operation, offset: u64, len: usize) -> Result<(), IoError> {
         self.check(operation, offset, len)?;
         let fail = |error| IoError::new(&self.name, operation, offset, len, error);

@@ -19,7 +19,7 @@ pub struct Envelope {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum BadEnvelope {
     /// It is shorter than its header says.
-    #[error("it ends after {0} bytes, which is too early")]
+    #[error("it ends too early, after {0} bytes")]
     Truncated(usize),
     /// It is longer than its header says.
     #[error("{0} bytes follow its end")]
@@ -28,7 +28,7 @@ pub enum BadEnvelope {
     #[error("its first 8 bytes are not {}", .0.escape_ascii())]
     Magic([u8; 8]),
     /// Its bytes changed since it was written.
-    #[error("its CRC-32C is {found:08x}, its bytes give {computed:08x}")]
+    #[error("its CRC-32C is {found:08x}, but its bytes give {computed:08x}")]
     Checksum {
         /// In the file.
         found: u32,
@@ -36,7 +36,7 @@ pub enum BadEnvelope {
         computed: u32,
     },
     /// Whole, and written by another version of the program.
-    #[error("it has version {found}, and this program knows version {known}")]
+    #[error("it has version {found}, but this program supports version {known}")]
     Version {
         /// In the file.
         found: u32,

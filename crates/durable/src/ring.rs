@@ -93,11 +93,11 @@ impl<M: Medium> Ring<M> {
     ) -> Result<(Self, Vec<Entry>), RingError> {
         let shape = |why| RingError::Shape { size, align, why };
         if !align.is_power_of_two() || (align as usize) < HEADER {
-            return Err(shape("the alignment is a power of two from 64"));
+            return Err(shape("the alignment must be a power of two, at least 64"));
         }
         let align = u64::from(align);
         if !size.is_multiple_of(align) || size / align < 2 {
-            return Err(shape("the size is a multiple of the alignment, two of it or more"));
+            return Err(shape("the size must be a multiple of the alignment, at least twice as large"));
         }
         let mut ring = Self {
             medium,

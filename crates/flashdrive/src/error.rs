@@ -30,7 +30,7 @@ pub enum FlashError {
         source: SuperblockError,
     },
     /// The superblock at the start is lost, and its copy is there.
-    #[error("{0}: the superblock is lost; `pumice flash check --repair` puts its copy back")]
+    #[error("{0}: the superblock is lost; `pumice flash check --repair` restores it from its copy")]
     CopyLeft(String),
     /// The file or device is smaller than its superblock says.
     #[error("{path}: it has {has} bytes, and the drive needs {needs}")]

@@ -15,7 +15,7 @@ pub enum HostError {
     #[error("interrupted")]
     Interrupted,
     /// No equation remains.
-    #[error("stripe {stripe}: {missing} members are missing, nothing remains that can be checked")]
+    #[error("stripe {stripe}: {missing} members are missing, so no equation remains to be checked")]
     TooFewMembers {
         /// The stripe.
         stripe: u64,
@@ -35,7 +35,7 @@ pub enum HostError {
     Batch(u64),
     /// Most of a batch is inconsistent, of an array that was taken for synced because it runs.
     #[error(
-        "most of the stripes {start}..{end} are inconsistent: the array looks as if its parity were being built; scrub it when the resync is over"
+        "most of the stripes {start}..{end} are inconsistent: the array's parity is probably being built; scrub it when the resync is over"
     )]
     Unsynced {
         /// First stripe.
@@ -44,7 +44,7 @@ pub enum HostError {
         end: u64,
     },
     /// A stripe that was readable before.
-    #[error("stripe {stripe} could be read a moment ago and cannot now: {reason}")]
+    #[error("stripe {stripe} could be read a moment ago but not now: {reason}")]
     LostMeanwhile {
         /// The stripe.
         stripe: u64,
@@ -101,7 +101,7 @@ pub enum HostError {
     },
     /// An interrupted repair cannot be settled with these devices; its journal stays.
     #[error(
-        "{}: the journal of an interrupted repair waits, and nothing is repaired before it is settled: {why}",
+        "{}: this journal of an interrupted repair must be settled before anything is repaired: {why}",
         path.display()
     )]
     JournalWaits {
@@ -111,7 +111,7 @@ pub enum HostError {
         why: String,
     },
     /// An undo that is not done; nothing was written.
-    #[error("repair {id} is not undone: {why}")]
+    #[error("repair {id} cannot be undone: {why}")]
     NotUndone {
         /// The entry of the archive.
         id: u64,
@@ -123,7 +123,7 @@ pub enum HostError {
     Locked(PathBuf),
     /// `--resume` with other options than the pass began with.
     #[error(
-        "the interrupted scrub has {option} {then}, this command has {now}; leave the option out, or start anew without --resume"
+        "the interrupted scrub has {option} {then}, this command has {now}; omit the option, or start again without --resume"
     )]
     Resume {
         /// The option.

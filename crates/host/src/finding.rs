@@ -42,28 +42,28 @@ impl Unsettled {
     pub const fn words(self) -> &'static str {
         match self {
             Self::Written => {
-                "it was written while it was looked at; scrub it again when the array is written less"
+                "it was written between two looks; scrub it again when there are fewer writes to the array"
             }
             Self::Host => {
-                "hosts came or went, or one was silent: one may hold back a write to it, or have left one half done; scrub it again when the hosts that run the array are connected to every node, or after a resync"
+                "hosts connected or disconnected, or one was silent: a host may hold back a write to it, or have left a write half done; scrub it again when the hosts that run the array are connected to every node, or after a resync"
             }
             Self::Journal => {
-                "the write journal holds writes to it, or cannot be read to its end; entries leave it as the array is written further: scrub it again then"
+                "the write journal holds writes to it, or cannot be read to its end; further writes to the array remove old entries: scrub it again then"
             }
             Self::ArrayChanged => {
-                "the superblocks changed during the scrub: the array was started, or a member failed, came back or is being rebuilt; scrub it again as the array is now"
+                "the superblocks changed during the scrub: the array was started, or a member failed, returned or is being rebuilt; scrub it again in the present state"
             }
             Self::Ppl => {
-                "a partial parity log names it: it may be half written; entries leave the log as the array is written further: scrub it again then"
+                "a partial parity log names it: it may be half written; further writes to the array remove old entries: scrub it again then"
             }
             Self::Bitmap => {
-                "its bit in the bitmap is set: it is being written, or waits for a resync; md clears the bit about 10 s after the last write or when the resync has passed, but not while a member is missing; scrub it then"
+                "its bit in the bitmap is set: it is being written, or waits for a resync; md clears the bit about 10 s after the last write or after the resync, but not while a member is missing; scrub it again then"
             }
             Self::Unproven => {
-                "nothing shows that parity was whole since the array was started: after a crash it looks the same until the resync is over; scrub it once the array has been idle for a second, or, if it has no journal and no PPL, give it a bitmap"
+                "nothing shows that parity has been complete since the array was started: an array that resyncs after a crash looks the same; scrub it once the array has been idle for a second or, if it has no journal and no PPL, give it a bitmap"
             }
             Self::Uncounted => {
-                "the array is being written, has no bitmap, and nothing counts writes to devices of this machine; scrub it when the array has been idle for a second, or give it a bitmap"
+                "the array is in use and has no bitmap, and nothing counts the writes to devices of this machine; scrub it when the array has been idle for a second, or give it a bitmap"
             }
         }
     }

@@ -87,7 +87,7 @@ pub enum Reason {
     NoRoom(String),
     /// As many blocks were healed as one run may.
     Enough,
-    /// md does not do what it was told.
+    /// md does not carry out the order.
     Silent,
     /// A signal.
     Stopped,
@@ -104,23 +104,24 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotRunning => f.write_str("the array does not run"),
-            Self::AtWork(action) => write!(f, "md is at work (sync_action is {action})"),
+            Self::AtWork(action) => write!(f, "md is busy (sync_action is {action})"),
             Self::Degraded => f.write_str("a member is missing or failed"),
             Self::Limited => {
                 f.write_str("somebody else has limited md's check (sync_min is not 0, or sync_max not max)")
             }
             Self::NoRoom(member) => {
-                write!(f, "member {member} has had many errors: with more, md might give it up; go on later")
+                write!(
+                    f,
+                    "member {member} has had many errors, and md might fail it after more; continue later"
+                )
             }
-            Self::Enough => {
-                f.write_str("as many blocks were healed as one run may; run it again for the rest")
-            }
+            Self::Enough => f.write_str("one run may heal no more blocks; run it again for the rest"),
             Self::Silent => f.write_str("md does not do what it was told"),
             Self::Stopped => f.write_str("stopped"),
             Self::TooMany => f.write_str("more members are bad in the same bytes than md can rebuild"),
-            Self::Tags => f.write_str("a tag is damaged there, and md would write over good data"),
+            Self::Tags => f.write_str("a tag is damaged there, and md would overwrite good data"),
             Self::Unsound => f.write_str(
-                "something else is wrong in the stripe that no drive refuses, and md would rebuild from it",
+                "the stripe has other damage that no drive refuses, and md would rebuild good blocks from it",
             ),
         }
     }

@@ -55,6 +55,6 @@ impl FromStr for Method {
         Self::ALL
             .into_iter()
             .find(|method| method.name() == text)
-            .ok_or_else(|| format!("'{text}' is no method: host, stripe, aggregate or fingerprint"))
+            .ok_or_else(|| format!("'{text}' is not a method: host, stripe, aggregate or fingerprint"))
     }
 }

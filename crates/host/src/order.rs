@@ -22,7 +22,7 @@ impl FromStr for Order {
         match text {
             "sequential" => Ok(Self::Sequential),
             "staggered" => Ok(Self::Staggered),
-            _ => Err(format!("'{text}' is no order: sequential or staggered")),
+            _ => Err(format!("'{text}' is not an order: sequential or staggered")),
         }
     }
 }

@@ -56,19 +56,19 @@ impl fmt::Display for Pattern {
         match self {
             Self::Period { period, findings } => write!(
                 f,
-                "{findings} errors repeat every {period} bytes: a controller or driver that fills, not single sectors"
+                "{findings} errors repeat every {period} bytes: a controller or driver that fills blocks, not damage of single sectors"
             ),
             Self::Value { value, findings } => write!(
                 f,
-                "{findings} errors are the same change of bits ({value:#04x}): a stuck line or a bad memory cell"
+                "{findings} errors change the same bits ({value:#04x}): a stuck line or a bad memory cell"
             ),
             Self::Place { member, chunk_offset, length, findings } => write!(
                 f,
-                "{findings} findings are {length} bytes at {chunk_offset} of the chunk, on member {member}: it was wiped, replaced or assembled wrongly; fail it and let it be rebuilt"
+                "{findings} findings are {length} bytes at {chunk_offset} of the chunk, on member {member}: it was wiped, replaced or assembled wrongly; fail it and let md rebuild it"
             ),
             Self::ParityQ { members, findings } => write!(
                 f,
-                "Q is wrong in {findings} places on {} members: two data members may be exchanged, or the array assembled with another order or layout",
+                "Q is wrong in {findings} places on {} members: two data members may be exchanged, or the array was assembled with a wrong order or layout",
                 members.len()
             ),
         }

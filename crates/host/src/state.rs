@@ -79,7 +79,7 @@ impl StateFiles {
         let store = Folder::new(folder);
         store
             .make()
-            .map_err(|error| HostError::state(folder, "the state directory cannot be made", error))?;
+            .map_err(|error| HostError::state(folder, "the state directory cannot be created", error))?;
         let name = format!("{array}.lock");
         let path = store.path(&name);
         let (lock, read_only) = match store.lock(&name) {

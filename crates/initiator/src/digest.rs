@@ -70,7 +70,7 @@ impl FromStr for DigestPolicy {
             "auto" => Ok(Self::Auto),
             "on" => Ok(Self::On),
             "off" => Ok(Self::Off),
-            _ => Err(format!("'{text}' is none of auto, on, off")),
+            _ => Err(format!("'{text}' is not auto, on or off")),
         }
     }
 }

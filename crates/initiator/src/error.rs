@@ -26,7 +26,7 @@ pub enum InitiatorError {
         seconds: u64,
     },
     /// The controller breaks the protocol.
-    #[error("{address}: the controller breaks the protocol: {violation}")]
+    #[error("{address}: the controller violates the protocol: {violation}")]
     Protocol {
         /// The controller's address.
         address: SocketAddr,
@@ -34,7 +34,7 @@ pub enum InitiatorError {
         violation: Violation,
     },
     /// Data were damaged on the way: a digest of one end does not fit what the other received.
-    #[error("{address}: data were damaged on the way: their digest does not fit")]
+    #[error("{address}: data was damaged on the network: its digest does not match")]
     Digest {
         /// The controller's address.
         address: SocketAddr,

@@ -171,7 +171,7 @@ impl LocalNode {
     ) -> Result<&dyn BlockDevice, NodeError> {
         let device = self.checked(drive, offset, len)?;
         if device.read_only() {
-            let what = format!("{} is open for reading only", device.name());
+            let what = format!("{} is open read-only", device.name());
             return Err(NodeError::new(ErrorKind::ReadOnly, what));
         }
         Ok(device)
@@ -285,7 +285,7 @@ impl LocalNode {
         if let Mode::Fingerprint { .. } = command.mode
             && !command.window.start.is_multiple_of(64)
         {
-            return Err(NodeError::invalid("window", "a fingerprint begins on a line of 64 bytes"));
+            return Err(NodeError::invalid("window", "a fingerprint must begin at a multiple of 64 bytes"));
         }
         if let Some((into, len)) = command.output() {
             memory.check("into", into, len)?;

@@ -60,12 +60,12 @@ impl Shared {
         let none = || NodeError::invalid("drive", format!("node '{}' has no {drive}", self.name));
         let device = device.ok_or_else(none)?;
         if matches!(operation, Operation::Update { .. } | Operation::Store { .. }) {
-            let what = "drives of this process have no updates: their memory is the host's";
+            let what = "drives of this process do not support updates, because their memory is the host's";
             return Err(NodeError::invalid("operation", what));
         }
         operation.check(device.size_bytes(), device.logical_block())?;
         if device.read_only() && matches!(operation, Operation::Write { .. }) {
-            let what = format!("{} is open for reading only", device.name());
+            let what = format!("{} is open read-only", device.name());
             return Err(NodeError::new(ErrorKind::ReadOnly, what));
         }
         Ok(device)

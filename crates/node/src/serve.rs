@@ -120,7 +120,7 @@ pub enum ServeError {
     #[error("pacing: {0}")]
     Pacing(String),
     /// No drive was given.
-    #[error("no drive: a node serves one at least")]
+    #[error("no drive: a node needs at least one")]
     NoDrives,
 }
 
@@ -225,7 +225,7 @@ impl Server {
             let thread = std::thread::Builder::new().name(format!("core{i}")).spawn(move || {
                 let why = match catch_unwind(AssertUnwindSafe(|| core.run())) {
                     Ok(Ok(())) => None,
-                    Ok(Err(error)) => Some(format!("core {i} ends: {error}")),
+                    Ok(Err(error)) => Some(format!("core {i} failed: {error}")),
                     Err(_) => Some(format!("core {i} panicked")),
                 };
                 if let Some(why) = why {

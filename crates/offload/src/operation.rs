@@ -121,7 +121,7 @@ impl Operation {
             return Err(NodeError::invalid("offset", what));
         }
         if (offset | len as u64) & (u64::from(block) - 1) != 0 {
-            let what = format!("{offset}+{len} is not made of whole blocks of {block} bytes");
+            let what = format!("{offset}+{len} does not consist of whole blocks of {block} bytes");
             return Err(NodeError::invalid("offset", what));
         }
         Ok(())

@@ -43,7 +43,7 @@ impl std::str::FromStr for PacePolicy {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|policy| policy.name() == text);
-        found.ok_or_else(|| format!("'{text}' is no policy: priced, waiting, cfq or back-to-back"))
+        found.ok_or_else(|| format!("'{text}' is not a policy: priced, waiting, cfq or back-to-back"))
     }
 }
 
@@ -59,7 +59,7 @@ pub const DAY: u32 = 86_400;
 /// # Errors
 /// Says how to write one.
 pub fn parse_window(text: &str) -> Result<(u32, u32), String> {
-    let wrong = || format!("'{text}' is no window of the day: write HH:MM-HH:MM");
+    let wrong = || format!("'{text}' is not a window of the day: write HH:MM-HH:MM");
     let second = |text: &str| {
         let (hours, minutes) = text.trim().split_once(':')?;
         let (hours, minutes): (u32, u32) = (hours.parse().ok()?, minutes.parse().ok()?);
@@ -108,22 +108,22 @@ impl PaceRequest {
     pub fn validate(&self) -> Result<(), (&'static str, String)> {
         let policy = self.policy();
         if policy.holds_goal() && self.slowdown_ns.is_none() {
-            return Err(("policy", format!("'{}' needs a slowdown to hold", policy.name())));
+            return Err(("policy", format!("the policy '{}' needs a slowdown", policy.name())));
         }
         if !policy.holds_goal() && self.slowdown_ns.is_some() {
-            return Err(("slowdown", format!("the policy '{}' holds none", policy.name())));
+            return Err(("slowdown", format!("the policy '{}' does not use it", policy.name())));
         }
         if self.slowdown_ns.is_some_and(|ns| ns == 0 || ns > 10_000_000_000) {
-            return Err(("slowdown", "more than nothing, and at most 10 s".to_owned()));
+            return Err(("slowdown", "it must be more than 0, and at most 10 s".to_owned()));
         }
         if self.rate.is_some_and(|rate| rate < 4096) {
-            return Err(("rate", "4096 bytes a second at least".to_owned()));
+            return Err(("rate", "it must be at least 4096 bytes a second".to_owned()));
         }
         if self.windows.len() > MAX_WINDOWS {
             return Err(("window", format!("{} of them, more than {MAX_WINDOWS}", self.windows.len())));
         }
         if self.windows.iter().any(|(from, to)| from == to || *from >= DAY || *to > DAY) {
-            return Err(("window", "it begins and ends within a day, and is not empty".to_owned()));
+            return Err(("window", "it must begin and end within a day, and must not be empty".to_owned()));
         }
         Ok(())
     }

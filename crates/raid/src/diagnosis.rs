@@ -218,7 +218,7 @@ impl Diagnosis {
         let alternatives = match &verdict {
             Verdict::TagDamaged(roles) => vec![Alternative {
                 verdict: Verdict::Several(roles.clone()),
-                reason: "the data damaged, and parity computed from them afterwards",
+                reason: "the data damaged, and parity computed from it afterwards",
             }],
             _ => Vec::new(),
         };

@@ -61,7 +61,7 @@ impl<'a> MetaBlock<'a> {
     /// Reads the block that should stand at sector `place`.
     fn parse(block: &'a [u8; BLOCK_BYTES], uuid: Uuid, place: u64) -> Result<Self, &'static str> {
         if u32_at(block, 0) != MAGIC {
-            return Err("no meta block stands at journal_tail");
+            return Err("there is no meta block at journal_tail");
         }
         let mut cleared = *block;
         put(&mut cleared, 4, &[0; 4]);
@@ -72,7 +72,7 @@ impl<'a> MetaBlock<'a> {
             return Err("the meta block at journal_tail has an unknown version");
         }
         if u64_at(block, 24) != place {
-            return Err("the meta block at journal_tail belongs elsewhere");
+            return Err("the meta block at journal_tail belongs to another place");
         }
         let list = usize::try_from(u32_at(block, 12)).ok().and_then(|end| block.get(HEADER_BYTES..end));
         let list = list.ok_or("a meta block has a wrong length")?;
@@ -159,7 +159,7 @@ impl Journal {
     ) -> Result<Self, E> {
         let end = sectors / BLOCK * BLOCK;
         if !tail.is_multiple_of(BLOCK) || tail >= end {
-            return Ok(Self::Unknown("journal_tail is no place of a meta block"));
+            return Ok(Self::Unknown("journal_tail is not a possible place of a meta block"));
         }
         let (mut at, mut passed, mut last) = (tail, 0_u64, None);
         let mut stripes = BTreeSet::new();

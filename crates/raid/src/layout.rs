@@ -113,7 +113,7 @@ pub struct UnknownName {
 
 impl fmt::Display for UnknownName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}' is no {} that is known here", self.name, self.kind)
+        write!(f, "'{}' is not a known {}", self.name, self.kind)
     }
 }
 

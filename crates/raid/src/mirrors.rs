@@ -123,7 +123,7 @@ impl Mirrors {
             return refuse("it has more copies than members");
         }
         if copies.count() > MAX_COPIES as u64 {
-            return refuse("more than 9 copies of a chunk are not compared");
+            return refuse("more than 9 copies of a chunk are not supported");
         }
         if copies.is_offset() && far > 1 && roles % near != 0 {
             return refuse(
@@ -150,10 +150,10 @@ impl Mirrors {
             members.sort_unstable();
             members.dedup();
             if members.len() as u64 != copies.count() {
-                return refuse("two copies of a chunk lie on one member");
+                return refuse("two copies of a chunk are on one member");
             }
             if !cells.into_iter().all(|cell| taken.insert(cell)) {
-                return refuse("md overwrites its own data in it: two chunks lie in one place");
+                return refuse("md overwrites its own data in this layout: two chunks have the same place");
             }
         }
         let mut bands: Vec<Band> = Vec::new();

@@ -55,14 +55,14 @@ impl SkipReason {
         match self {
             Self::JournalPending => "writes may wait in the journal",
             Self::Unclean => {
-                "the array was not stopped cleanly, and nothing says where writes were under way"
+                "the array was not stopped cleanly, and nothing shows where writes were under way"
             }
-            Self::Recovering => "a member is being rebuilt and has not come this far",
+            Self::Recovering => "a member is being rebuilt, and the rebuild has not reached it",
             Self::BadBlock => "a member's bad-block log covers part of it",
             Self::PplPending => "the partial parity log says that a write may have been cut short",
             Self::Dirty => "the bitmap says that writes may be under way",
-            Self::Syncing => "parity or copies are being built, or have to be",
-            Self::OneCopy => "fewer than two of its copies are there",
+            Self::Syncing => "parity or copies are being built, or are yet to be built",
+            Self::OneCopy => "fewer than two of its copies are present",
             Self::NeverWritten => "never written, so parity or copies were never built",
         }
     }

@@ -39,7 +39,7 @@ impl fmt::Display for Uuid {
 
 /// Text that is no UUID in mdadm's form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no UUID: write it as mdadm prints it, 00112233:44556677:8899aabb:ccddeeff")]
+#[error("'{0}' is not a UUID: write it as mdadm prints it, 00112233:44556677:8899aabb:ccddeeff")]
 pub struct NoUuid(String);
 
 impl FromStr for Uuid {

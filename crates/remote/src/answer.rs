@@ -12,7 +12,7 @@ pub(crate) fn unreachable(error: &InitiatorError) -> NodeError {
         && status.code() == BUSY
     {
         text.push_str(
-            ": another host holds the node, as a scrub with --repair does until it ends, or as many hosts as it takes are connected",
+            ": another host holds the node, as a scrub with --repair does until it ends, or the limit of hosts is reached",
         );
     }
     NodeError::new(ErrorKind::Unreachable, text)
@@ -25,7 +25,7 @@ pub(crate) fn whole(node: &str, what: &str, outcome: &Outcome, expected: usize) 
         return Err(refused(node, what, outcome.status, ""));
     }
     if outcome.received as usize != expected {
-        let came = format!("{node}: {what}: {} of {expected} bytes came", outcome.received);
+        let came = format!("{node}: {what}: only {} of {expected} bytes arrived", outcome.received);
         return Err(NodeError::new(ErrorKind::Unreachable, came));
     }
     Ok(())

@@ -82,7 +82,7 @@ impl Dial {
         let mut geometry = Vec::with_capacity(drives.len());
         for drive in &mut drives {
             let namespace = controller.namespace(drive.id.0).map_err(|error| unreachable(&error))?;
-            let none = || NodeError::invalid("drive", format!("{address}: {} is no namespace", drive.id));
+            let none = || NodeError::invalid("drive", format!("{address}: {} is not a namespace", drive.id));
             let namespace = namespace.ok_or_else(none)?;
             // What is read and written here is the namespace.
             drive.block_bytes = 1 << namespace.block_shift;

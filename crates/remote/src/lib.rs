@@ -268,7 +268,7 @@ impl DataNode for RemoteNode {
     fn zero(&self, drive: DriveId, offset: u64, len: u64) -> Result<(), NodeError> {
         let geometry = self.geometry(drive, offset, len)?;
         if (offset | len) & u64::from(geometry.block() - 1) != 0 {
-            let what = format!("{offset}+{len} is not made of whole blocks of {drive} of {}", self.name);
+            let what = format!("{offset}+{len} does not consist of whole blocks of {drive} of {}", self.name);
             return Err(NodeError::invalid("offset", what));
         }
         let ends = offset..offset + len;
@@ -330,7 +330,7 @@ impl DataNode for RemoteNode {
         }
         let made = self.dial.associate()?;
         if made.drives != self.drives || made.geometry != self.geometry {
-            return Err(NodeError::invalid("node", format!("{}: it serves other drives now", self.name)));
+            return Err(NodeError::invalid("node", format!("{}: it now serves other drives", self.name)));
         }
         if made.digests != BOTH {
             self.digests.store(false, Ordering::Relaxed);
@@ -428,7 +428,7 @@ impl DataNode for RemoteNode {
                 return Ok(done.result * wire::LEASE_UNIT);
             }
             let explanation = match done.status.code() {
-                wire::STATUS_NO_MEMORY => "other hosts have all of its local memory",
+                wire::STATUS_NO_MEMORY => "other hosts have leased all of its local memory",
                 _ => "",
             };
             Err(refused(

@@ -288,9 +288,9 @@ impl TaggedDevice {
         };
         let size = self.geometry.block_bytes() as u64;
         let end = offset.checked_add(len).filter(|end| *end <= self.geometry.size());
-        let end = end.ok_or_else(|| fail("it is not all on the drive"))?;
+        let end = end.ok_or_else(|| fail("it is not entirely on the drive"))?;
         if !offset.is_multiple_of(size) || !end.is_multiple_of(size) {
-            return Err(fail("a drive with tags takes whole blocks"));
+            return Err(fail("a drive with tags needs whole blocks"));
         }
         Ok(offset / size..end / size)
     }

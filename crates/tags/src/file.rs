@@ -42,7 +42,7 @@ pub enum TagError {
     #[error("header: {0}")]
     Header(#[from] BadHeader),
     /// It is of another drive.
-    #[error("{field}: the tags are of a drive with {tags}, and this one has {drive}")]
+    #[error("{field}: the tags belong to a drive with {tags}, but this one has {drive}")]
     OtherDrive {
         /// What differs.
         field: &'static str,

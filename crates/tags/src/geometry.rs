@@ -64,10 +64,10 @@ impl Geometry {
             return wrong("block size", block.into(), "is neither 512 nor 4096");
         }
         if size == 0 || !size.is_multiple_of(block.into()) {
-            return wrong("drive size", size, "bytes are no whole number of blocks");
+            return wrong("drive size", size, "bytes are not a whole number of blocks");
         }
         if !(MIN_LOG..=MAX_LOG).contains(&log_bytes) || !log_bytes.is_multiple_of(512) {
-            return wrong("log size", log_bytes, "is no multiple of 512 from 64 KiB to 1 GiB");
+            return wrong("log size", log_bytes, "is not a multiple of 512 from 64 KiB to 1 GiB");
         }
         let tuple = if guard == Guard::Crc16 { 8 } else { 16 };
         let format = Format::new(block as usize, tuple, guard, Type::One, Place::Last)

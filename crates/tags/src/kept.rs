@@ -48,7 +48,7 @@ pub enum KeptError {
     #[error("the block kept at {0} is damaged")]
     Damaged(u64),
     /// There is no free place.
-    #[error("no place is free for another kept block; `pumice kept forget` gives some back")]
+    #[error("no place is free for another kept block; `pumice kept forget` makes room")]
     Full,
 }
 

@@ -35,7 +35,7 @@ pub enum PlaceError {
     #[error(transparent)]
     Geometry(#[from] InvalidGeometry),
     /// The tag file is of another format.
-    #[error("{path}: {field}: the tags have {found}, and {wanted} is asked for")]
+    #[error("{path}: {field}: the tags have {found}, but {wanted} was given")]
     Format {
         /// The place.
         path: String,
@@ -149,7 +149,7 @@ fn is_blank_device(path: &Path, device: &FileDevice, geometry: &Geometry) -> io:
     }
     if device.size_bytes() < geometry.file_bytes() {
         let (has, needs) = (device.size_bytes(), geometry.file_bytes());
-        return Err(io::Error::other(format!("it has {has} bytes, and the tags need {needs}")));
+        return Err(io::Error::other(format!("it has {has} bytes, but the tags need {needs}")));
     }
     let mut begin = vec![0; LOG_AT as usize];
     device.read_at(0, &mut begin).map_err(IoError::into_io)?;

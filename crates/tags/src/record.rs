@@ -92,12 +92,12 @@ impl Record {
             return Err(BadRecord("reserved bits are set"));
         }
         if count == 0 || first.checked_add(count).is_none_or(|end| end > geometry.blocks()) {
-            return Err(BadRecord("its blocks are not all on the drive"));
+            return Err(BadRecord("some of its blocks are not on the drive"));
         }
         let change = match head[0] {
             1 => tags(geometry, count, head[1] == 1, rest)?,
             2 if count <= MAX_ZEROS && head[1] == 0 && rest.is_empty() => Change::Zeros(count),
-            2 => return Err(BadRecord("zeros with more than a range")),
+            2 => return Err(BadRecord("a record of zeros with more than a range")),
             _ => return Err(BadRecord("its kind is not known")),
         };
         Ok(Self { first, change, settled })
@@ -110,12 +110,12 @@ fn tags(geometry: &Geometry, count: u64, carries: bool, rest: &[u8]) -> Result<C
         return Err(BadRecord("it has too many blocks"));
     }
     if carries != geometry.carries_data() {
-        return Err(BadRecord("whether data follow is not as the header says"));
+        return Err(BadRecord("its data is present or absent against the header"));
     }
     let count = count as usize;
     let data_bytes = if carries { count * geometry.block_bytes() } else { 0 };
     if rest.len() != count * (format.tuple_bytes() + 5) + data_bytes {
-        return Err(BadRecord("its length does not fit"));
+        return Err(BadRecord("its length is wrong"));
     }
     let (tuples, rest) = rest.split_at(count * format.tuple_bytes());
     let (origins, rest) = rest.split_at(count);

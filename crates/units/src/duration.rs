@@ -8,7 +8,7 @@ pub struct ParseDurationError(String);
 
 impl fmt::Display for ParseDurationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}' is no duration: write a number with ns, us, ms, s, m or h", self.0)
+        write!(f, "'{}' is not a duration: write a number with ns, us, ms, s, m or h", self.0)
     }
 }
 

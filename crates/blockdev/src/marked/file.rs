@@ -38,7 +38,7 @@ pub enum MarksError {
     },
     /// The file is damaged, or another kind of file.
     #[error(
-        "{path}: {why}; without it, the ranges that hosts made unreadable are not known: remove it to have none"
+        "{path}: {why}; it lists the ranges that hosts marked unreadable: remove it to make all of them readable"
     )]
     Damaged {
         /// The file.
@@ -79,7 +79,7 @@ impl MarksFile {
             Ok(Some(bytes)) => decode(&bytes).map_err(|why| MarksError::Damaged { path: path(), why }),
             Ok(None) => Ok(Ranges::default()),
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
-                Err(MarksError::Damaged { path: path(), why: "no file of unreadable ranges" })
+                Err(MarksError::Damaged { path: path(), why: "not a file of unreadable ranges" })
             }
             Err(source) => Err(MarksError::Read { path: path(), source }),
         }
@@ -112,24 +112,24 @@ fn decode(bytes: &[u8]) -> Result<Ranges, &'static str> {
     let dword = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
     let qword = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
     if bytes.len() < HEADER + CRC || bytes.len() > MAX_LEN || bytes[..8] != MAGIC {
-        return Err("no file of unreadable ranges");
+        return Err("not a file of unreadable ranges");
     }
     let end = bytes.len() - CRC;
     if dword(end) != crc32c::crc32c(&bytes[..end]) {
-        return Err("damaged: its checksum does not fit");
+        return Err("damaged: its checksum is wrong");
     }
     if dword(8) != VERSION {
-        return Err("of a version that is not known");
+        return Err("of an unknown version");
     }
     if end - HEADER != dword(12) as usize * RANGE {
-        return Err("damaged: its length does not fit");
+        return Err("damaged: its length is wrong");
     }
     let mut marks = Ranges::default();
     let mut so_far = 0;
     for at in (HEADER..end).step_by(RANGE) {
         let (start, end) = (qword(at), qword(at + 8));
         if start >= end || (so_far != 0 && start <= so_far) {
-            return Err("damaged: its ranges are in no order");
+            return Err("damaged: its ranges are not in order");
         }
         marks.insert(start, end);
         so_far = end;

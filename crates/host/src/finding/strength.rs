@@ -68,10 +68,12 @@ impl Doubt {
             Self::Unstable => "the contents changed while they were read",
             Self::PartlyUnread => "part of the block could not be read",
             Self::FewValues => {
-                "the error takes fewer than 4 different values: two other members hit alike would look the same"
+                "the error has fewer than 4 different values: similar damage of two other members would look the same"
             }
             Self::Rival => "two other members explain the same bytes (see below)",
-            Self::Acquitted => "its own tags fit: a write was lost with its tags, or other members are wrong",
+            Self::Acquitted => {
+                "the member's own tags match: a write was lost together with its tags, or other members are wrong"
+            }
             Self::Pattern => "it is part of a pattern over the array (see above)",
         }
     }

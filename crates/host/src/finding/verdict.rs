@@ -117,7 +117,7 @@ impl<'de> Deserialize<'de> for Verdict {
         let name = String::deserialize(deserializer)?;
         let parities = (0..PARITY.len() as u8).map(Self::Parity);
         let known = Self::OTHERS.into_iter().chain(parities).find(|verdict| verdict.name() == name);
-        known.ok_or_else(|| serde::de::Error::custom(format!("'{name}' is no verdict")))
+        known.ok_or_else(|| serde::de::Error::custom(format!("'{name}' is not a verdict")))
     }
 }
 

@@ -82,7 +82,7 @@ fn same_members(target: &Target) -> Result<(), HostError> {
 }
 
 fn gone(device: &str) -> HostError {
-    let what = format!("{device}: after the connection was lost, another device is there");
+    let what = format!("{device}: after the reconnection, this is another device");
     HostError::Node(NodeError::invalid("device", what))
 }
 

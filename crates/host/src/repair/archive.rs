@@ -46,7 +46,7 @@ impl FromStr for EntryId {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.parse() {
             Ok(number) if number > 0 => Ok(Self(number)),
-            _ => Err(format!("'{text}' is no number of a repair: they count from 1")),
+            _ => Err(format!("'{text}' is not the number of a repair: numbers begin at 1")),
         }
     }
 }
@@ -278,7 +278,7 @@ impl Archive {
         if ids.is_empty() {
             return Ok(0);
         }
-        sweep(&*self.store, "").map_err(|error| self.error("", "cannot be tidied", error))?;
+        sweep(&*self.store, "").map_err(|error| self.error("", "cannot be cleaned up", error))?;
         let mut forgotten = 0;
         for id in ids {
             // A damaged entry is the operator's.
@@ -325,7 +325,7 @@ impl Archive {
 fn witnesses(target: &Target, intent: &Intent, moved: &mut Ledger) -> Result<Vec<Witness>, HostError> {
     let ranges = intent.records.iter().map(|r| (r.role, r.device_offset, r.new.len() as u64));
     let (start, len) = window(target, intent.stripe, ranges).ok_or_else(|| {
-        pumice_offload::NodeError::invalid("records", "they are not one window of the stripe".to_owned())
+        pumice_offload::NodeError::invalid("records", "they are not the same rows of the stripe".to_owned())
     })?;
     let mut witnesses = Vec::new();
     let ours = |role: Role| intent.records.iter().any(|record| record.role == role);

@@ -160,8 +160,8 @@ impl Journal {
     /// to a member then. Whether the journal is there is known to the next [`find`](Self::find).
     pub fn begin(&self, kept: &Kept) -> Result<Begun<'_>, HostError> {
         if self.open.get() {
-            let why = io::Error::other("an earlier repair is not settled");
-            return Err(self.error("the repair journal waits", why));
+            let why = io::Error::other("an earlier repair was interrupted and is not settled");
+            return Err(self.error("the repair journal must be settled first", why));
         }
         self.open.set(true);
         let bytes = encode(kept.intent(), kept.id());

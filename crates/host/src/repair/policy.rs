@@ -40,7 +40,7 @@ impl FromStr for RepairPolicy {
             "likely" => Ok(Self::Likely),
             "parity" => Ok(Self::Parity),
             "none" => Ok(Self::None),
-            _ => Err(format!("'{text}' is no repair policy: strong, likely, parity or none")),
+            _ => Err(format!("'{text}' is not a repair policy: strong, likely, parity or none")),
         }
     }
 }
@@ -77,31 +77,31 @@ pub(crate) enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Policy => "the repair policy leaves it alone",
+            Self::Policy => "the repair policy does not cover it",
             Self::CopiesDiffer => {
                 "nothing says which copy is right; copies may differ without damage, and are equal again when \
                  the place is written"
             }
-            Self::NoParity => "a mirror has no parity, and none of its copies is taken for the data",
+            Self::NoParity => "a mirror has no parity, and no copy counts as the original",
             Self::NotLocated => {
                 "no member is named: find the files and compare them with a backup first; then, with every member present, --repair-policy parity --range S..S+1 computes parity from the data"
             }
             Self::Weak => {
-                "the evidence is weak; --repair-policy likely would rewrite the member that is named"
+                "the evidence is weak; --repair-policy likely would rewrite the named member"
             }
-            Self::Changed => "the media no longer say the same",
-            Self::Undecodable => "more is lost than parity can bring back",
+            Self::Changed => "the bytes changed during or since the scan",
+            Self::Undecodable => "more is lost than parity can rebuild",
             Self::Inconsistent => {
-                "the block is silently damaged as well: what parity would bring back is not sure"
+                "the block is also silently damaged, so parity might rebuild wrong bytes"
             }
-            Self::NotNamed => "a member that belongs to the array was not named: name it, and repair again",
+            Self::NotNamed => "a member of the array was not named: name it, and repair again",
             Self::Tags => {
-                "no data are rewritten for damaged tags; `pumice release` accepts a block as it is, `pumice protect` gives new tags to blocks without one"
+                "no data is rewritten because of damaged tags; `pumice release` accepts a block as it is, and `pumice protect` creates tags for blocks without one"
             }
             Self::Accused => {
-                "tags say that bytes of the block are damaged: parity computed from them would make that last"
+                "by their tags, bytes of the block are damaged: parity computed from them would make the damage permanent"
             }
-            Self::NotAsked => "bytes of the stripe were not asked for: a member failed for too long",
+            Self::NotAsked => "bytes of the stripe were not asked for, because failed reads of a member took too long",
         })
     }
 }

@@ -35,10 +35,10 @@ impl fmt::Display for Recovery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nothing => f.write_str("no repair was interrupted"),
-            Self::Whole => f.write_str("an interrupted repair had left whole chunks; its journal is removed"),
+            Self::Whole => f.write_str("an interrupted repair had left its ranges entirely old or entirely new; its journal is removed"),
             Self::Finished => f.write_str("an interrupted repair was finished"),
             Self::PutBack => {
-                f.write_str("an interrupted repair was put back: parity does not hold for the new bytes")
+                f.write_str("an interrupted repair was reversed, because parity does not hold for the new bytes")
             }
             Self::Dropped(why, entry) => write!(
                 f,
@@ -105,7 +105,7 @@ fn decide(target: &Target, waiting: &Waiting) -> Result<Decision, HostError> {
     let intent = waiting.intent();
     let waits = |why: String| Err(HostError::JournalWaits { path: waiting.path(), why });
     if intent.array != target.array().uuid() {
-        return waits(format!("it is of array {}", intent.array));
+        return waits(format!("it belongs to array {}", intent.array));
     }
     if intent.events > target.array().events() {
         return waits(format!(
@@ -124,12 +124,12 @@ fn decide(target: &Target, waiting: &Waiting) -> Result<Decision, HostError> {
     }
     let ranges = intent.records.iter().map(|r| (r.role, r.device_offset, r.new.len() as u64));
     let Some((start, len)) = window(target, intent.stripe, ranges) else {
-        return Ok(Decision::Drop("its ranges are not where the members have that stripe"));
+        return Ok(Decision::Drop("its ranges are not at the place of that stripe on the members"));
     };
     let contents: Vec<Content> =
         intent.records.iter().map(|record| content(target, record)).collect::<Result<_, _>>()?;
     if contents.contains(&Content::Foreign) {
-        return Ok(Decision::Drop("somebody has written there since"));
+        return Ok(Decision::Drop("its ranges have been written since"));
     }
     if contents.iter().all(|content| *content == Content::Old) {
         return Ok(Decision::Whole { new: false });

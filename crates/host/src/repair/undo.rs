@@ -101,7 +101,7 @@ fn device(uuid: Uuid) -> String {
 fn check(target: &Target, entry: &Entry) -> Result<(u32, Vec<Record>), Objection> {
     match entry.status {
         Status::Written => {}
-        Status::Begun => return refuse("it was interrupted, and nothing says that it was written"),
+        Status::Begun => return refuse("it was interrupted, and nothing shows that it was written"),
         Status::NotWritten => return refuse("it was not written"),
         Status::Undone(by) => return refuse(format!("it was undone, by {by}")),
         Status::Dropped => {
@@ -109,7 +109,7 @@ fn check(target: &Target, entry: &Entry) -> Result<(u32, Vec<Record>), Objection
         }
     }
     if entry.array != target.array().uuid() {
-        return refuse(format!("it is of array {}", entry.array));
+        return refuse(format!("it belongs to array {}", entry.array));
     }
     let known = entry.records.iter().map(|r| (r.role, r.member));
     for (role, member) in known.chain(entry.witnesses.iter().map(|w| (w.role, w.member))) {
@@ -119,16 +119,19 @@ fn check(target: &Target, entry: &Entry) -> Result<(u32, Vec<Record>), Objection
     }
     let ranges = entry.records.iter().map(|r| (r.role, r.device_offset, r.old.bytes().len() as u64));
     let Some((start, len)) = window(target, entry.stripe, ranges) else {
-        return refuse("its ranges are not where the members have that stripe");
+        return refuse("its ranges are not at the place of that stripe on the members");
     };
     let (lost, sectors) = entry.sectors();
     if lost == sectors {
-        return refuse("the drive had lost every byte of it: there is nothing to put back");
+        return refuse("the drive had refused every byte of it, so there is nothing to put back");
     }
     let records = entry.records.iter().map(|r| put_back(target, r)).collect::<Result<_, _>>()?;
     for witness in &entry.witnesses {
         if digest_of_rows(target, witness.role, entry.stripe, start, len)? != witness.digest {
-            return refuse(format!("member {} has other bytes there than at the repair", witness.role));
+            return refuse(format!(
+                "the bytes of member {} there have changed since the repair",
+                witness.role
+            ));
         }
     }
     Ok((start, records))
@@ -141,7 +144,7 @@ fn put_back(target: &Target, record: &EntryRecord) -> Result<Record, Objection> 
     match read_raw(target, *role, *device_offset, &mut now) {
         Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::Media => {
-            return refuse(format!("member {role} does not give back what the repair wrote"));
+            return refuse(format!("member {role} refuses the bytes that the repair wrote"));
         }
         Err(error) => return Err(error.into()),
     }

@@ -39,16 +39,16 @@ pub(super) fn begin(
         // A pass that was stopped in its first batch has left nothing to go on with.
         (Before::Pass(saved), false) if saved.stripes_checked == 0 => {}
         (Before::Pass(saved), false) => observer.note(&format!(
-            "an interrupted scrub of this array, begun {}, had checked {} stripes; this one begins anew (--resume would go on)",
+            "an interrupted scrub of this array, begun {}, had checked {} stripes; this scrub starts again (--resume would continue)",
             date::format(saved.begun),
             saved.stripes_checked
         )),
         (Before::Unusable(why), true) => return Err(unusable(state, &why)),
         (Before::Unusable(why), false) => observer.note(&format!(
-            "the saved progress of an interrupted scrub is not used: {why}; this one begins at its start"
+            "the saved progress of an interrupted scrub is not used: {why}; this one begins at the start"
         )),
         (Before::Nothing, true) => {
-            observer.note("there is no interrupted scrub of this array: this one begins at its start");
+            observer.note("there is no interrupted scrub of this array: this one begins at the start");
         }
         (Before::Nothing, false) => {}
     }
@@ -58,7 +58,7 @@ pub(super) fn begin(
 fn unusable(state: &StateFiles, why: &str) -> HostError {
     HostError::State {
         path: state.progress_path(),
-        context: format!("the interrupted scrub cannot be resumed: {why}; start anew without --resume"),
+        context: format!("the interrupted scrub cannot be resumed: {why}; start again without --resume"),
         source: None,
     }
 }
@@ -113,7 +113,7 @@ fn resumed(
     differs("--seed", key.seed.to_string(), options.seed.as_ref().map(ToString::to_string))?;
     let words = |range: &Range<u64>| format!("{}..{}", range.start, range.end);
     differs("--range", words(&key.range), options.range.as_ref().map(words))?;
-    let changed = "the array has changed since the interrupted scrub: this one begins at its start";
+    let changed = "the array has changed since the interrupted scrub: this one begins at the start";
     // The range is known to lie within the array only if its shape is the same.
     if key.geometry != Shape::of(target.array().geometry()) {
         observer.note(changed);

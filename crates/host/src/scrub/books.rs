@@ -32,7 +32,8 @@ pub(super) fn open_books(
     let deleted = archive.tidy(date::now(), options.keep_repairs)?;
     if deleted > 0 {
         let path = archive.path();
-        observer.note(&format!("deleted what {deleted} old repairs had replaced, from {}", path.display()));
+        observer
+            .note(&format!("deleted the replaced bytes of {deleted} old repairs from {}", path.display()));
     }
     Ok(Books { journal, archive, pass: saved.pass })
 }
@@ -44,7 +45,7 @@ pub(super) fn note_waiting(state: &StateFiles, observer: &mut dyn Observer) {
         Ok(Found::Waiting(waiting)) => {
             let roles: Vec<String> = waiting.intent().records.iter().map(|r| r.role.to_string()).collect();
             observer.note(&format!(
-                "a repair of this array was interrupted, in stripe {} of member {}; run with --repair to bring it to an end ({})",
+                "a repair of this array was interrupted, in stripe {} of member {}; run with --repair to finish it ({})",
                 waiting.intent().stripe,
                 roles.join(", "),
                 waiting.path().display()

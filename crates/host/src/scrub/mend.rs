@@ -163,7 +163,7 @@ impl Pass<'_> {
             match now.iter().find(|finding| finding.is_same_place(known)) {
                 // The evidence is that of the last look.
                 Some(fresh) => *known = fresh.clone(),
-                None => known.left_alone = Some("the media no longer say the same".to_owned()),
+                None => known.left_alone = Some("the bytes changed during or since the scan".to_owned()),
             }
         }
         for fresh in now {

@@ -95,7 +95,7 @@ impl<'t> Pass<'t> {
     ) -> Result<(Course<'t>, Self), HostError> {
         options.check(target)?;
         if options.repair.is_some() && options.in_use && !options.dry_run {
-            return Err(no_repair("a repair needs devices that nobody else writes"));
+            return Err(no_repair("a repair needs exclusive use of the devices"));
         }
         let Begun { mut saved, schedule, resumed } = begin(target, state, options, observer)?;
         let repairer = match (options.repair, state) {
@@ -215,7 +215,8 @@ impl<'t> Pass<'t> {
         if let (None, Some(state), true) = (&stopped, self.state, self.is_saving)
             && let Err(error) = state.clear()
         {
-            observer.note(&format!("the saved progress stays, although the pass is at its end: {error}"));
+            observer
+                .note(&format!("the saved progress could not be removed at the end of the pass: {error}"));
         }
         // A node that does not answer has been reported already.
         let pacing = self.target.pace_figures().unwrap_or_default();

@@ -78,7 +78,7 @@ fn seed_of_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Seed, D::E
     let text = String::deserialize(deserializer)?;
     // A number is a seed too, on a command line; a file has all of it.
     if text.len() != 64 {
-        return Err(serde::de::Error::custom("a seed of other than 64 digits"));
+        return Err(serde::de::Error::custom("a seed that does not have 64 digits"));
     }
     text.parse().map_err(|_| serde::de::Error::custom("a seed that is not hexadecimal"))
 }

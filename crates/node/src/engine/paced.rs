@@ -55,7 +55,7 @@ impl MediaJob<'_> {
             }
             self.permit().check()?;
             if pacing.is_stopping() {
-                return Err(NodeError::new(ErrorKind::Unreachable, "given up: the node stops"));
+                return Err(NodeError::new(ErrorKind::Unreachable, "given up, because the node stops"));
             }
             self.permit().yield_turn();
         }

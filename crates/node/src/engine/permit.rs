@@ -43,7 +43,7 @@ impl<F: Fn() -> bool + Sync> Permit for F {
 }
 
 fn given_up() -> NodeError {
-    NodeError::new(ErrorKind::Unreachable, "given up: nobody waits for it any more")
+    NodeError::new(ErrorKind::Unreachable, "given up, because nobody waits for it any more")
 }
 
 #[cfg(test)]

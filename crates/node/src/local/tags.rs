@@ -23,7 +23,10 @@ fn tags_of(device: &dyn BlockDevice, offset: u64, len: u64) -> Result<&dyn Tagge
     let tagged = device.tagged().ok_or_else(|| NodeError::invalid("drive", "it has no tags"))?;
     let block = u64::from(tagged.format().block_bytes);
     if !offset.is_multiple_of(block) || !len.is_multiple_of(block) {
-        return Err(NodeError::invalid("offset", format!("{offset}+{len}: no whole blocks of {block}")));
+        return Err(NodeError::invalid(
+            "offset",
+            format!("{offset}+{len}: not whole blocks of {block} bytes"),
+        ));
     }
     Ok(tagged)
 }
@@ -33,7 +36,7 @@ pub(super) fn read(device: &dyn BlockDevice, offset: u64, len: u64) -> Result<Ta
     let tagged = tags_of(device, offset, len)?;
     let blocks = len / u64::from(tagged.format().block_bytes);
     if blocks > MAX_TAGGED_BLOCKS || len > MAX_BYTES {
-        return Err(NodeError::invalid("blocks", format!("{blocks}: more than one command reads")));
+        return Err(NodeError::invalid("blocks", format!("{blocks}: more than one command can read")));
     }
     let mut data = vec![0; len as usize];
     let judged = match len {

@@ -224,13 +224,13 @@ impl NodeConfig {
             block_size: block_size(file.block_size.unwrap_or(512))?,
             cores: match file.cores {
                 Some(cores @ 1..=256) => cores,
-                Some(cores) => return Err(format!("cores is {cores}: 1 to 256")),
+                Some(cores) => return Err(format!("cores is {cores}: it must be 1 to 256")),
                 None => 1,
             },
             connections: match file.connections {
                 Some(connections @ 1..=MAX_CONNECTIONS) => connections,
                 Some(connections) => {
-                    return Err(format!("connections is {connections}: 1 to {MAX_CONNECTIONS}"));
+                    return Err(format!("connections is {connections}: it must be 1 to {MAX_CONNECTIONS}"));
                 }
                 None => Limits::default().connections,
             },
@@ -342,13 +342,17 @@ fn label(text: &str) -> Result<String, String> {
     if good {
         Ok(text.to_owned())
     } else {
-        Err(format!("label is {text:?}: 1 to {MOST} bytes without control characters"))
+        Err(format!("label is {text:?}: it must have 1 to {MOST} bytes without control characters"))
     }
 }
 
 /// Checks a block size.
 fn block_size(bytes: u32) -> Result<u32, String> {
-    if matches!(bytes, 512 | 4096) { Ok(bytes) } else { Err(format!("block_size is {bytes}: 512 or 4096")) }
+    if matches!(bytes, 512 | 4096) {
+        Ok(bytes)
+    } else {
+        Err(format!("block_size is {bytes}: it must be 512 or 4096"))
+    }
 }
 
 #[cfg(test)]

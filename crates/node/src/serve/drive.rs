@@ -51,7 +51,7 @@ pub enum BackendError {
     #[error(transparent)]
     Marks(#[from] MarksError),
     /// The device's size is no multiple of the block size, or none at all.
-    #[error("{name}: {size} bytes are no whole number of blocks of {block} bytes")]
+    #[error("{name}: {size} bytes are not a whole number of blocks of {block} bytes")]
     Blocks {
         /// The device.
         name: String,

@@ -256,7 +256,7 @@ impl LeasedMemory {
         // Held until it is written: the owner may take the grant back meanwhile.
         let table = self.read_table();
         if !table.is_granted(grant, address.drive.0, &range, stands) {
-            return Err(NodeError::new(ErrorKind::Busy, "nobody has granted what is to be written"));
+            return Err(NodeError::new(ErrorKind::Busy, "there is no grant for the range to be written"));
         }
         self.memory.write(address, data)
     }

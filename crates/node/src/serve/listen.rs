@@ -29,7 +29,7 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
         ip.map(|ip| SocketAddr::new(ip, PORT))
     };
     with_port.or_else(without).ok_or_else(|| {
-        format!("{text:?} is no address to listen on: 192.0.2.1, 192.0.2.1:4420, 2001:db8::1 or [2001:db8::1]:4420")
+        format!("{text:?} is not an address to listen on; write one like 192.0.2.1, 192.0.2.1:4420, 2001:db8::1 or [2001:db8::1]:4420")
     })
 }
 

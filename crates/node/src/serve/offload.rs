@@ -340,7 +340,10 @@ impl Offload {
         let blocks = u64::from(sqe.dword(13));
         // What a command takes is held by its own length: nothing is read that does not fit it.
         if wire::tagged_len(format, blocks) != u64::from(sqe.dword(12)) {
-            return Err(NodeError::invalid("blocks", "they are not as many as the answer is long"));
+            return Err(NodeError::invalid(
+                "blocks",
+                "the number of blocks does not match the length of the answer",
+            ));
         }
         let len = blocks * u64::from(format.block_bytes);
         Ok(wire::encode_tagged(format, &self.node.read_tagged(at.drive, at.offset, len)?))
@@ -395,7 +398,7 @@ fn grant(
     if done {
         return Ok(());
     }
-    let what = "only leased memory can be granted, and 64 times at most";
+    let what = "only leased memory can be granted, at most 64 times";
     Err(NodeError::new(ErrorKind::Busy, what))
 }
 

@@ -81,7 +81,8 @@ impl PeerLinks {
 
     /// A peer on the list.
     pub(super) fn find(&self, name: &str) -> Result<&Peer, NodeError> {
-        let unknown = || NodeError::new(ErrorKind::Unreachable, format!("'{name}' is no peer of this node"));
+        let unknown =
+            || NodeError::new(ErrorKind::Unreachable, format!("'{name}' is not a peer of this node"));
         let address: SocketAddr = name.parse().map_err(|_| unknown())?;
         self.peers.iter().find(|peer| peer.address == address).ok_or_else(unknown)
     }
@@ -128,7 +129,7 @@ impl PeerLinks {
         let (link, digests) =
             peer.digests.connect(peer.address, |digests| self.connect_with(peer, digests))?;
         if digests != peer.digests.asked(peer.address) {
-            warn!(peer = %peer.address, "a peer has no digests: what is sent to it goes without");
+            warn!(peer = %peer.address, "a peer offers no digests: data is sent to it without them");
         }
         Ok(link)
     }

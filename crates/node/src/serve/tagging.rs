@@ -63,7 +63,7 @@ impl Tagging {
             return Err(TaggingError::Field { field: "pi", why: format!("'{pi}' is not 16, 32 or 64") });
         };
         match (place, in_memory) {
-            (Some(_), true) => field("tags", "those of a drive in memory are in memory too"),
+            (Some(_), true) => field("tags", "the tags of a drive in memory are in memory too"),
             (None, false) => field("tags", "the path of the tag file is missing"),
             (Some(""), false) => field("tags", "the path of the tag file is empty"),
             (place, _) => Ok(Some(Self { guard, place: place.map(PathBuf::from) })),
@@ -97,7 +97,7 @@ impl Tagging {
 fn report(device: &TaggedDevice, made: bool, place: &Path) {
     let (drive, tags) = (device.name(), place.display());
     if made && place.is_absolute() {
-        info!(%drive, %tags, "made a tag file; no block is checked before it is written or adopted");
+        info!(%drive, %tags, "created a tag file; a block is checked only after it is written or adopted");
     }
     let found = device.recovered();
     if found.logged > 0 {
@@ -106,18 +106,18 @@ fn report(device: &TaggedDevice, made: bool, place: &Path) {
     }
     if found.not_kept > 0 {
         let blocks = found.not_kept;
-        error!(%drive, %tags, blocks, "torn blocks were not written again: no room to keep what they hold");
+        error!(%drive, %tags, blocks, "torn blocks were not written again: no room to keep their contents");
     }
     if !found.damaged.is_empty() || !found.unreadable.is_empty() {
         let (damaged, unreadable) = (found.damaged.len(), found.unreadable.len());
         let first = found.damaged.iter().chain(&found.unreadable).min().copied().unwrap_or(0);
-        error!(%drive, %tags, damaged, unreadable, first, "blocks fit none of their tags");
+        error!(%drive, %tags, damaged, unreadable, first, "blocks match none of their tags");
     }
     if !found.lost_pages.is_empty() {
         warn!(%drive, %tags, pages = found.lost_pages.len(), "pages of tags are lost: served unchecked");
     }
     if device.is_stale() {
-        error!(%drive, %tags, "the tags are of other data than the drive's: nothing is refused");
+        error!(%drive, %tags, "the tags are stale: nothing is refused");
     }
 }
 

@@ -37,14 +37,14 @@ impl Paths {
             return Err(NodeError::invalid("from", "a path has none"));
         }
         let Some(path) = u16::try_from(number).ok().filter(|path| *path != u16::MAX) else {
-            return Err(NodeError::invalid("path", format!("{number} is no number of a path")));
+            return Err(NodeError::invalid("path", format!("{number} is not the number of a path")));
         };
         peers.find(&transfer.peer)?;
         let key = (cntlid, PathId(path));
         let mut paths = self.lock();
         let others = paths.range((cntlid, PathId(0))..=(cntlid, PathId(u16::MAX)));
         if others.filter(|(known, _)| **known != key).count() >= MAX_PATHS {
-            return Err(NodeError::new(ErrorKind::Busy, format!("{MAX_PATHS} paths stand already")));
+            return Err(NodeError::new(ErrorKind::Busy, format!("there are already {MAX_PATHS} paths")));
         }
         let (peer, to, len, grant) = (transfer.peer, transfer.to, transfer.len, transfer.grant);
         paths.insert(key, PeerRange { peer, to, len, grant });

@@ -14,7 +14,7 @@ pub struct Nqn(String);
 
 /// Why a text is no qualified name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no NVMe qualified name: nqn. and 7 to 219 bytes more, all of them visible characters")]
+#[error("{0:?} is not an NVMe qualified name: nqn. and 7 to 219 bytes more, all of them visible characters")]
 pub struct NqnError(String);
 
 impl Nqn {

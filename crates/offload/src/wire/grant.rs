@@ -26,7 +26,7 @@ pub fn decode_grant(bytes: &[u8]) -> Result<(Grant, u64), WireError> {
     zeros(bytes, 8..16)?;
     let grant = Grant(std::array::from_fn(|i| bytes[16 + i]));
     if grant == Grant::NONE {
-        return wrong("grant", "zero: anybody would have it");
+        return wrong("grant", "zero, which anybody could guess");
     }
     Ok((grant, u64::from_le_bytes(std::array::from_fn(|i| bytes[i]))))
 }

@@ -13,7 +13,7 @@ pub enum AssemblyError {
     #[error("no member was given")]
     Empty,
     /// A device of another array.
-    #[error("{device} belongs to another array: its uuid is {found}, that of {other} is {expected}")]
+    #[error("{device} belongs to another array: its uuid is {found}, while that of {other} is {expected}")]
     Foreign {
         /// The device.
         device: String,
@@ -25,7 +25,7 @@ pub enum AssemblyError {
         expected: Uuid,
     },
     /// Members that describe the array differently.
-    #[error("{device} says that {field} is {found}, {other} says {expected}")]
+    #[error("in {device}, {field} is {found}; in {other}, it is {expected}")]
     Disagree {
         /// The device.
         device: String,
@@ -39,7 +39,9 @@ pub enum AssemblyError {
         expected: String,
     },
     /// The same device twice, or a copy.
-    #[error("{first} and {second} have the same device uuid, {uuid}: one is the other, or a copy of it")]
+    #[error(
+        "{first} and {second} have the same device uuid, {uuid}: they are the same device, or one is a copy of the other"
+    )]
     DuplicateDevice {
         /// The one.
         first: String,
@@ -78,9 +80,7 @@ pub enum AssemblyError {
         spare: bool,
     },
     /// A device that holds itself to be a member while the array has gone on without it.
-    #[error(
-        "{device} holds itself to be {own}, but {other}, whose superblock is newer, holds it to be {newer}"
-    )]
+    #[error("{device} is {own} by its own superblock, but {newer} by the newer superblock of {other}")]
     Dropped {
         /// The device.
         device: String,
@@ -101,7 +101,7 @@ pub enum AssemblyError {
     },
     /// Parity is being built.
     #[error(
-        "{device} says that a resync stands at resync_offset {at} of {size} sectors: let md finish it first"
+        "a resync is at resync_offset {at} of {size} sectors, according to {device}: let md finish it first"
     )]
     Resyncing {
         /// The device with the newest superblock.
@@ -174,7 +174,7 @@ pub enum Note {
     /// The array was not stopped cleanly, or is running, and nothing says where writes were under
     /// way.
     #[error(
-        "the array is not clean (resync_offset is 0) and has neither bitmap nor partial parity log: any stripe may be in flux"
+        "the array is not clean (resync_offset is 0) and has neither bitmap nor partial parity log: any stripe may be half written"
     )]
     Unclean,
     /// The array has a journal and its device is not among those given.
@@ -184,7 +184,7 @@ pub enum Note {
     JournalMissing,
     /// The journal holds writes.
     #[error(
-        "{device}: writes wait in the journal (stripes: {stripes}); md takes them out when others follow"
+        "{device}: writes wait in the journal (stripes: {stripes}); md removes them when other writes follow"
     )]
     JournalPending {
         /// The journal.
@@ -201,7 +201,7 @@ pub enum Note {
         why: &'static str,
     },
     /// A partial parity log cannot be read.
-    #[error("{device}: {why}: any stripe may be in flux")]
+    #[error("{device}: {why}: any stripe may be half written")]
     PplUnreadable {
         /// The member.
         device: String,
@@ -215,7 +215,7 @@ pub enum Note {
         device: String,
     },
     /// A device that was removed; another one has its number in the array since.
-    #[error("{device} is left out: it carries an old superblock, and {other} has its place in the array now")]
+    #[error("{device} is left out: its superblock is old, and {other} now has its place in the array")]
     Superseded {
         /// The device.
         device: String,
@@ -223,7 +223,7 @@ pub enum Note {
         other: String,
     },
     /// A device that failed or was removed and still carries an old superblock.
-    #[error("{device} is left out: {other}, whose superblock is newer, holds it to be {newer}")]
+    #[error("{device} is left out: by the newer superblock of {other} it is {newer}")]
     LeftOut {
         /// The device.
         device: String,
@@ -239,7 +239,7 @@ pub enum Note {
         missing: Vec<Role>,
     },
     /// Roles whose member md holds to be active, and which no device of the set has.
-    #[error("{} not among the devices named, and md holds the array to have it", roles(.not_named))]
+    #[error("{} not among the named devices, although part of the array", roles(.not_named))]
     NotNamed {
         /// The roles.
         not_named: Vec<Role>,

@@ -369,7 +369,7 @@ impl Survey {
                 (stripes > 0).then_some(Note::JournalPending { device, stripes })
             }
             Some(Journal::Unknown(why)) => Some(Note::JournalUnknown { device, why }),
-            None => Some(Note::JournalUnknown { device, why: "its superblock holds it to be no journal" }),
+            None => Some(Note::JournalUnknown { device, why: "its superblock does not describe a journal" }),
         }
     }
 

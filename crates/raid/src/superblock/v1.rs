@@ -270,7 +270,7 @@ impl V1 {
     fn check_features(&self, check: Check) -> Result<Features, Invalid> {
         let features = Features(self.feature_map);
         let unknown = Features(features.unknown());
-        check.that(unknown.0 == 0, "feature_map", unknown, "features that are known here")?;
+        check.that(unknown.0 == 0, "feature_map", unknown, "known features")?;
         let clustered = features.has(Features::CLUSTERED);
         check.that(
             !clustered,

@@ -89,8 +89,8 @@ fn blocks(encoder: &mut DescriptorEncoder<'_>, shared: &Shared, metrics: &Metric
     }
     let of = |value: fn(&Sum) -> u64| sums.iter().map(move |(labels, sum)| (labels.clone(), value(sum)));
     counters(encoder, "pumice_io_commands", "Commands that ended", of(|sum| sum.commands))?;
-    counters(encoder, "pumice_io_errors", "Commands that ended otherwise than well", of(|sum| sum.errors))?;
-    counters(encoder, "pumice_io_bytes", "Bytes of commands that ended well", of(|sum| sum.bytes))?;
+    counters(encoder, "pumice_io_errors", "Commands that failed", of(|sum| sum.errors))?;
+    counters(encoder, "pumice_io_bytes", "Bytes of commands that succeeded", of(|sum| sum.bytes))?;
     let help = "Time of commands that wait for a medium";
     let mut metric =
         encoder.encode_descriptor("pumice_io", help, Some(&Unit::Seconds), MetricType::Histogram)?;
@@ -113,7 +113,7 @@ fn blocks(encoder: &mut DescriptorEncoder<'_>, shared: &Shared, metrics: &Metric
     let names = shared.devices().iter().enumerate().map(named);
     gauges(encoder, "pumice_drive_info", "The names of the drives", names)?;
     let failed = (0..drives).map(|index| (drive(index), f64::from(u8::from(metrics.has_failed(index)))));
-    gauges(encoder, "pumice_drive_failed", "Whether a drive lost data or takes no writes", failed)?;
+    gauges(encoder, "pumice_drive_failed", "Whether a drive lost data or fails writes", failed)?;
     tags(encoder, shared)
 }
 
@@ -128,12 +128,12 @@ fn tags(encoder: &mut DescriptorEncoder<'_>, shared: &Shared) -> fmt::Result {
     let of = |value: fn(&TagCounts) -> u64| counts.iter().map(move |(i, counts)| (drive(*i), value(counts)));
     let help = "Reads that were refused because a block differs from its tag";
     counters(encoder, "pumice_tags_refused", help, of(|counts| counts.refused))?;
-    let help = "Blocks that were served though they differ from their tags";
+    let help = "Blocks that were served although they differ from their tags";
     counters(encoder, "pumice_tags_served", help, of(|counts| counts.served))?;
     let help = "Pages of tags that were found lost";
     counters(encoder, "pumice_tags_lost_pages", help, of(|counts| counts.lost_pages))?;
     let stale = counts.iter().map(|(i, counts)| (drive(*i), f64::from(u8::from(counts.stale))));
-    gauges(encoder, "pumice_tags_stale", "Whether the tags are of other data: nothing is refused", stale)
+    gauges(encoder, "pumice_tags_stale", "Whether the tags are stale, so that nothing is refused", stale)
 }
 
 fn connections(encoder: &mut DescriptorEncoder<'_>, shared: &Shared, metrics: &Metrics) -> fmt::Result {
@@ -147,7 +147,7 @@ fn connections(encoder: &mut DescriptorEncoder<'_>, shared: &Shared, metrics: &M
         ("pumice_connections_displaced", "Connections that made room for others", &metrics.gave_way),
         ("pumice_associations_begun", "Associations since the start", &metrics.associations),
         ("pumice_connects_refused", "Connect commands that were refused", &metrics.connects_refused),
-        ("pumice_violations", "Breaches of the protocol", &metrics.violations),
+        ("pumice_violations", "Violations of the protocol", &metrics.violations),
         ("pumice_log_suppressed", "Lines of the log that were left out", shared.log().suppressed()),
     ] {
         counters(encoder, name, help, [(Vec::new(), count.get())])?;
@@ -156,7 +156,7 @@ fn connections(encoder: &mut DescriptorEncoder<'_>, shared: &Shared, metrics: &M
     let of = |value: fn(&Budget) -> u64| {
         budgets.iter().map(move |budget| (vec![("budget", budget.name.to_owned())], value(budget) as f64))
     };
-    gauges(encoder, "pumice_budget_used", "How much of a bound is used", of(|state| state.used))?;
+    gauges(encoder, "pumice_budget_used", "Used part of a budget", of(|state| state.used))?;
     gauges(encoder, "pumice_budget_limit", "The bound", of(|state| state.limit))
 }
 
@@ -164,28 +164,28 @@ fn checks(encoder: &mut DescriptorEncoder<'_>, shared: &Shared) -> fmt::Result {
     let parity = shared.offload().counts();
     for (name, help, count) in [
         ("pumice_parity_commands", "Parity commands over media", &parity.commands),
-        ("pumice_parity_failed", "Of those, the ones that failed", &parity.failed),
-        ("pumice_parity_stripes", "Stripes that they looked at", &parity.stripes),
+        ("pumice_parity_failed", "Parity commands over media that failed", &parity.failed),
+        ("pumice_parity_stripes", "Stripes that parity commands checked", &parity.stripes),
         ("pumice_parity_suspects", "Stripes whose equations did not hold", &parity.suspects),
-        ("pumice_parity_unreadable", "Places that a medium did not give back", &parity.unreadable),
+        ("pumice_parity_unreadable", "Places that a medium refused", &parity.unreadable),
     ] {
         counters(encoder, name, help, [(Vec::new(), count.get())])?;
     }
     let ages = shared.pacing().unchecked_seconds().into_iter().enumerate();
     let ages = ages.filter_map(|(index, age)| Some((drive(index), age? as f64)));
-    gauges(encoder, "pumice_unchecked_seconds", "How long ago the oldest checked part was checked", ages)?;
-    let shares = shared.pacing().checked_shares().into_iter().enumerate();
-    let shares = shares.map(|(index, share)| (drive(index), share));
     gauges(
         encoder,
-        "pumice_checked_ratio",
-        "The share of the drive that was checked since the start",
-        shares,
+        "pumice_unchecked_seconds",
+        "Time since the check of the part that was checked least recently",
+        ages,
     )?;
+    let shares = shared.pacing().checked_shares().into_iter().enumerate();
+    let shares = shares.map(|(index, share)| (drive(index), share));
+    gauges(encoder, "pumice_checked_ratio", "Share of the drive that was checked since the start", shares)?;
     let figures = shared.pacing().figures();
     let slowdowns = figures
         .iter()
         .map(|figures| (drive(figures.drive.0 as usize - 1), figures.slowdown_mean_ns as f64 * 1e-9));
-    let help = "How much longer a foreground request takes in the mean because of background work";
+    let help = "Average delay of a foreground request by background work";
     gauges(encoder, "pumice_slowdown_seconds", help, slowdowns)
 }
