@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 /// Bits of the sums of wrong blocks.
 const BITS: u32 = 64;
 
-/// Says of each finding whether what some of its blocks hold belongs at another place of the same
-/// drive, which is wrong too.
+/// Marks findings with misdirected blocks: blocks whose contents belong at another place of the
+/// same drive, which is also damaged.
 pub(crate) fn apply(findings: &mut [Finding]) {
     let mut by_member: BTreeMap<(u16, u32), Vec<Differing>> = BTreeMap::new();
     for wrong in findings.iter().flat_map(|finding| &finding.wrong_blocks) {

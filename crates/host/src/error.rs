@@ -30,10 +30,11 @@ pub enum HostError {
         /// Bytes there.
         have: u64,
     },
-    /// A batch longer than the method can name.
+    /// A batch with more stripes than the method can identify.
     #[error("a batch of {0} stripes is too long")]
     Batch(u64),
-    /// Most of a batch is inconsistent, of an array that was taken for synced because it runs.
+    /// Most of a batch is inconsistent, in an array that was assumed to be synced because it is
+    /// running.
     #[error(
         "most of the stripes {start}..{end} are inconsistent: the array's parity is probably being built; scrub it when the resync is over"
     )]
@@ -48,10 +49,10 @@ pub enum HostError {
     LostMeanwhile {
         /// The stripe.
         stripe: u64,
-        /// The drive's own words.
+        /// The drive's error text.
         reason: String,
     },
-    /// What was written does not read back as parity wants it.
+    /// After a rewrite, the bytes that are read back do not satisfy parity.
     #[error(
         "stripe {stripe}: the bytes at {start} of the chunk were rewritten, and parity still does not hold when they are read back; the journal is kept"
     )]
@@ -71,14 +72,14 @@ pub enum HostError {
         /// Stripes of the array.
         stripes: u64,
     },
-    /// An option that cannot be.
+    /// An invalid value of an option.
     #[error("{option} is {value}: {allowed}")]
     Option {
         /// The option.
         option: &'static str,
-        /// What was given.
+        /// The value given.
         value: String,
-        /// What can be.
+        /// The allowed values.
         allowed: &'static str,
     },
     /// A file in the state directory.
@@ -99,7 +100,7 @@ pub enum HostError {
         /// Why.
         reason: String,
     },
-    /// An interrupted repair cannot be settled with these devices; its journal stays.
+    /// An interrupted repair cannot be settled with these devices; its journal remains.
     #[error(
         "{}: this journal of an interrupted repair must be settled before anything is repaired: {why}",
         path.display()
@@ -110,7 +111,7 @@ pub enum HostError {
         /// What stands against it.
         why: String,
     },
-    /// An undo that is not done; nothing was written.
+    /// An undo is refused; nothing was written.
     #[error("repair {id} cannot be undone: {why}")]
     NotUndone {
         /// The entry of the archive.
@@ -118,10 +119,10 @@ pub enum HostError {
         /// What stands against it.
         why: String,
     },
-    /// Another scrub has the array.
+    /// Another scrub of the array is running.
     #[error("another scrub of this array is running ({} is locked)", .0.display())]
     Locked(PathBuf),
-    /// `--resume` with other options than the pass began with.
+    /// `--resume` with options that differ from those of the pass.
     #[error(
         "the interrupted scrub has {option} {then}, this command has {now}; omit the option, or start again without --resume"
     )]
@@ -136,7 +137,8 @@ pub enum HostError {
 }
 
 impl HostError {
-    /// Whether a node, or a way to it, is gone: the same may go well over a new connection.
+    /// Whether a node, or the connection to it, is lost: the same call may succeed over a new
+    /// connection.
     pub(crate) fn is_lost_connection(&self) -> bool {
         matches!(self, Self::Node(error) if error.kind() == ErrorKind::Unreachable)
     }

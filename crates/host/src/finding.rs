@@ -13,18 +13,18 @@ use pumice_units::Role;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Why a stripe is [`Busy`](Verdict::Busy): what kept an inconsistency from counting when it was
-/// looked at last.
+/// The reason why a stripe is [`Busy`](Verdict::Busy): why its inconsistency did not count at the
+/// last look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unsettled {
-    /// It was written, or looked otherwise, between one look and the next.
+    /// It was written, or its bytes changed, between two looks.
     Written,
     /// A host may hold back a write to it.
     Host,
-    /// The journal may.
+    /// The journal may hold a write to it.
     Journal,
-    /// Superblocks, or a log beside them, changed meanwhile.
+    /// Superblocks, or a log beside them, changed during the scrub.
     ArrayChanged,
     /// A partial parity log names it.
     Ppl,
@@ -32,12 +32,12 @@ pub enum Unsettled {
     Bitmap,
     /// Nothing shows that parity was whole since the array was started.
     Unproven,
-    /// Nothing counts the writes to these drives, and the array is being written.
+    /// Nothing counts the writes to these drives, and the array is in use.
     Uncounted,
 }
 
 impl Unsettled {
-    /// The reason, and what to do, in words for a person.
+    /// The reason, and advice, as text.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -117,14 +117,14 @@ impl fmt::Display for Clause {
     }
 }
 
-/// How sure a verdict is.
+/// The certainty of a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Certainty {
-    /// A witness besides parity says so: the drive itself, protection information, a stored
+    /// A witness besides parity shows it: the drive itself, protection information, a stored
     /// fingerprint.
     Proven,
-    /// Parity says so; the alternatives are listed.
+    /// Parity indicates it; the alternatives are listed.
     Likely,
     /// No member is named.
     None,
@@ -135,9 +135,9 @@ pub enum Certainty {
 pub struct Alternative {
     /// The verdict that it would be.
     pub verdict: Verdict,
-    /// The roles that would be wrong; empty where they cannot be named.
+    /// The roles that would be wrong; empty if they cannot be named.
     pub members: Vec<u16>,
-    /// How that could have come about.
+    /// A possible cause.
     pub reason: String,
 }
 
@@ -146,61 +146,63 @@ pub struct Alternative {
 pub struct Finding {
     /// The stripe, from 0.
     pub stripe: u64,
-    /// What kind of damage.
+    /// The kind of damage.
     pub verdict: Verdict,
-    /// The role of the one member that is named.
+    /// The role, if one member is named.
     pub member: Option<u16>,
-    /// The roles of several: those named, the candidates of an ambiguous verdict, or the holders of
-    /// copies that differ.
+    /// The roles, if there are several: named members, the candidates of an ambiguous verdict, or
+    /// the holders of copies that differ.
     pub members: Vec<u16>,
-    /// The device of the one member that is named.
+    /// The device, if one member is named.
     pub device: Option<String>,
-    /// Where the bytes lie on that device.
+    /// Offset of the bytes on that device.
     pub device_offset: Option<u64>,
     /// First inconsistent byte within the chunk.
     pub chunk_offset: u64,
     /// Bytes from the first to the last inconsistent one.
     pub length: u64,
-    /// Where the bytes lie in the array; `None` for parity, and if no single member is named,
+    /// Offset of the bytes in the array; `None` for parity, and if no single member is named,
     /// unless copies differ.
     pub array_offset: Option<u64>,
-    /// Where the bytes lie in the array, or may: at each of these addresses if data members are
-    /// named, else at some of them, which are those of all data members of the stripe. Ascending.
-    /// Not in what older versions have saved.
+    /// Addresses of the bytes in the array, ascending. If data members are named, all of them are
+    /// affected; otherwise these are the addresses of all data members of the stripe, and some are
+    /// affected. Absent in findings saved by older versions.
     #[serde(default)]
     pub array_places: Vec<u64>,
-    /// How sure the verdict is.
+    /// The certainty of the verdict.
     pub certainty: Certainty,
     /// Other explanations.
     pub alternatives: Vec<Alternative>,
-    /// How well the bytes support the verdict: rules R11 to R14 of `docs/design/repair.md`.
+    /// The strength of the evidence: rules R11 to R14 of `docs/design/repair.md`.
     pub strength: Strength,
-    /// Why it is not strong, if a member is named and it is not.
+    /// If a member is named and the evidence is not strong: the reasons.
     pub doubts: Vec<Doubt>,
-    /// Whether it is strong only if two members are not hit in the very same bytes (R12).
+    /// Whether it is strong only on the assumption that two members are not hit in the very same
+    /// bytes (R12).
     pub assumes_one_hit: bool,
-    /// What was measured of the named member's error.
+    /// Measurements of the named member's error.
     pub error: Option<ErrorFigures>,
-    /// What tags say of the members that are named. Not in what older versions have saved.
+    /// The testimony of the tags about the named members. Absent in findings saved by older
+    /// versions.
     #[serde(default)]
     pub witness: Option<WitnessFigures>,
-    /// Blocks that tags convict, the first 8 at most. Not in what older versions have saved.
+    /// The first 8 blocks that tags convict. Absent in findings saved by older versions.
     #[serde(default)]
     pub wrong_blocks: Vec<WrongBlock>,
-    /// Where the first of them belongs whose content belongs elsewhere on its drive (R25).
+    /// The first of these blocks that is misdirected, and the place where it belongs (R25).
     #[serde(default)]
     pub misdirected: Option<Misdirected>,
-    /// The sectors that are not there, of an `unreadable` or `not_asked` verdict.
+    /// The missing sectors of an `unreadable` or `not_asked` verdict.
     pub lost: Vec<LostPlace>,
     /// Whether the bytes were rewritten and verified.
     pub repaired: bool,
     /// Whether a dry run would have rewritten them.
     pub would_repair: bool,
-    /// Why a repair left them alone, in words.
+    /// The reason why a repair left them alone, as text.
     pub left_alone: Option<String>,
-    /// Why it is busy, where it is.
+    /// The reason, if it is busy.
     pub unsettled: Option<Unsettled>,
-    /// The clause that did not hold, where it is busy. Not in what older versions have saved.
+    /// The clause that did not hold, if it is busy. Absent in findings saved by older versions.
     #[serde(default)]
     pub clause: Option<Clause>,
 }
@@ -234,7 +236,7 @@ impl From<diagnosis::Certainty> for Certainty {
     }
 }
 
-/// Where the bytes of a diagnosis may lie in the array.
+/// The possible places of a diagnosis's bytes in the array.
 fn array_places(
     target: &Target,
     stripe: u64,
@@ -264,9 +266,9 @@ fn numbers(roles: &[Role]) -> Vec<u16> {
 }
 
 impl Finding {
-    /// The finding of a diagnosis: with devices and places. `alone` says that the stripe has no
-    /// other. `unsettled` says why its stripe did not settle, and is left out of a verdict that
-    /// needs no settling.
+    /// The finding of a diagnosis, with devices and places. `alone` means that the stripe has no
+    /// other finding. `unsettled` is the reason why its stripe did not settle; verdicts that need
+    /// no settling ignore it.
     #[must_use]
     pub fn new(
         target: &Target,
@@ -334,19 +336,19 @@ impl Finding {
         }
     }
 
-    /// Whether members are named, and the rebuilt blocks fit their tags (R18).
+    /// Whether members are named, and the rebuilt blocks match their tags (R18).
     #[must_use]
     pub fn is_convicted(&self) -> bool {
         self.names_a_member() && self.witness.as_ref().is_some_and(|witness| witness.says == Says::Convicts)
     }
 
-    /// Whether members are named: what a repair needs evidence for.
+    /// Whether members are named, so that a repair needs evidence.
     #[must_use]
     pub const fn names_a_member(&self) -> bool {
         matches!(self.verdict, Verdict::Member | Verdict::Copy | Verdict::Parity(_) | Verdict::Several)
     }
 
-    /// Adds a doubt: the verdict is not strong any more.
+    /// Adds a doubt, so that the verdict is no longer strong.
     pub(crate) fn doubt(&mut self, doubt: Doubt) {
         if !self.doubts.contains(&doubt) {
             self.doubts.push(doubt);
@@ -357,20 +359,20 @@ impl Finding {
         self.assumes_one_hit = false;
     }
 
-    /// Whether two findings are of the same bytes and say the same of them.
+    /// Whether two findings concern the same bytes and have the same verdict.
     pub(crate) fn is_same_place(&self, other: &Self) -> bool {
         (self.stripe, self.verdict, self.member, self.chunk_offset, self.length)
             == (other.stripe, other.verdict, other.member, other.chunk_offset, other.length)
             && self.members == other.members
     }
 
-    /// Whether it is about a stripe that would not stand still.
+    /// Whether its stripe is busy.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.verdict == Verdict::Busy
     }
 
-    /// Whether the stripe could not be judged to its end: it is busy, or bytes of it were not asked
+    /// Whether the stripe could not be judged completely: it is busy, or bytes of it were not asked
     /// for.
     #[must_use]
     pub const fn is_unjudged(&self) -> bool {

@@ -7,20 +7,20 @@ use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 
-/// Bytes of a block: what md rebuilds at a time.
+/// Bytes of a block, the unit in which md rebuilds.
 const BLOCK: u64 = 4096;
-/// Bytes of a sector, in which md counts.
+/// Bytes of a sector, md's unit of counting.
 const SECTOR: u64 = 512;
-/// What a block that md corrects adds to a member's `errors`: its sectors.
+/// The increase of a member's `errors` for each block that md corrects: its sectors.
 const ERRORS_OF_BLOCK: u64 = BLOCK / SECTOR;
 /// How long a stripe may take.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// How long md may take to begin a check, and how long it may be too busy to take an order.
+/// How long md may take to begin a check, and how long it may refuse an order as busy.
 pub const BEGIN: Duration = Duration::from_secs(10);
-/// How often md is asked.
+/// Interval between queries of md's state.
 pub const PAUSE: Duration = Duration::from_millis(20);
 
-/// What md is doing (`sync_action`).
+/// The action of md (`sync_action`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SyncAction {
     /// Nothing.
@@ -31,14 +31,14 @@ pub enum SyncAction {
     Other(String),
 }
 
-/// What md says of an array.
+/// The state of an array in md.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Md {
     /// Whether it runs, and may be written.
     pub runs: bool,
     /// What it is doing.
     pub action: SyncAction,
-    /// Members that it lacks.
+    /// Number of missing members.
     pub degraded: u32,
     /// The first sector of a check.
     pub sync_min: u64,
@@ -48,44 +48,44 @@ pub struct Md {
     pub completed: Option<u64>,
     /// Stripes of its cache.
     pub cache: u64,
-    /// Errors that each member is said to have had, of those in use, in sectors.
+    /// Error counts of the members in use, in sectors.
     pub errors: BTreeMap<String, u64>,
 }
 
-/// What md is to be told.
+/// An order to md.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
-    /// Where a check begins, and where it pauses (`None`: nowhere), in sectors of a member.
+    /// Sets where a check begins and where it pauses (`None`: nowhere), in sectors of a member.
     Limit {
         /// First sector.
         min: u64,
         /// The sector after the last.
         max: Option<u64>,
     },
-    /// To check.
+    /// Begin a check.
     Check,
-    /// To end the check.
+    /// End the check.
     Idle,
-    /// Nothing, for so long.
+    /// Wait this long.
     Wait(Duration),
-    /// Nothing any more.
+    /// The healing has ended.
     Done,
 }
 
-/// Why healing ended early, or a stripe is left alone.
+/// The reasons why healing ended early, or a stripe is left alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
     /// The array does not run.
     NotRunning,
-    /// md is at something else.
+    /// md is busy with another action.
     AtWork(String),
     /// A member is missing, or failed meanwhile.
     Degraded,
     /// Somebody else has limited md's check.
     Limited,
-    /// A member has had so many errors that md might give it up.
+    /// A member has had so many errors that md might fail it.
     NoRoom(String),
-    /// As many blocks were healed as one run may.
+    /// One run may heal no more blocks.
     Enough,
     /// md does not carry out the order.
     Silent,
@@ -93,10 +93,10 @@ pub enum Reason {
     Stopped,
     /// More members are bad in the same bytes than md can rebuild.
     TooMany,
-    /// A tag is damaged in the stripe: md would write over good data.
+    /// A tag is damaged in the stripe: md would overwrite good data.
     Tags,
-    /// Something else is wrong in the stripe, which no drive refuses: md would rebuild good blocks
-    /// of the same chunk from it.
+    /// The stripe has other damage that no drive refuses: md would rebuild good blocks of the same
+    /// chunk from it.
     Unsound,
 }
 
@@ -138,16 +138,16 @@ pub struct Task {
     pub blocks: u64,
 }
 
-/// What findings leave to be healed.
+/// The stripes to heal, from the findings of a scrub.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
     /// In order.
     pub tasks: Vec<Task>,
-    /// Stripes with something that is refused, and why they are left alone.
+    /// Stripes with refused blocks that are left alone, and the reasons.
     pub left: Vec<(u64, Reason)>,
 }
 
-/// Whether drives refuse all that a finding is about, so that md's check rewrites it.
+/// Whether drives refuse all bytes of a finding, so that md's check rewrites them.
 #[must_use]
 pub fn is_refused(finding: &Finding) -> bool {
     finding.verdict == Verdict::Unreadable || finding.is_convicted()
@@ -211,7 +211,7 @@ impl Plan {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
     Ready,
-    /// md was too busy for an order; it is given again after a pause.
+    /// md refused an order as busy; the order is repeated after a pause.
     Pausing,
     /// The limits were set.
     Set(Task),
@@ -239,12 +239,12 @@ pub struct Healing {
     end: u64,
     healed: Vec<u64>,
     why: Option<Reason>,
-    /// Since when md has been too busy to take an order; whether the last one was refused so.
+    /// Since when md has refused orders as busy, and whether it refused the last one.
     busy: Option<(Duration, bool)>,
 }
 
 impl Healing {
-    /// Of some stripes of an array whose members have so many sectors in use.
+    /// A healing of some stripes of an array, with the number of sectors in use on each member.
     #[must_use]
     pub fn new(tasks: Vec<Task>, end: u64) -> Self {
         Self {
@@ -266,25 +266,25 @@ impl Healing {
         &self.healed
     }
 
-    /// Why it ended before all stripes were checked; `None` if all were.
+    /// The reason why it ended before all stripes were checked; `None` if all were.
     #[must_use]
     pub const fn why(&self) -> Option<&Reason> {
         self.why.as_ref()
     }
 
-    /// Ends it: nothing more is begun, what md was told is taken back.
+    /// Ends the healing: no further stripe is begun, and the limits are restored.
     pub fn stop(&mut self) {
         self.give_up(Reason::Stopped);
     }
 
-    /// Whether md has been told to take back the limits, or never had any.
+    /// Whether the limits have been restored, or were never set.
     #[must_use]
     pub const fn is_restored(&self) -> bool {
         !self.limits
     }
 
-    /// md was too busy at `now` to take the last order (`EBUSY`): it has said that it is idle, and
-    /// is still putting the last check away. The order is given again, for at most [`BEGIN`].
+    /// md refused the last order as busy at `now` (`EBUSY`): it shows idle, but is still ending the
+    /// last check. The order is repeated for at most [`BEGIN`].
     pub fn busy(&mut self, now: Duration) {
         let since = self.busy.map_or(now, |(since, _)| since);
         self.busy = Some((since, true));
@@ -317,8 +317,8 @@ impl Healing {
         self.tasks.clear();
     }
 
-    /// What md is to be told now, at `now` from any beginning. To be called again when that is
-    /// done, with what md says then.
+    /// The next order to md, at `now` since any fixed moment. Call it again with md's new state
+    /// when the order is carried out.
     pub fn next(&mut self, now: Duration, md: &Md) -> Order {
         self.busy = match self.busy {
             Some((since, true)) => Some((since, false)),
@@ -424,7 +424,7 @@ impl Healing {
         Order::Limit { min: 0, max: None }
     }
 
-    /// What stands against a stripe.
+    /// The reason not to heal a stripe, if any.
     fn objection(&mut self, md: &Md, task: &Task) -> Option<Reason> {
         if !md.runs {
             return Some(Reason::NotRunning);

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What refusals of one member may cost in one pass.
+/// The limits of one member's refusals in one pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ErrorLimit {
-    /// Time that refused reads take together.
+    /// Total time of refused reads.
     pub time: Duration,
     /// Refused reads.
     pub refusals: u64,
@@ -39,13 +39,13 @@ impl ErrorAccount {
         self.spent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a member is not to be asked again.
+    /// Whether a member must not be asked again.
     pub(crate) fn is_spent(&self, role: Role) -> bool {
         let (time, count) = self.spent().get(&role).copied().unwrap_or_default();
         time >= self.limit.time || count >= self.limit.refusals
     }
 
-    /// Enters a stripe of which a member refused bytes at first, and gave back all of them later.
+    /// Enters a stripe in which a member refused bytes at first, and returned all of them later.
     pub(crate) fn read_again(&self, role: Role) {
         let mut stripes = self.read_again.lock().unwrap_or_else(PoisonError::into_inner);
         *stripes.entry(role).or_default() += 1;

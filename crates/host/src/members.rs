@@ -5,15 +5,15 @@ use pumice_units::Role;
 use serde::Serialize;
 use std::ops::Range;
 
-/// Why a member took no part in the check of some stripes.
+/// The reasons why a member was absent from the check of some stripes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Absence {
-    /// md holds it to be in the array; its device was not among those named.
+    /// It belongs to the array, but its device was not named.
     NotNamed,
-    /// md itself holds the role to be without a member.
+    /// By md's own superblocks, the role has no member.
     Missing,
-    /// It is being rebuilt, and has not come as far as these stripes.
+    /// It is being rebuilt, and the rebuild has not reached these stripes.
     Recovering,
 }
 
@@ -32,14 +32,14 @@ impl From<&Range<u64>> for StripeRange {
     }
 }
 
-/// A member that took no part in the check of some stripes of a range.
+/// A member that was absent from the check of some stripes of a range.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AbsentMember {
     /// Its role.
     pub role: u16,
     /// Why.
     pub reason: Absence,
-    /// Its device; `None` where none was named.
+    /// Its device; `None` if none was named.
     pub device: Option<String>,
     /// The stripes of the range that were checked without it.
     pub stripes: StripeRange,
@@ -68,7 +68,7 @@ impl AbsentMember {
     }
 }
 
-/// The equations that a stripe of the array has, and how many of them could be checked.
+/// The number of equations of a stripe, and how many of them could be checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Equations {
     /// With all members: 1 for RAID-4 and RAID-5, 2 for RAID-6.
@@ -80,8 +80,8 @@ pub struct Equations {
 }
 
 impl Equations {
-    /// Of the runs of stripes that a pass is to check; none of them crosses a stripe at which the
-    /// set of members changes.
+    /// The equations over the runs of stripes of a pass; no run may cross a stripe at which the set
+    /// of members changes.
     #[must_use]
     pub fn of(target: &Target, runs: &[Range<u64>]) -> Self {
         let most = |rows: usize| u16::try_from(rows).expect("a matrix has at most 8 rows");

@@ -4,18 +4,18 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// How stripes are checked. All four are one linear form; they differ in where it is summed and how
-/// often the sum is looked at.
+/// The methods to check stripes. All four are one linear form; they differ in where it is summed
+/// and how often the sum is tested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
     /// Conventional: every chunk travels to the host.
     Host,
-    /// Near the data, stripe by stripe: one interim a stripe from every node but one.
+    /// Near the data, stripe by stripe: one interim per stripe from every node but one.
     Stripe,
-    /// Near the data, a batch of stripes at once: one interim a batch from every node but one.
+    /// Near the data, a batch of stripes at once: one interim per batch from every node but one.
     Aggregate,
-    /// Near the data, a batch at once: 64 bytes a parity row and power sum from every node.
+    /// Near the data, a batch at once: 64 bytes per parity row and power sum from every node.
     Fingerprint,
 }
 
@@ -34,8 +34,8 @@ impl Method {
         }
     }
 
-    /// The method that suits members on `nodes` nodes: exact and nothing travels on one,
-    /// fingerprints between several.
+    /// The best method for members on `nodes` nodes: on one node `stripe`, which is exact and moves
+    /// nothing; on several, `fingerprint`.
     #[must_use]
     pub const fn auto(nodes: usize) -> Self {
         if nodes <= 1 { Self::Stripe } else { Self::Fingerprint }

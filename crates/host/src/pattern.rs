@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// Findings that make a pattern, at least.
+/// Fewest findings that make a pattern.
 const ENOUGH: usize = 8;
-/// Members on which `parity_q` makes a pattern, at least.
+/// Fewest members on which `parity_q` makes a pattern.
 const Q_MEMBERS: usize = 3;
 
-/// What findings have in common.
+/// A common feature of findings.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Pattern {
@@ -75,7 +75,7 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// The patterns of a pass, each with the findings (by index) that carry it.
+/// The patterns of a pass, each with the indices of its findings.
 #[must_use]
 pub fn patterns(findings: &[Finding]) -> Vec<(Pattern, Vec<usize>)> {
     let named = || findings.iter().enumerate().filter(|(_, f)| f.names_a_member() && !f.is_convicted());
@@ -117,7 +117,7 @@ pub fn patterns(findings: &[Finding]) -> Vec<(Pattern, Vec<usize>)> {
     out
 }
 
-/// Takes the strength from every finding that carries a pattern, and says which patterns there are.
+/// Makes every finding of a pattern weak, and returns the patterns.
 pub(crate) fn apply(findings: &mut [Finding]) -> Vec<Pattern> {
     let found = patterns(findings);
     for index in found.iter().flat_map(|(_, group)| group) {

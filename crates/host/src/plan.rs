@@ -8,7 +8,7 @@ use pumice_telemetry::Ledger;
 /// Bytes of one fingerprint: eight planes of 64 bits.
 const FINGERPRINT_BYTES: u64 = 64;
 
-/// What a pass looks like to the planner.
+/// The shape of a pass, as input of the planner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PassShape {
     /// Members present on each node; nodes without members are left out.
@@ -105,8 +105,8 @@ pub struct BriefLines {
 /// `members` drives of `drive` bytes on `nodes` nodes, `batch` stripes at once, `rows` parity rows,
 /// chunks of `chunk` bytes, `powers` sums a row.
 ///
-/// The brief does not know `fingerprint`; its line applies the same rule: every node but none keeps
-/// its data, and sends its power sums once a batch.
+/// The brief does not have `fingerprint`; its line applies the same rule: every node keeps its
+/// data, and sends its power sums once per batch.
 #[must_use]
 pub fn brief(method: Method, pass: &PassShape, drive: u64, batch: u64) -> BriefLines {
     let drive = drive as f64;

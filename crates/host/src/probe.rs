@@ -11,7 +11,7 @@ pub struct DriveReader<'n> {
     node: &'n dyn DataNode,
     drive: DriveId,
     size: u64,
-    /// What was read ahead: the first byte's place, and the bytes.
+    /// The bytes that were read ahead, with their offset.
     ahead: Vec<(u64, Vec<u8>)>,
 }
 
@@ -22,8 +22,8 @@ impl<'n> DriveReader<'n> {
         Self { node, drive, size, ahead: Vec::new() }
     }
 
-    /// Drives of one node, with their sizes. `spans` gives the bytes of a drive, by its size, that
-    /// are sure to be asked for: a far node is asked for those of all drives at once, now.
+    /// Drives of one node, with their sizes. `spans` returns, for a drive's size, the ranges that
+    /// will certainly be read: they are read at once from all drives of a remote node.
     #[must_use]
     pub fn ahead(
         node: &'n dyn DataNode,

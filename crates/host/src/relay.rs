@@ -3,8 +3,8 @@
 use pumice_offload::{DataNode, ErrorKind, NodeError, Transfer};
 use pumice_telemetry::Ledger;
 
-/// Has `from` send to `to`. Where the two may not, or cannot, talk to each other, the bytes pass
-/// through this host, and the ledger says so.
+/// Has `from` send to `to`. If the two may not, or cannot, connect to each other, the bytes pass
+/// through this host and are counted there in the ledger.
 pub(crate) fn bring(
     from: &dyn DataNode,
     to: &dyn DataNode,

@@ -15,7 +15,7 @@ use pumice_units::Role;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The array as the report names it.
+/// The array as described in the report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ArrayIdentity {
     /// The UUID in mdadm's form.
@@ -55,16 +55,16 @@ impl ArrayIdentity {
     }
 }
 
-/// The verdict on the array as a whole.
+/// The result for the array as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ArrayResult {
-    /// Everything that was asked for was checked, and nothing found.
+    /// The whole range was checked, without findings.
     Clean,
-    /// Everything that was asked for was checked, and nothing found but copies of a mirror that are
-    /// not equal. That may be so without any damage.
+    /// The whole range was checked, and the only findings are copies of a mirror that differ. That
+    /// is possible without damage.
     CopiesDiffer,
-    /// Everything that was asked for was checked, and something found.
+    /// The whole range was checked, with findings.
     Findings,
     /// Not everything was checked: [`Report::incomplete`] says why.
     Incomplete,
@@ -84,15 +84,15 @@ impl ArrayResult {
     }
 }
 
-/// What a node measured of the pace on one drive.
+/// A node's measurements of the pace on one drive.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Pacing {
     /// The role of the drive.
     pub member: u16,
     /// Its device.
     pub device: String,
-    /// Members whose drives share disks with it, and so a pacer: what is said of foreground
-    /// requests is of all of them together.
+    /// Members whose drives share disks, and so a pacer, with it: figures of foreground requests
+    /// cover all of them together.
     pub shares_disks_with: Vec<u16>,
     /// Background bytes a second.
     pub bytes_per_s: f64,
@@ -109,8 +109,8 @@ pub struct Pacing {
     pub clear_mean_ms: Option<f64>,
     /// The same of those with one near them.
     pub met_mean_ms: Option<f64>,
-    /// Seconds since the part of the drive that was checked longest ago was, by any scrub since the
-    /// node's start.
+    /// Seconds since the least recently checked part of the drive was checked, by any scrub since
+    /// the node's start.
     pub oldest_check_s: Option<u64>,
 }
 
@@ -137,16 +137,16 @@ impl Pacing {
     }
 }
 
-/// Blocks with tags that were read, by what their tags are.
+/// Blocks that were read on drives with tags, by origin of their tags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct TagCounts {
-    /// They fit tags that came with the data.
+    /// Blocks that match tags written with the data.
     pub written: u64,
-    /// They fit tags that were vouched for.
+    /// Blocks that match vouched tags.
     pub vouched: u64,
-    /// They fit tags that were made later.
+    /// Blocks that match adopted tags.
     pub adopted: u64,
-    /// They have no tag.
+    /// Blocks without a tag.
     pub unchecked: u64,
     /// Adopted tags that this scrub vouched for.
     pub vouched_now: u64,
@@ -177,44 +177,43 @@ pub struct Report {
     pub result: ArrayResult,
     /// Why the result is `incomplete`; empty otherwise.
     pub incomplete: Vec<Unfinished>,
-    /// Why the pass ended before its end; `None` where it did not.
+    /// The reason why the pass ended early, if it did.
     pub stopped: Option<String>,
-    /// The stripes that were asked for.
+    /// The stripes of the range.
     pub range: StripeRange,
     /// Whether a member was absent from any stripe of the range.
     pub degraded: bool,
-    /// The members that were.
+    /// The absent members.
     pub absent: Vec<AbsentMember>,
     /// How many equations could be checked.
     pub equations: Equations,
-    /// Stripes checked, resumed ones included.
+    /// Stripes checked, including those of earlier runs of the pass.
     pub stripes_checked: u64,
     /// Stripes left out.
     pub stripes_skipped: u64,
     /// Stripes left out, by reason.
     pub skipped: BTreeMap<String, u64>,
-    /// Stripes that were written while they were read, and consistent when they were looked at
-    /// again.
+    /// Stripes that were inconsistent at the first look and consistent at a later one.
     pub stripes_rechecked: u64,
     /// Bytes checked.
     pub bytes_checked: u64,
-    /// What was found.
+    /// The findings.
     pub findings: Vec<Finding>,
-    /// What findings have in common.
+    /// Common features of findings.
     pub patterns: Vec<Pattern>,
-    /// Stripes of which a member refused bytes at first and gave them back later, by role.
+    /// Stripes in which a member refused bytes at first and returned them later, by role.
     pub stripes_read_again: BTreeMap<u16, u64>,
-    /// What was measured of the pace, drive by drive; empty where there was none.
+    /// Measurements of the pace for each drive; empty without a pace.
     pub pacing: Vec<Pacing>,
     /// Blocks with tags that were read; `None` if no member has tags.
     pub tags: Option<TagCounts>,
     /// Bytes by place.
     pub ledger: Ledger,
-    /// The chance that damage of a batch went unseen, at most.
+    /// Upper bound of the chance that damage in a batch went unseen.
     pub miss_bound: f64,
-    /// What the way to the nodes adds; `None` without a network.
+    /// The effect of the network to the nodes; `None` without a network.
     pub wire: Option<Wire>,
-    /// How often lost connections were made anew.
+    /// How often lost connections were re-established.
     pub reconnections: u64,
     /// Seconds.
     pub seconds: f64,

@@ -12,7 +12,7 @@ use pumice_units::Role;
 use std::ops::Range;
 use std::time::Instant;
 
-/// Sectors of one member that are not there, and why.
+/// Missing sectors of one member, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Missing {
     pub(crate) role: Role,
@@ -21,7 +21,7 @@ pub(crate) struct Missing {
     pub(crate) why: Unread,
 }
 
-/// One block of a stripe: what every member holds, and what is not there.
+/// One block of a stripe: the contents of every member, and the missing sectors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Block {
     /// First byte within the chunk.
@@ -30,7 +30,7 @@ pub(crate) struct Block {
     pub(crate) len: u32,
     /// By role; `None` for a member that the view does not have. Missing sectors are zeros.
     pub(crate) chunks: Vec<Option<Vec<u8>>>,
-    /// What tags say of them, by role; `None` without tags. Of missing sectors they say nothing.
+    /// The results of their tags, by role; `None` without tags. Missing sectors have no result.
     pub(crate) tags: Vec<Option<Tags>>,
     /// In the order of roles and places.
     pub(crate) missing: Vec<Missing>,
@@ -57,9 +57,8 @@ impl Run {
 }
 
 impl Block {
-    /// Reads `len` bytes from `start` of every member's chunk of a stripe, within one block. What
-    /// fails is asked for again by itself, sector by sector, as long as the member's error time
-    /// lasts.
+    /// Reads `len` bytes from `start` of every member's chunk of a stripe, within one block. Failed
+    /// reads are repeated sector by sector, while the member's error time lasts.
     ///
     /// # Errors
     /// If a node or a drive fails as a whole.
@@ -143,12 +142,12 @@ impl Block {
         Ok(())
     }
 
-    /// Bytes that were read, about: those of a gathered read over all members.
+    /// Approximate bytes read: those of a gathered read over all members.
     pub(crate) fn bytes(&self) -> u64 {
         u64::from(self.len) * self.chunks.iter().flatten().count() as u64
     }
 
-    /// Whether somebody was not asked (R3).
+    /// Whether a sector was not asked for (R3).
     pub(crate) fn is_not_asked(&self) -> bool {
         self.missing.iter().any(|missing| missing.why == Unread::NotAsked)
     }
@@ -196,7 +195,7 @@ impl Block {
             .collect()
     }
 
-    /// What the members hold over a run, by role; `None` for those that lack it.
+    /// The contents of the members over a run, by role; `None` for members that lack it.
     pub(crate) fn contents(&self, run: &Run) -> Vec<Option<&[u8]>> {
         (0..self.chunks.len())
             .map(|index| {
@@ -207,8 +206,8 @@ impl Block {
             .collect()
     }
 
-    /// What members would hold over a run for every equation to hold, with the others as they are.
-    /// `None` if the equations do not determine them.
+    /// The contents of `members` over a run that make every equation hold, with the other members
+    /// unchanged. `None` if the equations do not determine them.
     pub(crate) fn rebuild(&self, check: &CheckMatrix, columns: &[usize], run: &Run) -> Option<Vec<Vec<u8>>> {
         let recovery = check.recover(columns)?;
         let rebuilt = |row: &Vec<u8>| {

@@ -24,8 +24,8 @@ const MAX_HEAL: u64 = 4096;
 /// Bytes of a progress file, at most.
 const MAX_PROGRESS: u64 = 256 << 20;
 
-/// The repair archives in a state directory, by array. Nothing is locked: entries are whole or not
-/// there.
+/// The repair archives in a state directory, by array. No lock is needed: entries are complete or
+/// absent.
 ///
 /// # Errors
 /// If the folder is there and cannot be listed.
@@ -46,12 +46,12 @@ pub fn archives(folder: &Path) -> Result<Vec<(Uuid, Archive)>, HostError> {
     Ok(names.iter().filter_map(archive).collect())
 }
 
-/// What a healing of an array has told md, so that it can be taken back: `docs/design/healing.md`.
+/// The record of a healing's orders to md, so that they can be reversed: `docs/design/healing.md`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HealRecord {
     /// The kernel's name of the array, such as `md0`.
     pub md: String,
-    /// The kernel's start.
+    /// The kernel's identifier of its boot.
     pub boot: String,
 }
 
@@ -60,16 +60,16 @@ pub struct HealRecord {
 pub struct StateFiles {
     store: Arc<dyn Store>,
     array: Uuid,
-    /// Why nothing can be written here; `None` if it can, as far as is known.
+    /// The reason why nothing can be written here; `None` if writing is known or assumed to work.
     read_only: Option<String>,
     // Held for its lock alone.
     _lock: Option<Lock>,
 }
 
 impl StateFiles {
-    /// Opens the state directory, makes it if it is not there, and locks the array's files.
+    /// Opens the state directory, creates it if it does not exist, and locks the array's files.
     ///
-    /// In a directory that is there and cannot be written, the files can still be read: see
+    /// In a directory that exists but cannot be written, the files can still be read: see
     /// [`read_only`](Self::read_only).
     ///
     /// # Errors

@@ -4,11 +4,11 @@ use crate::target::Target;
 use pumice_raid::diagnosis::{self, Certainty, Diagnosis, Evidence, Gap, Testimony};
 use serde::{Deserialize, Serialize};
 
-/// How well the bytes support a verdict.
+/// The strength of the evidence for a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Strength {
-    /// A witness besides parity says so.
+    /// A witness besides parity shows it.
     Proven,
     /// Rules R11 to R14 hold.
     Strong,
@@ -41,27 +41,27 @@ impl Strength {
     }
 }
 
-/// Why a verdict that names a member is not strong.
+/// The reasons why a verdict that names a member is not strong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Doubt {
-    /// The members' contents did not fit the syndromes: somebody wrote meanwhile, or they could not
+    /// The members' contents contradicted the syndromes: they were written meanwhile, or could not
     /// be read.
     Unstable,
     /// Part of the block could not be read.
     PartlyUnread,
-    /// The error takes too few different values, and is not small and alone in its stripe.
+    /// The error has too few different values, and is not small and alone in its stripe.
     FewValues,
     /// Two other members explain the same bytes naturally.
     Rival,
     /// The finding is part of a pattern over the pass.
     Pattern,
-    /// The member's own tags fit: data and tag were lost together, or others are wrong.
+    /// The member's own tags match: data and tag were lost together, or other members are wrong.
     Acquitted,
 }
 
 impl Doubt {
-    /// The doubt in words.
+    /// The doubt as text.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -107,12 +107,12 @@ pub(super) fn doubts(diagnosis: &Diagnosis, alone: bool) -> Vec<Doubt> {
     doubts
 }
 
-/// What was measured of the error of the member that a verdict names.
+/// Measurements of the error of the member that a verdict names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorFigures {
     /// Bytes in error.
     pub bytes: u32,
-    /// Different non-zero values that the error takes, 1 to 255.
+    /// Number of different non-zero values of the error, 1 to 255.
     pub distinct_values: u32,
     /// The value, if there is only one.
     pub value: Option<u8>,
@@ -123,8 +123,8 @@ pub struct ErrorFigures {
     pub live_pairs: u32,
     /// Pairs of other members that explain the same bytes at all: in RAID-6, every pair.
     pub pairs: u32,
-    /// Two other members, damaged at random in the same bytes, look like this one with a chance of
-    /// one in at least this many (R12). Not in what older versions have saved.
+    /// Two other members, damaged at random in the same bytes, would look like this one with a
+    /// chance of at most one in this number (R12). Absent in findings saved by older versions.
     #[serde(default)]
     pub mistaken_one_in: u64,
 }
@@ -150,27 +150,26 @@ impl ErrorFigures {
     }
 }
 
-/// Which way tags speak.
+/// Whether tags convict or acquit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Says {
-    /// The rebuilt blocks fit the tags that are stored for them.
+    /// The rebuilt blocks match their stored tags.
     Convicts,
-    /// The member's own tags fit.
+    /// The member's own blocks match their tags.
     Acquits,
 }
 
-/// What the tags of the members that a verdict names say of it.
+/// The testimony of tags about the members that a verdict names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WitnessFigures {
     /// Which way.
     pub says: Says,
-    /// Where the tags came from: `written`, `vouched` or `adopted`, the weakest of them; null for
-    /// `acquits`.
+    /// Origin of the tags: the weakest of `written`, `vouched` and `adopted`; null for `acquits`.
     pub origin: Option<String>,
     /// Bits of a guard.
     pub guard_bits: u32,
-    /// A wrong conviction passes with a chance of one in at least this many; null for `acquits`.
+    /// The chance of a wrong conviction is at most one in this number; null for `acquits`.
     pub mistaken_one_in: Option<u64>,
 }
 
@@ -199,9 +198,9 @@ pub struct WrongBlock {
     pub device_offset: u64,
     /// Bytes.
     pub length: u32,
-    /// CRC-64/NVME of what it holds; null if that is one byte repeated.
+    /// CRC-64/NVME of its contents; null if they are one byte repeated.
     pub found: Option<u64>,
-    /// CRC-64/NVME of what belongs there.
+    /// CRC-64/NVME of the right contents.
     pub wanted: u64,
 }
 
@@ -220,11 +219,11 @@ pub struct Misdirected {
     pub member: u16,
     /// First byte of the block on its device.
     pub device_offset: u64,
-    /// Where what it holds belongs on the same device.
+    /// The place on the same device where its contents belong.
     pub belongs_at: u64,
 }
 
-/// Sectors of one member that are not there.
+/// Missing sectors of one member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostPlace {
     /// The member.

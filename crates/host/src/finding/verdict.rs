@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What kind of damage a finding is. `Consistent` is the absence of a finding.
+/// The kind of damage of a finding. `Consistent` means that there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// One data block explains every inconsistent byte.
@@ -11,15 +11,15 @@ pub enum Verdict {
     Parity(u8),
     /// One copy differs from all others, which agree.
     Copy,
-    /// Copies differ, and nothing says which is right.
+    /// Copies differ, and nothing shows which is right.
     CopiesDiffer,
     /// A known set of several members explains every inconsistent byte.
     Several,
-    /// The stripe is inconsistent; one parity row cannot say which member it is.
+    /// The stripe is inconsistent; a single parity row cannot show which member is damaged.
     Unlocated,
     /// The stripe is inconsistent and no single explanation fits.
     Ambiguous,
-    /// Written while it was being read, again and again.
+    /// The stripe could not be settled: it may be written.
     Busy,
     /// The medium refuses some of the bytes.
     Unreadable,
@@ -31,7 +31,7 @@ pub enum Verdict {
     TagLost,
 }
 
-/// The names of parity rows in JSON, and their words. A code has at most 8.
+/// The names of parity rows in JSON, and as text. A code has at most 8.
 const PARITY: [(&str, &str); 8] = [
     ("parity_p", "P damaged"),
     ("parity_q", "Q damaged"),
@@ -81,13 +81,13 @@ impl Verdict {
         }
     }
 
-    /// Whether it does not say which members are damaged.
+    /// Whether it leaves open which members are damaged.
     #[must_use]
     pub const fn leaves_members_open(self) -> bool {
         matches!(self, Self::Unlocated | Self::Ambiguous | Self::Busy)
     }
 
-    /// Whether it is about copies of a mirror that are not equal: that alone is no damage.
+    /// Whether it concerns copies of a mirror that differ, which alone is not damage.
     #[must_use]
     pub const fn is_of_copies(self) -> bool {
         matches!(self, Self::Copy | Self::CopiesDiffer)

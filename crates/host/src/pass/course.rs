@@ -9,30 +9,30 @@ use crate::target::Target;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// What a pass does to a batch. A scrub checks it.
+/// The work of a pass on each batch. A scrub checks it.
 pub(crate) trait Work {
-    /// Does one batch. After an error nothing of the batch counts, and it is done again.
+    /// Does one batch. After an error, nothing of the batch counts, and it is repeated.
     ///
     /// # Errors
     /// If a node fails, or the pass must not go on.
     fn batch(&mut self, stripes: Range<u64>, observer: &mut dyn Observer) -> Result<(), HostError>;
 
-    /// Batches that are done, those of an interrupted pass included.
+    /// Completed batches, including those of earlier runs of the pass.
     fn batches_done(&self) -> usize;
 
-    /// Counts the batch that was done last.
+    /// Counts the last batch as completed.
     fn count_batch(&mut self);
 
     /// How far the work is.
     fn progress(&self) -> Progress;
 
-    /// Whether the pass has found more than it is made for.
+    /// Whether the pass has reached its limit of findings.
     fn is_too_much(&self) -> bool;
 
     /// Saves progress if it is time to.
     fn save_in_time(&mut self, observer: &mut dyn Observer);
 
-    /// Drops what was learned of the nodes' local memory: the connections are new.
+    /// Drops all knowledge of the nodes' local memory, because the connections are new.
     fn forget_connections(&mut self);
 }
 
@@ -42,10 +42,10 @@ pub(crate) struct Course<'t> {
     pub(crate) stop: &'t Stop,
     pub(crate) schedule: Schedule,
     retry: Retry,
-    /// Lost connections are made anew. Not while members are held for writing: others may have
-    /// written since the hold was lost.
+    /// Whether lost connections are re-established. Not while members are held for writing, because
+    /// others may have written since the hold was lost.
     may_reconnect: bool,
-    /// How often lost connections were made anew.
+    /// How often lost connections were re-established.
     pub(crate) reconnections: u64,
 }
 
@@ -60,8 +60,8 @@ impl<'t> Course<'t> {
         Self { target, stop, schedule, retry: Retry::new(reconnect), may_reconnect, reconnections: 0 }
     }
 
-    /// Does the batches that are left. Why it ended before the last one, if it did: the pass that
-    /// resumes does the failed batch again.
+    /// Does the remaining batches. Returns the reason if it ended before the last one; the resumed
+    /// pass repeats the failed batch.
     pub(crate) fn run(&mut self, work: &mut impl Work, observer: &mut dyn Observer) -> Option<StopReason> {
         observer.progress(&work.progress());
         while let Some(stripes) = self.schedule.batches.get(work.batches_done()).cloned() {
@@ -86,7 +86,7 @@ impl<'t> Course<'t> {
         self.stop.is_raised().then_some(StopReason::Interrupted)
     }
 
-    /// Why the pass ends, if this error ends it.
+    /// The reason why the pass ends, if this error ends it.
     pub(crate) fn reason(&self, error: &HostError) -> StopReason {
         // What failed because the operator wants the end: a wait, or a command of a node.
         let cut_short = matches!(error, HostError::Interrupted) || error.is_lost_connection();
@@ -97,7 +97,7 @@ impl<'t> Course<'t> {
         }
     }
 
-    /// After a batch failed with `error`: waits and connects anew, if that can help.
+    /// After a batch failed with `error`: waits and reconnects, if that can help.
     fn try_again(&mut self, mut error: HostError, observer: &mut dyn Observer) -> Result<(), HostError> {
         loop {
             if self.stop.is_raised() || !self.may_reconnect || !error.is_lost_connection() {

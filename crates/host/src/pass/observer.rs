@@ -2,7 +2,7 @@
 
 use crate::finding::Finding;
 
-/// Where a pass is.
+/// The progress of a pass.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progress {
     /// Stripes checked.
@@ -15,26 +15,25 @@ pub struct Progress {
     pub findings: usize,
 }
 
-/// Who watches a pass.
+/// An observer of a pass.
 pub trait Observer {
     /// A batch is done.
     fn progress(&mut self, progress: &Progress);
-    /// Something was found (and perhaps repaired).
+    /// There is a new finding (perhaps already repaired).
     fn finding(&mut self, finding: &Finding);
-    /// Something an operator should know.
+    /// A note for the operator.
     fn note(&mut self, note: &str);
 }
 
-/// Why a pass ended before its end.
+/// The reasons why a pass ended early.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StopReason {
     /// The operator wanted it.
     Interrupted,
     /// A node or the state directory failed.
     Failed(String),
-    /// More findings than a scrub can be about.
+    /// The limit of findings was reached.
     TooManyFindings,
-    /// Somebody took a device of this machine into use, which nobody had when the pass began: who,
-    /// and which device.
+    /// Somebody took a device of this machine into use during the pass: who, and which device.
     TakenIntoUse(String),
 }

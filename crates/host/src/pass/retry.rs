@@ -10,37 +10,37 @@ use pumice_raid::probe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The first wait before a try; each following one is twice as long.
+/// The first wait before an attempt; each following wait is twice as long.
 const FIRST: Duration = Duration::from_millis(250);
-/// The longest.
+/// The longest wait.
 const LONGEST: Duration = Duration::from_secs(8);
-/// Tries in a row, at most.
+/// Most attempts in a row.
 const TRIES: u32 = 16;
-/// How long lost connections are tried anew, unless said otherwise.
+/// How long to try to reconnect, by default.
 pub const RECONNECT: Duration = Duration::from_secs(60);
 
-/// When to try again. Steps without a clock: the time is an argument.
+/// The times of attempts. Pure steps: the time is an argument.
 #[derive(Debug)]
 pub(crate) struct Retry {
     limit: Duration,
-    /// When the first failure in a row was.
+    /// The time of the first of consecutive failures.
     since: Option<Instant>,
     tries: u32,
 }
 
 impl Retry {
-    /// Tries begin at most `limit` after the first failure in a row; zero for none.
+    /// Attempts begin at most `limit` after the first of consecutive failures; zero for no attempt.
     pub(crate) fn new(limit: Duration) -> Self {
         Self { limit, since: None, tries: 0 }
     }
 
-    /// A batch is done: what fails from now on begins a new row.
+    /// A batch is done: the next failure counts as the first.
     pub(crate) fn succeeded(&mut self) {
         (self.since, self.tries) = (None, 0);
     }
 
-    /// Something failed at `now`. How long to wait before the next try; `None` if there is to be
-    /// none.
+    /// A call failed at `now`. Returns the wait before the next attempt; `None` for no further
+    /// attempt.
     pub(crate) fn failed(&mut self, now: Instant) -> Option<Duration> {
         let since = *self.since.get_or_insert(now);
         let wait = FIRST.saturating_mul(1 << self.tries.min(16)).min(LONGEST);
@@ -53,8 +53,7 @@ impl Retry {
     }
 }
 
-/// Connects anew to every node that was lost, and makes sure that its drives are the members that
-/// they were.
+/// Reconnects to every lost node, and checks that its drives are still the same members.
 pub(super) fn reconnect(target: &Target, stop: &Stop) -> Result<(), HostError> {
     for node in target.nodes() {
         let node = Arc::clone(node);
@@ -90,7 +89,7 @@ fn gone(device: &str) -> HostError {
 mod tests {
     use super::*;
 
-    /// The waits until it gives up, if every try takes `each`.
+    /// The waits until it gives up, if every attempt takes `each`.
     fn waits(limit: u64, each: Duration) -> Vec<Duration> {
         let mut retry = Retry::new(Duration::from_secs(limit));
         let mut now = Instant::now();

@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Where the status lies in an entry's file.
+/// The place of the status in an entry's file.
 const STATUS: Slots = Slots { offset: 0, slot_bytes: 512, version: 1 };
 /// How long an entry is kept unless the operator says otherwise, in seconds.
 pub const KEPT_FOR: u64 = 90 * 24 * 60 * 60;
@@ -51,7 +51,7 @@ impl FromStr for EntryId {
     }
 }
 
-/// Why bytes are replaced, for the one who reads the archive later.
+/// The reason why bytes are replaced, for later readers of the archive.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Occasion {
     /// When, in seconds since 1970.
@@ -85,7 +85,7 @@ impl Occasion {
     }
 }
 
-/// An intent whose old bytes are durable in the archive. Only [`Archive::keep`] makes one.
+/// An intent whose old bytes are durable in the archive. Only [`Archive::keep`] creates one.
 #[derive(Debug)]
 pub struct Kept {
     intent: Intent,
@@ -93,7 +93,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// What is about to be done.
+    /// The intended writes.
     #[must_use]
     pub fn intent(&self) -> &Intent {
         &self.intent
@@ -111,7 +111,7 @@ impl Kept {
     }
 }
 
-/// An entry as it is listed: its number, and what could be read of it.
+/// An entry in a list: its number, and its contents or the error.
 pub type Listed = (EntryId, Result<Entry, HostError>);
 
 /// The archive of one array.
@@ -119,7 +119,7 @@ pub type Listed = (EntryId, Result<Entry, HostError>);
 pub struct Archive {
     store: Arc<dyn Store>,
     array: Uuid,
-    /// The highest number that was given out; the caller's lock keeps others from giving out any.
+    /// The highest number in use; the caller's lock prevents others from using the next one.
     last: Arc<Mutex<Option<u64>>>,
 }
 
@@ -132,7 +132,7 @@ fn journal_name(id: EntryId) -> String {
 }
 
 impl Archive {
-    /// The archive in a folder of its own, which need not be there yet.
+    /// The archive in its folder, which need not exist yet.
     #[must_use]
     pub fn open(store: Arc<dyn Store>, array: Uuid) -> Self {
         Self { store, array, last: Arc::default() }
@@ -245,8 +245,8 @@ impl Archive {
         }
     }
 
-    /// Marks an entry as written, and those before it: what it undoes is undone, what that had
-    /// undone is in force again, and so on.
+    /// Marks an entry as written and updates the chain before it: the entry that it undoes is
+    /// undone, the one that that entry had undone is in force again, and so on.
     pub(super) fn mark_done(&self, id: EntryId) -> Result<(), HostError> {
         let mut in_force = id;
         loop {
@@ -267,9 +267,9 @@ impl Archive {
         self.mark(id, Status::Dropped)
     }
 
-    /// Tidies up before a run that may write, while no journal waits: what a crash left, entries
-    /// whose repair never began on a member, and entries older than `age` seconds. Says how many
-    /// were too old.
+    /// Cleans up before a run that may write, while no journal waits: leftovers of a crash, entries
+    /// whose repair never wrote to a member, and entries older than `age` seconds. Returns the
+    /// number of old entries.
     ///
     /// # Errors
     /// If the store does not let it.
@@ -305,8 +305,8 @@ impl Archive {
         Ok(())
     }
 
-    /// The findings that repairs of a pass were about, in the JSON of the report, with the number
-    /// of their entries: those that were written.
+    /// The findings of a pass that were repaired and written, in the JSON of the report, with the
+    /// numbers of their entries.
     pub(crate) fn findings_of(&self, pass: u64) -> Result<Vec<(EntryId, String)>, HostError> {
         let mut findings = Vec::new();
         for id in self.ids()? {
@@ -321,7 +321,7 @@ impl Archive {
     }
 }
 
-/// Reads the rows of a window from the members that a repair leaves alone.
+/// Reads the rows of a window from the members that a repair does not change.
 fn witnesses(target: &Target, intent: &Intent, moved: &mut Ledger) -> Result<Vec<Witness>, HostError> {
     let ranges = intent.records.iter().map(|r| (r.role, r.device_offset, r.new.len() as u64));
     let (start, len) = window(target, intent.stripe, ranges).ok_or_else(|| {
@@ -341,7 +341,7 @@ fn witnesses(target: &Target, intent: &Intent, moved: &mut Ledger) -> Result<Vec
     Ok(witnesses)
 }
 
-/// The SHA-256 of a member's bytes of some rows; `None` if the drive does not give them back.
+/// The SHA-256 of a member's bytes of some rows; `None` if the drive refuses them.
 pub(super) fn digest_of_rows(
     target: &Target,
     role: Role,

@@ -13,7 +13,7 @@ const MAX_TEXT: u32 = 1 << 20;
 /// Bytes of a file, at most.
 pub(super) const MAX_FILE: u64 = 64 << 20;
 
-/// A field that cannot be.
+/// An invalid field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum BadField {
     /// The bytes end too early.

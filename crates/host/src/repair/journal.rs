@@ -25,13 +25,13 @@ use thiserror::Error;
 const KIND: Envelope = Envelope { magic: *b"PUMREPJL", version: 2 };
 const MAGIC_1: [u8; 8] = *b"PUMREPJ1";
 
-/// A journal that is not one.
+/// The reasons why a file is not a journal.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum BadJournal {
     /// Damaged, of another version, or another kind of file.
     #[error(transparent)]
     Envelope(#[from] BadEnvelope),
-    /// A field that cannot be.
+    /// A field with an invalid value.
     #[error(transparent)]
     Field(#[from] BadField),
 }
@@ -103,7 +103,7 @@ pub struct Journal {
     open: Cell<bool>,
 }
 
-/// What a journal's file says.
+/// The state of a journal's file.
 #[derive(Debug)]
 pub enum Found {
     /// Nothing waits.
@@ -153,11 +153,11 @@ impl Journal {
         HostError::state(self.path(), context, error)
     }
 
-    /// Writes down what is about to be done; when this returns, that survives a crash.
+    /// Records the intended writes; when this returns, the record survives a crash.
     ///
     /// # Errors
-    /// If the store does not take it, or an earlier repair was not settled. Nothing may be written
-    /// to a member then. Whether the journal is there is known to the next [`find`](Self::find).
+    /// If the store fails, or an earlier repair was not settled. Then nothing may be written to a
+    /// member. Whether the journal exists is known only to the next [`find`](Self::find).
     pub fn begin(&self, kept: &Kept) -> Result<Begun<'_>, HostError> {
         if self.open.get() {
             let why = io::Error::other("an earlier repair was interrupted and is not settled");
@@ -189,7 +189,7 @@ impl Begun<'_> {
 }
 
 impl Waiting {
-    /// What was interrupted.
+    /// The interrupted repair or undo.
     #[must_use]
     pub fn intent(&self) -> &Intent {
         &self.intent
@@ -212,7 +212,7 @@ impl Waiting {
         encode(&self.intent, self.entry)
     }
 
-    /// Removes the journal: its ranges are whole, or the archive has it.
+    /// Removes the journal, after its ranges are entirely old or new, or the archive has it.
     pub(super) fn settle(self) -> Result<Journal, HostError> {
         self.journal.clear()?;
         Ok(self.journal)
@@ -264,7 +264,7 @@ mod tests {
         }
     }
 
-    /// With a checksum that fits, every field is still looked at.
+    /// Every field is checked even if the checksum is right.
     #[test]
     fn fields_out_of_their_range_are_refused_by_name() {
         let good = encode(&intent(), EntryId(4));

@@ -36,14 +36,14 @@ use pumice_units::Role;
 use std::ops::Range;
 use write::{Bytes, write};
 
-/// What became of one finding.
+/// The outcome for one finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Repaired {
     /// Written and verified.
     Yes,
-    /// A dry run would have written it.
+    /// A repair would write it (dry run).
     Would,
-    /// Left alone, and why. `partly`: some of its blocks or runs were written.
+    /// Left alone, and the reason. `partly`: some of its blocks or runs were written.
     No { why: Refusal, partly: bool },
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Repairer<'t> {
     policy: RepairPolicy,
 }
 
-/// Where a repair is written down before it writes.
+/// The journal and archive that a repair uses before it writes.
 pub(crate) struct Books {
     pub(crate) journal: Journal,
     pub(crate) archive: Archive,
@@ -63,14 +63,15 @@ pub(crate) struct Books {
     pub(crate) pass: u64,
 }
 
-/// The place of a repair, and what it moved.
+/// The place of a repair, and the bytes that it moved.
 pub(crate) struct Site<'s> {
     pub(crate) view: &'s View,
     pub(crate) stripe: u64,
     pub(crate) moved: &'s mut Ledger,
-    /// What was rewritten, or would be: members, and where in their chunks.
+    /// The rewritten ranges (in a dry run: those to be rewritten): members, and places in their
+    /// chunks.
     pub(crate) written: Vec<(Role, Range<u32>)>,
-    /// Why, for the archive; filled in for each finding.
+    /// The reason, for the archive; filled in for each finding.
     pub(crate) occasion: Occasion,
 }
 
@@ -99,8 +100,8 @@ impl<'t> Repairer<'t> {
         self.books.is_none()
     }
 
-    /// Repairs one diagnosis of a stripe. `finding` is the same with what the whole pass says of
-    /// it.
+    /// Repairs one diagnosis of a stripe. `finding` is the same diagnosis after the judgement of
+    /// the whole pass.
     pub(crate) fn repair(
         &self,
         site: &mut Site<'_>,
@@ -130,8 +131,8 @@ impl<'t> Repairer<'t> {
         })
     }
 
-    /// Lost sectors, and bytes that tags prove wrong (R22), block by block. Whether anything was
-    /// planned, and why something was not.
+    /// Repairs lost sectors, and bytes that tags prove wrong (R22), block by block. Returns whether
+    /// anything was planned, and the reason if something was not.
     fn blocks(
         &self,
         site: &mut Site<'_>,
@@ -158,7 +159,7 @@ impl<'t> Repairer<'t> {
         Ok((done, refused))
     }
 
-    /// Bytes that read well, window by window.
+    /// Repairs bytes that read well, window by window.
     fn windows(
         &self,
         site: &mut Site<'_>,
@@ -182,7 +183,7 @@ impl<'t> Repairer<'t> {
         Ok((done, None))
     }
 
-    /// Reads the window again and works out what to write; the verdict must still hold (R1).
+    /// Reads the window again and plans the write; the verdict must still hold (R1).
     fn window(
         &self,
         site: &mut Site<'_>,
@@ -282,7 +283,7 @@ impl<'t> Repairer<'t> {
     }
 }
 
-/// The chunks by role; `None` where a role is missing.
+/// The chunks by role; `None` for a missing role.
 pub(crate) fn by_role<'r>(view: &View, chunks: &[&'r [u8]], columns: usize) -> Vec<Option<&'r [u8]>> {
     let mut out = vec![None; columns];
     for (role, chunk) in view.roles().zip(chunks) {

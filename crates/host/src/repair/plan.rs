@@ -15,7 +15,7 @@ use pumice_units::Role;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) role: Role,
-    /// The bytes that it holds; `None` for sectors that it refuses.
+    /// Its present bytes; `None` for sectors that it refuses.
     pub(crate) old: Option<Vec<u8>>,
     pub(crate) new: Vec<u8>,
 }
@@ -36,17 +36,17 @@ impl Rewrite {
     }
 }
 
-/// What to do about the lost or convicted bytes of a block.
+/// The plan for the lost or convicted bytes of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BlockPlan {
     /// Runs that are rebuilt.
     pub(crate) rewrites: Vec<Rewrite>,
-    /// Why others cannot.
+    /// The reason why others cannot be rebuilt.
     pub(crate) refused: Option<Refusal>,
 }
 
-/// Plans the lost sectors of a block. `last_equation` says whether a run may be rebuilt for which
-/// no equation remains (R9).
+/// Plans the lost sectors of a block. `last_equation` allows rebuilding a run for which no equation
+/// remains (R9).
 pub(crate) fn plan_lost(check: &CheckMatrix, block: &Block, last_equation: bool) -> BlockPlan {
     let mut out = BlockPlan { rewrites: Vec::new(), refused: None };
     if block.is_not_asked() {
@@ -85,8 +85,8 @@ fn rebuild(check: &CheckMatrix, block: &Block, run: &Run, last_equation: bool) -
     })
 }
 
-/// Plans the member that a diagnosis names, over a window that was just read: `contents` by role,
-/// from `start` of the chunk. The window must still say the same.
+/// Plans the rewrite of the member that a diagnosis names, over a window that was just read:
+/// `contents` by role, from `start` of the chunk. The window must still give the same diagnosis.
 pub(crate) fn plan_located(
     check: &CheckMatrix,
     redundancy: &Redundancy,
@@ -116,8 +116,8 @@ pub(crate) fn plan_located(
     Ok(whole_sectors(start, changes, diagnosis, grain))
 }
 
-/// Plans the members that tags convict in a block: what they should hold, and their lost sectors
-/// beside that. Runs are left out of which the block does not say the same as `diagnosis` any more.
+/// Plans the rewrite of the members that tags convict in a block, together with their lost sectors.
+/// Runs that no longer give the same verdict as `diagnosis` are left out.
 pub(crate) fn plan_convicted(check: &CheckMatrix, block: &Block, diagnosis: &Diagnosis) -> BlockPlan {
     let accused = diagnosis.verdict.accused();
     let in_reach = |run: &Run| {
@@ -143,7 +143,7 @@ pub(crate) fn plan_convicted(check: &CheckMatrix, block: &Block, diagnosis: &Dia
     BlockPlan { rewrites, refused }
 }
 
-/// Plans parity from the data as it is: md's way.
+/// Plans parity from the present data, as md does.
 pub(crate) fn plan_parity(
     check: &CheckMatrix,
     redundancy: &Redundancy,
@@ -168,7 +168,7 @@ pub(crate) fn plan_parity(
 pub(crate) struct Grain {
     /// Bytes.
     pub(crate) bytes: u32,
-    /// How far the first byte of the chunk lies behind a border.
+    /// Distance of the chunk's first byte from the last border before it.
     pub(crate) phase: u32,
 }
 
@@ -198,7 +198,7 @@ fn whole_sectors(start: u32, mut changes: Vec<Change>, diagnosis: &Diagnosis, gr
     Rewrite { start: first, changes }
 }
 
-/// Every row of the equations over the chunks. Missing members have no part in them.
+/// Evaluates every equation over the chunks. Missing members do not occur in them.
 pub(crate) fn syndromes(check: &CheckMatrix, chunks: &[Option<&[u8]>], len: usize) -> Vec<Vec<u8>> {
     (0..check.rows())
         .map(|row| {

@@ -10,10 +10,10 @@ use std::str::FromStr;
 pub enum RepairPolicy {
     /// The members that a verdict names, if the evidence is strong.
     Strong,
-    /// The members that a verdict names.
+    /// The members that a verdict names, even if the evidence is weak.
     Likely,
-    /// md's way: P and Q, from the data as it is. Damaged data becomes lasting. Nothing of a
-    /// mirror.
+    /// P and Q, computed from the present data, as md does. Damage in the data becomes permanent.
+    /// On a mirror, nothing.
     Parity,
     /// Nothing.
     None,
@@ -45,12 +45,12 @@ impl FromStr for RepairPolicy {
     }
 }
 
-/// Why a finding was left alone.
+/// The reasons why a finding was left alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// The policy covers no finding of its kind.
     Policy,
-    /// Copies differ, and none of them is alone against the others.
+    /// Copies differ, and there is no single copy that differs from all others.
     CopiesDiffer,
     /// Policy parity, and a mirror: it has none.
     NoParity,
@@ -58,9 +58,9 @@ pub(crate) enum Refusal {
     NotLocated,
     /// A member is named, and the evidence is weak.
     Weak,
-    /// The media no longer say what was found.
+    /// The bytes changed during or since the scan.
     Changed,
-    /// More is lost than the code can bring back.
+    /// More is lost than the code can rebuild.
     Undecodable,
     /// An equation that remains somewhere in the block does not hold (R7).
     Inconsistent,
@@ -70,7 +70,7 @@ pub(crate) enum Refusal {
     NotAsked,
     /// Only tags are damaged or lost (R21).
     Tags,
-    /// Tags accuse bytes that parity would be computed from (R22).
+    /// By their tags, bytes from which parity would be computed are damaged (R22).
     Accused,
 }
 

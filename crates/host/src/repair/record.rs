@@ -4,10 +4,10 @@ use crate::target::Target;
 use pumice_raid::Uuid;
 use pumice_units::Role;
 
-/// The unit in which a drive writes all or nothing, and in which bytes are lost.
+/// The unit that a drive writes atomically, and in which bytes are lost.
 pub const SECTOR: usize = 512;
 
-/// The bytes of a range before a repair; sectors that the drive did not give back have none.
+/// The bytes of a range before a repair; sectors that the drive refused have none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OldBytes {
     /// Zero in lost sectors.
@@ -24,8 +24,8 @@ impl OldBytes {
         Self { bytes, lost }
     }
 
-    /// Bytes of which the sectors in `lost` were not read. `None` unless there is one flag for each
-    /// sector of 512 bytes.
+    /// Bytes in which the sectors flagged in `lost` were not read. `None` unless there is one flag
+    /// for each sector of 512 bytes.
     #[must_use]
     pub fn with_lost(mut bytes: Vec<u8>, lost: Vec<bool>) -> Option<Self> {
         if lost.len() != bytes.len().div_ceil(SECTOR) {
@@ -128,7 +128,7 @@ pub enum Kind {
     Undo,
 }
 
-/// What a repair or an undo is about to do.
+/// The intended writes of a repair or an undo.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Intent {
     /// Which of the two.
@@ -145,8 +145,8 @@ pub struct Intent {
 
 /// The rows of the chunk that records cover: the same on every member.
 ///
-/// `None` if they are not the same, or not where the members of `target` have that stripe. `ranges`
-/// are roles with the offset on the device and the length of each.
+/// `None` if they are not the same, or not at the place of that stripe on the members of `target`.
+/// `ranges` are roles with the offset on the device and the length of each.
 pub(crate) fn window(
     target: &Target,
     stripe: u64,

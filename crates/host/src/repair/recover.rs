@@ -16,18 +16,18 @@ use pumice_offload::ErrorKind;
 use pumice_raid::Uuid;
 use std::fmt;
 
-/// What was found of an interrupted repair, and what became of it.
+/// The state in which an interrupted repair was found, and the outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Recovery {
     /// There was no journal.
     Nothing,
-    /// The ranges were wholly old or wholly new already.
+    /// The ranges were already entirely old or entirely new.
     Whole,
     /// Half-written; finished with the new bytes: parity holds for them, or it was an undo.
     Finished,
     /// Half-written; put back to the old bytes, because parity does not hold for the new ones.
     PutBack,
-    /// Left alone, and why; the archive has the journal.
+    /// Left alone, and the reason; the archive has the journal.
     Dropped(&'static str, EntryId),
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for Recovery {
     }
 }
 
-/// What lies in a range now.
+/// The present contents of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Content {
     Old,
@@ -57,17 +57,17 @@ enum Content {
     Foreign,
 }
 
-/// What is to be done about a waiting journal.
+/// The decision about a waiting journal.
 enum Decision {
-    /// The ranges are whole; whether they are new.
+    /// The ranges are all old or all new; whether they are new.
     Whole { new: bool },
-    /// The ranges were written, wholly new or (but for lost sectors) wholly old.
+    /// The ranges are to be written, entirely new or (except lost sectors) entirely old.
     Written { new: bool },
-    /// It is nobody's business any more.
+    /// The journal no longer applies.
     Drop(&'static str),
 }
 
-/// Brings an interrupted repair to an end, before anything else of a run that may write.
+/// Finishes or reverses an interrupted repair, before any other step of a run that may write.
 ///
 /// # Errors
 /// [`HostError::JournalWaits`] if it cannot be settled with these devices; the journal stays. Else
@@ -92,10 +92,10 @@ pub fn recover(target: &Target, found: Found, archive: &Archive) -> Result<(Reco
     Ok((recovery, waiting.settle()?))
 }
 
-/// Puts a waiting journal into the archive and removes it: what it says is not done, and not lost.
+/// Moves a waiting journal into the archive: its writes are not done, but its bytes are kept.
 ///
 /// # Errors
-/// If the archive does not take it; then it stays.
+/// If the archive fails; then the journal stays.
 pub fn drop_waiting(waiting: Waiting, archive: &Archive) -> Result<Journal, HostError> {
     archive.keep_journal(waiting.entry(), &waiting.bytes())?;
     waiting.settle()
@@ -182,7 +182,7 @@ fn content(target: &Target, record: &Record) -> Result<Content, HostError> {
     Ok(classify(&now, &unread, record))
 }
 
-/// What cannot be read (`unread`, by sector) is neither old nor new, and can become either.
+/// A sector that cannot be read (`unread`) is neither old nor new, and can become either.
 fn classify(now: &[u8], unread: &[bool], record: &Record) -> Content {
     let lost = record.old.lost();
     let whole = !unread.contains(&true);

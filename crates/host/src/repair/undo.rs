@@ -17,12 +17,12 @@ use sha2::{Digest, Sha256};
 
 /// Undoes one entry, and returns the number of the undo's own.
 ///
-/// The devices must be the caller's alone: opened exclusively, or held at their nodes. The journal
-/// is settled, so no interrupted repair waits.
+/// The caller must have exclusive use of the devices: opened exclusively, or held at their nodes.
+/// The journal must be settled, so that no interrupted repair waits.
 ///
 /// # Errors
-/// [`HostError::NotUndone`] with what stands against it, and nothing written. Else if a node, the
-/// archive or the journal fails; then the journal may wait.
+/// [`HostError::NotUndone`] with the reason, and nothing is written. Also if a node, the archive or
+/// the journal fails; then the journal may be left waiting.
 pub fn undo(
     target: &Target,
     archive: &Archive,
@@ -60,8 +60,8 @@ pub fn undo(
     Ok(kept.id())
 }
 
-/// The repairs that [`undo`] can be asked to undo all of, newest first: those that were written and
-/// not undone, and have something to put back. A damaged entry is an error.
+/// The repairs for `--all`, newest first: repairs that were written and not undone, and have old
+/// bytes. A damaged entry is an error.
 ///
 /// # Errors
 /// If the archive cannot be read.
@@ -92,12 +92,12 @@ fn refuse<T>(why: impl Into<String>) -> Result<T, Objection> {
     Err(Objection::Refused(why.into()))
 }
 
-/// The device in words, if its UUID is known.
+/// The device as text, if its UUID is known.
 fn device(uuid: Uuid) -> String {
     if uuid == Uuid([0; 16]) { String::new() } else { format!(" (device {uuid})") }
 }
 
-/// What an undo would write, and where in the chunk.
+/// The writes of an undo, and their place in the chunk.
 fn check(target: &Target, entry: &Entry) -> Result<(u32, Vec<Record>), Objection> {
     match entry.status {
         Status::Written => {}

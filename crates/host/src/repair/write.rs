@@ -7,12 +7,12 @@ use crate::stripes::read_raw;
 use crate::target::{Member, Target};
 use std::ops::Range;
 
-/// Which bytes of an intent.
+/// The side of an intent: its old or its new bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bytes {
-    /// Those that it brings.
+    /// The new bytes.
     New,
-    /// Those that it replaces. A lost sector has none, and is left alone.
+    /// The old bytes. A lost sector has none, and is left alone.
     Old,
 }
 
@@ -38,7 +38,7 @@ impl Bytes {
 /// If a node or a drive fails.
 ///
 /// # Panics
-/// If the member of a record is missing: the caller has looked.
+/// If the member of a record is missing: the caller must have checked that.
 pub(super) fn write(target: &Target, intent: &Intent, bytes: Bytes) -> Result<u64, HostError> {
     let mut written = 0;
     for record in &intent.records {

@@ -8,12 +8,12 @@ use crate::finding::Finding;
 use crate::pass::Observer;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Busy stripes that are looked at again, at most.
+/// Most busy stripes that are looked at again.
 const MAX_AGAIN: usize = 1024;
 
 impl Pass<'_> {
-    /// Looks again at stripes that were busy, all together: bits have been cleared since, a resync
-    /// has come further, a host is back.
+    /// Looks again at all busy stripes together: since then bits may have been cleared, a resync
+    /// may have progressed, or a host may have returned.
     pub(super) fn look_again(&mut self, observer: &mut dyn Observer) -> Result<(), HostError> {
         let busy = self.saved.findings.iter().filter(|finding| finding.is_busy());
         let stripes: BTreeSet<u64> = busy.map(|finding| finding.stripe).take(MAX_AGAIN).collect();

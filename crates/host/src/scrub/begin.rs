@@ -13,11 +13,11 @@ use crate::{Method, date};
 use pumice_raid::diagnosis::Diagnosis;
 use std::ops::Range;
 
-/// What a pass begins with.
+/// The initial state of a pass.
 pub(super) struct Begun {
     pub(super) saved: SavedPass,
     pub(super) schedule: Schedule,
-    /// Whether an interrupted pass goes on.
+    /// Whether it continues an interrupted pass.
     pub(super) resumed: bool,
 }
 
@@ -138,11 +138,11 @@ fn resumed(
     Ok(Begun { saved, schedule, resumed: true })
 }
 
-/// Takes in the findings that this pass repaired and had not saved when it was killed: the archive
-/// has them since before the first byte was written.
+/// Adds the findings that this pass had repaired but not saved when it was killed: the archive had
+/// them before the first byte was written.
 ///
-/// A finding can take several writes, so its place is looked at first. If it is still inconsistent,
-/// it is left to the pass, which finds it again.
+/// The repair of a finding can take several writes, so its place is checked first. If it is still
+/// inconsistent, the pass will find it again.
 pub(super) fn settle_repaired(
     target: &Target,
     saved: &mut SavedPass,

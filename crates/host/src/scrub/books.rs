@@ -9,8 +9,8 @@ use crate::state::{SavedPass, StateFiles};
 use crate::target::Target;
 use crate::{date, repair};
 
-/// What a repair needs: a settled journal, the archive, and a state directory that takes what is
-/// written. After everything that can be refused: a recovery writes.
+/// Prepares for repairs: a settled journal, the archive, and a writable state directory. Call it
+/// after all checks that can refuse the command, because a recovery writes.
 pub(super) fn open_books(
     target: &Target,
     state: &StateFiles,
@@ -38,7 +38,7 @@ pub(super) fn open_books(
     Ok(Books { journal, archive, pass: saved.pass })
 }
 
-/// Says that an interrupted repair waits, to a pass that does not repair.
+/// Notes an interrupted repair, for a pass that does not repair.
 pub(super) fn note_waiting(state: &StateFiles, observer: &mut dyn Observer) {
     match state.journal() {
         Ok(Found::Settled(_)) => {}

@@ -19,13 +19,13 @@ use pumice_parity::seed::Seed;
 use pumice_telemetry::Ledger;
 use std::ops::Range;
 
-/// Accumulators while halving a bad batch: so many that losing a stripe on the way has a chance
-/// below 10^-18.
+/// Accumulators while halving a bad batch: enough that the chance to lose a stripe stays
+/// negligible.
 const HALVING_ACCUMULATORS: u8 = 8;
-/// The block to which a window is widened: the unit of a verdict.
+/// Windows are widened to whole blocks, the unit of a verdict.
 const BLOCK: u32 = 4096;
 
-/// What checks have in common.
+/// The common state of checks.
 pub(crate) struct Checker<'p> {
     pub(crate) view: &'p View,
     pub(crate) chunk: u32,
@@ -39,7 +39,7 @@ impl Checker<'_> {
     /// Checks a run of stripes.
     ///
     /// # Errors
-    /// Where a node fails for another reason than unreadable media.
+    /// If a node fails for a reason other than unreadable media.
     pub(crate) fn check(&self, method: Method, stripes: Range<u64>) -> Result<Checked, HostError> {
         let mut out = Checked::default();
         match (method, self.view.shares.len()) {
@@ -103,7 +103,7 @@ impl Checker<'_> {
     }
 
     /// Every node folds its members into its own memory; the others send theirs to the first, the
-    /// collector, which sums `repetitions` chunks of `window.len` bytes and says which are not
+    /// collector, which sums `repetitions` chunks of `window.len` bytes and reports which are not
     /// zero.
     fn meet(
         &self,
@@ -172,7 +172,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// The chunks that one stripe's interims take have no room.
+    /// There is no room for the chunks of one stripe's interims.
     fn too_large(&self) -> HostError {
         let own = u64::from(self.accumulators) * u64::from(self.chunk);
         let need = own * self.view.shares.len() as u64;
@@ -208,7 +208,7 @@ impl Checker<'_> {
         Ok(self.meet(stripes, window, u64::from(accumulators), out, mode)?.range)
     }
 
-    /// Which stripes of a bad run are bad: halves, and halves of halves.
+    /// Finds the bad stripes of a bad run by repeated halving.
     fn halve(
         &self,
         stripes: Range<u64>,
@@ -237,8 +237,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Fingerprints: their power sums name the bad stripes; where there are too many, each half
-    /// again.
+    /// Fingerprints: their power sums name the bad stripes; if there are too many, each half is
+    /// checked separately.
     fn fingerprint(&self, stripes: Range<u64>, out: &mut Checked) -> Result<(), HostError> {
         let sums = self.readable(stripes, out, |run, out| self.power_sums(run, out))?;
         for (run, sums) in sums {
@@ -286,8 +286,9 @@ impl Checker<'_> {
         Ok(sum)
     }
 
-    /// Runs a check that sums over stripes. Where a stripe could not be read, its sum means
-    /// nothing: the runs around such stripes are checked again, until every run was read whole.
+    /// Runs a check that sums over stripes. A sum that lacks a stripe which could not be read is
+    /// meaningless, so the runs between such stripes are checked again, until every run was read
+    /// completely.
     fn readable<T>(
         &self,
         stripes: Range<u64>,
@@ -317,7 +318,7 @@ impl Checker<'_> {
     }
 }
 
-/// Asks every node at once.
+/// Sends a command to every node at once.
 pub(crate) fn on_each<T: Send>(
     shares: &[Share],
     ask: impl Fn(&Share) -> Result<T, NodeError> + Sync,

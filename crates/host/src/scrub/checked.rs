@@ -7,7 +7,7 @@ use pumice_units::Role;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// A place that a drive did not give back.
+/// A place that a drive refused or was not asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Hole {
     pub(crate) role: Role,
@@ -17,23 +17,24 @@ pub(crate) struct Hole {
     pub(crate) reason: String,
 }
 
-/// What a check brought to light.
+/// The result of a check.
 #[derive(Debug, Default)]
 pub(crate) struct Checked {
     /// Stripes with an inconsistency somewhere.
     pub(crate) suspects: BTreeSet<u64>,
-    /// Stripes that could not be read whole, with the places that are known.
+    /// Stripes that could not be read completely, with the known places.
     pub(crate) holes: BTreeMap<u64, Vec<Hole>>,
-    /// Blocks that fit their tags, by origin; `None` without tags.
+    /// Numbers of blocks that match their tags, by origin; `None` without tags.
     pub(crate) tags: Option<[u64; 4]>,
-    /// Up to which stripe each node's blocks are counted there: what is read again is not.
+    /// The stripe up to which each node's blocks are counted, so that repeated reads do not count
+    /// again.
     counted: BTreeMap<String, u64>,
     pub(crate) moved: Ledger,
 }
 
 impl Checked {
-    /// Takes what a node moved, what its result over `stripes` weighs, what tags say, and the holes
-    /// that it met; tells whether there were any.
+    /// Adds a node's ledger, the size of its result over `stripes`, its report on tags, and its
+    /// unreadable places; returns whether there were any of the latter.
     pub(super) fn account(
         &mut self,
         view: &View,
@@ -57,7 +58,7 @@ impl Checked {
         !result.unreadable.is_empty()
     }
 
-    /// Stripes with tags that differ, or are lost, are suspect, whatever their equations say.
+    /// Stripes with tags that differ, or are lost, are suspect even if their equations hold.
     fn hear(&mut self, view: &View, share: &Share, stripes: &Range<u64>, report: &TagReport) {
         self.suspects.extend(report.places.iter().map(|place| view.stripe(place.stripe)));
         if let Some(last) = report.places.last().filter(|_| report.is_cut()) {

@@ -12,11 +12,11 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Threads that fetch and fold, each a stripe at a time: one waits for the nodes while another
-/// folds.
+/// Threads that fetch and fold, each one stripe at a time: some wait for the nodes while others
+/// fold.
 const THREADS: u64 = 4;
 
-/// What the method needs.
+/// The state of the method.
 pub(super) struct Conventional<'p> {
     pub(super) view: &'p View,
     pub(super) chunk: u32,
@@ -27,7 +27,7 @@ impl Conventional<'_> {
     /// Checks a run of stripes.
     ///
     /// # Errors
-    /// Where a node fails for another reason than unreadable media.
+    /// If a node fails for a reason other than unreadable media.
     pub(super) fn check(&self, stripes: Range<u64>, out: &mut Checked) -> Result<(), HostError> {
         let next = AtomicU64::new(stripes.start);
         let shared = Mutex::new(out);

@@ -24,10 +24,10 @@ use pumice_telemetry::Ledger;
 use pumice_units::Role;
 use std::collections::BTreeSet;
 
-/// Bytes of a chunk that are looked at together before they are looked at block by block.
+/// Bytes of a chunk that are examined together before the block-by-block examination.
 const WINDOW: u32 = 64 << 10;
 
-/// What an examination found.
+/// The result of an examination.
 #[derive(Debug, Default)]
 pub(crate) struct Examination {
     /// By place in the chunk.
@@ -38,7 +38,7 @@ pub(crate) struct Examination {
 }
 
 impl Examination {
-    /// Takes the counters of a command on every share, which came after the ones before it.
+    /// Adds the counters of a later command on every share.
     fn witness<'r>(&mut self, results: impl IntoIterator<Item = &'r ParityResult>) {
         let now: Vec<Option<Activity>> = results.into_iter().map(|result| result.activity).collect();
         if self.activity.is_empty() {
@@ -56,7 +56,7 @@ impl Examination {
     }
 }
 
-/// Examines a stripe that every drive gives back.
+/// Examines a stripe that every drive can read.
 ///
 /// # Errors
 /// Where a node fails.
@@ -87,8 +87,8 @@ pub(crate) fn examine(target: &Target, view: &View, stripe: u64) -> Result<Exami
     Ok(out)
 }
 
-/// Diagnoses blocks from their syndromes. If one member could be named, what every member holds
-/// there is read as well: the evidence (R11 to R13 of `docs/design/repair.md`) is in the contents.
+/// Diagnoses blocks from their syndromes. If a member can be named, the contents of every member
+/// are read too, because they are the evidence (R11 to R13 of `docs/design/repair.md`).
 fn judge(
     target: &Target,
     view: &View,
@@ -191,9 +191,9 @@ fn syndromes(
     Ok(Some((window.start + start, syndromes)))
 }
 
-/// Examines a stripe with places that some member did not give back, or with tags, block by block.
-/// What fails is asked for again by itself; what reads by now is a byte like any other. The
-/// equations that remain without the missing members are checked over each run of sectors.
+/// Examines a stripe with unreadable places, or with tags, block by block. Failed reads are
+/// repeated sector by sector; sectors that can be read then count as usual. The equations that
+/// remain without the missing members are checked over each run of sectors.
 ///
 /// # Errors
 /// If a node fails, or a drive as a whole.
@@ -235,7 +235,7 @@ pub(crate) fn examine_closely(
     Ok(out)
 }
 
-/// Whether a window of a stripe reads whole, every equation holds, and no tag is against it.
+/// Whether a window of a stripe can be read completely, every equation holds, and no tag differs.
 fn is_sound(
     check: &CheckMatrix,
     view: &View,
@@ -255,7 +255,7 @@ fn is_sound(
     Ok(rows.iter().all(|row| row.iter().all(|byte| *byte == 0)))
 }
 
-/// Says what is wrong with a block: by its tags, by its equations, by what is missing.
+/// Diagnoses a block by its tags, its equations and its missing sectors.
 fn judge_block(
     target: &Target,
     check: &CheckMatrix,
@@ -290,8 +290,8 @@ fn judge_block(
     }
 }
 
-/// A run by its equations. `whole` is whether nothing of its block is missing or differs from its
-/// tag.
+/// Diagnoses a run by its equations. `whole` means that no sector of its block is missing or
+/// differs from its tag.
 fn judge_run(
     target: &Target,
     check: &CheckMatrix,
@@ -348,7 +348,7 @@ fn said(target: &Target, stripe: u64, block: &Block, heard: &Heard) -> Vec<Diagn
     }
 }
 
-/// The first and the last byte of a run that are to change.
+/// The first and the last byte of a run that must change.
 fn changed(block: &Block, run: &Run, members: &[(Role, Vec<u8>)]) -> (u32, u32) {
     let (mut first, mut last) = (u32::MAX, 0);
     for (role, new) in members {

@@ -14,11 +14,12 @@ use crate::repair::{Occasion, Refusal, Repaired, Repairer, Site};
 use pumice_telemetry::Ledger;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Looks at one stripe, at most: what a first repair makes readable or consistent is judged anew.
+/// Most looks at one stripe: after a repair makes it readable or consistent, the stripe is judged
+/// again.
 const ROUNDS: usize = 3;
 
 impl Pass<'_> {
-    /// Repairs what was found, stripe by stripe. Why it ended early, if it did.
+    /// Repairs the findings, stripe by stripe. Returns the reason if it ended early.
     pub(super) fn mend(&mut self, course: &Course<'_>) -> Option<StopReason> {
         let repairer = self.repairer.take()?;
         self.saved.patterns = crate::pattern::apply(&mut self.saved.findings);
@@ -77,8 +78,8 @@ impl Pass<'_> {
         result
     }
 
-    /// Looks at a stripe and repairs what may be. Whether something was repaired and something is
-    /// left, so that another look is worth it.
+    /// Looks at a stripe and repairs what is allowed. Returns whether something was repaired and
+    /// something is left, so that another look is useful.
     fn mend_once(&mut self, repairer: &Repairer<'_>, site: &mut Site<'_>) -> Result<bool, HostError> {
         let stripe = site.stripe;
         let settler = Settler {
@@ -137,8 +138,8 @@ impl Pass<'_> {
         Ok(repaired && left)
     }
 
-    /// Lost sectors that were rewritten together with bytes that tags convict (R23): no other look
-    /// sees them any more.
+    /// Lost sectors that were rewritten together with bytes that tags convict (R23): later looks no
+    /// longer see them.
     fn take_in_lost(&mut self, site: &Site<'_>, dry: bool) {
         let open = |finding: &&mut Finding| {
             finding.stripe == site.stripe && finding.verdict == Verdict::Unreadable && !finding.repaired
@@ -150,9 +151,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Brings the findings of a stripe up to what its media say now. A finding that stands keeps
-    /// what the pass says of it; one that is gone is kept with a word; a new one takes its place
-    /// beside them.
+    /// Updates the findings of a stripe to its present state. A finding that still holds keeps the
+    /// judgement of the pass; one that has disappeared is kept with a note; a new one is added.
     fn take_in(&mut self, stripe: u64, now: &[Finding]) {
         let pattern = self
             .saved

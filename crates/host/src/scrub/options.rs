@@ -13,22 +13,22 @@ use pumice_parity::seed::Seed;
 use std::ops::Range;
 use std::time::Duration;
 
-/// New findings after which a pass stops, unless said otherwise: an array with more is not scrubbed
-/// but restored.
+/// Default number of new findings after which a pass stops: an array with more needs to be
+/// restored, not scrubbed.
 const MAX_FINDINGS: usize = 100_000;
-/// Stripes of a batch unless said otherwise: the period of 2 in GF(2^8).
+/// Default number of stripes per batch: the period of 2 in GF(2^8).
 pub(crate) const BATCH: u64 = 255;
 
-/// What to check and how. `None` where the caller leaves it to the pass.
+/// The options of a scrub. `None` leaves the choice to the pass.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// How stripes are checked.
     pub method: Option<Method>,
-    /// Stripes of a batch, at most.
+    /// Most stripes per batch.
     pub batch: Option<u64>,
     /// Accumulators of `stripe` across nodes and `aggregate`, 1 to 8.
     pub accumulators: Option<u8>,
-    /// What weights and keys are drawn from, where the operator fixes it.
+    /// The seed of weights and keys, if the operator fixes it.
     pub seed: Option<Seed>,
     /// A fresh seed, for a pass that is not resumed.
     pub fresh_seed: Seed,
@@ -36,40 +36,36 @@ pub struct Options {
     pub range: Option<Range<u64>>,
     /// In which order.
     pub order: Option<Order>,
-    /// Whether and how to repair.
+    /// The repair policy; `None` for no repair.
     pub repair: Option<RepairPolicy>,
-    /// Do everything that a repair does, up to its first write.
+    /// Do all steps of a repair before its first write.
     pub dry_run: bool,
-    /// Make adopted tags vouched ones where parity holds.
+    /// Turn adopted tags into vouched ones if parity holds.
     pub vouch: bool,
-    /// Go on with an interrupted pass, where there is one.
+    /// Continue an interrupted pass, if there is one.
     pub resume: bool,
-    /// The devices may be written meanwhile: inconsistencies must stand.
+    /// The devices may be written during the scrub, so inconsistencies must be settled.
     pub in_use: bool,
-    /// How long an inconsistency must stand on devices that others may be writing.
+    /// How long an inconsistency must stay unchanged on devices that others may be writing.
     pub settle: Duration,
-    /// The pace of the nodes' reads; nothing to leave it to their own configuration.
+    /// The pace of the nodes' reads; if empty, their own configuration applies.
     pub pace: PaceRequest,
-    /// Another host runs the array, and its superblocks do not tell that from one that was not
-    /// stopped cleanly.
+    /// Another host probably runs the array; its superblocks alone cannot distinguish this from an
+    /// array that was not stopped cleanly.
     pub running_elsewhere: bool,
-    /// Members that were not named, though md holds the array to have them, are no reason to call
-    /// the result incomplete.
+    /// Members of the array that were not named do not make the result incomplete.
     pub accept_degraded: bool,
-    /// Findings of one run of the pass after which it stops; a pass that is resumed may add as many
-    /// again.
+    /// Findings after which one run of the pass stops; a resumed run may add as many again.
     pub max_findings: usize,
-    /// How long lost connections are tried anew, since the first failure in a row; zero for not at
-    /// all.
+    /// How long to try to reconnect, from the first of consecutive failures; zero for no attempt.
     pub reconnect: Duration,
-    /// How long the bytes that repairs replaced are kept, in seconds. Older ones are deleted when a
-    /// repairing pass begins.
+    /// How long replaced bytes are kept, in seconds. Older ones are deleted when a repairing pass
+    /// begins.
     pub keep_repairs: u64,
 }
 
 impl Options {
-    /// Whether the options make sense for an array: what can be refused before anything is opened,
-    /// recovered or written.
+    /// Checks the options against an array, before anything is opened, recovered or written.
     ///
     /// # Errors
     /// Names the option.
@@ -89,7 +85,7 @@ impl Options {
         Ok(())
     }
 
-    /// The pass's own choices, with a fresh seed.
+    /// The defaults, with a fresh seed.
     #[must_use]
     pub fn with_seed(fresh_seed: Seed) -> Self {
         Self {

@@ -13,7 +13,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Why a result is incomplete.
+/// The reasons why a result is incomplete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unfinished {
@@ -21,81 +21,77 @@ pub enum Unfinished {
     Stopped,
     /// Stripes of the range could not be judged, and were left out.
     Skipped,
-    /// Stripes would not stand still.
+    /// Stripes are busy.
     Busy,
     /// Bytes of stripes were not asked for: the member's error time is spent.
     NotAsked,
-    /// Fewer stripes were checked than were asked for, for none of the other reasons.
+    /// Fewer stripes were checked than the range has, for none of the other reasons.
     Uncovered,
-    /// A member that md holds the array to have was not named, and that was not accepted.
+    /// A member of the array was not named, and `--degraded` was not given.
     NotNamed,
 }
 
 /// Stripes that were left out, by reason.
 pub type SkippedStripes = BTreeMap<SkipReason, u64>;
 
-/// What a pass brought.
+/// The outcome of a pass.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// The method that ran.
     pub method: Method,
-    /// What was found, by place.
+    /// The findings, by place.
     pub findings: Vec<Finding>,
-    /// Stripes that were asked for: those of the range.
+    /// Number of stripes in the range.
     pub stripes_asked: u64,
-    /// Stripes checked, resumed ones included.
+    /// Stripes checked, including those of earlier runs of the pass.
     pub stripes_checked: u64,
-    /// What findings have in common: such findings are not repaired by default.
+    /// Common features of findings; findings with a pattern are not repaired by default.
     pub patterns: Vec<Pattern>,
-    /// Stripes of which a member refused bytes at first, and gave back all of them later, by
-    /// member.
+    /// Stripes in which a member refused bytes at first, and returned all of them later, by member.
     pub read_again: BTreeMap<Role, u64>,
     /// Stripes left out.
     pub skipped: SkippedStripes,
-    /// Stripes that looked inconsistent, and were consistent when they were looked at again:
-    /// written while they were read.
+    /// Stripes that were inconsistent at the first look and consistent at a later one.
     pub rechecked: u64,
-    /// Bytes checked, resumed ones included.
+    /// Bytes checked, including those of earlier runs of the pass.
     pub bytes_checked: u64,
-    /// What the members' nodes measured of their pace, by role; nothing where there was none.
+    /// The nodes' measurements of their pace, by role; empty without a pace.
     pub pacing: Vec<(Role, PaceFigures)>,
     /// Bytes by place.
     pub ledger: Ledger,
-    /// Blocks that fit their tags, by origin; those of origin unknown have none. `None` if no
-    /// member has tags.
+    /// Numbers of blocks that match their tags, by origin; blocks of origin unknown have no tag.
+    /// `None` if no member has tags.
     pub tags: Option<[u64; 4]>,
     /// Adopted tags that were vouched for.
     pub vouched: u64,
-    /// The chance that damage of a batch went unseen, at most: the largest over the batches.
+    /// Upper bound of the chance that damage in a batch went unseen: the largest over all batches.
     pub miss_bound: f64,
-    /// The stripes that were asked for.
+    /// The stripes of the range.
     pub range: Range<u64>,
     /// The equations that could be checked.
     pub equations: Equations,
-    /// Members that md holds the array to have, that were not named, and whose absence was not
-    /// accepted.
+    /// Members of the array that were not named, unless `--degraded` was given.
     pub not_named: Vec<Role>,
-    /// What the connections to the nodes moved since they were made, a value for each node behind a
-    /// network.
+    /// Traffic of the connections to the nodes, with one value for each node behind a network.
     pub links: Vec<LinkFigures>,
-    /// How often lost connections were made anew.
+    /// How often lost connections were re-established.
     pub reconnections: u64,
     /// Batches checked.
     pub batches: usize,
-    /// Seconds spent, resumed ones included.
+    /// Seconds spent, including earlier runs of the pass.
     pub seconds: f64,
-    /// Why it ended early.
+    /// The reason why it ended early.
     pub stopped: Option<StopReason>,
 }
 
 impl Outcome {
-    /// Stripes left out for another reason than that they were never written.
+    /// Stripes left out for a reason other than that they were never written.
     #[must_use]
     pub fn unsettled_stripes(&self) -> u64 {
         self.skipped.iter().filter(|(reason, _)| **reason != SkipReason::NeverWritten).map(|(_, n)| n).sum()
     }
 
-    /// What keeps the result from being complete.
+    /// The reasons why the result is incomplete.
     #[must_use]
     pub fn unfinished(&self) -> Vec<Unfinished> {
         let reasons = [
@@ -113,8 +109,8 @@ impl Outcome {
         out
     }
 
-    /// Whether the stripes that were checked, and those that were never written, are all that were
-    /// asked for. Nothing is clean without this, however the pass came to its end.
+    /// Whether the stripes that were checked, and those that were never written, add up to the
+    /// range. A result is clean only if they do, however the pass ended.
     #[must_use]
     pub fn covers_range(&self) -> bool {
         let never_written = self.skipped.get(&SkipReason::NeverWritten).copied().unwrap_or(0);

@@ -26,21 +26,19 @@ use std::time::{Duration, Instant};
 
 /// How often progress is saved.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
-/// Stripes of a batch that could be judged from which on it can be said that most of them are
-/// inconsistent.
+/// Fewest judged stripes of a batch for the conclusion that most of them are inconsistent.
 const UNSYNCED_BATCH: u64 = 8;
 /// Power sums a row of a fingerprint: they name up to four bad stripes in each plane.
 pub(crate) const POWERS: u8 = 8;
 
 /// Runs a pass.
 ///
-/// `state` is where progress and the repair journal live; without it, nothing can be resumed, and
-/// nothing repaired. `stop` ends the
-/// pass, and every wait of it, at once; a repair that has begun is brought to its end. The batch in
-/// hand is done again by the pass that resumes.
+/// `state` holds progress and the repair journal; without it, nothing can be resumed or repaired.
+/// `stop` ends the pass, and each of its waits, at once; a repair that has begun is finished. The
+/// resumed pass repeats the current batch.
 ///
 /// # Errors
-/// Where the pass cannot begin. What happens once it has begun is part of the [`Outcome`].
+/// If the pass cannot begin. Later failures are part of the [`Outcome`].
 pub fn run(
     target: &Target,
     state: Option<&StateFiles>,
@@ -58,10 +56,10 @@ pub fn run(
     Ok(pass.finish(course, stopped, observer))
 }
 
-/// A scrub under way: what it checks with, and what it has found.
+/// A scrub under way: its tools and its results so far.
 ///
-/// `saved` is the whole result so far. It counts a batch only when the batch is done, so that what
-/// is on disk can be resumed at any moment, and a batch that failed can be done again.
+/// `saved` is the complete result so far. It includes a batch only when the batch is done, so that
+/// the saved state can be resumed at any moment, and a failed batch can be repeated.
 pub(super) struct Pass<'t> {
     pub(super) target: &'t Target,
     pub(super) stop: &'t Stop,
@@ -76,12 +74,12 @@ pub(super) struct Pass<'t> {
     of_stripes: u64,
     pub(super) repairer: Option<Repairer<'t>>,
     pub(super) saved: SavedPass,
-    /// The view that was used last, and the stripes that it is of.
+    /// The view that was used last, and its stripes.
     view: Option<(Range<u64>, View)>,
     pub(super) began: Instant,
     seconds_before: f64,
     saved_at: Instant,
-    /// Whether the last save went well, or none was tried yet.
+    /// Whether the last save succeeded, or none was tried yet.
     is_saving: bool,
 }
 
@@ -153,8 +151,8 @@ impl<'t> Pass<'t> {
         self.saved_at.elapsed() >= SAVE_EVERY
     }
 
-    /// Saves progress. If that fails the pass goes on, and says so once: what it finds is in its
-    /// report all the same.
+    /// Saves progress. If that fails, the pass continues and says so once: its report has the
+    /// findings nevertheless.
     fn save(&mut self, observer: &mut dyn Observer) {
         match self.try_save() {
             Err(error) if self.is_saving => {
@@ -183,10 +181,10 @@ impl<'t> Pass<'t> {
         self.view = Some((start..end, view));
     }
 
-    /// An array that another host runs is taken for synced (`Options::running_elsewhere`). Where
-    /// most of the stripes of a batch that could be judged are inconsistent, it is not: its parity
-    /// is being built, and what it looks like now are no findings. What that host is writing
-    /// meanwhile says nothing, and what a drive does not give back neither.
+    /// An array that another host runs is assumed to be synced (`Options::running_elsewhere`). If
+    /// most of the judged stripes of a batch are inconsistent, it is not: its parity is being
+    /// built, and its inconsistencies are not damage. Stripes that the host is writing, and stripes
+    /// with refused sectors, do not count as judged.
     fn refuse_unsynced(&self, stripes: &Range<u64>, settled: &Settled) -> Result<(), HostError> {
         let disturbed =
             settled.unsettled.keys().filter(|stripe| !settled.undisturbed(**stripe)).count() as u64;
@@ -343,13 +341,13 @@ impl Work for Pass<'_> {
         }
     }
 
-    /// Local memory is leased anew, and perhaps less of it.
+    /// Local memory is leased again, perhaps less of it.
     fn forget_connections(&mut self) {
         self.view = None;
     }
 }
 
-/// The chance that fixed damage of a batch goes unseen, at most. `docs/design/scrub-maths.md`
+/// Upper bound of the chance that fixed damage in a batch goes unseen. `docs/design/scrub-maths.md`
 /// derives it.
 fn bound(method: Method, view: &View, stripes: u64, accumulators: u8) -> f64 {
     let nodes = view.shares.len();

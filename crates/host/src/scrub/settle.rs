@@ -14,16 +14,15 @@ use pumice_telemetry::Ledger;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How long an inconsistency must stand, unless the operator says otherwise: `docs/adr/0008` says
-/// what was seen with half a second, and with this.
+/// The default settle time; `docs/adr/0008` has experience with half a second and with this value.
 pub const SETTLE: Duration = Duration::from_secs(3);
 
-/// What became of suspects.
+/// The outcome for suspects.
 #[derive(Debug, Default)]
 pub(crate) struct Settled {
-    /// Stripes that are not consistent, or would not stand still.
+    /// Stripes that are inconsistent or busy.
     pub(crate) findings: BTreeMap<u64, Vec<Diagnosis>>,
-    /// Those of them that did not settle, and why.
+    /// Those of them that did not settle, and the reasons.
     pub(crate) unsettled: BTreeMap<u64, (Unsettled, Clause)>,
     /// Stripes that were suspect and consistent at a later look.
     pub(crate) rechecked: u64,
@@ -31,14 +30,14 @@ pub(crate) struct Settled {
 }
 
 impl Settled {
-    /// Stripes that nobody was writing: those that settled, and those that only lack the proof that
-    /// parity was ever built.
+    /// Stripes that nobody was writing: those that settled, and those for which only the proof is
+    /// missing that parity was built.
     pub(crate) fn undisturbed(&self, stripe: u64) -> bool {
         self.unsettled.get(&stripe).is_none_or(|(_, clause)| *clause == Clause::Whole)
     }
 
-    /// Stripes whose equations do not hold, for sure: not those that others may be writing, nor
-    /// those that have nothing but unreadable places or damaged tags.
+    /// Stripes whose equations certainly do not hold: without those that others may be writing, and
+    /// those that only have unreadable places or damaged tags.
     pub(crate) fn inconsistent(&self) -> u64 {
         let stood = self.findings.iter().filter(|(stripe, _)| self.undisturbed(**stripe));
         let broken = |d: &Diagnosis| !d.verdict.is_gap() && !d.verdict.is_of_tags();
@@ -50,15 +49,15 @@ impl Settled {
 pub(crate) struct Settler<'p> {
     pub(crate) target: &'p Target,
     pub(crate) view: &'p View,
-    /// What every moment is counted from, throughout a pass.
+    /// The zero of all moments of a pass.
     pub(crate) zero: Instant,
     pub(crate) patience: Patience,
     /// Ends the waits.
     pub(crate) stop: &'p Stop,
 }
 
-/// What holds when a pass begins: hosts are asked, and where nodes count writes, superblocks are
-/// read.
+/// The conditions at the beginning of a pass: asks the nodes for their hosts and, if nodes count
+/// writes, reads superblocks.
 ///
 /// # Errors
 /// Where a node fails.
@@ -98,10 +97,10 @@ pub(crate) fn stand(
 }
 
 impl Settler<'_> {
-    /// Says of each suspect what is wrong with it.
+    /// Diagnoses each suspect.
     ///
     /// # Errors
-    /// Where a node fails for another reason than unreadable media.
+    /// If a node fails for a reason other than unreadable media.
     pub(crate) fn settle(
         &self,
         standing: &mut Standing,
@@ -189,8 +188,7 @@ const fn reason(clause: Clause, running: bool, journal: bool) -> Unsettled {
     }
 }
 
-/// What parity says of a stripe that would not stand still says nothing; what a drive does not give
-/// back stays so.
+/// For a busy stripe, verdicts of parity are meaningless, but refused sectors remain findings.
 fn busy(mut diagnoses: Vec<Diagnosis>) -> Vec<Diagnosis> {
     for diagnosis in &mut diagnoses {
         if !diagnosis.verdict.is_gap() {

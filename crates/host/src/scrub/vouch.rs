@@ -7,12 +7,12 @@ use pumice_offload::Source;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// A method that misses damage with a larger chance does not vouch for anything.
+/// Largest miss bound at which a method may vouch.
 const MOST_MISSED: f64 = 1e-9;
 
-/// Vouches for the adopted tags of the stripes of a batch that were found good at once, and returns
-/// how many tags that are. `suspects` are the others; `bound` is the chance that the batch was
-/// checked in vain.
+/// Vouches for the adopted tags in the stripes of a batch that were consistent at the first look,
+/// and returns their number. `suspects` are the other stripes; `bound` is the miss bound of the
+/// batch.
 ///
 /// # Errors
 /// If a node fails.

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Asks every node of the array for its hosts, and for what it remembers of superblocks.
+/// Asks every node of the array for its hosts, and for its records of superblocks.
 pub(crate) fn hosts_now(target: &Target, zero: Instant) -> Result<HostsSeen, HostError> {
     let asked = zero.elapsed();
     let mut nodes = Vec::new();
@@ -34,11 +34,11 @@ pub(crate) fn hosts_now(target: &Target, zero: Instant) -> Result<HostsSeen, Hos
     Ok(HostsSeen { asked, nodes, saw_clean })
 }
 
-/// What the journal says now; `None` where there is none, or its superblock cannot be made out.
+/// The present state of the journal; `None` if there is none, or its superblock is invalid.
 ///
-/// To be read between two looks at a stripe. md takes an entry out of the journal only when the
-/// members have all of it: a stripe that looks the same before and after, because a write of it is
-/// still to come, is named in between.
+/// Read it between two looks at a stripe. md removes an entry from the journal only when the
+/// members have all of it. So if a stripe looks the same before and after because one of its writes
+/// is still to come, the journal names it in between.
 fn journal_now(target: &Target) -> Result<Option<MemberRecord>, HostError> {
     let Some(JournalDrive { node, drive }) = target.journal() else { return Ok(None) };
     let drives = node.describe()?.drives;
@@ -53,12 +53,12 @@ fn size_of(node: &str, drives: &[DriveDescription], id: DriveId) -> Result<u64, 
     Ok(drive.size_bytes)
 }
 
-/// Reads superblocks again, and what counts beside them: whether they still give every member the
-/// role and the state that it had, and what names each of `stripes` as half written, journal
-/// included. A superblock that cannot be made out is one that is being written: the array is not
-/// the same, for now.
+/// Reads superblocks again, with the records beside them: whether they still give every member the
+/// same role and state, and which record, including the journal, names each of `stripes` as
+/// possibly half written. An invalid superblock is treated as one being written: for now the array
+/// counts as changed.
 ///
-/// One call serves any number of stripes with the same reads: as a rule one of each member.
+/// One call serves any number of stripes with the same reads, usually one of each member.
 pub(crate) fn evidence(target: &Target, stripes: &[u64]) -> Result<ArrayNow, HostError> {
     let journal = journal_now(target)?;
     let mut readers = Vec::new();

@@ -13,10 +13,10 @@ const KIND: Envelope = Envelope { magic: *b"PUMREPAR", version: 1 };
 /// Members of a stripe, at most.
 const MAX_WITNESSES: u32 = 4096;
 
-/// What became of a repair.
+/// The status of a repair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// Kept, and not known to be written: it is under way, or was interrupted.
+    /// Kept, but not known to be written: the repair is under way, or was interrupted.
     Begun,
     /// Written and verified.
     Written,
@@ -55,7 +55,7 @@ impl Status {
         }
     }
 
-    /// The status in words for a person.
+    /// The status as text.
     #[must_use]
     pub fn words(self) -> String {
         match self {
@@ -68,13 +68,13 @@ impl Status {
     }
 }
 
-/// Why a file is no entry.
+/// The reasons why a file is not an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum BadEntry {
     /// Damaged, of another version, or another kind of file.
     #[error(transparent)]
     Envelope(#[from] BadEnvelope),
-    /// A field that cannot be.
+    /// A field with an invalid value.
     #[error(transparent)]
     Field(#[from] BadField),
     /// Neither slot holds a status.
@@ -100,7 +100,7 @@ pub struct EntryRecord {
     pub role: Role,
     /// The UUID of its device; zero if its superblock has none.
     pub member: Uuid,
-    /// What the operator called the device.
+    /// The device as named by the operator.
     pub device: String,
     /// Byte offset on the device.
     pub device_offset: u64,
@@ -115,7 +115,7 @@ pub struct EntryRecord {
 pub struct Entry {
     /// Its number.
     pub id: EntryId,
-    /// What became of it.
+    /// Its status.
     pub status: Status,
     /// A repair, or an undo.
     pub intent_kind: Kind,
@@ -216,7 +216,7 @@ impl Entry {
         Ok(Self { id, status, intent_kind, array, events, stripe, occasion, witnesses, records })
     }
 
-    /// The entry, if it is the one that its file's name and folder say.
+    /// Checks that the entry matches the name and folder of its file.
     pub(super) fn belongs_to(self, array: Uuid, id: EntryId) -> Result<Self, BadEntry> {
         match () {
             () if self.array != array => Err(BadField::Range("array").into()),

@@ -11,9 +11,9 @@ use std::time::Duration;
 pub(crate) struct HostsSeen {
     /// Before the first node was asked.
     pub(crate) asked: Moment,
-    /// By node; `None` of one that cannot know.
+    /// By node; `None` for a node that cannot know.
     pub(crate) nodes: Vec<Option<Hosts>>,
-    /// Every member's node remembers a clean superblock of an association that stands (S10).
+    /// Every member's node remembers a clean superblock of an association that still exists (S10).
     pub(crate) saw_clean: bool,
 }
 
@@ -28,7 +28,7 @@ impl HostsSeen {
         self.nodes.iter().all(Option::is_some) && self.writers().next().is_none()
     }
 
-    /// Whether every node says that no other host is there.
+    /// Whether every node reports that no other host is associated.
     pub(crate) fn is_nobody(&self) -> bool {
         self.nodes.iter().all(|node| node.as_ref().is_some_and(|hosts| hosts.hosts.is_empty()))
     }
@@ -74,7 +74,7 @@ pub(crate) enum Records {
     Journal,
 }
 
-/// What names a stripe as one that may be half written.
+/// A record that names a stripe as possibly half written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Held {
     /// The journal.
@@ -83,49 +83,49 @@ pub(crate) enum Held {
     Ppl,
     /// A bitmap, in some member's copy.
     Bitmap,
-    /// Something that the pass did not leave out when it began: a bad block, a member that is
-    /// rebuilt.
+    /// A condition that did not exist when the pass began: a bad block, a member being rebuilt.
     Changed,
 }
 
-/// The evidence at a time: what md wrote about the array.
+/// The evidence at one moment: md's own records about the array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ArrayNow {
-    /// Every superblock could be read, and gives each member what it had.
+    /// Every superblock could be read, and gives each member the same role, state and extent as
+    /// before.
     pub(crate) same: bool,
-    /// The superblock that counts says that parity is whole and no write under way.
+    /// The authoritative superblock is clean: parity is whole, and no write is under way.
     pub(crate) clean: bool,
     /// Its event count.
     pub(crate) events: u64,
     /// Where writes under way are recorded.
     pub(crate) records: Records,
-    /// Of the stripes that were asked for, those that are named.
+    /// The stripes, among those in question, that are named by a record.
     pub(crate) held: BTreeMap<u64, Held>,
 }
 
-/// That parity was whole earlier.
+/// Evidence that parity was whole earlier.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Word {
-    /// The event count of the clean superblock that was read; `None` of the operator's word.
+    /// The event count of the clean superblock that was read; `None` for `--assume-settled`.
     pub(crate) events: Option<u64>,
     /// The hosts from before that on.
     pub(crate) hosts: HostsSeen,
 }
 
-/// What holds for a whole pass.
+/// The conditions that apply to a whole pass.
 #[derive(Debug, Clone)]
 pub(crate) struct Standing {
     /// Somebody else may be writing the drives (S12).
     pub(crate) in_use: bool,
-    /// How long an inconsistency must stand (S2).
+    /// The settle time (S2).
     pub(crate) settle: Duration,
-    /// Hosts ran the array when the pass began, as far as could be told.
+    /// Hosts probably ran the array when the pass began.
     pub(crate) run_by_hosts: bool,
-    /// The array was not clean when the pass began, and was taken as running.
+    /// The array was not clean when the pass began, and was assumed to be running.
     pub(crate) running: bool,
     /// Every node counts writes.
     pub(crate) counted: bool,
-    /// The newest of what was heard.
+    /// The newest observation of hosts.
     pub(crate) word: Option<Word>,
     /// The clause that a test leaves out.
     #[cfg(test)]
@@ -155,14 +155,14 @@ impl Standing {
         }
     }
 
-    /// Whether the hosts that ran the array are gone (S5). Others that only read do not stand in
-    /// for them.
+    /// Whether the hosts that ran the array are gone (S5). Hosts that only read do not replace
+    /// them.
     pub(crate) fn is_abandoned(&self, hosts: &HostsSeen) -> bool {
         self.heeds(Clause::Stay) && self.run_by_hosts && hosts.has_no_writer()
     }
 
-    /// What stands against a finding in a stripe, by the evidence of `now`, read between the looks,
-    /// after hosts were `heard`, and by those at the `end`.
+    /// The reason against a finding in a stripe, if any, by the evidence of `now` (read between the
+    /// looks), the hosts `heard` before it, and the hosts at the `end`.
     pub(crate) fn against(
         &self,
         stripe: u64,
@@ -195,8 +195,8 @@ impl Standing {
         }
     }
 
-    /// S11: on drives that nobody counts, evidence from before the second look speaks for it only
-    /// if it would show a write that both looks saw half done.
+    /// S11: on uncounted drives, evidence from before the second look counts only if it would show
+    /// a write that both looks saw half done.
     fn is_timely(&self, now: &ArrayNow) -> bool {
         let operator = || self.word.as_ref().is_some_and(|word| word.events.is_none());
         self.counted || now.clean || now.records == Records::Bitmap || operator()

@@ -6,16 +6,16 @@ use crate::finding::Clause;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How long a host may be silent beyond the settle time: Linux sends a keep alive every half of its
-/// timeout, which is 5 s unless said otherwise.
+/// How long a host may be silent beyond the settle time: Linux sends a keep alive after half of its
+/// timeout, which is 5 s by default.
 const SILENCE: Duration = Duration::from_secs(8);
-/// How often hosts are asked for during a wait, at least.
+/// Longest interval between queries for hosts during a wait.
 const POLL: Duration = Duration::from_millis(100);
 
-/// How often a stripe is looked at again.
+/// The number of further looks at a stripe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Patience {
-    /// Within a batch: what would take long is left to the end of the pass.
+    /// Within a batch: stripes that would take long are left to the end of the pass.
     Batch,
     /// At the end of a pass.
     End,
@@ -44,7 +44,7 @@ struct Open<D> {
     last: Option<Look<D>>,
     /// The look of this round.
     now: Option<Look<D>>,
-    /// What was seen last that was not consistent.
+    /// The last inconsistent state that was seen.
     seen: Option<D>,
     against: Clause,
 }
@@ -83,8 +83,8 @@ pub(crate) struct Settling<'s, D> {
     apart: Moment,
     /// When the second look is due: then, or later if a host was silent.
     due: Moment,
-    /// How long one was silent that was silent for longer than the settle time and has not been
-    /// heard again.
+    /// The silence of a host that was silent for longer than the settle time and has not been heard
+    /// again.
     silence: Option<Duration>,
     /// The hosts before the first look of the pair.
     base: Option<HostsSeen>,
@@ -131,7 +131,7 @@ impl<'s, D: Clone + PartialEq> Settling<'s, D> {
         standing.in_use && standing.heeds(Clause::Shared)
     }
 
-    /// What is to be done next.
+    /// The next action.
     pub(crate) fn next(&mut self) -> Action<D> {
         if let Some((stripe, decision)) = self.decided.pop_front() {
             return Action::Decide(stripe, decision);
@@ -146,7 +146,7 @@ impl<'s, D: Clone + PartialEq> Settling<'s, D> {
         }
     }
 
-    /// Takes the answer to the action that [`next`](Self::next) gave.
+    /// Accepts the answer to the action that [`next`](Self::next) returned.
     pub(crate) fn take(&mut self, event: Event<D>) {
         match (self.phase, event) {
             (Phase::Begin, Event::Hosts(hosts)) => {
@@ -196,8 +196,8 @@ impl<'s, D: Clone + PartialEq> Settling<'s, D> {
         }
     }
 
-    /// After the first looks: what is consistent is so (S1), and drives that nobody writes need no
-    /// second (S12).
+    /// After the first looks: consistent stripes are decided (S1), and drives that nobody can write
+    /// need no second look (S12).
     fn first_round(&mut self) {
         let shared = Self::is_shared(self.standing);
         for mut open in std::mem::take(&mut self.open) {
@@ -239,7 +239,7 @@ impl<'s, D: Clone + PartialEq> Settling<'s, D> {
         self.phase = Phase::Poll;
     }
 
-    /// What is left is busy.
+    /// The remaining stripes are busy.
     fn give_up(&mut self) {
         for open in self.open.drain(..) {
             let decision = open.seen.map_or(Decision::Consistent, |seen| Decision::Busy(seen, open.against));
@@ -248,8 +248,8 @@ impl<'s, D: Clone + PartialEq> Settling<'s, D> {
         self.phase = Phase::Done;
     }
 
-    /// Hosts were asked during the wait or after it. If hosts come and go, there is nothing to wait
-    /// for.
+    /// Handles the answer about hosts during the wait or after it. If hosts have connected or
+    /// disconnected, waiting is useless.
     fn polled(&mut self, hosts: HostsSeen) {
         let stayed = self.base.as_ref().is_some_and(|base| base.stayed_until(&hosts));
         if !stayed || !hosts.is_same_everywhere() {
@@ -271,9 +271,9 @@ impl<'s, D: Clone + PartialEq> Settling<'s, D> {
         }
     }
 
-    /// A host that may write was silent for longer than the settle time, or is: what the network
-    /// lost meanwhile comes later than what is sent now. When it is heard again, the wait begins
-    /// anew, for as long as the silence was.
+    /// A host that may write was, or is, silent for longer than the settle time: packets that the
+    /// network lost meanwhile arrive later than new ones. When the host is heard again, the wait
+    /// restarts, for as long as the silence was.
     fn note_silence(&mut self, hosts: &HostsSeen) {
         let settle = self.standing.settle;
         let silence = hosts.longest_silence();
@@ -301,13 +301,12 @@ impl<'s, D: Clone + PartialEq> Settling<'s, D> {
         POLL.min(self.standing.settle / 8)
     }
 
-    /// From the end of a look, whatever hosts do: a way to them that comes and goes is not waited
-    /// for.
+    /// The limit of a wait from the end of a look, even if the path to a host comes and goes.
     fn longest_wait(&self) -> Duration {
         (self.standing.settle + SILENCE) * 3
     }
 
-    /// What stands against a finding by the looks and hosts.
+    /// The reason against a finding, if any, by the looks and hosts.
     fn between(&self, open: &Open<D>) -> Option<Clause> {
         let fails = |clause, fails: bool| (self.standing.heeds(clause) && fails).then_some(clause);
         let (Some(first), Some(second)) = (&open.last, &open.now) else { return Some(Clause::Agree) };
@@ -321,7 +320,7 @@ impl<'s, D: Clone + PartialEq> Settling<'s, D> {
             .or_else(|| fails(Clause::Heard, !heard.heard_since(self.apart)))
     }
 
-    /// Decides what can be decided, and looks at the rest again.
+    /// Decides the stripes that can be decided, and looks at the rest again.
     fn judge(&mut self) {
         let mut left = Vec::new();
         for open in &self.open {

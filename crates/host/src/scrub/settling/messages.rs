@@ -4,8 +4,8 @@ use super::{ArrayNow, HostsSeen, Moment};
 use crate::finding::Clause;
 use pumice_offload::Activity;
 
-/// What the machine wants done. Each is answered by one event, but for a decision, which needs
-/// none.
+/// An action of the machine. Each is answered by one event, except a decision, which needs no
+/// answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action<D> {
     /// Ask every node for its hosts.
@@ -14,7 +14,7 @@ pub(crate) enum Action<D> {
     Look(u64),
     /// Read the evidence of these stripes: superblocks, and the records beside them.
     ReadArray(Vec<u64>),
-    /// Let the time come.
+    /// Wait until this time.
     WaitUntil(Moment),
     /// A stripe is decided.
     Decide(u64, Decision<D>),
@@ -22,14 +22,14 @@ pub(crate) enum Action<D> {
     Done,
 }
 
-/// What a stripe is.
+/// The decision about a stripe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Decision<D> {
     /// Its equations hold (S1).
     Consistent,
-    /// Damaged: what was seen.
+    /// Damaged, with the state that was seen.
     Finding(D),
-    /// Not decided: what was seen last, and what stood against a finding.
+    /// Not decided, with the last state that was seen, and the reason against a finding.
     Busy(D, Clause),
 }
 
@@ -40,13 +40,13 @@ pub(crate) struct Look<D> {
     pub(crate) ended: Moment,
     /// The counters of each node, from before the first read to after the last.
     pub(crate) activity: Vec<Option<Activity>>,
-    /// What was seen; `None` where the equations hold.
+    /// The state that was seen; `None` if the equations hold.
     pub(crate) seen: Option<D>,
 }
 
 impl<D> Look<D> {
-    /// Whether nothing was written to what both looks read, from before this one to after
-    /// `later`. Nodes that do not count writes say nothing against it.
+    /// Whether nothing was written to the regions of both looks, from before this one to after
+    /// `later`. Nodes that do not count writes are ignored.
     pub(super) fn is_quiet_until(&self, later: &Self) -> bool {
         self.activity.len() == later.activity.len()
             && self.activity.iter().zip(&later.activity).all(|pair| match pair {
@@ -57,7 +57,7 @@ impl<D> Look<D> {
     }
 }
 
-/// What has happened.
+/// An event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event<D> {
     /// The answer to [`Action::AskHosts`].
