@@ -247,13 +247,13 @@ pub trait BlockDevice: Send + Sync {
     /// Reads `buf.len()` bytes at `offset`.
     ///
     /// # Errors
-    /// Where the range is not all within the device, or the medium fails.
+    /// If the range is not all within the device, or the medium fails.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError>;
 
     /// Writes `data` at `offset`. Durable after a [`flush`](Self::flush) that follows.
     ///
     /// # Errors
-    /// Where the device is read-only, the range is not all within it, or the medium fails.
+    /// If the device is read-only, the range is not all within it, or the medium fails.
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), IoError>;
 
     /// Makes `len` bytes at `offset` zeros, and keeps room for them on the medium. Reads see zeros
@@ -279,6 +279,6 @@ pub trait BlockDevice: Send + Sync {
     /// Makes every completed write durable.
     ///
     /// # Errors
-    /// Where the medium cannot promise that.
+    /// If the medium cannot promise that.
     fn flush(&self) -> Result<(), IoError>;
 }

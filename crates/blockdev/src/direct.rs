@@ -140,7 +140,7 @@ impl<T> DirectQueue<T> {
     /// A queue for so many requests at a time.
     ///
     /// # Errors
-    /// Where the system has no io_uring, or refuses it.
+    /// If the system has no io_uring, or refuses it.
     pub fn new(requests: u32) -> io::Result<Self> {
         let ring = IoUring::new(requests.clamp(1, 4096))?;
         let places = ring.params().sq_entries() as usize;
@@ -248,7 +248,7 @@ mod tests {
 
     const SIZE: usize = 1 << 20;
 
-    /// A file that is read and written past the page cache; `None` where the file system, or the
+    /// A file that is read and written past the page cache; `None` if the file system, or the
     /// system, has no such thing.
     fn file() -> Option<(tempfile::TempDir, Arc<dyn BlockDevice>, DirectQueue<usize>)> {
         let folder = tempfile::tempdir().unwrap();

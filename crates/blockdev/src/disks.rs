@@ -16,7 +16,7 @@ const DEPTH: u32 = 8;
 /// knows (Btrfs, ZFS, NFS) is one disk.
 ///
 /// # Errors
-/// Where the path is not there.
+/// If the path is not there.
 pub(crate) fn below(path: &Path) -> io::Result<BTreeSet<String>> {
     let mut disks = BTreeSet::new();
     Search { sysfs: Path::new("/sys") }.follow(number(&std::fs::metadata(path)?), DEPTH, &mut disks);
@@ -63,7 +63,7 @@ impl Search<'_> {
     }
 }
 
-/// What a device is made of; nothing where it is a disk itself.
+/// What a device is made of; nothing if it is a disk itself.
 fn lower(place: &Path) -> Vec<(u64, u64)> {
     let slaves = std::fs::read_dir(place.join("slaves")).into_iter().flatten().flatten();
     let parts: Vec<_> = slaves.filter_map(|slave| read_number(&slave.path().join("dev"))).collect();

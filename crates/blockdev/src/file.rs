@@ -58,7 +58,7 @@ pub struct FileDevice {
     read_only: bool,
     disks: BTreeSet<String>,
     is_block_device: bool,
-    /// Alignment of direct I/O; `None` where the page cache is used.
+    /// Alignment of direct I/O; `None` if the page cache is used.
     grain: Option<u32>,
     grains: Grains,
     /// The system was seen not to make zeros here: they are written.
@@ -73,7 +73,7 @@ impl FileDevice {
     /// Opens a block device or a regular file.
     ///
     /// # Errors
-    /// Where the path is neither, or empty, or cannot be opened so. The message names the path.
+    /// If the path is neither, or empty, or cannot be opened so. The message names the path.
     pub fn open(path: &Path, mode: OpenMode, options: Options) -> Result<Self, IoError> {
         let name = path.display().to_string();
         let fail = |error| IoError::open(&name, error);
@@ -138,7 +138,7 @@ impl FileDevice {
     /// serves. A block device is never locked so.
     ///
     /// # Errors
-    /// Where that cannot be found out.
+    /// If that cannot be found out.
     pub fn locked_by_another(&self) -> Result<bool, IoError> {
         if self.is_block_device {
             return Ok(false);
@@ -155,7 +155,7 @@ impl FileDevice {
     /// held.
     ///
     /// # Errors
-    /// Where that cannot be found out.
+    /// If that cannot be found out.
     pub fn held_by_kernel(&self) -> Result<bool, IoError> {
         if !self.is_block_device {
             return Ok(false);
@@ -167,7 +167,7 @@ impl FileDevice {
         }
     }
 
-    /// The range that direct I/O reads or writes for one that is not aligned; `None` where it is.
+    /// The range that direct I/O reads or writes for one that is not aligned; `None` if it is.
     fn widened(&self, offset: u64, buf: &[u8]) -> Option<(u64, usize)> {
         let grain = u64::from(self.grain?);
         let end = offset + buf.len() as u64;

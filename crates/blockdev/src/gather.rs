@@ -109,7 +109,7 @@ impl Gatherer {
     /// A gatherer with at most `depth` parts in flight.
     ///
     /// # Errors
-    /// Where [`Engine::Uring`] is asked for by name and the kernel does not offer it, or threads
+    /// If [`Engine::Uring`] is asked for by name and the kernel does not offer it, or threads
     /// cannot be made.
     pub fn new(devices: Vec<Arc<dyn BlockDevice>>, depth: u32, engine: Engine) -> io::Result<Self> {
         let any_direct = devices.iter().any(|device| device.direct_fd().is_some());
@@ -136,7 +136,7 @@ impl Gatherer {
     /// Begins a gather. What is read at once is there when this returns.
     ///
     /// # Panics
-    /// Where a part names no device, or lies outside the buffer.
+    /// If a part names no device, or lies outside the buffer.
     pub fn submit(&mut self, gather: Gather) {
         let Gather { tag, mut buffer, parts } = gather;
         assert!(

@@ -44,7 +44,7 @@ impl MarkedDevice {
     /// A device whose marks are kept in a file, which is made with the first of them.
     ///
     /// # Errors
-    /// Where the file is there and cannot be read, or is no file of marks.
+    /// If the file is there and cannot be read, or is no file of marks.
     pub fn with_file(inner: Arc<dyn BlockDevice>, block: u32, path: &Path) -> Result<Self, MarksError> {
         let file = MarksFile::at(path)?;
         let marks = file.load()?;

@@ -24,7 +24,7 @@ impl MemoryDevice {
     /// not page by page to the first writes.
     ///
     /// # Panics
-    /// Where `size` does not fit the address space.
+    /// If `size` does not fit the address space.
     #[must_use]
     pub fn new(name: &str, size: u64) -> Self {
         let size = usize::try_from(size).expect("it fits memory");

@@ -91,7 +91,7 @@ pub(crate) fn lives_in_memory(file: &File) -> bool {
 /// that are.
 ///
 /// # Errors
-/// Where the system refuses.
+/// If the system refuses.
 pub fn raise_descriptor_limit() -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the call writes one rlimit to the pointer, which is valid for that.
@@ -106,7 +106,7 @@ pub fn raise_descriptor_limit() -> io::Result<u64> {
 
 /// Gives memory that was freed, and that the allocator keeps for the next who asks, back to the
 /// system. It takes longer the more there is, and whoever allocates meanwhile may wait. Does
-/// nothing where the allocator cannot.
+/// nothing if the allocator cannot.
 pub fn give_memory_back() {
     #[cfg(target_env = "gnu")]
     // SAFETY: the call may be made at any time and from any thread; it touches no memory that is in
@@ -117,7 +117,7 @@ pub fn give_memory_back() {
 }
 
 /// Asks for large pages under memory that was allocated and not touched yet; random reads of it
-/// miss the TLB less. Does nothing where the system has none.
+/// miss the TLB less. Does nothing if the system has none.
 pub(crate) fn prefer_large_pages(memory: &mut [MaybeUninit<u8>]) {
     const PAGE: usize = 4096;
     let skipped = memory.as_ptr().align_offset(PAGE);
@@ -136,7 +136,7 @@ pub(crate) fn prefer_large_pages(memory: &mut [MaybeUninit<u8>]) {
 /// timeout.
 ///
 /// # Errors
-/// Where the descriptor is no TCP socket.
+/// If the descriptor is no TCP socket.
 pub fn ask_silent_peer(socket: &impl AsFd) -> io::Result<()> {
     let fd = socket.as_fd().as_raw_fd();
     for (level, option, value) in [
@@ -155,7 +155,7 @@ pub fn ask_silent_peer(socket: &impl AsFd) -> io::Result<()> {
 }
 
 /// Lets the calling thread run only where no other thread wants to, and give way at once where one
-/// wakes up. For the rest of the thread's life; does nothing where the system refuses.
+/// wakes up. For the rest of the thread's life; does nothing if the system refuses.
 pub fn step_back() {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: `parameters` outlives the call, which only reads it; process 0 means the calling

@@ -35,7 +35,7 @@ impl AlignedBuffer {
     /// A buffer of `len` bytes, rounded up to whole pages.
     ///
     /// # Panics
-    /// Where `len` is zero or near the size of the address space.
+    /// If `len` is zero or near the size of the address space.
     #[must_use]
     pub fn new(len: usize) -> Self {
         assert!(len > 0, "a buffer holds something");

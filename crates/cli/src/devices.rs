@@ -36,7 +36,7 @@ pub(crate) fn expand(paths: &[PathBuf], sysfs: &Path) -> Result<Vec<PathBuf>, Fa
     Ok(out)
 }
 
-/// The members of an assembled md array, found through sysfs; `None` where the path is no such
+/// The members of an assembled md array, found through sysfs; `None` if the path is no such
 /// array.
 fn md_members(path: &Path, sysfs: &Path) -> Result<Option<Vec<PathBuf>>, Failure> {
     // /dev/md/name is a link to /dev/mdX.

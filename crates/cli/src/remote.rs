@@ -92,7 +92,7 @@ fn addresses(host: &str, port: u16) -> std::io::Result<Vec<SocketAddr>> {
 }
 
 impl RemoteName {
-    /// The node that a name names; `None` where it is the path of a device.
+    /// The node that a name names; `None` if it is the path of a device.
     pub(crate) fn of(path: &Path) -> Result<Option<Self>, Failure> {
         let Some(rest) = path.to_str().and_then(after_scheme) else { return Ok(None) };
         let wrong = |why: &str| Failure::new(format!("{}: {why}", path.display()));

@@ -38,7 +38,7 @@ impl Batches {
     /// A run of stripes, cut into batches of at most `batch`.
     ///
     /// # Panics
-    /// Where `batch` is zero.
+    /// If `batch` is zero.
     #[must_use]
     pub fn of_run(stripes: u64, batch: u64) -> Vec<Self> {
         let whole = Self { count: stripes / batch, stripes: batch };

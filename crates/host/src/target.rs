@@ -165,10 +165,10 @@ impl View {
 }
 
 impl Target {
-    /// An array and its members by role; `None` where a role is missing.
+    /// An array and its members by role; `None` if a role is missing.
     ///
     /// # Panics
-    /// Where there are not as many members as roles.
+    /// If there are not as many members as roles.
     #[must_use]
     pub fn new(array: Array, members: Vec<Option<Member>>) -> Self {
         let layout = array.layout();
@@ -279,7 +279,7 @@ impl Target {
     /// What the nodes measured of their pace on the members' drives.
     ///
     /// # Errors
-    /// Where a node does not answer.
+    /// If a node does not answer.
     pub fn pace_figures(&self) -> Result<Vec<(Role, PaceFigures)>, HostError> {
         let mut out = Vec::new();
         for node in self.nodes() {
@@ -297,7 +297,7 @@ impl Target {
     /// The byte offset on its device of byte `start` of a member's chunk.
     ///
     /// # Panics
-    /// Where the member is missing, or has no chunk in that stripe.
+    /// If the member is missing, or has no chunk in that stripe.
     #[must_use]
     pub fn place(&self, role: Role, stripe: u64, start: u32) -> u64 {
         let member = self.member(role).expect("the member is present");
@@ -346,7 +346,7 @@ impl Target {
     /// without the others.
     ///
     /// # Errors
-    /// Where nothing can be checked with the members present.
+    /// If nothing can be checked with the members present.
     pub(crate) fn view(&self, stripe: u64) -> Result<View, HostError> {
         let (present, missing) = self.usable(stripe);
         let band = self.layout.band(stripe);

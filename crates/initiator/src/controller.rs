@@ -49,7 +49,7 @@ impl Controller {
     /// Connects the admin queue, enables the controller, and asks who it is.
     ///
     /// # Errors
-    /// Where it cannot be reached, does not answer in time, or refuses.
+    /// If it cannot be reached, does not answer in time, or refuses.
     pub fn connect(address: SocketAddr, options: ConnectOptions) -> Result<Self, InitiatorError> {
         let data = Self::data(&options, DYNAMIC);
         let queue = Options {
@@ -105,7 +105,7 @@ impl Controller {
     /// Says that the host is alive, and hears whether the controller is.
     ///
     /// # Errors
-    /// Where it does not answer in time, or refuses.
+    /// If it does not answer in time, or refuses.
     pub fn keep_alive(&mut self) -> Result<(), InitiatorError> {
         let outcome = self.admin.execute(Sqe::new(opcode::admin::KEEP_ALIVE, 0), &[], &mut [])?;
         if outcome.status.is_success() {
@@ -117,7 +117,7 @@ impl Controller {
     /// Connects I/O queue `qid` with room for `depth` commands.
     ///
     /// # Errors
-    /// Where the controller refuses, or does not answer in time.
+    /// If the controller refuses, or does not answer in time.
     pub fn queue(&self, qid: u16, depth: u16) -> Result<Queue, InitiatorError> {
         // A queue of n + 1 entries takes n commands, and MAXCMD entries are allowed.
         let most = self.identity.queue_depth.saturating_sub(1).max(1);
@@ -133,10 +133,10 @@ impl Controller {
         Ok(Queue::connect(self.address, queue, self.options.deadline)?.0)
     }
 
-    /// A namespace; `None` where there is none of that number, or its blocks are of no size.
+    /// A namespace; `None` if there is none of that number, or its blocks are of no size.
     ///
     /// # Errors
-    /// Where the connection fails.
+    /// If the connection fails.
     pub fn namespace(&mut self, nsid: u32) -> Result<Option<Namespace>, InitiatorError> {
         let mut page = vec![0; LEN];
         let mut sqe = Sqe::new(opcode::admin::IDENTIFY, nsid);

@@ -34,7 +34,7 @@ impl DigestPolicy {
     }
 
     /// Connects with `connect`, which is given the digests to ask for. Returns what it made, and
-    /// the digests that are in use: none where they were asked for, the controller has none, and
+    /// the digests that are in use: none if they were asked for, the controller has none, and
     /// the policy leaves that to it.
     ///
     /// # Errors

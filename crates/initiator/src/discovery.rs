@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 /// What a discovery service lists. `options.subsystem` is of no account.
 ///
 /// # Errors
-/// Where the service cannot be reached, does not answer in time, refuses, or its log does not stand
+/// If the service cannot be reached, does not answer in time, refuses, or its log does not stand
 /// still.
 pub fn discover(
     address: SocketAddr,

@@ -87,7 +87,7 @@ impl Queue {
     /// Connects a queue, and returns what Connect returned: the controller's id.
     ///
     /// # Errors
-    /// Where the controller cannot be reached, does not answer in time, or refuses.
+    /// If the controller cannot be reached, does not answer in time, or refuses.
     pub fn connect(
         address: SocketAddr,
         options: Options,
@@ -134,7 +134,7 @@ impl Queue {
     /// to begin with.
     ///
     /// # Errors
-    /// Where the socket refuses.
+    /// If the socket refuses.
     pub fn set_busy_poll(&mut self, longest: Duration) -> Result<(), InitiatorError> {
         let address = self.address;
         self.stream.set_busy_poll(longest).map_err(|source| InitiatorError::Socket { address, source })
@@ -161,7 +161,7 @@ impl Queue {
     /// What ends the connection from another thread.
     ///
     /// # Errors
-    /// Where the system has no more descriptors.
+    /// If the system has no more descriptors.
     pub fn stopper(&self) -> Result<Stopper, InitiatorError> {
         let address = self.address;
         self.stream.try_clone().map(Stopper).map_err(|source| InitiatorError::Socket { address, source })
@@ -177,7 +177,7 @@ impl Queue {
     /// commands.
     ///
     /// # Errors
-    /// Where the connection fails, or nothing at all comes within the deadline. The queue is of no
+    /// If the connection fails, or nothing at all comes within the deadline. The queue is of no
     /// more use then.
     pub fn run(&mut self, commands: &mut [Command<'_>]) -> Result<Vec<Outcome>, InitiatorError> {
         self.run_while(commands, || false)

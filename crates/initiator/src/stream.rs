@@ -25,7 +25,7 @@ impl PollingStream {
     /// Looks for at most `longest` from now on; zero for never.
     ///
     /// # Errors
-    /// Where the socket refuses.
+    /// If the socket refuses.
     pub fn set_busy_poll(&mut self, longest: Duration) -> io::Result<()> {
         self.look(false)?;
         self.poll = BusyPoll::new(longest);

@@ -10,12 +10,12 @@ use std::os::fd::AsFd;
 /// regard for a network.
 ///
 /// A congestion control that paces, as BBR does, arms a timer for each burst; in a virtual machine
-/// that is an exit each time, for nothing where there is no network: reads of 128 KiB over loopback
+/// that is an exit each time, for nothing if there is no network: reads of 128 KiB over loopback
 /// take up to half as long again. Between machines it stays what the administrator chose, and so it
 /// does where the system refuses another: that costs speed alone.
 ///
 /// # Errors
-/// Where the socket does not take TCP_NODELAY: with small messages held back, every command would
+/// If the socket does not take TCP_NODELAY: with small messages held back, every command would
 /// wait for a delayed acknowledgement.
 pub fn prepare(socket: &impl AsFd, peer: SocketAddr) -> io::Result<()> {
     setsockopt(socket, sockopt::TcpNoDelay, &true)?;

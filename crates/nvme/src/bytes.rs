@@ -17,7 +17,7 @@ pub(crate) fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
     bytes[at..at + field.len()].copy_from_slice(field);
 }
 
-/// Text of a fixed-size field that ends at its first zero; `None` where no zero ends it or it is
+/// Text of a fixed-size field that ends at its first zero; `None` if no zero ends it or it is
 /// not UTF-8.
 pub(crate) fn text(field: &[u8]) -> Option<&str> {
     let end = field.iter().position(|b| *b == 0)?;

@@ -129,7 +129,7 @@ impl CommonHeader {
         put(bytes, 4, &self.plen.to_le_bytes());
     }
 
-    /// Reads it; `None` where the type byte is unknown.
+    /// Reads it; `None` if the type byte is unknown.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         Some(Self {

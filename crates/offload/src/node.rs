@@ -17,7 +17,7 @@ pub trait DataNode: Send + Sync {
     /// The node and its drives.
     ///
     /// # Errors
-    /// Where the node does not answer.
+    /// If the node does not answer.
     fn describe(&self) -> Result<NodeDescription, NodeError>;
 
     /// Reads `buf.len()` bytes of a drive's medium.
@@ -67,7 +67,7 @@ pub trait DataNode: Send + Sync {
     /// Pieces that the medium cannot give back are listed; their part of the buffer means nothing.
     ///
     /// # Errors
-    /// Where the read as a whole could not be carried out.
+    /// If the read as a whole could not be carried out.
     fn gather(
         &self,
         pieces: &[Piece],
@@ -77,7 +77,7 @@ pub trait DataNode: Send + Sync {
     /// Writes to a drive's medium. Durable only after a [`flush`](Self::flush) that follows.
     ///
     /// # Errors
-    /// Where the drive is read-only, the range lies outside it, or the medium fails.
+    /// If the drive is read-only, the range lies outside it, or the medium fails.
     fn write(&self, drive: DriveId, offset: u64, data: &[u8]) -> Result<(), NodeError>;
 
     /// Makes a range of a drive's medium zeros. Durable only after a [`flush`](Self::flush) that
@@ -90,7 +90,7 @@ pub trait DataNode: Send + Sync {
     /// Makes every completed write of the drive durable.
     ///
     /// # Errors
-    /// Where the drive cannot promise that.
+    /// If the drive cannot promise that.
     fn flush(&self, drive: DriveId) -> Result<(), NodeError>;
 
     /// Opens a queue for up to `depth` operations at a time; `ended` is told of each that has
@@ -123,19 +123,19 @@ pub trait DataNode: Send + Sync {
     /// that makes no sense for this node.
     fn parity(&self, command: &ParityCommand) -> Result<ParityResult, NodeError>;
 
-    /// The other hosts that may write the node's drives; `None` where the node cannot know.
+    /// The other hosts that may write the node's drives; `None` if the node cannot know.
     ///
     /// # Errors
-    /// Where the node does not answer.
+    /// If the node does not answer.
     fn hosts(&self) -> Result<Option<Hosts>, NodeError> {
         Ok(None)
     }
 
     /// What the node remembers of the superblocks on its drives, of those that were written since
-    /// it started; `None` where it does not look.
+    /// it started; `None` if it does not look.
     ///
     /// # Errors
-    /// Where the node does not answer.
+    /// If the node does not answer.
     fn superblocks(&self) -> Result<Option<Vec<SuperblockSeen>>, NodeError> {
         Ok(None)
     }
@@ -153,7 +153,7 @@ pub trait DataNode: Send + Sync {
     /// the node holds the caller to it.
     ///
     /// # Errors
-    /// Where the node does not answer.
+    /// If the node does not answer.
     fn observe(&self) -> Result<(), NodeError> {
         Ok(())
     }
@@ -162,7 +162,7 @@ pub trait DataNode: Send + Sync {
     /// [`absolute`](Self::absolute) says, until the grant is taken back.
     ///
     /// # Errors
-    /// Where the caller has not leased that memory.
+    /// If the caller has not leased that memory.
     fn grant(&self, _to: MemoryAddress, _len: u64) -> Result<Grant, NodeError> {
         Ok(Grant::NONE)
     }
@@ -170,7 +170,7 @@ pub trait DataNode: Send + Sync {
     /// Takes a grant back: nothing is written under it any more.
     ///
     /// # Errors
-    /// Where the node does not answer.
+    /// If the node does not answer.
     fn revoke(&self, _to: MemoryAddress, _grant: &Grant) -> Result<(), NodeError> {
         Ok(())
     }
@@ -184,13 +184,13 @@ pub trait DataNode: Send + Sync {
     /// whether they had been lost.
     ///
     /// # Errors
-    /// Where the node cannot be reached, is not the one that it was, or was held: others may have
+    /// If the node cannot be reached, is not the one that it was, or was held: others may have
     /// written since.
     fn reconnect(&self) -> Result<bool, NodeError> {
         Ok(false)
     }
 
-    /// What the connections to the node have moved; `None` where there is no network between.
+    /// What the connections to the node have moved; `None` if there is no network between.
     fn link_figures(&self) -> Option<LinkFigures> {
         None
     }
@@ -204,10 +204,10 @@ pub trait DataNode: Send + Sync {
     /// that makes no sense.
     fn pace(&self, request: &PaceRequest) -> Result<(), NodeError>;
 
-    /// What was measured of each drive since its pacing began; empty where there is none.
+    /// What was measured of each drive since its pacing began; empty if there is none.
     ///
     /// # Errors
-    /// Where the node does not answer.
+    /// If the node does not answer.
     fn pace_figures(&self) -> Result<Vec<PaceFigures>, NodeError>;
 
     /// Where an address of local memory, as this caller counts it, lies for other nodes: several
@@ -223,18 +223,18 @@ pub trait DataNode: Send + Sync {
     /// counted as the caller counts it, `to` as [`absolute`](Self::absolute) says.
     ///
     /// # Errors
-    /// Where a range lies outside its memory, or the peer is not known or not reachable.
+    /// If a range lies outside its memory, or the peer is not known or not reachable.
     fn transfer(&self, transfer: &Transfer) -> Result<TransferResult, NodeError>;
 
     /// Writes local memory.
     ///
     /// # Errors
-    /// Where the range lies outside it.
+    /// If the range lies outside it.
     fn memory_write(&self, address: MemoryAddress, data: &[u8]) -> Result<(), NodeError>;
 
     /// Reads local memory.
     ///
     /// # Errors
-    /// Where the range lies outside it.
+    /// If the range lies outside it.
     fn memory_read(&self, address: MemoryAddress, buf: &mut [u8]) -> Result<(), NodeError>;
 }

@@ -207,9 +207,9 @@ pub struct PaceFigures {
     /// Their mean response time in nanoseconds.
     pub met_mean_ns: u64,
     /// The mean slowdown over all foreground requests, in nanoseconds: what was charged to the
-    /// goal. Below zero where chance had it so.
+    /// goal. Below zero if chance had it so.
     pub slowdown_mean_ns: i64,
-    /// Seconds since the part of the drive that was checked longest ago was; `None` where nothing
+    /// Seconds since the part of the drive that was checked longest ago was; `None` if nothing
     /// was checked since the node's start.
     pub oldest_check_s: Option<u64>,
 }

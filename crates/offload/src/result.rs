@@ -27,7 +27,7 @@ impl StripeBitmap {
     /// `len` zero bits.
     ///
     /// # Panics
-    /// Where `len` bits do not fit memory addresses.
+    /// If `len` bits do not fit memory addresses.
     #[must_use]
     pub fn new(len: u64) -> Self {
         let words = usize::try_from(len.div_ceil(64)).expect("a batch fits memory");
@@ -49,7 +49,7 @@ impl StripeBitmap {
     /// Sets bit `index`.
     ///
     /// # Panics
-    /// Where it has no such bit.
+    /// If it has no such bit.
     pub fn set(&mut self, index: u64) {
         assert!(index < self.len, "bit {index} of {}", self.len);
         self.words[(index / 64) as usize] |= 1 << (index % 64);
@@ -65,7 +65,7 @@ impl StripeBitmap {
     /// `self |= other`.
     ///
     /// # Panics
-    /// Where the lengths differ.
+    /// If the lengths differ.
     pub fn union(&mut self, other: &Self) {
         assert_eq!(self.len, other.len, "bitmaps of one batch");
         for (a, b) in self.words.iter_mut().zip(&other.words) {
@@ -133,14 +133,14 @@ pub struct ParityResult {
     /// Check and Generate: the repetitions with a row that is not zero. Empty for the other modes.
     pub nonzero: StripeBitmap,
     /// First and last non-zero byte over all rows and repetitions, relative to the window (for
-    /// Accumulate: of the accumulators). `None` where all is zero. Not reported by Fingerprint.
+    /// Accumulate: of the accumulators). `None` if all is zero. Not reported by Fingerprint.
     pub range: Option<(u32, u32)>,
     /// Fingerprint mode: the power sums.
     pub fingerprint: Option<PowerSums>,
     /// Places that could not be read, by stripe. Where there is one, everything that sums over
     /// repetitions means nothing, and the bits of its stripe mean nothing.
     pub unreadable: Vec<Unreadable>,
-    /// Writes of others to the regions that were read; `None` where the node does not see who
+    /// Writes of others to the regions that were read; `None` if the node does not see who
     /// writes its drives.
     pub activity: Option<Activity>,
     /// What tags say of the blocks that were read; `None` if no drive of the command has tags.

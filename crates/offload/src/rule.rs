@@ -46,10 +46,10 @@ impl Rule {
     /// code.
     ///
     /// `guard` is what random weights must never be blind to (`weights` in the parity crate); it
-    /// may be empty where a command draws no weights.
+    /// may be empty if a command draws no weights.
     ///
     /// # Errors
-    /// Where counts do not fit together.
+    /// If counts do not fit together.
     pub fn new(
         rows: usize,
         sources: usize,
@@ -76,7 +76,7 @@ impl Rule {
     /// weighted before.
     ///
     /// # Panics
-    /// Where `sources` is zero.
+    /// If `sources` is zero.
     #[must_use]
     pub fn sum(sources: usize) -> Self {
         Self::new(1, sources, vec![1; sources], Vec::new()).expect("one row over at least one source")
@@ -86,7 +86,7 @@ impl Rule {
     /// `classes[c]`.
     ///
     /// # Errors
-    /// Where there is no class, no column, or no row.
+    /// If there is no class, no column, or no row.
     pub fn for_columns(classes: &[CheckMatrix], columns: &[usize]) -> Result<Self, RuleError> {
         let rows = classes.first().map_or(0, CheckMatrix::rows);
         let mut guard: Vec<Vec<u8>> = Vec::new();
@@ -133,7 +133,7 @@ impl Rule {
     /// The column of a source in a class: one coefficient a row.
     ///
     /// # Panics
-    /// Where class or source are out of range.
+    /// If class or source are out of range.
     #[must_use]
     pub fn column(&self, class: usize, source: usize) -> &[u8] {
         assert!(source < self.sources, "source {source} of {}", self.sources);

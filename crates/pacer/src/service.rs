@@ -38,7 +38,7 @@ impl ServiceCurve {
     /// A curve through points of (bytes, nanoseconds).
     ///
     /// # Errors
-    /// Where there are no points or too many, where sizes do not grow, or where a time is 0.
+    /// If there are no points or too many, where sizes do not grow, or where a time is 0.
     pub fn new(points: &[(u64, Nanos)]) -> Result<Self, CurveError> {
         if points.is_empty() || points.len() > POINTS {
             return Err(CurveError::Points(points.len()));

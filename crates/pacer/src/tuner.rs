@@ -73,7 +73,7 @@ impl Advice {
 /// A chosen start.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tuned {
-    /// What to do; `None` where no candidate holds the goal.
+    /// What to do; `None` if no candidate holds the goal.
     pub start: Option<Start>,
     /// What it did in the window.
     pub outcome: Outcome,

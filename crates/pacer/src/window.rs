@@ -34,7 +34,7 @@ impl Windows {
     /// time 0.
     ///
     /// # Errors
-    /// Where there are more than 1024, or one is empty or lies outside a day.
+    /// If there are more than 1024, or one is empty or lies outside a day.
     pub fn daily(spans: &[(u32, u32)], time_of_day: u32) -> Result<Self, WindowError> {
         if spans.is_empty() {
             return Ok(Self::default());

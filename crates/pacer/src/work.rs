@@ -63,7 +63,7 @@ impl Works {
         self.entries.iter().filter(|e| e.pending).map(|e| e.served).min_by(f64::total_cmp)
     }
 
-    /// The kind whose turn it is; `None` where nobody has work.
+    /// The kind whose turn it is; `None` if nobody has work.
     #[must_use]
     pub fn next(&self) -> Option<Kind> {
         let pending = self.entries.iter().enumerate().filter(|(_, e)| e.pending);

@@ -68,7 +68,7 @@ impl CheckMatrix {
     /// A matrix of at most 8 rows, row after row.
     ///
     /// # Errors
-    /// Where counts do not fit together.
+    /// If counts do not fit together.
     pub fn new(rows: usize, columns: usize, row_major: &[u8]) -> Result<Self, CheckMatrixError> {
         if rows > MAX_ROWS {
             return Err(CheckMatrixError::Rows(rows));
@@ -97,7 +97,7 @@ impl CheckMatrix {
     /// The coefficient of a member in an equation.
     ///
     /// # Panics
-    /// Where there is no such row or column.
+    /// If there is no such row or column.
     #[must_use]
     pub fn get(&self, row: usize, column: usize) -> u8 {
         self.rows[row][column]
@@ -106,7 +106,7 @@ impl CheckMatrix {
     /// One equation.
     ///
     /// # Panics
-    /// Where there is no such row.
+    /// If there is no such row.
     #[must_use]
     pub fn row(&self, row: usize) -> &[u8] {
         &self.rows[row]
@@ -115,7 +115,7 @@ impl CheckMatrix {
     /// The coefficients of one member.
     ///
     /// # Panics
-    /// Where there is no such column.
+    /// If there is no such column.
     #[must_use]
     pub fn column(&self, column: usize) -> Vec<u8> {
         self.rows.iter().map(|row| row[column]).collect()
@@ -124,7 +124,7 @@ impl CheckMatrix {
     /// One equation from all: `c[m] = sum over i of weights[i] * H[i][m]`.
     ///
     /// # Panics
-    /// Where there are not as many weights as rows.
+    /// If there are not as many weights as rows.
     #[must_use]
     pub fn combine(&self, weights: &[u8]) -> Vec<u8> {
         assert_eq!(weights.len(), self.rows.len(), "one weight a row");
@@ -139,7 +139,7 @@ impl CheckMatrix {
     /// zeros in those columns. What does not hold a missing member stays as it is.
     ///
     /// # Panics
-    /// Where there is no such column.
+    /// If there is no such column.
     #[must_use]
     pub fn eliminate(&self, missing: &[usize]) -> Self {
         let mut rows = self.rows.clone();
@@ -158,11 +158,11 @@ impl CheckMatrix {
         Self { columns: self.columns, rows: independent(rows) }
     }
 
-    /// How lost members follow from the others; `None` where the equations do not determine them,
+    /// How lost members follow from the others; `None` if the equations do not determine them,
     /// and where a member is named twice.
     ///
     /// # Panics
-    /// Where there is no such column.
+    /// If there is no such column.
     #[must_use]
     pub fn recover(&self, lost: &[usize]) -> Option<Recovery> {
         let mut rows = self.rows.clone();

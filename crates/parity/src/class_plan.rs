@@ -73,7 +73,7 @@ impl ClassPlan {
     /// takes, scratch memory.
     ///
     /// # Panics
-    /// Where the sources are not as many as the columns, or differ in length.
+    /// If the sources are not as many as the columns, or differ in length.
     #[must_use]
     pub fn check(&self, kernels: &Kernels, sources: &[&[u8]]) -> RowMask {
         match &self.check {
@@ -103,7 +103,7 @@ impl ClassPlan {
     /// `accumulators[i] ^= row i`.
     ///
     /// # Panics
-    /// Where the sources are not as many as the columns, or lengths differ.
+    /// If the sources are not as many as the columns, or lengths differ.
     pub fn accumulate(&self, kernels: &Kernels, sources: &[&[u8]], accumulators: &mut [&mut [u8]]) {
         for (tile, sources) in self.tiles.iter().zip(sources.chunks(MAX_COLUMNS)) {
             kernels.accumulate(tile, sources, accumulators);

@@ -83,7 +83,7 @@ impl Code {
     /// RAID-5 (and RAID-4): `data` data columns, one XOR parity.
     ///
     /// # Errors
-    /// Where there is no data, or more than 65535 columns of it.
+    /// If there is no data, or more than 65535 columns of it.
     pub fn raid5(data: usize) -> Result<Self, CodeError> {
         in_range("data", data, 1, usize::from(u16::MAX))?;
         Self::systematic(&[vec![1; data]])
@@ -92,7 +92,7 @@ impl Code {
     /// RAID-6 as Linux md has it: P the XOR, Q the sum of `2^i * data[i]`.
     ///
     /// # Errors
-    /// Where there are not 1 to 255 data columns.
+    /// If there are not 1 to 255 data columns.
     pub fn raid6(data: usize) -> Result<Self, CodeError> {
         in_range("data", data, 1, MAX_RAID6_DATA)?;
         Self::systematic(&[vec![1; data], (0..data).map(gf::exp).collect()])
@@ -113,7 +113,7 @@ impl Code {
     /// XOR. The module's header has the formula.
     ///
     /// # Errors
-    /// Where parities are not 1 to 8, there is no data, or the columns are more than the 256
+    /// If parities are not 1 to 8, there is no data, or the columns are more than the 256
     /// elements of the field.
     pub fn reed_solomon(data: usize, parities: usize) -> Result<Self, CodeError> {
         in_range("parities", parities, 1, MAX_ROWS)?;
@@ -155,7 +155,7 @@ impl Code {
         self.check.rows()
     }
 
-    /// What a column holds; `None` where there is no such column.
+    /// What a column holds; `None` if there is no such column.
     #[must_use]
     pub fn role(&self, column: usize) -> Option<ColumnRole> {
         match column {
@@ -171,7 +171,7 @@ impl Code {
         (0..self.check.rows()).map(|row| self.check.row(row)[..self.data].to_vec()).collect()
     }
 
-    /// How lost columns follow from the others; `None` where they do not
+    /// How lost columns follow from the others; `None` if they do not
     /// ([`CheckMatrix::recover`]).
     #[must_use]
     pub fn recover(&self, lost: &[usize]) -> Option<Recovery> {

@@ -134,7 +134,7 @@ pub const fn inv(x: u8) -> Option<u8> {
     }
 }
 
-/// `a / b`, or `None` where `b` is zero.
+/// `a / b`, or `None` if `b` is zero.
 #[must_use]
 pub const fn div(a: u8, b: u8) -> Option<u8> {
     match inv(b) {

@@ -131,7 +131,7 @@ impl Kernels {
     /// The XOR of all sources.
     ///
     /// # Panics
-    /// Where there is no source or more than [`MAX_XOR_SOURCES`], or lengths differ.
+    /// If there is no source or more than [`MAX_XOR_SOURCES`], or lengths differ.
     pub fn xor(&self, sources: &[&[u8]], out: &mut [u8]) {
         let len = out.len();
         let (pointers, count) = self.xor_sources(sources, len);
@@ -165,7 +165,7 @@ impl Kernels {
     /// P and Q of data sources; the coefficient of `data[i]` in Q is `2^i`.
     ///
     /// # Panics
-    /// Where there is no source or more than [`MAX_PQ_DATA`], or lengths differ.
+    /// If there is no source or more than [`MAX_PQ_DATA`], or lengths differ.
     pub fn pq_generate(&self, data: &[&[u8]], p: &mut [u8], q: &mut [u8]) {
         let len = p.len();
         assert!((1..=MAX_PQ_DATA).contains(&data.len()), "{} data sources", data.len());
@@ -203,7 +203,7 @@ impl Kernels {
     /// `outputs[i] = sum over j of m[i][j] * sources[j]`.
     ///
     /// # Panics
-    /// Where sources or outputs are not as many as the matrix has, or lengths differ.
+    /// If sources or outputs are not as many as the matrix has, or lengths differ.
     pub fn generate(&self, m: &Matrix, sources: &[&[u8]], outputs: &mut [&mut [u8]]) {
         self.dot_into::<{ mode::GENERATE }>(m, sources, outputs);
     }
@@ -243,7 +243,7 @@ impl Kernels {
     /// stored, which are not zero. Writes nothing.
     ///
     /// # Panics
-    /// Where sources or (unless empty) stored rows are not as many as the matrix has, or lengths
+    /// If sources or (unless empty) stored rows are not as many as the matrix has, or lengths
     /// differ.
     #[must_use]
     pub fn check(&self, m: &Matrix, sources: &[&[u8]], stored: &[&[u8]]) -> RowMask {
@@ -272,7 +272,7 @@ impl Kernels {
     /// line that is short counts as filled with zeros.
     ///
     /// # Panics
-    /// Where there are fewer keys than lines.
+    /// If there are fewer keys than lines.
     #[must_use]
     pub fn fingerprint(&self, keys: &[u64], data: &[u8]) -> Planes {
         assert!(keys.len() >= data.len().div_ceil(LINE), "one key a line");
@@ -309,7 +309,7 @@ impl Kernels {
         unsafe { (self.table.read_streams)(&pointers[..count], len) }
     }
 
-    /// From the first to the last byte that is not zero; `None` where all are zero.
+    /// From the first to the last byte that is not zero; `None` if all are zero.
     #[must_use]
     pub fn nonzero_range(&self, data: &[u8]) -> Option<Range<usize>> {
         // SAFETY: `is_available` released the table.

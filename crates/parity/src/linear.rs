@@ -37,7 +37,7 @@ impl Span {
         self.dimension
     }
 
-    /// What is left of `v` when the basis has taken its part: zero where `v` lies in the subspace.
+    /// What is left of `v` when the basis has taken its part: zero if `v` lies in the subspace.
     fn residue(&self, mut v: Vector) -> Vector {
         for (base, pivot) in self.basis.iter().zip(self.pivots).take(self.dimension) {
             let factor = v[pivot];
@@ -67,7 +67,7 @@ impl Span {
 }
 
 /// Gauss-Jordan: brings the columns `columns` of `rows` to unit columns, `columns[i]` to a 1 in row
-/// i. `None` where they are linearly dependent; then `rows` is left half way.
+/// i. `None` if they are linearly dependent; then `rows` is left half way.
 ///
 /// The pivot of a column is the first row that has it, so rows that stand first are used first.
 pub(crate) fn solve_for(rows: &mut [Vec<u8>], columns: &[usize]) -> Option<()> {

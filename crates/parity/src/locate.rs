@@ -84,7 +84,7 @@ pub struct BlockDiagnosis {
 /// consistent.
 ///
 /// # Panics
-/// Where there are not as many rows as the matrix has, or they differ in length.
+/// If there are not as many rows as the matrix has, or they differ in length.
 #[must_use]
 pub fn diagnose_block(check: &CheckMatrix, syndromes: &[&[u8]]) -> BlockDiagnosis {
     let mut span = Span::default();

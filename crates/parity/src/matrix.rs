@@ -57,7 +57,7 @@ impl Matrix {
     /// A matrix from its coefficients, row after row.
     ///
     /// # Errors
-    /// Where counts are out of range or do not fit together.
+    /// If counts are out of range or do not fit together.
     pub fn new(rows: usize, columns: usize, row_major: &[u8]) -> Result<Self, MatrixError> {
         if !(1..=MAX_ROWS).contains(&rows) {
             return Err(MatrixError::Rows(rows));
@@ -90,7 +90,7 @@ impl Matrix {
     /// One coefficient.
     ///
     /// # Panics
-    /// Where there is no such row or column.
+    /// If there is no such row or column.
     #[must_use]
     pub fn get(&self, row: usize, column: usize) -> u8 {
         assert!(

@@ -30,7 +30,7 @@ impl Seed {
     /// The random bytes of item `index` of a domain.
     ///
     /// # Panics
-    /// Where the domain is longer than 8 bytes.
+    /// If the domain is longer than 8 bytes.
     #[must_use]
     pub(crate) fn stream(&self, domain: &str, index: u64) -> ChaCha8Rng {
         let mut name = [0; 8];
@@ -44,7 +44,7 @@ impl Seed {
     /// Another seed for a use of its own.
     ///
     /// # Panics
-    /// Where the domain is longer than 8 bytes.
+    /// If the domain is longer than 8 bytes.
     #[must_use]
     pub fn derive(&self, domain: &str, index: u64) -> Self {
         let mut bytes = [0; 32];

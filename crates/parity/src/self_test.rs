@@ -27,7 +27,7 @@ impl Kernels {
     /// Runs every kernel once against plain arithmetic. Takes about a millisecond.
     ///
     /// # Errors
-    /// Where one computes wrongly.
+    /// If one computes wrongly.
     pub fn self_test(&self) -> Result<(), SelfTestError> {
         let expect = |kernel, holds: bool| {
             if holds { Ok(()) } else { Err(SelfTestError { kernel, isa: self.isa() }) }

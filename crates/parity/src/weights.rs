@@ -15,7 +15,7 @@
 //! drawing with rejection gives just these distributions, so there is no case of its own for them.
 //!
 //! **Cancellation.** *Rule 2*: take any fixed damage with y\[s\] = y != 0 for some stripe s at some
-//! byte, and fix the weights of all other stripes; the sum is zero where `w . y = v` for one
+//! byte, and fix the weights of all other stripes; the sum is zero if `w . y = v` for one
 //! certain v (v = 0 where there is only one stripe). Let n be the number of guard columns that are
 //! no multiples of each other, and G the set of good w.
 //! * p = 1: G is all 255 non-zero w. `w * y = 0` never; `w * y = v != 0` for one: 0 for one stripe,
@@ -82,7 +82,7 @@ impl Weights {
     /// If the guard leaves no good weights.
     ///
     /// # Panics
-    /// Where the columns differ in length, or have more than eight coefficients.
+    /// If the columns differ in length, or have more than eight coefficients.
     pub fn new(seed: &Seed, accumulator: u32, guard: &[Vec<u8>]) -> Result<Self, GuardError> {
         let rows = guard.first().map_or(0, Vec::len);
         assert!(guard.iter().all(|column| column.len() == rows), "guard columns of one code");
@@ -123,7 +123,7 @@ pub fn draw_work(guard: &[Vec<u8>]) -> Result<u64, GuardError> {
 /// If the guard leaves no good weights.
 ///
 /// # Panics
-/// Where the columns differ in length.
+/// If the columns differ in length.
 pub fn draw(seed: &Seed, stripe: u64, accumulator: u32, guard: &[Vec<u8>]) -> Result<Vec<u8>, GuardError> {
     Ok(Weights::new(seed, accumulator, guard)?.of(stripe))
 }

@@ -12,7 +12,7 @@ pub struct Area {
 }
 
 impl Area {
-    /// `sectors` sectors from `base + offset` on, or `None` where that is not within
+    /// `sectors` sectors from `base + offset` on, or `None` if that is not within
     /// `device_sectors`.
     #[must_use]
     pub fn relative(base: u64, offset: i64, sectors: u64, device_sectors: u64) -> Option<Self> {

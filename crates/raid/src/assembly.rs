@@ -161,7 +161,7 @@ pub struct Array {
     not_named: Vec<Role>,
     notes: Vec<Note>,
     resync: Resync,
-    /// Stripes with writes waiting in the journal; `None` where it may be any.
+    /// Stripes with writes waiting in the journal; `None` if it may be any.
     pub(crate) journal_stripes: Option<Vec<Range<u64>>>,
     untracked: bool,
     settled: bool,
@@ -296,7 +296,7 @@ impl Array {
         self.state
     }
 
-    /// The members by role, `None` where one is missing.
+    /// The members by role, `None` if one is missing.
     #[must_use]
     pub fn members(&self) -> &[Option<Member>] {
         &self.members

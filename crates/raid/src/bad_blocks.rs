@@ -15,7 +15,7 @@ const MAX_LENGTH: u64 = 512;
 /// Reads a log, entries in units of 2^`shift` sectors, up to its end mark or the end of `bytes`.
 ///
 /// # Errors
-/// Where an entry has an impossible length, or lies beyond 64 bits.
+/// If an entry has an impossible length, or lies beyond 64 bits.
 pub fn parse(bytes: &[u8], shift: u8) -> Result<Vec<Area>, Invalid> {
     let mut ranges = Vec::new();
     for (i, entry) in bytes.chunks_exact(8).map(|entry| u64_at(entry, 0)).enumerate() {

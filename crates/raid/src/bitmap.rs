@@ -177,7 +177,7 @@ impl Bitmap {
     /// stale.
     ///
     /// # Errors
-    /// Where the bytes are not as many as the header needs, or a lockless state is unknown.
+    /// If the bytes are not as many as the header needs, or a lockless state is unknown.
     pub fn new(header: Header, states: Vec<u8>, events: u64) -> Result<Self, Invalid> {
         let check = Check(STRUCTURE);
         let range = header.state_bytes();

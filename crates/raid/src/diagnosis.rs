@@ -271,7 +271,7 @@ impl Diagnosis {
 /// Columns of `check` are roles. Blocks with the same verdict that touch are one diagnosis.
 ///
 /// # Panics
-/// Where the syndromes are not as many as the rows, or lengths differ.
+/// If the syndromes are not as many as the rows, or lengths differ.
 #[must_use]
 pub fn diagnose_window(
     check: &CheckMatrix,

@@ -129,7 +129,7 @@ impl Geometry {
     /// What is left of a member after the last whole chunk is not used.
     ///
     /// # Errors
-    /// Where a number is out of its range, see [`GeometryError`].
+    /// If a number is out of its range, see [`GeometryError`].
     pub fn new(
         level: Level,
         layout: Option<Layout>,

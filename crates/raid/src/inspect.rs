@@ -64,7 +64,7 @@ impl fmt::Display for MemberState {
 pub struct InspectMember {
     /// The role, where it has one.
     pub role: Option<Role>,
-    /// The device; `None` where the role is empty.
+    /// The device; `None` if the role is empty.
     pub device: Option<String>,
     /// Its event count.
     pub events: Option<u64>,
@@ -117,7 +117,7 @@ impl InspectReport {
     /// Describes a set of devices by the superblock with the highest event count.
     ///
     /// # Errors
-    /// Where no device carries a good superblock; with what was found instead.
+    /// If no device carries a good superblock; with what was found instead.
     pub fn new(set: Vec<Probed>) -> Result<Self, NoArray> {
         let mut records = Vec::new();
         let mut unknown = Vec::new();

@@ -80,7 +80,7 @@ impl<'a> MetaBlock<'a> {
     }
 
     /// Adds the stripes that the list names and returns the sectors of the blocks that follow;
-    /// `None` where the list makes no sense.
+    /// `None` if the list makes no sense.
     fn stripes(&self, geometry: &Geometry, stripes: &mut BTreeSet<u64>) -> Option<u64> {
         let (mut rest, mut blocks) = (self.list, 0_u64);
         while !rest.is_empty() {
@@ -118,7 +118,7 @@ fn checksum(uuid: Uuid, cleared: &[u8; BLOCK_BYTES]) -> u32 {
 /// which need arrays with a journal.
 ///
 /// # Panics
-/// Where the list has no room: it may have 4064 bytes.
+/// If the list has no room: it may have 4064 bytes.
 #[must_use]
 pub fn meta_block(uuid: Uuid, sequence: u64, place: u64, list: &[u8]) -> [u8; BLOCK_BYTES] {
     let mut block = [0; BLOCK_BYTES];

@@ -77,7 +77,7 @@ pub enum ProbeError {
 /// this one may have data.
 ///
 /// # Errors
-/// Where the only superblock, or something it points to, is damaged or unknown; where two are good;
+/// If the only superblock, or something it points to, is damaged or unknown; where two are good;
 /// where a read fails.
 pub fn probe(device: &dyn ReadAt) -> Result<Option<MemberRecord>, ProbeError> {
     let device_sectors = device.size_bytes() / SECTOR;
@@ -156,7 +156,7 @@ fn read(device: &dyn ReadAt, what: &'static str, offset: u64, buf: &mut [u8]) ->
     device.read_exact_at(offset, buf).map_err(|source| ProbeError::Read { what, offset, source })
 }
 
-/// The superblock of one format, wherever else there may be one. `None` where there is none in its
+/// The superblock of one format, wherever else there may be one. `None` if there is none in its
 /// place.
 pub(crate) fn superblock_at(
     device: &dyn ReadAt,

@@ -10,7 +10,7 @@ pub trait ReadAt {
     /// Fills `buf` from `offset` bytes on.
     ///
     /// # Errors
-    /// Where the range is not wholly within [`ReadAt::size_bytes`] (`UnexpectedEof`), or the device
+    /// If the range is not wholly within [`ReadAt::size_bytes`] (`UnexpectedEof`), or the device
     /// does not give the bytes back.
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
 }

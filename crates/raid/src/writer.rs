@@ -138,7 +138,7 @@ impl FormatSpec {
     /// Works out what to write.
     ///
     /// # Errors
-    /// Where the geometry cannot be, a device is too small, or a field does not fit the format.
+    /// If the geometry cannot be, a device is too small, or a field does not fit the format.
     pub fn format(&self) -> Result<Format, FormatError> {
         self.check()?;
         let disks = u16::try_from(self.device_bytes.len()).unwrap_or(u16::MAX);

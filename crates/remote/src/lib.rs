@@ -119,7 +119,7 @@ impl RemoteNode {
     /// connected to it, other nodes among them.
     ///
     /// # Errors
-    /// Where the node does not answer.
+    /// If the node does not answer.
     pub fn socket_bytes(&self) -> Result<SocketBytes, NodeError> {
         let mut header = [0; wire::DESCRIPTION_HEADER];
         let sqe = describe_page(u32::MAX, header.len());

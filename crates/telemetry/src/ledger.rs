@@ -92,7 +92,7 @@ impl Ledger {
     /// This ledger for `count` equal pieces of work.
     ///
     /// # Panics
-    /// Where a line does not fit 64 bits.
+    /// If a line does not fit 64 bits.
     #[must_use]
     pub fn times(mut self, count: u64) -> Self {
         for place in Place::ALL {

@@ -18,7 +18,7 @@ impl std::error::Error for ParseDurationError {}
 /// rounded.
 ///
 /// # Errors
-/// Where it is no number, has no unit, is negative, or is past 2^63 nanoseconds.
+/// If it is no number, has no unit, is negative, or is past 2^63 nanoseconds.
 pub fn parse_duration(text: &str) -> Result<u64, ParseDurationError> {
     let wrong = || ParseDurationError(text.to_owned());
     let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).ok_or_else(wrong)?;

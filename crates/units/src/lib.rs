@@ -63,7 +63,7 @@ number! {
 impl Sectors {
     /// The same length in bytes.
     ///
-    /// Returns `None` where it does not fit 64 bits.
+    /// Returns `None` if it does not fit 64 bits.
     #[must_use]
     pub const fn bytes(self) -> Option<u64> {
         self.0.checked_mul(SECTOR)

@@ -26,7 +26,7 @@ impl std::error::Error for ParseSizeError {}
 /// are powers of 1024, as in mdadm.
 ///
 /// # Errors
-/// Where the text is no number with a known unit, where the result is no whole number of bytes, or
+/// If the text is no number with a known unit, where the result is no whole number of bytes, or
 /// where it does not fit 64 bits.
 pub fn parse_size(text: &str) -> Result<u64, ParseSizeError> {
     let wrong = || ParseSizeError { text: text.to_owned() };

@@ -59,7 +59,7 @@ impl Examination {
 /// Examines a stripe that every drive can read.
 ///
 /// # Errors
-/// Where a node fails.
+/// If a node fails.
 pub(crate) fn examine(target: &Target, view: &View, stripe: u64) -> Result<Examination, HostError> {
     let chunk = target.chunk(stripe);
     let rows = view.rows();

@@ -60,7 +60,7 @@ pub(crate) struct Settler<'p> {
 /// writes, reads superblocks.
 ///
 /// # Errors
-/// Where a node fails.
+/// If a node fails.
 pub(crate) fn stand(
     target: &Target,
     zero: Instant,

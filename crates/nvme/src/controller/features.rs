@@ -143,7 +143,7 @@ impl Connection {
     }
 }
 
-/// What can be done with a feature; `None` where it is not known here. A discovery controller knows
+/// What can be done with a feature; `None` if it is not known here. A discovery controller knows
 /// two.
 fn capabilities(id: u8, discovery: bool) -> Option<u32> {
     match id {

@@ -32,7 +32,7 @@ pub enum Notice {
 /// Whose association it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Who {
-    /// The host's name; empty where it gave none.
+    /// The host's name; empty if it gave none.
     pub host: String,
     /// The host's identifier.
     pub host_id: [u8; 16],

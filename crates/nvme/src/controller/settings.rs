@@ -17,7 +17,7 @@ pub(crate) const TEMPERATURE_BIT: u32 = 1 << 1;
 pub(crate) struct Settings {
     pub(crate) arbitration: u32,
     pub(crate) atomicity: u32,
-    /// What was granted; `None` where the host has not asked.
+    /// What was granted; `None` if the host has not asked.
     pub(crate) queues: Option<u32>,
     /// Which events are reported (feature 0B).
     pub(crate) events: u32,

@@ -61,7 +61,7 @@ impl Slots {
         self.depth
     }
 
-    /// A slot for a command; `None` where the host has more commands in flight than its queue has
+    /// A slot for a command; `None` if the host has more commands in flight than its queue has
     /// entries.
     pub(super) fn take(&mut self, sqe: Sqe, phase: Phase) -> Option<u16> {
         let index = match self.free.pop() {

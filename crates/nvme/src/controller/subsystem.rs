@@ -154,7 +154,7 @@ impl Subsystem {
     /// A subsystem with namespaces 1, 2, ….
     ///
     /// # Panics
-    /// Where a limit is outside its range.
+    /// If a limit is outside its range.
     #[must_use]
     pub fn new(identity: Identity, limits: Limits, namespaces: Vec<Namespace>) -> Self {
         assert!((2..=1024).contains(&limits.queue_depth), "queue_depth is {}", limits.queue_depth);
@@ -202,7 +202,7 @@ impl Subsystem {
     /// Says what it has beyond the specification.
     ///
     /// # Panics
-    /// Where the identify part has more than 1024 bytes.
+    /// If the identify part has more than 1024 bytes.
     pub fn set_vendor(&mut self, vendor: VendorSet) {
         assert!(vendor.identify.len() <= 1024, "the vendor's part of Identify Controller has 1024 bytes");
         self.vendor = vendor;
@@ -367,7 +367,7 @@ impl Subsystem {
     /// A namespace has changed, in its size for one: tells every host that wants to know.
     ///
     /// # Panics
-    /// Where there is no such namespace.
+    /// If there is no such namespace.
     pub fn change_namespace(&mut self, nsid: u32, namespace: Namespace) {
         let mut all = self.namespaces.to_vec();
         all[nsid as usize - 1] = namespace;

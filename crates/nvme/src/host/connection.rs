@@ -157,7 +157,7 @@ impl Connection {
     /// Submits a command with data for the controller; empty for none. Returns its id.
     ///
     /// # Errors
-    /// Where the queue is not connected, or is full.
+    /// If the queue is not connected, or is full.
     pub fn submit(&mut self, sqe: Sqe, data: &[u8], out: &mut Vec<u8>) -> Result<u16, SubmitError> {
         self.submit_expecting(sqe, data, 0, out)
     }
@@ -220,8 +220,8 @@ impl Connection {
     /// Returns the bytes that are done with, and how many must be there before more can happen.
     ///
     /// # Errors
-    /// Where the controller breaks the protocol; a term request is appended then, and the
-    /// connection is over. Where the controller ends the connection: what it gives as the reason.
+    /// If the controller breaks the protocol; a term request is appended then, and the
+    /// connection is over. If the controller ends the connection: what it gives as the reason.
     pub fn receive(
         &mut self,
         bytes: &[u8],

@@ -87,7 +87,7 @@ impl DiscoveryReader {
     /// still all the while.
     ///
     /// # Errors
-    /// Where the log cannot be read.
+    /// If the log cannot be read.
     pub fn take(&mut self, bytes: &[u8]) -> Result<Option<Vec<DiscoveryEntry>>, DiscoveryError> {
         if bytes.len() < self.wanted().len as usize {
             return Err(DiscoveryError::Short);

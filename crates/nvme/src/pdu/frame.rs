@@ -29,7 +29,7 @@ pub struct Frame<'a> {
     pub common: CommonHeader,
     /// The whole header, `hlen` bytes.
     pub header: &'a [u8],
-    /// Its data; empty where there is none.
+    /// Its data; empty if there is none.
     pub data: &'a [u8],
     /// Whether the data are what their digest says. True where there is no digest.
     pub data_good: bool,

@@ -52,7 +52,7 @@ impl IcReq {
     /// Reads a framed PDU.
     ///
     /// # Errors
-    /// Where the format version is not 0, or hpda is more than 31.
+    /// If the format version is not 0, or hpda is more than 31.
     pub fn decode(header: &[u8]) -> Result<Self, Violation> {
         let invalid = |at, what| Err(Violation::new(Fatal::InvalidHeaderField, at, header, what));
         if u16_at(header, COMMON) != 0 {
@@ -98,7 +98,7 @@ impl IcResp {
     /// Reads a framed PDU.
     ///
     /// # Errors
-    /// Where the format version is not 0, cpda is more than 31, or maxh2cdata is less than 4096 or
+    /// If the format version is not 0, cpda is more than 31, or maxh2cdata is less than 4096 or
     /// no multiple of 4.
     pub fn decode(header: &[u8]) -> Result<Self, Violation> {
         let invalid = |at, what| Err(Violation::new(Fatal::InvalidHeaderField, at, header, what));

@@ -22,7 +22,7 @@ pub enum Fatal {
 }
 
 impl Fatal {
-    /// The status of a number; `None` where it is reserved.
+    /// The status of a number; `None` if it is reserved.
     #[must_use]
     pub const fn of(number: u16) -> Option<Self> {
         Some(match number {

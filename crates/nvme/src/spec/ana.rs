@@ -26,7 +26,7 @@ pub struct AnaGroup {
     pub changes: u64,
     /// The state's number: 1 optimized, 2 non-optimized, 3 inaccessible, 4 lost, 15 changing.
     pub state: u8,
-    /// Its namespaces, ascending; empty where only groups were asked for.
+    /// Its namespaces, ascending; empty if only groups were asked for.
     pub namespaces: Vec<u32>,
 }
 
@@ -74,7 +74,7 @@ impl AnaLog {
         page
     }
 
-    /// Reads a page; `None` where it is too short for what it says. What follows the last group is
+    /// Reads a page; `None` if it is too short for what it says. What follows the last group is
     /// of no account.
     #[must_use]
     pub fn decode(page: &[u8]) -> Option<Self> {

@@ -79,7 +79,7 @@ impl Data {
     /// Its bytes.
     ///
     /// # Panics
-    /// Where a name has more than 255 bytes.
+    /// If a name has more than 255 bytes.
     #[must_use]
     pub fn encode(&self) -> [u8; DATA_LEN] {
         let mut bytes = [0; DATA_LEN];

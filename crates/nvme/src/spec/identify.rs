@@ -235,7 +235,7 @@ impl Namespace {
         d
     }
 
-    /// Reads what a host needs of CNS 00; the UUID is not in it. `None` where the block size makes
+    /// Reads what a host needs of CNS 00; the UUID is not in it. `None` if the block size makes
     /// no sense, or blocks have metadata.
     #[must_use]
     pub fn decode(d: &[u8]) -> Option<Self> {

@@ -149,7 +149,7 @@ impl DiscoveryEntry {
         bytes
     }
 
-    /// Reads one record; `None` where it is not of TCP or its texts are none.
+    /// Reads one record; `None` if it is not of TCP or its texts are none.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let padded = |field: &[u8]| {

@@ -82,7 +82,7 @@ impl Sqe {
     /// Command dword `n`.
     ///
     /// # Panics
-    /// Where `n` is not below 16.
+    /// If `n` is not below 16.
     #[must_use]
     pub fn dword(&self, n: usize) -> u32 {
         u32_at(&self.0, n * 4)
@@ -91,7 +91,7 @@ impl Sqe {
     /// Sets command dword `n`.
     ///
     /// # Panics
-    /// Where `n` is not below 16.
+    /// If `n` is not below 16.
     pub fn set_dword(&mut self, n: usize, value: u32) {
         put(&mut self.0, n * 4, &value.to_le_bytes());
     }
@@ -111,7 +111,7 @@ impl Sqe {
     /// Says which blocks.
     ///
     /// # Panics
-    /// Where `blocks` is not 1 to 65536.
+    /// If `blocks` is not 1 to 65536.
     pub fn set_blocks(&mut self, slba: u64, blocks: u32) {
         let nlb = u16::try_from(blocks - 1).expect("1 to 65536 blocks");
         put(&mut self.0, 40, &slba.to_le_bytes());

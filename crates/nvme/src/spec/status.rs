@@ -13,7 +13,7 @@ macro_rules! statuses {
         impl Status {
             $($(#[$doc])* pub const $name: Self = Self($value);)*
 
-            /// The status in words; empty where it has none here.
+            /// The status in words; empty if it has none here.
             #[must_use]
             pub const fn words(self) -> &'static str {
                 match self.code() {

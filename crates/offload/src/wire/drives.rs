@@ -55,7 +55,7 @@ pub fn encode_drives(drives: &[DriveDescription], page: u32, sockets: SocketByte
     out
 }
 
-/// The bytes of sockets in the header of a page; `None` where it is too short.
+/// The bytes of sockets in the header of a page; `None` if it is too short.
 #[must_use]
 pub fn decode_sockets(bytes: &[u8]) -> Option<SocketBytes> {
     let u64_at = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));

@@ -22,7 +22,7 @@ impl<O: Order> ErrorFirst<O> {
     /// `inner` over `from..to`, with regions of `region` bytes.
     ///
     /// # Errors
-    /// Where the range or the region is empty.
+    /// If the range or the region is empty.
     pub fn new(inner: O, from: u64, to: u64, region: u64) -> Result<Self, OrderError> {
         if from >= to {
             return Err(OrderError::EmptyRange);

@@ -22,7 +22,7 @@ impl OldestFirst {
     /// The bytes `from..to` in regions of `region` bytes, none ever checked.
     ///
     /// # Errors
-    /// Where the range or the region is empty.
+    /// If the range or the region is empty.
     pub fn new(from: u64, to: u64, region: u64) -> Result<Self, OrderError> {
         if from >= to {
             return Err(OrderError::EmptyRange);

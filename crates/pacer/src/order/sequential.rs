@@ -16,7 +16,7 @@ impl Sequential {
     /// The bytes `from..to`, in order.
     ///
     /// # Errors
-    /// Where the range is empty.
+    /// If the range is empty.
     pub fn range(from: u64, to: u64) -> Result<Self, OrderError> {
         Self::from_origin(from, to, from)
     }
@@ -24,7 +24,7 @@ impl Sequential {
     /// The bytes `from..to`, beginning at `origin` and wrapping around.
     ///
     /// # Errors
-    /// Where the range is empty or the origin outside.
+    /// If the range is empty or the origin outside.
     pub fn from_origin(from: u64, to: u64, origin: u64) -> Result<Self, OrderError> {
         if from >= to {
             return Err(OrderError::EmptyRange);

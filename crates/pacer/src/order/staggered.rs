@@ -25,7 +25,7 @@ impl Staggered {
     /// ones may be shorter.
     ///
     /// # Errors
-    /// Where the range is empty, or a segment has no bytes or is larger than a region.
+    /// If the range is empty, or a segment has no bytes or is larger than a region.
     pub fn new(from: u64, to: u64, region: u64, segment: u64) -> Result<Self, OrderError> {
         if from >= to {
             return Err(OrderError::EmptyRange);

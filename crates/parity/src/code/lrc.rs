@@ -56,7 +56,7 @@ impl Code {
     /// more.
     ///
     /// # Errors
-    /// Where a group does not have 1 to 15 data columns.
+    /// If a group does not have 1 to 15 data columns.
     pub fn lrc(x: usize, y: usize) -> Result<Self, CodeError> {
         in_range("x", x, 1, MAX_GROUP)?;
         in_range("y", y, 1, MAX_GROUP)?;

@@ -13,7 +13,7 @@ use crate::planes::Planes;
 /// none.
 ///
 /// # Panics
-/// Where there are not as many hashes as the matrix has rows.
+/// If there are not as many hashes as the matrix has rows.
 #[must_use]
 pub fn locate_column(check: &CheckMatrix, rows: &[Planes]) -> Vec<usize> {
     assert_eq!(rows.len(), check.rows(), "one hash a row");

@@ -13,7 +13,7 @@
 use crate::gf64;
 
 /// The locator polynomial of the shortest recurrence that a sequence obeys: monic, lowest
-/// coefficient first, of degree at most half the length. `None` where the shortest one is longer
+/// coefficient first, of degree at most half the length. `None` if the shortest one is longer
 /// than that, and so need not be the right one.
 pub(super) fn locator_polynomial(sequence: &[u64]) -> Option<Vec<u64>> {
     let mut current = vec![1_u64];

@@ -50,7 +50,7 @@ impl PowerSums {
     /// Zero sums.
     ///
     /// # Panics
-    /// Where rows are not 1 to 8, or powers not even and 2 to 64.
+    /// If rows are not 1 to 8, or powers not even and 2 to 64.
     #[must_use]
     pub fn new(rows: usize, powers: usize) -> Self {
         match Self::of_shape(rows, powers) {
@@ -84,7 +84,7 @@ impl PowerSums {
     /// The sum of row `row` and power `power`.
     ///
     /// # Panics
-    /// Where there is no such row or power.
+    /// If there is no such row or power.
     #[must_use]
     pub fn get(&self, row: usize, power: usize) -> &Planes {
         assert!(power < self.powers, "power {power} of {}", self.powers);
@@ -95,7 +95,7 @@ impl PowerSums {
     /// of each row.
     ///
     /// # Panics
-    /// Where there are not as many hashes as rows.
+    /// If there are not as many hashes as rows.
     pub fn add(&mut self, index: u32, key: u64, rows: &[Planes]) {
         assert_eq!(rows.len(), self.rows, "one hash a row");
         for (row, sums) in rows.iter().zip(self.sums.chunks_exact_mut(self.powers)) {
@@ -113,7 +113,7 @@ impl PowerSums {
     /// [`add`](Self::add) those.
     ///
     /// # Panics
-    /// Where there are not as many coefficients as rows.
+    /// If there are not as many coefficients as rows.
     pub fn add_member(&mut self, index: u32, key: u64, coefficients: &[u8], hash: &Planes) {
         assert_eq!(coefficients.len(), self.rows, "one coefficient a row");
         let powers = self.powers;
@@ -134,7 +134,7 @@ impl PowerSums {
     /// `self += other`.
     ///
     /// # Panics
-    /// Where the shapes differ.
+    /// If the shapes differ.
     pub fn merge(&mut self, other: &Self) {
         assert_eq!((self.rows, self.powers), (other.rows, other.powers), "sums of one batch");
         for (a, b) in self.sums.iter_mut().zip(&other.sums) {
@@ -163,7 +163,7 @@ impl PowerSums {
     /// From the bytes on the wire.
     ///
     /// # Errors
-    /// Where rows are not 1 to 8, powers not even and 2 to 64, or the bytes not exactly as many as
+    /// If rows are not 1 to 8, powers not even and 2 to 64, or the bytes not exactly as many as
     /// that shape has.
     pub fn from_bytes(rows: usize, powers: usize, bytes: &[u8]) -> Result<Self, PowerSumsError> {
         let mut out = Self::of_shape(rows, powers)?;

@@ -269,7 +269,7 @@ pub(super) unsafe fn read_streams<V: Vector, const UNROLL: usize>(sources: &[*co
     }
 }
 
-/// The first register of `data` from the front that is not zero, as a byte offset; `None` where all
+/// The first register of `data` from the front that is not zero, as a byte offset; `None` if all
 /// whole registers are zero.
 #[inline(always)]
 pub(super) unsafe fn first_nonzero<V: Vector>(data: &[u8]) -> Option<usize> {

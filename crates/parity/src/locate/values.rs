@@ -5,13 +5,13 @@ use crate::gf::add_scaled;
 use crate::linear::solve_for;
 
 /// What to XOR into each of the named columns so that every equation holds: one vector for each, as
-/// long as a syndrome row. `None` where nothing does, or where the equations do not determine it.
+/// long as a syndrome row. `None` if nothing does, or where the equations do not determine it.
 ///
 /// Gauss-Jordan on the named columns of H beside the identity gives T with `T * H_S = (I over 0)`.
 /// So the first rows of `T * syndromes` are the errors, and the others must be zero everywhere.
 ///
 /// # Panics
-/// Where there is no such column, where there are not as many rows as the matrix has, or where they
+/// If there is no such column, where there are not as many rows as the matrix has, or where they
 /// differ in length.
 #[must_use]
 pub fn error_values(check: &CheckMatrix, columns: &[usize], syndromes: &[&[u8]]) -> Option<Vec<Vec<u8>>> {

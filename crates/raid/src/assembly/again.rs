@@ -57,7 +57,7 @@ impl Array {
         Some(span(self.metadata.super_sector(sectors)?, sectors))
     }
 
-    /// The name that the journal device was given with; `None` where the array has none, or it was
+    /// The name that the journal device was given with; `None` if the array has none, or it was
     /// not given.
     #[must_use]
     pub fn journal_device(&self) -> Option<&str> {
@@ -65,7 +65,7 @@ impl Array {
         Some(&journal.device)
     }
 
-    /// Reads the journal device again. `None` where it cannot be made out.
+    /// Reads the journal device again. `None` if it cannot be made out.
     #[must_use]
     pub fn read_journal_again(&self, device: &dyn ReadAt) -> Option<MemberRecord> {
         let superblock = superblock_at(device, self.metadata).ok()??;

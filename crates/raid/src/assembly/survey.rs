@@ -57,7 +57,7 @@ pub(crate) struct Survey {
 }
 
 impl Survey {
-    /// Surveys a set; `None` where it is empty.
+    /// Surveys a set; `None` if it is empty.
     pub(crate) fn new(set: Vec<(String, MemberRecord)>) -> Option<Self> {
         let uuid = most_frequent(&set)?;
         let standing = |record: &MemberRecord| match record.superblock.array_uuid == uuid {
@@ -373,7 +373,7 @@ impl Survey {
         }
     }
 
-    /// The stripes with writes waiting in a journal; `None` where it may be any.
+    /// The stripes with writes waiting in a journal; `None` if it may be any.
     pub(crate) fn journal_stripes(&self) -> Option<Vec<Range<u64>>> {
         if !self.newest().features.has(Features::JOURNAL) {
             return Some(Vec::new());

@@ -81,7 +81,7 @@ impl Geometry {
         }
     }
 
-    /// The data index of `role` in `stripe`; `None` where it holds parity, or is no member.
+    /// The data index of `role` in `stripe`; `None` if it holds parity, or is no member.
     #[must_use]
     pub fn data_index(&self, stripe: StripeIndex, role: Role) -> Option<u16> {
         let (p, q) = self.parity_roles(stripe);

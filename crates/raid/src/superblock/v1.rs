@@ -148,7 +148,7 @@ impl V1 {
     /// The bytes on disk, with their checksum.
     ///
     /// # Panics
-    /// Where `dev_roles` has more than [`MAX_DEV`] entries.
+    /// If `dev_roles` has more than [`MAX_DEV`] entries.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         assert!(self.dev_roles.len() <= MAX_DEV as usize, "the role table is bounded");

@@ -166,7 +166,7 @@ impl<'w> Reader<'w> {
         Ok(())
     }
 
-    /// What `pumice scrub` concludes before a pass; `None` where it refuses, else also the stripes
+    /// What `pumice scrub` concludes before a pass; `None` if it refuses, else also the stripes
     /// that it leaves out.
     fn begin(&mut self) -> Option<(Standing, Vec<bool>)> {
         let config = self.world.config.clone();
