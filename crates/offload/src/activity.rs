@@ -20,7 +20,8 @@ pub struct Writes {
 /// The counters before and after a command read its media.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Activity {
-    /// Drawn when the node started, never 0: counters of another epoch say nothing about this one.
+    /// Drawn at random when the node started, never 0. Counters of different epochs cannot be
+    /// compared.
     pub epoch: u64,
     /// Before the first read.
     pub before: Writes,
@@ -41,18 +42,18 @@ impl Activity {
 /// A host that is associated with a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AssociatedHost {
-    /// What it is recognised by: the SHA-256 of a number that the one who asks has chosen, followed
-    /// by the host's identifier. The same host has the same mark on every node that is asked with
-    /// the same number; nobody learns the identifier.
+    /// The mark by which it is recognised: the SHA-256 of a number chosen by the asking host,
+    /// followed by the host's identifier. With the same number, the same host has the same mark on
+    /// every node; its identifier is not disclosed.
     pub mark: [u8; 32],
-    /// Milliseconds since anything came from it, a keep alive at least; of several controllers, the
-    /// one that was silent longest.
+    /// Milliseconds since the host was last heard; if it has several controllers, the longest
+    /// silence.
     pub silent_ms: u32,
-    /// It has promised to write nothing, and the node holds it to that: it runs no array.
+    /// It has promised not to write, which the node enforces: so it runs no array.
     pub observer: bool,
 }
 
-/// The hosts of a node, the one that asks and other nodes not counted.
+/// The hosts of a node, without the asking host and other nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Hosts {
     /// The node's epoch, as in [`Activity`].
@@ -64,7 +65,7 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Whether the same hosts are associated with two nodes, which were asked with the same number.
+    /// Whether the same hosts are associated with two nodes that were asked with the same number.
     #[must_use]
     pub fn same_hosts(&self, other: &Self) -> bool {
         let marks = |of: &Self| of.hosts.iter().map(|host| host.mark).collect::<BTreeSet<_>>();
@@ -72,16 +73,15 @@ impl Hosts {
     }
 }
 
-/// What a node remembers of the superblock of one of its drives: `docs/design/offload.md`,
-/// *Superblocks*.
+/// A node's record of the superblock of one of its drives: `docs/design/offload.md`, *Superblocks*.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SuperblockSeen {
     /// The drive.
     pub drive: DriveId,
     /// The array that the superblock names, its UUID as stored.
     pub array: [u8; 16],
-    /// The association that wrote it last still stands and has written a clean one, and since then
-    /// only the change to active.
+    /// The association that wrote it last still exists, and has written a clean superblock,
+    /// followed by no change except to active.
     pub clean: bool,
     /// Event count of that clean one; 0 where there is none.
     pub events: u64,

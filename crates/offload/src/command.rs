@@ -14,9 +14,9 @@ pub struct MemoryAddress {
     pub offset: u64,
 }
 
-/// Stripes of one command, at most: what it answers stays within half a MiB.
+/// Most stripes of one command: its result stays within half a MiB.
 pub const MAX_STRIPES: u64 = 1 << 22;
-/// Work of one command, at most, as [`ParityCommand::validate`] estimates it: one is a byte folded
+/// Most work of one command, as estimated by [`ParityCommand::validate`]. The unit is a byte folded
 /// into a row, so this is about eight hours of one processor.
 pub const MAX_WORK: u64 = 1 << 47;
 /// Work of one read, or of looking up one source of a stripe, whatever its length.
@@ -51,39 +51,39 @@ pub struct Window {
     pub len: u32,
 }
 
-/// What becomes of the folded rows.
+/// The use of the folded rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mode {
-    /// Which repetitions have a row that is not zero. Nothing is written anywhere.
+    /// Reports the repetitions with a non-zero row. Nothing is written.
     Check,
     /// Every row of every repetition into local memory: repetition after repetition, row after row.
     Generate {
-        /// Where repetition 0's first row goes.
+        /// Destination of repetition 0's first row.
         into: MemoryAddress,
     },
     /// `accumulators` weighted sums of the rows of each repetition into local memory: repetition
     /// after repetition, accumulator after accumulator. The weights are drawn from the seed for
     /// each stripe and accumulator.
     Interims {
-        /// Where the first interim goes.
+        /// Destination of the first interim.
         into: MemoryAddress,
-        /// What the weights are drawn from.
+        /// Seed of the weights.
         seed: Seed,
         /// 1 to 8.
         accumulators: u8,
     },
     /// `accumulators` weighted sums over the rows of *all* repetitions into local memory.
     Accumulate {
-        /// Where the first accumulator goes.
+        /// Destination of the first accumulator.
         into: MemoryAddress,
-        /// What the weights are drawn from.
+        /// Seed of the weights.
         seed: Seed,
         /// 1 to 8.
         accumulators: u8,
     },
-    /// The fingerprint of all repetitions: `powers` sums a row.
+    /// The fingerprint of all repetitions: `powers` sums per row.
     Fingerprint {
-        /// What the keys are drawn from.
+        /// Seed of the keys.
         seed: Seed,
         /// Power sums a row: even, 2 to 64.
         powers: u8,
@@ -93,7 +93,7 @@ pub enum Mode {
 /// Parity over sources: one command for a run of stripes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParityCommand {
-    /// What is folded.
+    /// The sources to fold.
     pub sources: Vec<Source>,
     /// The distance in bytes between repetitions of a media source: the chunk, or more if the
     /// chunks of other stripes lie in between. Memory sources are `window.len` apart.
@@ -104,7 +104,7 @@ pub struct ParityCommand {
     pub stripes: Range<u64>,
     /// The coefficients.
     pub rule: Rule,
-    /// What becomes of the rows.
+    /// The use of the rows.
     pub mode: Mode,
 }
 
@@ -129,7 +129,7 @@ impl ParityCommand {
         }
     }
 
-    /// Checks everything that can be checked without knowing the node.
+    /// Checks all fields that can be checked without the node.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidField`](crate::ErrorKind::InvalidField) names the field.
@@ -184,7 +184,7 @@ impl ParityCommand {
         }
     }
 
-    /// How much work it is, about.
+    /// Its estimated work.
     fn work(&self) -> Result<u64, GuardError> {
         let (rows, draws) = match self.mode {
             Mode::Interims { accumulators, .. } | Mode::Accumulate { accumulators, .. } => {
@@ -199,18 +199,18 @@ impl ParityCommand {
     }
 }
 
-/// The right to write a part of local memory: a random number that whoever leases the part has made
-/// for one transfer, and has told the node.
+/// The right to write a part of local memory: a random number that the holder of the lease has
+/// drawn for one transfer and registered with the node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Grant(pub [u8; 16]);
 
 impl Grant {
-    /// No right at all: what nodes of one process use, which trust each other.
+    /// No right; used between nodes of one process, which trust each other.
     pub const NONE: Self = Self([0; 16]);
 }
 
 impl std::fmt::Debug for Grant {
-    /// Not the number: whoever knows it has the right.
+    /// The number is not shown, because anyone who knows it has the right.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(if *self == Self::NONE { "Grant::NONE" } else { "Grant(..)" })
     }
@@ -219,14 +219,14 @@ impl std::fmt::Debug for Grant {
 /// A move of local memory to a drive of another node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transfer {
-    /// Where it lies on the node that executes the command.
+    /// Its place on the node that executes the command.
     pub from: MemoryAddress,
     /// Bytes.
     pub len: u64,
     /// The node that receives it.
     pub peer: String,
-    /// Where it goes there.
+    /// Its destination there.
     pub to: MemoryAddress,
-    /// What lets this node write there.
+    /// The grant that allows this node to write there.
     pub grant: Grant,
 }

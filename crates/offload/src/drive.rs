@@ -18,7 +18,7 @@ impl fmt::Display for DriveId {
 pub struct DriveDescription {
     /// Its number on the node.
     pub id: DriveId,
-    /// What an operator calls it: a path, or a network address.
+    /// Its name for operators: a path, or a network address.
     pub name: String,
     /// The size of its medium in bytes.
     pub size_bytes: u64,
@@ -30,7 +30,7 @@ pub struct DriveDescription {
     pub tags: Option<Guard>,
 }
 
-/// A node as it describes itself.
+/// A node's description of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeDescription {
     /// The node's name, by which other nodes address transfers to it.
@@ -39,7 +39,7 @@ pub struct NodeDescription {
     pub drives: Vec<DriveDescription>,
 }
 
-/// One piece of a gathered read: where it lies on a drive, and where it goes in the buffer.
+/// One piece of a gathered read: its place on a drive, and in the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
     /// The drive to read.
@@ -52,11 +52,11 @@ pub struct Piece {
     pub len: usize,
 }
 
-/// A piece of a gathered read that the medium did not give back.
+/// A piece of a gathered read that the medium refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PieceFailure {
     /// Index into the pieces of the read.
     pub piece: usize,
-    /// The drive's own words.
+    /// The drive's error text.
     pub reason: String,
 }

@@ -3,18 +3,18 @@
 use std::error::Error;
 use std::fmt;
 
-/// What kind of failure it was: what a caller decides by.
+/// The kind of a failure, on which callers base decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The medium refused these bytes; others of the drive may still be read or written.
     Media,
-    /// The drive failed as a whole: it is gone, or its errors say nothing of single bytes.
+    /// The drive failed as a whole: it is gone, or its errors do not refer to single bytes.
     Drive,
-    /// A field of the command makes no sense for this node.
+    /// A field of the command is invalid on this node.
     InvalidField(&'static str),
     /// The drive may not be written.
     ReadOnly,
-    /// Other hosts are in the way.
+    /// Other hosts prevent it.
     Busy,
     /// The node, or the peer that it should send to, did not answer in time.
     Unreachable,
@@ -29,7 +29,7 @@ pub struct NodeError {
 }
 
 impl NodeError {
-    /// A failure with what was being done.
+    /// A failure, with a description of the attempted action.
     pub fn new(kind: ErrorKind, context: impl Into<String>) -> Self {
         Self { kind, context: context.into(), source: None }
     }
@@ -46,7 +46,7 @@ impl NodeError {
         Self::new(ErrorKind::InvalidField(field), context)
     }
 
-    /// What kind of failure it was.
+    /// The kind of failure.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.kind

@@ -27,14 +27,14 @@ pub trait DataNode: Send + Sync {
     /// [`ErrorKind::InvalidField`](crate::ErrorKind::InvalidField) for a range outside the drive.
     fn read(&self, drive: DriveId, offset: u64, buf: &mut [u8]) -> Result<(), NodeError>;
 
-    /// Reads pieces side by side if that saves time over one [`read`](Self::read) after another,
-    /// and returns the indices of those that are in the buffer now. Any may be left out, with no
-    /// reason given: a read of it gives the bytes, or the error.
+    /// Reads pieces in parallel if that is faster than one [`read`](Self::read) after another, and
+    /// returns the indices of the pieces that are now in the buffer. Any piece may be left out
+    /// without a reason: a read of it returns the bytes, or the error.
     fn read_ahead(&self, _pieces: &[Piece], _buffer: &mut [u8]) -> Vec<usize> {
         Vec::new()
     }
 
-    /// Which tags a drive has; `None` if it has none, or the node knows of none.
+    /// The format of a drive's tags; `None` if it has none, or the node knows of none.
     ///
     /// # Errors
     /// If the node does not answer, or has no such drive.
@@ -42,19 +42,19 @@ pub trait DataNode: Send + Sync {
         Ok(None)
     }
 
-    /// Reads whole blocks of a drive with tags, refused or not, and what their tags say of them.
-    /// [`MAX_TAGGED_BLOCKS`](crate::MAX_TAGGED_BLOCKS) and 1 MiB at most.
+    /// Reads whole blocks of a drive with tags, even if plain reads refuse them, and the result of
+    /// checking their tags. [`MAX_TAGGED_BLOCKS`](crate::MAX_TAGGED_BLOCKS) and 1 MiB at most.
     ///
     /// # Errors
-    /// [`ErrorKind::Media`](crate::ErrorKind::Media) if the medium cannot give all of them,
+    /// [`ErrorKind::Media`](crate::ErrorKind::Media) if the medium cannot read all of them,
     /// [`ErrorKind::InvalidField`](crate::ErrorKind::InvalidField) if the drive has no tags, or the
     /// range is not of whole blocks on it.
     fn read_tagged(&self, _drive: DriveId, _offset: u64, _len: u64) -> Result<TaggedBlocks, NodeError> {
         Err(NodeError::invalid("drive", "the drive has no tags"))
     }
 
-    /// Vouches for the adopted tags of whole blocks: the parity of their stripes held when they
-    /// were read last, and all of them fitted. Returns how many there are.
+    /// Vouches for the adopted tags of whole blocks: when these were last read, the parity of their
+    /// stripes held and all of them matched their tags. Returns the number of such tags.
     ///
     /// # Errors
     /// As [`read_tagged`](Self::read_tagged), and if the tags cannot be written.
@@ -62,9 +62,9 @@ pub trait DataNode: Send + Sync {
         Ok(0)
     }
 
-    /// Reads many pieces at once into one buffer, which is handed through.
+    /// Reads many pieces at once into one buffer, which is passed through.
     ///
-    /// Pieces that the medium cannot give back are listed; their part of the buffer means nothing.
+    /// Pieces that the medium refuses are listed; their part of the buffer is undefined.
     ///
     /// # Errors
     /// If the read as a whole could not be carried out.
@@ -80,27 +80,27 @@ pub trait DataNode: Send + Sync {
     /// If the drive is read-only, the range lies outside it, or the medium fails.
     fn write(&self, drive: DriveId, offset: u64, data: &[u8]) -> Result<(), NodeError>;
 
-    /// Makes a range of a drive's medium zeros. Durable only after a [`flush`](Self::flush) that
-    /// follows. If the drive can, nothing is moved to it for that.
+    /// Zeroes a range of a drive's medium. Durable only after a subsequent [`flush`](Self::flush).
+    /// If the drive supports it, no zeros are transferred to it.
     ///
     /// # Errors
-    /// As [`write`](Self::write). Some of the range may be zeros then.
+    /// As [`write`](Self::write). Then part of the range may be zeros.
     fn zero(&self, drive: DriveId, offset: u64, len: u64) -> Result<(), NodeError>;
 
     /// Makes every completed write of the drive durable.
     ///
     /// # Errors
-    /// If the drive cannot promise that.
+    /// If the drive cannot guarantee that.
     fn flush(&self, drive: DriveId) -> Result<(), NodeError>;
 
-    /// Opens a queue for up to `depth` operations at a time; `ended` is told of each that has
+    /// Opens a queue for up to `depth` operations at a time; `ended` is called for each when it has
     /// ended.
     ///
     /// # Errors
     /// If the node does not answer, or the machine has no threads or descriptors left.
     fn operations(&self, depth: usize, ended: Ended) -> Result<Box<dyn OperationQueue>, NodeError>;
 
-    /// Whether its queues take [`Operation::Update`](crate::Operation::Update) and
+    /// Whether its queues support [`Operation::Update`](crate::Operation::Update) and
     /// [`Operation::Store`](crate::Operation::Store).
     fn has_updates(&self) -> bool {
         false
@@ -119,8 +119,8 @@ pub trait DataNode: Send + Sync {
     /// Unreadable media is part of the result, never an error.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidField`](crate::ErrorKind::InvalidField) names the field of a command
-    /// that makes no sense for this node.
+    /// [`ErrorKind::InvalidField`](crate::ErrorKind::InvalidField) names a field of the command
+    /// that is invalid on this node.
     fn parity(&self, command: &ParityCommand) -> Result<ParityResult, NodeError>;
 
     /// The other hosts that may write the node's drives; `None` if the node cannot know.
@@ -131,8 +131,8 @@ pub trait DataNode: Send + Sync {
         Ok(None)
     }
 
-    /// What the node remembers of the superblocks on its drives, of those that were written since
-    /// it started; `None` if it does not look.
+    /// The node's records of superblocks that were written to its drives since it started; `None`
+    /// if it does not keep them.
     ///
     /// # Errors
     /// If the node does not answer.
@@ -149,8 +149,8 @@ pub trait DataNode: Send + Sync {
         Ok(())
     }
 
-    /// Promises to write no drive for as long as the caller is associated: other hosts see it, and
-    /// the node holds the caller to it.
+    /// Promises not to write any drive for as long as the caller is associated. Other hosts can see
+    /// this, and the node enforces it.
     ///
     /// # Errors
     /// If the node does not answer.
@@ -159,7 +159,7 @@ pub trait DataNode: Send + Sync {
     }
 
     /// Lets another node write `len` bytes of local memory from `to` on, as
-    /// [`absolute`](Self::absolute) says, until the grant is taken back.
+    /// [`absolute`](Self::absolute) says, until the grant is revoked.
     ///
     /// # Errors
     /// If the caller has not leased that memory.
@@ -167,7 +167,7 @@ pub trait DataNode: Send + Sync {
         Ok(Grant::NONE)
     }
 
-    /// Takes a grant back: nothing is written under it any more.
+    /// Revokes a grant: nothing is written under it any more.
     ///
     /// # Errors
     /// If the node does not answer.
@@ -175,43 +175,44 @@ pub trait DataNode: Send + Sync {
         Ok(())
     }
 
-    /// Ends the wait of every parity command that is under way, now, and fails those that follow:
-    /// the caller is about to end. Other operations go on.
+    /// Ends the wait of every parity command under way at once, and fails later ones, because the
+    /// caller is about to end. Other operations continue.
     fn give_up(&self) {}
 
-    /// Makes the connections to the node anew, if they were lost. After that every address of local
-    /// memory means another place, and what was asked of the node's pace is asked again. Returns
-    /// whether they had been lost.
+    /// Re-establishes the connections to the node, if they were lost. Afterwards earlier addresses
+    /// of local memory are invalid; a pace that was set is set again. Returns whether the
+    /// connections had been lost.
     ///
     /// # Errors
-    /// If the node cannot be reached, is not the one that it was, or was held: others may have
-    /// written since.
+    /// If the node cannot be reached, is a different one, or was held: then others may have written
+    /// since.
     fn reconnect(&self) -> Result<bool, NodeError> {
         Ok(false)
     }
 
-    /// What the connections to the node have moved; `None` if there is no network between.
+    /// The traffic of the connections to the node; `None` without a network.
     fn link_figures(&self) -> Option<LinkFigures> {
         None
     }
 
     /// Has every parity command over media, of this and any other host, read its drives at a pace,
-    /// for as long as the caller is associated. Where several ask, and the node's own configuration
-    /// does, all of them are heeded. An empty request is taken back.
+    /// for as long as the caller is associated. If several hosts ask, and the node's own
+    /// configuration sets a pace too, all of them apply. An empty request revokes the caller's
+    /// pace.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidField`](crate::ErrorKind::InvalidField) names the field of a request
-    /// that makes no sense.
+    /// [`ErrorKind::InvalidField`](crate::ErrorKind::InvalidField) names an invalid field of the
+    /// request.
     fn pace(&self, request: &PaceRequest) -> Result<(), NodeError>;
 
-    /// What was measured of each drive since its pacing began; empty if there is none.
+    /// Measurements of each drive since its pacing began; empty without a pace.
     ///
     /// # Errors
     /// If the node does not answer.
     fn pace_figures(&self) -> Result<Vec<PaceFigures>, NodeError>;
 
-    /// Where an address of local memory, as this caller counts it, lies for other nodes: several
-    /// hosts may share a drive's memory, each has its own part of it.
+    /// Converts a caller's address of local memory to the address that other nodes use: several
+    /// hosts may share a drive's memory, each with its own part.
     ///
     /// # Errors
     /// [`ErrorKind::Busy`](crate::ErrorKind::Busy) where other hosts have all of the memory.

@@ -7,15 +7,15 @@ use pumice_buffer::AlignedBuffer;
 use std::fmt;
 use std::sync::Arc;
 
-/// Bytes that one operation moves, at most.
+/// Most bytes that one operation moves.
 pub const MAX_OPERATION: usize = 256 << 10;
 
-/// What a caller knows an operation by.
+/// The caller's identifier of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(pub u64);
 
-/// What is asked of a drive's medium. Offsets and lengths are bytes, multiples of the drive's
-/// logical block; 1 to [`MAX_OPERATION`] bytes, no more than the buffer has.
+/// An operation on a drive's medium. Offsets and lengths are in bytes, multiples of the drive's
+/// logical block; 1 to [`MAX_OPERATION`] bytes, and at most the length of the buffer.
 #[derive(Debug)]
 pub enum Operation {
     /// Fills the first `len` bytes of the buffer.
@@ -39,10 +39,10 @@ pub enum Operation {
         len: usize,
         /// The bytes.
         buffer: AlignedBuffer,
-        /// They are on the medium before it ends well.
+        /// They are on the medium before it ends successfully.
         durable: bool,
     },
-    /// Makes durable what was written by operations that had ended before this was handed in.
+    /// Makes durable the writes of operations that had ended before this one was submitted.
     Flush {
         /// The drive.
         drive: DriveId,
@@ -51,9 +51,9 @@ pub enum Operation {
     Update {
         /// The step.
         update: Box<Update>,
-        /// What goes to its slot, if it fills that: as many bytes as the slot has.
+        /// Data for its slot, if it fills the slot: as many bytes as the slot has.
         data: AlignedBuffer,
-        /// The CRC-32C of the first two sums that went to peers, once it has ended well.
+        /// The CRC-32C of the first two sums that went to peers, once it has ended successfully.
         sent: [u32; 2],
     },
     /// Writes local memory to a drive's medium; only nodes with updates have it.
@@ -66,7 +66,7 @@ pub enum Operation {
         offset: u64,
         /// Bytes.
         len: usize,
-        /// They are on the medium before it ends well.
+        /// They are on the medium before it ends successfully.
         durable: bool,
     },
 }
@@ -84,7 +84,7 @@ impl Operation {
         }
     }
 
-    /// First byte and bytes on the medium that it is for; none of a flush or an update.
+    /// First byte and length on the medium; none for a flush or an update.
     #[must_use]
     pub const fn range(&self) -> (u64, usize) {
         match self {
@@ -95,7 +95,7 @@ impl Operation {
         }
     }
 
-    /// Checks its range against its drive: bytes of the medium, and of a logical block.
+    /// Checks its range against its drive: the size of the medium, and of a logical block.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidField`](crate::ErrorKind::InvalidField) names the field.
@@ -133,34 +133,33 @@ impl Operation {
 pub struct Completion {
     /// Its tag.
     pub tag: Tag,
-    /// The operation, with its buffer. What a read that failed has left in it means nothing.
+    /// The operation, with its buffer, whose contents are undefined after a failed read.
     pub operation: Operation,
-    /// How it ended.
+    /// Its result.
     pub result: Result<(), NodeError>,
 }
 
-/// Is told of each operation that has ended, by any thread. It must not wait, and must not close or
+/// Called for each operation that has ended, by any thread. It must not wait, and must not close or
 /// drop the queue.
 pub type Ended = Arc<dyn Fn(Completion) + Send + Sync>;
 
 /// A queue of operations on the drives of one node. Dropping it closes it.
 pub trait OperationQueue: Send + Sync {
-    /// Hands an operation in. Whatever becomes of it, the queue's [`Ended`] is told.
+    /// Submits an operation. The queue's [`Ended`] is called for it, whatever its outcome.
     ///
     /// # Errors
-    /// Hands the operation back, and nothing else, if as many are in flight as the queue was opened
-    /// for.
+    /// Returns the operation, without any effect, if the queue is full.
     fn submit(&self, tag: Tag, operation: Operation) -> Result<(), Operation>;
 
-    /// Operations that were taken and have not ended.
+    /// Operations that were accepted and have not ended.
     fn in_flight(&self) -> usize;
 
-    /// What went over its connection; nothing if the drives are of this process.
+    /// The traffic of its connection; nothing for drives of this process.
     fn traffic(&self) -> QueueTraffic {
         QueueTraffic::default()
     }
 
-    /// Takes nothing more: what no drive has begun, and what follows, ends as
+    /// Accepts nothing more: operations that no drive has begun, and later ones, end as
     /// [`ErrorKind::Unreachable`](crate::ErrorKind::Unreachable). Returns at once.
     fn close(&self);
 }

@@ -5,10 +5,10 @@ use crate::DriveId;
 /// When background requests start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PacePolicy {
-    /// Whenever a request is worth the slowdown that it is expected to cause; bound by the goal.
+    /// Whenever a request is worth its expected slowdown; limited by the goal.
     #[default]
     Priced,
-    /// After a threshold of idleness that is tuned all the time; bound by the goal.
+    /// After a threshold of idleness that is tuned continuously; limited by the goal.
     Waiting,
     /// After 10 ms of idleness, 64 KiB at a time: the idle class of Linux's CFQ.
     Cfq,
@@ -76,11 +76,11 @@ pub fn parse_window(text: &str) -> Result<(u32, u32), String> {
 /// How background requests are to be paced, for each drive.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PaceRequest {
-    /// When they start; the other fields decide where it is not given.
+    /// When they start; if not given, the other fields decide.
     pub policy: Option<PacePolicy>,
-    /// How much a foreground request may be slowed in the mean, in nanoseconds.
+    /// The average delay that foreground requests may suffer, in nanoseconds.
     pub slowdown_ns: Option<u64>,
-    /// Bytes a second from each drive, at most.
+    /// Most bytes a second from each drive.
     pub rate: Option<u64>,
     /// Times of day, in seconds from midnight UTC, during which they may start; one that ends
     /// before it begins runs over midnight. None means always.
@@ -88,13 +88,13 @@ pub struct PaceRequest {
 }
 
 impl PaceRequest {
-    /// Whether it asks for nothing.
+    /// Whether no field is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The policy: as given, or the one that the other fields need.
+    /// The policy: the given one, or the one implied by the other fields.
     #[must_use]
     pub fn policy(&self) -> PacePolicy {
         let needed = if self.slowdown_ns.is_some() { PacePolicy::Priced } else { PacePolicy::BackToBack };
@@ -104,7 +104,7 @@ impl PaceRequest {
     /// Checks the fields against each other and their ranges.
     ///
     /// # Errors
-    /// Names the field and what is wrong with it.
+    /// The name of an invalid field, and the reason.
     pub fn validate(&self) -> Result<(), (&'static str, String)> {
         let policy = self.policy();
         if policy.holds_goal() && self.slowdown_ns.is_none() {
@@ -128,8 +128,8 @@ impl PaceRequest {
         Ok(())
     }
 
-    /// Both requests together: the lower goal, the lower rate, the times of day that both have; the
-    /// policy of `self` where it has one.
+    /// Both requests together: the lower goal, the lower rate, the times of day common to both, and
+    /// the policy of `self` if it has one.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         let lower = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).min();
@@ -147,7 +147,7 @@ impl PaceRequest {
     }
 }
 
-/// The times of day that lie in windows of both; [`NEVER`] where there are none.
+/// The times of day in the windows of both; [`NEVER`] if there are none.
 fn common(one: &[(u32, u32)], other: &[(u32, u32)]) -> Vec<(u32, u32)> {
     match (one, other) {
         ([], windows) | (windows, []) => return windows.to_vec(),
@@ -179,14 +179,14 @@ fn within_a_day(windows: &[(u32, u32)]) -> Vec<(u32, u32)> {
     all
 }
 
-/// What was measured of one drive since its pacing began.
+/// Measurements of one drive since its pacing began.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct PaceFigures {
     /// The drive.
     pub drive: DriveId,
-    /// The first of the drives that share disks with it, and so one pacer: itself, where there is
-    /// no other before it. Bytes, requests and the oldest check are the drive's own; what is said
-    /// of foreground requests is of all of them together.
+    /// The first of the drives that share disks, and so a pacer, with it; itself if there is no
+    /// earlier one. Bytes, requests and the oldest check are those of the drive; figures of
+    /// foreground requests cover all of these drives together.
     pub paced_with: DriveId,
     /// Nanoseconds since then.
     pub elapsed_ns: u64,
@@ -206,10 +206,10 @@ pub struct PaceFigures {
     pub met: u64,
     /// Their mean response time in nanoseconds.
     pub met_mean_ns: u64,
-    /// The mean slowdown over all foreground requests, in nanoseconds: what was charged to the
-    /// goal. Below zero if chance had it so.
+    /// The mean slowdown over all foreground requests, in nanoseconds, as charged to the goal.
+    /// Chance can make it negative.
     pub slowdown_mean_ns: i64,
-    /// Seconds since the part of the drive that was checked longest ago was; `None` if nothing
+    /// Seconds since the least recently checked part of the drive was checked; `None` if nothing
     /// was checked since the node's start.
     pub oldest_check_s: Option<u64>,
 }

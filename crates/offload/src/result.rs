@@ -9,11 +9,11 @@ use pumice_telemetry::Ledger;
 pub const RESULT_HEADER_BYTES: u64 = 96;
 /// Bytes of one entry in the list of unreadable places.
 pub const UNREADABLE_ENTRY_BYTES: u64 = 24;
-/// Bytes of what tags say, before the list of places; nothing without tags.
+/// Bytes of the report on tags before its list of places; absent without tags.
 pub const TAGS_HEADER_BYTES: u64 = 40;
 
-/// Unreadable places of a result, at most: of more the first ones are told, by stripe, and the bits
-/// of all stripes from the last of them on are set.
+/// Most unreadable places of a result. If there are more, the result has the first ones, in order
+/// of stripes, and the bits of all stripes from the last listed one on are set.
 pub const MAX_UNREADABLE: usize = 1 << 14;
 
 /// One bit a repetition.
@@ -87,7 +87,7 @@ impl StripeBitmap {
         out
     }
 
-    /// `len` bits from bytes; bits beyond are not looked at.
+    /// `len` bits from bytes; further bits are ignored.
     #[must_use]
     pub fn from_bytes(len: u64, bytes: &[u8]) -> Self {
         let mut map = Self::new(len);
@@ -100,10 +100,10 @@ impl StripeBitmap {
     }
 }
 
-/// Why the bytes of a place are missing from a result.
+/// The reason why the bytes of a place are missing from a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Unread {
-    /// The medium was asked for them, by themselves, and refused them.
+    /// The medium refused them when they were read separately.
     Refused,
     /// The medium was not asked: earlier failures used up the error time of its drive. The bytes
     /// may well be readable, and nothing may be concluded from their absence.
@@ -123,7 +123,7 @@ pub struct Unreadable {
     pub len: u32,
     /// Refused by the medium, or not asked.
     pub why: Unread,
-    /// The drive's own words.
+    /// The drive's error text.
     pub reason: String,
 }
 
@@ -137,15 +137,16 @@ pub struct ParityResult {
     pub range: Option<(u32, u32)>,
     /// Fingerprint mode: the power sums.
     pub fingerprint: Option<PowerSums>,
-    /// Places that could not be read, by stripe. Where there is one, everything that sums over
-    /// repetitions means nothing, and the bits of its stripe mean nothing.
+    /// Places that could not be read, in order of stripes. If there is one, all sums over
+    /// repetitions are meaningless, and so are the bits of its stripe.
     pub unreadable: Vec<Unreadable>,
-    /// Writes of others to the regions that were read; `None` if the node does not see who
-    /// writes its drives.
+    /// Writes of others to the regions that were read; `None` if the node does not see the writes
+    /// to its drives.
     pub activity: Option<Activity>,
-    /// What tags say of the blocks that were read; `None` if no drive of the command has tags.
+    /// The report on the tags of the blocks that were read; `None` if no drive of the command has
+    /// tags.
     pub tags: Option<TagReport>,
-    /// What the command moved inside the node.
+    /// The bytes that the command moved inside the node.
     pub moved: Ledger,
 }
 
@@ -166,7 +167,7 @@ impl ParityResult {
 /// The result of a transfer.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TransferResult {
-    /// What the transfer moved between the nodes.
+    /// The bytes that the transfer moved between the nodes.
     pub moved: Ledger,
 }
 

@@ -19,7 +19,7 @@ pub struct Rule {
     guard: Vec<Vec<u8>>,
 }
 
-/// Why a rule makes no sense.
+/// The reasons why a rule is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RuleError {
     /// Rows must be 1 to 8.
@@ -45,8 +45,8 @@ impl Rule {
     /// A rule from explicit coefficients, `[class][source][row]`, and the columns of the whole
     /// code.
     ///
-    /// `guard` is what random weights must never be blind to (`weights` in the parity crate); it
-    /// may be empty if a command draws no weights.
+    /// `guard` has the columns whose coefficient under random weights must never be zero (`weights`
+    /// in the parity crate); it may be empty if a command draws no weights.
     ///
     /// # Errors
     /// If counts do not fit together.
@@ -72,8 +72,8 @@ impl Rule {
         Ok(Self { rows, sources, coefficients, guard })
     }
 
-    /// One row of ones over `sources` sources: their plain sum. It folds interims that were
-    /// weighted before.
+    /// One row of ones over `sources` sources: their plain sum. It folds interims that are already
+    /// weighted.
     ///
     /// # Panics
     /// If `sources` is zero.
@@ -112,7 +112,7 @@ impl Rule {
         self.rows
     }
 
-    /// Sources that it has coefficients for.
+    /// Sources for which it has coefficients.
     #[must_use]
     pub fn sources(&self) -> usize {
         self.sources

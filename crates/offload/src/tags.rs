@@ -4,13 +4,13 @@ use crate::DriveDescription;
 use pumice_protect::guard::Guard;
 use pumice_protect::origin::{Judged, Origin};
 
-/// Places of a result with something wrong about their tags, at most: of more the first ones are
-/// told, by stripe, and nothing is known of the stripes from the last of them on.
+/// Most places with tag faults in a result. If there are more, the result has the first ones, in
+/// order of stripes, and nothing is known of the stripes from the last listed one on.
 pub const MAX_TAG_PLACES: usize = 1 << 14;
-/// Blocks of one [`TaggedBlocks`], at most.
+/// Most blocks of one [`TaggedBlocks`].
 pub const MAX_TAGGED_BLOCKS: u64 = 1024;
 
-/// Which tags a drive has.
+/// The format of a drive's tags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TagFormat {
     /// The guard of each block.
@@ -27,7 +27,7 @@ impl DriveDescription {
     }
 }
 
-/// What is wrong with blocks, or with their tags.
+/// A fault of blocks or of their tags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TagFault {
     /// They differ from tags of this origin.
@@ -36,7 +36,7 @@ pub enum TagFault {
     Lost,
 }
 
-/// A place whose tags do not fit, or are lost.
+/// A place whose blocks differ from their tags, or whose tags are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TagPlace {
     /// Index into the command's sources.
@@ -47,34 +47,35 @@ pub struct TagPlace {
     pub start: u32,
     /// Bytes.
     pub len: u32,
-    /// What is wrong.
+    /// The fault.
     pub fault: TagFault,
 }
 
-/// What tags say of the blocks that a parity command read. Every block was folded, whatever its tag
-/// says.
+/// The report on the tags of the blocks that a parity command read. Every block was folded, even if
+/// it differs from its tag.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TagReport {
-    /// Blocks that fit their tags, by origin; those of origin unknown are blocks without a check.
+    /// Numbers of blocks that match their tags, by origin; blocks of origin unknown were not
+    /// checked.
     pub fit: [u64; 4],
     /// The others, by stripe.
     pub places: Vec<TagPlace>,
 }
 
 impl TagReport {
-    /// Whether there may be more places than are told: then nothing is known of the stripes from
-    /// the last one told on.
+    /// Whether the list of places may be incomplete: then nothing is known of the stripes from the
+    /// last listed one on.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.places.len() >= MAX_TAG_PLACES
     }
 }
 
-/// Blocks with their tags. Both are of one version.
+/// Blocks with their tags, both of the same version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaggedBlocks {
-    /// What the blocks hold, whatever their tags say.
+    /// The contents of the blocks, even if they differ from their tags.
     pub data: Vec<u8>,
-    /// What the tags say, block by block.
+    /// The result of checking each block.
     pub judged: Vec<Judged>,
 }

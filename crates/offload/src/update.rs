@@ -15,7 +15,7 @@ pub const MAX_PATHS: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathId(pub u16);
 
-/// A range of local memory of a peer, which sums can be sent to.
+/// A range of a peer's local memory to which sums can be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerRange {
     /// The peer's name.
@@ -24,7 +24,7 @@ pub struct PeerRange {
     pub to: MemoryAddress,
     /// Bytes.
     pub len: u64,
-    /// What lets this node write there.
+    /// The grant that allows this node to write there.
     pub grant: Grant,
 }
 
@@ -47,7 +47,7 @@ pub enum UpdateSource {
     },
 }
 
-/// Where a sum goes.
+/// The destination of a sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SumTo {
     /// To the update's slot.
@@ -64,7 +64,7 @@ pub enum SumTo {
 /// One sum of an update.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpdateSum {
-    /// Where it goes.
+    /// Its destination.
     pub to: SumTo,
     /// A coefficient for each source.
     pub factors: Vec<u8>,
@@ -73,7 +73,7 @@ pub struct UpdateSum {
 /// The record of a stripe log that an update writes: `docs/reference/on-disk/stripe-log.md`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpdateRecord {
-    /// Where it goes on the medium of the update's drive.
+    /// Its place on the medium of the update's drive.
     pub at: u64,
     /// The same from the start of the log's records, a multiple of 4096.
     pub position: u64,
@@ -83,9 +83,9 @@ pub struct UpdateRecord {
     pub generation: u64,
     /// The write.
     pub sequence: u64,
-    /// The records of every write up to this number were durable; not above `sequence`.
+    /// The records of every write up to this number are durable; at most `sequence`.
     pub committed: u64,
-    /// Every record up to this number is in place and flushed; not above `sequence`.
+    /// The blocks of every record up to this number are in place and flushed; at most `sequence`.
     pub released: u64,
     /// The window.
     pub window: u64,
@@ -108,9 +108,9 @@ pub struct Update {
     pub slot: u64,
     /// Bytes of the slot, of each source and sum: a multiple of 512.
     pub len: u32,
-    /// Data come with it, which go to the slot first.
+    /// Whether it carries data, which goes to the slot first.
     pub fills: bool,
-    /// What is summed.
+    /// The sources of the sums.
     pub sources: Vec<UpdateSource>,
     /// The sums.
     pub sums: Vec<UpdateSum>,

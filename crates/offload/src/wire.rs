@@ -39,40 +39,40 @@ use thiserror::Error;
 pub const VERSION: u8 = 3;
 /// Bytes of a descriptor, at most.
 pub const MAX_DESCRIPTOR: usize = 1 << 20;
-/// What Identify Controller says at byte 3072.
+/// Magic at byte 3072 of Identify Controller.
 pub const SIGNATURE: [u8; 8] = *b"PUMICEPC";
 
-/// Status: the peer of a transfer is not known or does not answer.
+/// Status: the peer of a transfer is unknown or does not answer.
 pub const STATUS_PEER: u16 = 0x7C0;
 /// Status: other hosts are associated, or one of them holds the node.
 pub const STATUS_IN_USE: u16 = 0x7C1;
 /// Status: other hosts have leased the drive's local memory.
 pub const STATUS_NO_MEMORY: u16 = 0x7C2;
-/// Status: a source of an update has another check sum.
+/// Status: a source of an update has a different checksum.
 pub const STATUS_OTHER_BYTES: u16 = 0x7C3;
-/// What Identify Controller says at byte 3082, bit 0: Path, Update and Store are there.
+/// Bit 0 of byte 3082 of Identify Controller: Path, Update and Store are supported.
 pub const HAS_UPDATES: u8 = 1;
 /// Store, dword 13, bit 0: durable.
 pub const STORE_DURABLE: u32 = 1;
-/// Hold, dword 10: give it back.
+/// Hold, dword 10: release the hold.
 pub const HOLD_RELEASE: u32 = 0;
 /// Hold, dword 10: keep other hosts away.
 pub const HOLD_TAKE: u32 = 1;
-/// Hold, dword 10: this host writes no namespace from now on.
+/// Hold, dword 10: this host promises not to write any namespace from now on.
 pub const HOLD_OBSERVE: u32 = 2;
-/// The host identifier under which a node connects to another one. Whoever uses it can write
-/// granted local memory and do nothing else, so it is not counted among the hosts.
+/// The host identifier under which a node connects to another one. A peer that uses it can only
+/// write granted local memory, so it does not count as a host.
 pub const NODE_HOST_ID: [u8; 16] = *b"pumice data node";
 /// Local memory is leased in units of so many bytes.
 pub const LEASE_UNIT: u64 = 4096;
 
-/// A field of a descriptor or result that makes no sense.
+/// An invalid field of a descriptor or result.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{field} is {found}")]
 pub struct WireError {
     /// The field.
     pub field: &'static str,
-    /// What it is.
+    /// Its value.
     pub found: String,
 }
 
@@ -80,8 +80,7 @@ fn wrong<T>(field: &'static str, found: impl Display) -> Result<T, WireError> {
     Err(WireError { field, found: format!("{found}") })
 }
 
-/// What is reserved, or of no meaning with the other fields, is zero: a later version's meaning is
-/// not passed over.
+/// Reserved and unused fields must be zero, so that fields of a later version are never ignored.
 fn zeros(bytes: &[u8], at: std::ops::Range<usize>) -> Result<(), WireError> {
     match at.clone().zip(&bytes[at]).find(|(_, byte)| **byte != 0) {
         Some((at, byte)) => wrong("a reserved byte", format!("{byte} (byte {at})")),

@@ -10,7 +10,7 @@ use crate::geometry::Geometry;
 use crate::layout::{Layout, Level};
 use crate::mirrors::Mirrors;
 
-/// Parity that turns round the members, or copies on them.
+/// Rotating parity, or copies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Arrangement {
     /// RAID-4, 5, 6.
@@ -56,7 +56,7 @@ impl Arrangement {
         }
     }
 
-    /// Bytes of a chunk; of RAID-1, which has none, of what a stripe has on a member.
+    /// Bytes of a chunk; for RAID-1, which has none, bytes of a stripe on a member.
     #[must_use]
     pub fn chunk_bytes(&self) -> u64 {
         match self {
@@ -83,7 +83,7 @@ impl Arrangement {
         }
     }
 
-    /// The same without what is md's alone.
+    /// The same layout, without parts that are specific to md.
     #[must_use]
     pub fn array_layout(&self) -> ArrayLayout {
         match self {
@@ -92,9 +92,9 @@ impl Arrangement {
         }
     }
 
-    /// Stripes from the first of which a member is good, if `valid` of its `size` sectors are. Of
-    /// mirrors a member that is being rebuilt is not used at all: its stripes are not in the order
-    /// of its sectors.
+    /// Number of stripes, from the first, for which a member is valid if `valid` of its `size`
+    /// sectors are. On mirrors, a member that is being rebuilt is not used at all, because its
+    /// stripes are not in the order of its sectors.
     pub(crate) fn valid_stripes(&self, valid: u64, size: u64) -> u64 {
         match self {
             _ if valid >= size => self.stripes(),
@@ -111,8 +111,8 @@ impl Arrangement {
         }
     }
 
-    /// The stripes that touch these sectors of what a resync goes through: of the array at RAID-10,
-    /// of each member at the other levels.
+    /// The stripes that touch these sectors, in the units of a resync: sectors of the array for
+    /// RAID-10, of each member for the other levels.
     pub(crate) fn stripes_of_resync(&self, sectors: Range<u64>) -> Vec<Range<u64>> {
         match self {
             Self::Parity(geometry) => vec![geometry.stripes_of_sectors(sectors.start, sectors.end)],

@@ -29,17 +29,18 @@ use crate::superblock::Resync;
 use crate::superblock::features::Features;
 use crate::uuid::Uuid;
 
-/// The state of an array as a whole. Where several hold, the one that comes last here.
+/// The state of an array as a whole. If several apply, the last of them in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum State {
     /// Stopped, or idle.
     Clean,
-    /// Running, or not stopped cleanly, with a bitmap or partial parity log that says where writes
+    /// Running, or not stopped cleanly, with a bitmap or partial parity log that shows where writes
     /// may be under way. On disk the two look the same.
     Active,
-    /// Running, or not stopped cleanly, or never synced, and nothing says where.
+    /// Running, or not stopped cleanly, or never synced, and nothing shows where writes may be
+    /// under way.
     Unclean,
-    /// Members are missing; what is left can be checked.
+    /// Members are missing; the rest can be checked.
     Degraded,
     /// A member is being rebuilt.
     Recovering,
@@ -90,7 +91,7 @@ impl State {
     }
 }
 
-/// Where an array records writes under way, beside its superblocks.
+/// An array's record of writes under way, beside its superblocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteRecords {
     /// Nowhere.
@@ -106,11 +107,11 @@ pub enum WriteRecords {
 /// A member of an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// The name that the device was given with.
+    /// The name under which the device was given.
     pub device: String,
     /// Its role.
     pub role: Role,
-    /// What md wrote on it.
+    /// md's records on it.
     pub record: MemberRecord,
 }
 
@@ -121,8 +122,7 @@ impl Member {
         self.record.superblock.data_offset_bytes()
     }
 
-    /// Up to where the data area holds what it should: all of it, but for a member that is being
-    /// rebuilt.
+    /// Valid length of the data area: all of it, unless the member is being rebuilt.
     #[must_use]
     pub fn valid_sectors(&self) -> Sectors {
         valid_sectors(&self.record.superblock)
@@ -138,11 +138,11 @@ impl Member {
 /// A device that belongs to the array and holds no data that a check reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Other {
-    /// The name that the device was given with.
+    /// The name under which the device was given.
     pub device: String,
-    /// What it is.
+    /// Its kind.
     pub standing: Standing,
-    /// What md wrote on it.
+    /// md's records on it.
     pub record: MemberRecord,
 }
 
@@ -165,9 +165,9 @@ pub struct Array {
     pub(crate) journal_stripes: Option<Vec<Range<u64>>>,
     untracked: bool,
     settled: bool,
-    /// It runs, under a kernel that says that nothing but writes is under way.
+    /// It is running, and its kernel reports that no resync, recovery or reshape is under way.
     pub(crate) running: bool,
-    /// The members' bitmaps, each that differs once.
+    /// The members' bitmaps, without duplicates.
     pub(crate) bitmaps: Vec<Arc<Bitmap>>,
 }
 
@@ -181,15 +181,15 @@ pub fn group(records: Vec<(String, MemberRecord)>) -> BTreeMap<Uuid, Vec<(String
     arrays
 }
 
-/// Makes one array of `set`, pairs of a device's name and what [`crate::probe()`] found on it.
+/// Assembles one array from `set`: pairs of a device's name and its record from [`crate::probe()`].
 ///
-/// One missing member is accepted at RAID-6, none at RAID-4 and RAID-5: without it no parity would
-/// be left to check. Members of mirrors may be missing as long as some chunk has two copies. A
-/// member that is being rebuilt counts as missing above its `recovery_offset`. Spares,
-/// replacements and the journal are recognised and not read.
+/// One missing member is accepted at RAID-6, none at RAID-4 and RAID-5: because then no parity
+/// would be left to check. Members of mirrors may be missing as long as some chunk has two copies.
+/// A member that is being rebuilt counts as missing above its `recovery_offset`. Spares,
+/// replacements and the journal are recognised but not read.
 ///
 /// # Errors
-/// The first thing that does not fit, see [`AssemblyError`]; [`crate::InspectReport`] lists all.
+/// The first contradiction, see [`AssemblyError`]; [`crate::InspectReport`] lists all.
 pub fn assemble(set: Vec<(String, MemberRecord)>) -> Result<Array, AssemblyError> {
     let mut survey = Survey::new(set).ok_or(AssemblyError::Empty)?;
     if !survey.errors.is_empty() {
@@ -278,13 +278,13 @@ impl Array {
         self.ctime
     }
 
-    /// How its chunks lie.
+    /// The arrangement of its chunks.
     #[must_use]
     pub const fn geometry(&self) -> &Arrangement {
         &self.geometry
     }
 
-    /// How its stripes lie on its members, without what is md's alone.
+    /// The layout of its stripes on its members, without parts that are specific to md.
     #[must_use]
     pub fn layout(&self) -> ArrayLayout {
         self.geometry.array_layout()
@@ -308,9 +308,8 @@ impl Array {
         self.members.get(role.index())?.as_ref()
     }
 
-    /// The roles without a member whose device was only not named: the newest superblock gives the
-    /// role to a device that was not in the set. A role that is missing and not in this list is one
-    /// that md itself holds to be missing.
+    /// Roles whose device was merely not named: the newest superblock gives the role to a device
+    /// that is not in the set. By md's own superblocks, any other missing role has no member.
     #[must_use]
     pub fn not_named(&self) -> &[Role] {
         &self.not_named
@@ -322,7 +321,7 @@ impl Array {
         &self.others
     }
 
-    /// What a reader of the results should know.
+    /// Notes for readers of the results.
     #[must_use]
     pub fn notes(&self) -> &[Note] {
         &self.notes
@@ -334,41 +333,41 @@ impl Array {
         self.resync == Resync::Unclean
     }
 
-    /// Whether nothing can be checked unless the operator says that the array is settled: it is not
-    /// clean and nothing says where writes may be under way.
+    /// Whether nothing can be checked unless the operator declares the array settled: it is not
+    /// clean, and nothing shows where writes may be under way.
     #[must_use]
     pub const fn needs_assume_settled(&self) -> bool {
         self.untracked && !self.settled
     }
 
-    /// Takes the operator's word that parity agrees with the data although the superblocks do not
-    /// say so.
+    /// Assumes, on the operator's declaration, that parity agrees with the data although the
+    /// superblocks do not show it.
     pub const fn assume_settled(&mut self) {
         self.settled = true;
     }
 
-    /// Takes the kernel's word that the array runs and that no resync, recovery or reshape does:
-    /// what superblocks, bitmap and partial parity log say of writes under way is then about writes
-    /// that will end, not about writes that were cut off. Whoever checks such an array must look
-    /// twice before it calls a stripe inconsistent.
+    /// Assumes, on the kernel's report, that the array is running and that no resync, recovery or
+    /// reshape is under way. Writes under way according to superblocks, bitmap and partial parity
+    /// log will then end; they were not cut off. A caller must settle inconsistencies of such an
+    /// array before they count.
     pub const fn assume_running(&mut self) {
         self.settled = true;
         self.running = true;
     }
 
-    /// Whether it was taken as running.
+    /// Whether it was assumed to be running.
     #[must_use]
     pub const fn is_running(&self) -> bool {
         self.running
     }
 
-    /// Whether the operator's word was taken that parity agrees with the data.
+    /// Whether parity was assumed, on the operator's declaration, to agree with the data.
     #[must_use]
     pub const fn is_assumed_settled(&self) -> bool {
         self.settled && !self.running
     }
 
-    /// Where writes under way are recorded beside the superblocks.
+    /// The record of writes under way beside the superblocks.
     #[must_use]
     pub fn write_records(&self) -> WriteRecords {
         let members = || self.members.iter().flatten();

@@ -30,7 +30,7 @@ const STRUCTURE: &str = "bitmap";
 const STALE: u32 = 1 << 1;
 /// Header state: a write to the bitmap failed.
 const WRITE_ERROR: u32 = 1 << 2;
-/// Header state: made and not yet filled in.
+/// Header state: created but not yet filled in.
 const FIRST_USE: u32 = 1 << 3;
 
 /// The state of a region.
@@ -48,7 +48,7 @@ pub enum Region {
     NeverWritten,
 }
 
-/// Why every region of a bitmap has the same state, whatever its bits say.
+/// The reasons why every region of a bitmap has the same state, whatever its bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Override {
     /// Marked stale, marked with a write error, or older than the superblock: all regions are
@@ -173,7 +173,7 @@ impl Header {
 
 impl Bitmap {
     /// Joins a header and the bytes at its [`Header::state_bytes`]. `events` is the count of the
-    /// superblock beside it: where the bitmap's own is lower, it missed changes and counts as
+    /// superblock beside it: if the bitmap's own count is lower, it missed changes and counts as
     /// stale.
     ///
     /// # Errors
@@ -209,7 +209,7 @@ impl Bitmap {
         &self.header
     }
 
-    /// Whether the bits do not count.
+    /// Whether the bits are ignored.
     #[must_use]
     pub const fn overridden(&self) -> Option<Override> {
         self.overridden

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// The most members of a RAID-10 that is worked with.
+/// Most members of a supported RAID-10.
 pub const MAX_RAID10_DISKS: u16 = 255;
 
-/// How far copies are kept together.
+/// The sets of roles within which far copies stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FarSets {
     /// One set of all roles: all that mdadm makes.

@@ -32,7 +32,7 @@ pub const BLOCK: usize = 4096;
 /// Wrong blocks of which a diagnosis keeps the sums: enough to know a write by its beginning.
 pub const MOST_WRONG: usize = 8;
 
-/// What is wrong with a block.
+/// The verdict on a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// One data block explains every inconsistent byte.
@@ -46,11 +46,11 @@ pub enum Verdict {
     },
     /// One copy differs from all others, which agree.
     Copy(Role),
-    /// Copies differ, and nothing says which is right. The members that hold them, in order.
+    /// Copies differ, and nothing shows which is right. The members that hold them, in order.
     CopiesDiffer(Vec<Role>),
     /// These members together, and no smaller set, explain every inconsistent byte.
     Several(Vec<Role>),
-    /// Inconsistent; one equation cannot say where.
+    /// Inconsistent; a single equation cannot locate the damage.
     Unlocated,
     /// Inconsistent, and no single explanation fits. The members that some of the bytes name, in
     /// order.
@@ -68,7 +68,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The members that are held to be wrong.
+    /// The members that it names as damaged.
     #[must_use]
     pub fn accused(&self) -> Vec<Role> {
         match self {
@@ -83,43 +83,43 @@ impl Verdict {
         }
     }
 
-    /// Whether it is about tags alone: the data are good, or nothing is said of them.
+    /// Whether it concerns tags alone: the data is good, or not judged.
     #[must_use]
     pub const fn is_of_tags(&self) -> bool {
         matches!(self, Self::TagDamaged(_) | Self::TagLost(_))
     }
 
-    /// Whether it is about bytes that are not there, rather than about bytes that disagree.
+    /// Whether it concerns missing bytes, not inconsistent ones.
     #[must_use]
     pub const fn is_gap(&self) -> bool {
         matches!(self, Self::Unreadable(_) | Self::NotAsked(_))
     }
 }
 
-/// How sure a verdict is.
+/// The certainty of a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Certainty {
-    /// A witness besides parity says so.
+    /// A witness besides parity shows it.
     Proven,
-    /// Parity says so.
+    /// Parity indicates it.
     Likely,
     /// No member is named.
     None,
 }
 
-/// What the tags of the members that a verdict names say of it.
+/// The testimony of tags about the members that a verdict names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Testimony {
-    /// They differ from what lies there, and the blocks that the other members give fit them.
+    /// The blocks differ from their tags, and the blocks rebuilt from the other members match them.
     Convicts {
-        /// Where the tags came from: the least that is to be said of all of them.
+        /// Origin of the tags: the weakest of all.
         origin: Origin,
         /// Bits of a guard: the fewest of all of them.
         guard_bits: u32,
         /// Members that were rebuilt without each other.
         members: u32,
     },
-    /// They came with the data or were vouched for, and they fit.
+    /// The blocks match tags that were written with the data or vouched for.
     Acquits {
         /// Bits of a guard: the fewest of all of them.
         guard_bits: u32,
@@ -135,22 +135,22 @@ pub struct WrongBlock {
     pub start: u32,
     /// Bytes.
     pub len: u32,
-    /// A sum of 64 bits of what it holds; `None` if that is one byte repeated.
+    /// A 64-bit sum of its contents; `None` if they are one byte repeated.
     pub found: Option<u64>,
-    /// The same sum of what belongs there.
+    /// The same sum of the right contents.
     pub wanted: u64,
 }
 
 /// Another explanation of the same bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alternative {
-    /// What the verdict would be.
+    /// The other verdict.
     pub verdict: Verdict,
-    /// How that could have come about.
+    /// A possible cause.
     pub reason: &'static str,
 }
 
-/// Sectors of one member that are not there.
+/// Missing sectors of one member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gap {
     /// The member.
@@ -170,24 +170,24 @@ pub struct Diagnosis {
     pub len: u32,
     /// What is wrong.
     pub verdict: Verdict,
-    /// How sure that is.
+    /// Its certainty.
     pub certainty: Certainty,
-    /// What else it could be.
+    /// Alternative explanations.
     pub alternatives: Vec<Alternative>,
-    /// How well the bytes support a verdict that names a member; `None` for other verdicts, and if
-    /// the members' contents were not there to look at.
+    /// The evidence for a verdict that names a member; `None` for other verdicts, and if the
+    /// members' contents were not available.
     pub evidence: Option<Evidence>,
-    /// The sectors that are not there, if that is the verdict.
+    /// The missing sectors, if that is the verdict.
     pub gaps: Vec<Gap>,
-    /// What tags say of it; `None` if they say nothing.
+    /// The testimony of tags; `None` if there is none.
     pub testimony: Option<Testimony>,
     /// The first blocks that tags convict, [`MOST_WRONG`] at most.
     pub wrong: Vec<WrongBlock>,
 }
 
 impl Diagnosis {
-    /// Sectors that are not there, over whole blocks from `start`. The drive itself is the witness
-    /// of a refusal; of sectors that were not asked for nothing is known.
+    /// Missing sectors, over whole blocks from `start`. The drive itself is the witness of a
+    /// refusal; nothing is known of sectors that were not asked for.
     #[must_use]
     pub fn of_gaps(start: u32, len: u32, verdict: Verdict, gaps: Vec<Gap>) -> Self {
         let certainty = match verdict {
@@ -207,7 +207,7 @@ impl Diagnosis {
         }
     }
 
-    /// What tags say of bytes from `start` on, by themselves or together with parity.
+    /// The verdict of tags, alone or together with parity, on bytes from `start` on.
     #[must_use]
     pub fn of_tags(start: u32, len: u32, verdict: Verdict, testimony: Option<Testimony>) -> Self {
         let certainty = match (&verdict, testimony) {
@@ -240,7 +240,7 @@ impl Diagnosis {
         self.start / BLOCK as u32
     }
 
-    /// Whether `next`, which begins in the same block or in the one after, says the same.
+    /// Whether `next`, which begins in the same block or the next one, has the same verdict.
     fn continues(&self, next: &Self) -> bool {
         self.last_block() + 1 >= next.first_block()
             && self.verdict == next.verdict
@@ -332,7 +332,7 @@ pub fn join(out: &mut Vec<Diagnosis>, next: Vec<Diagnosis>) {
 }
 
 impl Verdict {
-    /// That these members are damaged, and no others.
+    /// The verdict that exactly these members are damaged.
     #[must_use]
     pub fn of_members(columns: &[usize], redundancy: &Redundancy) -> Self {
         let role = |column: usize| Role(column as u16);
@@ -363,9 +363,9 @@ fn verdict(check: &CheckMatrix, block: &BlockVerdict, redundancy: &Redundancy) -
     })
 }
 
-/// Copies are equal or they are not: what one equation cannot locate, or several explanations fit,
-/// is a difference. So is a majority over more than one other: two that agree against two that
-/// differ say little.
+/// Converts a verdict to one about copies: if one equation cannot locate the damage, or several
+/// explanations fit, the copies merely differ. The same holds if more than one copy differs from
+/// the majority, because two against two shows little.
 fn verdict_of_copies(check: &CheckMatrix, block: &BlockVerdict) -> Option<Verdict> {
     match block {
         BlockVerdict::Consistent => None,
@@ -378,7 +378,7 @@ fn verdict_of_copies(check: &CheckMatrix, block: &BlockVerdict) -> Option<Verdic
     }
 }
 
-/// What else leaves the same syndromes.
+/// Other causes of the same syndromes.
 fn alternatives(verdict: &Verdict, redundancy: &Redundancy) -> Vec<Alternative> {
     let Redundancy::Parity(parities) = redundancy else {
         let reason = "a page that changed while md wrote it, or a write that reached this copy alone";

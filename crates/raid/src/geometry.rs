@@ -44,10 +44,10 @@ use crate::layout::{Layout, Level};
 /// The smallest chunk of md: a page.
 pub const MIN_CHUNK: u64 = 4096;
 
-/// The largest chunk that is worked with.
+/// The largest supported chunk.
 pub const MAX_CHUNK: u64 = 1 << 30;
 
-/// A geometry that cannot be.
+/// An impossible geometry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
     /// The level does not know the layout, or has none and one was given, or needs one.
@@ -72,14 +72,14 @@ pub enum GeometryError {
         /// The size given, in bytes.
         found: u64,
     },
-    /// A layout of copies that is not worked with.
+    /// An unsupported layout of copies.
     #[error("{copies} on {raid_disks} members: {why}")]
     Copies {
         /// The layout.
         copies: Copies,
         /// Members.
         raid_disks: u16,
-        /// Why not.
+        /// The reason.
         why: &'static str,
     },
     /// A member that does not hold one chunk, or an array whose size does not fit 64 bits.
@@ -90,7 +90,7 @@ pub enum GeometryError {
     },
 }
 
-/// How the chunks of an array lie on its members.
+/// The layout of an array's chunks on its members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Geometry {
     level: Level,
@@ -113,7 +113,7 @@ pub struct StripeMap {
     pub exponents: Vec<u8>,
 }
 
-/// What a place in the array is made of.
+/// A place in the array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Location {
     /// The stripe.
@@ -125,8 +125,8 @@ pub struct Location {
 }
 
 impl Geometry {
-    /// The geometry of an array of `raid_disks` members that each give `component_bytes` to it.
-    /// What is left of a member after the last whole chunk is not used.
+    /// The geometry of an array of `raid_disks` members that each give `component_bytes` to it. The
+    /// rest of a member after its last whole chunk is not used.
     ///
     /// # Errors
     /// If a number is out of its range, see [`GeometryError`].
@@ -203,7 +203,7 @@ impl Geometry {
         self.stripes * self.stripe_bytes()
     }
 
-    /// Stripes after which the places of parity and data repeat.
+    /// Number of stripes after which the places of parity and data repeat.
     #[must_use]
     pub const fn period(&self) -> u64 {
         let n = self.raid_disks as u64;
@@ -231,7 +231,7 @@ impl Geometry {
         .expect("a geometry has as many members as a code has columns")
     }
 
-    /// What each role holds in `stripe`, as a column of [`code`](Self::code).
+    /// The column of [`code`](Self::code) that each role holds in `stripe`.
     pub(crate) fn columns(&self, stripe: StripeIndex) -> Vec<ColumnRole> {
         let (p, q) = self.parity_roles(stripe);
         let column = |role: Role| match role {
@@ -253,7 +253,7 @@ impl Geometry {
     }
 
     /// The same as a matrix, whose columns are the roles. [`CheckMatrix::eliminate`] with the
-    /// absent roles gives what is left to check without them.
+    /// absent roles returns the equations that remain without them.
     #[must_use]
     pub fn check_matrix(&self, stripe: StripeIndex) -> CheckMatrix {
         self.class(&self.code(), stripe).check().clone()
@@ -264,7 +264,7 @@ impl Geometry {
         StripeClass::of_code(code, &self.columns(stripe), &order)
     }
 
-    /// The same as everything above md sees it: one band, whose classes are those of the rotation.
+    /// The same for users that do not depend on md: one band, with the classes of the rotation.
     ///
     /// # Panics
     /// Never: a geometry has stripes, and a chunk of at most 1 GiB.
@@ -283,8 +283,8 @@ impl Geometry {
         ArrayLayout::new(usize::from(self.raid_disks), vec![band]).expect("one band of one shape")
     }
 
-    /// Where in the array, in bytes, the byte at `offset` in the chunk of `role` lies; `None` for
-    /// parity and for what is outside the array.
+    /// The byte address in the array of the byte at `offset` in the chunk of `role`; `None` for
+    /// parity and for places outside the array.
     #[must_use]
     pub fn array_offset(&self, stripe: StripeIndex, role: Role, offset: u64) -> Option<u64> {
         if stripe.get() >= self.stripes || offset >= self.chunk_bytes {

@@ -14,13 +14,13 @@ use crate::probe::{MemberRecord, ProbeError};
 use crate::superblock::Superblock;
 use crate::uuid::Uuid;
 
-/// What a probe of a named device gave.
+/// The result of probing a named device.
 pub type Probed = (String, Result<Option<MemberRecord>, ProbeError>);
 
-/// What a device (or the lack of one) is to the array.
+/// The part of a device, or of its absence, in the array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MemberState {
-    /// In its role and whole.
+    /// In its role and valid.
     Active,
     /// In its role and being rebuilt.
     Recovering,
@@ -34,11 +34,11 @@ pub enum MemberState {
     Journal,
     /// Being filled to replace a member.
     Replacement,
-    /// Does not fit; a problem says why.
+    /// Contradicts the array; a problem gives the reason.
     Refused,
     /// Of another array.
     Foreign,
-    /// Carries no superblock that could be read.
+    /// Has no valid superblock.
     Unknown,
 }
 
@@ -68,13 +68,13 @@ pub struct InspectMember {
     pub device: Option<String>,
     /// Its event count.
     pub events: Option<u64>,
-    /// What it is.
+    /// Its state.
     pub state: MemberState,
     /// Bytes from the start of the device to its data area.
     pub data_offset_bytes: Option<u64>,
 }
 
-/// What a set of devices is.
+/// The description of a set of devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InspectReport {
     /// The array that most devices belong to.
@@ -99,17 +99,17 @@ pub struct InspectReport {
     pub state: State,
     /// First the roles in order, then the other devices in the order given.
     pub members: Vec<InspectMember>,
-    /// What keeps the array from being checked.
+    /// The reasons why the array cannot be checked.
     pub problems: Vec<String>,
-    /// What a reader of the results of a check should know.
+    /// Notes for readers of the results of a check.
     pub notes: Vec<String>,
 }
 
-/// No device of a set carries a superblock that could be read.
+/// No device of a set has a valid superblock.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", if .problems.is_empty() { "no device was given".to_owned() } else { .problems.join("\n") })]
 pub struct NoArray {
-    /// What was found on each device.
+    /// The result for each device.
     pub problems: Vec<String>,
 }
 
@@ -117,7 +117,7 @@ impl InspectReport {
     /// Describes a set of devices by the superblock with the highest event count.
     ///
     /// # Errors
-    /// If no device carries a good superblock; with what was found instead.
+    /// If no device has a valid superblock, with the result for each device.
     pub fn new(set: Vec<Probed>) -> Result<Self, NoArray> {
         let mut records = Vec::new();
         let mut unknown = Vec::new();

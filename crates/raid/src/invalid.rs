@@ -2,16 +2,16 @@
 
 use std::fmt;
 
-/// A field of an on-disk structure that holds what it may not.
+/// A field of an on-disk structure with an invalid value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invalid {
     /// The structure, such as `superblock 1.2`.
     pub structure: &'static str,
     /// The field, by its name in `docs/reference/on-disk/md.md`.
     pub field: &'static str,
-    /// What it holds.
+    /// Its value.
     pub found: String,
-    /// What it may hold.
+    /// The allowed values.
     pub allowed: String,
 }
 
@@ -39,7 +39,8 @@ impl std::error::Error for Invalid {}
 pub(crate) struct Check(pub(crate) &'static str);
 
 impl Check {
-    /// `field` holds `found`; unless `ok`, that is an error which says what would be `allowed`.
+    /// `field` has the value `found`; unless `ok`, this is an error that names the `allowed`
+    /// values.
     pub(crate) fn that(
         self,
         ok: bool,

@@ -30,8 +30,8 @@ const HEADER_BYTES: usize = 32;
 const ENTRY_BYTES: usize = 16;
 /// Sectors of a block.
 const BLOCK: u64 = BLOCK_BYTES as u64 / SECTOR;
-/// The most meta blocks that are followed: a journal of some 100 MiB of small writes, or of many
-/// GiB of large ones.
+/// Most meta blocks that are followed: a journal of some 100 MiB of small writes, or of many GiB of
+/// large ones.
 const MAX_META_BLOCKS: u32 = 1 << 14;
 
 /// Entry: a block of data; its place is a sector of the array.
@@ -41,12 +41,12 @@ const PARITY: u16 = 1;
 /// Entry: stripes that need no replay.
 const FLUSH: u16 = 2;
 
-/// What a journal says.
+/// The state of a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Journal {
     /// Writes to these stripes wait in it: in order, without overlaps; often few or none.
     Pending(Vec<Range<u64>>),
-    /// It cannot be said which.
+    /// The stripes are unknown.
     Unknown(&'static str),
 }
 
@@ -58,7 +58,7 @@ struct MetaBlock<'a> {
 }
 
 impl<'a> MetaBlock<'a> {
-    /// Reads the block that should stand at sector `place`.
+    /// Reads the block at sector `place`.
     fn parse(block: &'a [u8; BLOCK_BYTES], uuid: Uuid, place: u64) -> Result<Self, &'static str> {
         if u32_at(block, 0) != MAGIC {
             return Err("there is no meta block at journal_tail");
@@ -80,7 +80,7 @@ impl<'a> MetaBlock<'a> {
     }
 
     /// Adds the stripes that the list names and returns the sectors of the blocks that follow;
-    /// `None` if the list makes no sense.
+    /// `None` if the list is invalid.
     fn stripes(&self, geometry: &Geometry, stripes: &mut BTreeSet<u64>) -> Option<u64> {
         let (mut rest, mut blocks) = (self.list, 0_u64);
         while !rest.is_empty() {
@@ -149,7 +149,7 @@ impl Journal {
     /// ring; `block_at` gives the 4096 bytes at a sector of it.
     ///
     /// # Errors
-    /// Passes on those of `block_at`.
+    /// Errors of `block_at`.
     pub fn follow<E>(
         uuid: Uuid,
         geometry: &Geometry,

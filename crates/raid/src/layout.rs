@@ -35,7 +35,7 @@ impl Level {
         }
     }
 
-    /// The level with this number, if it has redundancy and is known here.
+    /// The level with this number, if it has redundancy and is supported.
     #[must_use]
     pub const fn from_number(number: i32) -> Option<Self> {
         match number {
@@ -104,7 +104,7 @@ impl FromStr for Level {
     }
 }
 
-/// A text that names no level or layout.
+/// A text that is not a level or layout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownName {
     kind: &'static str,

@@ -17,11 +17,11 @@ impl Array {
     /// a superblock is no longer where it was or cannot be made out, or the members make no array:
     /// for the moment, while somebody writes superblocks one after another, or for good.
     ///
-    /// One read a member is enough where nothing else counts: superblocks are looked for in no
-    /// other place, bitmaps and partial parity logs are read where the plan looks at them,
-    /// bad-block logs where they have entries. A role that has no member here is left out.
-    /// `journal` is what [`read_journal_again`](Self::read_journal_again) gave; an array that has
-    /// one and is read without it has no stripe to check.
+    /// Usually one read per member is enough: superblocks are not searched in other places, bitmaps
+    /// and partial parity logs are read only where the plan needs them, and bad-block logs only if
+    /// they have entries. A role without a member here is left out. `journal` is the result of
+    /// [`read_journal_again`](Self::read_journal_again); without it, an array that has a journal
+    /// has no stripe to check.
     #[must_use]
     pub fn read_again(&self, devices: &[(Role, &dyn ReadAt)], journal: Option<MemberRecord>) -> Option<Self> {
         let mut seen = Vec::with_capacity(devices.len());
@@ -57,7 +57,7 @@ impl Array {
         Some(span(self.metadata.super_sector(sectors)?, sectors))
     }
 
-    /// The name that the journal device was given with; `None` if the array has none, or it was
+    /// The name under which the journal device was given; `None` if the array has none, or it was
     /// not given.
     #[must_use]
     pub fn journal_device(&self) -> Option<&str> {
@@ -65,7 +65,7 @@ impl Array {
         Some(&journal.device)
     }
 
-    /// Reads the journal device again. `None` if it cannot be made out.
+    /// Reads the journal device again. `None` if it is invalid.
     #[must_use]
     pub fn read_journal_again(&self, device: &dyn ReadAt) -> Option<MemberRecord> {
         let superblock = superblock_at(device, self.metadata).ok()??;

@@ -6,7 +6,7 @@ use crate::layout::Level;
 use crate::superblock::Position;
 use crate::uuid::Uuid;
 
-/// Why a set of devices makes no array that could be checked.
+/// The reasons why a set of devices makes no array that can be checked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AssemblyError {
     /// No device was given.
@@ -29,13 +29,13 @@ pub enum AssemblyError {
     Disagree {
         /// The device.
         device: String,
-        /// What it differs in.
+        /// The field in which it differs.
         field: &'static str,
-        /// What it says.
+        /// Its value.
         found: String,
         /// The device with the newest superblock.
         other: String,
-        /// What that says.
+        /// The value there.
         expected: String,
     },
     /// The same device twice, or a copy.
@@ -47,7 +47,7 @@ pub enum AssemblyError {
         first: String,
         /// The other.
         second: String,
-        /// What both are called.
+        /// The UUID of both.
         uuid: Uuid,
     },
     /// Two devices in one role.
@@ -79,22 +79,23 @@ pub enum AssemblyError {
         /// Whether the others can be checked without it.
         spare: bool,
     },
-    /// A device that holds itself to be a member while the array has gone on without it.
+    /// A device that is a member by its own superblock, although the array has continued without
+    /// it.
     #[error("{device} is {own} by its own superblock, but {newer} by the newer superblock of {other}")]
     Dropped {
         /// The device.
         device: String,
-        /// What it takes itself for.
+        /// Its state by its own superblock.
         own: Position,
         /// The device with the newest superblock.
         other: String,
-        /// What that takes it for.
+        /// Its state by that superblock.
         newer: Position,
     },
     /// A reshape is under way.
     #[error("{device} is being reshaped (reshape_position is {position}): let md finish it first")]
     Reshaping {
-        /// A device that says so.
+        /// A device whose superblock says so.
         device: String,
         /// How far it has come, in sectors of the array.
         position: u64,
@@ -114,24 +115,24 @@ pub enum AssemblyError {
     /// So many members are missing that no parity is left to check.
     #[error("{} missing: {level} can be checked only with {}", roles(.missing), needed(*.level))]
     Incomplete {
-        /// The roles that nobody has.
+        /// The roles without a member.
         missing: Vec<Role>,
         /// The level.
         level: Level,
     },
-    /// Numbers that no geometry has.
+    /// Numbers that no geometry can have.
     #[error("{device}: {why}")]
     Geometry {
         /// The device with the newest superblock.
         device: String,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
 }
 
 impl AssemblyError {
-    /// Whether it may be about superblocks that md is writing, one member after another: then it is
-    /// gone when they are read again.
+    /// Whether the cause may be that md is writing superblocks, one member after another: then the
+    /// error disappears when they are read again.
     #[must_use]
     pub const fn may_pass(&self) -> bool {
         matches!(
@@ -160,7 +161,7 @@ fn needed(level: Level) -> &'static str {
     }
 }
 
-/// What to do about a member that is out of date.
+/// Advice about a member that is out of date.
 fn without(level: Level, spare: bool) -> String {
     match spare {
         true => "let md rebuild it, or leave it out: the others can be checked without it".to_owned(),
@@ -168,10 +169,10 @@ fn without(level: Level, spare: bool) -> String {
     }
 }
 
-/// Something about an array that can be checked, which a reader of the results should know.
+/// A note about an array that can be checked, for readers of the results.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Note {
-    /// The array was not stopped cleanly, or is running, and nothing says where writes were under
+    /// The array was not stopped cleanly, or is running, and nothing shows where writes were under
     /// way.
     #[error(
         "the array is not clean (resync_offset is 0) and has neither bitmap nor partial parity log: any stripe may be half written"
@@ -214,7 +215,7 @@ pub enum Note {
         /// The member.
         device: String,
     },
-    /// A device that was removed; another one has its number in the array since.
+    /// A device that was removed; another one now has its number in the array.
     #[error("{device} is left out: its superblock is old, and {other} now has its place in the array")]
     Superseded {
         /// The device.
@@ -229,16 +230,16 @@ pub enum Note {
         device: String,
         /// The device with the newest superblock.
         other: String,
-        /// What that takes it for.
+        /// Its state by that superblock.
         newer: Position,
     },
-    /// Roles that md itself holds to be without a member.
+    /// Roles that have no member by md's own superblocks.
     #[error("{} missing", roles(.missing))]
     Degraded {
         /// The roles.
         missing: Vec<Role>,
     },
-    /// Roles whose member md holds to be active, and which no device of the set has.
+    /// Roles that have an active member by md's superblocks, but no device of the set.
     #[error("{} not among the named devices, although part of the array", roles(.not_named))]
     NotNamed {
         /// The roles.

@@ -14,7 +14,7 @@ use crate::superblock::features::Features;
 use crate::superblock::{Position, Resync, Superblock};
 use crate::uuid::Uuid;
 
-/// What a device is to the array.
+/// The part of a device in the array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Standing {
     /// In this role.
@@ -27,7 +27,7 @@ pub enum Standing {
     Journal,
     /// Known to have failed.
     Faulty,
-    /// Does not fit; an error says why.
+    /// Contradicts the array; an error gives the reason.
     Refused,
     /// Of another array.
     Foreign,
@@ -41,18 +41,18 @@ pub(crate) struct Surveyed {
     pub(crate) standing: Standing,
 }
 
-/// What a set of devices amounts to.
+/// The survey of a set of devices.
 #[derive(Debug)]
 pub(crate) struct Survey {
     pub(crate) devices: Vec<Surveyed>,
-    /// The device whose superblock counts.
+    /// The device with the authoritative superblock.
     pub(crate) newest: usize,
-    /// Who is in each role.
+    /// The device in each role.
     pub(crate) roles: Vec<Option<usize>>,
     pub(crate) errors: Vec<AssemblyError>,
     pub(crate) notes: Vec<Note>,
-    /// Devices that newer superblocks hold to have failed or to be removed: errors only if nothing
-    /// can be checked without them.
+    /// Devices that have failed or were removed according to newer superblocks: errors only if
+    /// nothing can be checked without them.
     left_out: Vec<AssemblyError>,
 }
 
@@ -88,7 +88,7 @@ impl Survey {
         Some(survey)
     }
 
-    /// The superblock that counts.
+    /// The authoritative superblock.
     pub(crate) fn newest(&self) -> &Superblock {
         &self.devices[self.newest].record.superblock
     }
@@ -104,14 +104,14 @@ impl Survey {
         members.filter_map(|(role, index)| Some((Role(role as u16), &self.devices[(*index)?])))
     }
 
-    /// Roles that nobody has.
+    /// Roles without a member.
     pub(crate) fn missing_roles(&self) -> Vec<Role> {
         let empty = self.roles.iter().enumerate().filter(|(_, index)| index.is_none());
         empty.map(|(role, _)| Role(role as u16)).collect()
     }
 
-    /// Whether some stripe can be checked with the members that are there. A member of a mirror
-    /// that is being rebuilt is not there.
+    /// Whether some stripe can be checked with the present members. A member of a mirror that is
+    /// being rebuilt does not count as present.
     pub(crate) fn is_checkable(&self) -> bool {
         let missing_roles = self.missing_roles();
         let mut missing: Vec<usize> = missing_roles.iter().map(|role| role.index()).collect();
@@ -124,8 +124,8 @@ impl Survey {
         newest.arrangement().map_or(true, |arrangement| arrangement.is_checkable_without(&missing))
     }
 
-    /// Of the roles that nobody has, those that the newest superblock gives to a device which is
-    /// not in the set: md does not miss that member, it was only not named.
+    /// Roles without a member that the newest superblock gives to a device outside the set: md does
+    /// not report that member as missing; it was merely not named.
     pub(crate) fn roles_not_named(&self) -> Vec<Role> {
         let ours = self.devices.iter().filter(|d| d.standing != Standing::Foreign);
         let given: Vec<usize> = ours.map(|d| usize::from(d.record.superblock.dev_number)).collect();
@@ -170,7 +170,7 @@ impl Survey {
         }
     }
 
-    /// What the device with this index is, by the newest superblock's word.
+    /// The part of the device with this index, by the newest superblock.
     fn place(&mut self, index: usize) -> Standing {
         if let Some(other) = self.successor(index) {
             let device = self.devices[index].device.clone();
@@ -249,7 +249,7 @@ impl Survey {
         }
     }
 
-    /// The first thing in which the device's superblock describes another array than the newest.
+    /// The first field in which the device's superblock contradicts the newest one.
     fn disagreement(&self, index: usize) -> Option<AssemblyError> {
         let (own, newest) = (&self.devices[index].record.superblock, self.newest());
         let describe = |s: &Superblock| {
@@ -269,7 +269,7 @@ impl Survey {
         Some(AssemblyError::Disagree { device, field, found, other, expected })
     }
 
-    /// Whether the copies or chunks lie in a way that is worked with.
+    /// Whether the layout of copies or chunks is supported.
     fn arrangement(&mut self) {
         let newest = self.newest_device();
         let error = self.newest().arrangement().err();
@@ -389,14 +389,14 @@ impl Survey {
         self.newest().resync == Resync::Unclean
     }
 
-    /// Whether the members say where writes may be under way.
+    /// Whether the members record where writes may be under way.
     pub(crate) fn tracked(&self) -> bool {
         let mut members = self.members();
         members.any(|(_, m)| m.record.bitmap.is_some() || m.record.ppl.is_some())
     }
 }
 
-/// Up to where a member's data area holds what it should.
+/// Valid length of a member's data area.
 pub(crate) fn valid_sectors(superblock: &Superblock) -> Sectors {
     superblock.recovery_offset.map_or(superblock.size, |offset| offset.min(superblock.size))
 }

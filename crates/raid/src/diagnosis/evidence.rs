@@ -13,10 +13,10 @@ const ENOUGH_VALUES: u32 = 4;
 const SMALL: u32 = 8;
 /// The span of a small error: a sector.
 const SMALL_SPAN: u32 = 512;
-/// Rivals that are named, at most: in an empty stripe there are hundreds.
+/// Most rivals that are listed: an empty stripe has hundreds.
 const NAMED: usize = 16;
 
-/// Why a verdict that names a member is not strong.
+/// The reasons why a verdict that names a member is not strong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Doubt {
     /// Part of the block could not be read (R11).
@@ -27,7 +27,7 @@ pub enum Doubt {
     Rival,
 }
 
-/// What was measured of the error of the member that a verdict names.
+/// Measurements of the error of the member that a verdict names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Evidence {
     /// Bytes in error.
@@ -54,8 +54,8 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// Why the verdict is not strong, by this evidence alone; nothing if it is. `alone` says that
-    /// the stripe has no other finding.
+    /// The reasons why the verdict is not strong, by this evidence alone; none if it is. `alone`
+    /// means that the stripe has no other finding.
     #[must_use]
     pub fn doubts(&self, alone: bool) -> Vec<Doubt> {
         let mut out = Vec::new();
@@ -71,8 +71,7 @@ impl Evidence {
         out
     }
 
-    /// Whether the verdict rests on the assumption that two members are not hit in the very same
-    /// bytes.
+    /// Whether the verdict assumes that two members are not hit in the very same bytes.
     #[must_use]
     pub fn assumes_one_hit(&self) -> bool {
         !self.enough && self.is_small()
@@ -82,7 +81,7 @@ impl Evidence {
         self.bytes <= SMALL && self.last - self.first < SMALL_SPAN
     }
 
-    /// Says that part of the block is missing.
+    /// Notes that part of the block is missing.
     #[must_use]
     pub fn beside_a_gap(mut self) -> Self {
         self.partly_unread = true;
@@ -119,7 +118,7 @@ impl Evidence {
 }
 
 /// The evidence of one block, and its live rivals as alternatives. `None` if no contents are given,
-/// or they do not fit the syndromes.
+/// or they contradict the syndromes.
 pub(super) fn of_block(
     check: &CheckMatrix,
     redundancy: &Redundancy,
