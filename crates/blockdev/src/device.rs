@@ -19,19 +19,19 @@ pub struct DirectFd {
     pub grain: u32,
 }
 
-/// What a medium likes to be asked for, in bytes: powers of two, no smaller than its logical block.
+/// The preferred units of a medium, in bytes: powers of two, no smaller than its logical block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grains {
     /// Smaller writes are read, changed and written back.
     pub write: u32,
-    /// What is given back of a discarded range: whole grains, that begin at a multiple of one.
+    /// The unit of released space: only whole, aligned grains of a discarded range are released.
     pub discard: u32,
 }
 
-/// Bytes that zeros are written in at a time.
+/// Bytes of zeros written at a time.
 pub(crate) const PIECE: u64 = 1 << 20;
 
-/// Makes a range zeros by writing them.
+/// Zeroes a range by writing zeros.
 pub(crate) fn write_zeros(
     device: &(impl BlockDevice + ?Sized),
     offset: u64,
@@ -50,16 +50,17 @@ pub(crate) fn write_zeros(
     Ok(())
 }
 
-/// Reads and writes that go past the device, to its descriptor: the medium moves them by DMA.
+/// Reads and writes that bypass the device and use its descriptor: the medium transfers them by
+/// DMA.
 pub trait DirectIo: Send + Sync {
     /// The descriptor; `None` while reads must go through the device.
     fn descriptor(&self) -> Option<DirectFd>;
 
     /// Begins a write of whole grains to the descriptor: until
     /// [`end_whole_write`](Self::end_whole_write), parts of a grain, which are read, changed and
-    /// written back, have to wait. `end` is the first byte behind the write. False, and nothing
-    /// begun, if such a part is under way or waits, or if the device takes no writes any more: then
-    /// [`BlockDevice::write_at`] waits, or says why.
+    /// written back, have to wait. `end` is the first byte behind the write. Returns false without
+    /// beginning a write if such a part is under way or waits, or if the device fails all writes:
+    /// then [`BlockDevice::write_at`] waits, or returns the error.
     fn begin_whole_write(&self, end: u64) -> bool;
 
     /// Ends what [`begin_whole_write`](Self::begin_whole_write) began.
@@ -68,19 +69,19 @@ pub trait DirectIo: Send + Sync {
 
 /// Ranges that are made unreadable on purpose, until they are written.
 pub trait Marks: Send + Sync {
-    /// Whether some of a range is marked: then reads must not go past the device, to its
+    /// Whether part of a range is marked: then reads must not bypass the device and use its
     /// [descriptor](DirectIo::descriptor).
     fn has_marks(&self, offset: u64, len: u64) -> bool;
 
     /// Makes a range unreadable until it is written: reads of it fail as those of a bad medium do.
     ///
     /// # Errors
-    /// If the range is not all within the device, or there is no room for one range more
+    /// If part of the range is outside the device, or there is no room for another range
     /// ([`IoError::is_full`]).
     fn mark(&self, offset: u64, len: u64) -> Result<(), IoError>;
 }
 
-/// Which tags a device has.
+/// The format of a device's tags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TagFormat {
     /// The guard of each block.
@@ -89,29 +90,29 @@ pub struct TagFormat {
     pub block_bytes: u32,
 }
 
-/// What the tags of a device have done since it was opened.
+/// Counters of a device's tags since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TagCounts {
     /// Reads that were refused because of a block.
     pub refused: u64,
-    /// Blocks that were served though they differ, each time.
+    /// Blocks that were served although they differ, counted each time.
     pub served: u64,
     /// Pages that were found lost.
     pub lost_pages: u64,
-    /// Whether the tags are of other data, so that nothing is refused.
+    /// Whether the tags are stale, so that nothing is refused.
     pub stale: bool,
 }
 
-/// Work of its own that a device does while nobody else needs it.
+/// Internal work that a device does while it is otherwise idle.
 pub trait Background: Send + Sync {
-    /// Bytes that the next piece of work reads and writes, about; 0 if there is none.
+    /// Approximate bytes that the next piece of work reads and writes; 0 if there is none.
     fn wanted(&self) -> u64;
 
-    /// For how long no command has come, and none has ended.
+    /// How long ago the last command arrived or ended.
     fn quiet(&self) -> Duration;
 
-    /// Does a piece of work, of `most` bytes if it can be cut, and returns the bytes that it read
-    /// and wrote. Commands wait meanwhile.
+    /// Does a piece of work, of at most `most` bytes if it can be divided, and returns the bytes
+    /// that it read and wrote. Commands wait meanwhile.
     ///
     /// # Errors
     /// If the medium fails.
@@ -123,17 +124,18 @@ pub trait Tagged: Send + Sync {
     /// Which.
     fn format(&self) -> TagFormat;
 
-    /// What they have done.
+    /// Their counters.
     fn counts(&self) -> TagCounts;
 
-    /// Reads whole blocks, whatever their tags say, and what they say of each. Data and tags are of
-    /// one version.
+    /// Reads whole blocks, even if they differ from their tags, with the result of checking each.
+    /// Data and tags are of the same version.
     ///
     /// # Errors
     /// If the range is not of whole blocks of the device, or the medium fails.
     fn read_judged(&self, offset: u64, buf: &mut [u8]) -> Result<Vec<Judged>, IoError>;
 
-    /// Makes adopted tags of whole blocks vouched ones, and returns how many. No tuple changes.
+    /// Turns adopted tags of whole blocks into vouched ones, and returns their number. No tuple
+    /// changes.
     ///
     /// # Errors
     /// If the range is not of whole blocks of the device, or the tags cannot be written.
@@ -169,35 +171,34 @@ impl dyn BlockDevice + '_ {
 
 /// A device of fixed size, read and written by byte range.
 ///
-/// Any offset and any length will do; what the medium wants to have aligned, the device aligns.
-/// What only some devices can do is a capability, which a device has or has not: a wrapper names
-/// each one that it passes on.
+/// Any offset and any length are allowed; the device aligns requests as its medium needs. Features
+/// of some devices are capabilities; a wrapper names each capability that it passes on.
 pub trait BlockDevice: Send + Sync {
-    /// What an operator calls it.
+    /// Its name for operators.
     fn name(&self) -> &str;
 
     /// Bytes.
     fn size_bytes(&self) -> u64;
 
-    /// Bytes of a block: what the medium writes all or nothing.
+    /// Bytes of a block: the unit that the medium writes atomically.
     fn logical_block(&self) -> u32;
 
     /// Whether writes are refused.
     fn read_only(&self) -> bool;
 
-    /// What the medium likes to be asked for.
+    /// The preferred units of the medium.
     fn grains(&self) -> Grains {
         Grains { write: self.logical_block(), discard: self.logical_block() }
     }
 
-    /// Bytes that [`zero`](Self::zero) and [`discard`](Self::discard) are best asked for at a time,
-    /// so that nothing else waits long: a power of two.
+    /// Bytes that [`zero`](Self::zero) and [`discard`](Self::discard) should be given at a time, so
+    /// that other requests do not wait long: a power of two.
     fn clears_at_once(&self) -> u64 {
         PIECE
     }
 
-    /// Why it has lost data or takes no more writes, where that is so: a medium that is not what it
-    /// was. Looks, so it may take a system call.
+    /// The reason why it has lost data or fails all writes, if so, for example because the file was
+    /// changed. It checks the medium, so it may make a system call.
     fn failing(&self) -> Option<String> {
         None
     }
@@ -207,14 +208,15 @@ pub trait BlockDevice: Send + Sync {
         false
     }
 
-    /// The disks that it lies on, by name: devices that share one slow each other. Empty where
-    /// there is none, or none is known.
+    /// The names of the disks below it: devices that share a disk slow each other. Empty if there
+    /// is none, or none is known.
     fn disks(&self) -> BTreeSet<String> {
         BTreeSet::new()
     }
 
-    /// The device's whole content, where it lies in memory: reads need no copy. Nothing is written
-    /// while it is held. What was made unreadable is in it too: ask its [`marks`](Self::marks).
+    /// The whole contents of the device, if they are in memory, so that reads need no copy. Nothing
+    /// is written while the guard is held. Ranges that were made unreadable are included: check
+    /// [`marks`](Self::marks).
     fn resident(&self) -> Option<RwLockReadGuard<'_, Vec<u8>>> {
         None
     }
@@ -234,12 +236,12 @@ pub trait BlockDevice: Send + Sync {
         None
     }
 
-    /// Work of its own, if it has any.
+    /// Its internal work, if it has any.
     fn background(&self) -> Option<&dyn Background> {
         None
     }
 
-    /// Bytes of it that hold something, if it knows that and can say so at once.
+    /// Bytes in use, if the device knows them without delay.
     fn used_bytes(&self) -> Option<u64> {
         None
     }
@@ -247,28 +249,27 @@ pub trait BlockDevice: Send + Sync {
     /// Reads `buf.len()` bytes at `offset`.
     ///
     /// # Errors
-    /// If the range is not all within the device, or the medium fails.
+    /// If part of the range is outside the device, or the medium fails.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError>;
 
-    /// Writes `data` at `offset`. Durable after a [`flush`](Self::flush) that follows.
+    /// Writes `data` at `offset`. Durable after a subsequent [`flush`](Self::flush).
     ///
     /// # Errors
-    /// If the device is read-only, the range is not all within it, or the medium fails.
+    /// If the device is read-only, part of the range is outside it, or the medium fails.
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), IoError>;
 
-    /// Makes `len` bytes at `offset` zeros, and keeps room for them on the medium. Reads see zeros
-    /// when it returns; they are durable after a [`flush`](Self::flush) that follows. After a crash
-    /// before that, each logical block holds what it held, or zeros. No byte outside of the range
-    /// changes.
+    /// Zeroes `len` bytes at `offset`, and keeps their space on the medium. Reads see zeros when it
+    /// returns; they are durable after a subsequent [`flush`](Self::flush). After a crash before
+    /// that, each logical block has its old contents or zeros. No byte outside the range changes.
     ///
     /// # Errors
-    /// As [`write_at`](Self::write_at). Some of the range may be zeros then.
+    /// As [`write_at`](Self::write_at). Then part of the range may be zeros.
     fn zero(&self, offset: u64, len: u64) -> Result<(), IoError> {
         write_zeros(self, offset, len)
     }
 
-    /// The same, and gives the range's room back where the medium can: whole [grains](Self::grains)
-    /// of it. The range reads as zeros all the same.
+    /// The same, and releases the space of whole [grains](Self::grains) of the range, if the medium
+    /// can. The range reads as zeros in any case.
     ///
     /// # Errors
     /// As [`zero`](Self::zero).
@@ -279,6 +280,6 @@ pub trait BlockDevice: Send + Sync {
     /// Makes every completed write durable.
     ///
     /// # Errors
-    /// If the medium cannot promise that.
+    /// If the medium cannot guarantee that.
     fn flush(&self) -> Result<(), IoError>;
 }

@@ -18,14 +18,14 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
-/// What is asked of a device.
+/// The operation of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DirectOperation {
     /// Reads.
     Read,
     /// Writes.
     Write {
-        /// The data are on the medium before it completes.
+        /// The data is on the medium before it completes.
         durable: bool,
     },
     /// Makes every completed write durable.
@@ -36,7 +36,7 @@ pub enum DirectOperation {
 pub struct DirectRequest {
     /// The device.
     pub device: Arc<dyn BlockDevice>,
-    /// What is asked of it.
+    /// The operation.
     pub operation: DirectOperation,
     /// First byte.
     pub offset: u64,
@@ -47,7 +47,7 @@ pub struct DirectRequest {
 }
 
 impl DirectRequest {
-    /// Where it goes, if it can go this way at all.
+    /// The descriptor to use, if direct I/O is possible.
     fn target(&self) -> Option<DirectFd> {
         let target = self.device.direct_fd()?;
         let grain = u64::from(target.grain);
@@ -80,16 +80,16 @@ impl DirectRequest {
     }
 }
 
-/// How the kernel ended a request.
+/// The outcome of a request from the kernel.
 #[derive(Debug)]
 pub enum DirectEnd {
-    /// As wanted.
+    /// Complete.
     Done,
-    /// It failed, or did a part: nothing of it can be relied on. It can be done again by another
-    /// way, which says what is wrong.
+    /// Failed or partial: its result must not be used. Repeat it in another way, which reports the
+    /// error.
     Again,
-    /// What was to be made durable may be lost. The kernel says so once: a flush that is done again
-    /// may succeed, because what could not be written is not there any more.
+    /// Data that was to be made durable may be lost. The kernel reports this once: a repeated flush
+    /// may succeed, because the data that could not be written is already dropped.
     Failed(IoError),
 }
 
@@ -126,18 +126,18 @@ struct Flight<T> {
     token: T,
 }
 
-/// A ring of requests. `T` is what the caller knows a request by.
+/// A ring of requests. `T` is the caller's identifier of a request.
 pub struct DirectQueue<T> {
     ring: IoUring,
     /// Requests with the kernel, by the number in their entry; a place is free when it is `None`.
     flights: Vec<Option<Flight<T>>>,
     free: Vec<usize>,
-    /// Pushed and not handed over.
+    /// Pushed but not yet submitted to the kernel.
     pushed: usize,
 }
 
 impl<T> DirectQueue<T> {
-    /// A queue for so many requests at a time.
+    /// A queue for `depth` requests at a time.
     ///
     /// # Errors
     /// If the system has no io_uring, or refuses it.
@@ -148,12 +148,12 @@ impl<T> DirectQueue<T> {
         Ok(Self { ring, flights, free: (0..places).rev().collect(), pushed: 0 })
     }
 
-    /// Takes a request, for the kernel to get with the next [`enter`](Self::enter).
+    /// Accepts a request; the next [`enter`](Self::enter) submits it to the kernel.
     ///
     /// # Errors
-    /// Gives the request back where it cannot go this way: the device has no direct I/O, the range
-    /// is not on its grain or touches what was made unreadable, part of a block is being written,
-    /// or the queue is full.
+    /// Returns the request if direct I/O is impossible: the device has none, the range is not
+    /// aligned or touches an unreadable range, part of a block is being written, or the queue is
+    /// full.
     pub fn submit(&mut self, request: DirectRequest, token: T) -> Result<(), (DirectRequest, T)> {
         let Some(target) = request.target() else { return Err((request, token)) };
         let Some(number) = self.free.last().copied() else { return Err((request, token)) };
@@ -188,7 +188,7 @@ impl<T> DirectQueue<T> {
         Ok(())
     }
 
-    /// Hands over to the kernel what was taken since the last time. Waits for nothing.
+    /// Submits the accepted requests to the kernel. Does not wait.
     pub fn enter(&mut self) {
         while self.pushed > 0 {
             match self.ring.submit() {
@@ -201,13 +201,13 @@ impl<T> DirectQueue<T> {
         }
     }
 
-    /// Whether something was taken that the kernel does not have yet.
+    /// Whether an accepted request was not yet submitted to the kernel.
     #[must_use]
     pub fn must_enter(&self) -> bool {
         self.pushed > 0
     }
 
-    /// A request that the kernel has ended, and how.
+    /// A request that the kernel has ended, with its outcome.
     pub fn completed(&mut self) -> Option<(DirectRequest, T, DirectEnd)> {
         let entry = self.ring.completion().next()?;
         let number = entry.user_data() as usize;

@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Devices over devices that are followed, at most.
+/// Most devices over devices that are followed.
 const DEPTH: u32 = 8;
 
 /// The disks below a path, by the names that the system has for them: a partition lies on its disk,
@@ -29,7 +29,7 @@ fn number(of: &Metadata) -> (u64, u64) {
     (u64::from(libc::major(device)), u64::from(libc::minor(device)))
 }
 
-/// A number that the system tells of the queue of a block device, or of the disk of a partition.
+/// A number from sysfs about the queue of a block device, or of the disk of a partition.
 pub(crate) fn queue_number(of: &Metadata, name: &str) -> Option<u64> {
     let (major, minor) = number(of);
     let place = Path::new("/sys/dev/block").join(format!("{major}:{minor}")).canonicalize().ok()?;
@@ -63,7 +63,7 @@ impl Search<'_> {
     }
 }
 
-/// What a device is made of; nothing if it is a disk itself.
+/// The devices below a device; none if it is a disk itself.
 fn lower(place: &Path) -> Vec<(u64, u64)> {
     let slaves = std::fs::read_dir(place.join("slaves")).into_iter().flatten().flatten();
     let parts: Vec<_> = slaves.filter_map(|slave| read_number(&slave.path().join("dev"))).collect();
@@ -81,7 +81,7 @@ fn read_number(path: &Path) -> Option<(u64, u64)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// A disk's own name, or its controller's where all namespaces of that share their medium.
+/// A disk's name, or the name of its controller if all its namespaces share a medium.
 fn disk_name(place: &Path) -> String {
     let name = |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
     // Those of a controller far away may lie anywhere.

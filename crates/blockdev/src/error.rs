@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-/// What was being done.
+/// The operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
     /// Opening the device.
@@ -16,9 +16,9 @@ pub enum Operation {
     Flush,
     /// Making a range unreadable.
     Mark,
-    /// Making a range zeros.
+    /// Zeroing a range.
     Zero,
-    /// Making a range zeros, and giving its room back.
+    /// Zeroing a range and releasing its space.
     Discard,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for Operation {
     }
 }
 
-/// A failed operation: on which device, where, and why.
+/// A failed operation: the device, the place and the cause.
 #[derive(Debug, thiserror::Error)]
 pub struct IoError {
     device: String,
@@ -63,20 +63,20 @@ impl IoError {
         &self.device
     }
 
-    /// What was being done.
+    /// The operation.
     #[must_use]
     pub fn operation(&self) -> Operation {
         self.operation
     }
 
-    /// Whether what the device keeps beside the medium has no room left.
+    /// Whether the failure is a lack of room for records beside the medium.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.source.kind() == io::ErrorKind::StorageFull
     }
 
-    /// An integrity check of these bytes failed: what Linux calls EILSEQ. To ask again gives the
-    /// same.
+    /// An integrity check of these bytes failed (EILSEQ in Linux). A repeated read fails in the
+    /// same way.
     #[must_use]
     pub fn protection(device: &str, operation: Operation, offset: u64, length: usize) -> Self {
         Self::new(device, operation, offset, length, io::Error::from_raw_os_error(libc::EILSEQ))
@@ -89,13 +89,13 @@ impl IoError {
         self.source.raw_os_error() == Some(libc::EILSEQ)
     }
 
-    /// The same as an error of the system: EIO if the medium itself is at fault, for these bytes.
+    /// The same as a system error: EIO if the medium itself failed for these bytes.
     #[must_use]
     pub fn into_io(self) -> io::Error {
         if self.is_media_error() { io::Error::from_raw_os_error(libc::EIO) } else { io::Error::other(self) }
     }
 
-    /// Whether the medium itself is at fault, for these bytes: others may still be read.
+    /// Whether the medium itself failed for these bytes: others may still be readable.
     #[must_use]
     pub fn is_media_error(&self) -> bool {
         matches!(

@@ -20,20 +20,20 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What a device is opened for.
+/// The access for which a device is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenMode {
     /// Reading. Nothing can be written through it.
     ReadOnly,
-    /// Reading and writing, and nobody else meanwhile: a block device that the kernel holds is
-    /// refused (`O_EXCL`), an image file is locked (advisory).
+    /// Exclusive reading and writing: a block device that the kernel holds is refused (`O_EXCL`),
+    /// an image file is locked (advisory).
     ReadWrite,
 }
 
 /// Whether reads and writes pass the page cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Direct {
-    /// Past the page cache where the file system allows it and that means DMA.
+    /// Past the page cache if the file system allows it and that means DMA.
     #[default]
     Auto,
     /// Through the page cache.
@@ -61,11 +61,11 @@ pub struct FileDevice {
     /// Alignment of direct I/O; `None` if the page cache is used.
     grain: Option<u32>,
     grains: Grains,
-    /// The system was seen not to make zeros here: they are written.
+    /// The system cannot zero ranges here, so zeros are written.
     writes_zeros: AtomicBool,
     /// Parts of a grain against whole ones.
     gate: Gate,
-    /// Whether the file is still what it was; `None` for a block device.
+    /// Checks whether the file is unchanged; `None` for a block device.
     intact: Option<Intact>,
 }
 
@@ -186,7 +186,7 @@ impl FileDevice {
         Err(IoError::new(&self.name, operation, offset, len, why))
     }
 
-    /// Refuses what would change the device: it is open read-only, or its file is not what it was.
+    /// Refuses writes if the device is open read-only, or its file was changed by others.
     fn check_change(&self, operation: Operation, offset: u64, len: usize) -> Result<(), IoError> {
         self.check(operation, offset, len)?;
         let fail = |error| IoError::new(&self.name, operation, offset, len, error);
@@ -196,7 +196,7 @@ impl FileDevice {
         self.look().map_err(fail)
     }
 
-    /// Looks whether the file is still what it was.
+    /// Checks whether the file is unchanged.
     fn look(&self) -> io::Result<()> {
         self.intact.as_ref().map_or(Ok(()), |intact| intact.look(&self.file))
     }
@@ -226,7 +226,7 @@ fn open_file(
     open.custom_flags(flags).open(path).map(|file| (file, false)).map_err(in_use)
 }
 
-/// The same file through the page cache. The lock of the first descriptor, if any, is taken anew.
+/// The same file through the page cache. The lock of the first descriptor, if any, is taken again.
 fn buffered(path: &Path, file: File, mode: OpenMode, is_block_device: bool) -> io::Result<File> {
     // Released first: an exclusive open would meet our own.
     drop(file);
@@ -258,8 +258,8 @@ fn lock(file: &File) -> io::Result<()> {
     })
 }
 
-/// Tries again for a second while something is busy: a program that was killed with reads in flight
-/// holds its files until the kernel has brought those to their end.
+/// Retries for a second while something is busy: a program that was killed with reads in flight
+/// holds its files until the kernel has finished these.
 fn patiently<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     const TRIES: u32 = 50;
     const PAUSE: Duration = Duration::from_millis(20);

@@ -17,8 +17,8 @@ use std::io;
 use std::sync::Arc;
 use threads::Threads;
 
-/// How reads are issued. The environment variable `PUMICE_IO_ENGINE` (`uring`, `threads` or
-/// `inline`) overrides [`Engine::Auto`].
+/// The way in which reads are issued. The environment variable `PUMICE_IO_ENGINE` (`uring`,
+/// `threads` or `inline`) overrides [`Engine::Auto`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Engine {
     /// io_uring where the kernel offers it, otherwise threads.
@@ -76,10 +76,10 @@ pub struct Gathered {
     pub buffer: AlignedBuffer,
     /// The pieces.
     pub parts: Vec<Part>,
-    /// The pieces that failed, by index; their bytes mean nothing.
+    /// The indices of the pieces that failed; their bytes are undefined.
     pub failures: Vec<(usize, IoError)>,
-    /// What the tags of devices that have some say of the others, by index. Nothing is refused
-    /// because of its tag.
+    /// For devices with tags, the results of checking the other pieces, by index. No piece is
+    /// refused because of its tag.
     pub judged: Vec<(usize, Judgement)>,
 }
 
@@ -90,7 +90,7 @@ struct Flight {
     left: usize,
 }
 
-/// What carries the parts that are not read at once.
+/// The engine for parts that are not read at once.
 enum Carrier {
     None,
     Ring(Box<Ring>),
@@ -133,7 +133,7 @@ impl Gatherer {
         self.in_flight
     }
 
-    /// Begins a gather. What is read at once is there when this returns.
+    /// Begins a gather. Parts that are read at once are complete when this returns.
     ///
     /// # Panics
     /// If a part names no device, or lies outside the buffer.

@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
-/// Ranges of a device, at most.
+/// Most ranges of a device.
 pub const MAX_MARKS: usize = 4096;
 
 /// A device whose ranges can be marked.

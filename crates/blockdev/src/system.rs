@@ -44,12 +44,12 @@ pub(crate) fn physical_block_size(file: &File) -> io::Result<u32> {
     Ok(size)
 }
 
-/// What becomes of the room of a range that is made zeros.
+/// The treatment of a zeroed range's space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Zeroing {
-    /// It stays.
+    /// It is kept.
     KeepRoom,
-    /// It is given back. A block device does that only if its unmapped blocks read as zeros.
+    /// It is released. A block device does that only if its unmapped blocks read as zeros.
     FreeRoom,
 }
 
@@ -87,8 +87,7 @@ pub(crate) fn lives_in_memory(file: &File) -> bool {
     kind == libc::TMPFS_MAGIC || kind == RAMFS_MAGIC
 }
 
-/// Lets the process have as many open descriptors as it is allowed to ask for, and returns how many
-/// that are.
+/// Raises the soft limit of open descriptors to the hard limit, and returns it.
 ///
 /// # Errors
 /// If the system refuses.
@@ -104,9 +103,8 @@ pub fn raise_descriptor_limit() -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
-/// Gives memory that was freed, and that the allocator keeps for the next who asks, back to the
-/// system. It takes longer the more there is, and whoever allocates meanwhile may wait. Does
-/// nothing if the allocator cannot.
+/// Returns freed memory that the allocator keeps to the system. It takes longer the more there is,
+/// and other allocations may wait meanwhile. Does nothing if the allocator cannot.
 pub fn give_memory_back() {
     #[cfg(target_env = "gnu")]
     // SAFETY: the call may be made at any time and from any thread; it touches no memory that is in
@@ -116,8 +114,8 @@ pub fn give_memory_back() {
     }
 }
 
-/// Asks for large pages under memory that was allocated and not touched yet; random reads of it
-/// miss the TLB less. Does nothing if the system has none.
+/// Requests large pages for memory that was allocated but not yet touched; random reads of it miss
+/// the TLB less. Does nothing if the system has none.
 pub(crate) fn prefer_large_pages(memory: &mut [MaybeUninit<u8>]) {
     const PAGE: usize = 4096;
     let skipped = memory.as_ptr().align_offset(PAGE);
@@ -130,10 +128,9 @@ pub(crate) fn prefer_large_pages(memory: &mut [MaybeUninit<u8>]) {
     unsafe { libc::madvise(memory[skipped..].as_mut_ptr().cast(), len, libc::MADV_HUGEPAGE) };
 }
 
-/// Has the system ask a silent peer of a TCP connection whether it is still there: after a minute,
-/// then every ten seconds; three times in vain, and the connection ends. Without that, a host whose
-/// machine lost its power would stay associated for ever, unless it had asked for a keep alive
-/// timeout.
+/// Has the system probe a silent peer of a TCP connection: after a minute, then every ten seconds;
+/// after three unanswered probes the connection ends. Without this, a host whose machine lost its
+/// power would stay associated for ever, unless it had asked for a keep alive timeout.
 ///
 /// # Errors
 /// If the descriptor is no TCP socket.
@@ -154,8 +151,8 @@ pub fn ask_silent_peer(socket: &impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets the calling thread run only where no other thread wants to, and give way at once where one
-/// wakes up. For the rest of the thread's life; does nothing if the system refuses.
+/// Lets the calling thread run only if no other thread wants to run, and yield at once if one wakes
+/// up. For the rest of the thread's life; does nothing if the system refuses.
 pub fn step_back() {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: `parameters` outlives the call, which only reads it; process 0 means the calling

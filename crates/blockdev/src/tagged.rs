@@ -3,7 +3,7 @@
 use crate::{BlockDevice, IoError};
 use pumice_protect::origin::{Judged, Opinion, Origin};
 
-/// What is wrong with blocks, or with their tags.
+/// A fault of blocks or of their tags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TagFault {
     /// They differ from tags of this origin.
@@ -12,21 +12,22 @@ pub enum TagFault {
     Lost,
 }
 
-/// Blocks with the same fault, one after another.
+/// Consecutive blocks with the same fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Faulty {
     /// First byte, counted from the start of the read.
     pub at: usize,
     /// Bytes.
     pub len: usize,
-    /// What is wrong.
+    /// The fault.
     pub fault: TagFault,
 }
 
-/// What tags say of a read.
+/// The result of checking the tags of a read.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Judgement {
-    /// Blocks that fit their tags, by origin; those of origin unknown are blocks without a check.
+    /// Numbers of blocks that match their tags, by origin; blocks of origin unknown were not
+    /// checked.
     pub fit: [u64; 4],
     /// The others, in order.
     pub faulty: Vec<Faulty>,
@@ -59,8 +60,8 @@ impl Judgement {
     }
 }
 
-/// Reads a range; if the device has tags, whatever they say, and with what they say. `None` if it
-/// has none.
+/// Reads a range. If the device has tags, the read succeeds even if blocks differ from them, and
+/// the result of checking them is returned; `None` without tags.
 ///
 /// # Errors
 /// If the range is not all within the device, or the medium fails.

@@ -9,13 +9,13 @@ const LENGTH_AT: usize = 16;
 /// A kind of file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Envelope {
-    /// Tells this kind of file from others.
+    /// Distinguishes this kind of file from others.
     pub magic: [u8; 8],
     /// The version of the content that this program reads and writes.
     pub version: u32,
 }
 
-/// Why the bytes of a file are not its content.
+/// The reasons why the bytes of a file are not a valid envelope.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum BadEnvelope {
     /// It is shorter than its header says.
@@ -35,7 +35,7 @@ pub enum BadEnvelope {
         /// Of its bytes.
         computed: u32,
     },
-    /// Whole, and written by another version of the program.
+    /// Valid, but written by another version of the program.
     #[error("it has version {found}, but this program supports version {known}")]
     Version {
         /// In the file.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
 
-/// A folder of the file system. It need not be there.
+/// A folder of the file system. It need not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Folder(PathBuf);
 
@@ -39,7 +39,7 @@ impl Folder {
 
     /// Locks a name for as long as the returned value lives; `None` if another process has it.
     ///
-    /// If the lock's file cannot be made because the folder is read-only, one that is there is
+    /// If the lock's file cannot be created because the folder is read-only, an existing one is
     /// locked.
     ///
     /// # Errors
@@ -67,7 +67,7 @@ impl Folder {
     }
 }
 
-/// A lock of a name in a folder. Its file goes when this value does.
+/// A lock of a name in a folder. Its file is removed when this value is dropped.
 #[derive(Debug)]
 pub struct Lock {
     path: PathBuf,

@@ -11,7 +11,7 @@ pub trait Medium {
     /// If it cannot be read, or ends before that.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
 
-    /// Writes `data` at `offset`. Durable after a [`sync`](Self::sync) that follows.
+    /// Writes `data` at `offset`. Durable after a subsequent [`sync`](Self::sync).
     ///
     /// # Errors
     /// If it cannot be written.
@@ -20,11 +20,11 @@ pub trait Medium {
     /// Makes everything that was written durable.
     ///
     /// # Errors
-    /// If that cannot be promised.
+    /// If that cannot be guaranteed.
     fn sync(&self) -> io::Result<()>;
 }
 
-/// One file of a store, which must be there.
+/// One file of a store, which must exist.
 #[derive(Debug, Clone, Copy)]
 pub struct StoreFile<'s> {
     /// The store.

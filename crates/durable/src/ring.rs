@@ -9,13 +9,13 @@ const MAGIC: [u8; 4] = *b"PRNG";
 const HEADER: usize = 48;
 const MARKER: u32 = 1;
 
-/// Why a log cannot be used.
+/// The reasons why a log cannot be used.
 #[derive(Debug, Error)]
 pub enum RingError {
     /// The medium failed.
     #[error(transparent)]
     Medium(#[from] io::Error),
-    /// A region or an alignment that cannot be.
+    /// An invalid region or alignment.
     #[error("a log of {size} bytes with an alignment of {align}: {why}")]
     Shape {
         /// Bytes of the region.
@@ -25,7 +25,7 @@ pub enum RingError {
         /// What is wrong.
         why: &'static str,
     },
-    /// A record that was durable is not there.
+    /// A record that was durable is missing.
     #[error("the log is damaged: record {0} was durable and cannot be read")]
     Damaged(u64),
     /// No room until older records are released.
@@ -73,7 +73,7 @@ pub struct Ring<M> {
     live: VecDeque<Placed>,
     next_sequence: u64,
     write_at: u64,
-    /// Up to here every record is durable.
+    /// Every record up to this number is durable.
     synced: u64,
 }
 
@@ -321,8 +321,8 @@ mod tests {
         Ring::open(StoreFile { store, name: "log" }, 512, SIZE, 512, 99)
     }
 
-    /// What was synced is there, in order; what was not is there or not, without a gap; nothing
-    /// that was released comes back.
+    /// Synced records are present, in order; later records are present or not, without a gap;
+    /// released records do not return.
     #[test]
     fn after_a_cut_at_any_operation_the_log_is_a_prefix_that_has_all_that_was_synced() {
         let (mut torn, mut full) = (0, 0);

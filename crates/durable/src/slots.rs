@@ -7,7 +7,7 @@ const MAGIC: [u8; 8] = *b"PUMSLOT1";
 const HEADER: usize = 28;
 const CRC_AT: usize = 24;
 
-/// Where a record of two slots lies.
+/// The place of a two-slot record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slots {
     /// Where the first slot begins, in bytes. The second follows it.
@@ -59,7 +59,8 @@ impl Slots {
         Ok(newest)
     }
 
-    /// Replaces the record: after a crash there is the one before, or this one. Returns its number.
+    /// Replaces the record: after a crash, either the previous record or this one is valid. Returns
+    /// its number.
     ///
     /// # Errors
     /// If the body does not fit into a slot, or the medium fails; then it is one or the other.

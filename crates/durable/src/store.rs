@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 /// A folder of small files, with the few operations that durable structures need.
 ///
-/// Each operation is one that a file system can fail or lose by itself, so a test can cut the power
-/// between any two of them.
+/// A file system can fail or lose each operation separately, so a test can cut the power between
+/// any two of them.
 pub trait Store: Send + Sync + fmt::Debug {
     /// The path of a file, for messages.
     fn path(&self, name: &str) -> PathBuf;
@@ -47,10 +47,10 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Makes the content of a file durable.
     ///
     /// # Errors
-    /// If that cannot be promised. What was written since the last sync may then be lost.
+    /// If that cannot be guaranteed. Then data written since the last sync may be lost.
     fn sync(&self, name: &str) -> io::Result<()>;
 
-    /// Gives a file another name, and takes the place of a file that has it. Not durable yet.
+    /// Renames a file, replacing any file of the new name. Not durable yet.
     ///
     /// # Errors
     /// If it cannot be renamed.

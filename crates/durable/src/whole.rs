@@ -4,7 +4,7 @@ use crate::Store;
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How temporary names end.
+/// Suffix of temporary names.
 const TEMPORARY: &str = ".tmp";
 
 /// Makes temporary names of one process differ.
@@ -13,8 +13,8 @@ static COUNTER: AtomicU64 = AtomicU64::new(0);
 /// Replaces a file: after a crash it holds the old content or the new.
 ///
 /// # Errors
-/// If the store does not take it. Up to the rename the file then has its old content. If only the
-/// sync of the folder failed, the file holds the new content now, and a crash may undo that.
+/// If the store fails. If it fails before the rename, the file has its old content. If only the
+/// sync of the folder failed, the file has the new content, but a crash may revert it.
 pub fn replace(store: &dyn Store, name: &str, content: &[u8]) -> io::Result<()> {
     let temporary = create_temporary(store, name, content)?;
     let renamed = store.sync(&temporary).and_then(|()| store.rename(&temporary, name));
@@ -43,7 +43,7 @@ fn create_temporary(store: &dyn Store, name: &str, content: &[u8]) -> io::Result
     }
 }
 
-/// Removes a file; it need not be there. When this returns, it stays removed after a crash.
+/// Removes a file; it need not exist. When this returns, it stays removed after a crash.
 ///
 /// # Errors
 /// If the store does not let it.

@@ -19,9 +19,9 @@ use std::sync::Arc;
 
 /// The record of a healing.
 const HEAL: Envelope = Envelope { magic: *b"PUMHEALR", version: 1 };
-/// Bytes of it, at most.
+/// Most bytes of it.
 const MAX_HEAL: u64 = 4096;
-/// Bytes of a progress file, at most.
+/// Most bytes of a progress file.
 const MAX_PROGRESS: u64 = 256 << 20;
 
 /// The repair archives in a state directory, by array. No lock is needed: entries are complete or

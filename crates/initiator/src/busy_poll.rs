@@ -2,15 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-/// How long a thread looks again and again for what its peer sends before it lets the system wake
-/// it.
+/// How long a thread polls for data from its peer before it sleeps.
 ///
-/// To be woken on another core costs some 20 µs in a virtual machine, as much as a whole command
-/// over loopback; where answers come faster than that, a thread that looks for them is both sooner
-/// and no dearer. Where they do not, looking is lost. So it is learned: each wait is short (not
-/// longer than the longest look) or long, and the thread looks first only while short ones prevail.
-/// What is lost is bounded: a long wait counts as two short ones, so at most half of the waits
-/// after which looking was in vain, and none at all of a peer that is silent or slow.
+/// Being woken on another core costs about 20 µs in a virtual machine, as much as a whole command
+/// over loopback. If answers come faster than that, polling is faster and not more expensive;
+/// otherwise it is wasted. So the behaviour is learned: each wait is short (not longer than the
+/// longest poll) or long, and the thread polls only while short waits prevail. The waste is
+/// bounded: a long wait counts as two short ones, so polling is in vain for at most half of the
+/// long waits, and never for a peer that is silent or slow.
 #[derive(Debug, Clone)]
 pub struct BusyPoll {
     longest: Duration,
@@ -28,21 +27,21 @@ impl BusyPoll {
     /// loopback.
     pub const USUAL: Duration = Duration::from_micros(100);
 
-    /// Looks for at most `longest` at a time; zero for never.
+    /// Polls for at most `longest` at a time; zero for never.
     #[must_use]
     pub fn new(longest: Duration) -> Self {
         Self { longest, trust: 0 }
     }
 
-    /// How long to look, from the beginning of a wait on, before sleeping.
+    /// How long to poll, from the beginning of a wait, before sleeping.
     #[must_use]
     pub fn look(&self) -> Duration {
         if self.trust >= ENOUGH { self.longest } else { Duration::ZERO }
     }
 
-    /// Between two looks: gives way to any other thread that wants to run here. Returns whether
-    /// there was none; where there was, it is better to sleep than to look on beside it: it may be
-    /// the peer itself.
+    /// Between two polls: yields to any other thread that wants to run here. Returns whether there
+    /// was none; if there was one, sleeping is better than further polling, because that thread may
+    /// be the peer.
     #[must_use]
     pub fn has_the_core() -> bool {
         /// More than it takes to give way to nobody, and less than any other thread is likely to
@@ -53,13 +52,13 @@ impl BusyPoll {
         began.elapsed() < ALONE
     }
 
-    /// Whether it ever looks: if not, waits need not be told.
+    /// Whether it ever polls: if not, waits need not be reported.
     #[must_use]
     pub fn is_on(&self) -> bool {
         !self.longest.is_zero()
     }
 
-    /// A wait is over, and was so long.
+    /// Reports the length of a wait that has ended.
     pub fn waited(&mut self, wait: Duration) {
         self.trust =
             if wait <= self.longest { (self.trust + 1).min(MOST) } else { self.trust.saturating_sub(2) };

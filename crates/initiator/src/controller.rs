@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 /// Commands in flight on an admin queue.
 const ADMIN_DEPTH: u16 = 16;
-/// How long to wait between looks at CSTS.
+/// Interval between reads of CSTS.
 const POLL: Duration = Duration::from_millis(10);
-/// Where a controller's own part of Identify Controller begins.
+/// Start of the vendor-specific part of Identify Controller.
 const VENDOR: usize = 3072;
 
 /// How to connect.
@@ -85,13 +85,13 @@ impl Controller {
         }
     }
 
-    /// What it says of itself.
+    /// Its Identify Controller data.
     #[must_use]
     pub fn identity(&self) -> &identify::Controller {
         &self.identity
     }
 
-    /// Its own part of Identify Controller.
+    /// The vendor-specific part of Identify Controller.
     #[must_use]
     pub fn vendor(&self) -> &[u8] {
         &self.vendor
@@ -102,7 +102,7 @@ impl Controller {
         &mut self.admin
     }
 
-    /// Says that the host is alive, and hears whether the controller is.
+    /// Sends a Keep Alive, which also shows whether the controller is alive.
     ///
     /// # Errors
     /// If it does not answer in time, or refuses.

@@ -6,11 +6,10 @@ use pumice_nvme::spec::log::{DiscoveryEntry, lid};
 use pumice_nvme::spec::{Nqn, Sqe, opcode};
 use std::net::SocketAddr;
 
-/// What a discovery service lists. `options.subsystem` is of no account.
+/// The list of a discovery service. `options.subsystem` is ignored.
 ///
 /// # Errors
-/// If the service cannot be reached, does not answer in time, refuses, or its log does not stand
-/// still.
+/// If the service cannot be reached, does not answer in time, refuses, or its log keeps changing.
 pub fn discover(
     address: SocketAddr,
     options: &ConnectOptions,

@@ -25,7 +25,7 @@ pub enum InitiatorError {
         /// The deadline.
         seconds: u64,
     },
-    /// The controller breaks the protocol.
+    /// The controller violates the protocol.
     #[error("{address}: the controller violates the protocol: {violation}")]
     Protocol {
         /// The controller's address.
@@ -33,7 +33,7 @@ pub enum InitiatorError {
         /// How.
         violation: Violation,
     },
-    /// Data were damaged on the way: a digest of one end does not fit what the other received.
+    /// Data was damaged on the network: a digest does not match the received bytes.
     #[error("{address}: data was damaged on the network: its digest does not match")]
     Digest {
         /// The controller's address.
@@ -47,7 +47,7 @@ pub enum InitiatorError {
         /// Why.
         source: DiscoveryError,
     },
-    /// A command that the connection stands or falls by was refused.
+    /// A command that is essential for the connection was refused.
     #[error("{address}: {what}: {status}")]
     Refused {
         /// The controller's address.

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Reads of the socket between two looks at the inbox.
+/// Reads of the socket between two checks of the inbox.
 const READS: usize = 16;
 const WAKE: Token = Token(0);
 const SOCKET: Token = Token(1);
@@ -39,11 +39,11 @@ pub trait Exchange: Send + 'static {
 
 /// How long a pipeline waits.
 pub struct Patience {
-    /// How long nothing may come while something is in flight, before `alive` is asked.
+    /// How long nothing may arrive while a command is in flight, before `alive` is called.
     pub silence: Duration,
     /// How long one command may take.
     pub command: Duration,
-    /// Whether the controller is there. It may wait.
+    /// Returns whether the controller is alive. It may wait.
     pub alive: Box<dyn FnMut() -> bool + Send>,
 }
 
@@ -54,7 +54,7 @@ impl std::fmt::Debug for Patience {
     }
 }
 
-/// Is told how each command ended; of one that was lost, with the reason.
+/// Called with the outcome of each command; for a lost command, with the reason.
 pub type Told<E> = Box<dyn FnMut(E, Result<Outcome, Arc<InitiatorError>>) + Send>;
 
 struct Shared<E> {
@@ -66,7 +66,7 @@ struct Shared<E> {
 
 struct Inbox<E> {
     waiting: VecDeque<E>,
-    /// Why nothing is taken any more.
+    /// The reason why no more commands are accepted.
     lost: Option<Arc<InitiatorError>>,
 }
 
@@ -124,10 +124,10 @@ impl<E: Exchange> Pipeline<E> {
         Ok(Self { shared, waker, thread: Some(spawned.map_err(socket)?) })
     }
 
-    /// Hands a command in.
+    /// Submits a command.
     ///
     /// # Errors
-    /// Hands it back with the reason if the connection is lost.
+    /// Returns it with the reason if the connection is lost.
     pub fn submit(&self, exchange: E) -> Result<(), (E, Arc<InitiatorError>)> {
         let mut inbox = self.shared.inbox();
         if let Some(lost) = &inbox.lost {
@@ -143,8 +143,7 @@ impl<E: Exchange> Pipeline<E> {
         Ok(())
     }
 
-    /// Ends the connection: everything that is under way, and what follows, is lost. Returns at
-    /// once.
+    /// Ends the connection: commands under way, and later ones, are lost. Returns at once.
     pub fn close(&self) {
         self.shared.closed.store(true, Ordering::Release);
         let _ = self.waker.wake();
@@ -195,7 +194,7 @@ struct Driver<E> {
     sent: usize,
     buffer: Vec<u8>,
     filled: usize,
-    /// When something came last, or was first waited for.
+    /// Time of the last received data, or of the beginning of the wait.
     last: Instant,
 }
 
@@ -212,7 +211,7 @@ impl<E: Exchange> Driver<E> {
         }
     }
 
-    /// Carries commands until the connection is of no more use, and tells why.
+    /// Carries commands until the connection is lost, and returns the reason.
     fn drive(&mut self) -> InitiatorError {
         let mut events = Events::with_capacity(8);
         loop {
@@ -243,8 +242,8 @@ impl<E: Exchange> Driver<E> {
         InitiatorError::Socket { address: self.address, source }
     }
 
-    /// Submits what waits while there is room. Returns whether something waits for what is to be
-    /// sent before it.
+    /// Submits waiting commands while there is room. Returns whether some must wait until earlier
+    /// data is sent.
     fn begin(&mut self) -> bool {
         let mut inbox = self.shared.inbox();
         while self.connection.room() > 0 && self.out.len() - self.sent < SEND_LIMIT {
@@ -288,7 +287,7 @@ impl<E: Exchange> Driver<E> {
         Ok(())
     }
 
-    /// Takes what has come. Returns whether there may be more, or something to be sent.
+    /// Processes received data. Returns whether there may be more, or something must be sent.
     fn receive(&mut self) -> Result<bool, InitiatorError> {
         let mut came = false;
         for _ in 0..READS {
@@ -356,7 +355,7 @@ impl<E: Exchange> Driver<E> {
         Ok(())
     }
 
-    /// Looks whether something takes too long.
+    /// Checks whether a command takes too long.
     fn check_time(&mut self) -> Result<(), InitiatorError> {
         if self.in_flight == 0 {
             return Ok(());

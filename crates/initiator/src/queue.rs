@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// Bytes of the receive buffer to begin with.
 const RECEIVE: usize = 256 << 10;
-/// Bytes that wait to be sent, beyond which no more commands are submitted.
+/// Limit of waiting bytes, beyond which no more commands are submitted.
 pub(crate) const SEND_LIMIT: usize = 1 << 20;
 
 /// A command of a batch.
@@ -23,21 +23,21 @@ pub struct Command<'a> {
     pub receive: &'a mut [u8],
 }
 
-/// How a command ended.
+/// The outcome of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
     /// Its status.
     pub status: Status,
     /// dw0 and dw1.
     pub result: u64,
-    /// Bytes of data that came.
+    /// Bytes of data received.
     pub received: u32,
 }
 
-/// What a queue has moved over its socket, both ways.
+/// Traffic of a queue over its socket, both ways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Traffic {
-    /// Bytes, those of headers and digests among them.
+    /// Bytes, including headers and digests.
     pub bytes: u64,
     /// PDUs.
     pub pdus: u64,
@@ -48,7 +48,7 @@ pub struct Traffic {
 pub struct Stopper(TcpStream);
 
 impl Stopper {
-    /// Ends the connection: who waits for an answer on it gets an error at once.
+    /// Ends the connection: callers that wait for an answer on it get an error at once.
     pub fn stop(&self) {
         // It may have ended already.
         let _ = self.0.shutdown(Shutdown::Both);
@@ -71,7 +71,7 @@ pub struct Queue {
     broken: bool,
 }
 
-/// What a queue had received and not taken.
+/// Received bytes that were not yet processed.
 pub(crate) struct Rest {
     pub(crate) buffer: Vec<u8>,
     pub(crate) filled: usize,
@@ -130,8 +130,8 @@ impl Queue {
         Ok((queue, answer.result as u16))
     }
 
-    /// Looks for answers for at most so long before sleeping; zero for never. [`BusyPoll::USUAL`]
-    /// to begin with.
+    /// Sets how long to poll for answers before sleeping; zero for never. The default is
+    /// [`BusyPoll::USUAL`].
     ///
     /// # Errors
     /// If the socket refuses.
@@ -140,7 +140,7 @@ impl Queue {
         self.stream.set_busy_poll(longest).map_err(|source| InitiatorError::Socket { address, source })
     }
 
-    /// How long nothing may come before an error.
+    /// Deadline: how long nothing may arrive before an error.
     #[must_use]
     pub fn deadline(&self) -> Duration {
         self.deadline
@@ -152,13 +152,13 @@ impl Queue {
         self.address
     }
 
-    /// What has been moved since it was connected.
+    /// The traffic since it was connected.
     #[must_use]
     pub fn traffic(&self) -> Traffic {
         Traffic { bytes: self.moved, pdus: self.connection.pdus() }
     }
 
-    /// What ends the connection from another thread.
+    /// A handle that ends the connection from another thread.
     ///
     /// # Errors
     /// If the system has no more descriptors.
@@ -167,7 +167,7 @@ impl Queue {
         self.stream.try_clone().map(Stopper).map_err(|source| InitiatorError::Socket { address, source })
     }
 
-    /// Whether the connection is of no more use.
+    /// Whether the connection is lost.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.broken
@@ -177,17 +177,17 @@ impl Queue {
     /// commands.
     ///
     /// # Errors
-    /// If the connection fails, or nothing at all comes within the deadline. The queue is of no
-    /// more use then.
+    /// If the connection fails, or nothing at all comes within the deadline. The queue is then
+    /// lost.
     pub fn run(&mut self, commands: &mut [Command<'_>]) -> Result<Vec<Outcome>, InitiatorError> {
         self.run_while(commands, || false)
     }
 
-    /// The same for commands that may take longer than the deadline: whenever nothing came for so
-    /// long, `patient` says whether to go on waiting.
+    /// The same for commands that may take longer than the deadline: whenever nothing arrived for
+    /// that long, `patient` decides whether to continue waiting.
     ///
     /// # Errors
-    /// As [`run`](Self::run), the deadline where patience is at an end.
+    /// As [`run`](Self::run); the deadline counts once `patient` returns false.
     pub fn run_while(
         &mut self,
         commands: &mut [Command<'_>],
@@ -207,11 +207,11 @@ impl Queue {
         Ok(self.run(&mut command)?[0])
     }
 
-    /// Carries out one command that may take longer than the deadline: whenever nothing came for so
-    /// long, `patient` says whether to go on waiting.
+    /// Carries out one command that may take longer than the deadline: whenever nothing arrived for
+    /// that long, `patient` decides whether to continue waiting.
     ///
     /// # Errors
-    /// As [`run`](Self::run), the deadline where patience is at an end.
+    /// As [`run`](Self::run); the deadline counts once `patient` returns false.
     pub fn execute_while(
         &mut self,
         sqe: Sqe,
@@ -222,9 +222,9 @@ impl Queue {
         Ok(self.run_while(&mut [Command { sqe, send, receive }], patient)?[0])
     }
 
-    /// Keeps the queue full with what `next` gives (a command, data for the controller, bytes for
-    /// the host) until it gives nothing more and everything has ended. `done` is told how long each
-    /// command took and how it ended. Data for the host are thrown away: this is for measuring.
+    /// Keeps the queue full with commands from `next` (a command, data for the controller, bytes
+    /// for the host) until it returns none and all have ended. `done` is called with the time and
+    /// the outcome of each command. Data for the host is discarded: this is for measurements.
     ///
     /// # Errors
     /// As [`run`](Self::run).

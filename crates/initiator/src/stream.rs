@@ -5,8 +5,8 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// A blocking TCP stream whose reads look again and again for as long as that has proved worth it
-/// ([`BusyPoll`]), and only then sleep.
+/// A blocking TCP stream whose reads poll for as long as that has proved useful ([`BusyPoll`]), and
+/// only then sleep.
 #[derive(Debug)]
 pub struct PollingStream {
     stream: TcpStream,
@@ -22,7 +22,7 @@ impl PollingStream {
         Self { stream, poll: BusyPoll::new(longest), looking: false }
     }
 
-    /// Looks for at most `longest` from now on; zero for never.
+    /// Sets how long to poll; zero for never.
     ///
     /// # Errors
     /// If the socket refuses.

@@ -6,13 +6,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
-/// Sends what is given without waiting for more, and over a connection within this machine without
-/// regard for a network.
+/// Disables the delay of small messages and, for a connection within this machine, uses a
+/// congestion control without pacing.
 ///
 /// A congestion control that paces, as BBR does, arms a timer for each burst; in a virtual machine
 /// that is an exit each time, for nothing if there is no network: reads of 128 KiB over loopback
-/// take up to half as long again. Between machines it stays what the administrator chose, and so it
-/// does where the system refuses another: that costs speed alone.
+/// take up to half as long again. Between machines the administrator's choice applies, and also if
+/// the system refuses another one: that only costs speed.
 ///
 /// # Errors
 /// If the socket does not take TCP_NODELAY: with small messages held back, every command would

@@ -22,7 +22,7 @@ use pumice_protect::digest;
 
 /// Bytes of the common header.
 pub const COMMON: usize = 8;
-/// Bytes of the longest header, and of a header in a term request, at most.
+/// Most bytes of the longest header, and of a header in a term request.
 pub const MAX_HEADER: usize = 128;
 /// Bytes of a digest.
 pub const DIGEST: usize = 4;

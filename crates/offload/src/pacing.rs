@@ -47,7 +47,7 @@ impl std::str::FromStr for PacePolicy {
     }
 }
 
-/// Windows of a day that one request has, at most.
+/// Most windows of a day that one request has.
 pub const MAX_WINDOWS: usize = 8;
 /// The window of two requests that have no time of day in common. Nobody can ask for it.
 pub const NEVER: (u32, u32) = (0, 0);

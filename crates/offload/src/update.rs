@@ -2,13 +2,13 @@
 
 use crate::{DriveId, Grant, MemoryAddress, NodeError};
 
-/// Sources of an update, at most.
+/// Most sources of an update.
 pub const MAX_UPDATE_SOURCES: usize = 64;
-/// Sums of an update, at most.
+/// Most sums of an update.
 pub const MAX_UPDATE_SUMS: usize = 8;
-/// Bytes of each source and sum of an update, at most.
+/// Most bytes of each source and sum of an update.
 pub const MAX_UPDATE_BYTES: u32 = 64 << 10;
-/// Paths of an association, at most.
+/// Most paths of an association.
 pub const MAX_PATHS: usize = 64;
 
 /// Names a path of this association.

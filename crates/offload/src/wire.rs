@@ -37,7 +37,7 @@ use thiserror::Error;
 
 /// The version of descriptors and results.
 pub const VERSION: u8 = 3;
-/// Bytes of a descriptor, at most.
+/// Most bytes of a descriptor.
 pub const MAX_DESCRIPTOR: usize = 1 << 20;
 /// Magic at byte 3072 of Identify Controller.
 pub const SIGNATURE: [u8; 8] = *b"PUMICEPC";

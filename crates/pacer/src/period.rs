@@ -24,7 +24,7 @@ const CANDIDATES: [Nanos; 14] = [
     60 * SECOND,
 ];
 
-/// Events that are looked at, at most.
+/// Most events that are looked at.
 const EVENTS: usize = 1024;
 /// Periods that the events span at least.
 const CYCLES: u64 = 8;

@@ -5,7 +5,7 @@ use thiserror::Error;
 
 /// Rows of a matrix, at most: outputs of a command, equations of a stripe.
 pub const MAX_ROWS: usize = 8;
-/// Columns of a matrix, at most.
+/// Most columns of a matrix.
 pub const MAX_COLUMNS: usize = 64;
 
 /// One coefficient in the forms in which instruction sets multiply by it.

@@ -52,7 +52,7 @@ use thiserror::Error;
 /// hyperplanes never cover the space.
 pub const MAX_DIRECTIONS: usize = 256;
 
-/// Tries for one stripe, at most.
+/// Most tries for one stripe.
 ///
 /// With at most 256 directions at least one vector in 257 is good, so that all of 2^14 tries fail
 /// with probability below e^-63.

@@ -18,8 +18,8 @@ pub(crate) fn unreachable(error: &InitiatorError) -> NodeError {
     NodeError::new(ErrorKind::Unreachable, text)
 }
 
-/// What a command that brings `expected` bytes of data brought: its data are there whole, or it
-/// failed. A success that brought fewer would leave in the buffer what was there before.
+/// The outcome of a command with `expected` bytes of data: its data arrived completely, or it
+/// failed. A success with fewer bytes would leave earlier contents in the buffer.
 pub(crate) fn whole(node: &str, what: &str, outcome: &Outcome, expected: usize) -> Result<(), NodeError> {
     if !outcome.status.is_success() {
         return Err(refused(node, what, outcome.status, ""));
@@ -31,8 +31,8 @@ pub(crate) fn whole(node: &str, what: &str, outcome: &Outcome, expected: usize) 
     Ok(())
 }
 
-/// What a command of a node that failed means: the node, the command, the status by name, and the
-/// node's own explanation where it gave one.
+/// The error of a failed command: the node, the command, the status by name, and the node's
+/// explanation if it gave one.
 pub(crate) fn refused(node: &str, what: &str, status: Status, explanation: &str) -> NodeError {
     const READ_ERROR: u16 = Status::READ_ERROR.code();
     const WRITE_FAULT: u16 = Status::WRITE_FAULT.code();
@@ -58,9 +58,9 @@ pub(crate) fn refused(node: &str, what: &str, status: Status, explanation: &str)
     NodeError::new(kind, text)
 }
 
-/// What became of a command whose result is kept: the command ended with `status`, and reading the
-/// result, where there is one, with `read`. A command that failed is told by its own status,
-/// whatever becomes of the explanation.
+/// The outcome of a command whose result is kept: the command ended with `status`, and reading the
+/// result, if there is one, with `read`. A failed command is reported with its own status, even if
+/// its explanation cannot be read.
 pub(crate) fn kept_result(
     node: &str,
     what: &str,

@@ -80,8 +80,8 @@ struct Part {
     len: usize,
 }
 
-/// Reads pieces, all side by side. Those of whole blocks go straight to their place, others through
-/// memory of their own.
+/// Reads pieces in parallel. Pieces of whole blocks go directly to their place, others through
+/// separate memory.
 pub(crate) fn gather(
     node: &RemoteNode,
     pieces: &[Piece],
@@ -125,7 +125,7 @@ pub(crate) fn gather(
     Ok(failures)
 }
 
-/// Reads pieces, and names those that came.
+/// Reads pieces, and returns the indices of those that succeeded.
 pub(crate) fn ahead(node: &RemoteNode, pieces: &[Piece], buffer: &mut [u8]) -> Vec<usize> {
     let Ok(failures) = gather(node, pieces, buffer) else { return Vec::new() };
     let failed = |i: &usize| failures.iter().any(|failure| failure.piece == *i);

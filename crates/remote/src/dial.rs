@@ -15,7 +15,7 @@ use std::time::Duration;
 /// How to connect to a node.
 #[derive(Debug, Clone)]
 pub struct Dial {
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
     /// Its subsystem; `None` for the one that its discovery service lists.
     pub nqn: Option<Nqn>,
@@ -25,12 +25,11 @@ pub struct Dial {
     pub hostid: [u8; 16],
     /// Whether headers and data carry digests.
     pub digests: DigestPolicy,
-    /// How long the node may be silent before it is asked whether it is alive, and how long it has
-    /// to answer that.
+    /// How long the node may be silent before a Keep Alive is sent, and how long it has to answer.
     pub deadline: Duration,
 }
 
-/// An association, and what the node says of itself.
+/// An association, and the node's description of itself.
 pub(crate) struct Association {
     pub(crate) controller: Controller,
     pub(crate) queue: Queue,

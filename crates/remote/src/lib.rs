@@ -45,10 +45,10 @@ use std::time::{Duration, Instant};
 
 /// Bytes of one read or write command.
 const PIECE: usize = 256 << 10;
-/// Bytes of one command that makes zeros: a medium that has to write them takes its time.
+/// Bytes of one command that zeroes a range: a medium that must write the zeros takes long.
 const ZERO_PIECE: usize = 4 << 20;
-/// How long a call may take in all while the node answers: a drive may try for a minute to read a
-/// bad sector. Parity commands may take as long as they like.
+/// How long a call may take in total while the node answers: a drive may try for a minute to read a
+/// bad sector. Parity commands have no such limit.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Drives of another machine.
@@ -64,18 +64,18 @@ pub struct RemoteNode {
     pool: Arc<Pool>,
     /// Whether every connection had both digests.
     digests: AtomicBool,
-    /// Whether it was held: a lost hold is not taken anew.
+    /// Whether it was held: a lost hold is not taken again.
     held: AtomicBool,
-    /// It has promised to write nothing.
+    /// It has promised not to write.
     observes: AtomicBool,
-    /// The pace that was asked for.
+    /// The pace that was set.
     pace: Mutex<PaceRequest>,
 }
 
 const BOTH: Digests = Digests { header: true, data: true };
 
 impl RemoteNode {
-    /// Connects to a node; its subsystem is asked for if it is not named.
+    /// Connects to a node; if its subsystem is not named, its discovery service is asked.
     ///
     /// # Errors
     /// If the node cannot be reached, does not answer in time, or has no parity command set.
@@ -115,8 +115,8 @@ impl RemoteNode {
         &self.drives
     }
 
-    /// Bytes that went over the node's sockets since it started: to and from all that have
-    /// connected to it, other nodes among them.
+    /// Bytes over the node's sockets since it started: to and from all hosts and nodes that have
+    /// connected to it.
     ///
     /// # Errors
     /// If the node does not answer.
@@ -128,7 +128,7 @@ impl RemoteNode {
         wire::decode_sockets(&header).ok_or_else(|| NodeError::invalid("description", self.name.clone()))
     }
 
-    /// Carries out a command that gives nothing back.
+    /// Carries out a command without a result.
     fn plain(&self, sqe: Sqe, data: &[u8]) -> Result<(), NodeError> {
         let status = self.ask(sqe, data, &mut [])?.status;
         if status.is_success() {
@@ -141,7 +141,7 @@ impl RemoteNode {
         self.pool.lease()
     }
 
-    /// Carries out commands, as long as the node is there and it does not take too long.
+    /// Carries out commands while the node is alive and the time limit is not exceeded.
     fn run(&self, commands: &mut [Command<'_>]) -> Result<Vec<Outcome>, NodeError> {
         let until = Instant::now() + PATIENCE;
         let patient = || Instant::now() < until && self.pool.is_alive();

@@ -8,10 +8,10 @@ use std::sync::{Mutex, PoisonError};
 
 /// Bytes of one command that moves local memory.
 pub(crate) const MEMORY_PIECE: usize = 1 << 20;
-/// So many hosts share a drive's memory.
+/// Number of hosts that share a drive's memory.
 const HOSTS: u64 = 4;
 
-/// Where this host's part of each drive's memory begins, asked for when it is first needed.
+/// Start of this host's part of each drive's memory, leased when it is first needed.
 pub(crate) struct Parts {
     bytes: BTreeMap<DriveId, u64>,
     starts: Mutex<BTreeMap<DriveId, u64>>,
@@ -29,7 +29,7 @@ impl Parts {
         Self { bytes: drives.iter().map(part).collect(), starts: Mutex::default() }
     }
 
-    /// Forgets where the parts begin: they went with the association.
+    /// Forgets the parts, which ended with the association.
     pub(crate) fn forget(&self) {
         self.starts.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -39,8 +39,8 @@ impl Parts {
         self.bytes.get(&drive).copied().unwrap_or(0)
     }
 
-    /// Where an address of this host's lies on the drive. `lease` asks the node for bytes of a
-    /// drive's memory.
+    /// Converts an address of this host to one on the drive. `lease` leases bytes of a drive's
+    /// memory from the node.
     pub(crate) fn absolute(
         &self,
         address: MemoryAddress,

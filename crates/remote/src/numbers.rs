@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Read;
 use std::sync::OnceLock;
 
-/// A number that nobody can guess.
+/// An unguessable number.
 pub(crate) fn random() -> Result<[u8; 16], NodeError> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut bytes)).map_err(|error| {
@@ -15,8 +15,8 @@ pub(crate) fn random() -> Result<[u8; 16], NodeError> {
     Ok(bytes)
 }
 
-/// What this process has its hosts' marks made with: the same for all nodes, so that one host is
-/// recognised on several of them.
+/// The number from which hosts' marks are derived in this process: the same for all nodes, so that
+/// a host is recognised on several of them.
 pub(crate) fn asker() -> Result<[u8; 16], NodeError> {
     static ASKER: OnceLock<[u8; 16]> = OnceLock::new();
     let drawn = random()?;

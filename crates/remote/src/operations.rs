@@ -12,7 +12,7 @@ use pumice_offload::{Completion, Ended, NodeError, Operation, OperationQueue, Qu
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// What the queue and its pipeline's thread share.
+/// State shared by the queue and its pipeline's thread.
 struct Shared {
     name: String,
     ended: Ended,
@@ -25,7 +25,7 @@ impl Shared {
         (self.ended)(Completion { tag, operation, result });
     }
 
-    /// What a command's end means for its operation.
+    /// The result of an operation, from the outcome of its command.
     fn ended(&self, flight: Flight, came: Result<Outcome, Arc<InitiatorError>>) {
         let Flight { tag, mut operation, .. } = flight;
         let drive = operation.drive();
@@ -56,7 +56,7 @@ struct Flight {
     tag: Tag,
     operation: Operation,
     sqe: Sqe,
-    /// The descriptor of an update, and what goes to its slot.
+    /// The descriptor of an update, and the data for its slot.
     data: Vec<u8>,
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct RemoteQueue {
     depth: usize,
     pool: Arc<Pool>,
     given: Given,
-    /// By this host: the association goes on.
+    /// Closed by this host: the association continues.
     closed: Arc<AtomicBool>,
     /// `None` only while the queue is dropped.
     pipeline: Option<Pipeline<Flight>>,

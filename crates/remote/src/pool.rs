@@ -18,8 +18,8 @@ use std::time::Duration;
 pub(crate) const DEPTH: u16 = 64;
 /// Queues of a pool: calls beyond wait for one.
 const QUEUES: u16 = 8;
-/// How often the controller hears that this host is alive, whatever else it hears: a node ends an
-/// association after 120 s of silence.
+/// Interval of Keep Alives, independent of other traffic: a node ends an association after 120 s of
+/// silence.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
 /// Queues that are not in use, and numbers of queues that are not connected.
@@ -27,18 +27,18 @@ struct State {
     controller: Controller,
     idle: Vec<(u16, Queue)>,
     numbers: Vec<u16>,
-    /// How often the association was made anew.
+    /// How often the association was re-established.
     generation: u64,
-    /// Why it is lost, if it is.
+    /// The reason why it is lost, if it is.
     lost: Option<String>,
-    /// What former associations moved, and the queues of this one that were used.
+    /// Traffic of earlier associations, and of the returned queues of this one.
     moved: Traffic,
     /// Queues that were given away, by number: they end with the association.
     given: Vec<(u16, Stopper)>,
 }
 
 impl State {
-    /// The association is of no more use.
+    /// The association is lost.
     fn lose(&mut self, why: String) {
         self.lost.get_or_insert(why);
         self.given.drain(..).for_each(|(_, stopper)| stopper.stop());
@@ -59,7 +59,7 @@ pub(crate) struct Pool {
     state: Arc<Mutex<State>>,
     returned: Condvar,
     waits: Mutex<Waits>,
-    /// Dropped with the pool: that ends the thread that says that this host is alive.
+    /// Dropped with the pool, which ends the thread that sends Keep Alives.
     _alive: Sender<()>,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Lease<'p> {
     pool: &'p Pool,
     number: u16,
     generation: u64,
-    /// What the queue had moved when the call began.
+    /// The traffic of the queue when the call began.
     before: Traffic,
     queue: Option<Queue>,
 }

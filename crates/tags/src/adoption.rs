@@ -39,8 +39,8 @@ pub enum AdoptionError {
     Tags(#[from] io::Error),
 }
 
-/// Adopts the blocks of a drive from where it stopped the last time. After each piece `go_on` gets
-/// the bytes that were read so far in this run, may wait, and says whether to go on.
+/// Adopts the blocks of a drive, from where it last stopped. After each piece, `go_on` is called
+/// with the bytes read so far in this run; it may wait, and returns whether to continue.
 ///
 /// # Errors
 /// If the drive fails as a whole, or the tag file.

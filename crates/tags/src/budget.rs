@@ -2,21 +2,20 @@
 
 use std::collections::VecDeque;
 
-/// Different blocks refused in a window, at most. Below the errors after which md gives a member
-/// up.
+/// Most different blocks refused in a window: fewer than the errors after which md fails a member.
 const MOST: usize = 64;
 /// The window, in milliseconds.
 const WINDOW_MS: u64 = 60_000;
 
-/// The blocks that were refused of late.
+/// The recently refused blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
-    /// When, in milliseconds, and which; no block twice.
+    /// Times in milliseconds, and blocks; no block occurs twice.
     refused: VecDeque<(u64, u64)>,
 }
 
 impl Budget {
-    /// A block is to be refused at `now_ms`: whether there have been too many.
+    /// Counts a block to be refused at `now_ms`; returns whether there have been too many.
     pub(crate) fn refuse(&mut self, now_ms: u64, block: u64) -> bool {
         while self.refused.front().is_some_and(|(at, _)| at + WINDOW_MS <= now_ms) {
             self.refused.pop_front();
@@ -29,8 +28,8 @@ impl Budget {
     }
 }
 
-/// Whether a sample of blocks says that the tags are of other data: more than 1 % of those that
-/// could be judged, and three at least.
+/// Whether a sample of blocks shows that the tags are stale: more than 1 % of the judged blocks
+/// differ, and at least three.
 pub(crate) const fn is_stale(judged: u64, differ: u64) -> bool {
     differ >= 3 && differ * 100 > judged
 }

@@ -10,14 +10,14 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
-/// What a command reads or writes.
+/// The data of a command.
 pub(crate) enum Payload<'b> {
     Read(&'b mut [u8]),
     Write(&'b [u8]),
     Zero { discard: bool },
 }
 
-/// How a command ended: as the machine says, and the drive's error if there was one.
+/// The outcome of a command, from the machine, and the drive's error if there was one.
 pub(crate) struct Carried {
     pub(crate) outcome: Outcome,
     pub(crate) error: Option<IoError>,
@@ -31,7 +31,7 @@ struct Shared {
     /// Actions for all.
     common: VecDeque<Action>,
     outcomes: HashMap<u64, Outcome>,
-    /// Why the tag file takes no more writes.
+    /// The reason why the tag file accepts no more writes.
     failure: Option<String>,
 }
 
@@ -67,7 +67,7 @@ impl Carrier {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why the tag file takes no more writes, if so.
+    /// The reason why the tag file accepts no more writes, if so.
     pub(crate) fn failure(&self) -> Option<String> {
         self.shared().failure.clone()
     }
@@ -77,7 +77,7 @@ impl Carrier {
         self.shared().machine.lost_pages().len() as u64
     }
 
-    /// Carries a command to its end.
+    /// Carries out a command completely.
     pub(crate) fn carry(&self, blocks: Range<u64>, request: Request, mut payload: Payload<'_>) -> Carried {
         let mut shared = self.shared();
         let id = shared.next_id();
@@ -93,7 +93,7 @@ impl Carrier {
         self.until_done(shared, id, 0..0, &mut Payload::Zero { discard: false })
     }
 
-    /// Brings every page home. False if the tag file fails.
+    /// Writes every page to its place. False if the tag file fails.
     pub(crate) fn bring_home(&self) -> bool {
         let mut shared = self.shared();
         shared.machine.begin_checkpoint();
@@ -151,7 +151,7 @@ impl Carrier {
         }
     }
 
-    /// Does an action of one command. Returns what to tell the machine.
+    /// Carries out an action of one command. Returns the event for the machine.
     fn carry_own(
         &self,
         action: &Action,
@@ -272,7 +272,7 @@ impl Shared {
         self.next
     }
 
-    /// Gives new actions to whom they are for: whether there were any.
+    /// Distributes new actions; returns whether there were any.
     fn distribute(&mut self) -> bool {
         let actions = self.machine.take_actions();
         let any = !actions.is_empty();

@@ -17,19 +17,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime};
 
-/// Pages in memory, at most, but for those in use.
+/// Most pages in memory, without those in use.
 const CACHED_PAGES: usize = 131_072;
 /// Blocks that are made zeros with one record.
 const ZEROS_AT_ONCE: u64 = 16_384;
 /// Blocks that are judged when a drive is opened.
 const SAMPLE: u64 = 200;
 
-/// Why a drive with tags cannot be opened.
+/// The reasons why a drive with tags cannot be opened.
 pub type OpenError = TagError;
 
 /// A drive whose blocks are checked against tags when they are read.
 ///
-/// Hosts see nothing of the tags. A block that does not fit its tag is refused with
+/// Hosts do not see the tags. A block that differs from its tag is refused with
 /// [`IoError::is_protection_error`]. Writes must be of whole blocks.
 pub struct TaggedDevice {
     carrier: Carrier,
@@ -37,7 +37,7 @@ pub struct TaggedDevice {
     recovered: Recovered,
     budget: Mutex<Budget>,
     opened: Instant,
-    /// Whether the tags are of other data: nothing is refused.
+    /// Whether the tags are stale: nothing is refused.
     stale: AtomicBool,
     /// Blocks served though they differ, and blocks refused; each time counts.
     served: AtomicU64,
@@ -45,10 +45,11 @@ pub struct TaggedDevice {
 }
 
 impl TaggedDevice {
-    /// Opens a drive with its tag file: recovers what a crash left, and takes a sample.
+    /// Opens a drive with its tag file: recovers from a crash, and checks a sample of blocks.
     ///
     /// # Errors
-    /// If the tag file is none, of another drive, damaged in its log, or one of both fails.
+    /// If the file is not a tag file, belongs to another drive, has a damaged log, or either medium
+    /// fails.
     pub fn open(drive: Arc<dyn BlockDevice>, tags: SharedMedium, serial: &str) -> Result<Self, OpenError> {
         let (file, log, recovered, last) = TagFile::open(tags, &*drive, serial, seconds_now())?;
         let geometry = file.header().geometry;
@@ -70,7 +71,7 @@ impl TaggedDevice {
         Ok(device)
     }
 
-    /// What opening it found.
+    /// The report of opening it.
     #[must_use]
     pub const fn recovered(&self) -> &Recovered {
         &self.recovered
@@ -82,7 +83,7 @@ impl TaggedDevice {
         self.carrier.file.read().unwrap_or_else(PoisonError::into_inner).header().clone()
     }
 
-    /// Whether the tags were found to be of other data, so that nothing is refused.
+    /// Whether the tags were found stale, so that nothing is refused.
     #[must_use]
     pub fn is_stale(&self) -> bool {
         self.stale.load(Ordering::Relaxed)
@@ -100,8 +101,8 @@ impl TaggedDevice {
         self.carrier.lost_pages() + self.recovered.lost_pages.len() as u64
     }
 
-    /// Judges blocks, and gives those of unknown origin tags of what lies there. Damage is
-    /// reported, never refused.
+    /// Checks blocks, and creates tags for those of unknown origin from their present contents.
+    /// Damage is reported, never refused.
     ///
     /// # Errors
     /// If the drive or the tag file fails.
@@ -112,8 +113,8 @@ impl TaggedDevice {
         Ok(opinions(self.judged(carried, at, buffer.len())?))
     }
 
-    /// Accepts a block as it is, if it differs from its tag: it gets a tag of what lies there, and
-    /// is refused no more. Says whether it differed. Kept when this returns.
+    /// Accepts a block that differs from its tag as it is: it gets a tag for its present contents,
+    /// and is no longer refused. Returns whether it differed. Durable when this returns.
     ///
     /// # Errors
     /// If the drive or the tag file fails.
@@ -130,13 +131,13 @@ impl TaggedDevice {
         Ok(matches!(judged[..], [Judged { opinion: Opinion::Differs(_), .. }]))
     }
 
-    /// Puts a kept block back where it was. What lies there is kept in its stead, unless it cannot
-    /// be read; the block gets an adopted tag. Nobody else may write it meanwhile. Returns the
-    /// number of the block. Durable when this returns.
+    /// Puts a kept block back in its place. The block that it replaces is kept instead, unless it
+    /// cannot be read; the block gets an adopted tag. Nobody else may write it meanwhile. Returns
+    /// the number of the block. Durable when this returns.
     ///
     /// # Errors
-    /// If no such block is kept, there is no room for what lies there, or the drive or the tag file
-    /// fails.
+    /// If no such block is kept, there is no room for the replaced block, or the drive or the tag
+    /// file fails.
     pub fn put_back(&self, slot: u64) -> Result<u64, OpenError> {
         let file = || self.carrier.file.read().unwrap_or_else(PoisonError::into_inner);
         let (kept, bytes) = file().kept(slot)?;
@@ -159,7 +160,7 @@ impl TaggedDevice {
         if self.carrier.bring_home() { Ok(block) } else { Err(self.tags_error().into()) }
     }
 
-    /// Gives a kept block up, or a damaged place for one. Durable when this returns.
+    /// Deletes a kept block, or a damaged entry. Durable when this returns.
     ///
     /// # Errors
     /// If no such block is kept, or the tag file fails.
@@ -168,7 +169,7 @@ impl TaggedDevice {
         Ok(file.forget_kept(slot)?)
     }
 
-    /// Judges blocks. Damage is reported, never refused.
+    /// Checks blocks. Damage is reported, never refused.
     ///
     /// # Errors
     /// If the drive fails.
@@ -179,7 +180,7 @@ impl TaggedDevice {
         Ok(opinions(self.judged(carried, at, buffer.len())?))
     }
 
-    /// Keeps how far adoption has come. Everything before is home when this returns.
+    /// Records the progress of adoption. All earlier pages are in their places when this returns.
     ///
     /// # Errors
     /// If the tag file fails.
@@ -190,7 +191,7 @@ impl TaggedDevice {
         self.change_header(|header| header.adopted = blocks)
     }
 
-    /// Says durably whether the tags are of other data.
+    /// Records durably whether the tags are stale.
     ///
     /// # Errors
     /// If the tag file fails.
@@ -199,7 +200,7 @@ impl TaggedDevice {
         self.change_header(|header| header.stale = stale)
     }
 
-    /// Brings everything home and says that the file was closed.
+    /// Writes all pages to their places and records that the file was closed.
     ///
     /// # Errors
     /// If the tag file fails.
@@ -210,7 +211,7 @@ impl TaggedDevice {
         self.change_header(|header| header.clean = true)
     }
 
-    /// Counts blocks by origin, as they are home: after [`close`](Self::close), exactly.
+    /// Counts blocks by origin, as in the pages on the medium: exact after [`close`](Self::close).
     ///
     /// # Errors
     /// If the tag file fails.
@@ -235,7 +236,7 @@ impl TaggedDevice {
         }
     }
 
-    /// Judges some blocks all over the drive: whether the tags are of other data.
+    /// Checks a sample of blocks over the whole drive; returns whether the tags are stale.
     fn take_sample(&self) {
         let (mut judged, mut differ) = (0, 0);
         let count = SAMPLE.min(self.geometry.blocks());
@@ -270,7 +271,7 @@ impl TaggedDevice {
         !too_many
     }
 
-    /// The blocks that a range touches; of a write, those that it is.
+    /// The blocks that a range touches; for a write, the blocks that it consists of.
     fn blocks(&self, operation: Operation, offset: u64, len: u64) -> Result<Range<u64>, IoError> {
         if operation != Operation::Read {
             return self.whole_blocks(operation, offset, len);

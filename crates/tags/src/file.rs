@@ -18,12 +18,12 @@ use thiserror::Error;
 
 /// The header's slots.
 const SLOTS: Slots = Slots { offset: 0, slot_bytes: HEADER_SLOT, version: 2 };
-/// Those of a file without kept blocks, which is known only to be refused by name.
+/// Slots of version 1, without kept blocks: recognised only to refuse it by name.
 const OLD_SLOTS: Slots = Slots { version: 1, ..SLOTS };
 /// The alignment of the log.
 const LOG_ALIGN: u32 = 512;
 
-/// Why a tag file cannot be used.
+/// The reasons why a tag file cannot be used.
 #[derive(Debug, Error)]
 pub enum TagError {
     /// The medium failed.
@@ -41,14 +41,14 @@ pub enum TagError {
     /// The header.
     #[error("header: {0}")]
     Header(#[from] BadHeader),
-    /// It is of another drive.
+    /// It belongs to another drive.
     #[error("{field}: the tags belong to a drive with {tags}, but this one has {drive}")]
     OtherDrive {
-        /// What differs.
+        /// The field that differs.
         field: &'static str,
-        /// As the tag file says.
+        /// The value in the tag file.
         tags: String,
-        /// As the drive says.
+        /// The value of the drive.
         drive: String,
     },
     /// The drive failed.
@@ -130,13 +130,14 @@ impl Log {
     }
 }
 
-/// An open tag file: its header and its pages. The log is apart, for it is used at the same time.
+/// An open tag file: its header and its pages. The log is separate, because it is used at the same
+/// time.
 pub struct TagFile {
     medium: SharedMedium,
     header: Header,
 }
 
-/// What is known of the blocks of a drive.
+/// Counts of the blocks of a drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Census {
     /// Blocks by origin, in the order of [`Origin::ALL`](crate::page::Origin::ALL).
@@ -145,21 +146,21 @@ pub struct Census {
     pub lost_pages: u64,
     /// Blocks that are kept.
     pub kept: u64,
-    /// Places for kept blocks that are damaged.
+    /// Damaged places for kept blocks.
     pub damaged_kept: u64,
 }
 
-/// What opening a tag file found and did.
+/// The report of opening a tag file.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Recovered {
-    /// Blocks that the log was about.
+    /// Blocks in the log.
     pub logged: u64,
-    /// Blocks that were torn, and written again from the log. What they held is kept.
+    /// Blocks that were torn, and written again from the log. Their earlier contents are kept.
     pub rewritten: Vec<u64>,
     /// Blocks that are damaged: they will be refused.
     pub damaged: Vec<u64>,
-    /// How many of them are torn, and were not written again because no place was free to keep
-    /// what they hold.
+    /// Number of them that are torn, and were not written again because there was no room to keep
+    /// their contents.
     pub not_kept: u64,
     /// Blocks that could not be read.
     pub unreadable: Vec<u64>,
@@ -168,7 +169,7 @@ pub struct Recovered {
 }
 
 impl TagFile {
-    /// Makes a tag file on a medium that has [`Geometry::file_bytes`] of zeros.
+    /// Creates a tag file on a medium with [`Geometry::file_bytes`] of zeros.
     ///
     /// # Errors
     /// If the medium fails.
@@ -202,7 +203,7 @@ impl TagFile {
         Ok(Header::decode(&record.body)?)
     }
 
-    /// Opens a tag file, and recovers what its log is about. `now` is the time in seconds since
+    /// Opens a tag file, and recovers the blocks of its log. `now` is the time in seconds since
     /// 1970, for blocks that are kept.
     ///
     /// # Errors
@@ -248,8 +249,8 @@ impl TagFile {
         Ok((file, log, recovered, numbers.last().copied().unwrap_or(0)))
     }
 
-    /// Looks at a tag file that somebody may be using: its header, and blocks by origin as they are
-    /// home. What is only in the log does not count.
+    /// Reads a tag file that may be in use: its header, and counts of blocks by origin in its
+    /// pages. Blocks that are only in the log do not count.
     ///
     /// # Errors
     /// If it is no tag file, or the medium fails.
@@ -259,7 +260,7 @@ impl TagFile {
         Ok((header, census))
     }
 
-    /// Counts blocks by origin, as they are home.
+    /// Counts blocks by origin, as in the pages on the medium.
     ///
     /// # Errors
     /// If the medium fails.
@@ -281,7 +282,7 @@ impl TagFile {
         Ok(census)
     }
 
-    /// Looks at the kept blocks of a tag file that somebody may be using.
+    /// Lists the kept blocks of a tag file that may be in use.
     ///
     /// # Errors
     /// If it is no tag file, or the medium fails.
@@ -290,7 +291,7 @@ impl TagFile {
         Ok(Self { medium, header }.kept_area().contents()?)
     }
 
-    /// Reads a kept block of a tag file that somebody may be using.
+    /// Reads a kept block of a tag file that may be in use.
     ///
     /// # Errors
     /// If it is no tag file, no such block is kept, it is damaged, or the medium fails.
@@ -307,7 +308,7 @@ impl TagFile {
         self.kept_area().read(slot)
     }
 
-    /// Keeps a block over which a kept copy is to be put. Durable when this returns.
+    /// Keeps a block that a kept copy will replace. Durable when this returns.
     ///
     /// # Errors
     /// If there is no room, or the medium fails.
@@ -319,7 +320,7 @@ impl TagFile {
         }
     }
 
-    /// Gives a kept block up, or a place for one that is damaged.
+    /// Deletes a kept block, or a damaged entry.
     ///
     /// # Errors
     /// If no such block is kept, or the medium fails.
@@ -332,7 +333,7 @@ impl TagFile {
         KeptArea { medium: &self.medium, geometry, identity }
     }
 
-    /// The header as it is.
+    /// The present header.
     #[must_use]
     pub const fn header(&self) -> &Header {
         &self.header
@@ -341,7 +342,7 @@ impl TagFile {
     /// Reads a page. One whose sector is bad is lost.
     ///
     /// # Errors
-    /// If the medium fails as a whole: the page may be there, and must not be made anew.
+    /// If the medium fails as a whole: the page may exist, and must not be replaced by a new one.
     pub fn load(&self, number: u64) -> io::Result<Found> {
         let mut sector = [0; PAGE_BYTES];
         match self.medium.read_at(self.header.geometry.page_at(number), &mut sector) {
@@ -351,7 +352,7 @@ impl TagFile {
         }
     }
 
-    /// Writes pages home, in ascending order. Durable after [`sync`](Self::sync).
+    /// Writes pages to their places, in ascending order. Durable after [`sync`](Self::sync).
     ///
     /// # Errors
     /// If the medium fails.

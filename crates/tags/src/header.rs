@@ -9,7 +9,7 @@ const SERIAL_AT: usize = 56;
 /// The most bytes of a serial number.
 pub const MAX_SERIAL: usize = 64;
 
-/// What a tag file is of, and how it stands.
+/// The drive and the state of a tag file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     /// Drawn when the file was made.
@@ -20,7 +20,7 @@ pub struct Header {
     pub geometry: Geometry,
     /// Whether it was closed: the log is empty.
     pub clean: bool,
-    /// Whether the tags are of other data than the drive's: nothing is refused.
+    /// Whether the tags are stale: nothing is refused.
     pub stale: bool,
     /// Blocks that adoption has passed.
     pub adopted: u64,
@@ -28,7 +28,7 @@ pub struct Header {
     pub serial: String,
 }
 
-/// A header that cannot be understood.
+/// An invalid header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum BadHeader {
     /// Another kind of file.

@@ -14,7 +14,7 @@ const HEADS_AT_ONCE: u64 = 2048;
 /// Why a block was kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// Recovery took it for torn, and wrote it again from the log.
+    /// Recovery judged it torn, and wrote it again from the log.
     Recovery = 1,
     /// Another kept copy was put back there.
     PutBack = 2,
@@ -35,7 +35,7 @@ pub struct Kept {
     sum: u32,
 }
 
-/// Why there are no kept bytes to be had, or to be made.
+/// The reasons why kept bytes cannot be read or written.
 #[derive(Debug, Error)]
 pub enum KeptError {
     /// The medium fails.
@@ -44,7 +44,7 @@ pub enum KeptError {
     /// No block is kept there.
     #[error("no block is kept at {0}")]
     NoSuch(u64),
-    /// The head or the bytes do not check.
+    /// The head or the bytes fail their checksum.
     #[error("the block kept at {0} is damaged")]
     Damaged(u64),
     /// There is no free place.
@@ -52,12 +52,12 @@ pub enum KeptError {
     Full,
 }
 
-/// What is in the kept area.
+/// The contents of the kept area.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Contents {
     /// Blocks, by place.
     pub kept: Vec<Kept>,
-    /// Places whose head does not check or cannot be read.
+    /// Places whose head fails its checksum or cannot be read.
     pub damaged: Vec<u64>,
     free: VecDeque<u64>,
 }
@@ -108,8 +108,8 @@ impl KeptArea<'_> {
         }
     }
 
-    /// Keeps blocks, each with its number, durably, as many as there is room for: how many of them,
-    /// from the first. `sync` may be left out by tests.
+    /// Keeps blocks, each with its number, durably, as many as there is room for; returns how many,
+    /// from the first. Tests may omit `sync`.
     pub(crate) fn keep(
         &self,
         contents: &mut Contents,
@@ -168,7 +168,7 @@ impl KeptArea<'_> {
         }
     }
 
-    /// Gives a kept block up; one whose head is damaged too. Durable when this returns.
+    /// Deletes a kept block, even if its head is damaged. Durable when this returns.
     pub(crate) fn forget(&self, slot: u64) -> Result<(), KeptError> {
         let contents = self.contents()?;
         let known = contents.damaged.contains(&slot) || contents.kept.iter().any(|kept| kept.slot == slot);
@@ -180,7 +180,7 @@ impl KeptArea<'_> {
     }
 }
 
-/// Whether an error is of one sector, and not of the whole medium.
+/// Whether an error concerns one sector, not the whole medium.
 pub(crate) fn is_bad_sector(error: &io::Error) -> bool {
     // EIO, EBADE, ENODATA, EILSEQ and EREMOTEIO, as `IoError::is_media_error` has them.
     matches!(error.raw_os_error(), Some(5 | 52 | 61 | 84 | 121))
@@ -265,7 +265,7 @@ mod tests {
         }
     }
 
-    /// Whenever the power goes: a head that is there has its bytes.
+    /// At whatever moment the power is cut, every head has its bytes.
     #[test]
     fn a_kept_block_is_there_whole_or_not_at_all() {
         let geometry = Geometry::new(1 << 20, 4096, 512, Guard::Crc16, 64 << 10).expect("a drive");

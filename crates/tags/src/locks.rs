@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// The commands that hold or want blocks, in the order in which they came.
+/// The commands that hold or want blocks, in order of arrival.
 #[derive(Debug, Default)]
 pub(crate) struct Locks {
     entries: Vec<Entry>,
@@ -17,14 +17,15 @@ struct Entry {
 }
 
 impl Locks {
-    /// Asks for blocks: whether they are granted at once. Others may share them unless `exclusive`.
+    /// Requests blocks; returns whether they are granted at once. Others may share them unless
+    /// `exclusive`.
     pub(crate) fn ask(&mut self, id: u64, blocks: Range<u64>, exclusive: bool) -> bool {
         self.entries.push(Entry { id, blocks, exclusive, granted: false });
         self.grant(self.entries.len() - 1)
     }
 
-    /// Gives the blocks of a command back. Returns the commands that are granted theirs by that, in
-    /// the order in which they came.
+    /// Releases the blocks of a command. Returns the commands that are granted theirs as a result,
+    /// in order of arrival.
     pub(crate) fn give_back(&mut self, id: u64) -> Vec<u64> {
         self.entries.retain(|entry| entry.id != id);
         let mut granted = Vec::new();
@@ -36,7 +37,7 @@ impl Locks {
         granted
     }
 
-    /// Grants an entry if nobody who came before, holding or waiting, is in its way.
+    /// Grants an entry if no earlier entry, holding or waiting, conflicts with it.
     fn grant(&mut self, at: usize) -> bool {
         let (before, rest) = self.entries.split_at_mut(at);
         let entry = &mut rest[0];

@@ -15,22 +15,22 @@ use checkpoint::Checkpoint;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
-/// What is wanted of a range of blocks.
+/// The operation on a range of blocks.
 #[derive(Debug, Clone)]
 pub enum Request {
-    /// To be read, and judged.
+    /// Read and check.
     Read,
-    /// To be written.
+    /// Write.
     Write(Change),
-    /// To be read; blocks of unknown origin get tags of what lies there.
+    /// Read; blocks of unknown origin get tags for their present contents.
     Adopt,
-    /// To be read; blocks that differ from their tags get tags of what lies there.
+    /// Read; blocks that differ from their tags get tags for their present contents.
     Release,
-    /// Their adopted tags are vouched for: nothing is read, no tuple changes.
+    /// Vouch for their adopted tags: nothing is read, no tuple changes.
     Vouch,
 }
 
-/// What is to be done. For each there is a method of [`Machine`] that takes its outcome.
+/// An action. For each there is a method of [`Machine`] that accepts its outcome.
 #[derive(Debug, Clone)]
 pub enum Action {
     /// Read pages of the tag file: [`Machine::loaded`].
@@ -50,7 +50,7 @@ pub enum Action {
     SeeAgain(u64),
     /// Flush the drive, for a command or (`None`) a checkpoint: [`Machine::flushed`].
     Flush(Option<u64>),
-    /// Write pages home and sync the tag file: [`Machine::stored`].
+    /// Write pages to their places and sync the tag file: [`Machine::stored`].
     Store(Vec<(u64, Page)>),
     /// Release the log up to a number: [`Machine::released`].
     Release(u64),
@@ -63,12 +63,12 @@ pub enum Action {
     },
 }
 
-/// How a command ended.
+/// The outcome of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was read: what the tags say of each block.
+    /// It was read, with the result of checking each block.
     Read(Vec<Judged>),
-    /// So many adopted tags are vouched for now.
+    /// The number of adopted tags that are now vouched for.
     Vouched(u64),
     /// It was written, or flushed.
     Done,
@@ -83,7 +83,7 @@ pub enum Outcome {
 struct Command {
     blocks: Range<u64>,
     request: Request,
-    /// The number of its record, which is durable. Its data are not known to be written.
+    /// The number of its record, which is durable. Its data is not known to be written.
     number: Option<u64>,
 }
 
@@ -100,11 +100,11 @@ pub struct Machine {
     committing: Vec<u64>,
     /// The number of the last record that is durable.
     last: u64,
-    /// The data of every record up to this number are durable, but for those in `refused`.
+    /// The data of every record up to this number is durable, except those in `refused`.
     settled: u64,
-    /// Records in the log whose data the drive did not take: their blocks may be old.
+    /// Records in the log whose data the drive refused: their blocks may be old.
     refused: BTreeSet<u64>,
-    /// Flushes for commands, with what they settle.
+    /// Flushes for commands, with the records that they settle.
     flushes: BTreeMap<u64, u64>,
     checkpoint: Checkpoint,
     /// Pages that were lost.
@@ -119,7 +119,7 @@ pub struct Machine {
 
 impl Machine {
     /// Before the first command. `last` is the number of the last record of the log (0 if there is
-    /// none), all of whose tags are home. `cached_pages` is how many pages are kept, at most.
+    /// none), all of whose tags are in their pages. `cached_pages` is the most pages to keep.
     #[must_use]
     pub fn new(geometry: Geometry, last: u64, cached_pages: usize) -> Self {
         Self {
@@ -144,7 +144,7 @@ impl Machine {
         }
     }
 
-    /// What is to be done since the last call. Actions of one call may be done in any order, and at
+    /// The new actions since the last call. Actions of one call may be done in any order, and at
     /// the same time.
     pub fn take_actions(&mut self) -> Vec<Action> {
         std::mem::take(&mut self.actions)
@@ -162,7 +162,7 @@ impl Machine {
         self.failed
     }
 
-    /// Whether nothing is under way and every page is home.
+    /// Whether nothing is under way and every page is in its place.
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
         self.is_idle() && !self.cache.has_dirty()
@@ -174,10 +174,10 @@ impl Machine {
         self.commands.is_empty() && self.flushes.is_empty() && self.checkpoint.is_idle()
     }
 
-    /// A command begins. `id` is of no other that is under way.
+    /// A command begins. `id` must be unique among those under way.
     ///
     /// # Panics
-    /// If the blocks are none, not all on the drive, or not those of the change.
+    /// If there are no blocks, some are outside the drive, or they do not match the change.
     pub fn begin(&mut self, id: u64, blocks: Range<u64>, request: Request) {
         assert!(blocks.start < blocks.end && blocks.end <= self.geometry.blocks(), "{blocks:?}");
         if let Request::Write(change) = &request {
@@ -198,13 +198,13 @@ impl Machine {
         }
     }
 
-    /// A flush for a host begins: what was acknowledged before is durable when it ends.
+    /// A flush for a host begins: earlier acknowledged writes are durable when it ends.
     pub fn begin_flush(&mut self, id: u64) {
         self.flushes.insert(id, self.settles_now());
         self.actions.push(Action::Flush(Some(id)));
     }
 
-    /// Asks for a checkpoint, so that every page comes home.
+    /// Requests a checkpoint, so that every page is written to its place.
     pub fn begin_checkpoint(&mut self) {
         self.checkpoint.wanted = true;
         self.go_on();
@@ -238,7 +238,7 @@ impl Machine {
         self.end(id, Outcome::TagsFailed);
     }
 
-    /// The pages of a command are here.
+    /// The pages of a command are in memory.
     fn go(&mut self, id: u64) {
         match &self.commands[&id].request {
             Request::Read | Request::Adopt | Request::Release => self.actions.push(Action::Read(id)),
@@ -280,7 +280,7 @@ impl Machine {
         self.go_on();
     }
 
-    /// The tag file could not be written or synced: from now on it takes nothing.
+    /// The tag file could not be written or synced: from now on it accepts no writes.
     pub fn tags_failed(&mut self) {
         self.failed = true;
         self.checkpoint.fail();

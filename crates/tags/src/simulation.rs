@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Blocks of the drive: five pages.
 const BLOCKS: u64 = 280;
-/// Commands under way, at most.
+/// Most commands under way.
 const DEPTH: usize = 12;
 
 /// SplitMix64 (Steele, Lea, Flood, 2014).

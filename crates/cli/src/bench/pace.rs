@@ -91,8 +91,8 @@ struct LoadCase {
     /// Seconds after the clients fell silent until the scrub ran at four fifths of its speed on an
     /// idle drive, at most. Bursty only.
     full_speed_after_s: Option<f64>,
-    /// Seconds after the clients came back until the scrub was slower than half of that, at most.
-    /// Bursty only.
+    /// Longest time, in seconds, from the return of the clients until the scrub was slower than
+    /// half of that. Bursty only.
     yields_after_s: Option<f64>,
 }
 

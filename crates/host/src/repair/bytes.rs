@@ -4,13 +4,13 @@ use super::record::{OldBytes, SECTOR};
 use pumice_raid::Uuid;
 use thiserror::Error;
 
-/// Ranges of one repair, at most.
+/// Most ranges of one repair.
 pub(super) const MAX_RECORDS: u32 = 64;
-/// Bytes of one range, at most.
+/// Most bytes of one range.
 const MAX_RANGE: u32 = 16 << 20;
-/// Bytes of a text, at most.
+/// Most bytes of a text.
 const MAX_TEXT: u32 = 1 << 20;
-/// Bytes of a file, at most.
+/// Most bytes of a file.
 pub(super) const MAX_FILE: u64 = 64 << 20;
 
 /// An invalid field.

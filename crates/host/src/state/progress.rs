@@ -17,7 +17,7 @@ use std::ops::Range;
 /// The version of the file.
 pub(crate) const VERSION: u32 = 3;
 const KIND: Envelope = Envelope { magic: *b"PUMSCRUB", version: VERSION };
-/// Findings of a file, at most.
+/// Most findings of a file.
 pub(crate) const MAX_SAVED_FINDINGS: usize = 200_000;
 
 /// What of an array's shape a pass relies on.

@@ -11,7 +11,7 @@ use crate::spec::opcode::io;
 use crate::spec::{Sgl, Sqe, Status};
 use std::sync::atomic::Ordering;
 
-/// Bytes of a transfer, at most.
+/// Most bytes of a transfer.
 pub(super) const MAX_TRANSFER: u64 = 4096 << MDTS;
 /// Bytes of the largest list of ranges: 256 of 16 bytes.
 const MAX_RANGES: u64 = 4096;

@@ -9,7 +9,7 @@
 use crate::bytes::{u16_at, u64_at};
 use crate::spec::log::DiscoveryEntry;
 
-/// Records of a log that are read, at most.
+/// Most records of a log that are read.
 pub const MAX_RECORDS: u64 = 1024;
 /// How often a log is read from its beginning, at most.
 pub const TRIES: u32 = 8;

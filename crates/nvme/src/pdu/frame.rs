@@ -16,9 +16,9 @@ pub struct Framing {
     pub controller: bool,
     /// The digests of the connection.
     pub digests: Digests,
-    /// Bytes of data in a capsule, at most.
+    /// Most bytes of data in a capsule.
     pub max_capsule_data: u32,
-    /// Bytes of data in a data PDU, at most.
+    /// Most bytes of data in a data PDU.
     pub max_data: u32,
 }
 

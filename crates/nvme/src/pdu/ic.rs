@@ -80,7 +80,7 @@ pub struct IcResp {
     pub cpda: u8,
     /// The digests of the connection.
     pub digests: Digests,
-    /// Bytes of data in one H2CData PDU, at most.
+    /// Most bytes of data in one H2CData PDU.
     pub maxh2cdata: u32,
 }
 

@@ -55,7 +55,7 @@ pub struct Controller {
 
 /// Bits of ONCS that are features, not commands: Save and Select of features, and Timestamp.
 const ONCS_FEATURES: u16 = 1 << 4 | 1 << 6;
-/// Ranges of a Dataset Management command that is to be carried out whole, at most.
+/// Most ranges of a Dataset Management command that is to be carried out whole.
 pub const DMRL: u8 = 8;
 /// Blocks of each of those, at most: as many as Write Zeroes has.
 pub const DMRSL: u32 = 65_536;
@@ -73,7 +73,7 @@ pub const OAES_NAMESPACES: u32 = 1 << 8;
 pub const OAES_ANA: u32 = 1 << 11;
 /// What an I/O controller reports.
 pub const OAES: u32 = OAES_NAMESPACES | OAES_ANA;
-/// Seconds that a group may take to change its state, at most.
+/// Most seconds that a group may take to change its state.
 const ANATT: u8 = 10;
 /// The states that are reported: optimized and non-optimized. That a namespace stays in its group
 /// (bit 6) is true and not said: nvme-cli before 2.10 leaves no room for the namespaces in the log

@@ -8,7 +8,7 @@ use pumice_protect::guard::Guard;
 pub const DRIVES_PER_PAGE: u32 = 16;
 /// Bytes of a drive.
 const DRIVE: usize = 128;
-/// Bytes of a drive's name, at most.
+/// Most bytes of a drive's name.
 const DRIVE_NAME: usize = 104;
 /// Bytes before the drives of a description.
 pub const DESCRIPTION_HEADER: usize = 24;

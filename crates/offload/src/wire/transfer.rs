@@ -5,7 +5,7 @@ use crate::{DriveId, Grant, MemoryAddress, Transfer};
 
 /// Bytes before the peer's name.
 const FIXED: usize = 56;
-/// Bytes of a peer's name, at most.
+/// Most bytes of a peer's name.
 const MAX_NAME: usize = 223;
 
 /// The descriptor of a transfer.

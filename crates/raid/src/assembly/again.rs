@@ -10,12 +10,12 @@ use crate::read_at::ReadAt;
 use crate::superblock::Resync;
 
 impl Array {
-    /// Reads members again, and makes an array of them, as good as one from
-    /// [`probe`](crate::probe()) for comparing members and [`plan`](Self::plan)s, though not for
-    /// its state and notes. It is not assumed to run, even where this one is: its plan says what
-    /// bitmap and logs name now. What was assumed of its being settled is taken over. `None` where
-    /// a superblock is no longer where it was or cannot be made out, or the members make no array:
-    /// for the moment, while somebody writes superblocks one after another, or for good.
+    /// Reads the members again and assembles an array from them. It is as good as one from
+    /// [`probe`](crate::probe()) for comparing members and [`plan`](Self::plan)s, but not for its
+    /// state and notes. It is not assumed to be running, even if this one is: its plan has the
+    /// present contents of bitmap and logs. The assumption that it is settled is kept. `None` if a
+    /// superblock is no longer in its place or invalid, or the members cannot be assembled:
+    /// temporarily, while somebody writes superblocks one after another, or permanently.
     ///
     /// Usually one read per member is enough: superblocks are not searched in other places, bitmaps
     /// and partial parity logs are read only where the plan needs them, and bad-block logs only if

@@ -13,7 +13,7 @@ use std::ops::Range;
 /// Blocks that are read at a time.
 const AT_ONCE: u64 = 256;
 
-/// A block to write again: what it holds, and what it is to hold.
+/// A block to write again: its present and its new contents.
 struct Torn {
     block: u64,
     found: Vec<u8>,
@@ -34,7 +34,7 @@ pub(super) struct Recovering<'r> {
 }
 
 impl Recovering<'_> {
-    /// Goes through every block of the log. Durable when it returns.
+    /// Recovers every block of the log. Durable when it returns.
     pub(super) fn run(mut self) -> Result<Recovered, TagError> {
         for range in self.recovery.ranges(AT_ONCE) {
             let torn = self.judge(range)?;
@@ -48,7 +48,7 @@ impl Recovering<'_> {
         Ok(self.recovered)
     }
 
-    /// Puts the tags of a range into the pages. Returns what is to be written again.
+    /// Puts the tags of a range into the pages. Returns the blocks to write again.
     fn judge(&mut self, range: Range<u64>) -> Result<Vec<Torn>, TagError> {
         let geometry = self.file.header.geometry;
         let size = geometry.block_bytes();
@@ -90,8 +90,8 @@ impl Recovering<'_> {
         })
     }
 
-    /// Writes torn blocks again, after what they hold is kept. Those that cannot be kept stay as
-    /// they are, and their tags refuse them.
+    /// Writes torn blocks again, after their contents are kept. Blocks that cannot be kept stay as
+    /// they are, and reads of them are refused.
     fn write_again(&mut self, torn: &[Torn]) -> Result<(), TagError> {
         let kept = self.keep(torn)?;
         let size = self.file.header.geometry.block_bytes() as u64;
@@ -109,7 +109,7 @@ impl Recovering<'_> {
         Ok(())
     }
 
-    /// Keeps what torn blocks hold: how many of them, from the first.
+    /// Keeps the contents of torn blocks; returns how many, from the first.
     fn keep(&mut self, torn: &[Torn]) -> Result<usize, TagError> {
         if torn.is_empty() {
             return Ok(0);

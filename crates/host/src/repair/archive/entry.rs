@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 const KIND: Envelope = Envelope { magic: *b"PUMREPAR", version: 1 };
-/// Members of a stripe, at most.
+/// Most members of a stripe.
 const MAX_WITNESSES: u32 = 4096;
 
 /// The status of a repair.

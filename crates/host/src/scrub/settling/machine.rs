@@ -22,7 +22,7 @@ pub(crate) enum Patience {
 }
 
 impl Patience {
-    /// Looks after the first, at most.
+    /// Most looks after the first.
     const fn tries(self) -> u32 {
         match self {
             Self::Batch => 2,

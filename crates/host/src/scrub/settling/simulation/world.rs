@@ -18,7 +18,7 @@ use state::{Association, Ends, Event, Host, Kind, Node, Op, Path, What, Write};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// Roles of an array, at most.
+/// Most roles of an array.
 pub(super) const MOST_MEMBERS: usize = 5;
 /// Stripes of a region: of the counters, and of a bit of the bitmap.
 pub(super) const REGION: usize = 2;
