@@ -12,40 +12,75 @@ use std::ops::Range;
 /// Bytes of a block.
 const BYTES: usize = BLOCK as usize;
 
-/// The blocks of one operation: a window of each member, as far as it is used.
-#[derive(Debug, Default)]
-pub(crate) struct Buffers {
-    old: BTreeMap<Role, AlignedBuffer>,
-    new: BTreeMap<Role, AlignedBuffer>,
+/// Blocks of neighbouring rows of a member.
+#[derive(Debug)]
+struct Run {
+    rows: Range<u32>,
+    bytes: AlignedBuffer,
 }
 
-/// The bytes of a run of rows in a window.
+/// Runs of a member; where they overlap, the last one counts.
+type Runs = Vec<Run>;
+
+/// The blocks of one operation, as far as they are used.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    old: BTreeMap<Role, Runs>,
+    new: BTreeMap<Role, Runs>,
+}
+
+/// Bytes of a run of rows.
 const fn span(rows: &Range<u32>) -> Range<usize> {
     rows.start as usize * BYTES..rows.end as usize * BYTES
 }
 
+/// The bytes of rows that lie in one run.
+///
+/// # Panics
+/// If none has all of them: they were not made.
+fn find<'r>(runs: &'r BTreeMap<Role, Runs>, role: Role, rows: &Range<u32>) -> &'r [u8] {
+    let holds = |run: &&Run| run.rows.start <= rows.start && rows.end <= run.rows.end;
+    let run = runs.get(&role).and_then(|runs| runs.iter().rev().find(holds)).expect("the rows were made");
+    let first = span(&run.rows).start;
+    &run.bytes[span(rows).start - first..span(rows).end - first]
+}
+
 impl Buffers {
-    /// Takes what was read of a member: rows of a window of `window` bytes.
-    pub(crate) fn came(&mut self, role: Role, rows: &Range<u32>, window: usize, bytes: &[u8]) {
-        let old = self.old.entry(role).or_insert_with(|| AlignedBuffer::new(window));
-        old[span(rows)].copy_from_slice(&bytes[..span(rows).len()]);
+    /// Takes what was read of a member.
+    pub(crate) fn came(&mut self, role: Role, rows: Range<u32>, bytes: AlignedBuffer) {
+        self.old.entry(role).or_default().push(Run { rows, bytes });
     }
 
-    /// New blocks of a member. All of them were made before they are asked for.
-    pub(crate) fn new_rows(&self, role: Role, rows: &Range<u32>) -> &[u8] {
-        self.new.get(&role).map_or(&[], |window| &window[span(rows)])
+    /// The new block of a row of a member.
+    pub(crate) fn new_row(&self, role: Role, row: u32) -> &[u8] {
+        find(&self.new, role, &(row..row + 1))
+    }
+
+    /// New blocks of a member, in pieces that lie together.
+    pub(crate) fn new_rows(&self, role: Role, rows: &Range<u32>) -> Vec<(Range<u32>, &[u8])> {
+        let mut out = Vec::new();
+        let mut first = rows.start;
+        while first < rows.end {
+            let holds = |run: &&Run| run.rows.contains(&first);
+            let run = self.new.get(&role).and_then(|runs| runs.iter().rev().find(holds));
+            let piece = first..run.map_or(first + 1, |run| run.rows.end.min(rows.end));
+            first = piece.end;
+            let bytes = find(&self.new, role, &piece);
+            out.push((piece, bytes));
+        }
+        out
     }
 
     /// Makes new blocks by the plans of rows, and lays the request's bytes over those that it
-    /// touches.
+    /// touches. What was made before is made again.
     pub(crate) fn fold(
         &mut self,
         kernels: Kernels,
-        window: usize,
         plans: &[(u32, RowPlan)],
         touches: &[Touch],
         request: &[u8],
     ) {
+        self.new.clear();
         let mut rest = plans;
         while let Some((first, plan)) = rest.first() {
             // Rows with one plan are folded together.
@@ -53,12 +88,12 @@ impl Buffers {
             let count = (0..).zip(rest).take_while(|entry| same(*entry)).count();
             let rows = *first..*first + count as u32;
             for output in &plan.outputs {
-                let mut target = self.new.remove(&output.role).unwrap_or_else(|| AlignedBuffer::new(window));
-                self.sum(kernels, &output.terms, &rows, &mut target[span(&rows)]);
+                let mut bytes = AlignedBuffer::new(rows.len() * BYTES);
+                self.sum(kernels, &output.terms, &rows, &mut bytes[..rows.len() * BYTES]);
                 if output.overlay {
-                    overlay(touches, output.role, &rows, request, &mut target);
+                    overlay(touches, output.role, &rows, request, &mut bytes);
                 }
-                self.new.insert(output.role, target);
+                self.new.entry(output.role).or_default().push(Run { rows: rows.clone(), bytes });
             }
             rest = &rest[count..];
         }
@@ -66,8 +101,8 @@ impl Buffers {
 
     fn sum(&self, kernels: Kernels, terms: &[(Term, u8)], rows: &Range<u32>, target: &mut [u8]) {
         let source = |term: &Term| match term {
-            Term::Old(role) => &self.old[role][span(rows)],
-            Term::New(role) => &self.new[role][span(rows)],
+            Term::Old(role) => find(&self.old, *role, rows),
+            Term::New(role) => find(&self.new, *role, rows),
         };
         let sources: Vec<&[u8]> = terms.iter().map(|(term, _)| source(term)).collect();
         match terms {
@@ -93,22 +128,28 @@ impl Buffers {
     /// Copies the blocks of a read to their places in the answer.
     pub(crate) fn deliver(&self, touches: &[Touch], answer: &mut [u8]) {
         for touch in touches {
-            let len = (touch.end - touch.start) as usize;
-            let from = &self.new[&touch.role][touch.start as usize..touch.end as usize];
-            answer[touch.from as usize..touch.from as usize + len].copy_from_slice(from);
+            let rows = (touch.start / BLOCK) as u32..touch.end.div_ceil(BLOCK) as u32;
+            for (piece, bytes) in self.new_rows(touch.role, &rows) {
+                let base = u64::from(piece.start) * BLOCK;
+                let (start, end) = (touch.start.max(base), touch.end.min(u64::from(piece.end) * BLOCK));
+                let to = (touch.from + start - touch.start) as usize;
+                let from = &bytes[(start - base) as usize..(end - base) as usize];
+                answer[to..to + from.len()].copy_from_slice(from);
+            }
         }
     }
 }
 
-/// Lays a request's bytes over rows of a member's window.
-fn overlay(touches: &[Touch], role: Role, rows: &Range<u32>, request: &[u8], window: &mut [u8]) {
+/// Lays a request's bytes over rows of a member.
+fn overlay(touches: &[Touch], role: Role, rows: &Range<u32>, request: &[u8], bytes: &mut [u8]) {
     let (first, end) = (u64::from(rows.start) * BLOCK, u64::from(rows.end) * BLOCK);
     for touch in touches.iter().filter(|touch| touch.role == role) {
         let (start, end) = (touch.start.max(first), touch.end.min(end));
         if start < end {
             let from = (touch.from + start - touch.start) as usize;
             let len = (end - start) as usize;
-            window[start as usize..end as usize].copy_from_slice(&request[from..from + len]);
+            let to = (start - first) as usize;
+            bytes[to..to + len].copy_from_slice(&request[from..from + len]);
         }
     }
 }

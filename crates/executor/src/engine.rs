@@ -9,7 +9,6 @@ use crate::near::Nodes;
 use crate::state::{ControlError, Facts, Status};
 use pumice_parity::kernels::Kernels;
 use pumice_units::Role;
-use pumice_volume::rows::Windows;
 use pumice_volume::sequencer::OpId;
 use pumice_volume::{Action, Command, Effect, Event, Outcome, Request, RequestError, RequestId, Volume};
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,7 +45,6 @@ pub(crate) struct Engine<'m> {
     pub(crate) carrier: Carrier,
     pub(crate) messages: &'m Receiver<Message>,
     pub(crate) facts: Facts,
-    windows: Windows,
     /// Nodes that make parity, or why this host does.
     nodes: Result<Nodes, String>,
     kernels: Kernels,
@@ -72,7 +70,6 @@ impl<'m> Engine<'m> {
         carrier: Carrier,
         messages: &'m Receiver<Message>,
         facts: Facts,
-        windows: Windows,
         nodes: Result<Nodes, String>,
         timing: Timing,
     ) -> Self {
@@ -82,7 +79,6 @@ impl<'m> Engine<'m> {
             carrier,
             messages,
             facts,
-            windows,
             kernels: Kernels::best(),
             buffers: BTreeMap::new(),
             asked: BTreeMap::new(),
@@ -164,10 +160,9 @@ impl<'m> Engine<'m> {
                 for came in self.carrier.ended(completion) {
                     match came {
                         Came::Rows { op, role, rows, buffer } => {
-                            let window = self.windows.bytes() as usize;
                             // An operation that was forgotten needs them no more.
                             if let Some(buffers) = self.buffers.get_mut(&op) {
-                                buffers.came(role, &rows, window, &buffer);
+                                buffers.came(role, rows, buffer);
                             }
                         }
                         Came::Sent { op, node, targets, sums } => {
@@ -268,7 +263,6 @@ impl<'m> Engine<'m> {
         {
             return self.volume.handle(Event::Done(id, Outcome::Failed));
         }
-        let window = self.windows.bytes() as usize;
         match command {
             Command::Read { op, role, at, rows } => {
                 self.buffers.entry(op).or_default();
@@ -279,14 +273,14 @@ impl<'m> Engine<'m> {
                 // Only a write's bytes are laid over blocks.
                 let bytes = asked.filter(|asked| !asked.reads).map_or(&[][..], |asked| &asked.bytes);
                 let buffers = self.buffers.entry(op).or_default();
-                buffers.fold(self.kernels, window, &plans, &touches, bytes);
+                buffers.fold(self.kernels, &plans, &touches, bytes);
                 self.volume.handle(Event::Done(id, Outcome::Done));
             }
             Command::Log { op, role, at, position, nonce, record } => {
                 let buffers = self.buffers.entry(op).or_default();
                 let blocks: Vec<&[u8]> = match record.blocks() {
                     0 => Vec::new(),
-                    _ => record.rows.iter().map(|row| buffers.new_rows(role, &(row..row + 1))).collect(),
+                    _ => record.rows.iter().map(|row| buffers.new_row(role, row)).collect(),
                 };
                 let bytes = record.encode(nonce, position, &blocks);
                 self.carrier.write(id, role, at, &bytes, true);
@@ -294,8 +288,10 @@ impl<'m> Engine<'m> {
             Command::Write { op, role, at, rows } => {
                 let buffers = self.buffers.entry(op).or_default();
                 for run in crate::carry::runs(rows) {
-                    let offset = at + u64::from(run.start) * pumice_volume::rows::BLOCK;
-                    self.carrier.write(id, role, offset, buffers.new_rows(role, &run), false);
+                    for (piece, bytes) in buffers.new_rows(role, &run) {
+                        let offset = at + u64::from(piece.start) * pumice_volume::rows::BLOCK;
+                        self.carrier.write(id, role, offset, bytes, false);
+                    }
                 }
             }
             Command::Update { op, role, request, step } => {

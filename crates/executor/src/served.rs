@@ -176,7 +176,7 @@ impl Opening {
             volume.use_near(nodes.for_volume());
         }
         let timing = Timing { tick: self.options.tick, hold_timeout: self.options.hold_timeout };
-        Ok(Engine::new(volume, carrier, &self.inbox, facts, windows, nodes, timing))
+        Ok(Engine::new(volume, carrier, &self.inbox, facts, nodes, timing))
     }
 }
 
