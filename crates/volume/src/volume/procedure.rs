@@ -69,6 +69,8 @@ pub(super) struct Procedure {
     step: Option<Step>,
     /// Everything up to this number is flushed once the flush is done.
     horizon: u64,
+    /// Its event count was taken, and no superblock with it is written yet.
+    unused_count: bool,
 }
 
 impl Procedure {
@@ -79,6 +81,7 @@ impl Procedure {
             waiting: BTreeSet::new(),
             step: None,
             horizon: 0,
+            unused_count: false,
         }
     }
 
@@ -138,6 +141,11 @@ impl Volume {
         let Some(running) = self.running.take() else { return };
         if let (Some(Step::Bitmap), Some(intent)) = (running.step, &mut self.intent) {
             intent.written();
+        }
+        if running.unused_count {
+            // Or members whose superblocks are not written yet when the power goes would be two
+            // counts behind the others, and nobody's members any more.
+            self.events -= 1;
         }
         match running.goal {
             Goal::Flush(requests) => self.want_flush.extend(requests),
@@ -389,6 +397,7 @@ impl Volume {
                 if let (true, Goal::Update(change)) = (first, &running.goal) {
                     let change = *change;
                     self.announce(change);
+                    running.unused_count = true;
                 }
                 let left_out = match running.goal {
                     Goal::Flush(_) => !first && !self.keeps(Rule::HorizonEverywhere),
@@ -416,6 +425,7 @@ impl Volume {
                 Some(put((area.start, bytes)))
             }
             Step::Superblocks => {
+                running.unused_count = false;
                 let member = &self.members[role.index()];
                 let (_, bytes) = member.next.clone()?;
                 Some(put((member.place.superblock, bytes)))

@@ -533,6 +533,43 @@ impl World {
         self.outstanding.iter().any(|action| matches!(action.command, Command::Store { .. }))
     }
 
+    /// Carries out actions until an update writes the header of a bitmap, with the count that its
+    /// superblocks will have; the member, unless that never comes.
+    pub(crate) fn run_to_bitmap_header(&mut self) -> Option<Role> {
+        loop {
+            let newest = self.events().into_iter().max().unwrap();
+            let header = |action: &Action| match &action.command {
+                Command::Put { role, at, bytes } if *at == 2 * SUPERBLOCK && bytes.len() > 32 => {
+                    let events = u64::from_le_bytes(bytes[24..32].try_into().unwrap());
+                    (events > newest).then_some(*role)
+                }
+                _ => None,
+            };
+            if let Some(role) = self.outstanding.iter().find_map(header) {
+                return Some(role);
+            }
+            if !self.step() {
+                return None;
+            }
+        }
+    }
+
+    /// Carries out one action, if there is one.
+    pub(crate) fn step(&mut self) -> bool {
+        let some = !self.outstanding.is_empty();
+        if some {
+            self.execute();
+        }
+        some
+    }
+
+    /// The event counts of all superblocks.
+    pub(crate) fn events(&self) -> Vec<u64> {
+        let events =
+            |disk: &Disk| V1::decode(&disk.now[SUPERBLOCK as usize..], Metadata::V1_2).unwrap().events;
+        self.disks.iter().map(events).collect()
+    }
+
     /// The next write of this kind on this member fails. Whether it is done all the same, `lands`
     /// says.
     pub(crate) fn fail_next(&mut self, role: Role, put: Put, lands: bool) {
