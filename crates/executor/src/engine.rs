@@ -3,7 +3,7 @@
 use crate::buffers::Buffers;
 use crate::carry::{Came, Carrier};
 use crate::drive::MemberDrive;
-use crate::joining::Joining;
+use crate::joining::{Joining, NO_NUMBER};
 use crate::message::{Answer, Failed, Message};
 use crate::near::Nodes;
 use crate::state::{ControlError, Facts, Status};
@@ -54,8 +54,6 @@ pub(crate) struct Engine<'m> {
     timing: Timing,
     /// Failed by their operator: nothing is sent to them any more.
     given_up: BTreeSet<Role>,
-    /// Roles that were given a device, which the volume has not taken yet.
-    joined: BTreeSet<Role>,
     held: Option<Instant>,
     ready: bool,
     end: Option<End>,
@@ -85,7 +83,6 @@ impl<'m> Engine<'m> {
             next_request: 0,
             timing,
             given_up: BTreeSet::new(),
-            joined: BTreeSet::new(),
             held: None,
             ready: false,
             end: None,
@@ -367,19 +364,16 @@ impl<'m> Engine<'m> {
     }
 
     fn join(&mut self, joining: Joining) -> Result<Role, ControlError> {
-        let rebuilding = self.volume.rebuilding();
-        self.joined.retain(|role| !rebuilding.iter().any(|(other, ..)| other == role));
-        let is_taken =
-            |role: &Role| self.joined.contains(role) || rebuilding.iter().any(|(other, ..)| other == role);
-        let empty = self.volume.missing().into_iter().find(|role| !is_taken(role));
-        let role = empty.ok_or(ControlError::Full)?;
+        let role = self.volume.empty_roles().first().copied().ok_or(ControlError::Full)?;
         let drive = joining.drive.clone();
         let name = drive.name().to_owned();
+        if self.volume.numbers_left() == 0 {
+            return Err(ControlError::Device { device: name, why: NO_NUMBER.to_owned() });
+        }
         self.carrier
             .attach(role, drive)
             .map_err(|error| ControlError::Device { device: name, why: error.to_string() })?;
         self.given_up.remove(&role);
-        self.joined.insert(role);
         self.volume.handle(joining.event(role));
         Ok(role)
     }

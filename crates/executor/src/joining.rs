@@ -18,6 +18,9 @@ pub(crate) struct Joining {
     serial: u64,
 }
 
+/// Why an array takes no more devices.
+pub(crate) const NO_NUMBER: &str = "max_dev: the array has no number left for it";
+
 /// Works out a new member's superblock from one that is in sync. `like` is read from the medium.
 pub(crate) fn prepare(
     drive: MemberDrive,
@@ -62,7 +65,8 @@ pub(crate) fn prepare(
         return Err(refuse(format!("it has {} bytes, and a member needs {needed}", drive.bytes())));
     }
     let number = superblock.dev_roles.iter().position(|role| *role == ROLE_SPARE);
-    let number = number.ok_or_else(|| refuse("max_dev: the array has no number left for it".to_owned()))?;
+    let number = number.ok_or_else(|| refuse(NO_NUMBER.to_owned()))?;
+    // It fits for now; when it joins the volume gives it one that no other device has by then.
     // A position in a table of at most 1920.
     superblock.dev_number = number as u32;
     superblock.device_uuid = random_uuid().0;

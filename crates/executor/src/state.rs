@@ -48,7 +48,8 @@ pub struct Status {
     pub devices: Vec<(Role, Option<String>)>,
     /// Members that are missing or being rebuilt.
     pub missing: Vec<Role>,
-    /// Those of them that are being rebuilt: windows that are restored, of how many.
+    /// Those of them that are being rebuilt, and that the superblocks on all members name: windows
+    /// that are restored, of how many.
     pub rebuilding: Vec<(Role, u64, u64)>,
     /// Whether the superblocks say that nothing is being written.
     pub clean: bool,

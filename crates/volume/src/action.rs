@@ -82,11 +82,12 @@ pub enum Event {
     Done(ActionId, Outcome),
     /// A member that could not be reached is back and lost nothing: the same epoch of its node.
     Returned(Role),
-    /// A new device is to take a role that is empty.
+    /// A new device is to take a role of [`Volume::empty_roles`](crate::Volume::empty_roles), with
+    /// [`Volume::numbers_left`](crate::Volume::numbers_left).
     Join {
         /// The role.
         role: Role,
-        /// Its superblock: device UUID, number, places. All else is filled in.
+        /// Its superblock: device UUID, places. All else is filled in, its number too.
         superblock: Box<V1>,
         /// Where things lie on it.
         place: MemberPlace,

@@ -3,6 +3,7 @@
 //! Every event is handled in two parts: what it says is noted, then [`Volume::pump`] lets
 //! everything take its next step that may. `docs/design/volumes.md` has the states.
 
+mod joining;
 mod logging;
 mod near;
 mod operation;
@@ -17,8 +18,9 @@ use crate::member::{Member, State, mark};
 use crate::near::Near;
 use crate::rows::{RowLayout, Window, Windows};
 use crate::sequencer::{OpId, Sequencer};
+use joining::Join;
 use operation::{Kind, Op};
-use procedure::{Join, Procedure};
+use procedure::Procedure;
 use pumice_raid::superblock::features::Features;
 use pumice_units::{Role, SECTOR};
 use recovery::Recovery;
@@ -214,11 +216,12 @@ impl Volume {
         (0..).zip(&self.members).filter_map(missing).collect()
     }
 
-    /// Members that are being rebuilt, with how many windows of each are restored, of how many.
+    /// Members that are being rebuilt, and that the superblocks on all members name, with how many
+    /// windows of each are restored, of how many.
     #[must_use]
     pub fn rebuilding(&self) -> Vec<(Role, u64, u64)> {
         let upto = |(role, member): (u16, &Member)| match member.state {
-            State::Rebuilding(upto) => Some((Role(role), upto.0, self.windows.count)),
+            State::Rebuilding(upto) if !member.fresh => Some((Role(role), upto.0, self.windows.count)),
             _ => None,
         };
         (0..).zip(&self.members).filter_map(upto).collect()

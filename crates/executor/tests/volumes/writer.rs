@@ -2,7 +2,7 @@
 
 use crate::world::{Random, World, member, stop, wait_for};
 use pumice_blockdev::BlockDevice;
-use pumice_executor::{Consistency, ControlError, OpenError, release};
+use pumice_executor::{Consistency, ControlError, OpenError, ServedVolume, release};
 use pumice_raid::layout::{Layout, Level};
 use pumice_units::Role;
 use pumice_volume::Refusal;
@@ -93,4 +93,23 @@ fn a_member_is_replaced_by_a_device_that_was_checked_before() {
     let other = world.replace(Role(1));
     assert_eq!(control.replace(Role(1), other, false), Err(ControlError::OthersMissing));
     stop(volume);
+}
+
+fn fail(volume: &ServedVolume, role: Role) {
+    volume.control().fail(role).unwrap();
+    wait_for("the failure", || volume.status().unwrap().missing.contains(&role));
+}
+
+#[test]
+fn a_role_takes_one_device_after_another() {
+    let mut world = world(6);
+    let volume = world.open();
+    for _ in 0..3 {
+        fail(&volume, Role(2));
+        let new = world.replace(Role(2));
+        assert_eq!(volume.control().add(new, false), Ok(Role(2)));
+        wait_for("the rebuild", || volume.status().unwrap().missing.is_empty());
+    }
+    stop(volume);
+    stop(world.open());
 }

@@ -6,21 +6,10 @@ use super::{Owner, Volume};
 use crate::action::{ActionId, Command, Effect, RequestId};
 use crate::assemble::Rule;
 use crate::log::Space;
-use crate::member::{CommonHead, MemberPlace, State, faulty};
+use crate::member::{CommonHead, State, faulty};
 use crate::rows::Window;
-use pumice_raid::superblock::v1::V1;
 use pumice_units::Role;
 use std::collections::{BTreeSet, VecDeque};
-
-/// A device that is to take an empty role.
-#[derive(Debug)]
-pub(super) struct Join {
-    pub(super) role: Role,
-    pub(super) superblock: Box<V1>,
-    pub(super) place: MemberPlace,
-    pub(super) nonce: u64,
-    pub(super) serial: u64,
-}
 
 /// Why the superblocks are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -256,45 +245,6 @@ impl Volume {
         }
     }
 
-    fn join(&mut self, join: Join) {
-        let Some(like) = self.members.iter().find(|member| member.state == State::InSync) else { return };
-        let old = like.superblock.clone();
-        let member = &mut self.members[join.role.index()];
-        if member.here() {
-            return;
-        }
-        if let Some(node) = self.near.as_mut().and_then(|near| near.nodes.get_mut(join.role.index())) {
-            // Its node does not make parity yet.
-            *node = None;
-        }
-        let given = *join.superblock;
-        let number = given.dev_number;
-        member.superblock = V1 {
-            device_uuid: given.device_uuid,
-            dev_number: number,
-            data_offset: given.data_offset,
-            data_size: given.data_size,
-            super_offset: given.super_offset,
-            bblog_shift: given.bblog_shift,
-            bblog_size: given.bblog_size,
-            bblog_offset: given.bblog_offset,
-            bitmap_or_ppl: given.bitmap_or_ppl,
-            ..old
-        };
-        member.place = join.place;
-        member.space = Space::new(join.place.log.map_or(0, |log| log.len));
-        member.state = State::Rebuilding(Window(0));
-        member.bad.clear();
-        member.listed.clear();
-        member.last = crate::log::SuperblockMark::default();
-        // Of heads that it has from before, none may count.
-        member.serial = join.serial;
-        member.fresh = true;
-        self.set_roles(&[(number, join.role.get())]);
-        self.new_generation(join.nonce);
-        self.start(Goal::Update(Change::Joined), &UPDATE);
-    }
-
     /// Old records mean nothing from the next heads on. Everything must be in place and flushed by
     /// then.
     pub(super) fn new_generation(&mut self, nonce: u64) {
@@ -311,6 +261,10 @@ impl Volume {
 
     pub(super) fn start_generation(&mut self) {
         self.start(Goal::Generation, &[Step::Heads]);
+    }
+
+    pub(super) fn start_joined(&mut self) {
+        self.start(Goal::Update(Change::Joined), &UPDATE);
     }
 
     fn start(&mut self, goal: Goal, steps: &[Step]) {

@@ -72,3 +72,28 @@ fn a_crash_after_a_failed_superblock_step_keeps_the_log() {
         assert_eq!(world.missing(), [Role(role as u16)], "seed {seed}");
     }
 }
+
+/// The second device is looked at before the superblocks that give the first its number are
+/// written.
+#[test]
+fn devices_that_are_added_one_right_after_the_other_get_numbers_of_their_own() {
+    for seed in 0..20 {
+        let mut world = World::new(seed, &setup(Level::Raid6, 5));
+        world.start().unwrap();
+        world.run(100);
+        world.settle();
+        for role in [1, 3] {
+            world.disks[role].lost = true;
+        }
+        world.submit(Request::Flush);
+        world.settle();
+        world.join(Role(1));
+        world.join(Role(3));
+        world.settle();
+        assert_eq!(world.missing(), [], "seed {seed}: rebuilt");
+        world.run(100);
+        world.crash();
+        recovers(&mut world, seed);
+        assert_eq!(world.missing(), [], "seed {seed}");
+    }
+}

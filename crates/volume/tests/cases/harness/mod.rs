@@ -11,7 +11,7 @@ use nodes::Nodes;
 use pumice_parity::gf;
 use pumice_raid::geometry::Geometry;
 use pumice_raid::layout::{Layout, Level};
-use pumice_raid::superblock::v1::{RESYNC_DONE, V1};
+use pumice_raid::superblock::v1::{RESYNC_DONE, ROLE_SPARE, V1};
 use pumice_raid::{FormatSpec, Metadata, Uuid};
 use pumice_units::{Role, StripeIndex};
 use pumice_volume::assemble::Rule;
@@ -634,7 +634,9 @@ impl World {
         let mut disk = Disk::new(like.now.len());
         self.next_device += 1;
         superblock.device_uuid = [self.next_device; 16];
-        superblock.dev_number = u32::from(self.next_device);
+        // The first that is free on the medium, which may be one superblock behind.
+        let number = superblock.dev_roles.iter().position(|role| *role == ROLE_SPARE).unwrap();
+        superblock.dev_number = number as u32;
         assert!(disk.guard.raise(self.token) && disk.guard.raised().is_some());
         // The places are the same on all.
         let place = self.look(like).unwrap().place;

@@ -1,0 +1,81 @@
+//! A device takes an empty role.
+
+use super::Volume;
+use crate::log::{Space, SuperblockMark};
+use crate::member::{MemberPlace, State};
+use crate::rows::Window;
+use pumice_raid::superblock::v1::{ROLE_SPARE, V1};
+use pumice_units::Role;
+
+/// A device that is to take an empty role.
+#[derive(Debug)]
+pub(super) struct Join {
+    pub(super) role: Role,
+    pub(super) superblock: Box<V1>,
+    pub(super) place: MemberPlace,
+    pub(super) nonce: u64,
+    pub(super) serial: u64,
+}
+
+impl Volume {
+    /// Roles that a device can take: they are empty, and no device waits for them.
+    #[must_use]
+    pub fn empty_roles(&self) -> Vec<Role> {
+        let is_promised = |role: Role| self.joins.iter().any(|join| join.role == role);
+        let empty = |(role, member): (u16, &crate::member::Member)| {
+            (!member.here() && !is_promised(Role(role))).then_some(Role(role))
+        };
+        (0..).zip(&self.members).filter_map(empty).collect()
+    }
+
+    /// How many more devices the superblocks have numbers for.
+    #[must_use]
+    pub fn numbers_left(&self) -> usize {
+        let model = self.members.iter().find(|member| member.state == State::InSync);
+        let free = |role: &&u16| **role == ROLE_SPARE;
+        let free = model.map_or(0, |model| model.superblock.dev_roles.iter().filter(free).count());
+        free.saturating_sub(self.joins.len())
+    }
+
+    pub(super) fn join(&mut self, join: Join) {
+        let Some(like) = self.members.iter().find(|member| member.state == State::InSync) else { return };
+        let old = like.superblock.clone();
+        // Of the table in memory: the one on the members may lack what the last join has taken.
+        let Some(number) = old.dev_roles.iter().position(|role| *role == ROLE_SPARE) else { return };
+        // A position in a table of at most 1920.
+        let number = number as u32;
+        let member = &mut self.members[join.role.index()];
+        if member.here() {
+            return;
+        }
+        if let Some(node) = self.near.as_mut().and_then(|near| near.nodes.get_mut(join.role.index())) {
+            // Its node does not make parity yet.
+            *node = None;
+        }
+        let given = *join.superblock;
+        member.superblock = V1 {
+            device_uuid: given.device_uuid,
+            dev_number: number,
+            data_offset: given.data_offset,
+            data_size: given.data_size,
+            super_offset: given.super_offset,
+            bblog_shift: given.bblog_shift,
+            bblog_size: given.bblog_size,
+            bblog_offset: given.bblog_offset,
+            bitmap_or_ppl: given.bitmap_or_ppl,
+            ..old
+        };
+        member.place = join.place;
+        member.space = Space::new(join.place.log.map_or(0, |log| log.len));
+        member.state = State::Rebuilding(Window(0));
+        member.bad.clear();
+        member.listed.clear();
+        member.last = SuperblockMark::NONE;
+        // Of heads that it has from before, none may count.
+        member.serial = join.serial;
+        member.fresh = true;
+        self.set_roles(&[(number, join.role.get())]);
+        self.new_generation(join.nonce);
+        self.start_joined();
+    }
+}
