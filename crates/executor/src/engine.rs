@@ -334,8 +334,12 @@ impl<'m> Engine<'m> {
         }
     }
 
+    /// How many more members may be lost. Failures that no superblock says yet count as well.
     fn survives(&self) -> usize {
-        usize::from(self.facts.survives).saturating_sub(self.volume.missing().len())
+        let mut gone: BTreeSet<Role> = self.volume.missing().into_iter().collect();
+        gone.extend(self.volume.failing());
+        gone.extend(&self.given_up);
+        usize::from(self.facts.survives).saturating_sub(gone.len())
     }
 
     fn fail(&mut self, role: Role) -> Result<(), ControlError> {

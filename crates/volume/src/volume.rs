@@ -216,6 +216,12 @@ impl Volume {
         (0..).zip(&self.members).filter_map(missing).collect()
     }
 
+    /// Members that failed, which no superblock says yet.
+    #[must_use]
+    pub fn failing(&self) -> Vec<Role> {
+        self.failing.iter().copied().collect()
+    }
+
     /// Members that are being rebuilt, and that the superblocks on all members name, with how many
     /// windows of each are restored, of how many.
     #[must_use]

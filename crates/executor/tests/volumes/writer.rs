@@ -113,3 +113,20 @@ fn a_role_takes_one_device_after_another() {
     stop(volume);
     stop(world.open());
 }
+
+/// A failure that no superblock says yet counts as one.
+#[test]
+fn orders_to_fail_members_together_never_fail_more_than_the_code_corrects() {
+    for seed in 0..4 {
+        let shape = (Level::Raid5, Some(Layout::LeftSymmetric), 4);
+        let world = World::new(seed, shape, 16384, 8, Consistency::Log);
+        let volume = world.open();
+        let control = volume.control();
+        control.fail(Role(0)).unwrap();
+        assert_eq!(control.fail(Role(1)), Err(ControlError::TooFew), "seed {seed}");
+        wait_for("the failure", || volume.status().unwrap().missing == [Role(0)]);
+        volume.device().write_at(0, &[1; 4096]).unwrap();
+        assert!(!volume.status().unwrap().held);
+        stop(volume);
+    }
+}
