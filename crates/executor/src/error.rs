@@ -69,9 +69,11 @@ pub enum OpenError {
         /// The role.
         role: Role,
     },
-    /// Members that the superblocks call active were not named.
-    #[error("{}: the superblocks call them active, and no device has them; to go on without, say --degraded",
-        roles_of(.0))]
+    /// Members that the superblocks call active were not named, or their stripe log cannot be read.
+    #[error(
+        "{}: the superblocks call them active, and no device has them, or their stripe log cannot be read; to go on without, say --degraded",
+        roles_of(.0)
+    )]
     Missing(Vec<Role>),
     /// Another host may have the other members.
     #[error(

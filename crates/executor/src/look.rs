@@ -2,13 +2,14 @@
 
 use crate::drive::MemberDrive;
 use crate::error::OpenError;
+use pumice_offload::{ErrorKind, NodeError};
 use pumice_raid::bitmap::HEADER_BYTES;
 use pumice_raid::geometry::Geometry;
 use pumice_raid::superblock::Superblock;
 use pumice_raid::superblock::v1::{ROLE_FAULTY, ROLE_JOURNAL, ROLE_SPARE, V1};
 use pumice_raid::{MemberRecord, Metadata, Uuid, probe};
 use pumice_units::{Role, SECTOR};
-use pumice_volume::log::{HEAD_BYTES, HEADS, newest_head, scan};
+use pumice_volume::log::{HEAD_BYTES, HEADS, Head, LoggedBlocks, Region, newest_head, scan};
 use pumice_volume::member::bad_blocks_of;
 use pumice_volume::{MemberLook, MemberPlace};
 use std::collections::BTreeMap;
@@ -140,27 +141,45 @@ fn check(found: &Found, device: &str) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Reads what assembly needs of one member.
+/// Reads the head of a member's stripe log that counts, and the records that it vouches for.
+fn read_log(
+    found: &Found,
+    role: Role,
+    region: Region,
+) -> Result<(Option<Head>, Vec<LoggedBlocks>), NodeError> {
+    let slots = found.drive.read(region.heads(), HEADS * HEAD_BYTES)?;
+    let array = Uuid(found.superblock.set_uuid);
+    let Some(head) = newest_head(&slots, array, role, region) else { return Ok((None, Vec::new())) };
+    let mut log = Vec::with_capacity(region.len as usize);
+    while (log.len() as u64) < region.len {
+        let done = log.len() as u64;
+        log.extend(found.drive.read(region.start + done, PIECE.min(region.len - done))?);
+    }
+    Ok((Some(head), scan(&log, region, head.role, head.generation, head.nonce)))
+}
+
+/// Reads what assembly needs of one member. A sector of its stripe log that cannot be read is no
+/// error: its log is none then.
+///
+/// # Errors
+/// If the device does not answer, its bitmap cannot be read, or it has no room for a log.
 pub(crate) fn look(found: &Found, role: Role, with_log: bool) -> Result<MemberLook, OpenError> {
     let drive = &found.drive;
     let device = || drive.name().to_owned();
     let read = |at, len| drive.read(at, len).map_err(|source| OpenError::Device { device: device(), source });
     let place = MemberPlace::of(found.superblock(), with_log)
         .map_err(|source| OpenError::NoRoom { device: device(), source })?;
-    let (mut head, mut records) = (None, Vec::new());
-    if let Some(region) = place.log {
-        let slots = read(region.heads(), HEADS * HEAD_BYTES)?;
-        let array = Uuid(found.superblock.set_uuid);
-        head = newest_head(&slots, array, role, region);
-        if let Some(head) = head {
-            let mut log = Vec::with_capacity(region.len as usize);
-            while (log.len() as u64) < region.len {
-                let done = log.len() as u64;
-                log.extend(read(region.start + done, PIECE.min(region.len - done))?);
-            }
-            records = scan(&log, region, head.role, head.generation, head.nonce);
+    let (head, records) = match place.log.map(|region| read_log(found, role, region)) {
+        None => (None, Vec::new()),
+        Some(Ok(log)) => log,
+        // The other head may be an old one, and records may be among what is lost: the log counts
+        // for nothing, and assembly fails the member if there is a log at all.
+        Some(Err(error)) if error.kind() == ErrorKind::Media => {
+            tracing::warn!(member = %role, device = %device(), %error, "the stripe log cannot be read");
+            (None, Vec::new())
         }
-    }
+        Some(Err(source)) => return Err(OpenError::Device { device: device(), source }),
+    };
     let bitmap = found.record.bitmap.clone();
     let bitmap_bytes = match (&bitmap, place.bitmap) {
         (Some(bitmap), Some(area)) => {

@@ -174,7 +174,9 @@ impl Shown {
             out.push(format!("parity of {} computed from data", count(*windows_resynced, "window")));
         }
         for role in members_failed {
-            out.push(format!("role {role} is recorded as failed: its device was missing"));
+            out.push(format!(
+                "role {role} is recorded as failed: its device was missing, or its stripe log could not be read"
+            ));
         }
         out
     }

@@ -209,3 +209,34 @@ fn beyond_the_code_requests_fail_after_a_while_and_nothing_is_written() {
         assert_eq!(now, superblock(&before), "no failure is recorded");
     }
 }
+
+/// A member whose log has a sector that cannot be read is failed, and only it.
+#[test]
+fn a_bad_sector_in_the_log_of_a_member_costs_that_member_only() {
+    let shape = (Level::Raid6, Some(Layout::LeftSymmetric), 5);
+    // From the start of the data area back: both heads, and the last block of the records.
+    for (seed, back) in [(1, 4096), (2, 8192), (3, 12288)] {
+        let mut world = World::new(seed, shape, 16384, 6, Consistency::Log);
+        let volume = world.open();
+        let mut model = vec![0; volume.device().size_bytes() as usize];
+        Random(seed).fill(&mut model);
+        volume.device().write_at(0, &model).unwrap();
+        volume.device().flush().unwrap();
+        volume.abandon();
+        let at = world.data_offset - back;
+        world.disks[1].lose(at + 512..at + 1024);
+        let all: Vec<usize> = (0..5).collect();
+        let before: Vec<Vec<u8>> = world.disks.iter().map(|disk| disk.content()).collect();
+        let refused = world.try_open(&all).unwrap_err().to_string();
+        assert!(refused.contains("role 1") && refused.contains("--degraded"), "{refused}");
+        assert!(world.disks.iter().zip(before).all(|(disk, before)| disk.content() == before));
+        world.options.degraded = true;
+        let volume = world.try_open(&all).unwrap();
+        assert_eq!(volume.facts().report.failed, [Role(1)], "{back}");
+        assert_eq!(volume.status().unwrap().missing, [Role(1)]);
+        let mut read = vec![0; model.len()];
+        volume.device().read_at(0, &mut read).unwrap();
+        assert!(read == model, "{back}");
+        stop(volume);
+    }
+}
