@@ -11,7 +11,10 @@ type Content = [u64; SECTORS];
 
 #[derive(Clone)]
 struct Version {
-    content: Content,
+    /// The sectors that it replaces.
+    sectors: [Option<u64>; SECTORS],
+    /// Its write failed: it was stored, or it was not.
+    failed: bool,
     /// Part of a full stripe, which is not logged: its sectors may be old and new.
     full: bool,
     answered: bool,
@@ -20,6 +23,28 @@ struct Version {
     lost: bool,
     /// A later one is durable: it cannot come back.
     past: bool,
+}
+
+impl Version {
+    /// The content that a block is known to have.
+    fn known(content: Content) -> Self {
+        Self {
+            sectors: content.map(Some),
+            failed: false,
+            full: false,
+            answered: true,
+            durable: true,
+            lost: false,
+            past: false,
+        }
+    }
+
+    fn over(&self, mut content: Content) -> Content {
+        for (sector, new) in content.iter_mut().zip(self.sectors) {
+            *sector = new.unwrap_or(*sector);
+        }
+        content
+    }
 }
 
 struct Asked {
@@ -49,16 +74,8 @@ pub(crate) struct Model {
 
 impl Model {
     pub(crate) fn new(bytes: u64) -> Self {
-        let zero = Version {
-            content: [0; SECTORS],
-            full: false,
-            answered: true,
-            durable: true,
-            lost: false,
-            past: false,
-        };
         Self {
-            blocks: vec![vec![zero]; (bytes / BLOCK) as usize],
+            blocks: vec![vec![Version::known([0; SECTORS])]; (bytes / BLOCK) as usize],
             asked: BTreeMap::new(),
             next_tag: 1,
             last_failed: false,
@@ -104,21 +121,13 @@ impl Model {
                 }
                 for block in offset / BLOCK..(offset + len).div_ceil(BLOCK) {
                     let versions = &mut self.blocks[block as usize];
-                    let mut content = versions.last().unwrap().content;
-                    for (i, tag) in content.iter_mut().enumerate() {
+                    let sectors = std::array::from_fn(|i| {
                         let at = block * BLOCK + i as u64 * 512;
-                        if (offset..offset + len).contains(&at) {
-                            *tag = first_tag + (at - offset) / 512;
-                        }
-                    }
-                    versions.push(Version {
-                        content,
-                        full: full.contains(&block),
-                        answered: false,
-                        durable: false,
-                        lost: false,
-                        past: false,
+                        (offset..offset + len).contains(&at).then(|| first_tag + (at - offset) / 512)
                     });
+                    let full = full.contains(&block);
+                    let new = Version::known([0; SECTORS]);
+                    versions.push(Version { sectors, full, answered: false, durable: false, ..new });
                     blocks.push((block, versions.len() - 1));
                 }
             }
@@ -161,6 +170,11 @@ impl Model {
         self.last_failed = result.is_err();
         if result.is_err() {
             self.failures += 1;
+            if let Request::Write { .. } = asked.request {
+                for (block, version) in &asked.blocks {
+                    self.blocks[*block as usize][*version].failed = true;
+                }
+            }
             return;
         }
         match asked.request {
@@ -187,6 +201,25 @@ impl Model {
         }
     }
 
+    /// What each version of a block can be. The sectors that it leaves alone are those of the
+    /// versions before it, of which one that failed may not have been stored.
+    fn contents(&self, block: u64) -> Vec<Vec<Content>> {
+        let mut before = vec![[0; SECTORS]];
+        let mut out = Vec::new();
+        for version in &self.blocks[block as usize] {
+            let mut new: Vec<Content> = before.iter().map(|content| version.over(*content)).collect();
+            new.sort_unstable();
+            new.dedup();
+            out.push(new.clone());
+            // A part of it may have failed already.
+            if version.failed || !version.answered && !self.weak.is_empty() {
+                new.extend(before);
+            }
+            before = new;
+        }
+        out
+    }
+
     fn check_read(&mut self, offset: u64, asked: &Asked) {
         for (block, known) in &asked.blocks {
             let mut found: [Option<u64>; SECTORS] = [None; SECTORS];
@@ -197,20 +230,26 @@ impl Model {
                 }
             }
             // A read may have passed a write that was answered, and even flushed, before it.
-            let versions: Vec<&Version> = match self.after_crash {
-                true => self.blocks[*block as usize].iter().filter(|version| !version.past).collect(),
-                false => self.blocks[*block as usize][*known..].iter().collect(),
+            let contents = self.contents(*block);
+            let after_crash = self.after_crash;
+            let may_be = |(i, (version, _)): &(usize, (&Version, _))| match after_crash {
+                true => !version.past,
+                false => i >= known,
             };
-            let fits = |version: &&Version| {
-                found.iter().zip(&version.content).all(|(found, tag)| found.is_none_or(|found| found == *tag))
+            let versions = self.blocks[*block as usize].iter().zip(contents).enumerate();
+            let versions: Vec<(&Version, Vec<Content>)> =
+                versions.filter(may_be).map(|(_, version)| version).collect();
+            let may: Vec<&Content> = versions.iter().flat_map(|(_, contents)| contents).collect();
+            let fits = |content: &&Content| {
+                found.iter().zip(*content).all(|(found, tag)| found.is_none_or(|found| found == *tag))
             };
-            let mut ok = versions.iter().any(fits);
-            if !ok && self.after_crash && (self.no_replay || versions.iter().any(|version| version.full)) {
+            let mut ok = may.iter().any(fits);
+            if !ok && self.after_crash && (self.no_replay || versions.iter().any(|(version, _)| version.full))
+            {
                 ok = found.iter().enumerate().all(|(i, found)| {
-                    found.is_none_or(|found| versions.iter().any(|version| version.content[i] == found))
+                    found.is_none_or(|found| may.iter().any(|content| content[i] == found))
                 });
             }
-            let may: Vec<&Content> = versions.iter().map(|version| &version.content).collect();
             assert!(ok, "block {block} is a third thing: {found:?}, not of {may:?}");
             if found.iter().all(Option::is_some) {
                 self.adopted.insert(*block, found.map(Option::unwrap_or_default));
@@ -239,23 +278,14 @@ impl Model {
         for block in unreadable {
             let versions = &mut self.blocks[*block as usize];
             let full = versions.iter().any(|v| !v.past && (v.lost || v.full && !v.durable));
-            let flags: Vec<_> = versions
-                .iter()
-                .map(|v| (v.content[0], v.full, v.answered, v.durable, v.past, v.lost))
-                .collect();
+            let flags: Vec<_> =
+                versions.iter().map(|v| (v.sectors, v.full, v.answered, v.durable, v.past, v.lost)).collect();
             assert!(
                 allowed && (full || weak.contains(&row(*block))),
                 "block {block} is unreadable: {flags:?}"
             );
-            let content = [u64::MAX - 1; SECTORS];
-            *versions = vec![Version {
-                content,
-                full: false,
-                answered: true,
-                durable: false,
-                lost: true,
-                past: false,
-            }];
+            let unknown = Version::known([u64::MAX - 1; SECTORS]);
+            *versions = vec![Version { durable: false, lost: true, ..unknown }];
         }
         self.weak = unreadable.iter().map(|block| row(*block)).collect();
         self.unreadable += unreadable.len() as u64;
@@ -264,14 +294,7 @@ impl Model {
     /// What was read is what is there.
     pub(crate) fn adopt(&mut self) {
         for (block, content) in std::mem::take(&mut self.adopted) {
-            self.blocks[block as usize] = vec![Version {
-                content,
-                full: false,
-                answered: true,
-                durable: true,
-                lost: false,
-                past: false,
-            }];
+            self.blocks[block as usize] = vec![Version::known(content)];
         }
         self.after_crash = false;
         self.no_replay = false;
@@ -282,8 +305,7 @@ impl Model {
         let first = self.next_tag;
         self.next_tag += SECTORS as u64;
         let content: Content = std::array::from_fn(|i| first + i as u64);
-        self.blocks[(offset / BLOCK) as usize] =
-            vec![Version { content, full: false, answered: true, durable: true, lost: false, past: false }];
+        self.blocks[(offset / BLOCK) as usize] = vec![Version::known(content)];
         content.iter().flat_map(|tag| tag.to_le_bytes().repeat(64)).collect()
     }
 }
