@@ -30,6 +30,9 @@ pub struct MemberLook {
     pub bad: BTreeSet<u64>,
 }
 
+/// Event counts that a writer may use up until the array is assembled again.
+const EVENTS_LEFT: u64 = 1 << 32;
+
 /// Why an array cannot be written as it is. Nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -82,6 +85,9 @@ pub enum Refusal {
     /// More members than a record of the stripe log can list.
     #[error("{0} members are more than the stripe log can list")]
     TooMany(u16),
+    /// Its superblocks could not be updated any more.
+    #[error("events is {0}: a writer needs {EVENTS_LEFT} counts above it")]
+    Events(u64),
 }
 
 /// What was found.
@@ -139,8 +145,8 @@ pub struct Assembly {
     pub(crate) members: Vec<Option<MemberLook>>,
     /// dev_numbers to be called faulty before anything else.
     pub(crate) fail: Vec<u32>,
-    pub(crate) events: u64,
-    pub(crate) clean: bool,
+    /// The newest superblock: its counts, state and table are the array's.
+    pub(crate) newest: V1,
     pub(crate) generation: u64,
     pub(crate) log_nonce: u64,
     pub(crate) nonce: u64,
@@ -188,7 +194,7 @@ pub fn assemble(
     let mut members: Vec<Option<MemberLook>> = (0..layout.members()).map(|_| None).collect();
     for look in looks {
         let role = sb.dev_roles.get(look.superblock.dev_number as usize).copied().unwrap_or(u16::MAX);
-        let current = look.superblock.events + 1 >= sb.events;
+        let current = sb.events - look.superblock.events <= 1;
         if let (true, Some(slot)) = (current, members.get_mut(usize::from(role))) {
             *slot = Some(look);
         }
@@ -247,8 +253,7 @@ pub fn assemble(
     Ok(Assembly {
         members,
         fail,
-        events: sb.events,
-        clean,
+        newest: sb,
         generation,
         log_nonce: head.map_or(0, |head| head.nonce),
         nonce,
@@ -273,6 +278,9 @@ fn check(layout: &dyn RowLayout, looks: &[MemberLook], sb: &V1, use_log: bool) -
     }
     if sb.raid_disks != u32::from(layout.members()) {
         return Err(Refusal::RaidDisks { found: sb.raid_disks, layout: layout.members() });
+    }
+    if sb.events > u64::MAX - EVENTS_LEFT {
+        return Err(Refusal::Events(sb.events));
     }
     if use_log && layout.members() > crate::log::Record::most_members() {
         return Err(Refusal::TooMany(layout.members()));
@@ -336,13 +344,11 @@ fn dirty(layout: &dyn RowLayout, members: &[Option<MemberLook>]) -> BTreeMap<Win
     out
 }
 
-/// The bits of all members together.
+/// The bits of all members together, with the newest header.
 fn bits(members: &[Option<MemberLook>]) -> Vec<u8> {
-    let mut out: Vec<u8> = Vec::new();
+    let newest = members.iter().flatten().max_by_key(|look| look.superblock.events);
+    let mut out = newest.map_or_else(Vec::new, |look| look.bitmap_bytes.clone());
     for look in members.iter().flatten() {
-        if out.is_empty() {
-            out.clone_from(&look.bitmap_bytes);
-        }
         let header = pumice_raid::bitmap::HEADER_BYTES;
         for (sum, byte) in out.iter_mut().zip(&look.bitmap_bytes).skip(header) {
             *sum |= byte;

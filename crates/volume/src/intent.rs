@@ -143,6 +143,10 @@ impl Intent {
         for region in self.regions.values_mut() {
             region.durable = false;
         }
+        if let Some(writing) = &mut self.writing {
+            // The write under way may have missed the member.
+            writing.clear();
+        }
         self.changed.extend(0..self.bytes.len() as u64 / SECTOR);
     }
 
@@ -221,5 +225,16 @@ mod tests {
         intent.doubt();
         assert!(!intent.durable(&(65536..65540)));
         assert!(write(&mut intent) && intent.durable(&(65536..65540)));
+    }
+
+    #[test]
+    fn a_write_that_a_member_may_have_missed_makes_no_bit_durable() {
+        let mut intent = intent();
+        intent.enter(&(0..4096));
+        assert!(intent.begin_write().is_some());
+        intent.doubt();
+        intent.written();
+        assert!(!intent.durable(&(0..4096)));
+        assert!(write(&mut intent) && intent.durable(&(0..4096)));
     }
 }

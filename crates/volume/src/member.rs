@@ -77,7 +77,7 @@ pub(crate) struct Member {
     /// The same as its bad-block log has them, or will have after the flush under way.
     pub(crate) listed: BTreeSet<u64>,
     pub(crate) last: SuperblockMark,
-    /// The superblock that is announced, with its mark.
+    /// The superblock that is announced, with its mark, until it is known to be on the member.
     pub(crate) next: Option<(SuperblockMark, Vec<u8>)>,
     pub(crate) serial: u64,
     /// `listed` is not on the member yet.
@@ -106,6 +106,21 @@ impl Member {
             State::InSync => true,
             State::Rebuilding(upto) => window < upto,
             State::Failed => false,
+        }
+    }
+
+    /// Takes over what the newest superblock says of the array. If the member's own is older, the
+    /// update that wrote the newest one has to be finished here.
+    pub(crate) fn follow(&mut self, newest: &V1) {
+        let lags = self.superblock.events < newest.events;
+        let sb = &mut self.superblock;
+        sb.events = newest.events;
+        sb.utime = newest.utime;
+        sb.resync_offset = newest.resync_offset;
+        sb.dev_roles.clone_from(&newest.dev_roles);
+        if lags {
+            let bytes = sb.encode();
+            self.next = Some((mark_of(sb.events, &bytes), bytes));
         }
     }
 

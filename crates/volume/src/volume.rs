@@ -22,6 +22,7 @@ use joining::Join;
 use operation::{Kind, Op};
 use procedure::Procedure;
 use pumice_raid::superblock::features::Features;
+use pumice_raid::superblock::v1::RESYNC_DONE;
 use pumice_units::{Role, SECTOR};
 use recovery::Recovery;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -123,7 +124,7 @@ impl Volume {
         let member = |look: &Option<crate::MemberLook>| match look {
             Some(look) => {
                 let rebuilding = look.superblock.feature_map & Features::RECOVERY_OFFSET != 0;
-                Some(Member {
+                let mut member = Member {
                     state: if rebuilding { State::Rebuilding(Window(0)) } else { State::InSync },
                     superblock: look.superblock.clone(),
                     place: look.place,
@@ -135,7 +136,9 @@ impl Volume {
                     serial: look.head.map_or(0, |head| head.serial),
                     list_changed: false,
                     fresh: false,
-                })
+                };
+                member.follow(&assembly.newest);
+                Some(member)
             }
             None => blank.clone().map(|(superblock, place)| Member {
                 state: State::Failed,
@@ -171,9 +174,9 @@ impl Volume {
             effects: Vec::new(),
             next_op: 0,
             next_action: 0,
-            events: assembly.events,
+            events: assembly.newest.events,
             now,
-            clean: assembly.clean,
+            clean: assembly.newest.resync_offset == RESYNC_DONE,
             log_begins: !assembly.ours,
             generation: assembly.generation,
             nonce: assembly.log_nonce,
@@ -292,6 +295,8 @@ impl Volume {
 
     fn done(&mut self, action: ActionId, outcome: Outcome) {
         let Some((owner, role)) = self.actions.remove(&action) else { return };
+        // A member that is back before all is looked at again has still missed a step.
+        self.unrecorded |= self.recovery.is_some() && outcome == Outcome::Failed;
         match (outcome, role) {
             (Outcome::Fenced, _) => self.fence(),
             (Outcome::Failed, Some(role)) if self.members[role.index()].here() => {
@@ -316,6 +321,7 @@ impl Volume {
             Owner::Procedure => {
                 if let Some(running) = &mut self.running {
                     running.waiting.remove(&action);
+                    running.broken |= outcome != Outcome::Done;
                     if let (Outcome::Done, Some(role), true) = (outcome, role, running.writes_superblocks()) {
                         // Whatever becomes of the others: this one's next head has to know it.
                         self.members[role.index()].announced_is_written();

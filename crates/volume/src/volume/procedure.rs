@@ -60,6 +60,10 @@ pub(super) struct Procedure {
     horizon: u64,
     /// Its event count was taken, and no superblock with it is written yet.
     unused_count: bool,
+    /// The update before is being finished on members that it has not reached.
+    finishing: bool,
+    /// Something of it was not done, even if its member is back since.
+    pub(super) broken: bool,
 }
 
 impl Procedure {
@@ -71,6 +75,8 @@ impl Procedure {
             step: None,
             horizon: 0,
             unused_count: false,
+            finishing: false,
+            broken: false,
         }
     }
 
@@ -93,6 +99,8 @@ impl Procedure {
     }
 }
 
+/// What finishes an update on members that lag.
+const FINISH: [Step; 3] = [Step::Heads, Step::Bitmap, Step::Superblocks];
 const UPDATE: [Step; 5] = [Step::Flush, Step::BadBlocks, Step::Heads, Step::Bitmap, Step::Superblocks];
 
 impl Volume {
@@ -114,7 +122,7 @@ impl Volume {
 
     pub(super) fn pump_procedures(&mut self) {
         if self.running.as_ref().is_some_and(|running| running.waiting.is_empty()) {
-            if self.failing.is_empty() {
+            if self.failing.is_empty() && !self.running.as_ref().is_some_and(|running| running.broken) {
                 self.next_step();
             } else {
                 self.give_up();
@@ -135,6 +143,7 @@ impl Volume {
             // Or members whose superblocks are not written yet when the power goes would be two
             // counts behind the others, and nobody's members any more.
             self.events -= 1;
+            self.members.iter_mut().for_each(|member| member.next = None);
         }
         match running.goal {
             Goal::Flush(requests) => self.want_flush.extend(requests),
@@ -154,7 +163,7 @@ impl Volume {
             return;
         }
         if std::mem::take(&mut self.want_dirty) {
-            return self.start(Goal::Update(Change::Dirty), &[Step::Heads, Step::Bitmap, Step::Superblocks]);
+            return self.start(Goal::Update(Change::Dirty), &FINISH);
         }
         // The horizon is one number: an older write that is still on its way would keep it below
         // what is to be flushed.
@@ -231,6 +240,7 @@ impl Volume {
             let member = &mut self.members[role.index()];
             member.state = State::Failed;
             member.space = Space::new(0);
+            member.next = None;
         }
         self.set_roles(&faulty(numbers));
     }
@@ -268,7 +278,16 @@ impl Volume {
     }
 
     fn start(&mut self, goal: Goal, steps: &[Step]) {
-        self.running = Some(Procedure::new(goal, steps));
+        let mut running = Procedure::new(goal, steps);
+        let lags = self.members.iter().any(|member| member.here() && member.next.is_some());
+        if lags && matches!(running.goal, Goal::Update(_)) {
+            // The next count on some, and the one before the last on others, would be a gap of two.
+            running.finishing = true;
+            for step in FINISH.into_iter().rev() {
+                running.steps.push_front(step);
+            }
+        }
+        self.running = Some(running);
         self.next_step();
     }
 
@@ -282,6 +301,7 @@ impl Volume {
                 }
                 self.ready.extend(self.ops.keys());
             }
+            Some(Step::Superblocks) if running.finishing => running.finishing = false,
             Some(Step::Superblocks) => {
                 self.log_begins = false;
                 for member in self.members.iter_mut().filter(|member| member.here()) {
@@ -348,7 +368,11 @@ impl Volume {
                 bytes.map(put)
             }
             Step::Heads => {
-                if let (true, Goal::Update(change)) = (first, &running.goal) {
+                if running.finishing && self.log_begins {
+                    // No head vouches for what is there: they begin with the next superblocks.
+                    return None;
+                }
+                if let (true, false, Goal::Update(change)) = (first, running.finishing, &running.goal) {
                     let change = *change;
                     self.announce(change);
                     running.unused_count = true;

@@ -606,6 +606,31 @@ impl World {
         count
     }
 
+    /// The tables of roles in the superblocks of all members that are up.
+    pub(crate) fn tables(&self) -> Vec<Vec<u16>> {
+        let up = self.disks.iter().filter(|disk| disk.up && !disk.lost);
+        let table = |disk: &Disk| V1::decode(&disk.now[SUPERBLOCK as usize..], Metadata::V1_2).unwrap();
+        up.map(|disk| table(disk).dev_roles).collect()
+    }
+
+    /// A member with a block that is to be copied from its log.
+    pub(crate) fn next_copy(&self) -> Option<Role> {
+        let copy = |action: &Action| match action.command {
+            Command::Copy { role, .. } => Some(role),
+            _ => None,
+        };
+        self.outstanding.iter().find_map(copy)
+    }
+
+    /// Gives all superblocks this event count.
+    pub(crate) fn set_events(&mut self, events: u64) {
+        for disk in &mut self.disks {
+            let mut sb = V1::decode(&disk.now[SUPERBLOCK as usize..], Metadata::V1_2).unwrap();
+            sb.events = events;
+            disk.put(SUPERBLOCK, &sb.encode());
+        }
+    }
+
     /// Takes the actions that the host has sent and that are still on their way.
     pub(crate) fn late_actions(&mut self) -> Vec<Action> {
         std::mem::take(&mut self.outstanding)
