@@ -271,7 +271,10 @@ fn a_journal_that_is_in_the_way_is_named_with_what_to_do() {
     let without = said(&array.members);
     assert!(without.contains("40 stripes") && without.contains("name it with the members"), "{without}");
     let with = said(&[array.members.clone(), vec![journal]].concat());
-    assert!(with.contains("1 stripe:") && with.contains("md removes them when other writes follow"), "{with}");
+    assert!(
+        with.contains("1 stripe:") && with.contains("md removes them when other writes follow"),
+        "{with}"
+    );
 }
 
 #[test]
