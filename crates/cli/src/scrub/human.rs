@@ -235,9 +235,7 @@ fn verdict_line(outcome: &Outcome, report: &Report, repairing: bool) -> String {
                 None if outcome.unsettled_stripes() > 0 => {
                     format!("{} could not be judged", count(outcome.unsettled_stripes(), "stripe"))
                 }
-                None if report.incomplete.contains(&Unfinished::Busy) => {
-                    "some stripes could not be settled".to_owned()
-                }
+                None if report.incomplete.contains(&Unfinished::Busy) => "some stripes are busy".to_owned(),
                 None => not_named(outcome),
             };
             format!("INCOMPLETE: {why}; {findings}\n")

@@ -3,7 +3,7 @@
 use super::members::nodes_survived;
 use crate::text::{count, print, print_json, table};
 use pumice_executor::{Consistency, Facts, Status};
-use pumice_units::format_decimal;
+use pumice_units::{format_binary, format_decimal};
 use serde::{Deserialize, Serialize};
 
 /// A volume as it is shown. `docs/reference/json.md` has the fields.
@@ -190,11 +190,11 @@ pub(super) fn show(shown: &Shown, json: bool) {
     let layout = shown.layout.as_ref().map_or(String::new(), |layout| format!(" {layout}"));
     let name = if shown.name.is_empty() { String::new() } else { format!(" ({})", shown.name) };
     let mut text = format!(
-        "{}{name}: RAID-{}{layout}, {}, chunks of {} bytes, {}, consistency by {}\n",
+        "{}{name}: RAID-{}{layout}, {}, chunks of {}, {}, consistency by {}\n",
         shown.uuid,
         shown.level,
         format_decimal(shown.bytes),
-        shown.chunk_bytes,
+        format_binary(shown.chunk_bytes),
         shown.state,
         shown.consistency,
     );

@@ -5,6 +5,7 @@ mod admin;
 mod announced;
 mod budgets;
 mod discovery;
+mod documented;
 mod golden;
 mod host_violations;
 mod identity;
