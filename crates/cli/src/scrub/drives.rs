@@ -189,7 +189,8 @@ fn check(drive: &Drive, stop: &Stop) -> Result<Checked, Failure> {
     waiting.reverse();
     while let Some(part) = waiting.pop() {
         let result = match part_of(drive, &part) {
-            // The wait was interrupted. Err(_) if stop.is_raised() => return Ok(out),
+            // The wait was interrupted.
+            Err(_) if stop.is_raised() => return Ok(out),
             result => result?,
         };
         let Range { start, end } = part.repetitions;

@@ -86,6 +86,39 @@ fn a_scrub_that_waits_for_its_window_ends_on_sigterm() {
     }
 }
 
+/// A check of drives has no state folder that tells when it has begun.
+#[test]
+fn a_check_of_drives_that_waits_for_its_window_ends_on_sigterm() {
+    let array = Made::new(RAID6);
+    let node = Node::start(&["--listen", "127.0.0.1:0"], &array.members);
+    let window = far_window();
+    for tries in 1..=10 {
+        let child = pumice()
+            .env("TZ", "UTC0")
+            .args(["scrub", "--drives", "--json", "--window", &window])
+            .arg(node.name())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(500 * tries));
+        signal(child.id(), "-TERM");
+        let (code, report) = ended(child);
+        if code.is_none() {
+            // The signal came before it had a handler.
+            continue;
+        }
+        assert_eq!(code, Some(3));
+        let report = report.expect("an interrupted check reports what it has");
+        assert_eq!(
+            (&report["result"], &report["drives"][0]["checked_bytes"]),
+            (&"incomplete".into(), &0.into())
+        );
+        return;
+    }
+    panic!("it has no handler after 5 s");
+}
+
 #[test]
 fn a_scrub_that_waits_for_its_rate_ends_on_ctrl_c() {
     let array = Made::new(RAID6);
