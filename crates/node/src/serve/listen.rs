@@ -96,7 +96,7 @@ mod tests {
             assert_eq!(listen_address(text), Ok(address.parse().unwrap()), "{text}");
         }
         for text in ["", "localhost", "[192.0.2.1]", "192.0.2.1:", "192.0.2.1:70000", "[::1", "4420"] {
-            assert!(listen_address(text).unwrap_err().contains("no address"), "{text}");
+            assert!(listen_address(text).unwrap_err().contains("is not an address"), "{text}");
         }
     }
 
