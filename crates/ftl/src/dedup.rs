@@ -172,6 +172,17 @@ impl Dedup {
         }
     }
 
+    /// Brings what a move or the death of a page changes into the processor's cache.
+    pub(crate) fn prefetch(&self, page: Ppn) -> u32 {
+        let flags = self.flags.get(page.0 as usize).copied().unwrap_or(0);
+        u32::from(flags) ^ self.index.as_ref().map_or(0, |index| index.prefetch(page))
+    }
+
+    /// Brings what a write of a content asks the filter into the processor's cache.
+    pub(crate) fn prefetch_filter<C: Content>(&self, content: &C) -> bool {
+        self.plan.uses_weak() && self.filter.seen(content.weak())
+    }
+
     /// A live page moved.
     pub(crate) fn moved(&mut self, from: Ppn, to: Ppn) {
         let (f, t) = (from.0 as usize, to.0 as usize);

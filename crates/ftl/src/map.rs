@@ -75,6 +75,15 @@ impl Map {
         shared.then(|| self.objects[(entry & !OBJECT) as usize].birth)
     }
 
+    /// Brings the entries that a move of a page changes into the processor's cache.
+    pub(crate) fn prefetch(&self, page: Ppn) -> u32 {
+        match self.owner(page) {
+            None => 0,
+            Some(Owner::Lpn(lpn)) => self.to[lpn as usize],
+            Some(Owner::Object(object)) => self.objects[object as usize].ppn,
+        }
+    }
+
     /// To whom a physical page belongs; `None` if it holds nothing live.
     #[must_use]
     pub fn owner(&self, page: Ppn) -> Option<Owner> {

@@ -52,6 +52,15 @@ impl Index {
         self.next[at as usize] = self.next[p];
     }
 
+    /// Brings the entries that a removal of a page changes into the processor's cache.
+    pub(super) fn prefetch(&self, page: Ppn) -> u32 {
+        if !self.inside[page.0 as usize] {
+            return 0;
+        }
+        let first = self.heads[self.head(self.keys[page.0 as usize])];
+        if first == page.0 { first } else { self.next[first as usize] }
+    }
+
     pub(super) fn moved(&mut self, from: Ppn, to: Ppn) {
         if self.inside[from.0 as usize] {
             let key = self.keys[from.0 as usize];

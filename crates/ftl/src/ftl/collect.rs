@@ -106,6 +106,12 @@ where
     /// Moves all live pages out of a block.
     fn empty(&mut self, block: u32, after: Nanos) -> Result<(), FtlError> {
         let geometry = self.nand.geometry();
+        // The table entries that the moves change are far from each other. Read together, they come
+        // from memory side by side; the moves would wait for each in turn.
+        let pages = (0..geometry.pages_per_block).map(|index| geometry.page(BlockId(block), index));
+        std::hint::black_box(pages.fold(0, |sum, page| sum ^ self.map.prefetch(page)));
+        let pages = (0..geometry.pages_per_block).map(|index| geometry.page(BlockId(block), index));
+        std::hint::black_box(pages.fold(0, |sum, page| sum ^ self.dedup.prefetch(page)));
         for index in 0..geometry.pages_per_block {
             let page = geometry.page(BlockId(block), index);
             if let Some(owner) = self.map.owner(page) {

@@ -36,6 +36,18 @@ where
         Ok(done)
     }
 
+    /// Brings the table entries of the next writes into the processor's cache, and changes nothing.
+    /// The entries are far from each other: read together, they come from memory side by side; the
+    /// writes would wait for each in turn. It pays if contents are numbers, for about ten writes at
+    /// a time.
+    pub fn prefetch(&self, writes: impl Iterator<Item = (u32, C)> + Clone) {
+        let old = writes.clone().filter(|(lpn, _)| *lpn < self.config.logical);
+        let seen = writes.fold(false, |sum, (_, content)| sum ^ self.dedup.prefetch_filter(&content));
+        let old = old.filter_map(|(lpn, _)| self.map.lookup(lpn));
+        let tables = old.fold(0, |sum, page| sum ^ self.dedup.prefetch(page));
+        std::hint::black_box((seen, tables));
+    }
+
     /// Writes the oldest page of the buffer to flash. It leaves the buffer only then: it was
     /// acknowledged.
     pub(super) fn write_oldest(&mut self, after: Nanos) -> Result<Nanos, FtlError> {

@@ -13,6 +13,8 @@ use std::path::PathBuf;
 const PAGES_PER_BLOCK: u32 = 64;
 const PAGE_BYTES: u32 = 4_096;
 const MICROSECOND: u64 = 1_000;
+/// Operations of the trace whose table entries are prefetched together.
+const AHEAD: usize = 16;
 
 /// What is replayed.
 #[derive(Debug, Clone)]
@@ -217,7 +219,14 @@ fn play(
     let nand = MemoryNand::<ContentId, Tag>::new(geometry, timing);
     let mut drive = Ftl::format(nand, NoJournal, config)?;
     let (mut now, mut gaps, mut times) = (0, 0, Vec::new());
-    for op in &trace.ops {
+    for (at, op) in trace.ops.iter().enumerate() {
+        if at % AHEAD == 0 {
+            let next = trace.ops[at..].iter().take(AHEAD);
+            drive.prefetch(next.filter_map(|op| match *op {
+                ContentOp::Write(lpn, content) => Some((lpn, content)),
+                _ => None,
+            }));
+        }
         match *op {
             ContentOp::Write(lpn, content) => {
                 let done = drive.write(lpn, &content, now)?;
