@@ -103,6 +103,61 @@ pub struct TagCounts {
     pub stale: bool,
 }
 
+/// What the flash translation layer of a device did since the format, and what it holds. Pages and
+/// blocks are the layer's own.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct FlashCounts {
+    /// Pages that hosts wrote.
+    pub host_writes: u64,
+    /// Pages that were programmed for them. What the journal programs is not counted.
+    pub host_programs: u64,
+    /// Pages that garbage collection moved.
+    pub copies: u64,
+    /// Writes that needed no program, as their content was there.
+    pub inline_hits: u64,
+    /// Pages that were merged away in idle time.
+    pub idle_merges: u64,
+    /// Pages that were merged away by garbage collection.
+    pub gc_merges: u64,
+    /// Pages that were looked up for their contents.
+    pub lookups: u64,
+    /// Pages that were read to hash or to compare contents.
+    pub dedup_reads: u64,
+    /// Blocks that were erased.
+    pub erases: u64,
+    /// Pages whose data were lost before they could be moved.
+    pub lost_pages: u64,
+    /// Logical pages that hold something.
+    pub mapped_pages: u64,
+    /// Physical pages that hold something.
+    pub live_pages: u64,
+    /// Logical pages whose contents wait for a look, about.
+    pub waiting_pages: u64,
+    /// Blocks of data.
+    pub blocks: u64,
+    /// Blocks of data that hold nothing.
+    pub free_blocks: u64,
+    /// Blocks of data that are used no more.
+    pub retired_blocks: u64,
+    /// Erases of the block of data with the fewest.
+    pub fewest_erases: u64,
+    /// Erases of a block of data in the mean.
+    pub mean_erases: f64,
+    /// Erases of the block of data with the most.
+    pub most_erases: u64,
+}
+
+impl FlashCounts {
+    /// Programs for each page that hosts wrote; 1 before the first.
+    #[must_use]
+    pub fn write_amplification(&self) -> f64 {
+        if self.host_writes == 0 {
+            return 1.0;
+        }
+        (self.host_programs + self.copies) as f64 / self.host_writes as f64
+    }
+}
+
 /// Internal work that a device does while it is otherwise idle.
 pub trait Background: Send + Sync {
     /// Approximate bytes that the next piece of work reads and writes; 0 if there is none.
@@ -243,6 +298,11 @@ pub trait BlockDevice: Send + Sync {
 
     /// Bytes in use, if the device knows them without delay.
     fn used_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// What its flash translation layer did and holds, if it has one. Waits for nobody.
+    fn flash_counts(&self) -> Option<FlashCounts> {
         None
     }
 

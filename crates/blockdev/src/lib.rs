@@ -23,7 +23,9 @@ mod ring;
 mod system;
 mod tagged;
 
-pub use device::{Background, BlockDevice, DirectFd, DirectIo, Grains, Marks, TagCounts, TagFormat, Tagged};
+pub use device::{
+    Background, BlockDevice, DirectFd, DirectIo, FlashCounts, Grains, Marks, TagCounts, TagFormat, Tagged,
+};
 pub use direct::{DirectEnd, DirectOperation, DirectQueue, DirectRequest};
 pub use error::{IoError, Operation};
 pub use faulty::{Counts, FaultyDevice};

@@ -8,7 +8,9 @@ mod file;
 mod ranges;
 
 use crate::error::Operation;
-use crate::{Background, BlockDevice, DirectIo, Grains, IoError, Marks, TagCounts, TagFormat, Tagged};
+use crate::{
+    Background, BlockDevice, DirectIo, FlashCounts, Grains, IoError, Marks, TagCounts, TagFormat, Tagged,
+};
 pub use file::MarksError;
 use file::MarksFile;
 use pumice_protect::origin::Judged;
@@ -208,6 +210,10 @@ impl BlockDevice for MarkedDevice {
 
     fn used_bytes(&self) -> Option<u64> {
         self.inner.used_bytes()
+    }
+
+    fn flash_counts(&self) -> Option<FlashCounts> {
+        self.inner.flash_counts()
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError> {

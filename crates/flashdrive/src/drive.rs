@@ -3,7 +3,7 @@
 use crate::layout::{Layout, PAGE_BYTES};
 use crate::nand::FileNand;
 use crate::superblock::Superblock;
-use pumice_blockdev::{Background, BlockDevice, DeviceMedium, Grains, IoError, Operation};
+use pumice_blockdev::{Background, BlockDevice, DeviceMedium, FlashCounts, Grains, IoError, Operation};
 use pumice_buffer::AlignedBuffer;
 use pumice_durable::Medium;
 use pumice_flash::{NandError, Ppn};
@@ -82,6 +82,8 @@ pub struct FlashDrive {
     opened: Instant,
     /// When the last command came or ended, in nanoseconds since it was opened.
     last: AtomicU64,
+    /// What it did and holds, as of the last change: who asks for it waits for nobody.
+    counts: Mutex<FlashCounts>,
 }
 
 impl FlashDrive {
@@ -95,8 +97,9 @@ impl FlashDrive {
         scheme: Scheme,
         name: &str,
     ) -> Result<Self, FtlError> {
-        let layer = mount(DeviceMedium(Arc::clone(&device)), superblock, scheme, false)?;
+        let mut layer = mount(DeviceMedium(Arc::clone(&device)), superblock, scheme, false)?;
         Ok(Self {
+            counts: Mutex::new(counts(&mut layer)),
             name: name.to_owned(),
             device,
             layout: superblock.layout,
@@ -119,6 +122,11 @@ impl FlashDrive {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets a change be seen.
+    fn changed(&self, state: &mut State) {
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner) = counts(&mut state.layer);
     }
 
     /// A command came, or ended.
@@ -248,9 +256,37 @@ impl FlashDrive {
                 Self::write_part(&mut state, lpn, at, &vec![0; part.len()]).map_err(fail)?;
             }
         }
+        self.changed(&mut state);
         drop(state);
         self.touch();
         Ok(())
+    }
+}
+
+/// What a layer did and holds.
+fn counts<M: Medium>(layer: &mut Layer<M>) -> FlashCounts {
+    let (stats, (blocks, free)) = (layer.stats(), layer.block_counts());
+    let (fewest, mean_erases, most) = layer.wear();
+    FlashCounts {
+        host_writes: stats.host_writes,
+        host_programs: stats.host_programs,
+        copies: stats.copies,
+        inline_hits: stats.inline_hits,
+        idle_merges: stats.idle_merges,
+        gc_merges: stats.gc_merges,
+        lookups: stats.lookups,
+        dedup_reads: stats.dedup_reads,
+        erases: stats.erases,
+        lost_pages: stats.lost_pages,
+        mapped_pages: layer.map().mapped().into(),
+        live_pages: layer.live_pages().into(),
+        waiting_pages: layer.waiting() as u64,
+        blocks: blocks.into(),
+        free_blocks: free.into(),
+        retired_blocks: stats.retired,
+        fewest_erases: fewest.into(),
+        mean_erases,
+        most_erases: most.into(),
     }
 }
 
@@ -323,6 +359,10 @@ impl BlockDevice for FlashDrive {
         Some(u64::from(mapped) * PAGE as u64)
     }
 
+    fn flash_counts(&self) -> Option<FlashCounts> {
+        Some(*self.counts.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError> {
         self.check(Operation::Read, offset, buf.len() as u64)?;
         self.touch();
@@ -356,6 +396,7 @@ impl BlockDevice for FlashDrive {
             Self::write_part(&mut state, lpn, at, &data[part])
                 .map_err(|error| self.error(Operation::Write, offset, data.len(), error))?;
         }
+        self.changed(&mut state);
         drop(state);
         self.touch();
         Ok(())
@@ -415,6 +456,7 @@ impl Background for FlashDrive {
                 state.rested = true;
             }
         }
+        self.changed(state);
         let after = state.layer.stats();
         let pages = 2 * (after.copies - before.copies) + after.dedup_reads - before.dedup_reads;
         let footers = (after.erases - before.erases) * self.layout.footer_bytes() as u64;

@@ -152,6 +152,75 @@ fn reads_beside_writes_and_idle_work_are_one_version_of_each_page() {
     });
 }
 
+#[test]
+fn counts_are_those_of_the_drive() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = at(&folder);
+    let drive = make(&path, ",dedup=offline");
+    assert_eq!(drive.flash_counts().unwrap().host_writes, 0);
+    let mut random = Random::new(3);
+    for round in 0..3 {
+        for page in 0..1000_u64 {
+            let page = if round == 0 { page } else { random.below(1000) };
+            let byte = if page % 2 == 0 { 1 } else { (page + round) as u8 };
+            drive.write_at(page * PAGE as u64, &[byte; PAGE]).unwrap();
+        }
+    }
+    drive.discard(0, 100 * PAGE as u64).unwrap();
+    let counts = drive.flash_counts().unwrap();
+    assert_eq!((counts.host_writes, counts.mapped_pages, counts.idle_merges), (3000, 900, 0));
+    assert!(counts.waiting_pages >= 900);
+    work(&drive);
+    drive.flush().unwrap();
+    let (counts, stats, census) = (drive.flash_counts().unwrap(), drive.stats(), drive.census());
+    assert_eq!(
+        (counts.host_writes, counts.host_programs, counts.copies, counts.idle_merges, counts.erases),
+        (stats.host_writes, stats.host_programs, stats.copies, stats.idle_merges, stats.erases)
+    );
+    assert!(counts.idle_merges > 500 && counts.copies > 0 && counts.write_amplification() > 1.0);
+    assert_eq!((counts.mapped_pages, counts.live_pages), (census.mapped.into(), census.live.into()));
+    assert_eq!(counts.blocks + u64::from(census.journal), census.blocks.into());
+    assert_eq!((counts.free_blocks, counts.waiting_pages), (census.free.into(), 0));
+    // Recovery counts the same blocks, and erases again as the log tells.
+    drop(drive);
+    let found = examine(&path, false, false).unwrap();
+    assert_eq!((found.census.live, found.census.mapped), (census.live, census.mapped));
+    assert!(found.wear.0 <= found.wear.2 && f64::from(found.wear.2) >= found.wear.1);
+    assert!(counts.most_erases >= 1 && counts.mean_erases > 0.0);
+}
+
+/// The index and the filter are empty after a restart: a page from before is found as a duplicate
+/// only after it was written again. Nothing but that is lost.
+#[test]
+fn pages_from_before_a_restart_are_no_candidates_until_they_are_written_again() {
+    for scheme in ["inline", "offline", "separated", "live", "lives", "measured"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = at(&folder);
+        let drive = make(&path, &format!(",dedup={scheme}"));
+        let write = |drive: &FlashDrive, page: u64, byte: u8| {
+            drive.write_at(page * PAGE as u64, &[byte; PAGE]).unwrap();
+            work(drive);
+        };
+        write(&drive, 0, 7);
+        write(&drive, 1, 7);
+        let live = |drive: &FlashDrive| drive.census().live;
+        assert_eq!(live(&drive), 1, "{scheme}");
+        drive.flush().unwrap();
+        drop(drive);
+        let drive = again(&path);
+        assert_eq!((live(&drive), drive.flash_counts().unwrap().waiting_pages), (1, 0), "{scheme}");
+        write(&drive, 2, 7);
+        assert_eq!(live(&drive), 2, "{scheme}: the index knows a page from before");
+        // The pages from before die, and the filter that does not know them takes no harm.
+        write(&drive, 0, 7);
+        write(&drive, 1, 7);
+        assert_eq!(live(&drive), 1, "{scheme}");
+        let mut back = [0; 3 * PAGE];
+        drive.read_at(0, &mut back).unwrap();
+        assert_eq!(back, [7; 3 * PAGE]);
+    }
+}
+
 /// Where the data of a logical page are, by their content.
 fn find(path: &Path, content: &[u8]) -> u64 {
     let file = std::fs::read(path).unwrap();

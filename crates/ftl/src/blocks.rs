@@ -3,7 +3,7 @@
 use crate::dedup::Stream;
 use crate::victim::{BlockFacts, Victim};
 use pumice_flash::{BlockId, Geometry, Ppn};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a block is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +30,11 @@ pub(crate) struct Blocks {
     live: Vec<u32>,
     closed_at: Vec<u64>,
     erases: Vec<u32>,
+    /// How many blocks that are not reserved were erased so often, and the sum of their erases.
+    worn: BTreeMap<u32, u32>,
+    all_erases: u64,
+    /// Live pages of all blocks.
+    all_live: u32,
     /// Whether a free block is known to be erased.
     erased: Vec<bool>,
     stream: Vec<Stream>,
@@ -54,6 +59,9 @@ impl Blocks {
             live: vec![0; n],
             closed_at: vec![0; n],
             erases: vec![0; n],
+            worn: BTreeMap::from([(0, geometry.blocks - reserved)]),
+            all_erases: 0,
+            all_live: 0,
             erased: vec![erased; n],
             stream: vec![Stream::UNIQUE; n],
             free: (reserved..geometry.blocks).map(|block| (0, block)).collect(),
@@ -101,8 +109,25 @@ impl Blocks {
         !self.erased[block.0 as usize]
     }
 
+    /// Live pages of all blocks.
+    pub(crate) fn all_live(&self) -> u32 {
+        self.all_live
+    }
+
+    fn set_erases(&mut self, block: u32, erases: u32) {
+        let was = std::mem::replace(&mut self.erases[block as usize], erases);
+        if let Some(blocks) = self.worn.get_mut(&was) {
+            *blocks -= 1;
+            if *blocks == 0 {
+                self.worn.remove(&was);
+            }
+        }
+        *self.worn.entry(erases).or_default() += 1;
+        self.all_erases = self.all_erases - u64::from(was) + u64::from(erases);
+    }
+
     pub(crate) fn was_erased(&mut self, block: BlockId) {
-        self.erases[block.0 as usize] += 1;
+        self.set_erases(block.0, self.erases[block.0 as usize] + 1);
         self.erased[block.0 as usize] = false;
     }
 
@@ -121,7 +146,7 @@ impl Blocks {
     pub(crate) fn erased_ahead(&mut self, block: BlockId) {
         let b = block.0 as usize;
         self.free.remove(&(self.erases[b], block.0));
-        self.erases[b] += 1;
+        self.set_erases(block.0, self.erases[b] + 1);
         self.erased[b] = true;
         self.free.insert((self.erases[b], block.0));
     }
@@ -153,6 +178,7 @@ impl Blocks {
     pub(crate) fn page_born(&mut self, page: Ppn) {
         let block = self.geometry.block_of(page).0;
         self.live[block as usize] += 1;
+        self.all_live += 1;
         self.tell(block);
     }
 
@@ -165,6 +191,7 @@ impl Blocks {
     pub(crate) fn page_died(&mut self, page: Ppn) {
         let block = self.geometry.block_of(page).0;
         self.live[block as usize] -= 1;
+        self.all_live -= 1;
         self.tell(block);
     }
 
@@ -203,7 +230,9 @@ impl Blocks {
         let b = block as usize;
         self.free.remove(&(self.erases[b], block));
         self.stream[b] = stream;
-        (self.erases[b], self.live[b], self.erased[b]) = (erases, live, false);
+        self.set_erases(block, erases);
+        self.all_live = self.all_live - self.live[b] + live;
+        (self.live[b], self.erased[b]) = (live, false);
         if retired {
             self.state[b] = State::Retired;
         } else if live == 0 {
@@ -216,11 +245,9 @@ impl Blocks {
 
     /// Fewest, mean and most erases of the blocks that hold data.
     pub(crate) fn wear(&self) -> (u32, f64, u32) {
-        let blocks = || {
-            (0..self.geometry.blocks).filter(|&b| self.state(b) != State::Reserved).map(|b| self.erases(b))
-        };
-        let sum: u64 = blocks().map(u64::from).sum();
-        let (low, high) = (blocks().min().unwrap_or(0), blocks().max().unwrap_or(0));
-        (low, sum as f64 / blocks().count().max(1) as f64, high)
+        let first = |entry: Option<(&u32, &u32)>| entry.map_or(0, |(erases, _)| *erases);
+        let (low, high) = (first(self.worn.first_key_value()), first(self.worn.last_key_value()));
+        let blocks: u32 = self.worn.values().sum();
+        (low, self.all_erases as f64 / f64::from(blocks.max(1)), high)
     }
 }

@@ -325,6 +325,16 @@ where
         self.blocks.wear()
     }
 
+    /// Blocks of data: all, and those that hold nothing.
+    pub fn block_counts(&self) -> (u32, u32) {
+        (self.nand.geometry().blocks - self.journal.reserved(), self.blocks.free() as u32)
+    }
+
+    /// Physical pages that hold something.
+    pub fn live_pages(&self) -> u32 {
+        self.blocks.all_live()
+    }
+
     /// The copies that each ghost made, if the scheme has ghosts.
     pub fn ghosts(&self) -> Vec<(Way, u64)> {
         self.dedup.ghost_notes()
@@ -357,6 +367,9 @@ where
             if !back {
                 wrong.push(format!("page {page} belongs to {owner:?}, which is elsewhere"));
             }
+        }
+        if self.blocks.all_live() != live.iter().sum() {
+            wrong.push(format!("{} pages are counted as live", self.blocks.all_live()));
         }
         for (block, live) in live.iter().enumerate() {
             if self.blocks.live(block as u32) != *live {

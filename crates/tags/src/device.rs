@@ -8,7 +8,9 @@ use crate::header::Header;
 use crate::machine::{Machine, Outcome, Request};
 use crate::page::{Judged, Opinion, Origin, Tag};
 use crate::record::Change;
-use pumice_blockdev::{Background, BlockDevice, Grains, IoError, Operation, TagCounts, TagFormat, Tagged};
+use pumice_blockdev::{
+    Background, BlockDevice, FlashCounts, Grains, IoError, Operation, TagCounts, TagFormat, Tagged,
+};
 use pumice_protect::digest::crc32c;
 use std::collections::BTreeSet;
 use std::io;
@@ -425,6 +427,10 @@ impl BlockDevice for TaggedDevice {
 
     fn used_bytes(&self) -> Option<u64> {
         self.carrier.drive.used_bytes()
+    }
+
+    fn flash_counts(&self) -> Option<FlashCounts> {
+        self.carrier.drive.flash_counts()
     }
 
     fn tagged(&self) -> Option<&dyn Tagged> {

@@ -102,6 +102,44 @@ fn the_counters_are_what_was_done() {
     );
 }
 
+/// What a flash drive did is shown, by the names that the page lists and no others; a plain drive
+/// beside it has none of them.
+#[test]
+fn what_a_flash_drive_did_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let spec = format!("flash:{},capacity=4MiB,dedup=inline", folder.path().join("f").display());
+    let server = serve(vec![
+        Drive::open(&Backend::Memory(1 << 20), 4096, "node", 1).unwrap(),
+        Drive::open(&spec.parse().unwrap(), 4096, "node", 2).unwrap(),
+    ]);
+    let (_controller, mut queue) = connect(&server, host(&server, 3), 8);
+    for page in 0..8 {
+        assert_eq!(run(&mut queue, command(io::WRITE, 2, page, 1), &[page as u8 / 2; 4096]), Status::SUCCESS);
+    }
+    assert_eq!(run(&mut queue, command(io::WRITE_ZEROES, 2, 0, 1), &[]), Status::SUCCESS);
+    let counters = counters(&server);
+    let of = |name: &str| {
+        let (name, labels) =
+            name.split_once(',').map_or((name, String::new()), |(n, l)| (n, format!(",{l}")));
+        let line = format!("pumice_flash_{name}{{drive=\"2\"{labels}}}");
+        counters.get(&line).copied().unwrap_or_else(|| panic!("no {line} in {counters:#?}"))
+    };
+    assert_eq!((of("host_pages_total"), of("programs_total,reason=\"hosts\"")), (8.0, 4.0));
+    assert_eq!((of("merges_total,when=\"write\""), of("merges_total,when=\"idle\"")), (4.0, 0.0));
+    assert_eq!((of("mapped_pages"), of("live_pages"), of("write_amplification")), (7.0, 4.0, 0.5));
+    assert!(of("blocks,state=\"free\"") > 10.0 && of("blocks,state=\"used\"") >= 1.0);
+    assert_eq!(of("blocks,state=\"retired\""), 0.0);
+    assert!(of("block_erases,of=\"least\"") <= of("block_erases,of=\"mean\""));
+    assert!(of("block_erases,of=\"mean\"") <= of("block_erases,of=\"most\""));
+    let page = include_str!("../../../../docs/reference/visibility.md");
+    let is_one = |name: &&str| name.starts_with("pumice_flash_");
+    let listed: BTreeSet<&str> = page.split('`').skip(1).step_by(2).filter(is_one).collect();
+    let shown: BTreeSet<&str> =
+        counters.keys().filter_map(|key| key.split('{').next()).filter(is_one).collect();
+    assert_eq!(shown, listed);
+    assert!(!counters.keys().any(|key| key.starts_with("pumice_flash") && key.contains("drive=\"1\"")));
+}
+
 /// Two drives that are to be the same, and are not in three of sixteen stripes.
 #[test]
 fn parity_commands_their_suspects_and_the_age_of_checks_are_counted() {

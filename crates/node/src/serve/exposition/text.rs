@@ -7,7 +7,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
-use pumice_blockdev::TagCounts;
+use pumice_blockdev::{FlashCounts, TagCounts};
 use pumice_nvme::controller::Access;
 use std::fmt;
 use std::sync::Arc;
@@ -114,7 +114,66 @@ fn blocks(encoder: &mut DescriptorEncoder<'_>, shared: &Shared, metrics: &Metric
     gauges(encoder, "pumice_drive_info", "The names of the drives", names)?;
     let failed = (0..drives).map(|index| (drive(index), f64::from(u8::from(metrics.has_failed(index)))));
     gauges(encoder, "pumice_drive_failed", "Whether a drive lost data or fails writes", failed)?;
-    tags(encoder, shared)
+    tags(encoder, shared)?;
+    flash(encoder, shared)
+}
+
+/// What flash drives did and hold; nothing if there is none.
+fn flash(encoder: &mut DescriptorEncoder<'_>, shared: &Shared) -> fmt::Result {
+    let counts = shared.devices().iter().enumerate();
+    let counts: Vec<(usize, FlashCounts)> =
+        counts.filter_map(|(index, device)| Some((index, device.flash_counts()?))).collect();
+    if counts.is_empty() {
+        return Ok(());
+    }
+    let with = |index: usize, label: &'static str, value: &str| {
+        let mut labels = drive(index);
+        labels.push((label, value.to_owned()));
+        labels
+    };
+    let of = |value: fn(&FlashCounts) -> u64| {
+        counts.iter().map(move |(index, counts)| (drive(*index), value(counts)))
+    };
+    counters(encoder, "pumice_flash_host_pages", "Pages that hosts wrote", of(|c| c.host_writes))?;
+    let programs = counts.iter().flat_map(|(index, c)| {
+        [("hosts", c.host_programs), ("collection", c.copies)].map(|(r, n)| (with(*index, "reason", r), n))
+    });
+    let help = "Pages that were programmed for hosts, and moved by garbage collection";
+    counters(encoder, "pumice_flash_programs", help, programs)?;
+    let merges = counts.iter().flat_map(|(index, c)| {
+        [("write", c.inline_hits), ("idle", c.idle_merges), ("collection", c.gc_merges)]
+            .map(|(when, n)| (with(*index, "when", when), n))
+    });
+    counters(encoder, "pumice_flash_merges", "Pages that deduplication saved or merged away", merges)?;
+    let help = "Pages that were looked up for their contents";
+    counters(encoder, "pumice_flash_lookups", help, of(|c| c.lookups))?;
+    let help = "Pages that were read to hash or to compare contents";
+    counters(encoder, "pumice_flash_dedup_reads", help, of(|c| c.dedup_reads))?;
+    counters(encoder, "pumice_flash_erases", "Blocks that were erased", of(|c| c.erases))?;
+    let help = "Pages whose data were lost before they could be moved";
+    counters(encoder, "pumice_flash_lost_pages", help, of(|c| c.lost_pages))?;
+    let now = |value: fn(&FlashCounts) -> f64| {
+        counts.iter().map(move |(index, counts)| (drive(*index), value(counts)))
+    };
+    let help = "Logical pages that hold something";
+    gauges(encoder, "pumice_flash_mapped_pages", help, now(|c| c.mapped_pages as f64))?;
+    let help = "Physical pages that hold something";
+    gauges(encoder, "pumice_flash_live_pages", help, now(|c| c.live_pages as f64))?;
+    let help = "Logical pages whose contents wait for a look";
+    gauges(encoder, "pumice_flash_waiting_pages", help, now(|c| c.waiting_pages as f64))?;
+    let blocks = counts.iter().flat_map(|(index, c)| {
+        let used = c.blocks.saturating_sub(c.free_blocks + c.retired_blocks);
+        [("free", c.free_blocks), ("used", used), ("retired", c.retired_blocks)]
+            .map(|(state, n)| (with(*index, "state", state), n as f64))
+    });
+    gauges(encoder, "pumice_flash_blocks", "Blocks of data", blocks)?;
+    let help = "Programs for each page that hosts wrote";
+    gauges(encoder, "pumice_flash_write_amplification", help, now(FlashCounts::write_amplification))?;
+    let erases = counts.iter().flat_map(|(index, c)| {
+        [("least", c.fewest_erases as f64), ("mean", c.mean_erases), ("most", c.most_erases as f64)]
+            .map(|(of, n)| (with(*index, "of", of), n))
+    });
+    gauges(encoder, "pumice_flash_block_erases", "Erases of a block of data", erases)
 }
 
 /// What tags beside drives have done; nothing if no drive has any.
