@@ -40,7 +40,7 @@ fn main() -> ExitCode {
         "ftl-cases" => ftl_cases(&rest),
         "volume-cases" => volume_cases(&rest),
         "kill-tags" => kill_rounds("kill-tags", "100", "kills::", &rest),
-        "kill-flash" => kill_rounds("kill-flash", "50", "flash::what_was_flushed", &rest),
+        "kill-flash" => kill_rounds("kill-flash", "50", "flash::what_was", &rest),
         "tidy" => tidy::tidy(),
         _ => {
             eprintln!(

@@ -103,8 +103,8 @@ pub struct TagCounts {
     pub stale: bool,
 }
 
-/// What the flash translation layer of a device did since the format, and what it holds. Pages and
-/// blocks are the layer's own.
+/// What the flash translation layer of a device did since the format, and what it holds now. Pages
+/// and blocks are those of the layer.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct FlashCounts {
     /// Pages that hosts wrote.
@@ -113,7 +113,7 @@ pub struct FlashCounts {
     pub host_programs: u64,
     /// Pages that garbage collection moved.
     pub copies: u64,
-    /// Writes that needed no program, as their content was there.
+    /// Writes that needed no program, because their content was already there.
     pub inline_hits: u64,
     /// Pages that were merged away in idle time.
     pub idle_merges: u64,
@@ -131,19 +131,19 @@ pub struct FlashCounts {
     pub mapped_pages: u64,
     /// Physical pages that hold something.
     pub live_pages: u64,
-    /// Logical pages whose contents wait for a look, about.
+    /// Approximate number of logical pages whose contents are still to be looked up.
     pub waiting_pages: u64,
     /// Blocks of data.
     pub blocks: u64,
     /// Blocks of data that hold nothing.
     pub free_blocks: u64,
-    /// Blocks of data that are used no more.
+    /// Blocks of data that are no longer used.
     pub retired_blocks: u64,
-    /// Erases of the block of data with the fewest.
+    /// Erases of the least erased block of data.
     pub fewest_erases: u64,
-    /// Erases of a block of data in the mean.
+    /// Mean number of erases of a block of data.
     pub mean_erases: f64,
-    /// Erases of the block of data with the most.
+    /// Erases of the most erased block of data.
     pub most_erases: u64,
 }
 
@@ -301,7 +301,7 @@ pub trait BlockDevice: Send + Sync {
         None
     }
 
-    /// What its flash translation layer did and holds, if it has one. Waits for nobody.
+    /// What its flash translation layer did and holds, if it has one. Never waits for a command.
     fn flash_counts(&self) -> Option<FlashCounts> {
         None
     }
@@ -317,6 +317,15 @@ pub trait BlockDevice: Send + Sync {
     /// # Errors
     /// If the device is read-only, part of the range is outside it, or the medium fails.
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), IoError>;
+
+    /// Writes `data` at `offset` in the way that returns soonest: the data need not have reached
+    /// the medium, but they outlive this process.
+    ///
+    /// # Errors
+    /// As [`write_at`](Self::write_at).
+    fn write_soon(&self, offset: u64, data: &[u8]) -> Result<(), IoError> {
+        self.write_at(offset, data)
+    }
 
     /// Zeroes `len` bytes at `offset`, and keeps their space on the medium. Reads see zeros when it
     /// returns; they are durable after a subsequent [`flush`](Self::flush). After a crash before

@@ -17,6 +17,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -60,6 +61,9 @@ pub struct FileDevice {
     is_block_device: bool,
     /// Alignment of direct I/O; `None` if the page cache is used.
     grain: Option<u32>,
+    /// With direct I/O: the same file through the page cache, opened when it is first wanted; none
+    /// if that failed.
+    cached: OnceLock<Option<File>>,
     grains: Grains,
     /// The system cannot zero ranges here, so zeros are written.
     writes_zeros: AtomicBool,
@@ -121,6 +125,7 @@ impl FileDevice {
             disks,
             is_block_device,
             grain: direct.then_some(grain),
+            cached: OnceLock::new(),
             grains,
             writes_zeros: AtomicBool::new(false),
             gate: Gate::default(),
@@ -165,6 +170,18 @@ impl FileDevice {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Ok(true),
             Err(error) => Err(IoError::open(&self.name, error)),
         }
+    }
+
+    /// The same file through the page cache, if this one bypasses it. The kernel keeps both views
+    /// coherent: a direct read or write first writes back the cached pages of its range.
+    fn cached(&self) -> Option<&File> {
+        self.grain?;
+        let open = || {
+            // Not by its path, which may name another file by now.
+            let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+            OpenOptions::new().read(true).write(true).open(path).ok()
+        };
+        self.cached.get_or_init(open).as_ref()
     }
 
     /// The range that direct I/O reads or writes for one that is not aligned; `None` if it is.
@@ -352,6 +369,15 @@ impl BlockDevice for FileDevice {
             self.file.write_all_at(&bounce[..len], start)
         };
         self.gate.part(write).map_err(fail)
+    }
+
+    fn write_soon(&self, offset: u64, data: &[u8]) -> Result<(), IoError> {
+        let grain = u64::from(self.grain.unwrap_or(1));
+        let whole = offset.is_multiple_of(grain) && (data.len() as u64).is_multiple_of(grain);
+        let Some(file) = self.cached().filter(|_| whole) else { return self.write_at(offset, data) };
+        self.check_change(Operation::Write, offset, data.len())?;
+        let fail = |error| IoError::new(&self.name, Operation::Write, offset, data.len(), error);
+        self.gate.whole(|| file.write_all_at(data, offset)).map_err(fail)
     }
 
     fn zero(&self, offset: u64, len: u64) -> Result<(), IoError> {

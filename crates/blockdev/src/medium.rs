@@ -18,6 +18,10 @@ impl Medium for DeviceMedium {
         self.0.write_at(offset, data).map_err(crate::IoError::into_io)
     }
 
+    fn write_soon(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write_soon(offset, data).map_err(crate::IoError::into_io)
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.0.flush().map_err(crate::IoError::into_io)
     }

@@ -17,6 +17,15 @@ pub trait Medium {
     /// If it cannot be written.
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
 
+    /// Writes `data` at `offset` in the way that returns soonest: the data need not have reached
+    /// the medium, but they outlive this process.
+    ///
+    /// # Errors
+    /// As [`write_at`](Self::write_at).
+    fn write_soon(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.write_at(offset, data)
+    }
+
     /// Makes everything that was written durable.
     ///
     /// # Errors

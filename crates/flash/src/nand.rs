@@ -64,6 +64,25 @@ pub trait Nand {
     /// If the power is cut.
     fn sync(&mut self) -> Result<(), NandError>;
 
+    /// Makes what was programmed outlive the process that holds the flash. A power cut may undo it
+    /// until the next sync. If the pages do not depend on a process, there is nothing to do.
+    ///
+    /// # Errors
+    /// If the flash fails.
+    fn hand_over(&mut self) -> Result<(), NandError> {
+        Ok(())
+    }
+
+    /// Does the same for a page that is not programmed yet, but is the next one of its block. The
+    /// caller programs it before the next sync, perhaps with other data; until then it counts as
+    /// erased.
+    ///
+    /// # Errors
+    /// If the flash fails, or the page is not the next one.
+    fn draft(&mut self, _page: Ppn, _data: &Self::Page, _oob: &Self::Oob) -> Result<(), NandError> {
+        Ok(())
+    }
+
     /// How often a block was erased.
     fn erases(&self, block: BlockId) -> u32;
 
@@ -98,6 +117,14 @@ impl<N: Nand> Nand for &mut N {
 
     fn sync(&mut self) -> Result<(), NandError> {
         (**self).sync()
+    }
+
+    fn hand_over(&mut self) -> Result<(), NandError> {
+        (**self).hand_over()
+    }
+
+    fn draft(&mut self, page: Ppn, data: &N::Page, oob: &N::Oob) -> Result<(), NandError> {
+        (**self).draft(page, data, oob)
     }
 
     fn erases(&self, block: BlockId) -> u32 {

@@ -82,7 +82,7 @@ pub struct FlashDrive {
     opened: Instant,
     /// When the last command came or ended, in nanoseconds since it was opened.
     last: AtomicU64,
-    /// What it did and holds, as of the last change: who asks for it waits for nobody.
+    /// What it did and holds, as of the last change, so that a reader does not wait for a command.
     counts: Mutex<FlashCounts>,
 }
 
@@ -124,9 +124,10 @@ impl FlashDrive {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets a change be seen.
-    fn changed(&self, state: &mut State) {
+    /// Shows a change in the counts, and makes it outlive the process.
+    fn changed(&self, state: &mut State) -> Result<(), FtlError> {
         *self.counts.lock().unwrap_or_else(PoisonError::into_inner) = counts(&mut state.layer);
+        state.layer.hand_over()
     }
 
     /// A command came, or ended.
@@ -256,14 +257,14 @@ impl FlashDrive {
                 Self::write_part(&mut state, lpn, at, &vec![0; part.len()]).map_err(fail)?;
             }
         }
-        self.changed(&mut state);
+        self.changed(&mut state).map_err(fail)?;
         drop(state);
         self.touch();
         Ok(())
     }
 }
 
-/// What a layer did and holds.
+/// What a translation layer did and holds.
 fn counts<M: Medium>(layer: &mut Layer<M>) -> FlashCounts {
     let (stats, (blocks, free)) = (layer.stats(), layer.block_counts());
     let (fewest, mean_erases, most) = layer.wear();
@@ -396,7 +397,8 @@ impl BlockDevice for FlashDrive {
             Self::write_part(&mut state, lpn, at, &data[part])
                 .map_err(|error| self.error(Operation::Write, offset, data.len(), error))?;
         }
-        self.changed(&mut state);
+        let kept = self.changed(&mut state);
+        kept.map_err(|error| self.error(Operation::Write, offset, data.len(), error))?;
         drop(state);
         self.touch();
         Ok(())
@@ -456,7 +458,7 @@ impl Background for FlashDrive {
                 state.rested = true;
             }
         }
-        self.changed(state);
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner) = counts(&mut state.layer);
         let after = state.layer.stats();
         let pages = 2 * (after.copies - before.copies) + after.dedup_reads - before.dedup_reads;
         let footers = (after.erases - before.erases) * self.layout.footer_bytes() as u64;

@@ -21,10 +21,12 @@ const ASKS: u32 = 3;
 #[derive(Debug)]
 struct Open {
     footer: AlignedBuffer,
-    /// Data of pages that are not in the file yet.
+    /// Data of the pages that were programmed last.
     data: AlignedBuffer,
-    /// The first of those pages, and the page that is programmed next.
+    /// The first of those pages, the first that is not in the file yet, and the page that is
+    /// programmed next.
     from: u32,
+    kept: u32,
     next: u32,
     /// Tags of pages before this one are in the file.
     tagged: u32,
@@ -129,19 +131,53 @@ impl<M: Medium> FileNand<M> {
         if self.failure.is_some() { Err(NandError::Failed) } else { Ok(()) }
     }
 
-    /// Writes the data of a block that are in memory only.
-    fn write_data(&mut self, block: u32) -> Result<(), NandError> {
-        let Some(open) = self.open.get_mut(&block).filter(|open| open.from < open.next) else {
+    /// Writes the data of a block that are in memory only; with `soon`, through what returns
+    /// soonest.
+    fn write_data(&mut self, block: u32, soon: bool) -> Result<(), NandError> {
+        let Some(open) = self.open.get_mut(&block).filter(|open| open.kept < open.next) else {
             return Ok(());
         };
-        let bytes = (open.next - open.from) as usize * self.layout.page_bytes();
-        let at = self.layout.data_at(self.layout.geometry().page(BlockId(block), open.from));
+        let size = self.layout.page_bytes();
+        let bytes = (open.kept - open.from) as usize * size..(open.next - open.from) as usize * size;
+        let at = self.layout.data_at(self.layout.geometry().page(BlockId(block), open.kept));
         self.written = true;
-        if let Err(error) = self.medium.write_at(at, &open.data[..bytes]) {
+        let data = &open.data[bytes];
+        let written = if soon { self.medium.write_soon(at, data) } else { self.medium.write_at(at, data) };
+        if let Err(error) = written {
             return Err(self.fail("writing data", &error));
         }
-        open.from = open.next;
+        open.kept = open.next;
         Ok(())
+    }
+
+    /// Forgets the data of a block that are in the file.
+    fn forget_data(&mut self, block: u32) {
+        if let Some(open) = self.open.get_mut(&block) {
+            open.from = open.kept;
+        }
+    }
+
+    /// Blocks with tags that are in memory only.
+    fn behind(&self) -> Vec<u32> {
+        self.open.iter().filter(|(_, open)| open.tagged < open.next).map(|(block, _)| *block).collect()
+    }
+
+    /// Pages whose data a block keeps in memory, at most.
+    fn run(&self) -> u32 {
+        (RUN / self.layout.page_bytes()).max(1) as u32
+    }
+
+    /// A block whose next page is to be programmed.
+    fn open_at(&mut self, block: u32, index: u32) -> &mut Open {
+        let (footer, data) = (self.layout.footer_bytes(), self.run() as usize * self.layout.page_bytes());
+        self.open.entry(block).or_insert_with(|| Open {
+            footer: AlignedBuffer::new(footer),
+            data: AlignedBuffer::new(data),
+            from: index,
+            kept: index,
+            next: index,
+            tagged: index,
+        })
     }
 
     /// Writes the tags of a block that are in memory only, in whole units.
@@ -155,7 +191,7 @@ impl<M: Medium> FileNand<M> {
         let at = self.layout.footer_at(BlockId(block)) + start as u64;
         self.written = true;
         self.unit = None;
-        if let Err(error) = self.medium.write_at(at, &open.footer[start..end]) {
+        if let Err(error) = self.medium.write_soon(at, &open.footer[start..end]) {
             return Err(self.fail("writing tags", &error));
         }
         open.tagged = open.next;
@@ -231,23 +267,17 @@ impl<M: Medium> Nand for FileNand<M> {
         if self.next[block as usize] != Some(index) {
             return Err(NandError::Order(page));
         }
-        let (size, footer) = (self.layout.page_bytes(), self.layout.footer_bytes());
-        let run = (RUN / size).max(1) as u32;
-        let open = self.open.entry(block).or_insert_with(|| Open {
-            footer: AlignedBuffer::new(footer),
-            data: AlignedBuffer::new(run as usize * size),
-            from: index,
-            next: index,
-            tagged: index,
-        });
+        let (size, run, pages) = (self.layout.page_bytes(), self.run(), self.geometry().pages_per_block);
+        self.next[block as usize] = Some(index + 1);
+        let open = self.open_at(block, index);
         let at = (index - open.from) as usize * size;
         open.data[at..at + size].copy_from_slice(data);
         open.footer[index as usize * OOB..(index as usize + 1) * OOB].copy_from_slice(oob);
         open.next = index + 1;
-        self.next[block as usize] = Some(index + 1);
-        let (is_run, is_full) = (open.next - open.from >= run, open.next == self.geometry().pages_per_block);
+        let (is_run, is_full) = (open.next - open.from >= run, open.next == pages);
         if is_run || is_full {
-            self.write_data(block)?;
+            self.write_data(block, false)?;
+            self.forget_data(block);
         }
         if is_full {
             self.write_tags(block)?;
@@ -266,7 +296,7 @@ impl<M: Medium> Nand for FileNand<M> {
         self.written = true;
         let zeros = AlignedBuffer::new(self.layout.footer_bytes());
         let footer = &zeros[..self.layout.footer_bytes()];
-        match self.medium.write_at(self.layout.footer_at(block), footer) {
+        match self.medium.write_soon(self.layout.footer_at(block), footer) {
             Ok(()) => Ok(after + 1),
             Err(error) => Err(self.fail("erasing a footer", &error)),
         }
@@ -274,12 +304,15 @@ impl<M: Medium> Nand for FileNand<M> {
 
     fn sync(&mut self) -> Result<(), NandError> {
         self.may_write()?;
-        let behind: Vec<u32> = self.open.iter().filter(|(_, o)| o.tagged < o.next).map(|(b, _)| *b).collect();
+        let behind = self.behind();
         for &block in &behind {
-            self.write_data(block)?;
+            self.write_data(block, false)?;
         }
         for &block in &behind {
             self.write_tags(block)?;
+        }
+        for open in self.open.values_mut() {
+            open.from = open.kept;
         }
         if std::mem::take(&mut self.written)
             && let Err(error) = self.medium.sync()
@@ -287,6 +320,39 @@ impl<M: Medium> Nand for FileNand<M> {
             return Err(self.fail("making writes durable", &error));
         }
         Ok(())
+    }
+
+    fn hand_over(&mut self) -> Result<(), NandError> {
+        self.may_write()?;
+        let behind = self.behind();
+        for &block in &behind {
+            self.write_data(block, true)?;
+        }
+        for &block in &behind {
+            self.write_tags(block)?;
+        }
+        Ok(())
+    }
+
+    fn draft(&mut self, page: Ppn, data: &Vec<u8>, oob: &Vec<u8>) -> Result<(), NandError> {
+        self.check(page)?;
+        self.may_write()?;
+        let (block, index) = self.place(page);
+        if self.next[block as usize] != Some(index) {
+            return Err(NandError::Order(page));
+        }
+        let (unit, within) = (self.layout.unit(), index as usize * OOB);
+        let open = self.open_at(block, index);
+        open.footer[within..within + OOB].copy_from_slice(oob);
+        let start = within / unit * unit;
+        let tags = open.footer[start..start + unit].to_vec();
+        (self.written, self.unit) = (true, None);
+        let at = self.layout.footer_at(BlockId(block)) + start as u64;
+        let written = self.medium.write_soon(self.layout.data_at(page), data);
+        match written.and_then(|()| self.medium.write_soon(at, &tags)) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.fail("writing what the log will hold", &error)),
+        }
     }
 
     fn erases(&self, block: BlockId) -> u32 {

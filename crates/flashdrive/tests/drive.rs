@@ -153,6 +153,37 @@ fn reads_beside_writes_and_idle_work_are_one_version_of_each_page() {
 }
 
 #[test]
+fn what_was_written_outlives_the_process_without_a_flush() {
+    for scheme in ["none", "inline", "live"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = at(&folder);
+        let drive = make(&path, &format!(",dedup={scheme}"));
+        let mut model = vec![0; SIZE];
+        let mut random = Random::new(7);
+        for step in 0..300_u64 {
+            let page = random.below(SIZE as u64 / PAGE as u64 - 8) as usize;
+            let pages = 1 + random.below(8) as usize;
+            let range = page * PAGE..(page + pages) * PAGE;
+            let byte = if step % 7 == 0 { 0 } else { random.below(20) as u8 };
+            match step % 14 {
+                0 => drive.zero(range.start as u64, range.len() as u64).unwrap(),
+                7 => drive.discard(range.start as u64, range.len() as u64).unwrap(),
+                _ => drive.write_at(range.start as u64, &vec![byte; range.len()]).unwrap(),
+            }
+            model[range].fill(byte);
+            if step % 25 == 24 {
+                // What the system has of the file, as it would have after a kill.
+                let copy = folder.path().join("copy");
+                std::fs::copy(&path, &copy).unwrap();
+                let mut back = vec![1; SIZE];
+                again(&copy).read_at(0, &mut back).unwrap();
+                assert!(back == model, "{scheme}: something is lost after step {step}");
+            }
+        }
+    }
+}
+
+#[test]
 fn counts_are_those_of_the_drive() {
     let folder = tempfile::tempdir().unwrap();
     let path = at(&folder);

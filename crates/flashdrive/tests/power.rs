@@ -110,6 +110,39 @@ fn flushed_data_survive_every_cut_of_a_file() {
     seeds(400).for_each(one_seed::<Flash>);
 }
 
+/// The process ends at any moment, and the system goes on: nothing that was acknowledged is lost,
+/// flushed or not.
+#[test]
+fn what_was_handed_over_outlives_the_process() {
+    let mut unflushed = 0;
+    for seed in seeds(200) {
+        let mut random = Random::new(seed ^ 0x00D1_E500);
+        let config = Config { buffer: 0, ..config(&mut random) };
+        let (nand, journal) = <Flash as Cuttable>::new(0, seed, false);
+        let mut drive = Ftl::format(nand, journal, config).unwrap();
+        let mut allowed = Allowed::new();
+        for life in 0..4 {
+            for _ in 0..random.below(150) {
+                step(&mut drive, &mut allowed, &mut random, seed.is_multiple_of(2)).unwrap();
+                drive.hand_over().unwrap();
+            }
+            unflushed += allowed.since.iter().filter(|since| since.len() > 1).count();
+            let nand = drive.into_nand();
+            let layout = nand.inner().layout();
+            let nand = Coded::with_sums(FileNand::new(nand.into_inner().into_medium(), layout));
+            drive = recover(nand, config, false).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            for lpn in 0..LOGICAL {
+                let expected = allowed.now[lpn as usize].map(content::<Flash>);
+                let read = drive.read(lpn, 0).unwrap().0;
+                assert!(read == expected, "seed {seed}, life {life}: page {lpn} is not what was written");
+            }
+            assert_eq!(drive.contradictions(), Vec::<String>::new(), "seed {seed}");
+            allowed.flushed();
+        }
+    }
+    assert!(unflushed > 1_000, "{unflushed} pages were not flushed");
+}
+
 #[test]
 fn a_failed_sync_ends_all_writing_and_reads_go_on() {
     let config = Config::new(LOGICAL, Scheme::None);

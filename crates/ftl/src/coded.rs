@@ -96,6 +96,14 @@ impl<N: Nand<Page = Vec<u8>, Oob = Vec<u8>>> Nand for Coded<N> {
         self.inner.sync()
     }
 
+    fn hand_over(&mut self) -> Result<(), NandError> {
+        self.inner.hand_over()
+    }
+
+    fn draft(&mut self, page: Ppn, data: &Vec<u8>, tag: &Tag) -> Result<(), NandError> {
+        self.inner.draft(page, data, &tag.encode(crc32c::crc32c(data)))
+    }
+
     fn erases(&self, block: BlockId) -> u32 {
         self.inner.erases(block)
     }

@@ -118,6 +118,9 @@ pub struct Ftl<N, J, C> {
     synced: u64,
     /// The highest number that a tag says to be durable.
     said: u64,
+    /// Changes were acknowledged that are in records of the journal only, and not in the tag of a
+    /// page.
+    unlogged: bool,
 }
 
 impl<N, J, C> Ftl<N, J, C>
@@ -165,6 +168,7 @@ where
             programmed: 0,
             synced: 0,
             said: 0,
+            unlogged: false,
             tails: DurableTails::new(geometry, journal.reserved() > 0),
             nand,
             journal,
@@ -229,8 +233,22 @@ where
         self.journal.flush(&mut self.nand, self.durable)?;
         self.nand.sync()?;
         self.durable = upto;
+        self.unlogged = false;
         self.synced = self.programmed;
         self.tails.synced();
+        Ok(())
+    }
+
+    /// Makes everything that was acknowledged, and is not in the write buffer, outlive this
+    /// process. A power cut may undo it until the next flush.
+    ///
+    /// # Errors
+    /// If the flash fails.
+    pub fn hand_over(&mut self) -> Result<(), FtlError> {
+        self.nand.hand_over()?;
+        if std::mem::take(&mut self.unlogged) {
+            self.journal.draft(&mut self.nand, self.durable)?;
+        }
         Ok(())
     }
 

@@ -31,6 +31,12 @@ pub trait Journal<N: Nand<Oob = Tag>> {
     /// If the log cannot be written.
     fn flush(&mut self, nand: &mut N, durable: u64) -> Result<(), FtlError>;
 
+    /// Makes records that are not programmed yet outlive the process, though not a power cut.
+    ///
+    /// # Errors
+    /// If the flash fails.
+    fn draft(&mut self, nand: &mut N, durable: u64) -> Result<(), FtlError>;
+
     /// Programs a page of the log that says what is durable, whether there are records or not.
     ///
     /// # Errors
@@ -61,6 +67,10 @@ impl<N: Nand<Oob = Tag>> Journal<N> for NoJournal {
     }
 
     fn flush(&mut self, _: &mut N, _: u64) -> Result<(), FtlError> {
+        Ok(())
+    }
+
+    fn draft(&mut self, _: &mut N, _: u64) -> Result<(), FtlError> {
         Ok(())
     }
 

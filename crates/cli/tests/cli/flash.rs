@@ -163,6 +163,52 @@ fn what_was_flushed_is_there_after_every_kill() {
     }
 }
 
+/// A host that stays does not write again what was acknowledged. So the death of the node, which is
+/// no cut of the power, must not lose it.
+#[test]
+fn what_was_acknowledged_is_there_after_every_kill() {
+    let rounds = std::env::var("PUMICE_KILLS").ok().map_or(3, |text| text.parse().expect("a number"));
+    let folder = tempfile::tempdir().unwrap();
+    let drive = format!("flash:{},capacity=4MiB,op=7%,dedup=live", folder.path().join("flash").display());
+    let mut random = Random(0xACED_0001);
+    let mut versions = vec![0; PAGES as usize];
+    for round in 0..rounds {
+        let mut node = start(&drive);
+        let (last, written) = std::thread::scope(|scope| {
+            let (_controller, mut queue) = connect(&node);
+            let (mut own, mut written) = (Random(random.below(1 << 40) + 1), versions.clone());
+            let writer = scope.spawn(move || {
+                loop {
+                    let (page, version) = (own.below(PAGES), own.below(1 << 40) / 12 * own.below(12));
+                    let done = match version {
+                        0 => trim(&mut queue, page, 1),
+                        _ => write(&mut queue, page, &content(version)),
+                    };
+                    if !done {
+                        // Perhaps it was carried out, perhaps not.
+                        return ((page, version), written);
+                    }
+                    written[page as usize] = version;
+                }
+            });
+            std::thread::sleep(Duration::from_millis(100 + random.below(400)));
+            node.child.kill().unwrap();
+            node.child.wait().unwrap();
+            writer.join().unwrap()
+        });
+        versions = written;
+        let node = start(&drive);
+        let (_controller, mut queue) = connect(&node);
+        for page in 0..PAGES {
+            let bytes = read(&mut queue, page);
+            if last.0 == page && bytes == content(last.1) {
+                versions[page as usize] = last.1;
+            }
+            assert!(bytes == content(versions[page as usize]), "round {round}: page {page} is lost");
+        }
+    }
+}
+
 #[test]
 fn a_node_tells_how_much_of_a_flash_drive_is_in_use() {
     let folder = tempfile::tempdir().unwrap();

@@ -84,6 +84,7 @@ where
         self.checkpoint_if_due()?;
         let seq = self.next_seq();
         self.journal.record(&mut self.nand, Record::Trim { seq, lpn, count }, self.durable)?;
+        self.unlogged = true;
         self.buffer.retain(|(buffered, _)| !(lpn..lpn + count).contains(buffered));
         for lpn in lpn..lpn + count {
             if let Some(died) = self.map.unmap(lpn) {
@@ -110,6 +111,7 @@ where
                 self.stats.inline_hits += 1;
                 if old != Some(page) {
                     self.merge(lpn, page, birth)?;
+                    self.unlogged = true;
                 }
                 return Ok(after);
             }

@@ -167,29 +167,34 @@ impl NandJournal {
         data
     }
 
+    /// The next page of the log, and how many records are in it.
+    fn next_log_page(&self, durable: u64) -> (Vec<u8>, Tag, usize) {
+        // More records than a page holds are left if the last attempt failed.
+        let now = self.pending.len().min(self.per_page());
+        let data = self.padded(self.pending[..now].iter().flat_map(|record| record.encode()).collect());
+        let tag = Tag {
+            kind: Kind::Log { page: self.log_page, durable: self.log_durable },
+            lost: false,
+            birth: self.number,
+            seq: self.pending[..now].last().map_or(self.last_seq, Record::seq),
+            durable,
+            tails: Tails::default(),
+        };
+        (data, tag, now)
+    }
+
     fn program_log<N: Nand<Page = Vec<u8>, Oob = Tag>>(
         &mut self,
         nand: &mut N,
         durable: u64,
     ) -> Result<(), FtlError> {
-        // More records than a page holds are left if the last attempt failed.
-        let now = self.pending.len().min(self.per_page());
-        let data = self.padded(self.pending[..now].iter().flat_map(|record| record.encode()).collect());
-        let last_seq = self.pending[..now].last().map_or(self.last_seq, Record::seq);
         while let Some(&(page, _)) = self.unsynced.front().filter(|(_, last)| *last <= durable) {
             self.log_durable = page + 1;
             self.unsynced.pop_front();
         }
-        let tag = Tag {
-            kind: Kind::Log { page: self.log_page, durable: self.log_durable },
-            lost: false,
-            birth: self.number,
-            seq: last_seq,
-            durable,
-            tails: Tails::default(),
-        };
+        let (data, tag, now) = self.next_log_page(durable);
         self.place = self.put(nand, self.half(), self.place, &data, &tag)?;
-        self.unsynced.push_back((self.log_page, last_seq));
+        self.unsynced.push_back((self.log_page, tag.seq));
         self.log_page += 1;
         self.pending.drain(..now);
         Ok(())
@@ -346,6 +351,15 @@ impl<N: Nand<Page = Vec<u8>, Oob = Tag>> Journal<N> for NandJournal {
     fn flush(&mut self, nand: &mut N, durable: u64) -> Result<(), FtlError> {
         while !self.pending.is_empty() {
             self.program_log(nand, durable)?;
+        }
+        Ok(())
+    }
+
+    fn draft(&mut self, nand: &mut N, durable: u64) -> Result<(), FtlError> {
+        // Without room the next flush says so.
+        if !self.pending.is_empty() && self.place < self.half().pages(self.geometry) {
+            let (data, tag, _) = self.next_log_page(durable);
+            nand.draft(self.half().page(self.geometry, self.place), &data, &tag)?;
         }
         Ok(())
     }

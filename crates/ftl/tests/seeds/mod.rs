@@ -99,6 +99,9 @@ pub(crate) fn step<N: Cuttable>(
             drive.write(lpn, &content::<N>(number), 0)?;
         }
     }
+    if random.below(3) == 0 {
+        drive.hand_over()?;
+    }
     Ok(())
 }
 
