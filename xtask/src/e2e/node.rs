@@ -3,7 +3,8 @@
 use super::mortal;
 use crate::run::Failed;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -19,6 +20,8 @@ pub(crate) struct Setting {
     pub(crate) log: PathBuf,
     /// A second address that it listens on, beside a free port of 127.0.0.1.
     pub(crate) second: Option<String>,
+    /// The port of its counters on 127.0.0.1.
+    pub(crate) metrics: Option<u16>,
 }
 
 /// A node that runs. It is killed when it is dropped.
@@ -42,6 +45,9 @@ impl Node {
         command.args(["node", "--listen", &format!("127.0.0.1:{port}"), "--nqn", &setting.nqn]);
         if let Some(second) = &setting.second {
             command.args(["--listen", second]);
+        }
+        if let Some(port) = setting.metrics {
+            command.args(["--metrics", &port.to_string()]);
         }
         command.args(["--block-size", &setting.block.to_string()]);
         for drive in &setting.drives {
@@ -67,6 +73,19 @@ impl Node {
                 Err(Failed(format!("pumice node did not start: {}", said.trim())))
             }
         }
+    }
+
+    /// One of its counters, by name and labels as its page has them.
+    pub(crate) fn counter(&self, name: &str) -> Result<f64, Failed> {
+        let wrong = |error: std::io::Error| Failed(format!("the node's counters: {error}"));
+        let port = self.setting.metrics.ok_or_else(|| Failed("the node shows no counters".to_owned()))?;
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(wrong)?;
+        stream.set_read_timeout(Some(Duration::from_secs(30))).map_err(wrong)?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: node\r\n\r\n").map_err(wrong)?;
+        let mut page = String::new();
+        stream.read_to_string(&mut page).map_err(wrong)?;
+        let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
+        value.ok_or_else(|| Failed(format!("the node's counters lack {name}")))
     }
 
     /// As a power cut for the process: killed with no chance to put anything in order.
@@ -112,6 +131,12 @@ fn end(child: &mut Child) {
     // A child that has ended is no error.
     let _ = child.kill();
     let _ = child.wait();
+}
+
+/// A port of 127.0.0.1 that was free just now.
+pub(crate) fn free_port() -> Result<u16, Failed> {
+    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+    free.map(|address| address.port()).map_err(|error| Failed(format!("no free port: {error}")))
 }
 
 /// A new drive: a sparse file. Gives its path as text.

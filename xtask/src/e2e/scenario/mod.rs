@@ -7,6 +7,7 @@ mod connect;
 mod cut;
 mod discard;
 mod filesystem;
+mod flash;
 mod heals;
 mod mirrors;
 mod multipath;
@@ -17,7 +18,7 @@ mod volume;
 use super::guest::{Guest, Machine};
 use super::initrd::Initrd;
 use super::kernel::Unpacked;
-use super::node::{Node, Setting, file_drive};
+use super::node::{Node, Setting, file_drive, free_port};
 use super::options::Options;
 use super::steps::Steps;
 use crate::run::Failed;
@@ -43,12 +44,13 @@ impl Scenario {
 }
 
 /// All, in order.
-pub(crate) const SCENARIOS: [Scenario; 16] = [
+pub(crate) const SCENARIOS: [Scenario; 17] = [
     Scenario { name: "connect", short: true, run: connect::one_queue },
     Scenario { name: "queues", short: true, run: connect::several_queues },
     Scenario { name: "verify", short: true, run: verify::run },
     Scenario { name: "filesystem", short: true, run: filesystem::run },
     Scenario { name: "discard", short: true, run: discard::run },
+    Scenario { name: "flash", short: false, run: flash::run },
     Scenario { name: "multipath", short: false, run: multipath::run },
     Scenario { name: "admin", short: true, run: admin::run },
     Scenario { name: "restart", short: true, run: restart::run },
@@ -101,14 +103,24 @@ impl Bench<'_> {
     }
 
     fn node(&self, name: &str, block: u32, drives: Vec<String>) -> Result<Node, Failed> {
-        Node::start(Setting {
+        Node::start(self.setting(name, block, drives))
+    }
+
+    /// A node that shows its counters.
+    fn counting_node(&self, name: &str, block: u32, drives: Vec<String>) -> Result<Node, Failed> {
+        Node::start(Setting { metrics: Some(free_port()?), ..self.setting(name, block, drives) })
+    }
+
+    fn setting(&self, name: &str, block: u32, drives: Vec<String>) -> Setting {
+        Setting {
             binary: self.binary.to_owned(),
             nqn: Self::nqn(name),
             block,
             drives,
             log: self.folder.join(format!("node-{name}.log")),
             second: None,
-        })
+            metrics: None,
+        }
     }
 
     /// A file to serve.

@@ -2,15 +2,14 @@
 //! comes back.
 
 use super::{Bench, MIB};
-use crate::e2e::node::{Node, Setting};
+use crate::e2e::node::{Node, Setting, free_port};
 use crate::run::Failed;
 
 const SCRIPT: &str = include_str!("../../../guest/multipath.sh");
 
 /// Runs it.
 pub(crate) fn run(bench: &Bench<'_>) -> Result<(), Failed> {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    let second = free.map_err(|error| Failed(format!("no free port: {error}")))?;
+    let second = free_port()?;
     let nqn = Bench::nqn("multipath");
     let node = Node::start(Setting {
         binary: bench.binary.to_owned(),
@@ -18,12 +17,13 @@ pub(crate) fn run(bench: &Bench<'_>) -> Result<(), Failed> {
         block: 512,
         drives: vec![bench.drive("multipath", 64 * MIB)?],
         log: bench.folder.join("node-multipath.log"),
-        second: Some(second.to_string()),
+        second: Some(format!("127.0.0.1:{second}")),
+        metrics: None,
     })?;
     let seconds = if bench.options.full { 24 } else { 12 };
     let variables = [
         ("port", node.port.to_string()),
-        ("second", second.port().to_string()),
+        ("second", second.to_string()),
         ("nqn", nqn),
         ("seconds", seconds.to_string()),
     ];
