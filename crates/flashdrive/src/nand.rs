@@ -47,7 +47,7 @@ pub struct FileNand<M> {
     unit: Option<(u64, Vec<u8>)>,
     /// Erases since the drive was opened.
     erases: Vec<u32>,
-    /// Something was written since the last sync of the medium.
+    /// Something may have been written since the last sync of the medium.
     written: bool,
     /// Why nothing is written any more.
     failure: Option<String>,
@@ -64,7 +64,8 @@ impl<M: Medium> FileNand<M> {
             open: BTreeMap::new(),
             unit: None,
             erases: vec![0; blocks],
-            written: false,
+            // What an earlier process wrote is perhaps not durable.
+            written: true,
             failure: None,
         }
     }
@@ -131,8 +132,8 @@ impl<M: Medium> FileNand<M> {
         if self.failure.is_some() { Err(NandError::Failed) } else { Ok(()) }
     }
 
-    /// Writes the data of a block that are in memory only; with `soon`, through what returns
-    /// soonest.
+    /// Writes the data of a block that are in memory only; with `soon`, by
+    /// [`Medium::write_soon`].
     fn write_data(&mut self, block: u32, soon: bool) -> Result<(), NandError> {
         let Some(open) = self.open.get_mut(&block).filter(|open| open.kept < open.next) else {
             return Ok(());
@@ -162,12 +163,12 @@ impl<M: Medium> FileNand<M> {
         self.open.iter().filter(|(_, open)| open.tagged < open.next).map(|(block, _)| *block).collect()
     }
 
-    /// Pages whose data a block keeps in memory, at most.
+    /// The most pages of a block whose data are kept in memory.
     fn run(&self) -> u32 {
         (RUN / self.layout.page_bytes()).max(1) as u32
     }
 
-    /// A block whose next page is to be programmed.
+    /// The state of a block whose next page is about to be programmed.
     fn open_at(&mut self, block: u32, index: u32) -> &mut Open {
         let (footer, data) = (self.layout.footer_bytes(), self.run() as usize * self.layout.page_bytes());
         self.open.entry(block).or_insert_with(|| Open {
