@@ -5,15 +5,16 @@
 
 mod compare;
 mod read;
+mod verify;
 mod write;
 
 pub use compare::CompareStream;
 pub use read::read;
+pub use verify::VerifyStream;
 pub use write::WriteStream;
 
 use crate::command::{Action, CommandFields, Direction, InvalidReference, Pract, Protection};
-use crate::format::Format;
-use crate::stream::CheckStream;
+use crate::format::{Format, Type};
 use crate::verdict::Fault;
 
 /// A command for blocks.
@@ -95,6 +96,18 @@ impl FaceCommand {
         Ok(Self { format: *format, operation, protection, slba: fields.slba, blocks })
     }
 
+    /// What it asks for.
+    #[must_use]
+    pub const fn operation(&self) -> Operation {
+        self.operation
+    }
+
+    /// The format of its blocks.
+    #[must_use]
+    pub const fn format(&self) -> &Format {
+        &self.format
+    }
+
     /// What it says of tuples.
     #[must_use]
     pub const fn protection(&self) -> &Protection {
@@ -138,10 +151,7 @@ impl FaceCommand {
     /// If these are not the data and the metadata of the command's blocks.
     pub fn verify(&self, data: &[u8], metadata: &[u8]) -> Result<(), Failure> {
         self.assert_stored(data, metadata);
-        let Protection { tags, checks, .. } = self.protection;
-        let mut stream = CheckStream::new(self.format, tags, checks);
-        stream.verify_separate(data, None, metadata);
-        stream.fault().map_or(Ok(()), |fault| Err(Failure::Fault(fault)))
+        VerifyStream::new(*self).take(data, metadata)
     }
 
     /// The metadata of a block of zeros: Write Zeroes. `index` is from the first block of the
@@ -153,6 +163,14 @@ impl FaceCommand {
             metadata_of_zeros(&self.format, &self.protection, index, &mut metadata);
         }
         metadata
+    }
+
+    /// Whether Write Zeroes gives its blocks the metadata of [`deallocated`] ones.
+    #[must_use]
+    pub fn zeros_as_deallocated(&self) -> bool {
+        // With type 3 the reference tag is the same in every block.
+        let counted = self.format.kind() != Type::Three || self.blocks == 1;
+        counted && self.zeros(0) == deallocated(&self.format, self.slba)
     }
 
     fn assert_stored(&self, data: &[u8], metadata: &[u8]) {

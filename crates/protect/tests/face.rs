@@ -6,7 +6,7 @@ mod common;
 use common::{Checks, Plain, noise};
 use pumice_protect::command::CommandFields;
 use pumice_protect::face::{
-    CompareStream, FaceCommand, Failure, Operation, WriteStream, deallocated, read, unknown,
+    CompareStream, FaceCommand, Failure, Operation, VerifyStream, WriteStream, deallocated, read, unknown,
 };
 use pumice_protect::format::{Format, IdentifyFields};
 use pumice_protect::guard::Guard;
@@ -238,6 +238,14 @@ fn every_check_action_type_and_format_gives_the_status_of_the_right_block() {
                     let to_verify = command(Operation::Verify);
                     assert_eq!(to_verify.transfer_bytes(), 0);
                     assert_eq!(result(to_verify.verify(&bad_data, &bad_metadata)), expected, "{context}");
+                    // The same in two parts; nothing is looked at behind the first bad block.
+                    for first in 0..=BLOCKS as usize {
+                        let (data, metadata) = (first * plain.data, first * plain.metadata);
+                        let mut stream = VerifyStream::new(to_verify);
+                        let begin = stream.take(&bad_data[..data], &bad_metadata[..metadata]);
+                        let rest = |()| stream.take(&bad_data[data..], &bad_metadata[metadata..]);
+                        assert_eq!(result(begin.and_then(rest)), expected, "{context}");
+                    }
 
                     // Bad blocks stored, good ones brought.
                     let to_compare = command(Operation::Compare);
@@ -326,6 +334,9 @@ fn zeros_have_tuples_if_the_controller_acts_and_zeros_for_tuples_else() {
                 }
                 assert_eq!(command.zeros(index), block[plain.data..], "{plain:?} {act}");
             }
+            let as_deallocated =
+                |index| command.zeros(index) == deallocated(&format, 0x0123_4567_FFFF_FFFE + index);
+            assert_eq!(command.zeros_as_deallocated(), (0..BLOCKS).all(as_deallocated));
         }
         let lba = 0x0123_4567_FFFF_FFFF;
         let mut block = vec![0; plain.block_bytes()];
