@@ -90,6 +90,17 @@ pub struct TagFormat {
     pub block_bytes: u32,
 }
 
+impl TagFormat {
+    /// Bytes of a tuple.
+    #[must_use]
+    pub const fn tuple_bytes(&self) -> usize {
+        match self.guard {
+            Guard::Crc16 => 8,
+            Guard::Crc32c | Guard::Crc64 => 16,
+        }
+    }
+}
+
 /// Counters of a device's tags since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TagCounts {
@@ -188,6 +199,37 @@ pub trait Tagged: Send + Sync {
     /// # Errors
     /// If the range is not of whole blocks of the device, or the medium fails.
     fn read_judged(&self, offset: u64, buf: &mut [u8]) -> Result<Vec<Judged>, IoError>;
+
+    /// Reads whole blocks with their tuples and checks nothing. Block and tuple are of one version.
+    /// The tuple of a block that has none is all FFh, an escape.
+    ///
+    /// # Errors
+    /// If the range is not of whole blocks of the device, or the medium fails.
+    ///
+    /// # Panics
+    /// If the length of `tuples` is not that of one tuple a block.
+    fn read_with_tuples(&self, offset: u64, data: &mut [u8], tuples: &mut [u8]) -> Result<(), IoError>;
+
+    /// Writes whole blocks and stores their tuples as they are. In all else the tags are those of
+    /// [`BlockDevice::write_at`].
+    ///
+    /// # Errors
+    /// As [`BlockDevice::write_at`], and if the range is not of whole blocks of the device.
+    ///
+    /// # Panics
+    /// If the length of `tuples` is not that of one tuple a block.
+    fn write_with_tuples(&self, offset: u64, data: &[u8], tuples: &[u8]) -> Result<(), IoError>;
+
+    /// Fills one block per tuple with zeros, and stores the tuples as they are. With `frees_room` the
+    /// blocks' room is given back, as by [`BlockDevice::discard`]; otherwise it is kept, as by
+    /// [`BlockDevice::zero`].
+    ///
+    /// # Errors
+    /// As those two, and if the range is not of whole blocks of the device.
+    ///
+    /// # Panics
+    /// If `tuples` ends within a tuple.
+    fn zero_with_tuples(&self, offset: u64, tuples: &[u8], frees_room: bool) -> Result<(), IoError>;
 
     /// Turns adopted tags of whole blocks into vouched ones, and returns their number. No tuple
     /// changes.

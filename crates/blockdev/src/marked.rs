@@ -99,6 +99,20 @@ impl MarkedDevice {
         Ok(())
     }
 
+    /// Writes, as `write` does, and takes marks away that are written over.
+    fn over_marks(
+        &self,
+        operation: Operation,
+        offset: u64,
+        len: u64,
+        write: impl FnOnce() -> Result<(), IoError>,
+    ) -> Result<(), IoError> {
+        if self.has_marks(offset, len) {
+            return self.write_over(operation, offset, len, write);
+        }
+        write()
+    }
+
     /// Writes over marks, as `write` does: the data first, and when they are durable, the marks go.
     fn write_over(
         &self,
@@ -144,6 +158,23 @@ impl Tagged for MarkedDevice {
     fn read_judged(&self, offset: u64, buf: &mut [u8]) -> Result<Vec<Judged>, IoError> {
         self.refuse_marked(offset, buf.len())?;
         self.tags().read_judged(offset, buf)
+    }
+
+    fn read_with_tuples(&self, offset: u64, data: &mut [u8], tuples: &mut [u8]) -> Result<(), IoError> {
+        self.refuse_marked(offset, data.len())?;
+        self.tags().read_with_tuples(offset, data, tuples)
+    }
+
+    fn write_with_tuples(&self, offset: u64, data: &[u8], tuples: &[u8]) -> Result<(), IoError> {
+        let write = || self.tags().write_with_tuples(offset, data, tuples);
+        self.over_marks(Operation::Write, offset, data.len() as u64, write)
+    }
+
+    fn zero_with_tuples(&self, offset: u64, tuples: &[u8], frees_room: bool) -> Result<(), IoError> {
+        let blocks = (tuples.len() / self.format().tuple_bytes()) as u64;
+        let len = blocks * u64::from(self.format().block_bytes);
+        let zero = || self.tags().zero_with_tuples(offset, tuples, frees_room);
+        self.over_marks(Operation::Zero, offset, len, zero)
     }
 
     fn vouch(&self, offset: u64, len: u64) -> Result<u64, IoError> {
@@ -222,25 +253,16 @@ impl BlockDevice for MarkedDevice {
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), IoError> {
-        if self.has_marks(offset, data.len() as u64) {
-            let write = || self.inner.write_at(offset, data);
-            return self.write_over(Operation::Write, offset, data.len() as u64, write);
-        }
-        self.inner.write_at(offset, data)
+        let write = || self.inner.write_at(offset, data);
+        self.over_marks(Operation::Write, offset, data.len() as u64, write)
     }
 
     fn zero(&self, offset: u64, len: u64) -> Result<(), IoError> {
-        if self.has_marks(offset, len) {
-            return self.write_over(Operation::Zero, offset, len, || self.inner.zero(offset, len));
-        }
-        self.inner.zero(offset, len)
+        self.over_marks(Operation::Zero, offset, len, || self.inner.zero(offset, len))
     }
 
     fn discard(&self, offset: u64, len: u64) -> Result<(), IoError> {
-        if self.has_marks(offset, len) {
-            return self.write_over(Operation::Discard, offset, len, || self.inner.discard(offset, len));
-        }
-        self.inner.discard(offset, len)
+        self.over_marks(Operation::Discard, offset, len, || self.inner.discard(offset, len))
     }
 
     fn flush(&self) -> Result<(), IoError> {

@@ -13,8 +13,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 /// The data of a command.
 pub(crate) enum Payload<'b> {
     Read(&'b mut [u8]),
+    /// The same, for [`Request::ReadTags`].
+    ReadTags(&'b mut [u8]),
     Write(&'b [u8]),
-    Zero { discard: bool },
+    Zero {
+        discard: bool,
+    },
 }
 
 /// The outcome of a command, from the machine, and the drive's error if there was one.
@@ -174,10 +178,15 @@ impl Carrier {
                 }
             }
             Action::Read(id) => {
-                let (id, Payload::Read(buffer)) = (*id, payload) else { unreachable!("it reads") };
+                let id = *id;
+                let (buffer, judged) = match payload {
+                    Payload::Read(buffer) => (buffer, true),
+                    Payload::ReadTags(buffer) => (buffer, false),
+                    Payload::Write(_) | Payload::Zero { .. } => unreachable!("it reads"),
+                };
                 match self.drive.read_at(at, buffer) {
                     Ok(()) => {
-                        let guards = guards(&geometry, buffer);
+                        let guards = if judged { guards(&geometry, buffer) } else { Vec::new() };
                         Box::new(move |machine| machine.data_read(id, Some(&guards)))
                     }
                     Err(why) => {
@@ -193,7 +202,7 @@ impl Carrier {
                     Payload::Write(data) => self.drive.write_at(at, data),
                     Payload::Zero { discard: true } => self.drive.discard(at, len),
                     Payload::Zero { discard: false } => self.drive.zero(at, len),
-                    Payload::Read(_) => unreachable!("it writes"),
+                    Payload::Read(_) | Payload::ReadTags(_) => unreachable!("it writes"),
                 };
                 let done = written.is_ok();
                 *error = written.err();

@@ -1,5 +1,7 @@
 //! A drive with tags beside it.
 
+mod tuples;
+
 use crate::budget::{Budget, is_stale};
 use crate::carrier::{Carried, Carrier, Payload, guards};
 use crate::file::{Census, Recovered, SharedMedium, TagError, TagFile};
@@ -8,9 +10,7 @@ use crate::header::Header;
 use crate::machine::{Machine, Outcome, Request};
 use crate::page::{Judged, Opinion, Origin, Tag};
 use crate::record::Change;
-use pumice_blockdev::{
-    Background, BlockDevice, FlashCounts, Grains, IoError, Operation, TagCounts, TagFormat, Tagged,
-};
+use pumice_blockdev::{Background, BlockDevice, FlashCounts, Grains, IoError, Operation, Tagged};
 use pumice_protect::digest::crc32c;
 use std::collections::BTreeSet;
 use std::io;
@@ -340,42 +340,6 @@ fn seconds_now() -> u64 {
 
 fn opinions(judged: Vec<Judged>) -> Vec<Opinion> {
     judged.into_iter().map(|judged| judged.opinion).collect()
-}
-
-impl Tagged for TaggedDevice {
-    fn format(&self) -> TagFormat {
-        let guard = self.geometry.format().guard();
-        TagFormat { guard, block_bytes: self.geometry.block_bytes() as u32 }
-    }
-
-    fn counts(&self) -> TagCounts {
-        let (refused, served) = self.refused_and_served();
-        TagCounts { refused, served, lost_pages: self.lost_pages(), stale: self.is_stale() }
-    }
-
-    fn read_judged(&self, offset: u64, buf: &mut [u8]) -> Result<Vec<Judged>, IoError> {
-        let len = buf.len() as u64;
-        let blocks = self.whole_blocks(Operation::Read, offset, len)?;
-        let carried = self.carrier.carry(blocks, Request::Read, Payload::Read(buf));
-        self.judged(carried, offset, len as usize)
-    }
-
-    fn vouch(&self, offset: u64, len: u64) -> Result<u64, IoError> {
-        let blocks = self.whole_blocks(Operation::Write, offset, len)?;
-        let mut count = 0;
-        for first in blocks.clone().step_by(ZEROS_AT_ONCE as usize) {
-            let piece = first..blocks.end.min(first + ZEROS_AT_ONCE);
-            let carried = self.carrier.carry(piece, Request::Vouch, Payload::Zero { discard: false });
-            match carried.outcome {
-                Outcome::Vouched(some) => count += some,
-                _ => {
-                    let why = self.tags_error();
-                    return Err(IoError::new(self.name(), Operation::Write, offset, len as usize, why));
-                }
-            }
-        }
-        Ok(count)
-    }
 }
 
 impl Drop for TaggedDevice {

@@ -20,6 +20,8 @@ use std::ops::Range;
 pub enum Request {
     /// Read and check.
     Read,
+    /// Read, with the tags. Nothing is checked.
+    ReadTags,
     /// Write.
     Write(Change),
     /// Read; blocks of unknown origin get tags for their present contents.
@@ -68,6 +70,8 @@ pub enum Action {
 pub enum Outcome {
     /// It was read, with the result of checking each block.
     Read(Vec<Judged>),
+    /// It was read, with the tag of each block.
+    Tags(Vec<Tag>),
     /// The number of adopted tags that are now vouched for.
     Vouched(u64),
     /// It was written, or flushed.
@@ -188,7 +192,7 @@ impl Machine {
                 return;
             }
         }
-        let exclusive = !matches!(request, Request::Read);
+        let exclusive = !matches!(request, Request::Read | Request::ReadTags);
         #[cfg(test)]
         let exclusive = exclusive && self.mutation != Some(crate::mutation::Mutation::NoLocks);
         let granted = self.locks.ask(id, blocks.clone(), exclusive);
@@ -241,7 +245,9 @@ impl Machine {
     /// The pages of a command are in memory.
     fn go(&mut self, id: u64) {
         match &self.commands[&id].request {
-            Request::Read | Request::Adopt | Request::Release => self.actions.push(Action::Read(id)),
+            Request::Read | Request::ReadTags | Request::Adopt | Request::Release => {
+                self.actions.push(Action::Read(id));
+            }
             Request::Vouch => self.vouch(id),
             // It has failed while the pages were read: nothing takes the command from the queue.
             Request::Write(_) if self.failed => self.end(id, Outcome::TagsFailed),
@@ -327,7 +333,8 @@ impl Machine {
         self.end(id, Outcome::DriveFailed);
     }
 
-    /// The blocks of a command were read: the guard of each, or `None` if the drive refused.
+    /// The blocks of a command were read: the guard of each, or `None` if the drive refused. Those
+    /// of [`Request::ReadTags`] need no guards.
     pub fn data_read(&mut self, id: u64, guards: Option<&[u64]>) {
         let command = &self.commands[&id];
         let Some(guards) = guards else {
@@ -335,6 +342,15 @@ impl Machine {
             return;
         };
         let (blocks, request) = (command.blocks.clone(), command.request.clone());
+        if matches!(request, Request::ReadTags) {
+            let tag = |block| {
+                let (page, place) = self.geometry.place(block);
+                self.cache.page(page).tag(&self.geometry, place)
+            };
+            let outcome = Outcome::Tags(blocks.map(tag).collect());
+            self.end(id, outcome);
+            return;
+        }
         let mut judged = Vec::with_capacity(guards.len());
         for (block, guard) in blocks.zip(guards) {
             let (page, place) = self.geometry.place(block);
@@ -347,7 +363,7 @@ impl Machine {
             let adopts = match request {
                 Request::Adopt => tag == Tag::UNKNOWN,
                 Request::Release => matches!(opinion, Opinion::Differs(_)),
-                Request::Read | Request::Write(_) | Request::Vouch => false,
+                Request::Read | Request::ReadTags | Request::Write(_) | Request::Vouch => false,
             };
             if adopts && !self.failed {
                 let tuple = self.geometry.tuple(block, *guard);
@@ -459,30 +475,4 @@ impl Machine {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use pumice_protect::guard::Guard;
-
-    /// Commands that were on their way to the queue when the tag file failed are told so too.
-    #[test]
-    fn a_write_whose_pages_come_after_the_tag_file_has_failed_ends() {
-        let geometry = Geometry::new(1 << 20, 512, 512, Guard::Crc16, 64 << 10).expect("a drive");
-        let mut machine = Machine::new(geometry, 0, 100);
-        machine.begin(1, 0..1, Request::Write(Change::Zeros(1)));
-        // It waits for the first one's blocks.
-        machine.begin(2, 0..1, Request::Write(Change::Zeros(1)));
-        let [Action::Load { id: 1, pages }] = &machine.take_actions()[..] else { panic!("one is loaded") };
-        let pages = pages.iter().map(|page| (*page, Found::Fresh)).collect();
-        machine.tags_failed();
-        machine.loaded(1, pages);
-        let ended: Vec<u64> = machine
-            .take_actions()
-            .into_iter()
-            .filter_map(|action| match action {
-                Action::Done { id, outcome: Outcome::TagsFailed } => Some(id),
-                _ => None,
-            })
-            .collect();
-        assert_eq!(ended, [1, 2]);
-    }
-}
+mod tests;

@@ -14,6 +14,7 @@ use crate::record::Change;
 use pumice_blockdev::{BlockDevice, FaultyDevice, IoError};
 use pumice_durable::{FaultyStore, Medium, Store};
 use pumice_protect::guard::Guard;
+use pumice_protect::tuple::Tuple;
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
@@ -126,10 +127,19 @@ struct Job {
 }
 
 enum Kind {
-    Read { acknowledged: Vec<usize> },
-    Write { data: Vec<u8>, versions: Vec<usize> },
+    /// `tags`: their tags are read with them.
+    Read {
+        acknowledged: Vec<usize>,
+        tags: bool,
+    },
+    Write {
+        data: Vec<u8>,
+        versions: Vec<usize>,
+    },
     Adopt,
-    Flush { acknowledged: Vec<usize> },
+    Flush {
+        acknowledged: Vec<usize>,
+    },
 }
 
 struct World {
@@ -166,6 +176,9 @@ struct Counts {
     not_kept: u64,
     /// Torn blocks without a tag, of which only zeros arrived.
     unseen: u64,
+    /// Blocks that had a tuple of their host's after a cut, and reads of such blocks.
+    host_tuples: u64,
+    read_tuples: u64,
 }
 
 impl Counts {
@@ -186,6 +199,8 @@ impl Counts {
         self.only_kept += more.only_kept;
         self.not_kept += more.not_kept;
         self.unseen += more.unseen;
+        self.host_tuples += more.host_tuples;
+        self.read_tuples += more.read_tuples;
     }
 }
 
@@ -203,6 +218,8 @@ struct Session<'w> {
     file: TagFile,
     jobs: Vec<Job>,
     commands: BTreeMap<u64, (Range<u64>, Kind)>,
+    /// What commands have read whose tags are to come.
+    read: BTreeMap<u64, Vec<(u64, Vec<u8>)>>,
     next: u64,
     /// Checkpoints come last, so that the log gets full.
     slow_checkpoints: bool,
@@ -210,11 +227,24 @@ struct Session<'w> {
 
 type Checked<T> = Result<T, String>;
 
+/// The tag that a block is written with. Half of the data come with a tuple of their host's: its
+/// tags are made from the data, so that a tag of another version is noticed.
+fn tag(geometry: &Geometry, block: u64, bytes: &[u8]) -> Tag {
+    let tuple = geometry.tuple(block, geometry.format().guard().of(bytes));
+    let sum = crc32c::crc32c(bytes);
+    if sum & 1 == 0 || bytes.iter().all(|byte| *byte == 0) {
+        return Tag::written(tuple);
+    }
+    // Not FFFFh, which would ask for no check.
+    let application = (sum >> 16) as u16 & 0x7FFF;
+    let reference = u64::from(sum.rotate_left(8)) & geometry.format().reference_mask();
+    Tag::written(Tuple { application, reference, ..tuple })
+}
+
 fn change(geometry: &Geometry, first: u64, data: &[u8]) -> Change {
-    let guard = geometry.format().guard();
     let blocks = || (first..).zip(data.chunks(geometry.block_bytes()));
     Change::Tags {
-        tags: blocks().map(|(block, bytes)| Tag::written(geometry.tuple(block, guard.of(bytes)))).collect(),
+        tags: blocks().map(|(block, bytes)| tag(geometry, block, bytes)).collect(),
         sums: blocks().map(|(_, bytes)| crc32c::crc32c(bytes)).collect(),
         data: geometry.carries_data().then(|| data.to_vec()),
     }
@@ -299,6 +329,7 @@ fn no_cut_loses_a_write_or_makes_or_hides_a_finding() {
     assert!(counts.planted > 500 && counts.failed_writes > 50, "{counts:?}");
     assert!(counts.rolled_back > 500 && counts.unacknowledged_kept > 500, "{counts:?}");
     assert!(counts.checkpoints > 500 && counts.full > 20, "{counts:?}");
+    assert!(counts.host_tuples > 1000 && counts.read_tuples > 1000, "{counts:?}");
 }
 
 #[test]

@@ -76,8 +76,9 @@ impl Session<'_> {
             }
             5..=6 => {
                 let acknowledged = self.world.model[range].iter().map(|plain| plain.acknowledged).collect();
-                self.commands.insert(id, (blocks.clone(), Kind::Read { acknowledged }));
-                self.machine.begin(id, blocks, Request::Read);
+                let tags = kind == 6;
+                self.commands.insert(id, (blocks.clone(), Kind::Read { acknowledged, tags }));
+                self.machine.begin(id, blocks, if tags { Request::ReadTags } else { Request::Read });
             }
             7 => {
                 self.commands.insert(id, (blocks.clone(), Kind::Adopt));
@@ -133,6 +134,19 @@ impl Session<'_> {
                     }
                 }
             }
+            (Kind::Read { tags: true, .. }, Outcome::Tags(tags)) => {
+                let read = self.read.remove(&id).expect("it was read");
+                for ((block, bytes), found) in read.iter().zip(tags) {
+                    let plain = &self.world.model[*block as usize];
+                    // What lay there before may have been adopted, or have no tag.
+                    let is_first = plain.versions[0] == *bytes;
+                    let excused = self.world.unwritable == Some(*block);
+                    if !is_first && !excused && *found != tag(&self.world.geometry, *block, bytes) {
+                        return Err(format!("block {block} was read with the tag of another version"));
+                    }
+                    self.world.counts.read_tuples += u64::from(found.tuple.application != 0);
+                }
+            }
             (_, outcome) => return Err(format!("command {id}: {outcome:?}")),
         }
         Ok(())
@@ -178,7 +192,7 @@ impl Session<'_> {
                 let (blocks, kind) = &self.commands[id];
                 let mut bytes = vec![0; (blocks.end - blocks.start) as usize * size];
                 self.world.drive.read_at(blocks.start * size as u64, &mut bytes).map_err(|e| text(&e))?;
-                if let Kind::Read { acknowledged } = kind {
+                if let Kind::Read { acknowledged, .. } = kind {
                     let plain = &self.world.model[blocks.start as usize..blocks.end as usize];
                     for ((plain, least), found) in plain.iter().zip(acknowledged).zip(bytes.chunks(size)) {
                         let version = plain.versions.iter().rposition(|version| version == found);
@@ -192,6 +206,11 @@ impl Session<'_> {
             (Action::Read(id), _) => {
                 let guard = self.world.geometry.format().guard();
                 let bytes = job.read.expect("it was read");
+                if let (blocks, Kind::Read { tags: true, .. }) = &self.commands[id] {
+                    // For when its tags come.
+                    let blocks = blocks.clone().zip(bytes.chunks(size).map(<[u8]>::to_vec));
+                    self.read.insert(*id, blocks.collect());
+                }
                 let guards: Vec<u64> = bytes.chunks(size).map(|block| guard.of(block)).collect();
                 self.machine.data_read(*id, Some(&guards));
                 return Ok(None);

@@ -62,9 +62,9 @@ impl World {
         let cached = 3 + self.random.below(6) as usize;
         let mut machine = Machine::new(self.geometry, last, cached);
         machine.mutation = self.mutation;
-        let (jobs, commands) = (Vec::new(), BTreeMap::new());
+        let (jobs, commands, read) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
         let slow_checkpoints = self.random.one_in(4);
-        Ok(Session { world: self, machine, log, file, jobs, commands, next: 1, slow_checkpoints })
+        Ok(Session { world: self, machine, log, file, jobs, commands, read, next: 1, slow_checkpoints })
     }
 
     /// Flips a bit in some blocks.
@@ -186,6 +186,10 @@ impl World {
                 Some(version) if version > 0 && verdict != Opinion::Fits(Origin::Written) => {
                     return Err(format!("block {block}, version {version}: {verdict:?}"));
                 }
+                // Whether the node made it or the host.
+                Some(version) if version > 0 && tag != super::tag(&geometry, block, &content) => {
+                    return Err(format!("block {block}, version {version}: the tag of another version"));
+                }
                 // Neither a mixture nor what was there before, as far as anybody can tell, and it
                 // cannot be written again: it is refused.
                 Some(0) if geometry.carries_data() && self.unwritable == Some(block) => {}
@@ -213,6 +217,8 @@ impl World {
                 None => {}
             }
             let tagged = tag != Tag::UNKNOWN;
+            let of_host = version.is_some_and(|version| version > 0) && tag.tuple.application != 0;
+            self.counts.host_tuples += u64::from(of_host);
             let plain = &mut self.model[block as usize];
             *plain = Plain { versions: vec![content], acknowledged: 0, durable: 0, tagged };
             if version.is_none() {
