@@ -106,6 +106,7 @@ fuzz_target!(|data: &[u8]| {
         read_only: false,
         write_grain: 8,
         deallocate_grain: 8,
+        protection: None,
     };
     let identity = Identity {
         nqn: "nqn.2026-11.example:subsystem".parse().unwrap(),

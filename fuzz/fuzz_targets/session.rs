@@ -132,6 +132,7 @@ fuzz_target!(|data: &[u8]| {
             read_only: false,
             write_grain: 8,
             deallocate_grain: 8,
+            protection: None,
         };
     let identity = Identity {
         nqn: NQN.parse().unwrap(),

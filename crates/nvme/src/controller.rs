@@ -13,6 +13,7 @@
 mod admin;
 mod admission;
 mod association;
+mod attached;
 mod connection;
 mod fabrics;
 mod features;
@@ -26,6 +27,7 @@ mod slots;
 mod subsystem;
 
 pub use admission::Places;
+pub use attached::{Attached, Attachments};
 pub use connection::{Connection, Received};
 pub use media::{Lent, Media, Op, Request, SHUTDOWN_SLOT, Submitted, Windows};
 pub use notice::{EndReason, Ended, Notice, Who};

@@ -311,6 +311,7 @@ impl Drive {
             read_only: self.device.read_only(),
             write_grain: blocks(grains.write),
             deallocate_grain: blocks(grains.discard),
+            protection: None,
         }
     }
 }

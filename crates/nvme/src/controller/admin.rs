@@ -1,6 +1,7 @@
 //! Admin commands.
 
 use super::association::Controller;
+use super::attached::{Attached, Nsid};
 use super::connection::Connection;
 use super::io::MAX_TRANSFER;
 use super::slots::Phase;
@@ -133,13 +134,17 @@ impl Connection {
         });
     }
 
-    /// What the NSID of a command names that is about the controller. The discovery service has no
-    /// namespaces.
-    pub(super) fn scope<A: Access>(&self, sqe: &Sqe, access: &A) -> Result<Scope, Status> {
-        let count = || if self.is_discovery() { 0 } else { access.with(|s| s.namespaces().len()) };
+    /// The namespaces that the host has. The discovery service has none.
+    fn attached(&self) -> Attached {
+        let queue = self.queue.as_ref().filter(|queue| !queue.discovery);
+        queue.map_or_else(|| Attached::new([]), |queue| queue.attached.clone())
+    }
+
+    /// What the NSID of a command names that is about the controller.
+    pub(super) fn scope(&self, sqe: &Sqe) -> Result<Scope, Status> {
         match sqe.nsid() {
             0 | u32::MAX => Ok(Scope::Controller),
-            nsid if nsid as usize <= count() => Ok(Scope::Namespace),
+            nsid if self.attached().has(nsid) => Ok(Scope::Namespace),
             _ => Err(Status::INVALID_NAMESPACE),
         }
     }
@@ -165,20 +170,24 @@ impl Connection {
         // As they are now: the host asks because it was told that they have changed.
         let (namespaces, used) =
             access.with(|subsystem| (Arc::clone(subsystem.namespaces()), subsystem.used(nsid)));
-        let count = namespaces.len() as u32;
-        let namespace = nsid.checked_sub(1).and_then(|index| namespaces.get(index as usize));
+        let attached = self.attached();
+        let found = attached.find(nsid);
+        let namespace = match found {
+            Nsid::Active(index) => namespaces.get(index),
+            Nsid::Inactive | Nsid::Invalid => None,
+        };
         let of_namespace = |page: Option<Vec<u8>>| {
             page.map_or(Answer::Failed(Status::INVALID_NAMESPACE.dnr()), Answer::Data)
         };
         match asked {
             cns::CONTROLLER => Answer::Data(self.identify_controller(access)),
+            cns::NAMESPACE if found == Nsid::Inactive => Answer::Data(vec![0; LEN]),
             cns::NAMESPACE => of_namespace(namespace.map(|n| n.encode_with_use(used.unwrap_or(n.blocks)))),
             cns::NAMESPACE_IDS => of_namespace(namespace.map(Namespace::ids)),
             cns::NAMESPACE_INDEPENDENT => of_namespace(namespace.map(Namespace::independent)),
-            // Nothing beyond the base: no protection information.
-            cns::NAMESPACE_OF_SET if csi == 0 => of_namespace(namespace.map(|_| vec![0; LEN])),
+            cns::NAMESPACE_OF_SET if csi == 0 => of_namespace(namespace.map(Namespace::of_set)),
             cns::CONTROLLER_OF_SET if csi == 0 => Answer::Data(IdentifyController::limits()),
-            cns::NAMESPACE_LIST if nsid < 0xFFFF_FFFE => Answer::Data(namespace_list(nsid, count)),
+            cns::NAMESPACE_LIST if nsid < 0xFFFF_FFFE => Answer::Data(namespace_list(attached.above(nsid))),
             cns::NAMESPACE_LIST => Answer::Failed(Status::INVALID_NAMESPACE.dnr()),
             _ => Answer::Failed(Status::INVALID_FIELD.dnr()),
         }
@@ -187,7 +196,10 @@ impl Connection {
     fn identify_controller<A: Access>(&self, access: &A) -> Vec<u8> {
         let discovery = self.is_discovery();
         let cntlid = self.queue.as_ref().map_or(0, |queue| queue.cntlid);
+        let attached = self.attached();
         access.with(|subsystem| {
+            let mut namespaces = attached.above(0).filter_map(|n| subsystem.namespaces().get(n as usize - 1));
+            let extended_formats = namespaces.any(Namespace::has_extended_format);
             let identity = subsystem.identity().clone();
             let mut page = IdentifyController {
                 serial: identity.serial,
@@ -196,7 +208,8 @@ impl Connection {
                 cntlid,
                 discovery,
                 several_ports: subsystem.ports().len() > 1,
-                namespaces: subsystem.namespaces().len() as u32,
+                namespaces: attached.largest(),
+                extended_formats,
                 queue_depth: subsystem.limits().queue_depth,
                 capsule_data: subsystem.limits().capsule_data,
                 subnqn: if discovery {

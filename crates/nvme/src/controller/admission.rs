@@ -86,7 +86,8 @@ impl Subsystem {
             return Err((Status::CONNECT_BUSY, 0));
         }
         let cntlid = self.free_cntlid();
-        let controller = Controller::new(cntlid, data, kind, peer, fields.kato_ms, now);
+        let attached = self.attachments.of(&data.hostnqn);
+        let controller = Controller::new(cntlid, data, kind, attached, peer, fields.kato_ms, now);
         let counts = Self::counts(&controller);
         self.changes += u64::from(counts);
         Ok(self.controllers.entry(cntlid).or_insert(controller))

@@ -1,5 +1,6 @@
 //! A controller: what one host's association has of the subsystem.
 
+use super::attached::Attached;
 use super::notice::Totals;
 use super::settings::Settings;
 use crate::spec::connect::Data;
@@ -62,6 +63,8 @@ pub(crate) struct Controller {
     pub(crate) helper: bool,
     /// Its host has said that it writes no namespace.
     pub(crate) observer: Arc<AtomicBool>,
+    /// The namespaces that its host has. They do not change while it stands.
+    pub(crate) attached: Attached,
     /// Where its host comes from.
     pub(crate) peer: IpAddr,
     pub(crate) cc: u32,
@@ -103,7 +106,15 @@ pub(crate) enum Configured {
 }
 
 impl Controller {
-    pub(crate) fn new(cntlid: u16, host: &Data, kind: Kind, peer: IpAddr, kato_ms: u32, now: u64) -> Self {
+    pub(crate) fn new(
+        cntlid: u16,
+        host: &Data,
+        kind: Kind,
+        attached: Attached,
+        peer: IpAddr,
+        kato_ms: u32,
+        now: u64,
+    ) -> Self {
         Self {
             cntlid,
             hostnqn: host.hostnqn.clone(),
@@ -111,6 +122,7 @@ impl Controller {
             discovery: kind == Kind::Discovery,
             helper: kind == Kind::Helper,
             observer: Arc::default(),
+            attached,
             peer,
             cc: 0,
             csts: 0,

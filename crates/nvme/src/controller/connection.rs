@@ -6,6 +6,7 @@ mod parting;
 mod time;
 
 use super::association::Life;
+use super::attached::Attached;
 use super::media::{Lent, Media, Request, Submitted, Windows};
 use super::notice::{Done, EndReason, Ended, Notice, Totals};
 use super::slots::{Phase, Slots};
@@ -71,6 +72,8 @@ pub(super) struct Queue {
     pub(super) helper: bool,
     /// Its host has said that it writes no namespace.
     pub(super) observer: Arc<AtomicBool>,
+    /// The namespaces that its host has.
+    pub(super) attached: Attached,
     pub(super) entries: u16,
     pub(super) sqhd: u16,
     pub(super) flow_control: bool,
@@ -183,6 +186,12 @@ impl Connection {
     #[must_use]
     pub fn host(&self) -> Option<[u8; 16]> {
         self.queue.as_ref().map(|queue| queue.hostid)
+    }
+
+    /// The name of the host whose queue it is; empty if it has none.
+    #[must_use]
+    pub fn host_name(&self) -> Option<&str> {
+        self.queue.as_ref().map(|queue| queue.hostnqn.as_str())
     }
 
     /// Whether it is an I/O queue.

@@ -32,7 +32,7 @@ impl Connection {
     fn set_feature<A: Access>(&mut self, sqe: &Sqe, data: &[u8], access: &A) -> Result<u32, Status> {
         let (id, value, now) = (sqe.0[40], sqe.dword(11), self.now);
         capabilities(id, self.is_discovery()).ok_or(Status::INVALID_FIELD)?;
-        if let Scope::Namespace = self.scope(sqe, access)? {
+        if let Scope::Namespace = self.scope(sqe)? {
             return Err(Status::NOT_OF_NAMESPACE);
         }
         if sqe.dword(10) & SAVE != 0 {
@@ -93,7 +93,7 @@ impl Connection {
         };
         // A namespace that exists will do: nvme-cli names the one whose device it was given,
         // whatever the feature is of.
-        if let Err(status) = self.scope(sqe, access) {
+        if let Err(status) = self.scope(sqe) {
             return failed(status);
         }
         let current = match sqe.0[41] & 0b111 {

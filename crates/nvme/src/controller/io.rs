@@ -1,5 +1,6 @@
 //! I/O commands: checked here, carried out by the medium.
 
+use super::attached::Nsid;
 use super::connection::Connection;
 use super::media::{Lent, Media, Op, Request, Submitted};
 use super::slots::Phase;
@@ -9,6 +10,9 @@ use crate::spec::command::{Check, Command, Direction, Effect, VENDOR, io_command
 use crate::spec::identify::{MDTS, Namespace};
 use crate::spec::opcode::io;
 use crate::spec::{Sgl, Sqe, Status};
+use pumice_protect::command::CommandFields;
+use pumice_protect::face::{FaceCommand, Operation};
+use pumice_protect::format::Format;
 use std::sync::atomic::Ordering;
 
 /// Most bytes of a transfer.
@@ -50,7 +54,7 @@ impl Connection {
                 queue.done.bytes_read += request.len;
                 queue.counters.bytes_read.fetch_add(request.len, Ordering::Relaxed);
             }
-            if media.is_immediate(request.nsid) {
+            if request.face.is_none() && media.is_immediate(request.nsid) {
                 let status = self.read_at_once(sqe, &request, media, out);
                 self.note(sqe, status, access);
                 return Ok(());
@@ -111,8 +115,9 @@ impl Connection {
             return Err(Status::INVALID_FIELD.dnr());
         }
         let cntlid = self.queue.as_ref().map_or(0, |queue| queue.cntlid);
+        let (nsid, face) = (sqe.nsid(), None);
         let request =
-            Request { slot, nsid: sqe.nsid(), cntlid, op, offset: 0, len: 0, fua: false, data, command: sqe };
+            Request { slot, nsid, cntlid, op, offset: 0, len: 0, face, fua: false, data, command: sqe };
         match command {
             Some(command) => self.checked(command, request),
             None => vendor_checked(request),
@@ -132,16 +137,13 @@ impl Connection {
         if command.check == Check::Namespace && request.nsid == u32::MAX {
             return Ok(request);
         }
-        let namespace = (request.nsid)
-            .checked_sub(1)
-            .and_then(|index| self.namespaces.get(index as usize))
-            .ok_or(Status::INVALID_NAMESPACE.dnr())?;
+        let namespace = self.namespace(request.nsid)?;
         if command.effect == Effect::ChangesData && (namespace.read_only || self.observes()) {
             return Err(Status::WRITE_PROTECTED.dnr());
         }
         match command.check {
             Check::Namespace => {}
-            Check::Blocks => check_blocks(namespace, command.direction(), &mut request)?,
+            Check::Blocks => check_blocks(namespace, command, &mut request)?,
             Check::Ranges => {
                 request.len = (u64::from(sqe.dword(10) & 0xFF) + 1) * 16;
                 // The list may be longer than its ranges: Linux sends a page whatever their number.
@@ -158,6 +160,16 @@ impl Connection {
             }
         }
         Ok(request)
+    }
+
+    /// A namespace that the host has.
+    fn namespace(&self, nsid: u32) -> Result<&Namespace, Status> {
+        let found = self.queue.as_ref().map_or(Nsid::Invalid, |queue| queue.attached.find(nsid));
+        match found {
+            Nsid::Active(index) => self.namespaces.get(index).ok_or(Status::INVALID_NAMESPACE.dnr()),
+            Nsid::Inactive => Err(Status::INVALID_FIELD.dnr()),
+            Nsid::Invalid => Err(Status::INVALID_NAMESPACE.dnr()),
+        }
     }
 }
 
@@ -179,10 +191,10 @@ fn vendor_checked(mut request: Request<'_>) -> Result<Request<'_>, Status> {
 /// The blocks that a command names, and their data if it has some.
 fn check_blocks(
     namespace: &Namespace,
-    direction: Direction,
+    command: &Command<Op, Check>,
     request: &mut Request<'_>,
 ) -> Result<(), Status> {
-    let sqe = request.command;
+    let (sqe, direction) = (request.command, command.direction());
     let blocks = u64::from(sqe.blocks());
     let end = sqe.slba().checked_add(blocks).ok_or(Status::LBA_RANGE.dnr())?;
     if end > namespace.blocks {
@@ -191,13 +203,41 @@ fn check_blocks(
     request.offset = sqe.slba() << namespace.block_shift;
     request.len = blocks << namespace.block_shift;
     request.fua = sqe.control() & Sqe::FUA != 0;
+    request.face = match &namespace.protection {
+        Some(format) => face_command(format, command.kind, sqe)?,
+        None => None,
+    };
     if direction != Direction::None {
-        check_data(sqe, request.len, MAX_TRANSFER)?;
+        let bytes = request.face.map_or(request.len, |face| face.transfer_bytes());
+        check_data(sqe, bytes, MAX_TRANSFER)?;
     }
     if direction == Direction::ToHost && sqe.sgl().kind != Sgl::TRANSPORT {
         return Err(Status::SGL_TYPE.dnr());
     }
     Ok(())
+}
+
+/// What a command says of protection information; `None` if it is not one that looks at it.
+fn face_command(format: &Format, op: Op, sqe: &Sqe) -> Result<Option<FaceCommand>, Status> {
+    let operation = match op {
+        Op::Write => Operation::Write,
+        Op::Read => Operation::Read,
+        Op::Compare => Operation::Compare,
+        Op::Verify => Operation::Verify,
+        Op::WriteZeroes => Operation::WriteZeroes,
+        Op::Flush | Op::WriteUncorrectable | Op::Deallocate | Op::Vendor => return Ok(None),
+    };
+    let fields = CommandFields {
+        slba: sqe.slba(),
+        dword2: sqe.dword(2),
+        dword3: sqe.dword(3),
+        control: sqe.control(),
+        dword14: sqe.dword(14),
+        dword15: sqe.dword(15),
+    };
+    FaceCommand::parse(format, operation, &fields, sqe.blocks().into())
+        .map(Some)
+        .map_err(|_| Status::INVALID_PROTECTION.dnr())
 }
 
 fn takes_data(request: &Request<'_>) -> bool {

@@ -38,7 +38,7 @@ impl Connection {
             return Err(Status::INVALID_FIELD);
         }
         // No page is that of a namespace, health among them (LPA bit 0).
-        if let Scope::Namespace = self.scope(sqe, access)? {
+        if let Scope::Namespace = self.scope(sqe)? {
             return Err(Status::INVALID_FIELD);
         }
         let queue = self.queue.as_ref().ok_or(Status::SEQUENCE)?;
@@ -117,7 +117,7 @@ fn page(subsystem: &Subsystem, cntlid: u16, asked: Asked, seconds: u64) -> Optio
         }
         lid::CHANGED_NAMESPACES => changed(controller),
         lid::EFFECTS => effects::encode(&subsystem.vendor().commands),
-        lid::ANA => subsystem.ana_log(asked.groups_only).encode(),
+        lid::ANA => subsystem.ana_log(&controller.attached, asked.groups_only).encode(),
         _ => return None,
     })
 }

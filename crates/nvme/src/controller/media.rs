@@ -2,6 +2,7 @@
 
 pub use crate::spec::command::Op;
 use crate::spec::{Sqe, Status};
+use pumice_protect::face::FaceCommand;
 
 /// The slot of the flush that a shutdown asks for; it belongs to no command.
 pub const SHUTDOWN_SLOT: u16 = u16::MAX;
@@ -17,10 +18,13 @@ pub struct Request<'a> {
     pub cntlid: u16,
     /// What is asked for.
     pub op: Op,
-    /// First byte.
+    /// First byte of the medium.
     pub offset: u64,
-    /// Bytes.
+    /// Bytes of the medium.
     pub len: u64,
+    /// What a command says of protection information that its host sees: its data are of
+    /// [`FaceCommand::transfer_bytes`] then.
+    pub face: Option<FaceCommand>,
     /// Durable before it completes.
     pub fua: bool,
     /// Data from the host.

@@ -1,6 +1,7 @@
 //! The subsystem: namespaces, controllers, identity and limits; what all connections share.
 
 use super::association::{Controller, Kind, Life, stands};
+use super::attached::{Attached, Attachments};
 use crate::spec::ana::{self, AnaGroup, AnaLog, AnaState};
 use crate::spec::identify::{Namespace, OAES_ANA, OAES_NAMESPACES};
 use crate::spec::log::{Health, lid};
@@ -90,6 +91,7 @@ pub struct Subsystem {
     pub(super) identity: Identity,
     pub(super) limits: Limits,
     namespaces: Arc<[Namespace]>,
+    pub(super) attachments: Attachments,
     /// Blocks in use, of namespaces that know it.
     used: BTreeMap<u32, u64>,
     pub(crate) controllers: BTreeMap<u16, Controller>,
@@ -163,6 +165,7 @@ impl Subsystem {
         Self {
             identity,
             limits,
+            attachments: Attachments::all(namespaces.len()),
             namespaces: namespaces.into(),
             used: BTreeMap::new(),
             controllers: BTreeMap::new(),
@@ -197,6 +200,11 @@ impl Subsystem {
     #[must_use]
     pub fn namespaces(&self) -> &Arc<[Namespace]> {
         &self.namespaces
+    }
+
+    /// Says which namespaces each host has that associates from now on: all, if this is never said.
+    pub fn set_attachments(&mut self, attachments: Attachments) {
+        self.attachments = attachments;
     }
 
     /// Says what it has beyond the specification.
@@ -372,7 +380,7 @@ impl Subsystem {
         let mut all = self.namespaces.to_vec();
         all[nsid as usize - 1] = namespace;
         self.namespaces = all.into();
-        for controller in self.controllers.values_mut().filter(|c| !c.discovery) {
+        for controller in self.controllers.values_mut().filter(|c| !c.discovery && c.attached.has(nsid)) {
             controller.changed.insert(nsid);
             // Notice: namespaces changed, log page 04.
             controller.event(OAES_NAMESPACES, 2 | u32::from(lid::CHANGED_NAMESPACES) << 16);
@@ -403,14 +411,14 @@ impl Subsystem {
         }
     }
 
-    /// The log page 0C: the same for every controller.
-    pub(crate) fn ana_log(&self, groups_only: bool) -> AnaLog {
-        let namespaces = if groups_only { 0 } else { self.namespaces.len() as u32 };
+    /// The log page 0C of a controller with these namespaces.
+    pub(crate) fn ana_log(&self, attached: &Attached, groups_only: bool) -> AnaLog {
+        let namespaces = attached.above(if groups_only { u32::MAX } else { 0 });
         let group = AnaGroup {
             group: ana::GROUP,
             changes: self.ana_changes,
             state: self.ana as u8,
-            namespaces: (1..=namespaces).collect(),
+            namespaces: namespaces.collect(),
         };
         AnaLog { changes: self.ana_changes, groups: vec![group] }
     }

@@ -3,6 +3,8 @@
 
 use super::{ana, command};
 use crate::bytes::{put, put_padded, u16_at, u32_at, u64_at};
+use pumice_protect::format::{Format, Place, Type};
+use pumice_protect::guard::Guard;
 
 /// Bytes of every Identify answer.
 pub const LEN: usize = 4096;
@@ -45,6 +47,9 @@ pub struct Controller {
     pub several_ports: bool,
     /// The largest nsid.
     pub namespaces: u32,
+    /// Whether a namespace has a format that CNS 05 describes (ELBAS): a guard of more than 16 bits,
+    /// or a storage tag.
+    pub extended_formats: bool,
     /// Entries of a queue.
     pub queue_depth: u16,
     /// Bytes of data in a capsule of an I/O queue.
@@ -79,6 +84,8 @@ const ANATT: u8 = 10;
 /// (bit 6) is true and not said: nvme-cli before 2.10 leaves no room for the namespaces in the log
 /// page then (nvme-cli pull request 2377).
 const ANACAP: u8 = 1 | 1 << 1;
+/// The bit of CTRATT that says that there are extended formats.
+const ELBAS: u32 = 15;
 /// Degrees (kelvin) from which on a controller calls itself warm: the default of the temperature
 /// threshold.
 pub const WCTEMP: u16 = 343;
@@ -102,7 +109,7 @@ impl Controller {
         let oaes = if self.discovery { OAES_DISCOVERY } else { OAES };
         put(&mut d, 92, &oaes.to_le_bytes());
         // 128-bit host identifiers.
-        put(&mut d, 96, &1_u32.to_le_bytes());
+        put(&mut d, 96, &(1 | u32::from(self.extended_formats) << ELBAS).to_le_bytes());
         d[111] = if self.discovery { 2 } else { 1 };
         d[258] = ACL;
         d[259] = AERL;
@@ -170,6 +177,7 @@ impl Controller {
             discovery: d[111] == 2,
             several_ports: d[76] & 1 != 0,
             namespaces: u32_at(d, 516),
+            extended_formats: u32_at(d, 96) >> ELBAS & 1 == 1,
             queue_depth: u16_at(d, 514),
             // Data elsewhere than right behind the command (ICDOFF) are not sent in capsules.
             capsule_data: match u16_at(d, 1800) {
@@ -198,6 +206,9 @@ pub struct Namespace {
     pub write_grain: u16,
     /// Blocks that are best deallocated at a time, beginning at a multiple of as many.
     pub deallocate_grain: u16,
+    /// What hosts see of protection information: its blocks are extended ones. `None` if their
+    /// blocks have no metadata.
+    pub protection: Option<Format>,
 }
 
 impl Namespace {
@@ -232,6 +243,39 @@ impl Namespace {
         d[99] = u8::from(self.read_only);
         put(&mut d, 104, &self.nguid);
         d[128 + 2] = self.block_shift;
+        if let Some(format) = &self.protection {
+            let (kind, first) = (kind_number(format.kind()), format.place() == Place::First);
+            // Extended blocks: here, and all that there are.
+            d[26] = 1 << 4;
+            d[27] = 1;
+            d[28] = 1 << (kind - 1) | if first { 1 << 3 } else { 1 << 4 };
+            d[29] = kind | u8::from(first) << 3;
+            // The guard of a deallocated block is that of zeros.
+            d[33] |= 1 << 4;
+            put(&mut d, 128, &(format.metadata_bytes() as u16).to_le_bytes());
+        }
+        d
+    }
+
+    /// Whether its format is one that CNS 05 describes.
+    #[must_use]
+    pub fn has_extended_format(&self) -> bool {
+        self.protection.is_some_and(|format| format.guard() != Guard::Crc16 || format.storage_bits() != 0)
+    }
+
+    /// The 4096 bytes of CNS 05: what the NVM command set adds.
+    #[must_use]
+    pub fn of_set(&self) -> Vec<u8> {
+        let mut d = vec![0; LEN];
+        if let Some(format) = &self.protection {
+            let guard = match format.guard() {
+                Guard::Crc16 => 0,
+                Guard::Crc32c => 1,
+                Guard::Crc64 => 2,
+            };
+            put(&mut d, 0, &format.storage_mask().to_le_bytes());
+            put(&mut d, 12, &(format.storage_bits() | guard << 7).to_le_bytes());
+        }
         d
     }
 
@@ -250,6 +294,7 @@ impl Namespace {
             read_only: d[99] & 1 != 0,
             write_grain: if d[24] & 1 << 4 == 0 { 1 } else { u16_at(d, 64).saturating_add(1) },
             deallocate_grain: if d[24] & 1 << 4 == 0 { 1 } else { u16_at(d, 68).saturating_add(1) },
+            protection: None,
         })
     }
 
@@ -278,11 +323,20 @@ impl Namespace {
     }
 }
 
-/// The list of namespaces above `after`, of `count` in all: they are numbered without gaps.
+/// The number of a type of protection information in DPS.
+const fn kind_number(kind: Type) -> u8 {
+    match kind {
+        Type::One => 1,
+        Type::Two => 2,
+        Type::Three => 3,
+    }
+}
+
+/// The list of these namespaces, or of the first 1024 of them.
 #[must_use]
-pub fn namespace_list(after: u32, count: u32) -> Vec<u8> {
+pub fn namespace_list(nsids: impl IntoIterator<Item = u32>) -> Vec<u8> {
     let mut d = vec![0; LEN];
-    for (field, nsid) in d.chunks_exact_mut(4).zip(after.saturating_add(1)..=count) {
+    for (field, nsid) in d.chunks_exact_mut(4).zip(nsids) {
         field.copy_from_slice(&nsid.to_le_bytes());
     }
     d

@@ -69,7 +69,7 @@ statuses! {
     /// Connect: the record format is not 0.
     CONNECT_FORMAT = 0x180, "incompatible format";
     /// Connect: no room.
-    CONNECT_BUSY = 0x181, "controller busy";
+    CONNECT_BUSY = 0x181, "controller busy, or invalid protection information";
     /// Connect: a parameter; dw0 says which.
     CONNECT_INVALID = 0x182, "connect invalid parameters";
     /// Connect: this host may not use the controller.
@@ -80,15 +80,27 @@ statuses! {
     WRITE_FAULT = 0x280, "write fault";
     /// The medium does not give the data back.
     READ_ERROR = 0x281, "unrecovered read error";
+    /// The guard of a block is not that of its bytes.
+    GUARD_CHECK = 0x282, "end-to-end guard check error";
+    /// An application tag is not as the command says.
+    APPLICATION_TAG_CHECK = 0x283, "end-to-end application tag check error";
+    /// A reference tag is not as the command says.
+    REFERENCE_TAG_CHECK = 0x284, "end-to-end reference tag check error";
     /// Compare: the data differ.
     COMPARE_FAILURE = 0x285, "compare failure";
     /// The host may not do that.
     ACCESS_DENIED = 0x286, "access denied";
+    /// A storage tag is not as the command says.
+    STORAGE_TAG_CHECK = 0x288, "end-to-end storage tag check error";
     /// The path failed; a host's own books.
     HOST_PATH = 0x370, "host path error";
 }
 
 impl Status {
+    /// Of an I/O command: its initial reference tag is not that of its first block. The number is
+    /// that of [`CONNECT_BUSY`](Self::CONNECT_BUSY).
+    pub const INVALID_PROTECTION: Self = Self(0x181);
+
     /// Do not retry: the same command would end the same way.
     const DNR: u16 = 1 << 14;
 

@@ -6,6 +6,7 @@ mod announced;
 mod budgets;
 mod discovery;
 mod documented;
+mod faces;
 mod golden;
 mod host_violations;
 mod identity;

@@ -138,6 +138,7 @@ fn identify_namespace() {
         read_only: true,
         write_grain: 1,
         deallocate_grain: 1,
+        protection: None,
     };
     assert_eq!((read_only.encode()[99], read_only.independent()[8], read_only.encode()[130]), (1, 1, 12));
     assert_eq!(Namespace::decode(&read_only.encode()), Some(read_only));
@@ -155,9 +156,9 @@ fn identify_namespace() {
     assert_eq!(Namespace::decode(&page), Some(grains));
     assert_eq!((read_only.encode()[24], &read_only.encode()[64..74]), (0, &[0; 10][..]));
     // 1024 of many, the last of them as well.
-    let list = namespace_list(5, 2000);
+    let list = namespace_list(6..=2000);
     assert_eq!((&list[..4], &list[4092..]), (&[6, 0, 0, 0][..], &1029_u32.to_le_bytes()[..]));
-    holds(&namespace_list(1999, 2000), 4096, &[(0, &2000_u32.to_le_bytes())]);
+    holds(&namespace_list([2000]), 4096, &[(0, &2000_u32.to_le_bytes())]);
 }
 
 #[test]

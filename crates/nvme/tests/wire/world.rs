@@ -58,11 +58,18 @@ pub(crate) struct Drives {
     pub(crate) content: [Vec<u8>; 2],
     /// Requests of the second drive that were not answered: slot, and what is to be read.
     pub(crate) waiting: Vec<(u16, Option<std::ops::Range<usize>>)>,
+    /// Those that failed: slot, status and block.
+    failed: Vec<(u16, Status, u64)>,
     pub(crate) flushes: usize,
     /// A flush of everything is not answered.
     pub(crate) slow_flush: bool,
     /// Bytes of the last request.
     pub(crate) last_len: u64,
+    /// What was asked for: the command, bytes of the medium, and of the transfer if the host sees
+    /// protection information.
+    pub(crate) requests: Vec<(Op, u64, Option<u64>)>,
+    /// The next command of this drive fails with this status because of this block.
+    pub(crate) bad_block: Option<(u32, Status, u64)>,
     /// There is no room for more commands.
     pub(crate) full: bool,
     /// Blocks that were made unreadable, by drive.
@@ -88,7 +95,10 @@ impl Drives {
         let content = &mut self.content[request.nsid as usize - 1];
         let range = request.offset as usize..(request.offset + request.len) as usize;
         match request.op {
+            // What is stored of extended blocks is not the affair of these tests.
+            Op::Write if request.face.is_some() => {}
             Op::Write => content[range].copy_from_slice(request.data),
+            Op::Compare if request.face.is_some() => {}
             Op::WriteZeroes => content[range].fill(0),
             Op::Compare if content[range.clone()] != *request.data => {
                 return Status::COMPARE_FAILURE.dnr();
@@ -125,6 +135,8 @@ impl Media for Drives {
 
     fn submit(&mut self, request: &Request<'_>) -> Submitted {
         self.last_len = request.len;
+        let transfer = request.face.map(|face| face.transfer_bytes());
+        self.requests.push((request.op, request.len, transfer));
         if request.nsid == 1 || request.nsid == u32::MAX {
             let status = self.apply(request);
             let now = request.nsid == 1 || !self.slow_flush;
@@ -132,6 +144,10 @@ impl Media for Drives {
         }
         let status = self.apply(request);
         assert!(status.is_success());
+        if let Some((_, status, lba)) = self.bad_block.filter(|(nsid, ..)| *nsid == request.nsid) {
+            self.failed.push((request.slot, status, lba));
+            return Submitted::Later;
+        }
         let range = request.offset as usize..(request.offset + request.len) as usize;
         self.waiting.push((request.slot, (request.op == Op::Read).then_some(range)));
         Submitted::Later
@@ -166,6 +182,7 @@ impl World {
             read_only: false,
             write_grain: 1,
             deallocate_grain: 1,
+            protection: None,
         };
         let identity = Identity {
             nqn: NQN.parse().unwrap(),
@@ -180,9 +197,12 @@ impl World {
             drives: Drives {
                 content: [content(), content()],
                 waiting: Vec::new(),
+                failed: Vec::new(),
                 flushes: 0,
                 slow_flush: false,
                 last_len: 0,
+                requests: Vec::new(),
+                bad_block: None,
                 full: false,
                 unreadable: Default::default(),
             },
@@ -215,6 +235,9 @@ impl World {
 
     /// The second drive answers everything, the newest first.
     pub(crate) fn answer(&mut self, socket: &mut Socket) {
+        while let Some((slot, status, lba)) = self.drives.failed.pop() {
+            socket.connection.complete_failed(slot, status, lba, &self.shared, &mut socket.out);
+        }
         while let Some((slot, read)) = self.drives.waiting.pop() {
             match read {
                 Some(range) => {

@@ -72,6 +72,25 @@ impl Connection {
         self.queue.as_ref().is_some_and(|q| !q.flow_control)
     }
 
+    /// The command of a slot failed because of one of its blocks, number `lba` of the namespace:
+    /// completes it, and has the block in the error log.
+    pub fn complete_failed<A: Access>(
+        &mut self,
+        slot: u16,
+        status: Status,
+        lba: u64,
+        access: &A,
+        out: &mut Vec<u8>,
+    ) {
+        let Some(entry) = self.slots.get(slot) else { return };
+        let (sqe, status) = (entry.sqe, entry.fault.unwrap_or(status));
+        self.note_block(&sqe, status, lba, access);
+        if self.may_answer() {
+            self.respond(&sqe, status, 0, out);
+        }
+        self.release(slot, out);
+    }
+
     /// The command of a slot is done: completes it without data.
     pub fn complete<A: Access>(
         &mut self,
@@ -163,6 +182,15 @@ impl Connection {
 
     /// Writes down a command that failed.
     pub(in crate::controller) fn note<A: Access>(&self, sqe: &Sqe, status: Status, access: &A) {
+        if status.is_success() {
+            return;
+        }
+        let names_blocks = self.is_io_queue() && crate::spec::command::names_blocks(sqe.opcode());
+        self.note_block(sqe, status, if names_blocks { sqe.slba() } else { 0 }, access);
+    }
+
+    /// The same, with the block that it failed because of.
+    fn note_block<A: Access>(&self, sqe: &Sqe, status: Status, lba: u64, access: &A) {
         let Some(queue) = self.queue.as_ref().filter(|_| !status.is_success()) else { return };
         if matches!(Status(status.code()), Status::WRITE_FAULT | Status::READ_ERROR) {
             queue.counters.media_errors.fetch_add(1, Ordering::Relaxed);
@@ -172,11 +200,7 @@ impl Connection {
             sqid: queue.qid,
             cid: sqe.cid(),
             status_word: status.word(),
-            lba: if queue.qid != 0 && crate::spec::command::names_blocks(sqe.opcode()) {
-                sqe.slba()
-            } else {
-                0
-            },
+            lba,
             nsid: sqe.nsid(),
         };
         access.with(|subsystem| {
