@@ -9,12 +9,13 @@ use pumice_blockdev::raise_descriptor_limit;
 use pumice_initiator::DigestPolicy;
 use pumice_node::NodeOptions;
 use pumice_node::serve::{
-    Drive, DriveConfig, DriveSource, NodeConfig, Peer, Server, Service, busy_poll, listen_address,
+    Drive, DriveConfig, DriveSource, HostFaces, NodeConfig, Peer, Server, Service, busy_poll, listen_address,
     metrics_address,
 };
 use pumice_nvme::controller::Limits;
 use pumice_nvme::spec::Nqn;
 use pumice_offload::PaceRequest;
+use pumice_protect::format::Type;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -46,6 +47,9 @@ All options can be given in a file instead, with --config:
     [[drive]]
     backend = \"/dev/sdb\"                   # a block device, an image file, mem:SIZE, or flash:PATH
     label = \"front left\"                  # optional; shown to hosts instead of the last part of the path
+    [[host]]                               # optional; hosts that see protection information of drives with tags
+    nqn = \"nqn.2026-11.example:host\"
+    faces = [\"hidden\", \"visible\"]          # or \"unchecked\" instead of \"hidden\"
     [[peer]]                               # nodes to which local memory may be sent
     address = \"127.0.0.1:4421\"
     digest = \"auto\"                        # optional; digests of connections to it: auto (unless it is on the loopback), on, off
@@ -113,6 +117,7 @@ impl NodeArgs {
         let drive = |source: &DriveSource| DriveConfig {
             backend: source.backend.clone(),
             tagging: source.tagging.clone(),
+            pi_type: Type::One,
             block_size: None,
             label: None,
         };
@@ -127,6 +132,7 @@ impl NodeArgs {
             drives: self.drive.iter().map(drive).collect(),
             metrics: self.metrics,
             show_paths: self.show_paths,
+            faces: HostFaces::default(),
             pacing: PaceRequest::default(),
             peers: self
                 .peer
@@ -147,8 +153,10 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
     for (i, drive) in config.drives.iter().enumerate() {
         let block_size = drive.block_size.unwrap_or(config.block_size);
         let (label, tagging) = (config.label(i), drive.tagging.as_ref());
+        let pi_type = drive.pi_type;
         let drive =
-            Drive::open_tagged(&drive.backend, tagging, block_size, nqn.as_str(), i + 1, Some(&label))?;
+            Drive::open_tagged(&drive.backend, tagging, block_size, nqn.as_str(), i + 1, Some(&label))?
+                .with_type(pi_type);
         drives.push(match &state {
             Some(folder) => drive.keep_marks(folder)?,
             None => drive,
@@ -173,6 +181,7 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
         metrics: config.metrics,
         nqn,
         drives,
+        faces: config.faces,
         limits: Limits { connections: config.connections, ..Limits::default() },
         cores: config.cores,
         busy_poll: config.busy_poll,

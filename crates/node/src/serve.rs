@@ -24,8 +24,10 @@ mod direct;
 mod done;
 mod drive;
 mod exposition;
+mod faces;
 mod failure;
 mod fair;
+mod faults;
 mod handle;
 mod leases;
 mod listen;
@@ -45,10 +47,12 @@ mod socket;
 mod tagging;
 mod turns;
 mod updates;
+mod visible;
 mod workers;
 
 pub use config::{ConfigError, DriveConfig, NodeConfig, Peer, busy_poll, metrics_address};
 pub use drive::{Backend, BackendError, Drive, DriveSource};
+pub use faces::{Faces, HostFaces};
 pub use listen::listen_address;
 pub use tagging::{Tagging, TaggingError};
 
@@ -130,8 +134,10 @@ pub struct Service {
     pub listen: Vec<SocketAddr>,
     /// The subsystem's name.
     pub nqn: Nqn,
-    /// Namespaces 1, 2, ….
+    /// Namespaces 1, 2, …. The visible faces of those with tags come after all of these.
     pub drives: Vec<Drive>,
+    /// Which faces each host has.
+    pub faces: HostFaces,
     /// What hosts may ask for.
     pub limits: Limits,
     /// Threads that serve connections.
@@ -179,7 +185,8 @@ impl Server {
     /// # Errors
     /// Where there is no drive, the address cannot be listened on, or the machine refuses threads.
     pub fn start(service: Service) -> Result<Self, ServeError> {
-        let Service { listen, nqn, drives, limits, cores, busy_poll, node, peers, pacing, metrics } = service;
+        let Service { listen, nqn, drives, faces, limits, cores, busy_poll, node, .. } = service;
+        let Service { peers, pacing, metrics, .. } = service;
         if drives.is_empty() {
             return Err(ServeError::NoDrives);
         }
@@ -198,8 +205,9 @@ impl Server {
             model: "Pumice".to_owned(),
             firmware: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        let namespaces = drives.iter().map(Drive::namespace).collect();
+        let (namespaces, attachments) = faces::namespaces(&drives, &faces);
         let mut subsystem = Subsystem::new(identity, limits, namespaces);
+        subsystem.set_attachments(attachments);
         let devices: Vec<_> = drives.into_iter().map(|drive| drive.device).collect();
         let watch = WriteWatch::new(devices.iter().map(|device| device.size_bytes()), epoch());
         let offload = Offload::new(nqn.as_str(), devices.clone(), node, peers, Arc::clone(&watch));
@@ -208,7 +216,7 @@ impl Server {
         subsystem.set_ports(addresses.clone());
         let subsystem = SharedSubsystem(Arc::new(Mutex::new(subsystem)));
         let count = cores.max(1);
-        let shared = Arc::new(Shared::new(count, subsystem, limits, devices, offload, watch));
+        let shared = Arc::new(Shared::new(count, subsystem, limits, devices, faces, offload, watch));
         let mut parts = Vec::with_capacity(count);
         for number in 0..count {
             parts.push(Core::new(number, Arc::clone(&shared), busy_poll)?);

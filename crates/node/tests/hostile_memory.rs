@@ -4,7 +4,7 @@
 use pumice_blockdev::{BlockDevice, HookedDevice, MemoryDevice};
 use pumice_initiator::{ConnectOptions, Controller};
 use pumice_node::NodeOptions;
-use pumice_node::serve::{Drive, Server, Service};
+use pumice_node::serve::{Drive, HostFaces, Server, Service};
 use pumice_nvme::controller::Limits;
 use pumice_nvme::host::{Connection, Event, Options};
 use pumice_nvme::pdu::Digests;
@@ -36,6 +36,7 @@ fn server() -> Server {
         listen: vec!["127.0.0.1:0".parse().unwrap()],
         nqn: "nqn.2026-11.example:node".parse().unwrap(),
         drives: vec![Drive::with_device(device, 512, "m").unwrap()],
+        faces: HostFaces::default(),
         limits: Limits::default(),
         cores: 2,
         busy_poll: Duration::ZERO,

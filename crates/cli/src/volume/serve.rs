@@ -13,7 +13,7 @@ use pumice_blockdev::raise_descriptor_limit;
 use pumice_executor::{Consistency, Control, OpenOptions, ServedVolume, Status, open};
 use pumice_initiator::{BusyPoll, DigestPolicy};
 use pumice_node::NodeOptions;
-use pumice_node::serve::{Drive, Server, Service, listen_address};
+use pumice_node::serve::{Drive, HostFaces, Server, Service, listen_address};
 use pumice_nvme::controller::Limits;
 use pumice_nvme::spec::Nqn;
 use pumice_offload::PaceRequest;
@@ -200,6 +200,7 @@ fn serve(
         metrics: None,
         nqn,
         drives: vec![drive],
+        faces: HostFaces::default(),
         limits: Limits::default(),
         cores: 1,
         busy_poll: BusyPoll::USUAL,

@@ -5,7 +5,7 @@ use pumice_blockdev::BlockDevice;
 use pumice_executor::{Consistency, MemberDrive, OpenOptions, ServedVolume, create, open};
 use pumice_initiator::DigestPolicy;
 use pumice_node::NodeOptions;
-use pumice_node::serve::{Backend, Drive, Peer, Server, Service};
+use pumice_node::serve::{Backend, Drive, HostFaces, Peer, Server, Service};
 use pumice_nvme::controller::Limits;
 use pumice_offload::{DataNode, DriveId, PaceRequest};
 use pumice_parity::gf;
@@ -47,6 +47,7 @@ impl Nodes {
                 metrics: None,
                 nqn: name.parse().unwrap(),
                 drives: (1..=drives[i]).map(drive).collect(),
+                faces: HostFaces::default(),
                 limits: Limits::default(),
                 cores: 1,
                 busy_poll: Duration::ZERO,

@@ -5,7 +5,7 @@ use pumice_blockdev::BlockDevice;
 use pumice_executor::{MemberDrive, OpenOptions, create, open};
 use pumice_initiator::DigestPolicy;
 use pumice_node::NodeOptions;
-use pumice_node::serve::{Backend, Drive, Server, Service};
+use pumice_node::serve::{Backend, Drive, HostFaces, Server, Service};
 use pumice_nvme::controller::Limits;
 use pumice_offload::{DataNode, DriveId, PaceRequest};
 use pumice_raid::layout::{Layout, Level};
@@ -22,6 +22,7 @@ fn node(number: usize, block: u32) -> Server {
         metrics: None,
         nqn: name.parse().unwrap(),
         drives: vec![drive(1), drive(2)],
+        faces: HostFaces::default(),
         limits: Limits::default(),
         cores: 1,
         busy_poll: Duration::ZERO,

@@ -5,6 +5,7 @@ use super::clearing::Clearing;
 use super::direct::Direct;
 use super::done::Ticket;
 use super::fair::HostKey;
+use super::faults::{read_fault, write_fault};
 use super::handle::CoreHandle;
 use super::metrics::{Class, CoreCounts};
 use super::outgoing::Loan;
@@ -12,7 +13,8 @@ use super::pool::Pool;
 use super::results::{QueueId, Sender};
 use super::shared::Shared;
 use super::updates;
-use super::workers::{Job, OffloadJob, read_fault, write_fault};
+use super::visible::Visible;
+use super::workers::{Job, OffloadJob};
 use crate::watch::Writing;
 use pumice_blockdev::BlockDevice;
 use pumice_buffer::AlignedBuffer;
@@ -48,6 +50,8 @@ pub(super) struct Blocks<'a> {
     pub(super) control: &'a Pool,
     /// Whose connection it is.
     pub(super) host: HostKey,
+    /// Whether its host gets blocks that do not fit their tags.
+    pub(super) unchecked: bool,
     /// What its host holds, once it is known.
     pub(super) account: Option<&'a Account>,
     /// Bytes that commands of the connection under way take, and that wait to be sent on it.
@@ -92,7 +96,7 @@ impl Blocks<'_> {
     }
 
     fn device(&self, nsid: u32) -> Option<&Arc<dyn BlockDevice>> {
-        self.shared.devices().get((nsid as usize).checked_sub(1)?)
+        self.shared.devices().get(self.shared.drive_of(nsid)?)
     }
 
     /// Begins a command of the parity command set.
@@ -116,6 +120,8 @@ impl Blocks<'_> {
             devices: Vec::new(),
             gone: Arc::clone(self.gone),
             op: request.op,
+            visible: None,
+            unchecked: false,
             offset: 0,
             len: request.len,
             fua: false,
@@ -138,6 +144,14 @@ impl Blocks<'_> {
         Submitted::Later
     }
 
+    /// Bytes of memory that a command for so many bytes takes.
+    fn memory(op: Op, len: u64) -> u64 {
+        match op {
+            Op::Read | Op::Write | Op::Compare | Op::Verify => len.min(MOST),
+            Op::Flush | Op::WriteUncorrectable | Op::WriteZeroes | Op::Deallocate | Op::Vendor => 0,
+        }
+    }
+
     /// What an update or a store is about to change.
     fn changed(&self, cntlid: u16, sqe: &Sqe) -> Vec<Writing> {
         let Some((drive, bytes)) = updates::changed(sqe) else { return Vec::new() };
@@ -149,9 +163,13 @@ impl Blocks<'_> {
 
     /// Notes what a command does to the superblocks of its drive.
     fn remember(&self, request: &Request<'_>, ranges: &[(u64, u64)]) {
-        let index = (request.nsid as usize).wrapping_sub(1);
+        let Some(index) = self.shared.drive_of(request.nsid) else { return };
         let Some(superblocks) = self.shared.watch().superblocks().get(index) else { return };
         match request.op {
+            // Its data have metadata between them: what they are is not looked at.
+            Op::Write if request.face.is_some() => {
+                superblocks.lost(request.cntlid, &(request.offset..request.offset + request.len));
+            }
             Op::Write => superblocks.written(request.cntlid, request.offset, request.data),
             Op::WriteZeroes | Op::WriteUncorrectable => {
                 superblocks.lost(request.cntlid, &(request.offset..request.offset + request.len));
@@ -167,7 +185,7 @@ impl Blocks<'_> {
 
     /// Does something at once that the drive's pacer should know of.
     fn foreground(&self, nsid: u32, op: Op, bytes: u64, work: impl FnOnce() -> Status) -> Status {
-        let index = nsid as usize - 1;
+        let Some(index) = self.shared.drive_of(nsid) else { return work() };
         let request = self.shared.pacing().arrived(index, self.waited);
         let status = work();
         self.shared.pacing().completed(index, request, bytes);
@@ -179,7 +197,8 @@ impl Blocks<'_> {
     /// Writes to a memory drive.
     fn write_now(&self, device: &dyn BlockDevice, request: &Request<'_>) -> Status {
         let bytes = request.offset..request.offset + request.len;
-        let _writing = self.shared.watch().begin(request.nsid as usize - 1, bytes);
+        let index = self.shared.drive_of(request.nsid);
+        let _writing = index.map(|index| self.shared.watch().begin(index, bytes));
         match device.write_at(request.offset, request.data) {
             Ok(()) => Status::SUCCESS,
             Err(error) => write_fault(&error),
@@ -198,16 +217,16 @@ impl Media for Blocks<'_> {
     }
 
     fn lend(&mut self, nsid: u32, offset: u64, len: u64, at: usize) -> Lent {
-        let Some(device) = self.device(nsid).filter(|_| self.shared.is_resident(nsid)) else {
-            return Lent::Nothing;
-        };
+        let index = self.shared.drive_of(nsid).filter(|_| self.shared.is_resident(nsid));
+        let Some(index) = index else { return Lent::Nothing };
+        let device = &self.shared.devices()[index];
         let status = self.foreground(nsid, Op::Read, len, || {
             if device.has_marks(offset, len) { Status::READ_ERROR } else { Status::SUCCESS }
         });
         if !status.is_success() {
             return Lent::Failed(status);
         }
-        self.loans.push(Loan { at, device: nsid as usize - 1, offset, len: len as usize });
+        self.loans.push(Loan { at, device: index, offset, len: len as usize });
         Lent::Data
     }
 
@@ -216,9 +235,11 @@ impl Media for Blocks<'_> {
     }
 
     fn expect(&mut self, request: &Request<'_>) {
-        if request.op == Op::Write {
+        if request.op == Op::Write
+            && let Some(index) = self.shared.drive_of(request.nsid)
+        {
             let bytes = request.offset..request.offset + request.len;
-            let writing = self.shared.watch().begin(request.nsid as usize - 1, bytes);
+            let writing = self.shared.watch().begin(index, bytes);
             self.expected.insert(request.slot, writing);
         }
     }
@@ -248,7 +269,9 @@ impl Media for Blocks<'_> {
         let shift = self.shared.block_shift(request.nsid);
         let clearing = Clearing::of(request, shift);
         self.remember(request, clearing.ranges());
-        if matches!(request.op, Op::Write | Op::Flush)
+        let visible = Visible::of(request);
+        if visible.is_none()
+            && matches!(request.op, Op::Write | Op::Flush)
             && self.shared.is_immediate(request.nsid)
             && let [device] = devices.as_slice()
         {
@@ -277,22 +300,20 @@ impl Media for Blocks<'_> {
             buffer
         });
         // Counted from here on: a write that waits for a worker is under way.
-        let begin =
-            |start: u64, len: u64| self.shared.watch().begin(request.nsid as usize - 1, start..start + len);
+        let index = self.shared.drive_of(request.nsid);
+        let begin = |start: u64, len: u64| Some(self.shared.watch().begin(index?, start..start + len));
         let writing: Vec<Writing> = match request.op {
-            Op::Write | Op::WriteUncorrectable => vec![begin(request.offset, request.len)],
+            Op::Write | Op::WriteUncorrectable => begin(request.offset, request.len).into_iter().collect(),
             Op::WriteZeroes | Op::Deallocate => {
-                clearing.ranges().iter().map(|(start, len)| begin(*start, *len)).collect()
+                clearing.ranges().iter().filter_map(|(start, len)| begin(*start, *len)).collect()
             }
             Op::Read | Op::Flush | Op::Compare | Op::Verify | Op::Vendor => Vec::new(),
         };
-        let index =
-            (request.nsid as usize).checked_sub(1).filter(|index| *index < self.shared.devices().len());
         let foreground = index.map(|index| (index, self.shared.pacing().arrived(index, self.waited)));
         drop(expected);
-        let takes = match request.op {
-            Op::Read | Op::Write | Op::Compare | Op::Verify => request.len.min(MOST),
-            Op::Flush | Op::WriteUncorrectable | Op::WriteZeroes | Op::Deallocate | Op::Vendor => 0,
+        let takes = match (request.op, &visible) {
+            (_, Some(visible)) => visible.memory(),
+            (op, None) => Self::memory(op, request.len),
         };
         let (flown, held) = self.hold(takes);
         *self.in_flight += 1;
@@ -314,6 +335,8 @@ impl Media for Blocks<'_> {
             devices,
             gone: Arc::clone(self.gone),
             op: request.op,
+            visible,
+            unchecked: self.unchecked,
             offset: request.offset,
             len: request.len,
             fua: request.fua,

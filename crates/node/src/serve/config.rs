@@ -1,12 +1,14 @@
 //! `node.toml`.
 
-use super::drive::Backend;
+use super::drive::{Backend, has_visible_face};
+use super::faces::{Faces, HostFaces};
 use super::listen::{self, listen_address};
 use super::tagging::Tagging;
 use pumice_initiator::{BusyPoll, DigestPolicy};
 use pumice_nvme::controller::Limits;
 use pumice_nvme::spec::Nqn;
 use pumice_offload::{PaceRequest, parse_window};
+use pumice_protect::format::Type;
 use pumice_units::{parse_duration, parse_size};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
@@ -14,6 +16,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// Bytes of a block, where nothing else is said.
+const BLOCK_SIZE: u32 = 512;
 /// Connections that a node may be told to take.
 const MAX_CONNECTIONS: usize = 65_536;
 
@@ -38,6 +42,8 @@ pub struct NodeConfig {
     pub state_dir: Option<PathBuf>,
     /// The drives, in the order of their namespaces.
     pub drives: Vec<DriveConfig>,
+    /// Which faces of drives with tags each host has.
+    pub faces: HostFaces,
     /// Where the counters are served; `None` for nowhere.
     pub metrics: Option<SocketAddr>,
     /// Whether hosts are shown the whole paths of drives without labels.
@@ -66,6 +72,8 @@ pub struct DriveConfig {
     pub backend: Backend,
     /// The tags beside it, if any.
     pub tagging: Option<Tagging>,
+    /// What reference tags mean on its visible face.
+    pub pi_type: Type,
     /// Bytes of a block, where not as the node's.
     pub block_size: Option<u32>,
     /// What hosts are shown as its name; `None` for the last part of its path, or its size in
@@ -109,6 +117,8 @@ struct File {
     show_paths: bool,
     #[serde(default)]
     drive: Vec<FileDrive>,
+    #[serde(default)]
+    host: Vec<FileHost>,
     #[serde(default)]
     peer: Vec<FilePeer>,
     #[serde(default)]
@@ -167,6 +177,25 @@ impl FilePacing {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+struct FileHost {
+    nqn: String,
+    faces: Vec<String>,
+}
+
+impl FileHost {
+    fn host_faces(hosts: &[Self]) -> Result<HostFaces, String> {
+        let host = |(i, host): (usize, &Self)| {
+            let field = |field, why: String| format!("host {i}: {field}: {why}");
+            let nqn = host.nqn.parse::<Nqn>().map_err(|e| field("nqn", e.to_string()))?;
+            Ok((nqn, Faces::parse(&host.faces).map_err(|e| field("faces", e))?))
+        };
+        let hosts = (1..).zip(hosts).map(host).collect::<Result<Vec<_>, String>>()?;
+        HostFaces::new(hosts).map_err(|nqn| format!("host: nqn: {nqn} is given twice"))
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct FilePeer {
     address: SocketAddr,
     nqn: Option<String>,
@@ -178,6 +207,7 @@ struct FilePeer {
 struct FileDrive {
     backend: String,
     pi: Option<u32>,
+    pi_type: Option<u8>,
     tags: Option<String>,
     block_size: Option<u32>,
     label: Option<String>,
@@ -202,10 +232,14 @@ impl NodeConfig {
             let pi = drive.pi.map(|bits| bits.to_string());
             let in_memory = matches!(backend, Backend::Memory(_));
             let tagging = Tagging::parse(pi.as_deref(), drive.tags.as_deref(), in_memory);
+            let tagging = tagging.map_err(|e| field(e.to_string()))?;
+            let block_size = drive.block_size.map(block_size).transpose().map_err(field)?;
+            let visible = is_visible(tagging.as_ref(), block_size.or(file.block_size));
             Ok(DriveConfig {
                 backend,
-                tagging: tagging.map_err(|e| field(e.to_string()))?,
-                block_size: drive.block_size.map(block_size).transpose().map_err(field)?,
+                pi_type: pi_type(drive.pi_type, visible).map_err(field)?,
+                tagging,
+                block_size,
                 label: drive.label.as_deref().map(label).transpose().map_err(field)?,
             })
         });
@@ -218,10 +252,20 @@ impl NodeConfig {
                 digests: digests.map_err(|e| format!("peer {}: digest: {e}", i + 1))?.unwrap_or_default(),
             })
         });
+        let drives: Vec<DriveConfig> = drives.collect::<Result<_, String>>()?;
+        let faces = FileHost::host_faces(&file.host)?;
+        let visible =
+            |drive: &DriveConfig| is_visible(drive.tagging.as_ref(), drive.block_size.or(file.block_size));
+        if faces.has_visible() && !drives.iter().any(visible) {
+            return Err("host: faces: 'visible' needs a drive with `pi`, and with blocks of 4096 bytes \
+                        unless `pi` is 16"
+                .to_owned());
+        }
         Ok(Self {
+            faces,
             listen: file.listen.addresses()?,
             nqn: file.nqn.map(|nqn| nqn.parse().map_err(|e| format!("nqn: {e}"))).transpose()?,
-            block_size: block_size(file.block_size.unwrap_or(512))?,
+            block_size: block_size(file.block_size.unwrap_or(BLOCK_SIZE))?,
             cores: match file.cores {
                 Some(cores @ 1..=256) => cores,
                 Some(cores) => return Err(format!("cores is {cores}: it must be 1 to 256")),
@@ -239,7 +283,7 @@ impl NodeConfig {
                 None => BusyPoll::USUAL,
             },
             state_dir: file.state_dir,
-            drives: drives.collect::<Result<_, String>>()?,
+            drives,
             metrics: match &file.metrics {
                 Some(text) => Some(metrics_address(text).map_err(|why| format!("metrics: {why}"))?),
                 None => None,
@@ -346,6 +390,24 @@ fn label(text: &str) -> Result<String, String> {
     }
 }
 
+/// Whether a drive has a visible face.
+fn is_visible(tagging: Option<&Tagging>, block: Option<u32>) -> bool {
+    tagging.is_some_and(|tagging| has_visible_face(tagging.guard, block.unwrap_or(BLOCK_SIZE)))
+}
+
+/// Checks the type of protection information of a drive that has a visible face or not.
+fn pi_type(kind: Option<u8>, visible: bool) -> Result<Type, String> {
+    match kind {
+        Some(_) if !visible => Err("pi_type: the drive has no visible face: it needs `pi`, and blocks of \
+                                    4096 bytes unless `pi` is 16"
+            .to_owned()),
+        None | Some(1) => Ok(Type::One),
+        Some(2) => Ok(Type::Two),
+        Some(3) => Ok(Type::Three),
+        Some(kind) => Err(format!("pi_type is {kind}: 1, 2 or 3")),
+    }
+}
+
 /// Checks a block size.
 fn block_size(bytes: u32) -> Result<u32, String> {
     if matches!(bytes, 512 | 4096) {
@@ -356,138 +418,4 @@ fn block_size(bytes: u32) -> Result<u32, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_says_what_is_served() {
-        let config = NodeConfig::parse(
-            "listen = '127.0.0.1:4420'\nnqn = 'nqn.2026-11.example:one'\ncores = 2\n\
-             [[drive]]\nbackend = 'mem:1MiB'\n[[drive]]\nbackend = '/dev/sdb'\nblock_size = 4096\n",
-        )
-        .unwrap();
-        assert_eq!(config.listen, ["127.0.0.1:4420".parse().unwrap()]);
-        assert_eq!(config.cores, 2);
-        assert_eq!(
-            config.drives[0],
-            DriveConfig { backend: Backend::Memory(1 << 20), tagging: None, block_size: None, label: None }
-        );
-        assert_eq!(config.drives[1].block_size, Some(4096));
-    }
-
-    #[test]
-    fn the_example_of_the_documentation_is_read() {
-        let page = include_str!("../../../../docs/reference/configuration.md");
-        let (_, rest) = page.split_once("```toml\n").unwrap();
-        let config = NodeConfig::parse(rest.split_once("```").unwrap().0).unwrap();
-        assert_eq!((config.listen.len(), config.drives.len(), config.peers.len()), (2, 2, 1));
-        assert!(config.drives[1].tagging.is_some() && !config.pacing.is_empty());
-        // Every field is on the page.
-        let example: toml::Table = rest.split_once("```").unwrap().0.parse().unwrap();
-        let fields = ["listen", "nqn", "block_size", "cores", "connections", "busy_poll", "state_dir"];
-        for field in fields.iter().chain(&["metrics", "show_paths", "drive", "peer", "pacing"]) {
-            assert!(example.contains_key(*field), "{field}");
-        }
-    }
-
-    #[test]
-    fn tags_beside_drives_are_read() {
-        let drive = |text: &str| NodeConfig::parse(&format!("listen = '127.0.0.1:4420'\n[[drive]]\n{text}"));
-        let config = drive("backend = '/dev/sdb'\npi = 32\ntags = '/t'\n").unwrap();
-        assert_eq!(config.drives[0].tagging.as_ref().unwrap().place, Some("/t".into()));
-        let why = drive("backend = '/dev/sdb'\npi = 33\ntags = '/t'\n").unwrap_err();
-        assert_eq!(why, "drive 1: pi: '33' is not 16, 32 or 64");
-        assert!(drive("backend = '/dev/sdb'\npi = 16\n").unwrap_err().starts_with("drive 1: tags: "));
-    }
-
-    #[test]
-    fn several_addresses_are_read() {
-        let config = NodeConfig::parse("listen = ['192.0.2.1', '[::1]:4421', '::']").unwrap();
-        let expected = ["192.0.2.1:4420", "[::1]:4421", "[::]:4420"].map(|address| address.parse().unwrap());
-        assert_eq!(config.listen, expected);
-    }
-
-    #[test]
-    fn hosts_are_shown_labels_and_no_paths_unless_that_is_wanted() {
-        let labels = |first: &str| {
-            let drives = "[[drive]]\nbackend = '/dev/sdb'\n[[drive]]\nbackend = '/srv/a/image'\n[[drive]]\nbackend = '/srv/b/image'\n\
-                          [[drive]]\nbackend = '/srv/c'\nlabel = 'front left'\n[[drive]]\nbackend = 'mem:1MiB'\n";
-            let config = NodeConfig::parse(&format!("listen = '127.0.0.1'\n{first}{drives}")).unwrap();
-            (0..5).map(|index| config.label(index)).collect::<Vec<_>>()
-        };
-        assert_eq!(labels(""), ["sdb", "image (2)", "image (3)", "front left", "mem:1048576"]);
-        let paths = ["/dev/sdb", "/srv/a/image", "/srv/b/image", "front left", "mem:1048576"];
-        assert_eq!(labels("show_paths = true\n"), paths);
-    }
-
-    #[test]
-    fn counters_are_served_to_this_machine_alone_unless_that_is_wanted() {
-        for (text, address) in
-            [("9420", "127.0.0.1:9420"), ("192.0.2.1:9420", "192.0.2.1:9420"), ("[::1]:1", "[::1]:1")]
-        {
-            assert_eq!(metrics_address(text), Ok(address.parse().unwrap()));
-        }
-        for text in ["", "70000", "localhost:9420", "192.0.2.1"] {
-            assert!(metrics_address(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_pace_is_read() {
-        let config = NodeConfig::parse(
-            "listen = '127.0.0.1:4420'\n[pacing]\nslowdown = '1ms'\nrate = '50MB'\nwindow = ['22:00-06:00']\n",
-        )
-        .unwrap();
-        let pacing = config.pacing;
-        assert_eq!((pacing.slowdown_ns, pacing.rate), (Some(1_000_000), Some(50_000_000)));
-        assert_eq!(pacing.windows, [(79_200, 21_600)]);
-    }
-
-    #[test]
-    fn peers_get_digests_unless_the_file_says_otherwise() {
-        let peer = |line: &str| {
-            let text = format!("listen = '127.0.0.1:1'\n[[peer]]\naddress = '192.0.2.1:4420'\n{line}");
-            NodeConfig::parse(&text).unwrap().peers[0].digests
-        };
-        assert_eq!(peer(""), DigestPolicy::Auto);
-        assert_eq!(peer("digest = 'on'"), DigestPolicy::On);
-        assert_eq!(peer("digest = 'off'"), DigestPolicy::Off);
-    }
-
-    #[test]
-    fn wrong_fields_are_named() {
-        for (text, word) in [
-            ("listen = 'here'", "listen"),
-            ("listen = []", "listen"),
-            ("listen = '127.0.0.1'\nmetrics = 'here'", "metrics"),
-            ("listen = 5", "listen"),
-            ("listen = ['127.0.0.1', '127.0.0.1:4420']", "listen"),
-            ("listen = '127.0.0.1'\n[[drive]]\nbackend = 'mem:1'\nlabel = ''", "label"),
-            ("listen = '127.0.0.1:1'\nspeed = 1", "speed"),
-            ("listen = '127.0.0.1:1'\nblock_size = 1000", "block_size"),
-            ("listen = '127.0.0.1:1'\ncores = 0", "cores"),
-            ("listen = '127.0.0.1:1'\nconnections = 70000", "connections"),
-            ("listen = '127.0.0.1:1'\nbusy_poll = '1s'", "busy_poll"),
-            ("listen = '127.0.0.1:1'\nbusy_poll = '1'", "busy_poll"),
-            ("listen = '127.0.0.1:1'\nnqn = 'x'", "nqn"),
-            ("listen = '127.0.0.1:1'\n[[drive]]\nbackend = 'mem:x'", "drive 1"),
-            ("listen = '127.0.0.1:1'\n[[peer]]\naddress = '192.0.2.1:1'\ndigest = 'yes'", "peer 1: digest"),
-            ("listen = '127.0.0.1:1'\n[pacing]\nslowdown = '1'", "pacing: slowdown"),
-            ("listen = '127.0.0.1:1'\n[pacing]\nrate = 'fast'", "pacing: rate"),
-            ("listen = '127.0.0.1:1'\n[pacing]\npolicy = 'priced'", "pacing: policy"),
-            ("listen = '127.0.0.1:1'\n[pacing]\nwindow = ['6-8']", "pacing: window"),
-        ] {
-            let why = NodeConfig::parse(text).unwrap_err();
-            assert!(why.contains(word), "{text}: {why}");
-        }
-    }
-
-    #[test]
-    fn a_made_name_is_the_same_again_and_another_for_other_drives() {
-        let config = |drive: &str| {
-            NodeConfig::parse(&format!("listen = '127.0.0.1:0'\n[[drive]]\nbackend = '{drive}'")).unwrap()
-        };
-        assert_eq!(config("mem:1MiB").nqn_or_made(), config("mem:1MiB").nqn_or_made());
-        assert_ne!(config("mem:1MiB").nqn_or_made(), config("mem:2MiB").nqn_or_made());
-    }
-}
+mod tests;

@@ -393,6 +393,7 @@ impl Core {
             engine: &self.engine,
             control: &self.control,
             host: socket.host(),
+            unchecked: socket.unchecked,
             account: account.as_ref(),
             flying: &mut flying,
             unsent: 0,
@@ -413,6 +414,9 @@ impl Core {
         socket.flying = flying;
         if socket.unbound && socket.connection.host().is_some() {
             socket.unbound = false;
+            let nqn = socket.connection.host_name().unwrap_or_default();
+            // What follows Connect is for the next turn.
+            socket.unchecked = self.shared.faces().of(nqn).is_unchecked();
             socket.newcomer = !self.shared.newcomers().settle(number - FIRST);
         }
         if socket.waits_for_room() {

@@ -1,7 +1,8 @@
 //! Commands that the kernel carries for a core, without a thread that waits for each.
 
 use super::done::Done;
-use super::workers::{Job, write_fault};
+use super::faults::write_fault;
+use super::workers::Job;
 use pumice_blockdev::{DirectEnd, DirectOperation, DirectQueue, DirectRequest};
 use pumice_buffer::AlignedBuffer;
 use pumice_nvme::controller::Op;
@@ -36,6 +37,9 @@ impl Direct {
 
     /// Takes a job, or returns it if it is for a thread.
     pub(super) fn submit(&mut self, mut job: Job) -> Option<Job> {
+        if job.visible.is_some() {
+            return Some(job);
+        }
         let (operation, buffer) = match (job.op, job.devices.as_slice()) {
             // A read with FUA is flushed for as well: a thread does both.
             (Op::Read, [device]) if !job.fua && device.direct_fd().is_some() => {

@@ -23,6 +23,8 @@ pub(super) struct Ticket {
 pub(super) struct Done {
     pub(super) ticket: Ticket,
     pub(super) status: Status,
+    /// The block because of which it failed, if it was one.
+    pub(super) lba: Option<u64>,
     pub(super) result: u64,
     /// It changed, or was to change, the medium.
     pub(super) wrote: bool,

@@ -6,6 +6,8 @@ use pumice_blockdev::{
 };
 use pumice_flashdrive::{FlashDrive, FlashError, FlashSpec};
 use pumice_nvme::spec::identify::Namespace;
+use pumice_protect::format::{Format, Place, Type};
+use pumice_protect::guard::Guard;
 use pumice_units::parse_size;
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
@@ -164,6 +166,8 @@ pub struct Drive {
     identity: [u8; 32],
     /// Where it is, where it is a path.
     path: Option<PathBuf>,
+    /// What reference tags mean on its visible face.
+    kind: Type,
 }
 
 impl Drive {
@@ -275,7 +279,13 @@ impl Drive {
         }
         let block_shift = block_size.trailing_zeros() as u8;
         let identity = Sha256::digest(format!("pumice drive {identity}")).into();
-        Ok(Self { device, block_shift, identity, path: None })
+        Ok(Self { device, block_shift, identity, path: None, kind: Type::One })
+    }
+
+    /// Gives the protection information of its visible face a type: 1 if this is never said.
+    #[must_use]
+    pub fn with_type(self, kind: Type) -> Self {
+        Self { kind, ..self }
     }
 
     /// A drive over any device that has a UUID of its own: its NGUID.
@@ -296,7 +306,27 @@ impl Drive {
 
     /// The namespace that it is.
     pub(crate) fn namespace(&self) -> Namespace {
-        let half = |at: usize| std::array::from_fn(|i| self.identity[at + i]);
+        self.namespace_of(&self.identity)
+    }
+
+    /// The namespace whose blocks come with their tuples. `None` if it has no tags, or its blocks
+    /// are too small for them.
+    pub(crate) fn visible_namespace(&self) -> Option<Namespace> {
+        let tags = self.device.tagged()?.format();
+        if !has_visible_face(tags.guard, tags.block_bytes) {
+            return None;
+        }
+        let format =
+            Format::new(1 << self.block_shift, tags.tuple_bytes(), tags.guard, self.kind, Place::Last);
+        let format = format.ok()?;
+        let mut hash = Sha256::new_with_prefix("pumice visible face ");
+        hash.update(self.identity);
+        hash.update([tags.guard.bits() as u8]);
+        Some(Namespace { protection: Some(format), ..self.namespace_of(&hash.finalize().into()) })
+    }
+
+    fn namespace_of(&self, identity: &[u8; 32]) -> Namespace {
+        let half = |at: usize| std::array::from_fn(|i| identity[at + i]);
         let mut uuid: [u8; 16] = half(16);
         // A UUID of version 8 (made by a rule of one's own), variant 1. (RFC 9562, section 5.8.)
         uuid[6] = uuid[6] & 0x0F | 0x80;
@@ -314,6 +344,12 @@ impl Drive {
             protection: None,
         }
     }
+}
+
+/// Whether a drive with such guards has a visible face: those of 32 and 64 bits are for blocks of
+/// 4096 bytes.
+pub(crate) fn has_visible_face(guard: Guard, block: u32) -> bool {
+    guard == Guard::Crc16 || block == 4096
 }
 
 #[cfg(test)]

@@ -38,11 +38,14 @@ pub(super) fn start(shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
 
 /// Keeps how much of each namespace is in use, for drives that know it.
 fn tell_use(shared: &Shared, told: &mut [Option<u64>]) {
-    for (nsid, (device, told)) in (1..).zip(shared.devices().iter().zip(told)) {
-        let used = device.used_bytes().map(|bytes| bytes >> shared.block_shift(nsid));
+    for (drive, (device, told)) in shared.devices().iter().zip(told).enumerate() {
+        let nsids = shared.nsids_of(drive);
+        let used = device.used_bytes().map(|bytes| bytes >> shared.block_shift(nsids[0]));
         if used.is_some() && used != *told {
             *told = used;
-            shared.subsystem().with(|subsystem| subsystem.set_used(nsid, used.unwrap_or(0)));
+            shared.subsystem().with(|subsystem| {
+                nsids.into_iter().for_each(|nsid| subsystem.set_used(nsid, used.unwrap_or(0)));
+            });
         }
     }
 }

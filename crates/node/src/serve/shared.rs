@@ -2,6 +2,7 @@
 
 use super::SharedSubsystem;
 use super::budget::{Accounts, FLIGHT, WINDOWS};
+use super::faces::{Face, HostFaces};
 use super::failure::Failure;
 use super::log::Log;
 use super::metrics::Metrics;
@@ -27,6 +28,7 @@ pub(super) struct Shared {
     subsystem: SharedSubsystem,
     limits: Limits,
     devices: Vec<Arc<dyn BlockDevice>>,
+    faces: HostFaces,
     offload: Offload,
     watch: Arc<WriteWatch>,
     rounds: Rounds,
@@ -65,6 +67,7 @@ impl Shared {
         subsystem: SharedSubsystem,
         limits: Limits,
         devices: Vec<Arc<dyn BlockDevice>>,
+        faces: HostFaces,
         offload: Offload,
         watch: Arc<WriteWatch>,
     ) -> Self {
@@ -80,6 +83,7 @@ impl Shared {
             subsystem,
             limits,
             devices,
+            faces,
             offload,
             watch,
             rounds: Rounds::new(cores),
@@ -128,8 +132,23 @@ impl Shared {
         &self.offload
     }
 
+    /// Which faces each host has.
+    pub(super) fn faces(&self) -> &HostFaces {
+        &self.faces
+    }
+
+    /// The drive, from 0, that a namespace is a face of.
+    pub(super) fn drive_of(&self, nsid: u32) -> Option<usize> {
+        Face::of(nsid, self.devices.len()).map(|face| face.drive)
+    }
+
+    /// The namespaces of a drive: its faces, whether anybody has them or not.
+    pub(super) fn nsids_of(&self, drive: usize) -> [u32; 2] {
+        [false, true].map(|visible| Face { drive, visible }.nsid(self.devices.len()))
+    }
+
     fn kind(&self, nsid: u32) -> Option<DriveKind> {
-        self.kinds.get((nsid as usize).checked_sub(1)?).copied()
+        self.kinds.get(self.drive_of(nsid)?).copied()
     }
 
     pub(super) fn is_immediate(&self, nsid: u32) -> bool {

@@ -110,6 +110,8 @@ pub(super) struct Socket {
     /// It may have to make room for another one; and it has not said yet whose it is.
     pub(super) newcomer: bool,
     pub(super) unbound: bool,
+    /// Its host gets blocks that do not fit their tags.
+    pub(super) unchecked: bool,
     /// It is known to be over, and waits to be closed.
     pub(super) ending: bool,
     ended: bool,
@@ -151,6 +153,7 @@ impl Socket {
             gone: Arc::default(),
             newcomer: true,
             unbound: true,
+            unchecked: false,
             ending: false,
             ended: false,
             look: Look::Unbound,
@@ -431,11 +434,11 @@ impl Socket {
         {
             self.out.keep(at, len, buffer);
         } else {
-            match done.data() {
-                Some(data) => self.connection.complete_with(slot, Ok(data), access, self.out.bytes()),
-                None => {
-                    self.connection.complete(slot, done.status, done.result, access, self.out.bytes());
-                }
+            let out = self.out.bytes();
+            match (done.data(), done.lba) {
+                (Some(data), _) => self.connection.complete_with(slot, Ok(data), access, out),
+                (None, Some(lba)) => self.connection.complete_failed(slot, done.status, lba, access, out),
+                (None, None) => self.connection.complete(slot, done.status, done.result, access, out),
             }
         }
         // Before the command's own buffer is let go: what is held is never less than what there is.

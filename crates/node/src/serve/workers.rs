@@ -4,14 +4,16 @@ use super::budget::Held;
 use super::clearing::Clearing;
 use super::done::{Done, Ticket};
 use super::fair::HostKey;
+use super::faults::{Fault, read_fault, write_fault};
 use super::handle::CoreHandle;
 use super::offload::Answered;
 use super::results::Sender;
 use super::shared::Shared;
 use super::turns::InTurn;
+use super::visible::Visible;
 use crate::pace::Foreground;
 use crate::watch::Writing;
-use pumice_blockdev::{BlockDevice, IoError};
+use pumice_blockdev::{BlockDevice, IoError, read_judged};
 use pumice_buffer::AlignedBuffer;
 use pumice_nvme::controller::Op;
 use pumice_nvme::spec::{Sqe, Status};
@@ -35,10 +37,15 @@ pub(super) struct Job {
     /// The connection is gone: what it would change is left as it is.
     pub(super) gone: Arc<AtomicBool>,
     pub(super) op: Op,
+    /// What it wants over a visible face.
+    pub(super) visible: Option<Visible>,
+    /// Whether its host gets blocks that do not fit their tags.
+    pub(super) unchecked: bool,
     pub(super) offset: u64,
     pub(super) len: u64,
     pub(super) fua: bool,
-    /// Data from the host; a buffer is whole pages, of which the first `len` bytes count.
+    /// Data from the host; a buffer is whole pages, of which the first
+    /// [`transfer_bytes`](Self::transfer_bytes) count.
     pub(super) data: Option<AlignedBuffer>,
     /// A command of the parity command set, with its data and the queue whose results it may use.
     pub(super) offload: Option<OffloadJob>,
@@ -60,6 +67,19 @@ pub(super) struct Job {
 }
 
 impl Job {
+    /// Bytes that the host sends or gets.
+    fn transfer_bytes(&self) -> usize {
+        self.visible.as_ref().map_or(self.len, Visible::transfer_bytes) as usize
+    }
+
+    /// Reads from its drive.
+    fn read(&self, device: &dyn BlockDevice, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
+        if self.unchecked {
+            return read_judged(device, offset, into).map(drop);
+        }
+        device.read_at(offset, into)
+    }
+
     /// It has ended. Its writes have too, before the completion can be seen.
     pub(super) fn ended(mut self, status: Status, read: Option<AlignedBuffer>) -> Done {
         let held = self.held.take();
@@ -71,11 +91,12 @@ impl Job {
         Done {
             ticket: self.ticket,
             status,
+            lba: None,
             result: 0,
             wrote: !self.writing.is_empty(),
             answer: None,
+            len: if read.is_some() { self.transfer_bytes() } else { self.len as usize },
             read,
-            len: self.len as usize,
             op: self.op,
             began: self.began,
             bytes: self.bytes,
@@ -133,7 +154,7 @@ pub(super) fn carry_out(mut job: Job) -> Carried {
     Carried::Done(match execute(&mut job, &mut read, &wanted) {
         Ok(true) => job.ended(Status::SUCCESS, read),
         Ok(false) => return Carried::InPart(Box::new(job)),
-        Err(status) => job.ended(status, None),
+        Err(Fault { status, lba }) => Done { lba, ..job.ended(status, None) },
     })
 }
 
@@ -142,19 +163,25 @@ fn execute(
     job: &mut Job,
     read: &mut Option<AlignedBuffer>,
     wanted: &dyn Fn() -> bool,
-) -> Result<bool, Status> {
-    let fault = |error: IoError| write_fault(&error);
-    let lost = |error: IoError| read_fault(&error);
+) -> Result<bool, Fault> {
+    let fault = |error: IoError| Fault::from(write_fault(&error));
+    let lost = |error: IoError| Fault::from(read_fault(&error));
     if job.op == Op::Flush {
         // Of all drives, or none where all are read-only.
         return job.devices.iter().try_for_each(|device| device.flush()).map(|()| true).map_err(fault);
     }
-    let device = job.devices.first().ok_or(Status::INTERNAL)?;
+    let device = Arc::clone(job.devices.first().ok_or(Status::INTERNAL)?);
+    if let Some(whole) = execute_visible(job, &*device, read, wanted)? {
+        if whole && job.fua {
+            device.flush().map_err(fault)?;
+        }
+        return Ok(whole);
+    }
     let len = job.len as usize;
     match job.op {
         Op::Read => {
             let buffer = read.insert(AlignedBuffer::new(len));
-            device.read_at(job.offset, &mut buffer[..len]).map_err(lost)?;
+            job.read(&*device, job.offset, &mut buffer[..len]).map_err(lost)?;
         }
         Op::Write => {
             let data = job.data.as_ref().ok_or(Status::INTERNAL)?;
@@ -164,13 +191,13 @@ fn execute(
         Op::Compare => {
             let data = job.data.as_ref().ok_or(Status::INTERNAL)?;
             let mut stored = AlignedBuffer::new(len);
-            device.read_at(job.offset, &mut stored[..len]).map_err(lost)?;
+            job.read(&*device, job.offset, &mut stored[..len]).map_err(lost)?;
             if stored[..len] != data[..len] {
-                return Err(Status::COMPARE_FAILURE.dnr());
+                return Err(Status::COMPARE_FAILURE.dnr().into());
             }
         }
         Op::WriteZeroes | Op::Deallocate => {
-            if !job.clearing.step(&**device).map_err(fault)? {
+            if !job.clearing.step(&*device).map_err(fault)? {
                 return Ok(false);
             }
         }
@@ -179,17 +206,17 @@ fn execute(
             let mut buffer = AlignedBuffer::new(job.len.min(PIECE) as usize);
             for at in slice.clone().step_by(PIECE as usize) {
                 if !wanted() {
-                    return Err(Status::ABORTED);
+                    return Err(Status::ABORTED.into());
                 }
                 let len = (slice.end - at).min(PIECE) as usize;
-                device.read_at(job.offset + at, &mut buffer[..len]).map_err(lost)?;
+                job.read(&*device, job.offset + at, &mut buffer[..len]).map_err(lost)?;
             }
             job.verified = slice.end;
             if job.verified < job.len {
                 return Ok(false);
             }
         }
-        Op::Flush | Op::Vendor => return Err(Status::INVALID_OPCODE.dnr()),
+        Op::Flush | Op::Vendor => return Err(Status::INVALID_OPCODE.dnr().into()),
     }
     if job.fua {
         device.flush().map_err(fault)?;
@@ -197,23 +224,36 @@ fn execute(
     Ok(true)
 }
 
-/// The status of a read that failed: sectors that the medium refuses are told from a drive that
-/// fails as a whole, for a host may rebuild the first and must not take the second for damage. A
-/// block that does not fit its tag does not fit it at the second try either: the host is told not
-/// to try.
-pub(super) fn read_fault(error: &IoError) -> Status {
-    if error.is_protection_error() {
-        Status::READ_ERROR.dnr()
-    } else if error.is_media_error() {
-        Status::READ_ERROR
-    } else {
-        Status::INTERNAL
-    }
-}
-
-/// The status of a write that failed.
-pub(super) fn write_fault(error: &IoError) -> Status {
-    if error.is_full() { Status::CAPACITY.dnr() } else { Status::WRITE_FAULT }
+/// Carries out a command over a visible face, or a slice of it: whether that was the last. `None` if
+/// it is none.
+fn execute_visible(
+    job: &mut Job,
+    device: &dyn BlockDevice,
+    read: &mut Option<AlignedBuffer>,
+    wanted: &dyn Fn() -> bool,
+) -> Result<Option<bool>, Fault> {
+    let len = job.transfer_bytes();
+    let Some(visible) = &mut job.visible else { return Ok(None) };
+    let whole = match job.op {
+        Op::Read => {
+            *read = Some(visible.read(device)?);
+            true
+        }
+        Op::Write => {
+            // What the host sent goes when it is taken apart.
+            let sent = job.data.take().ok_or(Status::INTERNAL)?;
+            visible.write(device, &sent[..len])?;
+            true
+        }
+        Op::Compare => {
+            visible.compare(device, &job.data.as_ref().ok_or(Status::INTERNAL)?[..len])?;
+            true
+        }
+        Op::Verify => visible.verify(device, wanted)?,
+        Op::WriteZeroes => visible.zero(device)?,
+        Op::Flush | Op::WriteUncorrectable | Op::Deallocate | Op::Vendor => return Ok(None),
+    };
+    Ok(Some(whole))
 }
 
 #[cfg(test)]

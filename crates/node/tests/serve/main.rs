@@ -16,4 +16,5 @@ mod superblocks;
 mod tags;
 mod unreadable;
 mod visibility;
+mod visible;
 mod world;

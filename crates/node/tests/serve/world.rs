@@ -2,7 +2,7 @@
 
 use pumice_initiator::{ConnectOptions, Controller, Queue};
 use pumice_node::NodeOptions;
-use pumice_node::serve::{Drive, Server, Service};
+use pumice_node::serve::{Drive, HostFaces, Server, Service};
 use pumice_nvme::controller::Limits;
 use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::opcode::io;
@@ -35,6 +35,11 @@ pub(crate) fn serve_within(limits: Limits, listen: &[&str], cores: usize, drives
     Server::start(Service { listen, limits, cores, ..service(drives) }).unwrap()
 }
 
+/// A server whose hosts have these faces of the drives.
+pub(crate) fn serve_faces(drives: Vec<Drive>, faces: HostFaces) -> Server {
+    Server::start(Service { faces, ..service(drives) }).unwrap()
+}
+
 /// A server that keeps a pace.
 pub(crate) fn serve_paced(drives: Vec<Drive>, pacing: PaceRequest) -> Server {
     Server::start(Service { pacing, ..service(drives) }).unwrap()
@@ -45,6 +50,7 @@ fn service(drives: Vec<Drive>) -> Service {
         listen: vec!["127.0.0.1:0".parse().unwrap()],
         nqn: "nqn.2026-11.example:node".parse().unwrap(),
         drives,
+        faces: HostFaces::default(),
         limits: Limits::default(),
         cores: 1,
         busy_poll: Duration::from_micros(100),

@@ -8,7 +8,7 @@ use proxy::{Proxy, Then, data_len};
 use pumice_buffer::AlignedBuffer;
 use pumice_initiator::DigestPolicy;
 use pumice_node::NodeOptions;
-use pumice_node::serve::{Backend, Drive, Peer, Server, Service};
+use pumice_node::serve::{Backend, Drive, HostFaces, Peer, Server, Service};
 use pumice_nvme::controller::Limits;
 use pumice_offload::{DataNode, DriveId, ErrorKind, MemoryAddress, NodeError, PaceRequest, Piece};
 use pumice_remote::{Dial, RemoteNode};
@@ -37,6 +37,7 @@ fn node_with(drive: Drive, peers: Vec<Peer>) -> Server {
         metrics: None,
         nqn: NAME.parse().unwrap(),
         drives: vec![drive],
+        faces: HostFaces::default(),
         limits: Limits::default(),
         cores: 1,
         busy_poll: Duration::ZERO,

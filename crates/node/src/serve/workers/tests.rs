@@ -1,6 +1,7 @@
 use super::*;
 use crate::NodeOptions;
 use crate::serve::SharedSubsystem;
+use crate::serve::faces::HostFaces;
 use crate::serve::offload::Offload;
 use crate::serve::results::QueueId;
 use crate::watch::WriteWatch;
@@ -21,7 +22,7 @@ pub(in crate::serve) fn shared() -> Arc<Shared> {
     let identity = Identity { nqn: name.parse().unwrap(), serial, model, firmware };
     let subsystem = Subsystem::new(identity, Limits::default(), Vec::new());
     let subsystem = SharedSubsystem(Arc::new(Mutex::new(subsystem)));
-    Arc::new(Shared::new(1, subsystem, Limits::default(), Vec::new(), offload, watch))
+    Arc::new(Shared::new(1, subsystem, Limits::default(), Vec::new(), HostFaces::default(), offload, watch))
 }
 
 /// A command of connection 7 that does nothing yet.
@@ -34,6 +35,8 @@ fn job(host: HostKey, op: Op) -> Job {
         devices: Vec::new(),
         gone: Arc::default(),
         op,
+        visible: None,
+        unchecked: false,
         offset: 0,
         len: 0,
         fua: false,

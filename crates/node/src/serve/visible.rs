@@ -1,0 +1,157 @@
+//! Commands over a visible face, as its drive carries them out: `docs/design/visible-face.md`.
+
+use super::faults::{Fault, read_fault, write_fault};
+use pumice_blockdev::{BlockDevice, Tagged};
+use pumice_buffer::AlignedBuffer;
+use pumice_nvme::controller::Request;
+use pumice_nvme::spec::{Sqe, Status};
+use pumice_protect::face::{self, CompareStream, FaceCommand, Failure, Operation, VerifyStream, WriteStream};
+
+/// Bytes of data that are verified at a time, and made zeros.
+const PIECE: u64 = 1 << 20;
+/// Bytes that are verified, or made zeros, before other commands have their turn.
+const SLICE: u64 = 8 << 20;
+
+/// A command over a visible face, and how far it is.
+#[derive(Debug)]
+pub(super) struct Visible {
+    command: FaceCommand,
+    /// First byte and bytes of the medium.
+    offset: u64,
+    len: u64,
+    /// Bytes of the medium that were verified, or made zeros.
+    done: u64,
+    verify: VerifyStream,
+    /// Whether zeros give room back.
+    frees_room: bool,
+}
+
+impl Visible {
+    /// What a request wants beyond what its drive does over the hidden face. `None` if there is no
+    /// such thing: zeros with the tuples that they have there.
+    pub(super) fn of(request: &Request<'_>) -> Option<Self> {
+        let command = request.face?;
+        if command.operation() == Operation::WriteZeroes && command.zeros_as_deallocated() {
+            return None;
+        }
+        Some(Self {
+            command,
+            offset: request.offset,
+            len: request.len,
+            done: 0,
+            verify: VerifyStream::new(command),
+            frees_room: request.command.control() & Sqe::DEAC != 0,
+        })
+    }
+
+    /// Bytes that the host sends or gets.
+    pub(super) fn transfer_bytes(&self) -> u64 {
+        self.command.transfer_bytes()
+    }
+
+    /// Bytes of memory that it takes: what is transferred, and beside it data and metadata as they
+    /// are stored.
+    pub(super) fn memory(&self) -> u64 {
+        let format = self.command.format();
+        let blocks = match self.command.operation() {
+            Operation::Write | Operation::Read | Operation::Compare => self.command.blocks(),
+            Operation::Verify | Operation::WriteZeroes => self.len.min(PIECE) / format.data_bytes() as u64,
+        };
+        self.transfer_bytes() + blocks * format.block_bytes() as u64
+    }
+
+    /// What a Read gives.
+    pub(super) fn read(&self, device: &dyn BlockDevice) -> Result<AlignedBuffer, Fault> {
+        let (data, metadata) = self.stored(device, self.offset, self.len)?;
+        let len = self.transfer_bytes() as usize;
+        let mut out = AlignedBuffer::new(len);
+        let stored = &data[..self.len as usize];
+        face::read(&self.command, stored, &metadata, &mut out[..len]).map_err(|why| self.fault(&why))?;
+        Ok(out)
+    }
+
+    /// Compares what the host has sent.
+    pub(super) fn compare(&self, device: &dyn BlockDevice, sent: &[u8]) -> Result<(), Fault> {
+        let (data, metadata) = self.stored(device, self.offset, self.len)?;
+        let mut stream = CompareStream::new(self.command, &data[..self.len as usize], &metadata);
+        stream.take(sent);
+        stream.finish().map_err(|why| self.fault(&why))
+    }
+
+    /// Stores what the host has sent: all of it, or nothing if a block fails its check.
+    pub(super) fn write(&self, device: &dyn BlockDevice, sent: &[u8]) -> Result<(), Fault> {
+        let mut data = Vec::with_capacity(self.len as usize);
+        let mut metadata = Vec::with_capacity(self.metadata_of(self.len));
+        let mut stream = WriteStream::new(self.command);
+        stream.take(sent, &mut data, &mut metadata);
+        stream.finish().map_err(|why| self.fault(&why))?;
+        let written = tags(device)?.write_with_tuples(self.offset, &data, &metadata);
+        Ok(written.map_err(|error| write_fault(&error))?)
+    }
+
+    /// Verifies a slice; true if that was the last. Gives up if nobody wants it any more.
+    pub(super) fn verify(
+        &mut self,
+        device: &dyn BlockDevice,
+        wanted: &dyn Fn() -> bool,
+    ) -> Result<bool, Fault> {
+        let end = self.len.min(self.done + SLICE);
+        while self.done < end {
+            if !wanted() {
+                return Err(Status::ABORTED.into());
+            }
+            let len = (end - self.done).min(PIECE);
+            let (data, metadata) = self.stored(device, self.offset + self.done, len)?;
+            let taken = self.verify.take(&data[..len as usize], &metadata);
+            taken.map_err(|why| self.fault(&why))?;
+            self.done += len;
+        }
+        Ok(self.done == self.len)
+    }
+
+    /// Makes a slice zeros, with the tuples that the command wants; true if that was the last.
+    pub(super) fn zero(&mut self, device: &dyn BlockDevice) -> Result<bool, Fault> {
+        let block = self.command.format().data_bytes() as u64;
+        let end = self.len.min(self.done + SLICE);
+        while self.done < end {
+            let len = (end - self.done).min(PIECE);
+            let first = self.done / block;
+            let tuples: Vec<u8> = (first..first + len / block).flat_map(|i| self.command.zeros(i)).collect();
+            let zeroed = tags(device)?.zero_with_tuples(self.offset + self.done, &tuples, self.frees_room);
+            zeroed.map_err(|error| write_fault(&error))?;
+            self.done += len;
+        }
+        Ok(self.done == self.len)
+    }
+
+    /// Bytes of metadata beside so many bytes of data.
+    fn metadata_of(&self, len: u64) -> usize {
+        let format = self.command.format();
+        len as usize / format.data_bytes() * format.metadata_bytes()
+    }
+
+    /// Data and metadata as they are stored.
+    fn stored(
+        &self,
+        device: &dyn BlockDevice,
+        offset: u64,
+        len: u64,
+    ) -> Result<(AlignedBuffer, Vec<u8>), Fault> {
+        let mut data = AlignedBuffer::new(len as usize);
+        let mut metadata = vec![0; self.metadata_of(len)];
+        let read = tags(device)?.read_with_tuples(offset, &mut data[..len as usize], &mut metadata);
+        read.map_err(|error| read_fault(&error))?;
+        Ok((data, metadata))
+    }
+
+    /// What a block that failed ends the command with: it fails at the next try too.
+    fn fault(&self, why: &Failure) -> Fault {
+        Fault { status: Status(why.status()).dnr(), lba: Some(self.command.lba(why)) }
+    }
+}
+
+/// The tags of a drive with a visible face. The metadata of its blocks are the tuple and nothing
+/// else ([`Drive::visible_namespace`](super::drive::Drive::visible_namespace)).
+fn tags(device: &dyn BlockDevice) -> Result<&dyn Tagged, Fault> {
+    device.tagged().ok_or(Status::INTERNAL.into())
+}

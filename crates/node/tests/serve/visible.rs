@@ -1,0 +1,299 @@
+//! The visible face over a real connection: `docs/design/visible-face.md`.
+
+mod cut;
+mod hosts;
+mod stored;
+
+#[path = "../../../protect/tests/common/mod.rs"]
+mod common;
+
+use crate::world::{connect, host, serve_faces};
+use common::{Checks, Plain, noise};
+use pumice_initiator::{ConnectOptions, Controller, Queue};
+use pumice_node::serve::{Drive, DriveSource, Faces, HostFaces, Server};
+use pumice_nvme::spec::opcode::{admin, io};
+use pumice_nvme::spec::{Sqe, Status};
+use pumice_protect::format::Type;
+use pumice_protect::guard::Guard;
+
+/// Blocks of a command, and the one of them that is damaged.
+const BLOCKS: u64 = 4;
+const BAD: u64 = 2;
+/// Where they are.
+const FIRST: u64 = 16;
+/// What a host gets over the hidden face for a block that does not fit its tag.
+const REFUSED: Status = Status::READ_ERROR.dnr();
+
+/// Data, metadata, guard.
+const FORMATS: [(usize, usize, Guard); 4] =
+    [(512, 8, Guard::Crc16), (4096, 8, Guard::Crc16), (4096, 16, Guard::Crc32c), (4096, 16, Guard::Crc64)];
+
+/// A format with the tags of a command for blocks from [`FIRST`] on.
+fn plain(data: usize, metadata: usize, guard: Guard, kind: u8) -> Plain {
+    let sts = if guard == Guard::Crc32c { 16 } else { 0 };
+    // That of the first block, or one that begins again with 0 within the command.
+    let reference = if kind == 1 { FIRST } else { 0xFFFF_FFFE };
+    let (application, application_mask) = (0x1234, 0xFF0F);
+    let (first, storage_mask, storage) = (false, 0, 0);
+    Plain {
+        data,
+        metadata,
+        guard,
+        kind,
+        first,
+        sts,
+        storage_mask,
+        application,
+        application_mask,
+        storage,
+        reference,
+    }
+}
+
+/// A drive in memory with tags.
+fn drive(plain: &Plain, size: &str) -> Drive {
+    let source: DriveSource = format!("mem:{size},pi={}", plain.guard.bits()).parse().unwrap();
+    let kind = [Type::One, Type::Two, Type::Three][usize::from(plain.kind) - 1];
+    let tagging = source.tagging.as_ref();
+    Drive::open_tagged(&source.backend, tagging, plain.data as u32, "node", 1, None).unwrap().with_type(kind)
+}
+
+/// How the host of this name connects.
+fn named(server: &Server, name: &str) -> ConnectOptions {
+    let number = name.bytes().next().unwrap_or(0);
+    ConnectOptions { host: format!("nqn.2026-11.example:{name}").parse().unwrap(), ..host(server, number) }
+}
+
+/// Hosts by name, with their faces.
+fn faces(hosts: &[(&str, &[&str])]) -> HostFaces {
+    let one = |(name, words): &(&str, &[&str])| {
+        (format!("nqn.2026-11.example:{name}").parse().unwrap(), Faces::parse(words).unwrap())
+    };
+    HostFaces::new(hosts.iter().map(one)).unwrap()
+}
+
+/// A server whose host `both` has both faces of one drive: namespaces 1 and 2.
+fn serve_both(drive: Drive) -> (Server, Controller, Queue) {
+    let server = serve_faces(vec![drive], faces(&[("both", &["hidden", "visible"])]));
+    let (controller, queue) = connect(&server, named(&server, "both"), 32);
+    (server, controller, queue)
+}
+
+/// A command for blocks of the visible face, number 2.
+fn command(plain: &Plain, code: u8, first: u64, blocks: u64, checks: Checks, act: bool) -> Sqe {
+    let mut sqe = Sqe::new(code, 2);
+    sqe.set_blocks(first, blocks as u32);
+    let [guard, application, storage, reference] = checks.map(u16::from);
+    let control = u16::from(act) << 13 | guard << 12 | application << 11 | reference << 10 | storage << 8;
+    sqe.set_control(control);
+    sqe.set_dword(14, plain.reference as u32);
+    sqe.set_dword(3, (plain.reference >> 32) as u32);
+    sqe.set_dword(15, u32::from(plain.application_mask) << 16 | u32::from(plain.application));
+    sqe
+}
+
+fn checks() -> impl Iterator<Item = Checks> {
+    (0..16).map(|bits: u8| std::array::from_fn(|i| bits >> i & 1 == 1))
+}
+
+const NO_CHECK: Checks = [false; 4];
+
+/// Extended blocks with good tuples.
+fn made(plain: &Plain, blocks: u64, seed: u64) -> Vec<u8> {
+    let mut bytes = noise(seed, blocks as usize * plain.block_bytes());
+    for (i, block) in (0..).zip(bytes.chunks_exact_mut(plain.block_bytes())) {
+        plain.make(i, block);
+    }
+    bytes
+}
+
+/// Their data.
+fn data_of(plain: &Plain, extended: &[u8]) -> Vec<u8> {
+    extended.chunks_exact(plain.block_bytes()).flat_map(|block| &block[..plain.data]).copied().collect()
+}
+
+/// Carries out a command that sends data, or none.
+fn send(queue: &mut Queue, sqe: Sqe, bytes: &[u8]) -> Status {
+    queue.execute(sqe, bytes, &mut []).unwrap().status
+}
+
+/// Carries out a command that brings so many bytes.
+fn receive(queue: &mut Queue, sqe: Sqe, len: usize) -> Result<Vec<u8>, Status> {
+    let mut out = vec![0; len];
+    let outcome = queue.execute(sqe, &[], &mut out).unwrap();
+    if outcome.status.is_success() { Ok(out) } else { Err(outcome.status) }
+}
+
+/// Reads blocks over the visible face as they are stored.
+fn as_stored(queue: &mut Queue, plain: &Plain, first: u64, blocks: u64) -> Vec<u8> {
+    let sqe = command(plain, io::READ, first, blocks, NO_CHECK, false);
+    receive(queue, sqe, blocks as usize * plain.block_bytes()).unwrap()
+}
+
+/// Reads blocks over the hidden face, number 1.
+fn hidden(queue: &mut Queue, plain: &Plain, first: u64, blocks: u64) -> Result<Vec<u8>, Status> {
+    let mut sqe = Sqe::new(io::READ, 1);
+    sqe.set_blocks(first, blocks as u32);
+    receive(queue, sqe, blocks as usize * plain.data)
+}
+
+/// The newest entry of the error log: status and block.
+fn last_error(controller: &mut Controller) -> (Status, u64) {
+    let mut sqe = Sqe::new(admin::GET_LOG_PAGE, u32::MAX);
+    sqe.set_dword(10, 1 | 15 << 16);
+    let page = receive(controller.admin(), sqe, 64).unwrap();
+    let status = Status::of_word(u16::from_le_bytes([page[12], page[13]]));
+    (status, u64::from_le_bytes(page[16..24].try_into().unwrap()))
+}
+
+/// What a block can have wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wrong {
+    Nothing,
+    Data,
+    Guard,
+    Application,
+    Reference,
+    /// Everything, and an escape.
+    Escaped,
+}
+
+const WRONGS: [Wrong; 6] =
+    [Wrong::Nothing, Wrong::Data, Wrong::Guard, Wrong::Application, Wrong::Reference, Wrong::Escaped];
+
+fn spoil(plain: &Plain, extended: &[u8], bad: u64, wrong: Wrong) -> Vec<u8> {
+    let mut extended = extended.to_vec();
+    let block = &mut extended[bad as usize * plain.block_bytes()..][..plain.block_bytes()];
+    let (tuple, end) = (plain.data, plain.block_bytes());
+    let tags = tuple + plain.guard.bits() as usize / 8;
+    match wrong {
+        Wrong::Nothing => {}
+        Wrong::Data => block[77] ^= 0x20,
+        Wrong::Guard => block[tuple] ^= 1,
+        // A bit that LBATM has.
+        Wrong::Application => block[tags + 1] ^= 8,
+        Wrong::Reference => block[end - 1] ^= 1,
+        Wrong::Escaped => {
+            block[77] ^= 0x20;
+            block[tags..end].fill(0xFF);
+        }
+    }
+    extended
+}
+
+#[test]
+fn every_check_action_type_and_format_gives_the_status_of_the_right_block() {
+    let mut faults = 0;
+    for (data, metadata, guard) in FORMATS {
+        for kind in 1..=3 {
+            let plain = plain(data, metadata, guard, kind);
+            let (_server, mut controller, mut queue) = serve_both(drive(&plain, "1MiB"));
+            let good = made(&plain, BLOCKS, u64::from(kind));
+            let good_data = data_of(&plain, &good);
+            let len = good.len();
+            for wrong in WRONGS {
+                let bad = spoil(&plain, &good, BAD, wrong);
+                let bad_data = data_of(&plain, &bad);
+                let differs = matches!(wrong, Wrong::Data | Wrong::Escaped);
+                for checks in checks() {
+                    let expected = plain.judge_all(checks, &bad);
+                    faults += u64::from(expected.is_some());
+                    let expected = expected.map(|(block, status)| (Status(status).dnr(), FIRST + block));
+                    let context = format!("{plain:?} {wrong:?} {checks:?}");
+                    let of = |code: u8, act: bool| command(&plain, code, FIRST, BLOCKS, checks, act);
+                    let ends =
+                        |controller: &mut Controller, status: Status, expected: Option<(Status, u64)>| {
+                            assert_eq!(
+                                status,
+                                expected.map_or(Status::SUCCESS, |(status, _)| status),
+                                "{context}"
+                            );
+                            if let Some(expected) = expected {
+                                assert_eq!(last_error(controller), expected, "{context}");
+                            }
+                        };
+                    // What is there before is good.
+                    let plainly = command(&plain, io::WRITE, FIRST, BLOCKS, NO_CHECK, false);
+                    assert_eq!(send(&mut queue, plainly, &good), Status::SUCCESS);
+
+                    // The host's tuples are stored as they came, or nothing is.
+                    let status = send(&mut queue, of(io::WRITE, false), &bad);
+                    ends(&mut controller, status, expected);
+                    let there = if expected.is_some() { &good } else { &bad };
+                    assert!(as_stored(&mut queue, &plain, FIRST, BLOCKS) == *there, "{context}");
+
+                    // Bad blocks are there, good ones are brought.
+                    assert_eq!(send(&mut queue, plainly, &bad), Status::SUCCESS);
+                    for act in [false, true] {
+                        let read = receive(&mut queue, of(io::READ, act), if act { data * 4 } else { len });
+                        match read {
+                            Ok(read) => {
+                                assert!(expected.is_none() && read == *if act { &bad_data } else { &bad })
+                            }
+                            Err(status) => ends(&mut controller, status, Some(expected.expect(&context))),
+                        }
+                        let status = send(&mut queue, of(io::VERIFY, act), &[]);
+                        ends(&mut controller, status, expected);
+                        let status =
+                            send(&mut queue, of(io::COMPARE, act), if act { &good_data } else { &good });
+                        let unequal = Some((Status::COMPARE_FAILURE.dnr(), FIRST + BAD));
+                        ends(&mut controller, status, expected.or(unequal.filter(|_| differs)));
+                    }
+
+                    // The other face: the same data, unless they do not fit the guard that the host
+                    // gave them.
+                    let unfit = matches!(wrong, Wrong::Data | Wrong::Guard);
+                    let expected = if unfit { Err(REFUSED) } else { Ok(bad_data.clone()) };
+                    assert_eq!(hidden(&mut queue, &plain, FIRST, BLOCKS), expected, "{context}");
+
+                    // The node makes the tuples.
+                    assert_eq!(send(&mut queue, of(io::WRITE, true), &bad_data), Status::SUCCESS);
+                    let mut fresh = bad.clone();
+                    for (i, block) in (0..).zip(fresh.chunks_exact_mut(plain.block_bytes())) {
+                        if i == BAD {
+                            plain.make(i, block);
+                        }
+                    }
+                    assert!(as_stored(&mut queue, &plain, FIRST, BLOCKS) == fresh, "{context}");
+                    assert_eq!(hidden(&mut queue, &plain, FIRST, BLOCKS), Ok(bad_data.clone()), "{context}");
+                }
+            }
+        }
+    }
+    assert!(faults > 200, "{faults}");
+}
+
+/// What came over the hidden face has tuples that pass every check over the visible one.
+#[test]
+fn blocks_of_the_hidden_face_have_the_tags_that_it_gives() {
+    for (data, metadata, guard) in FORMATS {
+        for kind in 1..=3 {
+            // With types 1 and 2 the number of the block, whatever the type wants to see.
+            let tags =
+                Plain { application: 0, application_mask: 0xFFFF, ..plain(data, metadata, guard, kind) };
+            let plain = Plain { reference: FIRST, ..tags };
+            let (_server, _controller, mut queue) = serve_both(drive(&plain, "1MiB"));
+            let bytes = noise(3, data * BLOCKS as usize);
+            let mut sqe = Sqe::new(io::WRITE, 1);
+            sqe.set_blocks(FIRST, BLOCKS as u32);
+            assert_eq!(send(&mut queue, sqe, &bytes), Status::SUCCESS);
+            let all = command(&plain, io::READ, FIRST, BLOCKS, [true; 4], false);
+            let read = receive(&mut queue, all, plain.block_bytes() * BLOCKS as usize).unwrap();
+            assert!(data_of(&plain, &read) == bytes);
+            for (i, block) in (0..).zip(read.chunks_exact(plain.block_bytes())) {
+                let mut expected = block.to_vec();
+                Plain { kind: 1, ..plain.clone() }.make(i, &mut expected);
+                assert!(block == expected, "{plain:?}: block {i}");
+            }
+            let verify = command(&plain, io::VERIFY, FIRST, BLOCKS, [true; 4], false);
+            assert_eq!(send(&mut queue, verify, &[]), Status::SUCCESS);
+            // What nobody has written has no tag: an escape, and no check is made.
+            let unknown = as_stored(&mut queue, &plain, 100, 1);
+            assert!(unknown[..data].iter().all(|byte| *byte == 0));
+            assert!(unknown[data..].iter().all(|byte| *byte == 0xFF));
+            let at = Plain { reference: 100, ..plain.clone() };
+            let verify = command(&at, io::VERIFY, 100, 1, [true; 4], false);
+            assert_eq!(send(&mut queue, verify, &[]), Status::SUCCESS);
+        }
+    }
+}
