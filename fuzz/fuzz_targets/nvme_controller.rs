@@ -8,7 +8,9 @@ use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::connect::{DYNAMIC, Data};
 use pumice_nvme::spec::identify::Namespace;
 use pumice_nvme::spec::{Sqe, Status, opcode};
-use pumice_nvme::controller::{Access, Connection, Identity, Limits, Media, Request, Submitted, Subsystem};
+use pumice_nvme::controller::{Access, Attached, Attachments, Connection, Identity, Limits, Media, Request, Submitted, Subsystem};
+use pumice_protect::format::{Format, Place, Type};
+use pumice_protect::guard::Guard;
 use std::cell::RefCell;
 
 struct Shared(RefCell<Subsystem>);
@@ -40,6 +42,12 @@ impl Media for Drive {
         self.count += 1;
         if request.len != 0 && request.nsid == 1 && request.command.opcode() < 0x80 {
             assert!(request.offset + request.len <= self.content.len() as u64 || request.offset == 0);
+        }
+        // What a vendor command names is not looked at here.
+        assert!(request.nsid != 3 || request.command.opcode() >= 0x80, "it is attached to nobody");
+        if let Some(face) = request.face {
+            assert!(request.nsid == 2 && request.len <= self.content.len() as u64);
+            assert!(request.data.is_empty() || request.data.len() as u64 == face.transfer_bytes());
         }
         if self.count % 2 == 0 {
             return Submitted::Done(Status::SUCCESS);
@@ -114,7 +122,13 @@ fuzz_target!(|data: &[u8]| {
         model: "Pumice".to_owned(),
         firmware: "1".to_owned(),
     };
-    let shared = Shared(RefCell::new(Subsystem::new(identity, limits, vec![namespace])));
+    let kind = [Type::One, Type::Two, Type::Three][usize::from(mode / 3 % 3)];
+    let format = Format::new(512, 8, Guard::Crc16, kind, Place::Last).unwrap();
+    let visible = Namespace { nguid: [3; 16], protection: Some(format), ..namespace };
+    let mut subsystem = Subsystem::new(identity, limits, vec![namespace, visible, namespace]);
+    let others = Attached::new([true, true, false]);
+    subsystem.set_attachments(Attachments { others, hosts: Default::default() });
+    let shared = Shared(RefCell::new(subsystem));
     let mut drive = Drive { content: vec![0; 64 * 512], waiting: Vec::new(), count: 0 };
     let mut admin = None;
     let mut connection = match mode % 3 {
