@@ -14,7 +14,7 @@ pub use verify::VerifyStream;
 pub use write::WriteStream;
 
 use crate::command::{Action, CommandFields, Direction, InvalidReference, Pract, Protection};
-use crate::format::{Format, Type};
+use crate::format::Format;
 use crate::verdict::Fault;
 
 /// A command for blocks.
@@ -96,7 +96,7 @@ impl FaceCommand {
         Ok(Self { format: *format, operation, protection, slba: fields.slba, blocks })
     }
 
-    /// What it asks for.
+    /// The operation.
     #[must_use]
     pub const fn operation(&self) -> Operation {
         self.operation
@@ -165,12 +165,14 @@ impl FaceCommand {
         metadata
     }
 
-    /// Whether Write Zeroes gives its blocks the metadata of [`deallocated`] ones.
+    /// Whether this Write Zeroes stores the same metadata as a deallocation ([`deallocated`]).
     #[must_use]
     pub fn zeros_as_deallocated(&self) -> bool {
-        // With type 3 the reference tag is the same in every block.
-        let counted = self.format.kind() != Type::Three || self.blocks == 1;
-        counted && self.zeros(0) == deallocated(&self.format, self.slba)
+        // Reference tags of deallocated blocks count up. Two blocks show whether these do: with
+        // type 3, and with tuples of zeros, they do not.
+        let first = self.slba;
+        (0..self.blocks.min(2))
+            .all(|index| self.zeros(index) == deallocated(&self.format, first.wrapping_add(index)))
     }
 
     fn assert_stored(&self, data: &[u8], metadata: &[u8]) {

@@ -337,6 +337,14 @@ fn zeros_have_tuples_if_the_controller_acts_and_zeros_for_tuples_else() {
             let as_deallocated =
                 |index| command.zeros(index) == deallocated(&format, 0x0123_4567_FFFF_FFFE + index);
             assert_eq!(command.zeros_as_deallocated(), (0..BLOCKS).all(as_deallocated));
+            // From block 0 on a tuple of zeros is that of the first deallocated block, not of
+            // others.
+            if !act {
+                let at_0 = CommandFields { slba: 0, ..fields };
+                let command = FaceCommand::parse(&format, Operation::WriteZeroes, &at_0, BLOCKS).unwrap();
+                let as_deallocated = |index| command.zeros(index) == deallocated(&format, index);
+                assert_eq!(command.zeros_as_deallocated(), (0..BLOCKS).all(as_deallocated), "{plain:?}");
+            }
         }
         let lba = 0x0123_4567_FFFF_FFFF;
         let mut block = vec![0; plain.block_bytes()];

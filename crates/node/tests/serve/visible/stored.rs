@@ -39,6 +39,10 @@ fn zeros_have_the_tuples_that_the_page_says() {
                 let over_hidden = hidden(&mut queue, &plain, FIRST, BLOCKS);
                 assert_eq!(over_hidden.is_ok(), fits, "{plain:?} {act}");
             }
+            // From block 0 on the first tuple of zeros is the one that the hidden face would make.
+            let at_0 = command(&plain, io::WRITE_ZEROES, 0, BLOCKS, NO_CHECK, false);
+            assert_eq!(send(&mut queue, at_0, &[]), Status::SUCCESS);
+            assert!(as_stored(&mut queue, &plain, 0, BLOCKS) == zeros(false), "{plain:?}");
             // The tuples that the hidden face would give, if the type counts.
             let usual = Plain { application: 0, reference: FIRST, ..plain.clone() };
             let sqe = command(&usual, io::WRITE_ZEROES, FIRST, BLOCKS, NO_CHECK, true);
