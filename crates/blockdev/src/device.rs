@@ -220,8 +220,8 @@ pub trait Tagged: Send + Sync {
     /// If the length of `tuples` is not that of one tuple a block.
     fn write_with_tuples(&self, offset: u64, data: &[u8], tuples: &[u8]) -> Result<(), IoError>;
 
-    /// Fills one block per tuple with zeros, and stores the tuples as they are. With `frees_room` the
-    /// blocks' room is given back, as by [`BlockDevice::discard`]; otherwise it is kept, as by
+    /// Fills one block per tuple with zeros, and stores the tuples as they are. With `frees_room`
+    /// the blocks' room is given back, as by [`BlockDevice::discard`]; otherwise it is kept, as by
     /// [`BlockDevice::zero`].
     ///
     /// # Errors

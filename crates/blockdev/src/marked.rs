@@ -99,7 +99,7 @@ impl MarkedDevice {
         Ok(())
     }
 
-    /// Writes, as `write` does, and takes marks away that are written over.
+    /// Calls `write`, and then removes the marks of the range.
     fn over_marks(
         &self,
         operation: Operation,

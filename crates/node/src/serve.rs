@@ -134,9 +134,9 @@ pub struct Service {
     pub listen: Vec<SocketAddr>,
     /// The subsystem's name.
     pub nqn: Nqn,
-    /// Namespaces 1, 2, …. The visible faces of those with tags come after all of these.
+    /// Namespaces 1, 2, …. The visible faces of drives with tags come after all of these.
     pub drives: Vec<Drive>,
-    /// Which faces each host has.
+    /// The faces of each host.
     pub faces: HostFaces,
     /// What hosts may ask for.
     pub limits: Limits,

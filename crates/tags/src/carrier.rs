@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 /// The data of a command.
 pub(crate) enum Payload<'b> {
     Read(&'b mut [u8]),
-    /// The same, for [`Request::ReadTags`].
+    /// For [`Request::ReadTags`].
     ReadTags(&'b mut [u8]),
     Write(&'b [u8]),
     Zero {

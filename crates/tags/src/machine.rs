@@ -333,8 +333,8 @@ impl Machine {
         self.end(id, Outcome::DriveFailed);
     }
 
-    /// The blocks of a command were read: the guard of each, or `None` if the drive refused. Those
-    /// of [`Request::ReadTags`] need no guards.
+    /// The blocks of a command were read: the guard of each, or `None` if the drive refused. For
+    /// [`Request::ReadTags`] the guards are not used.
     pub fn data_read(&mut self, id: u64, guards: Option<&[u64]>) {
         let command = &self.commands[&id];
         let Some(guards) = guards else {

@@ -50,7 +50,7 @@ pub(super) struct Blocks<'a> {
     pub(super) control: &'a Pool,
     /// Whose connection it is.
     pub(super) host: HostKey,
-    /// Whether its host gets blocks that do not fit their tags.
+    /// Whether reads of its host skip the check of tags.
     pub(super) unchecked: bool,
     /// What its host holds, once it is known.
     pub(super) account: Option<&'a Account>,
@@ -144,7 +144,7 @@ impl Blocks<'_> {
         Submitted::Later
     }
 
-    /// Bytes of memory that a command for so many bytes takes.
+    /// Bytes of memory that a command for `len` bytes needs.
     fn memory(op: Op, len: u64) -> u64 {
         match op {
             Op::Read | Op::Write | Op::Compare | Op::Verify => len.min(MOST),
@@ -166,7 +166,7 @@ impl Blocks<'_> {
         let Some(index) = self.shared.drive_of(request.nsid) else { return };
         let Some(superblocks) = self.shared.watch().superblocks().get(index) else { return };
         match request.op {
-            // Its data have metadata between them: what they are is not looked at.
+            // A superblock in it has tuples between its blocks: it is not parsed.
             Op::Write if request.face.is_some() => {
                 superblocks.lost(request.cntlid, &(request.offset..request.offset + request.len));
             }

@@ -415,7 +415,7 @@ impl Core {
         if socket.unbound && socket.connection.host().is_some() {
             socket.unbound = false;
             let nqn = socket.connection.host_name().unwrap_or_default();
-            // What follows Connect is for the next turn.
+            // The turn ends with Connect: commands come with the next one.
             socket.unchecked = self.shared.faces().of(nqn).is_unchecked();
             socket.newcomer = !self.shared.newcomers().settle(number - FIRST);
         }

@@ -23,7 +23,7 @@ pub(super) struct Ticket {
 pub(super) struct Done {
     pub(super) ticket: Ticket,
     pub(super) status: Status,
-    /// The block because of which it failed, if it was one.
+    /// The block that caused the failure, if there is one.
     pub(super) lba: Option<u64>,
     pub(super) result: u64,
     /// It changed, or was to change, the medium.

@@ -166,7 +166,7 @@ pub struct Drive {
     identity: [u8; 32],
     /// Where it is, where it is a path.
     path: Option<PathBuf>,
-    /// What reference tags mean on its visible face.
+    /// The type of protection information of its visible face.
     kind: Type,
 }
 
@@ -282,7 +282,7 @@ impl Drive {
         Ok(Self { device, block_shift, identity, path: None, kind: Type::One })
     }
 
-    /// Gives the protection information of its visible face a type: 1 if this is never said.
+    /// Sets the type of protection information of its visible face; without it, type 1.
     #[must_use]
     pub fn with_type(self, kind: Type) -> Self {
         Self { kind, ..self }
@@ -309,8 +309,7 @@ impl Drive {
         self.namespace_of(&self.identity)
     }
 
-    /// The namespace whose blocks come with their tuples. `None` if it has no tags, or its blocks
-    /// are too small for them.
+    /// The namespace whose blocks have tuples: the visible face. `None` if the drive has none.
     pub(crate) fn visible_namespace(&self) -> Option<Namespace> {
         let tags = self.device.tagged()?.format();
         if !has_visible_face(tags.guard, tags.block_bytes) {
@@ -346,8 +345,8 @@ impl Drive {
     }
 }
 
-/// Whether a drive with such guards has a visible face: those of 32 and 64 bits are for blocks of
-/// 4096 bytes.
+/// Whether a drive with this guard and block size has a visible face. Guards of 32 and 64 bits
+/// require blocks of 4096 bytes.
 pub(crate) fn has_visible_face(guard: Guard, block: u32) -> bool {
     guard == Guard::Crc16 || block == 4096
 }

@@ -1,22 +1,21 @@
-//! Which faces of the drives with tags a host has: `docs/design/visible-face.md`.
+//! The faces of drives with tags, by host: `docs/design/visible-face.md`.
 
 use super::drive::Drive;
 use pumice_nvme::controller::{Attached, Attachments};
 use pumice_nvme::spec::Nqn;
 use pumice_nvme::spec::identify::Namespace;
 use std::collections::BTreeMap;
-use std::str::FromStr;
 
-/// What becomes of tags when blocks are read over the hidden face.
+/// The check of tags in reads over the hidden face.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reads {
-    /// A block that does not fit its tag is refused.
+    /// A block that differs from its tag is refused.
     Checked,
-    /// Nothing looks at them.
+    /// Tags are not checked.
     Unchecked,
 }
 
-/// The faces of a host: one at least.
+/// The faces of a host, at least one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Faces {
     hidden: Option<Reads>,
@@ -31,11 +30,11 @@ impl Default for Faces {
 }
 
 impl Faces {
-    /// Reads a list of the words `hidden`, `visible` and `unchecked`.
+    /// Parses a list of the words `hidden`, `visible` and `unchecked`.
     ///
     /// # Errors
-    /// If it is empty, a word is not known or comes twice, or `hidden` and `unchecked` are both
-    /// there: they are one namespace.
+    /// If the list is empty, a word is unknown or repeated, or both `hidden` and `unchecked` are in
+    /// it: they are the same namespace.
     pub fn parse<T: AsRef<str>>(words: &[T]) -> Result<Self, String> {
         let mut faces = Self { hidden: None, visible: false };
         for word in words.iter().map(AsRef::as_ref) {
@@ -61,28 +60,28 @@ impl Faces {
         Ok(faces)
     }
 
-    /// Whether blocks have their metadata in some namespace of the host.
+    /// Whether the visible face is one of them.
     #[must_use]
     pub fn has_visible(&self) -> bool {
         self.visible
     }
 
-    /// Whether blocks that do not fit their tags are given to the host.
+    /// Whether reads over the hidden face skip the check of tags.
     #[must_use]
     pub fn is_unchecked(&self) -> bool {
         self.hidden == Some(Reads::Unchecked)
     }
 }
 
-/// The faces of each host, by its name.
+/// The faces of each host, by its NQN.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostFaces(BTreeMap<String, Faces>);
 
 impl HostFaces {
-    /// Of these hosts; others have the default.
+    /// The faces of these hosts; others have the default.
     ///
     /// # Errors
-    /// The name of a host that is there twice.
+    /// The NQN of a host that is given twice.
     pub fn new(hosts: impl IntoIterator<Item = (Nqn, Faces)>) -> Result<Self, Nqn> {
         let mut all = BTreeMap::new();
         for (nqn, faces) in hosts {
@@ -93,20 +92,20 @@ impl HostFaces {
         Ok(Self(all))
     }
 
-    /// Those of a host.
+    /// The faces of the host with this NQN.
     #[must_use]
     pub fn of(&self, nqn: &str) -> Faces {
         self.0.get(nqn).copied().unwrap_or_default()
     }
 
-    /// Whether any host has visible faces.
+    /// Whether any host has the visible face.
     #[must_use]
     pub fn has_visible(&self) -> bool {
         self.0.values().any(Faces::has_visible)
     }
 
-    /// What is attached to whom, of drives that have a visible face or not. A drive that has none
-    /// has its one namespace for everybody.
+    /// The attachments for drives with a visible face (true) or without. The one namespace of a
+    /// drive without a visible face is attached to every host.
     fn attachments(&self, visible: &[bool]) -> Attachments {
         let attached = |faces: Faces| {
             let hidden = visible.iter().map(|visible| faces.hidden.is_some() || !visible);
@@ -117,13 +116,13 @@ impl HostFaces {
     }
 }
 
-/// The namespaces of drives, and who has which: the hidden face of each drive, then, under numbers
-/// that begin after all of these, the visible one. A drive without one leaves its number unused.
+/// The namespaces of drives and their attachments: first the hidden face of each drive, then the
+/// visible face of each. The number for the visible face of a drive without one stays unused.
 pub(super) fn namespaces(drives: &[Drive], hosts: &HostFaces) -> (Vec<Namespace>, Attachments) {
     let mut namespaces: Vec<Namespace> = drives.iter().map(Drive::namespace).collect();
     let visible: Vec<Option<Namespace>> = drives.iter().map(Drive::visible_namespace).collect();
     let has: Vec<bool> = visible.iter().map(Option::is_some).collect();
-    // What fills an unused number is attached to nobody.
+    // The namespace under an unused number is attached to no host.
     let fill: Vec<Namespace> =
         visible.iter().zip(&namespaces).map(|(visible, hidden)| visible.unwrap_or(*hidden)).collect();
     namespaces.extend(fill);
@@ -133,31 +132,22 @@ pub(super) fn namespaces(drives: &[Drive], hosts: &HostFaces) -> (Vec<Namespace>
 /// A drive and its face.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Face {
-    /// The drive, from 0.
+    /// The drive, counted from 0.
     pub(super) drive: usize,
     /// Whether it is the visible one.
     pub(super) visible: bool,
 }
 
 impl Face {
-    /// The face with this number, of so many drives.
+    /// The face with this NSID, if there are `drives` drives.
     pub(super) fn of(nsid: u32, drives: usize) -> Option<Self> {
         let index = (nsid as usize).checked_sub(1).filter(|index| *index < 2 * drives)?;
         Some(Self { drive: index % drives, visible: index >= drives })
     }
 
-    /// Its number.
+    /// Its NSID.
     pub(super) fn nsid(self, drives: usize) -> u32 {
         (self.drive + 1 + if self.visible { drives } else { 0 }) as u32
-    }
-}
-
-impl FromStr for Faces {
-    type Err = String;
-
-    /// One word.
-    fn from_str(word: &str) -> Result<Self, String> {
-        Self::parse(&[word])
     }
 }
 

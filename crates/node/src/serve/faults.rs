@@ -1,4 +1,4 @@
-//! What a command ends with whose medium failed.
+//! The statuses of commands whose medium failed.
 
 use pumice_blockdev::IoError;
 use pumice_nvme::spec::Status;
@@ -7,7 +7,7 @@ use pumice_nvme::spec::Status;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) status: Status,
-    /// The block because of which, if it was one.
+    /// The block that is the cause, if there is one.
     pub(super) lba: Option<u64>,
 }
 
@@ -17,10 +17,9 @@ impl From<Status> for Fault {
     }
 }
 
-/// The status of a read that failed: sectors that the medium refuses are told from a drive that
-/// fails as a whole, for a host may rebuild the first and must not take the second for damage. A
-/// block that does not fit its tag does not fit it at the second try either: the host is told not
-/// to try.
+/// The status of a read that failed. Unreadable sectors and a drive that fails as a whole have
+/// different statuses: a host may rebuild the sectors, but must not take the failed drive for
+/// damage. A block that differs from its tag will differ again, so the host is told not to retry.
 pub(super) fn read_fault(error: &IoError) -> Status {
     if error.is_protection_error() {
         Status::READ_ERROR.dnr()

@@ -132,17 +132,17 @@ impl Shared {
         &self.offload
     }
 
-    /// Which faces each host has.
+    /// The faces of each host.
     pub(super) fn faces(&self) -> &HostFaces {
         &self.faces
     }
 
-    /// The drive, from 0, that a namespace is a face of.
+    /// The drive, counted from 0, of a namespace.
     pub(super) fn drive_of(&self, nsid: u32) -> Option<usize> {
         Face::of(nsid, self.devices.len()).map(|face| face.drive)
     }
 
-    /// The namespaces of a drive: its faces, whether anybody has them or not.
+    /// The NSIDs of a drive: hidden and visible face, attached to a host or not.
     pub(super) fn nsids_of(&self, drive: usize) -> [u32; 2] {
         [false, true].map(|visible| Face { drive, visible }.nsid(self.devices.len()))
     }

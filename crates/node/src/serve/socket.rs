@@ -110,7 +110,7 @@ pub(super) struct Socket {
     /// It may have to make room for another one; and it has not said yet whose it is.
     pub(super) newcomer: bool,
     pub(super) unbound: bool,
-    /// Its host gets blocks that do not fit their tags.
+    /// Reads of its host skip the check of tags.
     pub(super) unchecked: bool,
     /// It is known to be over, and waits to be closed.
     pub(super) ending: bool,

@@ -1,4 +1,4 @@
-//! Commands over a visible face, as its drive carries them out: `docs/design/visible-face.md`.
+//! Execution of commands over a visible face: `docs/design/visible-face.md`.
 
 use super::faults::{Fault, read_fault, write_fault};
 use pumice_blockdev::{BlockDevice, Tagged};
@@ -7,28 +7,29 @@ use pumice_nvme::controller::Request;
 use pumice_nvme::spec::{Sqe, Status};
 use pumice_protect::face::{self, CompareStream, FaceCommand, Failure, Operation, VerifyStream, WriteStream};
 
-/// Bytes of data that are verified at a time, and made zeros.
+/// Bytes of data that are verified or zeroed at a time.
 const PIECE: u64 = 1 << 20;
-/// Bytes that are verified, or made zeros, before other commands have their turn.
+/// Bytes that are verified or zeroed before other commands have their turn.
 const SLICE: u64 = 8 << 20;
 
-/// A command over a visible face, and how far it is.
+/// A command over a visible face, and its progress.
 #[derive(Debug)]
 pub(super) struct Visible {
     command: FaceCommand,
     /// First byte and bytes of the medium.
     offset: u64,
     len: u64,
-    /// Bytes of the medium that were verified, or made zeros.
+    /// Bytes of the medium that were verified or zeroed.
     done: u64,
     verify: VerifyStream,
-    /// Whether zeros give room back.
+    /// Whether zeroing frees the room of the blocks.
     frees_room: bool,
 }
 
 impl Visible {
-    /// What a request wants beyond what its drive does over the hidden face. `None` if there is no
-    /// such thing: zeros with the tuples that they have there.
+    /// The visible part of a request. `None` if it is carried out as over the hidden face: it has
+    /// no protection information fields, or it stores zeros with the same tuples as the hidden
+    /// face.
     pub(super) fn of(request: &Request<'_>) -> Option<Self> {
         let command = request.face?;
         if command.operation() == Operation::WriteZeroes && command.zeros_as_deallocated() {
@@ -44,13 +45,12 @@ impl Visible {
         })
     }
 
-    /// Bytes that the host sends or gets.
+    /// Bytes that the host transfers.
     pub(super) fn transfer_bytes(&self) -> u64 {
         self.command.transfer_bytes()
     }
 
-    /// Bytes of memory that it takes: what is transferred, and beside it data and metadata as they
-    /// are stored.
+    /// Bytes of memory that it needs: the bytes transferred, and the data and metadata as stored.
     pub(super) fn memory(&self) -> u64 {
         let format = self.command.format();
         let blocks = match self.command.operation() {
@@ -60,7 +60,7 @@ impl Visible {
         self.transfer_bytes() + blocks * format.block_bytes() as u64
     }
 
-    /// What a Read gives.
+    /// Reads, and returns the bytes for the host.
     pub(super) fn read(&self, device: &dyn BlockDevice) -> Result<AlignedBuffer, Fault> {
         let (data, metadata) = self.stored(device, self.offset, self.len)?;
         let len = self.transfer_bytes() as usize;
@@ -70,7 +70,7 @@ impl Visible {
         Ok(out)
     }
 
-    /// Compares what the host has sent.
+    /// Compares with the bytes from the host.
     pub(super) fn compare(&self, device: &dyn BlockDevice, sent: &[u8]) -> Result<(), Fault> {
         let (data, metadata) = self.stored(device, self.offset, self.len)?;
         let mut stream = CompareStream::new(self.command, &data[..self.len as usize], &metadata);
@@ -78,7 +78,7 @@ impl Visible {
         stream.finish().map_err(|why| self.fault(&why))
     }
 
-    /// Stores what the host has sent: all of it, or nothing if a block fails its check.
+    /// Stores the bytes from the host, or nothing if a block fails its check.
     pub(super) fn write(&self, device: &dyn BlockDevice, sent: &[u8]) -> Result<(), Fault> {
         let mut data = Vec::with_capacity(self.len as usize);
         let mut metadata = Vec::with_capacity(self.metadata_of(self.len));
@@ -89,7 +89,7 @@ impl Visible {
         Ok(written.map_err(|error| write_fault(&error))?)
     }
 
-    /// Verifies a slice; true if that was the last. Gives up if nobody wants it any more.
+    /// Verifies a slice; true if that was the last. Ends early if `wanted` returns false.
     pub(super) fn verify(
         &mut self,
         device: &dyn BlockDevice,
@@ -109,7 +109,7 @@ impl Visible {
         Ok(self.done == self.len)
     }
 
-    /// Makes a slice zeros, with the tuples that the command wants; true if that was the last.
+    /// Fills a slice with zeros, with the tuples of the command; true if that was the last.
     pub(super) fn zero(&mut self, device: &dyn BlockDevice) -> Result<bool, Fault> {
         let block = self.command.format().data_bytes() as u64;
         let end = self.len.min(self.done + SLICE);
@@ -124,13 +124,13 @@ impl Visible {
         Ok(self.done == self.len)
     }
 
-    /// Bytes of metadata beside so many bytes of data.
+    /// Bytes of metadata of `len` bytes of data.
     fn metadata_of(&self, len: u64) -> usize {
         let format = self.command.format();
         len as usize / format.data_bytes() * format.metadata_bytes()
     }
 
-    /// Data and metadata as they are stored.
+    /// Reads data and metadata as stored.
     fn stored(
         &self,
         device: &dyn BlockDevice,
@@ -144,14 +144,14 @@ impl Visible {
         Ok((data, metadata))
     }
 
-    /// What a block that failed ends the command with: it fails at the next try too.
+    /// The fault for a block that failed its check. It would fail again, so do not retry.
     fn fault(&self, why: &Failure) -> Fault {
         Fault { status: Status(why.status()).dnr(), lba: Some(self.command.lba(why)) }
     }
 }
 
-/// The tags of a drive with a visible face. The metadata of its blocks are the tuple and nothing
-/// else ([`Drive::visible_namespace`](super::drive::Drive::visible_namespace)).
+/// The tags of a drive with a visible face. The metadata of its blocks is only the tuple
+/// ([`Drive::visible_namespace`](super::drive::Drive::visible_namespace)).
 fn tags(device: &dyn BlockDevice) -> Result<&dyn Tagged, Fault> {
     device.tagged().ok_or(Status::INTERNAL.into())
 }

@@ -37,15 +37,14 @@ pub(super) struct Job {
     /// The connection is gone: what it would change is left as it is.
     pub(super) gone: Arc<AtomicBool>,
     pub(super) op: Op,
-    /// What it wants over a visible face.
+    /// Its visible part, if it came over a visible face.
     pub(super) visible: Option<Visible>,
-    /// Whether its host gets blocks that do not fit their tags.
+    /// Whether reads of its host skip the check of tags.
     pub(super) unchecked: bool,
     pub(super) offset: u64,
     pub(super) len: u64,
     pub(super) fua: bool,
-    /// Data from the host; a buffer is whole pages, of which the first
-    /// [`transfer_bytes`](Self::transfer_bytes) count.
+    /// Data from the host: the first [`transfer_bytes`](Self::transfer_bytes) of whole pages.
     pub(super) data: Option<AlignedBuffer>,
     /// A command of the parity command set, with its data and the queue whose results it may use.
     pub(super) offload: Option<OffloadJob>,
@@ -67,7 +66,7 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// Bytes that the host sends or gets.
+    /// Bytes that the host transfers.
     fn transfer_bytes(&self) -> usize {
         self.visible.as_ref().map_or(self.len, Visible::transfer_bytes) as usize
     }
@@ -224,8 +223,8 @@ fn execute(
     Ok(true)
 }
 
-/// Carries out a command over a visible face, or a slice of it: whether that was the last. `None` if
-/// it is none.
+/// Carries out a command over a visible face, or a slice of it, and returns whether that was the
+/// last slice. `None` if it is not such a command.
 fn execute_visible(
     job: &mut Job,
     device: &dyn BlockDevice,
@@ -240,7 +239,7 @@ fn execute_visible(
             true
         }
         Op::Write => {
-            // What the host sent goes when it is taken apart.
+            // Frees the host's bytes as soon as they are split into data and tuples.
             let sent = job.data.take().ok_or(Status::INTERNAL)?;
             visible.write(device, &sent[..len])?;
             true

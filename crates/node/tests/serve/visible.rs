@@ -228,7 +228,7 @@ fn every_check_action_type_and_format_gives_the_status_of_the_right_block() {
                         let read = receive(&mut queue, of(io::READ, act), if act { data * 4 } else { len });
                         match read {
                             Ok(read) => {
-                                assert!(expected.is_none() && read == *if act { &bad_data } else { &bad })
+                                assert!(expected.is_none() && read == *if act { &bad_data } else { &bad });
                             }
                             Err(status) => ends(&mut controller, status, Some(expected.expect(&context))),
                         }

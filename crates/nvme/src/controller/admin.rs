@@ -134,7 +134,7 @@ impl Connection {
         });
     }
 
-    /// The namespaces that the host has. The discovery service has none.
+    /// The namespaces attached to the host. The discovery service has none.
     fn attached(&self) -> Attached {
         let queue = self.queue.as_ref().filter(|queue| !queue.discovery);
         queue.map_or_else(|| Attached::new([]), |queue| queue.attached.clone())

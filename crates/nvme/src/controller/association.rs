@@ -63,7 +63,7 @@ pub(crate) struct Controller {
     pub(crate) helper: bool,
     /// Its host has said that it writes no namespace.
     pub(crate) observer: Arc<AtomicBool>,
-    /// The namespaces that its host has. They do not change while it stands.
+    /// The namespaces attached to its host. They do not change during the association.
     pub(crate) attached: Attached,
     /// Where its host comes from.
     pub(crate) peer: IpAddr,

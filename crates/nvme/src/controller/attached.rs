@@ -1,26 +1,25 @@
-//! Which namespaces a host has.
+//! The namespaces that are attached to each host.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The namespaces that are attached to the controllers of a host. The others are as if they were
-/// not there.
+/// The namespaces that are attached to the controllers of one host. The host cannot use the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attached(Arc<[bool]>);
 
-/// What a host finds under an NSID.
+/// The meaning of an NSID for a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Nsid {
     /// A namespace, by its index.
     Active(usize),
-    /// None; but there is one above it.
+    /// No namespace, but a larger NSID has one.
     Inactive,
-    /// None, and none above it.
+    /// No namespace, and no larger NSID has one.
     Invalid,
 }
 
 impl Attached {
-    /// Namespaces 1, 2, …: each attached or not.
+    /// For namespaces 1, 2, …: whether each is attached.
     #[must_use]
     pub fn new(namespaces: impl IntoIterator<Item = bool>) -> Self {
         let mut attached: Vec<bool> = namespaces.into_iter().collect();
@@ -41,7 +40,7 @@ impl Attached {
         matches!(self.find(nsid), Nsid::Active(_))
     }
 
-    /// The NSIDs above one, ascending.
+    /// The attached NSIDs above `nsid`, ascending.
     pub fn above(&self, nsid: u32) -> impl Iterator<Item = u32> {
         (1..).zip(self.0.iter()).skip(nsid as usize).filter_map(|(nsid, attached)| attached.then_some(nsid))
     }
@@ -56,23 +55,23 @@ impl Attached {
     }
 }
 
-/// The namespaces of each host.
+/// The namespaces that are attached to each host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attachments {
-    /// Those of hosts that are not in the list.
+    /// For hosts that are not in `hosts`.
     pub others: Attached,
-    /// By the name of the host.
+    /// By NQN of the host.
     pub hosts: BTreeMap<String, Attached>,
 }
 
 impl Attachments {
-    /// Every host has all of so many namespaces.
+    /// All of `namespaces` namespaces for every host.
     #[must_use]
     pub fn all(namespaces: usize) -> Self {
         Self { others: Attached::new((0..namespaces).map(|_| true)), hosts: BTreeMap::new() }
     }
 
-    /// Those of a host.
+    /// The namespaces of the host with this NQN.
     #[must_use]
     pub fn of(&self, hostnqn: &str) -> Attached {
         self.hosts.get(hostnqn).unwrap_or(&self.others).clone()

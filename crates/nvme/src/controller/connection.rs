@@ -72,7 +72,7 @@ pub(super) struct Queue {
     pub(super) helper: bool,
     /// Its host has said that it writes no namespace.
     pub(super) observer: Arc<AtomicBool>,
-    /// The namespaces that its host has.
+    /// The namespaces attached to its host.
     pub(super) attached: Attached,
     pub(super) entries: u16,
     pub(super) sqhd: u16,
@@ -188,7 +188,7 @@ impl Connection {
         self.queue.as_ref().map(|queue| queue.hostid)
     }
 
-    /// The name of the host whose queue it is; empty if it has none.
+    /// The NQN of the host, once it is connected.
     #[must_use]
     pub fn host_name(&self) -> Option<&str> {
         self.queue.as_ref().map(|queue| queue.hostnqn.as_str())

@@ -162,7 +162,7 @@ impl Connection {
         Ok(request)
     }
 
-    /// A namespace that the host has.
+    /// The namespace with this NSID, if it is attached to the host.
     fn namespace(&self, nsid: u32) -> Result<&Namespace, Status> {
         let found = self.queue.as_ref().map_or(Nsid::Invalid, |queue| queue.attached.find(nsid));
         match found {
@@ -217,7 +217,7 @@ fn check_blocks(
     Ok(())
 }
 
-/// What a command says of protection information; `None` if it is not one that looks at it.
+/// The protection information fields of a command; `None` if commands of its kind have none.
 fn face_command(format: &Format, op: Op, sqe: &Sqe) -> Result<Option<FaceCommand>, Status> {
     let operation = match op {
         Op::Write => Operation::Write,

@@ -22,8 +22,8 @@ pub struct Request<'a> {
     pub offset: u64,
     /// Bytes of the medium.
     pub len: u64,
-    /// What a command says of protection information that its host sees: its data are of
-    /// [`FaceCommand::transfer_bytes`] then.
+    /// The protection information fields of a command, if its host sees tuples. The data then has
+    /// [`FaceCommand::transfer_bytes`] bytes.
     pub face: Option<FaceCommand>,
     /// Durable before it completes.
     pub fua: bool,

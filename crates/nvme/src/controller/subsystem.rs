@@ -202,7 +202,7 @@ impl Subsystem {
         &self.namespaces
     }
 
-    /// Says which namespaces each host has that associates from now on: all, if this is never said.
+    /// Sets the namespaces of hosts that associate from now on. Without it every host has all.
     pub fn set_attachments(&mut self, attachments: Attachments) {
         self.attachments = attachments;
     }
@@ -411,7 +411,7 @@ impl Subsystem {
         }
     }
 
-    /// The log page 0C of a controller with these namespaces.
+    /// The log page 0C of a controller to which these namespaces are attached.
     pub(crate) fn ana_log(&self, attached: &Attached, groups_only: bool) -> AnaLog {
         let namespaces = attached.above(if groups_only { u32::MAX } else { 0 });
         let group = AnaGroup {

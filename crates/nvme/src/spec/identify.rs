@@ -47,8 +47,8 @@ pub struct Controller {
     pub several_ports: bool,
     /// The largest nsid.
     pub namespaces: u32,
-    /// Whether a namespace has a format that CNS 05 describes (ELBAS): a guard of more than 16 bits,
-    /// or a storage tag.
+    /// Whether a namespace has an extended format (ELBAS): a guard of more than 16 bits, or a
+    /// storage tag.
     pub extended_formats: bool,
     /// Entries of a queue.
     pub queue_depth: u16,
@@ -84,7 +84,7 @@ const ANATT: u8 = 10;
 /// (bit 6) is true and not said: nvme-cli before 2.10 leaves no room for the namespaces in the log
 /// page then (nvme-cli pull request 2377).
 const ANACAP: u8 = 1 | 1 << 1;
-/// The bit of CTRATT that says that there are extended formats.
+/// The bit of CTRATT for extended formats.
 const ELBAS: u32 = 15;
 /// Degrees (kelvin) from which on a controller calls itself warm: the default of the temperature
 /// threshold.
@@ -206,7 +206,7 @@ pub struct Namespace {
     pub write_grain: u16,
     /// Blocks that are best deallocated at a time, beginning at a multiple of as many.
     pub deallocate_grain: u16,
-    /// What hosts see of protection information: its blocks are extended ones. `None` if their
+    /// The format of the metadata, which is interleaved with the data (extended LBAs). `None` if
     /// blocks have no metadata.
     pub protection: Option<Format>,
 }
@@ -245,7 +245,7 @@ impl Namespace {
         d[128 + 2] = self.block_shift;
         if let Some(format) = &self.protection {
             let (kind, first) = (kind_number(format.kind()), format.place() == Place::First);
-            // Extended blocks: here, and all that there are.
+            // Extended LBAs: in use, and the only possibility.
             d[26] = 1 << 4;
             d[27] = 1;
             d[28] = 1 << (kind - 1) | if first { 1 << 3 } else { 1 << 4 };
@@ -257,7 +257,7 @@ impl Namespace {
         d
     }
 
-    /// Whether its format is one that CNS 05 describes.
+    /// Whether only CNS 05 describes its format completely.
     #[must_use]
     pub fn has_extended_format(&self) -> bool {
         self.protection.is_some_and(|format| format.guard() != Guard::Crc16 || format.storage_bits() != 0)
@@ -332,7 +332,7 @@ const fn kind_number(kind: Type) -> u8 {
     }
 }
 
-/// The list of these namespaces, or of the first 1024 of them.
+/// The list of these namespaces, at most the first 1024 of them.
 #[must_use]
 pub fn namespace_list(nsids: impl IntoIterator<Item = u32>) -> Vec<u8> {
     let mut d = vec![0; LEN];

@@ -80,25 +80,25 @@ statuses! {
     WRITE_FAULT = 0x280, "write fault";
     /// The medium does not give the data back.
     READ_ERROR = 0x281, "unrecovered read error";
-    /// The guard of a block is not that of its bytes.
+    /// The guard does not match the block.
     GUARD_CHECK = 0x282, "end-to-end guard check error";
-    /// An application tag is not as the command says.
+    /// The application tag differs from that of the command.
     APPLICATION_TAG_CHECK = 0x283, "end-to-end application tag check error";
-    /// A reference tag is not as the command says.
+    /// The reference tag differs from that of the command.
     REFERENCE_TAG_CHECK = 0x284, "end-to-end reference tag check error";
     /// Compare: the data differ.
     COMPARE_FAILURE = 0x285, "compare failure";
     /// The host may not do that.
     ACCESS_DENIED = 0x286, "access denied";
-    /// A storage tag is not as the command says.
+    /// The storage tag differs from that of the command.
     STORAGE_TAG_CHECK = 0x288, "end-to-end storage tag check error";
     /// The path failed; a host's own books.
     HOST_PATH = 0x370, "host path error";
 }
 
 impl Status {
-    /// Of an I/O command: its initial reference tag is not that of its first block. The number is
-    /// that of [`CONNECT_BUSY`](Self::CONNECT_BUSY).
+    /// For I/O commands: the initial reference tag is not that of the first block. Connect uses the
+    /// same number for [`CONNECT_BUSY`](Self::CONNECT_BUSY).
     pub const INVALID_PROTECTION: Self = Self(0x181);
 
     /// Do not retry: the same command would end the same way.

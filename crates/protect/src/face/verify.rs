@@ -3,7 +3,7 @@
 use super::{FaceCommand, Failure};
 use crate::stream::CheckStream;
 
-/// A Verify of stored blocks, some at a time.
+/// Checks the stored blocks of a command in several parts.
 #[derive(Debug, Clone)]
 pub struct VerifyStream {
     command: FaceCommand,
@@ -24,8 +24,8 @@ impl VerifyStream {
     /// The first block that fails.
     ///
     /// # Panics
-    /// If these are not the data and the metadata of as many blocks, or of more than are left of
-    /// the command.
+    /// If `data` and `metadata` are not of the same number of whole blocks, or of more blocks than
+    /// are left of the command.
     pub fn take(&mut self, data: &[u8], metadata: &[u8]) -> Result<(), Failure> {
         let format = &self.command.format;
         let blocks = (data.len() / format.data_bytes()) as u64;

@@ -1,4 +1,4 @@
-//! What others can ask of the tags: opinions, and the tuples themselves.
+//! Access to tags and tuples for others.
 
 use super::{TaggedDevice, ZEROS_AT_ONCE};
 use crate::carrier::Payload;
@@ -10,7 +10,7 @@ use pumice_protect::digest::crc32c;
 use pumice_protect::tuple::Tuple;
 
 impl TaggedDevice {
-    /// Tags of tuples that came with their data.
+    /// The *written* tags with these tuples.
     fn tags_of(&self, tuples: &[u8]) -> Vec<Tag> {
         let format = self.geometry.format();
         let tuples = tuples.chunks_exact(format.tuple_bytes());
@@ -56,7 +56,7 @@ impl Tagged for TaggedDevice {
         };
         for (tag, tuple) in tags.iter().zip(tuples.chunks_exact_mut(format.tuple_bytes())) {
             match tag.origin {
-                // An escape: who sees it makes no check.
+                // An escape: no check is made against it.
                 Origin::Unknown => tuple.fill(0xFF),
                 _ => tuple.copy_from_slice(tag.tuple.encode(&format).as_slice()),
             }

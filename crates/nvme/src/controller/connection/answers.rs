@@ -72,8 +72,8 @@ impl Connection {
         self.queue.as_ref().is_some_and(|q| !q.flow_control)
     }
 
-    /// The command of a slot failed because of one of its blocks, number `lba` of the namespace:
-    /// completes it, and has the block in the error log.
+    /// The command of a slot failed because of block `lba` of the namespace: completes it, and
+    /// notes the block in the error log.
     pub fn complete_failed<A: Access>(
         &mut self,
         slot: u16,
@@ -189,7 +189,7 @@ impl Connection {
         self.note_block(sqe, status, if names_blocks { sqe.slba() } else { 0 }, access);
     }
 
-    /// The same, with the block that it failed because of.
+    /// The same, with the block that caused the failure.
     fn note_block<A: Access>(&self, sqe: &Sqe, status: Status, lba: u64, access: &A) {
         let Some(queue) = self.queue.as_ref().filter(|_| !status.is_success()) else { return };
         if matches!(Status(status.code()), Status::WRITE_FAULT | Status::READ_ERROR) {
