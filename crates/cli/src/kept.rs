@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::protect::{Places, medium, open, places};
-use crate::text::print;
+use crate::text::{count, print};
 use clap::{Args, Subcommand};
 use pumice_host::date;
 use pumice_node::serve::DriveSource;
@@ -83,7 +83,8 @@ fn fail(places: &Places<'_>, error: &dyn std::fmt::Display) -> Failure {
 
 fn list(places: &Places<'_>) -> Result<(), Failure> {
     let contents = TagFile::look_kept(medium(places.tags)?).map_err(|error| fail(places, &error))?;
-    let mut text = format!("{}: {} blocks are kept\n", places.drive.display(), contents.kept.len());
+    let kept = count(contents.kept.len() as u64, "kept block");
+    let mut text = format!("{}: {kept}\n", places.drive.display());
     for kept in &contents.kept {
         let why = match kept.why {
             Why::Recovery => "written again after a crash",
@@ -135,6 +136,7 @@ fn forget(places: &Places<'_>, number: Option<u64>) -> Result<(), Failure> {
         device.forget_kept(*number).map_err(|error| fail(places, &error))?;
     }
     device.close()?;
-    print(&format!("{}: {} kept blocks are deleted\n", places.drive.display(), numbers.len()));
+    let deleted = count(numbers.len() as u64, "kept block");
+    print(&format!("{}: deleted {deleted}\n", places.drive.display()));
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! `pumice protect` and `pumice release`.
 
 use crate::failure::Failure;
-use crate::text::print;
+use crate::text::{count, print};
 use clap::Args;
 use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options};
 use pumice_node::serve::{Backend, DriveSource};
@@ -225,7 +225,7 @@ fn status(places: &Places<'_>) -> Result<(), Failure> {
     }
     if geometry.kept_blocks() > 0 {
         let (kept, most) = (census.kept, geometry.kept_blocks());
-        text += &format!("  {kept} blocks are kept, of {most} at most\n");
+        text += &format!("  {}, of at most {most}\n", count(kept, "kept block"));
     }
     if census.damaged_kept > 0 {
         text += &format!("  {} kept blocks are damaged\n", census.damaged_kept);

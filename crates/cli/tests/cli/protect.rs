@@ -123,8 +123,8 @@ fn what_recovery_wrote_over_is_listed_saved_put_back_and_given_up() {
     std::fs::write(&image, &content).unwrap();
     let size = ["--block-size", "4096"];
     contains(protect(folder, &size), 0, "256 blocks adopted");
-    contains(protect(folder, &["--status"]), 0, "0 blocks are kept, of 2048 at most");
-    contains(run(folder, &["kept", "list"], &[]), 0, "0 blocks are kept");
+    contains(protect(folder, &["--status"]), 0, "0 kept blocks, of at most 2048");
+    contains(run(folder, &["kept", "list"], &[]), 0, "0 kept blocks");
 
     write_and_crash(folder, 5 * 4096, &[0xA5; 4096]);
     // The first sector of the write arrived, and no more.
@@ -135,7 +135,7 @@ fn what_recovery_wrote_over_is_listed_saved_put_back_and_given_up() {
     let mut whole = content.clone();
     whole[5 * 4096..6 * 4096].fill(0xA5);
     assert!(std::fs::read(&image).unwrap() == whole);
-    contains(protect(folder, &["--status"]), 0, "1 blocks are kept, of 2048 at most");
+    contains(protect(folder, &["--status"]), 0, "1 kept block, of at most 2048");
     contains(run(folder, &["kept", "list"], &[]), 0, "UTC  block 5: written again after a crash");
 
     let saved = folder.join("saved").display().to_string();
@@ -148,9 +148,9 @@ fn what_recovery_wrote_over_is_listed_saved_put_back_and_given_up() {
     contains(run(folder, &["kept", "put-back"], &["0"]), 0, "block 5 is as it was kept");
     assert!(std::fs::read(&image).unwrap() == torn);
     contains(run(folder, &["kept", "list"], &[]), 0, "another kept block was put back there");
-    contains(run(folder, &["kept", "forget"], &["0"]), 0, "1 kept blocks are given up");
+    contains(run(folder, &["kept", "forget"], &["0"]), 0, "deleted 1 kept block");
     contains(run(folder, &["kept", "forget"], &["0"]), 2, "no block is kept at 0");
-    contains(run(folder, &["kept", "forget"], &["--all"]), 0, "1 kept blocks are given up");
-    contains(protect(folder, &["--status"]), 0, "0 blocks are kept");
+    contains(run(folder, &["kept", "forget"], &["--all"]), 0, "deleted 1 kept block");
+    contains(protect(folder, &["--status"]), 0, "0 kept blocks");
     contains(protect(folder, &size), 0, "256 fit");
 }
