@@ -9,6 +9,7 @@ use pumice_nvme::spec::connect::{DYNAMIC, Data};
 use pumice_nvme::spec::identify::Namespace;
 use pumice_nvme::spec::{Sqe, Status, opcode};
 use pumice_nvme::controller::{Access, Attached, Attachments, Connection, Identity, Limits, Media, Request, Submitted, Subsystem};
+use pumice_protect::block_format::BlockFormat;
 use pumice_protect::format::{Format, Place, Type};
 use pumice_protect::guard::Guard;
 use std::cell::RefCell;
@@ -108,13 +109,12 @@ fuzz_target!(|data: &[u8]| {
     };
     let namespace = Namespace {
         blocks: 64,
-        block_shift: 9,
+        format: BlockFormat::SMALLEST,
         nguid: [1; 16],
         uuid: [2; 16],
         read_only: false,
         write_grain: 8,
         deallocate_grain: 8,
-        protection: None,
     };
     let identity = Identity {
         nqn: "nqn.2026-11.example:subsystem".parse().unwrap(),
@@ -124,7 +124,7 @@ fuzz_target!(|data: &[u8]| {
     };
     let kind = [Type::One, Type::Two, Type::Three][usize::from(mode / 3 % 3)];
     let format = Format::new(512, 8, Guard::Crc16, kind, Place::Last).unwrap();
-    let visible = Namespace { nguid: [3; 16], protection: Some(format), ..namespace };
+    let visible = Namespace { nguid: [3; 16], format: BlockFormat::protected(format), ..namespace };
     let mut subsystem = Subsystem::new(identity, limits, vec![namespace, visible, namespace]);
     let others = Attached::new([true, true, false]);
     subsystem.set_attachments(Attachments { others, hosts: Default::default() });

@@ -12,6 +12,7 @@ use pumice_nvme::spec::{Sgl, Sqe, Status, opcode};
 use pumice_nvme::controller::{
     Access, Connection, Identity, Limits, Media, Op, Request, Submitted, Subsystem, VendorSet, Windows,
 };
+use pumice_protect::block_format::BlockFormat;
 use std::cell::RefCell;
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -126,13 +127,12 @@ fuzz_target!(|data: &[u8]| {
     let namespace =
         Namespace {
             blocks: 64,
-            block_shift: 9,
+            format: BlockFormat::SMALLEST,
             nguid: [1; 16],
             uuid: [2; 16],
             read_only: false,
             write_grain: 8,
             deallocate_grain: 8,
-            protection: None,
         };
     let identity = Identity {
         nqn: NQN.parse().unwrap(),

@@ -13,6 +13,7 @@ pub use read::read;
 pub use verify::VerifyStream;
 pub use write::WriteStream;
 
+use crate::block_format::BlockFormat;
 use crate::command::{Action, CommandFields, Direction, InvalidReference, Pract, Protection};
 use crate::format::Format;
 use crate::verdict::Fault;
@@ -133,11 +134,12 @@ impl FaceCommand {
     #[must_use]
     pub const fn transfer_bytes(&self) -> u64 {
         let without = matches!(self.protection.pract.of_read(&self.format), Action::Strip);
-        let block = if without { self.format.data_bytes() } else { self.format.block_bytes() };
+        let format = BlockFormat::protected(self.format);
         match self.operation {
-            Operation::Write | Operation::Read | Operation::Compare => {
-                self.blocks.checked_mul(block as u64).expect("a command of less than 2^64 bytes")
+            Operation::Write | Operation::Read | Operation::Compare if without => {
+                format.data_len(self.blocks)
             }
+            Operation::Write | Operation::Read | Operation::Compare => format.extended_len(self.blocks),
             Operation::Verify | Operation::WriteZeroes => 0,
         }
     }

@@ -4,6 +4,7 @@
 //! the rules and the algebra.
 
 mod algebra;
+pub mod block_format;
 pub mod blocks;
 pub mod command;
 pub mod digest;

@@ -10,40 +10,34 @@ use pumice_offload::{DriveId, NodeError, Piece, PieceFailure};
 
 /// Blocks of a drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Geometry {
-    blocks: u64,
-    shift: u8,
-}
+pub(crate) struct Geometry(Namespace);
 
 impl Geometry {
     pub(crate) fn of(namespace: &Namespace) -> Self {
-        Self { blocks: namespace.blocks, shift: namespace.block_shift }
-    }
-
-    pub(crate) fn block_bytes(self) -> u64 {
-        1 << self.shift
+        Self(*namespace)
     }
 
     pub(crate) fn bytes(self) -> u64 {
-        self.blocks << self.shift
+        self.0.format.data_len(self.0.blocks)
     }
 
     /// Bytes of a block.
     pub(crate) fn block(self) -> u32 {
-        1 << self.shift
+        self.0.format.data_bytes()
     }
 
     /// A command over whole blocks.
     pub(crate) fn command(self, opcode: u8, drive: DriveId, offset: u64, len: usize) -> Sqe {
         let mut sqe = Sqe::new(opcode, drive.0);
-        sqe.set_blocks(offset >> self.shift, (len >> self.shift) as u32);
+        let format = self.0.format;
+        sqe.set_blocks(format.blocks_in(offset), format.blocks_in(len as u64) as u32);
         sqe
     }
 }
 
 /// The whole blocks around a byte range: first byte, and the byte after the last.
 pub(crate) fn aligned(geometry: Geometry, offset: u64, len: usize) -> (u64, u64) {
-    let block = 1_u64 << geometry.shift;
+    let block = u64::from(geometry.block());
     (offset & !(block - 1), (offset + len as u64).next_multiple_of(block))
 }
 

@@ -84,7 +84,7 @@ impl Dial {
             let none = || NodeError::invalid("drive", format!("{address}: {} is not a namespace", drive.id));
             let namespace = namespace.ok_or_else(none)?;
             // What is read and written here is the namespace.
-            drive.block_bytes = 1 << namespace.block_shift;
+            drive.block_bytes = namespace.format.data_bytes();
             geometry.push(Geometry::of(&namespace));
         }
         Ok(Association { controller, queue, nqn, digests, drives, geometry, updates })

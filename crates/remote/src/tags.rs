@@ -29,7 +29,7 @@ pub(crate) fn read(
     len: u64,
 ) -> Result<TaggedBlocks, NodeError> {
     // Tags are of the drive's blocks.
-    let block = node.geometry(drive, offset, len)?.block_bytes();
+    let block = u64::from(node.geometry(drive, offset, len)?.block());
     let blocks = len / block;
     let answer = wire::TAGGED_HEADER as u64 + blocks * (wire::TAGGED_ENTRY as u64 + block);
     let mut bytes = vec![0; answer as usize];

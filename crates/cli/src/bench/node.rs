@@ -178,7 +178,7 @@ fn load(
     namespace: &Namespace,
     shape: &Shape,
 ) -> Result<(f64, Vec<u32>), Failure> {
-    let blocks = shape.bytes >> namespace.block_shift;
+    let blocks = shape.bytes >> namespace.format.shift();
     let places = namespace.blocks / u64::from(blocks);
     if places == 0 {
         return Err(Failure::new(format!("the drive has less than {} bytes", shape.bytes)));

@@ -413,7 +413,7 @@ impl Bench<'_> {
             }
             let nsid = next() as usize % self.namespaces.len();
             let namespace = &self.namespaces[nsid];
-            let blocks = 4096_u32 >> namespace.block_shift;
+            let blocks = 4096_u32 >> namespace.format.shift();
             let mut sqe = Sqe::new(io::READ, nsid as u32 + 1);
             sqe.set_blocks(next() % (namespace.blocks / u64::from(blocks)) * u64::from(blocks), blocks);
             let asked = Instant::now();

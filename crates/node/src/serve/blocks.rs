@@ -266,8 +266,7 @@ impl Media for Blocks<'_> {
                 None => return Submitted::Done(Status::INTERNAL),
             }
         };
-        let shift = self.shared.block_shift(request.nsid);
-        let clearing = Clearing::of(request, shift);
+        let clearing = Clearing::of(request, &self.shared.format(request.nsid));
         self.remember(request, clearing.ranges());
         let visible = Visible::of(request);
         if visible.is_none()

@@ -3,6 +3,7 @@
 use pumice_blockdev::{BlockDevice, IoError};
 use pumice_nvme::controller::{Op, Request};
 use pumice_nvme::spec::Sqe;
+use pumice_protect::block_format::BlockFormat;
 
 /// Dataset Management, dword 11: the ranges are to be deallocated. Other attributes are hints of
 /// how they will be used, and change nothing.
@@ -20,7 +21,7 @@ pub(super) struct Clearing {
 impl Clearing {
     /// What a command clears; nothing, where it is none of that kind. The protocol has checked the
     /// ranges against the namespace.
-    pub(super) fn of(request: &Request<'_>, shift: u8) -> Self {
+    pub(super) fn of(request: &Request<'_>, format: &BlockFormat) -> Self {
         match request.op {
             Op::WriteZeroes => Self {
                 ranges: vec![(request.offset, request.len)],
@@ -30,7 +31,7 @@ impl Clearing {
                 let ranges = request.data.chunks_exact(16).map(|range| {
                     let blocks = u32::from_le_bytes([range[4], range[5], range[6], range[7]]);
                     let first = u64::from_le_bytes(std::array::from_fn(|i| range[8 + i]));
-                    (first << shift, u64::from(blocks) << shift)
+                    (format.data_len(first), format.data_len(blocks.into()))
                 });
                 Self { ranges: joined(ranges.collect()), frees_room: true }
             }

@@ -6,6 +6,7 @@ use pumice_blockdev::{
 };
 use pumice_flashdrive::{FlashDrive, FlashError, FlashSpec};
 use pumice_nvme::spec::identify::Namespace;
+use pumice_protect::block_format::BlockFormat;
 use pumice_protect::format::{Format, Place, Type};
 use pumice_protect::guard::Guard;
 use pumice_units::parse_size;
@@ -162,7 +163,8 @@ impl FromStr for DriveSource {
 #[derive(Clone)]
 pub struct Drive {
     pub(crate) device: Arc<dyn BlockDevice>,
-    block_shift: u8,
+    /// Its blocks without their tuples.
+    format: BlockFormat,
     identity: [u8; 32],
     /// Where it is, where it is a path.
     path: Option<PathBuf>,
@@ -256,7 +258,7 @@ impl Drive {
             let digest = Sha256::digest(path.as_os_str().as_encoded_bytes());
             let name: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
             let file = folder.join(format!("unreadable-{name}.marks"));
-            self.device = Arc::new(MarkedDevice::with_file(self.device, 1 << self.block_shift, &file)?);
+            self.device = Arc::new(MarkedDevice::with_file(self.device, self.format.data_bytes(), &file)?);
         }
         Ok(self)
     }
@@ -271,15 +273,16 @@ impl Drive {
         identity: &str,
     ) -> Result<Self, BackendError> {
         let (size, name) = (device.size_bytes(), device.name().to_owned());
-        if size == 0 || !size.is_multiple_of(u64::from(block_size)) {
+        let format = BlockFormat::plain(block_size).ok();
+        let fits = size != 0 && size.is_multiple_of(u64::from(block_size.max(1)));
+        let Some(format) = format.filter(|_| fits) else {
             return Err(BackendError::Blocks { name, size, block: block_size });
-        }
+        };
         if device.logical_block() > block_size {
             return Err(BackendError::TooFine { name, own: device.logical_block(), block: block_size });
         }
-        let block_shift = block_size.trailing_zeros() as u8;
         let identity = Sha256::digest(format!("pumice drive {identity}")).into();
-        Ok(Self { device, block_shift, identity, path: None, kind: Type::One })
+        Ok(Self { device, format, identity, path: None, kind: Type::One })
     }
 
     /// Sets the type of protection information of its visible face; without it, type 1.
@@ -316,12 +319,15 @@ impl Drive {
             return None;
         }
         let format =
-            Format::new(1 << self.block_shift, tags.tuple_bytes(), tags.guard, self.kind, Place::Last);
+            Format::new(1 << self.format.shift(), tags.tuple_bytes(), tags.guard, self.kind, Place::Last);
         let format = format.ok()?;
         let mut hash = Sha256::new_with_prefix("pumice visible face ");
         hash.update(self.identity);
         hash.update([tags.guard.bits() as u8]);
-        Some(Namespace { protection: Some(format), ..self.namespace_of(&hash.finalize().into()) })
+        Some(Namespace {
+            format: BlockFormat::protected(format),
+            ..self.namespace_of(&hash.finalize().into())
+        })
     }
 
     fn namespace_of(&self, identity: &[u8; 32]) -> Namespace {
@@ -331,16 +337,16 @@ impl Drive {
         uuid[6] = uuid[6] & 0x0F | 0x80;
         uuid[8] = uuid[8] & 0x3F | 0x80;
         let grains = self.device.grains();
-        let blocks = |bytes: u32| u16::try_from(bytes >> self.block_shift).unwrap_or(u16::MAX).max(1);
+        let blocks =
+            |bytes: u32| u16::try_from(self.format.blocks_in(bytes.into())).unwrap_or(u16::MAX).max(1);
         Namespace {
-            blocks: self.device.size_bytes() >> self.block_shift,
-            block_shift: self.block_shift,
+            blocks: self.format.blocks_in(self.device.size_bytes()),
+            format: self.format,
             nguid: half(0),
             uuid,
             read_only: self.device.read_only(),
             write_grain: blocks(grains.write),
             deallocate_grain: blocks(grains.discard),
-            protection: None,
         }
     }
 }

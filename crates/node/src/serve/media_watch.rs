@@ -40,7 +40,7 @@ pub(super) fn start(shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
 fn tell_use(shared: &Shared, told: &mut [Option<u64>]) {
     for (drive, (device, told)) in shared.devices().iter().zip(told).enumerate() {
         let nsids = shared.nsids_of(drive);
-        let used = device.used_bytes().map(|bytes| bytes >> shared.block_shift(nsids[0]));
+        let used = device.used_bytes().map(|bytes| shared.format(nsids[0]).blocks_in(bytes));
         if used.is_some() && used != *told {
             *told = used;
             shared.subsystem().with(|subsystem| {

@@ -14,6 +14,7 @@ use crate::pace::Pacing;
 use crate::watch::WriteWatch;
 use pumice_blockdev::BlockDevice;
 use pumice_nvme::controller::{Access, Limits};
+use pumice_protect::block_format::BlockFormat;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -51,8 +52,8 @@ struct DriveKind {
     immediate: bool,
     /// Its content lies in memory.
     resident: bool,
-    /// Its block size as a power of two.
-    block_shift: u8,
+    /// Its blocks, as those hosts see them that see no tuples.
+    format: BlockFormat,
 }
 
 impl std::fmt::Debug for Shared {
@@ -71,13 +72,13 @@ impl Shared {
         offload: Offload,
         watch: Arc<WriteWatch>,
     ) -> Self {
-        let shifts = subsystem.with(|s| s.namespaces().iter().map(|n| n.block_shift).collect::<Vec<_>>());
-        let kind = |(device, block_shift): (&Arc<dyn BlockDevice>, u8)| DriveKind {
+        let formats = subsystem.with(|s| s.namespaces().iter().map(|n| n.format).collect::<Vec<_>>());
+        let kind = |(device, format): (&Arc<dyn BlockDevice>, BlockFormat)| DriveKind {
             immediate: device.is_immediate(),
             resident: device.resident().is_some(),
-            block_shift,
+            format,
         };
-        let kinds = devices.iter().zip(shifts).map(kind).collect();
+        let kinds = devices.iter().zip(formats).map(kind).collect();
         let metrics = Metrics::new(devices.len());
         Self {
             subsystem,
@@ -164,8 +165,8 @@ impl Shared {
         self.kind(nsid).is_some_and(|kind| kind.resident)
     }
 
-    pub(super) fn block_shift(&self, nsid: u32) -> u8 {
-        self.kind(nsid).map_or(9, |kind| kind.block_shift)
+    pub(super) fn format(&self, nsid: u32) -> BlockFormat {
+        self.kind(nsid).map_or(BlockFormat::SMALLEST, |kind| kind.format)
     }
 
     /// What hosts make the node hold.

@@ -200,10 +200,10 @@ fn check_blocks(
     if end > namespace.blocks {
         return Err(Status::LBA_RANGE.dnr());
     }
-    request.offset = sqe.slba() << namespace.block_shift;
-    request.len = blocks << namespace.block_shift;
+    request.offset = namespace.format.data_len(sqe.slba());
+    request.len = namespace.format.data_len(blocks);
     request.fua = sqe.control() & Sqe::FUA != 0;
-    request.face = match &namespace.protection {
+    request.face = match namespace.format.protection() {
         Some(format) => face_command(format, command.kind, sqe)?,
         None => None,
     };

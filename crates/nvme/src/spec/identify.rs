@@ -3,7 +3,8 @@
 
 use super::{ana, command};
 use crate::bytes::{put, put_padded, u16_at, u32_at, u64_at};
-use pumice_protect::format::{Format, Place, Type};
+use pumice_protect::block_format::BlockFormat;
+use pumice_protect::format::{Place, Type};
 use pumice_protect::guard::Guard;
 
 /// Bytes of every Identify answer.
@@ -194,8 +195,8 @@ impl Controller {
 pub struct Namespace {
     /// Blocks.
     pub blocks: u64,
-    /// Bytes of a block as a power of two: 9 or 12.
-    pub block_shift: u8,
+    /// The format of its blocks. Metadata are interleaved with the data (extended LBAs).
+    pub format: BlockFormat,
     /// Globally unique identifier; the same over restarts.
     pub nguid: [u8; 16],
     /// UUID; the same over restarts.
@@ -206,9 +207,6 @@ pub struct Namespace {
     pub write_grain: u16,
     /// Blocks that are best deallocated at a time, beginning at a multiple of as many.
     pub deallocate_grain: u16,
-    /// The format of the metadata, which is interleaved with the data (extended LBAs). `None` if
-    /// blocks have no metadata.
-    pub protection: Option<Format>,
 }
 
 impl Namespace {
@@ -237,13 +235,13 @@ impl Namespace {
         d[33] = 1 | 1 << 3;
         // Shared: several controllers reach it.
         d[30] = 1;
-        let bytes = u128::from(self.blocks) << self.block_shift;
+        let bytes = u128::from(self.blocks) << self.format.shift();
         put(&mut d, 48, &bytes.to_le_bytes());
         put(&mut d, 92, &ana::GROUP.to_le_bytes());
         d[99] = u8::from(self.read_only);
         put(&mut d, 104, &self.nguid);
-        d[128 + 2] = self.block_shift;
-        if let Some(format) = &self.protection {
+        d[128 + 2] = self.format.shift();
+        if let Some(format) = self.format.protection() {
             let (kind, first) = (kind_number(format.kind()), format.place() == Place::First);
             // Extended LBAs: in use, and the only possibility.
             d[26] = 1 << 4;
@@ -260,14 +258,16 @@ impl Namespace {
     /// Whether only CNS 05 describes its format completely.
     #[must_use]
     pub fn has_extended_format(&self) -> bool {
-        self.protection.is_some_and(|format| format.guard() != Guard::Crc16 || format.storage_bits() != 0)
+        self.format
+            .protection()
+            .is_some_and(|format| format.guard() != Guard::Crc16 || format.storage_bits() != 0)
     }
 
     /// The 4096 bytes of CNS 05: what the NVM command set adds.
     #[must_use]
     pub fn of_set(&self) -> Vec<u8> {
         let mut d = vec![0; LEN];
-        if let Some(format) = &self.protection {
+        if let Some(format) = self.format.protection() {
             let guard = match format.guard() {
                 Guard::Crc16 => 0,
                 Guard::Crc32c => 1,
@@ -285,16 +285,16 @@ impl Namespace {
     pub fn decode(d: &[u8]) -> Option<Self> {
         // More than 16 formats have two more bits.
         let format = usize::from(d[26] & 0xF | (d[26] >> 1 & 0x30));
-        let (metadata, block_shift) = (u16_at(d, 128 + 4 * format), d[128 + 4 * format + 2]);
-        (metadata == 0 && (9..=16).contains(&block_shift)).then(|| Self {
+        let (metadata, lbads) = (u16_at(d, 128 + 4 * format), d[128 + 4 * format + 2]);
+        let data = 1_u32.checked_shl(lbads.into()).filter(|_| metadata == 0)?;
+        Some(Self {
             blocks: u64_at(d, 0),
-            block_shift,
+            format: BlockFormat::plain(data).ok()?,
             nguid: std::array::from_fn(|i| d[104 + i]),
             uuid: [0; 16],
             read_only: d[99] & 1 != 0,
             write_grain: if d[24] & 1 << 4 == 0 { 1 } else { u16_at(d, 64).saturating_add(1) },
             deallocate_grain: if d[24] & 1 << 4 == 0 { 1 } else { u16_at(d, 68).saturating_add(1) },
-            protection: None,
         })
     }
 

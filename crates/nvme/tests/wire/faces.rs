@@ -8,6 +8,7 @@ use pumice_nvme::host::Options;
 use pumice_nvme::spec::ana::AnaLog;
 use pumice_nvme::spec::identify::Controller;
 use pumice_nvme::spec::{Status, opcode::io};
+use pumice_protect::block_format::BlockFormat;
 use pumice_protect::format::{Format, Place, Type};
 use pumice_protect::guard::Guard;
 use std::collections::BTreeMap;
@@ -16,10 +17,8 @@ use std::collections::BTreeMap;
 fn protect(world: &World, format: Format) {
     let mut subsystem = world.shared.0.borrow_mut();
     let mut namespace = subsystem.namespaces()[1];
-    let shift = format.data_bytes().trailing_zeros() as u8;
-    namespace.blocks = BLOCKS << 9 >> shift;
-    namespace.block_shift = shift;
-    namespace.protection = Some(format);
+    namespace.format = BlockFormat::protected(format);
+    namespace.blocks = namespace.format.blocks_in(BLOCKS << 9);
     subsystem.change_namespace(2, namespace);
 }
 

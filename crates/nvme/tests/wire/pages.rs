@@ -10,6 +10,7 @@ use pumice_nvme::spec::feature::Timestamp;
 use pumice_nvme::spec::identify::{Controller, Namespace, namespace_list};
 use pumice_nvme::spec::log::{DiscoveryEntry, ErrorEntry, Health};
 use pumice_nvme::spec::{Cqe, Sgl, Sqe, Status, effects};
+use pumice_protect::block_format::BlockFormat;
 
 /// Asserts that a page holds these bytes at these places, and zeros everywhere else.
 #[track_caller]
@@ -132,13 +133,12 @@ fn identify_namespace() {
     }
     let read_only = Namespace {
         blocks: 1,
-        block_shift: 12,
+        format: BlockFormat::plain(4096).unwrap(),
         nguid: [0; 16],
         uuid: [0; 16],
         read_only: true,
         write_grain: 1,
         deallocate_grain: 1,
-        protection: None,
     };
     assert_eq!((read_only.encode()[99], read_only.independent()[8], read_only.encode()[130]), (1, 1, 12));
     assert_eq!(Namespace::decode(&read_only.encode()), Some(read_only));
@@ -148,7 +148,7 @@ fn identify_namespace() {
     page[128] = 8;
     assert_eq!(Namespace::decode(&page), None);
     (page[25], page[26], page[128 + 64 + 2]) = (16, 1 << 5, 9);
-    assert_eq!(Namespace::decode(&page), Some(Namespace { block_shift: 9, ..read_only }));
+    assert_eq!(Namespace::decode(&page), Some(Namespace { format: BlockFormat::SMALLEST, ..read_only }));
     // What a medium prefers: each field less one, and the bit that says that they are there.
     let grains = Namespace { write_grain: 8, deallocate_grain: 0x1234, ..read_only };
     let page = grains.encode();

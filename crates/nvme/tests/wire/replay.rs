@@ -73,7 +73,7 @@ fn a_controller_comes_up() {
     let list = admin.read(&mut world, identify(2, 0), 4096).unwrap();
     assert_eq!(list[..12], [1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]);
     let namespace = Namespace::decode(&admin.read(&mut world, identify(0, 1), 4096).unwrap()).unwrap();
-    assert_eq!((namespace.blocks, namespace.block_shift), (BLOCKS, 9));
+    assert_eq!((namespace.blocks, namespace.format.shift()), (BLOCKS, 9));
     let ids = admin.read(&mut world, identify(3, 1), 4096).unwrap();
     assert_eq!((ids[0], ids[1], ids[20], ids[21], ids[40], ids[44]), (2, 16, 3, 16, 4, 0));
     assert_eq!(admin.read(&mut world, identify(0, 9), 4096), Err(Status::INVALID_NAMESPACE.dnr()));

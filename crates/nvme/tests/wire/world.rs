@@ -6,6 +6,7 @@ use pumice_nvme::controller::{
 use pumice_nvme::pdu::{Digests, Kind, push, push_with_data};
 use pumice_nvme::spec::identify::Namespace;
 use pumice_nvme::spec::{Sgl, Sqe, Status, opcode};
+use pumice_protect::block_format::BlockFormat;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -176,13 +177,12 @@ impl World {
     pub(crate) fn new(limits: Limits) -> Self {
         let namespace = |n: u8| Namespace {
             blocks: BLOCKS,
-            block_shift: 9,
+            format: BlockFormat::SMALLEST,
             nguid: [n; 16],
             uuid: [n + 16; 16],
             read_only: false,
             write_grain: 1,
             deallocate_grain: 1,
-            protection: None,
         };
         let identity = Identity {
             nqn: NQN.parse().unwrap(),
