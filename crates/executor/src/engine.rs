@@ -383,7 +383,9 @@ impl<'m> Engine<'m> {
     }
 
     fn status(&self) -> Status {
-        let missing = self.volume.missing();
+        let rebuilding = self.volume.rebuilding();
+        let mut missing: BTreeSet<Role> = self.volume.missing().into_iter().collect();
+        missing.extend(rebuilding.iter().map(|(role, ..)| *role));
         let devices = (0..self.facts.members).map(Role).map(|role| {
             let name = self.carrier.drive(role).map(|drive| drive.name().to_owned());
             (role, name.filter(|_| !self.given_up.contains(&role)))
@@ -397,9 +399,9 @@ impl<'m> Engine<'m> {
             link_sent: traffic.sent,
             link_received: traffic.received,
             facts: self.facts.clone(),
-            rebuilding: self.volume.rebuilding(),
+            rebuilding,
             devices: devices.collect(),
-            missing,
+            missing: missing.into_iter().collect(),
             clean: self.volume.is_clean(),
             held: self.held.is_some(),
             user_read: self.user_read,

@@ -102,6 +102,8 @@ pub struct Volume {
     want_clean: bool,
     joins: VecDeque<Join>,
     rebuilt: Option<Role>,
+    /// A member that is rebuilt, and whose superblocks may not say so yet.
+    recording: Option<Role>,
     rebuilding: Option<OpId>,
     /// Ticks without a request.
     idle: u32,
@@ -198,6 +200,7 @@ impl Volume {
             want_clean: false,
             joins: VecDeque::new(),
             rebuilt: None,
+            recording: None,
             rebuilding: None,
             idle: 0,
         };
@@ -226,11 +229,15 @@ impl Volume {
     }
 
     /// Members that are being rebuilt, and that the superblocks on all members name, with how many
-    /// windows of each are restored, of how many.
+    /// windows of each are restored, of how many. A member stays here until the superblocks on all
+    /// members say that it is rebuilt: before that, a crash makes the rebuild begin again.
     #[must_use]
     pub fn rebuilding(&self) -> Vec<(Role, u64, u64)> {
         let upto = |(role, member): (u16, &Member)| match member.state {
             State::Rebuilding(upto) if !member.fresh => Some((Role(role), upto.0, self.windows.count)),
+            State::InSync if self.recording == Some(Role(role)) => {
+                Some((Role(role), self.windows.count, self.windows.count))
+            }
             _ => None,
         };
         (0..).zip(&self.members).filter_map(upto).collect()

@@ -185,6 +185,7 @@ impl Volume {
             let member = &mut self.members[role.index()];
             if member.state == State::Rebuilding(Window(self.windows.count)) {
                 member.state = State::InSync;
+                self.recording = Some(role);
                 self.start(Goal::Update(Change::Rebuilt), &UPDATE);
             }
         } else if self.want_clean || (self.stopping && !self.clean && self.ops.is_empty()) {
@@ -427,6 +428,9 @@ impl Volume {
 
     fn end(&mut self, running: Procedure) {
         self.ready.extend(self.ops.keys());
+        if matches!(running.goal, Goal::Update(_)) {
+            self.recording = None;
+        }
         match running.goal {
             Goal::Flush(requests) => {
                 self.want_room = false;

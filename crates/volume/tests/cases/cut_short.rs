@@ -181,6 +181,31 @@ fn devices_that_are_added_one_right_after_the_other_get_numbers_of_their_own() {
     }
 }
 
+/// The power goes as soon as a rebuilt member is called in sync: its superblocks say so already.
+#[test]
+fn a_member_that_is_called_in_sync_is_so_after_a_crash() {
+    for seed in 0..40 {
+        let mut world = started(seed);
+        world.run(60);
+        world.settle();
+        world.disks[1].lost = true;
+        world.submit(Request::Flush);
+        world.settle();
+        assert_eq!(world.missing(), [Role(1)], "seed {seed}");
+        world.join(Role(1));
+        let is_whole = |world: &World| {
+            let volume = world.volume.as_ref().unwrap();
+            volume.missing().is_empty() && volume.rebuilding().is_empty()
+        };
+        while !is_whole(&world) {
+            assert!(world.step(), "seed {seed}: the rebuild goes on");
+        }
+        cut(&mut world, seed % 2 == 0);
+        world.begin().unwrap();
+        assert_eq!(world.missing(), [], "seed {seed}");
+    }
+}
+
 /// Members cannot be reached for a moment while something is done on all of them, and are back
 /// before the others have ended: what they missed is done again.
 #[test]
