@@ -111,11 +111,11 @@ fn undo_is_refused_by_name_unless_the_stripe_is_as_the_repair_left_it() {
         assert!(refused(&[]).contains("member 1 has been written there since the repair"));
         turn(1, at);
         turn(3, at);
-        assert!(refused(&[]).contains("member 3 has other bytes there than at the repair"));
+        assert!(refused(&[]).contains("the bytes of member 3 there have changed since the repair"));
         turn(3, at);
     }
     world.devices[1].lose(place..place + 1);
-    assert!(refused(&[]).contains("member 1 does not give back what the repair wrote"));
+    assert!(refused(&[]).contains("member 1 refuses the bytes that the repair wrote"));
     assert_eq!(world.contents(), good, "nothing was written by any of them");
     let (sector, at) = (&good[1][place as usize / 512 * 512..][..512], place / 512 * 512);
     world.devices[1].write_at(at, sector).unwrap();

@@ -120,7 +120,7 @@ fn a_journal_of_newer_members_is_kept() {
 /// Assembled since, or written there since: the journal goes to the archive before it is removed.
 #[test]
 fn a_journal_that_is_dropped_is_kept_in_the_archive() {
-    for (events, foreign, word) in [(-1, false, "assembled"), (0, true, "written there")] {
+    for (events, foreign, word) in [(-1, false, "assembled"), (0, true, "have been written since")] {
         let world = World::new(RAID6, 1);
         let folder = tempfile::tempdir().unwrap();
         let state = StateFiles::open(folder.path(), UUID).unwrap();
@@ -195,7 +195,10 @@ fn what_somebody_wrote_beside_an_unreadable_sector_is_not_overwritten() {
     world.devices[1].lose(place + 1024..place + 1536);
     let before = world.contents();
     let done = settle(&world.target(1, &[]), &state).unwrap();
-    assert!(matches!(&done, Recovery::Dropped(why, _) if why.contains("written there")), "{done:?}");
+    assert!(
+        matches!(&done, Recovery::Dropped(why, _) if why.contains("have been written since")),
+        "{done:?}"
+    );
     assert_eq!(world.contents(), before);
 }
 

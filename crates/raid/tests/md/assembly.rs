@@ -328,7 +328,7 @@ fn inspection_describes_what_it_can() {
     for part in [
         "blank: no md superblock",
         "m1 belongs to another array",
-        "m4 says that ctime is 7",
+        "in m4, ctime is 7",
         "roles 1, 4 are missing",
     ] {
         assert!(problems.contains(part), "{part} not in {problems}");
