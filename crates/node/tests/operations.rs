@@ -46,7 +46,7 @@ fn content(operation: Operation) -> Vec<u8> {
 
 /// A file past the page cache, if the file system of the build can, and one in memory.
 fn kinds() -> (tempfile::TempDir, Vec<Arc<dyn BlockDevice>>) {
-    let folder = tempfile::tempdir_in(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target")).unwrap();
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = folder.path().join("drive");
     std::fs::write(&path, vec![0; SIZE as usize]).unwrap();
     let file = FileDevice::open(&path, OpenMode::ReadWrite, Options::default()).unwrap();
