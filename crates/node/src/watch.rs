@@ -1,12 +1,12 @@
 //! Counters of writes, by which a check knows that nobody wrote while it read.
 //!
 //! Each drive is cut into regions, and these are gathered into groups: a command that changes a
-//! whole drive must not touch a million counters. A command that changes the medium raises
-//! *started* of every region that it touches before it does, and *completed* when it has; a region
-//! whose counters are equal and unchanged was not written meanwhile. A single counter that is odd
-//! during a write is not enough: two overlapping writes make it even. The counters begin at 0 when
-//! the node starts, so they are reported together with an epoch that is drawn at random at the
-//! start.
+//! whole drive must not touch a million counters, however many ranges it names. A command that
+//! changes the medium raises *started* of every region that it touches before it does, and
+//! *completed* when it has; a region whose counters are equal and unchanged was not written
+//! meanwhile. A single counter that is odd during a write is not enough: two overlapping writes
+//! make it even. The counters begin at 0 when the node starts, so they are reported together with
+//! an epoch that is drawn at random at the start.
 
 use crate::superblocks::Superblocks;
 use pumice_offload::Writes;
@@ -19,6 +19,9 @@ const REGION_SHIFT: u32 = 20;
 /// Regions of a group, as a power of two: a command that changes all of them counts once for the
 /// group.
 const GROUP_SHIFT: u32 = 10;
+/// Regions of a group that a command raises one by one, at most: if it changes more of them, it
+/// counts as if it changed all.
+const FEW: usize = 16;
 /// Regions of a drive, at most: 16 MiB of counters. Larger drives have larger regions.
 const MAX_REGIONS: u64 = 1 << 20;
 
@@ -56,17 +59,30 @@ impl DriveWatch {
         index(bytes.start)..index(bytes.end - 1).saturating_add(1).min(self.regions.len())
     }
 
-    /// The counters that a write of a range of bytes raises: those of groups that it touches all
-    /// regions of, and those of the regions before and behind.
+    /// The counters that a write of a range of bytes raises: those of groups that it touches all or
+    /// many regions of, and those of the few regions before and behind.
     fn written(&self, bytes: &Range<u64>) -> impl Iterator<Item = &Region> {
         let Range { start, end } = self.of(bytes);
-        let groups = start.div_ceil(1 << GROUP_SHIFT)..end >> GROUP_SHIFT;
-        let (before, groups, behind) = if groups.is_empty() {
-            (start..end, 0..0, end..end)
+        // The groups that begin and that end in the range; the regions past the last group have
+        // none.
+        let (first, last) = (start.div_ceil(1 << GROUP_SHIFT), (end >> GROUP_SHIFT).min(self.groups.len()));
+        let (before, groups, behind) = if first <= last {
+            (start..first << GROUP_SHIFT, first..last, last << GROUP_SHIFT..end)
         } else {
-            (start..groups.start << GROUP_SHIFT, groups.clone(), groups.end << GROUP_SHIFT..end)
+            (start..end, 0..0, end..end)
         };
-        self.regions[before].iter().chain(&self.groups[groups]).chain(&self.regions[behind])
+        let many = |part: &Range<usize>| {
+            let group = part.start >> GROUP_SHIFT;
+            (part.len() > FEW && group < self.groups.len()).then_some(group)
+        };
+        let (many_before, many_behind) = (many(&before), many(&behind));
+        let one_by_one = |part: Range<usize>, many: Option<usize>| if many.is_some() { 0..0 } else { part };
+        self.regions[one_by_one(before, many_before)]
+            .iter()
+            .chain(many_before.map(|group| &self.groups[group]))
+            .chain(&self.groups[groups])
+            .chain(many_behind.map(|group| &self.groups[group]))
+            .chain(&self.regions[one_by_one(behind, many_behind)])
     }
 
     /// The counters that a write of any byte of a range may have raised.
@@ -164,6 +180,7 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
+    const GIB: u64 = 1 << 30;
 
     #[test]
     fn a_write_shows_in_its_regions_and_in_no_other() {
@@ -203,10 +220,11 @@ mod tests {
         let drive = &watch.drives[0];
         for bytes in [0..SIZE, 3 * MIB - 1..SIZE - 7 * MIB, 0..1025 * MIB, 1023 * MIB..2050 * MIB] {
             let few = drive.written(&bytes).count();
-            assert!(few <= 1024 + 2 * 1023, "{few}");
+            // Of groups, and of the regions behind the last group.
+            assert!(few <= 1024 + 1023 + 2 * FEW, "{few}");
             let at = |at: u64| watch.sum([(0, at..at + 1)]).started;
             let before = [bytes.start, bytes.start + 600 * MIB, bytes.end - 1].map(at);
-            let past = [bytes.start.checked_sub(MIB), Some(bytes.end + MIB)];
+            let past = [bytes.start.checked_sub(GIB), Some(bytes.end + GIB)];
             let beside = || past.iter().flatten().map(|byte| at(*byte)).collect::<Vec<_>>();
             let beside_before = beside();
             let writing = watch.begin(0, bytes.clone());
@@ -217,6 +235,17 @@ mod tests {
             let Writes { started, completed } = watch.sum([(0, 0..SIZE)]);
             assert_eq!(started, completed);
         }
+    }
+
+    /// Deallocate names up to 256 ranges, and none of them needs to fit the groups.
+    #[test]
+    fn a_write_of_many_ranges_raises_few_counters() {
+        let drive = DriveWatch::new(1 << 40);
+        let ranges = (0..256).map(|i| 4 * i * GIB + MIB..(4 * i + 3) * GIB - MIB);
+        assert_eq!(ranges.map(|bytes| drive.written(&bytes).count()).sum::<usize>(), 256 * 3);
+        let few = |bytes: Range<u64>| drive.written(&bytes).count();
+        let few = [few(7 * MIB..23 * MIB), few(7 * MIB..24 * MIB), few(GIB - 16 * MIB..GIB + 17 * MIB)];
+        assert_eq!(few, [16, 1, 16 + 1]);
     }
 
     /// Two writers whose writes overlap, and a reader: between equal and balanced counters, nothing
