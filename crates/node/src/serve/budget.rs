@@ -71,9 +71,11 @@ impl Meter {
             && (more == 0 || self.pot.used.load(Ordering::Relaxed) + more <= self.pot.bounds.shared)
     }
 
-    /// Whether there is room for so many bytes more of what all share, the host's own left out.
+    /// Whether there is room for so many bytes more of what all share, the host's own left out: at
+    /// most half of what the host may have, so that its commands always find room.
     pub(super) fn has_spare_room(&self, bytes: u64) -> bool {
         self.all() + bytes <= self.pot.bounds.host
+            && self.spare.load(Ordering::Relaxed) + bytes <= self.pot.bounds.host / 2
             && self.pot.used.load(Ordering::Relaxed) + bytes <= self.pot.bounds.shared
     }
 
@@ -283,11 +285,28 @@ mod tests {
         assert!(!one.has_spare_room(1), "no buffer grows any more");
         assert!(one.has_room(10) && !one.has_room(11), "its own is all there");
         drop(others);
-        assert!(one.has_room(30) && !one.has_room(31) && one.has_spare_room(30), "both count for the host");
+        assert!(one.has_room(30) && !one.has_room(31), "both count for the host");
+        assert!(one.has_spare_room(5) && !one.has_spare_room(6), "half of what it may have");
         assert_eq!((accounts.used()[0], accounts.all()), ((20, 20), 20));
         drop(grown);
         assert_eq!(accounts.pots[0].used.load(Ordering::Relaxed), 0);
         assert!(one.has_room(50));
+    }
+
+    /// Buffers that grew and are full of commands are not given back before those are taken: they
+    /// must leave room for them, whatever the number of the host's queues.
+    #[test]
+    fn what_a_host_can_do_without_is_half_of_what_it_may_have() {
+        let accounts = Accounts::new(SMALL, SMALL);
+        let one = account(&accounts, 1);
+        let mut grown = Vec::new();
+        while one.has_spare_room(5) {
+            let mut more = one.hold_spare();
+            more.resize(5);
+            grown.push(more);
+        }
+        assert_eq!(grown.len(), 5);
+        assert!(one.has_room(25) && !one.has_room(26));
     }
 
     #[test]

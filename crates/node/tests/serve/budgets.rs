@@ -15,6 +15,7 @@ use pumice_nvme::spec::{Sgl, Sqe};
 use std::convert::Infallible;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -417,4 +418,81 @@ fn answers_of_a_drive_in_memory_are_bounded() {
     // As many as a bound, the last command, and its header.
     assert!((3.0 * MIB..5.0 * MIB + 4096.0).contains(&unsent), "{unsent} bytes wait");
     drop((stream, controller));
+}
+
+/// Opens a gate when it is dropped, so that a test that fails ends.
+struct Opens<'g>(&'g (Mutex<bool>, Condvar));
+
+impl Drop for Opens<'_> {
+    fn drop(&mut self) {
+        *self.0.0.lock().unwrap() = true;
+        self.0.1.notify_all();
+    }
+}
+
+/// A host has as many queues whose receive buffers have grown as there is room for in its own part,
+/// and all of them are full of commands when other hosts take all the rest: its own part is left
+/// for its commands, and every queue goes on.
+#[test]
+fn queues_with_grown_buffers_go_on_when_others_have_all_the_rest() {
+    const MIB: f64 = 1_048_576.0;
+    const QUEUES: u16 = 16;
+    let gate = Arc::new((Mutex::new(false), Condvar::new()));
+    let waits = Arc::clone(&gate);
+    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new("m", 1 << 20));
+    let hooked = HookedDevice::over(device).at_reads(move |_, _| {
+        let mut open = waits.0.lock().unwrap();
+        while !*open {
+            open = waits.1.wait(open).unwrap();
+        }
+    });
+    let gated = Drive::with_device(Arc::new(hooked), 512, "m").unwrap();
+    let server = serve_within(Limits::default(), &["127.0.0.1:0"], 1, vec![gated, memory()]);
+    let _opens = Opens(&gate);
+    let victim = Controller::connect(server.address(), host(&server, 1)).unwrap();
+    let mut queues: Vec<Queue> = (1..=QUEUES).map(|qid| victim.queue(qid, 120).unwrap()).collect();
+    let (rounds, stop) = (Vec::from_iter(queues.iter().map(|_| AtomicU64::new(0))), AtomicBool::new(false));
+    let all = || rounds.iter().map(|count| count.load(Ordering::Relaxed)).collect::<Vec<_>>();
+    let goes_on = std::thread::scope(|scope| {
+        for (queue, count) in queues.iter_mut().zip(&rounds) {
+            let stop = &stop;
+            scope.spawn(move || {
+                let data = [7; 4096];
+                while !stop.load(Ordering::Relaxed) {
+                    let mut writes: Vec<Command<'_>> = (0..100)
+                        .map(|_| Command { sqe: command(io::WRITE, 2, 0, 8), send: &data, receive: &mut [] })
+                        .collect();
+                    if queue.run(&mut writes).is_err() {
+                        return;
+                    }
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let until = |done: &dyn Fn() -> bool| {
+            let end = Instant::now() + PATIENCE;
+            while !done() && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            done()
+        };
+        let grown = until(&|| used(&server, "flight_of_host") >= 3.0 * MIB);
+        // Reads that wait for the gate, of which 128 MiB are counted for each host.
+        let others: Vec<Controller> = (2..=6)
+            .map(|number| Controller::connect(server.address(), host(&server, number)).unwrap())
+            .collect();
+        let mut streams = Vec::new();
+        for (number, other) in (2..).zip(&others) {
+            let cntlid = other.identity().cntlid;
+            let queue = |qid| connect_and_read(&server, number, cntlid, qid, &reads(16, 0, 2048));
+            streams.extend((1..=8).map(queue));
+        }
+        let full = until(&|| used(&server, "flight_shared") > 510.0 * MIB);
+        let before = all();
+        let goes_on = until(&|| all().iter().zip(&before).all(|(now, before)| *now >= before + 3));
+        stop.store(true, Ordering::Relaxed);
+        drop(streams);
+        (grown, full, goes_on)
+    });
+    assert_eq!(goes_on, (true, true, true), "rounds of the queues: {:?}", all());
 }
