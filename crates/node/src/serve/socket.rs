@@ -29,6 +29,9 @@ const TURN: usize = 1 << 20;
 /// Bytes that one turn of a connection answers with, but for the last batch: what drives in memory
 /// give is there at once, and a host can take it as fast as it comes.
 const ANSWERS: u64 = 1 << 20;
+/// Commands and pieces of data that one turn takes, but for the last batch: many of them are
+/// answered with next to nothing.
+const WORK: u64 = 2048;
 /// Bytes that wait to be sent on an I/O queue, beyond which no more commands are taken.
 pub(super) const SEND_LIMIT: usize = 4 << 20;
 /// The same on an admin queue, and before it is known whose connection it is: then nothing is
@@ -92,6 +95,9 @@ pub(super) struct Socket {
     sent: u64,
     /// What was answered before the turn that it has.
     answered_before: u64,
+    /// What was done in the turn that it has:
+    /// [`Received::work`](pumice_nvme::controller::Received).
+    work: u64,
     stuck: Option<(u64, u64)>,
     sent_at_tick: u64,
     /// The last read filled the buffer: a larger one is worth its memory.
@@ -142,6 +148,7 @@ impl Socket {
             flying: 0,
             sent: 0,
             answered_before: 0,
+            work: 0,
             stuck: None,
             sent_at_tick: 0,
             busy: false,
@@ -202,7 +209,7 @@ impl Socket {
     /// Takes what has come, and sends what there is to send.
     pub(super) fn turn(&mut self, shared: &Shared, blocks: &mut Blocks<'_>, now: u64) -> Turn {
         let mut taken = 0;
-        self.answered_before = self.answered();
+        (self.answered_before, self.work) = (self.answered(), 0);
         blocks.unsent = self.out.memory() as u64;
         self.is_full &= !blocks.has_room();
         if self.waits().is_some_and(|round| shared.rounds().is_made(round)) {
@@ -266,9 +273,11 @@ impl Socket {
         self.sent + self.out.len() as u64
     }
 
-    /// Whether a turn may answer more.
+    /// Whether a turn may do more.
     fn goes_on(&self) -> bool {
-        self.answered() - self.answered_before < ANSWERS && self.out.len() < self.send_limit()
+        self.answered() - self.answered_before < ANSWERS
+            && self.work < WORK
+            && self.out.len() < self.send_limit()
     }
 
     /// What it has of that which connections have bounds of.
@@ -360,6 +369,7 @@ impl Socket {
             self.out.lend(&mut blocks.loans);
             self.tell(shared);
             taken += received.consumed;
+            self.work += u64::from(received.work);
             let bound = self.bound(shared, now);
             let more = received.more || received.consumed > 0 && end < self.filled;
             if received.more {

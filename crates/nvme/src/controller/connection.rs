@@ -31,6 +31,9 @@ pub(super) const ADMIN_CAPSULE: u32 = 8192;
 /// Bytes of answers that are worth sending before more is done: while they are under way, the host
 /// can work on them, and they are still in this core's cache.
 const BATCH: usize = 128 << 10;
+/// Work after which the caller is asked whether the turn goes on, for what is answered with little
+/// or nothing: commands and pieces of data count 1, and each range of a Deallocate 1 more.
+const BATCH_WORK: u32 = 512;
 
 /// What became of received bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +47,9 @@ pub struct Received {
     /// A command is left for which the medium has no room: the caller hands in the rest again when
     /// it has.
     pub full: bool,
+    /// What was done, however little was answered: commands and pieces of data count 1, and each
+    /// range of a Deallocate 1 more. At most 512, and what the last one added.
+    pub work: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,6 +110,9 @@ pub struct Connection {
     framing: Framing,
     pub(super) queue: Option<Queue>,
     pub(super) namespaces: Arc<[Namespace]>,
+    /// How often namespaces have changed, and how often they had when they were looked at.
+    pub(super) changes: Arc<AtomicU64>,
+    pub(super) changes_seen: u64,
     pub(super) slots: Slots,
     /// Bytes of write data of commands whose data were asked for, and that have not ended.
     asked: u32,
@@ -119,6 +128,8 @@ pub struct Connection {
     waiting: std::collections::VecDeque<u16>,
     /// Bytes that the medium has lent since the caller's last turn to send.
     lent: usize,
+    /// Work since the caller last handed anything in.
+    pub(super) work: u32,
     /// What the caller has not been told yet.
     pub(super) notices: Vec<Notice>,
     /// Why it ends, where that is known.
@@ -144,6 +155,8 @@ impl Connection {
             },
             queue: None,
             namespaces: Arc::new([]),
+            changes: Arc::default(),
+            changes_seen: 0,
             slots: Slots::default(),
             asked: 0,
             windows: None,
@@ -152,6 +165,7 @@ impl Connection {
             ticked: now,
             waiting: std::collections::VecDeque::new(),
             lent: 0,
+            work: 0,
             notices: Vec::new(),
             end: None,
         }
@@ -217,7 +231,7 @@ impl Connection {
         }
         let (mut consumed, mut needed) = (0, 0);
         let began = out.len();
-        self.lent = 0;
+        (self.lent, self.work) = (0, 0);
         let mut full = false;
         let more = loop {
             // One before may have ended the queue: what follows is not carried out.
@@ -225,7 +239,8 @@ impl Connection {
             if self.is_closed() {
                 break false;
             }
-            if out.len() - began + self.lent >= BATCH && consumed < bytes.len() {
+            let is_batch = out.len() - began + self.lent >= BATCH || self.work >= BATCH_WORK;
+            if is_batch && consumed < bytes.len() {
                 break true;
             }
             if self.state == State::Quiesce {
@@ -245,6 +260,7 @@ impl Connection {
                         continue;
                     }
                     consumed += len;
+                    self.work += 1;
                     if self.state == State::Live {
                         self.deadline = None;
                     }
@@ -259,7 +275,7 @@ impl Connection {
         } else if self.state == State::Live && consumed < bytes.len() && self.deadline.is_none() {
             self.deadline = Some(now + PATIENCE);
         }
-        Received { consumed, needed, more, full }
+        Received { consumed, needed, more, full, work: self.work }
     }
 
     /// It ends, for this reason unless another one was first.

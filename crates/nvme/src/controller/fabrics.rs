@@ -78,7 +78,8 @@ impl Connection {
                 last_keep_alive: now,
             })
         })?;
-        self.namespaces = access.with(|subsystem| Arc::clone(subsystem.namespaces()));
+        self.changes = access.with(|subsystem| Arc::clone(subsystem.namespace_changes()));
+        self.look_at_namespaces(access);
         let cntlid = queue.cntlid;
         self.slots = Slots::new(queue.entries);
         self.queue = Some(queue);

@@ -6,7 +6,7 @@ use super::media::{Lent, Media, Op, Request, Submitted};
 use super::slots::Phase;
 use super::subsystem::Access;
 use crate::pdu::{Fatal, Frame, Violation};
-use crate::spec::command::{Check, Command, Direction, Effect, VENDOR, io_command};
+use crate::spec::command::{Check, Command, Direction, Effect, RANGE_BYTES, VENDOR, io_command};
 use crate::spec::identify::{MDTS, Namespace};
 use crate::spec::opcode::io;
 use crate::spec::{Sgl, Sqe, Status};
@@ -74,7 +74,7 @@ impl Connection {
         }
         let slot = self.slot(*sqe, Phase::Submitted, frame)?;
         let request = Request { slot, ..request };
-        self.count_write(&request);
+        self.count(&request);
         if let Submitted::Done(status) = media.submit(&request) {
             self.complete(slot, status, 0, access, out);
         }
@@ -145,7 +145,7 @@ impl Connection {
             Check::Namespace => {}
             Check::Blocks => check_blocks(namespace, command, &mut request)?,
             Check::Ranges => {
-                request.len = (u64::from(sqe.dword(10) & 0xFF) + 1) * 16;
+                request.len = (u64::from(sqe.dword(10) & 0xFF) + 1) * RANGE_BYTES;
                 // The list may be longer than its ranges: Linux sends a page whatever their number.
                 check_data(sqe, u64::from(sqe.sgl().len), MAX_RANGES)?;
                 if u64::from(sqe.sgl().len) < request.len {

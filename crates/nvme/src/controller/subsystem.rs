@@ -92,6 +92,8 @@ pub struct Subsystem {
     pub(super) limits: Limits,
     namespaces: Arc<[Namespace]>,
     pub(super) attachments: Attachments,
+    /// How often namespaces have changed, from 1: a connection that has seen none has seen 0.
+    namespace_changes: Arc<AtomicU64>,
     /// Blocks in use, of namespaces that know it.
     used: BTreeMap<u32, u64>,
     pub(crate) controllers: BTreeMap<u16, Controller>,
@@ -167,6 +169,7 @@ impl Subsystem {
             limits,
             attachments: Attachments::all(namespaces.len()),
             namespaces: namespaces.into(),
+            namespace_changes: Arc::new(AtomicU64::new(1)),
             used: BTreeMap::new(),
             controllers: BTreeMap::new(),
             next_cntlid: 1,
@@ -205,6 +208,16 @@ impl Subsystem {
     /// Sets the namespaces of hosts that associate from now on. Without it every host has all.
     pub fn set_attachments(&mut self, attachments: Attachments) {
         self.attachments = attachments;
+    }
+
+    /// The namespaces, and how often they had changed.
+    pub(super) fn seen_namespaces(&self) -> (Arc<[Namespace]>, u64) {
+        (Arc::clone(&self.namespaces), self.namespace_changes.load(Ordering::Acquire))
+    }
+
+    /// Where connections look whether namespaces have changed.
+    pub(super) fn namespace_changes(&self) -> &Arc<AtomicU64> {
+        &self.namespace_changes
     }
 
     /// Says what it has beyond the specification.
@@ -380,6 +393,8 @@ impl Subsystem {
         let mut all = self.namespaces.to_vec();
         all[nsid as usize - 1] = namespace;
         self.namespaces = all.into();
+        // Under the subsystem's lock, as whoever reads both: the count fits the namespaces.
+        self.namespace_changes.fetch_add(1, Ordering::Release);
         for controller in self.controllers.values_mut().filter(|c| !c.discovery && c.attached.has(nsid)) {
             controller.changed.insert(nsid);
             // Notice: namespaces changed, log page 04.

@@ -57,6 +57,9 @@ pub enum Sender {
 /// The first opcode of the vendor's own I/O commands.
 pub const VENDOR: u8 = 0x80;
 
+/// Bytes of a range in the data of Dataset Management.
+pub const RANGE_BYTES: u64 = 16;
+
 /// How the fields of an I/O command are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Check {

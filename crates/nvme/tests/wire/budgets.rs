@@ -2,12 +2,13 @@
 //! there is no room.
 
 use crate::pair::{admin, options};
-use crate::world::{PLAIN, SECOND, World, block_command, write_by_r2t};
-use pumice_nvme::controller::{Limits, Windows};
+use crate::world::{PLAIN, SECOND, Shared, World, block_command, framed, write_by_r2t};
+use pumice_nvme::controller::{Access, Limits, Subsystem, Windows};
 use pumice_nvme::host::Options;
 use pumice_nvme::pdu::{Kind, LAST, Transfer, push};
 use pumice_nvme::spec::opcode::io;
 use pumice_nvme::spec::{Sgl, Sqe};
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -43,7 +44,7 @@ fn promised_data_that_do_not_come_end_the_connection() {
         let at = (1..200).find(|second| {
             if trickles && second % 20 == 0 {
                 let body = Transfer { cccid: 3, ttag, offset: sent, len: 4 }.body();
-                let pdu = crate::world::framed(Kind::H2cData, 0, &body, PLAIN, &[1; 4]);
+                let pdu = framed(Kind::H2cData, 0, &body, PLAIN, &[1; 4]);
                 world.receive(socket, second * SECOND, &pdu);
                 sent += 4;
             }
@@ -91,7 +92,7 @@ fn data_are_asked_for_within_the_room_that_there_is() {
     // The first one ends.
     let ttag = u16::from_le_bytes([socket.out[10], socket.out[11]]);
     let body = Transfer { cccid: 0, ttag, offset: 0, len: 32 << 10 }.body();
-    let pdu = crate::world::framed(Kind::H2cData, LAST, &body, PLAIN, &[1; 32 << 10]);
+    let pdu = framed(Kind::H2cData, LAST, &body, PLAIN, &[1; 32 << 10]);
     world.receive(socket, SECOND, &pdu);
     assert_eq!(count(&socket.out, Kind::R2t), 5);
     drop(queue);
@@ -131,7 +132,7 @@ fn a_command_without_room_is_left_and_data_are_not() {
     let received = connection.receive(0, &bytes, &world.shared, &mut world.drives, out);
     assert_eq!((received.consumed, received.full, received.more), (0, true, false));
     let body = Transfer { cccid: 1, ttag, offset: 0, len: 4096 }.body();
-    let data = crate::world::framed(Kind::H2cData, LAST, &body, PLAIN, &[1; 4096]);
+    let data = framed(Kind::H2cData, LAST, &body, PLAIN, &[1; 4096]);
     let received = connection.receive(0, &data, &world.shared, &mut world.drives, out);
     assert_eq!((received.consumed, received.full), (data.len(), false));
     // However long that takes: it is not the host's fault.
@@ -176,4 +177,55 @@ fn a_command_without_data_has_no_length() {
     world.drives.last_len = 1;
     world.receive(&mut queue.socket, 0, &bytes);
     assert_eq!(world.drives.last_len, 0);
+}
+
+/// Commands that are answered with next to nothing end a batch too: the caller serves others
+/// between two of them.
+#[test]
+fn a_batch_is_bounded_however_little_is_answered() {
+    const CAPSULE: usize = 72;
+    let mut world = World::new(Limits::default());
+    let (_admin, mut queue) = queue(&mut world);
+    let mut flushes = Vec::new();
+    let flush = block_command(io::FLUSH, 1, 0, 1);
+    (0..2000).for_each(|_| push(&mut flushes, Kind::CapsuleCmd, 0, &flush.0, PLAIN));
+    // Each has as many ranges as there may be.
+    let mut deallocate = Sqe::new(io::DATASET_MANAGEMENT, 1);
+    deallocate.set_dword(10, 255);
+    deallocate.set_dword(11, 4);
+    deallocate.set_sgl(Sgl::in_capsule(4096));
+    let one = framed(Kind::CapsuleCmd, 0, &deallocate.0, PLAIN, &[0; 4096]);
+    for (bytes, consumed, work) in [(&flushes, 512 * CAPSULE, 512), (&one.repeat(8), 2 * one.len(), 514)] {
+        let (connection, mut out) = (&mut queue.socket.connection, Vec::new());
+        let received = connection.receive(0, bytes, &world.shared, &mut world.drives, &mut out);
+        assert_eq!((received.consumed, received.more, received.work), (consumed, true, work));
+    }
+}
+
+/// The way to a subsystem, and how often it was taken.
+struct Counted<'s>(&'s Shared, Cell<usize>);
+
+impl Access for Counted<'_> {
+    fn with<R>(&self, f: impl FnOnce(&mut Subsystem) -> R) -> R {
+        self.1.set(self.1.get() + 1);
+        self.0.with(f)
+    }
+}
+
+/// Thousands of queues are told the time at once: they do not all lock the subsystem for that.
+#[test]
+fn a_queue_asks_for_namespaces_only_when_they_have_changed() {
+    let mut world = World::new(Limits::default());
+    let (_admin, mut queue) = queue(&mut world);
+    let connection = &mut queue.socket.connection;
+    let mut asked_at = |second: u64| {
+        let counted = Counted(&world.shared, Cell::new(0));
+        connection.tick(second * SECOND, &counted, &mut Vec::new());
+        counted.1.get()
+    };
+    assert_eq!([asked_at(1), asked_at(2)], [0, 0]);
+    let mut smaller = world.shared.with(|subsystem| subsystem.namespaces()[1]);
+    smaller.blocks /= 2;
+    world.shared.with(|subsystem| subsystem.change_namespace(2, smaller));
+    assert_eq!([asked_at(3), asked_at(4)], [1, 0]);
 }

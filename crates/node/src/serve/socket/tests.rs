@@ -2,12 +2,16 @@
 
 use super::time::UNREAD_LEAST;
 use super::*;
+use crate::serve::handle::CoreHandle;
+use crate::serve::pool::{Policy, Pool};
+use mio::{Poll, Token, Waker};
 use pumice_nvme::controller::{Limits, Request, Submitted};
 use pumice_nvme::pdu::{Digests, IcReq, Kind, push, push_with_data};
 use pumice_nvme::spec::connect::{DYNAMIC, Data, Fields};
 use pumice_nvme::spec::{Sgl, Sqe, Status, opcode};
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, TcpListener};
+use std::time::Duration;
 
 /// Many may be full at a time, and to ask one of them costs as much as to send: a socket that
 /// was full is left alone until it says that it has room.
@@ -70,7 +74,7 @@ fn a_host_that_takes_a_little_is_not_given_up() -> io::Result<()> {
     for _ in 0..3 {
         io::Read::read_exact(&mut peer, &mut taken)?;
         // Until the system has moved what it can.
-        std::thread::sleep(std::time::Duration::from_millis(100));
+        std::thread::sleep(Duration::from_millis(100));
         now += 30 * SECOND;
         assert!(!socket.gives_up(&[], now));
     }
@@ -99,17 +103,8 @@ impl Media for NoMedium {
     }
 }
 
-/// A host that has sent half a PDU when the node stops taking anything: the other half is not late.
-#[test]
-fn what_is_not_taken_from_a_socket_is_not_late() -> io::Result<()> {
-    const SECOND: u64 = 1_000_000_000;
-    let shared = crate::serve::workers::tests::shared();
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    let _peer = std::net::TcpStream::connect(listener.local_addr()?)?;
-    let (stream, local) = (listener.accept()?.0, listener.local_addr()?);
-    stream.set_nonblocking(true)?;
-    let connection = Connection::new(Limits::default(), local, 0);
-    let mut socket = Socket::new(TcpStream::from_std(stream), connection, local);
+/// What a host says first: ICReq, and Connect of an admin queue.
+fn connect_bytes() -> Vec<u8> {
     let digests = Digests::default();
     let data = Data {
         hostid: [1; 16],
@@ -127,8 +122,24 @@ fn what_is_not_taken_from_a_socket_is_not_late() -> io::Result<()> {
         to.copy_from_slice(&data);
         Ok::<(), Infallible>(())
     });
+    bytes
+}
+
+/// A host that has sent half a PDU when the node stops taking anything: the other half is not late.
+#[test]
+fn what_is_not_taken_from_a_socket_is_not_late() -> io::Result<()> {
+    const SECOND: u64 = 1_000_000_000;
+    let shared = crate::serve::workers::tests::shared();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let _peer = std::net::TcpStream::connect(listener.local_addr()?)?;
+    let (stream, local) = (listener.accept()?.0, listener.local_addr()?);
+    stream.set_nonblocking(true)?;
+    let connection = Connection::new(Limits::default(), local, 0);
+    let mut socket = Socket::new(TcpStream::from_std(stream), connection, local);
+    let mut bytes = connect_bytes();
     let half = bytes.len();
-    push(&mut bytes, Kind::CapsuleCmd, 0, &Sqe::new(opcode::admin::KEEP_ALIVE, 0).0, digests);
+    let keep_alive = Sqe::new(opcode::admin::KEEP_ALIVE, 0);
+    push(&mut bytes, Kind::CapsuleCmd, 0, &keep_alive.0, Digests::default());
     bytes.truncate(half + 40);
     let subsystem = shared.subsystem();
     let received = socket.connection.receive(0, &bytes, subsystem, &mut NoMedium, socket.out.bytes());
@@ -142,5 +153,69 @@ fn what_is_not_taken_from_a_socket_is_not_late() -> io::Result<()> {
     socket.readable = false;
     assert_eq!(socket.tick(&shared, 99 * SECOND), Turn::Waits, "it has as long as ever");
     assert_eq!(socket.tick(&shared, 101 * SECOND), Turn::Over);
+    Ok(())
+}
+
+/// A turn of a socket, with nothing around it.
+fn turn(socket: &mut Socket, shared: &Arc<Shared>) -> io::Result<Turn> {
+    let poll = Poll::new()?;
+    let core = CoreHandle::new(Waker::new(poll.registry(), Token(0))?);
+    let pool = Pool::start(Policy { name: "t", threads: 0, of_host: 1, one_for_each: false })?;
+    let (account, gone) = (socket.account.clone(), Arc::default());
+    let (mut flying, mut in_flight, mut writes, mut expected) = (0, 0, 0, HashMap::new());
+    let mut blocks = Blocks {
+        shared,
+        workers: &pool,
+        direct: None,
+        engine: &pool,
+        control: &pool,
+        host: socket.host(),
+        unchecked: false,
+        account: account.as_ref(),
+        flying: &mut flying,
+        unsent: 0,
+        gone: &gone,
+        core: &core,
+        connection: 0,
+        core_number: 0,
+        in_flight: &mut in_flight,
+        writes: &mut writes,
+        expected: &mut expected,
+        loans: Vec::new(),
+        counts: &shared.metrics().core(),
+        now: 0,
+        waited: Duration::ZERO,
+    };
+    Ok(socket.turn(shared, &mut blocks, 0))
+}
+
+/// A host sends commands that are answered with next to nothing, as fast as they are taken: it has
+/// its turn, and then others have theirs.
+#[test]
+fn a_turn_takes_so_many_commands_and_no_more() -> io::Result<()> {
+    const CAPSULE: usize = 72;
+    let shared = crate::serve::workers::tests::shared();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let _peer = std::net::TcpStream::connect(listener.local_addr()?)?;
+    let (stream, local) = (listener.accept()?.0, listener.local_addr()?);
+    stream.set_nonblocking(true)?;
+    let connection = Connection::new(Limits::default(), local, 0);
+    let mut socket = Socket::new(TcpStream::from_std(stream), connection, local);
+    let subsystem = shared.subsystem();
+    let received =
+        socket.connection.receive(0, &connect_bytes(), subsystem, &mut NoMedium, socket.out.bytes());
+    assert_eq!((received.needed, socket.connection.host()), (8, Some([1; 16])));
+    // As if all cores had made a round, and the buffer had filled meanwhile.
+    (socket.look, socket.readable, socket.left) = (Look::Over, false, true);
+    socket.receive.clear();
+    let keep_alive = Sqe::new(opcode::admin::KEEP_ALIVE, 0);
+    (0..4000).for_each(|_| {
+        push(&mut socket.receive, Kind::CapsuleCmd, 0, &keep_alive.0, Digests::default());
+    });
+    socket.filled = socket.receive.len();
+    assert_eq!(turn(&mut socket, &shared)?, Turn::Again);
+    assert_eq!(socket.filled, (4000 - WORK as usize) * CAPSULE);
+    assert_eq!(turn(&mut socket, &shared)?, Turn::Waits);
+    assert_eq!(socket.filled, 0);
     Ok(())
 }

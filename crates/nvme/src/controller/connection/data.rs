@@ -1,6 +1,8 @@
 //! The data of commands that write: what is asked for, what came, and when a command is whole.
 
 use super::*;
+use crate::controller::media::Op;
+use crate::spec::command::RANGE_BYTES;
 
 impl Connection {
     /// Asks for the data of a command, or lets it wait until there is room.
@@ -133,7 +135,7 @@ impl Connection {
         let submitted = match self.request(slot, &sqe, &data) {
             Ok(request) => {
                 let submitted = media.submit(&request);
-                self.count_write(&request);
+                self.count(&request);
                 submitted
             }
             Err(status) => {
@@ -151,9 +153,13 @@ impl Connection {
         }
     }
 
-    pub(in crate::controller) fn count_write(&mut self, request: &Request<'_>) {
-        if let Some(queue) = self.queue.as_mut().filter(|_| request.op == crate::controller::media::Op::Write)
-        {
+    /// Counts a request that was submitted.
+    pub(in crate::controller) fn count(&mut self, request: &Request<'_>) {
+        if request.op == Op::Deallocate {
+            // At most 256.
+            self.work += (request.len / RANGE_BYTES) as u32;
+        }
+        if let Some(queue) = self.queue.as_mut().filter(|_| request.op == Op::Write) {
             queue.done.bytes_written += request.len;
             queue.counters.writes.fetch_add(1, Ordering::Relaxed);
             queue.counters.bytes_written.fetch_add(request.len, Ordering::Relaxed);

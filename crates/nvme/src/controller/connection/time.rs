@@ -4,7 +4,6 @@ use super::{Connection, PATIENCE, State};
 use crate::controller::notice::EndReason;
 use crate::controller::slots::{Phase, Slot};
 use crate::controller::subsystem::Access;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Nanoseconds that a host may be silent where no keep-alive timer runs: on a controller that is
@@ -41,7 +40,16 @@ impl Connection {
             }
             self.deliver_events(access, out);
         } else {
-            self.namespaces = access.with(|s| Arc::clone(s.namespaces()));
+            self.look_at_namespaces(access);
+        }
+    }
+
+    /// Takes over namespaces that have changed. Only then is the subsystem asked: all queues do
+    /// this at every tick.
+    pub(in crate::controller) fn look_at_namespaces<A: Access>(&mut self, access: &A) {
+        // Acquire: whoever sees the change sees what was changed.
+        if self.changes.load(Ordering::Acquire) != self.changes_seen {
+            (self.namespaces, self.changes_seen) = access.with(|subsystem| subsystem.seen_namespaces());
         }
     }
 
