@@ -9,6 +9,7 @@ mod floods;
 mod identity;
 mod lockout;
 mod long;
+mod newcomer;
 mod parity;
 mod pdus;
 mod silence;
@@ -18,7 +19,7 @@ mod unread;
 pub(crate) use unread::{reads as unread_reads, writes as unread_writes};
 
 use crate::random::Random;
-use crate::wire::{Target, Who};
+use crate::wire::{ANSWERED, Target, Who, is_late};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -42,6 +43,19 @@ impl Attacker {
         if breaches.len() < 20 {
             breaches.push(what);
         }
+    }
+}
+
+impl Attacker {
+    /// What the node must answer, or end the connection for: a breach if it does neither in time.
+    ///
+    /// # Errors
+    /// Those of `done`.
+    pub(crate) fn answered<T>(&self, what: &str, done: io::Result<T>) -> io::Result<T> {
+        if done.as_ref().err().is_some_and(is_late) {
+            self.breach(format!("{what}: nothing came within {} s", ANSWERED.as_secs()));
+        }
+        done
     }
 }
 
@@ -155,10 +169,10 @@ impl Attackers {
         Self { stop, threads }
     }
 
-    /// Ends them, and tells how many rounds they made.
-    pub(crate) fn stop(self) -> u64 {
+    /// Ends them, and tells how many rounds each of them made.
+    pub(crate) fn stop(self) -> Vec<u64> {
         self.stop.store(true, Ordering::Release);
-        self.threads.into_iter().map(|thread| thread.join().expect("an attacker does not panic")).sum()
+        self.threads.into_iter().map(|thread| thread.join().expect("an attacker does not panic")).collect()
     }
 }
 

@@ -1,10 +1,11 @@
-//! Clients that behave well, and verify what they read: one for each drive of a node.
+//! Clients that behave well, and verify what they read: two for each drive of a node. One has one
+//! command under way at a time, and its latencies are measured; the other has many, on two queues.
 
 use crate::Failed;
 use crate::node::{DRIVES, GOOD};
 use crate::random::{Random, mix};
 use crate::wire::Target;
-use pumice_initiator::{ConnectOptions, Controller, Queue};
+use pumice_initiator::{Command, ConnectOptions, Controller, Queue};
 use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::Sqe;
 use pumice_nvme::spec::opcode::io;
@@ -19,6 +20,15 @@ use std::time::{Duration, Instant};
 const PIECE: usize = 4096;
 /// How long an answer may take before the connection counts as lost.
 const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Clients of a drive, and their connections: the queues of one, two of the other, and an admin
+/// queue each.
+const OF_DRIVE: u32 = 2;
+pub(crate) const CONNECTIONS: usize = (DRIVES * (2 + 3)) as usize;
+/// Hosts that they are.
+pub(crate) const HOSTS: u16 = (DRIVES * OF_DRIVE) as u16;
+/// Commands under way of the second client; it sends as many as the first in the same time.
+const DEPTH: usize = 16;
 
 /// How long they may take to write all that they verify.
 const TO_FILL: Duration = Duration::from_secs(120);
@@ -60,8 +70,8 @@ pub(crate) struct Good {
 }
 
 impl Good {
-    /// Has a client for each drive of a node fill its part of the drive, and then read and write it
-    /// at random, one command every `period`.
+    /// Has two clients for each drive of a node fill their parts of the drive, and then read and
+    /// write them at random, one command every `period`.
     ///
     /// # Errors
     /// Where they cannot fill their parts in time.
@@ -80,11 +90,12 @@ impl Good {
     ) -> Result<Self, Failed> {
         let seen = Arc::new(Seen::default());
         let ready = Arc::new(AtomicU64::new(0));
-        let client = |nsid: u32| {
+        let client = |(nsid, deep): (u32, bool)| {
             let (seen, ready, target) = (Arc::clone(&seen), Arc::clone(&ready), target.clone());
-            std::thread::spawn(move || Client::new(nsid, &target, &seen).work(period, &ready))
+            std::thread::spawn(move || Client::new(nsid, deep, &target, &seen).work(period, &ready))
         };
-        let threads: Vec<_> = drives.map(client).collect();
+        let both = drives.flat_map(|nsid| [(nsid, false), (nsid, true)]);
+        let threads: Vec<_> = both.map(client).collect();
         let count = threads.len() as u64;
         let good = Self { seen, threads };
         let until = Instant::now() + TO_FILL;
@@ -124,13 +135,18 @@ impl Good {
 /// A client with its part of one drive.
 struct Client<'s> {
     nsid: u32,
+    /// It has many commands under way.
+    deep: bool,
     address: SocketAddr,
     options: ConnectOptions,
     seen: &'s Seen,
     random: Random,
-    /// How often each piece was written.
+    /// The first piece of its part, and how often each was written.
+    first: usize,
     versions: Vec<u64>,
-    link: Option<(Controller, Queue)>,
+    link: Option<(Controller, Vec<Queue>)>,
+    /// Batches so far: the queues have their turns.
+    batches: usize,
 }
 
 /// The content of a piece after so many writes.
@@ -142,18 +158,21 @@ fn content(nsid: u32, piece: usize, version: u64) -> Vec<u8> {
 }
 
 impl<'s> Client<'s> {
-    fn new(nsid: u32, target: &Target, seen: &'s Seen) -> Self {
+    fn new(nsid: u32, deep: bool, target: &Target, seen: &'s Seen) -> Self {
         let options = ConnectOptions {
             subsystem: target.nqn.parse().expect("a node's name is a name"),
             host: "nqn.2026-11.example:good".parse().expect("a name"),
-            hostid: [0x60 + nsid as u8; 16],
+            hostid: [0x60 + 2 * nsid as u8 + u8::from(deep); 16],
             digests: Digests::default(),
             flow_control: true,
             deadline: DEADLINE,
         };
-        let versions = vec![0; GOOD as usize / PIECE];
-        let random = Random::new(u64::from(nsid));
-        Self { nsid, address: target.address.into(), options, seen, random, versions, link: None }
+        let pieces = GOOD as usize / PIECE / OF_DRIVE as usize;
+        let versions = vec![0; pieces];
+        let first = usize::from(deep) * pieces;
+        let random = Random::new(2 * u64::from(nsid) + u64::from(deep));
+        let address = target.address.into();
+        Self { nsid, deep, address, options, seen, random, first, versions, link: None, batches: 0 }
     }
 
     fn stops(&self) -> bool {
@@ -168,11 +187,15 @@ impl<'s> Client<'s> {
         }
     }
 
-    /// The queue; made anew if it was lost.
+    /// The queue whose turn it is; all are made anew if one was lost.
     fn queue(&mut self) -> Option<&mut Queue> {
         while self.link.is_none() {
-            let made = Controller::connect(self.address, self.options.clone())
-                .and_then(|controller| controller.queue(1, 8).map(|queue| (controller, queue)));
+            let queues = if self.deep { 1..=2 } else { 1..=1 };
+            let made = Controller::connect(self.address, self.options.clone()).and_then(|controller| {
+                let queues =
+                    queues.map(|qid| controller.queue(qid, 2 * DEPTH as u16)).collect::<Result<_, _>>()?;
+                Ok((controller, queues))
+            });
             match made {
                 Ok(link) => self.link = Some(link),
                 Err(error) => {
@@ -184,7 +207,10 @@ impl<'s> Client<'s> {
                 }
             }
         }
-        self.link.as_mut().map(|(_, queue)| queue)
+        self.link.as_mut().map(|(_, queues)| {
+            let turn = self.batches % queues.len();
+            &mut queues[turn]
+        })
     }
 
     /// Carries out a command; false where it was not done. A write that was not answered may have
@@ -207,13 +233,13 @@ impl<'s> Client<'s> {
 
     fn command(&self, code: u8, piece: usize) -> Sqe {
         let mut sqe = Sqe::new(code, self.nsid);
-        sqe.set_blocks((piece * PIECE / 512) as u64, (PIECE / 512) as u32);
+        sqe.set_blocks(((self.first + piece) * PIECE / 512) as u64, (PIECE / 512) as u32);
         sqe
     }
 
     fn write(&mut self, piece: usize) {
         let version = self.versions[piece] + 1;
-        let bytes = content(self.nsid, piece, version);
+        let bytes = content(self.nsid, self.first + piece, version);
         while !self.run(self.command(io::WRITE, piece), &bytes, &mut []) {
             if self.stops() {
                 return;
@@ -227,13 +253,70 @@ impl<'s> Client<'s> {
         if !self.run(self.command(io::READ, piece), &[], &mut bytes) {
             return;
         }
-        if bytes != content(self.nsid, piece, self.versions[piece]) {
-            let at = (0..PIECE).find(|at| bytes[*at] != content(self.nsid, piece, self.versions[piece])[*at]);
-            let what =
-                format!("drive {}, piece {piece}, version {}: byte {at:?}", self.nsid, self.versions[piece]);
+        self.compare(piece, &bytes);
+    }
+
+    /// Compares what was read of a piece.
+    fn compare(&self, piece: usize, bytes: &[u8]) {
+        let version = self.versions[piece];
+        let right = content(self.nsid, self.first + piece, version);
+        if bytes != right {
+            let at = bytes.iter().zip(&right).position(|(is, right)| is != right);
+            let piece = self.first + piece;
+            let what = format!("drive {}, piece {piece}, version {version}: byte {at:?}", self.nsid);
             self.note(&self.seen.wrong, what);
         }
         self.seen.verified.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Reads and writes as many pieces as may be under way, at once, on the next queue. Each is
+    /// another piece, so what it holds is known whatever the order.
+    fn batch(&mut self) {
+        let mut pieces: Vec<usize> = Vec::with_capacity(DEPTH);
+        while pieces.len() < DEPTH {
+            let piece = self.random.below(self.versions.len() as u64) as usize;
+            if !pieces.contains(&piece) {
+                pieces.push(piece);
+            }
+        }
+        let (writes, reads) = pieces.split_at(DEPTH / 2);
+        let data: Vec<Vec<u8>> = writes
+            .iter()
+            .map(|piece| content(self.nsid, self.first + piece, self.versions[*piece] + 1))
+            .collect();
+        let mut read = vec![vec![0; PIECE]; reads.len()];
+        let sent = writes.iter().zip(&data).map(|(piece, send)| (self.command(io::WRITE, *piece), send));
+        let asked = reads.iter().zip(&mut read).map(|(piece, into)| (self.command(io::READ, *piece), into));
+        let mut commands: Vec<Command<'_>> = sent
+            .map(|(sqe, send)| Command { sqe, send, receive: &mut [] })
+            .chain(asked.map(|(sqe, receive)| Command { sqe, send: &[], receive }))
+            .collect();
+        self.batches += 1;
+        let Some(queue) = self.queue() else { return };
+        let done = queue.run(&mut commands);
+        drop(commands);
+        match done {
+            Ok(done) => {
+                for (i, outcome) in done.iter().enumerate() {
+                    if !outcome.status.is_success() {
+                        self.note(&self.seen.refused, format!("drive {}: {}", self.nsid, outcome.status));
+                    } else if i < writes.len() {
+                        self.versions[writes[i]] += 1;
+                    } else {
+                        self.compare(reads[i - writes.len()], &read[i - writes.len()]);
+                    }
+                }
+                // What may have been carried out, or not, is written until it is.
+                let failed = |(i, piece): (usize, &usize)| (!done[i].status.is_success()).then_some(*piece);
+                let again: Vec<usize> = writes.iter().enumerate().filter_map(failed).collect();
+                again.into_iter().for_each(|piece| self.write(piece));
+            }
+            Err(error) => {
+                self.link = None;
+                self.note(&self.seen.lost, format!("drive {}: {error}", self.nsid));
+                writes.iter().for_each(|piece| self.write(*piece));
+            }
+        }
     }
 
     fn work(mut self, period: Duration, ready: &AtomicU64) {
@@ -244,6 +327,12 @@ impl<'s> Client<'s> {
             let now = self.seen.measurements.load(Ordering::Acquire);
             if std::mem::replace(&mut measurement, now) != now {
                 next = Instant::now();
+            }
+            if self.deep {
+                self.batch();
+                next = (next + period * DEPTH as u32).max(Instant::now());
+                std::thread::sleep(next.saturating_duration_since(Instant::now()));
+                continue;
             }
             let piece = self.random.below(self.versions.len() as u64) as usize;
             if self.random.once_in(2) {

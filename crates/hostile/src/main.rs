@@ -138,6 +138,9 @@ fn run(args: &Args) -> Result<bool, Failed> {
         rows.push(measure_crowd(&options, folder.path())?);
         tell(rows.last().expect("just made"), !args.short);
     }
+    for (name, why) in rows.iter().filter_map(|row| Some((row.name, row.skipped.as_ref()?))) {
+        say(&format!("{name}: NOT DONE: {why}"));
+    }
     let kept = rows.iter().all(|row| row.faults(!args.short).is_empty());
     if args.json {
         let rows: Vec<_> = rows.iter().map(|row| row.to_json(!args.short)).collect();
@@ -148,13 +151,22 @@ fn run(args: &Args) -> Result<bool, Failed> {
     Ok(kept)
 }
 
-fn tell(row: &Row, judges_latency: bool) {
-    for fault in row.faults(judges_latency) {
+fn tell(row: &Row, full: bool) {
+    for fault in row.faults(full) {
         say(&format!("{}: FAULT: {fault}", row.name));
     }
 }
 
-fn table(rows: &[Row], judges_latency: bool) {
+/// What stands behind the figures of a row.
+fn verdict(row: &Row, full: bool) -> &'static str {
+    match (row.faults(full).is_empty(), &row.skipped) {
+        (false, _) => "  FAULT",
+        (true, Some(_)) => "  NOT DONE",
+        (true, None) => "",
+    }
+}
+
+fn table(rows: &[Row], full: bool) {
     println!("class       verified  wrong  lost   p99 here  p99 there  ratio  resident    bound    end");
     for row in rows {
         let micros = |which: usize| {
@@ -174,7 +186,7 @@ fn table(rows: &[Row], judges_latency: bool) {
             row.largest.map_or("?".to_owned(), |bytes| (bytes >> 20).to_string()),
             row.bound >> 20,
             row.ended.as_ref().map_or("never".to_owned(), |(time, _)| format!("{:.1} s", time.as_secs_f64())),
-            if row.faults(judges_latency).is_empty() { "" } else { "  FAULT" },
+            verdict(row, full),
         );
     }
 }

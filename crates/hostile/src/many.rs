@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpStream};
 
 /// Associations of hosts, all but those of the clients that verify; and of one address.
-const ASSOCIATIONS: u16 = 62;
+const ASSOCIATIONS: u16 = 64 - crate::good::HOSTS;
 const OF_ADDRESS: u16 = 40;
 /// I/O queues of an association.
 const QUEUES: u16 = 64;
@@ -87,7 +87,10 @@ impl Crowd {
 }
 
 /// A queue with most of a capsule in its receive buffer.
-fn half(target: &Target, who: &Who, (cntlid, qid): (u16, u16)) -> io::Result<TcpStream> {
+///
+/// # Errors
+/// Those of the socket.
+pub(crate) fn half(target: &Target, who: &Who, (cntlid, qid): (u16, u16)) -> io::Result<TcpStream> {
     let digests = Digests::default();
     let (queue, _) = Session::connect(target, who, (cntlid, qid, 127), digests)?;
     let mut stream = queue.stream;

@@ -2,7 +2,7 @@
 
 use crate::attacks::{Attackers, Class};
 use crate::bound::{Load, bound};
-use crate::good::{Good, Outcome};
+use crate::good::{self, Good, Outcome};
 use crate::many::Crowd;
 use crate::node::{Node, TO_END};
 use crate::{Failed, Options, say};
@@ -17,6 +17,8 @@ pub(crate) const RATIO: f64 = 5.0;
 pub(crate) const LONGEST: Duration = Duration::from_secs(5);
 /// Bytes of memory that a node may keep more after the last alternations than after the first.
 const GROWTH: u64 = 64 << 20;
+/// Descriptors that a node may have open beyond that.
+const MORE_OPEN: u64 = 32;
 /// Time for connections of attackers to come and go.
 const SETTLE: Duration = Duration::from_millis(300);
 /// How often a client that verifies sends a command.
@@ -30,11 +32,15 @@ pub(crate) struct Row {
     pub(crate) pairs: Vec<[Measured; 2]>,
     /// Bytes that the node had resident after each alternation, without the attackers.
     pub(crate) kept: Vec<Option<u64>>,
+    /// Descriptors that it had open then.
+    pub(crate) open: Vec<Option<u64>>,
     pub(crate) largest: Option<u64>,
     pub(crate) bound: u64,
     /// How long the node took to end, and how it ended.
     pub(crate) ended: Option<(Duration, String)>,
     pub(crate) breaches: Vec<String>,
+    /// Why it was not done, if it was not.
+    pub(crate) skipped: Option<String>,
 }
 
 /// What one measurement brought.
@@ -44,6 +50,8 @@ pub(crate) struct Measured {
     pub(crate) times: Option<Times>,
     /// Rounds of the attackers a second.
     pub(crate) rounds: f64,
+    /// Attackers that made none.
+    pub(crate) idle: usize,
 }
 
 /// How long commands took, in nanoseconds.
@@ -85,9 +93,9 @@ impl Row {
         (!quotients.is_empty()).then(|| median(quotients))
     }
 
-    /// What missed its bound. The latency is judged only where it was measured often enough to mean
-    /// something.
-    pub(crate) fn faults(&self, judges_latency: bool) -> Vec<String> {
+    /// What missed its bound. In the short form latencies are not judged, because they are measured
+    /// too seldom to mean something; nor whether each attacker had time for a round.
+    pub(crate) fn faults(&self, full: bool) -> Vec<String> {
         let Outcome { verified, wrong, lost, refused, why } = &self.outcome;
         let mut faults = Vec::new();
         for (count, what) in
@@ -100,7 +108,10 @@ impl Row {
         if *verified == 0 {
             faults.push("nothing was verified".to_owned());
         }
-        if let Some(ratio) = self.ratio().filter(|ratio| judges_latency && *ratio > RATIO) {
+        if let Some(why) = self.skipped.as_ref().filter(|_| full) {
+            faults.push(format!("it was not done: {why}"));
+        }
+        if let Some(ratio) = self.ratio().filter(|ratio| full && *ratio > RATIO) {
             faults.push(format!("latency {ratio:.1} times what it is elsewhere, more than {RATIO}"));
         }
         for (what, measured) in
@@ -111,10 +122,12 @@ impl Row {
             }
             if measured.rounds <= 0.0 {
                 faults.push(format!("with the attackers on {what} node, they made no round"));
+            } else if full && measured.idle > 0 {
+                faults.push(format!("with the attackers on {what} node, {} made no round", measured.idle));
             }
         }
         let longest = self.pairs.iter().flatten().filter_map(|measured| Some(measured.times?.longest)).max();
-        if let Some(longest) = longest.filter(|ns| judges_latency && u128::from(*ns) > LONGEST.as_nanos()) {
+        if let Some(longest) = longest.filter(|ns| full && u128::from(*ns) > LONGEST.as_nanos()) {
             faults.push(format!("a command took {:.1} s", longest as f64 / 1e9));
         }
         match self.largest {
@@ -124,11 +137,18 @@ impl Row {
             }
             Some(_) => {}
         }
-        match self.kept.iter().copied().collect::<Option<Vec<u64>>>().map(|kept| growth(&kept)) {
+        let grown =
+            |all: &[Option<u64>]| all.iter().copied().collect::<Option<Vec<u64>>>().map(|all| growth(&all));
+        match grown(&self.kept) {
             None => faults.push("its memory cannot be read after each alternation".to_owned()),
             Some(more) if more > GROWTH => {
                 faults.push(format!("it keeps {} MiB more than before", more >> 20));
             }
+            Some(_) => {}
+        }
+        match grown(&self.open) {
+            None => faults.push("its descriptors cannot be counted after each alternation".to_owned()),
+            Some(more) if more > MORE_OPEN => faults.push(format!("{more} descriptors stay open")),
             Some(_) => {}
         }
         match &self.ended {
@@ -142,7 +162,7 @@ impl Row {
     }
 
     /// All of it as a JSON object.
-    pub(crate) fn to_json(&self, judges_latency: bool) -> Value {
+    pub(crate) fn to_json(&self, full: bool) -> Value {
         let micros = |of: Option<u64>| of.map(|ns| ns as f64 / 1e3);
         let pair = |both: &[Measured; 2]| {
             json!({
@@ -161,9 +181,11 @@ impl Row {
             "latency_ratio": self.ratio(),
             "resident_bytes": self.largest,
             "kept_bytes": self.kept,
+            "open_descriptors": self.open,
+            "skipped": self.skipped,
             "resident_bound_bytes": self.bound,
             "seconds_to_end": self.ended.as_ref().map(|(time, _)| time.as_secs_f64()),
-            "faults": self.faults(judges_latency),
+            "faults": self.faults(full),
         })
     }
 }
@@ -181,9 +203,13 @@ fn attack(
     good.begin_measurement();
     let attackers = Attackers::start(class, &on.target, breaches);
     std::thread::sleep(time + time / 4);
-    let rounds = attackers.stop() as f64 / (time.as_secs_f64() * 1.25);
+    let rounds = attackers.stop();
     std::thread::sleep(SETTLE);
-    Measured { times: times(good.take_latencies()), rounds }
+    Measured {
+        times: times(good.take_latencies()),
+        rounds: rounds.iter().sum::<u64>() as f64 / (time.as_secs_f64() * 1.25),
+        idle: rounds.iter().filter(|rounds| **rounds == 0).count(),
+    }
 }
 
 /// What was wrong with the end of a node that is asked to.
@@ -212,7 +238,7 @@ pub(crate) fn measure(class: &Class, options: &Options, folder: &Path) -> Result
     let mut other = Node::start(&options.binary, folder, &format!("{}-other", class.name), options.cores)?;
     let good = Good::start(&node.target, PERIOD)?;
     let breaches = Arc::default();
-    let (mut pairs, mut kept) = (Vec::new(), Vec::new());
+    let (mut pairs, mut kept, mut open) = (Vec::new(), Vec::new(), Vec::new());
     for alternation in 0..options.alternations {
         let mut pair = [Measured::default(); 2];
         // Which comes first changes, so that what changes on the machine meanwhile meets both.
@@ -228,6 +254,7 @@ pub(crate) fn measure(class: &Class, options: &Options, folder: &Path) -> Result
         }
         pairs.push(pair);
         kept.push(node.resident());
+        open.push(node.descriptors());
     }
     let attackers = Attackers::start(class, &node.target, &breaches);
     std::thread::sleep(options.seconds.min(Duration::from_secs(3)));
@@ -235,21 +262,25 @@ pub(crate) fn measure(class: &Class, options: &Options, folder: &Path) -> Result
     let largest = node.largest();
     let ended = ended(node);
     attackers.stop();
-    // The other was attacked as much, and has to end as well.
-    if let Some(why) = how_it_ended_badly(other) {
-        let mut breaches = breaches.lock().unwrap_or_else(PoisonError::into_inner);
-        breaches.push(format!("the other node: {why}"));
-    }
     let hosts = u64::from(class.attackers) * class.hosts_each;
     let load = Load {
-        hosts: hosts + 2,
+        hosts: hosts + u64::from(good::HOSTS),
         connections: hosts * 70 + 2000,
         queues: hosts * 64,
         cores: u64::from(options.cores),
         parity: class.parity,
     };
-    let breaches = breaches.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    Ok(Row { name: class.name, outcome, pairs, kept, largest, bound: bound(&load), ended, breaches })
+    let bound = bound(&load);
+    let mut breaches = breaches.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    // The other was attacked as much: its bounds are the same, and it has to end as well.
+    let others = other.largest();
+    if others.is_none_or(|largest| largest > bound) {
+        breaches.push(format!("the other node: {others:?} bytes resident, bound {bound}"));
+    }
+    if let Some(why) = how_it_ended_badly(other) {
+        breaches.push(format!("the other node: {why}"));
+    }
+    Ok(Row { name: class.name, outcome, pairs, kept, open, largest, bound, ended, breaches, skipped: None })
 }
 
 /// Measures a node with as many hostile connections as there may be.
@@ -259,11 +290,10 @@ pub(crate) fn measure(class: &Class, options: &Options, folder: &Path) -> Result
 pub(crate) fn measure_crowd(options: &Options, folder: &Path) -> Result<Row, Failed> {
     let node = Node::start(&options.binary, folder, "crowd", options.cores)?;
     let good = Good::start(&node.target, PERIOD)?;
-    // The clients that verify have an admin queue and an I/O queue each.
-    let crowd = Crowd::gather(&node.target, options.connections.saturating_sub(4))?;
+    let crowd = Crowd::gather(&node.target, options.connections.saturating_sub(good::CONNECTIONS))?;
     say(&format!("{} hostile connections, {} of them queues", crowd.connections(), crowd.queues()));
     std::thread::sleep(options.seconds);
-    let resident = node.resident();
+    let (resident, open) = (node.resident(), node.descriptors());
     if let Some(resident) = resident {
         say(&format!("{} MiB resident with all of them", resident >> 20));
     }
@@ -283,10 +313,12 @@ pub(crate) fn measure_crowd(options: &Options, folder: &Path) -> Result<Row, Fai
         outcome,
         pairs: Vec::new(),
         kept: vec![resident],
+        open: vec![open],
         largest,
         bound: bound(&load),
         ended,
         breaches: Vec::new(),
+        skipped: None,
     })
 }
 
@@ -306,7 +338,7 @@ mod tests {
     }
 
     fn measured(p99: u64) -> Measured {
-        Measured { times: Some(Times { p99, longest: p99 }), rounds: 1.0 }
+        Measured { times: Some(Times { p99, longest: p99 }), rounds: 1.0, idle: 0 }
     }
 
     #[test]
@@ -316,13 +348,19 @@ mod tests {
             outcome: Outcome { verified: 1, ..Outcome::default() },
             pairs: vec![[measured(50), measured(10)]],
             kept: vec![Some(1 << 20), Some(1 << 20), Some((1 << 20) + GROWTH)],
+            open: vec![Some(20), Some(500), Some(20 + MORE_OPEN)],
             largest: Some(1 << 20),
             bound: 1 << 20,
             ended: Some((TO_END, "exit status: 0".to_owned())),
             breaches: Vec::new(),
+            skipped: None,
         };
         assert!(good().faults(true).is_empty());
-        let bad: [fn(&mut Row); 17] = [
+        let bad: [fn(&mut Row); 21] = [
+            |row| row.pairs[0][1].idle = 1,
+            |row| row.open[2] = Some(21 + MORE_OPEN),
+            |row| row.open[0] = None,
+            |row| row.skipped = Some("no rights".to_owned()),
             |row| row.pairs[0][0].times = None,
             |row| row.pairs[0][1].times = None,
             |row| row.pairs[0][0].rounds = 0.0,
@@ -352,6 +390,7 @@ mod tests {
         slow = good();
         slow.pairs[0][0] = measured(500);
         slow.pairs[0][0].times.as_mut().unwrap().longest = u64::MAX;
+        (slow.pairs[0][0].idle, slow.skipped) = (1, Some("no rights".to_owned()));
         assert!(slow.faults(false).is_empty(), "the short form judges no latency");
     }
 }

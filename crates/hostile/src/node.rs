@@ -155,6 +155,12 @@ impl Node {
         self.memory("VmRSS:")
     }
 
+    /// Descriptors that it has open; `None` if they cannot be counted.
+    pub(crate) fn descriptors(&self) -> Option<u64> {
+        let folder = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).ok()?;
+        Some(folder.count() as u64)
+    }
+
     fn memory(&self, field: &str) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix(field))?;

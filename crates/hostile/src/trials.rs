@@ -1,6 +1,7 @@
 //! Trials: what happens to a node once, or again and again, and what must be so afterwards. Clients
 //! that verify are there too; latencies are not compared.
 
+mod deadlines;
 mod descriptors;
 mod full;
 mod kill;
@@ -35,7 +36,7 @@ pub(crate) struct Trial {
 }
 
 /// All trials.
-pub(crate) const TRIALS: [Trial; 5] = [
+pub(crate) const TRIALS: [Trial; 6] = [
     Trial {
         name: "kill",
         what: "a node that is killed under load, and started again on the same drive",
@@ -53,6 +54,11 @@ pub(crate) const TRIALS: [Trial; 5] = [
         what: "600 connections to a node that may have 300 descriptors",
         run: descriptors::run,
     },
+    Trial {
+        name: "deadlines",
+        what: "connections that do not go on, until the node closes them",
+        run: deadlines::run,
+    },
 ];
 
 /// What came of a trial. The node is asked to end.
@@ -65,10 +71,12 @@ fn row(name: &'static str, outcome: Outcome, node: Node, breaches: Vec<String>, 
         outcome,
         pairs: Vec::new(),
         kept: Vec::new(),
+        open: Vec::new(),
         largest,
         bound: bound(&load),
         ended: ended(node),
         breaches,
+        skipped: None,
     }
 }
 

@@ -7,8 +7,8 @@ use pumice_nvme::host::{Completion, Connection, Event, Options};
 use pumice_nvme::pdu::{Digests, Kind, push, push_with_data};
 use pumice_nvme::spec::connect::{DYNAMIC, Data};
 use pumice_nvme::spec::property::{cc, csts, offset};
-use pumice_nvme::spec::{Sqe, opcode};
-use std::collections::VecDeque;
+use pumice_nvme::spec::{Cqe, Sqe, Status, opcode};
+use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 pub(crate) const CAPSULE: u32 = 16 << 10;
 /// How long an attacker waits for an answer before it goes on to something else.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a node may take to answer what it must answer: an attacker that waits longer says so.
+pub(crate) const ANSWERED: Duration = Duration::from_secs(30);
 
 /// A node, as its peers see it.
 #[derive(Debug, Clone)]
@@ -199,7 +201,16 @@ impl Session {
     /// # Errors
     /// As [`receive`](Self::receive); a time without any.
     pub(crate) fn wait(&mut self) -> io::Result<Completion> {
-        let until = Instant::now() + PATIENCE;
+        self.wait_for(PATIENCE)
+    }
+
+    /// The same, for so long.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub(crate) fn wait_for(&mut self, patience: Duration) -> io::Result<Completion> {
+        let until = Instant::now() + patience;
+        self.stream.set_read_timeout(Some(patience))?;
         loop {
             if !self.out.is_empty() {
                 self.send()?;
@@ -235,6 +246,73 @@ impl Session {
         self.submit(sqe, data, expected)?;
         self.wait()
     }
+}
+
+/// What a node said to a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// Its completion.
+    Done(Status),
+    /// Data, or a request for data: the completion comes later.
+    Begun,
+}
+
+/// Takes what comes, past a host's bookkeeping, until each of these commands has an answer.
+///
+/// # Errors
+/// Those of the socket, of which its end is one; a term request; a time without anything.
+pub(crate) fn answers(
+    mut stream: &TcpStream,
+    cids: impl Iterator<Item = u16>,
+) -> io::Result<BTreeMap<u16, Answer>> {
+    stream.set_read_timeout(Some(ANSWERED))?;
+    let mut missing: Vec<u16> = cids.collect();
+    let mut answered = BTreeMap::new();
+    while !missing.is_empty() {
+        let mut head = [0; 24];
+        stream.read_exact(&mut head)?;
+        let word = |at: usize| u16::from_le_bytes([head[at], head[at + 1]]);
+        // Of requests and data bytes 8 and 9 name the command, of completions bytes 12 and 13 of
+        // what follows the common header.
+        let (cid, answer) = match head[0] {
+            kind if kind == Kind::CapsuleResp as u8 => {
+                let cqe = Cqe::decode(&head[8..]);
+                (cqe.cid, Answer::Done(cqe.status))
+            }
+            kind if kind == Kind::C2hData as u8 || kind == Kind::R2t as u8 => (word(8), Answer::Begun),
+            _ => return Err(ErrorKind::ConnectionAborted.into()),
+        };
+        let plen = u64::from(u32::from_le_bytes([head[4], head[5], head[6], head[7]]));
+        io::copy(&mut stream.take(plen.saturating_sub(24)), &mut io::sink())?;
+        missing.retain(|missing| *missing != cid);
+        answered.insert(cid, answer);
+    }
+    Ok(answered)
+}
+
+/// Waits until the node sends a term request, or closes the connection.
+///
+/// # Errors
+/// That neither has happened within [`ANSWERED`].
+pub(crate) fn refused(mut stream: &TcpStream) -> io::Result<()> {
+    stream.set_read_timeout(Some(ANSWERED))?;
+    let mut head = [0; 8];
+    loop {
+        match stream.read_exact(&mut head) {
+            Err(error) if is_late(&error) => return Err(error),
+            Err(_) => return Ok(()),
+            Ok(()) if head[0] == Kind::C2hTermReq as u8 => return Ok(()),
+            Ok(()) => {
+                let plen = u64::from(u32::from_le_bytes([head[4], head[5], head[6], head[7]]));
+                io::copy(&mut stream.take(plen.saturating_sub(8)), &mut io::sink())?;
+            }
+        }
+    }
+}
+
+/// Whether an error says that nothing came in time.
+pub(crate) fn is_late(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
 /// A Property Get or Set.

@@ -1,12 +1,12 @@
 //! Commands with fields at random. What changes media stays out of the part that clients verify.
 
 use super::{Attack, Attacker};
-use crate::node::{DRIVE, GOOD};
+use crate::node::{DRIVE, DRIVES, GOOD};
 use crate::random::Random;
-use crate::wire::{Session, capsule};
+use crate::wire::{ANSWERED, Answer, Session, answers, capsule};
 use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::opcode::io as opcode;
-use pumice_nvme::spec::{Sgl, Sqe};
+use pumice_nvme::spec::{Sgl, Sqe, Status};
 use std::io;
 
 struct Commands {
@@ -74,6 +74,21 @@ fn bent(random: &mut Random, cid: u16) -> (Sqe, Vec<u8>) {
     (sqe, data)
 }
 
+/// Whether a command names blocks, and blocks that are not there: it must fail.
+fn must_fail(sqe: &Sqe) -> bool {
+    let of_blocks = [
+        opcode::WRITE,
+        opcode::READ,
+        opcode::WRITE_UNCORRECTABLE,
+        opcode::COMPARE,
+        opcode::WRITE_ZEROES,
+        opcode::VERIFY,
+    ];
+    let end = sqe.slba().checked_add(u64::from(sqe.blocks()));
+    let outside = end.is_none_or(|end| end > DRIVE / 512) || !(1..=DRIVES).contains(&sqe.nsid());
+    of_blocks.contains(&sqe.opcode()) && outside
+}
+
 impl Attack for Commands {
     fn round(&mut self, attacker: &mut Attacker) -> io::Result<()> {
         let random = &mut attacker.random;
@@ -82,15 +97,24 @@ impl Attack for Commands {
         random.fill(&mut admin.0[40..64]);
         admin.0[40] = random.below(0x20) as u8;
         let expected = random.pick(&[0, 16, 4096, 8192]);
-        self.admin.run(admin, &[], expected)?;
-        // Sent past the host's bookkeeping: their answers are not read, so the session ends with
-        // the round.
+        self.admin.submit(admin, &[], expected)?;
+        attacker.answered("an admin command at random", self.admin.wait_for(ANSWERED))?;
+        // Sent past the host's bookkeeping: the data that some of them are asked for do not come,
+        // so the session ends with the round.
+        let mut sent = Vec::new();
         for cid in 0..8 {
-            let (sqe, data) = bent(random, cid);
+            let (sqe, data) = bent(&mut attacker.random, cid);
             self.queue.out.extend(capsule(&sqe, &data, Digests::default()));
+            sent.push(sqe);
         }
         self.queue.send()?;
-        let _ = self.queue.receive();
+        let answers = attacker.answered("commands at random", answers(&self.queue.stream, 0..8))?;
+        for (cid, answer) in answers {
+            let Some(sqe) = sent.get(usize::from(cid)) else { continue };
+            if answer == Answer::Done(Status::SUCCESS) && must_fail(sqe) {
+                attacker.breach(format!("command {:#x} past the end of its drive", sqe.opcode()));
+            }
+        }
         Err(io::ErrorKind::ConnectionAborted.into())
     }
 }

@@ -1,13 +1,13 @@
 //! What comes before commands, and at their bounds: digests, queue sizes, Connect.
 
 use super::{Attack, Attacker};
-use crate::wire::{Session, blocks, capsule, open};
-use pumice_nvme::pdu::{Digests, IcReq};
-use pumice_nvme::spec::connect::{DYNAMIC, Data, Fields};
+use crate::node::GOOD;
+use crate::wire::{ANSWERED, Session, blocks, capsule, open};
+use pumice_nvme::pdu::{Digests, IcReq, Kind};
+use pumice_nvme::spec::connect::{DATA_LEN, DYNAMIC, Data, Fields};
 use pumice_nvme::spec::opcode::{FABRICS, admin, fabrics, io as opcode};
-use pumice_nvme::spec::{Sgl, Sqe};
+use pumice_nvme::spec::{Cqe, Sgl, Sqe};
 use std::io::{self, Read, Write};
-use std::time::Duration;
 
 struct Connects;
 
@@ -26,15 +26,19 @@ impl Attack for Connects {
     }
 }
 
-/// Commands with digests, one bit of which is turned.
+/// A write with digests, one bit of which is turned: it is not carried out.
 fn wrong_digest(attacker: &mut Attacker) -> io::Result<()> {
     let both = Digests { header: true, data: true };
     let (_admin, cntlid) = Session::associate(&attacker.target, &attacker.who)?;
     let (mut queue, _) = Session::connect(&attacker.target, &attacker.who, (cntlid, 1, 32), both)?;
-    queue.submit(blocks(opcode::COMPARE, 1, 0, 8), &[1; 4096], 0)?;
+    queue.submit(blocks(opcode::WRITE, 1, GOOD / 512, 8), &[1; 4096], 0)?;
     let at = attacker.random.below(queue.out.len() as u64) as usize;
     queue.out[at] ^= 1 << attacker.random.below(8);
-    queue.wait().map(drop)
+    // A length that says too much is waited for in vain.
+    if queue.wait()?.status.is_success() {
+        attacker.breach(format!("a write of which bit {at} was turned"));
+    }
+    Ok(())
 }
 
 /// Twice as many commands as the queue has entries, at once.
@@ -47,7 +51,8 @@ fn too_many(attacker: &mut Attacker) -> io::Result<()> {
         queue.out.extend(capsule(&read, &[], Digests::default()));
     }
     queue.send()?;
-    queue.receive()
+    queue.stream.set_read_timeout(Some(ANSWERED))?;
+    attacker.answered("more commands than entries", queue.receive())
 }
 
 /// Admin commands on a controller that is not enabled.
@@ -56,12 +61,17 @@ fn before_enable(attacker: &mut Attacker) -> io::Result<()> {
     let (mut queue, _) = Session::connect(&attacker.target, &attacker.who, who, Digests::default())?;
     for _ in 0..8 {
         let code = attacker.random.pick(&[admin::IDENTIFY, admin::GET_LOG_PAGE, admin::ASYNC_EVENT, 0x7E]);
-        queue.run(Sqe::new(code, 0), &[], 4096)?;
+        queue.submit(Sqe::new(code, 0), &[], 4096)?;
+        let done =
+            attacker.answered("a command before the controller is enabled", queue.wait_for(ANSWERED))?;
+        if done.status.is_success() {
+            attacker.breach(format!("command {code:#x} on a controller that is not enabled"));
+        }
     }
     Ok(())
 }
 
-/// Connect with fields at random: most of them are refused.
+/// Connect with fields at random: most of them must be refused.
 fn bent_connect(attacker: &mut Attacker) -> io::Result<()> {
     let random = &mut attacker.random;
     let mut stream = open(&attacker.target, attacker.who.from)?;
@@ -89,10 +99,23 @@ fn bent_connect(attacker: &mut Attacker) -> io::Result<()> {
         kato_ms: random.next() as u32,
     };
     fields.encode(&mut sqe);
+    // This host has no controller whose queue it could be.
+    let is_bad = data.len() != DATA_LEN
+        || fields.recfmt != 0
+        || fields.qid != 0
+        || !(1..=127).contains(&fields.sqsize);
     sqe.set_sgl(Sgl::in_capsule(data.len() as u32));
     bytes.extend(capsule(&sqe, &data, digests));
     stream.write_all(&bytes)?;
-    stream.set_read_timeout(Some(Duration::from_millis(20)))?;
-    let mut answer = [0; 512];
-    stream.read(&mut answer).map(drop)
+    // ICResp, and the completion; or a term request, which is shorter.
+    stream.set_read_timeout(Some(ANSWERED))?;
+    let mut answer = [0; 128 + 24];
+    attacker.answered("Connect", stream.read_exact(&mut answer[..128 + 8]))?;
+    if answer[128] == Kind::CapsuleResp as u8 {
+        attacker.answered("Connect", stream.read_exact(&mut answer[128 + 8..]))?;
+        if is_bad && Cqe::decode(&answer[128 + 8..]).status.is_success() {
+            attacker.breach(format!("Connect with {fields:?} and {} bytes of data", data.len()));
+        }
+    }
+    Ok(())
 }

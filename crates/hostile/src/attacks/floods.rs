@@ -1,11 +1,14 @@
 //! Commands that cost little, in great numbers.
 
 use super::{Attack, Attacker};
-use crate::wire::{Session, blocks, capsule};
+use crate::wire::{ANSWERED, Session, answers, blocks, capsule};
 use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::opcode::{admin, io as opcode};
 use pumice_nvme::spec::{Sgl, Sqe};
 use std::io::{self, Read};
+
+/// The identifier of the command behind a flood.
+const LAST: u16 = 999;
 
 struct Floods {
     admin: Session,
@@ -26,6 +29,9 @@ impl Attack for Floods {
             sqe.set_dword(10, u32::from(cid) << 16);
             self.admin.out.extend(capsule(&sqe, &[], Digests::default()));
         }
+        let mut last = Sqe::new(admin::KEEP_ALIVE, 0);
+        last.set_cid(LAST);
+        self.admin.out.extend(capsule(&last, &[], Digests::default()));
         self.admin.send()?;
         // All of them under one identifier.
         for _ in 0..64 {
@@ -35,18 +41,11 @@ impl Attack for Floods {
             self.queue.out.extend(capsule(&read, &[], Digests::default()));
         }
         self.queue.send()?;
-        // What comes is thrown away unseen: 64 answers of 4 KiB, and of the others what there is.
-        let mut left = 64 * 4096;
-        let mut sink = vec![0; 64 << 10];
-        while left > 0 {
-            let n = self.queue.stream.read(&mut sink)?;
-            if n == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            left = usize::saturating_sub(left, n);
-        }
-        self.admin.stream.set_nonblocking(true)?;
-        while self.admin.stream.read(&mut sink).is_ok_and(|n| n > 0) {}
-        self.admin.stream.set_nonblocking(false)
+        // 64 answers of 4 KiB, each with its header and its completion; and what was asked behind
+        // the flood.
+        self.queue.stream.set_read_timeout(Some(ANSWERED))?;
+        let mut sink = vec![0; 64 * (24 + 4096 + 24)];
+        attacker.answered("one identifier for many commands", self.queue.stream.read_exact(&mut sink))?;
+        attacker.answered("a flood", answers(&self.admin.stream, [LAST].into_iter())).map(drop)
     }
 }

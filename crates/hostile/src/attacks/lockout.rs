@@ -1,26 +1,24 @@
 //! What keeps others out: all the places there are, the hold, a pace that lets nothing through.
 
+use super::newcomer::Newcomer;
 use super::{Attack, Attacker};
 use crate::wire::{Session, Who, vendor};
-use pumice_initiator::{ConnectOptions, Controller};
 use pumice_nvme::pdu::Digests;
-use pumice_offload::wire::{encode_command, encode_pace, opcode};
-use pumice_offload::{DriveId, Mode, PaceRequest, ParityCommand, Rule, Source, Window};
+use pumice_offload::PaceRequest;
+use pumice_offload::wire::{NODE_HOST_ID, encode_pace, opcode};
 use std::io;
-use std::time::{Duration, Instant};
 
 /// Associations that an attacker wants: two of them want more than there are.
 const WANTED: u16 = 60;
-/// Bytes of a check that a host that behaves well asks for.
-const CHECKED: u64 = 4 << 20;
-/// How long it waits for that.
-const DEADLINE: Duration = Duration::from_secs(30);
+/// I/O queues of each of them.
+const QUEUES: u16 = 4;
 
 struct Lockout {
     held: Vec<Session>,
+    /// Associations that were asked for.
     number: u16,
-    _queue: Session,
-    looked: Instant,
+    queue: Session,
+    newcomer: Newcomer,
 }
 
 /// Takes the pace that is the slowest there is: a rate, and a time of day that is over.
@@ -29,57 +27,33 @@ pub(super) fn begin(attacker: &mut Attacker) -> io::Result<Box<dyn Attack>> {
     let slowest = PaceRequest { rate: Some(4096), windows: vec![(0, 1)], ..PaceRequest::default() };
     let bytes = encode_pace(&slowest);
     queue.run(vendor(opcode::PACE, 0, 0, bytes.len()), &bytes, 0)?;
-    Ok(Box::new(Lockout { held: vec![admin], number: 0, _queue: queue, looked: Instant::now() }))
+    Ok(Box::new(Lockout { held: vec![admin], number: 0, queue, newcomer: Newcomer::new() }))
 }
 
 impl Attack for Lockout {
     fn round(&mut self, attacker: &mut Attacker) -> io::Result<()> {
-        if self.held.len() < usize::from(WANTED) {
+        if self.number < WANTED {
             self.number += 1;
-            let who = Who::new(2000 + attacker.number * WANTED + self.number);
+            let mut who = Who::new(2000 + attacker.number * WANTED + self.number);
+            if attacker.number % 2 == 1 && self.number % 2 == 1 {
+                // Nodes have places of their own.
+                who.id = NODE_HOST_ID;
+            }
             // Without a keep alive timeout; refused once there are too many from this address.
-            if let Ok((admin, _)) = Session::associate(&attacker.target, &who) {
+            if let Ok((admin, cntlid)) = Session::associate(&attacker.target, &who) {
                 self.held.push(admin);
+                for qid in 1..=QUEUES {
+                    let which = (cntlid, qid, 32);
+                    let (queue, _) = Session::connect(&attacker.target, &who, which, Digests::default())?;
+                    self.held.push(queue);
+                }
             }
         }
-        let hold = self._queue.run(vendor(opcode::HOLD, 0, 1, 0), &[], 0)?;
+        let hold = self.queue.run(vendor(opcode::HOLD, 0, 1, 0), &[], 0)?;
         if hold.status.is_success() {
             attacker.breach("the hold on a node that others use".to_owned());
         }
-        if attacker.number == 0 && self.looked.elapsed() > Duration::from_secs(2) {
-            if let Err(what) = newcomer(attacker) {
-                attacker.breach(format!("a host that comes: {what}"));
-            }
-            self.looked = Instant::now();
-        }
+        self.newcomer.look(attacker);
         Ok(())
     }
-}
-
-/// A host that behaves well comes from its own address, has a part of a drive checked, and goes.
-fn newcomer(attacker: &Attacker) -> Result<(), String> {
-    let options = ConnectOptions {
-        subsystem: attacker.target.nqn.parse().map_err(|_| "no name".to_owned())?,
-        host: "nqn.2026-11.example:newcomer".parse().map_err(|_| "no name".to_owned())?,
-        hostid: [0x70; 16],
-        digests: Digests::default(),
-        flow_control: true,
-        deadline: DEADLINE,
-    };
-    let text = |error: pumice_initiator::InitiatorError| error.to_string();
-    let controller = Controller::connect(attacker.target.address.into(), options).map_err(text)?;
-    let mut queue = controller.queue(1, 8).map_err(text)?;
-    let chunk = 65_536;
-    let command = ParityCommand {
-        sources: vec![Source::Media { drive: DriveId(2), base: 0 }],
-        chunk,
-        window: Window { start: 0, len: chunk },
-        stripes: 0..CHECKED / u64::from(chunk),
-        rule: Rule::sum(1),
-        mode: Mode::Check,
-    };
-    let descriptor = encode_command(&command);
-    let sqe = vendor(opcode::PARITY_EXECUTE, 0, 1, descriptor.len());
-    let done = queue.execute(sqe, &descriptor, &mut []).map_err(text)?;
-    if done.status.is_success() { Ok(()) } else { Err(done.status.to_string()) }
 }

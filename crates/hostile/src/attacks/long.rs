@@ -1,12 +1,13 @@
 //! Commands that take as long as a command can, more of them than there are threads.
 
+use super::newcomer::Newcomer;
 use super::{Attack, Attacker};
 use crate::node::{DRIVE, GOOD};
 use crate::random::Random;
-use crate::wire::{Session, blocks, capsule, vendor};
+use crate::wire::{Answer, Session, answers, blocks, capsule, vendor};
 use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::opcode::io as opcode;
-use pumice_nvme::spec::{Sgl, Sqe};
+use pumice_nvme::spec::{Sgl, Sqe, Status};
 use pumice_offload::wire::{self, encode_command};
 use pumice_offload::{DriveId, MemoryAddress, Mode, ParityCommand, Rule, Source, Window};
 use pumice_parity::seed::Seed;
@@ -22,10 +23,13 @@ struct Long {
     _admin: Session,
     _queue: Session,
     began: Instant,
+    newcomer: Newcomer,
 }
 
 impl Attack for Long {
-    fn round(&mut self, _: &mut Attacker) -> io::Result<()> {
+    /// The commands go on; a host that comes meanwhile is served.
+    fn round(&mut self, attacker: &mut Attacker) -> io::Result<()> {
+        self.newcomer.look(attacker);
         if self.began.elapsed() < LEAVES { Ok(()) } else { Err(io::ErrorKind::TimedOut.into()) }
     }
 }
@@ -82,7 +86,8 @@ pub(super) fn begin_parity(attacker: &mut Attacker) -> io::Result<Box<dyn Attack
     while queue.receive().is_ok() {
         queue.send()?;
     }
-    Ok(Box::new(Long { _admin: admin, _queue: queue, began: Instant::now() }))
+    let (began, newcomer) = (Instant::now(), Newcomer::new());
+    Ok(Box::new(Long { _admin: admin, _queue: queue, began, newcomer }))
 }
 
 /// What makes long work of a whole drive, but for the part that is verified.
@@ -108,27 +113,35 @@ fn media(random: &mut Random, cid: u16) -> (Sqe, Vec<u8>) {
     (sqe, data)
 }
 
+/// Commands of a round.
+const ROUND: u16 = 16;
+
 struct Media {
     _admin: Session,
     queue: Session,
+    newcomer: Newcomer,
 }
 
 pub(super) fn begin_media(attacker: &mut Attacker) -> io::Result<Box<dyn Attack>> {
     let (admin, queue) = Session::pair(&attacker.target, &attacker.who, 127)?;
-    Ok(Box::new(Media { _admin: admin, queue }))
+    Ok(Box::new(Media { _admin: admin, queue, newcomer: Newcomer::new() }))
 }
 
 impl Attack for Media {
-    /// As many commands as the queue takes; and when a round begins, the answers of the last must
-    /// be there.
+    /// Many commands, and all of their answers. A host that comes meanwhile is served.
     fn round(&mut self, attacker: &mut Attacker) -> io::Result<()> {
-        for cid in 0..16 {
+        self.newcomer.look(attacker);
+        for cid in 0..ROUND {
             let (sqe, data) = media(&mut attacker.random, cid);
             self.queue.out.extend(capsule(&sqe, &data, Digests::default()));
         }
         self.queue.send()?;
-        // 16 completions of 24 bytes, past the host's bookkeeping.
-        let mut answers = [0; 16 * 24];
-        io::Read::read_exact(&mut self.queue.stream, &mut answers)
+        let answers = attacker.answered("long commands on media", answers(&self.queue.stream, 0..ROUND))?;
+        for (cid, answer) in answers {
+            if answer != Answer::Done(Status::SUCCESS) {
+                attacker.breach(format!("long command {cid} on media: {answer:?}"));
+            }
+        }
+        Ok(())
     }
 }

@@ -1,10 +1,9 @@
 //! Parity commands with bent descriptors, the other vendor commands with fields at random, and
-//! results that
-//! nobody reads.
+//! results that nobody reads.
 
 use super::{Attack, Attacker};
 use crate::random::Random;
-use crate::wire::{Session, vendor};
+use crate::wire::{ANSWERED, Session, vendor};
 use pumice_nvme::spec::Sqe;
 use pumice_offload::wire::{encode_command, encode_grant, encode_pace, encode_transfer, opcode};
 use pumice_offload::{
@@ -112,10 +111,15 @@ impl Attack for Parity {
             }
             // The tags go on: results are kept until the node keeps no more of them.
             let sqe = vendor(opcode::PARITY_EXECUTE, 0, self.tag, descriptor.len());
-            self.queue.run(sqe, &descriptor, 0)?;
+            self.queue.submit(sqe, &descriptor, 0)?;
+            attacker.answered("a parity command", self.queue.wait_for(ANSWERED))?;
         } else {
             let (sqe, data, back) = other(random);
-            self.queue.run(sqe, &data, back)?;
+            self.queue.submit(sqe, &data, back)?;
+            let done = attacker.answered("a vendor command", self.queue.wait_for(ANSWERED))?;
+            if sqe.opcode() == opcode::TRANSFER && done.status.is_success() {
+                attacker.breach("a transfer to a peer that the node does not know".to_owned());
+            }
         }
         // A queue that keeps no more results is given up from time to time.
         if self.tag == 200 { Err(io::ErrorKind::Other.into()) } else { Ok(()) }

@@ -2,8 +2,8 @@
 
 use super::{Attack, Attacker};
 use crate::node::DRIVES;
-use crate::wire::{CAPSULE, Session, blocks, capsule, open};
-use pumice_nvme::pdu::{Digests, H2cData, IcReq, Transfer};
+use crate::wire::{CAPSULE, Session, blocks, capsule, open, refused};
+use pumice_nvme::pdu::{Digests, H2cData, IcReq, Kind, Transfer};
 use pumice_nvme::spec::Sqe;
 use pumice_nvme::spec::opcode::{FABRICS, io as code};
 use std::io::{self, Read, Write};
@@ -56,13 +56,26 @@ fn bent(attacker: &mut Attacker) -> Vec<u8> {
     pdu
 }
 
-/// Sends something, and takes a little of what comes back.
-fn send(mut stream: &TcpStream, bytes: &[u8]) -> io::Result<()> {
-    stream.write_all(bytes)?;
+/// Whether the first eight bytes of a PDU are there, and are those of none that a host sends: then
+/// the connection must end, whatever its state.
+fn must_end(pdu: &[u8]) -> bool {
+    let known = [Kind::IcReq, Kind::H2cTermReq, Kind::CapsuleCmd, Kind::H2cData];
+    let is_known = |kind: &Kind| *kind as u8 == pdu[0] && kind.header_len() == usize::from(pdu[2]);
+    pdu.len() >= 8 && !known.iter().any(is_known)
+}
+
+/// Sends a bent PDU, and takes what comes back: the end of the connection, if that must be, and
+/// else a little.
+fn send(attacker: &Attacker, mut stream: &TcpStream, before: &[u8], pdu: &[u8]) -> io::Result<()> {
+    stream.write_all(before)?;
+    stream.write_all(pdu)?;
+    if must_end(pdu) {
+        let what = format!("a PDU of type {:#x} with a header of {} bytes", pdu[0], pdu[2]);
+        return attacker.answered(&what, refused(stream));
+    }
     stream.set_read_timeout(Some(Duration::from_millis(5)))?;
-    let mut answer = [0; 1024];
     // That nothing comes is as good as an answer here: what counts is what becomes of others.
-    let _ = stream.read(&mut answer);
+    let _ = stream.read(&mut [0; 1024]);
     Ok(())
 }
 
@@ -70,19 +83,15 @@ impl Attack for Pdus {
     fn round(&mut self, attacker: &mut Attacker) -> io::Result<()> {
         let pdu = bent(attacker);
         match attacker.random.below(8) {
-            0..3 => send(&open(&attacker.target, attacker.who.from)?, &pdu),
-            3..6 => {
-                let stream = open(&attacker.target, attacker.who.from)?;
-                send(&stream, &request())?;
-                send(&stream, &pdu)
-            }
+            0..3 => send(attacker, &open(&attacker.target, attacker.who.from)?, &[], &pdu),
+            3..6 => send(attacker, &open(&attacker.target, attacker.who.from)?, &request(), &pdu),
             6 => {
                 let (admin, _) = Session::associate(&attacker.target, &attacker.who)?;
-                send(&admin.stream, &pdu)
+                send(attacker, &admin.stream, &[], &pdu)
             }
             _ => {
                 let (_admin, queue) = Session::pair(&attacker.target, &attacker.who, 32)?;
-                send(&queue.stream, &pdu)
+                send(attacker, &queue.stream, &[], &pdu)
             }
         }
     }

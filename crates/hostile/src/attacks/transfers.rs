@@ -40,14 +40,21 @@ impl Attack for Transfers {
             2 => random.next() as u32,
             _ => u32::from(out[at]) ^ 1 << random.below(8 * len as u64),
         };
+        let was = out[at..at + len].to_vec();
         out[at..at + len].copy_from_slice(&bytes.to_le_bytes()[..len]);
+        let is_bent = out[at..at + len] != was;
         if random.once_in(3) {
             // The same once more: past the end of what was asked for.
             let again = out.clone();
             out.extend_from_slice(&again);
         }
         self.queue.send()?;
-        // A term request, most times; the rare good one is completed.
-        self.queue.wait().map(drop)
+        // A term request, most times; the rare good one is completed. A length that says too much
+        // is waited for in vain.
+        let done = self.queue.wait()?;
+        if is_bent && done.status.is_success() {
+            attacker.breach(format!("a write whose data had {len} other bytes at {at} of their header"));
+        }
+        Ok(())
     }
 }

@@ -4,7 +4,7 @@ use super::{Host, command, content, row};
 use crate::good::Good;
 use crate::measure::{PERIOD, Row};
 use crate::node::{Node, Setup};
-use crate::{Failed, Options, say};
+use crate::{Failed, Options};
 use pumice_nvme::spec::Status;
 use pumice_nvme::spec::opcode::io;
 use std::fs::{self, File};
@@ -106,10 +106,7 @@ pub(super) fn run(options: &Options, folder: &Path) -> Result<Row, Failed> {
         if std::env::var_os("CI").is_some() {
             return Err(Failed(why.to_owned()));
         }
-        say("***********************************************************************");
-        say(&format!("SKIPPED: {why}"));
-        say("***********************************************************************");
-        return skipped(options, folder);
+        return skipped(options, folder, why);
     };
     setup = setup.by(&words.iter().map(String::as_str).collect::<Vec<_>>());
     let node = setup.start()?;
@@ -125,8 +122,9 @@ pub(super) fn run(options: &Options, folder: &Path) -> Result<Row, Failed> {
 }
 
 /// What is left of the trial without a file system: clients that verify.
-fn skipped(options: &Options, folder: &Path) -> Result<Row, Failed> {
+fn skipped(options: &Options, folder: &Path, why: &str) -> Result<Row, Failed> {
     let node = Node::start(&options.binary, folder, "full-skipped", options.cores)?;
     let outcome = Good::start(&node.target, PERIOD)?.stop();
-    Ok(row("full", outcome, node, Vec::new(), options))
+    let row = row("full", outcome, node, Vec::new(), options);
+    Ok(Row { skipped: Some(why.to_owned()), ..row })
 }
