@@ -208,7 +208,7 @@ pub fn far_moved(plans: &[(u32, RowPlan)], log: Option<Kind>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Method, RowMap, RowState};
+    use crate::plan::{Method, RowMap, RowState, Tie};
     use pumice_raid::geometry::Geometry;
     use pumice_raid::layout::{Layout, Level};
     use pumice_units::StripeIndex;
@@ -232,7 +232,7 @@ mod tests {
         fn plans(&self, touched: usize, rows: u32) -> (Vec<(u32, RowPlan)>, Vec<Touch>) {
             let roles = &self.map.data()[..touched];
             let whole: Vec<(Role, bool)> = roles.iter().map(|role| (*role, true)).collect();
-            let plan = self.map.write(&RowState::default(), &whole).unwrap();
+            let plan = self.map.write(&RowState::default(), &whole, Tie::Reconstruct).unwrap();
             let end = u64::from(rows) * BLOCK;
             let touch = |(i, role): (u64, &Role)| Touch { role: *role, start: 0, end, from: i * end };
             ((0..rows).map(|row| (row, plan.clone())).collect(), (0..).zip(roles).map(touch).collect())
@@ -308,13 +308,14 @@ mod tests {
         gap[1].0 = 2;
         assert_eq!(case.near(&gap, &touches), None);
         // Part of a block.
-        let part = case.map.write(&RowState::default(), &[(case.map.data()[0], false)]).unwrap();
+        let part =
+            case.map.write(&RowState::default(), &[(case.map.data()[0], false)], Tie::Reconstruct).unwrap();
         let touch = Touch { role: case.map.data()[0], start: 512, end: 4096, from: 0 };
         assert_eq!(case.near(&[(0, part)], &[touch]), None);
         // A touched member that is not there.
         let role = case.map.data()[0];
         let state = RowState { absent: BTreeSet::from([role]), ..RowState::default() };
-        let plan = case.map.write(&state, &[(role, true)]).unwrap();
+        let plan = case.map.write(&state, &[(role, true)], Tie::Reconstruct).unwrap();
         assert_eq!(case.near(&[(0, plan)], &touches[..1]), None);
         // A member whose node has no updates.
         let mut without = Case { map: case.map.clone(), nodes: case.nodes.clone() };

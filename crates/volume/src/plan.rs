@@ -46,6 +46,15 @@ pub enum Method {
     Reconstruct,
 }
 
+/// Which plan is taken of two that move as many blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tie {
+    /// Reconstruct-write: it mends parity that was wrong.
+    Reconstruct,
+    /// Read-modify-write: it needs nothing of the members that are not touched.
+    ReadModifyWrite,
+}
+
 /// How one row is read or written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowPlan {
@@ -164,12 +173,13 @@ impl RowMap {
         Ok(plan)
     }
 
-    /// How a row is written. `touched` says of each touched data member whether its whole block is
+    /// How a row is written: by the method that moves fewer blocks, and by that of `tie` if both
+    /// move as many. `touched` says of each touched data member whether its whole block is
     /// new.
     ///
     /// # Errors
     /// If a touched block can neither be stored nor be carried by parity.
-    pub fn write(&self, state: &RowState, touched: &[(Role, bool)]) -> Result<RowPlan, Lost> {
+    pub fn write(&self, state: &RowState, touched: &[(Role, bool)], tie: Tie) -> Result<RowPlan, Lost> {
         let old = Old::new(self, state);
         let mut outputs = Vec::new();
         for (role, whole) in touched {
@@ -189,7 +199,7 @@ impl RowMap {
         let anew = self.anew(&old, touched, &targets, outputs);
         let any_bad = targets.iter().any(|i| state.bad.contains(&self.parity[*i]));
         let plan = match (anew, difference) {
-            (Some(anew), Some(difference)) if difference.moved() < anew.moved() && !any_bad => difference,
+            (Some(anew), Some(difference)) if !any_bad && difference.is_better(&anew, tie) => difference,
             (Some(anew), _) => anew,
             (None, Some(difference)) => difference,
             (None, None) => return Err(Lost(touched.first().map_or(Role(0), |(role, _)| *role))),
@@ -315,6 +325,13 @@ impl RowPlan {
         };
         let reads = outputs.iter().flat_map(|output| output.terms.iter().filter_map(old)).collect();
         Self { method, reads, outputs }
+    }
+
+    fn is_better(&self, other: &Self, tie: Tie) -> bool {
+        match tie {
+            Tie::Reconstruct => self.moved() < other.moved(),
+            Tie::ReadModifyWrite => self.moved() <= other.moved(),
+        }
     }
 
     /// Bytes that are read and stored.

@@ -145,7 +145,7 @@ impl Volume {
         near.place
     }
 
-    fn near_nodes(&self) -> &[Option<NodeNumber>] {
+    pub(super) fn near_nodes(&self) -> &[Option<NodeNumber>] {
         self.near.as_ref().map_or(&[], |near| &near.nodes)
     }
 

@@ -5,12 +5,15 @@ use crate::action::{ActionId, Command, Effect, Outcome, RequestError, RequestId}
 use crate::assemble::Rule;
 use crate::member::State;
 use crate::near::NearOp;
-use crate::plan::{Lost, RowMap, RowPlan, RowState};
+use crate::plan::{Lost, Method, RowMap, RowPlan, RowState, Tie};
 use crate::rows::{BLOCK, Rows, Touch, Window};
 use crate::sequencer::OpId;
 use pumice_units::Role;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+
+/// Plans by row.
+type RowPlans = Vec<(u32, RowPlan)>;
 
 /// What an operation is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -200,8 +203,9 @@ impl Volume {
         state
     }
 
-    fn plan(&mut self, id: OpId) {
-        let op = &self.ops[&id];
+    /// How the rows of an operation are read or written, and blocks that nothing determines any
+    /// more; `None` if it cannot be done.
+    fn row_plans(&self, op: &Op, tie: Tie) -> Option<(RowPlans, Vec<(Role, u32)>)> {
         let map = RowMap::new(&*self.layout, self.windows.stripe_of(op.window));
         let (mut plans, mut spoiled) = (Vec::new(), Vec::new());
         for row in 0..self.windows.rows as u32 {
@@ -214,7 +218,7 @@ impl Volume {
             let plan: Result<RowPlan, Lost> = match op.kind {
                 Kind::Read(_) | Kind::Write(_) if touched.is_empty() => continue,
                 Kind::Read(_) => map.read(&state, &touched.iter().map(|(role, _)| *role).collect::<Vec<_>>()),
-                Kind::Write(_) => map.write(&state, &touched),
+                Kind::Write(_) => map.write(&state, &touched, tie),
                 Kind::Rebuild { rows, .. } | Kind::Resync { rows } if !rows.contains(row) => continue,
                 Kind::Rebuild { role, .. } => map.restore(&state, &BTreeSet::from([role])),
                 Kind::Resync { .. } => {
@@ -238,41 +242,61 @@ impl Volume {
             match (plan, op.kind) {
                 (Ok(plan), _) => plans.push((row, plan)),
                 (Err(_), Kind::Rebuild { role, .. }) => spoiled.push((role, row)),
-                (Err(_), _) => return self.finish(id, Err(RequestError::Lost)),
+                (Err(_), _) => return None,
             }
         }
-        let base = op.window.0 * self.windows.rows;
+        Some((plans, spoiled))
+    }
+
+    fn plan(&mut self, id: OpId) {
+        let op = &self.ops[&id];
+        let Some((mut plans, spoiled)) = self.row_plans(op, Tie::Reconstruct) else {
+            return self.finish(id, Err(RequestError::Lost));
+        };
+        let (window, base) = (op.window, op.window.0 * self.windows.rows);
         for (role, row) in spoiled {
             self.members[role.index()].bad.insert(base + u64::from(row));
         }
-        let mut reads: BTreeMap<Role, Rows> = BTreeMap::new();
         let mut stored: BTreeMap<Role, Rows> = BTreeMap::new();
         for (row, plan) in &plans {
-            for role in &plan.reads {
-                reads.entry(*role).or_default().0 |= 1 << row;
-            }
             for output in plan.outputs.iter().filter(|output| output.stored) {
                 stored.entry(output.role).or_default().0 |= 1 << row;
             }
         }
-        let window = op.window;
         if let Some(op) = self.ops.get_mut(&id) {
-            (op.plans, op.stored, op.phase) = (plans, stored, Phase::Reading);
+            op.stored = stored;
         }
         let op = &self.ops[&id];
         let log = self.use_log.then(|| self.record_kind(op));
-        if let Some(near) = self.near_of(op, &op.plans, log) {
-            if let Some(op) = self.ops.get_mut(&id) {
-                (op.near, op.phase) = (Some(near), Phase::Room);
+        let mut near = self.near_of(op, &plans, log);
+        // On a tie, the way that needs fewer commands of the host. Both store the same.
+        if let Some(first) = &near
+            && plans.iter().all(|(_, plan)| plan.method == Method::Reconstruct)
+            && let Some((others, _)) = self.row_plans(op, Tie::ReadModifyWrite)
+            && let Some(second) = self.near_of(op, &others, log)
+            && second.plan.moved(self.near_nodes()) < first.plan.moved(self.near_nodes())
+        {
+            (plans, near) = (others, Some(second));
+        }
+        let mut reads: BTreeMap<Role, Rows> = BTreeMap::new();
+        for (row, plan) in &plans {
+            for role in &plan.reads {
+                reads.entry(*role).or_default().0 |= 1 << row;
             }
-            self.ready.insert(id);
+        }
+        self.ready.insert(id);
+        let is_near = near.is_some();
+        if let Some(op) = self.ops.get_mut(&id) {
+            (op.plans, op.near) = (plans, near);
+            op.phase = if is_near { Phase::Room } else { Phase::Reading };
+        }
+        if is_near {
             return;
         }
         for (role, rows) in reads {
             let at = self.at(role, window);
             self.issue_for(id, Command::Read { op: id, role, at, rows });
         }
-        self.ready.insert(id);
     }
 
     /// Where a window begins on a member's device.

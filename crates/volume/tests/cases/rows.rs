@@ -5,7 +5,7 @@ use pumice_parity::gf;
 use pumice_raid::geometry::Geometry;
 use pumice_raid::layout::{Layout, Level};
 use pumice_units::{Role, StripeIndex};
-use pumice_volume::plan::{Method, RowMap, RowPlan, RowState, Term};
+use pumice_volume::plan::{Method, RowMap, RowPlan, RowState, Term, Tie};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a plan makes of one byte of each member. `old`: only what may be read.
@@ -78,7 +78,8 @@ fn every_plan_keeps_the_equations_and_touches_nothing_else() {
                         if whole { byte } else { sum & 0xF0 | byte & 0x0F }
                     };
                     let list: Vec<(Role, bool)> = touched.iter().map(|role| (*role, whole)).collect();
-                    let Ok(plan) = map.write(&state, &list) else {
+                    let tie = if states % 4 < 2 { Tie::Reconstruct } else { Tie::ReadModifyWrite };
+                    let Ok(plan) = map.write(&state, &list, tie) else {
                         lost += 1;
                         assert!(unknown > survives, "{level} {state:?} {list:?}");
                         continue;
@@ -130,7 +131,7 @@ fn the_method_that_moves_less_is_taken() {
     let map = RowMap::new(&geometry, StripeIndex(0));
     let method = |count: usize| {
         let touched: Vec<_> = map.data()[..count].iter().map(|role| (*role, true)).collect();
-        let plan = map.write(&RowState::default(), &touched).unwrap();
+        let plan = map.write(&RowState::default(), &touched, Tie::Reconstruct).unwrap();
         (plan.method, plan.moved() / 4096)
     };
     // 8 data members: t touched cost t + 2 reads, or 8 - t.
@@ -140,5 +141,14 @@ fn the_method_that_moves_less_is_taken() {
     assert_eq!(method(7), (Method::Reconstruct, 1 + 9));
     assert_eq!(method(8), (Method::Full, 10));
     let unfit = RowState { parity_unfit: true, ..RowState::default() };
-    assert_eq!(map.write(&unfit, &[(map.data()[0], true)]).unwrap().method, Method::Reconstruct);
+    assert_eq!(
+        map.write(&unfit, &[(map.data()[0], true)], Tie::ReadModifyWrite).unwrap().method,
+        Method::Reconstruct
+    );
+    // 4 data members: one touched costs three reads either way.
+    let geometry = Geometry::new(Level::Raid6, Some(Layout::LeftSymmetric), 6, 4096, 1 << 20).unwrap();
+    let map = RowMap::new(&geometry, StripeIndex(0));
+    let method = |tie| map.write(&RowState::default(), &[(map.data()[0], true)], tie).unwrap().method;
+    assert_eq!(method(Tie::Reconstruct), Method::Reconstruct);
+    assert_eq!(method(Tie::ReadModifyWrite), Method::ReadModifyWrite);
 }
