@@ -125,6 +125,8 @@ pub enum Rule {
     /// What the nodes have made stays as it is made: a write that may be in place in part is not
     /// planned again.
     KeepMade,
+    /// A write that was logged and failed stays in its window until replay would not take it.
+    FailedIsVoid,
     /// Recovery begins a new generation of the log.
     NewGeneration,
     /// Full stripes are logged with their blocks while a data member is missing.

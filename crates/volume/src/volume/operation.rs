@@ -59,6 +59,8 @@ pub(super) enum Phase {
     /// Records are written; near: with the new parities.
     Logging,
     Applying,
+    /// It failed after it had logged: its records have to be released.
+    Voiding,
 }
 
 /// An operation.
@@ -144,6 +146,7 @@ impl Volume {
         match (op.phase, op.kind) {
             _ if op.refused => false,
             (Phase::Intent, Kind::Write(_)) => self.want_dirty || self.clean && self.dirtying() || !bits(op),
+            (Phase::Voiding, _) => self.want_room,
             (Phase::Room, Kind::Write(_)) => {
                 !bits(op) || (self.use_log && self.want_room && !self.fits(op)) || self.needs_place(op)
             }
@@ -184,6 +187,7 @@ impl Volume {
             Phase::Sending => self.near_make(id),
             Phase::Logging => self.logged(id),
             Phase::Applying => self.finish(id, Ok(())),
+            Phase::Voiding => self.finish(id, Err(RequestError::Lost)),
         }
     }
 
@@ -333,9 +337,32 @@ impl Volume {
         self.ready.insert(id);
     }
 
+    /// An operation that had logged cannot be done. Some of its records are on their members; if
+    /// the others are lost, replay takes the write for logged. It must not do that once the row was
+    /// written again, so the window is free when the records are released.
+    fn is_void(&mut self, id: OpId) -> bool {
+        let sequences = self.ops.get(&id).map_or_else(Vec::new, |op| op.sequences.clone());
+        let released = sequences.last().is_none_or(|last| *last <= self.released);
+        if released || !self.use_log || !self.keeps(Rule::FailedIsVoid) {
+            return true;
+        }
+        for sequence in &sequences {
+            self.unapplied.remove(sequence);
+        }
+        if let Some(op) = self.ops.get_mut(&id) {
+            op.phase = Phase::Voiding;
+        }
+        self.want_room = true;
+        self.ready.insert(id);
+        false
+    }
+
     /// The operation is over: everything is in place, or it could not be done and nothing was
     /// stored.
     fn finish(&mut self, id: OpId, result: Result<(), RequestError>) {
+        if result.is_err() && !self.is_void(id) {
+            return;
+        }
         let Some(op) = self.ops.remove(&id) else { return };
         self.ready.remove(&id);
         for sequence in &op.sequences {
@@ -418,6 +445,7 @@ impl Volume {
                 Phase::Intent | Phase::Reading | Phase::Folding => Phase::Intent,
                 Phase::Room | Phase::Filling | Phase::Sending => Phase::Room,
                 Phase::Logging | Phase::Applying => again,
+                Phase::Voiding => Phase::Voiding,
             };
             if op.phase == Phase::Room {
                 op.stored.retain(|role, _| !gone.contains(role));

@@ -6,7 +6,7 @@ use crate::harness::{Fault, Put, Setup, World};
 use pumice_raid::layout::{Layout, Level};
 use pumice_units::{Role, StripeIndex};
 use pumice_volume::assemble::Rule;
-use pumice_volume::{Outcome, Refusal};
+use pumice_volume::{Command, Outcome, Refusal};
 
 /// What happens besides a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +74,11 @@ impl Drop for Named {
 
 /// One history. What is wrong panics.
 fn history(seed: u64, case: Case, fault: Fault, omit: Option<Rule>) -> World {
+    history_of(seed, case, fault, omit, case == Case::DuringReplay)
+}
+
+/// The same; the power goes in the middle of recovery as well, if `again`.
+fn history_of(seed: u64, case: Case, fault: Fault, omit: Option<Rule>, again: bool) -> World {
     let _name = Named(seed, case);
     let mut world = World::new(seed, &setup(seed, true));
     world.omit = omit;
@@ -120,14 +125,14 @@ fn history(seed: u64, case: Case, fault: Fault, omit: Option<Rule>) -> World {
         if case == Case::LinuxRan && world.random.chance(70) {
             world.linux_runs();
         }
-        if case == Case::DuringReplay {
+        if again {
             for _ in 0..world.random.next(3) {
                 world.begin().unwrap();
                 let steps = world.random.next(60);
                 world.run_recovery(steps);
                 world.crash();
             }
-            if world.random.chance(30) {
+            if case == Case::DuringReplay && world.random.chance(30) {
                 lose(&mut world);
                 world.may_be_unreadable = true;
             }
@@ -212,6 +217,14 @@ fn a_write_that_fails_leaves_each_of_its_blocks_old_or_new() {
         world.verify();
     }
     assert!(met > 20, "{met} blocks unreadable");
+}
+
+/// In every case the power goes again, up to twice, while the log is replayed.
+#[test]
+fn after_crashes_in_the_middle_of_any_recovery_flushed_is_kept_too() {
+    for seed in seeds(140) {
+        history_of(seed, CASES[seed as usize % CASES.len()], Fault::None, None, true);
+    }
 }
 
 /// Whether a history goes wrong, for any of some seeds.
@@ -383,6 +396,91 @@ fn a_write_that_is_in_place_in_part_is_not_planned_again() {
     let found = (0..60).find(wrong);
     std::panic::set_hook(hook);
     assert!(found.is_some(), "the rule is not needed?");
+}
+
+/// A write logs on some of its members, one node does nothing for it, and then its row cannot be
+/// read: it fails. Another block of the row is written, and the members that did not log the first
+/// write are lost.
+fn a_write_fails_after_it_has_logged(seed: u64, omit: Option<Rule>) -> Option<()> {
+    let (level, layout) = (Level::Raid6, Some(Layout::LeftSymmetric));
+    let setup = Setup { level, layout, disks: 5, chunk: 4096, stripes: 4, log: true, near: true };
+    let mut world = World::new(seed, &setup);
+    world.omit = omit;
+    world.start().unwrap();
+    let stripe = world.geometry.stripe_bytes();
+    world.submit(pumice_volume::Request::Write { offset: 0, len: stripe, fua: true });
+    world.settle();
+    let map = world.geometry.stripe(StripeIndex(0));
+    let q = map.q?;
+    world.refuses = Some(q);
+    world.submit(pumice_volume::Request::Write { offset: 0, len: 4096, fua: false });
+    let is_last = |command: &Command| match command {
+        Command::Update { role, step, .. } => *role == q && step.record.is_some(),
+        _ => false,
+    };
+    while world.execute_one(|command| !is_last(command)) {}
+    if !world.execute_one(is_last) {
+        // Something else went wrong before, and it was written on the far way.
+        return None;
+    }
+    map.data.iter().for_each(|role| world.decay(*role, 0));
+    world.settle();
+    assert_eq!(world.model.failures, 1, "seed {seed}");
+    world.disks.iter_mut().for_each(super::harness::disk::Disk::heal);
+    world.submit(pumice_volume::Request::Write { offset: 4096, len: 4096, fua: false });
+    world.settle();
+    world.crash();
+    world.disks[q.index()].lost = true;
+    world.disks[map.data[2].index()].lost = true;
+    world.start().unwrap_or_else(|refusal| panic!("seed {seed}: {refusal}"));
+    world.verify();
+    Some(())
+}
+
+#[test]
+fn a_write_that_failed_after_it_had_logged_is_never_replayed_over_later_ones() {
+    let met = (0..60).filter_map(|seed| a_write_fails_after_it_has_logged(seed, None)).count();
+    assert!(met > 30, "{met}");
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let wrong = |seed: &u64| {
+        let history = || a_write_fails_after_it_has_logged(*seed, Some(Rule::FailedIsVoid));
+        std::panic::catch_unwind(history).is_err()
+    };
+    let found = (0..60).find(wrong);
+    std::panic::set_hook(hook);
+    assert!(found.is_some(), "the rule is not needed?");
+}
+
+/// Blocks of the media cannot be read any more, at most one of each row, and a member may be lost:
+/// RAID-6 keeps everything.
+#[test]
+fn after_any_crash_on_media_that_decay_flushed_is_kept_and_the_rest_is_old_or_new() {
+    for seed in seeds(140) {
+        let _name = Named(seed, Case::Crash);
+        let (layout, disks) = [(Layout::LeftSymmetric, 5), (Layout::DdfNContinue, 6)][seed as usize / 2 % 2];
+        let chunk = [4096, 16384, 131_072][seed as usize / 4 % 3];
+        let (level, layout, near) = (Level::Raid6, Some(layout), seed % 2 == 1);
+        let stripes = (40_000 / chunk).max(2);
+        let mut world = World::new(seed, &Setup { level, layout, disks, chunk, stripes, log: true, near });
+        // A full stripe that was being written has no parity after a crash, if one of its data
+        // blocks cannot be read.
+        world.may_be_unreadable = true;
+        world.start().unwrap();
+        world.run(100);
+        for round in 0..3 {
+            world.decay_some(8);
+            let steps = 20 + world.random.next(300);
+            world.run(steps);
+            if round == 1 && seed % 3 == 0 {
+                lose(&mut world);
+                world.run(60);
+            }
+            world.crash();
+            world.start().unwrap_or_else(|refusal| panic!("seed {seed} round {round}: {refusal}"));
+            world.verify();
+        }
+    }
 }
 
 /// A device that was failed takes its role again: the heads of its former life do not count.

@@ -1,6 +1,7 @@
 //! A drive in memory that may lose what was not made durable: each sector of it by itself.
 
 use pumice_volume::token::Guard;
+use std::collections::BTreeSet;
 
 const SECTOR: usize = 512;
 
@@ -33,6 +34,10 @@ pub(crate) struct Disk {
     /// It is gone for good.
     pub(crate) lost: bool,
     pub(crate) guard: Guard,
+    /// Blocks that the medium does not give until they are written, by their first byte.
+    pub(crate) unreadable: BTreeSet<u64>,
+    /// The same after a crash: what was written there may not have reached the medium.
+    worn: BTreeSet<u64>,
 }
 
 impl Disk {
@@ -45,9 +50,22 @@ impl Disk {
     }
 
     pub(crate) fn write(&mut self, at: u64, bytes: &[u8]) {
+        self.unreadable.retain(|bad| !(at..at + bytes.len() as u64).contains(bad));
         let at = at as usize;
         self.now[at..at + bytes.len()].copy_from_slice(bytes);
         self.pending.push((at, bytes.to_vec()));
+    }
+
+    /// The medium does not give this block any more.
+    pub(crate) fn decay(&mut self, at: u64) {
+        self.unreadable.insert(at);
+        self.worn.insert(at);
+    }
+
+    /// Every block can be read again.
+    pub(crate) fn heal(&mut self) {
+        self.unreadable.clear();
+        self.worn.clear();
     }
 
     /// Durable at once, with what was written to the same place before.
@@ -58,6 +76,7 @@ impl Disk {
     }
 
     pub(crate) fn flush(&mut self) {
+        self.worn.clone_from(&self.unreadable);
         for (at, bytes) in self.pending.drain(..) {
             self.durable[at..at + bytes.len()].copy_from_slice(&bytes);
         }
@@ -71,12 +90,19 @@ impl Disk {
         }
         let keep = [0, 50, 100][random.next(3) as usize];
         for (at, bytes) in pending {
+            let mut whole = true;
             for (i, sector) in bytes.chunks(SECTOR).enumerate() {
-                if random.chance(keep) {
+                let kept = random.chance(keep);
+                whole &= kept;
+                if kept {
                     self.durable[at + i * SECTOR..at + i * SECTOR + sector.len()].copy_from_slice(sector);
                 }
             }
+            if whole {
+                self.worn.remove(&(at as u64));
+            }
         }
+        self.unreadable.clone_from(&self.worn);
         self.now.clone_from(&self.durable);
     }
 }

@@ -2,6 +2,7 @@
 //! content.
 
 pub(crate) mod disk;
+mod linux;
 mod model;
 mod nodes;
 
@@ -11,14 +12,14 @@ use nodes::Nodes;
 use pumice_parity::gf;
 use pumice_raid::geometry::Geometry;
 use pumice_raid::layout::{Layout, Level};
-use pumice_raid::superblock::v1::{RESYNC_DONE, ROLE_SPARE, V1};
+use pumice_raid::superblock::v1::{ROLE_SPARE, V1};
 use pumice_raid::{FormatSpec, Metadata, Uuid};
 use pumice_units::{Role, StripeIndex};
 use pumice_volume::assemble::Rule;
 use pumice_volume::log::{HEAD_BYTES, HEADS, highest_serial, newest_head, scan};
 use pumice_volume::member::bad_blocks_of;
 use pumice_volume::plan::Term;
-use pumice_volume::rows::{BLOCK, Windows};
+use pumice_volume::rows::{BLOCK, Rows, Windows};
 use pumice_volume::sequencer::OpId;
 use pumice_volume::token::Token;
 use pumice_volume::{
@@ -107,6 +108,8 @@ pub(crate) struct World {
     pub(crate) may_be_unreadable: bool,
     pub(crate) flushes: u64,
     failing_puts: Vec<(Role, Put, bool)>,
+    /// The node of this member does not log for it the next time.
+    pub(crate) refuses: Option<Role>,
     missed: Vec<Role>,
     pub(crate) nodes: Option<Nodes>,
     /// Writes that went near and far before the last crash.
@@ -168,6 +171,7 @@ impl World {
             may_be_unreadable: false,
             flushes: 0,
             failing_puts: Vec::new(),
+            refuses: None,
             missed: Vec::new(),
             nodes: setup.near.then(Nodes::default),
             ways: (0, 0),
@@ -319,9 +323,16 @@ impl World {
         match command {
             Command::Read { op, at, rows, .. } => {
                 let old = &mut self.buffers.entry(*op).or_default().old;
+                let mut unreadable = Rows::default();
                 for row in rows.iter() {
                     let at = at + u64::from(row) * BLOCK;
-                    old.insert((role, row), disk.read(at, BLOCK as usize).to_vec());
+                    match disk.unreadable.contains(&at) {
+                        true => unreadable = unreadable.with(row),
+                        false => _ = old.insert((role, row), disk.read(at, BLOCK as usize).to_vec()),
+                    }
+                }
+                if unreadable.count() > 0 {
+                    return Outcome::Unreadable(unreadable);
                 }
             }
             Command::Log { op, at, position, nonce, record, .. } => {
@@ -581,6 +592,23 @@ impl World {
         self.failing_puts.is_empty()
     }
 
+    /// Makes the block of a member unreadable, by its number in the data area.
+    pub(crate) fn decay(&mut self, role: Role, block: u64) {
+        self.disks[role.index()].decay(DATA + block * BLOCK);
+    }
+
+    /// Makes up to `count` blocks unreadable, no two of a row.
+    pub(crate) fn decay_some(&mut self, count: u64) {
+        for _ in 0..count {
+            let block = self.random.next(self.windows.count * self.windows.rows);
+            let role = self.random.next(self.disks.len() as u64) as u16;
+            let at = DATA + block * BLOCK;
+            if self.disks.iter().all(|disk| !disk.unreadable.contains(&at)) {
+                self.decay(Role(role), block);
+            }
+        }
+    }
+
     /// Carries out one of the actions of which `is` holds. Returns whether there was one.
     pub(crate) fn execute_one(&mut self, is: impl Fn(&Command) -> bool) -> bool {
         let matching = (0..self.outstanding.len()).filter(|i| is(&self.outstanding[*i].command));
@@ -711,73 +739,5 @@ impl World {
             }
         }
         torn
-    }
-
-    /// What Linux would rely on: torn rows lie in regions whose bit is set, under a dirty
-    /// superblock.
-    pub(crate) fn check_for_linux(&self) {
-        let looks: Vec<MemberLook> = self.disks.iter().filter_map(|disk| self.look(disk)).collect();
-        let newest = looks.iter().max_by_key(|look| look.superblock.events).unwrap();
-        for block in self.torn_rows() {
-            assert_ne!(
-                newest.superblock.resync_offset, RESYNC_DONE,
-                "row {block} is torn under a clean superblock"
-            );
-            for look in &looks {
-                let region = block * BLOCK / u64::from(REGION);
-                let byte = look.bitmap_bytes[256 + region as usize / 8];
-                assert!(byte & (1 << (region % 8)) != 0, "row {block} is torn and has no bit");
-            }
-        }
-    }
-
-    /// Linux runs the array: it resyncs, and writes a block of data with its parity, and stops.
-    pub(crate) fn linux_runs(&mut self) {
-        let rows_per_chunk = self.geometry.chunk_bytes() / BLOCK;
-        self.model.no_replay = true;
-        let resync: Vec<u64> = self.torn_rows();
-        let mut write = self.random.next(self.windows.count * self.windows.rows);
-        // One that is written now was perhaps being written before the crash as well.
-        if let (Some(row), true) = (resync.first(), self.random.chance(50)) {
-            write = *row;
-        }
-        for block in resync.into_iter().chain([write]) {
-            let stripe = StripeIndex(block / rows_per_chunk);
-            let map = self.geometry.stripe(stripe);
-            if block == write {
-                let at =
-                    self.geometry.array_offset(stripe, map.data[0], block % rows_per_chunk * BLOCK).unwrap();
-                let bytes = self.model.written_by_another(at);
-                self.disks[map.data[0].index()].put(DATA + block * BLOCK, &bytes);
-            }
-            let (mut p, mut q) = (vec![0; BLOCK as usize], vec![0; BLOCK as usize]);
-            for (i, role) in map.data.iter().enumerate() {
-                let data = self.disks[role.index()].read(DATA + block * BLOCK, BLOCK as usize);
-                gf::add_scaled(&mut p, data, 1);
-                gf::add_scaled(&mut q, data, map.exponents.get(i).map_or(0, |e| gf::exp(usize::from(*e))));
-            }
-            self.disks[map.p.index()].put(DATA + block * BLOCK, &p);
-            if let Some(role) = map.q {
-                self.disks[role.index()].put(DATA + block * BLOCK, &q);
-            }
-        }
-        for disk in &mut self.disks {
-            let mut sb = V1::decode(&disk.now[SUPERBLOCK as usize..], Metadata::V1_2).unwrap();
-            sb.events += 2;
-            sb.utime += 1000;
-            sb.resync_offset = RESYNC_DONE;
-            let events = sb.events;
-            disk.put(SUPERBLOCK, &sb.encode());
-            disk.put(SUPERBLOCK * 2 + 24, &events.to_le_bytes());
-        }
-    }
-
-    /// Says that the array is clean, as `mdadm --force` does.
-    pub(crate) fn force_clean(&mut self) {
-        for disk in &mut self.disks {
-            let mut sb = V1::decode(&disk.now[SUPERBLOCK as usize..], Metadata::V1_2).unwrap();
-            sb.resync_offset = RESYNC_DONE;
-            disk.put(SUPERBLOCK, &sb.encode());
-        }
     }
 }

@@ -103,6 +103,7 @@ impl World {
         }
         // A step that only logs is for its member alone: if it fails, so does the member.
         let fails = (step.fill.is_some() || !step.sums.is_empty()) && self.random.chance(2);
+        let fails = fails || step.record.is_some() && self.refuses.take_if(|of| *of == role).is_some();
         if down(&self.disks[disk]) || !self.model.knows(request) || fails {
             return Outcome::Refused;
         }
@@ -161,10 +162,11 @@ impl World {
                     NearTerm::Old { role: of, at } => {
                         assert_eq!(of.get() % NODES, step.node, "a block of another node");
                         let disk = &self.disks[of.index()];
-                        if !disk.up || disk.lost {
+                        let at = at + u64::from(row - first) * BLOCK;
+                        if !disk.up || disk.lost || disk.unreadable.contains(&at) {
                             return Some(Outcome::Refused);
                         }
-                        disk.read(at + u64::from(row - first) * BLOCK, BLOCK as usize)
+                        disk.read(at, BLOCK as usize)
                     }
                     NearTerm::New(of) => {
                         assert_eq!(of.get() % NODES, step.node, "a block of another node");
