@@ -58,8 +58,14 @@ pub fn run(
 
 /// A scrub under way: its tools and its results so far.
 ///
-/// `saved` is the complete result so far. It includes a batch only when the batch is done, so that
-/// the saved state can be resumed at any moment, and a failed batch can be repeated.
+/// Invariants:
+///
+/// 1. `saved` is the complete result so far. It includes a batch only when the batch is done, so
+///    that the saved state can be resumed at any moment, and a failed batch can be repeated.
+/// 2. Only `repairer` writes to members, and only after the whole range was scanned. One exception:
+///    a repair that was interrupted is recovered before the scan.
+/// 3. If progress cannot be saved, the pass continues without: its report has all findings.
+/// 4. `view` is of the stripes between two borders of the target.
 pub(super) struct Pass<'t> {
     pub(super) target: &'t Target,
     pub(super) stop: &'t Stop,

@@ -1,11 +1,13 @@
 //! Leases: parts of the drives' local memory, each for one host.
 //!
-//! * A controller cannot access memory that it has not leased.
-//! * A part is cleared before it may be accessed, while other commands continue.
-//! * A lease is checked at the moment of each access, with the table locked.
-//! * A part that its controller has given back, or whose controller has ended, is not leased again
-//!   while an earlier command of that controller is under way.
-//! * Another node writes under a grant of the part's owner. A grant is for one range, until the
+//! Invariants:
+//!
+//! * L1: a controller cannot access memory that it has not leased.
+//! * L2: a part is cleared before it may be accessed, while other commands continue.
+//! * L3: a lease is checked at the moment of each access, with the table locked.
+//! * L4: a part that its controller has given back, or whose controller has ended, is not leased
+//!   again while an earlier command of that controller is under way.
+//! * L5: another node writes under a grant of the part's owner. A grant is for one range, until the
 //!   owner revokes it, leases again, or ends.
 
 use crate::memory::{LocalMemory, MemoryAccess};
@@ -119,7 +121,7 @@ impl Leases {
         grants.retain(|granted| (granted.owner, granted.drive) != (sender.cntlid, index));
         let parts = &mut drives[index];
         for part in parts.iter_mut().filter(|part| part.owner == sender.cntlid) {
-            // Commands of its own that have begun may still touch it; later ones may not.
+            // L4: commands of its own that have begun may still touch it; later ones may not.
             part.until.get_or_insert(*next);
         }
         parts.retain(|part| {
@@ -148,7 +150,7 @@ impl Leases {
         }
     }
 
-    /// Whether a command may touch a range of a drive's memory.
+    /// L1, L2, L4: whether a command may touch a range of a drive's memory.
     fn may_touch(&self, drive: u32, range: &Range<u64>, toucher: Toucher) -> bool {
         let parts = self.index(drive).map(|index| &self.drives[index]);
         parts.into_iter().flatten().any(|part| {
@@ -253,7 +255,7 @@ impl LeasedMemory {
         stands: impl Fn(u16) -> bool,
     ) -> Result<(), NodeError> {
         let range = range_of(address, data.len() as u64);
-        // Held until it is written: the owner may take the grant back meanwhile.
+        // L5, L3: held until it is written, because the owner may take the grant back meanwhile.
         let table = self.read_table();
         if !table.is_granted(grant, address.drive.0, &range, stands) {
             return Err(NodeError::new(ErrorKind::Busy, "there is no grant for the range to be written"));
@@ -277,8 +279,8 @@ impl Active<'_> {
     /// Leases a part, which is cleared. The first byte.
     pub(super) fn lease(&self, drive: u32, len: u64, stands: impl Fn(u16) -> bool) -> Result<u64, NoLease> {
         let (index, range) = self.of.write_table().lease(drive, len, self.toucher, stands)?;
-        // Without the table: it takes milliseconds, and every command of every host needs that. The
-        // part stays where it is, for this command is under way.
+        // L2. Without the table: it takes milliseconds, and every command of every host needs the
+        // table. The part stays where it is, because this command is under way (L4).
         self.of.memory.clear(index, range.clone());
         self.of.write_table().cleared(index, &range, self.toucher.cntlid);
         Ok(range.start)

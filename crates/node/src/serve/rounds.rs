@@ -5,8 +5,16 @@ use super::handle::CoreHandle;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Who has asked for rounds, and how far the cores are. Cores look here once for each time they
-/// poll, never for a command.
+/// The rounds that were asked for, and how far the cores are. Cores look here once for each time
+/// they poll, never for a command.
+///
+/// Invariants:
+///
+/// 1. Every core that still runs has made every round up to `made`.
+/// 2. `made` never falls.
+/// 3. Before a core says that it has made a round, it has closed the connections whose end the
+///    system had seen, or whose association had ended, when the round was asked for.
+/// 4. A core that waits is woken when `made` rises: it says so before it looks at `made`.
 #[derive(Debug)]
 pub(super) struct Rounds {
     /// Rounds that were asked for.

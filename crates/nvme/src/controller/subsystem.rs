@@ -109,7 +109,9 @@ pub struct Subsystem {
     pub(super) holder: Option<u16>,
     /// Controllers that wait for other nodes to write local memory.
     pub(super) inviting: BTreeSet<u16>,
-    /// Closed connections of which writes are still with the media, by host.
+    /// Closed connections of which writes are still with the media, by host; never 0. While a host
+    /// is here, it cannot associate, add an I/O queue, or become ready after it was enabled, and
+    /// nobody can hold the drives: an old write must not come after a new one.
     pub(super) orphans: BTreeMap<[u8; 16], usize>,
     /// I/O queues of associations that have ended, while connections of them stand, by host.
     pub(super) ended: Vec<([u8; 16], Weak<Life>)>,
