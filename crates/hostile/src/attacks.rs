@@ -34,6 +34,8 @@ pub(crate) struct Attacker {
     pub(crate) who: Who,
     pub(crate) random: Random,
     breaches: Arc<Mutex<Vec<String>>>,
+    /// The node is told to end: it owes nothing to a host that comes.
+    ending: Arc<AtomicBool>,
 }
 
 impl Attacker {
@@ -147,13 +149,14 @@ pub(crate) const CLASSES: [Class; 16] = [
 /// Attackers at work.
 pub(crate) struct Attackers {
     stop: Arc<AtomicBool>,
+    ending: Arc<AtomicBool>,
     threads: Vec<JoinHandle<u64>>,
 }
 
 impl Attackers {
     /// Starts the attackers of a class against a node.
     pub(crate) fn start(class: &Class, target: &Target, breaches: &Arc<Mutex<Vec<String>>>) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
+        let (stop, ending) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let one = |number: u16| {
             let (class, stop) = (*class, Arc::clone(&stop));
             let attacker = Attacker {
@@ -162,11 +165,17 @@ impl Attackers {
                 who: Who::new(number),
                 random: Random::new(u64::from(number) + 1),
                 breaches: Arc::clone(breaches),
+                ending: Arc::clone(&ending),
             };
             std::thread::spawn(move || work(&class, attacker, &stop))
         };
         let threads = (0..class.attackers).map(one).collect();
-        Self { stop, threads }
+        Self { stop, ending, threads }
+    }
+
+    /// Says that the node is about to be told to end.
+    pub(crate) fn node_ends(&self) {
+        self.ending.store(true, Ordering::Release);
     }
 
     /// Ends them, and tells how many rounds each of them made.

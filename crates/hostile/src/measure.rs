@@ -237,7 +237,7 @@ pub(crate) fn measure(class: &Class, options: &Options, folder: &Path) -> Result
     let mut node = Node::start(&options.binary, folder, &format!("{}-attacked", class.name), options.cores)?;
     let mut other = Node::start(&options.binary, folder, &format!("{}-other", class.name), options.cores)?;
     let good = Good::start(&node.target, PERIOD)?;
-    let breaches = Arc::<Mutex<Vec<String>>>::default();
+    let breaches = Arc::default();
     let (mut pairs, mut kept, mut open) = (Vec::new(), Vec::new(), Vec::new());
     for alternation in 0..options.alternations {
         let mut pair = [Measured::default(); 2];
@@ -260,10 +260,10 @@ pub(crate) fn measure(class: &Class, options: &Options, folder: &Path) -> Result
     std::thread::sleep(options.seconds.min(Duration::from_secs(3)));
     let outcome = good.stop();
     let largest = node.largest();
-    // Before the node is told to end: then it owes nothing to a host that comes.
-    let mut breaches = breaches.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    attackers.node_ends();
     let ended = ended(node);
     attackers.stop();
+    let mut breaches = breaches.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let hosts = u64::from(class.attackers) * class.hosts_each;
     let load = Load {
         hosts: hosts + u64::from(good::HOSTS),

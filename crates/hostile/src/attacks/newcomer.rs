@@ -6,6 +6,7 @@ use pumice_initiator::{ConnectOptions, Controller};
 use pumice_nvme::pdu::Digests;
 use pumice_offload::wire::{encode_command, opcode};
 use pumice_offload::{DriveId, Mode, ParityCommand, Rule, Source, Window};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Bytes of a check that it asks for.
@@ -29,7 +30,9 @@ impl Newcomer {
         if attacker.number != 0 || Instant::now() < self.next {
             return;
         }
-        if let Err(what) = come(attacker) {
+        if let Err(what) = come(attacker)
+            && !attacker.ending.load(Ordering::Acquire)
+        {
             attacker.breach(format!("a host that comes: {what}"));
         }
         self.next = Instant::now() + PAUSE;
