@@ -3,12 +3,14 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use pumice_nvme::controller::{
+    Access, Attached, Attachments, Connection, Identity, Limits, Media, Request, Submitted, Subsystem,
+};
 use pumice_nvme::host::{Connection as Host, Options};
 use pumice_nvme::pdu::Digests;
 use pumice_nvme::spec::connect::{DYNAMIC, Data};
 use pumice_nvme::spec::identify::Namespace;
 use pumice_nvme::spec::{Sqe, Status, opcode};
-use pumice_nvme::controller::{Access, Attached, Attachments, Connection, Identity, Limits, Media, Request, Submitted, Subsystem};
 use pumice_protect::block_format::BlockFormat;
 use pumice_protect::format::{Format, Place, Type};
 use pumice_protect::guard::Guard;
