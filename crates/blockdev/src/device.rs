@@ -318,6 +318,15 @@ pub trait BlockDevice: Send + Sync {
         None
     }
 
+    /// Checks a range of [`resident`](Self::resident) memory that is about to be sent from there,
+    /// as [`read_at`](Self::read_at) would.
+    ///
+    /// # Errors
+    /// As [`read_at`](Self::read_at), if a block differs from its tag.
+    fn check_resident(&self, _offset: u64, _len: u64) -> Result<(), IoError> {
+        Ok(())
+    }
+
     /// Direct I/O, if the device has it.
     fn direct(&self) -> Option<&dyn DirectIo> {
         None

@@ -34,6 +34,6 @@ pub use gather::{Engine, Gather, Gathered, Gatherer, Part};
 pub use hooked::HookedDevice;
 pub use marked::{MAX_MARKS, MarkedDevice, MarksError};
 pub use medium::DeviceMedium;
-pub use memory::MemoryDevice;
+pub use memory::{MemoryDevice, zeroed_memory};
 pub use system::{ask_silent_peer, give_memory_back, raise_descriptor_limit, step_back};
 pub use tagged::{Faulty, Judgement, TagFault, read_judged};

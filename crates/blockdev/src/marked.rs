@@ -211,6 +211,11 @@ impl BlockDevice for MarkedDevice {
         self.inner.resident()
     }
 
+    fn check_resident(&self, offset: u64, len: u64) -> Result<(), IoError> {
+        self.refuse_marked(offset, len as usize)?;
+        self.inner.check_resident(offset, len)
+    }
+
     fn direct(&self) -> Option<&dyn DirectIo> {
         self.inner.direct()
     }

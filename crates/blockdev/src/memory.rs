@@ -27,11 +27,7 @@ impl MemoryDevice {
     /// If `size` does not fit the address space.
     #[must_use]
     pub fn new(name: &str, size: u64) -> Self {
-        let size = usize::try_from(size).expect("it fits memory");
-        let mut content = Vec::with_capacity(size);
-        prefer_large_pages(content.spare_capacity_mut());
-        content.resize(size, 0);
-        Self::with_content(name, content)
+        Self::with_content(name, zeroed_memory(usize::try_from(size).expect("it fits memory")))
     }
 
     /// A device that holds `content`.
@@ -39,6 +35,15 @@ impl MemoryDevice {
     pub fn with_content(name: &str, content: Vec<u8>) -> Self {
         Self { name: name.to_owned(), content: RwLock::new(content) }
     }
+}
+
+/// Zeroed memory of `size` bytes, which the system gives now, in large pages where it can.
+#[must_use]
+pub fn zeroed_memory(size: usize) -> Vec<u8> {
+    let mut content = Vec::with_capacity(size);
+    prefer_large_pages(content.spare_capacity_mut());
+    content.resize(size, 0);
+    content
 }
 
 /// The range of an operation in memory of `size` bytes.

@@ -186,7 +186,7 @@ impl Carrier {
                 };
                 match self.drive.read_at(at, buffer) {
                     Ok(()) => {
-                        let guards = if judged { guards(&geometry, buffer) } else { Vec::new() };
+                        let guards = if judged { geometry.guards(buffer) } else { Vec::new() };
                         Box::new(move |machine| machine.data_read(id, Some(&guards)))
                     }
                     Err(why) => {
@@ -303,14 +303,4 @@ impl Shared {
         }
         any
     }
-}
-
-/// The guard of each block.
-pub(crate) fn guards(geometry: &crate::geometry::Geometry, data: &[u8]) -> Vec<u64> {
-    use pumice_protect::kernels::{Kernels, Spacing};
-    let size = geometry.block_bytes();
-    let mut guards = vec![0; data.len() / size];
-    let spacing = Spacing { len: size, pitch: size };
-    Kernels::best().blocks(geometry.format().guard(), data, spacing, &mut guards);
-    guards
 }

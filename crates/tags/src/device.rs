@@ -2,22 +2,22 @@
 
 mod tuples;
 
-use crate::budget::{Budget, is_stale};
-use crate::carrier::{Carried, Carrier, Payload, guards};
+use crate::budget::is_stale;
+use crate::carrier::{Carried, Carrier, Payload};
 use crate::file::{Census, Recovered, SharedMedium, TagError, TagFile};
 use crate::geometry::Geometry;
 use crate::header::Header;
 use crate::machine::{Machine, Outcome, Request};
 use crate::page::{Judged, Opinion, Origin, Tag};
 use crate::record::Change;
+use crate::refusals::{Refusals, Ruling};
 use pumice_blockdev::{Background, BlockDevice, FlashCounts, Grains, IoError, Operation, Tagged};
 use pumice_protect::digest::crc32c;
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::sync::{Arc, PoisonError};
+use std::time::SystemTime;
 
 /// Most pages in memory, without those in use.
 const CACHED_PAGES: usize = 131_072;
@@ -37,13 +37,7 @@ pub struct TaggedDevice {
     carrier: Carrier,
     geometry: Geometry,
     recovered: Recovered,
-    budget: Mutex<Budget>,
-    opened: Instant,
-    /// Whether the tags are stale: nothing is refused.
-    stale: AtomicBool,
-    /// Blocks served though they differ, and blocks refused; each time counts.
-    served: AtomicU64,
-    refused: AtomicU64,
+    refusals: Refusals,
 }
 
 impl TaggedDevice {
@@ -61,11 +55,7 @@ impl TaggedDevice {
             carrier: Carrier::new(drive, file, log, machine),
             geometry,
             recovered,
-            budget: Mutex::default(),
-            opened: Instant::now(),
-            stale: AtomicBool::new(stale),
-            served: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
+            refusals: Refusals::new(stale),
         };
         if !stale {
             device.take_sample();
@@ -88,13 +78,13 @@ impl TaggedDevice {
     /// Whether the tags were found stale, so that nothing is refused.
     #[must_use]
     pub fn is_stale(&self) -> bool {
-        self.stale.load(Ordering::Relaxed)
+        self.refusals.is_stale()
     }
 
     /// Reads of blocks that were refused, and reads of blocks that were served though they differ.
     #[must_use]
     pub fn refused_and_served(&self) -> (u64, u64) {
-        (self.refused.load(Ordering::Relaxed), self.served.load(Ordering::Relaxed))
+        self.refusals.counts()
     }
 
     /// Pages that were found lost since it was opened.
@@ -198,7 +188,7 @@ impl TaggedDevice {
     /// # Errors
     /// If the tag file fails.
     pub fn set_stale(&self, stale: bool) -> io::Result<()> {
-        self.stale.store(stale, Ordering::Relaxed);
+        self.refusals.set_stale(stale);
         self.change_header(|header| header.stale = stale)
     }
 
@@ -260,17 +250,13 @@ impl TaggedDevice {
         let _ = self.set_stale(true);
     }
 
-    /// Whether a block that differs is refused.
+    /// Counts the read of a block that differs, and returns whether it is refused.
     fn refuses(&self, block: u64) -> bool {
-        if self.is_stale() {
-            return false;
-        }
-        let now = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let too_many = self.budget.lock().unwrap_or_else(PoisonError::into_inner).refuse(now, block);
-        if too_many {
+        let ruling = self.refusals.count(block);
+        if ruling == Ruling::BecameStale {
             self.became_stale();
         }
-        !too_many
+        ruling == Ruling::Refused
     }
 
     /// The blocks that a range touches; for a write, the blocks that it consists of.
@@ -285,21 +271,14 @@ impl TaggedDevice {
     }
 
     fn whole_blocks(&self, operation: Operation, offset: u64, len: u64) -> Result<Range<u64>, IoError> {
-        let fail = |why: &str| {
-            let source = io::Error::new(io::ErrorKind::InvalidInput, why.to_owned());
+        self.geometry.whole_blocks(offset, len).map_err(|why| {
+            let source = io::Error::new(io::ErrorKind::InvalidInput, why);
             IoError::new(self.name(), operation, offset, usize::try_from(len).unwrap_or(usize::MAX), source)
-        };
-        let size = self.geometry.block_bytes() as u64;
-        let end = offset.checked_add(len).filter(|end| *end <= self.geometry.size());
-        let end = end.ok_or_else(|| fail("it is not entirely on the drive"))?;
-        if !offset.is_multiple_of(size) || !end.is_multiple_of(size) {
-            return Err(fail("a drive with tags needs whole blocks"));
-        }
-        Ok(offset / size..end / size)
+        })
     }
 
     fn change(&self, first: u64, data: &[u8]) -> Change {
-        let tags = (first..).zip(guards(&self.geometry, data));
+        let tags = (first..).zip(self.geometry.guards(data));
         let tags = tags.map(|(block, guard)| Tag::written(self.geometry.tuple(block, guard))).collect();
         let sums = data.chunks_exact(self.geometry.block_bytes()).map(crc32c).collect();
         Change::Tags { tags, sums, data: self.geometry.carries_data().then(|| data.to_vec()) }
@@ -420,12 +399,10 @@ impl BlockDevice for TaggedDevice {
         let differs = |(_, judged): &(u64, Judged)| matches!(judged.opinion, Opinion::Differs(_));
         for (block, _) in blocks.zip(judged).filter(differs) {
             if self.refuses(block) {
-                self.refused.fetch_add(1, Ordering::Relaxed);
                 buf.fill(0);
                 let (at, len) = (block * size, size as usize);
                 return Err(IoError::protection(self.name(), Operation::Read, at, len));
             }
-            self.served.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
     }

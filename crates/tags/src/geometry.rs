@@ -3,6 +3,7 @@
 use pumice_protect::command::Tags;
 use pumice_protect::format::{Format, Place, Type};
 use pumice_protect::guard::Guard;
+use pumice_protect::kernels::{Kernels, Spacing};
 use pumice_protect::tuple::Tuple;
 use std::ops::Range;
 use thiserror::Error;
@@ -186,6 +187,29 @@ impl Geometry {
     #[must_use]
     pub const fn tuple(&self, block: u64, guard: u64) -> Tuple {
         Tags::at(&self.format, block).tuple(&self.format, 0, guard)
+    }
+
+    /// The numbers of the blocks of a range of bytes.
+    ///
+    /// # Errors
+    /// The reason, if it does not consist of whole blocks of the drive.
+    pub(crate) fn whole_blocks(&self, offset: u64, len: u64) -> Result<Range<u64>, &'static str> {
+        let size = self.block_bytes() as u64;
+        let end = offset.checked_add(len).filter(|end| *end <= self.size());
+        let end = end.ok_or("it is not entirely on the drive")?;
+        if !offset.is_multiple_of(size) || !end.is_multiple_of(size) {
+            return Err("a drive with tags needs whole blocks");
+        }
+        Ok(offset / size..end / size)
+    }
+
+    /// The guard of each block of `data`.
+    pub(crate) fn guards(&self, data: &[u8]) -> Vec<u64> {
+        let size = self.block_bytes();
+        let mut guards = vec![0; data.len() / size];
+        let spacing = Spacing { len: size, pitch: size };
+        Kernels::best().blocks(self.format.guard(), data, spacing, &mut guards);
+        guards
     }
 
     /// The guard of a block of zeros.

@@ -6,6 +6,8 @@
 //!        └── TagFile, Log ─────────── Header, Page, Record (bytes)
 //! ```
 //!
+//! A drive in memory has its tags in the same memory: [`TaggedMemory`].
+//!
 //! `docs/reference/on-disk/tags.md` has the byte maps and the reason why no crash leads to a false
 //! finding.
 
@@ -19,15 +21,18 @@ pub mod header;
 pub mod kept;
 mod locks;
 pub mod machine;
+mod memory;
 #[cfg(test)]
 mod mutation;
 pub mod page;
 mod place;
 pub mod record;
 pub mod recovery;
+mod refusals;
 #[cfg(test)]
 mod simulation;
 
 pub use device::{OpenError, TaggedDevice};
+pub use memory::TaggedMemory;
 pub use place::{PlaceError, make_in_memory, open_place, serial_of};
 pub use pumice_blockdev::DeviceMedium;

@@ -14,7 +14,7 @@ use super::results::{QueueId, Sender};
 use super::shared::Shared;
 use super::updates;
 use super::visible::Visible;
-use super::workers::{Job, OffloadJob};
+use super::workers::{Job, OffloadJob, read};
 use crate::watch::Writing;
 use pumice_blockdev::BlockDevice;
 use pumice_buffer::AlignedBuffer;
@@ -210,7 +210,7 @@ impl Media for Blocks<'_> {
     fn read_now(&mut self, nsid: u32, offset: u64, into: &mut [u8]) -> Status {
         let Some(device) = self.device(nsid) else { return Status::INTERNAL };
         let len = into.len() as u64;
-        self.foreground(nsid, Op::Read, len, || match device.read_at(offset, into) {
+        self.foreground(nsid, Op::Read, len, || match read(&**device, self.unchecked, offset, into) {
             Ok(()) => Status::SUCCESS,
             Err(error) => read_fault(&error),
         })
@@ -221,7 +221,10 @@ impl Media for Blocks<'_> {
         let Some(index) = index else { return Lent::Nothing };
         let device = &self.shared.devices()[index];
         let status = self.foreground(nsid, Op::Read, len, || {
-            if device.has_marks(offset, len) { Status::READ_ERROR } else { Status::SUCCESS }
+            if self.unchecked {
+                return if device.has_marks(offset, len) { Status::READ_ERROR } else { Status::SUCCESS };
+            }
+            device.check_resident(offset, len).map_or_else(|error| read_fault(&error), |()| Status::SUCCESS)
         });
         if !status.is_success() {
             return Lent::Failed(status);

@@ -214,7 +214,7 @@ impl Drive {
         number: usize,
         label: Option<&str>,
     ) -> Result<Self, BackendError> {
-        let beside = |device: Arc<dyn BlockDevice>, path: Option<&Path>| match tagging {
+        let beside = |device: Arc<dyn BlockDevice>, path: &Path| match tagging {
             Some(tagging) => tagging.put_beside(device, path, block_size),
             None => Ok(device),
         };
@@ -225,21 +225,24 @@ impl Drive {
                     let why = "more than this machine can address".to_owned();
                     return Err(BackendError::Size { text: name, why });
                 }
-                let device = MemoryDevice::new(label.unwrap_or(&name), *size);
-                // A mark is looked at before a tag.
-                let device = beside(Arc::new(device), None)?;
+                let name = label.unwrap_or(&name);
+                let device: Arc<dyn BlockDevice> = match tagging {
+                    Some(tagging) => Arc::new(tagging.in_memory(name, *size, block_size)?),
+                    None => Arc::new(MemoryDevice::new(name, *size)),
+                };
+                // A mark comes before a tag.
                 (Arc::new(MarkedDevice::in_memory(device, block_size)), None)
             }
             Backend::Path(path) => {
                 let device = FileDevice::open(path, OpenMode::ReadWrite, Options::default())?;
                 let real = path.canonicalize().unwrap_or_else(|_| path.clone());
                 let device = device.named(label.map_or_else(|| last_part(&real), str::to_owned));
-                (beside(Arc::new(device), Some(&real))?, Some(real))
+                (beside(Arc::new(device), &real)?, Some(real))
             }
             Backend::Flash(spec) => {
                 let device = open_flash(spec, label)?;
                 let real = spec.path.canonicalize().unwrap_or_else(|_| spec.path.clone());
-                (beside(Arc::new(device), Some(&real))?, Some(real))
+                (beside(Arc::new(device), &real)?, Some(real))
             }
         };
         let place =

@@ -3,7 +3,7 @@
 use pumice_blockdev::BlockDevice;
 use pumice_protect::guard::Guard;
 use pumice_tags::file::TagError;
-use pumice_tags::{PlaceError, TaggedDevice, make_in_memory, open_place, serial_of};
+use pumice_tags::{PlaceError, TaggedDevice, TaggedMemory, open_place, serial_of};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tracing::{error, info, warn};
@@ -70,25 +70,33 @@ impl Tagging {
         }
     }
 
-    /// Puts the tags beside a drive. `path` is where the drive is, if it is a path.
+    /// A drive in memory with tags, of `size` bytes in blocks of `block` bytes.
+    ///
+    /// # Errors
+    /// If the size is not a whole number of blocks.
+    pub(super) fn in_memory(&self, name: &str, size: u64, block: u32) -> Result<TaggedMemory, TaggingError> {
+        Ok(TaggedMemory::new(name, size, block, self.guard).map_err(PlaceError::from)?)
+    }
+
+    /// Puts the tags beside a drive at `path`.
     ///
     /// # Errors
     /// If the tag file cannot be opened or made, or is not of this drive.
     pub(super) fn put_beside(
         &self,
         drive: Arc<dyn BlockDevice>,
-        path: Option<&Path>,
+        path: &Path,
         block: u32,
     ) -> Result<Arc<dyn BlockDevice>, TaggingError> {
-        let serial = path.map(serial_of).unwrap_or_default();
-        let (medium, made) = match &self.place {
-            Some(place) => open_place(place, &*drive, block, self.guard, &serial)?,
-            None => (make_in_memory(&*drive, block, self.guard)?, true),
+        let Some(place) = &self.place else {
+            let why = "the path of the tag file is missing".to_owned();
+            return Err(TaggingError::Field { field: "tags", why });
         };
-        let name = self.place.clone().unwrap_or_else(|| "memory".into());
+        let serial = serial_of(path);
+        let (medium, made) = open_place(place, &*drive, block, self.guard, &serial)?;
         let device = TaggedDevice::open(drive, medium, &serial)
-            .map_err(|source| TaggingError::Tags { path: name.clone(), source })?;
-        report(&device, made, &name);
+            .map_err(|source| TaggingError::Tags { path: place.clone(), source })?;
+        report(&device, made, place);
         Ok(Arc::new(device))
     }
 }
@@ -96,7 +104,7 @@ impl Tagging {
 /// Says what opening the tags found.
 fn report(device: &TaggedDevice, made: bool, place: &Path) {
     let (drive, tags) = (device.name(), place.display());
-    if made && place.is_absolute() {
+    if made {
         info!(%drive, %tags, "created a tag file; a block is checked only after it is written or adopted");
     }
     let found = device.recovered();

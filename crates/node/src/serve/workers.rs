@@ -73,10 +73,7 @@ impl Job {
 
     /// Reads from its drive.
     fn read(&self, device: &dyn BlockDevice, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
-        if self.unchecked {
-            return read_judged(device, offset, into).map(drop);
-        }
-        device.read_at(offset, into)
+        read(device, self.unchecked, offset, into)
     }
 
     /// It has ended. Its writes have too, before the completion can be seen.
@@ -221,6 +218,16 @@ fn execute(
         device.flush().map_err(fault)?;
     }
     Ok(true)
+}
+
+/// Reads for a host; `unchecked` without a check of tags.
+pub(super) fn read(
+    device: &dyn BlockDevice,
+    unchecked: bool,
+    offset: u64,
+    into: &mut [u8],
+) -> Result<(), IoError> {
+    if unchecked { read_judged(device, offset, into).map(drop) } else { device.read_at(offset, into) }
 }
 
 /// Carries out a command over a visible face, or a slice of it, and returns whether that was the

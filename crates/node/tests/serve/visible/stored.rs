@@ -5,6 +5,7 @@ use crate::world::{read, used};
 use pumice_blockdev::{BlockDevice, HookedDevice, MemoryDevice};
 use pumice_initiator::Command;
 use pumice_node::serve::DriveSource;
+use pumice_nvme::pdu::Digests;
 use pumice_tags::{TaggedDevice, make_in_memory};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -182,6 +183,41 @@ fn the_unchecked_face_refuses_nothing_and_writes_tags() {
     // A mark holds for everybody.
     assert_eq!(send(&mut unchecked, command(io::WRITE_UNCORRECTABLE, 1), &[]), Status::SUCCESS);
     assert_eq!(read(&mut unchecked, 1, 5, 2).0, Status::READ_ERROR);
+}
+
+/// A drive in memory answers within the turn: from its own memory, or with digests from a copy.
+#[test]
+fn each_face_of_a_drive_in_memory_checks_what_it_should() {
+    let plain = plain(512, 8, Guard::Crc16, 1);
+    let hosts = faces(&[("both", &["hidden", "visible"]), ("unchecked", &["unchecked"])]);
+    let server = serve_faces(vec![drive(&plain, "1MiB")], hosts);
+    for data_digest in [false, true] {
+        let digests = Digests { header: false, data: data_digest };
+        let with = |name: &str| ConnectOptions { digests, ..named(&server, name) };
+        let (_one, mut both) = connect(&server, with("both"), 8);
+        let (_two, mut unchecked) = connect(&server, with("unchecked"), 8);
+        let good = made(&plain, BLOCKS, 6);
+        let bad = spoil(&plain, &good, BAD, Wrong::Guard);
+        let write = command(&plain, io::WRITE, FIRST, BLOCKS, NO_CHECK, false);
+        assert_eq!(send(&mut both, write, &bad), Status::SUCCESS);
+        let data = data_of(&plain, &bad);
+        assert_eq!(hidden(&mut both, &plain, FIRST, BLOCKS), Err(REFUSED));
+        assert_eq!(hidden(&mut both, &plain, FIRST, BAD).unwrap(), data[..BAD as usize * 512]);
+        assert_eq!(hidden(&mut unchecked, &plain, FIRST, BLOCKS), Ok(data.clone()));
+        // A write over the hidden face makes the guard that the block should have.
+        let mut mend = Sqe::new(io::WRITE, 1);
+        mend.set_blocks(FIRST + BAD, 1);
+        let place = BAD as usize * 512;
+        assert_eq!(send(&mut unchecked, mend, &data[place..place + 512]), Status::SUCCESS);
+        assert_eq!(hidden(&mut both, &plain, FIRST, BLOCKS), Ok(data));
+        // A mark holds for every host.
+        let mut mark = Sqe::new(io::WRITE_UNCORRECTABLE, 1);
+        mark.set_blocks(FIRST, 1);
+        assert_eq!(send(&mut both, mark, &[]), Status::SUCCESS);
+        for queue in [&mut both, &mut unchecked] {
+            assert_eq!(hidden(queue, &plain, FIRST, BLOCKS), Err(Status::READ_ERROR));
+        }
+    }
 }
 
 /// A drive whose reads wait until they are let through.

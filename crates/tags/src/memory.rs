@@ -1,0 +1,310 @@
+//! A drive in memory, with its tags in the same memory.
+//!
+//! Nothing survives the process, so there is neither a tag file nor a log: data and tuples change
+//! under one lock, and no command waits for another thread.
+
+use crate::geometry::{Geometry, InvalidGeometry, MIN_LOG};
+use crate::page::{Judged, Origin, Tag};
+use crate::refusals::{Refusals, Ruling};
+use pumice_blockdev::{BlockDevice, IoError, Operation, TagCounts, TagFormat, Tagged, zeroed_memory};
+use pumice_protect::command::{Prchk, Tags};
+use pumice_protect::format::Format;
+use pumice_protect::guard::Guard;
+use pumice_protect::stream::{CheckStream, MakeStream};
+use pumice_protect::tuple::Tuple;
+use std::io;
+use std::ops::Range;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Bytes that are zeroed while other commands wait.
+const PIECE: u64 = 256 << 10;
+
+/// A drive in memory whose blocks are checked against tags when they are read.
+///
+/// It behaves as a [`TaggedDevice`](crate::TaggedDevice) over a
+/// [`MemoryDevice`](pumice_blockdev::MemoryDevice): zeroed and without tags at first.
+pub struct TaggedMemory {
+    name: String,
+    geometry: Geometry,
+    /// The data; then the tuple of each block, an escape if it has none; then the origin of each.
+    content: RwLock<Vec<u8>>,
+    refusals: Refusals,
+}
+
+/// Where the data, tuples and origins of some blocks lie.
+struct Places {
+    data: Range<usize>,
+    tuples: Range<usize>,
+    origins: Range<usize>,
+}
+
+impl TaggedMemory {
+    /// A drive of `size` bytes in blocks of `block` bytes. The system provides the memory now.
+    ///
+    /// # Errors
+    /// If `block` is neither 512 nor 4096, or `size` is not a whole number of blocks, at least one.
+    ///
+    /// # Panics
+    /// If `size` does not fit the address space.
+    pub fn new(name: &str, size: u64, block: u32, guard: Guard) -> Result<Self, InvalidGeometry> {
+        let geometry = Geometry::new(size, block, block, guard, MIN_LOG)?;
+        let beside = geometry.blocks() * (geometry.format().tuple_bytes() as u64 + 1);
+        let bytes = usize::try_from(size + beside).expect("it fits memory");
+        let mut content = zeroed_memory(bytes);
+        let all = places(&geometry, 0..geometry.blocks());
+        content[all.tuples].fill(0xFF);
+        content[all.origins].fill(Origin::Unknown as u8);
+        Ok(Self {
+            name: name.to_owned(),
+            geometry,
+            content: RwLock::new(content),
+            refusals: Refusals::new(false),
+        })
+    }
+
+    /// The same drive with other bytes in a block, and the old tag: damage.
+    #[cfg(test)]
+    pub(crate) fn damage(&self, at: usize, byte: u8) {
+        self.write_lock()[at] = byte;
+    }
+
+    const fn format(&self) -> &Format {
+        self.geometry.format()
+    }
+
+    fn read_lock(&self) -> RwLockReadGuard<'_, Vec<u8>> {
+        self.content.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_lock(&self) -> RwLockWriteGuard<'_, Vec<u8>> {
+        self.content.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The range of whole blocks.
+    fn whole_blocks(&self, operation: Operation, offset: u64, len: u64) -> Result<Range<u64>, IoError> {
+        self.geometry.whole_blocks(offset, len).map_err(|why| {
+            let source = io::Error::new(io::ErrorKind::InvalidInput, why);
+            IoError::new(&self.name, operation, offset, usize::try_from(len).unwrap_or(usize::MAX), source)
+        })
+    }
+
+    /// Checks blocks, and copies them to `to` if it is given. The first block that is refused.
+    fn refused(&self, content: &[u8], blocks: Range<u64>, mut to: Option<&mut [u8]>) -> Option<u64> {
+        let mut first = blocks.start;
+        while first < blocks.end {
+            let places = places(&self.geometry, first..blocks.end);
+            let skipped = (first - blocks.start) as usize * self.geometry.block_bytes();
+            let mut stream = CheckStream::new(*self.format(), Tags::at(self.format(), 0), Prchk::GUARD);
+            let to = to.as_deref_mut().map(|to| &mut to[skipped..]);
+            stream.verify_separate(&content[places.data], to, &content[places.tuples]);
+            let block = first + stream.fault()?.block;
+            match self.refusals.count(block) {
+                Ruling::Refused => return Some(block),
+                Ruling::Served | Ruling::BecameStale => first = block + 1,
+            }
+        }
+        None
+    }
+
+    fn refusal(&self, block: u64) -> IoError {
+        let size = self.geometry.block_bytes();
+        IoError::protection(&self.name, Operation::Read, block * size as u64, size)
+    }
+
+    /// Stores data with tuples that `fill` puts into their place.
+    fn store(&self, blocks: Range<u64>, fill: impl FnOnce(&mut [u8], &mut [u8])) {
+        let places = places(&self.geometry, blocks);
+        let mut content = self.write_lock();
+        let (data, rest) = content.split_at_mut(self.geometry.size() as usize);
+        let begin = data.len();
+        fill(&mut data[places.data], &mut rest[places.tuples.start - begin..places.tuples.end - begin]);
+        content[places.origins].fill(Origin::Written as u8);
+    }
+
+    /// Zeros blocks with tuples that `tuple` gives by number, piece after piece.
+    fn clear(&self, blocks: Range<u64>, tuple: impl Fn(u64) -> Tuple) {
+        let (size, format) = (self.geometry.block_bytes() as u64, *self.format());
+        for first in blocks.clone().step_by((PIECE / size) as usize) {
+            let piece = first..blocks.end.min(first + PIECE / size);
+            self.store(piece, |data, tuples| {
+                data.fill(0);
+                for (block, to) in (first..).zip(tuples.chunks_exact_mut(format.tuple_bytes())) {
+                    to.copy_from_slice(tuple(block).encode(&format).as_slice());
+                }
+            });
+        }
+    }
+}
+
+/// Where blocks lie in the memory of a drive.
+fn places(geometry: &Geometry, blocks: Range<u64>) -> Places {
+    let range = |begin: u64, each: usize| {
+        let at = |block: u64| (begin + block * each as u64) as usize;
+        at(blocks.start)..at(blocks.end)
+    };
+    let tuple = geometry.format().tuple_bytes();
+    let tuples = geometry.size();
+    Places {
+        data: range(0, geometry.block_bytes()),
+        tuples: range(tuples, tuple),
+        origins: range(tuples + geometry.blocks() * tuple as u64, 1),
+    }
+}
+
+impl Tagged for TaggedMemory {
+    fn format(&self) -> TagFormat {
+        TagFormat { guard: self.format().guard(), block_bytes: self.geometry.block_bytes() as u32 }
+    }
+
+    fn counts(&self) -> TagCounts {
+        let (refused, served) = self.refusals.counts();
+        TagCounts { refused, served, lost_pages: 0, stale: self.refusals.is_stale() }
+    }
+
+    fn read_judged(&self, offset: u64, buf: &mut [u8]) -> Result<Vec<Judged>, IoError> {
+        let blocks = self.whole_blocks(Operation::Read, offset, buf.len() as u64)?;
+        let places = places(&self.geometry, blocks);
+        let content = self.read_lock();
+        buf.copy_from_slice(&content[places.data]);
+        let (tuples, origins) = (&content[places.tuples], &content[places.origins]);
+        let tags = tuples.chunks_exact(self.format().tuple_bytes()).zip(origins).map(|(tuple, origin)| {
+            match Origin::ALL[usize::from(*origin)] {
+                Origin::Unknown => Tag::UNKNOWN,
+                origin => Tag { origin, tuple: Tuple::decode(self.format(), tuple) },
+            }
+        });
+        let judge = |(tag, guard): (Tag, u64)| Judged { opinion: tag.judge(guard), guard: tag.tuple.guard };
+        Ok(tags.zip(self.geometry.guards(buf)).map(judge).collect())
+    }
+
+    fn read_with_tuples(&self, offset: u64, data: &mut [u8], tuples: &mut [u8]) -> Result<(), IoError> {
+        let blocks = self.whole_blocks(Operation::Read, offset, data.len() as u64)?;
+        let places = places(&self.geometry, blocks);
+        assert_eq!(tuples.len(), places.tuples.len(), "a tuple of each block");
+        let content = self.read_lock();
+        data.copy_from_slice(&content[places.data]);
+        tuples.copy_from_slice(&content[places.tuples]);
+        Ok(())
+    }
+
+    fn write_with_tuples(&self, offset: u64, data: &[u8], tuples: &[u8]) -> Result<(), IoError> {
+        let blocks = self.whole_blocks(Operation::Write, offset, data.len() as u64)?;
+        assert_eq!(
+            tuples.len(),
+            places(&self.geometry, blocks.clone()).tuples.len(),
+            "a tuple of each block"
+        );
+        self.store(blocks, |to_data, to_tuples| {
+            to_data.copy_from_slice(data);
+            to_tuples.copy_from_slice(tuples);
+        });
+        Ok(())
+    }
+
+    fn zero_with_tuples(&self, offset: u64, tuples: &[u8], _frees_room: bool) -> Result<(), IoError> {
+        let format = self.format();
+        assert!(tuples.len().is_multiple_of(format.tuple_bytes()), "whole tuples");
+        let len = (tuples.len() / format.tuple_bytes() * self.geometry.block_bytes()) as u64;
+        let blocks = self.whole_blocks(Operation::Zero, offset, len)?;
+        let first = blocks.start;
+        self.clear(blocks, |block| {
+            let at = (block - first) as usize * format.tuple_bytes();
+            Tuple::decode(format, &tuples[at..at + format.tuple_bytes()])
+        });
+        Ok(())
+    }
+
+    fn vouch(&self, offset: u64, len: u64) -> Result<u64, IoError> {
+        // No block has an adopted tag: memory is not adopted.
+        self.whole_blocks(Operation::Write, offset, len).map(|_| 0)
+    }
+}
+
+impl BlockDevice for TaggedMemory {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.geometry.size()
+    }
+
+    fn logical_block(&self) -> u32 {
+        self.geometry.block_bytes() as u32
+    }
+
+    fn read_only(&self) -> bool {
+        false
+    }
+
+    fn clears_at_once(&self) -> u64 {
+        8 << 20
+    }
+
+    fn is_immediate(&self) -> bool {
+        true
+    }
+
+    fn resident(&self) -> Option<RwLockReadGuard<'_, Vec<u8>>> {
+        Some(self.read_lock())
+    }
+
+    fn check_resident(&self, offset: u64, len: u64) -> Result<(), IoError> {
+        let blocks = self.whole_blocks(Operation::Read, offset, len)?;
+        let refused = self.refused(&self.read_lock(), blocks, None);
+        refused.map_or(Ok(()), |block| Err(self.refusal(block)))
+    }
+
+    fn tagged(&self) -> Option<&dyn Tagged> {
+        Some(self)
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError> {
+        if buf.is_empty() {
+            return Ok(());
+        }
+        let size = self.geometry.block_bytes() as u64;
+        let (skip, len) = ((offset % size) as usize, buf.len());
+        let end = offset.checked_add(len as u64).and_then(|end| end.checked_next_multiple_of(size));
+        let whole = end.map_or(u64::MAX, |end| end - (offset - skip as u64));
+        let blocks = self.whole_blocks(Operation::Read, offset - skip as u64, whole)?;
+        let refused = if whole == len as u64 {
+            self.refused(&self.read_lock(), blocks, Some(&mut *buf))
+        } else {
+            let mut bytes = vec![0; whole as usize];
+            let refused = self.refused(&self.read_lock(), blocks, Some(&mut bytes[..]));
+            buf.copy_from_slice(&bytes[skip..skip + len]);
+            refused
+        };
+        match refused {
+            None => Ok(()),
+            Some(block) => {
+                buf.fill(0);
+                Err(self.refusal(block))
+            }
+        }
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), IoError> {
+        let blocks = self.whole_blocks(Operation::Write, offset, data.len() as u64)?;
+        let mut stream = MakeStream::new(*self.format(), Tags::at(self.format(), blocks.start));
+        self.store(blocks, |to, tuples| {
+            stream.fill_separate(data, Some(to), tuples);
+        });
+        Ok(())
+    }
+
+    fn zero(&self, offset: u64, len: u64) -> Result<(), IoError> {
+        let blocks = self.whole_blocks(Operation::Zero, offset, len)?;
+        let guard = self.geometry.zero_guard();
+        self.clear(blocks, |block| self.geometry.tuple(block, guard));
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), IoError> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
