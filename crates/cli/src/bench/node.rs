@@ -40,6 +40,9 @@ pub(crate) struct NodeArgs {
     /// Rounds, of which the median is shown
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=50))]
     rounds: u32,
+    /// The node's process, on this machine: also show its processor time for a command
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -60,6 +63,10 @@ struct Case {
     /// Commands a second over round trips a second of a bare echo, median of the rounds' own
     /// ratios.
     ratio_to_echo: f64,
+    /// Processor time of the node for a command, in nanoseconds, median; with `--pid`. It contains
+    /// the time in which the node looks for work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node_cpu_ns: Option<f64>,
     latency_us: Latency,
 }
 
@@ -145,10 +152,15 @@ fn measure(
     shape: &Shape,
 ) -> Result<Case, Failure> {
     let (mut rates, mut ratios, mut latencies) = (Vec::new(), Vec::new(), Vec::new());
+    let mut times = Vec::new();
     for _ in 0..args.rounds {
         let mut queue = controller.queue(1, shape.depth)?;
+        let before = args.pid.map(process_ns).transpose()?;
         let (rate, mut took) = load(&mut queue, args, namespace, shape)?;
         drop(queue);
+        if let (Some(pid), Some(before)) = (args.pid, before) {
+            times.push(process_ns(pid)?.saturating_sub(before) as f64 / took.len().max(1) as f64);
+        }
         rates.push(rate);
         ratios.push(rate / echo(shape, args.seconds)?);
         latencies.append(&mut took);
@@ -167,8 +179,23 @@ fn measure(
         iops,
         gb_per_s: iops * f64::from(shape.bytes) / 1e9,
         ratio_to_echo: median(ratios),
+        node_cpu_ns: (!times.is_empty()).then(|| median(times)),
         latency_us,
     })
+}
+
+/// Nanoseconds of processor time that the threads of a process have used.
+fn process_ns(pid: u32) -> Result<u64, Failure> {
+    let folder = format!("/proc/{pid}/task");
+    let wrong = |error: std::io::Error| Failure::new(format!("--pid is {pid}: {error}"));
+    let mut sum = 0;
+    for thread in std::fs::read_dir(&folder).map_err(wrong)? {
+        let text = std::fs::read_to_string(thread.map_err(wrong)?.path().join("schedstat"));
+        // A thread may have ended.
+        let Ok(text) = text else { continue };
+        sum += text.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0);
+    }
+    Ok(sum)
 }
 
 /// Commands a second, and what each of them took in nanoseconds.
@@ -283,6 +310,7 @@ fn human(document: &Document) -> String {
             "commands/s",
             "GB/s",
             "of a bare echo",
+            "node CPU ns",
             "p50 us",
             "p99 us",
             "p99.9 us",
@@ -300,6 +328,7 @@ fn human(document: &Document) -> String {
             format!("{:.0}", case.iops),
             format!("{:.2}", case.gb_per_s),
             format!("{:.0} %", case.ratio_to_echo * 100.0),
+            case.node_cpu_ns.map_or_else(String::new, |ns| format!("{ns:.0}")),
             format!("{:.1}", latency.p50),
             format!("{:.1}", latency.p99),
             format!("{:.1}", latency.p999),
@@ -307,4 +336,21 @@ fn human(document: &Document) -> String {
         ]);
     }
     table(&rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_counted_and_a_process_that_is_not_there_is_named() {
+        let before = process_ns(std::process::id()).unwrap();
+        let began = super::super::clock::thread_seconds();
+        while super::super::clock::thread_seconds() - began < 0.02 {
+            std::hint::spin_loop();
+        }
+        assert!(process_ns(std::process::id()).unwrap() >= before + 10_000_000);
+        // Above the largest process id of Linux.
+        assert!(process_ns(u32::MAX).unwrap_err().to_string().contains("--pid"));
+    }
 }
