@@ -14,14 +14,52 @@ use std::time::{Duration, Instant};
 pub(crate) struct Setting {
     pub(crate) binary: PathBuf,
     pub(crate) nqn: String,
-    pub(crate) block: u32,
-    pub(crate) drives: Vec<String>,
+    pub(crate) serves: Serves,
     /// Where its standard error goes.
     pub(crate) log: PathBuf,
     /// A second address that it listens on, beside a free port of 127.0.0.1.
     pub(crate) second: Option<String>,
     /// The port of its counters on 127.0.0.1.
     pub(crate) metrics: Option<u16>,
+}
+
+/// The drives of a node.
+#[derive(Clone)]
+pub(crate) enum Serves {
+    /// All with blocks of `block` bytes, as options.
+    Drives { block: u32, drives: Vec<String> },
+    /// The tables of a configuration file.
+    Configured(String),
+}
+
+impl Setting {
+    /// The arguments of `pumice`. A configuration file is written beside the log.
+    fn arguments(&self, port: u16) -> Result<Vec<String>, Failed> {
+        let mut addresses = vec![format!("127.0.0.1:{port}")];
+        addresses.extend(self.second.clone());
+        let mut arguments = vec!["node".to_owned()];
+        let mut add = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
+        match &self.serves {
+            Serves::Drives { block, drives } => {
+                addresses.into_iter().for_each(|address| add("--listen", address));
+                add("--nqn", self.nqn.clone());
+                if let Some(port) = self.metrics {
+                    add("--metrics", port.to_string());
+                }
+                add("--block-size", block.to_string());
+                drives.iter().for_each(|drive| add("--drive", drive.clone()));
+            }
+            Serves::Configured(tables) => {
+                let path = self.log.with_extension("toml");
+                let metrics = self.metrics.map_or_else(String::new, |port| format!("metrics = '{port}'\n"));
+                let text = format!("listen = {addresses:?}\nnqn = {:?}\n{metrics}{tables}", self.nqn);
+                let wrong = |error: std::io::Error| Failed(format!("{}: {error}", path.display()));
+                std::fs::write(&path, text).map_err(wrong)?;
+                add("--config", path.to_string_lossy().into_owned());
+            }
+        }
+        Ok(arguments)
+    }
 }
 
 /// A node that runs. It is killed when it is dropped.
@@ -42,17 +80,7 @@ impl Node {
         let log = File::options().create(true).append(true).open(&setting.log);
         let log = log.map_err(|error| Failed(format!("{}: {error}", setting.log.display())))?;
         let mut command = mortal(&setting.binary);
-        command.args(["node", "--listen", &format!("127.0.0.1:{port}"), "--nqn", &setting.nqn]);
-        if let Some(second) = &setting.second {
-            command.args(["--listen", second]);
-        }
-        if let Some(port) = setting.metrics {
-            command.args(["--metrics", &port.to_string()]);
-        }
-        command.args(["--block-size", &setting.block.to_string()]);
-        for drive in &setting.drives {
-            command.args(["--drive", drive]);
-        }
+        command.args(setting.arguments(port)?);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
         let mut child = command.spawn().map_err(|error| Failed(format!("pumice node: {error}")))?;
         let mut line = String::new();

@@ -2,15 +2,12 @@
 //! `pumice scrub --heal` has md do so before anything is read.
 
 use super::{Bench, MIB};
-use crate::e2e::cpio::Archive;
 use crate::e2e::damage::Member;
 use crate::e2e::guest::Machine;
-use crate::e2e::initrd::Initrd;
 use crate::e2e::programs;
 use crate::run::Failed;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 
 const SCRIPT: &str = include_str!("../../../guest/heals.sh");
 const DRIVES: usize = 6;
@@ -46,7 +43,7 @@ fn one(bench: &Bench<'_>, level: u32, tags: bool) -> Result<(), Failed> {
         false => path.clone(),
     });
     let node = bench.node(&name, 512, named.collect())?;
-    let initrd = with_pumice(bench)?;
+    let initrd = bench.initrd_with(|archive| programs::pack_file(archive, "pumice", bench.binary))?;
     let variables = [
         ("ports", node.port.to_string()),
         ("nqns", Bench::nqn(&name)),
@@ -85,19 +82,6 @@ fn one(bench: &Bench<'_>, level: u32, tags: bool) -> Result<(), Failed> {
     }
     bench.steps.done(&format!("RAID-{level}: {} blocks healed, the files whole again", 2 * ROTTEN));
     node.stop()
-}
-
-/// The guest's file system with the program under test in it.
-fn with_pumice(bench: &Bench<'_>) -> Result<Initrd, Failed> {
-    let wrong = |path: &Path, error: std::io::Error| Failed(format!("{}: {error}", path.display()));
-    let base = &bench.initrd.with_fio;
-    let mut bytes = std::fs::read(base).map_err(|error| wrong(base, error))?;
-    let mut archive = Archive::default();
-    programs::pack_file(&mut archive, "pumice", bench.binary)?;
-    bytes.extend(archive.finish());
-    let path = bench.folder.join("initrd-heals.cpio");
-    std::fs::write(&path, &bytes).map_err(|error| wrong(&path, error))?;
-    Ok(Initrd { small: path.clone(), with_fio: path })
 }
 
 /// Turns blocks of the drives' files round behind everybody's back, `round` after `round` in other

@@ -13,12 +13,14 @@ mod mirrors;
 mod multipath;
 mod restart;
 mod verify;
+mod visible;
 mod volume;
 
+use super::cpio::Archive;
 use super::guest::{Guest, Machine};
 use super::initrd::Initrd;
 use super::kernel::Unpacked;
-use super::node::{Node, Setting, file_drive, free_port};
+use super::node::{Node, Serves, Setting, file_drive, free_port};
 use super::options::Options;
 use super::steps::Steps;
 use crate::run::Failed;
@@ -44,7 +46,7 @@ impl Scenario {
 }
 
 /// All, in order.
-pub(crate) const SCENARIOS: [Scenario; 17] = [
+pub(crate) const SCENARIOS: [Scenario; 18] = [
     Scenario { name: "connect", short: true, run: connect::one_queue },
     Scenario { name: "queues", short: true, run: connect::several_queues },
     Scenario { name: "verify", short: true, run: verify::run },
@@ -56,6 +58,7 @@ pub(crate) const SCENARIOS: [Scenario; 17] = [
     Scenario { name: "restart", short: true, run: restart::run },
     Scenario { name: "raid6", short: true, run: array::raid6 },
     Scenario { name: "heals", short: true, run: heals::run },
+    Scenario { name: "visible", short: true, run: visible::run },
     Scenario { name: "raid5", short: false, run: array::raid5 },
     Scenario { name: "cut", short: false, run: cut::bare },
     Scenario { name: "cut-bitmap", short: false, run: cut::with_bitmap },
@@ -103,24 +106,42 @@ impl Bench<'_> {
     }
 
     fn node(&self, name: &str, block: u32, drives: Vec<String>) -> Result<Node, Failed> {
-        Node::start(self.setting(name, block, drives))
+        Node::start(self.setting(name, Serves::Drives { block, drives }))
     }
 
     /// A node that shows its counters.
     fn counting_node(&self, name: &str, block: u32, drives: Vec<String>) -> Result<Node, Failed> {
-        Node::start(Setting { metrics: Some(free_port()?), ..self.setting(name, block, drives) })
+        let serves = Serves::Drives { block, drives };
+        Node::start(Setting { metrics: Some(free_port()?), ..self.setting(name, serves) })
     }
 
-    fn setting(&self, name: &str, block: u32, drives: Vec<String>) -> Setting {
+    /// A node whose drives and hosts are the tables of a configuration file.
+    fn configured_node(&self, name: &str, tables: String) -> Result<Node, Failed> {
+        Node::start(self.setting(name, Serves::Configured(tables)))
+    }
+
+    fn setting(&self, name: &str, serves: Serves) -> Setting {
         Setting {
             binary: self.binary.to_owned(),
             nqn: Self::nqn(name),
-            block,
-            drives,
+            serves,
             log: self.folder.join(format!("node-{name}.log")),
             second: None,
             metrics: None,
         }
+    }
+
+    /// The guest's file system with fio and more files.
+    fn initrd_with(&self, fill: impl FnOnce(&mut Archive) -> Result<(), Failed>) -> Result<Initrd, Failed> {
+        let wrong = |path: &Path, error: std::io::Error| Failed(format!("{}: {error}", path.display()));
+        let base = &self.initrd.with_fio;
+        let mut bytes = std::fs::read(base).map_err(|error| wrong(base, error))?;
+        let mut archive = Archive::default();
+        fill(&mut archive)?;
+        bytes.extend(archive.finish());
+        let path = self.folder.join("initrd.cpio");
+        std::fs::write(&path, &bytes).map_err(|error| wrong(&path, error))?;
+        Ok(Initrd { small: path.clone(), with_fio: path })
     }
 
     /// A file to serve.

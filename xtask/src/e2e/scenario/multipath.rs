@@ -2,7 +2,7 @@
 //! comes back.
 
 use super::{Bench, MIB};
-use crate::e2e::node::{Node, Setting, free_port};
+use crate::e2e::node::{Node, Serves, Setting, free_port};
 use crate::run::Failed;
 
 const SCRIPT: &str = include_str!("../../../guest/multipath.sh");
@@ -14,8 +14,7 @@ pub(crate) fn run(bench: &Bench<'_>) -> Result<(), Failed> {
     let node = Node::start(Setting {
         binary: bench.binary.to_owned(),
         nqn: nqn.clone(),
-        block: 512,
-        drives: vec![bench.drive("multipath", 64 * MIB)?],
+        serves: Serves::Drives { block: 512, drives: vec![bench.drive("multipath", 64 * MIB)?] },
         log: bench.folder.join("node-multipath.log"),
         second: Some(format!("127.0.0.1:{second}")),
         metrics: None,
