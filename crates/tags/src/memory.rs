@@ -90,18 +90,24 @@ impl TaggedMemory {
 
     /// Checks blocks, and copies them to `to` if it is given. The first block that is refused.
     fn refused(&self, content: &[u8], blocks: Range<u64>, mut to: Option<&mut [u8]>) -> Option<u64> {
-        let mut first = blocks.start;
+        let (mut first, mut end) = (blocks.start, blocks.end);
         while first < blocks.end {
-            let places = places(&self.geometry, first..blocks.end);
-            let skipped = (first - blocks.start) as usize * self.geometry.block_bytes();
+            let places = places(&self.geometry, first..end);
+            let bytes = |block: u64| (block - blocks.start) as usize * self.geometry.block_bytes();
+            let to = to.as_deref_mut().map(|to| &mut to[bytes(first)..bytes(end)]);
             let mut stream = CheckStream::new(*self.format(), Tags::at(self.format(), 0), Prchk::GUARD);
-            let to = to.as_deref_mut().map(|to| &mut to[skipped..]);
             stream.verify_separate(&content[places.data], to, &content[places.tuples]);
-            let block = first + stream.fault()?.block;
-            match self.refusals.count(block) {
-                Ruling::Refused => return Some(block),
-                Ruling::Served | Ruling::BecameStale => first = block + 1,
+            if let Some(fault) = stream.fault() {
+                let block = first + fault.block;
+                if self.refusals.count(block) == Ruling::Refused {
+                    return Some(block);
+                }
+                // Block after block from here on: each is checked at most twice, however many differ.
+                (first, end) = (block + 1, block + 1);
+            } else {
+                first = end;
             }
+            end = blocks.end.min(end + 1);
         }
         None
     }
