@@ -102,7 +102,7 @@ impl TaggedMemory {
                 if self.refusals.count(block) == Ruling::Refused {
                     return Some(block);
                 }
-                // Block after block from here on: each is checked at most twice, however many differ.
+                // Block after block from here on: none is checked more than twice.
                 (first, end) = (block + 1, block + 1);
             } else {
                 first = end;
