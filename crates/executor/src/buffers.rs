@@ -51,6 +51,11 @@ impl Buffers {
         self.old.entry(role).or_default().push(Run { rows, bytes });
     }
 
+    /// Takes what a node has made of a member.
+    pub(crate) fn made(&mut self, role: Role, rows: Range<u32>, bytes: AlignedBuffer) {
+        self.new.entry(role).or_default().push(Run { rows, bytes });
+    }
+
     /// The new block of a row of a member.
     pub(crate) fn new_row(&self, role: Role, row: u32) -> &[u8] {
         find(&self.new, role, &(row..row + 1))

@@ -27,6 +27,8 @@ enum Part {
     /// An update. Of one that makes new blocks the volume can do without: it is refused if it
     /// fails.
     Update { op: OpId, node: NodeNumber, targets: Vec<Role>, makes: bool },
+    /// Blocks of a member that a node has made for a read.
+    Fetch { op: OpId, of: Role, rows: Range<u32> },
     /// The read of a copy; the same bytes are then written.
     Copy { to: u64 },
     /// Blocks that a write lies in part in are read; then the write follows.
@@ -57,6 +59,8 @@ struct Link {
 pub(crate) enum Came {
     /// Rows were read.
     Rows { op: OpId, role: Role, rows: Range<u32>, buffer: AlignedBuffer },
+    /// Rows of a member that a node has made.
+    Made { op: OpId, of: Role, rows: Range<u32>, buffer: AlignedBuffer },
     /// A node has sent interims for targets, with these check sums.
     Sent { op: OpId, node: NodeNumber, targets: Vec<Role>, sums: [u32; 2] },
     /// An action is over.
@@ -153,7 +157,10 @@ impl Carrier {
             Operation::Read { len, .. } => self.moved.read += *len as u64,
             Operation::Write { len, .. } => self.moved.written += *len as u64,
             Operation::Update { update, .. } if update.fills => self.moved.written += u64::from(update.len),
-            Operation::Flush { .. } | Operation::Update { .. } | Operation::Store { .. } => {}
+            Operation::Flush { .. }
+            | Operation::Update { .. }
+            | Operation::Fetch { .. }
+            | Operation::Store { .. } => {}
         }
         self.flights.insert(tag, Flight { action, role, part });
         let Some((index, _)) = self.places.get(&role) else { return };
@@ -204,6 +211,20 @@ impl Carrier {
         buffer[..data.len()].copy_from_slice(data);
         let operation = Operation::Update { update: Box::new(update), data: buffer, sent: [0; 2] };
         self.issue(action, role, Part::Update { op, node, targets, makes }, operation);
+    }
+
+    /// Brings rows that a member's node has made, from local memory.
+    pub(crate) fn fetch(
+        &mut self,
+        action: ActionId,
+        role: Role,
+        from: u64,
+        (op, of, rows): (OpId, Role, Range<u32>),
+    ) {
+        let len = rows.len() * BLOCK as usize;
+        let buffer = AlignedBuffer::new(len);
+        let operation = Operation::Fetch { drive: self.id(role), from, len, buffer };
+        self.issue(action, role, Part::Fetch { op, of, rows }, operation);
     }
 
     /// Has a member's node write local memory to the medium.
@@ -281,6 +302,11 @@ impl Carrier {
                 }
             }
             (Ok(()), Part::Plain) => {}
+            (Ok(()), Part::Fetch { op, of, rows }) => {
+                if let Operation::Fetch { buffer, .. } = operation {
+                    came.push(Came::Made { op, of, rows, buffer });
+                }
+            }
             (Ok(()), Part::Update { op, node, targets, .. }) => {
                 if let Operation::Update { sent: sums, .. } = operation {
                     came.push(Came::Sent { op, node, targets, sums });
@@ -312,7 +338,9 @@ impl Carrier {
                             self.begin(action).unreadable(Rows::default().with(rows.start));
                         }
                     }
-                    Part::Update { makes: true, .. } => self.begin(action).outcome = Outcome::Refused,
+                    Part::Update { makes: true, .. } | Part::Fetch { .. } => {
+                        self.begin(action).outcome = Outcome::Refused;
+                    }
                     _ => self.begin(action).outcome = Outcome::Failed,
                 }
             }

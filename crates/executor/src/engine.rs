@@ -162,6 +162,11 @@ impl<'m> Engine<'m> {
                                 buffers.came(role, rows, buffer);
                             }
                         }
+                        Came::Made { op, of, rows, buffer } => {
+                            if let Some(buffers) = self.buffers.get_mut(&op) {
+                                buffers.made(of, rows, buffer);
+                            }
+                        }
                         Came::Sent { op, node, targets, sums } => {
                             if let Ok(nodes) = &mut self.nodes {
                                 nodes.sent(op, node, &targets, sums);
@@ -296,13 +301,20 @@ impl<'m> Engine<'m> {
                     return self.volume.handle(Event::Done(id, Outcome::Refused));
                 };
                 let update = nodes.update(op, role, &step);
-                let bytes = self.asked.get(&request).map_or(&[][..], |asked| &asked.bytes);
+                let asked = request.and_then(|request| self.asked.get(&request));
+                let bytes = asked.map_or(&[][..], |asked| &asked.bytes);
                 let fill = step.fill.map_or(0..0, |touch| {
                     touch.from as usize..(touch.from + touch.end - touch.start) as usize
                 });
                 let targets = step.sums.iter().map(|sum| sum.target).filter(|target| *target != role);
                 let sends = (op, step.node, targets.collect());
                 self.carrier.update(id, role, sends, update, &bytes[fill]);
+            }
+            Command::Fetch { op, role, of, place, rows } => {
+                self.buffers.entry(op).or_default();
+                let from = self.nodes.as_ref().map_or(0, |nodes| nodes.slot(role, place));
+                let first = rows.iter().next().unwrap_or(0);
+                self.carrier.fetch(id, role, from, (op, of, first..first + rows.count()));
             }
             Command::Store { role, place, at, rows, .. } => {
                 let first = rows.iter().next().unwrap_or(0);
@@ -378,7 +390,11 @@ impl<'m> Engine<'m> {
             .attach(role, drive)
             .map_err(|error| ControlError::Device { device: name, why: error.to_string() })?;
         self.given_up.remove(&role);
-        self.volume.handle(joining.event(role));
+        let node = match &mut self.nodes {
+            Ok(nodes) => nodes.add(role, &joining.drive),
+            Err(_) => None,
+        };
+        self.volume.handle(joining.event(role, node));
         Ok(role)
     }
 

@@ -7,6 +7,7 @@ use pumice_raid::superblock::v1::{ROLE_SPARE, V1};
 use pumice_raid::{Metadata, probe};
 use pumice_units::{Role, SECTOR};
 use pumice_volume::log::{HEAD_BYTES, HEADS, highest_serial};
+use pumice_volume::near::NodeNumber;
 use pumice_volume::{Event, MemberPlace};
 
 /// A device that was checked, and the superblock that it gets.
@@ -84,9 +85,10 @@ pub(crate) fn prepare(
 }
 
 impl Joining {
-    pub(crate) fn event(self, role: Role) -> Event {
+    /// `node`: the device's, if it makes parity for the volume.
+    pub(crate) fn event(self, role: Role, node: Option<NodeNumber>) -> Event {
         let Self { superblock, place, nonce, serial, .. } = self;
-        Event::Join { role, superblock: Box::new(superblock), place, nonce, serial }
+        Event::Join { role, superblock: Box::new(superblock), place, nonce, serial, node }
     }
 }
 

@@ -33,7 +33,8 @@ struct Home {
 pub(crate) struct Nodes {
     homes: BTreeMap<Role, Home>,
     numbers: Vec<Option<NodeNumber>>,
-    nodes: u64,
+    /// With their names.
+    nodes: Vec<(Arc<dyn DataNode>, String)>,
     places: u64,
     /// Bytes of a window: of a slot.
     window: u64,
@@ -47,60 +48,77 @@ impl Nodes {
     /// # Errors
     /// Why parity is made by this host.
     pub(crate) fn prepare(drives: &BTreeMap<Role, MemberDrive>, window: u64) -> Result<Self, NodeError> {
-        let mut nodes: Vec<&Arc<dyn DataNode>> = Vec::new();
-        let mut numbers = BTreeMap::new();
-        for (role, drive) in drives {
-            let known = nodes.iter().position(|node| Arc::ptr_eq(node, drive.node()));
-            let number = known.unwrap_or_else(|| {
-                nodes.push(drive.node());
-                nodes.len() - 1
-            });
-            numbers.insert(*role, number);
+        let mut nodes: Vec<(Arc<dyn DataNode>, String)> = Vec::new();
+        for drive in drives.values() {
+            if !nodes.iter().any(|(node, _)| Arc::ptr_eq(node, drive.node())) {
+                let name = drive.node().describe()?.name;
+                nodes.push((Arc::clone(drive.node()), name));
+            }
         }
-        if let Some(node) = nodes.iter().find(|node| !node.has_updates()) {
-            let what = format!("{}: it makes no parity", node.describe()?.name);
-            return Err(NodeError::invalid("node", what));
+        if let Some((_, name)) = nodes.iter().find(|(node, _)| !node.has_updates()) {
+            return Err(NodeError::invalid("node", format!("{name}: it makes no parity")));
         }
-        let described = nodes.iter().map(|node| node.describe()).collect::<Result<Vec<_>, _>>()?;
-        let each = window * (1 + nodes.len() as u64);
-        let mut places = MOST_PLACES;
-        for (role, drive) in drives {
-            let of_node = &described[numbers[role]].drives;
-            let memory = of_node.iter().find(|other| other.id == drive.id()).map_or(0, |d| d.memory_bytes);
-            places = places.min(memory / each);
+        let (homes, numbers, sent) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
+        let mut prepared = Self { homes, numbers, nodes, places: MOST_PLACES, window, sent };
+        for drive in drives.values() {
+            prepared.places = prepared.places.min(memory_of(drive)? / prepared.place_bytes());
         }
-        if places == 0 {
+        if prepared.places == 0 {
+            let each = prepared.place_bytes();
             let what = format!("a drive has less than the {each} bytes of local memory that a write takes");
             return Err(NodeError::invalid("memory", what));
         }
-        let mut homes = BTreeMap::new();
         for (role, drive) in drives {
-            let start = MemoryAddress { drive: drive.id(), offset: 0 };
-            let memory = drive.node().absolute(start)?.offset;
-            homes.insert(*role, Home { drive: drive.id(), memory });
-            let len = places * nodes.len() as u64 * window;
-            let to = MemoryAddress { drive: drive.id(), offset: memory + places * window };
-            let others = (0..nodes.len()).filter(|number| *number != numbers[role]);
-            let others: Vec<usize> = others.collect();
-            if others.is_empty() {
-                continue;
-            }
-            let grant = drive.node().grant(to, len)?;
-            let range = PeerRange { peer: described[numbers[role]].name.clone(), to, len, grant };
-            for other in others {
-                nodes[other].set_path(PathId(role.get()), &range)?;
+            prepared.take(*role, drive)?;
+        }
+        Ok(prepared)
+    }
+
+    /// Makes a new member's drive ready as well. Returns the number of its node; `None` if the host
+    /// goes on to make what is stored on it.
+    pub(crate) fn add(&mut self, role: Role, drive: &MemberDrive) -> Option<NodeNumber> {
+        let enough = memory_of(drive).map(|bytes| bytes >= self.places * self.place_bytes());
+        let taken = enough.and_then(|enough| if enough { self.take(role, drive) } else { Ok(None) });
+        match taken {
+            Ok(number) => number,
+            Err(error) => {
+                tracing::warn!(member = %role, device = drive.name(), %error, "its node makes no parity");
+                None
             }
         }
-        let members = drives.keys().last().map_or(0, |role| role.index() + 1);
-        let number = |role: usize| numbers.get(&Role(role as u16)).map(|number| *number as NodeNumber);
-        Ok(Self {
-            homes,
-            numbers: (0..members).map(number).collect(),
-            nodes: nodes.len() as u64,
-            places,
-            window,
-            sent: BTreeMap::new(),
-        })
+    }
+
+    /// Bytes of local memory that a place takes on each drive: new blocks, and an interim of each
+    /// node.
+    fn place_bytes(&self) -> u64 {
+        self.window * (1 + self.nodes.len() as u64)
+    }
+
+    /// Leases local memory for a member, and tells the other nodes the path to it. `None` if its
+    /// node is not known.
+    fn take(&mut self, role: Role, drive: &MemberDrive) -> Result<Option<NodeNumber>, NodeError> {
+        let known = self.nodes.iter().position(|(node, _)| Arc::ptr_eq(node, drive.node()));
+        let Some(number) = known else { return Ok(None) };
+        let start = MemoryAddress { drive: drive.id(), offset: 0 };
+        let memory = drive.node().absolute(start)?.offset;
+        let others = (0..self.nodes.len()).filter(|other| *other != number);
+        let others: Vec<usize> = others.collect();
+        if !others.is_empty() {
+            let len = self.places * self.nodes.len() as u64 * self.window;
+            let to = MemoryAddress { drive: drive.id(), offset: memory + self.places * self.window };
+            let grant = drive.node().grant(to, len)?;
+            let range = PeerRange { peer: self.nodes[number].1.clone(), to, len, grant };
+            for other in others {
+                self.nodes[other].0.set_path(PathId(role.get()), &range)?;
+            }
+        }
+        self.homes.insert(role, Home { drive: drive.id(), memory });
+        // There are fewer nodes than members.
+        let number = number as NodeNumber;
+        let members = self.numbers.len().max(role.index() + 1);
+        self.numbers.resize(members, None);
+        self.numbers[role.index()] = Some(number);
+        Ok(Some(number))
     }
 
     /// What the volume has to know.
@@ -120,7 +138,7 @@ impl Nodes {
 
     /// Where the interim of a node is, from the start of the granted range.
     fn interim(&self, place: u32, node: NodeNumber) -> u64 {
-        (u64::from(place) * self.nodes + u64::from(node)) * self.window
+        (u64::from(place) * self.nodes.len() as u64 + u64::from(node)) * self.window
     }
 
     /// A step as the node's update.
@@ -183,6 +201,12 @@ impl Nodes {
     pub(crate) fn forget(&mut self, op: OpId) {
         self.sent.remove(&op);
     }
+}
+
+/// Bytes of a drive's local memory that this host can lease.
+fn memory_of(drive: &MemberDrive) -> Result<u64, NodeError> {
+    let described = drive.node().describe()?.drives;
+    Ok(described.iter().find(|other| other.id == drive.id()).map_or(0, |other| other.memory_bytes))
 }
 
 fn record(placed: &PlacedRecord) -> UpdateRecord {

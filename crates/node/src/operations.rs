@@ -59,7 +59,7 @@ impl Shared {
         let device = (drive.0 as usize).checked_sub(1).and_then(|index| self.drives.get(index));
         let none = || NodeError::invalid("drive", format!("node '{}' has no {drive}", self.name));
         let device = device.ok_or_else(none)?;
-        if matches!(operation, Operation::Update { .. } | Operation::Store { .. }) {
+        if matches!(operation, Operation::Update { .. } | Operation::Store { .. } | Operation::Fetch { .. }) {
             let what = "drives of this process do not support updates, because their memory is the host's";
             return Err(NodeError::invalid("operation", what));
         }
@@ -106,7 +106,7 @@ impl Job {
                 }
                 Operation::Flush { .. } => device.flush(),
                 // Refused before.
-                Operation::Update { .. } | Operation::Store { .. } => Ok(()),
+                Operation::Update { .. } | Operation::Store { .. } | Operation::Fetch { .. } => Ok(()),
             };
             done.map_err(io_error)
         });
@@ -277,7 +277,7 @@ impl Carrier {
                 (DirectOperation::Write { durable }, offset, len, Some(buffer))
             }
             Operation::Flush { .. } => (DirectOperation::Flush, 0, 0, None),
-            Operation::Update { .. } | Operation::Store { .. } => {
+            Operation::Update { .. } | Operation::Store { .. } | Operation::Fetch { .. } => {
                 job.operation = Some(operation);
                 return self.threads.take(job);
             }

@@ -56,6 +56,18 @@ pub enum Operation {
         /// The CRC-32C of the first two sums that went to peers, once it has ended successfully.
         sent: [u32; 2],
     },
+    /// Fills the first `len` bytes of the buffer from local memory; only nodes with updates have
+    /// it.
+    Fetch {
+        /// The drive.
+        drive: DriveId,
+        /// First byte in its local memory, by absolute address.
+        from: u64,
+        /// Bytes.
+        len: usize,
+        /// Room for them.
+        buffer: AlignedBuffer,
+    },
     /// Writes local memory to a drive's medium; only nodes with updates have it.
     Store {
         /// The drive.
@@ -79,19 +91,20 @@ impl Operation {
             Self::Read { drive, .. }
             | Self::Write { drive, .. }
             | Self::Flush { drive }
+            | Self::Fetch { drive, .. }
             | Self::Store { drive, .. } => *drive,
             Self::Update { update, .. } => update.drive,
         }
     }
 
-    /// First byte and length on the medium; none for a flush or an update.
+    /// First byte and length on the medium; none for a flush, an update or a fetch.
     #[must_use]
     pub const fn range(&self) -> (u64, usize) {
         match self {
             Self::Read { offset, len, .. }
             | Self::Write { offset, len, .. }
             | Self::Store { offset, len, .. } => (*offset, *len),
-            Self::Flush { .. } | Self::Update { .. } => (0, 0),
+            Self::Flush { .. } | Self::Update { .. } | Self::Fetch { .. } => (0, 0),
         }
     }
 
@@ -104,6 +117,13 @@ impl Operation {
             Self::Read { buffer, .. } | Self::Write { buffer, .. } => buffer.len().min(MAX_OPERATION),
             Self::Store { .. } => MAX_OPERATION,
             Self::Flush { .. } => return Ok(()),
+            Self::Fetch { len, buffer, .. } => {
+                let room = buffer.len().min(MAX_OPERATION);
+                return match (1..=room).contains(len) {
+                    true => Ok(()),
+                    false => Err(NodeError::invalid("len", format!("{len} bytes, not 1 to {room}"))),
+                };
+            }
             Self::Update { update, data, .. } => {
                 if update.fills && data.len() < update.len as usize {
                     return Err(NodeError::invalid("data", format!("{} bytes are too few", data.len())));

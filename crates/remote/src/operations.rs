@@ -3,12 +3,15 @@
 use crate::PATIENCE;
 use crate::answer::{unreachable, whole};
 use crate::blocks::{Geometry, outcome};
+use crate::memory::memory_command;
 use crate::pool::{Given, Pool};
 use pumice_initiator::{Exchange, InitiatorError, Outcome, Patience, Pipeline};
 use pumice_nvme::spec::Sqe;
 use pumice_nvme::spec::opcode::io;
 use pumice_offload::wire::{self, opcode};
-use pumice_offload::{Completion, Ended, NodeError, Operation, OperationQueue, QueueTraffic, Tag};
+use pumice_offload::{
+    Completion, Ended, MemoryAddress, NodeError, Operation, OperationQueue, QueueTraffic, Tag,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -36,10 +39,13 @@ impl Shared {
                 Operation::Flush { .. } => "flush",
                 Operation::Update { .. } => "update",
                 Operation::Store { .. } => "store",
+                Operation::Fetch { .. } => "fetch",
             };
             outcome(&self.name, drive, what, done.status)?;
             match &mut operation {
-                Operation::Read { len, .. } => whole(&self.name, &format!("{drive}: {what}"), &done, *len),
+                Operation::Read { len, .. } | Operation::Fetch { len, .. } => {
+                    whole(&self.name, &format!("{drive}: {what}"), &done, *len)
+                }
                 Operation::Update { sent, .. } => {
                     *sent = [done.result as u32, (done.result >> 32) as u32];
                     Ok(())
@@ -74,7 +80,7 @@ impl Exchange for Flight {
 
     fn receive(&mut self) -> &mut [u8] {
         match &mut self.operation {
-            Operation::Read { buffer, len, .. } => &mut buffer[..*len],
+            Operation::Read { buffer, len, .. } | Operation::Fetch { buffer, len, .. } => &mut buffer[..*len],
             _ => &mut [],
         }
     }
@@ -151,6 +157,9 @@ impl RemoteQueue {
                 sqe
             }
             Operation::Flush { .. } => Sqe::new(io::FLUSH, drive.0),
+            Operation::Fetch { from, len, .. } => {
+                memory_command(opcode::MEMORY_READ, MemoryAddress { drive, offset: *from }, 0, *len)
+            }
             Operation::Store { from, durable, .. } => {
                 let mut sqe = Sqe::new(opcode::STORE, drive.0);
                 set_quad(&mut sqe, 2, *from);

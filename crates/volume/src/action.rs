@@ -2,7 +2,7 @@
 
 use crate::log::Record;
 use crate::member::MemberPlace;
-use crate::near::NearStep;
+use crate::near::{NearStep, NodeNumber};
 use crate::plan::RowPlan;
 use crate::rows::{Rows, Touch};
 use crate::sequencer::OpId;
@@ -95,6 +95,8 @@ pub enum Event {
         nonce: u64,
         /// The highest serial of a head that lies on it.
         serial: u64,
+        /// Its node, if that makes parity for the volume and takes interims of the others.
+        node: Option<NodeNumber>,
     },
     /// A period of the bitmap's daemon has passed. Seconds since 1970.
     Tick(u64),
@@ -159,10 +161,24 @@ pub enum Command {
         op: OpId,
         /// The member.
         role: Role,
-        /// The request whose bytes are new.
-        request: RequestId,
+        /// The request whose bytes are new, if any are.
+        request: Option<RequestId>,
         /// The step.
         step: Box<NearStep>,
+    },
+    /// Bring blocks that a node has made from the member's place in local memory to this host. An
+    /// error is [`Outcome::Refused`].
+    Fetch {
+        /// The operation that keeps them.
+        op: OpId,
+        /// The member.
+        role: Role,
+        /// The member whose blocks they are.
+        of: Role,
+        /// Which place.
+        place: u32,
+        /// Which rows of the window: one run.
+        rows: Rows,
     },
     /// Write new blocks from the member's place in local memory. Durable after a flush.
     Store {
@@ -211,6 +227,7 @@ impl Command {
             | Self::Log { role, .. }
             | Self::Write { role, .. }
             | Self::Update { role, .. }
+            | Self::Fetch { role, .. }
             | Self::Store { role, .. }
             | Self::Copy { role, .. }
             | Self::Flush { role }
@@ -229,7 +246,7 @@ impl Command {
             | Self::Copy { .. }
             | Self::Put { .. } => true,
             Self::Update { step, .. } => step.record.is_some(),
-            Self::Read { .. } | Self::Fold { .. } | Self::Flush { .. } => false,
+            Self::Read { .. } | Self::Fold { .. } | Self::Fetch { .. } | Self::Flush { .. } => false,
         }
     }
 }

@@ -110,6 +110,65 @@ pub struct NearPlan {
     pub sends: BTreeMap<NodeNumber, Vec<NearSum>>,
     /// New parities, with the interims that belong to them.
     pub makes: Vec<NearSum>,
+    /// Blocks that the host gets.
+    pub fetched: Option<Fetched>,
+}
+
+/// Blocks of one member that are brought to the host from the place of another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fetched {
+    /// The member whose blocks they are.
+    pub of: Role,
+    /// The member in whose place they are made.
+    pub at: Role,
+}
+
+/// Which members are on which nodes, and where their rows lie.
+struct Places<'p> {
+    nodes: &'p [Option<NodeNumber>],
+    first: u32,
+    at: &'p dyn Fn(Role, u32) -> u64,
+}
+
+impl Places<'_> {
+    fn node(&self, role: Role) -> Option<NodeNumber> {
+        self.nodes.get(role.index()).copied().flatten()
+    }
+
+    fn by_node(&self, terms: &[(Term, u8)]) -> Option<BTreeMap<NodeNumber, Vec<(NearTerm, u8)>>> {
+        let mut by_node: BTreeMap<NodeNumber, Vec<(NearTerm, u8)>> = BTreeMap::new();
+        for (term, factor) in terms {
+            let (role, term) = match term {
+                Term::Old(role) => (*role, NearTerm::Old { role: *role, at: (self.at)(*role, self.first) }),
+                Term::New(role) => (*role, NearTerm::New(*role)),
+            };
+            by_node.entry(self.node(role)?).or_default().push((term, *factor));
+        }
+        Some(by_node)
+    }
+}
+
+/// The rows of plans that are all alike and follow each other.
+fn run_of(plans: &[(u32, RowPlan)]) -> Option<(Rows, &RowPlan)> {
+    let (first, plan) = plans.first()?;
+    let alike = |(i, (row, other)): (u32, &(u32, RowPlan))| *row == first + i && other == plan;
+    let rows = *first..first + plans.len() as u32;
+    (0..).zip(plans).all(alike).then(|| (rows.fold(Rows::default(), Rows::with), plan))
+}
+
+/// What is made at one member of the interims of other nodes and the terms of its own.
+fn gather(
+    target: Role,
+    home: NodeNumber,
+    mut by_node: BTreeMap<NodeNumber, Vec<(NearTerm, u8)>>,
+    sends: &mut BTreeMap<NodeNumber, Vec<NearSum>>,
+) -> NearSum {
+    let mut own = by_node.remove(&home).unwrap_or_default();
+    for (node, terms) in by_node {
+        own.push((NearTerm::Interim(node), 1));
+        sends.entry(node).or_default().push(NearSum { target, terms });
+    }
+    NearSum { target, terms: own }
 }
 
 impl NearPlan {
@@ -122,49 +181,58 @@ impl NearPlan {
         nodes: &[Option<NodeNumber>],
         at: impl Fn(Role, u32) -> u64,
     ) -> Option<Self> {
-        let (first, plan) = plans.first()?;
-        let alike = |(i, (row, other)): (u32, &(u32, RowPlan))| *row == first + i && other == plan;
-        if !(0..).zip(plans).all(alike) || plan.outputs.iter().any(|output| !output.stored) {
+        let (rows, plan) = run_of(plans)?;
+        let (first, end) = (plans.first()?.0, plans.last()?.0 + 1);
+        if plan.outputs.iter().any(|output| !output.stored) {
             return None;
         }
-        let end = first + plans.len() as u32;
-        let rows = (*first..end).fold(Rows::default(), Rows::with);
-        let node = |role: Role| nodes.get(role.index()).copied().flatten();
-        let (mut fills, mut makes) = (Vec::new(), Vec::new());
-        let mut sends: BTreeMap<NodeNumber, Vec<NearSum>> = BTreeMap::new();
+        let places = Places { nodes, first, at: &at };
+        let (mut fills, mut makes, mut sends) = (Vec::new(), Vec::new(), BTreeMap::new());
         for output in &plan.outputs {
             let target = output.role;
-            let home = node(target)?;
+            let home = places.node(target)?;
             if output.overlay {
                 let touch = touches.iter().find(|touch| touch.role == target)?;
-                let whole = (touch.start, touch.end) == (u64::from(*first) * BLOCK, u64::from(end) * BLOCK);
+                let whole = (touch.start, touch.end) == (u64::from(first) * BLOCK, u64::from(end) * BLOCK);
                 if !output.terms.is_empty() || !whole {
                     return None;
                 }
                 fills.push(*touch);
                 continue;
             }
-            let mut by_node: BTreeMap<NodeNumber, Vec<(NearTerm, u8)>> = BTreeMap::new();
-            for (term, factor) in &output.terms {
-                let (role, term) = match term {
-                    Term::Old(role) => (*role, NearTerm::Old { role: *role, at: at(*role, *first) }),
-                    Term::New(role) => (*role, NearTerm::New(*role)),
-                };
-                by_node.entry(node(role)?).or_default().push((term, *factor));
-            }
-            let mut own = by_node.remove(&home).unwrap_or_default();
-            for (node, terms) in by_node {
-                own.push((NearTerm::Interim(node), 1));
-                sends.entry(node).or_default().push(NearSum { target, terms });
-            }
-            makes.push(NearSum { target, terms: own });
+            makes.push(gather(target, home, places.by_node(&output.terms)?, &mut sends));
         }
+        Self { rows, fills, sends, makes, fetched: None }.if_it_fits()
+    }
+
+    /// The near way for a read of blocks of one member that have to be recovered: they are made at
+    /// a member of the node that has most of their terms. `None` if there is none.
+    #[must_use]
+    pub fn read(
+        plans: &[(u32, RowPlan)],
+        nodes: &[Option<NodeNumber>],
+        at: impl Fn(Role, u32) -> u64,
+    ) -> Option<Self> {
+        let (rows, plan) = run_of(plans)?;
+        let [output] = &plan.outputs[..] else { return None };
+        let places = Places { nodes, first: plans.first()?.0, at: &at };
+        let by_node = places.by_node(&output.terms)?;
+        let (home, terms) = by_node.iter().max_by_key(|(_, terms)| terms.len())?;
+        let (NearTerm::Old { role: carrier, .. }, _) = *terms.first()? else { return None };
+        let mut sends = BTreeMap::new();
+        let make = gather(carrier, *home, by_node.clone(), &mut sends);
+        let fetched = Some(Fetched { of: output.role, at: carrier });
+        Self { rows, fills: Vec::new(), sends, makes: vec![make], fetched }.if_it_fits()
+    }
+
+    /// The plan, if the nodes can hold it.
+    fn if_it_fits(self) -> Option<Self> {
         let fits = |sums: &Vec<NearSum>| {
             let terms = sums.iter().flat_map(|sum| sum.terms.iter().map(|(term, _)| *term));
             sums.len() <= MAX_SENT && terms.collect::<BTreeSet<_>>().len() <= MAX_TERMS
         };
-        let makes_fit = makes.iter().all(|make| (1..=MAX_TERMS).contains(&make.terms.len()));
-        (makes_fit && sends.values().all(fits)).then_some(Self { rows, fills, sends, makes })
+        let makes_fit = self.makes.iter().all(|make| (1..=MAX_TERMS).contains(&make.terms.len()));
+        (makes_fit && self.sends.values().all(fits)).then_some(self)
     }
 
     /// Touched members of a node.
@@ -178,7 +246,8 @@ impl NearPlan {
     pub fn moved(&self, nodes: &[Option<NodeNumber>]) -> u64 {
         let apart = self.sends.keys().filter(|node| self.touched(**node, nodes) != 1).count();
         let commands = 2 * (self.fills.len() + self.makes.len()) + apart;
-        self.bytes() * self.fills.len() as u64 + COMMAND * commands as u64
+        self.bytes() * (self.fills.len() + usize::from(self.fetched.is_some())) as u64
+            + COMMAND * commands as u64
     }
 
     /// Bytes of a member's rows.
@@ -321,6 +390,51 @@ mod tests {
         let mut without = Case { map: case.map.clone(), nodes: case.nodes.clone() };
         without.nodes[case.map.parity()[0].index()] = None;
         assert_eq!(without.near(&plans, &touches), None);
+    }
+
+    /// The block is made on the node that has most of its terms, and the others send one interim.
+    #[test]
+    fn a_recovered_block_is_made_at_the_node_with_most_of_its_terms() {
+        for (level, disks, apart) in [(Level::Raid5, 5, 2), (Level::Raid6, 24, 2), (Level::Raid5, 3, 1)] {
+            let case = case(level, disks);
+            let lost = case.map.data()[0];
+            let state = RowState { absent: BTreeSet::from([lost]), ..RowState::default() };
+            let plan = case.map.read(&state, &[lost]).unwrap();
+            let plans: Vec<(u32, RowPlan)> = (3..5).map(|row| (row, plan.clone())).collect();
+            let read = |plans: &[(u32, RowPlan)]| NearPlan::read(plans, &case.nodes, |_, row| u64::from(row));
+            let near = read(&plans).unwrap();
+            let Some(Fetched { of, at }) = near.fetched else { panic!("nothing is brought") };
+            assert_eq!((of, near.rows, near.fills.len(), near.sends.len()), (lost, Rows(0b11000), 0, apart));
+            let home = case.nodes[at.index()].unwrap();
+            let [make] = &near.makes[..] else { panic!("{:?}", near.makes) };
+            assert_eq!(make.target, at);
+            let mut seen = Vec::new();
+            for (node, sum) in near.sends.iter().map(|(node, sums)| (*node, &sums[0])).chain([(home, make)]) {
+                let own = sum.terms.iter().filter(|(term, _)| !matches!(term, NearTerm::Interim(_)));
+                let most =
+                    make.terms.iter().filter(|(term, _)| !matches!(term, NearTerm::Interim(_))).count();
+                assert!(own.clone().count() <= most);
+                for (term, factor) in own {
+                    let NearTerm::Old { role, at: 3 } = term else { panic!("{term:?}") };
+                    assert_eq!(case.nodes[role.index()], Some(node));
+                    seen.push((Term::Old(*role), *factor));
+                }
+            }
+            let mut terms = plan.outputs[0].terms.clone();
+            terms.sort_unstable();
+            seen.sort_unstable();
+            assert_eq!(seen, terms);
+            assert!(near.moved(&case.nodes) < far_moved(&plans, None));
+            // Two members' blocks in one read.
+            let two = case.map.read(&state, &case.map.data()[..2]).unwrap();
+            assert_eq!(read(&[(0, two)]), None);
+        }
+        // A block that is there is read.
+        let case = case(Level::Raid5, 5);
+        let plan = case.map.read(&RowState::default(), &case.map.data()[..1]).unwrap();
+        let plans = [(0, plan)];
+        let near = NearPlan::read(&plans, &case.nodes, |_, _| 0).unwrap();
+        assert!(near.moved(&case.nodes) > far_moved(&plans, None));
     }
 
     /// The way that moves fewer bytes over the host's link.

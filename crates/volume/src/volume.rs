@@ -255,8 +255,8 @@ impl Volume {
             Event::Request(id, request) => self.request(id, request),
             Event::Done(action, outcome) => self.done(action, outcome),
             Event::Returned(role) => self.returned(role),
-            Event::Join { role, superblock, place, nonce, serial } => {
-                self.joins.push_back(Join { role, superblock, place, nonce, serial });
+            Event::Join { role, superblock, place, nonce, serial, node } => {
+                self.joins.push_back(Join { role, superblock, place, nonce, serial, node });
             }
             Event::Tick(now) => self.tick(now),
             Event::Stop => self.stopping = true,

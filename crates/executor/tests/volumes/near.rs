@@ -188,6 +188,85 @@ fn a_small_write_goes_over_the_hosts_links_once() {
     }
 }
 
+#[test]
+fn a_degraded_read_goes_over_the_hosts_links_once() {
+    for (level, members) in [(Level::Raid6, 24), (Level::Raid5, 5)] {
+        let nodes = Nodes::start(members, 4 * MIB, 4 * MIB);
+        let volume = made(&nodes, level);
+        let device = volume.device();
+        let mut model = vec![0; device.size_bytes() as usize];
+        Random(members as u64).fill(&mut model);
+        device.write_at(0, &model).unwrap();
+        device.flush().unwrap();
+        let lost = Role(1);
+        volume.control().fail(lost).unwrap();
+        wait_for("the failure", || volume.status().unwrap().missing == [lost]);
+        let geometry = volume.facts().geometry;
+        let of_it = (0..model.len() as u64).step_by(4096);
+        let of_it: Vec<u64> = of_it.filter(|at| geometry.locate(*at).unwrap().role == lost).collect();
+        let mut read = vec![0; 4096];
+        let (sent, received) = counted(&volume, || {
+            for at in &of_it {
+                device.read_at(*at, &mut read).unwrap();
+                assert!(read == model[*at as usize..][..4096], "{at}");
+            }
+        });
+        let user = of_it.len() * 4096;
+        println!("{level} {members}: {user} bytes, {sent} sent, {received} received");
+        assert!(user > 500_000);
+        assert!(sent as f64 <= 0.3 * user as f64, "{sent} of {user}");
+        assert!(received as f64 <= 1.05 * user as f64, "{received} of {user}");
+        assert_eq!(volume.status().unwrap().errors, [] as [String; 0]);
+        stop(volume);
+    }
+}
+
+/// What a new member of an array gets: bytes over the host's links, sent and received, and bytes
+/// that were rebuilt.
+fn rebuilt(level: Level, members: usize, bytes: u64) -> (u64, u64, u64) {
+    let nodes = Nodes::start(members + NODES, bytes, 4 * MIB);
+    let mut drives = nodes.members();
+    let spares = drives.split_off(members);
+    create(&drives, &spec(level, Some(Layout::LeftSymmetric), CHUNK), |_, _| {}).unwrap();
+    let volume = open(&drives, &options(Consistency::Log)).unwrap();
+    let device = volume.device();
+    let mut model = vec![0; device.size_bytes() as usize];
+    Random(members as u64).fill(&mut model);
+    device.write_at(0, &model).unwrap();
+    device.flush().unwrap();
+    let before = volume.status().unwrap();
+    // The new drive is on another node than the old one.
+    let role = volume.control().replace(Role(1), spares[0].clone(), false).unwrap();
+    wait_for("the rebuild", || volume.status().unwrap().missing.is_empty());
+    // Behind the superblocks that say so.
+    device.flush().unwrap();
+    let after = volume.status().unwrap();
+    assert_eq!((role, after.errors.len()), (Role(1), 0), "{:?}", after.errors);
+    let mut read = vec![0; model.len()];
+    device.read_at(0, &mut read).unwrap();
+    assert!(read == model);
+    drives[1] = spares[0].clone();
+    assert_eq!(torn(&drives, &volume), [] as [u64; 0]);
+    // And it is near for writes.
+    counted(&volume, || device.write_at(0, &model[..model.len() / 2]).unwrap());
+    let rebuilt = volume.facts().geometry.stripes() * CHUNK;
+    stop(volume);
+    (after.link_sent - before.link_sent, after.link_received - before.link_received, rebuilt)
+}
+
+/// A bigger member costs the host commands, and no blocks.
+#[test]
+fn a_member_is_rebuilt_by_the_nodes() {
+    for (level, members) in [(Level::Raid6, 24), (Level::Raid5, 5)] {
+        let (small, big) = (rebuilt(level, members, 4 * MIB), rebuilt(level, members, 8 * MIB));
+        let bytes = big.2 - small.2;
+        let (sent, received) = (big.0.saturating_sub(small.0), big.1.saturating_sub(small.1));
+        println!("{level} {members}: {bytes} more bytes, {sent} more sent, {received} more received");
+        assert!(sent as f64 <= 0.02 * bytes as f64, "{sent} of {bytes}");
+        assert!(received as f64 <= 0.02 * bytes as f64, "{received} of {bytes}");
+    }
+}
+
 /// Writes of any length and place, by several threads, each in a part of its own.
 fn churn(device: &Arc<impl BlockDevice + ?Sized>, model: &mut [u8], seed: u64, rounds: u64) {
     let part = model.len() / 4;

@@ -126,6 +126,19 @@ fn store(from: u64) -> Operation {
     Operation::Store { drive: DRIVE, from, offset: DATA, len: LEN, durable: true }
 }
 
+/// What lies in local memory.
+fn fetched(node: &RemoteNode, from: u64) -> Result<Vec<u8>, NodeError> {
+    let operation = Operation::Fetch { drive: DRIVE, from, len: LEN, buffer: AlignedBuffer::new(LEN) };
+    let (queue, completions) = open(node, 1);
+    queue.submit(Tag(1), operation).unwrap();
+    let done = completions.recv().unwrap();
+    done.result?;
+    match done.operation {
+        Operation::Fetch { buffer, .. } => Ok(buffer[..LEN].to_vec()),
+        other => panic!("{other:?}"),
+    }
+}
+
 /// Writes that the node has counted in the region of the data.
 fn counted(node: &RemoteNode) -> u64 {
     let command = ParityCommand {
@@ -170,6 +183,7 @@ fn a_small_write_is_folded_logged_and_stored_by_the_nodes_of_its_members() {
     assert!(bytes(&pair.data, LOG + 8192, 8192) == logged(1, &new));
     assert!(bytes(&pair.parity, LOG + 8192, 8192) == logged(4, &parity));
     assert!(bytes(&pair.data, DATA, LEN) == old && bytes(&pair.parity, DATA, LEN) == old_parity);
+    assert!(fetched(&pair.parity, pair.memory[1]).unwrap() == parity);
     run(&pair.data, store(pair.memory[0])).unwrap();
     run(&pair.parity, store(pair.memory[1])).unwrap();
     assert!(bytes(&pair.data, DATA, LEN) == new && bytes(&pair.parity, DATA, LEN) == parity);
@@ -198,6 +212,15 @@ fn what_is_not_the_hosts_is_refused_before_anything_is_done() {
     let kind = |operation| run(&pair.data, operation).unwrap_err().kind();
     // A quarter of the memory is this host's.
     assert_eq!(kind(store(pair.memory[0] + (256 << 10))), ErrorKind::Busy);
+    let others = fetched(&pair.data, pair.memory[0] + (256 << 10)).unwrap_err();
+    assert_eq!(others.kind(), ErrorKind::Busy);
+    let too_short = Operation::Fetch {
+        drive: DRIVE,
+        from: pair.memory[0],
+        len: 2 * LEN,
+        buffer: AlignedBuffer::new(LEN),
+    };
+    assert!(matches!(kind(too_short), ErrorKind::InvalidField(_)));
     let outside =
         Operation::Store { drive: DRIVE, from: pair.memory[0], offset: 1 << 20, len: LEN, durable: false };
     assert!(matches!(kind(outside), ErrorKind::InvalidField(_)));

@@ -3,6 +3,7 @@
 use super::Volume;
 use crate::log::{Space, SuperblockMark};
 use crate::member::{MemberPlace, State};
+use crate::near::NodeNumber;
 use crate::rows::Window;
 use pumice_raid::superblock::v1::{ROLE_SPARE, V1};
 use pumice_units::Role;
@@ -15,6 +16,7 @@ pub(super) struct Join {
     pub(super) place: MemberPlace,
     pub(super) nonce: u64,
     pub(super) serial: u64,
+    pub(super) node: Option<NodeNumber>,
 }
 
 impl Volume {
@@ -48,9 +50,10 @@ impl Volume {
         if member.here() {
             return;
         }
-        if let Some(node) = self.near.as_mut().and_then(|near| near.nodes.get_mut(join.role.index())) {
-            // Its node does not make parity yet.
-            *node = None;
+        if let Some(near) = &mut self.near {
+            let members = near.nodes.len().max(join.role.index() + 1);
+            near.nodes.resize(members, None);
+            near.nodes[join.role.index()] = join.node;
         }
         let given = *join.superblock;
         member.superblock = V1 {

@@ -41,13 +41,18 @@ impl Volume {
     pub(super) fn log(&mut self, id: OpId) {
         let op = &self.ops[&id];
         let own = op.kind.own();
+        if !op.kind.writes() {
+            return self.near_log(id, BTreeMap::new());
+        }
         if self.use_log && !own && !self.fits(op) {
             self.want_room = true;
             self.ready.insert(id);
             return;
         }
         if own {
-            return self.apply(id);
+            // It makes blocks that count for nothing until they are in place.
+            let to_make = op.near.as_ref().is_some_and(|near| !near.made);
+            return if to_make { self.near_log(id, BTreeMap::new()) } else { self.apply(id) };
         }
         let sequence = self.next_sequence;
         self.next_sequence += 1;
@@ -99,6 +104,9 @@ impl Volume {
     }
 
     pub(super) fn logged(&mut self, id: OpId) {
+        if !self.ops[&id].kind.writes() {
+            return self.fetch(id);
+        }
         if let Some(sequence) = self.ops[&id].sequences.last() {
             self.unlogged.remove(sequence);
         }

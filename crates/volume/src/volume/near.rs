@@ -5,7 +5,7 @@ use super::operation::{Kind, Op, Phase};
 use crate::action::Command;
 use crate::log::Kind as RecordKind;
 use crate::near::{
-    Near, NearNodes, NearOp, NearPlan, NearStep, NearSum, NodeNumber, PlacedRecord, far_moved,
+    Near, NearNodes, NearOp, NearPlan, NearStep, NearSum, NearTerm, NodeNumber, PlacedRecord, far_moved,
 };
 use crate::plan::RowPlan;
 use crate::rows::{BLOCK, Touch};
@@ -36,9 +36,12 @@ impl Volume {
         plans: &[(u32, RowPlan)],
         log: Option<RecordKind>,
     ) -> Option<NearOp> {
-        let near = self.near.as_ref().filter(|_| !op.barred && matches!(op.kind, Kind::Write(_)))?;
+        let near = self.near.as_ref().filter(|_| !op.barred)?;
         let at = |role, row| self.at(role, op.window) + u64::from(row) * BLOCK;
-        let plan = NearPlan::new(plans, &op.touches, &near.nodes, at)?;
+        let plan = match op.kind {
+            Kind::Read(_) => NearPlan::read(plans, &near.nodes, at),
+            _ => NearPlan::new(plans, &op.touches, &near.nodes, at),
+        }?;
         let fewer = plan.moved(&near.nodes) < far_moved(plans, log);
         fewer.then(|| NearOp { plan, place: None, records: BTreeMap::new(), made: false })
     }
@@ -94,12 +97,12 @@ impl Volume {
         self.near_steps(id, steps);
     }
 
-    /// Interims of the nodes of which so many members are touched.
+    /// Interims of the nodes of which so many members are touched. The command goes to a member that
+    /// has a term: others of the node may be missing.
     fn sends_of(&self, plan: &NearPlan, touched: std::ops::Range<usize>) -> Vec<Step> {
         let nodes = self.near_nodes();
         let sends = plan.sends.iter().filter(|(node, _)| touched.contains(&plan.touched(**node, nodes)));
-        let of_node = |node: NodeNumber| nodes.iter().position(|other| *other == Some(node)).unwrap_or(0);
-        sends.map(|(node, sums)| (Role(of_node(*node) as u16), None, sums.clone(), None)).collect()
+        sends.filter_map(|(_, sums)| Some((sender(sums)?, None, sums.clone(), None))).collect()
     }
 
     /// All new data are in their places.
@@ -120,9 +123,24 @@ impl Volume {
         self.near_steps(id, steps);
     }
 
+    /// The blocks that are to be read are made.
+    pub(super) fn fetch(&mut self, id: OpId) {
+        let Some(near) = self.ops[&id].near.as_ref() else { return };
+        let (Some(fetched), Some(place), rows) = (near.plan.fetched, near.place, near.plan.rows) else {
+            return;
+        };
+        self.set_phase(id, Phase::Applying);
+        self.ready.insert(id);
+        self.issue_for(id, Command::Fetch { op: id, role: fetched.at, of: fetched.of, place, rows });
+    }
+
     fn near_steps(&mut self, id: OpId, steps: Vec<Step>) {
         let op = &self.ops[&id];
-        let (Some(near), Kind::Write(request)) = (&op.near, op.kind) else { return };
+        let Some(near) = &op.near else { return };
+        let request = match op.kind {
+            Kind::Read(request) | Kind::Write(request) => Some(request),
+            Kind::Rebuild { .. } | Kind::Resync { .. } => None,
+        };
         let (place, rows) = (near.place.unwrap_or(0), near.plan.rows);
         for (role, fill, sums, record) in steps {
             let node = self.node_of(role);
@@ -158,4 +176,12 @@ impl Volume {
             op.phase = phase;
         }
     }
+}
+
+/// The member whose drive is asked for sums of a node.
+fn sender(sums: &[NearSum]) -> Option<Role> {
+    sums.iter().flat_map(|sum| &sum.terms).find_map(|(term, _)| match term {
+        NearTerm::Old { role, .. } | NearTerm::New(role) => Some(*role),
+        NearTerm::Interim(_) => None,
+    })
 }

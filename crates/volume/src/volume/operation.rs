@@ -32,7 +32,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    const fn writes(self) -> bool {
+    pub(super) const fn writes(self) -> bool {
         !matches!(self, Self::Read(_))
     }
 
@@ -90,7 +90,9 @@ impl Op {
     /// An action of it is over.
     pub(super) fn returned(&mut self, action: ActionId, outcome: Outcome, role: Option<Role>) {
         self.waiting.remove(&action);
-        self.refused |= outcome == Outcome::Refused && self.near.as_ref().is_some_and(|near| !near.made);
+        // Also one of a member that is known to be missing: nothing else is done about that.
+        let not_done = matches!(outcome, Outcome::Refused | Outcome::Failed);
+        self.refused |= not_done && self.near.as_ref().is_some_and(|near| !near.made);
         if let (Outcome::Unreadable(rows), Some(role)) = (outcome, role) {
             self.unreadable.entry(role).or_default().0 |= rows.0;
             self.phase = Phase::Intent;
@@ -150,6 +152,7 @@ impl Volume {
             (Phase::Room, Kind::Write(_)) => {
                 !bits(op) || (self.use_log && self.want_room && !self.fits(op)) || self.needs_place(op)
             }
+            (Phase::Room, _) => self.needs_place(op),
             _ => false,
         }
     }
@@ -186,7 +189,7 @@ impl Volume {
             Phase::Filling => self.near_send(id),
             Phase::Sending => self.near_make(id),
             Phase::Logging => self.logged(id),
-            Phase::Applying => self.finish(id, Ok(())),
+            Phase::Applying => self.applied(id),
             Phase::Voiding => self.finish(id, Err(RequestError::Lost)),
         }
     }
@@ -271,7 +274,8 @@ impl Volume {
             op.stored = stored;
         }
         let op = &self.ops[&id];
-        let log = self.use_log.then(|| self.record_kind(op));
+        let logs = self.use_log && matches!(op.kind, Kind::Write(_));
+        let log = logs.then(|| self.record_kind(op));
         let mut near = self.near_of(op, &plans, log);
         // On a tie, the way that needs fewer commands of the host. Both store the same.
         if let Some(first) = &near
@@ -329,12 +333,18 @@ impl Volume {
     fn folded(&mut self, id: OpId) {
         let Some(op) = self.ops.get_mut(&id) else { return };
         op.phase = Phase::Room;
-        if let Kind::Read(request) = op.kind {
-            let touches = op.touches.clone();
-            self.effects.push(Effect::Deliver { op: id, request, touches });
-            return self.finish(id, Ok(()));
+        if !op.kind.writes() {
+            return self.applied(id);
         }
         self.ready.insert(id);
+    }
+
+    /// All new blocks are in place, or what is read is here.
+    fn applied(&mut self, id: OpId) {
+        if let Some(Op { kind: Kind::Read(request), touches, .. }) = self.ops.get(&id) {
+            self.effects.push(Effect::Deliver { op: id, request: *request, touches: touches.clone() });
+        }
+        self.finish(id, Ok(()));
     }
 
     /// An operation that had logged cannot be done. Some of its records are on their members; if
@@ -378,7 +388,7 @@ impl Volume {
             }
         }
         match (&op.near, op.kind) {
-            (Some(_), _) => self.ways.0 += 1,
+            (Some(_), Kind::Write(_)) => self.ways.0 += 1,
             (None, Kind::Write(_)) if result.is_ok() => self.ways.1 += 1,
             _ => {}
         }

@@ -302,6 +302,9 @@ impl World {
         if let Command::Update { op, request, step, .. } = command {
             return self.update(*op, role, *request, step, cut);
         }
+        if let Command::Fetch { op, of, place, rows, .. } = command {
+            return self.fetch(*op, role, *of, *place, *rows);
+        }
         if !self.disks[i].up || self.disks[i].lost {
             return Outcome::Failed;
         }
@@ -371,7 +374,7 @@ impl World {
                     (false, false) => disk.put(*at, bytes),
                 }
             }
-            Command::Fold { .. } | Command::Update { .. } => {}
+            Command::Fold { .. } | Command::Update { .. } | Command::Fetch { .. } => {}
             Command::Store { place, at, rows, .. } => {
                 let Some(nodes) = &self.nodes else { panic!("there are no nodes") };
                 for row in rows.iter() {
@@ -380,6 +383,18 @@ impl World {
             }
         }
         if failing.is_some() { Outcome::Failed } else { Outcome::Done }
+    }
+
+    /// Brings what a node has made to this host.
+    fn fetch(&mut self, op: OpId, role: Role, of: Role, place: u32, rows: Rows) -> Outcome {
+        let disk = &self.disks[role.index()];
+        let (down, fails) = (!disk.up || disk.lost, self.random.chance(2));
+        let Some(nodes) = self.nodes.as_ref().filter(|_| !down && !fails) else { return Outcome::Refused };
+        let new = &mut self.buffers.entry(op).or_default().new;
+        for row in rows.iter() {
+            new.insert((of, row), nodes.made(place, role, row).to_vec());
+        }
+        Outcome::Done
     }
 
     fn fold(&mut self, command: &Command) {
@@ -698,7 +713,8 @@ impl World {
         let serial = highest_serial(disk.read(heads, (HEADS * HEAD_BYTES) as usize));
         self.disks[role.index()] = disk;
         let nonce = self.random.next(u64::MAX);
-        self.event(Event::Join { role, superblock: Box::new(superblock), place, nonce, serial });
+        let node = self.nodes.as_ref().map(|_| Nodes::node_of(role)).filter(|_| !nonce.is_multiple_of(4));
+        self.event(Event::Join { role, superblock: Box::new(superblock), place, nonce, serial, node });
     }
 
     /// Reads the whole volume and compares it with what the model allows; from then on it is what

@@ -45,6 +45,11 @@ impl Nodes {
         *self = Self { late: self.late, refused: self.refused, ..Self::default() };
     }
 
+    /// The node of a member.
+    pub(crate) fn node_of(role: Role) -> NodeNumber {
+        role.get() % NODES
+    }
+
     /// New blocks of a member.
     pub(crate) fn made(&self, place: u32, role: Role, row: u32) -> &[u8] {
         &self.memory[&(place, Slot::New(role), row)]
@@ -72,7 +77,7 @@ impl World {
         &mut self,
         op: OpId,
         role: Role,
-        request: RequestId,
+        request: Option<RequestId>,
         step: &NearStep,
         cut: bool,
     ) -> Outcome {
@@ -89,7 +94,7 @@ impl World {
         nodes: &mut Nodes,
         op: OpId,
         role: Role,
-        request: RequestId,
+        request: Option<RequestId>,
         step: &NearStep,
         cut: bool,
     ) -> Outcome {
@@ -104,16 +109,19 @@ impl World {
         // A step that only logs is for its member alone: if it fails, so does the member.
         let fails = (step.fill.is_some() || !step.sums.is_empty()) && self.random.chance(2);
         let fails = fails || step.record.is_some() && self.refuses.take_if(|of| *of == role).is_some();
-        if down(&self.disks[disk]) || !self.model.knows(request) || fails {
+        let gone = request.is_some_and(|request| !self.model.knows(request));
+        if down(&self.disks[disk]) || gone || fails {
             return Outcome::Refused;
         }
         let others = self.outstanding.iter().any(|action| match &action.command {
             Command::Update { op: other, step: of, .. } => of.place == step.place && *other != op,
-            Command::Store { op: other, place, .. } => *place == step.place && *other != op,
+            Command::Store { op: other, place, .. } | Command::Fetch { op: other, place, .. } => {
+                *place == step.place && *other != op
+            }
             _ => false,
         });
         assert!(!others, "two operations in one place");
-        if let Some(touch) = &step.fill {
+        if let (Some(touch), Some(request)) = (&step.fill, request) {
             for row in step.rows.iter() {
                 let (start, end) = touch.in_row(row).unwrap();
                 assert_eq!((start, end), (0, BLOCK), "whole blocks");
