@@ -372,8 +372,14 @@ impl Volume {
 
     fn tick(&mut self, now: u64) {
         self.now = now;
-        let degraded = !self.missing().is_empty() || !self.failing.is_empty();
-        if let (false, Some(intent)) = (degraded, &mut self.intent) {
+        if self.recovery.is_some() {
+            // Until it has ended, what a crash left torn has its bit, and nothing is idle.
+            return;
+        }
+        // Nobody takes the bits for whole before events_cleared says who may.
+        let whole = self.missing().is_empty() && self.recording.is_none();
+        if let (true, Some(intent)) = (whole && !self.unrecorded && self.failing.is_empty(), &mut self.intent)
+        {
             intent.tick(self.released);
         }
         self.idle += 1;

@@ -97,8 +97,8 @@ impl Volume {
         self.near_steps(id, steps);
     }
 
-    /// Interims of the nodes of which so many members are touched. The command goes to a member that
-    /// has a term: others of the node may be missing.
+    /// Interims of the nodes of which so many members are touched. The command goes to a member
+    /// that has a term: others of the node may be missing.
     fn sends_of(&self, plan: &NearPlan, touched: std::ops::Range<usize>) -> Vec<Step> {
         let nodes = self.near_nodes();
         let sends = plan.sends.iter().filter(|(node, _)| touched.contains(&plan.touched(**node, nodes)));
