@@ -50,14 +50,30 @@ fn setup(seed: u64, log: bool) -> Setup {
     Setup { level, layout, disks, chunk, stripes: (40_000 / chunk).max(2), log, near }
 }
 
-fn lose(world: &mut World) {
+/// How many members may be lost yet, and one that is.
+fn may_lose(world: &mut World) -> (usize, usize) {
     let survives = usize::from(world.geometry.raid_disks() - world.geometry.data_disks());
     let role = world.random.next(world.disks.len() as u64) as usize;
-    let disks = world.disks.iter().zip(0..);
     let missing = world.missing();
+    let disks = world.disks.iter().zip(0..);
     let gone = disks.filter(|(disk, role)| disk.lost || missing.contains(&Role(*role))).count();
-    if gone < survives {
-        world.disks[role].lost = true;
+    (survives.saturating_sub(gone), role)
+}
+
+fn lose_one(world: &mut World) {
+    let (left, role) = may_lose(world);
+    world.disks[role].lost |= left > 0;
+}
+
+/// Loses a member, or its node with all that is on it, if the code survives that.
+fn lose(world: &mut World) {
+    let (left, role) = may_lose(world);
+    let of_node = (0..world.disks.len()).filter(|other| world.same_node(role, *other));
+    let of_node: Vec<usize> = of_node.collect();
+    if world.nodes.is_some() && of_node.len() <= left && world.random.chance(50) {
+        of_node.iter().for_each(|role| world.disks[*role].lost = true);
+    } else {
+        world.disks[role].lost |= left > 0;
     }
 }
 
@@ -131,6 +147,9 @@ fn history_of(seed: u64, case: Case, fault: Fault, omit: Option<Rule>, again: bo
                 let steps = world.random.next(60);
                 world.run_recovery(steps);
                 world.crash();
+                if !world.disks.iter().any(|disk| disk.lost) && world.missing().is_empty() {
+                    world.check_for_linux();
+                }
             }
             if case == Case::DuringReplay && world.random.chance(30) {
                 lose(&mut world);
@@ -473,7 +492,7 @@ fn after_any_crash_on_media_that_decay_flushed_is_kept_and_the_rest_is_old_or_ne
             let steps = 20 + world.random.next(300);
             world.run(steps);
             if round == 1 && seed % 3 == 0 {
-                lose(&mut world);
+                lose_one(&mut world);
                 world.run(60);
             }
             world.crash();

@@ -21,7 +21,11 @@ fn layouts() -> Vec<(Level, Option<Layout>, u16)> {
 fn contents_are_those_of_a_plain_model_at_all_levels_and_layouts() {
     let mut degraded = 0;
     for (i, (level, layout, disks)) in (0..).zip(layouts()) {
-        for (seed, chunk) in [(i, 4096), (i + 1000, 65536), (i + 2000, 131_072)] {
+        let mut chunks = vec![(i, 4096), (i + 1000, 65536), (i + 2000, 131_072)];
+        if i % 4 == 0 {
+            chunks.push((i + 3000, 1 << 20));
+        }
+        for (seed, chunk) in chunks {
             let stripes = 12 * 4096 / chunk + 3;
             let log = seed % 3 > 0;
             println!("seed {seed} {level} {layout:?} {disks} disks, chunk {chunk}, log {log}");
@@ -38,6 +42,9 @@ fn contents_are_those_of_a_plain_model_at_all_levels_and_layouts() {
                     world.run(200);
                 }
                 world.verify();
+                if world.missing().is_empty() {
+                    assert_eq!(world.torn_rows(), [] as [u64; 0], "seed {seed} round {round}");
+                }
                 degraded += world.volume.as_ref().unwrap().missing().len();
                 let mut missing = world.volume.as_ref().unwrap().missing();
                 missing.retain(|role| world.disks[role.index()].lost);

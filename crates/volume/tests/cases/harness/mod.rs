@@ -547,7 +547,10 @@ impl World {
             if self.ready || self.again || self.outstanding.is_empty() {
                 return;
             }
-            self.execute();
+            match self.random.chance(10) {
+                true => self.tick(),
+                false => self.execute(),
+            }
         }
     }
 

@@ -46,7 +46,7 @@ impl Nodes {
     }
 
     /// The node of a member.
-    pub(crate) fn node_of(role: Role) -> NodeNumber {
+    pub(super) fn node_of(role: Role) -> NodeNumber {
         role.get() % NODES
     }
 
@@ -72,6 +72,11 @@ impl Nodes {
 }
 
 impl World {
+    /// Whether two members are on one node.
+    pub(crate) fn same_node(&self, role: usize, other: usize) -> bool {
+        role % usize::from(NODES) == other % usize::from(NODES)
+    }
+
     /// Carries out a step of the near way.
     pub(super) fn update(
         &mut self,
