@@ -10,6 +10,9 @@ use std::io;
 
 /// Bytes of data that a block keeps in memory, at most.
 const RUN: usize = 256 << 10;
+/// From so many bytes on, data that are handed over bypass the page cache: the wait for the medium
+/// costs no more than a copy, and a flush has less to write.
+const LARGE: usize = 64 << 10;
 const OOB: usize = OOB_BYTES as usize;
 /// How a medium says that these bytes cannot be read, and others may: EIO.
 const MEDIA_ERROR: i32 = 5;
@@ -133,7 +136,7 @@ impl<M: Medium> FileNand<M> {
     }
 
     /// Writes the data of a block that are in memory only; with `soon`, by
-    /// [`Medium::write_soon`].
+    /// [`Medium::write_soon`] if they are few.
     fn write_data(&mut self, block: u32, soon: bool) -> Result<(), NandError> {
         let Some(open) = self.open.get_mut(&block).filter(|open| open.kept < open.next) else {
             return Ok(());
@@ -143,6 +146,7 @@ impl<M: Medium> FileNand<M> {
         let at = self.layout.data_at(self.layout.geometry().page(BlockId(block), open.kept));
         self.written = true;
         let data = &open.data[bytes];
+        let soon = soon && data.len() < LARGE;
         let written = if soon { self.medium.write_soon(at, data) } else { self.medium.write_at(at, data) };
         if let Err(error) = written {
             return Err(self.fail("writing data", &error));

@@ -21,6 +21,7 @@ struct File {
     /// Not the power is cut after the last of these, but the process ends.
     kills: bool,
     ended: Cell<bool>,
+    syncs: Cell<u32>,
     /// Whether it cannot be read now, as a device that is gone.
     deaf: Cell<bool>,
 }
@@ -35,7 +36,14 @@ impl File {
     }
 
     fn of(store: FaultyStore, kills: bool) -> Self {
-        Self { store, left: Cell::new(None), kills, ended: Cell::new(false), deaf: Cell::new(false) }
+        Self {
+            store,
+            left: Cell::new(None),
+            kills,
+            ended: Cell::new(false),
+            syncs: Cell::new(0),
+            deaf: Cell::new(false),
+        }
     }
 
     fn count(&self) -> io::Result<()> {
@@ -71,6 +79,7 @@ impl Medium for File {
 
     fn sync(&self) -> io::Result<()> {
         self.count()?;
+        self.syncs.set(self.syncs.get() + 1);
         self.store.sync(NAME)
     }
 }
@@ -154,6 +163,26 @@ fn what_was_handed_over_outlives_the_process() {
         }
     }
     assert!(unflushed > 1_000, "{unflushed} pages were not flushed");
+}
+
+/// Blocks are erased many at a time, as that takes two syncs; those that were erased are used
+/// before more are.
+#[test]
+fn an_erase_of_many_blocks_serves_as_many() {
+    let config = Config { erase_at_once: 16, buffer: 0, ..Config::new(LOGICAL, Scheme::None) };
+    let (nand, journal) = <Flash as Cuttable>::new(40, 2, false);
+    let mut drive = Ftl::format(nand, journal, config).unwrap();
+    let write = |drive: &mut seeds::Drive<Flash>, blocks: u64| {
+        for number in 0..8 * blocks {
+            drive.write((number % 30) as u32, &content::<Flash>(number), 0).unwrap();
+        }
+    };
+    write(&mut drive, 200);
+    let (before, erases) = (drive.nand().inner().medium().syncs.get(), drive.stats().erases);
+    write(&mut drive, 800);
+    let (syncs, erases) = (drive.nand().inner().medium().syncs.get() - before, drive.stats().erases - erases);
+    assert!((780..=820).contains(&erases), "{erases} blocks were erased for 800");
+    assert!(syncs < 160, "{syncs} syncs for {erases} erases");
 }
 
 #[test]

@@ -38,8 +38,9 @@ pub(crate) struct Blocks {
     /// Whether a free block is known to be erased.
     erased: Vec<bool>,
     stream: Vec<Stream>,
-    /// Free blocks by wear.
-    free: BTreeSet<(u32, u32)>,
+    /// Free blocks by wear: those that are erased, and those that are not.
+    ready: BTreeSet<(u32, u32)>,
+    used: BTreeSet<(u32, u32)>,
     victim: Box<dyn Victim>,
     /// Blocks to be evacuated and retired.
     pub(crate) failing: Vec<u32>,
@@ -53,6 +54,8 @@ impl Blocks {
         let n = geometry.blocks as usize;
         let mut state = vec![State::Free; n];
         state[..reserved as usize].fill(State::Reserved);
+        let free = (reserved..geometry.blocks).map(|block| (0, block)).collect();
+        let (ready, used) = if erased { (free, BTreeSet::new()) } else { (BTreeSet::new(), free) };
         Self {
             geometry,
             state,
@@ -64,7 +67,8 @@ impl Blocks {
             all_live: 0,
             erased: vec![erased; n],
             stream: vec![Stream::UNIQUE; n],
-            free: (reserved..geometry.blocks).map(|block| (0, block)).collect(),
+            ready,
+            used,
             victim,
             failing: Vec::new(),
             clock: 0,
@@ -72,7 +76,7 @@ impl Blocks {
     }
 
     pub(crate) fn free(&self) -> usize {
-        self.free.len()
+        self.ready.len() + self.used.len()
     }
 
     pub(crate) fn live(&self, block: u32) -> u32 {
@@ -96,12 +100,31 @@ impl Blocks {
         self.stream[block as usize]
     }
 
-    /// Takes a free block: the least worn, or the most worn for data that stay long.
-    pub(crate) fn take(&mut self, stream: Stream) -> Option<BlockId> {
-        let (_, block) = if stream.stays() { self.free.pop_last() } else { self.free.pop_first() }?;
+    /// Takes a free block: the least worn, or the most worn for data that stay long. With
+    /// `ready_first`, blocks that are not erased are taken only if no other is left.
+    pub(crate) fn take(&mut self, stream: Stream, ready_first: bool) -> Option<BlockId> {
+        let next = |set: &BTreeSet<(u32, u32)>| {
+            if stream.stays() { set.last().copied() } else { set.first().copied() }
+        };
+        let (_, block) = match (next(&self.ready), next(&self.used)) {
+            (Some(ready), Some(used)) if !ready_first && stream.stays() => ready.max(used),
+            (Some(ready), Some(used)) if !ready_first => ready.min(used),
+            (ready, used) => ready.or(used)?,
+        };
+        self.remove_free(block);
         self.stream[block as usize] = stream;
         self.state[block as usize] = State::Open;
         Some(BlockId(block))
+    }
+
+    fn remove_free(&mut self, block: u32) {
+        let key = (self.erases[block as usize], block);
+        let _ = self.ready.remove(&key) || self.used.remove(&key);
+    }
+
+    fn insert_free(&mut self, block: u32) {
+        let set = if self.erased[block as usize] { &mut self.ready } else { &mut self.used };
+        set.insert((self.erases[block as usize], block));
     }
 
     /// Whether a block that was taken must be erased first.
@@ -133,22 +156,21 @@ impl Blocks {
 
     /// Free blocks that are not erased, in the order in which a stream would take them.
     pub(crate) fn to_erase(&self, stream: Stream, most: usize) -> Vec<BlockId> {
-        let used = |&&(_, block): &&(u32, u32)| !self.erased[block as usize];
         let id = |&(_, block): &(u32, u32)| BlockId(block);
         if stream.stays() {
-            self.free.iter().rev().filter(used).take(most).map(id).collect()
+            self.used.iter().rev().take(most).map(id).collect()
         } else {
-            self.free.iter().filter(used).take(most).map(id).collect()
+            self.used.iter().take(most).map(id).collect()
         }
     }
 
     /// A free block was erased before it is taken.
     pub(crate) fn erased_ahead(&mut self, block: BlockId) {
         let b = block.0 as usize;
-        self.free.remove(&(self.erases[b], block.0));
+        self.remove_free(block.0);
         self.set_erases(block.0, self.erases[b] + 1);
         self.erased[b] = true;
-        self.free.insert((self.erases[b], block.0));
+        self.insert_free(block.0);
     }
 
     pub(crate) fn close(&mut self, block: BlockId) {
@@ -166,13 +188,13 @@ impl Blocks {
 
     pub(crate) fn retire(&mut self, block: u32) {
         self.state[block as usize] = State::Retired;
-        self.free.remove(&(self.erases[block as usize], block));
+        self.remove_free(block);
     }
 
     /// All live pages of a block that is no victim any more are gone.
     pub(crate) fn release(&mut self, block: u32) {
         self.state[block as usize] = State::Free;
-        self.free.insert((self.erases[block as usize], block));
+        self.insert_free(block);
     }
 
     pub(crate) fn page_born(&mut self, page: Ppn) {
@@ -228,7 +250,7 @@ impl Blocks {
     /// Puts a block as recovery found it: free blocks may hold old pages.
     pub(crate) fn restore(&mut self, block: u32, erases: u32, retired: bool, stream: Stream, live: u32) {
         let b = block as usize;
-        self.free.remove(&(self.erases[b], block));
+        self.remove_free(block);
         self.stream[b] = stream;
         self.set_erases(block, erases);
         self.all_live = self.all_live - self.live[b] + live;
@@ -237,7 +259,7 @@ impl Blocks {
             self.state[b] = State::Retired;
         } else if live == 0 {
             self.state[b] = State::Free;
-            self.free.insert((erases, block));
+            self.insert_free(block);
         } else {
             self.close(BlockId(block));
         }

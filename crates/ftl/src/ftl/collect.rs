@@ -26,6 +26,12 @@ where
             let Some(victim) = self.blocks.pick(u32::MAX) else { break };
             self.collect(victim, after)?;
         }
+        // Blocks that hold nothing are free for nothing, and the erases of many share their syncs.
+        let wanted = (keep + self.config.erase_at_once) as usize;
+        while self.config.erase_at_once > 1 && self.blocks.free() < wanted {
+            let Some(dead) = self.blocks.pick(0) else { break };
+            self.collect(dead, after)?;
+        }
         Ok(())
     }
 

@@ -202,7 +202,9 @@ where
     /// Takes a free block and erases it if need be; blocks that cannot be erased are retired.
     fn take_block(&mut self, stream: Stream, after: Nanos) -> Result<BlockId, FtlError> {
         loop {
-            let block = self.blocks.take(stream).ok_or(FtlError::NoRoom)?;
+            // Blocks that were erased together with another were worn as little as any.
+            let ready_first = self.config.erase_at_once > 1;
+            let block = self.blocks.take(stream, ready_first).ok_or(FtlError::NoRoom)?;
             if !self.blocks.must_erase(block) {
                 return Ok(block);
             }
