@@ -1,6 +1,7 @@
 //! `pumice bench`: measures the speed of this machine.
 
 mod clock;
+mod flash;
 mod guards;
 #[cfg(feature = "isal")]
 mod isal;
@@ -24,6 +25,8 @@ pub(crate) enum BenchCommand {
     Scrub(scrub::ScrubArgs),
     /// Measure a node's drive under load against a bare echo of messages of the same sizes
     Node(node::NodeArgs),
+    /// Measure a flash drive in a file against a plain file
+    Flash(flash::FlashArgs),
     /// Measure a paced scrub of a node's drives beside other users, against a scrub at a fixed rate
     /// that slows them equally
     Pace(pace::PaceArgs),
@@ -36,6 +39,7 @@ pub(crate) fn run(command: &BenchCommand) -> Result<ExitCode, Failure> {
         BenchCommand::Guards(args) => guards::run(args),
         BenchCommand::Scrub(args) => scrub::run(args),
         BenchCommand::Node(args) => node::run(args),
+        BenchCommand::Flash(args) => flash::run(args),
         BenchCommand::Pace(args) => pace::run(args),
     }
 }

@@ -304,3 +304,33 @@ fn a_drive_is_made_looked_at_checked_and_repaired() {
     let why = String::from_utf8(refused.stderr).unwrap();
     assert!(refused.status.code() == Some(2) && why.contains("capacity"), "{why}");
 }
+
+#[test]
+fn a_flash_drive_is_measured_beside_a_plain_file_and_both_are_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let words = ["bench", "flash", "--capacity", "64MiB", "--seconds", "0.05", "--rounds", "1"];
+    let measure = |more: &[&str]| {
+        let done = pumice().args(words).args(more).arg("--json").arg(folder.path()).output().unwrap();
+        assert_eq!(done.status.code(), Some(0), "{}", String::from_utf8_lossy(&done.stderr));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "something is left");
+        serde_json::from_slice::<Value>(&done.stdout).unwrap()
+    };
+    let half = measure(&["--dedup", "inline"]);
+    assert!(half["hash_bytes_per_s"].as_f64().unwrap() > 0.0);
+    let full = measure(&["--full", "--op", "28"]);
+    assert!(full["hash_bytes_per_s"].is_null());
+    for (document, most_idle) in [(half, 1.0), (full, f64::INFINITY)] {
+        let cases = document["cases"].as_array().unwrap();
+        assert_eq!(cases.len(), 6);
+        for case in cases {
+            let number = |name: &str| case[name].as_f64().unwrap_or_else(|| panic!("{name} of {case}"));
+            assert!(number("plain_per_s") > 0.0 && number("flash_per_s") > 0.0);
+            let reads = case["io"].as_str().unwrap().ends_with("read");
+            assert_eq!(case["write_amplification"].is_null(), reads, "{case}");
+            if !reads {
+                let writes = number("write_amplification");
+                assert!((1.0..=most_idle).contains(&writes), "{case}: pages that differ, half of the room");
+            }
+        }
+    }
+}
