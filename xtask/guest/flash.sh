@@ -30,7 +30,7 @@ sync
 ) &
 copies_=$!
 echo "::mark ext4 load" > /dev/ttyS1
-verified /mnt/load --rw=randwrite --bs=4k --iodepth=8 --size=24m --time_based --runtime="$seconds"
+verified_for "$seconds" /mnt/load --rw=randwrite --bs=4k --iodepth=8 --size=6m
 echo "::mark ext4 done" > /dev/ttyS1
 touch /tmp/enough
 wait $copies_
@@ -61,7 +61,7 @@ await 200 settled || fail "the first resync does not end: $(cat /proc/mdstat)"
 whole
 step "mdadm --create, RAID-5 over three drives, first resync"
 echo "::mark md load" > /dev/ttyS1
-verified /dev/md0 --rw=randwrite --bsrange=4k-64k --iodepth=8 --size=32m --time_based --runtime="$seconds"
+verified_for "$seconds" /dev/md0 --rw=randwrite --bsrange=4k-64k --iodepth=8 --size=16m
 echo "::mark md done" > /dev/ttyS1
 sync
 whole

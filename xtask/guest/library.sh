@@ -92,4 +92,17 @@ verified() {
     fail "fio on $device_ ended with status $status_: $(grep -m 1 -iE 'verify|error' /tmp/fio.txt)"
   }
   grep -E '(READ|WRITE):' /tmp/fio.txt
+  # With a time limit fio reads nothing back if the writes use it up.
+  grep -q 'READ:' /tmp/fio.txt || fail "fio on $device_ verified nothing"
+}
+# verified_for SECONDS DEVICE FIO-OPTION...: the same again and again for so long, at least once,
+# with other data each time.
+verified_for() {
+  until_=$(($(date +%s) + $1))
+  passes_=0
+  shift
+  while [ $passes_ = 0 ] || [ "$(date +%s)" -lt $until_ ]; do
+    passes_=$((passes_ + 1))
+    verified "$@" --randseed=$((20261121 + passes_))
+  done
 }
