@@ -327,6 +327,10 @@ pub trait BlockDevice: Send + Sync {
         Ok(())
     }
 
+    /// A range will be read or written soon: its memory may be brought nearer meanwhile. Nothing
+    /// happens if the range is not on the device.
+    fn prepare(&self, _offset: u64, _len: u64) {}
+
     /// Direct I/O, if the device has it.
     fn direct(&self) -> Option<&dyn DirectIo> {
         None

@@ -35,5 +35,5 @@ pub use hooked::HookedDevice;
 pub use marked::{MAX_MARKS, MarkedDevice, MarksError};
 pub use medium::DeviceMedium;
 pub use memory::{MemoryDevice, zeroed_memory};
-pub use system::{ask_silent_peer, give_memory_back, raise_descriptor_limit, step_back};
+pub use system::{ask_silent_peer, give_memory_back, prefetch, raise_descriptor_limit, step_back};
 pub use tagged::{Faulty, Judgement, TagFault, read_judged};

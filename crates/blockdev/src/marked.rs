@@ -216,6 +216,10 @@ impl BlockDevice for MarkedDevice {
         self.inner.check_resident(offset, len)
     }
 
+    fn prepare(&self, offset: u64, len: u64) {
+        self.inner.prepare(offset, len);
+    }
+
     fn direct(&self) -> Option<&dyn DirectIo> {
         self.inner.direct()
     }

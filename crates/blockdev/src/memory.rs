@@ -1,7 +1,7 @@
 //! A device in memory.
 
 use crate::error::Operation;
-use crate::system::prefer_large_pages;
+use crate::system::{prefer_large_pages, prefetch};
 use crate::{BlockDevice, IoError};
 use std::io;
 use std::ops::Range;
@@ -91,6 +91,13 @@ impl BlockDevice for MemoryDevice {
 
     fn resident(&self) -> Option<RwLockReadGuard<'_, Vec<u8>>> {
         Some(self.content.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn prepare(&self, offset: u64, len: u64) {
+        let content = self.content.read().unwrap_or_else(PoisonError::into_inner);
+        let begin = usize::try_from(offset).unwrap_or(usize::MAX);
+        let end = begin.saturating_add(usize::try_from(len).unwrap_or(usize::MAX));
+        prefetch(content.get(begin..end).unwrap_or_default());
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError> {

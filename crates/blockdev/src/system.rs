@@ -72,6 +72,23 @@ pub(crate) fn make_zeros(file: &File, how: Zeroing, offset: u64, len: u64) -> io
     }
 }
 
+/// Bytes at the start of a range that are fetched: the processor notices by itself that the rest
+/// follows, and more than this keeps it waiting for memory (docs/notebook/serving.md).
+const FETCHED: usize = 1024;
+
+/// Brings the start of `bytes` into the caches while other work goes on.
+pub fn prefetch(bytes: &[u8]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in bytes[..bytes.len().min(FETCHED)].chunks(64) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: every processor of this architecture has SSE. The instruction changes nothing
+        // that a program can see, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = bytes;
+}
+
 /// Whether a file lives in memory (tmpfs, ramfs): direct I/O is accepted there, and copies all the
 /// same.
 pub(crate) fn lives_in_memory(file: &File) -> bool {

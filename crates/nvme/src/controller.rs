@@ -25,6 +25,7 @@ mod ports;
 mod settings;
 mod slots;
 mod subsystem;
+mod upcoming;
 
 pub use admission::Places;
 pub use attached::{Attached, Attachments};
@@ -32,3 +33,4 @@ pub use connection::{Connection, Received};
 pub use media::{Lent, Media, Op, Request, SHUTDOWN_SLOT, Submitted, Windows};
 pub use notice::{EndReason, Ended, Notice, Who};
 pub use subsystem::{Access, Counters, HostInfo, Identity, Limits, Subsystem, VendorSet};
+pub use upcoming::Upcoming;

@@ -6,7 +6,9 @@
 use crate::geometry::{Geometry, InvalidGeometry, MIN_LOG};
 use crate::page::{Judged, Origin, Tag};
 use crate::refusals::{Refusals, Ruling};
-use pumice_blockdev::{BlockDevice, IoError, Operation, TagCounts, TagFormat, Tagged, zeroed_memory};
+use pumice_blockdev::{
+    BlockDevice, IoError, Operation, TagCounts, TagFormat, Tagged, prefetch, zeroed_memory,
+};
 use pumice_protect::command::{Prchk, Tags};
 use pumice_protect::format::Format;
 use pumice_protect::guard::Guard;
@@ -259,6 +261,15 @@ impl BlockDevice for TaggedMemory {
         let blocks = self.whole_blocks(Operation::Read, offset, len)?;
         let refused = self.refused(&self.read_lock(), blocks, None);
         refused.map_or(Ok(()), |block| Err(self.refusal(block)))
+    }
+
+    fn prepare(&self, offset: u64, len: u64) {
+        let Ok(blocks) = self.geometry.whole_blocks(offset, len) else { return };
+        let places = places(&self.geometry, blocks);
+        let content = self.read_lock();
+        for range in [places.tuples, places.origins, places.data] {
+            prefetch(&content[range]);
+        }
     }
 
     fn tagged(&self) -> Option<&dyn Tagged> {

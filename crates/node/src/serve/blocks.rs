@@ -18,7 +18,7 @@ use super::workers::{Job, OffloadJob, read};
 use crate::watch::Writing;
 use pumice_blockdev::BlockDevice;
 use pumice_buffer::AlignedBuffer;
-use pumice_nvme::controller::{Lent, Media, Op, Request, Submitted};
+use pumice_nvme::controller::{Lent, Media, Op, Request, Submitted, Upcoming};
 use pumice_nvme::spec::{Sqe, Status};
 use pumice_offload::wire;
 use std::collections::HashMap;
@@ -231,6 +231,17 @@ impl Media for Blocks<'_> {
         }
         self.loans.push(Loan { at, device: index, offset, len: len as usize });
         Lent::Data
+    }
+
+    fn prepare(&mut self, next: Upcoming) {
+        let Some(index) = self.shared.drive_of(next.nsid).filter(|_| self.shared.is_immediate(next.nsid))
+        else {
+            return;
+        };
+        let block = self.shared.format(next.nsid).data_len(1);
+        if let Some(offset) = next.lba.checked_mul(block) {
+            self.shared.devices()[index].prepare(offset, u64::from(next.blocks) * block);
+        }
     }
 
     fn is_immediate(&self, nsid: u32) -> bool {

@@ -11,6 +11,7 @@ use super::media::{Lent, Media, Request, Submitted, Windows};
 use super::notice::{Done, EndReason, Ended, Notice, Totals};
 use super::slots::{Phase, Slots};
 use super::subsystem::{Access, Counters, Limits};
+use super::upcoming::upcoming;
 use crate::pdu::{
     C2hData, Digests, Fatal, Frame, Framing, IcReq, IcResp, Kind, LAST, R2t, Transfer, Violation, frame, push,
 };
@@ -254,6 +255,9 @@ impl Connection {
                     if command && self.state == State::Live && !media.has_room() {
                         full = true;
                         break false;
+                    }
+                    if command && let Some(next) = upcoming(&bytes[consumed + len..]) {
+                        media.prepare(next);
                     }
                     if let Err(violation) = self.pdu(&frame, access, media, out) {
                         self.terminate(&violation, out);

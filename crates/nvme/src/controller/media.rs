@@ -1,5 +1,6 @@
 //! What a subsystem does with blocks: the caller's part.
 
+use super::upcoming::Upcoming;
 pub use crate::spec::command::Op;
 use crate::spec::{Sqe, Status};
 use pumice_protect::face::FaceCommand;
@@ -95,6 +96,10 @@ pub trait Media {
     fn has_room(&self) -> bool {
         true
     }
+
+    /// This command comes next: its memory may be brought nearer meanwhile. A hint from a host, of
+    /// which nothing has been checked.
+    fn prepare(&mut self, _next: Upcoming) {}
 
     /// Begins a request. `request.data` is gone afterwards.
     fn submit(&mut self, request: &Request<'_>) -> Submitted;
