@@ -127,6 +127,8 @@ pub enum Rule {
     KeepMade,
     /// A write that was logged and failed stays in its window until replay would not take it.
     FailedIsVoid,
+    /// The log has room for every write that may have to be logged again.
+    RoomForAgain,
     /// Recovery begins a new generation of the log.
     NewGeneration,
     /// Full stripes are logged with their blocks while a data member is missing.

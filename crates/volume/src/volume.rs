@@ -97,6 +97,10 @@ pub struct Volume {
     recovery: Option<Recovery>,
     want_dirty: bool,
     want_room: bool,
+    /// Bytes of records, at most, of the writes that were logged and are not in place.
+    to_reserve: u64,
+    /// Those of them that have to be logged again before any other write is logged.
+    log_again: BTreeSet<OpId>,
     /// With the number of the last write that each has to cover.
     want_flush: Vec<(RequestId, u64)>,
     want_clean: bool,
@@ -196,6 +200,8 @@ impl Volume {
             recovery: None,
             want_dirty: false,
             want_room: false,
+            to_reserve: 0,
+            log_again: BTreeSet::new(),
             want_flush: Vec::new(),
             want_clean: false,
             joins: VecDeque::new(),

@@ -104,18 +104,36 @@ impl Space {
         }
     }
 
-    /// Whether a new write may use `need` bytes. Three quarters stay for writes that are logged
-    /// again after a failure, because what they wrote before cannot be released until they are in
-    /// place.
-    pub(crate) fn admits(&self, need: u64) -> bool {
+    /// Whether a new write may use `need` bytes, if `later` bytes may be needed before anything is
+    /// released, in records of `largest` bytes at most. A record does not go around the end, so up
+    /// to two of them are lost there.
+    pub(crate) fn admits(&self, need: u64, later: u64, largest: u64) -> bool {
         let used: u64 = self.live.iter().map(|(_, _, len)| len).sum();
-        used + need <= self.len / 4 && self.fit(need).is_some()
+        used + need + later + 2 * largest + BLOCK <= self.len && self.fit(need).is_some()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whatever order records come in, what was set aside for later is there.
+    #[test]
+    fn what_is_admitted_leaves_the_room_that_may_be_needed_later() {
+        let (len, largest) = (64 * BLOCK, 17 * BLOCK);
+        for start in 0..60 {
+            let mut space = Space::new(len);
+            space.at = start * BLOCK;
+            let mut sequence = 0;
+            while space.admits(BLOCK, largest, largest) {
+                let at = space.fit(BLOCK).unwrap();
+                sequence += 1;
+                space.take(sequence, at, BLOCK);
+            }
+            assert!(sequence >= 10, "{sequence}");
+            assert!(space.fit(largest).is_some(), "{start}: {space:?}");
+        }
+    }
 
     /// No record is laid over one that counts, and room that was freed is used again.
     #[test]

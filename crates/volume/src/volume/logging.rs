@@ -31,11 +31,49 @@ impl Volume {
         }
     }
 
+    /// The most bytes that a member's record of an operation can take.
+    fn most_bytes(op: &Op) -> u64 {
+        let rows = op.stored.values().fold(0, |rows, more| rows | more.0);
+        BLOCK * u64::from(1 + Rows(rows).count())
+    }
+
+    /// Whether there is room for its records, also for those of all that may have to be logged
+    /// again: once for each member that may fail, and once if nodes refuse to make parity.
     pub(super) fn fits(&self, op: &Op) -> bool {
+        let again = u64::from(self.survives().saturating_sub(self.gone())) + u64::from(self.near.is_some());
+        let later = again * (self.to_reserve + Self::most_bytes(op));
+        let largest = BLOCK * (1 + self.windows.rows);
         op.stored.iter().all(|(role, rows)| {
             let (space, need) = (&self.members[role.index()].space, self.record_bytes(op, *rows));
-            if op.sequences.is_empty() { space.admits(need) } else { space.fit(need).is_some() }
+            match op.sequences.is_empty() {
+                true => !self.keeps(Rule::RoomForAgain) || space.admits(need, later, largest),
+                false => space.fit(need).is_some(),
+            }
         })
+    }
+
+    /// An operation is logged for the first time.
+    fn reserve(&mut self, id: OpId) {
+        if let Some(op) = self.ops.get_mut(&id).filter(|op| op.reserved == 0) {
+            op.reserved = Self::most_bytes(op);
+            self.to_reserve += op.reserved;
+        }
+    }
+
+    /// It is in place, or will not be logged again.
+    pub(super) fn unreserve(&mut self, id: OpId) {
+        self.log_again.remove(&id);
+        if let Some(op) = self.ops.get_mut(&id) {
+            self.to_reserve -= std::mem::take(&mut op.reserved);
+        }
+    }
+
+    /// An operation goes back to a step before its records are written.
+    pub(super) fn goes_back(&mut self, id: OpId) {
+        let logged = self.ops.get(&id).is_some_and(|op| op.reserved > 0);
+        if logged {
+            self.log_again.insert(id);
+        }
     }
 
     pub(super) fn log(&mut self, id: OpId) {
@@ -67,6 +105,8 @@ impl Volume {
         if !self.use_log {
             return if is_near { self.near_log(id, BTreeMap::new()) } else { self.apply(id) };
         }
+        self.reserve(id);
+        self.log_again.remove(&id);
         self.unlogged.insert(sequence);
         let mut records = BTreeMap::new();
         for (role, rows) in &stored {

@@ -65,6 +65,7 @@ impl Volume {
         (op.refused, op.barred, op.phase) = (false, true, Phase::Intent);
         let near = op.near.take();
         self.ready.insert(id);
+        self.goes_back(id);
         self.leave_place(near);
     }
 

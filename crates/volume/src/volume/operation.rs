@@ -78,6 +78,8 @@ pub(super) struct Op {
     pub(super) stored: BTreeMap<Role, Rows>,
     unreadable: BTreeMap<Role, Rows>,
     pub(super) sequences: Vec<u64>,
+    /// Bytes of each of its records, at most, once it is logged.
+    pub(super) reserved: u64,
     /// It goes the near way.
     pub(super) near: Option<NearOp>,
     /// An update of it was not done: it turns to the far way.
@@ -123,6 +125,7 @@ impl Volume {
             stored: BTreeMap::new(),
             unreadable: BTreeMap::new(),
             sequences: Vec::new(),
+            reserved: 0,
             near: None,
             refused: false,
             barred: false,
@@ -150,7 +153,9 @@ impl Volume {
             (Phase::Intent, Kind::Write(_)) => self.want_dirty || self.clean && self.dirtying() || !bits(op),
             (Phase::Voiding, _) => self.want_room,
             (Phase::Room, Kind::Write(_)) => {
-                !bits(op) || (self.use_log && self.want_room && !self.fits(op)) || self.needs_place(op)
+                let first = !self.log_again.is_empty() && op.sequences.is_empty();
+                let full = self.use_log && self.want_room && !self.fits(op);
+                !bits(op) || first || full || self.needs_place(op)
             }
             (Phase::Room, _) => self.needs_place(op),
             _ => false,
@@ -359,6 +364,7 @@ impl Volume {
         for sequence in &sequences {
             self.unapplied.remove(sequence);
         }
+        self.unreserve(id);
         if let Some(op) = self.ops.get_mut(&id) {
             op.phase = Phase::Voiding;
         }
@@ -373,6 +379,7 @@ impl Volume {
         if result.is_err() && !self.is_void(id) {
             return;
         }
+        self.unreserve(id);
         let Some(op) = self.ops.remove(&id) else { return };
         self.ready.remove(&id);
         for sequence in &op.sequences {
@@ -461,6 +468,10 @@ impl Volume {
                 op.stored.retain(|role, _| !gone.contains(role));
             }
             self.ready.insert(*id);
+        }
+        let back = self.ops.iter().filter(|(_, op)| op.refused || op.phase <= Phase::Room);
+        for id in back.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.goes_back(id);
         }
         if let Some(rebuilding) = self.rebuilding
             && let Some(Op { kind: Kind::Rebuild { role, .. }, .. }) = self.ops.get(&rebuilding)

@@ -171,7 +171,8 @@ impl Volume {
         let covered = |upto: u64| upto < oldest || !self.keeps(Rule::FlushWaits);
         let (requests, later): (Vec<_>, Vec<_>) =
             self.want_flush.iter().copied().partition(|(_, upto)| covered(*upto));
-        if self.want_room || !requests.is_empty() {
+        let in_place = oldest.min(self.next_sequence) - 1;
+        if (self.want_room && in_place > self.released) || !requests.is_empty() {
             self.want_flush = later;
             return self.start(Goal::Flush(requests), &[Step::Flush, Step::BadBlocks, Step::Heads]);
         }

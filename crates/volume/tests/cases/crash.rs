@@ -641,3 +641,41 @@ fn a_log_that_is_full_makes_writes_wait_for_a_flush() {
     world.start().unwrap();
     world.verify();
 }
+
+/// Members of RAID-6 fail one after the other while many full stripes are in the log as intents:
+/// they are logged again with all their blocks, twice.
+fn members_fail_amid_full_stripes(seed: u64, omit: Option<Rule>) {
+    let (level, layout) = (Level::Raid6, Some(Layout::LeftSymmetric));
+    let (chunk, near) = (1 << 20, seed % 2 == 1);
+    let mut world = World::new(seed, &Setup { level, layout, disks: 5, chunk, stripes: 4, log: true, near });
+    world.omit = omit;
+    world.start().unwrap();
+    let stripe = world.geometry.stripe_bytes();
+    for i in 0..4 {
+        world.submit(pumice_volume::Request::Write { offset: i * stripe, len: stripe, fua: false });
+    }
+    for role in [1, 3] {
+        let steps = 100 + world.random.next(400);
+        world.run_some(steps);
+        world.disks[role].lost = true;
+    }
+    world.submit(pumice_volume::Request::Flush);
+    world.settle();
+    assert_eq!(world.model.under_way(), 0, "seed {seed}: writes wait for ever");
+    assert_eq!(world.missing(), [Role(1), Role(3)], "seed {seed}");
+    world.verify();
+}
+
+#[test]
+fn writes_that_are_logged_again_after_failures_always_find_room() {
+    (0..10).for_each(|seed| members_fail_amid_full_stripes(seed, None));
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let wrong = |seed: &u64| {
+        let history = || members_fail_amid_full_stripes(*seed, Some(Rule::RoomForAgain));
+        std::panic::catch_unwind(history).is_err()
+    };
+    let found = (0..10).find(wrong);
+    std::panic::set_hook(hook);
+    assert!(found.is_some(), "the rule is not needed?");
+}
