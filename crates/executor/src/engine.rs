@@ -380,7 +380,13 @@ impl<'m> Engine<'m> {
     }
 
     fn join(&mut self, joining: Joining) -> Result<Role, ControlError> {
-        let role = self.volume.empty_roles().first().copied().ok_or(ControlError::Full)?;
+        let empty = self.volume.empty_roles();
+        let role = match joining.former().map(|superblock| self.volume.former_role(superblock)) {
+            Some(Some(role)) if empty.contains(&role) => role,
+            Some(Some(role)) => return Err(ControlError::Taken(role)),
+            Some(None) => return Err(joining.stale()),
+            None => empty.first().copied().ok_or(ControlError::Full)?,
+        };
         let drive = joining.drive.clone();
         let name = drive.name().to_owned();
         if self.volume.numbers_left() == 0 {

@@ -2,13 +2,16 @@
 
 use crate::drive::MemberDrive;
 use crate::state::ControlError;
+use pumice_offload::NodeError;
 use pumice_raid::Uuid;
 use pumice_raid::superblock::v1::{ROLE_SPARE, V1};
 use pumice_raid::{Metadata, probe};
 use pumice_units::{Role, SECTOR};
 use pumice_volume::log::{HEAD_BYTES, HEADS, highest_serial};
+use pumice_volume::member::bad_blocks_of;
 use pumice_volume::near::NodeNumber;
 use pumice_volume::{Event, MemberPlace};
+use std::collections::BTreeSet;
 
 /// A device that was checked, and the superblock that it gets.
 pub(crate) struct Joining {
@@ -17,6 +20,8 @@ pub(crate) struct Joining {
     place: MemberPlace,
     nonce: u64,
     serial: u64,
+    /// It was a member of the array before: its bad blocks.
+    kept: Option<BTreeSet<u64>>,
 }
 
 /// Why an array takes no more devices.
@@ -32,9 +37,13 @@ pub(crate) fn prepare(
 ) -> Result<Joining, ControlError> {
     let device = drive.name().to_owned();
     let refuse = |why: String| ControlError::Device { device: device.clone(), why };
+    let model = crate::look::find(like).map_err(|error| refuse(error.to_string()))?;
     let found = probe(&drive).map_err(|error| refuse(error.to_string()));
     match found {
         Ok(None) => {}
+        Ok(Some(record)) if !force && record.superblock.array_uuid == model.superblock().array_uuid => {
+            return former(drive, with_log);
+        }
         Ok(Some(record)) if !force => {
             let array = record.superblock.array_uuid;
             return Err(refuse(format!(
@@ -50,7 +59,6 @@ pub(crate) fn prepare(
         Err(error) => return Err(error),
         Ok(Some(_)) => {}
     }
-    let model = crate::look::find(like).map_err(|error| refuse(error.to_string()))?;
     let mut superblock = model.superblock.clone();
     let sectors = drive.bytes() / SECTOR;
     let place = metadata.super_sector(sectors).ok_or_else(|| refuse("it is too small".to_owned()))?;
@@ -74,21 +82,44 @@ pub(crate) fn prepare(
     superblock.corrected_reads = 0;
     let read = superblock.interpret(metadata, sectors).map_err(|error| refuse(error.to_string()))?;
     let place = MemberPlace::of(&read, with_log).map_err(|error| refuse(error.to_string()))?;
-    let serial = match place.log {
-        Some(region) => {
-            let slots = drive.read(region.heads(), HEADS * HEAD_BYTES);
-            highest_serial(&slots.map_err(|error| refuse(error.to_string()))?)
-        }
-        None => 0,
-    };
-    Ok(Joining { drive, superblock, place, nonce: random(), serial })
+    let serial = serial_on(&drive, &place).map_err(|error| refuse(error.to_string()))?;
+    Ok(Joining { drive, superblock, place, nonce: random(), serial, kept: None })
+}
+
+/// The highest serial of a head of a stripe log on a device.
+fn serial_on(drive: &MemberDrive, place: &MemberPlace) -> Result<u64, NodeError> {
+    let Some(region) = place.log else { return Ok(0) };
+    Ok(highest_serial(&drive.read(region.heads(), HEADS * HEAD_BYTES)?))
+}
+
+/// A device that carries a superblock of this array. Whether it can come back as it is, the volume
+/// says.
+fn former(drive: MemberDrive, with_log: bool) -> Result<Joining, ControlError> {
+    let refuse = |why: String| ControlError::Device { device: drive.name().to_owned(), why };
+    let found = crate::look::find(&drive).map_err(|error| refuse(error.to_string()))?;
+    let place = MemberPlace::of(found.superblock(), with_log).map_err(|error| refuse(error.to_string()))?;
+    let serial = serial_on(&drive, &place).map_err(|error| refuse(error.to_string()))?;
+    let kept = Some(bad_blocks_of(&found.record.bad_blocks, &place));
+    Ok(Joining { superblock: found.superblock, place, nonce: random(), serial, kept, drive })
 }
 
 impl Joining {
+    /// The superblock that lies on it, if it was a member of the array before.
+    pub(crate) fn former(&self) -> Option<&V1> {
+        self.kept.as_ref().map(|_| &self.superblock)
+    }
+
+    /// Why it is refused if it cannot come back as it is.
+    pub(crate) fn stale(&self) -> ControlError {
+        let what = "set_uuid is this array's, and it cannot come back as it is";
+        let why = format!("{what}; --force takes it as a new one");
+        ControlError::Device { device: self.drive.name().to_owned(), why }
+    }
+
     /// `node`: the device's, if it makes parity for the volume.
     pub(crate) fn event(self, role: Role, node: Option<NodeNumber>) -> Event {
-        let Self { superblock, place, nonce, serial, .. } = self;
-        Event::Join { role, superblock: Box::new(superblock), place, nonce, serial, node }
+        let Self { superblock, place, nonce, serial, kept, .. } = self;
+        Event::Join { role, superblock: Box::new(superblock), place, nonce, serial, node, kept }
     }
 }
 

@@ -273,6 +273,10 @@ impl Control {
     /// As [`fail`](Self::fail) and [`add`](Self::add), and if another member is missing.
     pub fn replace(&self, role: Role, drive: MemberDrive, force: bool) -> Result<Role, ControlError> {
         let joining = self.prepare(drive, force)?;
+        if joining.former().is_some() {
+            // It would be as old as the last failure of a member.
+            return Err(joining.stale());
+        }
         if !self.status()?.missing.is_empty() {
             return Err(ControlError::OthersMissing);
         }
@@ -289,11 +293,13 @@ impl Control {
         prepare(drive, &like, self.facts.metadata, with_log, force)
     }
 
-    /// Gives an empty role a new device, and rebuilds it. Returns the role.
+    /// Gives an empty role a new device, and rebuilds it. A device that was failed takes the role
+    /// again that it had, and is rebuilt where it has missed writes, unless `force`. Returns the
+    /// role.
     ///
     /// # Errors
-    /// If no role is empty, the device is too small, or it is a member of an array and `force` does
-    /// not say that this does not matter.
+    /// If no role is empty, or not that of a device that comes back; if the device is too small, or
+    /// is a member of an array and `force` does not say that this does not matter.
     pub fn add(&self, drive: MemberDrive, force: bool) -> Result<Role, ControlError> {
         let joining = self.prepare(drive, force)?;
         self.ask(|reply| Message::Join(Box::new(joining), reply))?

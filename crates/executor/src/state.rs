@@ -101,6 +101,9 @@ pub enum ControlError {
     /// No member is missing.
     #[error("no member is missing")]
     Full,
+    /// A device that comes back had a role that is not empty.
+    #[error("role {0}, which the device had, is not empty")]
+    Taken(Role),
     /// A device cannot be a member.
     #[error("{device}: {why}")]
     Device {

@@ -8,6 +8,7 @@ use crate::rows::{Rows, Touch};
 use crate::sequencer::OpId;
 use pumice_raid::superblock::v1::V1;
 use pumice_units::Role;
+use std::collections::BTreeSet;
 
 /// Names a request; the caller's choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -97,6 +98,10 @@ pub enum Event {
         serial: u64,
         /// Its node, if that makes parity for the volume and takes interims of the others.
         node: Option<NodeNumber>,
+        /// For a device of [`Volume::former_role`](crate::Volume::former_role): the superblock is
+        /// the one that lies on it, and these blocks of its data area are in its bad-block log.
+        /// `None` for a device of which nothing counts.
+        kept: Option<BTreeSet<u64>>,
     },
     /// A period of the bitmap's daemon has passed. Seconds since 1970.
     Tick(u64),

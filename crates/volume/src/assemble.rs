@@ -141,6 +141,8 @@ pub enum Rule {
     BitsFirst,
     /// The superblocks are dirty before a write.
     DirtyFirst,
+    /// A device that comes back is restored wherever a bit is set.
+    MissedHasBits,
 }
 
 /// What a volume begins with.

@@ -80,6 +80,18 @@ impl Intent {
         self.regions_of(bytes).all(|index| self.regions.get(&index).is_some_and(|region| region.durable))
     }
 
+    /// The first byte of the members' data areas from `from` on that lies in a region whose bit is
+    /// set.
+    pub(crate) fn next_set(&self, from: u64) -> Option<u64> {
+        let next = self.regions.range(from / self.region_bytes..).next();
+        next.map(|(region, _)| from.max(region * self.region_bytes))
+    }
+
+    /// The events that a device must have seen, for the bits to say what it has missed since.
+    pub(crate) fn cleared(&self) -> u64 {
+        u64::from_le_bytes(std::array::from_fn(|i| self.bytes[32 + i]))
+    }
+
     /// A write is in place; `sequence` is its highest number.
     pub(crate) fn leave(&mut self, bytes: &Range<u64>, sequence: u64) {
         for index in self.regions_of(bytes) {

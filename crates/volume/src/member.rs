@@ -84,6 +84,8 @@ pub(crate) struct Member {
     pub(crate) list_changed: bool,
     /// Bitmap and bad-block log have to be written whole: it is new.
     pub(crate) fresh: bool,
+    /// It had the role before: where no bit is set, it holds what it should.
+    pub(crate) kept: bool,
 }
 
 /// What tells a superblock from others, from its bytes.
@@ -208,6 +210,19 @@ pub fn bad_blocks_of(areas: &[pumice_raid::area::Area], place: &MemberPlace) -> 
         out.extend(start / per_block..end.div_ceil(per_block));
     }
     out
+}
+
+/// The role of a device that was a member in sync when the array went on without it; `None` if it
+/// was not. `own` is its superblock, `array` the newest of the array.
+pub(crate) fn former_role(own: &V1, array: &V1) -> Option<Role> {
+    let number = own.dev_number as usize;
+    let role = own.dev_roles.get(number).copied().filter(|role| u32::from(*role) < array.raid_disks)?;
+    let faulty = array.dev_roles.get(number) == Some(&ROLE_FAULTY);
+    let shape = |sb: &V1| (sb.set_uuid, sb.level, sb.layout, sb.chunk, sb.raid_disks, sb.size);
+    // Any other feature says that it was being rebuilt, reshaped or replaced.
+    let in_sync = own.feature_map & !(Features::BITMAP | Features::BAD_BLOCKS) == 0;
+    let older = own.events < array.events;
+    (faulty && shape(own) == shape(array) && in_sync && older).then_some(Role(role))
 }
 
 /// The roles of the superblock's table once `failed` devices are called faulty.

@@ -142,6 +142,7 @@ impl Volume {
                     serial: look.head.map_or(0, |head| head.serial),
                     list_changed: false,
                     fresh: false,
+                    kept: false,
                 };
                 member.follow(&assembly.newest);
                 Some(member)
@@ -158,6 +159,7 @@ impl Volume {
                 serial: 0,
                 list_changed: false,
                 fresh: true,
+                kept: false,
             }),
         };
         let members = assembly.members.iter().filter_map(member).collect();
@@ -261,8 +263,8 @@ impl Volume {
             Event::Request(id, request) => self.request(id, request),
             Event::Done(action, outcome) => self.done(action, outcome),
             Event::Returned(role) => self.returned(role),
-            Event::Join { role, superblock, place, nonce, serial, node } => {
-                self.joins.push_back(Join { role, superblock, place, nonce, serial, node });
+            Event::Join { role, superblock, place, nonce, serial, node, kept } => {
+                self.joins.push_back(Join { role, superblock, place, nonce, serial, node, kept });
             }
             Event::Tick(now) => self.tick(now),
             Event::Stop => self.stopping = true,
@@ -463,11 +465,14 @@ impl Volume {
         if busy || self.rebuilt.is_some() || self.stopping {
             return false;
         }
-        let next = (0..).zip(&self.members).find_map(|(role, member)| match member.state {
+        let rebuilding = |(role, member): (u16, &Member)| match member.state {
             State::Rebuilding(upto) => Some((Role(role), upto)),
             _ => None,
-        });
-        match next {
+        };
+        if let Some((role, _)) = (0..).zip(&self.members).find_map(rebuilding) {
+            self.pass_kept(role);
+        }
+        match (0..).zip(&self.members).find_map(rebuilding) {
             Some((role, upto)) if upto.0 < self.windows.count => {
                 let rows = self.windows.all();
                 self.rebuilding = Some(self.add_op(Kind::Rebuild { role, rows }, upto, Vec::new()));

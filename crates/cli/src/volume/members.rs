@@ -9,6 +9,7 @@ use pumice_executor::MemberDrive;
 use pumice_initiator::DigestPolicy;
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{DataNode, DriveId};
+use pumice_raid::ReadAt;
 use pumice_remote::RemoteNode;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -29,6 +30,7 @@ pub(super) struct Devices {
     digests: DigestPolicy,
     nodes: BTreeMap<SocketAddr, Arc<RemoteNode>>,
     seen: Vec<PathBuf>,
+    opened: BTreeMap<PathBuf, MemberDrive>,
 }
 
 impl Devices {
@@ -58,7 +60,29 @@ impl Devices {
         for name in far {
             out.extend(self.open_there(&name)?);
         }
+        let path = |name: &str| Path::new(name).canonicalize().unwrap_or_else(|_| PathBuf::from(name));
+        self.opened.extend(out.iter().map(|drive| (path(drive.name()), drive.clone())));
         Ok(out)
+    }
+
+    /// Opens a device that is to be added. One that this process has opened before is still open,
+    /// but a node that was lost is connected anew.
+    pub(super) fn open_one(&mut self, path: &Path) -> Result<MemberDrive, Failure> {
+        let known = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        if let Some(drive) = self.opened.get(&known) {
+            if drive.read_exact_at(0, &mut [0; 512]).is_ok() {
+                return Ok(drive.clone());
+            }
+            self.seen.retain(|seen| *seen != known);
+            if let Some(RemoteName { address, nsid: Some(nsid) }) = RemoteName::of(path)?
+                && let Some(node) = self.nodes.get(&address)
+                && node.read(DriveId(nsid), 0, &mut [0; 512]).is_err()
+            {
+                self.nodes.remove(&address);
+            }
+        }
+        let drives = self.open(&[path.to_owned()], false)?;
+        drives.into_iter().next().ok_or_else(|| Failure::new("no device"))
     }
 
     fn take(&mut self, path: PathBuf) -> Result<(), Failure> {

@@ -300,15 +300,13 @@ impl Asked {
                 self.wait(|status| status.missing.contains(&role))?;
             }
             Ask::Add { device, force } => {
-                let drives = self.devices.open(&[device], false)?;
-                let drive = drives.into_iter().next().ok_or_else(|| Failure::new("no device"))?;
+                let drive = self.devices.open_one(&device)?;
                 let role = self.control.add(drive, force)?;
                 self.wait_for_join(role)?;
             }
             Ask::Replace { member, device, force } => {
                 let role = self.role(&member)?;
-                let drives = self.devices.open(&[device], false)?;
-                let drive = drives.into_iter().next().ok_or_else(|| Failure::new("no device"))?;
+                let drive = self.devices.open_one(&device)?;
                 self.control.replace(role, drive, force)?;
                 self.wait_for_join(role)?;
             }

@@ -117,7 +117,7 @@ fn a_new_member_must_be_large_enough_and_of_no_array() {
         assert!(words.iter().all(|word| why.contains(word)), "{why}");
     };
     refuse(member(&Arc::new(small(3 << 20))), &["small", "a member needs"]);
-    refuse(member(&world.disks[1]), &["disk1", "set_uuid", "--force"]);
+    refuse(member(&world.disks[0]), &["disk0", "set_uuid", "--force"]);
     let again = volume.control().fail(pumice_units::Role(1)).unwrap_err().to_string();
     assert!(again.contains("role 1"), "{again}");
     let new = world.replace(pumice_units::Role(1));

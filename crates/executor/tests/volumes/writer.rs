@@ -3,6 +3,7 @@
 use crate::world::{Random, World, member, stop, wait_for};
 use pumice_blockdev::BlockDevice;
 use pumice_executor::{Consistency, ControlError, OpenError, ServedVolume, release};
+use pumice_raid::bitmap::Region;
 use pumice_raid::layout::{Layout, Level};
 use pumice_units::Role;
 use pumice_volume::Refusal;
@@ -129,4 +130,53 @@ fn orders_to_fail_members_together_never_fail_more_than_the_code_corrects() {
         assert!(!volume.status().unwrap().held);
         stop(volume);
     }
+}
+
+/// It gets the blocks that it has missed, and keeps the others.
+#[test]
+fn a_member_that_was_failed_comes_back_and_is_restored_where_blocks_were_written() {
+    let (chunk, stripes) = (65536, 64);
+    let shape = (Level::Raid5, Some(Layout::LeftSymmetric), 4);
+    let world = World::new(9, shape, chunk, stripes, Consistency::Log);
+    for disk in &world.disks {
+        // A bit for each chunk.
+        disk.write_at(8192 + 52, &(chunk as u32).to_le_bytes()).unwrap();
+    }
+    let volume = world.open();
+    let device = volume.device();
+    let mut model = vec![0; device.size_bytes() as usize];
+    Random(9).fill(&mut model);
+    device.write_at(0, &model).unwrap();
+    device.flush().unwrap();
+    let bits = || {
+        let probed = pumice_raid::probe(&world.disks[0].content()).unwrap().unwrap();
+        probed.bitmap.unwrap().runs().filter(|(_, state)| *state != Region::Clean).count()
+    };
+    wait_for("the end of all bits", || bits() == 0);
+    let old = member(&world.disks[2]);
+    // It is a member.
+    assert!(matches!(volume.control().add(old.clone(), false), Err(ControlError::Device { .. })));
+    fail(&volume, Role(2));
+    for stripe in [3, 17, 40] {
+        let at = stripe * 3 * chunk as usize;
+        model[at..at + 8192].fill(stripe as u8);
+        device.write_at(at as u64, &model[at..at + 8192]).unwrap();
+    }
+    let before = volume.status().unwrap();
+    assert_eq!(volume.control().add(old, false), Ok(Role(2)));
+    wait_for("the rebuild", || volume.status().unwrap().missing.is_empty());
+    device.flush().unwrap();
+    let after = volume.status().unwrap();
+    let (read, written) =
+        (after.member_read - before.member_read, after.member_written - before.member_written);
+    println!("{read} bytes read, {written} written");
+    assert!((3 * 3 * chunk..6 * 3 * chunk).contains(&read), "{read}");
+    assert!(written < stripes * chunk / 4, "{written}");
+    stop(volume);
+    assert_eq!(world.torn(), [] as [u64; 0]);
+    let volume = world.open();
+    let mut read = vec![0; model.len()];
+    volume.device().read_at(0, &mut read).unwrap();
+    assert!(read == model);
+    stop(volume);
 }

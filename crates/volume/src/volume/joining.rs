@@ -1,12 +1,15 @@
 //! A device takes an empty role.
 
 use super::Volume;
+use crate::assemble::Rule;
+use crate::intent::Intent;
 use crate::log::{Space, SuperblockMark};
-use crate::member::{MemberPlace, State};
+use crate::member::{MemberPlace, State, former_role};
 use crate::near::NodeNumber;
 use crate::rows::Window;
 use pumice_raid::superblock::v1::{ROLE_SPARE, V1};
 use pumice_units::Role;
+use std::collections::BTreeSet;
 
 /// A device that is to take an empty role.
 #[derive(Debug)]
@@ -17,6 +20,7 @@ pub(super) struct Join {
     pub(super) nonce: u64,
     pub(super) serial: u64,
     pub(super) node: Option<NodeNumber>,
+    pub(super) kept: Option<BTreeSet<u64>>,
 }
 
 impl Volume {
@@ -39,6 +43,16 @@ impl Volume {
         free.saturating_sub(self.joins.len())
     }
 
+    /// The role of a device that was a member in sync until it failed, if it needs nothing but what
+    /// was written since: every such write has a bit. The role may have been taken by another one.
+    #[must_use]
+    pub fn former_role(&self, superblock: &V1) -> Option<Role> {
+        let array = &self.members.iter().find(|member| member.state == State::InSync)?.superblock;
+        // Bits that were cleared since say nothing of what it holds.
+        let cleared = self.intent.as_ref().map(Intent::cleared)?;
+        former_role(superblock, array).filter(|_| superblock.events >= cleared)
+    }
+
     pub(super) fn join(&mut self, join: Join) {
         let Some(like) = self.members.iter().find(|member| member.state == State::InSync) else { return };
         let old = like.superblock.clone();
@@ -46,16 +60,18 @@ impl Volume {
         let Some(number) = old.dev_roles.iter().position(|role| *role == ROLE_SPARE) else { return };
         // A position in a table of at most 1920.
         let number = number as u32;
-        let member = &mut self.members[join.role.index()];
-        if member.here() {
+        if self.members[join.role.index()].here() {
             return;
         }
+        let kept = join.kept.filter(|_| self.former_role(&join.superblock) == Some(join.role));
+        let member = &mut self.members[join.role.index()];
         if let Some(near) = &mut self.near {
             let members = near.nodes.len().max(join.role.index() + 1);
             near.nodes.resize(members, None);
             near.nodes[join.role.index()] = join.node;
         }
         let given = *join.superblock;
+        member.kept = kept.is_some();
         member.superblock = V1 {
             device_uuid: given.device_uuid,
             dev_number: number,
@@ -71,8 +87,8 @@ impl Volume {
         member.place = join.place;
         member.space = Space::new(join.place.log.map_or(0, |log| log.len));
         member.state = State::Rebuilding(Window(0));
-        member.bad.clear();
-        member.listed.clear();
+        member.bad = kept.unwrap_or_default();
+        member.listed.clone_from(&member.bad);
         member.last = SuperblockMark::NONE;
         // Of heads that it has from before, none may count.
         member.serial = join.serial;
@@ -80,5 +96,18 @@ impl Volume {
         self.set_roles(&[(number, join.role.get())]);
         self.new_generation(join.nonce);
         self.start_joined();
+    }
+
+    /// Takes windows of a device that had the role before for restored, as far as no bit is set:
+    /// none was written since, and none is being written.
+    pub(super) fn pass_kept(&mut self, role: Role) {
+        let (bits, windows) = (self.keeps(Rule::MissedHasBits), self.windows);
+        let member = &mut self.members[role.index()];
+        if let (true, State::Rebuilding(upto), Some(intent)) = (member.kept, &mut member.state, &self.intent)
+        {
+            let next = intent.next_set(windows.start(*upto)).filter(|_| bits);
+            let window = next.map_or(windows.count, |byte| byte / windows.bytes());
+            upto.0 = upto.0.max(window.min(windows.count));
+        }
     }
 }

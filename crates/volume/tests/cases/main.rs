@@ -5,4 +5,5 @@ mod crash;
 mod cut_short;
 mod harness;
 mod plain;
+mod rejoin;
 mod rows;

@@ -17,6 +17,19 @@ fn layouts() -> Vec<(Level, Option<Layout>, u16)> {
     out
 }
 
+fn is_away(world: &World, role: Role) -> bool {
+    let disk = &world.disks[role.index()];
+    disk.lost || !disk.up
+}
+
+/// The role gets a new device, or the one that was away.
+fn back(world: &mut World, role: Role) {
+    match world.disks[role.index()].lost {
+        true => world.join(role),
+        false => world.rejoin(role),
+    }
+}
+
 #[test]
 fn contents_are_those_of_a_plain_model_at_all_levels_and_layouts() {
     let mut degraded = 0;
@@ -38,7 +51,10 @@ fn contents_are_those_of_a_plain_model_at_all_levels_and_layouts() {
                 let missing = world.volume.as_ref().unwrap().missing();
                 if round < 3 && missing.len() < survives {
                     let role = world.random.next(u64::from(disks)) as usize;
-                    world.disks[role].lost = true;
+                    match world.random.chance(50) {
+                        true => world.disks[role].lost = true,
+                        false => world.disks[role].up = false,
+                    }
                     world.run(200);
                 }
                 world.verify();
@@ -47,15 +63,15 @@ fn contents_are_those_of_a_plain_model_at_all_levels_and_layouts() {
                 }
                 degraded += world.volume.as_ref().unwrap().missing().len();
                 let mut missing = world.volume.as_ref().unwrap().missing();
-                missing.retain(|role| world.disks[role.index()].lost);
+                missing.retain(|role| is_away(&world, *role));
                 if let (true, Some(role)) = (world.random.chance(60), missing.first()) {
-                    world.join(*role);
+                    back(&mut world, *role);
                     world.run(400);
                 }
             }
             for role in world.volume.as_ref().unwrap().missing() {
-                if world.disks[role.index()].lost {
-                    world.join(role);
+                if is_away(&world, role) {
+                    back(&mut world, role);
                     world.settle();
                 }
             }

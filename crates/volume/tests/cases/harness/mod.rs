@@ -107,6 +107,8 @@ pub(crate) struct World {
     /// Full stripes that were not flushed may be unreadable after a member was lost with the power.
     pub(crate) may_be_unreadable: bool,
     pub(crate) flushes: u64,
+    /// Commands that wrote in place.
+    pub(crate) stores: u64,
     failing_puts: Vec<(Role, Put, bool)>,
     /// The node of this member does not log for it the next time.
     pub(crate) refuses: Option<Role>,
@@ -170,6 +172,7 @@ impl World {
             next_device: 100,
             may_be_unreadable: false,
             flushes: 0,
+            stores: 0,
             failing_puts: Vec::new(),
             refuses: None,
             missed: Vec::new(),
@@ -315,6 +318,7 @@ impl World {
             self.disks[i].guard.end();
         }
         self.flushes += u64::from(matches!(command, Command::Flush { .. }));
+        self.stores += u64::from(matches!(command, Command::Write { .. } | Command::Store { .. }));
         let fails = |(of, put, _): &(Role, Put, bool)| *of == role && !cut && Put::of(command) == Some(*put);
         let failing = self.failing_puts.iter().position(fails);
         let failing = failing.map(|i| self.failing_puts.remove(i));
@@ -509,7 +513,7 @@ impl World {
         while !self.outstanding.is_empty() {
             self.execute();
             steps += 1;
-            assert!(steps < 2_000_000, "it does not come to an end");
+            assert!(steps < 300_000, "it does not come to an end");
         }
     }
 
@@ -580,6 +584,13 @@ impl World {
             if !self.step() {
                 return None;
             }
+        }
+    }
+
+    /// Carries out some of what is under way.
+    pub(crate) fn run_some(&mut self, steps: u64) {
+        for _ in 0..steps {
+            self.step();
         }
     }
 
@@ -717,7 +728,30 @@ impl World {
         self.disks[role.index()] = disk;
         let nonce = self.random.next(u64::MAX);
         let node = self.nodes.as_ref().map(|_| Nodes::node_of(role)).filter(|_| !nonce.is_multiple_of(4));
-        self.event(Event::Join { role, superblock: Box::new(superblock), place, nonce, serial, node });
+        self.event(Event::Join {
+            role,
+            superblock: Box::new(superblock),
+            place,
+            nonce,
+            serial,
+            node,
+            kept: None,
+        });
+    }
+
+    /// A member that could not be reached is back and takes its role again. What its drive had not
+    /// flushed when its node died is gone.
+    pub(crate) fn rejoin(&mut self, role: Role) {
+        let disk = &mut self.disks[role.index()];
+        disk.crash(&mut self.random);
+        disk.up = true;
+        let look = self.look(&self.disks[role.index()]).unwrap();
+        let heads = look.place.log.map_or(0, |log| log.heads());
+        let slots = self.disks[role.index()].read(heads, (HEADS * HEAD_BYTES) as usize);
+        let (serial, nonce) = (highest_serial(slots), self.random.next(u64::MAX));
+        let node = self.nodes.as_ref().map(|_| Nodes::node_of(role));
+        let (superblock, place, kept) = (Box::new(look.superblock), look.place, Some(look.bad));
+        self.event(Event::Join { role, superblock, place, nonce, serial, node, kept });
     }
 
     /// Reads the whole volume and compares it with what the model allows; from then on it is what
