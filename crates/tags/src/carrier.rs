@@ -171,8 +171,7 @@ impl Carrier {
             Action::Load { id, pages } => {
                 let id = *id;
                 let file = file();
-                let pages = pages.iter().map(|number| Ok((*number, file.load(*number)?)));
-                match pages.collect::<std::io::Result<Vec<_>>>() {
+                match file.load_all(pages) {
                     Ok(pages) => Box::new(move |machine| machine.loaded(id, pages)),
                     Err(_) => Box::new(move |machine| machine.load_failed(id)),
                 }

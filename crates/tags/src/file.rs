@@ -23,6 +23,9 @@ const OLD_SLOTS: Slots = Slots { version: 1, ..SLOTS };
 /// The alignment of the log.
 const LOG_ALIGN: u32 = 512;
 
+/// Most pages that are read at once.
+const LOADED: usize = 256;
+
 /// The reasons why a tag file cannot be used.
 #[derive(Debug, Error)]
 pub enum TagError {
@@ -350,6 +353,32 @@ impl TagFile {
             Err(error) if is_bad_sector(&error) => Ok(Found::Lost),
             Err(error) => Err(error),
         }
+    }
+
+    /// [`load`](Self::load) of each of `numbers`, which ascend; pages that follow each other are
+    /// read at once.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn load_all(&self, numbers: &[u64]) -> io::Result<Vec<(u64, Found)>> {
+        let header = &self.header;
+        let mut found = Vec::with_capacity(numbers.len());
+        for run in numbers.chunk_by(|number, next| number + 1 == *next).flat_map(|run| run.chunks(LOADED)) {
+            let mut bytes = vec![0; run.len() * PAGE_BYTES];
+            if self.medium.read_at(header.geometry.page_at(run[0]), &mut bytes).is_ok() {
+                let pages = run.iter().zip(bytes.as_chunks().0);
+                let page = |(number, sector): (&u64, &[u8; PAGE_BYTES])| {
+                    (*number, Page::decode(&header.geometry, sector, header.identity, *number))
+                };
+                found.extend(pages.map(page));
+            } else {
+                // One of them may be lost.
+                for number in run {
+                    found.push((*number, self.load(*number)?));
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// Writes pages to their places, in ascending order. Durable after [`sync`](Self::sync).

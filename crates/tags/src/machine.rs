@@ -352,11 +352,16 @@ impl Machine {
             return;
         }
         let mut judged = Vec::with_capacity(guards.len());
+        let mut adopted = Vec::new();
+        let mut page = (u64::MAX, None);
         for (block, guard) in blocks.zip(guards) {
-            let (page, place) = self.geometry.place(block);
-            let tag = self.cache.page(page).tag(&self.geometry, place);
+            let (number, place) = self.geometry.place(block);
+            if page.0 != number {
+                page = (number, Some(self.cache.page(number)));
+            }
+            let tag = page.1.map_or(Tag::UNKNOWN, |page| page.tag(&self.geometry, place));
             let opinion = match tag.judge(*guard) {
-                Opinion::Unchecked if tag == Tag::UNKNOWN && self.lost.contains(&page) => Opinion::Lost,
+                Opinion::Unchecked if tag == Tag::UNKNOWN && self.lost.contains(&number) => Opinion::Lost,
                 opinion => opinion,
             };
             judged.push(Judged { opinion, guard: tag.tuple.guard });
@@ -366,10 +371,13 @@ impl Machine {
                 Request::Read | Request::ReadTags | Request::Write(_) | Request::Vouch => false,
             };
             if adopts && !self.failed {
-                let tuple = self.geometry.tuple(block, *guard);
-                let tag = Tag { origin: Origin::Adopted, tuple };
-                self.cache.change(page).set(&self.geometry, place, &tag);
+                adopted.push((block, *guard));
             }
+        }
+        for (block, guard) in adopted {
+            let (number, place) = self.geometry.place(block);
+            let tag = Tag { origin: Origin::Adopted, tuple: self.geometry.tuple(block, guard) };
+            self.cache.change(number).set(&self.geometry, place, &tag);
         }
         self.end(id, Outcome::Read(judged));
     }

@@ -43,14 +43,14 @@ impl Tag {
 /// A page in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    bytes: [u8; PAGE_BYTES],
+    bytes: Box<[u8; PAGE_BYTES]>,
 }
 
 /// A sector of the tag file, read as a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
     /// A whole page.
-    Whole(Box<Page>),
+    Whole(Page),
     /// A sector of zeros: it was never written.
     Fresh,
     /// Anything else: the page is lost.
@@ -62,7 +62,7 @@ impl Found {
     #[must_use]
     pub fn page(self) -> Page {
         match self {
-            Self::Whole(page) => *page,
+            Self::Whole(page) => page,
             Self::Fresh | Self::Lost => Page::unknown(),
         }
     }
@@ -71,8 +71,8 @@ impl Found {
 impl Page {
     /// A page of blocks of which nothing is known.
     #[must_use]
-    pub const fn unknown() -> Self {
-        Self { bytes: [0; PAGE_BYTES] }
+    pub fn unknown() -> Self {
+        Self { bytes: Box::new([0; PAGE_BYTES]) }
     }
 
     /// The tag at a place of the page.
@@ -108,7 +108,7 @@ impl Page {
     /// The sector.
     #[must_use]
     pub fn encode(&self, identity: u64, number: u64) -> [u8; PAGE_BYTES] {
-        let mut bytes = self.bytes;
+        let mut bytes = *self.bytes;
         let crc = checksum(&bytes, identity, number);
         bytes[..4].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -126,7 +126,7 @@ impl Page {
         let end = tuple_at(geometry, geometry.blocks_of_page() as usize);
         let plain = bytes[4..ORIGINS_AT].iter().chain(&bytes[end..]).all(|byte| *byte == 0);
         if crc == checksum(sector, identity, number) && plain {
-            Found::Whole(Box::new(Self { bytes }))
+            Found::Whole(Self { bytes: Box::new(bytes) })
         } else {
             Found::Lost
         }
@@ -168,7 +168,7 @@ mod tests {
             expected[at..at + 8].copy_from_slice(&[0x4F, 0x10, 0x12, 0x34, 0, 0, 0, 62]);
         }
         assert_eq!(bytes[4..], expected[4..]);
-        assert_eq!(Page::decode(&geometry, &bytes, 7, 1), Found::Whole(Box::new(page)));
+        assert_eq!(Page::decode(&geometry, &bytes, 7, 1), Found::Whole(page));
     }
 
     #[test]

@@ -479,3 +479,25 @@ fn a_tag_file_of_the_version_without_kept_blocks_is_refused_by_name() {
     let error = TaggedDevice::open(world.drive.clone(), world.medium(), "serial").err().unwrap();
     assert!(error.to_string().starts_with("header: version: "), "{error}");
 }
+
+#[test]
+fn an_unreadable_page_of_tags_does_not_hide_its_neighbours() {
+    let world = World::new(512);
+    let tags = Arc::new(FaultyDevice::new("tags", vec![0; world.geometry.file_bytes() as usize], 1));
+    let medium = || SharedMedium(Arc::new(DeviceMedium(tags.clone())));
+    TagFile::create(&medium(), world.geometry, 77, "serial").unwrap();
+    let open = || TaggedDevice::open(world.drive.clone(), medium(), "serial").unwrap();
+    world.write_all(&open(), 1);
+    let page = world.geometry.page_at(2);
+    tags.lose(page..page + 512);
+    let device = open();
+    let mut all = vec![0; world.at(BLOCKS) as usize];
+    device.read_at(0, &mut all).unwrap();
+    assert_eq!(device.lost_pages(), 1);
+    let per_page = world.geometry.blocks_of_page();
+    for (page, refused) in [(1, true), (2, false), (3, true)] {
+        let at = world.at(page * per_page);
+        world.drive.write_at(at, &[0xEE]).unwrap();
+        assert_eq!(device.read_at(at, &mut all[..512]).is_err(), refused, "page {page}");
+    }
+}
