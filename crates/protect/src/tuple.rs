@@ -64,16 +64,19 @@ impl Tuple {
     #[must_use]
     pub fn decode(format: &Format, bytes: &[u8]) -> Self {
         assert_eq!(bytes.len(), format.tuple_bytes(), "bytes of a tuple");
-        let number = |at: usize, len: usize| {
-            bytes[at..at + len].iter().fold(0_u128, |number, byte| number << 8 | u128::from(*byte))
+        // Tuples of 8 bytes have a 16-bit guard.
+        let number = bytes.first_chunk().map_or_else(
+            || u128::from(u64::from_be_bytes(bytes.first_chunk().copied().unwrap_or_default())),
+            |bytes| u128::from_be_bytes(*bytes),
+        );
+        let space_bits = match format.guard() {
+            Guard::Crc16 => 32,
+            Guard::Crc32c => 80,
+            Guard::Crc64 => 48,
         };
-        let (guard, application, space) = match format.guard() {
-            Guard::Crc16 => (number(0, 2), number(2, 2), number(4, 4)),
-            Guard::Crc32c => (number(0, 4), number(4, 2), number(6, 10)),
-            Guard::Crc64 => (number(0, 8), number(8, 2), number(10, 6)),
-        };
-        let (storage, reference) = split_space(format, space);
-        Self { guard: guard as u64, application: application as u16, storage, reference }
+        let (storage, reference) = split_space(format, number & ((1 << space_bits) - 1));
+        let application = (number >> space_bits) as u16;
+        Self { guard: (number >> (space_bits + 16)) as u64, application, storage, reference }
     }
 
     /// Storage and reference tag as one number.

@@ -37,6 +37,8 @@ struct Shared {
     outcomes: HashMap<u64, Outcome>,
     /// The reason why the tag file accepts no more writes.
     failure: Option<String>,
+    /// Threads that wait to be woken. To wake nobody costs a system call.
+    waiting: u32,
 }
 
 /// The machine with the drive and the tag file.
@@ -57,6 +59,7 @@ impl Carrier {
             common: VecDeque::new(),
             outcomes: HashMap::new(),
             failure: None,
+            waiting: 0,
         };
         Self {
             drive,
@@ -69,6 +72,20 @@ impl Carrier {
 
     fn shared(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'s>(&self, mut shared: MutexGuard<'s, Shared>) -> MutexGuard<'s, Shared> {
+        shared.waiting += 1;
+        shared = self.wake.wait(shared).unwrap_or_else(PoisonError::into_inner);
+        shared.waiting -= 1;
+        shared
+    }
+
+    /// Wakes every thread that waits. A thread waits only with `shared`, so none is missed.
+    fn wake_all(&self, shared: &Shared) {
+        if shared.waiting > 0 {
+            self.wake.notify_all();
+        }
     }
 
     /// The reason why the tag file accepts no more writes, if so.
@@ -110,13 +127,13 @@ impl Carrier {
                 drop(shared);
                 self.carry_common(action);
                 shared = self.shared();
-                self.wake.notify_all();
+                self.wake_all(&shared);
             } else if shared.machine.is_at_rest() {
                 return true;
             } else if shared.machine.is_idle() {
                 shared.machine.begin_checkpoint();
             } else {
-                shared = self.wake.wait(shared).unwrap_or_else(PoisonError::into_inner);
+                shared = self.wait(shared);
             }
         }
     }
@@ -131,7 +148,7 @@ impl Carrier {
         let mut error = None;
         loop {
             if shared.distribute() {
-                self.wake.notify_all();
+                self.wake_all(&shared);
             }
             if let Some(outcome) = shared.outcomes.remove(&id) {
                 shared.own.remove(&id);
@@ -148,9 +165,9 @@ impl Carrier {
                 self.carry_common(action);
                 shared = self.shared();
                 // Who waits for a checkpoint gets no action when it ends.
-                self.wake.notify_all();
+                self.wake_all(&shared);
             } else {
-                shared = self.wake.wait(shared).unwrap_or_else(PoisonError::into_inner);
+                shared = self.wait(shared);
             }
         }
     }
@@ -285,14 +302,14 @@ impl Shared {
         let actions = self.machine.take_actions();
         let any = !actions.is_empty();
         for action in actions {
-            let id = match &action {
+            let id = match action {
                 Action::Done { id, outcome } => {
-                    self.outcomes.insert(*id, outcome.clone());
+                    self.outcomes.insert(id, outcome);
                     continue;
                 }
-                Action::Load { id, .. } => Some(*id),
-                Action::Write(id) | Action::Read(id) | Action::SeeAgain(id) => Some(*id),
-                Action::Flush(id) => *id,
+                Action::Load { id, .. } => Some(id),
+                Action::Write(id) | Action::Read(id) | Action::SeeAgain(id) => Some(id),
+                Action::Flush(id) => id,
                 Action::Commit(_) | Action::Store(_) | Action::Release(_) => None,
             };
             match id {

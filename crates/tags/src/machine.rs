@@ -352,34 +352,43 @@ impl Machine {
             return;
         }
         let mut judged = Vec::with_capacity(guards.len());
-        let mut adopted = Vec::new();
-        let mut page = (u64::MAX, None);
-        for (block, guard) in blocks.zip(guards) {
+        let mut block = blocks.start;
+        while block < blocks.end {
             let (number, place) = self.geometry.place(block);
-            if page.0 != number {
-                page = (number, Some(self.cache.page(number)));
+            let count = (self.geometry.blocks_of_page() - place as u64).min(blocks.end - block) as usize;
+            let guards = &guards[judged.len()..judged.len() + count];
+            let page = self.cache.page(number);
+            let begin = judged.len();
+            page.judge(&self.geometry, place, guards, &mut judged);
+            if self.lost.contains(&number) {
+                for (place, judged) in (place..).zip(&mut judged[begin..]) {
+                    if page.origin(place) == Origin::Unknown {
+                        judged.opinion = Opinion::Lost;
+                    }
+                }
             }
-            let tag = page.1.map_or(Tag::UNKNOWN, |page| page.tag(&self.geometry, place));
-            let opinion = match tag.judge(*guard) {
-                Opinion::Unchecked if tag == Tag::UNKNOWN && self.lost.contains(&number) => Opinion::Lost,
-                opinion => opinion,
-            };
-            judged.push(Judged { opinion, guard: tag.tuple.guard });
-            let adopts = match request {
-                Request::Adopt => tag == Tag::UNKNOWN,
-                Request::Release => matches!(opinion, Opinion::Differs(_)),
-                Request::Read | Request::ReadTags | Request::Write(_) | Request::Vouch => false,
-            };
-            if adopts && !self.failed {
-                adopted.push((block, *guard));
-            }
+            block += count as u64;
         }
-        for (block, guard) in adopted {
-            let (number, place) = self.geometry.place(block);
-            let tag = Tag { origin: Origin::Adopted, tuple: self.geometry.tuple(block, guard) };
-            self.cache.change(number).set(&self.geometry, place, &tag);
+        if !self.failed {
+            self.adopt(&request, blocks, guards, &judged);
         }
         self.end(id, Outcome::Read(judged));
+    }
+
+    /// Makes tags of what a command read, if it asks for that.
+    fn adopt(&mut self, request: &Request, blocks: Range<u64>, guards: &[u64], judged: &[Judged]) {
+        for (block, (guard, judged)) in blocks.zip(guards.iter().zip(judged)) {
+            let (number, place) = self.geometry.place(block);
+            let adopts = match request {
+                Request::Adopt => self.cache.page(number).origin(place) == Origin::Unknown,
+                Request::Release => matches!(judged.opinion, Opinion::Differs(_)),
+                Request::Read | Request::ReadTags | Request::Write(_) | Request::Vouch => return,
+            };
+            if adopts {
+                let tag = Tag { origin: Origin::Adopted, tuple: self.geometry.tuple(block, *guard) };
+                self.cache.change(number).set(&self.geometry, place, &tag);
+            }
+        }
     }
 
     /// Makes the adopted tags of a command's blocks vouched ones.

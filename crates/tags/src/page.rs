@@ -1,8 +1,10 @@
 //! Pages of tuples: one sector each, so that a power cut leaves the old one or the new.
 
 use crate::geometry::{Geometry, PAGE_BYTES};
+use pumice_protect::guard::Guard;
 pub use pumice_protect::origin::{Judged, Opinion, Origin};
 use pumice_protect::tuple::Tuple;
+use std::ops::Range;
 
 const ORIGINS_AT: usize = 8;
 const TUPLES_AT: usize = 24;
@@ -81,13 +83,65 @@ impl Page {
     /// If the place is not below [`Geometry::blocks_of_page`].
     #[must_use]
     pub fn tag(&self, geometry: &Geometry, place: usize) -> Tag {
-        let origin = Origin::ALL[usize::from(self.bytes[ORIGINS_AT + place / 4] >> (place % 4 * 2) & 3)];
+        let origin = self.origin(place);
         if origin == Origin::Unknown {
             return Tag::UNKNOWN;
         }
         let at = tuple_at(geometry, place);
         let format = geometry.format();
         Tag { origin, tuple: Tuple::decode(format, &self.bytes[at..at + format.tuple_bytes()]) }
+    }
+
+    /// Where the tuple at a place came from.
+    #[must_use]
+    pub fn origin(&self, place: usize) -> Origin {
+        Origin::ALL[usize::from(self.bytes[ORIGINS_AT + place / 4] >> (place % 4 * 2) & 3)]
+    }
+
+    /// [`Tag::judge`] of the blocks at consecutive places, without their other fields.
+    ///
+    /// # Panics
+    /// If the places are not all below [`Geometry::blocks_of_page`].
+    pub fn judge(&self, geometry: &Geometry, first: usize, guards: &[u64], judged: &mut Vec<Judged>) {
+        let places = first..first + guards.len();
+        let tuples = &self.bytes[tuple_at(geometry, places.start)..tuple_at(geometry, places.end)];
+        match geometry.format().guard() {
+            Guard::Crc16 => {
+                self.judge_tuples(places, guards, tuples.as_chunks().0, judged, |tuple: &[u8; 8]| {
+                    let number = u64::from_be_bytes(*tuple);
+                    (number >> 48, (number >> 32) as u16)
+                });
+            }
+            Guard::Crc32c => {
+                self.judge_tuples(places, guards, tuples.as_chunks().0, judged, |tuple: &[u8; 16]| {
+                    let number = u128::from_be_bytes(*tuple);
+                    ((number >> 96) as u64, (number >> 80) as u16)
+                });
+            }
+            Guard::Crc64 => {
+                self.judge_tuples(places, guards, tuples.as_chunks().0, judged, |tuple: &[u8; 16]| {
+                    let number = u128::from_be_bytes(*tuple);
+                    ((number >> 64) as u64, (number >> 48) as u16)
+                });
+            }
+        }
+    }
+
+    /// The same for tuples of one size, of which `fields` gives guard and application tag.
+    fn judge_tuples<const N: usize>(
+        &self,
+        places: Range<usize>,
+        guards: &[u64],
+        tuples: &[[u8; N]],
+        judged: &mut Vec<Judged>,
+        fields: impl Fn(&[u8; N]) -> (u64, u16),
+    ) {
+        judged.extend(places.zip(guards.iter().zip(tuples)).map(|(place, (guard, tuple))| {
+            let ((stored, application), origin) = (fields(tuple), self.origin(place));
+            let tag = Tag { origin, tuple: Tuple { guard: stored, application, ..Tag::UNKNOWN.tuple } };
+            let stored = if origin == Origin::Unknown { 0 } else { stored };
+            Judged { opinion: tag.judge(*guard), guard: stored }
+        }));
     }
 
     /// Replaces a tag.
@@ -151,6 +205,37 @@ mod tests {
 
     fn geometry(guard: Guard) -> Geometry {
         Geometry::new(1 << 20, 512, 512, guard, 1 << 20).expect("a drive")
+    }
+
+    #[test]
+    fn blocks_are_judged_together_as_one_by_one() {
+        for (guard, block) in Guard::ALL.into_iter().zip([512, 4096, 4096]) {
+            let geometry = Geometry::new(1 << 20, block, 512, guard, 128 << 10).unwrap();
+            let mut page = Page::unknown();
+            let places = geometry.blocks_of_page() as usize;
+            for place in 0..places {
+                let tuple = Tuple {
+                    guard: place as u64 * 0x0123_4567_89AB % 60_000,
+                    application: if place % 5 == 0 { 0xFFFF } else { place as u16 },
+                    ..geometry.tuple(place as u64, 0)
+                };
+                let tag = Tag { origin: Origin::ALL[place % 4], tuple };
+                page.set(&geometry, place, if place % 4 == 0 { &Tag::UNKNOWN } else { &tag });
+            }
+            let guards: Vec<u64> = (0..places)
+                .map(|place| page.tag(&geometry, place).tuple.guard ^ u64::from(place % 3 == 0))
+                .collect();
+            let one_by_one: Vec<Judged> = (0..places)
+                .map(|place| page.tag(&geometry, place))
+                .zip(&guards)
+                .map(|(tag, guard)| Judged { opinion: tag.judge(*guard), guard: tag.tuple.guard })
+                .collect();
+            for first in 0..places {
+                let mut together = Vec::new();
+                page.judge(&geometry, first, &guards[first..], &mut together);
+                assert_eq!(together, one_by_one[first..], "{guard:?} from {first}");
+            }
+        }
     }
 
     #[test]
