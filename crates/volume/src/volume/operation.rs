@@ -101,9 +101,10 @@ impl Op {
         }
     }
 
-    /// Whether it has done something that must not be left half done while members change.
+    /// Whether it has done something that must not be left half done while members change. Others
+    /// wait until one that was logged is logged again, so it never waits for them.
     pub(super) fn is_active(&self) -> bool {
-        self.phase > Phase::Intent
+        self.phase > Phase::Intent || self.reserved > 0
     }
 }
 

@@ -679,3 +679,40 @@ fn writes_that_are_logged_again_after_failures_always_find_room() {
     std::panic::set_hook(hook);
     assert!(found.is_some(), "the rule is not needed?");
 }
+
+/// A write has logged on some members, and a node refuses the rest, when a device is to join: the
+/// write is logged again before, or others that have begun would wait for it for ever.
+#[test]
+fn a_write_that_is_logged_again_does_not_wait_for_a_device_that_joins() {
+    let (level, layout) = (Level::Raid6, Some(Layout::LeftSymmetric));
+    let mut met = 0;
+    for seed in 0..40 {
+        let setup = Setup { level, layout, disks: 5, chunk: 4096, stripes: 4, log: true, near: true };
+        let mut world = World::new(seed, &setup);
+        world.start().unwrap();
+        let stripe = world.geometry.stripe_bytes();
+        world.submit(pumice_volume::Request::Write { offset: 0, len: 4 * stripe, fua: true });
+        world.settle();
+        let map = world.geometry.stripe(StripeIndex(0));
+        let (q, lost) = (map.q.unwrap(), map.data[2]);
+        world.disks[lost.index()].lost = true;
+        world.submit(pumice_volume::Request::Flush);
+        world.settle();
+        world.refuses = Some(q);
+        world.submit(pumice_volume::Request::Write { offset: 0, len: 4096, fua: false });
+        let is_last = |command: &Command| match command {
+            Command::Update { role, step, .. } => *role == q && step.record.is_some(),
+            _ => false,
+        };
+        while world.execute_one(|command| !is_last(command)) {}
+        // Another write has begun, and reads.
+        world.submit(pumice_volume::Request::Write { offset: stripe, len: 2048, fua: false });
+        world.join(lost);
+        met += u32::from(world.execute_one(is_last));
+        world.settle();
+        assert_eq!((world.model.under_way(), world.missing()), (0, vec![]), "seed {seed}");
+        assert_eq!(world.torn_rows(), [] as [u64; 0], "seed {seed}");
+        world.verify();
+    }
+    assert!(met > 20, "{met}");
+}
