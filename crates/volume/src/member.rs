@@ -47,7 +47,7 @@ impl MemberPlace {
 pub(crate) enum State {
     /// It holds what it should.
     InSync,
-    /// It is being rebuilt: windows below this one are in sync.
+    /// It is being rebuilt: windows below this one are in sync, but for those under way.
     Rebuilding(Window),
     /// It is not there.
     Failed,
@@ -86,6 +86,8 @@ pub(crate) struct Member {
     pub(crate) fresh: bool,
     /// It had the role before: where no bit is set, it holds what it should.
     pub(crate) kept: bool,
+    /// Windows that are being restored.
+    pub(crate) under_way: BTreeSet<Window>,
 }
 
 /// What tells a superblock from others, from its bytes.
@@ -106,7 +108,7 @@ impl Member {
     pub(crate) fn has(&self, window: Window) -> bool {
         match self.state {
             State::InSync => true,
-            State::Rebuilding(upto) => window < upto,
+            State::Rebuilding(next) => window < next && !self.under_way.contains(&window),
             State::Failed => false,
         }
     }

@@ -24,7 +24,7 @@ use procedure::Procedure;
 use pumice_raid::superblock::features::Features;
 use pumice_raid::superblock::v1::RESYNC_DONE;
 use pumice_units::{Role, SECTOR};
-use recovery::Recovery;
+use recovery::{AT_ONCE, Recovery};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Who waits for an action.
@@ -108,7 +108,8 @@ pub struct Volume {
     rebuilt: Option<Role>,
     /// A member that is rebuilt, and whose superblocks may not say so yet.
     recording: Option<Role>,
-    rebuilding: Option<OpId>,
+    /// Operations that restore windows of a member.
+    rebuilding: BTreeMap<OpId, Window>,
     /// Ticks without a request.
     idle: u32,
 }
@@ -143,6 +144,7 @@ impl Volume {
                     list_changed: false,
                     fresh: false,
                     kept: false,
+                    under_way: BTreeSet::new(),
                 };
                 member.follow(&assembly.newest);
                 Some(member)
@@ -160,6 +162,7 @@ impl Volume {
                 list_changed: false,
                 fresh: true,
                 kept: false,
+                under_way: BTreeSet::new(),
             }),
         };
         let members = assembly.members.iter().filter_map(member).collect();
@@ -209,7 +212,7 @@ impl Volume {
             joins: VecDeque::new(),
             rebuilt: None,
             recording: None,
-            rebuilding: None,
+            rebuilding: BTreeMap::new(),
             idle: 0,
         };
         volume.begin_recovery(assembly);
@@ -242,7 +245,9 @@ impl Volume {
     #[must_use]
     pub fn rebuilding(&self) -> Vec<(Role, u64, u64)> {
         let upto = |(role, member): (u16, &Member)| match member.state {
-            State::Rebuilding(upto) if !member.fresh => Some((Role(role), upto.0, self.windows.count)),
+            State::Rebuilding(next) if !member.fresh => {
+                Some((Role(role), next.0 - member.under_way.len() as u64, self.windows.count))
+            }
             State::InSync if self.recording == Some(Role(role)) => {
                 Some((Role(role), self.windows.count, self.windows.count))
             }
@@ -461,24 +466,28 @@ impl Volume {
 
     /// Lets a rebuild go on. Returns whether it did.
     fn pump_rebuild(&mut self) -> bool {
-        let busy = self.frozen() || self.draining() || self.recovery.is_some() || self.rebuilding.is_some();
-        if busy || self.rebuilt.is_some() || self.stopping {
+        let busy = self.frozen() || self.draining() || self.recovery.is_some();
+        if busy || self.rebuilt.is_some() || self.stopping || self.rebuilding.len() >= AT_ONCE {
             return false;
         }
-        let rebuilding = |(role, member): (u16, &Member)| match member.state {
-            State::Rebuilding(upto) => Some((Role(role), upto)),
-            _ => None,
-        };
-        if let Some((role, _)) = (0..).zip(&self.members).find_map(rebuilding) {
-            self.pass_kept(role);
-        }
-        match (0..).zip(&self.members).find_map(rebuilding) {
-            Some((role, upto)) if upto.0 < self.windows.count => {
-                let rows = self.windows.all();
-                self.rebuilding = Some(self.add_op(Kind::Rebuild { role, rows }, upto, Vec::new()));
-            }
-            Some((role, _)) => self.rebuilt = Some(role),
-            None => return false,
+        let is_rebuilding = |member: &Member| matches!(member.state, State::Rebuilding(_));
+        let Some(index) = self.members.iter().position(is_rebuilding) else { return false };
+        // There are at most as many members as roles.
+        let role = Role(index as u16);
+        self.pass_kept(role);
+        let (rows, count) = (self.windows.all(), self.windows.count);
+        let member = &mut self.members[index];
+        let State::Rebuilding(next) = &mut member.state else { return false };
+        if next.0 < count {
+            let window = *next;
+            next.0 += 1;
+            member.under_way.insert(window);
+            let op = self.add_op(Kind::Rebuild { role, rows }, window, Vec::new());
+            self.rebuilding.insert(op, window);
+        } else if member.under_way.is_empty() {
+            self.rebuilt = Some(role);
+        } else {
+            return false;
         }
         true
     }

@@ -87,6 +87,7 @@ impl Volume {
         member.place = join.place;
         member.space = Space::new(join.place.log.map_or(0, |log| log.len));
         member.state = State::Rebuilding(Window(0));
+        member.under_way.clear();
         member.bad = kept.unwrap_or_default();
         member.listed.clone_from(&member.bad);
         member.last = SuperblockMark::NONE;
@@ -103,11 +104,11 @@ impl Volume {
     pub(super) fn pass_kept(&mut self, role: Role) {
         let (bits, windows) = (self.keeps(Rule::MissedHasBits), self.windows);
         let member = &mut self.members[role.index()];
-        if let (true, State::Rebuilding(upto), Some(intent)) = (member.kept, &mut member.state, &self.intent)
+        if let (true, State::Rebuilding(next), Some(intent)) = (member.kept, &mut member.state, &self.intent)
         {
-            let next = intent.next_set(windows.start(*upto)).filter(|_| bits);
-            let window = next.map_or(windows.count, |byte| byte / windows.bytes());
-            upto.0 = upto.0.max(window.min(windows.count));
+            let set = intent.next_set(windows.start(*next)).filter(|_| bits);
+            let window = set.map_or(windows.count, |byte| byte / windows.bytes());
+            next.0 = next.0.max(window.min(windows.count));
         }
     }
 }

@@ -3,7 +3,6 @@
 use super::{Owner, Volume};
 use crate::action::{ActionId, Command, Effect, Outcome, RequestError, RequestId};
 use crate::assemble::Rule;
-use crate::member::State;
 use crate::near::NearOp;
 use crate::plan::{Lost, Method, RowMap, RowPlan, RowState, Tie};
 use crate::rows::{BLOCK, Rows, Touch, Window};
@@ -404,14 +403,8 @@ impl Volume {
         if let (true, Kind::Write(_), Some(intent)) = (op.entered, op.kind, &mut self.intent) {
             intent.leave(&range, op.sequences.last().copied().unwrap_or(0));
         }
-        if self.rebuilding == Some(id) {
-            self.rebuilding = None;
-            if let Kind::Rebuild { role, .. } = op.kind {
-                let member = &mut self.members[role.index()];
-                if let State::Rebuilding(upto) = &mut member.state {
-                    upto.0 += 1;
-                }
-            }
+        if let (Some(window), Kind::Rebuild { role, .. }) = (self.rebuilding.remove(&id), op.kind) {
+            self.members[role.index()].under_way.remove(&window);
         }
         for next in self.locks.release(id, op.window) {
             if let Some(op) = self.ops.get_mut(&next) {
@@ -474,11 +467,13 @@ impl Volume {
         for id in back.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.goes_back(id);
         }
-        if let Some(rebuilding) = self.rebuilding
-            && let Some(Op { kind: Kind::Rebuild { role, .. }, .. }) = self.ops.get(&rebuilding)
-            && gone.contains(role)
-        {
-            self.finish(rebuilding, Ok(()));
+        let of_gone = |id: &OpId| match self.ops.get(id) {
+            Some(Op { kind: Kind::Rebuild { role, .. }, .. }) => gone.contains(role),
+            _ => false,
+        };
+        let over: Vec<OpId> = self.rebuilding.keys().copied().filter(of_gone).collect();
+        for id in over {
+            self.finish(id, Ok(()));
         }
     }
 }

@@ -10,8 +10,8 @@ use crate::member::faulty;
 use crate::rows::{BLOCK, Window};
 use std::collections::VecDeque;
 
-/// Operations of recovery at a time.
-const AT_ONCE: usize = 8;
+/// Operations of recovery, or of a rebuild, at a time.
+pub(super) const AT_ONCE: usize = 8;
 
 /// How far recovery is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
