@@ -88,6 +88,10 @@ pub(crate) struct Member {
     pub(crate) kept: bool,
     /// Windows that are being restored.
     pub(crate) under_way: BTreeSet<Window>,
+    /// Windows below this one are restored and flushed.
+    pub(crate) restored: Window,
+    /// The same once the flush under way is done.
+    pub(crate) flushing: Window,
 }
 
 /// What tells a superblock from others, from its bytes.
@@ -113,6 +117,14 @@ impl Member {
         }
     }
 
+    /// Windows below this one are in place.
+    pub(crate) fn lowest(&self) -> Window {
+        match self.state {
+            State::Rebuilding(next) => self.under_way.first().copied().unwrap_or(next),
+            State::InSync | State::Failed => Window(0),
+        }
+    }
+
     /// Takes over what the newest superblock says of the array. If the member's own is older, the
     /// update that wrote the newest one has to be finished here.
     pub(crate) fn follow(&mut self, newest: &V1) {
@@ -128,8 +140,8 @@ impl Member {
         }
     }
 
-    /// Works out the superblock that comes next.
-    pub(crate) fn announce(&mut self, events: u64, clean: bool, now: u64) {
+    /// Works out the superblock that comes next. `window`: bytes of one.
+    pub(crate) fn announce(&mut self, events: u64, clean: bool, now: u64, window: u64) {
         let sb = &mut self.superblock;
         sb.events = events;
         sb.utime = now;
@@ -138,7 +150,7 @@ impl Member {
         set(&mut sb.feature_map, Features::BAD_BLOCKS, !self.listed.is_empty());
         let rebuilding = matches!(self.state, State::Rebuilding(_));
         set(&mut sb.feature_map, Features::RECOVERY_OFFSET, rebuilding);
-        sb.recovery_offset = 0;
+        sb.recovery_offset = if rebuilding { self.restored.0 * window / SECTOR } else { 0 };
         let bytes = sb.encode();
         self.next = Some((mark_of(events, &bytes), bytes));
     }

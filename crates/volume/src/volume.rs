@@ -27,6 +27,9 @@ use pumice_units::{Role, SECTOR};
 use recovery::{AT_ONCE, Recovery};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+/// Ticks after which superblocks say how far a rebuild is.
+const SAVED: u32 = 12;
+
 /// Who waits for an action.
 #[derive(Debug, Clone, Copy)]
 enum Owner {
@@ -104,6 +107,8 @@ pub struct Volume {
     /// With the number of the last write that each has to cover.
     want_flush: Vec<(RequestId, u64)>,
     want_clean: bool,
+    /// Superblocks are to say how far a rebuild is.
+    want_progress: bool,
     joins: VecDeque<Join>,
     rebuilt: Option<Role>,
     /// A member that is rebuilt, and whose superblocks may not say so yet.
@@ -112,6 +117,8 @@ pub struct Volume {
     rebuilding: BTreeMap<OpId, Window>,
     /// Ticks without a request.
     idle: u32,
+    /// Ticks of a rebuild since superblocks said how far it is.
+    unsaved: u32,
 }
 
 impl Volume {
@@ -131,8 +138,12 @@ impl Volume {
         let member = |look: &Option<crate::MemberLook>| match look {
             Some(look) => {
                 let rebuilding = look.superblock.feature_map & Features::RECOVERY_OFFSET != 0;
+                // Of whole windows.
+                let restored =
+                    Window(look.superblock.recovery_offset.saturating_mul(SECTOR) / windows.bytes());
+                let restored = if rebuilding { restored.min(Window(windows.count)) } else { Window(0) };
                 let mut member = Member {
-                    state: if rebuilding { State::Rebuilding(Window(0)) } else { State::InSync },
+                    state: if rebuilding { State::Rebuilding(restored) } else { State::InSync },
                     superblock: look.superblock.clone(),
                     place: look.place,
                     space: Space::new(look.place.log.map_or(0, |log| log.len)),
@@ -145,6 +156,8 @@ impl Volume {
                     fresh: false,
                     kept: false,
                     under_way: BTreeSet::new(),
+                    restored,
+                    flushing: restored,
                 };
                 member.follow(&assembly.newest);
                 Some(member)
@@ -163,6 +176,8 @@ impl Volume {
                 fresh: true,
                 kept: false,
                 under_way: BTreeSet::new(),
+                restored: Window(0),
+                flushing: Window(0),
             }),
         };
         let members = assembly.members.iter().filter_map(member).collect();
@@ -209,11 +224,13 @@ impl Volume {
             log_again: BTreeSet::new(),
             want_flush: Vec::new(),
             want_clean: false,
+            want_progress: false,
             joins: VecDeque::new(),
             rebuilt: None,
             recording: None,
             rebuilding: BTreeMap::new(),
             idle: 0,
+            unsaved: 0,
         };
         volume.begin_recovery(assembly);
         volume.pump();
@@ -394,6 +411,11 @@ impl Volume {
         if let (true, Some(intent)) = (whole && !self.unrecorded && self.failing.is_empty(), &mut self.intent)
         {
             intent.tick(self.released);
+        }
+        let rebuilding = self.members.iter().any(|member| matches!(member.state, State::Rebuilding(_)));
+        self.unsaved = if rebuilding { self.unsaved + 1 } else { 0 };
+        if self.unsaved >= SAVED {
+            (self.unsaved, self.want_progress) = (0, self.recovery.is_none());
         }
         self.idle += 1;
         if self.idle > 1 && self.ops.is_empty() && !self.clean {

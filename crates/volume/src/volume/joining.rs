@@ -88,6 +88,7 @@ impl Volume {
         member.space = Space::new(join.place.log.map_or(0, |log| log.len));
         member.state = State::Rebuilding(Window(0));
         member.under_way.clear();
+        (member.restored, member.flushing) = (Window(0), Window(0));
         member.bad = kept.unwrap_or_default();
         member.listed.clone_from(&member.bad);
         member.last = SuperblockMark::NONE;

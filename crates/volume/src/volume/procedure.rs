@@ -24,6 +24,8 @@ pub(super) enum Change {
     Joined,
     /// A member has been rebuilt.
     Rebuilt,
+    /// More of a member has been rebuilt.
+    Progress,
     /// What recovery found is on the members: bad blocks, failed members.
     Recovered,
 }
@@ -106,7 +108,7 @@ const UPDATE: [Step; 5] = [Step::Flush, Step::BadBlocks, Step::Heads, Step::Bitm
 impl Volume {
     /// Operations that have not begun wait until the members have changed.
     pub(super) fn draining(&self) -> bool {
-        !self.joins.is_empty() || self.rebuilt.is_some() || self.want_clean
+        !self.joins.is_empty() || self.rebuilt.is_some() || self.want_clean || self.want_progress
     }
 
     pub(super) fn dirtying(&self) -> bool {
@@ -189,6 +191,8 @@ impl Volume {
                 self.recording = Some(role);
                 self.start(Goal::Update(Change::Rebuilt), &UPDATE);
             }
+        } else if std::mem::take(&mut self.want_progress) {
+            self.start(Goal::Update(Change::Progress), &UPDATE);
         } else if self.want_clean || (self.stopping && !self.clean && self.ops.is_empty()) {
             self.want_clean = false;
             if self.ops.is_empty() {
@@ -303,6 +307,11 @@ impl Volume {
                 }
                 self.ready.extend(self.ops.keys());
             }
+            Some(Step::Flush) => {
+                for member in self.members.iter_mut().filter(|member| member.here()) {
+                    member.restored = member.flushing;
+                }
+            }
             Some(Step::Superblocks) if running.finishing => running.finishing = false,
             Some(Step::Superblocks) => {
                 self.log_begins = false;
@@ -351,6 +360,7 @@ impl Volume {
                     running.horizon = self.unapplied.first().map_or(self.next_sequence, |first| *first) - 1;
                 }
                 let member = &mut self.members[role.index()];
+                member.flushing = member.lowest();
                 if member.listed != member.bad {
                     member.listed.clone_from(&member.bad);
                     member.list_changed = true;
@@ -421,9 +431,9 @@ impl Volume {
             Change::Clean => true,
             _ => self.clean,
         };
-        let (events, now) = (self.events, self.now);
+        let (events, now, window) = (self.events, self.now, self.windows.bytes());
         for member in self.members.iter_mut().filter(|member| member.here()) {
-            member.announce(events, clean, now);
+            member.announce(events, clean, now, window);
         }
     }
 
@@ -447,7 +457,7 @@ impl Volume {
             }
             Goal::Update(Change::Recovered) | Goal::Generation => self.recovery_went_on(),
             Goal::Release => self.marked = false,
-            Goal::Update(Change::Joined | Change::Rebuilt) => {}
+            Goal::Update(Change::Joined | Change::Rebuilt | Change::Progress) => {}
         }
     }
 }

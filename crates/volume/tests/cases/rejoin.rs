@@ -208,3 +208,52 @@ fn a_device_that_failed_while_it_was_rebuilt_is_restored_as_a_whole() {
         world.verify();
     }
 }
+
+/// A new device is being restored when the volume is stopped, or when the power goes some time
+/// after superblocks said how far it was: it goes on from there.
+#[test]
+fn a_rebuild_that_is_interrupted_goes_on_where_it_was() {
+    let (level, layout) = (Level::Raid5, Some(Layout::LeftSymmetric));
+    let mut saved = 0;
+    for seed in 0..40 {
+        let (near, stops) = (seed % 2 == 1, seed % 4 < 2);
+        let setup = Setup { level, layout, disks: 4, chunk: 16384, stripes: 80, log: true, near };
+        let mut world = World::new(seed, &setup);
+        world.start().unwrap();
+        let bytes = world.geometry.array_bytes();
+        world.submit(Request::Write { offset: 0, len: bytes, fua: false });
+        world.settle();
+        world.disks[AWAY.index()].lost = true;
+        world.submit(Request::Flush);
+        world.settle();
+        world.join(AWAY);
+        while restored(&world) < 40 {
+            assert!(world.step(), "seed {seed}: it stands still");
+        }
+        if stops {
+            world.event(pumice_volume::Event::Stop);
+            world.settle();
+            assert!(world.stopped, "seed {seed}");
+        } else {
+            for _ in 0..12 {
+                world.tick();
+            }
+            world.run_some(100);
+            world.submit(Request::Write { offset: seed * 4096, len: 4096, fua: false });
+            world.run_some(20);
+        }
+        world.crash();
+        world.start().unwrap_or_else(|refusal| panic!("seed {seed}: {refusal}"));
+        let before = world.stores;
+        world.settle();
+        let restored = world.stores - before;
+        assert!(!stops || restored <= 40, "seed {seed}: {restored} windows");
+        saved += u32::from(restored <= 40);
+        assert_eq!(world.missing(), [], "seed {seed}");
+        assert_eq!(world.torn_rows(), [] as [u64; 0], "seed {seed}");
+        world.verify();
+        world.disks[0].lost = true;
+        world.verify();
+    }
+    assert!(saved > 30, "{saved}");
+}
