@@ -418,6 +418,7 @@ impl<'m> Engine<'m> {
             near: self.nodes.as_ref().map(|_| ()).map_err(Clone::clone),
             near_writes,
             far_writes,
+            rewritten: self.volume.rewritten(),
             link_sent: traffic.sent,
             link_received: traffic.received,
             facts: self.facts.clone(),

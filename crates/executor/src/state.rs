@@ -70,6 +70,8 @@ pub struct Status {
     pub near_writes: u64,
     /// Writes of windows whose parity this host made.
     pub far_writes: u64,
+    /// Blocks that the medium of a member did not give, and that were recovered and written again.
+    pub rewritten: u64,
     /// Bytes that were sent to nodes of other machines, with headers.
     pub link_sent: u64,
     /// Bytes that came from them.

@@ -8,6 +8,7 @@ mod logging;
 mod near;
 mod operation;
 mod procedure;
+mod rebuild;
 mod recovery;
 
 use crate::action::{Action, ActionId, Command, Effect, Event, Outcome, Request, RequestError, RequestId};
@@ -24,11 +25,8 @@ use procedure::Procedure;
 use pumice_raid::superblock::features::Features;
 use pumice_raid::superblock::v1::RESYNC_DONE;
 use pumice_units::{Role, SECTOR};
-use recovery::{AT_ONCE, Recovery};
+use recovery::Recovery;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-/// Ticks after which superblocks say how far a rebuild is.
-const SAVED: u32 = 12;
 
 /// Who waits for an action.
 #[derive(Debug, Clone, Copy)]
@@ -117,6 +115,8 @@ pub struct Volume {
     rebuilding: BTreeMap<OpId, Window>,
     /// Ticks without a request.
     idle: u32,
+    /// Blocks that were written again because the medium did not give them.
+    rewritten: u64,
     /// Ticks of a rebuild since superblocks said how far it is.
     unsaved: u32,
 }
@@ -230,6 +230,7 @@ impl Volume {
             recording: None,
             rebuilding: BTreeMap::new(),
             idle: 0,
+            rewritten: 0,
             unsaved: 0,
         };
         volume.begin_recovery(assembly);
@@ -254,23 +255,6 @@ impl Volume {
     #[must_use]
     pub fn failing(&self) -> Vec<Role> {
         self.failing.iter().copied().collect()
-    }
-
-    /// Members that are being rebuilt, and that the superblocks on all members name, with how many
-    /// windows of each are restored, of how many. A member stays here until the superblocks on all
-    /// members say that it is rebuilt: before that, a crash makes the rebuild begin again.
-    #[must_use]
-    pub fn rebuilding(&self) -> Vec<(Role, u64, u64)> {
-        let upto = |(role, member): (u16, &Member)| match member.state {
-            State::Rebuilding(next) if !member.fresh => {
-                Some((Role(role), next.0 - member.under_way.len() as u64, self.windows.count))
-            }
-            State::InSync if self.recording == Some(Role(role)) => {
-                Some((Role(role), self.windows.count, self.windows.count))
-            }
-            _ => None,
-        };
-        (0..).zip(&self.members).filter_map(upto).collect()
     }
 
     /// Whether the superblocks say that nothing is being written.
@@ -412,11 +396,7 @@ impl Volume {
         {
             intent.tick(self.released);
         }
-        let rebuilding = self.members.iter().any(|member| matches!(member.state, State::Rebuilding(_)));
-        self.unsaved = if rebuilding { self.unsaved + 1 } else { 0 };
-        if self.unsaved >= SAVED {
-            (self.unsaved, self.want_progress) = (0, self.recovery.is_none());
-        }
+        self.tick_rebuild();
         self.idle += 1;
         if self.idle > 1 && self.ops.is_empty() && !self.clean {
             self.want_clean = true;
@@ -484,33 +464,5 @@ impl Volume {
                 self.issue(Owner::Intent, put);
             }
         }
-    }
-
-    /// Lets a rebuild go on. Returns whether it did.
-    fn pump_rebuild(&mut self) -> bool {
-        let busy = self.frozen() || self.draining() || self.recovery.is_some();
-        if busy || self.rebuilt.is_some() || self.stopping || self.rebuilding.len() >= AT_ONCE {
-            return false;
-        }
-        let is_rebuilding = |member: &Member| matches!(member.state, State::Rebuilding(_));
-        let Some(index) = self.members.iter().position(is_rebuilding) else { return false };
-        // There are at most as many members as roles.
-        let role = Role(index as u16);
-        self.pass_kept(role);
-        let (rows, count) = (self.windows.all(), self.windows.count);
-        let member = &mut self.members[index];
-        let State::Rebuilding(next) = &mut member.state else { return false };
-        if next.0 < count {
-            let window = *next;
-            next.0 += 1;
-            member.under_way.insert(window);
-            let op = self.add_op(Kind::Rebuild { role, rows }, window, Vec::new());
-            self.rebuilding.insert(op, window);
-        } else if member.under_way.is_empty() {
-            self.rebuilt = Some(role);
-        } else {
-            return false;
-        }
-        true
     }
 }

@@ -1,7 +1,6 @@
 //! A device takes an empty role.
 
 use super::Volume;
-use crate::assemble::Rule;
 use crate::intent::Intent;
 use crate::log::{Space, SuperblockMark};
 use crate::member::{MemberPlace, State, former_role};
@@ -98,18 +97,5 @@ impl Volume {
         self.set_roles(&[(number, join.role.get())]);
         self.new_generation(join.nonce);
         self.start_joined();
-    }
-
-    /// Takes windows of a device that had the role before for restored, as far as no bit is set:
-    /// none was written since, and none is being written.
-    pub(super) fn pass_kept(&mut self, role: Role) {
-        let (bits, windows) = (self.keeps(Rule::MissedHasBits), self.windows);
-        let member = &mut self.members[role.index()];
-        if let (true, State::Rebuilding(next), Some(intent)) = (member.kept, &mut member.state, &self.intent)
-        {
-            let set = intent.next_set(windows.start(*next)).filter(|_| bits);
-            let window = set.map_or(windows.count, |byte| byte / windows.bytes());
-            next.0 = next.0.max(window.min(windows.count));
-        }
     }
 }

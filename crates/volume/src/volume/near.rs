@@ -140,7 +140,7 @@ impl Volume {
         let Some(near) = &op.near else { return };
         let request = match op.kind {
             Kind::Read(request) | Kind::Write(request) => Some(request),
-            Kind::Rebuild { .. } | Kind::Resync { .. } => None,
+            Kind::Rebuild { .. } | Kind::Rewrite { .. } | Kind::Resync { .. } => None,
         };
         let (place, rows) = (near.place.unwrap_or(0), near.plan.rows);
         for (role, fill, sums, record) in steps {

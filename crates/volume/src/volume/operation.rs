@@ -24,6 +24,11 @@ pub(super) enum Kind {
         role: Role,
         rows: Rows,
     },
+    /// Blocks of a member that its medium did not give, if it still does not.
+    Rewrite {
+        role: Role,
+        rows: Rows,
+    },
     /// Parity from data.
     Resync {
         rows: Rows,
@@ -36,7 +41,7 @@ impl Kind {
     }
 
     pub(super) const fn own(self) -> bool {
-        matches!(self, Self::Rebuild { .. } | Self::Resync { .. })
+        !matches!(self, Self::Read(_) | Self::Write(_))
     }
 }
 
@@ -47,6 +52,8 @@ pub(super) enum Phase {
     Start,
     /// Waits for the superblocks to be dirty and for its bits.
     Intent,
+    /// A block that the medium did not give is asked for again.
+    Asking,
     Reading,
     Folding,
     /// Waits for room in the log, and for a place in local memory.
@@ -75,7 +82,7 @@ pub(super) struct Op {
     entered: bool,
     plans: Vec<(u32, RowPlan)>,
     pub(super) stored: BTreeMap<Role, Rows>,
-    unreadable: BTreeMap<Role, Rows>,
+    pub(super) unreadable: BTreeMap<Role, Rows>,
     pub(super) sequences: Vec<u64>,
     /// Bytes of each of its records, at most, once it is logged.
     pub(super) reserved: u64,
@@ -98,6 +105,11 @@ impl Op {
             self.unreadable.entry(role).or_default().0 |= rows.0;
             self.phase = Phase::Intent;
         }
+    }
+
+    /// Blocks of a member that the medium did not give to it.
+    pub(super) fn misses(&self, role: Role) -> Rows {
+        self.unreadable.get(&role).copied().unwrap_or_default()
     }
 
     /// Whether it has done something that must not be left half done while members change. Others
@@ -188,6 +200,7 @@ impl Volume {
                 self.ready.insert(id);
             }
             Phase::Intent => self.plan(id),
+            Phase::Asking => self.finish(id, Ok(())),
             Phase::Reading => self.fold(id),
             Phase::Folding => self.folded(id),
             Phase::Room => self.log(id),
@@ -232,7 +245,10 @@ impl Volume {
                 Kind::Read(_) => map.read(&state, &touched.iter().map(|(role, _)| *role).collect::<Vec<_>>()),
                 Kind::Write(_) => map.write(&state, &touched, tie),
                 Kind::Rebuild { rows, .. } | Kind::Resync { rows } if !rows.contains(row) => continue,
-                Kind::Rebuild { role, .. } => map.restore(&state, &BTreeSet::from([role])),
+                Kind::Rewrite { role, .. } if !op.misses(role).contains(row) => continue,
+                Kind::Rebuild { role, .. } | Kind::Rewrite { role, .. } => {
+                    map.restore(&state, &BTreeSet::from([role]))
+                }
                 Kind::Resync { .. } => {
                     let targets: BTreeSet<Role> =
                         map.parity().iter().copied().filter(|role| !state.absent.contains(role)).collect();
@@ -254,6 +270,8 @@ impl Volume {
             match (plan, op.kind) {
                 (Ok(plan), _) => plans.push((row, plan)),
                 (Err(_), Kind::Rebuild { role, .. }) => spoiled.push((role, row)),
+                // It may be read again one day.
+                (Err(_), Kind::Rewrite { .. }) => {}
                 (Err(_), _) => return None,
             }
         }
@@ -261,6 +279,9 @@ impl Volume {
     }
 
     fn plan(&mut self, id: OpId) {
+        if self.asks(id) {
+            return;
+        }
         let op = &self.ops[&id];
         let Some((mut plans, spoiled)) = self.row_plans(op, Tie::Reconstruct) else {
             return self.finish(id, Err(RequestError::Lost));
@@ -375,7 +396,7 @@ impl Volume {
 
     /// The operation is over: everything is in place, or it could not be done and nothing was
     /// stored.
-    fn finish(&mut self, id: OpId, result: Result<(), RequestError>) {
+    pub(super) fn finish(&mut self, id: OpId, result: Result<(), RequestError>) {
         if result.is_err() && !self.is_void(id) {
             return;
         }
@@ -403,8 +424,13 @@ impl Volume {
         if let (true, Kind::Write(_), Some(intent)) = (op.entered, op.kind, &mut self.intent) {
             intent.leave(&range, op.sequences.last().copied().unwrap_or(0));
         }
-        if let (Some(window), Kind::Rebuild { role, .. }) = (self.rebuilding.remove(&id), op.kind) {
-            self.members[role.index()].under_way.remove(&window);
+        match (self.rebuilding.remove(&id), op.kind) {
+            (Some(window), Kind::Rebuild { role, .. }) => {
+                self.members[role.index()].under_way.remove(&window);
+            }
+            (None, Kind::Rewrite { role, .. }) => self.was_rewritten(role, &op),
+            (None, Kind::Read(_) | Kind::Write(_)) if result.is_ok() => self.rewrite(&op),
+            _ => {}
         }
         for next in self.locks.release(id, op.window) {
             if let Some(op) = self.ops.get_mut(&next) {
@@ -453,7 +479,7 @@ impl Volume {
             }
             op.phase = match op.phase {
                 Phase::Start => Phase::Start,
-                Phase::Intent | Phase::Reading | Phase::Folding => Phase::Intent,
+                Phase::Intent | Phase::Asking | Phase::Reading | Phase::Folding => Phase::Intent,
                 Phase::Room | Phase::Filling | Phase::Sending => Phase::Room,
                 Phase::Logging | Phase::Applying => again,
                 Phase::Voiding => Phase::Voiding,
@@ -467,13 +493,6 @@ impl Volume {
         for id in back.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.goes_back(id);
         }
-        let of_gone = |id: &OpId| match self.ops.get(id) {
-            Some(Op { kind: Kind::Rebuild { role, .. }, .. }) => gone.contains(role),
-            _ => false,
-        };
-        let over: Vec<OpId> = self.rebuilding.keys().copied().filter(of_gone).collect();
-        for id in over {
-            self.finish(id, Ok(()));
-        }
+        self.end_those_for(&gone);
     }
 }

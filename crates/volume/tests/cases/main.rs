@@ -3,6 +3,7 @@
 
 mod crash;
 mod cut_short;
+mod decay;
 mod harness;
 mod plain;
 mod rejoin;

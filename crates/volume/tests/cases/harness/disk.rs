@@ -62,6 +62,11 @@ impl Disk {
         self.worn.insert(at);
     }
 
+    /// Whether the medium does not give this block, or would not after a crash.
+    pub(crate) fn is_worn(&self, at: u64) -> bool {
+        self.unreadable.contains(&at) || self.worn.contains(&at)
+    }
+
     /// Every block can be read again.
     pub(crate) fn heal(&mut self) {
         self.unreadable.clear();

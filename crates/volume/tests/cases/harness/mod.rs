@@ -626,13 +626,14 @@ impl World {
         self.disks[role.index()].decay(DATA + block * BLOCK);
     }
 
-    /// Makes up to `count` blocks unreadable, no two of a row.
+    /// Makes up to `count` blocks unreadable, no two of a row: not even after a crash that takes
+    /// away what was written to one of them since.
     pub(crate) fn decay_some(&mut self, count: u64) {
         for _ in 0..count {
             let block = self.random.next(self.windows.count * self.windows.rows);
             let role = self.random.next(self.disks.len() as u64) as u16;
             let at = DATA + block * BLOCK;
-            if self.disks.iter().all(|disk| !disk.unreadable.contains(&at)) {
+            if self.disks.iter().all(|disk| !disk.is_worn(at)) {
                 self.decay(Role(role), block);
             }
         }
