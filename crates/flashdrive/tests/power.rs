@@ -116,6 +116,10 @@ impl Cuttable for Flash {
         self.inner().medium().left.set(Some(operations / 4));
     }
 
+    fn sync_medium(&mut self) -> Result<(), NandError> {
+        self.inner().medium().sync().map_err(|_| NandError::Failed)
+    }
+
     fn power_cycle(self, random: u64) -> Self {
         let layout = self.inner().layout();
         let File { store, kills, ended, .. } = self.into_inner().into_medium();
@@ -183,6 +187,31 @@ fn an_erase_of_many_blocks_serves_as_many() {
     let (syncs, erases) = (drive.nand().inner().medium().syncs.get() - before, drive.stats().erases - erases);
     assert!((780..=820).contains(&erases), "{erases} blocks were erased for 800");
     assert!(syncs < 160, "{syncs} syncs for {erases} erases");
+}
+
+/// Flushes of hosts take erases along: blocks need no syncs of their own.
+#[test]
+fn flushes_make_erases_that_cost_no_syncs() {
+    let config = Config { erase_at_once: 16, buffer: 0, ..Config::new(LOGICAL, Scheme::None) };
+    let (nand, journal) = <Flash as Cuttable>::new(40, 2, false);
+    let mut drive = Ftl::format(nand, journal, config).unwrap();
+    let mut flushes = 0;
+    let mut write = |drive: &mut seeds::Drive<Flash>, blocks: u64| {
+        for number in 0..8 * blocks {
+            drive.write((number % 30) as u32, &content::<Flash>(number), 0).unwrap();
+            if number % 20 == 0 {
+                drive.flush(0).unwrap();
+                flushes += 1;
+            }
+        }
+        std::mem::take(&mut flushes)
+    };
+    write(&mut drive, 200);
+    let (before, erases) = (drive.nand().inner().medium().syncs.get(), drive.stats().erases);
+    let flushes = write(&mut drive, 800);
+    let (syncs, erases) = (drive.nand().inner().medium().syncs.get() - before, drive.stats().erases - erases);
+    assert!((780..=820).contains(&erases), "{erases} blocks were erased for 800");
+    assert!((flushes..flushes + 60).contains(&syncs), "{syncs} syncs for {flushes} flushes");
 }
 
 #[test]

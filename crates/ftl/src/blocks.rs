@@ -37,6 +37,10 @@ pub(crate) struct Blocks {
     all_live: u32,
     /// Whether a free block is known to be erased.
     erased: Vec<bool>,
+    /// What made the pages of a free block dead has numbers up to this one.
+    free_at: Vec<u64>,
+    /// The number of the record that what the pages of a free block say is void; 0: none.
+    void_at: Vec<u64>,
     stream: Vec<Stream>,
     /// Free blocks by wear: those that are erased, and those that are not.
     ready: BTreeSet<(u32, u32)>,
@@ -66,6 +70,8 @@ impl Blocks {
             all_erases: 0,
             all_live: 0,
             erased: vec![erased; n],
+            free_at: vec![0; n],
+            void_at: vec![0; n],
             stream: vec![Stream::UNIQUE; n],
             ready,
             used,
@@ -152,6 +158,47 @@ impl Blocks {
     pub(crate) fn was_erased(&mut self, block: BlockId) {
         self.set_erases(block.0, self.erases[block.0 as usize] + 1);
         self.erased[block.0 as usize] = false;
+        self.void_at[block.0 as usize] = 0;
+    }
+
+    /// Free blocks: how many are erased, and how many are not.
+    pub(crate) fn free_by_erase(&self) -> (usize, usize) {
+        (self.ready.len(), self.used.len())
+    }
+
+    /// Whether fewer than `keep` blocks stay free if all changes after `durable` are lost, and more
+    /// would if none is.
+    pub(crate) fn may_come_back(&self, durable: u64, keep: usize) -> bool {
+        let free = self.ready.iter().chain(&self.used);
+        let sure = free.filter(|(_, block)| self.free_at[*block as usize] <= durable).take(keep).count();
+        sure < keep && sure < self.free()
+    }
+
+    /// What made the pages of a free block dead has numbers up to this one.
+    pub(crate) fn free_at(&self, block: BlockId) -> u64 {
+        self.free_at[block.0 as usize]
+    }
+
+    /// The number of the record that what the pages of a free block say is void, if there is one.
+    pub(crate) fn void_at(&self, block: BlockId) -> Option<u64> {
+        Some(self.void_at[block.0 as usize]).filter(|at| *at > 0)
+    }
+
+    /// There is a record now, under this number, that what the pages of a free block say is void.
+    pub(crate) fn set_void(&mut self, block: BlockId, seq: u64) {
+        self.void_at[block.0 as usize] = seq;
+    }
+
+    /// Of the free blocks that are not erased, those that may be erased, as their record is
+    /// durable, until `many` are; and some that may get a record, as what made them free is
+    /// durable.
+    pub(crate) fn to_advance(&self, durable: u64, many: usize) -> (Vec<BlockId>, Vec<BlockId>) {
+        let next = self.used.iter().map(|&(_, block)| BlockId(block)).take(2 * many);
+        let (void, dead): (Vec<_>, Vec<_>) = next.partition(|block| self.void_at(*block).is_some());
+        let few = many.saturating_sub(self.ready.len());
+        let void = void.into_iter().filter(|block| self.void_at[block.0 as usize] <= durable).take(few);
+        let dead = dead.into_iter().filter(|block| self.free_at(*block) <= durable).take(many);
+        (void.collect(), dead.collect())
     }
 
     /// Free blocks that are not erased, in the order in which a stream would take them.
@@ -169,7 +216,7 @@ impl Blocks {
         let b = block.0 as usize;
         self.remove_free(block.0);
         self.set_erases(block.0, self.erases[b] + 1);
-        self.erased[b] = true;
+        (self.erased[b], self.void_at[b]) = (true, 0);
         self.insert_free(block.0);
     }
 
@@ -191,9 +238,11 @@ impl Blocks {
         self.remove_free(block);
     }
 
-    /// All live pages of a block that is no victim any more are gone.
-    pub(crate) fn release(&mut self, block: u32) {
+    /// All live pages of a block that is no victim any more are gone, by changes with numbers up to
+    /// this one.
+    pub(crate) fn release(&mut self, block: u32, seq: u64) {
         self.state[block as usize] = State::Free;
+        (self.free_at[block as usize], self.void_at[block as usize]) = (seq, 0);
         self.insert_free(block);
     }
 

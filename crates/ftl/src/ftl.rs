@@ -2,12 +2,14 @@
 
 mod census;
 mod collect;
+mod flush;
 mod merge;
 mod recover;
 mod tails;
 mod write;
 
 pub use census::{BlockCount, Census};
+pub use flush::Flush;
 pub use recover::recover;
 
 use crate::blocks::Blocks;
@@ -213,43 +215,6 @@ where
             }
             _ => false,
         }
-    }
-
-    /// Makes all that was acknowledged durable.
-    ///
-    /// # Errors
-    /// If the flash fails. What was not written stays in the buffer.
-    pub fn flush(&mut self, after: Nanos) -> Result<Nanos, FtlError> {
-        let mut done = after;
-        while !self.buffer.is_empty() {
-            done = self.write_oldest(done)?;
-        }
-        self.sync()?;
-        Ok(done)
-    }
-
-    fn sync(&mut self) -> Result<(), FtlError> {
-        let upto = self.seq - 1;
-        self.journal.flush(&mut self.nand, self.durable)?;
-        self.nand.sync()?;
-        self.durable = upto;
-        self.unlogged = false;
-        self.synced = self.programmed;
-        self.tails.synced();
-        Ok(())
-    }
-
-    /// Makes everything that was acknowledged, and is not in the write buffer, outlive this
-    /// process. A power cut may undo it until the next flush.
-    ///
-    /// # Errors
-    /// If the flash fails.
-    pub fn hand_over(&mut self) -> Result<(), FtlError> {
-        self.nand.hand_over()?;
-        if std::mem::take(&mut self.unlogged) {
-            self.journal.draft(&mut self.nand, self.durable)?;
-        }
-        Ok(())
     }
 
     /// Writes a checkpoint, so that recovery need not look at what was before.

@@ -2,7 +2,7 @@
 
 mod seeds;
 
-use pumice_flash::{Faults, Geometry, MemoryNand, Random, Timing};
+use pumice_flash::{Faults, Geometry, MemoryNand, Nand, NandError, Random, Timing};
 use pumice_ftl::{Coded, Config, Ftl, FtlError, NandJournal, Scheme, recover};
 use seeds::{Allowed, Cuttable, LOGICAL, config, content, one_seed, seeds, step};
 
@@ -34,6 +34,10 @@ impl Cuttable for Flash {
         self.inner_mut().faults_mut().expect("it plays faults").cut_after = Some(operations);
     }
 
+    fn sync_medium(&mut self) -> Result<(), NandError> {
+        self.inner_mut().sync()
+    }
+
     fn power_cycle(mut self, random: u64) -> Self {
         self.inner_mut().power_cycle(random);
         self
@@ -48,6 +52,35 @@ fn flushed_data_survive_every_cut() {
 #[test]
 fn a_block_is_not_void_before_what_replaced_its_pages_is_durable() {
     one_seed::<Flash>(2_080);
+}
+
+#[test]
+fn blocks_stay_free_whatever_a_cut_brings_back() {
+    one_seed::<Flash>(18_464);
+}
+
+#[test]
+fn a_flush_does_not_cover_writes_that_came_while_it_was_under_way() {
+    let config = Config::new(LOGICAL, Scheme::None);
+    let mut lost = 0;
+    for random in 0..60 {
+        let (nand, journal) = <Flash as Cuttable>::new(0, 1, false);
+        let mut drive = Ftl::format(nand, journal, config).unwrap();
+        drive.write(1, &content::<Flash>(1), 0).unwrap();
+        drive.trim(3, 1).unwrap();
+        let flush = drive.begin_flush(0).unwrap().expect("a write and a trim are not durable");
+        drive.nand_mut().sync_medium().unwrap();
+        drive.write(2, &content::<Flash>(2), 0).unwrap();
+        let later = drive.unflushed().unwrap();
+        drive.end_flush(flush).unwrap();
+        assert!(drive.is_durable(later - 1) && !drive.is_durable(later));
+        assert_eq!(drive.unflushed(), Some(later));
+        let nand = drive.into_nand().power_cycle(random);
+        drive = recover(nand, config, false).unwrap();
+        assert_eq!(drive.read(1, 0).unwrap().0, Some(content::<Flash>(1)));
+        lost += u32::from(drive.read(2, 0).unwrap().0.is_none());
+    }
+    assert!(lost > 0, "no cut took what was not flushed");
 }
 
 /// Rot in pages at rest: a page reads its own content or says that it is damaged, now and after a

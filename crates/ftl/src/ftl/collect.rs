@@ -39,7 +39,7 @@ where
     fn collect(&mut self, victim: u32, after: Nanos) -> Result<(), FtlError> {
         let emptied = self.empty(victim, after);
         match emptied {
-            Ok(()) => self.blocks.release(victim),
+            Ok(()) => self.blocks.release(victim, self.seq - 1),
             // What is left in it stays live: it may be tried again.
             Err(_) => self.blocks.close(BlockId(victim)),
         }

@@ -22,8 +22,11 @@ pub(super) struct DurableTails {
     geometry: Geometry,
     /// Whether there is a recovery for which to keep them.
     kept: bool,
-    /// The last pages that were programmed since the last sync; a block may have several.
-    since: Vec<Ppn>,
+    /// The last pages that were programmed since the last sync, with the numbers of their programs;
+    /// a block may have several.
+    since: Vec<(Ppn, u64)>,
+    /// The last number that a sync under way covers.
+    syncing: u64,
     tails: BTreeMap<BlockId, Tail>,
     /// Blocks whose tail is in no tag yet; some may be void since.
     to_say: VecDeque<BlockId>,
@@ -31,24 +34,33 @@ pub(super) struct DurableTails {
 
 impl DurableTails {
     pub(super) fn new(geometry: Geometry, kept: bool) -> Self {
-        Self { geometry, kept, since: Vec::new(), tails: BTreeMap::new(), to_say: VecDeque::new() }
+        let (since, syncing) = (Vec::new(), 0);
+        Self { geometry, kept, since, syncing, tails: BTreeMap::new(), to_say: VecDeque::new() }
     }
 
-    /// A page was programmed.
-    pub(super) fn programmed(&mut self, page: Ppn) {
+    /// A page was programmed under this number.
+    pub(super) fn programmed(&mut self, page: Ppn, seq: u64) {
         if !self.kept {
             return;
         }
         let block = self.geometry.block_of(page);
-        match self.since.iter_mut().rev().take(NEAR).find(|last| self.geometry.block_of(**last) == block) {
-            Some(last) => *last = page,
-            None => self.since.push(page),
+        let (geometry, syncing) = (self.geometry, self.syncing);
+        // A page that a sync under way covers is the last one of its block for that sync.
+        let of_block = |last: &&mut (Ppn, u64)| geometry.block_of(last.0) == block && last.1 > syncing;
+        match self.since.iter_mut().rev().take(NEAR).find(of_block) {
+            Some(last) => *last = (page, seq),
+            None => self.since.push((page, seq)),
         }
     }
 
-    /// What was programmed is durable.
-    pub(super) fn synced(&mut self) {
-        for page in self.since.drain(..) {
+    /// A sync began that covers the programs up to this number.
+    pub(super) fn sync_began(&mut self, upto: u64) {
+        self.syncing = upto;
+    }
+
+    /// The programs up to this number are durable.
+    pub(super) fn synced(&mut self, upto: u64) {
+        for (page, _) in self.since.extract_if(.., |(_, seq)| *seq <= upto) {
             let block = self.geometry.block_of(page);
             self.tails.insert(block, Tail { page, said_in: None });
             self.to_say.push_back(block);
@@ -87,7 +99,7 @@ impl DurableTails {
     /// A block is void: nothing is said of it, nor by it.
     pub(super) fn void(&mut self, block: BlockId) {
         let geometry = self.geometry;
-        self.since.retain(|page| geometry.block_of(*page) != block);
+        self.since.retain(|(page, _)| geometry.block_of(*page) != block);
         self.tails.remove(&block);
         self.say_again(block);
     }
@@ -118,9 +130,9 @@ mod tests {
     #[test]
     fn tails_are_said_once_after_a_sync_and_again_if_their_tag_is_void() {
         let mut tails = DurableTails::new(SHAPE, true);
-        [0, 1, 8, 2, 16, 24, 32, 9].into_iter().for_each(|page| tails.programmed(Ppn(page)));
+        (1..).zip([0, 1, 8, 2, 16, 24, 32, 9]).for_each(|(seq, page)| tails.programmed(Ppn(page), seq));
         assert_eq!(said(&mut tails, 40), [0; 0], "nothing is durable yet");
-        tails.synced();
+        tails.synced(8);
         assert_eq!(said(&mut tails, 40), [2, 9, 16, 24]);
         assert_eq!(said(&mut tails, 48), [32]);
         assert_eq!(said(&mut tails, 49), [0; 0]);
@@ -131,5 +143,17 @@ mod tests {
         tails.void(BlockId(6));
         tails.clear();
         assert_eq!(said(&mut tails, 56), [0; 0], "a checkpoint knows them");
+    }
+
+    #[test]
+    fn a_sync_says_nothing_of_pages_that_were_programmed_after_it_began() {
+        let mut tails = DurableTails::new(SHAPE, true);
+        (1..).zip([0, 1, 8]).for_each(|(seq, page)| tails.programmed(Ppn(page), seq));
+        tails.sync_began(3);
+        (4..).zip([2, 16, 3]).for_each(|(seq, page)| tails.programmed(Ppn(page), seq));
+        tails.synced(3);
+        assert_eq!(said(&mut tails, 40), [1, 8]);
+        tails.synced(6);
+        assert_eq!(said(&mut tails, 41), [3, 16]);
     }
 }

@@ -178,7 +178,7 @@ where
         self.open[s] = (index + 1 < geometry.pages_per_block).then_some((block, index + 1));
         match programmed {
             Ok(done) => {
-                self.tails.programmed(page);
+                self.tails.programmed(page, seq);
                 if self.open[s].is_none() {
                     self.blocks.close(block);
                 }
@@ -205,11 +205,16 @@ where
             // Blocks that were erased together with another were worn as little as any.
             let ready_first = self.config.erase_at_once > 1;
             let block = self.blocks.take(stream, ready_first).ok_or(FtlError::NoRoom)?;
+            // A cut may bring back what was in the others: enough must stay free even then.
+            let keep = (self.dedup.collecting() + self.config.reserve) as usize;
+            if self.blocks.may_come_back(self.durable, keep) {
+                self.sync()?;
+            }
             if !self.blocks.must_erase(block) {
                 return Ok(block);
             }
             let ahead = self.blocks.to_erase(stream, self.config.erase_at_once.max(1) as usize - 1);
-            self.void(block, &ahead)?;
+            self.void(&[&[block], &ahead[..]].concat())?;
             let erased = self.erase(block, after)?;
             if erased {
                 self.blocks.was_erased(block);
@@ -227,28 +232,17 @@ where
     /// If the flash fails.
     pub fn erase_ahead(&mut self, after: Nanos) -> Result<bool, FtlError> {
         let ahead = self.blocks.to_erase(Stream::UNIQUE, self.config.erase_at_once as usize);
-        let [first, rest @ ..] = &ahead[..] else { return Ok(false) };
+        if ahead.is_empty() {
+            return Ok(false);
+        }
         self.checkpoint_if_due()?;
-        self.void(*first, rest)?;
+        self.void(&ahead)?;
         self.erase_free(&ahead, after)?;
         Ok(true)
     }
 
-    /// Records that what the pages of free blocks say is void: an erase that is cut short leaves
-    /// some of them behind.
-    fn void(&mut self, first: BlockId, rest: &[BlockId]) -> Result<(), FtlError> {
-        // What made their pages dead must be durable first: a record that outlived the writes
-        // before it would void the last copy of flushed data.
-        self.sync()?;
-        for block in [first].iter().chain(rest) {
-            let seq = self.next_seq();
-            self.journal.record(&mut self.nand, Record::Erase { seq, block: block.0 }, self.durable)?;
-        }
-        self.sync()
-    }
-
     /// Erases free blocks whose pages are void.
-    fn erase_free(&mut self, blocks: &[BlockId], after: Nanos) -> Result<(), FtlError> {
+    pub(super) fn erase_free(&mut self, blocks: &[BlockId], after: Nanos) -> Result<(), FtlError> {
         for &block in blocks {
             if self.erase(block, after)? {
                 self.blocks.erased_ahead(block);
@@ -259,7 +253,6 @@ where
 
     /// Erases a block, or retires it; whether it is erased.
     fn erase(&mut self, block: BlockId, after: Nanos) -> Result<bool, FtlError> {
-        self.tails.void(block);
         match self.nand.erase(block, after) {
             Ok(_) => {
                 self.stats.erases += 1;

@@ -5,7 +5,7 @@
 //! --seeds N`).
 
 use pumice_flash::{Nand, NandError, Random};
-use pumice_ftl::{Config, Ftl, FtlError, NandJournal, Scheme, Tag, recover};
+use pumice_ftl::{Config, Flush, Ftl, FtlError, NandJournal, Scheme, Tag, recover};
 
 /// Logical pages.
 pub(crate) const LOGICAL: u32 = 60;
@@ -22,6 +22,9 @@ pub(crate) trait Cuttable: Nand<Page = Vec<u8>, Oob = Tag> + Sized {
 
     /// Cuts the power after so many operations that change something.
     fn cut_after(&mut self, operations: u64);
+
+    /// Syncs what lies under the flash, as a thread beside the translation layer does.
+    fn sync_medium(&mut self) -> Result<(), NandError>;
 
     /// The flash after the power came back; `random` decides what the cut left.
     fn power_cycle(self, random: u64) -> Self;
@@ -40,12 +43,58 @@ pub(crate) fn content<N: Cuttable>(number: u64) -> Vec<u8> {
 pub(crate) struct Allowed {
     pub(crate) now: Vec<Option<u64>>,
     pub(crate) since: Vec<Vec<Option<u64>>>,
+    /// How many contents before those in `since` each page had.
+    before: Vec<usize>,
+    /// Flushes during which other operations go on.
+    overlaps: Option<Overlaps>,
+}
+
+struct Overlaps {
+    random: Random,
+    under_way: Option<UnderWay>,
+}
+
+struct UnderWay {
+    flush: Flush,
+    /// The medium was synced since it began.
+    synced: bool,
+    /// The content of each page that it covers, by its place among all that the page had.
+    covers: Vec<usize>,
 }
 
 impl Allowed {
     /// Of an empty drive.
     pub(crate) fn new() -> Self {
-        Self { now: vec![None; LOGICAL as usize], since: vec![vec![None]; LOGICAL as usize] }
+        let pages = LOGICAL as usize;
+        Self {
+            now: vec![None; pages],
+            since: vec![vec![None]; pages],
+            before: vec![0; pages],
+            overlaps: None,
+        }
+    }
+
+    /// The same, with flushes during which other operations go on.
+    fn overlapping(seed: u64) -> Self {
+        let random = Random::new(seed ^ 0xF1_0511);
+        Self { overlaps: Some(Overlaps { random, under_way: None }), ..Self::new() }
+    }
+
+    /// The place of each page's content among all that the page had.
+    fn places(&self) -> Vec<usize> {
+        self.before.iter().zip(&self.since).map(|(before, since)| before + since.len() - 1).collect()
+    }
+
+    /// A page can hold no content from before this place any more.
+    fn forget_before(&mut self, lpn: usize, place: usize) {
+        let gone = place.saturating_sub(self.before[lpn]);
+        self.since[lpn].drain(..gone);
+        self.before[lpn] += gone;
+    }
+
+    fn flushed_page(&mut self, lpn: u32) {
+        let place = self.places()[lpn as usize];
+        self.forget_before(lpn as usize, place);
     }
 
     pub(crate) fn set(&mut self, lpn: u32, value: Option<u64>) {
@@ -54,10 +103,37 @@ impl Allowed {
     }
 
     pub(crate) fn flushed(&mut self) {
-        for (since, now) in self.since.iter_mut().zip(&self.now) {
-            *since = vec![*now];
+        self.flushed_to(&self.places());
+    }
+
+    fn flushed_to(&mut self, places: &[usize]) {
+        for (lpn, place) in places.iter().enumerate() {
+            self.forget_before(lpn, *place);
         }
     }
+}
+
+/// Begins a flush, goes on with one, or ends it, as it comes.
+fn overlap<N: Cuttable>(drive: &mut Drive<N>, allowed: &mut Allowed) -> Result<(), FtlError> {
+    let places = allowed.places();
+    let Some(overlaps) = &mut allowed.overlaps else { return Ok(()) };
+    let turn = overlaps.random.below(3) == 0;
+    match overlaps.under_way.take() {
+        None if turn => match drive.begin_flush(0)? {
+            Some(flush) => overlaps.under_way = Some(UnderWay { flush, synced: false, covers: places }),
+            None => allowed.flushed(),
+        },
+        Some(flush) if turn && flush.synced => {
+            drive.end_flush(flush.flush)?;
+            allowed.flushed_to(&flush.covers);
+        }
+        Some(flush) if turn => {
+            drive.nand_mut().sync_medium()?;
+            overlaps.under_way = Some(UnderWay { synced: true, ..flush });
+        }
+        other => overlaps.under_way = other,
+    }
+    Ok(())
 }
 
 /// One operation; an error if the power was cut in it.
@@ -67,6 +143,7 @@ pub(crate) fn step<N: Cuttable>(
     random: &mut Random,
     ahead: bool,
 ) -> Result<(), FtlError> {
+    overlap(drive, allowed)?;
     let lpn = random.below(u64::from(LOGICAL)) as u32;
     match random.below(24) {
         0 => {
@@ -91,7 +168,7 @@ pub(crate) fn step<N: Cuttable>(
             let number = random.below(1_000_000);
             allowed.set(lpn, Some(number));
             drive.write_fua(lpn, &content::<N>(number), 0)?;
-            allowed.since[lpn as usize] = vec![Some(number)];
+            allowed.flushed_page(lpn);
         }
         other => {
             let number = random.below(if other < 15 { 12 } else { 1_000_000 });
@@ -113,7 +190,8 @@ fn check<N: Cuttable>(drive: &mut Drive<N>, allowed: &mut Allowed, seed: u64) {
         let Some(found) = found else {
             panic!("seed {seed}, page {lpn}: reads none of {may:?}");
         };
-        allowed.now[lpn as usize] = *found;
+        let found = *found;
+        allowed.set(lpn, found);
     }
     assert_eq!(drive.contradictions(), Vec::<String>::new(), "seed {seed}");
     // What was found is there for good.
@@ -139,13 +217,16 @@ fn is_cut(error: &FtlError) -> bool {
 /// One life of a drive, with a few cuts.
 pub(crate) fn one_seed<N: Cuttable>(seed: u64) {
     let mut random = Random::new(seed);
-    let ahead = seed.is_multiple_of(4);
+    // Each with each: blocks erased ahead, flushes under way, flash that fails; odd seeds end the
+    // process of a file.
+    let (ahead, overlapping) = ((seed / 2).is_multiple_of(2), seed / 4 % 2 == 1);
     let config = Config { erase_at_once: if ahead { 3 } else { 1 }, ..config(&mut random) };
     let fails = seed.is_multiple_of(3);
     // Where programs and erases fail, blocks are retired: room for that.
-    let (nand, journal) = N::new(if fails { 40 } else { 0 }, seed, fails);
+    let spare = if fails { 40 } else { 10 * u32::from(overlapping) };
+    let (nand, journal) = N::new(spare, seed, fails);
     let mut drive = Ftl::format(nand, journal, config).unwrap();
-    let mut allowed = Allowed::new();
+    let mut allowed = if overlapping { Allowed::overlapping(seed) } else { Allowed::new() };
     for _ in 0..CUTS {
         let most = if random.below(2) == 0 { 60 } else { 600 };
         drive.nand_mut().cut_after(random.below(most));
@@ -155,6 +236,9 @@ pub(crate) fn one_seed<N: Cuttable>(seed: u64) {
                 Err(error) if is_cut(&error) => break,
                 Err(error) => panic!("seed {seed}: {error}"),
             }
+        }
+        if let Some(overlaps) = &mut allowed.overlaps {
+            overlaps.under_way = None;
         }
         let mut nand = drive.into_nand().power_cycle(random.next_u64());
         // Often the power goes again during recovery.

@@ -1,0 +1,171 @@
+//! Flushes, and the steps of erases that they carry along.
+
+use super::Ftl;
+use crate::content::Content;
+use crate::error::FtlError;
+use crate::journal::{Journal, Record};
+use crate::tag::Tag;
+use pumice_flash::{BlockId, Nand, Nanos};
+
+/// A flush that has begun. It covers what was acknowledged before that, and nothing that came
+/// later.
+#[derive(Debug)]
+#[must_use = "what a flush covers is durable only when it ends"]
+pub struct Flush {
+    /// The last sequence number that it covers.
+    upto: u64,
+    /// The number of the last program that it covers.
+    programmed: u64,
+}
+
+impl<N, J, C> Ftl<N, J, C>
+where
+    C: Content,
+    N: Nand<Page = C, Oob = Tag>,
+    J: Journal<N>,
+{
+    /// Makes all that was acknowledged durable.
+    ///
+    /// # Errors
+    /// If the flash fails. What was not written stays in the buffer.
+    pub fn flush(&mut self, after: Nanos) -> Result<Nanos, FtlError> {
+        let done = self.write_buffer(after)?;
+        self.sync()?;
+        self.advance_erases(done)?;
+        Ok(done)
+    }
+
+    /// The number of the last change that was acknowledged and is not durable, if there is one.
+    pub fn unflushed(&self) -> Option<u64> {
+        if !self.buffer.is_empty() {
+            // It has no number yet.
+            return Some(u64::MAX);
+        }
+        Some(self.seq - 1).filter(|last| *last > self.durable)
+    }
+
+    /// Whether the changes up to this number are durable.
+    pub fn is_durable(&self, number: u64) -> bool {
+        number <= self.durable
+    }
+
+    /// Whether a flush would keep writes from waiting: few blocks are erased, and many could be
+    /// once what made them free is durable.
+    pub fn wants_flush(&self) -> bool {
+        let half = self.config.erase_at_once as usize / 2;
+        let (erased, others) = self.blocks.free_by_erase();
+        half > 0 && erased < half && others >= half && self.unflushed().is_some()
+    }
+
+    /// Begins a flush: hands everything over that was acknowledged. The caller then syncs the
+    /// medium of the flash, and ends the flush if that succeeded. Meanwhile all other operations
+    /// may go on. `None` if everything is durable already.
+    ///
+    /// # Errors
+    /// If the flash fails. What was not written stays in the buffer.
+    pub fn begin_flush(&mut self, after: Nanos) -> Result<Option<Flush>, FtlError> {
+        self.write_buffer(after)?;
+        let upto = self.seq - 1;
+        if upto <= self.durable {
+            return Ok(None);
+        }
+        self.journal.flush(&mut self.nand, self.durable)?;
+        self.nand.hand_over()?;
+        self.unlogged = false;
+        self.tails.sync_began(upto);
+        Ok(Some(Flush { upto, programmed: self.programmed }))
+    }
+
+    /// Ends a flush: the medium was synced after it began, and that succeeded.
+    ///
+    /// # Errors
+    /// If the flash fails.
+    #[expect(clippy::needless_pass_by_value, reason = "a flush ends once")]
+    pub fn end_flush(&mut self, flush: Flush) -> Result<(), FtlError> {
+        let Flush { upto, programmed } = flush;
+        self.became_durable(upto, programmed);
+        self.advance_erases(0)
+    }
+
+    fn write_buffer(&mut self, after: Nanos) -> Result<Nanos, FtlError> {
+        let mut done = after;
+        while !self.buffer.is_empty() {
+            done = self.write_oldest(done)?;
+        }
+        Ok(done)
+    }
+
+    pub(super) fn sync(&mut self) -> Result<(), FtlError> {
+        let upto = self.seq - 1;
+        self.journal.flush(&mut self.nand, self.durable)?;
+        self.nand.sync()?;
+        self.unlogged = false;
+        self.became_durable(upto, self.programmed);
+        Ok(())
+    }
+
+    fn became_durable(&mut self, upto: u64, programmed: u64) {
+        // Another sync may have covered more meanwhile.
+        self.durable = upto.max(self.durable);
+        self.synced = programmed.max(self.synced);
+        self.tails.synced(upto);
+    }
+
+    /// Makes everything that was acknowledged, and is not in the write buffer, outlive this
+    /// process. A power cut may undo it until the next flush.
+    ///
+    /// # Errors
+    /// If the flash fails.
+    pub fn hand_over(&mut self) -> Result<(), FtlError> {
+        self.nand.hand_over()?;
+        if std::mem::take(&mut self.unlogged) {
+            self.journal.draft(&mut self.nand, self.durable)?;
+        }
+        Ok(())
+    }
+
+    /// Takes free blocks towards their next use, as far as that needs no sync: those that are void
+    /// are erased, and records are made that others are void.
+    fn advance_erases(&mut self, after: Nanos) -> Result<(), FtlError> {
+        if self.config.erase_at_once <= 1 {
+            return Ok(());
+        }
+        let (void, dead) = self.blocks.to_advance(self.durable, self.config.erase_at_once as usize);
+        self.erase_free(&void, after)?;
+        // The rest of the log is for those who cannot wait.
+        if !self.journal.is_full() {
+            for block in dead {
+                self.record_void(block)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes it durable that what the pages of free blocks say is void: an erase that is cut short
+    /// leaves some of them behind.
+    pub(super) fn void(&mut self, blocks: &[BlockId]) -> Result<(), FtlError> {
+        // What made their pages dead must be durable first: a record that outlived the writes
+        // before it would void the last copy of flushed data.
+        let fresh: Vec<BlockId> =
+            blocks.iter().copied().filter(|block| self.blocks.void_at(*block).is_none()).collect();
+        if fresh.iter().any(|block| self.blocks.free_at(*block) > self.durable) {
+            self.sync()?;
+        }
+        for block in fresh {
+            self.record_void(block)?;
+        }
+        if blocks.iter().any(|block| self.blocks.void_at(*block).is_none_or(|at| at > self.durable)) {
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Records that what the pages of a free block say is void.
+    fn record_void(&mut self, block: BlockId) -> Result<(), FtlError> {
+        self.tails.void(block);
+        let seq = self.next_seq();
+        self.journal.record(&mut self.nand, Record::Erase { seq, block: block.0 }, self.durable)?;
+        self.blocks.set_void(block, seq);
+        Ok(())
+    }
+}
