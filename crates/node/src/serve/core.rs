@@ -369,7 +369,7 @@ impl Core {
             if turns.len() > 1 {
                 let then = self.shared.now();
                 if let Some(host) = host {
-                    self.order.used(host, then - now);
+                    self.order.used(host, number, then - now);
                 }
                 now = then;
             }

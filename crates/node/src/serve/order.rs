@@ -3,7 +3,7 @@
 //! Usually there is time for all of them, and nothing is counted. If a round takes too long, it is
 //! interrupted, the core asks for new events, and from then on the host that has used the least
 //! time goes first: a host with a thousand connections does not get a thousand turns for each turn
-//! of another.
+//! of another. Among the connections of a host, those come first whose turn was cut off.
 
 use super::fair::HostKey;
 use std::collections::HashMap;
@@ -14,10 +14,19 @@ pub(super) const SLICE: u64 = 1_000_000;
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Order {
-    /// Nanoseconds that hosts have used lately; none while no round is cut.
-    spent: HashMap<HostKey, u64>,
+    /// What hosts have used lately; nothing while no round is cut.
+    spent: HashMap<HostKey, Spent>,
     /// The last round was cut.
     behind: bool,
+}
+
+/// What a host has used.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Spent {
+    /// Nanoseconds.
+    time: u64,
+    /// The connection that had the host's last turn: the next one is behind it.
+    last: usize,
 }
 
 impl Order {
@@ -29,15 +38,18 @@ impl Order {
     /// Puts connections in the order of their turns. `host` says whose one is.
     pub(super) fn arrange(&self, turns: &mut [usize], host: impl Fn(usize) -> HostKey) {
         if self.behind {
-            turns
-                .sort_by_cached_key(|number| (self.spent.get(&host(*number)).copied().unwrap_or(0), *number));
+            turns.sort_by_cached_key(|number| match self.spent.get(&host(*number)) {
+                Some(spent) => (spent.time, *number <= spent.last, *number),
+                None => (0, false, *number),
+            });
         }
     }
 
     /// A connection of a host had its turn for so many nanoseconds.
-    pub(super) fn used(&mut self, host: HostKey, time: u64) {
+    pub(super) fn used(&mut self, host: HostKey, number: usize, time: u64) {
         if self.behind {
-            *self.spent.entry(host).or_default() += time;
+            let spent = self.spent.entry(host).or_default();
+            (spent.time, spent.last) = (spent.time + time, number);
         }
     }
 
@@ -51,9 +63,9 @@ impl Order {
 
     /// Time passes, and what was used long ago counts less.
     pub(super) fn tick(&mut self) {
-        self.spent.retain(|_, time| {
-            *time /= 2;
-            *time > 0
+        self.spent.retain(|_, spent| {
+            spent.time /= 2;
+            spent.time > 0
         });
     }
 }
@@ -83,7 +95,7 @@ mod tests {
                 } else {
                     since += 1;
                 }
-                order.used(of(number), SLICE / 5);
+                order.used(of(number), number, SLICE / 5);
             }
             order.ended(true);
         }
@@ -99,15 +111,35 @@ mod tests {
     }
 
     #[test]
+    fn connections_of_one_host_have_their_turns_one_after_another() {
+        let mut order = Order::default();
+        order.ended(true);
+        let mut had = [0; 16];
+        for round in 0..80 {
+            // Some have nothing to do now and then.
+            let mut turns: Vec<usize> = (0..16).filter(|number| (number + round) % 7 != 0).collect();
+            order.arrange(&mut turns, |_| host(1));
+            for number in turns.drain(..3) {
+                had[number] += 1;
+                order.used(host(1), number, SLICE / 3);
+            }
+            order.ended(true);
+            order.tick();
+        }
+        let (least, most) = (had.iter().min().unwrap(), had.iter().max().unwrap());
+        assert!(*least >= 10 && *most <= 20, "{had:?}");
+    }
+
+    #[test]
     fn while_there_is_time_for_all_they_come_as_they_are() {
         let mut order = Order::default();
-        order.used(host(1), 5);
+        order.used(host(1), 1, 5);
         let mut turns = [1, 2, 3];
         order.arrange(&mut turns, |number| host(number as u8));
         assert_eq!(turns, [1, 2, 3]);
         order.ended(true);
-        order.used(host(1), 5);
-        order.used(host(2), 1);
+        order.used(host(1), 1, 5);
+        order.used(host(2), 2, 1);
         order.arrange(&mut turns, |number| host(number as u8));
         assert_eq!(turns, [3, 2, 1]);
         order.tick();
