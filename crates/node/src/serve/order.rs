@@ -3,7 +3,7 @@
 //! Usually there is time for all of them, and nothing is counted. If a round takes too long, it is
 //! interrupted, the core asks for new events, and from then on the host that has used the least
 //! time goes first: a host with a thousand connections does not get a thousand turns for each turn
-//! of another. Among the connections of a host, those come first whose turn was cut off.
+//! of another. Among the connections of a host, the one behind the last turn comes first.
 
 use super::fair::HostKey;
 use std::collections::HashMap;
