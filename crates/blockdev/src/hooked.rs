@@ -1,5 +1,5 @@
-//! A wrapper that calls a function at each read and flush of a device: for tests that count them,
-//! or that change the data read.
+//! A wrapper that calls a function at each read, flush and zeroing of a device: for tests that count
+//! them, or that change the data read.
 
 use crate::{BlockDevice, DirectIo, Grains, IoError, Marks, Tagged};
 use std::collections::BTreeSet;
@@ -9,6 +9,8 @@ use std::sync::Arc;
 type ReadHook = dyn Fn(u64, &mut [u8]) + Send + Sync;
 /// What is done at a flush.
 type FlushHook = dyn Fn() + Send + Sync;
+/// What is done at a zeroing: its offset and its length.
+type ClearHook = dyn Fn(u64, u64) + Send + Sync;
 
 /// A device that is another one, but for its hooks. They do not see what goes past the device, by
 /// its [direct I/O](BlockDevice::direct).
@@ -16,13 +18,14 @@ pub struct HookedDevice {
     inner: Arc<dyn BlockDevice>,
     read: Box<ReadHook>,
     flush: Box<FlushHook>,
+    clear: Box<ClearHook>,
 }
 
 impl HookedDevice {
     /// A device over `inner` at which nothing happens yet.
     #[must_use]
     pub fn over(inner: Arc<dyn BlockDevice>) -> Self {
-        Self { inner, read: Box::new(|_, _| {}), flush: Box::new(|| {}) }
+        Self { inner, read: Box::new(|_, _| {}), flush: Box::new(|| {}), clear: Box::new(|_, _| {}) }
     }
 
     /// The same device, with `hook` given the offset and the bytes of every read that went well.
@@ -35,6 +38,13 @@ impl HookedDevice {
     #[must_use]
     pub fn at_flushes(self, hook: impl Fn() + Send + Sync + 'static) -> Self {
         Self { flush: Box::new(hook), ..self }
+    }
+
+    /// The same device, with `hook` given the offset and the length before every
+    /// [`zero`](BlockDevice::zero) and [`discard`](BlockDevice::discard).
+    #[must_use]
+    pub fn at_clears(self, hook: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
+        Self { clear: Box::new(hook), ..self }
     }
 }
 
@@ -94,10 +104,12 @@ impl BlockDevice for HookedDevice {
     }
 
     fn zero(&self, offset: u64, len: u64) -> Result<(), IoError> {
+        (self.clear)(offset, len);
         self.inner.zero(offset, len)
     }
 
     fn discard(&self, offset: u64, len: u64) -> Result<(), IoError> {
+        (self.clear)(offset, len);
         self.inner.discard(offset, len)
     }
 

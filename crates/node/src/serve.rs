@@ -4,6 +4,7 @@
 //! accept (core 0) ─▶ Core: one thread, its sockets, its share of connections
 //!                      socket ─▶ nvme Connection ─▶ Blocks ─┬─ memory: done at once; what is read is lent to the gathered send
 //!                                                           ├─ Direct: the kernel carries it (io_uring)
+//!                                                           ├─ Lanes: one thread of each drive, for long commands
 //!                      socket ◀─ send buffer ◀── completion ◀┴─ Workers: threads that wait for the medium
 //! ```
 //!
@@ -29,6 +30,7 @@ mod failure;
 mod fair;
 mod faults;
 mod handle;
+mod lanes;
 mod leases;
 mod listen;
 mod log;
@@ -58,6 +60,7 @@ pub use tagging::{Tagging, TaggingError};
 
 use self::core::Core;
 use self::handle::CoreHandle;
+use self::lanes::Lanes;
 use self::offload::Offload;
 use self::shared::Shared;
 use crate::NodeOptions;
@@ -217,10 +220,12 @@ impl Server {
         let subsystem = SharedSubsystem(Arc::new(Mutex::new(subsystem)));
         let count = cores.max(1);
         let shared = Arc::new(Shared::new(count, subsystem, limits, devices, faces, offload, watch));
+        let lanes = Arc::new(Lanes::start(&shared, count)?);
         let mut parts = Vec::with_capacity(count);
         for number in 0..count {
-            parts.push(Core::new(number, Arc::clone(&shared), busy_poll)?);
+            parts.push(Core::new(number, Arc::clone(&shared), Arc::clone(&lanes), busy_poll)?);
         }
+        drop(lanes);
         let handles: Vec<CoreHandle> = parts.iter().map(Core::handle).collect();
         shared.rounds().tell(handles.clone());
         let mut listeners = Some(listeners);

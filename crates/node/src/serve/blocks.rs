@@ -7,6 +7,7 @@ use super::done::Ticket;
 use super::fair::HostKey;
 use super::faults::{read_fault, write_fault};
 use super::handle::CoreHandle;
+use super::lanes::Lanes;
 use super::metrics::{Class, CoreCounts};
 use super::outgoing::Loan;
 use super::pool::Pool;
@@ -42,6 +43,8 @@ pub(super) const ROOM: u64 = MOST + PAGE;
 pub(super) struct Blocks<'a> {
     pub(super) shared: &'a Arc<Shared>,
     pub(super) workers: &'a Pool,
+    /// Where long commands are carried out.
+    pub(super) lanes: &'a Lanes,
     /// Where the kernel carries what it can.
     pub(super) direct: Option<&'a mut Direct>,
     /// Where parity commands and transfers are carried out.
@@ -117,6 +120,7 @@ impl Blocks<'_> {
             flown,
             held,
             verified: 0,
+            at_once: 0,
             devices: Vec::new(),
             gone: Arc::clone(self.gone),
             op: request.op,
@@ -345,6 +349,7 @@ impl Media for Blocks<'_> {
             flown,
             held,
             verified: 0,
+            at_once: 0,
             devices,
             gone: Arc::clone(self.gone),
             op: request.op,
@@ -361,6 +366,10 @@ impl Media for Blocks<'_> {
             began: self.now,
             bytes,
         };
+        if let Some(drive) = index.filter(|_| job.is_long()) {
+            self.lanes.submit(self.core_number, drive, job);
+            return Submitted::Later;
+        }
         let job = match &mut self.direct {
             Some(direct) => direct.submit(job),
             None => Some(job),

@@ -44,29 +44,23 @@ impl Clearing {
         &self.ranges
     }
 
-    /// Clears a slice; true where that was the last.
+    /// Clears a slice of at most `at_once` bytes, a power of two, with one call of the device; true
+    /// if that was the last.
     ///
     /// # Errors
     /// Those of the device: what is left then is not cleared.
-    pub(super) fn step(&mut self, device: &dyn BlockDevice) -> Result<bool, IoError> {
-        let slice = device.clears_at_once();
-        let mut left = slice;
-        while let Some((offset, len)) = self.ranges.pop() {
-            // To a multiple of a slice, so that no grain is cut in two.
-            let part = len.min(slice - offset % slice);
-            if part > left {
-                self.ranges.push((offset, len));
-                break;
-            }
-            if self.frees_room {
-                device.discard(offset, part)?;
-            } else {
-                device.zero(offset, part)?;
-            }
-            if part < len {
-                self.ranges.push((offset + part, len - part));
-            }
-            left -= part;
+    pub(super) fn step(&mut self, device: &dyn BlockDevice, at_once: u64) -> Result<bool, IoError> {
+        let Some((offset, len)) = self.ranges.pop() else { return Ok(true) };
+        let slice = device.clears_at_once().min(at_once);
+        // To a multiple of a slice, so that no grain is cut in two.
+        let part = len.min(slice - offset % slice);
+        if self.frees_room {
+            device.discard(offset, part)?;
+        } else {
+            device.zero(offset, part)?;
+        }
+        if part < len {
+            self.ranges.push((offset + part, len - part));
         }
         Ok(self.ranges.is_empty())
     }
@@ -108,12 +102,11 @@ mod tests {
         let ranges = vec![(512, 20 << 20), (30 << 20, 512), (31 << 20, 9 << 20)];
         let mut clearing = Clearing { ranges: joined(ranges.clone()), frees_room: true };
         let left = |clearing: &Clearing| clearing.ranges().iter().map(|(_, len)| *len).sum::<u64>();
-        let mut steps = 1;
-        let mut before = left(&clearing);
-        while !clearing.step(&device).unwrap() {
-            assert!((1..=device.clears_at_once()).contains(&(before - left(&clearing))));
-            before = left(&clearing);
-            steps += 1;
+        let (mut before, mut at_once, mut steps) = (left(&clearing), 1 << 20, 1);
+        while !clearing.step(&device, at_once).unwrap() {
+            let cleared = before - left(&clearing);
+            assert!((1..=at_once.min(device.clears_at_once())).contains(&cleared), "{cleared}");
+            (before, at_once, steps) = (left(&clearing), (2 * at_once).min(64 << 20), steps + 1);
         }
         assert!(steps >= 4, "{steps}");
         let mut content = vec![0; SIZE];

@@ -9,6 +9,7 @@ use super::direct::{Completed, Direct};
 use super::done::Done;
 use super::fair::HostKey;
 use super::handle::{CoreHandle, Inbox};
+use super::lanes::Lanes;
 use super::metrics::{Class, CoreCounts, Fullest};
 use super::newcomers::GOING;
 use super::order::{Order, SLICE};
@@ -68,6 +69,7 @@ pub(super) struct Core {
     poll: Poll,
     handle: CoreHandle,
     workers: Pool,
+    lanes: Arc<Lanes>,
     direct: Option<Direct>,
     engine: Pool,
     control: Pool,
@@ -98,7 +100,12 @@ pub(super) struct Core {
 }
 
 impl Core {
-    pub(super) fn new(number: usize, shared: Arc<Shared>, busy_poll: Duration) -> io::Result<Self> {
+    pub(super) fn new(
+        number: usize,
+        shared: Arc<Shared>,
+        lanes: Arc<Lanes>,
+        busy_poll: Duration,
+    ) -> io::Result<Self> {
         let poll = Poll::new()?;
         let handle = CoreHandle::new(Waker::new(poll.registry(), WAKER)?);
         let waiting = !shared.all_immediate();
@@ -117,6 +124,7 @@ impl Core {
             poll,
             handle,
             workers,
+            lanes,
             direct,
             engine,
             control,
@@ -389,6 +397,7 @@ impl Core {
         let mut blocks = Blocks {
             shared: &self.shared,
             workers: &self.workers,
+            lanes: &self.lanes,
             direct: self.direct.as_mut(),
             engine: &self.engine,
             control: &self.control,
@@ -457,6 +466,7 @@ impl Drop for Core {
         self.sockets.clear();
         self.direct = None;
         self.workers.stop();
+        self.lanes.wait_for(self.number);
         self.shared.rounds().made(self.number, u64::MAX);
     }
 }

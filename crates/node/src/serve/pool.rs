@@ -61,6 +61,13 @@ struct State {
     stopping: bool,
 }
 
+impl State {
+    /// Whether one more command could begin.
+    fn may_begin(&self, policy: &Policy) -> bool {
+        self.jobs.hosts().any(|host| self.running.may(policy, host))
+    }
+}
+
 /// Whether another thread is needed: more hosts wait with nothing under way than threads are free.
 /// A command that has begun keeps its thread, so nobody else will come to serve them soon.
 fn is_short<T>(policy: &Policy, jobs: &Fair<T>, running: &Running, threads: usize) -> bool {
@@ -137,6 +144,8 @@ impl Drop for Pool {
     }
 }
 
+/// Cores wait for the lock to submit commands, so nobody is woken while it is held: whoever wakes up
+/// may take the processor from the thread that holds it.
 fn work(shared: &Shared) {
     let mut state = shared.lock();
     loop {
@@ -156,7 +165,12 @@ fn work(shared: &Shared) {
             continue;
         };
         running.begin(host);
+        // This thread goes on by itself: another one is woken only for what it leaves.
+        let leaves_some = state.may_begin(&shared.policy);
         drop(state);
+        if leaves_some {
+            shared.ready.notify_one();
+        }
         let in_part = carried(job);
         state = shared.lock();
         state.running.end(host);
@@ -164,13 +178,11 @@ fn work(shared: &Shared) {
             // Behind those that wait: a long one does not keep them waiting.
             state.jobs.push(host, job);
         }
-        // Another command of this host may begin now, and another thread may be idle.
-        shared.ready.notify_one();
     }
 }
 
 /// Carries out a command, or a slice of it, and answers it unless there is more of it to do.
-fn carried(job: Job) -> Option<Job> {
+pub(super) fn carried(job: Job) -> Option<Job> {
     let core = job.core.clone();
     // All that the job holds goes with it, and locks that were held are taken over as they are:
     // nothing is left that others could trip over.

@@ -7,10 +7,8 @@ use pumice_nvme::controller::Request;
 use pumice_nvme::spec::{Sqe, Status};
 use pumice_protect::face::{self, CompareStream, FaceCommand, Failure, Operation, VerifyStream, WriteStream};
 
-/// Bytes of data that are verified or zeroed at a time.
+/// Bytes of data that are verified or zeroed before other commands have their turn.
 const PIECE: u64 = 1 << 20;
-/// Bytes that are verified or zeroed before other commands have their turn.
-const SLICE: u64 = 8 << 20;
 
 /// A command over a visible face, and its progress.
 #[derive(Debug)]
@@ -89,38 +87,25 @@ impl Visible {
         Ok(written.map_err(|error| write_fault(&error))?)
     }
 
-    /// Verifies a slice; true if that was the last. Ends early if `wanted` returns false.
-    pub(super) fn verify(
-        &mut self,
-        device: &dyn BlockDevice,
-        wanted: &dyn Fn() -> bool,
-    ) -> Result<bool, Fault> {
-        let end = self.len.min(self.done + SLICE);
-        while self.done < end {
-            if !wanted() {
-                return Err(Status::ABORTED.into());
-            }
-            let len = (end - self.done).min(PIECE);
-            let (data, metadata) = self.stored(device, self.offset + self.done, len)?;
-            let taken = self.verify.take(&data[..len as usize], &metadata);
-            taken.map_err(|why| self.fault(&why))?;
-            self.done += len;
-        }
+    /// Verifies a piece; true if that was the last.
+    pub(super) fn verify(&mut self, device: &dyn BlockDevice) -> Result<bool, Fault> {
+        let len = (self.len - self.done).min(PIECE);
+        let (data, metadata) = self.stored(device, self.offset + self.done, len)?;
+        let taken = self.verify.take(&data[..len as usize], &metadata);
+        taken.map_err(|why| self.fault(&why))?;
+        self.done += len;
         Ok(self.done == self.len)
     }
 
-    /// Fills a slice with zeros, with the tuples of the command; true if that was the last.
+    /// Fills a piece with zeros, with the tuples of the command; true if that was the last.
     pub(super) fn zero(&mut self, device: &dyn BlockDevice) -> Result<bool, Fault> {
         let block = self.command.format().data_bytes() as u64;
-        let end = self.len.min(self.done + SLICE);
-        while self.done < end {
-            let len = (end - self.done).min(PIECE);
-            let first = self.done / block;
-            let tuples: Vec<u8> = (first..first + len / block).flat_map(|i| self.command.zeros(i)).collect();
-            let zeroed = tags(device)?.zero_with_tuples(self.offset + self.done, &tuples, self.frees_room);
-            zeroed.map_err(|error| write_fault(&error))?;
-            self.done += len;
-        }
+        let len = (self.len - self.done).min(PIECE);
+        let first = self.done / block;
+        let tuples: Vec<u8> = (first..first + len / block).flat_map(|i| self.command.zeros(i)).collect();
+        let zeroed = tags(device)?.zero_with_tuples(self.offset + self.done, &tuples, self.frees_room);
+        zeroed.map_err(|error| write_fault(&error))?;
+        self.done += len;
         Ok(self.done == self.len)
     }
 

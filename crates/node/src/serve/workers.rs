@@ -21,10 +21,8 @@ use pumice_offload::wire::opcode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Bytes that blocks are verified in at a time.
-const PIECE: u64 = 1 << 20;
 /// Bytes that are verified before other commands have their turn.
-const SLICE: u64 = 8 << 20;
+const PIECE: u64 = 1 << 20;
 
 /// A command for a medium.
 pub(super) struct Job {
@@ -54,6 +52,8 @@ pub(super) struct Job {
     pub(super) held: Option<Held>,
     /// Bytes that were verified.
     pub(super) verified: u64,
+    /// Bytes that one call may make zeros: a power of two.
+    pub(super) at_once: u64,
     /// What is left to be made zeros.
     pub(super) clearing: Clearing,
     /// The drive that it is for, by index, and when it came in: how its pacer knows it.
@@ -66,6 +66,17 @@ pub(super) struct Job {
 }
 
 impl Job {
+    /// Whether it can take long: it is carried out call by call, in the [lane](super::lanes) of its
+    /// drive.
+    pub(super) fn is_long(&self) -> bool {
+        self.op == Op::Verify || self.clears()
+    }
+
+    /// Whether it makes blocks zeros.
+    pub(super) fn clears(&self) -> bool {
+        matches!(self.op, Op::WriteZeroes | Op::Deallocate)
+    }
+
     /// Bytes that the host transfers.
     fn transfer_bytes(&self) -> usize {
         self.visible.as_ref().map_or(self.len, Visible::transfer_bytes) as usize
@@ -147,7 +158,7 @@ pub(super) fn carry_out(mut job: Job) -> Carried {
         return Carried::Done(job.ended(Status::ABORTED, None));
     }
     let mut read = None;
-    Carried::Done(match execute(&mut job, &mut read, &wanted) {
+    Carried::Done(match execute(&mut job, &mut read) {
         Ok(true) => job.ended(Status::SUCCESS, read),
         Ok(false) => return Carried::InPart(Box::new(job)),
         Err(Fault { status, lba }) => Done { lba, ..job.ended(status, None) },
@@ -155,11 +166,7 @@ pub(super) fn carry_out(mut job: Job) -> Carried {
 }
 
 /// Carries out a command of blocks, or a slice of it; false where there is more of it to do.
-fn execute(
-    job: &mut Job,
-    read: &mut Option<AlignedBuffer>,
-    wanted: &dyn Fn() -> bool,
-) -> Result<bool, Fault> {
+fn execute(job: &mut Job, read: &mut Option<AlignedBuffer>) -> Result<bool, Fault> {
     let fault = |error: IoError| Fault::from(write_fault(&error));
     let lost = |error: IoError| Fault::from(read_fault(&error));
     if job.op == Op::Flush {
@@ -167,7 +174,7 @@ fn execute(
         return job.devices.iter().try_for_each(|device| device.flush()).map(|()| true).map_err(fault);
     }
     let device = Arc::clone(job.devices.first().ok_or(Status::INTERNAL)?);
-    if let Some(whole) = execute_visible(job, &*device, read, wanted)? {
+    if let Some(whole) = execute_visible(job, &*device, read)? {
         if whole && job.fua {
             device.flush().map_err(fault)?;
         }
@@ -193,21 +200,15 @@ fn execute(
             }
         }
         Op::WriteZeroes | Op::Deallocate => {
-            if !job.clearing.step(&*device).map_err(fault)? {
+            if !job.clearing.step(&*device, job.at_once).map_err(fault)? {
                 return Ok(false);
             }
         }
         Op::Verify => {
-            let slice = job.verified..job.len.min(job.verified + SLICE);
-            let mut buffer = AlignedBuffer::new(job.len.min(PIECE) as usize);
-            for at in slice.clone().step_by(PIECE as usize) {
-                if !wanted() {
-                    return Err(Status::ABORTED.into());
-                }
-                let len = (slice.end - at).min(PIECE) as usize;
-                job.read(&*device, job.offset + at, &mut buffer[..len]).map_err(lost)?;
-            }
-            job.verified = slice.end;
+            let len = (job.len - job.verified).min(PIECE) as usize;
+            let mut buffer = AlignedBuffer::new(len);
+            job.read(&*device, job.offset + job.verified, &mut buffer[..len]).map_err(lost)?;
+            job.verified += len as u64;
             if job.verified < job.len {
                 return Ok(false);
             }
@@ -236,7 +237,6 @@ fn execute_visible(
     job: &mut Job,
     device: &dyn BlockDevice,
     read: &mut Option<AlignedBuffer>,
-    wanted: &dyn Fn() -> bool,
 ) -> Result<Option<bool>, Fault> {
     let len = job.transfer_bytes();
     let Some(visible) = &mut job.visible else { return Ok(None) };
@@ -255,7 +255,7 @@ fn execute_visible(
             visible.compare(device, &job.data.as_ref().ok_or(Status::INTERNAL)?[..len])?;
             true
         }
-        Op::Verify => visible.verify(device, wanted)?,
+        Op::Verify => visible.verify(device)?,
         Op::WriteZeroes => visible.zero(device)?,
         Op::Flush | Op::WriteUncorrectable | Op::Deallocate | Op::Vendor => return Ok(None),
     };

@@ -6,6 +6,7 @@ mod budgets;
 mod deallocate;
 mod durability;
 mod flash;
+mod lanes;
 mod listen;
 mod lost_files;
 mod memory;

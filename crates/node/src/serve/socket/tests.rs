@@ -3,6 +3,7 @@
 use super::time::UNREAD_LEAST;
 use super::*;
 use crate::serve::handle::CoreHandle;
+use crate::serve::lanes::Lanes;
 use crate::serve::pool::{Policy, Pool};
 use mio::{Poll, Token, Waker};
 use pumice_nvme::controller::{Limits, Request, Submitted};
@@ -161,11 +162,13 @@ fn turn(socket: &mut Socket, shared: &Arc<Shared>) -> io::Result<Turn> {
     let poll = Poll::new()?;
     let core = CoreHandle::new(Waker::new(poll.registry(), Token(0))?);
     let pool = Pool::start(Policy { name: "t", threads: 0, of_host: 1, one_for_each: false })?;
+    let lanes = Lanes::start(shared, 1)?;
     let (account, gone) = (socket.account.clone(), Arc::default());
     let (mut flying, mut in_flight, mut writes, mut expected) = (0, 0, 0, HashMap::new());
     let mut blocks = Blocks {
         shared,
         workers: &pool,
+        lanes: &lanes,
         direct: None,
         engine: &pool,
         control: &pool,

@@ -45,6 +45,7 @@ fn job(host: HostKey, op: Op) -> Job {
         flown: 0,
         held: None,
         verified: 0,
+        at_once: 1 << 20,
         clearing: Clearing::default(),
         foreground: None,
         began: 0,
