@@ -1,9 +1,9 @@
 //! A lane for each drive: one thread that carries out the long commands of all hosts, Write Zeroes,
 //! Dataset Management and Verify, a call at a time. `docs/design/node.md`, *Long commands*.
 //!
-//! A call that zeroes part of a file has the file to itself: reads and writes wait until it returns,
-//! and it waits until those under way have ended. So there is one such call on a drive at a time, it
-//! is short, and if other commands use the drive, the lane rests after its turn.
+//! A call that zeroes part of a file has the file to itself: reads and writes wait until it
+//! returns, and it waits until those under way have ended. So there is one such call on a drive at
+//! a time, it is short, and if other commands use the drive, the lane rests after its turn.
 
 use super::fair::{Fair, HostKey};
 use super::metrics::{Class, Metrics, Sum};

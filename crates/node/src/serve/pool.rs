@@ -144,8 +144,8 @@ impl Drop for Pool {
     }
 }
 
-/// Cores wait for the lock to submit commands, so nobody is woken while it is held: whoever wakes up
-/// may take the processor from the thread that holds it.
+/// Cores wait for the lock to submit commands, so nobody is woken while it is held: whoever wakes
+/// up may take the processor from the thread that holds it.
 fn work(shared: &Shared) {
     let mut state = shared.lock();
     loop {

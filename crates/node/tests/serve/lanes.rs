@@ -1,4 +1,5 @@
-//! Long commands on media: one call at a time on a drive, by threads that short commands do not need.
+//! Long commands on media: one call at a time on a drive, by threads that short commands do not
+//! need.
 
 use crate::world::{command, connect, host, read, run, serve};
 use pumice_blockdev::{BlockDevice, HookedDevice, MemoryDevice};
