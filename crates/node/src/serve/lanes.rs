@@ -32,8 +32,8 @@ const LONGEST_REST: Duration = Duration::from_millis(100);
 struct CallSize(u64);
 
 impl CallSize {
-    /// To begin with, and the smallest: no smaller than the largest grain of a device, because parts
-    /// of a grain keep their space.
+    /// To begin with, and the smallest: no smaller than the largest grain of a device, because
+    /// parts of a grain keep their space.
     const LEAST: u64 = MIB;
     /// While others use the drive.
     const SHARED: u64 = 8 * MIB;

@@ -90,8 +90,8 @@ fn ask_for_long_commands(server: &Server, number: u8) -> Controller {
     controller
 }
 
-/// A call of a long command takes for ever: the same host's reads and writes, of the same drive, are
-/// answered meanwhile, and so are another's.
+/// A call of a long command takes for ever: the same host's reads and writes, of the same drive,
+/// are answered meanwhile, and so are another's.
 #[test]
 fn a_long_command_under_way_holds_up_no_short_one() {
     let gate = Arc::new((Mutex::new(false), Condvar::new()));
