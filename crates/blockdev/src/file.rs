@@ -1,5 +1,6 @@
 //! Block devices and image files of this machine.
 
+mod edges;
 mod gate;
 mod intact;
 mod zeros;
@@ -10,7 +11,7 @@ use crate::device::{DirectFd, DirectIo, Grains, PIECE};
 use crate::error::Operation;
 use crate::system;
 use crate::{BlockDevice, IoError, disks};
-use pumice_buffer::{ALIGNMENT, AlignedBuffer, MEMORY_GRAIN};
+use pumice_buffer::{ALIGNMENT, MEMORY_GRAIN};
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -332,22 +333,16 @@ impl BlockDevice for FileDevice {
         if buf.is_empty() {
             return Ok(());
         }
-        let fail = |error| IoError::new(&self.name, Operation::Read, offset, buf.len(), error);
+        let len = buf.len();
+        let fail = |error| IoError::new(&self.name, Operation::Read, offset, len, error);
         if let Some(intact) = &self.intact {
-            intact.check_read(offset + buf.len() as u64).map_err(fail)?;
+            intact.check_read(offset + len as u64).map_err(fail)?;
         }
-        let Some((start, len)) = self.widened(offset, buf) else {
-            let len = buf.len();
-            return self
-                .file
-                .read_exact_at(buf, offset)
-                .map_err(|error| IoError::new(&self.name, Operation::Read, offset, len, error));
-        };
-        let mut bounce = AlignedBuffer::new(len);
-        self.file.read_exact_at(&mut bounce[..len], start).map_err(fail)?;
-        let skip = (offset - start) as usize;
-        buf.copy_from_slice(&bounce[skip..skip + buf.len()]);
-        Ok(())
+        match self.widened(offset, buf) {
+            None => self.file.read_exact_at(buf, offset),
+            Some(whole) => edges::read(&self.file, whole, offset, buf),
+        }
+        .map_err(fail)
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), IoError> {
@@ -356,19 +351,11 @@ impl BlockDevice for FileDevice {
         if data.is_empty() {
             return Ok(());
         }
-        let Some((start, len)) = self.widened(offset, data) else {
-            return self.gate.whole(|| self.file.write_all_at(data, offset)).map_err(fail);
-        };
-        let mut bounce = AlignedBuffer::new(len);
-        let skip = (offset - start) as usize;
-        let write = || {
-            if skip != 0 || len != data.len() {
-                self.file.read_exact_at(&mut bounce[..len], start)?;
-            }
-            bounce[skip..skip + data.len()].copy_from_slice(data);
-            self.file.write_all_at(&bounce[..len], start)
-        };
-        self.gate.part(write).map_err(fail)
+        match self.widened(offset, data) {
+            None => self.gate.whole(|| self.file.write_all_at(data, offset)),
+            Some(whole) => self.gate.part(|| edges::write(&self.file, whole, offset, data)),
+        }
+        .map_err(fail)
     }
 
     fn write_soon(&self, offset: u64, data: &[u8]) -> Result<(), IoError> {

@@ -1,5 +1,5 @@
-//! A wrapper that calls a function at each read, flush and zeroing of a device: for tests that count
-//! them, or that change the data read.
+//! A wrapper that calls a function at each read, flush and zeroing of a device: for tests that
+//! count them, or that change the data read.
 
 use crate::{BlockDevice, DirectIo, Grains, IoError, Marks, Tagged};
 use std::collections::BTreeSet;

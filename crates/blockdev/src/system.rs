@@ -2,11 +2,11 @@
 
 #![expect(
     unsafe_code,
-    reason = "ioctl, fallocate, fstatfs, madvise, setpriority and the limits of the process are foreign functions"
+    reason = "ioctl, fallocate, preadv, fstatfs, madvise, setpriority and the limits of the process are foreign functions"
 )]
 
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -68,6 +68,28 @@ pub(crate) fn make_zeros(file: &File, how: Zeroing, offset: u64, len: u64) -> io
         match check(unsafe { libc::fallocate64(file.as_raw_fd(), mode, offset, len) }) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             done => return done,
+        }
+    }
+}
+
+/// Reads from `offset` on into several memories, one behind the other, and returns the bytes read:
+/// fewer than there is room for at the end of the file, or if the system gives no more.
+pub(crate) fn read_parts(file: &File, parts: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
+    let offset = libc::off64_t::try_from(offset).map_err(io::Error::other)?;
+    let count = libc::c_int::try_from(parts.len()).map_err(io::Error::other)?;
+    loop {
+        // SAFETY: the descriptor is open. An `IoSliceMut` has the layout of an iovec (its promise),
+        // and `count` of them lie at the pointer; the memory of each is borrowed alone while the
+        // call writes to it.
+        let read = unsafe { libc::preadv64(file.as_raw_fd(), parts.as_mut_ptr().cast(), count, offset) };
+        match usize::try_from(read) {
+            Ok(read) => return Ok(read),
+            Err(_) => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
         }
     }
 }
