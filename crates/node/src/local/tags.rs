@@ -67,3 +67,38 @@ pub(super) fn refuses(device: &dyn BlockDevice, judgement: &Judgement) -> bool {
     let differs = judgement.faulty.iter().any(|faulty| matches!(faulty.fault, TagFault::Differs(_)));
     differs && device.tagged().is_some_and(|tagged| !tagged.counts().stale)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pumice_blockdev::MemoryDevice;
+    use pumice_protect::guard::Guard;
+    use pumice_tags::adoption::adopt;
+    use pumice_tags::file::{SharedMedium, TagFile};
+    use pumice_tags::geometry::Geometry;
+    use pumice_tags::{DeviceMedium, TaggedDevice};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// A drive is vouched for at once, and can be as large as drives are: a host that is gone, or a
+    /// node that stops, does not wait for its end.
+    #[test]
+    fn vouching_for_a_drive_is_given_up_if_nobody_waits_for_it() {
+        const BLOCK: u64 = 4096;
+        const BLOCKS: u64 = 2 * VOUCHED_AT_ONCE / BLOCK + 8;
+        let size = BLOCKS * BLOCK;
+        let geometry = Geometry::new(size, BLOCK as u32, 512, Guard::Crc16, 128 << 10).unwrap();
+        let tags = Arc::new(MemoryDevice::new("tags", geometry.file_bytes()));
+        let medium = || SharedMedium(Arc::new(DeviceMedium(tags.clone())));
+        TagFile::create(&medium(), geometry, 1, "serial").unwrap();
+        let drive = Arc::new(MemoryDevice::new("drive", size));
+        let device = TaggedDevice::open(drive, medium(), "serial").unwrap();
+        assert_eq!(adopt(&device, |_| true).unwrap().adopted, BLOCKS);
+        let asked = AtomicU64::new(0);
+        let after_one = || asked.fetch_add(1, Ordering::Relaxed) < 1;
+        assert!(vouch(&device, 0, size, &after_one).is_err());
+        assert_eq!(asked.load(Ordering::Relaxed), 2, "it asked before the second part");
+        let rest = vouch(&device, 0, size, &|| true).unwrap();
+        assert_eq!(rest, BLOCKS - VOUCHED_AT_ONCE / BLOCK, "the first part was done");
+    }
+}

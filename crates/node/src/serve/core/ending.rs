@@ -192,45 +192,4 @@ impl Core {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Ends that are seen later do not hold a round up, however many there are.
-    #[test]
-    fn a_round_waits_for_those_that_were_over_before_it() {
-        let mut ending = Ending::default();
-        let add = |ending: &mut Ending, number| ending.add(number, &mut false);
-        (0..3).for_each(|number| add(&mut ending, number));
-        assert!(ending.begin(7) && !ending.begin(8), "one at a time");
-        for number in 0..3 {
-            assert_eq!(ending.step(), Step::Wait);
-            add(&mut ending, 100 + number);
-            assert_eq!(ending.take(), Some(number), "the first to end is closed first");
-        }
-        assert_eq!(ending.step(), Step::Search);
-        add(&mut ending, 3);
-        ending.searched();
-        // Those that ended meanwhile, and those that were found.
-        for number in [100, 101, 102, 3] {
-            assert_eq!(ending.step(), Step::Wait);
-            add(&mut ending, 200);
-            assert_eq!(ending.take(), Some(number));
-        }
-        assert_eq!(ending.step(), Step::Made(7));
-        assert_eq!(ending.step(), Step::Wait);
-        assert!(ending.is_under_way() && ending.begin(8), "the next one may begin");
-    }
-
-    #[test]
-    fn a_connection_is_closed_once() {
-        let (mut ending, mut mark) = (Ending::default(), false);
-        ending.add(1, &mut mark);
-        ending.add(1, &mut mark);
-        assert_eq!((ending.take(), ending.take()), (Some(1), None));
-        assert!(ending.begin(1));
-        assert_eq!(ending.step(), Step::Search);
-        ending.searched();
-        assert_eq!(ending.step(), Step::Made(1));
-        assert!(!ending.is_under_way());
-    }
-}
+mod tests;

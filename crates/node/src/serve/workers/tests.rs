@@ -13,9 +13,14 @@ use std::sync::Mutex;
 
 /// A server with one drive, and nothing that runs.
 pub(in crate::serve) fn shared() -> Arc<Shared> {
+    shared_with(4096)
+}
+
+/// The same with a drive of so many bytes.
+pub(in crate::serve) fn shared_with(size: u64) -> Arc<Shared> {
     let name = "nqn.2026-11.example:node";
-    let devices: Vec<Arc<dyn BlockDevice>> = vec![Arc::new(MemoryDevice::new("m", 4096))];
-    let watch = WriteWatch::new([4096], 1);
+    let devices: Vec<Arc<dyn BlockDevice>> = vec![Arc::new(MemoryDevice::new("m", size))];
+    let watch = WriteWatch::new([size], 1);
     let options = NodeOptions { memory_bytes: 4096, ..NodeOptions::default() };
     let offload = Offload::new(name, devices.clone(), options, Vec::new(), Arc::clone(&watch));
     let (serial, model, firmware) = ("1".to_owned(), "m".to_owned(), "1".to_owned());
