@@ -222,3 +222,25 @@ fn a_turn_takes_so_many_commands_and_no_more() -> io::Result<()> {
     assert_eq!(socket.filled, 0);
     Ok(())
 }
+
+/// Hosts have a part of their own so that their commands always find room. A receive buffer that has
+/// grown is something that a host can do without.
+#[test]
+fn a_buffer_that_has_grown_takes_nothing_of_what_a_host_has_for_itself() -> io::Result<()> {
+    const OWN: u64 = 4 << 20;
+    let shared = crate::serve::workers::tests::shared();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let _peer = std::net::TcpStream::connect(listener.local_addr()?)?;
+    let (stream, local) = (listener.accept()?.0, listener.local_addr()?);
+    let connection = Connection::new(Limits::default(), local, 0);
+    let mut socket = Socket::new(TcpStream::from_std(stream), connection, local);
+    let subsystem = shared.subsystem();
+    socket.connection.receive(0, &connect_bytes(), subsystem, &mut NoMedium, &mut Vec::new());
+    socket.receive.resize(FIRST_BUFFER + OWN as usize, 0);
+    socket.account_for(&shared);
+    let other = shared.accounts().of(HostKey::new(Ipv4Addr::LOCALHOST.into(), [9; 16]));
+    let _all = other.flight.hold(1 << 30);
+    let mine = socket.account.as_ref().map(|account| &account.flight);
+    assert!(mine.is_some_and(|flight| flight.has_room(OWN) && !flight.has_room(OWN + 1)));
+    Ok(())
+}

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::serve::lanes::Lanes;
+use crate::serve::shared::Shared;
 use crate::serve::workers::tests::shared_with;
 use crate::superblocks::written_by_format;
 use mio::net::TcpListener;
@@ -52,6 +53,15 @@ fn a_connection_is_closed_once() {
     assert!(!ending.is_under_way());
 }
 
+/// Ends what runs, also if the test fails.
+struct Stop<'a>(&'a Shared);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
 /// Only the end of an association is looked for in what all associations hold: connections come and
 /// go by the thousand, and a host has up to 64 queues.
 #[test]
@@ -78,6 +88,7 @@ fn the_end_of_a_connection_that_is_no_association_sweeps_nothing() -> io::Result
     };
     std::thread::scope(|scope| {
         let running = scope.spawn(move || core.run());
+        let stop = Stop(&shared);
         let options = ConnectOptions {
             subsystem: "nqn.2026-11.example:node".parse().expect("a name"),
             host: "nqn.2026-11.example:host".parse().expect("a name"),
@@ -98,7 +109,7 @@ fn the_end_of_a_connection_that_is_no_association_sweeps_nothing() -> io::Result
         drop(controller);
         until(0);
         assert!(!unswept(), "an association has");
-        shared.stop();
+        drop(stop);
         running.join().expect("the core runs to its end")
     })
 }
