@@ -223,8 +223,8 @@ fn a_turn_takes_so_many_commands_and_no_more() -> io::Result<()> {
     Ok(())
 }
 
-/// Hosts have a part of their own so that their commands always find room. A receive buffer that has
-/// grown is something that a host can do without.
+/// Hosts have a part of their own so that their commands always find room. A receive buffer that
+/// has grown is something that a host can do without.
 #[test]
 fn a_buffer_that_has_grown_takes_nothing_of_what_a_host_has_for_itself() -> io::Result<()> {
     const OWN: u64 = 4 << 20;
