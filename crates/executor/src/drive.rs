@@ -61,6 +61,11 @@ impl MemberDrive {
         self.drive
     }
 
+    /// Whether both are one drive of one node, whatever they are called.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.node, &other.node) && self.drive == other.drive
+    }
+
     pub(crate) fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>, NodeError> {
         let mut bytes = vec![0; len as usize];
         self.node.read(self.drive, offset, &mut bytes)?;

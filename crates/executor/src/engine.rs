@@ -146,6 +146,7 @@ impl<'m> Engine<'m> {
             Message::Status(reply) => drop(reply.send(self.status())),
             Message::Fail(_, reply) => drop(reply.send(Err(ControlError::Stopped))),
             Message::Model(reply) => drop(reply.send(None)),
+            Message::MemberOn(..) => {}
             Message::Join(_, reply) => drop(reply.send(Err(ControlError::Stopped))),
             Message::Stop(reply) | Message::Abandon(reply) => self.stopping.push(reply),
         }
@@ -181,6 +182,9 @@ impl<'m> Engine<'m> {
             Message::Status(reply) => drop(reply.send(self.status())),
             Message::Fail(role, reply) => drop(reply.send(self.fail(role))),
             Message::Model(reply) => drop(reply.send(self.model())),
+            Message::MemberOn(drive, device_uuid, reply) => {
+                let _ = reply.send(self.member_on(&drive, device_uuid));
+            }
             Message::Join(joining, reply) => drop(reply.send(self.join(*joining))),
             Message::Stop(reply) => {
                 self.stopping.push(reply);
@@ -379,7 +383,19 @@ impl<'m> Engine<'m> {
         here.find_map(|role| self.carrier.drive(role).cloned())
     }
 
+    /// The role of a member that is in sync or being rebuilt and that is on this drive, or whose
+    /// superblock has this device_uuid: the same drive can be reached by several ways.
+    fn member_on(&self, drive: &MemberDrive, device_uuid: Option<[u8; 16]>) -> Option<Role> {
+        self.volume.members_here().into_iter().find_map(|(role, uuid)| {
+            let same = self.carrier.drive(role).is_some_and(|known| known.is_same(drive));
+            (same || Some(uuid) == device_uuid).then_some(role)
+        })
+    }
+
     fn join(&mut self, joining: Joining) -> Result<Role, ControlError> {
+        if let Some(role) = self.member_on(&joining.drive, joining.lies_there) {
+            return Err(ControlError::IsMember { device: joining.drive.name().to_owned(), role });
+        }
         let empty = self.volume.empty_roles();
         let role = match joining.former().map(|superblock| self.volume.former_role(superblock)) {
             Some(Some(role)) if empty.contains(&role) => role,

@@ -5,7 +5,7 @@ use crate::state::ControlError;
 use pumice_offload::NodeError;
 use pumice_raid::Uuid;
 use pumice_raid::superblock::v1::{ROLE_SPARE, V1};
-use pumice_raid::{Metadata, probe};
+use pumice_raid::{MemberRecord, Metadata, probe};
 use pumice_units::{Role, SECTOR};
 use pumice_volume::log::{HEAD_BYTES, HEADS, highest_serial};
 use pumice_volume::member::bad_blocks_of;
@@ -22,23 +22,33 @@ pub(crate) struct Joining {
     serial: u64,
     /// It was a member of the array before: its bad blocks.
     kept: Option<BTreeSet<u64>>,
+    /// The device_uuid that lies on it, if that is a device of this array.
+    pub(crate) lies_there: Option<[u8; 16]>,
 }
 
 /// Why an array takes no more devices.
 pub(crate) const NO_NUMBER: &str = "max_dev: the array has no number left for it";
 
-/// Works out a new member's superblock from one that is in sync. `like` is read from the medium.
+/// Works out a new member's superblock from one that is in sync. `like` is read from the medium;
+/// `member_on` says which member of the volume is on a drive, or has a device_uuid.
 pub(crate) fn prepare(
     drive: MemberDrive,
     like: &MemberDrive,
     metadata: Metadata,
     with_log: bool,
     force: bool,
+    member_on: impl FnOnce(&MemberDrive, Option<[u8; 16]>) -> Result<Option<Role>, ControlError>,
 ) -> Result<Joining, ControlError> {
     let device = drive.name().to_owned();
     let refuse = |why: String| ControlError::Device { device: device.clone(), why };
     let model = crate::look::find(like).map_err(|error| refuse(error.to_string()))?;
     let found = probe(&drive).map_err(|error| refuse(error.to_string()));
+    let ours = |record: &&MemberRecord| record.superblock.array_uuid == model.superblock().array_uuid;
+    let ours = found.as_ref().ok().and_then(Option::as_ref).filter(ours);
+    let lies_there = ours.and_then(|record| record.superblock.device_uuid).map(|uuid| uuid.0);
+    if let Some(role) = member_on(&drive, lies_there)? {
+        return Err(ControlError::IsMember { device, role });
+    }
     match found {
         Ok(None) => {}
         Ok(Some(record)) if !force && record.superblock.array_uuid == model.superblock().array_uuid => {
@@ -83,7 +93,7 @@ pub(crate) fn prepare(
     let read = superblock.interpret(metadata, sectors).map_err(|error| refuse(error.to_string()))?;
     let place = MemberPlace::of(&read, with_log).map_err(|error| refuse(error.to_string()))?;
     let serial = serial_on(&drive, &place).map_err(|error| refuse(error.to_string()))?;
-    Ok(Joining { drive, superblock, place, nonce: random(), serial, kept: None })
+    Ok(Joining { drive, superblock, place, nonce: random(), serial, kept: None, lies_there })
 }
 
 /// The highest serial of a head of a stripe log on a device.
@@ -100,7 +110,8 @@ fn former(drive: MemberDrive, with_log: bool) -> Result<Joining, ControlError> {
     let place = MemberPlace::of(found.superblock(), with_log).map_err(|error| refuse(error.to_string()))?;
     let serial = serial_on(&drive, &place).map_err(|error| refuse(error.to_string()))?;
     let kept = Some(bad_blocks_of(&found.record.bad_blocks, &place));
-    Ok(Joining { superblock: found.superblock, place, nonce: random(), serial, kept, drive })
+    let lies_there = Some(found.superblock.device_uuid);
+    Ok(Joining { superblock: found.superblock, place, nonce: random(), serial, kept, drive, lies_there })
 }
 
 impl Joining {

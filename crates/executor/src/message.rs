@@ -33,6 +33,8 @@ pub(crate) enum Message {
     Fail(Role, SyncSender<Result<(), ControlError>>),
     /// Which drive is a member in sync?
     Model(SyncSender<Option<MemberDrive>>),
+    /// Which member is on this drive, or has the superblock with this device_uuid?
+    MemberOn(Box<MemberDrive>, Option<[u8; 16]>, SyncSender<Option<Role>>),
     /// A new member is to take the role of one that is missing.
     Join(Box<Joining>, SyncSender<Result<Role, ControlError>>),
     /// Everything is to be made clean, and the volume to end. The answer comes when it is.

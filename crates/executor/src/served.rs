@@ -290,7 +290,10 @@ impl Control {
     fn prepare(&self, drive: MemberDrive, force: bool) -> Result<Joining, ControlError> {
         let with_log = self.facts.consistency == Consistency::Log;
         let like = self.ask(Message::Model)?.ok_or(ControlError::TooFew)?;
-        prepare(drive, &like, self.facts.metadata, with_log, force)
+        let member_on = |drive: &MemberDrive, device_uuid| {
+            self.ask(|reply| Message::MemberOn(Box::new(drive.clone()), device_uuid, reply))
+        };
+        prepare(drive, &like, self.facts.metadata, with_log, force, member_on)
     }
 
     /// Gives an empty role a new device, and rebuilds it. A device that was failed takes the role

@@ -106,6 +106,14 @@ pub enum ControlError {
     /// A device that comes back had a role that is not empty.
     #[error("role {0}, which the device had, is not empty")]
     Taken(Role),
+    /// A device is a member in sync, or being rebuilt: it would be overwritten.
+    #[error("{device}: it is the member of this volume with role {role}")]
+    IsMember {
+        /// The device.
+        device: String,
+        /// The role that it has.
+        role: Role,
+    },
     /// A device cannot be a member.
     #[error("{device}: {why}")]
     Device {

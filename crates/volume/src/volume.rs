@@ -251,6 +251,15 @@ impl Volume {
         (0..).zip(&self.members).filter_map(missing).collect()
     }
 
+    /// Members that are in sync or being rebuilt, with their device_uuid.
+    #[must_use]
+    pub fn members_here(&self) -> Vec<(Role, [u8; 16])> {
+        let here = |(role, member): (u16, &Member)| {
+            member.here().then_some((Role(role), member.superblock.device_uuid))
+        };
+        (0..).zip(&self.members).filter_map(here).collect()
+    }
+
     /// Members that failed, which no superblock says yet.
     #[must_use]
     pub fn failing(&self) -> Vec<Role> {

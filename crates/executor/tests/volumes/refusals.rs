@@ -2,10 +2,11 @@
 
 use crate::world::{World, member, spec, stop};
 use pumice_blockdev::{BlockDevice, FaultyDevice};
-use pumice_executor::{Consistency, CreateSpec, MemberDrive, create};
+use pumice_executor::{Consistency, ControlError, CreateSpec, MemberDrive, create};
 use pumice_raid::Metadata;
 use pumice_raid::layout::{Layout, Level};
 use pumice_raid::superblock::v1::V1;
+use pumice_units::Role;
 use std::sync::Arc;
 
 const SHAPE: (Level, Option<Layout>, u16) = (Level::Raid5, Some(Layout::LeftSymmetric), 3);
@@ -111,20 +112,53 @@ fn a_new_member_must_be_large_enough_and_of_no_array() {
     let volume = world.open();
     let full = volume.control().add(member(&Arc::new(small(8 << 20))), false).unwrap_err();
     assert!(full.to_string().contains("no member is missing"));
-    volume.control().fail(pumice_units::Role(1)).unwrap();
+    volume.control().fail(Role(1)).unwrap();
     let refuse = |drive: MemberDrive, words: &[&str]| {
         let why = volume.control().add(drive, false).unwrap_err().to_string();
         assert!(words.iter().all(|word| why.contains(word)), "{why}");
     };
     refuse(member(&Arc::new(small(3 << 20))), &["small", "a member needs"]);
-    refuse(member(&world.disks[0]), &["disk0", "set_uuid", "--force"]);
-    let again = volume.control().fail(pumice_units::Role(1)).unwrap_err().to_string();
+    let other = World::new(2, SHAPE, 16384, 4, Consistency::Log);
+    refuse(member(&other.disks[0]), &["disk0", "set_uuid", "--force"]);
+    let again = volume.control().fail(Role(1)).unwrap_err().to_string();
     assert!(again.contains("role 1"), "{again}");
-    let new = world.replace(pumice_units::Role(1));
+    let new = world.replace(Role(1));
     crate::world::wait_for("the failure", || !volume.status().unwrap().missing.is_empty());
     volume.control().add(new, false).unwrap();
     crate::world::wait_for("the rebuild", || volume.status().unwrap().missing.is_empty());
     stop(volume);
+}
+
+/// It holds what nobody else holds: even if the operator insists, and whatever way leads to it.
+#[test]
+fn a_member_is_never_taken_for_a_new_one() {
+    let world = world();
+    let drives: Vec<MemberDrive> = world.disks.iter().map(member).collect();
+    let volume = pumice_executor::open(&drives, &world.options).unwrap();
+    let control = volume.control();
+    let another_way = member(&world.disks[0]);
+    let is_refused = |drive: &MemberDrive, which: u16| {
+        let is_member = |done: Result<_, _>| matches!(done, Err(ControlError::IsMember { role, .. }) if role == Role(which));
+        for force in [false, true] {
+            assert!(is_member(control.add(drive.clone(), force)), "force: {force}");
+            assert!(is_member(control.replace(Role(1), drive.clone(), force)), "force: {force}");
+        }
+    };
+    is_refused(&another_way, 0);
+    assert_eq!(volume.status().unwrap().missing, [], "nobody was failed for it");
+    control.fail(Role(1)).unwrap();
+    crate::world::wait_for("the failure", || volume.status().unwrap().missing == [Role(1)]);
+    is_refused(&another_way, 0);
+    // Nor by its name alone, if something else has wiped its superblock.
+    let superblock = world.disks[2].content()[4096..8192].to_vec();
+    poke(&world.disks[2], 4096, &[0; 4096]);
+    is_refused(&drives[2], 2);
+    poke(&world.disks[2], 4096, &superblock);
+    // One that failed and is not a member any more is taken.
+    assert_eq!(control.add(drives[1].clone(), true), Ok(Role(1)));
+    crate::world::wait_for("the rebuild", || volume.status().unwrap().missing.is_empty());
+    stop(volume);
+    assert_eq!(world.torn(), [] as [u64; 0]);
 }
 
 fn small(bytes: usize) -> FaultyDevice {

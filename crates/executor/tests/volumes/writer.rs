@@ -81,7 +81,7 @@ fn a_member_is_replaced_by_a_device_that_was_checked_before() {
     let control = volume.control();
     // Another member's device: refused, and nobody is failed for it.
     let refused = control.replace(Role(2), member(&world.disks[3]), false).unwrap_err();
-    assert!(matches!(refused, ControlError::Device { .. }), "{refused}");
+    assert!(matches!(refused, ControlError::IsMember { role: Role(3), .. }), "{refused}");
     assert_eq!(volume.status().unwrap().missing, []);
     let new = world.replace(Role(2));
     assert_eq!(control.replace(Role(2), new, false), Ok(Role(2)));
@@ -155,7 +155,8 @@ fn a_member_that_was_failed_comes_back_and_is_restored_where_blocks_were_written
     wait_for("the end of all bits", || bits() == 0);
     let old = member(&world.disks[2]);
     // It is a member.
-    assert!(matches!(volume.control().add(old.clone(), false), Err(ControlError::Device { .. })));
+    let is_member = Err(ControlError::IsMember { device: old.name().to_owned(), role: Role(2) });
+    assert_eq!(volume.control().add(old.clone(), false), is_member);
     fail(&volume, Role(2));
     for stripe in [3, 17, 40] {
         let at = stripe * 3 * chunk as usize;
