@@ -116,6 +116,20 @@ impl Node {
         value.ok_or_else(|| Failed(format!("the node's counters lack {name}")))
     }
 
+    /// Waits until a host has an association: on a busy machine the kernel comes back late, and
+    /// would not notice a second kill before that.
+    pub(crate) fn await_host(&self) -> Result<(), Failed> {
+        const PATIENCE: Duration = Duration::from_secs(60);
+        let until = Instant::now() + PATIENCE;
+        while self.counter("pumice_associations")? < 1.0 {
+            if Instant::now() > until {
+                return Err(Failed(format!("the kernel did not come back within {} s", PATIENCE.as_secs())));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
     /// As a power cut for the process: killed with no chance to put anything in order.
     pub(crate) fn kill(&mut self) {
         end(&mut self.child);

@@ -136,6 +136,7 @@ fn kill_under_load(
             }
             return Err(Failed(format!("the load ended before the node was killed for the {kill}. time")));
         }
+        node.await_host()?;
         node.kill();
         std::thread::sleep(AWAY);
         node.restart()?;
@@ -153,6 +154,7 @@ fn check(
     mark: &str,
 ) -> Result<(), Failed> {
     guest.reach(mark)?;
+    node.await_host()?;
     node.kill();
     let words = sound(bench, path)?;
     node.restart()?;

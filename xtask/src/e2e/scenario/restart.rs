@@ -13,7 +13,7 @@ const AWAY: Duration = Duration::from_millis(700);
 pub(crate) fn run(bench: &Bench<'_>) -> Result<(), Failed> {
     let kills: u32 = if bench.options.full { 5 } else { 2 };
     let seconds = 4 + 4 * kills;
-    let mut node = bench.node("restart", 512, vec![bench.drive("restart", 32 * MIB)?])?;
+    let mut node = bench.counting_node("restart", 512, vec![bench.drive("restart", 32 * MIB)?])?;
     let variables =
         [("port", node.port.to_string()), ("nqn", Bench::nqn("restart")), ("seconds", seconds.to_string())];
     let limit = u64::from(seconds) + 180;
@@ -23,6 +23,7 @@ pub(crate) fn run(bench: &Bench<'_>) -> Result<(), Failed> {
         if guest.listen(Duration::from_secs(2), "done")? {
             return Err(Failed(format!("the load ended before the node was killed for the {kill}. time")));
         }
+        node.await_host()?;
         node.kill();
         std::thread::sleep(AWAY);
         node.restart()?;
