@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::text::{count, print, print_json};
 use clap::{Args, Subcommand};
 use pumice_flashdrive::{
-    Examined, FlashSpec, PAGE_BYTES, Superblock, examine, format, format_op, plan, repair,
+    Examined, FlashSpec, PAGE_BYTES, Superblock, bare, examine, format, format_op, plan, repair,
 };
 use pumice_units::format_binary;
 use serde::Serialize;
@@ -60,6 +60,7 @@ pub(crate) struct FormatArgs {
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
     /// The file or device
+    #[arg(value_name = "PATH", value_parser = path)]
     path: PathBuf,
     /// Print one JSON document
     #[arg(long)]
@@ -69,6 +70,7 @@ pub(crate) struct StatusArgs {
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
     /// The file or device
+    #[arg(value_name = "PATH", value_parser = path)]
     path: PathBuf,
     /// Write damaged superblocks again
     #[arg(long)]
@@ -80,6 +82,10 @@ pub(crate) struct CheckArgs {
     /// Print one JSON document
     #[arg(long)]
     json: bool,
+}
+
+fn path(text: &str) -> Result<PathBuf, std::convert::Infallible> {
+    Ok(bare(text).into())
 }
 
 /// What is fixed of a drive.

@@ -24,5 +24,5 @@ pub use layout::{Layout, LayoutError, OOB_BYTES, PAGE_BYTES};
 pub use nand::FileNand;
 pub use overlay::Overlay;
 pub use place::{format, open, plan};
-pub use spec::{FlashSpec, format_op};
+pub use spec::{FlashSpec, bare, format_op};
 pub use superblock::{Superblock, SuperblockError};

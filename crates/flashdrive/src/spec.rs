@@ -55,11 +55,19 @@ pub fn format_op(op: u32) -> String {
     }
 }
 
+/// A drive without the `flash:` of a node's configuration. A file of that name is `./flash:NAME`.
+#[must_use]
+pub fn bare(text: &str) -> &str {
+    text.strip_prefix("flash:").unwrap_or(text)
+}
+
 impl FromStr for FlashSpec {
     type Err = FlashError;
 
-    /// A comma belongs to the path unless one of the options follows it.
+    /// A comma belongs to the path unless one of the options follows it. `flash:` before the path,
+    /// as a node's configuration has it, may be there.
     fn from_str(text: &str) -> Result<Self, FlashError> {
+        let text = bare(text);
         let starts = [",capacity=", ",op=", ",dedup="].into_iter().filter_map(|option| text.find(option));
         let (path, options) = text.split_at(starts.min().unwrap_or(text.len()));
         let field = |field, why: String| FlashError::Field { field, why };
@@ -120,10 +128,13 @@ mod tests {
             dedup: Some(Scheme::Separated),
         };
         assert_eq!(whole, expected);
+        assert_eq!(parse("flash:/a,b").unwrap(), FlashSpec::at("/a,b".into()));
+        assert_eq!(parse("./flash:a").unwrap(), FlashSpec::at("./flash:a".into()));
         assert_eq!(parse("/f,op=28").unwrap().op, Some(2800));
         for (text, word) in [
             ("", "path"),
             (",op=7%", "path"),
+            ("flash:", "path"),
             ("/f,capacity=x", "capacity: "),
             ("/f,op=x", "op: "),
             ("/f,op=7.123%", "op: "),
