@@ -74,8 +74,10 @@ pub trait Nand {
     }
 
     /// Does the same for a page that is not programmed yet, but is the next one of its block. The
-    /// caller programs it before the next sync, perhaps with other data; until then it counts as
-    /// erased.
+    /// caller drafts it again, or programs it before the next sync, perhaps with other data; until
+    /// then it counts as erased. If the process ends meanwhile, its data may be a mix of the old
+    /// and the new, and its out-of-band bytes may be either: the caller must be able to read both
+    /// out of that.
     ///
     /// # Errors
     /// If the flash fails, or the page is not the next one.

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 const MAGIC: [u8; 8] = *b"PUMFLASH";
 /// The version of the body.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Bytes of the body.
 const BYTES: usize = 64;
 /// Bytes of a slot.
@@ -22,8 +22,8 @@ pub enum SuperblockError {
     /// Another kind of file.
     #[error("it is no flash drive")]
     None,
-    /// A newer program made it.
-    #[error("the superblock has version {0}; this program knows version 1")]
+    /// A newer or an older program made it.
+    #[error("the superblock has version {0}; this program knows version {VERSION}")]
     Version(u32),
     /// A field has a value that cannot be.
     #[error("the superblock is damaged: {0}")]
@@ -232,7 +232,9 @@ mod tests {
             Superblock::decode(&other)
         };
         assert_eq!(with(0, 0), Err(SuperblockError::None));
-        assert_eq!(with(8, 2), Err(SuperblockError::Version(2)));
+        for version in [1, 3] {
+            assert_eq!(with(8, version), Err(SuperblockError::Version(version.into())));
+        }
         for (at, name) in [
             (13, "bytes of a page"),
             (36, "pages in a block"),

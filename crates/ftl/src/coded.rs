@@ -67,8 +67,8 @@ impl<N: Nand<Page = Vec<u8>, Oob = Vec<u8>>> Nand for Coded<N> {
     fn read(&mut self, page: Ppn, after: Nanos) -> Result<PageRead<Vec<u8>, Tag>, NandError> {
         let read = self.inner.read(page, after)?;
         let (tag, crc) = Tag::decode(&read.oob).ok_or(NandError::Unreadable(page))?;
-        let data = read.data.filter(|data| crc32c::crc32c(data) == crc);
-        self.last = data.as_ref().filter(|_| !tag.lost).map(|_| (page, crc));
+        let data = read.data.filter(|data| crc.is_none_or(|crc| crc32c::crc32c(data) == crc));
+        self.last = data.as_ref().filter(|_| !tag.lost).and(crc).map(|crc| (page, crc));
         Ok(PageRead { data, oob: tag, done: read.done })
     }
 

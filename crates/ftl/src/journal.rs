@@ -8,7 +8,7 @@ pub use nand::NandJournal;
 
 pub use checkpoint::Image;
 pub(crate) use nand::Found;
-pub use record::Record;
+pub use record::{LogPlace, Record};
 
 use crate::error::FtlError;
 use crate::tag::Tag;

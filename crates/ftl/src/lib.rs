@@ -22,7 +22,7 @@ pub use content::{Content, ContentId, Fingerprint};
 pub use dedup::{Lookup, Placement, Plan, Scheme, Stream, Way};
 pub use error::FtlError;
 pub use ftl::{BlockCount, Census, Config, Flush, Ftl, HashTimes, recover};
-pub use journal::{Image, Journal, NandJournal, NoJournal, Record};
+pub use journal::{Image, Journal, LogPlace, NandJournal, NoJournal, Record};
 pub use map::{Map, Owner};
 pub use stats::Stats;
 pub use tag::{Kind, Tag, Tails};

@@ -25,6 +25,8 @@ pub enum Kind {
         page: u32,
         /// So many pages of the log, from its start, were durable when this one was programmed.
         durable: u32,
+        /// Records in it. Each has a sum of its own, so the tag has none of the data.
+        records: u32,
     },
 }
 
@@ -64,7 +66,7 @@ fn tails(oob: &[u8]) -> Option<Tails> {
 }
 
 impl Tag {
-    /// The out-of-band bytes, with the checksum of the data.
+    /// The out-of-band bytes, with the checksum of the data. Of a log page it is not kept.
     #[must_use]
     pub fn encode(&self, data_crc: u32) -> Vec<u8> {
         let (kind, number) = match self.kind {
@@ -72,35 +74,37 @@ impl Tag {
             Kind::Object => (2, u64::MAX),
             Kind::Checkpoint(n) => (3, u64::from(n)),
             Kind::CheckpointEnd(n) => (4, u64::from(n)),
-            Kind::Log { page, durable } => (5, u64::from(durable) << 32 | u64::from(page)),
+            Kind::Log { page, durable, .. } => (5, u64::from(durable) << 32 | u64::from(page)),
         };
+        let about_data = if let Kind::Log { records, .. } = self.kind { records } else { data_crc };
         let mut out = Vec::with_capacity(MIN_OOB_BYTES as usize);
         out.extend(MAGIC);
         out.extend([kind, if self.lost { LOST } else { 0 }, 0, 0]);
         out.extend([number, self.birth, self.seq, self.durable].iter().flat_map(|n| n.to_le_bytes()));
-        out.extend(data_crc.to_le_bytes());
+        out.extend(about_data.to_le_bytes());
         out.extend(self.tails.iter().flat_map(|tail| tail.to_le_bytes()));
         out.extend(crc32c::crc32c(&out).to_le_bytes());
         out.resize(MIN_OOB_BYTES as usize, 0);
         out
     }
 
-    /// The tag in out-of-band bytes, and the checksum of the data; `None` if they are damaged or no
-    /// tag.
+    /// The tag in out-of-band bytes, and the checksum of the data, if it has one; `None` if the
+    /// bytes are damaged or no tag.
     #[must_use]
-    pub fn decode(oob: &[u8]) -> Option<(Self, u32)> {
+    pub fn decode(oob: &[u8]) -> Option<(Self, Option<u32>)> {
         let crc = u32::from_le_bytes(field(oob, 60)?);
         if oob[..4] != MAGIC || oob.len() < MIN_OOB_BYTES as usize || crc32c::crc32c(&oob[..60]) != crc {
             return None;
         }
         let number = u64::from_le_bytes(field(oob, 8)?);
+        let about_data = u32::from_le_bytes(field(oob, 40)?);
         let short = u32::try_from(number);
         let kind = match oob[4] {
             1 => Kind::Lpn(short.ok()?),
             2 if number == u64::MAX => Kind::Object,
             3 => Kind::Checkpoint(short.ok()?),
             4 => Kind::CheckpointEnd(short.ok()?),
-            5 => Kind::Log { page: number as u32, durable: (number >> 32) as u32 },
+            5 => Kind::Log { page: number as u32, durable: (number >> 32) as u32, records: about_data },
             _ => return None,
         };
         let tag = Self {
@@ -112,6 +116,7 @@ impl Tag {
             tails: tails(oob)?,
         };
         let sane = [tag.birth, tag.seq, tag.durable].iter().all(|&seq| seq <= MAX_SEQ);
-        Some((tag, u32::from_le_bytes(field(oob, 40)?))).filter(|_| sane)
+        let has_sum = !matches!(tag.kind, Kind::Log { .. });
+        sane.then_some((tag, has_sum.then_some(about_data)))
     }
 }

@@ -2,7 +2,7 @@
 //! reads another's data.
 
 use pumice_flash::{BlockId, Faults, Geometry, MemoryNand, Nand, NandError, Nanos, PageRead, Ppn, Timing};
-use pumice_ftl::{Coded, Config, Ftl, FtlError, Journal, Kind, NandJournal, Scheme, recover};
+use pumice_ftl::{Coded, Config, Ftl, FtlError, Journal, Kind, NandJournal, Scheme, Tag, recover};
 
 const PAGE: u32 = 256;
 const LOGICAL: u32 = 60;
@@ -225,4 +225,39 @@ fn two_damaged_checkpoints_are_refused() {
         }
     }
     assert_eq!(recover(nand, config, false).err(), Some(FtlError::NoCheckpoint));
+}
+
+/// Each record of the log has a checksum of its own.
+#[test]
+fn a_log_page_is_read_from_a_good_copy_and_refused_if_there_is_none() {
+    for damaged in 0..=2 {
+        let (mut drive, config) = drive(Scheme::None, |_| {});
+        for lpn in 1..5 {
+            drive.write(lpn, &content(1), 0).unwrap();
+        }
+        drive.trim(1, 1).unwrap();
+        drive.trim(2, 1).unwrap();
+        drive.flush(0).unwrap();
+        // The next page of the log says that the one before is durable.
+        drive.trim(3, 1).unwrap();
+        drive.flush(0).unwrap();
+        let mut nand = drive.into_nand();
+        let first = |tag: &Tag| matches!(tag.kind, Kind::Log { page: 0, .. });
+        let pages = (0..nand.geometry().pages()).map(Ppn);
+        let copies: Vec<Ppn> =
+            pages.filter(|page| nand.read_oob(*page).is_ok_and(|tag| first(&tag))).collect();
+        assert_eq!(copies.len(), 2);
+        for page in &copies[..damaged] {
+            // A bit of the second record.
+            assert!(nand.inner_mut().inner.rot(*page, 8 * 40));
+        }
+        match recover(nand, config, false) {
+            Ok(mut drive) => {
+                assert!(damaged < 2);
+                let read = (1..5).map(|lpn| drive.read(lpn, 0).unwrap().0);
+                assert_eq!(read.collect::<Vec<_>>(), [None, None, None, Some(content(1))]);
+            }
+            Err(error) => assert_eq!((damaged, error), (2, FtlError::LogDamaged(0))),
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! The journal on the first blocks of the flash.
 
 use super::checkpoint::{self, Loaded};
-use super::record::{BYTES, Limits, Record};
+use super::record::{BYTES, Limits, LogPlace, NoRecord, Record};
 use super::{Image, Journal};
 use crate::error::FtlError;
 use crate::tag::{Kind, Tag, Tails};
@@ -59,6 +59,27 @@ pub(crate) struct Found {
     pub(crate) records: Vec<Record>,
     /// The highest sequence number that some page of the log says to be durable.
     pub(crate) durable: u64,
+}
+
+/// A page of the log, from all copies of it that were found.
+#[derive(Debug, Default)]
+struct LogPage {
+    /// How many records it should have.
+    count: usize,
+    records: Vec<Record>,
+}
+
+impl LogPage {
+    fn is_whole(&self) -> bool {
+        self.records.len() >= self.count
+    }
+}
+
+/// The records of a log page up to the first whose sum does not fit.
+fn records_of(data: &[u8], first: LogPlace, limits: &Limits) -> Result<Vec<Record>, NoRecord> {
+    let places = (0..).map(|record| LogPlace { record, ..first });
+    let records = data.as_chunks::<BYTES>().0.iter().zip(places);
+    records.map_while(|(bytes, place)| Record::decode(bytes, place, limits).transpose()).collect()
 }
 
 impl NandJournal {
@@ -171,9 +192,11 @@ impl NandJournal {
     fn next_log_page(&self, durable: u64) -> (Vec<u8>, Tag, usize) {
         // More records than a page holds are left if the last attempt failed.
         let now = self.pending.len().min(self.per_page());
-        let data = self.padded(self.pending[..now].iter().flat_map(|record| record.encode()).collect());
+        let place = |record| LogPlace { log: self.number, page: self.log_page, record };
+        let records = (0..).zip(&self.pending[..now]);
+        let data = self.padded(records.flat_map(|(n, record)| record.encode(place(n))).collect());
         let tag = Tag {
-            kind: Kind::Log { page: self.log_page, durable: self.log_durable },
+            kind: Kind::Log { page: self.log_page, durable: self.log_durable, records: now as u32 },
             lost: false,
             birth: self.number,
             seq: self.pending[..now].last().map_or(self.last_seq, Record::seq),
@@ -292,13 +315,25 @@ impl NandJournal {
         let (number, checkpoint) = newest.ok_or(FtlError::NoCheckpoint)?;
         // The log of the next checkpoint exists if that one was made and is damaged now. Both logs
         // together then say all that happened since this checkpoint.
-        let (mut logs, mut last) = (BTreeMap::new(), number);
+        let (mut logs, mut last, mut durable) = (BTreeMap::new(), number, checkpoint.seq);
+        let mut durable_pages: BTreeMap<u64, u32> = BTreeMap::new();
         for half in self.halves {
             for (tag, data) in self.pages(nand, half)? {
-                let Kind::Log { page, .. } = tag.kind else { continue };
+                let Kind::Log { page, durable: before, records: count } = tag.kind else { continue };
                 last = last.max(tag.birth);
-                if tag.birth >= number {
-                    logs.entry((tag.birth, page)).or_insert((tag, data));
+                if tag.birth < number {
+                    continue;
+                }
+                durable = durable.max(tag.durable);
+                let known = durable_pages.entry(tag.birth).or_default();
+                *known = before.max(*known);
+                let place = LogPlace { log: tag.birth, page, record: 0 };
+                let records = records_of(&data, place, &self.limits());
+                let records = records.map_err(|NoRecord| FtlError::LogDamaged(page))?;
+                let log: &mut LogPage = logs.entry((tag.birth, page)).or_default();
+                log.count = log.count.max(count as usize);
+                if records.len() >= log.records.len() {
+                    log.records = records;
                 }
             }
         }
@@ -307,29 +342,15 @@ impl NandJournal {
         }
         // The next checkpoint goes over the damaged one, and has a number that no log has.
         self.number = if last == number { number } else { number + 2 };
-        let since = checkpoint.seq;
-        let durable = logs.values().map(|(tag, _)| tag.durable).max().unwrap_or(0).max(since);
-        for birth in number..=last {
-            let known = |(tag, _): &(Tag, Vec<u8>)| match tag.kind {
-                Kind::Log { durable, .. } if tag.birth == birth => durable,
-                _ => 0,
-            };
-            let durable_pages = logs.values().map(known).max().unwrap_or(0);
-            if let Some(lost) = (0..durable_pages).find(|page| !logs.contains_key(&(birth, *page))) {
+        for (birth, pages) in durable_pages {
+            // Others may be cut short: a page is rewritten with more records until it is durable.
+            let whole = |page: &u32| logs.get(&(birth, *page)).is_some_and(LogPage::is_whole);
+            if let Some(lost) = (0..pages).find(|page| !whole(page)) {
                 return Err(FtlError::LogDamaged(lost));
             }
         }
-        let (limits, mut records) = (self.limits(), Vec::new());
-        for ((_, page), (_, data)) in &logs {
-            for bytes in data.as_chunks::<BYTES>().0 {
-                match Record::decode(bytes, &limits) {
-                    Ok(Some(record)) => records.push(record),
-                    Ok(None) => break,
-                    Err(_) => return Err(FtlError::LogDamaged(*page)),
-                }
-            }
-        }
-        records.retain(|record| record.seq() > since);
+        let mut records: Vec<Record> = logs.into_values().flat_map(|page| page.records).collect();
+        records.retain(|record| record.seq() > checkpoint.seq);
         Ok(Found { checkpoint, records, durable })
     }
 }

@@ -4,6 +4,39 @@ use crate::tag::MAX_SEQ;
 
 /// Bytes of a record.
 pub(crate) const BYTES: usize = 32;
+/// Where the sum of a record is in it.
+const SUM: std::ops::Range<usize> = 20..24;
+
+/// Where a record is. The sum of a record covers it: what an earlier log left at the same place is
+/// no record of this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogPlace {
+    /// The number of the checkpoint that the log follows.
+    pub log: u64,
+    /// The number of the page in the log.
+    pub page: u32,
+    /// The number of the record in the page.
+    pub record: u32,
+}
+
+impl LogPlace {
+    /// The CRC-32C of the 32 bytes of a record at this place. The bytes of the sum count as zeros.
+    #[must_use]
+    pub fn sum(&self, record: &[u8; 32]) -> u32 {
+        let mut bytes = *record;
+        bytes[SUM].fill(0);
+        let sum = crc32c::crc32c(&self.log.to_le_bytes());
+        let sum = crc32c::crc32c_append(sum, &self.page.to_le_bytes());
+        let sum = crc32c::crc32c_append(sum, &self.record.to_le_bytes());
+        crc32c::crc32c_append(sum, &bytes)
+    }
+
+    /// Puts the sum of a record into its bytes.
+    pub fn seal(&self, record: &mut [u8; 32]) {
+        let sum = self.sum(record);
+        record[SUM].copy_from_slice(&sum.to_le_bytes());
+    }
+}
 
 /// The numbers that records of a drive may name.
 #[derive(Debug, Clone, Copy)]
@@ -62,7 +95,7 @@ pub enum Record {
 }
 
 impl Record {
-    pub(super) fn encode(self) -> [u8; BYTES] {
+    pub(super) fn encode(self, place: LogPlace) -> [u8; BYTES] {
         let (kind, number, seq, lpn, birth) = match self {
             Self::Trim { seq, lpn, count } => (1, count, seq, lpn, 0),
             Self::Merge { seq, lpn, page, birth } => (2, page, seq, lpn, birth),
@@ -72,8 +105,9 @@ impl Record {
         out[0] = kind;
         out[4..8].copy_from_slice(&number.to_le_bytes());
         out[8..16].copy_from_slice(&seq.to_le_bytes());
-        out[16..24].copy_from_slice(&u64::from(lpn).to_le_bytes());
+        out[16..20].copy_from_slice(&lpn.to_le_bytes());
         out[24..32].copy_from_slice(&birth.to_le_bytes());
+        place.seal(&mut out);
         out
     }
 
@@ -84,16 +118,19 @@ impl Record {
         }
     }
 
-    /// The record in 32 bytes; `None` after the last one of a page.
-    pub(crate) fn decode(bytes: &[u8; BYTES], limits: &Limits) -> Result<Option<Self>, NoRecord> {
-        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
-        let number = u32::from_le_bytes(std::array::from_fn(|i| bytes[4 + i]));
-        let (seq, birth) = (word(8), word(24));
-        if bytes.iter().all(|&byte| byte == 0) {
+    /// The record in 32 bytes; `None` if its sum does not fit.
+    pub(crate) fn decode(
+        bytes: &[u8; BYTES],
+        place: LogPlace,
+        limits: &Limits,
+    ) -> Result<Option<Self>, NoRecord> {
+        let long = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+        let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+        if word(SUM.start) != place.sum(bytes) {
             return Ok(None);
         }
-        let lpn = u32::try_from(word(16)).ok().filter(|lpn| *lpn < limits.logical).ok_or(NoRecord)?;
-        if seq > MAX_SEQ || birth > MAX_SEQ {
+        let (number, seq, lpn, birth) = (word(4), long(8), word(16), long(24));
+        if lpn >= limits.logical || seq > MAX_SEQ || birth > MAX_SEQ {
             return Err(NoRecord);
         }
         match bytes[0] {
