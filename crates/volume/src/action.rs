@@ -9,10 +9,15 @@ use crate::sequencer::OpId;
 use pumice_raid::superblock::v1::V1;
 use pumice_units::Role;
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// Names a request; the caller's choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
+
+/// Names a claim; the caller's choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClaimId(pub u64);
 
 /// Names an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -103,6 +108,21 @@ pub enum Event {
         /// `None` for a device of which nothing counts.
         kept: Option<BTreeSet<u64>>,
     },
+    /// Somebody is to look at stripes directly on the members. No operation writes there from
+    /// [`Effect::Claimed`] until the claim is given back.
+    Claim {
+        /// Its name.
+        id: ClaimId,
+        /// The stripes.
+        stripes: Range<u64>,
+        /// Reads wait as well: the members will be written.
+        alone: bool,
+    },
+    /// A claim is given back, or is waited for no longer.
+    Unclaim(ClaimId),
+    /// So many more windows of members may be restored, if
+    /// [`Volume::pace_rebuilds`](crate::Volume::pace_rebuilds) was called.
+    Restore(u64),
     /// A period of the bitmap's daemon has passed. Seconds since 1970.
     Tick(u64),
     /// No more requests come: make everything clean.
@@ -282,6 +302,9 @@ pub enum Effect {
     },
     /// A request has its answer.
     Answer(RequestId, Result<(), RequestError>),
+    /// A claim is granted, with the members that have all of its stripes: there the rows are whole,
+    /// and nothing changes. Or it never is.
+    Claimed(ClaimId, Result<Vec<Role>, RequestError>),
     /// The operation's blocks are not needed any more.
     Forget(OpId),
     /// More members are missing than the code corrects: everything waits. `false`: it goes on.

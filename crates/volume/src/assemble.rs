@@ -143,6 +143,8 @@ pub enum Rule {
     DirtyFirst,
     /// A device that comes back is restored wherever a bit is set.
     MissedHasBits,
+    /// A claim is granted when it has the locks of its windows.
+    ClaimsWait,
 }
 
 /// What a volume begins with.

@@ -28,7 +28,9 @@ pub mod sequencer;
 pub mod token;
 mod volume;
 
-pub use action::{Action, ActionId, Command, Effect, Event, Outcome, Request, RequestError, RequestId};
+pub use action::{
+    Action, ActionId, ClaimId, Command, Effect, Event, Outcome, Request, RequestError, RequestId,
+};
 pub use assemble::{Assembly, MemberLook, Refusal, Report, assemble};
 pub use member::MemberPlace;
 pub use volume::Volume;

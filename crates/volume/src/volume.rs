@@ -3,6 +3,7 @@
 //! Every event is handled in two parts: what it says is noted, then [`Volume::pump`] lets
 //! everything take its next step that may. `docs/design/volumes.md` has the states.
 
+mod claims;
 mod joining;
 mod logging;
 mod near;
@@ -19,6 +20,7 @@ use crate::member::{Member, State, mark};
 use crate::near::Near;
 use crate::rows::{RowLayout, Window, Windows};
 use crate::sequencer::{OpId, Sequencer};
+use claims::Claim;
 use joining::Join;
 use operation::{Kind, Op};
 use procedure::Procedure;
@@ -62,6 +64,7 @@ pub struct Volume {
     locks: Sequencer,
     requests: BTreeMap<RequestId, Pending>,
     ops: BTreeMap<OpId, Op>,
+    claims: BTreeMap<OpId, Claim>,
     /// Operations that may be able to take a step.
     ready: BTreeSet<OpId>,
     actions: BTreeMap<ActionId, (Owner, Option<Role>)>,
@@ -111,6 +114,8 @@ pub struct Volume {
     rebuilt: Option<Role>,
     /// A member that is rebuilt, and whose superblocks may not say so yet.
     recording: Option<Role>,
+    /// How many more windows of members may be restored; `None`: all.
+    may_restore: Option<u64>,
     /// Operations that restore windows of a member.
     rebuilding: BTreeMap<OpId, Window>,
     /// Ticks without a request.
@@ -195,6 +200,7 @@ impl Volume {
             locks: Sequencer::default(),
             requests: BTreeMap::new(),
             ops: BTreeMap::new(),
+            claims: BTreeMap::new(),
             ready: BTreeSet::new(),
             actions: BTreeMap::new(),
             effects: Vec::new(),
@@ -228,6 +234,7 @@ impl Volume {
             joins: VecDeque::new(),
             rebuilt: None,
             recording: None,
+            may_restore: None,
             rebuilding: BTreeMap::new(),
             idle: 0,
             rewritten: 0,
@@ -281,8 +288,16 @@ impl Volume {
             Event::Join { role, superblock, place, nonce, serial, node, kept } => {
                 self.joins.push_back(Join { role, superblock, place, nonce, serial, node, kept });
             }
+            Event::Claim { id, stripes, alone } => self.claim(id, &stripes, alone),
+            Event::Unclaim(id) => self.unclaim(id),
+            Event::Restore(windows) => {
+                self.may_restore = self.may_restore.map(|left| left.saturating_add(windows));
+            }
             Event::Tick(now) => self.tick(now),
-            Event::Stop => self.stopping = true,
+            Event::Stop => {
+                self.stopping = true;
+                self.refuse_claims(RequestError::Stopped);
+            }
         }
         self.pump();
     }
@@ -374,6 +389,7 @@ impl Volume {
         if std::mem::replace(&mut self.fenced, true) {
             return;
         }
+        self.refuse_claims(RequestError::Fenced);
         let mut flushes = std::mem::take(&mut self.want_flush);
         flushes.extend(self.running.take().map(Procedure::requests).unwrap_or_default());
         let waiting = std::mem::take(&mut self.requests).into_keys();
@@ -446,6 +462,7 @@ impl Volume {
             if self.pump_recovery() || self.pump_rebuild() {
                 continue;
             }
+            self.grant_claims();
             let Some(op) = self.ready.iter().copied().find(|op| self.may_step(*op)) else {
                 // A procedure whose step needed no action goes on at once.
                 if self.running.as_ref().is_some_and(|running| running.waiting.is_empty()) && !self.blocked()

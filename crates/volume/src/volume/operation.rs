@@ -77,7 +77,7 @@ pub(super) struct Op {
     pub(super) touches: Vec<Touch>,
     pub(super) phase: Phase,
     waiting: BTreeSet<ActionId>,
-    locked: bool,
+    pub(super) locked: bool,
     /// Its regions count it as a user.
     entered: bool,
     plans: Vec<(u32, RowPlan)>,
@@ -432,12 +432,8 @@ impl Volume {
             (None, Kind::Read(_) | Kind::Write(_)) if result.is_ok() => self.rewrite(&op),
             _ => {}
         }
-        for next in self.locks.release(id, op.window) {
-            if let Some(op) = self.ops.get_mut(&next) {
-                op.locked = true;
-                self.ready.insert(next);
-            }
-        }
+        let next = self.locks.release(id, op.window);
+        self.admit(next);
         self.leave_place(op.near);
         self.effects.push(Effect::Forget(id));
         if let Kind::Read(request) | Kind::Write(request) = op.kind {

@@ -198,9 +198,9 @@ impl Volume {
             if self.ops.is_empty() {
                 self.start(Goal::Update(Change::Clean), &UPDATE);
             }
-        } else if self.stopping && self.ops.is_empty() && self.marked {
+        } else if self.stopping && self.ops.is_empty() && self.claims.is_empty() && self.marked {
             self.start(Goal::Release, &[Step::Heads]);
-        } else if self.stopping && self.ops.is_empty() && self.clean {
+        } else if self.stopping && self.ops.is_empty() && self.claims.is_empty() && self.clean {
             self.fenced = true;
             self.effects.push(Effect::Stopped);
         }

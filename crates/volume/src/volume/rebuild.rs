@@ -38,6 +38,19 @@ impl Volume {
         self.rewritten
     }
 
+    /// Restores windows of members only as [`Event::Restore`](crate::Event::Restore) allows.
+    pub fn pace_rebuilds(&mut self) {
+        self.may_restore = Some(0);
+    }
+
+    /// Whether a rebuild waits to be allowed more windows.
+    #[must_use]
+    pub fn awaits_pace(&self) -> bool {
+        let is_left =
+            |member: &Member| matches!(member.state, State::Rebuilding(next) if next.0 < self.windows.count);
+        self.may_restore == Some(0) && self.rebuilding.len() < AT_ONCE && self.members.iter().any(is_left)
+    }
+
     /// A period has passed.
     pub(super) fn tick_rebuild(&mut self) {
         let rebuilding = self.members.iter().any(|member| matches!(member.state, State::Rebuilding(_)));
@@ -62,6 +75,10 @@ impl Volume {
         let member = &mut self.members[index];
         let State::Rebuilding(next) = &mut member.state else { return false };
         if next.0 < count {
+            if self.may_restore == Some(0) {
+                return false;
+            }
+            self.may_restore = self.may_restore.map(|left| left - 1);
             let window = *next;
             next.0 += 1;
             member.under_way.insert(window);

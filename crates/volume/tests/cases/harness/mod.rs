@@ -1,11 +1,13 @@
 //! A host that runs a volume over drives in memory, in virtual time, and a plain model of its
 //! content.
 
+mod claims;
 pub(crate) mod disk;
 mod linux;
 mod model;
 mod nodes;
 
+use claims::Claims;
 use disk::{Disk, Random};
 use model::Model;
 use nodes::Nodes;
@@ -14,7 +16,7 @@ use pumice_raid::geometry::Geometry;
 use pumice_raid::layout::{Layout, Level};
 use pumice_raid::superblock::v1::{ROLE_SPARE, V1};
 use pumice_raid::{FormatSpec, Metadata, Uuid};
-use pumice_units::{Role, StripeIndex};
+use pumice_units::Role;
 use pumice_volume::assemble::Rule;
 use pumice_volume::log::{HEAD_BYTES, HEADS, highest_serial, newest_head, scan};
 use pumice_volume::member::bad_blocks_of;
@@ -97,6 +99,7 @@ pub(crate) struct World {
     pub(crate) again: bool,
     pub(crate) fenced: bool,
     pub(crate) stopped: bool,
+    pub(crate) claims: Claims,
     log: bool,
     ready: bool,
     outstanding: Vec<Action>,
@@ -163,6 +166,7 @@ impl World {
             again: false,
             fenced: false,
             stopped: false,
+            claims: Claims::default(),
             log: setup.log,
             ready: false,
             outstanding: Vec::new(),
@@ -246,6 +250,7 @@ impl World {
 
     fn effects(&mut self) {
         let Some(volume) = &mut self.volume else { return };
+        let mut claimed = Vec::new();
         for effect in volume.effects() {
             match effect {
                 Effect::Issue(action) => self.outstanding.push(action),
@@ -266,12 +271,14 @@ impl World {
                         nodes.forget(op);
                     }
                 }
+                Effect::Claimed(id, result) => claimed.push((id, result)),
                 Effect::Held(held) => self.held = held,
                 Effect::AssembleAgain => self.again = true,
                 Effect::Ready => self.ready = true,
                 Effect::Stopped => self.stopped = true,
             }
         }
+        claimed.into_iter().for_each(|(id, result)| self.claimed(id, result));
     }
 
     /// Carries out one action and tells.
@@ -772,26 +779,5 @@ impl World {
         let geometry = self.geometry;
         self.model.check_unreadable(&unreadable, self.may_be_unreadable, &geometry);
         self.model.adopt();
-    }
-
-    /// Rows whose equations do not hold on the members that are here, by block of the members' data
-    /// areas.
-    pub(crate) fn torn_rows(&self) -> Vec<u64> {
-        let mut torn = Vec::new();
-        let rows_per_chunk = self.geometry.chunk_bytes() / BLOCK;
-        for block in 0..self.windows.count * self.windows.rows {
-            let stripe = StripeIndex(block / rows_per_chunk);
-            let holds = self.geometry.check_rows(stripe).iter().all(|row| {
-                let mut sum = vec![0; BLOCK as usize];
-                for (disk, c) in self.disks.iter().zip(row) {
-                    gf::add_scaled(&mut sum, disk.read(DATA + block * BLOCK, BLOCK as usize), *c);
-                }
-                sum.iter().all(|byte| *byte == 0)
-            });
-            if !holds {
-                torn.push(block);
-            }
-        }
-        torn
     }
 }
