@@ -5,7 +5,7 @@ use crate::message::Message;
 use pumice_buffer::AlignedBuffer;
 use pumice_offload::{
     Completion, DataNode, DriveId, ErrorKind, MAX_OPERATION, NodeError, Operation, OperationQueue,
-    QueueTraffic, Tag, Update,
+    QueueTraffic, SumTo, Tag, Update,
 };
 use pumice_units::Role;
 use pumice_volume::near::NodeNumber;
@@ -72,6 +72,8 @@ pub(crate) enum Came {
 pub(crate) struct Moved {
     pub(crate) read: u64,
     pub(crate) written: u64,
+    /// Interims that nodes sent to each other.
+    pub(crate) between: u64,
 }
 
 /// The queues of all members' nodes, and what is under way on them.
@@ -89,6 +91,12 @@ pub(crate) struct Carrier {
     pub(crate) moved: Moved,
     /// The last errors of members, oldest first.
     pub(crate) errors: VecDeque<String>,
+}
+
+/// Bytes of interims that an update sends to other nodes.
+pub(crate) fn sent_between(update: &Update) -> u64 {
+    let away = update.sums.iter().filter(|sum| matches!(sum.to, SumTo::Peer { .. }));
+    away.count() as u64 * u64::from(update.len)
 }
 
 /// Errors that are remembered.
@@ -154,13 +162,13 @@ impl Carrier {
         let tag = Tag(self.next);
         self.next += 1;
         match &operation {
-            Operation::Read { len, .. } => self.moved.read += *len as u64,
+            Operation::Read { len, .. } | Operation::Fetch { len, .. } => self.moved.read += *len as u64,
             Operation::Write { len, .. } => self.moved.written += *len as u64,
-            Operation::Update { update, .. } if update.fills => self.moved.written += u64::from(update.len),
-            Operation::Flush { .. }
-            | Operation::Update { .. }
-            | Operation::Fetch { .. }
-            | Operation::Store { .. } => {}
+            Operation::Update { update, .. } => {
+                self.moved.written += u64::from(update.fills) * u64::from(update.len);
+                self.moved.between += sent_between(update);
+            }
+            Operation::Flush { .. } | Operation::Store { .. } => {}
         }
         self.flights.insert(tag, Flight { action, role, part });
         let Some((index, _)) = self.places.get(&role) else { return };

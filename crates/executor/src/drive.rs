@@ -53,11 +53,15 @@ impl MemberDrive {
         self.block
     }
 
-    pub(crate) const fn node(&self) -> &Arc<dyn DataNode> {
+    /// Its node.
+    #[must_use]
+    pub const fn node(&self) -> &Arc<dyn DataNode> {
         &self.node
     }
 
-    pub(crate) const fn id(&self) -> DriveId {
+    /// Its number there.
+    #[must_use]
+    pub const fn id(&self) -> DriveId {
         self.drive
     }
 

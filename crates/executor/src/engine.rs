@@ -1,18 +1,22 @@
 //! The thread of a volume: events to [`Volume`], its actions to the drives.
 
+mod orders;
+
 use crate::buffers::Buffers;
 use crate::carry::{Came, Carrier};
-use crate::drive::MemberDrive;
-use crate::joining::{Joining, NO_NUMBER};
+use crate::claim::Granted;
 use crate::message::{Answer, Failed, Message};
 use crate::near::Nodes;
+use crate::pace::Pace;
 use crate::state::{ControlError, Facts, Status};
 use pumice_parity::kernels::Kernels;
 use pumice_units::Role;
 use pumice_volume::sequencer::OpId;
-use pumice_volume::{Action, Command, Effect, Event, Outcome, Request, RequestError, RequestId, Volume};
+use pumice_volume::{
+    Action, ClaimId, Command, Effect, Event, Outcome, Request, RequestError, RequestId, Volume,
+};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Messages that are taken before effects are looked at.
@@ -38,19 +42,25 @@ struct Asked {
 pub(crate) struct Timing {
     pub(crate) tick: Duration,
     pub(crate) hold_timeout: Duration,
+    pub(crate) rebuild: Option<Pace>,
 }
 
 pub(crate) struct Engine<'m> {
     pub(crate) volume: Volume,
     pub(crate) carrier: Carrier,
     pub(crate) messages: &'m Receiver<Message>,
+    /// Sends to it.
+    own: Sender<Message>,
     pub(crate) facts: Facts,
     /// Nodes that make parity, or why this host does.
     nodes: Result<Nodes, String>,
     kernels: Kernels,
     buffers: BTreeMap<OpId, Buffers>,
     asked: BTreeMap<RequestId, Asked>,
+    /// Claims that are not granted yet.
+    claimers: BTreeMap<ClaimId, Sender<Granted>>,
     next_request: u64,
+    next_claim: u64,
     timing: Timing,
     /// Failed by their operator: nothing is sent to them any more.
     given_up: BTreeSet<Role>,
@@ -66,7 +76,7 @@ impl<'m> Engine<'m> {
     pub(crate) fn new(
         volume: Volume,
         carrier: Carrier,
-        messages: &'m Receiver<Message>,
+        (messages, own): (&'m Receiver<Message>, Sender<Message>),
         facts: Facts,
         nodes: Result<Nodes, String>,
         timing: Timing,
@@ -76,11 +86,14 @@ impl<'m> Engine<'m> {
             volume,
             carrier,
             messages,
+            own,
             facts,
             kernels: Kernels::best(),
             buffers: BTreeMap::new(),
             asked: BTreeMap::new(),
+            claimers: BTreeMap::new(),
             next_request: 0,
+            next_claim: 0,
             timing,
             given_up: BTreeSet::new(),
             held: None,
@@ -105,8 +118,9 @@ impl<'m> Engine<'m> {
                 self.drain();
                 return end;
             }
+            let pause = self.pace_rebuild();
             let wait = next_tick.saturating_duration_since(Instant::now());
-            match self.messages.recv_timeout(wait) {
+            match self.messages.recv_timeout(pause.map_or(wait, |pause| pause.min(wait))) {
                 Ok(message) => {
                     self.message(message);
                     let more = self.messages.try_iter().take(AT_ONCE);
@@ -114,6 +128,7 @@ impl<'m> Engine<'m> {
                         self.message(message);
                     }
                 }
+                Err(RecvTimeoutError::Timeout) if Instant::now() < next_tick => {}
                 Err(RecvTimeoutError::Timeout) => {
                     next_tick = Instant::now() + self.timing.tick;
                     self.volume.handle(Event::Tick(now()));
@@ -124,6 +139,19 @@ impl<'m> Engine<'m> {
             }
             self.effects();
         }
+    }
+
+    /// Lets a rebuild go on as far as its pace allows. Returns how long it then has to wait.
+    fn pace_rebuild(&mut self) -> Option<Duration> {
+        while self.volume.awaits_pace() {
+            let wait = self.timing.rebuild.as_mut().and_then(Pace::wait);
+            if wait.is_some() {
+                return wait;
+            }
+            self.volume.handle(Event::Restore(1));
+            self.effects();
+        }
+        None
     }
 
     /// Waits for every operation that is under way: none may land later.
@@ -148,6 +176,9 @@ impl<'m> Engine<'m> {
             Message::Model(reply) => drop(reply.send(None)),
             Message::MemberOn(..) => {}
             Message::Join(_, reply) => drop(reply.send(Err(ControlError::Stopped))),
+            Message::Claim { reply, .. } => drop(reply.send(Some(Err(ControlError::Stopped)))),
+            Message::Unclaim(_) => {}
+            Message::Members(reply) => drop(reply.send(Vec::new())),
             Message::Stop(reply) | Message::Abandon(reply) => self.stopping.push(reply),
         }
     }
@@ -186,6 +217,14 @@ impl<'m> Engine<'m> {
                 let _ = reply.send(self.member_on(&drive, device_uuid));
             }
             Message::Join(joining, reply) => drop(reply.send(self.join(*joining))),
+            Message::Claim { stripes, alone, reply } => {
+                let id = ClaimId(self.next_claim);
+                self.next_claim += 1;
+                self.claimers.insert(id, reply);
+                self.volume.handle(Event::Claim { id, stripes, alone });
+            }
+            Message::Unclaim(id) => self.volume.handle(Event::Unclaim(id)),
+            Message::Members(reply) => drop(reply.send(self.members())),
             Message::Stop(reply) => {
                 self.stopping.push(reply);
                 self.volume.handle(Event::Stop);
@@ -250,6 +289,7 @@ impl<'m> Engine<'m> {
                     nodes.forget(op);
                 }
             }
+            Effect::Claimed(id, result) => self.claimed(id, result),
             Effect::Held(held) => {
                 tracing::warn!(held, "more members are missing than the volume survives");
                 self.held = held.then(Instant::now);
@@ -358,68 +398,6 @@ impl<'m> Engine<'m> {
         usize::from(self.facts.survives).saturating_sub(gone.len())
     }
 
-    fn fail(&mut self, role: Role) -> Result<(), ControlError> {
-        if self.volume.missing().contains(&role) || self.given_up.contains(&role) {
-            return Err(ControlError::Missing(role));
-        }
-        if self.carrier.drive(role).is_none() {
-            return Err(ControlError::NoRole(role));
-        }
-        if self.held.is_some() || self.survives() == 0 {
-            return Err(ControlError::TooFew);
-        }
-        self.given_up.insert(role);
-        // A flush asks every member, and finds that this one does not answer.
-        self.ask(Request::Flush, Asked { bytes: Vec::new(), reply: None, reads: false });
-        Ok(())
-    }
-
-    /// The drive of a member in sync.
-    fn model(&self) -> Option<MemberDrive> {
-        let missing = self.volume.missing();
-        let mut here = (0..self.facts.members)
-            .map(Role)
-            .filter(|role| !missing.contains(role) && !self.given_up.contains(role));
-        here.find_map(|role| self.carrier.drive(role).cloned())
-    }
-
-    /// The role of a member that is in sync or being rebuilt and that is on this drive, or whose
-    /// superblock has this device_uuid: the same drive can be reached by several ways.
-    fn member_on(&self, drive: &MemberDrive, device_uuid: Option<[u8; 16]>) -> Option<Role> {
-        self.volume.members_here().into_iter().find_map(|(role, uuid)| {
-            let same = self.carrier.drive(role).is_some_and(|known| known.is_same(drive));
-            (same || Some(uuid) == device_uuid).then_some(role)
-        })
-    }
-
-    fn join(&mut self, joining: Joining) -> Result<Role, ControlError> {
-        if let Some(role) = self.member_on(&joining.drive, joining.lies_there) {
-            return Err(ControlError::IsMember { device: joining.drive.name().to_owned(), role });
-        }
-        let empty = self.volume.empty_roles();
-        let role = match joining.former().map(|superblock| self.volume.former_role(superblock)) {
-            Some(Some(role)) if empty.contains(&role) => role,
-            Some(Some(role)) => return Err(ControlError::Taken(role)),
-            Some(None) => return Err(joining.stale()),
-            None => empty.first().copied().ok_or(ControlError::Full)?,
-        };
-        let drive = joining.drive.clone();
-        let name = drive.name().to_owned();
-        if self.volume.numbers_left() == 0 {
-            return Err(ControlError::Device { device: name, why: NO_NUMBER.to_owned() });
-        }
-        self.carrier
-            .attach(role, drive)
-            .map_err(|error| ControlError::Device { device: name, why: error.to_string() })?;
-        self.given_up.remove(&role);
-        let node = match &mut self.nodes {
-            Ok(nodes) => nodes.add(role, &joining.drive),
-            Err(_) => None,
-        };
-        self.volume.handle(joining.event(role, node));
-        Ok(role)
-    }
-
     fn status(&self) -> Status {
         let rebuilding = self.volume.rebuilding();
         let mut missing: BTreeSet<Role> = self.volume.missing().into_iter().collect();
@@ -447,6 +425,7 @@ impl<'m> Engine<'m> {
             user_written: self.user_written,
             member_read: self.carrier.moved.read,
             member_written: self.carrier.moved.written,
+            between_nodes: self.carrier.moved.between,
             requests: self.asked.len(),
             errors: self.carrier.errors.iter().cloned().collect(),
         }

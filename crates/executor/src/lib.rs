@@ -13,6 +13,7 @@
 
 mod buffers;
 mod carry;
+mod claim;
 mod create;
 mod device;
 mod drive;
@@ -22,10 +23,12 @@ mod joining;
 mod look;
 mod message;
 mod near;
+mod pace;
 mod release;
 mod served;
 mod state;
 
+pub use claim::{Claim, ClaimAsked};
 pub use create::{CreateError, CreateSpec, create, erase};
 pub use device::VolumeDevice;
 pub use drive::MemberDrive;

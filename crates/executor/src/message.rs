@@ -1,12 +1,14 @@
 //! What a volume's thread is told, and what it answers.
 
+use crate::claim::Granted;
 use crate::drive::MemberDrive;
 use crate::joining::Joining;
 use crate::state::{ControlError, Status};
 use pumice_offload::Completion;
 use pumice_units::Role;
-use pumice_volume::{Request, RequestError};
-use std::sync::mpsc::SyncSender;
+use pumice_volume::{ClaimId, Request, RequestError};
+use std::ops::Range;
+use std::sync::mpsc::{Sender, SyncSender};
 
 /// Why a request of a user failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -37,6 +39,12 @@ pub(crate) enum Message {
     MemberOn(Box<MemberDrive>, Option<[u8; 16]>, SyncSender<Option<Role>>),
     /// A new member is to take the role of one that is missing.
     Join(Box<Joining>, SyncSender<Result<Role, ControlError>>),
+    /// Stripes are claimed.
+    Claim { stripes: Range<u64>, alone: bool, reply: Sender<Granted> },
+    /// A claim is given back.
+    Unclaim(ClaimId),
+    /// Which drives are members, in sync or not?
+    Members(SyncSender<Vec<(Role, MemberDrive)>>),
     /// Everything is to be made clean, and the volume to end. The answer comes when it is.
     Stop(SyncSender<()>),
     /// The volume is to end as it is.

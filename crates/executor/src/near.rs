@@ -33,8 +33,10 @@ struct Home {
 pub(crate) struct Nodes {
     homes: BTreeMap<Role, Home>,
     numbers: Vec<Option<NodeNumber>>,
-    /// With their names.
+    /// With their names; none for a plan.
     nodes: Vec<(Arc<dyn DataNode>, String)>,
+    /// How many there are.
+    count: u64,
     places: u64,
     /// Bytes of a window: of a slot.
     window: u64,
@@ -59,7 +61,8 @@ impl Nodes {
             return Err(NodeError::invalid("node", format!("{name}: it makes no parity")));
         }
         let (homes, numbers, sent) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
-        let mut prepared = Self { homes, numbers, nodes, places: MOST_PLACES, window, sent };
+        let count = nodes.len() as u64;
+        let mut prepared = Self { homes, numbers, nodes, count, places: MOST_PLACES, window, sent };
         for drive in drives.values() {
             prepared.places = prepared.places.min(memory_of(drive)? / prepared.place_bytes());
         }
@@ -72,6 +75,13 @@ impl Nodes {
             prepared.take(*role, drive)?;
         }
         Ok(prepared)
+    }
+
+    /// Nodes that are not there, for the length of what would be sent to them.
+    pub(crate) fn planned(numbers: Vec<Option<NodeNumber>>, window: u64) -> Self {
+        let count = numbers.iter().flatten().max().map_or(0, |most| u64::from(*most) + 1);
+        let (homes, nodes, sent) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
+        Self { homes, numbers, nodes, count, places: MOST_PLACES, window, sent }
     }
 
     /// Makes a new member's drive ready as well. Returns the number of its node; `None` if the host
@@ -91,7 +101,7 @@ impl Nodes {
     /// Bytes of local memory that a place takes on each drive: new blocks, and an interim of each
     /// node.
     fn place_bytes(&self) -> u64 {
-        self.window * (1 + self.nodes.len() as u64)
+        self.window * (1 + self.count)
     }
 
     /// Leases local memory for a member, and tells the other nodes the path to it. `None` if its
@@ -104,7 +114,7 @@ impl Nodes {
         let others = (0..self.nodes.len()).filter(|other| *other != number);
         let others: Vec<usize> = others.collect();
         if !others.is_empty() {
-            let len = self.places * self.nodes.len() as u64 * self.window;
+            let len = self.places * self.count * self.window;
             let to = MemoryAddress { drive: drive.id(), offset: memory + self.places * self.window };
             let grant = drive.node().grant(to, len)?;
             let range = PeerRange { peer: self.nodes[number].1.clone(), to, len, grant };
@@ -138,7 +148,7 @@ impl Nodes {
 
     /// Where the interim of a node is, from the start of the granted range.
     fn interim(&self, place: u32, node: NodeNumber) -> u64 {
-        (u64::from(place) * self.nodes.len() as u64 + u64::from(node)) * self.window
+        (u64::from(place) * self.count + u64::from(node)) * self.window
     }
 
     /// A step as the node's update.

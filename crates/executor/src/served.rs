@@ -1,6 +1,7 @@
 //! A volume that is open: its device, its state, and what can be asked of it.
 
 use crate::carry::Carrier;
+use crate::claim::ClaimAsked;
 use crate::device::VolumeDevice;
 use crate::drive::MemberDrive;
 use crate::engine::{End, Engine, Timing, now};
@@ -9,10 +10,12 @@ use crate::joining::{Joining, prepare, random};
 use crate::look::{Found, Survey, find, look, survey};
 use crate::message::Message;
 use crate::near::Nodes;
+use crate::pace::Pace;
 use crate::state::{Consistency, ControlError, Facts, Status};
 use pumice_units::Role;
 use pumice_volume::rows::Windows;
-use pumice_volume::{Volume, assemble, token};
+use pumice_volume::{Request, Volume, assemble, token};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
@@ -42,6 +45,8 @@ pub struct OpenOptions {
     pub writer: u128,
     /// How long requests wait while more members are missing than the volume survives.
     pub hold_timeout: Duration,
+    /// Most bytes a second that a rebuild writes to a member; `None`: as fast as it can.
+    pub rebuild_rate: Option<u64>,
 }
 
 impl Default for OpenOptions {
@@ -54,6 +59,7 @@ impl Default for OpenOptions {
             tick: Duration::from_secs(5),
             writer: 0,
             hold_timeout: Duration::from_secs(120),
+            rebuild_rate: None,
         }
     }
 }
@@ -175,8 +181,16 @@ impl Opening {
         if let Ok(nodes) = &nodes {
             volume.use_near(nodes.for_volume());
         }
-        let timing = Timing { tick: self.options.tick, hold_timeout: self.options.hold_timeout };
-        Ok(Engine::new(volume, carrier, &self.inbox, facts, nodes, timing))
+        if self.options.rebuild_rate.is_some() {
+            volume.pace_rebuilds();
+        }
+        let timing = Timing {
+            tick: self.options.tick,
+            hold_timeout: self.options.hold_timeout,
+            rebuild: self.options.rebuild_rate.map(|rate| Pace::new(rate, windows.bytes())),
+        };
+        let messages = (&self.inbox, self.ended.clone());
+        Ok(Engine::new(volume, carrier, messages, facts, nodes, timing))
     }
 }
 
@@ -294,6 +308,41 @@ impl Control {
             self.ask(|reply| Message::MemberOn(Box::new(drive.clone()), device_uuid, reply))
         };
         prepare(drive, &like, self.facts.metadata, with_log, force, member_on)
+    }
+
+    /// Claims stripes: nothing is written there from the moment when the claim is granted until it
+    /// is dropped. With `alone` nothing is read there either.
+    ///
+    /// # Errors
+    /// If it has stopped.
+    pub fn claim(&self, stripes: Range<u64>, alone: bool) -> Result<ClaimAsked, ControlError> {
+        let (wake, answer) = channel();
+        let claim = Message::Claim { stripes, alone, reply: wake.clone() };
+        self.messages.send(claim).map_err(|_| ControlError::Stopped)?;
+        Ok(ClaimAsked::new(answer, wake))
+    }
+
+    /// The devices of members in sync and of those that are being rebuilt, by role.
+    ///
+    /// # Errors
+    /// If it has stopped.
+    pub fn members(&self) -> Result<Vec<(Role, MemberDrive)>, ControlError> {
+        self.ask(Message::Members)
+    }
+
+    /// Makes everything durable that was answered before, in place.
+    ///
+    /// # Errors
+    /// If it has stopped, or is held for too long.
+    pub fn flush(&self) -> Result<(), ControlError> {
+        let flush = |reply| Message::Request { request: Request::Flush, bytes: Vec::new(), reply };
+        self.ask(flush)?.map(drop).map_err(|_| ControlError::Stopped)
+    }
+
+    /// What does not change.
+    #[must_use]
+    pub const fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     /// Gives an empty role a new device, and rebuilds it. A device that was failed takes the role

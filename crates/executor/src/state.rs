@@ -59,11 +59,13 @@ pub struct Status {
     pub user_read: u64,
     /// Bytes that users wrote.
     pub user_written: u64,
-    /// Bytes that were read from members.
+    /// Bytes that this host read from members, or from their nodes' memory.
     pub member_read: u64,
     /// Bytes that this host wrote to members: data, parity, log, superblocks. Parity that a node
     /// made, and what it logged and stored, is not among them.
     pub member_written: u64,
+    /// Bytes of interims that nodes sent to each other.
+    pub between_nodes: u64,
     /// Whether nodes make parity; else why they do not.
     pub near: Result<(), String>,
     /// Writes of windows whose parity the nodes made.
@@ -88,6 +90,9 @@ pub enum ControlError {
     /// It has stopped.
     #[error("the volume has stopped")]
     Stopped,
+    /// It has no such stripes.
+    #[error("the volume has no such stripes")]
+    NoStripes,
     /// It has no such role.
     #[error("role {0}: the volume has no such member")]
     NoRole(Role),

@@ -93,6 +93,7 @@ impl World {
             majority: false,
             tick: Duration::from_millis(20),
             hold_timeout: Duration::from_millis(50),
+            rebuild_rate: None,
         };
         let geometry = record.superblock.geometry().unwrap();
         assert_eq!(geometry.stripes(), stripes);

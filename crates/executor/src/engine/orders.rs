@@ -1,0 +1,96 @@
+//! What a volume is told to do beside requests: members that fail or join, claims.
+
+use super::{Asked, Engine};
+use crate::claim::Claim;
+use crate::drive::MemberDrive;
+use crate::joining::{Joining, NO_NUMBER};
+use crate::message::Message;
+use crate::state::ControlError;
+use pumice_units::Role;
+use pumice_volume::{ClaimId, Request, RequestError};
+
+impl Engine<'_> {
+    pub(super) fn fail(&mut self, role: Role) -> Result<(), ControlError> {
+        if self.volume.missing().contains(&role) || self.given_up.contains(&role) {
+            return Err(ControlError::Missing(role));
+        }
+        if self.carrier.drive(role).is_none() {
+            return Err(ControlError::NoRole(role));
+        }
+        if self.held.is_some() || self.survives() == 0 {
+            return Err(ControlError::TooFew);
+        }
+        self.given_up.insert(role);
+        // A flush asks every member, and finds that this one does not answer.
+        self.ask(Request::Flush, Asked { bytes: Vec::new(), reply: None, reads: false });
+        Ok(())
+    }
+
+    pub(super) fn claimed(&mut self, id: ClaimId, result: Result<Vec<Role>, RequestError>) {
+        let Some(reply) = self.claimers.remove(&id) else { return };
+        let own = self.own.clone();
+        let give_back = move || {
+            // A volume that has ended has no claims.
+            let _ = own.send(Message::Unclaim(id));
+        };
+        let claim = result.map(|members| Claim::new(members, give_back));
+        let claim = claim.map_err(|error| match error {
+            RequestError::Range => ControlError::NoStripes,
+            _ => ControlError::Stopped,
+        });
+        // Who has given up gives it back: the answer is dropped there or here.
+        drop(reply.send(Some(claim)));
+    }
+
+    pub(super) fn members(&self) -> Vec<(Role, MemberDrive)> {
+        let here = self.volume.members_here().into_iter().map(|(role, _)| role);
+        let here = here.filter(|role| !self.given_up.contains(role));
+        here.filter_map(|role| Some((role, self.carrier.drive(role)?.clone()))).collect()
+    }
+
+    /// The drive of a member in sync.
+    pub(super) fn model(&self) -> Option<MemberDrive> {
+        let missing = self.volume.missing();
+        let mut here = (0..self.facts.members)
+            .map(Role)
+            .filter(|role| !missing.contains(role) && !self.given_up.contains(role));
+        here.find_map(|role| self.carrier.drive(role).cloned())
+    }
+
+    /// The role of a member that is in sync or being rebuilt and that is on this drive, or whose
+    /// superblock has this device_uuid: the same drive can be reached by several ways.
+    pub(super) fn member_on(&self, drive: &MemberDrive, device_uuid: Option<[u8; 16]>) -> Option<Role> {
+        self.volume.members_here().into_iter().find_map(|(role, uuid)| {
+            let same = self.carrier.drive(role).is_some_and(|known| known.is_same(drive));
+            (same || Some(uuid) == device_uuid).then_some(role)
+        })
+    }
+
+    pub(super) fn join(&mut self, joining: Joining) -> Result<Role, ControlError> {
+        if let Some(role) = self.member_on(&joining.drive, joining.lies_there) {
+            return Err(ControlError::IsMember { device: joining.drive.name().to_owned(), role });
+        }
+        let empty = self.volume.empty_roles();
+        let role = match joining.former().map(|superblock| self.volume.former_role(superblock)) {
+            Some(Some(role)) if empty.contains(&role) => role,
+            Some(Some(role)) => return Err(ControlError::Taken(role)),
+            Some(None) => return Err(joining.stale()),
+            None => empty.first().copied().ok_or(ControlError::Full)?,
+        };
+        let drive = joining.drive.clone();
+        let name = drive.name().to_owned();
+        if self.volume.numbers_left() == 0 {
+            return Err(ControlError::Device { device: name, why: NO_NUMBER.to_owned() });
+        }
+        self.carrier
+            .attach(role, drive)
+            .map_err(|error| ControlError::Device { device: name, why: error.to_string() })?;
+        self.given_up.remove(&role);
+        let node = match &mut self.nodes {
+            Ok(nodes) => nodes.add(role, &joining.drive),
+            Err(_) => None,
+        };
+        self.volume.handle(joining.event(role, node));
+        Ok(role)
+    }
+}

@@ -1,0 +1,38 @@
+//! The pace of a rebuild: how many windows may be restored, and when the next.
+
+use pumice_pacer::{Nanos, TokenBucket};
+use std::time::{Duration, Instant};
+
+/// What may be saved up: a tenth of a second of the rate.
+const SAVED: u64 = 10;
+
+/// A rate of bytes that a member gets.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    zero: Instant,
+    window: u64,
+    bucket: TokenBucket,
+}
+
+impl Pace {
+    /// `rate` bytes a second, in windows of `window` bytes.
+    pub(crate) fn new(rate: u64, window: u64) -> Self {
+        let burst = (rate / SAVED).max(window);
+        Self { zero: Instant::now(), window, bucket: TokenBucket::new(rate, burst, 0) }
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos::try_from(self.zero.elapsed().as_nanos()).unwrap_or(Nanos::MAX)
+    }
+
+    /// How long the next window has to wait; `None` if it may be restored now. Then it is counted.
+    pub(crate) fn wait(&mut self) -> Option<Duration> {
+        let now = self.now();
+        let ready = self.bucket.ready_at(now, self.window);
+        if ready > now {
+            return Some(Duration::from_nanos(ready - now));
+        }
+        self.bucket.take(now, self.window);
+        None
+    }
+}
