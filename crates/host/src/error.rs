@@ -1,6 +1,7 @@
 //! Errors: the reasons why work on an array could not begin or continue.
 
 use pumice_offload::{ErrorKind, NodeError};
+use pumice_units::Role;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -62,6 +63,12 @@ pub enum HostError {
         /// First byte within the chunk.
         start: u32,
     },
+    /// Whoever writes the array gives no locks any more.
+    #[error("the stripes cannot be locked: {0}")]
+    Locks(String),
+    /// A member does not have what is written to the array any more.
+    #[error("member {0} is not in sync any more: scrub the volume again without it")]
+    MemberLeft(Role),
     /// `--range` reaches past the array.
     #[error("range {start}..{end} is not within the array's {stripes} stripes")]
     Range {

@@ -25,7 +25,7 @@ pub struct Stop {
 
 /// The pass is to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stopped;
+pub struct Stopped;
 
 /// Something that is called when the pass is to end, as long as this value lives.
 pub struct Listening<'s> {
@@ -76,7 +76,10 @@ impl Stop {
     }
 
     /// Waits for `time`, or until the wish is uttered.
-    pub(crate) fn wait(&self, time: Duration) -> Result<(), Stopped> {
+    ///
+    /// # Errors
+    /// If it was uttered.
+    pub fn wait(&self, time: Duration) -> Result<(), Stopped> {
         let (wake, woken) = channel();
         let _listening = self.listen(move || {
             // Who waited may be gone.

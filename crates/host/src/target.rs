@@ -2,7 +2,9 @@
 //! stripe.
 
 use crate::error::HostError;
+use crate::locks::{Purpose, StripeLock, StripeLocks};
 use crate::media_errors::{ErrorAccount, ErrorLimit};
+use crate::stop::Stop;
 use pumice_offload::{
     DataNode, DriveId, Mode, NodeError, PaceFigures, ParityCommand, Rule, Source, TagFormat, Window,
 };
@@ -50,6 +52,8 @@ pub struct Target {
     members: Vec<Option<Member>>,
     journal: Option<JournalDrive>,
     errors: ErrorAccount,
+    /// Whoever writes the array meanwhile locks stripes.
+    locks: Option<Arc<dyn StripeLocks>>,
     /// The tags of each member's drive, once they were asked for.
     tags: Vec<OnceLock<Option<TagFormat>>>,
 }
@@ -174,7 +178,8 @@ impl Target {
         let layout = array.layout();
         assert_eq!(members.len(), layout.columns(), "one entry a role");
         let tags = vec![OnceLock::new(); members.len()];
-        Self { array, layout, members, journal: None, errors: ErrorAccount::default(), tags }
+        let errors = ErrorAccount::default();
+        Self { array, layout, members, journal: None, errors, locks: None, tags }
     }
 
     /// The same, with the device of its write journal: without it, nothing of an array that has one
@@ -182,6 +187,40 @@ impl Target {
     #[must_use]
     pub fn with_journal(self, journal: Option<JournalDrive>) -> Self {
         Self { journal, ..self }
+    }
+
+    /// The same, of an array that is written meanwhile by whoever gives these locks.
+    ///
+    /// Nothing else is used of the members' nodes that the writer may use as well: no local memory,
+    /// no pace, and neither is a lost connection made anew.
+    #[must_use]
+    pub fn with_locks(self, locks: Arc<dyn StripeLocks>) -> Self {
+        Self { locks: Some(locks), ..self }
+    }
+
+    /// Whether somebody writes the array meanwhile, and locks stripes.
+    pub(crate) const fn is_locked(&self) -> bool {
+        self.locks.is_some()
+    }
+
+    /// Locks stripes, none of which lies across a border, if somebody writes the array meanwhile.
+    ///
+    /// # Errors
+    /// If there is no lock, or a member lacks what was written there.
+    pub(crate) fn lock(
+        &self,
+        stripes: Range<u64>,
+        purpose: Purpose,
+        stop: &Stop,
+    ) -> Result<Option<StripeLock>, HostError> {
+        let Some(locks) = &self.locks else { return Ok(None) };
+        let first = stripes.start;
+        let lock = locks.lock(stripes, purpose, stop)?;
+        let lacks = |(role, member): &(Role, &Member)| first < member.valid_stripes && !lock.has(*role);
+        match self.members().find(lacks) {
+            Some((role, _)) => Err(HostError::MemberLeft(role)),
+            None => Ok(Some(lock)),
+        }
     }
 
     /// The same, with another limit on what refused reads may cost.
@@ -371,7 +410,8 @@ impl Target {
         let mut memory = Vec::with_capacity(shares.len());
         for share in &shares {
             let drives = share.node.describe()?.drives;
-            memory.push(drives.iter().find(|d| d.id == share.memory_drive).map_or(0, |d| d.memory_bytes));
+            let drive = drives.iter().find(|d| d.id == share.memory_drive && !self.is_locked());
+            memory.push(drive.map_or(0, |d| d.memory_bytes));
         }
         let own_bytes = memory.iter().copied().min().unwrap_or(0);
         Ok(View {

@@ -1,13 +1,15 @@
 //! The beginning of a pass: a new pass, or the continuation of an interrupted one.
 //! `docs/reference/on-disk/progress-state.md` has the rules.
 
-use super::examine::examine;
+use super::examine::{examine, examine_closely};
 use super::options::{BATCH, Options};
 use crate::error::HostError;
 use crate::finding::Finding;
+use crate::locks::Purpose;
 use crate::order::Order;
 use crate::pass::{Observer, Schedule};
 use crate::state::{Before, MAX_SAVED_FINDINGS, PassKey, SavedPass, Shape, StateFiles};
+use crate::stop::Stop;
 use crate::target::Target;
 use crate::{Method, date};
 use pumice_raid::diagnosis::Diagnosis;
@@ -148,7 +150,7 @@ pub(super) fn settle_repaired(
     saved: &mut SavedPass,
     schedule: &Schedule,
     state: &StateFiles,
-    observer: &mut dyn Observer,
+    (observer, stop): (&mut dyn Observer, &Stop),
 ) -> Result<(), HostError> {
     let place = |f: &Finding| (f.stripe, f.chunk_offset, f.length);
     for (id, json) in state.archive().findings_of(saved.pass)? {
@@ -159,7 +161,7 @@ pub(super) fn settle_repaired(
         let in_plan = schedule.batches.iter().any(|batch| batch.contains(&finding.stripe));
         let known = saved.findings.iter().position(|known| place(known) == place(&finding));
         let is_settled = known.is_some_and(|known| saved.findings[known].repaired);
-        if is_settled || !in_plan || !is_consistent(target, &finding)? {
+        if is_settled || !in_plan || !is_consistent(target, &finding, stop)? {
             continue;
         }
         let finding = Finding { repaired: true, left_alone: None, ..finding };
@@ -174,9 +176,13 @@ pub(super) fn settle_repaired(
 }
 
 /// Whether the place of a finding is consistent, and can be read, now.
-fn is_consistent(target: &Target, finding: &Finding) -> Result<bool, HostError> {
+fn is_consistent(target: &Target, finding: &Finding, stop: &Stop) -> Result<bool, HostError> {
+    let _lock = target.lock(finding.stripe..finding.stripe + 1, Purpose::Check, stop)?;
     let view = target.view(finding.stripe)?;
-    let seen = examine(target, &view, finding.stripe);
+    let seen = match target.is_locked() {
+        true => examine_closely(target, &view, finding.stripe, &[]),
+        false => examine(target, &view, finding.stripe),
+    };
     let seen = match seen {
         Err(HostError::LostMeanwhile { .. }) => return Ok(false),
         seen => seen?,

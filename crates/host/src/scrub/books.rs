@@ -3,9 +3,11 @@
 
 use super::options::Options;
 use crate::error::HostError;
+use crate::locks::Purpose;
 use crate::pass::Observer;
 use crate::repair::{Books, Found};
 use crate::state::{SavedPass, StateFiles};
+use crate::stop::Stop;
 use crate::target::Target;
 use crate::{date, repair};
 
@@ -16,14 +18,21 @@ pub(super) fn open_books(
     state: &StateFiles,
     saved: &SavedPass,
     options: &Options,
-    observer: &mut dyn Observer,
+    (observer, stop): (&mut dyn Observer, &Stop),
 ) -> Result<Books, HostError> {
     let archive = state.archive();
     let found = state.journal()?;
     if let Some(why) = state.read_only() {
         return Err(HostError::NotKept { path: archive.path(), reason: why.to_owned() });
     }
+    // An interrupted repair is finished in its stripe.
+    let stripe = match &found {
+        Found::Waiting(waiting) => Some(waiting.intent().stripe).filter(|s| *s < target.layout().stripes()),
+        Found::Settled(_) => None,
+    };
+    let lock = stripe.map(|stripe| target.lock(stripe..stripe + 1, Purpose::Repair, stop)).transpose()?;
     let (recovery, journal) = repair::recover(target, found, &archive)?;
+    drop(lock);
     if recovery != repair::Recovery::Nothing {
         observer.note(&recovery.to_string());
     }

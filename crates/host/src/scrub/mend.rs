@@ -9,6 +9,7 @@ use super::settle::Settler;
 use super::settling::Patience;
 use crate::error::HostError;
 use crate::finding::{Doubt, Finding, Verdict};
+use crate::locks::Purpose;
 use crate::pass::{Course, StopReason};
 use crate::repair::{Occasion, Refusal, Repaired, Repairer, Site};
 use pumice_telemetry::Ledger;
@@ -58,6 +59,8 @@ impl Pass<'_> {
     }
 
     fn mend_stripe(&mut self, repairer: &Repairer<'_>, stripe: u64) -> Result<(), HostError> {
+        // From the first read until the repair is read back.
+        let _lock = self.target.lock(stripe..stripe + 1, Purpose::Repair, self.stop)?;
         let view = self.take_view(stripe)?;
         let mut moved = Ledger::default();
         let mut result = Ok(());

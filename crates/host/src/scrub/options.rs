@@ -8,9 +8,10 @@ use crate::pass::RECONNECT;
 use crate::repair::RepairPolicy;
 use crate::repair::archive::KEPT_FOR;
 use crate::target::Target;
-use pumice_offload::{MAX_STRIPES, PaceRequest};
+use pumice_offload::{DataNode, MAX_STRIPES, PaceRequest};
 use pumice_parity::seed::Seed;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Default number of new findings after which a pass stops: an array with more needs to be
@@ -77,6 +78,16 @@ impl Options {
         if let Some(batch) = self.batch.filter(|batch| !(1..=MAX_STRIPES).contains(batch)) {
             let value = batch.to_string();
             return Err(HostError::Option { option: "--batch", value, allowed: "1 to 4194304 stripes" });
+        }
+        let sums = |node: &Arc<dyn DataNode>, other: &Arc<dyn DataNode>| !Arc::ptr_eq(node, other);
+        let across = target.nodes().next().is_some_and(|first| target.nodes().any(|node| sums(first, node)));
+        if let Some(method) = self.method.filter(|_| target.is_locked())
+            && (method == Method::Aggregate || method == Method::Stripe && across)
+        {
+            // The volume's own writes use the nodes' local memory.
+            let value = method.to_string();
+            let allowed = "for a volume in service host, fingerprint, or stripe if one node has all members";
+            return Err(HostError::Option { option: "--method", value, allowed });
         }
         if let Some(accumulators) = self.accumulators.filter(|n| !(1..=8).contains(n)) {
             let value = accumulators.to_string();

@@ -10,6 +10,7 @@ use super::settling::{Patience, Standing};
 use super::vouch::vouch;
 use crate::error::HostError;
 use crate::finding::Finding;
+use crate::locks::Purpose;
 use crate::members::Equations;
 use crate::pass::{Course, Observer, Progress, StopReason, Work};
 use crate::repair::Repairer;
@@ -48,7 +49,9 @@ pub fn run(
 ) -> Result<Outcome, HostError> {
     let (mut course, mut pass) = Pass::prepare(target, state, options, observer, stop)?;
     let nodes: Vec<_> = target.nodes().map(Arc::clone).collect();
-    let _listening = stop.listen(move || nodes.iter().for_each(|node| node.give_up()));
+    // Commands of others go to the same nodes while they write the array.
+    let own = !target.is_locked();
+    let _listening = stop.listen(move || nodes.iter().filter(|_| own).for_each(|node| node.give_up()));
     let stopped = course
         .run(&mut pass, observer)
         .or_else(|| pass.look_again(observer).err().map(|error| course.reason(&error)))
@@ -106,7 +109,7 @@ impl<'t> Pass<'t> {
             (None, _) => None,
             (Some(policy), _) if options.dry_run => Some(Repairer::new(target, None, policy)),
             (Some(policy), Some(state)) => {
-                let books = open_books(target, state, &saved, options, observer)?;
+                let books = open_books(target, state, &saved, options, (observer, stop))?;
                 Some(Repairer::new(target, Some(books), policy))
             }
             (Some(_), None) => return Err(no_repair("a repair needs a state directory for its journal")),
@@ -116,7 +119,7 @@ impl<'t> Pass<'t> {
         }
         if let (true, Some(state)) = (resumed, state) {
             // After a recovery, which may have finished one.
-            settle_repaired(target, &mut saved, &schedule, state, observer)?;
+            settle_repaired(target, &mut saved, &schedule, state, (observer, stop))?;
         }
         if !options.pace.is_empty() {
             target.nodes().try_for_each(|node| node.pace(&options.pace))?;
@@ -125,7 +128,7 @@ impl<'t> Pass<'t> {
         let standing = stand(target, now, options.in_use, options.settle, options.running_elsewhere)?;
         let seconds_before = saved.seconds;
         // Members that are written are held, and a lost connection loses the hold.
-        let may_reconnect = options.repair.is_none() || options.dry_run;
+        let may_reconnect = (options.repair.is_none() || options.dry_run) && !target.is_locked();
         let pass = Self {
             target,
             stop,
@@ -258,6 +261,8 @@ impl<'t> Pass<'t> {
 
 impl Work for Pass<'_> {
     fn batch(&mut self, stripes: Range<u64>, observer: &mut dyn Observer) -> Result<(), HostError> {
+        // From the first read to the verdicts.
+        let lock = self.target.lock(stripes.clone(), Purpose::Check, self.stop)?;
         let view = self.take_view(stripes.start)?;
         let method = self.saved.key.method;
         let checker = Checker {
@@ -289,10 +294,6 @@ impl Work for Pass<'_> {
             for diagnosis in diagnoses {
                 let alone = diagnoses.len() == 1;
                 let finding = Finding::new(self.target, *stripe, diagnosis, alone, unsettled);
-                // A busy one is shown when it has been looked at again, at the end of the pass.
-                if !finding.is_busy() {
-                    observer.finding(&finding);
-                }
                 findings.push(finding);
             }
         }
@@ -302,6 +303,9 @@ impl Work for Pass<'_> {
         } else {
             0
         };
+        drop(lock);
+        // A busy one is shown when it has been looked at again, at the end of the pass.
+        findings.iter().filter(|finding| !finding.is_busy()).for_each(|f| observer.finding(f));
         // From here on nothing fails: a batch that failed is done again, and must count once.
         let count = stripes.end - stripes.start;
         let present = view.present() as u64;

@@ -153,15 +153,17 @@ impl Settler<'_> {
         holes: &[Hole],
         moved: &mut Ledger,
     ) -> Result<Look<Vec<Diagnosis>>, HostError> {
-        let seen: Examination = if holes.is_empty() && !self.view.has_tags() {
+        // Closely: no node's local memory is needed.
+        let closely = !holes.is_empty() || self.view.has_tags() || self.target.is_locked();
+        let seen: Examination = if closely {
+            examine_closely(self.target, self.view, stripe, holes)?
+        } else {
             match examine(self.target, self.view, stripe) {
                 Err(HostError::LostMeanwhile { .. }) => {
                     examine_closely(self.target, self.view, stripe, holes)?
                 }
                 other => other?,
             }
-        } else {
-            examine_closely(self.target, self.view, stripe, holes)?
         };
         *moved += seen.moved;
         Ok(Look {
