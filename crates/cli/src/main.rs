@@ -79,9 +79,17 @@ enum Command {
     Demo(demo::DemoArgs),
 }
 
+/// A volume that a process of this machine serves is scrubbed by that process.
+fn scrub(args: &scrub::ScrubArgs) -> Result<ExitCode, failure::Failure> {
+    match volume::scrub::serving(args)? {
+        Some(socket) => volume::scrub::run(&socket, args),
+        None => scrub::run(args),
+    }
+}
+
 fn main() -> ExitCode {
     let done = match Pumice::parse().command {
-        Command::Scrub(args) => scrub::run(&args),
+        Command::Scrub(args) => scrub(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Repairs(args) => repairs::run(&args),
         Command::Plan(args) => plan::run(&args),

@@ -14,12 +14,13 @@ use crate::probed::Probed;
 use crate::progress::Display;
 use crate::remote::hosts_of;
 use crate::running::{Running, running};
-use crate::text::{print, print_json};
+use crate::text::{json_text, print};
 use pumice_host::pass::StopReason;
 use pumice_host::report::Report;
-use pumice_host::scrub::run as run_pass;
+use pumice_host::scrub::{Outcome, run as run_pass};
 use pumice_host::state::StateFiles;
 use pumice_host::stop::Stop;
+use pumice_host::target::Target;
 use pumice_node::NodeOptions;
 use pumice_offload::PacePolicy;
 use pumice_parity::kernels::Kernels;
@@ -90,7 +91,14 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
     }
     let target = place(array, &probed, &args.placement(), &NodeOptions::default())?;
     options.check(&target)?;
-    let state = open_state(args, target.array().uuid())?;
+    let folder = args.state_dir.clone().or_else(default_state_dir);
+    let needed = args.repairs() || args.resume || args.heal;
+    let named = args.state_dir.is_some();
+    let state = open_state(folder.as_deref(), (named, needed), target.array().uuid(), |note| {
+        if !args.quiet {
+            eprintln!("pumice: {note}");
+        }
+    })?;
     if let Some(said) = state
         .as_ref()
         .map(|state| heal::recover(state, sysfs, |md| heal::has_uuid(md, target.array().uuid(), sysfs)))
@@ -118,13 +126,19 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<ExitCode, Failure> {
         ),
         _ => {}
     }
-    let report = Report::new(&target, &outcome);
-    if args.json {
-        print_json(&report);
-    } else {
-        print(&human::report(&target, &outcome, &report, options.repair.is_some() || args.heal));
-    }
-    Ok(ExitCode::from(report.result.exit_code()))
+    let (output, exit) = report_of(&target, &outcome, args.json, options.repair.is_some() || args.heal);
+    print(&output);
+    Ok(ExitCode::from(exit))
+}
+
+/// What a scrub prints, and its exit code.
+pub(crate) fn report_of(target: &Target, outcome: &Outcome, json: bool, repairing: bool) -> (String, u8) {
+    let report = Report::new(target, outcome);
+    let output = match json {
+        true => json_text(&report),
+        false => human::report(target, outcome, &report, repairing),
+    };
+    (output, report.result.exit_code())
 }
 
 /// The hosts that probably run an array over drives of nodes: its superblocks say that writes may
@@ -137,11 +151,16 @@ fn elsewhere(array: &Array, probed: &[Probed], args: &ScrubArgs) -> Result<Optio
     hosts_of(probed)
 }
 
-/// Opens the folder for progress and journal. If it cannot be used, a plain check only warns, even
-/// if the operator named the folder; a repair, a healing or a resumed pass refuses to begin.
-fn open_state(args: &ScrubArgs, array: Uuid) -> Result<Option<StateFiles>, Failure> {
-    let needed = args.repairs() || args.resume || args.heal;
-    let folder = match args.state_dir.clone().or_else(default_state_dir) {
+/// Opens the folder for progress and journal. If it cannot be used, a plain check only notes it,
+/// even if the operator `named` the folder; if it is `needed`, as by a repair, a healing or a
+/// resumed pass, that is an error.
+pub(crate) fn open_state(
+    folder: Option<&Path>,
+    (named, needed): (bool, bool),
+    array: Uuid,
+    note: impl FnOnce(&str),
+) -> Result<Option<StateFiles>, Failure> {
+    let folder = match folder {
         Some(folder) => folder,
         None if needed => {
             return Err(Failure::new(
@@ -150,15 +169,13 @@ fn open_state(args: &ScrubArgs, array: Uuid) -> Result<Option<StateFiles>, Failu
         }
         None => return Ok(None),
     };
-    match StateFiles::open(&folder, array) {
+    match StateFiles::open(folder, array) {
         Ok(state) => Ok(Some(state)),
         // A file given as the folder is a mistake in the command, and always an error.
         Err(error @ pumice_host::error::HostError::State { .. })
-            if !(needed || args.state_dir.is_some() && folder.is_file()) =>
+            if !(needed || named && folder.is_file()) =>
         {
-            if !args.quiet {
-                eprintln!("pumice: progress is not saved: {error}");
-            }
+            note(&format!("progress is not saved: {error}"));
             Ok(None)
         }
         Err(error) => Err(error.into()),

@@ -26,9 +26,14 @@ pub(crate) fn print(text: &str) {
 
 /// Writes a JSON document and a newline.
 pub(crate) fn print_json(document: &impl serde::Serialize) {
+    print(&json_text(document));
+}
+
+/// A document as [`print_json`] prints it.
+pub(crate) fn json_text(document: &impl serde::Serialize) -> String {
     let mut text = serde_json::to_string_pretty(document).expect("plain data has a JSON form");
     text.push('\n');
-    print(&text);
+    text
 }
 
 /// A table: columns as wide as their widest cell, the first left-aligned, the others right-aligned,

@@ -3,7 +3,10 @@
 mod control;
 mod create;
 mod members;
+mod order;
 mod report;
+pub(crate) mod scrub;
+mod scrubbing;
 mod serve;
 
 use crate::failure::Failure;

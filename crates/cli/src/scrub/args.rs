@@ -131,6 +131,10 @@ pub(crate) struct ScrubArgs {
     /// root, else $XDG_STATE_HOME/pumice]
     #[arg(long, value_name = "DIR", help_heading = STATE)]
     pub(crate) state_dir: Option<PathBuf>,
+    /// Folder of the sockets of served volumes, as of `pumice volume`: a volume that is being
+    /// served is scrubbed by the process that serves it
+    #[arg(long, value_name = "DIR", help_heading = STATE)]
+    pub(crate) run_dir: Option<PathBuf>,
 
     /// Digests (CRC-32C) of headers and data on connections to nodes. `auto`: for every node that
     /// offers them and is not on the loopback; `on`: required of every node; `off`: none
@@ -246,6 +250,20 @@ impl ScrubArgs {
             keep_repairs: self.keep_repairs.map_or(KEPT_FOR, |ns| Duration::from_nanos(ns).as_secs()),
             ..Options::with_seed(fresh_seed)
         })
+    }
+
+    /// The option that means nothing for a volume that is being served, if one is given.
+    pub(crate) fn not_in_service(&self) -> Option<&'static str> {
+        let given = [
+            ("--heal", self.heal),
+            ("--drives", self.drives),
+            ("--nodes", self.nodes.is_some()),
+            ("--node", !self.node.is_empty()),
+            ("--accumulators", self.accumulators.is_some()),
+            ("--settle", self.settle.is_some()),
+            ("--reconnect", self.reconnect.is_some()),
+        ];
+        given.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
     }
 
     /// The pace that is asked for.

@@ -2,6 +2,7 @@
 //!
 //! `docs/design/volumes.md`, *Control socket*: one JSON document on a line, and one answer to each.
 
+use super::order::ScrubOrder;
 use super::report::Shown;
 use crate::failure::Failure;
 use clap::Args;
@@ -33,6 +34,10 @@ pub(super) struct RunDir {
 }
 
 impl RunDir {
+    pub(super) const fn at(run_dir: Option<PathBuf>) -> Self {
+        Self { run_dir }
+    }
+
     pub(super) fn folder(&self) -> Result<PathBuf, Failure> {
         if let Some(folder) = &self.run_dir {
             return Ok(folder.clone());
@@ -61,6 +66,7 @@ pub(super) enum Ask {
     Fail { member: String },
     Add { device: PathBuf, force: bool },
     Replace { member: String, device: PathBuf, force: bool },
+    Scrub { order: Box<ScrubOrder> },
     Stop,
 }
 
@@ -98,13 +104,18 @@ pub(super) fn all(folder: &Path) -> Result<Vec<Shown>, Failure> {
     Ok(out)
 }
 
+/// Where the socket of a volume is.
+pub(super) fn socket(folder: &Path, shown: &Shown) -> PathBuf {
+    folder.join(format!("{}.{ENDING}", shown.uuid.replace(':', "")))
+}
+
 /// The socket of a volume.
 pub(super) fn find(folder: &Path, volume: &str) -> Result<PathBuf, Failure> {
     let known = all(folder)?;
     let named: Vec<&Shown> =
         known.iter().filter(|shown| shown.uuid == volume || shown.name == volume).collect();
     match named[..] {
-        [one] => Ok(folder.join(format!("{}.{ENDING}", one.uuid.replace(':', "")))),
+        [one] => Ok(socket(folder, one)),
         [] => Err(Failure::new(format!(
             "{volume}: no volume of that UUID or name is served here (sockets in {})",
             folder.display()
@@ -168,8 +179,9 @@ impl Socket {
         &self.path
     }
 
-    /// Answers one request after another, until `answer` returns that it was the last.
-    pub(super) fn serve(&self, mut answer: impl FnMut(Ask) -> (Answer, bool)) {
+    /// Answers one request after another, until `answer` returns that it was the last. It returns
+    /// `None` if it has taken the connection over.
+    pub(super) fn serve(&self, mut answer: impl FnMut(Ask, &UnixStream) -> Option<(Answer, bool)>) {
         for stream in self.listener.incoming() {
             // A client that sends no request, or does not read, gets no answer; the next client is
             // served.
@@ -182,20 +194,38 @@ impl Socket {
     }
 }
 
-fn one(mut stream: &UnixStream, answer: &mut impl FnMut(Ask) -> (Answer, bool)) -> io::Result<bool> {
+fn one(
+    stream: &UnixStream,
+    answer: &mut impl FnMut(Ask, &UnixStream) -> Option<(Answer, bool)>,
+) -> io::Result<bool> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = Vec::new();
     BufReader::new(stream.take(QUESTION)).read_until(b'\n', &mut line)?;
-    let (said, last) = match serde_json::from_slice(&line) {
-        Ok(ask) => answer(ask),
-        Err(error) => (Answer::Error(format!("the request is invalid: {error}")), false),
+    let said = match serde_json::from_slice(&line) {
+        Ok(ask) => answer(ask, stream),
+        Err(error) => Some((Answer::Error(format!("the request is invalid: {error}")), false)),
     };
-    let mut bytes = serde_json::to_vec(&said)?;
-    bytes.push(b'\n');
+    let Some((said, last)) = said else { return Ok(false) };
     // A stop has been carried out, even if the client does not hear of it.
-    let told = stream.write_all(&bytes);
+    let told = write_line(stream, &said);
     if last { Ok(true) } else { told.map(|()| false) }
+}
+
+fn write_line(mut stream: &UnixStream, said: &impl Serialize) -> io::Result<()> {
+    let mut bytes = serde_json::to_vec(said)?;
+    bytes.push(b'\n');
+    stream.write_all(&bytes)
+}
+
+/// A connection on which more than one line is answered.
+pub(super) struct Reply(pub(super) UnixStream);
+
+impl Reply {
+    /// Sends one line of JSON.
+    pub(super) fn line(&self, said: &impl Serialize) -> io::Result<()> {
+        write_line(&self.0, said)
+    }
 }
 
 impl Drop for Socket {

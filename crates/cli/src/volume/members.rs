@@ -108,7 +108,9 @@ impl Devices {
         let node: Arc<dyn DataNode> = Arc::new(LocalNode::new("here", devices, &Peers::new(), options));
         let drive = |(i, path): (usize, &&Path)| {
             let id = DriveId(i as u32 + 1);
-            Ok(MemberDrive::new(path.display().to_string(), Arc::clone(&node), id)?)
+            // A name that means the same to a process in another folder.
+            let name = std::path::absolute(path)?.display().to_string();
+            Ok(MemberDrive::new(name, Arc::clone(&node), id)?)
         };
         paths.iter().enumerate().map(drive).collect()
     }

@@ -54,6 +54,8 @@ pub(super) struct Moved {
     pub(super) member_written: u64,
     pub(super) link_sent: u64,
     pub(super) link_received: u64,
+    /// Blocks that a medium did not give, written again.
+    pub(super) rewritten_blocks: u64,
 }
 
 /// Where parity is made.
@@ -137,6 +139,7 @@ impl Shown {
                 member_written: status.member_written,
                 link_sent: status.link_sent,
                 link_received: status.link_received,
+                rewritten_blocks: status.rewritten,
             },
             parity: Parity {
                 by_nodes: status.near.is_ok(),

@@ -4,6 +4,7 @@ use super::control::{Answer, Ask, RunDir, STOP_TIME, Socket};
 use super::create::ConsistencyArg;
 use super::members::Devices;
 use super::report::{Served, Shown, show};
+use super::scrubbing::Scrubs;
 use crate::failure::Failure;
 use crate::log::{self, Lines, LogFormat, LogLevel};
 use crate::remote::machine;
@@ -17,10 +18,12 @@ use pumice_node::serve::{Drive, HostFaces, Server, Service, listen_address};
 use pumice_nvme::controller::Limits;
 use pumice_nvme::spec::Nqn;
 use pumice_offload::PaceRequest;
-use pumice_units::{Role, parse_duration};
+use pumice_units::{Role, parse_duration, parse_size};
 use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -86,6 +89,9 @@ pub(crate) struct ServeArgs {
     /// The subsystem's name [default: derived from the array's UUID]
     #[arg(long)]
     nqn: Option<Nqn>,
+    /// Most bytes a second that a rebuild writes to a member, such as 50MB; at least 4096
+    #[arg(long, value_name = "BYTES", value_parser = rate)]
+    rebuild_rate: Option<u64>,
     #[command(flatten)]
     run: RunDir,
     /// Least severe level that is logged to standard error
@@ -107,8 +113,13 @@ fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).map(Duration::from_nanos).map_err(|error| error.to_string())
 }
 
+fn rate(text: &str) -> Result<u64, String> {
+    let rate = parse_size(text).map_err(|error| error.to_string())?;
+    if rate < 4096 { Err(format!("{rate} bytes a second: at least 4096")) } else { Ok(rate) }
+}
+
 impl OpenArgs {
-    fn open(&self) -> Result<(ServedVolume, Devices), Failure> {
+    fn open(&self, rebuild_rate: Option<u64>) -> Result<(ServedVolume, Devices), Failure> {
         let mut devices = Devices::new(self.digest);
         let drives = devices.open(&self.devices, true)?;
         let options = OpenOptions {
@@ -121,6 +132,7 @@ impl OpenArgs {
             majority: devices.any_far(),
             hold_timeout: self.hold_timeout,
             writer: machine(),
+            rebuild_rate,
             ..OpenOptions::default()
         };
         Ok((open(&drives, &options)?, devices))
@@ -129,7 +141,7 @@ impl OpenArgs {
 
 /// Runs `pumice volume assemble`.
 pub(super) fn assemble(args: &AssembleArgs) -> Result<ExitCode, Failure> {
-    let (volume, _devices) = args.open.open()?;
+    let (volume, _devices) = args.open.open(None)?;
     let mut status = volume.status()?;
     let clean = volume.stop(STOP_TIME);
     status.clean = clean;
@@ -157,7 +169,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
         // Only the first counts; the receiver may be gone already.
         let _ = signal.send(Ended::Signal);
     })?;
-    let (volume, devices) = args.open.open()?;
+    let (volume, devices) = args.open.open(args.rebuild_rate)?;
     match serve(args, &volume, &folder, devices, &stop, &log) {
         Ok(serving) => {
             let ended = stopped.recv().map_err(|_| Failure::new("the signal handler is gone"))?;
@@ -177,6 +189,7 @@ struct Serving {
     /// The path of the socket, and the thread that answers on it.
     socket: PathBuf,
     answering: JoinHandle<()>,
+    scrubs: Arc<Scrubs>,
 }
 
 fn serve(
@@ -216,18 +229,20 @@ fn serve(
     for line in Shown::of(&volume.status()?, None).recovery_words() {
         log.say(&format!("pumice: {line}"));
     }
-    let mut asked = Asked { control: volume.control(), served, devices, stop: stop.clone() };
+    let scrubs = Arc::new(Scrubs::default());
+    let control = volume.control();
+    let mut asked = Asked { control, served, devices, scrubs: Arc::clone(&scrubs), stop: stop.clone() };
     let path = socket.path().to_owned();
     let answering = std::thread::Builder::new()
         .name("socket".to_owned())
-        .spawn(move || socket.serve(|ask| asked.answer(ask)))?;
+        .spawn(move || socket.serve(|ask, stream| asked.answer(ask, stream)))?;
     let line = |address| format!("listening on {address} nqn {}\n", server.nqn());
     print(&server.addresses().iter().map(line).collect::<String>());
     let failed = stop.clone();
     server.on_failure(move |why| {
         let _ = failed.send(Ended::Failed(why));
     });
-    Ok(Serving { server, socket: path, answering })
+    Ok(Serving { server, socket: path, answering, scrubs })
 }
 
 /// A UUID in the usual notation, which mdadm does not use.
@@ -237,7 +252,8 @@ fn dashed(uuid: &[u8; 16]) -> String {
 }
 
 fn end(volume: ServedVolume, serving: Serving, ended: &Ended, log: &Lines) -> Result<ExitCode, Failure> {
-    let Serving { server, socket, answering } = serving;
+    let Serving { server, socket, answering, scrubs } = serving;
+    scrubs.close();
     // Hosts are disconnected first, so that no new requests arrive.
     let stopped = server.stop();
     if let Err(error) = &stopped {
@@ -275,16 +291,28 @@ struct Asked {
     control: Control,
     served: Served,
     devices: Devices,
+    scrubs: Arc<Scrubs>,
     stop: Sender<Ended>,
 }
 
 impl Asked {
-    fn answer(&mut self, ask: Ask) -> (Answer, bool) {
+    fn answer(&mut self, ask: Ask, stream: &UnixStream) -> Option<(Answer, bool)> {
         let last = ask == Ask::Stop;
-        match self.carry_out(ask) {
+        let done = match ask {
+            Ask::Scrub { order } => {
+                let stream = stream.try_clone().map_err(Failure::from);
+                let begun = stream.and_then(|stream| self.scrubs.begin(self.control.clone(), *order, stream));
+                match begun {
+                    Ok(()) => return None,
+                    Err(failure) => Err(failure),
+                }
+            }
+            ask => self.carry_out(ask),
+        };
+        Some(match done {
             Ok(shown) => (Answer::Volume(Box::new(shown)), last),
             Err(failure) => (Answer::Error(failure.to_string()), false),
-        }
+        })
     }
 
     fn shown(&self) -> Result<Shown, Failure> {
@@ -293,7 +321,7 @@ impl Asked {
 
     fn carry_out(&mut self, ask: Ask) -> Result<Shown, Failure> {
         match ask {
-            Ask::Status => {}
+            Ask::Status | Ask::Scrub { .. } => {}
             Ask::Fail { member } => {
                 let role = self.role(&member)?;
                 self.control.fail(role)?;

@@ -1,0 +1,313 @@
+//! A scrub in the process that serves the volume: the pass of `pumice scrub`, under the volume's
+//! own locks.
+
+use super::control::Reply;
+use super::order::{ScrubOrder, Told};
+use crate::failure::Failure;
+use crate::scrub::{fresh_seed, open_state, report_of};
+use pumice_executor::{Control, MemberDrive};
+use pumice_host::error::HostError;
+use pumice_host::finding::Finding;
+use pumice_host::locks::{Purpose, StripeLock, StripeLocks};
+use pumice_host::pass::{Observer, Progress, StopReason};
+use pumice_host::scrub::{Options, run as run_pass};
+use pumice_host::stop::Stop;
+use pumice_host::target::{Member, Target};
+use pumice_offload::{DataNode, PaceRequest};
+use pumice_pacer::{Nanos, TokenBucket, Windows};
+use pumice_raid::{Array, AssemblyError, MemberRecord, assemble, probe};
+use pumice_units::Role;
+use std::io::Read;
+use std::net::Shutdown;
+use std::ops::Range;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Bytes of each member that a batch has, about: so long writes wait.
+const BATCH: u64 = 1 << 20;
+/// Findings after which a scrub stops: its report goes through the socket.
+const MOST_FINDINGS: usize = 10_000;
+/// How often superblocks that do not fit together are read again: they are written one by one.
+const AGAIN: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(50);
+/// How often progress is told.
+const TELL_EVERY: Duration = Duration::from_millis(200);
+
+/// The scrub of a volume, if one is under way.
+#[derive(Default)]
+pub(super) struct Scrubs(Mutex<Running>);
+
+#[derive(Default)]
+struct Running {
+    stop: Option<Arc<Stop>>,
+    thread: Option<JoinHandle<()>>,
+    closed: bool,
+}
+
+impl Scrubs {
+    /// Begins a scrub, which answers on `stream`, and ends when its client goes.
+    pub(super) fn begin(
+        &self,
+        control: Control,
+        order: ScrubOrder,
+        stream: UnixStream,
+    ) -> Result<(), Failure> {
+        let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if running.closed {
+            return Err(Failure::new("the volume is being stopped"));
+        }
+        if running.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            return Err(Failure::new("a scrub of the volume is under way"));
+        }
+        let stop = Arc::new(Stop::new());
+        let (gone, mut watched) = (Arc::clone(&stop), stream.try_clone()?);
+        watched.set_read_timeout(None)?;
+        std::thread::Builder::new().name("scrub-client".to_owned()).spawn(move || {
+            // Nothing is to come: whatever does, or the end, means that the scrub is to stop.
+            let _ = watched.read(&mut [0]);
+            gone.raise();
+        })?;
+        let ours = Arc::clone(&stop);
+        let thread = std::thread::Builder::new().name("scrub".to_owned()).spawn(move || {
+            let mut teller = Teller { reply: Reply(stream), stop: Arc::clone(&ours), told: Instant::now() };
+            let end = scrub(&control, &order, &ours, &mut teller);
+            teller.tell(&end.unwrap_or_else(|failure| Told::Error(failure.to_string())));
+            let _ = teller.reply.0.shutdown(Shutdown::Both);
+        })?;
+        (running.stop, running.thread) = (Some(stop), Some(thread));
+        Ok(())
+    }
+
+    /// Ends the scrub that is under way, and lets no other begin. A repair that has begun is
+    /// finished.
+    pub(super) fn close(&self) {
+        let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        running.closed = true;
+        if let Some(stop) = running.stop.take() {
+            stop.raise();
+        }
+        if let Some(thread) = running.thread.take() {
+            // If it panicked, it has ended as well.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Tells the client what happens. Never while stripes are locked: it may wait.
+struct Teller {
+    reply: Reply,
+    stop: Arc<Stop>,
+    told: Instant,
+}
+
+impl Teller {
+    fn tell(&mut self, told: &Told) {
+        if self.reply.line(told).is_err() {
+            // Nobody waits for the result.
+            self.stop.raise();
+        }
+    }
+}
+
+impl Observer for Teller {
+    fn progress(&mut self, progress: &Progress) {
+        if self.told.elapsed() >= TELL_EVERY || progress.stripes == 0 {
+            self.told = Instant::now();
+            let Progress { stripes, of_stripes, bytes, findings } = *progress;
+            self.tell(&Told::Progress { stripes, of_stripes, bytes, findings });
+        }
+    }
+
+    fn finding(&mut self, _: &Finding) {
+        // The report has them.
+    }
+
+    fn note(&mut self, note: &str) {
+        self.tell(&Told::Note(note.to_owned()));
+    }
+}
+
+fn scrub(
+    control: &Control,
+    order: &ScrubOrder,
+    stop: &Arc<Stop>,
+    teller: &mut Teller,
+) -> Result<Told, Failure> {
+    let chunk = control.facts().geometry.chunk_bytes();
+    let options = options(order, chunk)?;
+    let pace = PaceRequest { rate: order.rate, windows: order.windows.clone(), ..PaceRequest::default() };
+    pace.validate().map_err(|(field, why)| Failure::new(format!("--{field}: {why}")))?;
+    let locks = Locks { control: control.clone(), chunk, pace: Mutex::new(Pace::new(&pace, chunk)?) };
+    let target = target_of(control, stop)?.with_locks(Arc::new(locks));
+    options.check(&target)?;
+    let needed = options.repair.is_some() && !options.dry_run || options.resume;
+    let state =
+        open_state(order.state_dir.as_deref(), (order.state_named, needed), control.facts().uuid, |note| {
+            teller.note(note);
+        })?;
+    let outcome = run_pass(&target, state.as_ref(), &options, teller, stop)?;
+    let stopped = match &outcome.stopped {
+        Some(StopReason::Failed(why)) => Some(why.clone()),
+        _ => None,
+    };
+    let (output, exit) = report_of(&target, &outcome, order.json, options.repair.is_some());
+    Ok(Told::Done { output, exit, stopped })
+}
+
+fn options(order: &ScrubOrder, chunk: u64) -> Result<Options, Failure> {
+    let parsed = |text: &Option<String>| text.as_deref().map(str::parse).transpose();
+    Ok(Options {
+        method: order.method,
+        batch: Some(order.batch.unwrap_or((BATCH / chunk).max(1))),
+        seed: order.seed.as_deref().map(str::parse).transpose()?,
+        range: order.range.clone(),
+        order: order.order.as_deref().map(str::parse).transpose().map_err(Failure::new)?,
+        repair: parsed(&order.repair).map_err(Failure::new)?,
+        dry_run: order.dry_run,
+        vouch: order.vouch,
+        resume: order.resume,
+        accept_degraded: order.accept_degraded,
+        keep_repairs: order.keep_repairs,
+        max_findings: MOST_FINDINGS,
+        ..Options::with_seed(fresh_seed()?)
+    })
+}
+
+/// The array as its superblocks describe it now, on the nodes that the volume uses.
+fn target_of(control: &Control, stop: &Stop) -> Result<Target, Failure> {
+    let mut left = AGAIN;
+    let (members, array) = loop {
+        let members = control.members()?;
+        match assembled(&members) {
+            Ok(array) => break (members, array),
+            Err(Unfit::For(why)) if left > 0 => {
+                tracing::debug!(why, "superblocks are being written");
+                left -= 1;
+                stop.wait(PAUSE).map_err(|_| Failure::from(HostError::Interrupted))?;
+            }
+            Err(Unfit::For(why)) => return Err(Failure::new(why)),
+        }
+    };
+    let mut nodes: Vec<&Arc<dyn DataNode>> = Vec::new();
+    let mut out = vec![None; usize::from(array.geometry().raid_disks())];
+    for (role, drive) in &members {
+        let Some(info) = array.member(*role) else { continue };
+        let known = nodes.iter().position(|node| Arc::ptr_eq(node, drive.node()));
+        let number = known.unwrap_or(nodes.len());
+        if known.is_none() {
+            nodes.push(drive.node());
+        }
+        out[role.index()] = Some(Member {
+            node: Arc::clone(drive.node()),
+            node_name: format!("node{}", number + 1),
+            drive: drive.id(),
+            device: info.device.clone(),
+            data_offset: info.data_offset_bytes(),
+            valid_stripes: info.valid_stripes(array.geometry()),
+        });
+    }
+    Ok(Target::new(array, out))
+}
+
+/// Why superblocks make no array now.
+enum Unfit {
+    For(String),
+}
+
+fn assembled(members: &[(Role, MemberDrive)]) -> Result<Array, Unfit> {
+    let record = |(_, drive): &(Role, MemberDrive)| -> Result<(String, MemberRecord), Unfit> {
+        let name = drive.name().to_owned();
+        let found = probe(drive).map_err(|error| Unfit::For(format!("{name}: {error}")))?;
+        let found = found.ok_or_else(|| Unfit::For(format!("{name}: no md superblock")))?;
+        Ok((name, found))
+    };
+    let records = members.iter().map(record).collect::<Result<Vec<_>, _>>()?;
+    let mut array = assemble(records).map_err(|error: AssemblyError| Unfit::For(error.to_string()))?;
+    // Its writes under way end, and the locks keep them out of what is looked at.
+    array.assume_running();
+    Ok(array)
+}
+
+/// When batches may begin.
+struct Pace {
+    zero: Instant,
+    bucket: Option<TokenBucket>,
+    windows: Windows,
+}
+
+impl Pace {
+    fn new(pace: &PaceRequest, chunk: u64) -> Result<Self, Failure> {
+        let day = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() % 86_400);
+        Ok(Self {
+            zero: Instant::now(),
+            bucket: pace.rate.map(|rate| TokenBucket::new(rate, (rate / 10).max(chunk), 0)),
+            windows: Windows::daily(&pace.windows, day as u32)?,
+        })
+    }
+
+    /// How long a batch of `bytes` of each drive has to wait; `None` if it may begin now. Then it
+    /// is counted.
+    fn wait(&mut self, bytes: u64) -> Option<Duration> {
+        let now = Nanos::try_from(self.zero.elapsed().as_nanos()).unwrap_or(Nanos::MAX);
+        let paid = self.bucket.as_mut().map_or(now, |bucket| bucket.ready_at(now, bytes));
+        let at = self.windows.open_at(paid);
+        if at > now {
+            return Some(Duration::from_nanos(at - now));
+        }
+        if let Some(bucket) = &mut self.bucket {
+            bucket.take(now, bytes);
+        }
+        None
+    }
+}
+
+/// The locks of a volume.
+struct Locks {
+    control: Control,
+    chunk: u64,
+    pace: Mutex<Pace>,
+}
+
+impl StripeLocks for Locks {
+    fn lock(&self, stripes: Range<u64>, purpose: Purpose, stop: &Stop) -> Result<StripeLock, HostError> {
+        let gone = |error: pumice_executor::ControlError| HostError::Locks(error.to_string());
+        if purpose == Purpose::Check {
+            // Before the lock: whoever waits for it does not wait for the pace.
+            let bytes = (stripes.end - stripes.start).saturating_mul(self.chunk);
+            let wait = || self.pace.lock().unwrap_or_else(PoisonError::into_inner).wait(bytes);
+            while let Some(wait) = wait() {
+                stop.wait(wait).map_err(|_| HostError::Interrupted)?;
+            }
+        }
+        let asked = self.control.claim(stripes, purpose == Purpose::Repair).map_err(gone)?;
+        let _listening = stop.listen(asked.give_up());
+        let claim = asked.wait().map_err(gone)?.ok_or(HostError::Interrupted)?;
+        if purpose == Purpose::Repair {
+            // From here on the stripe log names none of the stripes: no replay overwrites a repair.
+            self.control.flush().map_err(gone)?;
+        }
+        Ok(StripeLock::new(claim.members().clone(), Box::new(claim)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_wait_for_their_rate_and_their_hours() {
+        let rate = PaceRequest { rate: Some(1000), ..PaceRequest::default() };
+        let mut pace = Pace::new(&rate, 4096).unwrap();
+        assert_eq!(pace.wait(8192), None, "a full bucket lets one begin");
+        let wait = pace.wait(4096).unwrap();
+        assert!(wait > Duration::from_secs(7) && wait <= Duration::from_secs(9), "{wait:?}");
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as u32 % 86_400;
+        let later = (now + 7200) % 86_400;
+        let closed = vec![(later, (later + 60) % 86_400)];
+        let hours = PaceRequest { windows: closed, ..PaceRequest::default() };
+        let wait = Pace::new(&hours, 4096).unwrap().wait(1).unwrap();
+        assert!(wait > Duration::from_secs(7000) && wait <= Duration::from_secs(7200), "{wait:?}");
+    }
+}
