@@ -1,5 +1,7 @@
 //! `pumice plan`: computes how many bytes a scrub moves.
 
+mod volume;
+
 use crate::failure::Failure;
 use crate::text::{count, print, print_json, table};
 use clap::{Args, ValueEnum};
@@ -13,7 +15,8 @@ use std::process::ExitCode;
 /// Power sums a row of a fingerprint, as a scrub uses them.
 const POWERS: u64 = 8;
 
-/// Computes how many bytes a pass over an array moves, for each method.
+/// Computes how many bytes a pass over an array moves, for each method; with --write, how many
+/// bytes a volume moves for each byte that is written, read or rebuilt.
 #[derive(Debug, Args)]
 pub(crate) struct PlanArgs {
     /// Drives of the array, parity included
@@ -26,8 +29,15 @@ pub(crate) struct PlanArgs {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     nodes: u64,
     /// Bytes of a drive, such as 4TB
-    #[arg(long, value_parser = parse_size)]
+    #[arg(long, value_parser = parse_size, required_unless_present = "write", default_value = "0", hide_default_value = true)]
     drive: u64,
+    /// Instead of a scrub, plan the writes of a volume over the nodes, its reads while a drive is
+    /// missing, and a rebuild, with and without offload
+    #[arg(long, conflicts_with_all = ["drive", "batch", "accumulators", "accounting"])]
+    write: bool,
+    /// With --write: how rows are protected against a crash
+    #[arg(long, value_enum, default_value = "log", requires = "write")]
+    consistency: volume::Consistency,
     /// Bytes of a chunk
     #[arg(long, default_value = "64KiB", value_parser = parse_size)]
     chunk: u64,
@@ -147,6 +157,9 @@ impl PlanArgs {
 
 /// Runs the command.
 pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode, Failure> {
+    if args.write {
+        return volume::run(args);
+    }
     let shape = args.shape()?;
     let methods: Vec<MethodLines> =
         Method::ALL.into_iter().map(|method| args.lines(method, &shape)).collect();

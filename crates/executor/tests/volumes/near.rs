@@ -2,7 +2,9 @@
 
 use crate::world::{Random, spec, stop, wait_for};
 use pumice_blockdev::BlockDevice;
-use pumice_executor::{Consistency, MemberDrive, OpenOptions, ServedVolume, create, open};
+use pumice_executor::{
+    Consistency, Links, MemberDrive, OpenOptions, PlanSpec, ServedVolume, Work, create, open, plan,
+};
 use pumice_initiator::DigestPolicy;
 use pumice_node::NodeOptions;
 use pumice_node::serve::{Backend, Drive, HostFaces, Peer, Server, Service};
@@ -388,4 +390,90 @@ fn without_paths_between_the_nodes_the_host_makes_parity() {
     assert!(why.contains("local memory"), "{why}");
     volume.device().write_at(0, &[7; 4096]).unwrap();
     stop(volume);
+}
+
+/// What was planned of `work` is what the volume counts, and what its sockets count.
+fn holds(planned: &Links, before: &pumice_executor::Status, volume: &ServedVolume, user: u64, what: &str) {
+    let after = volume.status().unwrap();
+    let scaled = |bytes: u64| bytes as f64 * user as f64 / planned.user as f64;
+    let payload = [
+        (planned.sent.payload, after.member_written - before.member_written),
+        (planned.received.payload, after.member_read - before.member_read),
+        (planned.between, after.between_nodes - before.between_nodes),
+    ];
+    for (i, (plan, moved)) in payload.into_iter().enumerate() {
+        assert_eq!(scaled(plan), moved as f64, "{what}: payload {i}");
+    }
+    let protocol = [
+        (planned.sent.protocol, after.link_sent - before.link_sent - payload[0].1),
+        (planned.received.protocol, after.link_received - before.link_received - payload[1].1),
+    ];
+    for (i, (plan, moved)) in protocol.into_iter().enumerate() {
+        let off = (scaled(plan) - moved as f64).abs() / moved as f64;
+        assert!(off <= 0.02, "{what}: protocol {i}: planned {}, moved {moved}", scaled(plan));
+    }
+}
+
+#[test]
+fn what_is_planned_is_what_the_links_carry() {
+    use pumice_volume::Request;
+    for (level, members, offload) in
+        [(Level::Raid5, 5, true), (Level::Raid6, 6, false), (Level::Raid6, 24, true), (Level::Raid6, 6, true)]
+    {
+        let nodes = Nodes::start(members + NODES, 8 * MIB, 4 * MIB);
+        let mut all = nodes.members();
+        let spare =
+            all.split_off(members).into_iter().find(|spare| spare.name().starts_with("node0/")).unwrap();
+        create(&all, &spec(level, Some(Layout::LeftSymmetric), CHUNK), |_, _| {}).unwrap();
+        let options = OpenOptions { offload, ..options(Consistency::Log) };
+        let volume = open(&all, &options).unwrap();
+        let (device, geometry) = (volume.device(), volume.facts().geometry);
+        // Dirty, and with its bits.
+        device.write_at(0, &vec![1; geometry.stripe_bytes() as usize]).unwrap();
+        let spec = PlanSpec {
+            level,
+            layout: Some(Layout::LeftSymmetric),
+            members: members as u16,
+            nodes: NODES as u16,
+            chunk_bytes: CHUNK,
+            log: true,
+            offload,
+        };
+        for work in Work::ALL {
+            let what = format!("{level} {members} offload {offload} {work:?}");
+            if work == Work::DegradedReads {
+                volume.control().fail(Role(0)).unwrap();
+                wait_for("the failure", || volume.status().unwrap().missing == [Role(0)]);
+                device.flush().unwrap();
+            }
+            let planned = plan(&spec, work).unwrap();
+            let before = volume.status().unwrap();
+            for request in work.requests(&geometry) {
+                match request {
+                    Request::Read { offset, len } => {
+                        device.read_at(offset, &mut vec![0; len as usize]).unwrap();
+                    }
+                    Request::Write { offset, len, .. } => {
+                        device.write_at(offset, &vec![7; len as usize]).unwrap();
+                    }
+                    Request::Flush => {}
+                }
+            }
+            if work == Work::Rebuild {
+                continue;
+            }
+            holds(&planned, &before, &volume, planned.user, &what);
+        }
+        let (planned, before) = (plan(&spec, Work::Rebuild).unwrap(), volume.status().unwrap());
+        volume.control().add(spare, true).unwrap();
+        wait_for("the rebuild", || volume.status().unwrap().missing.is_empty());
+        let after = volume.status().unwrap();
+        let scaled = |bytes: u64| bytes * geometry.stripes() * CHUNK / planned.user;
+        assert_eq!(scaled(planned.between), after.between_nodes - before.between_nodes);
+        assert_eq!(scaled(planned.received.payload), after.member_read - before.member_read);
+        // Superblocks, bits and heads are written as well.
+        let written = after.member_written - before.member_written;
+        assert!(scaled(planned.sent.payload) <= written && (planned.sent.payload == 0) == offload);
+        stop(volume);
+    }
 }

@@ -1,0 +1,199 @@
+//! The bytes that a volume over nodes moves over the links, computed in advance: from a dry run of
+//! the code that decides, and the sizes of what it sends. `docs/design/accounting.md` has the
+//! rules.
+
+use crate::carry::{runs, sent_between};
+use crate::near::Nodes;
+use pumice_offload::wire;
+use pumice_raid::layout::{Layout, Level};
+use pumice_units::Role;
+use pumice_volume::dry::{DryError, DryRun, DrySpec};
+use pumice_volume::near::{NearNodes, NodeNumber};
+use pumice_volume::rows::{BLOCK, Rows, Windows};
+use pumice_volume::{Command, Request};
+use std::ops::AddAssign;
+
+/// A command capsule without data.
+const CAPSULE: u64 = 72;
+/// A response capsule, and the headers of the other PDUs.
+const HEADER: u64 = 24;
+/// Most data in a capsule, as nodes announce it.
+const IN_CAPSULE: u64 = 16 << 10;
+/// The member that a degraded volume lacks.
+const LOST: Role = Role(0);
+
+/// A volume over nodes.
+#[derive(Debug, Clone)]
+pub struct PlanSpec {
+    /// The level.
+    pub level: Level,
+    /// The layout; `None` for RAID-4.
+    pub layout: Option<Layout>,
+    /// Members, parities included.
+    pub members: u16,
+    /// Nodes; neighbouring roles are on different ones.
+    pub nodes: u16,
+    /// Bytes of a chunk.
+    pub chunk_bytes: u64,
+    /// With the stripe log.
+    pub log: bool,
+    /// Nodes make parity, if that moves fewer bytes over the host's links.
+    pub offload: bool,
+}
+
+/// What a volume does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// Writes whole stripes: as many as members, each at once.
+    FullStripes,
+    /// Writes a block of 4096 bytes of each data chunk of as many stripes.
+    Blocks,
+    /// Reads a block of 4096 bytes of each data chunk that member 0, which is missing, has of as
+    /// many stripes.
+    DegradedReads,
+    /// Restores member 0.
+    Rebuild,
+}
+
+impl Work {
+    /// Every kind.
+    pub const ALL: [Self; 4] = [Self::FullStripes, Self::Blocks, Self::DegradedReads, Self::Rebuild];
+
+    /// The requests, of an array with this geometry; none for a rebuild.
+    #[must_use]
+    pub fn requests(self, geometry: &pumice_raid::geometry::Geometry) -> Vec<Request> {
+        let stripes = u64::from(geometry.raid_disks());
+        let (stripe, chunk) = (geometry.stripe_bytes(), geometry.chunk_bytes());
+        let chunks = (0..stripes * stripe).step_by(chunk as usize);
+        match self {
+            Self::FullStripes => (0..stripes)
+                .map(|number| Request::Write { offset: number * stripe, len: stripe, fua: false })
+                .collect(),
+            Self::Blocks => chunks.map(|offset| Request::Write { offset, len: BLOCK, fua: false }).collect(),
+            Self::DegradedReads => chunks
+                .filter(|offset| geometry.locate(*offset).is_some_and(|place| place.role == LOST))
+                .map(|offset| Request::Read { offset, len: BLOCK })
+                .collect(),
+            Self::Rebuild => Vec::new(),
+        }
+    }
+}
+
+/// Bytes over links of one kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Moved {
+    /// Blocks, records of the log, interims.
+    pub payload: u64,
+    /// Everything else: commands, descriptors, headers, responses.
+    pub protocol: u64,
+}
+
+impl AddAssign for Moved {
+    fn add_assign(&mut self, other: Self) {
+        self.payload += other.payload;
+        self.protocol += other.protocol;
+    }
+}
+
+/// Bytes over links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Links {
+    /// Bytes of users, or restored.
+    pub user: u64,
+    /// From the host to the nodes.
+    pub sent: Moved,
+    /// From the nodes to the host.
+    pub received: Moved,
+    /// From node to node: interims alone.
+    pub between: u64,
+}
+
+impl Links {
+    /// A command with data for the node. What does not fit a capsule is asked for by the node.
+    fn send(&mut self, payload: u64, descriptor: u64) {
+        let data = payload + descriptor;
+        let asked = u64::from(data > IN_CAPSULE) * HEADER;
+        self.sent += Moved { payload, protocol: CAPSULE + descriptor + asked };
+        self.received += Moved { payload: 0, protocol: HEADER + asked };
+    }
+
+    /// A command with data for the host, and its response.
+    fn receive(&mut self, payload: u64) {
+        self.sent.protocol += CAPSULE;
+        self.received += Moved { payload, protocol: 2 * HEADER };
+    }
+}
+
+/// What some work moves, on a volume that is dirty and has room in its log.
+///
+/// # Errors
+/// If there is no such volume.
+pub fn plan(spec: &PlanSpec, work: Work) -> Result<Links, DryError> {
+    let numbers: Vec<Option<NodeNumber>> =
+        (0..spec.members).map(|role| Some(role % spec.nodes.max(1))).collect();
+    let near = NearNodes { nodes: numbers.clone(), places: 64 };
+    let mut dry = DryRun::new(&DrySpec {
+        level: spec.level,
+        layout: spec.layout,
+        members: spec.members,
+        chunk_bytes: spec.chunk_bytes,
+        stripes: u64::from(spec.members),
+        log: spec.log,
+        nodes: spec.offload.then_some(near),
+    })?;
+    let geometry = *dry.geometry();
+    let mut nodes = Nodes::planned(numbers, Windows::new(&geometry).bytes());
+    let mut out = Links::default();
+    if matches!(work, Work::DegradedReads | Work::Rebuild) {
+        dry.lose(LOST);
+    }
+    for request in work.requests(&geometry) {
+        out.user += match request {
+            Request::Read { len, .. } | Request::Write { len, .. } => len,
+            Request::Flush => 0,
+        };
+        let commands = dry.request(request);
+        count(&commands, &mut nodes, &mut out);
+    }
+    if work == Work::Rebuild {
+        out.user = geometry.stripes() * geometry.chunk_bytes();
+        let commands: Vec<Command> = dry.rebuild(LOST).into_iter().filter(is_restoring).collect();
+        count(&commands, &mut nodes, &mut out);
+    }
+    Ok(out)
+}
+
+/// Whether a command of a rebuild restores blocks: what else is done when a member joins does not
+/// grow with it.
+const fn is_restoring(command: &Command) -> bool {
+    !matches!(command, Command::Put { .. } | Command::Flush { .. })
+}
+
+fn count(commands: &[Command], nodes: &mut Nodes, out: &mut Links) {
+    for command in commands {
+        match command {
+            Command::Read { rows, .. } => {
+                each_run(*rows).for_each(|bytes| out.receive(bytes));
+            }
+            Command::Log { record, .. } => out.send(record.bytes(), 0),
+            Command::Write { rows, .. } => each_run(*rows).for_each(|bytes| out.send(bytes, 0)),
+            Command::Update { op, role, step, .. } => {
+                let update = nodes.update(*op, *role, step);
+                let filled = u64::from(update.fills) * u64::from(update.len);
+                // Numbers of a plan fit their fields.
+                let descriptor = wire::encode_update(&update).map_or(0, |(_, bytes)| bytes.len() as u64);
+                out.send(filled, descriptor);
+                out.between += sent_between(&update);
+            }
+            Command::Fetch { rows, .. } => out.receive(u64::from(rows.count()) * BLOCK),
+            Command::Store { .. } | Command::Flush { .. } => out.send(0, 0),
+            Command::Put { bytes, .. } => out.send(bytes.len() as u64, 0),
+            // From the log into place: only in recovery.
+            Command::Copy { .. } | Command::Fold { .. } => {}
+        }
+    }
+}
+
+fn each_run(rows: Rows) -> impl Iterator<Item = u64> {
+    runs(rows).into_iter().map(|run| run.len() as u64 * BLOCK)
+}
