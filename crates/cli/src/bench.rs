@@ -9,6 +9,7 @@ mod node;
 mod pace;
 mod parity;
 mod scrub;
+mod volume;
 
 use crate::failure::Failure;
 use clap::Subcommand;
@@ -30,6 +31,8 @@ pub(crate) enum BenchCommand {
     /// Measure a paced scrub of a node's drives beside other users, against a scrub at a fixed rate
     /// that slows them equally
     Pace(pace::PaceArgs),
+    /// Measure a volume over drives in memory: writes, degraded reads, a rebuild
+    Volume(volume::VolumeArgs),
 }
 
 /// Runs the command.
@@ -41,5 +44,6 @@ pub(crate) fn run(command: &BenchCommand) -> Result<ExitCode, Failure> {
         BenchCommand::Node(args) => node::run(args),
         BenchCommand::Flash(args) => flash::run(args),
         BenchCommand::Pace(args) => pace::run(args),
+        BenchCommand::Volume(args) => volume::run(args),
     }
 }

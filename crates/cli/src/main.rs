@@ -14,6 +14,7 @@ mod inspect;
 mod kept;
 mod log;
 mod node;
+mod node_processes;
 mod plan;
 mod probed;
 mod progress;

@@ -7,6 +7,7 @@ use super::{NODES, assemble_world};
 use crate::access::Access;
 use crate::devices::{Placement, assemble_from, place, probe_all};
 use crate::failure::Failure;
+use crate::node_processes::start_nodes;
 use crate::probed::nodes_of;
 use crate::progress::Silent;
 use crate::remote::RemoteName;
@@ -21,10 +22,8 @@ use pumice_node::NodeOptions;
 use pumice_remote::RemoteNode;
 use pumice_units::format_decimal;
 use serde::Serialize;
-use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::sync::Arc;
 
 /// Stripes: three whole batches, 1.2 GB.
@@ -47,24 +46,18 @@ struct Line {
     seconds: f64,
 }
 
-/// A node process; ends with this value.
-struct Process {
-    child: Child,
-    address: SocketAddr,
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // It may have ended already; either way it is waited for.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// Runs the demonstration.
 pub(super) fn run(folder: &Path, json: bool) -> Result<ExitCode, Failure> {
     let world = World::make(folder, STRIPES)?;
-    let nodes = start_nodes(&world)?;
+    // Neighbouring roles share a node.
+    let share = world.paths().len() / NODES;
+    let drives: Vec<Vec<_>> = world
+        .paths()
+        .chunks(share)
+        .take(NODES)
+        .map(|paths| paths.iter().map(|path| path.clone().into_os_string()).collect())
+        .collect();
+    let nodes = start_nodes(&drives)?;
     let names: Vec<PathBuf> =
         nodes.iter().map(|n| RemoteName { address: n.address, nsid: None }.to_string().into()).collect();
     if !json {
@@ -113,35 +106,6 @@ fn same(far: &[Finding], near: &[Finding]) -> bool {
         findings.iter().map(|f| Finding { device: None, ..f.clone() }).collect()
     };
     nameless(far) == nameless(near)
-}
-
-/// Starts the nodes, each with its run of drives, each allowed to send to the others.
-fn start_nodes(world: &World) -> Result<Vec<Process>, Failure> {
-    // Ports that are free now; the nodes have to know each other's before they start.
-    let held = (0..NODES).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<Vec<_>, _>>()?;
-    let addresses = held.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
-    drop(held);
-    let share = world.paths().len() / NODES;
-    let mut nodes = Vec::new();
-    for (address, drives) in addresses.iter().zip(world.paths().chunks(share)) {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.args(["node", "--listen"]).arg(address.to_string());
-        for drive in drives {
-            command.arg("--drive").arg(drive);
-        }
-        for peer in addresses.iter().filter(|peer| *peer != address) {
-            command.arg("--peer").arg(peer.to_string());
-        }
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
-        let out = child.stdout.take().ok_or_else(|| Failure::new("a node has no output"))?;
-        nodes.push(Process { child, address: *address });
-        let mut line = String::new();
-        BufReader::new(out).read_line(&mut line)?;
-        if !line.starts_with("listening on ") {
-            return Err(Failure::new(format!("the node at {address} did not start")));
-        }
-    }
-    Ok(nodes)
 }
 
 fn assemble_remote(names: &[PathBuf]) -> Result<(Target, Vec<Arc<RemoteNode>>), Failure> {

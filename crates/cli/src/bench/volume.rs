@@ -1,0 +1,478 @@
+//! `pumice bench volume`: a volume over drives in memory, in this process or in node processes.
+
+use super::scrub::median;
+use crate::failure::Failure;
+use crate::node_processes::{NodeProcess, start_nodes};
+use crate::remote::connect;
+use crate::text::{print, print_json, table};
+use clap::{Args, ValueEnum};
+use pumice_blockdev::{BlockDevice, MemoryDevice};
+use pumice_executor::{
+    Consistency, CreateSpec, MemberDrive, OpenOptions, ServedVolume, Status, VolumeDevice, create, open,
+};
+use pumice_initiator::DigestPolicy;
+use pumice_node::{LocalNode, NodeOptions, Peers};
+use pumice_offload::{DataNode, DriveId};
+use pumice_raid::layout::{Layout, Level};
+use pumice_remote::RemoteNode;
+use pumice_units::{Role, format_binary, parse_size};
+use serde::Serialize;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The member that is lost.
+const LOST: Role = Role(0);
+const BLOCK: u64 = 4096;
+/// How long a change of members may take.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Measures a volume over drives in memory: full stripes, single blocks at depth 1 and 32, reads
+/// while a member is missing, and its rebuild. For each, shows rates, latencies, and the bytes that
+/// crossed the links of this host and those between nodes, for each byte of the user.
+#[derive(Debug, Args)]
+pub(crate) struct VolumeArgs {
+    /// Data drives
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(2..=100))]
+    data: u16,
+    /// Parity drives: 1 (RAID-5) or 2 (RAID-6)
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=2))]
+    parity: u16,
+    /// Bytes of a drive
+    #[arg(long, default_value = "64MiB", value_parser = parse_size)]
+    drive: u64,
+    /// Bytes of a chunk
+    #[arg(long, default_value = "64KiB", value_parser = parse_size)]
+    chunk: u64,
+    /// Node processes that have the drives; 0: the drives are in this process
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(0..=16))]
+    nodes: u16,
+    /// Whether nodes compute parity if that moves fewer bytes over this machine's links
+    #[arg(long, value_enum, default_value = "on")]
+    offload: Switch,
+    /// How rows are protected against a crash
+    #[arg(long, value_enum, default_value = "log")]
+    consistency: Mode,
+    /// Seconds of each measurement
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+    /// Rounds, of which the median rate is shown
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=50))]
+    rounds: u32,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Switch {
+    On,
+    Off,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Mode {
+    Log,
+    Bitmap,
+}
+
+#[derive(Debug, Serialize)]
+struct Document {
+    data: u16,
+    parity: u16,
+    chunk_bytes: u64,
+    nodes: u16,
+    offload: Switch,
+    consistency: Mode,
+    cases: Vec<Case>,
+}
+
+#[derive(Debug, Serialize)]
+struct Case {
+    work: &'static str,
+    request_bytes: u64,
+    depth: usize,
+    /// Requests a second, median of the rounds; of a rebuild, chunks a second.
+    per_second: f64,
+    gb_per_s: f64,
+    /// Of all rounds; null for a rebuild.
+    latency_us: Option<Latency>,
+    /// Bytes for each byte of the user, or for each byte rebuilt.
+    per_byte: Moved,
+    near_writes: u64,
+    far_writes: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Latency {
+    p50: f64,
+    p99: f64,
+    max: f64,
+}
+
+/// Bytes for each byte of the user.
+#[derive(Debug, Default, Serialize)]
+struct Moved {
+    /// Read from members by this host.
+    host_read: f64,
+    /// Written to members by this host: data, parity, log, superblocks.
+    host_written: f64,
+    /// Over the sockets of the volume's connections, headers included; null without nodes.
+    host_sent: Option<f64>,
+    host_received: Option<f64>,
+    /// Over the sockets between nodes, headers included; null without nodes.
+    node_to_node: Option<f64>,
+}
+
+/// A volume, and what its drives are on.
+struct World {
+    volume: ServedVolume,
+    device: Arc<VolumeDevice>,
+    spare: MemberDrive,
+    remote: Vec<Arc<RemoteNode>>,
+    // Held until the end.
+    _processes: Vec<NodeProcess>,
+}
+
+impl World {
+    fn new(args: &VolumeArgs) -> Result<Self, Failure> {
+        let members = usize::from(args.data + args.parity);
+        let mut remote = Vec::new();
+        let mut processes = Vec::new();
+        let nodes: Vec<Arc<dyn DataNode>> = if args.nodes == 0 {
+            let device = |i: usize| -> Arc<dyn BlockDevice> {
+                Arc::new(MemoryDevice::new(&format!("memory{i}"), args.drive))
+            };
+            let devices = (0..=members).map(device).collect();
+            let options = NodeOptions { memory_bytes: 0, ..NodeOptions::default() };
+            vec![Arc::new(LocalNode::new("here", devices, &Peers::new(), options))]
+        } else {
+            let nodes = usize::from(args.nodes);
+            // Each has a spare one.
+            let count = |node: usize| (node..members).step_by(nodes).count() + 1;
+            let drive = format!("mem:{}", args.drive);
+            let drives: Vec<Vec<_>> = (0..nodes).map(|i| vec![drive.clone().into(); count(i)]).collect();
+            processes = start_nodes(&drives)?;
+            for process in &processes {
+                remote.push(connect(process.address, DigestPolicy::Off)?);
+            }
+            remote.iter().map(|node| Arc::clone(node) as Arc<dyn DataNode>).collect()
+        };
+        let member = |role: usize| {
+            let (node, number) = (role % nodes.len(), role / nodes.len() + 1);
+            let name = format!("node{node}/{number}");
+            MemberDrive::new(name, Arc::clone(&nodes[node]), DriveId(number as u32))
+        };
+        let drives = (0..members).map(member).collect::<Result<Vec<_>, _>>()?;
+        let first = if nodes.len() == 1 { members } else { (0..members).step_by(nodes.len()).count() };
+        let spare = MemberDrive::new("spare", Arc::clone(&nodes[0]), DriveId(first as u32 + 1))?;
+        let spec = CreateSpec {
+            level: if args.parity == 1 { Level::Raid5 } else { Level::Raid6 },
+            layout: Some(Layout::LeftSymmetric),
+            chunk_bytes: args.chunk,
+            name: "bench".to_owned(),
+            component_bytes: None,
+            now: 0,
+            force: false,
+            log: true,
+        };
+        create(&drives, &spec, |_, _| {})?;
+        let consistency = match args.consistency {
+            Mode::Log => Consistency::Log,
+            Mode::Bitmap => Consistency::Bitmap,
+        };
+        let offload = args.offload == Switch::On;
+        let volume = open(&drives, &OpenOptions { consistency, offload, ..OpenOptions::default() })?;
+        let status = volume.status()?;
+        if let (Err(why), true, true) = (&status.near, offload, args.nodes > 0) {
+            return Err(Failure::new(format!("the nodes make no parity: {why}")));
+        }
+        let device = volume.device();
+        Ok(Self { volume, device, spare, remote, _processes: processes })
+    }
+
+    fn counts(&self) -> Result<Counts, Failure> {
+        let status = self.volume.status()?;
+        let mut sockets = 0;
+        for node in &self.remote {
+            let bytes = node.socket_bytes()?;
+            sockets += bytes.sent + bytes.received;
+        }
+        Ok(Counts { status, sockets })
+    }
+
+    /// What moved since `before`, for each of `bytes`.
+    fn moved(&self, before: &Counts, bytes: u64) -> Result<(Moved, u64, u64), Failure> {
+        let after = self.counts()?;
+        let (now, then) = (&after.status, &before.status);
+        let each = |now: u64, then: u64| (now - then) as f64 / bytes.max(1) as f64;
+        let far = |value: f64| (!self.remote.is_empty()).then_some(value);
+        let (sent, received) =
+            (each(now.link_sent, then.link_sent), each(now.link_received, then.link_received));
+        let all = each(after.sockets, before.sockets);
+        let moved = Moved {
+            host_read: each(now.member_read, then.member_read),
+            host_written: each(now.member_written, then.member_written),
+            host_sent: far(sent),
+            host_received: far(received),
+            // Every byte is counted where the connection was accepted.
+            node_to_node: far((all - sent - received).max(0.0)),
+        };
+        Ok((moved, now.near_writes - then.near_writes, now.far_writes - then.far_writes))
+    }
+}
+
+struct Counts {
+    status: Status,
+    sockets: u64,
+}
+
+/// Places of requests.
+#[derive(Clone, Copy)]
+enum Places<'p> {
+    /// One after another.
+    InOrder,
+    Random,
+    /// Random ones of these.
+    Of(&'p [u64]),
+}
+
+/// A kind of request.
+struct Shape<'p> {
+    work: &'static str,
+    writes: bool,
+    places: Places<'p>,
+    bytes: u64,
+    depth: usize,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &VolumeArgs) -> Result<ExitCode, Failure> {
+    if !(0.05..=600.0).contains(&args.seconds) {
+        return Err(Failure::new(format!("--seconds is {}: it must be from 0.05 to 600", args.seconds)));
+    }
+    if args.nodes > args.data + args.parity {
+        let drives = args.data + args.parity;
+        return Err(Failure::new(format!("--nodes is {}: there are only {drives} drives", args.nodes)));
+    }
+    if !(8 << 20..=1 << 36).contains(&args.drive) {
+        return Err(Failure::new(format!(
+            "--drive is {} bytes: it must be from 8 MiB to 64 GiB",
+            args.drive
+        )));
+    }
+    let world = World::new(args)?;
+    let stripe = world.volume.facts().geometry.stripe_bytes();
+    let write = |work, places, bytes, depth| Shape { work, writes: true, places, bytes, depth };
+    let mut cases = vec![
+        measure(args, &world, &write("full stripe write", Places::InOrder, stripe, 4))?,
+        measure(args, &world, &write("random write", Places::Random, BLOCK, 1))?,
+        measure(args, &world, &write("random write", Places::Random, BLOCK, 32))?,
+    ];
+    world.volume.control().fail(LOST)?;
+    wait(&world.volume, |status| status.missing == [LOST])?;
+    world.device.flush()?;
+    let geometry = world.volume.facts().geometry;
+    let is_lost = |at: &u64| geometry.locate(*at).is_some_and(|place| place.role == LOST);
+    let lost: Vec<u64> = (0..world.device.size_bytes()).step_by(BLOCK as usize).filter(is_lost).collect();
+    let read = |work, places| Shape { work, writes: false, places, bytes: BLOCK, depth: 32 };
+    cases.push(measure(args, &world, &read("degraded read", Places::Random))?);
+    cases.push(measure(args, &world, &read("read of the lost drive", Places::Of(&lost)))?);
+    cases.push(rebuild(&world, args.chunk)?);
+    if !world.volume.stop(PATIENCE) {
+        return Err(Failure::new("the volume could not be left clean"));
+    }
+    let document = Document {
+        data: args.data,
+        parity: args.parity,
+        chunk_bytes: args.chunk,
+        nodes: args.nodes,
+        offload: args.offload,
+        consistency: args.consistency,
+        cases,
+    };
+    if args.json {
+        print_json(&document);
+    } else {
+        print(&human(&document));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn wait(volume: &ServedVolume, is: impl Fn(&Status) -> bool) -> Result<(), Failure> {
+    let until = Instant::now() + PATIENCE;
+    while !is(&volume.status()?) {
+        if Instant::now() >= until {
+            return Err(Failure::new("the volume did not reach the expected state in time"));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+fn measure(args: &VolumeArgs, world: &World, shape: &Shape<'_>) -> Result<Case, Failure> {
+    // The first requests make the superblocks dirty, and set bits.
+    load(&*world.device, shape, 0.02, 0)?;
+    let before = world.counts()?;
+    let (mut rates, mut took) = (Vec::new(), Vec::new());
+    for round in 1..=args.rounds {
+        let (rate, mut times) = load(&*world.device, shape, args.seconds, u64::from(round))?;
+        rates.push(rate);
+        took.append(&mut times);
+    }
+    let bytes = took.len() as u64 * shape.bytes;
+    let (per_byte, near_writes, far_writes) = world.moved(&before, bytes)?;
+    world.device.flush()?;
+    took.sort_unstable();
+    let at = |part: f64| {
+        let index = ((took.len() as f64 * part) as usize).min(took.len().saturating_sub(1));
+        took.get(index).map_or(0.0, |ns| *ns as f64 / 1e3)
+    };
+    let per_second = median(rates);
+    Ok(Case {
+        work: shape.work,
+        request_bytes: shape.bytes,
+        depth: shape.depth,
+        per_second,
+        gb_per_s: per_second * shape.bytes as f64 / 1e9,
+        latency_us: Some(Latency { p50: at(0.5), p99: at(0.99), max: at(1.0) }),
+        per_byte,
+        near_writes,
+        far_writes,
+    })
+}
+
+/// Requests a second, and what each of them took in nanoseconds.
+fn load(
+    device: &dyn BlockDevice,
+    shape: &Shape<'_>,
+    seconds: f64,
+    round: u64,
+) -> Result<(f64, Vec<u64>), Failure> {
+    let count = device.size_bytes() / shape.bytes;
+    if count < shape.depth as u64 {
+        return Err(Failure::new("--drive: the volume is too small"));
+    }
+    let began = Instant::now();
+    let end = began + Duration::from_secs_f64(seconds);
+    let worker = |thread: u64| -> Result<Vec<u64>, Failure> {
+        let mut buffer = vec![0x5A; shape.bytes as usize];
+        let (mut took, mut number) = (Vec::new(), thread);
+        let mut random = SplitMix(round << 32 | thread);
+        while Instant::now() < end {
+            let at = match shape.places {
+                Places::InOrder => number % count * shape.bytes,
+                Places::Random => random.next() % count * shape.bytes,
+                Places::Of(places) => places[(random.next() % places.len() as u64) as usize],
+            };
+            number += shape.depth as u64;
+            let asked = Instant::now();
+            match shape.writes {
+                true => device.write_at(at, &buffer)?,
+                false => device.read_at(at, &mut buffer)?,
+            }
+            took.push(u64::try_from(asked.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        }
+        Ok(took)
+    };
+    let took = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            (0..shape.depth as u64).map(|thread| scope.spawn(move || worker(thread))).collect();
+        let mut all = Vec::new();
+        for thread in threads {
+            all.append(&mut thread.join().map_err(|_| Failure::new("a thread panicked"))??);
+        }
+        Ok::<_, Failure>(all)
+    })?;
+    Ok((took.len() as f64 / began.elapsed().as_secs_f64(), took))
+}
+
+/// SplitMix64 (Steele, Lea, Flood, 2014).
+struct SplitMix(u64);
+
+impl SplitMix {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+}
+
+fn rebuild(world: &World, chunk: u64) -> Result<Case, Failure> {
+    let before = world.counts()?;
+    let began = Instant::now();
+    world.volume.control().add(world.spare.clone(), true)?;
+    wait(&world.volume, |status| status.missing.is_empty())?;
+    let seconds = began.elapsed().as_secs_f64();
+    let chunks = world.volume.facts().geometry.stripes();
+    let (per_byte, near_writes, far_writes) = world.moved(&before, chunks * chunk)?;
+    Ok(Case {
+        work: "rebuild",
+        request_bytes: chunk,
+        depth: 1,
+        per_second: chunks as f64 / seconds,
+        gb_per_s: (chunks * chunk) as f64 / seconds / 1e9,
+        latency_us: None,
+        per_byte,
+        near_writes,
+        far_writes,
+    })
+}
+
+fn human(document: &Document) -> String {
+    let place = match document.nodes {
+        0 => "in this process".to_owned(),
+        nodes => format!("on {nodes} node processes"),
+    };
+    let mut out = format!(
+        "{}+{} drives in memory {place}, chunks of {}, consistency by {:?}, offload {:?}\n",
+        document.data,
+        document.parity,
+        format_binary(document.chunk_bytes),
+        document.consistency,
+        document.offload,
+    )
+    .to_lowercase();
+    out.push_str("bytes are for each byte of the user, or rebuilt\n\n");
+    let head = [
+        "",
+        "bytes",
+        "depth",
+        "per second",
+        "GB/s",
+        "p50 us",
+        "p99 us",
+        "host sends",
+        "host receives",
+        "node to node",
+        "host writes",
+        "host reads",
+    ];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for case in &document.cases {
+        let far = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.4}"));
+        let time = |of: fn(&Latency) -> f64| {
+            case.latency_us.as_ref().map_or_else(|| "-".to_owned(), |latency| format!("{:.1}", of(latency)))
+        };
+        rows.push(vec![
+            case.work.to_owned(),
+            case.request_bytes.to_string(),
+            case.depth.to_string(),
+            format!("{:.0}", case.per_second),
+            format!("{:.3}", case.gb_per_s),
+            time(|latency| latency.p50),
+            time(|latency| latency.p99),
+            far(case.per_byte.host_sent),
+            far(case.per_byte.host_received),
+            far(case.per_byte.node_to_node),
+            format!("{:.4}", case.per_byte.host_written),
+            format!("{:.4}", case.per_byte.host_read),
+        ]);
+    }
+    out.push_str(&table(&rows));
+    out
+}
