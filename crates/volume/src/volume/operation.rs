@@ -427,6 +427,7 @@ impl Volume {
         match (self.rebuilding.remove(&id), op.kind) {
             (Some(window), Kind::Rebuild { role, .. }) => {
                 self.members[role.index()].under_way.remove(&window);
+                self.rewrite(&op);
             }
             (None, Kind::Rewrite { role, .. }) => self.was_rewritten(role, &op),
             (None, Kind::Read(_) | Kind::Write(_)) if result.is_ok() => self.rewrite(&op),

@@ -39,6 +39,38 @@ fn a_block_that_the_medium_does_not_give_is_recovered_and_written_again() {
     }
 }
 
+/// What a rebuild has to recover beside what it restores is written again as well.
+#[test]
+fn a_block_that_a_rebuild_finds_unreadable_is_written_again() {
+    let mut rewritten = 0;
+    for seed in 0..20 {
+        let (level, layout, near) = (Level::Raid6, Some(Layout::LeftSymmetric), seed % 2 == 1);
+        let setup = Setup { level, layout, disks: 5, chunk: 16384, stripes: 4, log: true, near };
+        let mut world = World::new(seed, &setup);
+        world.start().unwrap();
+        let bytes = world.geometry.array_bytes();
+        world.submit(Request::Write { offset: 0, len: bytes, fua: true });
+        world.settle();
+        let lost = Role(seed as u16 % 5);
+        world.disks[lost.index()].lost = true;
+        world.submit(Request::Flush);
+        world.settle();
+        assert_eq!(world.missing(), [lost]);
+        let other = Role((lost.get() + 1 + seed as u16 / 5 % 4) % 5);
+        world.decay(other, seed % 16);
+        world.join(lost);
+        world.settle();
+        assert_eq!(world.missing(), [] as [Role; 0], "seed {seed}");
+        // A rebuild reads no more parities than it needs.
+        let found = u64::from(world.disks[other.index()].unreadable.is_empty());
+        assert_eq!(world.volume.as_ref().unwrap().rewritten(), found, "seed {seed}");
+        rewritten += found;
+        assert_eq!(world.torn_rows(), [] as [u64; 0], "seed {seed}");
+        world.verify();
+    }
+    assert!(rewritten > 8, "{rewritten}");
+}
+
 /// An error that has passed: what reads well is not written over.
 #[test]
 fn a_block_that_the_medium_gives_again_is_left_as_it_is() {
