@@ -192,16 +192,24 @@ pub(crate) static CASTAGNOLI: Polynomial = Polynomial::new(32, 0x1EDC_6F41, true
 pub(crate) static NVME: Polynomial = Polynomial::new(64, 0xAD93_D235_94C9_3659, true);
 
 /// What the kernels with bit matrices need; of a guard of 16 bits in plain order. See "Matrices" in
-/// the page.
+/// the page. A map from a byte to 16 bits is two matrices: low byte and high byte of the result.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Matrices {
-    /// For a part of 32 bytes of a chunk, in the order of the parts: the maps `b -> b x^(256 d) mod
-    /// P` for a part with `d` parts after it, low byte and high byte of the result.
+    /// For a part of 32 bytes of a chunk, in the order of the parts: the map `b -> b x^(256 d) mod
+    /// P` for a part with `d` parts after it.
     pub(crate) parts: [[u64; 2]; CHUNK / 32],
     /// The constants of the last 64 bytes, times `x^8`: for the high bytes.
     pub(crate) high: [u64; 8],
+    /// For the last [`LINE_WORDS`] words, in their order, with `d` words after a word: the map
+    /// `b -> b x^(64 d) mod P` for low bytes, and `b -> b x^(64 d + 8) mod P` for high bytes.
+    pub(crate) words: [[u64; LINE_WORDS]; 4],
+    /// The constants of the last word, for low bytes and for high bytes.
+    pub(crate) last: [u64; 2],
 }
+
+/// Words of the widest line: four registers of 64 bytes.
+pub(crate) const LINE_WORDS: usize = 32;
 
 impl Matrices {
     pub(crate) const fn new(polynomial: &Polynomial) -> Self {
@@ -212,20 +220,7 @@ impl Matrices {
         let mut part = CHUNK / 32;
         while part > 0 {
             part -= 1;
-            let mut bit = 0;
-            while bit < 8 {
-                // In the register, the 16 bits of P are the top ones.
-                let image = multiply(shift, polynomial.register(1 << bit), low) >> 48;
-                let mut out = 0;
-                while out < 8 {
-                    // The instruction takes the row of output bit i from byte 7 - i.
-                    let row = 8 * (7 - out) + bit;
-                    parts[part][0] |= (image >> out & 1) << row;
-                    parts[part][1] |= (image >> (8 + out) & 1) << row;
-                    out += 1;
-                }
-                bit += 1;
-            }
+            parts[part] = Self::map(polynomial, shift);
             shift = multiply(shift, x_to(256, low), low);
         }
         let mut high = [0; 8];
@@ -234,7 +229,37 @@ impl Matrices {
             high[word] = multiply(polynomial.constants[WORDS - 8 + word], x_to(8, low), low);
             word += 1;
         }
-        Self { parts, high }
+        let mut words = [[0; LINE_WORDS]; 4];
+        let mut shift = 1;
+        let mut word = LINE_WORDS;
+        while word > 0 {
+            word -= 1;
+            [words[0][word], words[1][word]] = Self::map(polynomial, shift);
+            [words[2][word], words[3][word]] = Self::map(polynomial, multiply(shift, x_to(8, low), low));
+            shift = multiply(shift, x_to(64, low), low);
+        }
+        let last = [polynomial.constants[WORDS - 1], high[7]];
+        Self { parts, high, words, last }
+    }
+
+    /// The map `b -> b shift mod P`.
+    const fn map(polynomial: &Polynomial, shift: u64) -> [u64; 2] {
+        let mut matrices = [0; 2];
+        let mut bit = 0;
+        while bit < 8 {
+            // In the register, the 16 bits of P are the top ones.
+            let image = multiply(shift, polynomial.register(1 << bit), polynomial.low) >> 48;
+            let mut out = 0;
+            while out < 8 {
+                // The instruction takes the row of output bit i from byte 7 - i.
+                let row = 8 * (7 - out) + bit;
+                matrices[0] |= (image >> out & 1) << row;
+                matrices[1] |= (image >> (8 + out) & 1) << row;
+                out += 1;
+            }
+            bit += 1;
+        }
+        matrices
     }
 }
 

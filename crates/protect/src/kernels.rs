@@ -15,6 +15,8 @@ mod avx2_gfni;
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod body;
+#[cfg(target_arch = "x86_64")]
+mod lines;
 mod run;
 #[cfg(target_arch = "x86_64")]
 mod sse;

@@ -132,20 +132,24 @@ fn long_messages_cross_chunks() {
 
 #[test]
 fn blocks_of_every_length_at_every_pitch() {
-    let data = noise(3, 5 * (4224 + 64) + 7);
+    // Kernels take four blocks at a time, and then the rest.
+    const COUNT: usize = 6;
+    let data = noise(3, COUNT * (4224 + 64) + 7);
     for guard in Guard::ALL {
-        for len in (0..=600).step_by(8).chain([1, 513, 4096, 4104, 4152, 4160, 4224]) {
+        for len in
+            (0..=600).step_by(8).chain([1, 513, 960, 1008, 1024, 1088, 2048, 4096, 4104, 4152, 4160, 4224])
+        {
             for pitch in [len, len + 8, len + 13, len + 64] {
                 let expected: Vec<u64> =
-                    (0..5).map(|i| slow_guard(guard, &data[7 + i * pitch..][..len])).collect();
+                    (0..COUNT).map(|i| slow_guard(guard, &data[7 + i * pitch..][..len])).collect();
                 for kernels in Kernels::available() {
                     let context = format!("{} {guard} len={len} pitch={pitch}", kernels.isa());
                     let blocks = Spacing { len, pitch };
-                    let mut guards = [0; 5];
+                    let mut guards = [0; COUNT];
                     kernels.blocks(guard, &data[7..], blocks, &mut guards);
                     assert_eq!(guards[..], expected, "{context}");
-                    let (out_pitch, mut guards) = (len + 3, [0; 5]);
-                    let mut out = vec![0x5A; 5 * out_pitch];
+                    let (out_pitch, mut guards) = (len + 3, [0; COUNT]);
+                    let mut out = vec![0x5A; COUNT * out_pitch];
                     kernels.blocks_copy(guard, &data[7..], blocks, &mut out, out_pitch, &mut guards);
                     assert_eq!(guards[..], expected, "{context}");
                     for (i, copy) in out.chunks_exact(out_pitch).enumerate() {

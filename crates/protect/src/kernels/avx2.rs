@@ -81,6 +81,42 @@ unsafe impl Affine for Ymm {
         // SAFETY: instructions by the contract.
         unsafe { self.xor(a.xor(b)) }
     }
+
+    #[inline(always)]
+    unsafe fn repeat(part: Xmm) -> Self {
+        // SAFETY: instructions by the contract.
+        Self(unsafe { _mm256_broadcastsi128_si256(part.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn pair_words(a: Self, b: Self) -> Self {
+        // SAFETY: instructions by the contract.
+        unsafe { Self(_mm256_unpacklo_epi64(a.0, b.0)).xor(Self(_mm256_unpackhi_epi64(a.0, b.0))) }
+    }
+
+    #[inline(always)]
+    unsafe fn join_each(of: &[Self]) -> Self {
+        // SAFETY: instructions by the contract.
+        unsafe {
+            Self(_mm256_permute2x128_si256::<0x20>(of[0].0, of[1].0)).xor(Self(_mm256_permute2x128_si256::<
+                0x31,
+            >(
+                of[0].0, of[1].0
+            )))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn high_by_low(self, other: Self) -> Self {
+        // SAFETY: instructions by the contract.
+        Self(unsafe { _mm256_clmulepi64_epi128::<0x01>(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn high_by_high(self, other: Self) -> Self {
+        // SAFETY: instructions by the contract.
+        Self(unsafe { _mm256_clmulepi64_epi128::<0x11>(self.0, other.0) })
+    }
 }
 
 table!(Products<Ymm, Crc16>, Ymm, "avx2,sse4.1,ssse3,pclmulqdq,vpclmulqdq");

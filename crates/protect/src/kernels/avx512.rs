@@ -1,6 +1,6 @@
 //! AVX-512 F, BW and VL with VPCLMULQDQ and GFNI: 64 bytes a register.
 
-use super::body::Lines;
+use super::lines::Lines;
 use super::table::table;
 use super::vector::{Affine, Vector, Xmm};
 use std::arch::x86_64::*;
@@ -10,6 +10,18 @@ const XOR3: i32 = 0x96;
 
 #[derive(Clone, Copy)]
 struct Zmm(__m512i);
+
+impl Zmm {
+    /// The halves of `a` XORed, then those of `b`.
+    #[inline(always)]
+    unsafe fn halves(a: Self, b: Self) -> Self {
+        // SAFETY: a caller has the instructions.
+        unsafe {
+            Self(_mm512_shuffle_i64x2::<0b01_00_01_00>(a.0, b.0))
+                .xor(Self(_mm512_shuffle_i64x2::<0b11_10_11_10>(a.0, b.0)))
+        }
+    }
+}
 
 // SAFETY: `load` and `store` use the unaligned instructions on exactly 64 bytes.
 unsafe impl Vector for Zmm {
@@ -87,6 +99,41 @@ unsafe impl Affine for Zmm {
     unsafe fn xor3(self, a: Self, b: Self) -> Self {
         // SAFETY: instructions by the contract.
         Self(unsafe { _mm512_ternarylogic_epi64::<XOR3>(self.0, a.0, b.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn repeat(part: Xmm) -> Self {
+        // SAFETY: instructions by the contract.
+        Self(unsafe { _mm512_broadcast_i32x4(part.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn pair_words(a: Self, b: Self) -> Self {
+        // SAFETY: instructions by the contract.
+        unsafe { Self(_mm512_unpacklo_epi64(a.0, b.0)).xor(Self(_mm512_unpackhi_epi64(a.0, b.0))) }
+    }
+
+    #[inline(always)]
+    unsafe fn join_each(of: &[Self]) -> Self {
+        // SAFETY: instructions by the contract.
+        unsafe {
+            // Two parts of each of two, then one part of each of four.
+            let (a, b) = (Self::halves(of[0], of[1]), Self::halves(of[2], of[3]));
+            Self(_mm512_shuffle_i64x2::<0b10_00_10_00>(a.0, b.0))
+                .xor(Self(_mm512_shuffle_i64x2::<0b11_01_11_01>(a.0, b.0)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn high_by_low(self, other: Self) -> Self {
+        // SAFETY: instructions by the contract.
+        Self(unsafe { _mm512_clmulepi64_epi128::<0x01>(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn high_by_high(self, other: Self) -> Self {
+        // SAFETY: instructions by the contract.
+        Self(unsafe { _mm512_clmulepi64_epi128::<0x11>(self.0, other.0) })
     }
 }
 

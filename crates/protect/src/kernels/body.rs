@@ -6,18 +6,13 @@
 //! The reduction to 64 bits is made once for each chunk; while its dependent steps go on, the
 //! processor already multiplies the words of the next block.
 //!
-//! # Matrices
-//! Carry-less products are slow on some processors (Zen 4: two cycles for a register, and each
-//! register needs two), products of bytes and bit matrices are not (GFNI: one cycle). The 16-bit
-//! guard needs two of these for a line, the others four and eight: only it is summed so.
-//!
 //! # Contract of every function here
 //! `src` is valid for reads of `len` bytes and, if `COPY`, `dst` for writes of `len` bytes; they do
 //! not overlap. The processor has the instructions of `V` and of [`Xmm`].
 
 use super::run::Run;
-use super::vector::{Affine, Vector, Xmm};
-use crate::algebra::{CASTAGNOLI, CHUNK, NVME, Polynomial, T10_DIF, T10_DIF_MATRICES};
+use super::vector::{Vector, Xmm};
+use crate::algebra::{CASTAGNOLI, CHUNK, NVME, Polynomial, T10_DIF};
 use std::arch::x86_64::{
     _mm_clmulepi64_si128, _mm_cvtsi64_si128, _mm_cvtsi128_si64, _mm_extract_epi64, _mm_slli_si128,
 };
@@ -60,7 +55,7 @@ impl Code for Crc64 {
 
 /// Adds the products of the register's worth of words at `src`, and copies them.
 #[inline(always)]
-unsafe fn step<V: Vector, C: Code, const COPY: bool>(
+pub(super) unsafe fn step<V: Vector, C: Code, const COPY: bool>(
     sum: V,
     src: *const u8,
     dst: *mut u8,
@@ -83,12 +78,17 @@ pub(super) trait Sum {
     type Code: Code;
     /// The sum for a message of `len` bytes: a multiple of 16, at most [`CHUNK`].
     unsafe fn sum<const COPY: bool>(src: *const u8, dst: *mut u8, len: usize) -> Xmm;
+
+    /// The registers of the first blocks of a run, if it is faster to take several at a time; how
+    /// many these are. The contract is that of [`blocks`].
+    #[inline(always)]
+    unsafe fn together<const COPY: bool>(_run: &Run) -> usize {
+        0
+    }
 }
 
 /// By carry-less products of words and their constants.
 pub(super) struct Products<V, C>(PhantomData<(V, C)>);
-/// By bit matrices, for guards of 16 bits.
-pub(super) struct Lines<V>(PhantomData<V>);
 
 impl<V: Vector, C: Code> Sum for Products<V, C> {
     type Code = C;
@@ -97,76 +97,6 @@ impl<V: Vector, C: Code> Sum for Products<V, C> {
     unsafe fn sum<const COPY: bool>(src: *const u8, dst: *mut u8, len: usize) -> Xmm {
         // SAFETY: the contract is the same.
         unsafe { sum::<V, C, COPY>(src, dst, len) }
-    }
-}
-
-impl<V: Affine> Sum for Lines<V> {
-    type Code = Crc16;
-
-    #[inline(always)]
-    unsafe fn sum<const COPY: bool>(src: *const u8, dst: *mut u8, len: usize) -> Xmm {
-        // What is no whole line goes in front: a line counts the lines after it. Four lines are
-        // worth the matrices.
-        let front = if len < 4 * V::BYTES { len } else { len % V::BYTES };
-        // SAFETY: every access is at `at` or above and ends at `len` at most, which `src` and (if
-        // `COPY`) `dst` allow by the contract. `constants` begins `len` bytes before the end of its
-        // table, and `parts` as many parts before the end of its own as there are in the lines;
-        // `high` and the end of the constants hold 64 bytes.
-        unsafe {
-            let table = T10_DIF.constants.as_ptr().cast::<u8>();
-            let constants = table.add(CHUNK - len);
-            let mut rest = Xmm::zero();
-            let mut at = 0;
-            while at < front {
-                let (src, dst) = (src.add(at), dst.wrapping_add(at));
-                rest = step::<Xmm, Crc16, COPY>(rest, src, dst, constants.add(at));
-                at += Xmm::BYTES;
-            }
-            if at == len {
-                return rest;
-            }
-            let per_line = V::BYTES / 32;
-            // Of the parts of a line, the last has the same bytes after it as the line.
-            let first = (CHUNK - (len - at)) / 32 + per_line - 1;
-            let mut parts = T10_DIF_MATRICES.parts.as_ptr().wrapping_add(first);
-            let (mut low, mut high) = ([V::zero(); 2], [V::zero(); 2]);
-            while at + 4 * V::BYTES <= len {
-                let mut lines = [V::zero(); 4];
-                for (u, line) in lines.iter_mut().enumerate() {
-                    *line = V::load(src.add(at + u * V::BYTES));
-                    if COPY {
-                        line.store(dst.wrapping_add(at + u * V::BYTES));
-                    }
-                }
-                for u in 0..2 {
-                    let [a, b] = [2 * u, 2 * u + 1].map(|line| parts.add(line * per_line).read());
-                    let (x, y) = (lines[2 * u], lines[2 * u + 1]);
-                    low[u] = low[u].xor3(x.times(V::broadcast(a[0])), y.times(V::broadcast(b[0])));
-                    high[u] = high[u].xor3(x.times(V::broadcast(a[1])), y.times(V::broadcast(b[1])));
-                }
-                parts = parts.wrapping_add(4 * per_line);
-                at += 4 * V::BYTES;
-            }
-            while at < len {
-                let line = V::load(src.add(at));
-                if COPY {
-                    line.store(dst.wrapping_add(at));
-                }
-                let matrices = parts.read();
-                low[0] = low[0].xor(line.times(V::broadcast(matrices[0])));
-                high[0] = high[0].xor(line.times(V::broadcast(matrices[1])));
-                parts = parts.wrapping_add(per_line);
-                at += V::BYTES;
-            }
-            // Low and high bytes are now two messages of one line, the second of which is to be
-            // shifted by a byte.
-            let low_constants = V::load(table.add(CHUNK - V::BYTES));
-            let high_constants = V::load(T10_DIF_MATRICES.high.as_ptr().cast::<u8>().add(64 - V::BYTES));
-            let sum = V::zero()
-                .add_products(low[0].xor(low[1]).swap(), low_constants)
-                .add_products(high[0].xor(high[1]).swap(), high_constants);
-            rest.xor(sum.join())
-        }
     }
 }
 
@@ -276,7 +206,7 @@ pub(super) unsafe fn blocks<S: Sum, const COPY: bool>(run: &Run) {
     // SAFETY: by the contract.
     unsafe {
         let start = carried::<S::Code>(run.start, run.len);
-        for i in 0..run.count {
+        for i in S::together::<COPY>(run)..run.count {
             let (src, dst) = (run.src.add(i * run.src_pitch), run.dst.wrapping_add(i * run.dst_pitch));
             let sum = S::sum::<COPY>(src, dst, run.len);
             run.registers.add(i).write(reduce::<S::Code>(sum.xor(start)));

@@ -40,6 +40,17 @@ pub(super) unsafe trait Affine: Vector {
     unsafe fn times(self, matrix: Self) -> Self;
     /// `self ^ a ^ b`.
     unsafe fn xor3(self, a: Self, b: Self) -> Self;
+    /// The same 16 bytes in every part of 128 bits.
+    unsafe fn repeat(part: Xmm) -> Self;
+    /// In each part of 128 bits the XOR of the words of `a`, then that of the words of `b`.
+    unsafe fn pair_words(a: Self, b: Self) -> Self;
+    /// In each part of 128 bits the [`join`](Vector::join) of another register, in their order:
+    /// `of` has as many registers as a register has parts.
+    unsafe fn join_each(of: &[Self]) -> Self;
+    /// The carry-less product of the high word of each part and the low word of `other`'s.
+    unsafe fn high_by_low(self, other: Self) -> Self;
+    /// The carry-less product of the high words of each part.
+    unsafe fn high_by_high(self, other: Self) -> Self;
 }
 
 /// 16 bytes: the smallest register of every set, and the form of a sum that is to be reduced.
