@@ -144,6 +144,52 @@ impl<M: Medium> Ring<M> {
         self.write(0, body, self.live.front().map(|oldest| oldest.sequence))
     }
 
+    /// Appends records in their order, as many as there is room for, and returns the numbers of
+    /// these. Records that lie side by side are written at once; all are durable after the next
+    /// [`sync`](Self::sync), and before it any of them may be.
+    ///
+    /// # Errors
+    /// If the medium fails; then none of them is there.
+    pub fn append_all<B: AsRef<[u8]>>(
+        &mut self,
+        bodies: impl IntoIterator<Item = B>,
+    ) -> Result<Vec<u64>, RingError> {
+        let (live, write_at) = (self.live.len(), self.write_at);
+        let appended = self.append_side_by_side(bodies);
+        if appended.is_err() {
+            self.live.truncate(live);
+            self.write_at = write_at;
+        }
+        appended
+    }
+
+    fn append_side_by_side<B: AsRef<[u8]>>(
+        &mut self,
+        bodies: impl IntoIterator<Item = B>,
+    ) -> Result<Vec<u64>, RingError> {
+        let (mut numbers, mut run, mut run_at) = (Vec::new(), Vec::new(), self.write_at);
+        for body in bodies {
+            let oldest = self.live.front().map(|oldest| oldest.sequence);
+            let (placed, record) = match self.place(0, body.as_ref(), oldest) {
+                Ok(placed) => placed,
+                Err(RingError::Full(_)) => break,
+                Err(error) => return Err(error),
+            };
+            if placed.at != run_at + run.len() as u64 {
+                self.medium.write_at(self.start + run_at, &run)?;
+                run.clear();
+                run_at = placed.at;
+            }
+            run.extend_from_slice(&record);
+            numbers.push(placed.sequence);
+            self.take(placed);
+        }
+        if !run.is_empty() {
+            self.medium.write_at(self.start + run_at, &run)?;
+        }
+        Ok(numbers)
+    }
+
     /// Makes every record that was appended durable.
     ///
     /// # Errors
@@ -193,6 +239,14 @@ impl<M: Medium> Ring<M> {
     }
 
     fn write(&mut self, kind: u32, body: &[u8], oldest: Option<u64>) -> Result<u64, RingError> {
+        let (placed, record) = self.place(kind, body, oldest)?;
+        self.medium.write_at(self.start + placed.at, &record)?;
+        self.take(placed);
+        Ok(placed.sequence)
+    }
+
+    /// The place and the bytes of the next record.
+    fn place(&mut self, kind: u32, body: &[u8], oldest: Option<u64>) -> Result<(Placed, Vec<u8>), RingError> {
         let need = (HEADER as u64 + body.len() as u64).next_multiple_of(self.align);
         // A record leaves room for a marker, or nothing could ever be released.
         let spare = if kind == MARKER { 0 } else { self.align };
@@ -220,13 +274,16 @@ impl<M: Medium> Ring<M> {
         record.resize(need as usize, 0);
         // A number is used once, even if the write fails: some of it may be there.
         self.next_sequence += 1;
-        self.medium.write_at(self.start + at, &record)?;
-        self.live.push_back(Placed { sequence, at, len: need });
-        self.write_at = at + need;
+        Ok((Placed { sequence, at, len: need }, record))
+    }
+
+    /// Counts a record as the last.
+    fn take(&mut self, placed: Placed) {
+        self.write_at = placed.at + placed.len;
         if self.write_at == self.size {
             self.write_at = 0;
         }
-        Ok(sequence)
+        self.live.push_back(placed);
     }
 
     fn checksum(&self, at: u64, record: &[u8]) -> u32 {

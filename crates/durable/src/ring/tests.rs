@@ -1,5 +1,6 @@
 use super::*;
 use crate::{FaultyStore, Store, StoreFile};
+use std::cell::Cell;
 
 const SIZE: u64 = 16 << 10;
 
@@ -37,8 +38,10 @@ fn after_a_cut_at_any_operation_the_log_is_a_prefix_that_has_all_that_was_synced
         let (mut synced, mut released, mut asked_to_release) = (0, 0, 0);
         let (mut ring, _) = open(&store).unwrap();
         store.cut_power_after(next(120));
+        // Records of the last append, which may meet the cut.
+        let mut last_many = 1;
         loop {
-            let step = match next(4) {
+            let step = match next(5) {
                 0 => ring.sync().map(|()| synced = appended.last().map_or(0, |last| last.0)),
                 1 if !appended.is_empty() => {
                     let upto = appended[next(appended.len() as u64) as usize].0;
@@ -49,7 +52,18 @@ fn after_a_cut_at_any_operation_the_log_is_a_prefix_that_has_all_that_was_synced
                     }
                     done
                 }
+                2 => {
+                    let bodies: Vec<_> =
+                        (0..=next(5)).map(|_| vec![seed as u8; next(900) as usize]).collect();
+                    last_many = bodies.len();
+                    ring.append_all(&bodies).map(|numbers| {
+                        full += usize::from(numbers.len() < bodies.len());
+                        let lens = bodies.iter().map(Vec::len);
+                        appended.extend(numbers.into_iter().zip(lens));
+                    })
+                }
                 _ => {
+                    last_many = 1;
                     let len = next(3000) as usize;
                     match ring.append(&vec![seed as u8; len]) {
                         Ok(sequence) => {
@@ -74,10 +88,10 @@ fn after_a_cut_at_any_operation_the_log_is_a_prefix_that_has_all_that_was_synced
         assert!(found.is_empty() || first > released, "seed {seed}: released ones are gone");
         let expected: Vec<_> = appended.iter().filter(|(s, _)| *s >= first).copied().collect();
         let found: Vec<_> = found.iter().map(|e| (e.sequence, e.body.len())).collect();
-        // The append that met the power cut has a number that nobody was told.
+        // The append that met the power cut has numbers that nobody was told.
         let known = found.len().min(expected.len());
         assert_eq!(found[..known], expected[..known], "seed {seed}");
-        assert!(found.len() <= expected.len() + 1, "seed {seed}");
+        assert!(found.len() <= expected.len() + last_many, "seed {seed}");
         for (sequence, _) in appended.iter().filter(|(s, _)| *s <= synced && *s > asked_to_release) {
             assert!(found.iter().any(|(s, _)| s == sequence), "seed {seed}: {sequence} was durable");
         }
@@ -94,6 +108,73 @@ fn after_a_cut_at_any_operation_the_log_is_a_prefix_that_has_all_that_was_synced
         assert_eq!(before, [7; 512]);
     }
     assert!(torn > 50 && full > 50, "torn {torn}, full {full}");
+}
+
+/// A medium that counts writes, and refuses all after some.
+struct Counted<'s> {
+    file: StoreFile<'s>,
+    writes: Cell<usize>,
+    refused_from: Cell<usize>,
+}
+
+impl Medium for Counted<'_> {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.file.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.writes.set(self.writes.get() + 1);
+        if self.writes.get() > self.refused_from.get() {
+            return Err(io::ErrorKind::Other.into());
+        }
+        self.file.write_at(offset, data)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync()
+    }
+}
+
+#[test]
+fn records_that_are_appended_together_are_one_write_and_lie_as_one_after_the_other() {
+    let (one_by_one, together) = (store(1), store(1));
+    let medium = |store| Counted {
+        file: StoreFile { store, name: "log" },
+        writes: Cell::new(0),
+        refused_from: Cell::new(usize::MAX),
+    };
+    let (mut a, _) = Ring::open(medium(&one_by_one), 512, SIZE, 512, 99).unwrap();
+    let (mut b, _) = Ring::open(medium(&together), 512, SIZE, 512, 99).unwrap();
+    let bodies: Vec<Vec<u8>> = (0..12).map(|i| vec![i; 300 + 100 * usize::from(i)]).collect();
+    for ring in [&mut a, &mut b] {
+        // So that the log goes round.
+        let last = (0..8).map(|_| ring.append(&[1; 1000]).unwrap()).last().unwrap();
+        ring.release(last).unwrap();
+        ring.medium.writes.set(0);
+    }
+    let numbers: Vec<u64> = bodies.iter().map_while(|body| a.append(body).ok()).collect();
+    assert_eq!(b.append_all(&bodies).unwrap(), numbers);
+    assert!(numbers.len() > 5, "{}", numbers.len());
+    assert_eq!(b.medium.writes.get(), 2, "to the end of the region, and from its start");
+    let bytes = |store: &FaultyStore| {
+        let mut bytes = vec![0; SIZE as usize];
+        store.read_at("log", 512, &mut bytes).unwrap();
+        bytes
+    };
+    assert!(bytes(&one_by_one) == bytes(&together));
+    // Refused in the middle: nothing was appended, and what follows is as if nobody had tried.
+    let last = *numbers.last().unwrap();
+    b.release(last).unwrap();
+    b.medium.refused_from.set(b.medium.writes.get() + 1);
+    let before = (b.write_at, b.live.len(), b.free());
+    assert!(b.append_all(vec![[5_u8; 3000]; 5]).is_err());
+    assert_eq!((b.write_at, b.live.len(), b.free()), before);
+    b.medium.refused_from.set(usize::MAX);
+    let after = b.append(b"after").unwrap();
+    b.sync().unwrap();
+    drop(b);
+    let (_, found) = open(&together).unwrap();
+    assert_eq!(found.last().map(|entry| (entry.sequence, &entry.body[..])), Some((after, &b"after"[..])));
 }
 
 #[test]
@@ -155,7 +236,7 @@ fn records_of_another_log_are_not_its_own() {
 struct Bad<'s> {
     file: StoreFile<'s>,
     bad: std::ops::Range<u64>,
-    reads: &'s std::cell::Cell<u32>,
+    reads: &'s Cell<u32>,
 }
 
 impl Medium for Bad<'_> {
@@ -184,7 +265,7 @@ fn a_log_is_opened_in_large_reads_and_past_unreadable_bytes_that_no_record_has()
         ring.append(&vec![1; len]).unwrap();
     }
     ring.sync().unwrap();
-    let reads = std::cell::Cell::new(0);
+    let reads = Cell::new(0);
     let open = |bad| {
         let medium = Bad { file: StoreFile { store: &store, name: "log" }, bad, reads: &reads };
         Ring::open(medium, 512, SIZE, 1024, 99).map(|(_, entries)| entries.len())
