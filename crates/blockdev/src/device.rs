@@ -2,6 +2,7 @@
 
 use crate::IoError;
 use crate::error::Operation;
+use crate::judgement::Judgement;
 use pumice_buffer::AlignedBuffer;
 use pumice_protect::guard::Guard;
 use pumice_protect::origin::Judged;
@@ -199,6 +200,17 @@ pub trait Tagged: Send + Sync {
     /// # Errors
     /// If the range is not of whole blocks of the device, or the medium fails.
     fn read_judged(&self, offset: u64, buf: &mut [u8]) -> Result<Vec<Judged>, IoError>;
+
+    /// [`read_judged`](Self::read_judged) for callers that read most of the device in order: the
+    /// results are combined, and less is kept in memory.
+    ///
+    /// # Errors
+    /// As [`read_judged`](Self::read_judged).
+    fn read_checked(&self, offset: u64, buf: &mut [u8]) -> Result<Judgement, IoError> {
+        let mut judgement = Judgement::default();
+        judgement.take(&self.read_judged(offset, buf)?, 0, self.format().block_bytes as usize);
+        Ok(judgement)
+    }
 
     /// Reads whole blocks with their tuples and checks nothing. Block and tuple are of one version.
     /// The tuple of a block that has none is all FFh, an escape.

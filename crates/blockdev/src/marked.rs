@@ -9,7 +9,8 @@ mod ranges;
 
 use crate::error::Operation;
 use crate::{
-    Background, BlockDevice, DirectIo, FlashCounts, Grains, IoError, Marks, TagCounts, TagFormat, Tagged,
+    Background, BlockDevice, DirectIo, FlashCounts, Grains, IoError, Judgement, Marks, TagCounts, TagFormat,
+    Tagged,
 };
 pub use file::MarksError;
 use file::MarksFile;
@@ -158,6 +159,11 @@ impl Tagged for MarkedDevice {
     fn read_judged(&self, offset: u64, buf: &mut [u8]) -> Result<Vec<Judged>, IoError> {
         self.refuse_marked(offset, buf.len())?;
         self.tags().read_judged(offset, buf)
+    }
+
+    fn read_checked(&self, offset: u64, buf: &mut [u8]) -> Result<Judgement, IoError> {
+        self.refuse_marked(offset, buf.len())?;
+        self.tags().read_checked(offset, buf)
     }
 
     fn read_with_tuples(&self, offset: u64, data: &mut [u8], tuples: &mut [u8]) -> Result<(), IoError> {

@@ -4,11 +4,17 @@
 //! checkpoint) is done by any waiting thread.
 
 use crate::file::{Log, TagFile};
+use crate::geometry::Geometry;
+use crate::group::Group;
 use crate::machine::{Action, Machine, Outcome, Request};
 use pumice_blockdev::{BlockDevice, IoError};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::thread::Thread;
+
+/// Blocks whose guards need no memory of their own.
+const FEW: usize = 256;
 
 /// The data of a command.
 pub(crate) enum Payload<'b> {
@@ -30,24 +36,24 @@ pub(crate) struct Carried {
 struct Shared {
     machine: Machine,
     next: u64,
-    /// Actions for one command each.
-    own: HashMap<u64, VecDeque<Action>>,
+    /// Actions for one command each. They are few: as many as there are threads.
+    own: Vec<(u64, Action)>,
     /// Actions for all.
     common: VecDeque<Action>,
-    outcomes: HashMap<u64, Outcome>,
+    outcomes: Vec<(u64, Outcome)>,
     /// The reason why the tag file accepts no more writes.
     failure: Option<String>,
-    /// Threads that wait to be woken. To wake nobody costs a system call.
-    waiting: u32,
+    /// Threads that wait, each for its command, or for none.
+    waiting: Vec<(Option<u64>, Thread)>,
 }
 
 /// The machine with the drive and the tag file.
 pub(crate) struct Carrier {
     pub(crate) drive: Arc<dyn BlockDevice>,
+    geometry: Geometry,
     pub(crate) file: RwLock<TagFile>,
     log: Mutex<Log>,
     shared: Mutex<Shared>,
-    wake: Condvar,
 }
 
 impl Carrier {
@@ -55,18 +61,18 @@ impl Carrier {
         let shared = Shared {
             machine,
             next: 1,
-            own: HashMap::new(),
+            own: Vec::new(),
             common: VecDeque::new(),
-            outcomes: HashMap::new(),
+            outcomes: Vec::new(),
             failure: None,
-            waiting: 0,
+            waiting: Vec::new(),
         };
         Self {
             drive,
+            geometry: file.header().geometry,
             file: RwLock::new(file),
             log: Mutex::new(log),
             shared: Mutex::new(shared),
-            wake: Condvar::new(),
         }
     }
 
@@ -74,18 +80,17 @@ impl Carrier {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'s>(&self, mut shared: MutexGuard<'s, Shared>) -> MutexGuard<'s, Shared> {
-        shared.waiting += 1;
-        shared = self.wake.wait(shared).unwrap_or_else(PoisonError::into_inner);
-        shared.waiting -= 1;
+    /// Waits until there is something to do: for a command, or for anybody.
+    fn wait<'s>(&'s self, mut shared: MutexGuard<'s, Shared>, id: Option<u64>) -> MutexGuard<'s, Shared> {
+        let me = std::thread::current();
+        let my = me.id();
+        shared.waiting.push((id, me));
+        drop(shared);
+        // It may also end by itself: callers look again.
+        std::thread::park();
+        let mut shared = self.shared();
+        shared.waiting.retain(|(_, thread)| thread.id() != my);
         shared
-    }
-
-    /// Wakes every thread that waits. A thread waits only with `shared`, so none is missed.
-    fn wake_all(&self, shared: &Shared) {
-        if shared.waiting > 0 {
-            self.wake.notify_all();
-        }
     }
 
     /// The reason why the tag file accepts no more writes, if so.
@@ -102,8 +107,52 @@ impl Carrier {
     pub(crate) fn carry(&self, blocks: Range<u64>, request: Request, mut payload: Payload<'_>) -> Carried {
         let mut shared = self.shared();
         let id = shared.next_id();
+        if shared.machine.begin_now(id, blocks.clone(), &request) {
+            drop(shared);
+            return self.read_now(id, &blocks, &mut payload);
+        }
         shared.machine.begin(id, blocks.clone(), request);
         self.until_done(shared, id, blocks, &mut payload)
+    }
+
+    /// Carries out a read that waits for nothing.
+    fn read_now(&self, id: u64, blocks: &Range<u64>, payload: &mut Payload<'_>) -> Carried {
+        let mut few = [0; FEW];
+        let mut many = Vec::new();
+        let (read, guards) = self.read(blocks, payload, &mut few, &mut many);
+        let mut shared = self.shared();
+        let outcome = shared.machine.read_now(id, read.is_ok().then_some(guards));
+        shared.distribute();
+        Carried { outcome, error: read.err() }
+    }
+
+    /// Reads the blocks of a command, and computes their guards if they are to be checked: in
+    /// `few`, or if these are not enough, in `many`.
+    fn read<'g>(
+        &self,
+        blocks: &Range<u64>,
+        payload: &mut Payload<'_>,
+        few: &'g mut [u64; FEW],
+        many: &'g mut Vec<u64>,
+    ) -> (Result<(), IoError>, &'g [u64]) {
+        let (buffer, judged) = match payload {
+            Payload::Read(buffer) => (buffer, true),
+            Payload::ReadTags(buffer) => (buffer, false),
+            Payload::Write(_) | Payload::Zero { .. } => unreachable!("it reads"),
+        };
+        let count = if judged { (blocks.end - blocks.start) as usize } else { 0 };
+        let guards = match few.get_mut(..count) {
+            Some(few) => few,
+            None => {
+                many.resize(count, 0);
+                &mut many[..]
+            }
+        };
+        let read = self.drive.read_at(blocks.start * self.geometry.block_bytes() as u64, buffer);
+        if read.is_ok() {
+            self.geometry.guards_into(buffer, guards);
+        }
+        (read, guards)
     }
 
     /// Flushes the drive.
@@ -127,13 +176,12 @@ impl Carrier {
                 drop(shared);
                 self.carry_common(action);
                 shared = self.shared();
-                self.wake_all(&shared);
             } else if shared.machine.is_at_rest() {
                 return true;
             } else if shared.machine.is_idle() {
                 shared.machine.begin_checkpoint();
             } else {
-                shared = self.wait(shared);
+                shared = self.wait(shared, None);
             }
         }
     }
@@ -147,72 +195,50 @@ impl Carrier {
     ) -> Carried {
         let mut error = None;
         loop {
-            if shared.distribute() {
-                self.wake_all(&shared);
-            }
-            if let Some(outcome) = shared.outcomes.remove(&id) {
-                shared.own.remove(&id);
+            shared.distribute();
+            if let Some(outcome) = take(&mut shared.outcomes, id) {
+                // It may have been woken for what is for all.
+                shared.wake();
                 return Carried { outcome, error };
             }
-            let own = shared.own.get_mut(&id).and_then(VecDeque::pop_front);
-            if let Some(action) = own {
+            if let Some(action) = take(&mut shared.own, id) {
                 drop(shared);
                 let event = self.carry_own(&action, &blocks, payload, &mut error);
                 shared = self.shared();
-                event(&mut shared.machine);
+                event.tell(&mut shared.machine, id);
             } else if let Some(action) = shared.common.pop_front() {
                 drop(shared);
                 self.carry_common(action);
                 shared = self.shared();
-                // Who waits for a checkpoint gets no action when it ends.
-                self.wake_all(&shared);
             } else {
-                shared = self.wait(shared);
+                shared = self.wait(shared, Some(id));
             }
         }
     }
 
-    /// Carries out an action of one command. Returns the event for the machine.
+    /// Carries out an action of one command.
     fn carry_own(
         &self,
         action: &Action,
         blocks: &Range<u64>,
         payload: &mut Payload<'_>,
         error: &mut Option<IoError>,
-    ) -> Box<dyn FnOnce(&mut Machine)> {
-        let file = || self.file.read().unwrap_or_else(PoisonError::into_inner);
-        let geometry = file().header().geometry;
-        let size = geometry.block_bytes();
+    ) -> Event {
+        let size = self.geometry.block_bytes();
         let at = blocks.start * size as u64;
         match action {
-            Action::Load { id, pages } => {
-                let id = *id;
-                let file = file();
-                match file.load_all(pages) {
-                    Ok(pages) => Box::new(move |machine| machine.loaded(id, pages)),
-                    Err(_) => Box::new(move |machine| machine.load_failed(id)),
-                }
+            Action::Load { groups, .. } => {
+                let file = self.file.read().unwrap_or_else(PoisonError::into_inner);
+                Event::Loaded(file.load_groups(groups).ok())
             }
-            Action::Read(id) => {
-                let id = *id;
-                let (buffer, judged) = match payload {
-                    Payload::Read(buffer) => (buffer, true),
-                    Payload::ReadTags(buffer) => (buffer, false),
-                    Payload::Write(_) | Payload::Zero { .. } => unreachable!("it reads"),
-                };
-                match self.drive.read_at(at, buffer) {
-                    Ok(()) => {
-                        let guards = if judged { geometry.guards(buffer) } else { Vec::new() };
-                        Box::new(move |machine| machine.data_read(id, Some(&guards)))
-                    }
-                    Err(why) => {
-                        *error = Some(why);
-                        Box::new(move |machine| machine.data_read(id, None))
-                    }
-                }
+            Action::Read(_) => {
+                let (mut few, mut many) = ([0; FEW], Vec::new());
+                let (read, guards) = self.read(blocks, payload, &mut few, &mut many);
+                let guards = read.is_ok().then(|| guards.to_vec());
+                *error = read.err();
+                Event::Read(guards)
             }
-            Action::Write(id) => {
-                let id = *id;
+            Action::Write(_) => {
                 let len = (blocks.end - blocks.start) * size as u64;
                 let written = match payload {
                     Payload::Write(data) => self.drive.write_at(at, data),
@@ -222,23 +248,20 @@ impl Carrier {
                 };
                 let done = written.is_ok();
                 *error = written.err();
-                Box::new(move |machine| machine.data_written(id, done))
+                Event::Written(done)
             }
-            Action::SeeAgain(id) => {
-                let id = *id;
+            Action::SeeAgain(_) => {
                 let see = |block: u64| {
                     let mut bytes = vec![0; size];
                     self.drive.read_at(block * size as u64, &mut bytes).is_ok().then_some(bytes)
                 };
-                let seen: Vec<_> = blocks.clone().map(see).collect();
-                Box::new(move |machine| machine.seen_again(id, &seen))
+                Event::SeenAgain(blocks.clone().map(see).collect())
             }
-            Action::Flush(Some(id)) => {
-                let id = *id;
+            Action::Flush(Some(_)) => {
                 let flushed = self.drive.flush();
                 let done = flushed.is_ok();
                 *error = flushed.err();
-                Box::new(move |machine| machine.flushed(Some(id), done))
+                Event::Flushed(done)
             }
             other => unreachable!("{other:?} is for all"),
         }
@@ -291,20 +314,48 @@ impl Carrier {
     }
 }
 
+/// What came of an action of one command.
+enum Event {
+    /// `None` if the tag file failed.
+    Loaded(Option<Vec<Group>>),
+    /// The guards; `None` if the drive refused.
+    Read(Option<Vec<u64>>),
+    Written(bool),
+    SeenAgain(Vec<Option<Vec<u8>>>),
+    Flushed(bool),
+}
+
+impl Event {
+    fn tell(self, machine: &mut Machine, id: u64) {
+        match self {
+            Self::Loaded(Some(groups)) => machine.loaded(id, groups),
+            Self::Loaded(None) => machine.load_failed(id),
+            Self::Read(guards) => machine.data_read(id, guards.as_deref()),
+            Self::Written(done) => machine.data_written(id, done),
+            Self::SeenAgain(seen) => machine.seen_again(id, &seen),
+            Self::Flushed(done) => machine.flushed(Some(id), done),
+        }
+    }
+}
+
+/// Takes out the first entry of a command.
+fn take<T>(entries: &mut Vec<(u64, T)>, id: u64) -> Option<T> {
+    let at = entries.iter().position(|(of, _)| *of == id)?;
+    Some(entries.remove(at).1)
+}
+
 impl Shared {
     fn next_id(&mut self) -> u64 {
         self.next += 1;
         self.next
     }
 
-    /// Distributes new actions; returns whether there were any.
-    fn distribute(&mut self) -> bool {
-        let actions = self.machine.take_actions();
-        let any = !actions.is_empty();
-        for action in actions {
+    /// Distributes new actions, and wakes those who are to do them.
+    fn distribute(&mut self) {
+        for action in self.machine.take_actions() {
             let id = match action {
                 Action::Done { id, outcome } => {
-                    self.outcomes.insert(id, outcome);
+                    self.outcomes.push((id, outcome));
                     continue;
                 }
                 Action::Load { id, .. } => Some(id),
@@ -313,10 +364,28 @@ impl Shared {
                 Action::Commit(_) | Action::Store(_) | Action::Release(_) => None,
             };
             match id {
-                Some(id) => self.own.entry(id).or_default().push_back(action),
+                Some(id) => self.own.push((id, action)),
                 None => self.common.push_back(action),
             }
         }
-        any
+        self.wake();
+    }
+
+    /// Wakes the threads that have something to do: with an action or an outcome of their own, as
+    /// many others as there are actions for all, and those who wait for no command of their own.
+    fn wake(&mut self) {
+        let Self { own, outcomes, waiting, common, .. } = self;
+        let mut common = common.len();
+        waiting.retain(|(id, thread)| {
+            let concerned = id.is_none_or(|id| {
+                own.iter().any(|(of, _)| *of == id) || outcomes.iter().any(|(of, _)| *of == id)
+            });
+            let wakes = concerned || common > 0;
+            if wakes {
+                common = common.saturating_sub(usize::from(!concerned));
+                thread.unpark();
+            }
+            !wakes
+        });
     }
 }

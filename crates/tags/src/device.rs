@@ -11,7 +11,9 @@ use crate::machine::{Machine, Outcome, Request};
 use crate::page::{Judged, Opinion, Origin, Tag};
 use crate::record::Change;
 use crate::refusals::{Refusals, Ruling};
-use pumice_blockdev::{Background, BlockDevice, FlashCounts, Grains, IoError, Operation, Tagged};
+use pumice_blockdev::{
+    Background, BlockDevice, FlashCounts, Grains, IoError, Judgement, Operation, TagFault, Tagged,
+};
 use pumice_protect::digest::crc32c;
 use std::collections::BTreeSet;
 use std::io;
@@ -168,7 +170,8 @@ impl TaggedDevice {
     pub fn judge(&self, blocks: Range<u64>) -> Result<Vec<Opinion>, IoError> {
         let mut buffer = vec![0; (blocks.end - blocks.start) as usize * self.geometry.block_bytes()];
         let at = blocks.start * self.geometry.block_bytes() as u64;
-        let carried = self.carrier.carry(blocks, Request::Read, Payload::Read(&mut buffer));
+        let carried =
+            self.carrier.carry(blocks, Request::Judge { sweeps: false }, Payload::Read(&mut buffer));
         Ok(opinions(self.judged(carried, at, buffer.len())?))
     }
 
@@ -223,6 +226,14 @@ impl TaggedDevice {
     fn judged(&self, carried: Carried, at: u64, len: usize) -> Result<Vec<Judged>, IoError> {
         match (carried.outcome, carried.error) {
             (Outcome::Read(judged), _) => Ok(judged),
+            (_, Some(error)) => Err(error),
+            _ => Err(IoError::new(self.name(), Operation::Read, at, len, self.tags_error())),
+        }
+    }
+
+    fn checked(&self, carried: Carried, at: u64, len: usize) -> Result<Judgement, IoError> {
+        match (carried.outcome, carried.error) {
+            (Outcome::Checked(judgement), _) => Ok(judgement),
             (_, Some(error)) => Err(error),
             _ => Err(IoError::new(self.name(), Operation::Read, at, len, self.tags_error())),
         }
@@ -395,9 +406,10 @@ impl BlockDevice for TaggedDevice {
             return Ok(());
         }
         let carried = self.carrier.carry(blocks.clone(), Request::Read, Payload::Read(buf));
-        let judged = self.judged(carried, offset, buf.len())?;
-        let differs = |(_, judged): &(u64, Judged)| matches!(judged.opinion, Opinion::Differs(_));
-        for (block, _) in blocks.zip(judged).filter(differs) {
+        let judgement = self.checked(carried, offset, buf.len())?;
+        let differ = judgement.faulty.iter().filter(|faulty| matches!(faulty.fault, TagFault::Differs(_)));
+        for at in differ.flat_map(|faulty| (faulty.at..faulty.at + faulty.len).step_by(size as usize)) {
+            let block = blocks.start + at as u64 / size;
             if self.refuses(block) {
                 buf.fill(0);
                 let (at, len) = (block * size, size as usize);
@@ -429,9 +441,14 @@ impl BlockDevice for TaggedDevice {
 
     fn flush(&self) -> Result<(), IoError> {
         let carried = self.carrier.flush();
-        match carried.error {
-            Some(error) => Err(error),
-            None => Ok(()),
+        match (carried.outcome, carried.error) {
+            (Outcome::Done, _) => Ok(()),
+            (_, Some(error)) => Err(error),
+            // It failed for several commands at once, and another has the error.
+            _ => {
+                let why = io::Error::other("the drive failed to flush");
+                Err(IoError::new(self.name(), Operation::Flush, 0, 0, why))
+            }
         }
     }
 }

@@ -2,7 +2,8 @@
 
 mod recover;
 
-use crate::geometry::{Geometry, HEADER_SLOT, LOG_AT, PAGE_BYTES};
+use crate::geometry::{GROUP_PAGES, Geometry, HEADER_SLOT, LOG_AT, PAGE_BYTES};
+use crate::group::Group;
 use crate::header::{BadHeader, Header, MAX_SERIAL};
 use crate::kept::{Contents, Kept, KeptArea, KeptError, Why, is_bad_sector};
 use crate::page::{Found, Page};
@@ -23,8 +24,8 @@ const OLD_SLOTS: Slots = Slots { version: 1, ..SLOTS };
 /// The alignment of the log.
 const LOG_ALIGN: u32 = 512;
 
-/// Most pages that are read at once.
-const LOADED: usize = 256;
+/// Most groups of pages that are read at once.
+const LOADED: usize = 32;
 
 /// The reasons why a tag file cannot be used.
 #[derive(Debug, Error)]
@@ -101,18 +102,8 @@ impl Log {
     /// # Errors
     /// If the medium fails.
     pub fn append(&mut self, records: &[Record]) -> Result<Appended, TagError> {
-        let mut numbers = Vec::with_capacity(records.len());
-        let mut full = false;
-        for record in records {
-            match self.ring.append(&record.encode(&self.geometry)) {
-                Ok(number) => numbers.push(number),
-                Err(RingError::Full(_)) => {
-                    full = true;
-                    break;
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
+        let numbers = self.ring.append_all(records.iter().map(|record| record.encode(&self.geometry)))?;
+        let full = numbers.len() < records.len();
         Ok(Appended { numbers, full, low: (self.ring.room() as u64) < self.geometry.log_bytes() / 4 })
     }
 
@@ -355,30 +346,28 @@ impl TagFile {
         }
     }
 
-    /// [`load`](Self::load) of each of `numbers`, which ascend; pages that follow each other are
-    /// read at once.
+    /// Reads groups of pages, whose numbers ascend; those that follow each other are read at once.
     ///
     /// # Errors
     /// As [`load`](Self::load).
-    pub fn load_all(&self, numbers: &[u64]) -> io::Result<Vec<(u64, Found)>> {
-        let header = &self.header;
-        let mut found = Vec::with_capacity(numbers.len());
-        for run in numbers.chunk_by(|number, next| number + 1 == *next).flat_map(|run| run.chunks(LOADED)) {
-            let mut bytes = vec![0; run.len() * PAGE_BYTES];
-            if self.medium.read_at(header.geometry.page_at(run[0]), &mut bytes).is_ok() {
-                let pages = run.iter().zip(bytes.as_chunks().0);
-                let page = |(number, sector): (&u64, &[u8; PAGE_BYTES])| {
-                    (*number, Page::decode(&header.geometry, sector, header.identity, *number))
-                };
-                found.extend(pages.map(page));
-            } else {
-                // One of them may be lost.
-                for number in run {
-                    found.push((*number, self.load(*number)?));
-                }
+    pub fn load_groups(&self, groups: &[u64]) -> io::Result<Vec<Group>> {
+        let Header { geometry, identity, .. } = &self.header;
+        let mut loaded = Vec::with_capacity(groups.len());
+        let mut bytes = Vec::new();
+        for run in groups.chunk_by(|group, next| group + 1 == *next).flat_map(|run| run.chunks(LOADED)) {
+            let pages = geometry.pages_of(run[0]).start..geometry.pages_of(run[run.len() - 1]).end;
+            bytes.resize((pages.end - pages.start) as usize * PAGE_BYTES, 0);
+            let whole = self.medium.read_at(geometry.page_at(pages.start), &mut bytes).is_ok();
+            let sectors = bytes.as_chunks().0.chunks(GROUP_PAGES as usize);
+            for (group, sectors) in run.iter().zip(sectors) {
+                loaded.push(match whole {
+                    true => Group::decode(geometry, *identity, *group, sectors),
+                    // One of them may be lost.
+                    false => Group::new(*group, geometry.pages_of(*group).map(|page| self.load(page)))?,
+                });
             }
         }
-        Ok(found)
+        Ok(loaded)
     }
 
     /// Writes pages to their places, in ascending order. Durable after [`sync`](Self::sync).

@@ -10,6 +10,9 @@ use thiserror::Error;
 
 /// Bytes of a page: a sector.
 pub const PAGE_BYTES: usize = 512;
+/// Pages that are read and kept together: 4 KiB of the tag file, which cost no more to read than a
+/// sector.
+pub const GROUP_PAGES: u64 = 8;
 /// Bytes of a slot of the header; there are two.
 pub const HEADER_SLOT: u32 = 4096;
 /// Where the log begins.
@@ -166,10 +169,23 @@ impl Geometry {
         (block / self.blocks_of_page(), (block % self.blocks_of_page()) as usize)
     }
 
-    /// The pages of a range of blocks, which is not empty.
+    /// The groups of the pages of a range of blocks, which is not empty.
     #[must_use]
-    pub fn pages_of(&self, blocks: &Range<u64>) -> Range<u64> {
-        self.place(blocks.start).0..self.place(blocks.end - 1).0 + 1
+    pub fn groups_of(&self, blocks: &Range<u64>) -> Range<u64> {
+        self.place(blocks.start).0 / GROUP_PAGES..self.place(blocks.end - 1).0 / GROUP_PAGES + 1
+    }
+
+    /// Groups of pages.
+    #[must_use]
+    pub const fn groups(&self) -> u64 {
+        self.pages().div_ceil(GROUP_PAGES)
+    }
+
+    /// The pages of a group: [`GROUP_PAGES`], or less in the last.
+    #[must_use]
+    pub fn pages_of(&self, group: u64) -> Range<u64> {
+        let first = group * GROUP_PAGES;
+        first..self.pages().min(first + GROUP_PAGES)
     }
 
     /// The most blocks of a record with tuples.
@@ -205,11 +221,16 @@ impl Geometry {
 
     /// The guard of each block of `data`.
     pub(crate) fn guards(&self, data: &[u8]) -> Vec<u64> {
-        let size = self.block_bytes();
-        let mut guards = vec![0; data.len() / size];
-        let spacing = Spacing { len: size, pitch: size };
-        Kernels::best().blocks(self.format.guard(), data, spacing, &mut guards);
+        let mut guards = vec![0; data.len() / self.block_bytes()];
+        self.guards_into(data, &mut guards);
         guards
+    }
+
+    /// The guards of the first blocks of `data`, one for each of `guards`.
+    pub(crate) fn guards_into(&self, data: &[u8], guards: &mut [u64]) {
+        let size = self.block_bytes();
+        let spacing = Spacing { len: size, pitch: size };
+        Kernels::best().blocks(self.format.guard(), data, spacing, guards);
     }
 
     /// The guard of a block of zeros.

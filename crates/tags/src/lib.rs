@@ -17,6 +17,7 @@ mod carrier;
 mod device;
 pub mod file;
 pub mod geometry;
+pub mod group;
 pub mod header;
 pub mod kept;
 mod locks;

@@ -24,6 +24,15 @@ impl Locks {
         self.grant(self.entries.len() - 1)
     }
 
+    /// Requests blocks to share with others. If they are not granted at once, nothing is requested.
+    pub(crate) fn ask_now(&mut self, id: u64, blocks: Range<u64>) -> bool {
+        let granted = self.ask(id, blocks, false);
+        if !granted {
+            self.entries.pop();
+        }
+        granted
+    }
+
     /// Releases the blocks of a command. Returns the commands that are granted theirs as a result,
     /// in order of arrival.
     pub(crate) fn give_back(&mut self, id: u64) -> Vec<u64> {
@@ -63,6 +72,7 @@ mod tests {
         assert!(locks.ask(5, 8..9, false) && locks.ask(6, 20..30, true));
         assert_eq!(locks.give_back(2), []);
         assert_eq!(locks.give_back(1), [3]);
+        assert!(!locks.ask_now(7, 25..26) && locks.ask_now(8, 30..31));
         assert_eq!(locks.give_back(3), [4]);
     }
 }

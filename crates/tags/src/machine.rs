@@ -5,21 +5,36 @@
 
 mod cache;
 mod checkpoint;
+mod flushes;
+mod reads;
 
 use crate::geometry::Geometry;
+use crate::group::Group;
 use crate::locks::Locks;
-use crate::page::{Found, Judged, Opinion, Origin, Page, Tag};
+use crate::page::{Judged, Opinion, Page, Tag};
 use crate::record::{Change, Record};
 use cache::Cache;
 use checkpoint::Checkpoint;
+use pumice_blockdev::Judgement;
+use pumice_protect::digest::crc32c;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
+
+/// Groups of pages that are read at once for a sweep.
+const SWEPT: u64 = 8;
 
 /// The operation on a range of blocks.
 #[derive(Debug, Clone)]
 pub enum Request {
     /// Read and check.
     Read,
+    /// The same for a reader of most of the drive in order: pages are read ahead, and not kept.
+    Sweep,
+    /// Read and check, with what is said of each block.
+    Judge {
+        /// As [`Sweep`](Self::Sweep) does with pages.
+        sweeps: bool,
+    },
     /// Read, with the tags. Nothing is checked.
     ReadTags,
     /// Write.
@@ -32,15 +47,22 @@ pub enum Request {
     Vouch,
 }
 
+impl Request {
+    /// Whether it changes neither blocks nor tags.
+    const fn is_of_reading(&self) -> bool {
+        matches!(self, Self::Read | Self::Sweep | Self::Judge { .. } | Self::ReadTags)
+    }
+}
+
 /// An action. For each there is a method of [`Machine`] that accepts its outcome.
 #[derive(Debug, Clone)]
 pub enum Action {
-    /// Read pages of the tag file: [`Machine::loaded`].
+    /// Read groups of pages of the tag file: [`Machine::loaded`].
     Load {
         /// For this command.
         id: u64,
         /// Which.
-        pages: Vec<u64>,
+        groups: Vec<u64>,
     },
     /// Append records to the log, in this order, and sync it: [`Machine::committed`].
     Commit(Vec<Record>),
@@ -50,7 +72,8 @@ pub enum Action {
     Read(u64),
     /// Read the blocks of a command whose write failed: [`Machine::seen_again`].
     SeeAgain(u64),
-    /// Flush the drive, for a command or (`None`) a checkpoint: [`Machine::flushed`].
+    /// Flush the drive, for commands (the first of them) or (`None`) a checkpoint:
+    /// [`Machine::flushed`].
     Flush(Option<u64>),
     /// Write pages to their places and sync the tag file: [`Machine::stored`].
     Store(Vec<(u64, Page)>),
@@ -68,6 +91,8 @@ pub enum Action {
 /// The outcome of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
+    /// It was read and checked.
+    Checked(Judgement),
     /// It was read, with the result of checking each block.
     Read(Vec<Judged>),
     /// It was read, with the tag of each block.
@@ -87,6 +112,8 @@ pub enum Outcome {
 struct Command {
     blocks: Range<u64>,
     request: Request,
+    /// The groups that are kept for it.
+    pinned: Range<u64>,
     /// The number of its record, which is durable. Its data is not known to be written.
     number: Option<u64>,
 }
@@ -98,6 +125,8 @@ pub struct Machine {
     locks: Locks,
     commands: BTreeMap<u64, Command>,
     cache: Cache,
+    /// The groups that were last loaded for a sweep.
+    swept: Range<u64>,
     /// Commands that wait for a commit, in the order of their records.
     queue: VecDeque<u64>,
     /// Commands of the commit that is under way.
@@ -108,8 +137,10 @@ pub struct Machine {
     settled: u64,
     /// Records in the log whose data the drive refused: their blocks may be old.
     refused: BTreeSet<u64>,
-    /// Flushes for commands, with the records that they settle.
-    flushes: BTreeMap<u64, u64>,
+    /// The flush under way for commands: the records that it settles, and the commands.
+    flushing: Option<(u64, Vec<u64>)>,
+    /// Commands that wait for the next flush.
+    to_flush: Vec<u64>,
     checkpoint: Checkpoint,
     /// Pages that were lost.
     lost: BTreeSet<u64>,
@@ -131,17 +162,19 @@ impl Machine {
             locks: Locks::default(),
             commands: BTreeMap::new(),
             cache: Cache::new(cached_pages),
+            swept: 0..0,
             queue: VecDeque::new(),
             committing: Vec::new(),
             last,
             settled: last,
             refused: BTreeSet::new(),
-            flushes: BTreeMap::new(),
+            flushing: None,
+            to_flush: Vec::new(),
             checkpoint: Checkpoint::new(last),
             lost: BTreeSet::new(),
             failed: false,
             zero_guard: geometry.zero_guard(),
-            zero_sum: crc32c::crc32c(&vec![0; geometry.block_bytes()]),
+            zero_sum: crc32c(&vec![0; geometry.block_bytes()]),
             actions: Vec::new(),
             #[cfg(test)]
             mutation: None,
@@ -175,7 +208,10 @@ impl Machine {
     /// Whether no command and no checkpoint is under way.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.commands.is_empty() && self.flushes.is_empty() && self.checkpoint.is_idle()
+        self.commands.is_empty()
+            && self.flushing.is_none()
+            && self.to_flush.is_empty()
+            && self.checkpoint.is_idle()
     }
 
     /// A command begins. `id` must be unique among those under way.
@@ -192,20 +228,40 @@ impl Machine {
                 return;
             }
         }
-        let exclusive = !matches!(request, Request::Read | Request::ReadTags);
+        let exclusive = !request.is_of_reading();
         #[cfg(test)]
         let exclusive = exclusive && self.mutation != Some(crate::mutation::Mutation::NoLocks);
         let granted = self.locks.ask(id, blocks.clone(), exclusive);
-        self.commands.insert(id, Command { blocks, request, number: None });
+        let pinned = self.geometry.groups_of(&blocks);
+        self.commands.insert(id, Command { blocks, request, pinned, number: None });
         if granted {
             self.start(id);
         }
     }
 
-    /// A flush for a host begins: earlier acknowledged writes are durable when it ends.
-    pub fn begin_flush(&mut self, id: u64) {
-        self.flushes.insert(id, self.settles_now());
-        self.actions.push(Action::Flush(Some(id)));
+    /// A read begins that has all that it needs: its blocks are free, and its pages are in memory.
+    /// Its blocks are to be read now, and [`read_now`](Self::read_now) follows. Returns false, and
+    /// nothing has begun, if it would have to wait, or changes something.
+    ///
+    /// # Panics
+    /// As [`begin`](Self::begin).
+    pub fn begin_now(&mut self, id: u64, blocks: Range<u64>, request: &Request) -> bool {
+        assert!(blocks.start < blocks.end && blocks.end <= self.geometry.blocks(), "{blocks:?}");
+        let pinned = self.geometry.groups_of(&blocks);
+        if !request.is_of_reading() || !self.locks.ask_now(id, blocks.clone()) {
+            return false;
+        }
+        if !self.cache.pin_present(pinned.clone()) {
+            self.locks.give_back(id);
+            return false;
+        }
+        // Their tuples are wanted when the blocks have been read.
+        for part in self.parts(&blocks) {
+            self.cache.page(part.page).prefetch();
+        }
+        let (request, number) = (request.clone(), None);
+        self.commands.insert(id, Command { blocks, request, pinned, number });
+        true
     }
 
     /// Requests a checkpoint, so that every page is written to its place.
@@ -215,24 +271,36 @@ impl Machine {
     }
 
     fn start(&mut self, id: u64) {
-        let command = &self.commands[&id];
-        let pages = self.geometry.pages_of(&command.blocks);
-        let missing = self.cache.pin(pages);
+        let command = self.commands.get_mut(&id).expect("a command that begins");
+        let mut missing = self.cache.pin(command.pinned.clone());
         if missing.is_empty() {
             self.go(id);
-        } else {
-            self.actions.push(Action::Load { id, pages: missing });
+            return;
         }
+        if matches!(command.request, Request::Sweep | Request::Judge { sweeps: true }) {
+            let ahead = command.pinned.end..self.geometry.groups().min(command.pinned.start + SWEPT);
+            // Kept from now on, so that none of them is newer than what is read.
+            missing.extend(self.cache.pin(ahead.clone()));
+            command.pinned.end = command.pinned.end.max(ahead.end);
+            let before = std::mem::replace(&mut self.swept, command.pinned.clone());
+            self.cache.forget(before);
+        }
+        self.actions.push(Action::Load { id, groups: missing });
     }
 
-    /// Pages were read.
-    pub fn loaded(&mut self, id: u64, pages: Vec<(u64, Found)>) {
-        for (number, found) in pages {
-            if found == Found::Lost && !self.cache.has(number) {
-                self.lost.insert(number);
+    /// Groups of pages were read.
+    pub fn loaded(&mut self, id: u64, groups: Vec<Group>) {
+        for group in groups {
+            if !self.cache.has(group.number) {
+                self.lost.extend(&group.lost);
             }
-            self.cache.insert(number, found.page());
+            self.cache.insert(group);
         }
+        let command = self.commands.get_mut(&id).expect("a command whose pages were loaded");
+        let needed = self.geometry.groups_of(&command.blocks);
+        let ahead = needed.end..command.pinned.end;
+        command.pinned = needed;
+        self.cache.unpin(ahead);
         self.go(id);
     }
 
@@ -245,9 +313,12 @@ impl Machine {
     /// The pages of a command are in memory.
     fn go(&mut self, id: u64) {
         match &self.commands[&id].request {
-            Request::Read | Request::ReadTags | Request::Adopt | Request::Release => {
-                self.actions.push(Action::Read(id));
-            }
+            Request::Read
+            | Request::Sweep
+            | Request::Judge { .. }
+            | Request::ReadTags
+            | Request::Adopt
+            | Request::Release => self.actions.push(Action::Read(id)),
             Request::Vouch => self.vouch(id),
             // It has failed while the pages were read: nothing takes the command from the queue.
             Request::Write(_) if self.failed => self.end(id, Outcome::TagsFailed),
@@ -324,110 +395,13 @@ impl Machine {
             let (page, place) = self.geometry.place(first + at as u64);
             let old = self.cache.page(page).tag(&self.geometry, place);
             let is_old = bytes.as_deref().is_some_and(|bytes| {
-                crc32c::crc32c(bytes) != new_sum && !matches!(old.judge(guard.of(bytes)), Opinion::Differs(_))
+                crc32c(bytes) != new_sum && !matches!(old.judge(guard.of(bytes)), Opinion::Differs(_))
             });
             if !is_old {
                 self.cache.change(page).set(&self.geometry, place, &new);
             }
         }
         self.end(id, Outcome::DriveFailed);
-    }
-
-    /// The blocks of a command were read: the guard of each, or `None` if the drive refused. For
-    /// [`Request::ReadTags`] the guards are not used.
-    pub fn data_read(&mut self, id: u64, guards: Option<&[u64]>) {
-        let command = &self.commands[&id];
-        let Some(guards) = guards else {
-            self.end(id, Outcome::DriveFailed);
-            return;
-        };
-        let (blocks, request) = (command.blocks.clone(), command.request.clone());
-        if matches!(request, Request::ReadTags) {
-            let tag = |block| {
-                let (page, place) = self.geometry.place(block);
-                self.cache.page(page).tag(&self.geometry, place)
-            };
-            let outcome = Outcome::Tags(blocks.map(tag).collect());
-            self.end(id, outcome);
-            return;
-        }
-        let mut judged = Vec::with_capacity(guards.len());
-        let mut block = blocks.start;
-        while block < blocks.end {
-            let (number, place) = self.geometry.place(block);
-            let count = (self.geometry.blocks_of_page() - place as u64).min(blocks.end - block) as usize;
-            let guards = &guards[judged.len()..judged.len() + count];
-            let page = self.cache.page(number);
-            let begin = judged.len();
-            page.judge(&self.geometry, place, guards, &mut judged);
-            if self.lost.contains(&number) {
-                for (place, judged) in (place..).zip(&mut judged[begin..]) {
-                    if page.origin(place) == Origin::Unknown {
-                        judged.opinion = Opinion::Lost;
-                    }
-                }
-            }
-            block += count as u64;
-        }
-        if !self.failed {
-            self.adopt(&request, blocks, guards, &judged);
-        }
-        self.end(id, Outcome::Read(judged));
-    }
-
-    /// Makes tags of what a command read, if it asks for that.
-    fn adopt(&mut self, request: &Request, blocks: Range<u64>, guards: &[u64], judged: &[Judged]) {
-        for (block, (guard, judged)) in blocks.zip(guards.iter().zip(judged)) {
-            let (number, place) = self.geometry.place(block);
-            let adopts = match request {
-                Request::Adopt => self.cache.page(number).origin(place) == Origin::Unknown,
-                Request::Release => matches!(judged.opinion, Opinion::Differs(_)),
-                Request::Read | Request::ReadTags | Request::Write(_) | Request::Vouch => return,
-            };
-            if adopts {
-                let tag = Tag { origin: Origin::Adopted, tuple: self.geometry.tuple(block, *guard) };
-                self.cache.change(number).set(&self.geometry, place, &tag);
-            }
-        }
-    }
-
-    /// Makes the adopted tags of a command's blocks vouched ones.
-    fn vouch(&mut self, id: u64) {
-        if self.failed {
-            self.end(id, Outcome::TagsFailed);
-            return;
-        }
-        let mut count = 0;
-        for block in self.commands[&id].blocks.clone() {
-            let (page, place) = self.geometry.place(block);
-            let tag = self.cache.page(page).tag(&self.geometry, place);
-            if tag.origin == Origin::Adopted {
-                let tag = Tag { origin: Origin::Vouched, ..tag };
-                self.cache.change(page).set(&self.geometry, place, &tag);
-                count += 1;
-            }
-        }
-        self.end(id, Outcome::Vouched(count));
-    }
-
-    /// The drive was flushed, for a command or a checkpoint.
-    pub fn flushed(&mut self, id: Option<u64>, done: bool) {
-        let Some(id) = id else {
-            self.checkpoint_flushed(done);
-            return;
-        };
-        let settles = self.flushes.remove(&id).expect("a flush that is under way");
-        if done {
-            self.settled = self.settled.max(settles);
-        }
-        let outcome = if done { Outcome::Done } else { Outcome::DriveFailed };
-        self.actions.push(Action::Done { id, outcome });
-    }
-
-    /// Up to this number, the data of every record are written.
-    fn settles_now(&self) -> u64 {
-        let under_way = self.commands.values().filter_map(|command| command.number).min();
-        under_way.map_or(self.last, |first| first - 1)
     }
 
     /// The tag and the sum that a change gives to one of its blocks.
@@ -451,14 +425,19 @@ impl Machine {
         }
     }
 
-    /// A command ends: its blocks and pages are for others.
+    /// A command ends, with an outcome.
     fn end(&mut self, id: u64, outcome: Outcome) {
-        let command = self.commands.remove(&id).expect("a command that is under way");
-        self.cache.unpin(self.geometry.pages_of(&command.blocks));
         self.actions.push(Action::Done { id, outcome });
+        self.leave(id);
+    }
+
+    /// A command has ended: its blocks and pages are for others.
+    fn leave(&mut self, id: u64) {
+        let command = self.commands.remove(&id).expect("a command that is under way");
+        self.cache.unpin(command.pinned);
         for next in self.locks.give_back(id) {
             if self.failed && matches!(self.commands[&next].request, Request::Write(_)) {
-                self.cache.pin(self.geometry.pages_of(&self.commands[&next].blocks.clone()));
+                self.cache.pin(self.commands[&next].pinned.clone());
                 self.end(next, Outcome::TagsFailed);
             } else {
                 self.start(next);

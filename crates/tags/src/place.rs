@@ -14,6 +14,8 @@ use std::path::Path;
 use std::sync::Arc;
 use thiserror::Error;
 
+/// Bytes of a new log that are allocated at a time.
+const PIECE: usize = 1 << 20;
 /// Bytes of a new log: room for some thousand writes.
 const LOG_BYTES: u64 = 8 << 20;
 
@@ -132,6 +134,13 @@ fn make_file(path: &Path, geometry: Geometry, serial: &str) -> Result<bool, TagE
     let file =
         OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(&new)?;
     file.set_len(geometry.file_bytes())?;
+    // The log has its room from the start: to allocate it would cost every first sync of a record
+    // a commit of the file system.
+    let zeros = vec![0; PIECE];
+    for at in (LOG_AT..LOG_AT + geometry.log_bytes()).step_by(PIECE) {
+        let len = (LOG_AT + geometry.log_bytes() - at).min(PIECE as u64) as usize;
+        file.write_all_at(&zeros[..len], at)?;
+    }
     TagFile::create(&NewFile(file), geometry, identity(), serial)?;
     // Without replacing: somebody else may have made it meanwhile.
     std::fs::hard_link(&new, path)?;

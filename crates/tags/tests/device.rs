@@ -1,6 +1,6 @@
 //! Drives with tags, from outside: damage, writes behind the node's back, lost and restored tags.
 
-use pumice_blockdev::{BlockDevice, FaultyDevice, MemoryDevice};
+use pumice_blockdev::{BlockDevice, FaultyDevice, IoError, MemoryDevice, Operation};
 use pumice_durable::Slots;
 use pumice_protect::guard::Guard;
 use pumice_tags::adoption::{Adopted, adopt};
@@ -62,7 +62,7 @@ impl World {
         device.flush().unwrap();
     }
 
-    fn read(&self, device: &TaggedDevice, block: u64) -> Result<Vec<u8>, pumice_blockdev::IoError> {
+    fn read(&self, device: &TaggedDevice, block: u64) -> Result<Vec<u8>, IoError> {
         let mut buf = vec![0; self.geometry.block_bytes()];
         device.read_at(self.at(block), &mut buf).map(|()| buf)
     }
@@ -329,6 +329,53 @@ fn adoption_goes_on_where_it_stopped_and_blesses_nothing() {
 }
 
 /// Whoever brings pages home waits while another thread carries the checkpoint out, and is woken.
+/// A drive that cannot flush.
+struct NoFlush(MemoryDevice);
+
+impl BlockDevice for NoFlush {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+    fn size_bytes(&self) -> u64 {
+        self.0.size_bytes()
+    }
+    fn logical_block(&self) -> u32 {
+        self.0.logical_block()
+    }
+    fn read_only(&self) -> bool {
+        false
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError> {
+        self.0.read_at(offset, buf)
+    }
+    fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), IoError> {
+        self.0.write_at(offset, data)
+    }
+    fn flush(&self) -> Result<(), IoError> {
+        // Others come to wait meanwhile.
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        Err(IoError::new(self.name(), Operation::Flush, 0, 0, std::io::ErrorKind::Other.into()))
+    }
+}
+
+#[test]
+fn a_flush_that_fails_fails_for_all_who_share_it() {
+    let geometry = Geometry::new(BLOCKS * 512, 512, 512, Guard::Crc16, 128 << 10).unwrap();
+    let world = World::over(geometry, Arc::new(NoFlush(MemoryDevice::new("d", BLOCKS * 512))));
+    let device = world.open();
+    std::thread::scope(|scope| {
+        for thread in 0..6 {
+            let device = &device;
+            scope.spawn(move || {
+                for _ in 0..10 {
+                    device.write_at(thread * 512, &[7; 512]).unwrap();
+                    device.flush().unwrap_err();
+                }
+            });
+        }
+    });
+}
+
 #[test]
 fn who_waits_for_a_checkpoint_of_another_thread_is_woken() {
     let world = World::new(512);

@@ -5,7 +5,7 @@ use crate::carrier::Payload;
 use crate::machine::{Outcome, Request};
 use crate::page::{Judged, Origin, Tag};
 use crate::record::Change;
-use pumice_blockdev::{BlockDevice, IoError, Operation, TagCounts, TagFormat, Tagged};
+use pumice_blockdev::{BlockDevice, IoError, Judgement, Operation, TagCounts, TagFormat, Tagged};
 use pumice_protect::digest::crc32c;
 use pumice_protect::tuple::Tuple;
 
@@ -32,8 +32,15 @@ impl Tagged for TaggedDevice {
     fn read_judged(&self, offset: u64, buf: &mut [u8]) -> Result<Vec<Judged>, IoError> {
         let len = buf.len() as u64;
         let blocks = self.whole_blocks(Operation::Read, offset, len)?;
-        let carried = self.carrier.carry(blocks, Request::Read, Payload::Read(buf));
+        let carried = self.carrier.carry(blocks, Request::Judge { sweeps: true }, Payload::Read(buf));
         self.judged(carried, offset, len as usize)
+    }
+
+    fn read_checked(&self, offset: u64, buf: &mut [u8]) -> Result<Judgement, IoError> {
+        let len = buf.len();
+        let blocks = self.whole_blocks(Operation::Read, offset, len as u64)?;
+        let carried = self.carrier.carry(blocks, Request::Sweep, Payload::Read(buf));
+        self.checked(carried, offset, len)
     }
 
     fn read_with_tuples(&self, offset: u64, data: &mut [u8], tuples: &mut [u8]) -> Result<(), IoError> {

@@ -1,5 +1,7 @@
-//! Pages in memory.
+//! Pages in memory, in groups.
 
+use crate::geometry::GROUP_PAGES;
+use crate::group::Group;
 use crate::page::Page;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,123 +16,186 @@ enum State {
     Storing,
 }
 
+/// The pages of a group.
 #[derive(Debug)]
-struct Cached {
-    page: Page,
-    state: State,
+struct Pages {
+    pages: Box<[Page]>,
+    states: [State; GROUP_PAGES as usize],
 }
 
-/// Pages in memory: those in use, those not home yet, and some of the others.
+impl Pages {
+    fn is_clean(&self) -> bool {
+        self.states.iter().all(|state| *state == State::Clean)
+    }
+}
+
+/// A group that is here, or will be.
+#[derive(Debug, Default)]
+struct Place {
+    /// How many commands use it.
+    pins: u32,
+    pages: Option<Pages>,
+}
+
+/// Groups in memory: those in use, those with pages that are not home yet, and some of the others.
 #[derive(Debug)]
 pub(super) struct Cache {
-    pages: BTreeMap<u64, Cached>,
-    /// How many commands use a page.
-    pins: BTreeMap<u64, u32>,
+    groups: BTreeMap<u64, Place>,
     dirty: usize,
+    /// Most groups, without those in use.
     most: usize,
-    /// The page from which eviction goes on.
+    /// The group from which eviction goes on.
     hand: u64,
 }
 
 impl Cache {
-    pub(super) const fn new(most: usize) -> Self {
-        Self { pages: BTreeMap::new(), pins: BTreeMap::new(), dirty: 0, most, hand: 0 }
+    /// Keeps about so many pages.
+    pub(super) const fn new(pages: usize) -> Self {
+        Self { groups: BTreeMap::new(), dirty: 0, most: pages / GROUP_PAGES as usize, hand: 0 }
     }
 
-    /// Keeps pages for a command. Returns those that are not here.
-    pub(super) fn pin(&mut self, pages: Range<u64>) -> Vec<u64> {
-        pages
-            .filter(|number| {
-                *self.pins.entry(*number).or_default() += 1;
-                !self.pages.contains_key(number)
-            })
-            .collect()
-    }
-
-    /// A command needs its pages no more.
-    pub(super) fn unpin(&mut self, pages: Range<u64>) {
-        for number in pages {
-            let pins = self.pins.get_mut(&number).expect("a page that was pinned");
-            *pins -= 1;
-            if *pins == 0 {
-                self.pins.remove(&number);
+    /// Keeps groups for a command. Returns those that are not here.
+    pub(super) fn pin(&mut self, groups: Range<u64>) -> Vec<u64> {
+        let mut missing = Vec::new();
+        for number in groups {
+            let place = self.groups.entry(number).or_default();
+            place.pins += 1;
+            if place.pages.is_none() {
+                missing.push(number);
             }
         }
-        if self.pages.len() > self.most {
+        missing
+    }
+
+    /// Keeps groups for a command if all of them are here; returns whether they are.
+    pub(super) fn pin_present(&mut self, groups: Range<u64>) -> bool {
+        if !groups.clone().all(|number| self.has(number)) {
+            return false;
+        }
+        self.pin(groups);
+        true
+    }
+
+    /// A command needs its groups no more.
+    pub(super) fn unpin(&mut self, groups: Range<u64>) {
+        for number in groups {
+            let place = self.groups.get_mut(&number).expect("a group that was pinned");
+            place.pins -= 1;
+            if place.pins == 0 && place.pages.is_none() {
+                self.groups.remove(&number);
+            }
+        }
+        if self.groups.len() > self.most {
             self.evict();
         }
     }
 
-    pub(super) fn has(&self, number: u64) -> bool {
-        self.pages.contains_key(&number)
+    pub(super) fn has(&self, group: u64) -> bool {
+        self.groups.get(&group).is_some_and(|place| place.pages.is_some())
     }
 
-    /// A page that was read. One that is here already stays: it may be newer.
-    pub(super) fn insert(&mut self, number: u64, page: Page) {
-        self.pages.entry(number).or_insert(Cached { page, state: State::Clean });
+    /// Groups that are here.
+    #[cfg(test)]
+    pub(super) fn groups(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// A group that was read for a command that keeps it. One that is here already stays: it may be
+    /// newer.
+    pub(super) fn insert(&mut self, group: Group) {
+        let place = self.groups.get_mut(&group.number).expect("a group that was pinned");
+        let states = [State::Clean; GROUP_PAGES as usize];
+        place.pages.get_or_insert(Pages { pages: group.pages, states });
     }
 
     /// A page that is here.
     pub(super) fn page(&self, number: u64) -> &Page {
-        &self.pages[&number].page
+        let pages = self.groups[&(number / GROUP_PAGES)].pages.as_ref().expect("a group that is here");
+        &pages.pages[(number % GROUP_PAGES) as usize]
     }
 
     /// A page that is here, to be changed.
     pub(super) fn change(&mut self, number: u64) -> &mut Page {
-        let cached = self.pages.get_mut(&number).expect("a page that is here");
-        if cached.state != State::Dirty {
-            cached.state = State::Dirty;
+        let place = self.groups.get_mut(&(number / GROUP_PAGES)).expect("a group that was pinned");
+        let pages = place.pages.as_mut().expect("a group that is here");
+        let at = (number % GROUP_PAGES) as usize;
+        if pages.states[at] != State::Dirty {
+            pages.states[at] = State::Dirty;
             self.dirty += 1;
         }
-        &mut cached.page
+        &mut pages.pages[at]
     }
 
     /// Whether a page is not home yet.
     pub(super) fn has_dirty(&self) -> bool {
-        self.pages.values().any(|cached| cached.state != State::Clean)
+        self.groups.values().filter_map(|place| place.pages.as_ref()).any(|pages| !pages.is_clean())
     }
 
     /// Whether so many pages are changed that they should be written.
     pub(super) const fn is_full_of_changes(&self) -> bool {
-        self.dirty * 2 > self.most
+        self.dirty * 2 > self.most * GROUP_PAGES as usize
+    }
+
+    /// The pages in one state, with their numbers.
+    fn in_state(&mut self, wanted: State) -> impl Iterator<Item = (u64, &Page, &mut State)> {
+        let here = self.groups.iter_mut().filter_map(|(group, place)| Some((*group, place.pages.as_mut()?)));
+        here.flat_map(|(group, Pages { pages, states })| {
+            let pages = (group * GROUP_PAGES..).zip(pages.iter()).zip(states);
+            pages.map(|((number, page), state)| (number, page, state))
+        })
+        .filter(move |(.., state)| **state == wanted)
     }
 
     /// Copies of the changed pages, which are being written from now on.
     pub(super) fn begin_store(&mut self) -> Vec<(u64, Page)> {
         self.dirty = 0;
-        let dirty = self.pages.iter_mut().filter(|(_, cached)| cached.state == State::Dirty);
-        dirty
-            .map(|(number, cached)| {
-                cached.state = State::Storing;
-                (*number, cached.page.clone())
-            })
-            .collect()
+        let store = |(number, page, state): (u64, &Page, &mut State)| {
+            *state = State::Storing;
+            (number, page.clone())
+        };
+        self.in_state(State::Dirty).map(store).collect()
     }
 
     /// The pages of [`begin_store`](Self::begin_store) are home.
     pub(super) fn end_store(&mut self) {
-        for cached in self.pages.values_mut().filter(|cached| cached.state == State::Storing) {
-            cached.state = State::Clean;
-        }
+        self.in_state(State::Storing).for_each(|(.., state)| *state = State::Clean);
     }
 
     /// The pages of [`begin_store`](Self::begin_store) did not come home.
     pub(super) fn undo_store(&mut self) {
-        for cached in self.pages.values_mut().filter(|cached| cached.state == State::Storing) {
-            cached.state = State::Dirty;
-            self.dirty += 1;
+        let mut undone = 0;
+        for (.., state) in self.in_state(State::Storing) {
+            *state = State::Dirty;
+            undone += 1;
+        }
+        self.dirty += undone;
+    }
+
+    /// Forgets those of some groups that are home and not in use.
+    pub(super) fn forget(&mut self, groups: Range<u64>) {
+        for number in groups {
+            if self.groups.get(&number).is_some_and(Place::is_idle) {
+                self.groups.remove(&number);
+            }
         }
     }
 
-    /// Forgets pages that are home and not in use, a quarter of all.
+    /// Forgets groups that are home and not in use, a quarter of all.
     fn evict(&mut self) {
         let target = self.most - self.most / 4;
-        let after = self.pages.range(self.hand..).chain(self.pages.range(..self.hand));
-        let idle = after.filter(|(n, cached)| cached.state == State::Clean && !self.pins.contains_key(n));
-        let gone: Vec<u64> = idle.map(|(n, _)| *n).take(self.pages.len() - target).collect();
+        let after = self.groups.range(self.hand..).chain(self.groups.range(..self.hand));
+        let idle = after.filter(|(_, place)| place.is_idle());
+        let gone: Vec<u64> = idle.map(|(n, _)| *n).take(self.groups.len() - target).collect();
         for number in gone {
-            self.pages.remove(&number);
+            self.groups.remove(&number);
             self.hand = number + 1;
         }
+    }
+}
+
+impl Place {
+    /// Whether it is home, and not in use.
+    fn is_idle(&self) -> bool {
+        self.pins == 0 && self.pages.as_ref().is_none_or(Pages::is_clean)
     }
 }

@@ -140,8 +140,8 @@ impl Machine {
 mod tests {
     use super::*;
     use crate::geometry::Geometry;
+    use crate::group::Group;
     use crate::machine::{Outcome, Request};
-    use crate::page::Found;
     use crate::record::Change;
     use pumice_protect::guard::Guard;
 
@@ -162,9 +162,8 @@ mod tests {
                 for action in actions {
                     any = true;
                     match action {
-                        Action::Load { id, pages } => {
-                            let pages = pages.into_iter().map(|page| (page, Found::Fresh)).collect();
-                            self.machine.loaded(id, pages);
+                        Action::Load { id, groups } => {
+                            self.machine.loaded(id, groups.into_iter().map(Group::fresh).collect());
                         }
                         Action::Commit(records) => {
                             let taken = takes.min(records.len() as u64);

@@ -40,9 +40,11 @@ impl Session<'_> {
     fn begin(&mut self, kind: u64) {
         let geometry = self.world.geometry;
         let count = 1 + self.world.random.below(geometry.max_record_blocks().min(6));
-        // A few hot blocks, so that commands meet.
+        // A few hot blocks, so that commands meet. Half of them are in the first group of pages.
         let hot = self.world.random.one_in(2);
-        let first = if hot { self.world.random.below(8) } else { self.world.random.below(BLOCKS) };
+        let border = geometry.blocks_of_page() * GROUP_PAGES;
+        let random = &mut self.world.random;
+        let first = if hot { border - 4 + random.below(8) } else { random.below(BLOCKS) };
         let blocks = first..(first + count).min(BLOCKS);
         self.begin_at(kind, blocks);
     }
@@ -78,7 +80,19 @@ impl Session<'_> {
                 let acknowledged = self.world.model[range].iter().map(|plain| plain.acknowledged).collect();
                 let tags = kind == 6;
                 self.commands.insert(id, (blocks.clone(), Kind::Read { acknowledged, tags }));
-                self.machine.begin(id, blocks, if tags { Request::ReadTags } else { Request::Read });
+                let request = match self.world.random.below(3) {
+                    _ if tags => Request::ReadTags,
+                    0 => Request::Read,
+                    1 => Request::Sweep,
+                    _ => Request::Judge { sweeps: self.world.random.one_in(2) },
+                };
+                if self.world.random.one_in(2) && self.machine.begin_now(id, blocks.clone(), &request) {
+                    // As if the machine had asked for it; its outcome comes back at once.
+                    self.jobs.push(Job::new(Action::Read(id)));
+                    self.at_once.insert(id);
+                } else {
+                    self.machine.begin(id, blocks, request);
+                }
             }
             7 => {
                 self.commands.insert(id, (blocks.clone(), Kind::Adopt));
@@ -103,9 +117,7 @@ impl Session<'_> {
                 if let Action::Done { id, outcome } = action {
                     self.done(id, &outcome)?;
                 } else {
-                    let (numbers, read) = (Vec::new(), None);
-                    let (full, low, done) = (false, false, true);
-                    self.jobs.push(Job { action, phase: 0, numbers, full, low, read, done });
+                    self.jobs.push(Job::new(action));
                 }
             }
         }
@@ -134,6 +146,25 @@ impl Session<'_> {
                     }
                 }
             }
+            (Kind::Read { .. }, Outcome::Checked(judgement)) => {
+                let size = self.world.geometry.block_bytes();
+                let count: u64 = judgement.fit.iter().sum();
+                let mut faulty = 0;
+                for fault in &judgement.faulty {
+                    faulty += (fault.len / size) as u64;
+                    for at in (fault.at..fault.at + fault.len).step_by(size) {
+                        let block = blocks.start + (at / size) as u64;
+                        let excused =
+                            self.world.geometry.carries_data() && self.world.unwritable == Some(block);
+                        if matches!(fault.fault, TagFault::Differs(_)) && !excused {
+                            return Err(format!("block {block} is refused though nothing is wrong"));
+                        }
+                    }
+                }
+                if count + faulty != blocks.end - blocks.start {
+                    return Err(format!("blocks {blocks:?}: {count} fit and {faulty} do not"));
+                }
+            }
             (Kind::Read { tags: true, .. }, Outcome::Tags(tags)) => {
                 let read = self.read.remove(&id).expect("it was read");
                 for ((block, bytes), found) in read.iter().zip(tags) {
@@ -159,10 +190,16 @@ impl Session<'_> {
         let text = |error: &dyn std::fmt::Display| error.to_string();
         job.phase += 1;
         match (&job.action, job.phase) {
-            (Action::Load { id, pages }, _) => {
-                let pages = pages.iter().map(|number| Ok((*number, self.file.load(*number)?)));
-                let pages: io::Result<_> = pages.collect();
-                self.machine.loaded(*id, pages.map_err(|error| text(&error))?);
+            (Action::Load { groups, .. }, 1) => {
+                job.loaded = self.file.load_groups(groups).map_err(|error| text(&error))?;
+            }
+            (Action::Load { id, .. }, _) => {
+                let loaded = std::mem::take(&mut job.loaded);
+                for group in &loaded {
+                    let now = self.file.load_groups(&[group.number]).map_err(|error| text(&error))?;
+                    self.world.counts.newer += u64::from(now[0] != *group);
+                }
+                self.machine.loaded(*id, loaded);
                 return Ok(None);
             }
             (Action::Commit(records), 1) => {
@@ -212,7 +249,12 @@ impl Session<'_> {
                     self.read.insert(*id, blocks.collect());
                 }
                 let guards: Vec<u64> = bytes.chunks(size).map(|block| guard.of(block)).collect();
-                self.machine.data_read(*id, Some(&guards));
+                if self.at_once.remove(id) {
+                    let outcome = self.machine.read_now(*id, Some(&guards));
+                    self.done(*id, &outcome)?;
+                } else {
+                    self.machine.data_read(*id, Some(&guards));
+                }
                 return Ok(None);
             }
             (Action::SeeAgain(id), _) => {
@@ -269,6 +311,11 @@ impl Session<'_> {
             }
             let at = self.world.random.below(self.jobs.len() as u64) as usize;
             if self.slow_checkpoints && of_checkpoint(&self.jobs[at]) && !only_checkpoint {
+                continue;
+            }
+            // Much can happen between a read and its end.
+            let is_read = matches!(self.jobs[at], Job { action: Action::Load { .. }, phase: 1, .. });
+            if self.slow_loads && is_read && !self.world.random.one_in(64) {
                 continue;
             }
             let job = self.jobs.swap_remove(at);

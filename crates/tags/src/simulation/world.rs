@@ -59,12 +59,26 @@ impl World {
         if !recovered.lost_pages.is_empty() {
             return Err(format!("pages {:?} are lost", recovered.lost_pages));
         }
-        let cached = 3 + self.random.below(6) as usize;
+        // One group, beside those in use.
+        let cached = 8 + self.random.below(8) as usize;
         let mut machine = Machine::new(self.geometry, last, cached);
         machine.mutation = self.mutation;
         let (jobs, commands, read) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
-        let slow_checkpoints = self.random.one_in(4);
-        Ok(Session { world: self, machine, log, file, jobs, commands, read, next: 1, slow_checkpoints })
+        let (slow_checkpoints, slow_loads) = (self.random.one_in(4), self.random.one_in(4));
+        let world = self;
+        Ok(Session {
+            world,
+            machine,
+            log,
+            file,
+            jobs,
+            commands,
+            read,
+            at_once: BTreeSet::new(),
+            next: 1,
+            slow_checkpoints,
+            slow_loads,
+        })
     }
 
     /// Flips a bit in some blocks.

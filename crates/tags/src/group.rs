@@ -1,0 +1,58 @@
+//! Groups of pages, as they are read from a tag file.
+
+use crate::geometry::{GROUP_PAGES, Geometry, PAGE_BYTES};
+use crate::page::{Found, Page};
+
+/// Pages that were read together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    /// Its number: that of its first page, divided by [`GROUP_PAGES`].
+    pub(crate) number: u64,
+    /// Its pages; all unknown where they are fresh or lost.
+    pub(crate) pages: Box<[Page]>,
+    /// The numbers of those that are lost.
+    pub(crate) lost: Vec<u64>,
+}
+
+impl Group {
+    /// A group of pages, in their order.
+    ///
+    /// # Errors
+    /// The first error of a page.
+    pub fn new<E>(number: u64, pages: impl Iterator<Item = Result<Found, E>>) -> Result<Self, E> {
+        let mut group = Vec::new();
+        let mut lost = Vec::new();
+        for (page, found) in (number * GROUP_PAGES..).zip(pages) {
+            let found = found?;
+            if found == Found::Lost {
+                lost.push(page);
+            }
+            group.push(found.page());
+        }
+        Ok(Self { number, pages: group.into_boxed_slice(), lost })
+    }
+
+    /// A group of sectors, in their order.
+    pub(crate) fn decode(
+        geometry: &Geometry,
+        identity: u64,
+        number: u64,
+        sectors: &[[u8; PAGE_BYTES]],
+    ) -> Self {
+        let mut pages = Vec::with_capacity(sectors.len());
+        let mut lost = Vec::new();
+        for (page, sector) in (number * GROUP_PAGES..).zip(sectors) {
+            if Page::append(&mut pages, geometry, sector, identity, page) {
+                lost.push(page);
+            }
+        }
+        Self { number, pages: pages.into_boxed_slice(), lost }
+    }
+
+    /// A group of pages that were never written.
+    #[cfg(test)]
+    pub(crate) fn fresh(number: u64) -> Self {
+        let pages = (0..GROUP_PAGES).map(|_| Ok::<_, ()>(Found::Fresh));
+        Self::new(number, pages).expect("pages without errors")
+    }
+}

@@ -1,0 +1,140 @@
+//! What is said of blocks that were read, and what becomes of their tags.
+
+use super::{Machine, Outcome, Request};
+use crate::page::{Judged, Opinion, Origin, Tag};
+use pumice_blockdev::Judgement;
+use std::ops::Range;
+
+/// Blocks of a command whose tags are in one page.
+pub(super) struct Part {
+    pub(super) page: u64,
+    /// The place of the first in the page.
+    place: usize,
+    /// Their numbers, counted from the first block of the command.
+    at: Range<usize>,
+}
+
+impl Machine {
+    /// The blocks of a command were read: the guard of each, or `None` if the drive refused. For
+    /// [`Request::ReadTags`] the guards are not used.
+    pub fn data_read(&mut self, id: u64, guards: Option<&[u64]>) {
+        let outcome = self.outcome_of_read(id, guards);
+        self.end(id, outcome);
+    }
+
+    /// The same for a command that [began](Self::begin_now) at once: returns its outcome.
+    pub fn read_now(&mut self, id: u64, guards: Option<&[u64]>) -> Outcome {
+        let outcome = self.outcome_of_read(id, guards);
+        self.leave(id);
+        outcome
+    }
+
+    fn outcome_of_read(&mut self, id: u64, guards: Option<&[u64]>) -> Outcome {
+        let Some(guards) = guards else { return Outcome::DriveFailed };
+        let command = &self.commands[&id];
+        let (blocks, request) = (command.blocks.clone(), command.request.clone());
+        match request {
+            Request::Read | Request::Sweep => return Outcome::Checked(self.check(blocks, guards)),
+            Request::ReadTags => {
+                let tag = |block| {
+                    let (page, place) = self.geometry.place(block);
+                    self.cache.page(page).tag(&self.geometry, place)
+                };
+                return Outcome::Tags(blocks.map(tag).collect());
+            }
+            _ => {}
+        }
+        let mut judged = Vec::with_capacity(guards.len());
+        for part in self.parts(&blocks) {
+            self.judge(&part, &guards[part.at.clone()], &mut judged);
+        }
+        if !self.failed {
+            self.adopt(&request, blocks, guards, &judged);
+        }
+        Outcome::Read(judged)
+    }
+
+    /// The parts of a range of blocks that lie in one page each.
+    pub(super) fn parts(&self, blocks: &Range<u64>) -> impl Iterator<Item = Part> + use<> {
+        let (geometry, blocks) = (self.geometry, blocks.clone());
+        let mut block = blocks.start;
+        std::iter::from_fn(move || {
+            let (page, place) = geometry.place(block);
+            let count = (geometry.blocks_of_page() - place as u64).min(blocks.end - block) as usize;
+            let at = (block - blocks.start) as usize;
+            block += count as u64;
+            (count > 0).then_some(Part { page, place, at: at..at + count })
+        })
+    }
+
+    /// Judges the blocks of a part by their guards.
+    fn judge(&self, part: &Part, guards: &[u64], judged: &mut Vec<Judged>) {
+        let (page, begin) = (self.cache.page(part.page), judged.len());
+        if let Some(origin) = page.fits_all(&self.geometry, part.place, guards) {
+            judged
+                .extend(guards.iter().map(|guard| Judged { opinion: Opinion::Fits(origin), guard: *guard }));
+            return;
+        }
+        page.judge(&self.geometry, part.place, guards, judged);
+        if self.lost.contains(&part.page) {
+            for (place, judged) in (part.place..).zip(&mut judged[begin..]) {
+                if page.origin(place) == Origin::Unknown {
+                    judged.opinion = Opinion::Lost;
+                }
+            }
+        }
+    }
+
+    /// The same for all blocks of a range, combined.
+    fn check(&self, blocks: Range<u64>, guards: &[u64]) -> Judgement {
+        let size = self.geometry.block_bytes();
+        let (mut judgement, mut judged) = (Judgement::default(), Vec::new());
+        for part in self.parts(&blocks) {
+            let guards = &guards[part.at.clone()];
+            match self.cache.page(part.page).fits_all(&self.geometry, part.place, guards) {
+                Some(origin) => judgement.fits(origin, guards.len() as u64),
+                None => {
+                    judged.clear();
+                    self.judge(&part, guards, &mut judged);
+                    judgement.take(&judged, part.at.start * size, size);
+                }
+            }
+        }
+        judgement
+    }
+
+    /// Makes tags of what a command read, if it asks for that.
+    fn adopt(&mut self, request: &Request, blocks: Range<u64>, guards: &[u64], judged: &[Judged]) {
+        for (block, (guard, judged)) in blocks.zip(guards.iter().zip(judged)) {
+            let (number, place) = self.geometry.place(block);
+            let adopts = match request {
+                Request::Adopt => self.cache.page(number).origin(place) == Origin::Unknown,
+                Request::Release => matches!(judged.opinion, Opinion::Differs(_)),
+                _ => return,
+            };
+            if adopts {
+                let tag = Tag { origin: Origin::Adopted, tuple: self.geometry.tuple(block, *guard) };
+                self.cache.change(number).set(&self.geometry, place, &tag);
+            }
+        }
+    }
+
+    /// Makes the adopted tags of a command's blocks vouched ones.
+    pub(super) fn vouch(&mut self, id: u64) {
+        if self.failed {
+            self.end(id, Outcome::TagsFailed);
+            return;
+        }
+        let mut count = 0;
+        for block in self.commands[&id].blocks.clone() {
+            let (page, place) = self.geometry.place(block);
+            let tag = self.cache.page(page).tag(&self.geometry, place);
+            if tag.origin == Origin::Adopted {
+                let tag = Tag { origin: Origin::Vouched, ..tag };
+                self.cache.change(page).set(&self.geometry, place, &tag);
+                count += 1;
+            }
+        }
+        self.end(id, Outcome::Vouched(count));
+    }
+}
