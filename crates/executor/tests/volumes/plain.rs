@@ -6,6 +6,7 @@ use pumice_blockdev::BlockDevice;
 use pumice_executor::{Consistency, ControlError, ServedVolume};
 use pumice_raid::layout::{Layout, Level};
 use pumice_units::Role;
+use std::time::Instant;
 
 fn layouts() -> Vec<(Level, Option<Layout>, u16)> {
     let mut out = vec![(Level::Raid4, None, 3)];
@@ -239,4 +240,37 @@ fn a_bad_sector_in_the_log_of_a_member_costs_that_member_only() {
         assert!(read == model, "{back}");
         stop(volume);
     }
+}
+
+/// A rate bounds a rebuild from below: it takes its time, whatever the machine can do.
+#[test]
+fn a_rebuild_keeps_its_rate() {
+    let (chunk, stripes, rate) = (65536, 32, 1 << 20);
+    let shape = (Level::Raid5, Some(Layout::LeftSymmetric), 4);
+    let mut world = World::new(5, shape, chunk, stripes, Consistency::Log);
+    world.options.rebuild_rate = Some(rate);
+    let volume = world.open();
+    let device = volume.device();
+    let mut model = vec![0; device.size_bytes() as usize];
+    Random(9).fill(&mut model);
+    device.write_at(0, &model).unwrap();
+    volume.control().fail(Role(1)).unwrap();
+    wait_for("the failure", || volume.status().unwrap().missing == [Role(1)]);
+    let began = Instant::now();
+    volume.control().add(world.replace(Role(1)), true).unwrap();
+    wait_for("a part of the rebuild", || {
+        let status = volume.status().unwrap();
+        status.rebuilding.iter().any(|(_, done, _)| *done > 0)
+    });
+    // Users do not wait for the pace.
+    device.write_at(0, &model[..4096]).unwrap();
+    wait_for("the rebuild", || volume.status().unwrap().missing.is_empty());
+    // A tenth of a second may be saved up.
+    let least = (stripes * chunk) as f64 / rate as f64 - 0.1;
+    assert!(began.elapsed().as_secs_f64() >= least, "{:?} for {least} s", began.elapsed());
+    let mut read = vec![0; model.len()];
+    device.read_at(0, &mut read).unwrap();
+    assert!(read == model);
+    stop(volume);
+    assert_eq!(world.torn(), [] as [u64; 0]);
 }
