@@ -30,7 +30,7 @@ pub(crate) fn start_nodes(drives: &[Vec<OsString>]) -> Result<Vec<NodeProcess>, 
     let mut nodes = Vec::new();
     for (address, drives) in addresses.iter().zip(drives) {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["node", "--listen"]).arg(address.to_string());
+        command.args(["node", "--log-level", "warn", "--listen"]).arg(address.to_string());
         for drive in drives {
             command.arg("--drive").arg(drive);
         }

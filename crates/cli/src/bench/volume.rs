@@ -428,16 +428,21 @@ fn human(document: &Document) -> String {
         0 => "in this process".to_owned(),
         nodes => format!("on {nodes} node processes"),
     };
+    let consistency = match document.consistency {
+        Mode::Log => "the stripe log",
+        Mode::Bitmap => "the bitmap",
+    };
+    let offload = match document.offload {
+        Switch::On => "on",
+        Switch::Off => "off",
+    };
     let mut out = format!(
-        "{}+{} drives in memory {place}, chunks of {}, consistency by {:?}, offload {:?}\n",
+        "{}+{} drives in memory {place}, chunks of {}, consistency by {consistency}, offload {offload}\n\
+         Bytes are for each byte of the user, or rebuilt\n\n",
         document.data,
         document.parity,
         format_binary(document.chunk_bytes),
-        document.consistency,
-        document.offload,
-    )
-    .to_lowercase();
-    out.push_str("bytes are for each byte of the user, or rebuilt\n\n");
+    );
     let head = [
         "",
         "bytes",
