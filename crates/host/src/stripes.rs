@@ -51,13 +51,16 @@ pub(crate) fn read_tagged(
     let mut at = first;
     while at < end {
         let len = (end - at).min(TAGGED_BYTES.max(block));
-        let blocks = node.read_tagged(drive, at, len)?;
         let (from, to) = (at.max(offset), (at + len).min(offset + buf.len() as u64));
-        if from < to {
-            let bytes = &blocks.data[(from - at) as usize..(to - at) as usize];
-            buf[(from - offset) as usize..(to - offset) as usize].copy_from_slice(bytes);
+        let place = &mut buf[(from - offset) as usize..(to - offset) as usize];
+        if place.len() as u64 == len {
+            judged.extend(node.read_tagged(drive, at, place)?);
+        } else {
+            // Part of a block at one of the ends.
+            let mut bytes = vec![0; len as usize];
+            judged.extend(node.read_tagged(drive, at, &mut bytes)?);
+            place.copy_from_slice(&bytes[(from - at) as usize..(to - at) as usize]);
         }
-        judged.extend(blocks.judged);
         at += len;
     }
     let whole = first == offset && end == offset + buf.len() as u64;

@@ -12,9 +12,10 @@ use pumice_buffer::AlignedBuffer;
 use pumice_offload::{
     Activity, DataNode, DriveDescription, DriveId, Ended, ErrorKind, MemoryAddress, Mode, NodeDescription,
     NodeError, OperationQueue, PaceFigures, PaceRequest, ParityCommand, ParityResult, Piece, PieceFailure,
-    Source, TagFormat, TaggedBlocks, Transfer, TransferResult,
+    Source, TagFormat, Transfer, TransferResult,
 };
 use pumice_parity::kernels::Kernels;
+use pumice_protect::origin::Judged;
 use pumice_telemetry::Ledger;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -394,8 +395,8 @@ impl DataNode for LocalNode {
         Ok(tags::format_of(&*self.drives[self.index(drive)?]))
     }
 
-    fn read_tagged(&self, drive: DriveId, offset: u64, len: u64) -> Result<TaggedBlocks, NodeError> {
-        tags::read(self.checked(drive, offset, len)?, offset, len)
+    fn read_tagged(&self, drive: DriveId, offset: u64, buf: &mut [u8]) -> Result<Vec<Judged>, NodeError> {
+        tags::read(self.checked(drive, offset, buf.len() as u64)?, offset, buf)
     }
 
     fn vouch(&self, drive: DriveId, offset: u64, len: u64) -> Result<u64, NodeError> {

@@ -3,10 +3,11 @@
 use crate::{
     DriveId, Ended, Grant, Hosts, LinkFigures, MemoryAddress, NodeDescription, NodeError, OperationQueue,
     PaceFigures, PaceRequest, ParityCommand, ParityResult, Piece, PieceFailure, SuperblockSeen, TagFormat,
-    TaggedBlocks, Transfer, TransferResult,
+    Transfer, TransferResult,
 };
 use crate::{PathId, PeerRange};
 use pumice_buffer::AlignedBuffer;
+use pumice_protect::origin::Judged;
 
 /// A machine with drives and engines for parity and transfer.
 ///
@@ -42,14 +43,14 @@ pub trait DataNode: Send + Sync {
         Ok(None)
     }
 
-    /// Reads whole blocks of a drive with tags, even if plain reads refuse them, and the result of
-    /// checking their tags. [`MAX_TAGGED_BLOCKS`](crate::MAX_TAGGED_BLOCKS) and 1 MiB at most.
+    /// Reads whole blocks of a drive with tags, even if plain reads refuse them; returns the result
+    /// of checking their tags. [`MAX_TAGGED_BLOCKS`](crate::MAX_TAGGED_BLOCKS) and 1 MiB at most.
     ///
     /// # Errors
     /// [`ErrorKind::Media`](crate::ErrorKind::Media) if the medium cannot read all of them,
     /// [`ErrorKind::InvalidField`](crate::ErrorKind::InvalidField) if the drive has no tags, or the
     /// range is not of whole blocks on it.
-    fn read_tagged(&self, _drive: DriveId, _offset: u64, _len: u64) -> Result<TaggedBlocks, NodeError> {
+    fn read_tagged(&self, _drive: DriveId, _offset: u64, _buf: &mut [u8]) -> Result<Vec<Judged>, NodeError> {
         Err(NodeError::invalid("drive", "the drive has no tags"))
     }
 

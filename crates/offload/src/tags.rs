@@ -73,9 +73,9 @@ impl TagReport {
 
 /// Blocks with their tags, both of the same version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TaggedBlocks {
+pub struct TaggedBlocks<'b> {
     /// The contents of the blocks, even if they differ from their tags.
-    pub data: Vec<u8>,
+    pub data: &'b [u8],
     /// The result of checking each block.
     pub judged: Vec<Judged>,
 }

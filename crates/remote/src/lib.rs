@@ -35,9 +35,9 @@ use pumice_offload::wire::{self, SocketBytes, opcode};
 use pumice_offload::{
     DataNode, DriveDescription, DriveId, Ended, ErrorKind, Grant, Hosts, LinkFigures, MemoryAddress,
     NodeDescription, NodeError, OperationQueue, PaceFigures, PaceRequest, ParityCommand, ParityResult,
-    PathId, PeerRange, Piece, PieceFailure, SuperblockSeen, TagFormat, TaggedBlocks, Transfer,
-    TransferResult,
+    PathId, PeerRange, Piece, PieceFailure, SuperblockSeen, TagFormat, Transfer, TransferResult,
 };
+use pumice_protect::origin::Judged;
 use pumice_telemetry::Ledger;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -229,8 +229,8 @@ impl DataNode for RemoteNode {
         Ok(self.drives[drive.0 as usize - 1].tag_format())
     }
 
-    fn read_tagged(&self, drive: DriveId, offset: u64, len: u64) -> Result<TaggedBlocks, NodeError> {
-        tags::read(self, drive, offset, len)
+    fn read_tagged(&self, drive: DriveId, offset: u64, buf: &mut [u8]) -> Result<Vec<Judged>, NodeError> {
+        tags::read(self, drive, offset, buf)
     }
 
     fn vouch(&self, drive: DriveId, offset: u64, len: u64) -> Result<u64, NodeError> {

@@ -7,6 +7,7 @@ use crate::memory::memory_command;
 use pumice_nvme::spec::Sqe;
 use pumice_offload::wire::{self, opcode};
 use pumice_offload::{DriveId, ErrorKind, MemoryAddress, NodeError, TagFormat, TaggedBlocks};
+use pumice_protect::origin::Judged;
 
 /// A command over blocks of a drive: `dwords` are dwords 13 and 14.
 fn command(opcode: u8, drive: DriveId, offset: u64, answer: usize, dwords: u64) -> Sqe {
@@ -16,7 +17,7 @@ fn command(opcode: u8, drive: DriveId, offset: u64, answer: usize, dwords: u64) 
     sqe
 }
 
-fn decode(node: &RemoteNode, bytes: &[u8]) -> Result<(TagFormat, TaggedBlocks), NodeError> {
+fn decode<'b>(node: &RemoteNode, bytes: &'b [u8]) -> Result<(TagFormat, TaggedBlocks<'b>), NodeError> {
     wire::decode_tagged(bytes)
         .map_err(|e| NodeError::new(ErrorKind::Unreachable, format!("{}: {e}", node.name())))
 }
@@ -26,8 +27,9 @@ pub(crate) fn read(
     node: &RemoteNode,
     drive: DriveId,
     offset: u64,
-    len: u64,
-) -> Result<TaggedBlocks, NodeError> {
+    buf: &mut [u8],
+) -> Result<Vec<Judged>, NodeError> {
+    let len = buf.len() as u64;
     // Tags are of the drive's blocks.
     let block = u64::from(node.geometry(drive, offset, len)?.block());
     let blocks = len / block;
@@ -41,7 +43,8 @@ pub(crate) fn read(
         let what = format!("{}: {drive}: tagged blocks of another length", node.name());
         return Err(NodeError::new(ErrorKind::Unreachable, what));
     }
-    Ok(tagged)
+    buf.copy_from_slice(tagged.data);
+    Ok(tagged.judged)
 }
 
 /// Vouches for the adopted tags of blocks.

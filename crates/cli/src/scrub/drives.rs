@@ -224,14 +224,15 @@ fn misdirected_on(drive: &Drive, format: TagFormat, findings: &[Finding]) -> Res
         differ.flat_map(|finding| (finding.offset..finding.offset + finding.length).step_by(size as usize));
     let mut differing = Vec::new();
     for offset in places.take(MOST_COMPARED) {
-        let blocks = match drive.node.read_tagged(drive.id, offset, size) {
-            Ok(blocks) => blocks,
+        let mut data = vec![0; size as usize];
+        let judged = match drive.node.read_tagged(drive.id, offset, &mut data) {
+            Ok(judged) => judged,
             Err(error) if error.kind() == ErrorKind::Media => continue,
             Err(error) => return Err(error.into()),
         };
         // It may have been written meanwhile.
-        let [Judged { opinion: Opinion::Differs(_), guard }] = blocks.judged[..] else { continue };
-        let found = tells(&blocks.data).then(|| format.guard.of(&blocks.data));
+        let [Judged { opinion: Opinion::Differs(_), guard }] = judged[..] else { continue };
+        let found = tells(&data).then(|| format.guard.of(&data));
         differing.push(Differing { place: offset / size, found, wanted: guard });
     }
     let runs = misdirected(&differing, format.guard.bits()).into_iter();

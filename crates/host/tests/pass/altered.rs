@@ -8,8 +8,9 @@ use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{
     Activity, AssociatedHost, DataNode, DriveId, Ended, ErrorKind, Hosts, MemoryAddress, NodeDescription,
     NodeError, OperationQueue, PaceFigures, PaceRequest, ParityCommand, ParityResult, Piece, PieceFailure,
-    SuperblockSeen, TagFormat, TaggedBlocks, Transfer, TransferResult, Writes,
+    SuperblockSeen, TagFormat, Transfer, TransferResult, Writes,
 };
+use pumice_protect::origin::Judged;
 use pumice_raid::Array;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -92,8 +93,8 @@ impl DataNode for Altered {
     fn tag_format(&self, drive: DriveId) -> Result<Option<TagFormat>, NodeError> {
         self.local.tag_format(drive)
     }
-    fn read_tagged(&self, drive: DriveId, offset: u64, len: u64) -> Result<TaggedBlocks, NodeError> {
-        self.local.read_tagged(drive, offset, len)
+    fn read_tagged(&self, drive: DriveId, offset: u64, buf: &mut [u8]) -> Result<Vec<Judged>, NodeError> {
+        self.local.read_tagged(drive, offset, buf)
     }
     fn gather(
         &self,

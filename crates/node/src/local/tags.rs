@@ -3,7 +3,8 @@
 use crate::engine::Permit;
 use crate::operations::io_error;
 use pumice_blockdev::{BlockDevice, Judgement, TagFault, Tagged};
-use pumice_offload::{MAX_TAGGED_BLOCKS, NodeError, TagFormat, TaggedBlocks};
+use pumice_offload::{MAX_TAGGED_BLOCKS, NodeError, TagFormat};
+use pumice_protect::origin::Judged;
 
 /// Bytes that one call reads, at most.
 const MAX_BYTES: u64 = 1 << 20;
@@ -32,18 +33,14 @@ fn tags_of(device: &dyn BlockDevice, offset: u64, len: u64) -> Result<&dyn Tagge
 }
 
 /// Reads blocks, refused or not.
-pub(super) fn read(device: &dyn BlockDevice, offset: u64, len: u64) -> Result<TaggedBlocks, NodeError> {
+pub(super) fn read(device: &dyn BlockDevice, offset: u64, buf: &mut [u8]) -> Result<Vec<Judged>, NodeError> {
+    let len = buf.len() as u64;
     let tagged = tags_of(device, offset, len)?;
     let blocks = len / u64::from(tagged.format().block_bytes);
     if blocks > MAX_TAGGED_BLOCKS || len > MAX_BYTES {
         return Err(NodeError::invalid("blocks", format!("{blocks}: more than one command can read")));
     }
-    let mut data = vec![0; len as usize];
-    let judged = match len {
-        0 => Vec::new(),
-        _ => tagged.read_judged(offset, &mut data).map_err(io_error)?,
-    };
-    Ok(TaggedBlocks { data, judged })
+    if buf.is_empty() { Ok(Vec::new()) } else { tagged.read_judged(offset, buf).map_err(io_error) }
 }
 
 /// Vouches for the adopted tags of blocks, while anybody waits for it.

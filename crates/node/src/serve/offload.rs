@@ -21,6 +21,7 @@ use pumice_nvme::spec::{Sqe, Status, effects};
 use pumice_offload::wire::{self, Length, SocketBytes, opcode};
 use pumice_offload::{
     AssociatedHost, DataNode, DriveId, ErrorKind, Grant, Hosts, MemoryAddress, NodeError, SuperblockSeen,
+    TaggedBlocks,
 };
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -345,8 +346,9 @@ impl Offload {
                 "the number of blocks does not match the length of the answer",
             ));
         }
-        let len = blocks * u64::from(format.block_bytes);
-        Ok(wire::encode_tagged(format, &self.node.read_tagged(at.drive, at.offset, len)?))
+        let mut data = vec![0; (blocks * u64::from(format.block_bytes)) as usize];
+        let judged = self.node.read_tagged(at.drive, at.offset, &mut data)?;
+        Ok(wire::encode_tagged(format, &TaggedBlocks { data: &data, judged }))
     }
 
     fn pace(&self, cntlid: u16, bytes: &[u8], stands: impl Fn(u16) -> bool) -> Result<(), NodeError> {

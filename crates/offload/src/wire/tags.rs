@@ -78,7 +78,7 @@ pub(super) fn decode_report(
 
 /// The answer to a Tagged Read: of no blocks, only the format.
 #[must_use]
-pub fn encode_tagged(format: TagFormat, blocks: &TaggedBlocks) -> Vec<u8> {
+pub fn encode_tagged(format: TagFormat, blocks: &TaggedBlocks<'_>) -> Vec<u8> {
     let mut out = vec![0; TAGGED_HEADER];
     out[0] = VERSION;
     out[1] = Guard::ALL.iter().position(|guard| *guard == format.guard).unwrap_or_default() as u8;
@@ -94,7 +94,7 @@ pub fn encode_tagged(format: TagFormat, blocks: &TaggedBlocks) -> Vec<u8> {
         out.extend_from_slice(&judged.guard.to_le_bytes());
         out.extend_from_slice(&[opinion, origin as u8, 0, 0, 0, 0, 0, 0]);
     }
-    out.extend_from_slice(&blocks.data);
+    out.extend_from_slice(blocks.data);
     out
 }
 
@@ -108,7 +108,7 @@ pub const fn tagged_len(format: TagFormat, blocks: u64) -> u64 {
 ///
 /// # Errors
 /// Names the field that makes no sense.
-pub fn decode_tagged(bytes: &[u8]) -> Result<(TagFormat, TaggedBlocks), WireError> {
+pub fn decode_tagged(bytes: &[u8]) -> Result<(TagFormat, TaggedBlocks<'_>), WireError> {
     let f = Fields::new(bytes, "tagged blocks", TAGGED_HEADER)?;
     let guard = match Guard::ALL.get(usize::from(bytes[1])) {
         Some(guard) => *guard,
@@ -135,7 +135,7 @@ pub fn decode_tagged(bytes: &[u8]) -> Result<(TagFormat, TaggedBlocks), WireErro
     };
     let data_at = TAGGED_HEADER + count as usize * TAGGED_ENTRY;
     let judged = (TAGGED_HEADER..data_at).step_by(TAGGED_ENTRY).map(judged).collect::<Result<_, _>>()?;
-    Ok((format, TaggedBlocks { data: bytes[data_at..].to_vec(), judged }))
+    Ok((format, TaggedBlocks { data: &bytes[data_at..], judged }))
 }
 
 #[cfg(test)]
@@ -152,8 +152,8 @@ mod tests {
             Opinion::Lost,
         ];
         let judged = opinions.iter().zip(1..).map(|(o, guard)| Judged { opinion: *o, guard: guard << 40 });
-        let blocks =
-            TaggedBlocks { data: (0..2048_u32).map(|i| i as u8).collect(), judged: judged.collect() };
+        let data: Vec<u8> = (0..2048_u32).map(|i| i as u8).collect();
+        let blocks = TaggedBlocks { data: &data, judged: judged.collect() };
         let bytes = encode_tagged(format, &blocks);
         assert_eq!(bytes.len() as u64, tagged_len(format, 4));
         assert_eq!(decode_tagged(&bytes), Ok((format, blocks)));
