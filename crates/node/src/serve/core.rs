@@ -48,6 +48,9 @@ const FAULTS: [Status; 3] = [Status::WRITE_FAULT, Status::READ_ERROR, Status::IN
 /// Threads that wait for media, of each core. No host has all of them: what another one asks for
 /// finds one.
 const MEDIA: Policy = Policy { name: "medium", threads: 10, of_host: 8, one_for_each: false };
+/// The same where a drive has tags beside it: a thread carries every command of it, and as many
+/// writes as are under way share a sync of the log.
+const TAGGED: Policy = Policy { threads: 40, of_host: 32, ..MEDIA };
 /// The same where all drives are in memory: for the commands that are not done at once.
 const MEMORY: Policy = Policy { threads: 2, of_host: 1, ..MEDIA };
 /// Short commands of the parity command set, which wait for no medium.
@@ -109,7 +112,11 @@ impl Core {
         let poll = Poll::new()?;
         let handle = CoreHandle::new(Waker::new(poll.registry(), WAKER)?);
         let waiting = !shared.all_immediate();
-        let workers = Pool::start(if waiting { MEDIA } else { MEMORY })?;
+        let workers = Pool::start(match waiting {
+            true if shared.has_tags_beside() => TAGGED,
+            true => MEDIA,
+            false => MEMORY,
+        })?;
         let direct = if waiting { Direct::new() } else { None };
         if let Some(direct) = &direct {
             poll.registry().register(&mut SourceFd(&direct.fd()), DIRECT, Interest::READABLE)?;

@@ -161,6 +161,11 @@ impl Shared {
         self.kinds.iter().all(|kind| kind.immediate)
     }
 
+    /// Whether a drive that does not answer at once has tags.
+    pub(super) fn has_tags_beside(&self) -> bool {
+        self.devices.iter().any(|device| !device.is_immediate() && device.tagged().is_some())
+    }
+
     pub(super) fn is_resident(&self, nsid: u32) -> bool {
         self.kind(nsid).is_some_and(|kind| kind.resident)
     }
