@@ -31,6 +31,9 @@ pub(crate) struct NodeArgs {
     /// Measure writes too. Destroys the data on the drive
     #[arg(long)]
     write: bool,
+    /// With --write: only writes, each of them durable before it is answered (FUA)
+    #[arg(long, requires = "write")]
+    fua: bool,
     /// Header and data digests
     #[arg(long)]
     digests: bool,
@@ -104,10 +107,15 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
         .ok_or_else(|| Failure::new(format!("--nsid is {}: the node has no such drive", args.nsid)))?;
     let mut cases = Vec::new();
     for (io, writes, random, bytes, depth) in CASES {
-        if writes && !args.write {
+        if writes && !args.write || !writes && args.fua {
             continue;
         }
         let shape = Shape { writes, random, bytes, depth };
+        let io = match (io, args.fua) {
+            ("random write", true) => "random write, FUA",
+            ("sequential write", true) => "sequential write, FUA",
+            _ => io,
+        };
         cases.push(measure(args, &controller, &namespace, io, &shape)?);
     }
     let document = Document { cases };
@@ -227,6 +235,9 @@ fn load(
             let place = if shape.random { (state ^ state >> 31) % places } else { state % places };
             let mut sqe = Sqe::new(opcode, args.nsid);
             sqe.set_blocks(place * u64::from(blocks), blocks);
+            if shape.writes && args.fua {
+                sqe.set_control(Sqe::FUA);
+            }
             Some((sqe, data.as_slice(), expected))
         },
         |latency, status| {
