@@ -208,8 +208,8 @@ pub(crate) struct Matrices {
     pub(crate) last: [u64; 2],
 }
 
-/// Words of the widest line: four registers of 64 bytes.
-pub(crate) const LINE_WORDS: usize = 32;
+/// Words of the widest register.
+pub(crate) const LINE_WORDS: usize = 8;
 
 impl Matrices {
     pub(crate) const fn new(polynomial: &Polynomial) -> Self {
