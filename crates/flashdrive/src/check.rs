@@ -1,7 +1,7 @@
 //! Looking at a drive that nobody serves, and what can be repaired of it.
 
-use crate::drive::mount;
 use crate::error::FlashError;
+use crate::layer::mount;
 use crate::layout::copy_at;
 use crate::overlay::Overlay;
 use crate::place::{at_path, copy_of, open_device, superblock_of};

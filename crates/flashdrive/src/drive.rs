@@ -1,13 +1,13 @@
 //! A flash drive as a block device.
 
+use crate::layer::{Layer, counts, mount};
 use crate::layout::{Layout, PAGE_BYTES};
-use crate::nand::FileNand;
+use crate::queued::Queued;
 use crate::superblock::Superblock;
 use pumice_blockdev::{Background, BlockDevice, DeviceMedium, FlashCounts, Grains, IoError, Operation};
 use pumice_buffer::AlignedBuffer;
-use pumice_durable::Medium;
 use pumice_flash::{NandError, Ppn};
-use pumice_ftl::{Census, Coded, Config, Ftl, FtlError, NandJournal, Scheme, Stats, recover};
+use pumice_ftl::{Census, FtlError, Scheme, Stats};
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
@@ -27,34 +27,8 @@ const LOOKS: u64 = 64;
 /// How quiet it must be for a checkpoint that nothing else asks for.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// The translation layer over a medium.
-pub(crate) type Layer<M> = Ftl<Coded<FileNand<M>>, NandJournal, Vec<u8>>;
-
-/// How the translation layer of a drive is set.
-pub(crate) fn config(superblock: &Superblock, scheme: Scheme) -> Config {
-    let logical = superblock.logical;
-    Config {
-        fingerprint: superblock.fingerprint,
-        checkpoint_every: u64::from(logical / 8).max(16_384),
-        erase_at_once: 16,
-        seed: u64::from_le_bytes(std::array::from_fn(|i| superblock.identity[i])),
-        ..Config::new(logical, scheme)
-    }
-}
-
-/// Recovers what a medium holds.
-pub(crate) fn mount<M: Medium>(
-    medium: M,
-    superblock: &Superblock,
-    scheme: Scheme,
-    accept_lost_tags: bool,
-) -> Result<Layer<M>, FtlError> {
-    let nand = Coded::with_sums(FileNand::new(medium, superblock.layout));
-    recover(nand, config(superblock, scheme), accept_lost_tags)
-}
-
 struct State {
-    layer: Layer<DeviceMedium>,
+    layer: Layer<Queued<DeviceMedium>>,
     /// Background work found nothing to do since the last write.
     rested: bool,
 }
@@ -79,6 +53,10 @@ pub struct FlashDrive {
     layout: Layout,
     capacity: u64,
     state: Mutex<State>,
+    /// Makes the writes of the translation layer without its lock.
+    medium: Queued<DeviceMedium>,
+    /// Held during a flush: those that come meanwhile share the next one.
+    flushing: Mutex<()>,
     opened: Instant,
     /// When the last command came or ended, in nanoseconds since it was opened.
     last: AtomicU64,
@@ -97,7 +75,8 @@ impl FlashDrive {
         scheme: Scheme,
         name: &str,
     ) -> Result<Self, FtlError> {
-        let mut layer = mount(DeviceMedium(Arc::clone(&device)), superblock, scheme, false)?;
+        let medium = Queued::new(DeviceMedium(Arc::clone(&device)));
+        let mut layer = mount(medium.clone(), superblock, scheme, false)?;
         Ok(Self {
             counts: Mutex::new(counts(&mut layer)),
             name: name.to_owned(),
@@ -105,6 +84,8 @@ impl FlashDrive {
             layout: superblock.layout,
             capacity: superblock.capacity(),
             state: Mutex::new(State { layer, rested: false }),
+            medium,
+            flushing: Mutex::new(()),
             opened: Instant::now(),
             last: AtomicU64::new(0),
         })
@@ -125,9 +106,44 @@ impl FlashDrive {
     }
 
     /// Shows a change in the counts, and makes it outlive the process.
-    fn changed(&self, state: &mut State) -> Result<(), FtlError> {
+    fn changed(&self, mut state: MutexGuard<'_, State>) -> Result<(), FtlError> {
         *self.counts.lock().unwrap_or_else(PoisonError::into_inner) = counts(&mut state.layer);
-        state.layer.hand_over()
+        state.layer.hand_over()?;
+        let (number, flush) = (self.medium.accepted(), state.layer.wants_flush());
+        drop(state);
+        self.carry(number)?;
+        if flush { self.make_durable() } else { Ok(()) }
+    }
+
+    /// Waits until the medium has the writes up to this number, and makes some of them.
+    fn carry(&self, number: u64) -> Result<(), FtlError> {
+        self.medium.carry(number).map_err(|_| NandError::Failed.into())
+    }
+
+    /// Makes all that was acknowledged durable. One sync serves all threads that wait for one.
+    fn make_durable(&self) -> Result<(), FtlError> {
+        let state = self.lock();
+        let Some(last) = state.layer.unflushed() else { return self.check_medium() };
+        drop(state);
+        let _turn = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
+        if state.layer.is_durable(last) {
+            return Ok(());
+        }
+        let Some(flush) = state.layer.begin_flush(0)? else { return Ok(()) };
+        let number = self.medium.accepted();
+        drop(state);
+        self.medium.sync_upto(number).map_err(|_| NandError::Failed)?;
+        let mut state = self.lock();
+        state.layer.end_flush(flush)?;
+        let number = self.medium.accepted();
+        drop(state);
+        self.carry(number)
+    }
+
+    /// An error if nothing can be written any more.
+    fn check_medium(&self) -> Result<(), FtlError> {
+        self.medium.failure().map_or(Ok(()), |_| Err(NandError::Failed.into()))
     }
 
     /// A command came, or ended.
@@ -227,16 +243,14 @@ impl FlashDrive {
     }
 
     /// Changes a part of a page, or all of it.
-    fn write_part(state: &mut State, lpn: u32, at: usize, data: &[u8]) -> Result<(), FtlError> {
-        let mut page = match data.len() {
-            PAGE => Vec::new(),
-            _ => state.layer.read(lpn, 0)?.0.unwrap_or_else(|| vec![0; PAGE]),
-        };
-        if page.is_empty() {
-            page.extend_from_slice(data);
+    fn write_part(state: &mut State, lpn: u32, at: usize, data: Vec<u8>) -> Result<(), FtlError> {
+        let page = if data.len() == PAGE {
+            data
         } else {
-            page[at..at + data.len()].copy_from_slice(data);
-        }
+            let mut page = state.layer.read(lpn, 0)?.0.unwrap_or_else(|| vec![0; PAGE]);
+            page[at..at + data.len()].copy_from_slice(&data);
+            page
+        };
         state.layer.write(lpn, &page, 0).map(|_| ())
     }
 
@@ -254,40 +268,12 @@ impl FlashDrive {
         }
         for (lpn, at, part) in pages(offset, length(len)).filter(|(_, _, part)| part.len() < PAGE) {
             if state.layer.map().lookup(lpn).is_some() {
-                Self::write_part(&mut state, lpn, at, &vec![0; part.len()]).map_err(fail)?;
+                Self::write_part(&mut state, lpn, at, vec![0; part.len()]).map_err(fail)?;
             }
         }
-        self.changed(&mut state).map_err(fail)?;
-        drop(state);
+        self.changed(state).map_err(fail)?;
         self.touch();
         Ok(())
-    }
-}
-
-/// What a translation layer did and holds.
-fn counts<M: Medium>(layer: &mut Layer<M>) -> FlashCounts {
-    let (stats, (blocks, free)) = (layer.stats(), layer.block_counts());
-    let (fewest, mean_erases, most) = layer.wear();
-    FlashCounts {
-        host_writes: stats.host_writes,
-        host_programs: stats.host_programs,
-        copies: stats.copies,
-        inline_hits: stats.inline_hits,
-        idle_merges: stats.idle_merges,
-        gc_merges: stats.gc_merges,
-        lookups: stats.lookups,
-        dedup_reads: stats.dedup_reads,
-        erases: stats.erases,
-        lost_pages: stats.lost_pages,
-        mapped_pages: layer.map().mapped().into(),
-        live_pages: layer.live_pages().into(),
-        waiting_pages: layer.waiting() as u64,
-        blocks: blocks.into(),
-        free_blocks: free.into(),
-        retired_blocks: stats.retired,
-        fewest_erases: fewest.into(),
-        mean_erases,
-        most_erases: most.into(),
     }
 }
 
@@ -339,10 +325,7 @@ impl BlockDevice for FlashDrive {
     }
 
     fn failing(&self) -> Option<String> {
-        // Not waited for: whoever has the lock may be about to find out.
-        let failed = self.state.try_lock().ok().and_then(|state| {
-            state.layer.nand().inner().failure().map(|why| format!("{}: {why}", self.device.name()))
-        });
+        let failed = self.medium.failure().map(|why| format!("{}: {why}", self.device.name()));
         failed.or_else(|| self.device.failing())
     }
 
@@ -355,7 +338,7 @@ impl BlockDevice for FlashDrive {
     }
 
     fn used_bytes(&self) -> Option<u64> {
-        // As above.
+        // Not waited for.
         let mapped = self.state.try_lock().ok()?.layer.map().mapped();
         Some(u64::from(mapped) * PAGE as u64)
     }
@@ -391,15 +374,16 @@ impl BlockDevice for FlashDrive {
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), IoError> {
         self.check(Operation::Write, offset, data.len() as u64)?;
         self.touch();
+        let fail = |error| self.error(Operation::Write, offset, data.len(), error);
+        // Copied before the lock is taken.
+        let parts: Vec<_> =
+            pages(offset, data.len()).map(|(lpn, at, part)| (lpn, at, data[part].to_vec())).collect();
         let mut state = self.lock();
         state.rested = false;
-        for (lpn, at, part) in pages(offset, data.len()) {
-            Self::write_part(&mut state, lpn, at, &data[part])
-                .map_err(|error| self.error(Operation::Write, offset, data.len(), error))?;
+        for (lpn, at, part) in parts {
+            Self::write_part(&mut state, lpn, at, part).map_err(fail)?;
         }
-        let kept = self.changed(&mut state);
-        kept.map_err(|error| self.error(Operation::Write, offset, data.len(), error))?;
-        drop(state);
+        self.changed(state).map_err(fail)?;
         self.touch();
         Ok(())
     }
@@ -413,8 +397,7 @@ impl BlockDevice for FlashDrive {
     }
 
     fn flush(&self) -> Result<(), IoError> {
-        let flushed = self.lock().layer.flush(0);
-        flushed.map(|_| ()).map_err(|error| self.error(Operation::Flush, 0, 0, error))
+        self.make_durable().map_err(|error| self.error(Operation::Flush, 0, 0, error))
     }
 }
 
@@ -462,6 +445,9 @@ impl Background for FlashDrive {
         let after = state.layer.stats();
         let pages = 2 * (after.copies - before.copies) + after.dedup_reads - before.dedup_reads;
         let footers = (after.erases - before.erases) * self.layout.footer_bytes() as u64;
+        let number = self.medium.accepted();
+        drop(guard);
+        self.carry(number).map_err(fail)?;
         Ok(pages * PAGE as u64 + footers)
     }
 }

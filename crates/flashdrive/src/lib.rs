@@ -4,16 +4,21 @@
 //! FlashDrive (a BlockDevice) ── Ftl (crate ftl, pure: map, streams, garbage collection, dedup)
 //!        │                        │
 //!        │ reads of known pages   └── Coded (tags, sums) ── FileNand (blocks, footers)
-//!        └──────────────── file or device ─────────────────────┘
+//!        │                                                     │
+//!        │                  Queued: writes wait here (Outbox) ─┘ and are made without the lock
+//!        └──────────────── file or device ─────┘
 //! ```
 
 mod check;
 mod drive;
 mod error;
+mod layer;
 mod layout;
 mod nand;
+mod outbox;
 mod overlay;
 mod place;
+mod queued;
 mod spec;
 mod superblock;
 
@@ -22,6 +27,7 @@ pub use drive::FlashDrive;
 pub use error::FlashError;
 pub use layout::{Layout, LayoutError, OOB_BYTES, PAGE_BYTES};
 pub use nand::FileNand;
+pub use outbox::{Job, Outbox};
 pub use overlay::Overlay;
 pub use place::{format, open, plan};
 pub use spec::{FlashSpec, bare, format_op};

@@ -2,6 +2,7 @@
 //! cut leaves.
 
 use crate::layout::{Layout, OOB_BYTES};
+use crate::outbox::LARGE;
 use pumice_buffer::AlignedBuffer;
 use pumice_durable::Medium;
 use pumice_flash::{BlockId, Geometry, Nand, NandError, Nanos, PageRead, Ppn};
@@ -10,9 +11,6 @@ use std::io;
 
 /// Bytes of data that a block keeps in memory, at most.
 const RUN: usize = 256 << 10;
-/// From so many bytes on, data that are handed over bypass the page cache: the wait for the medium
-/// costs no more than a copy, and a flush has less to write.
-const LARGE: usize = 64 << 10;
 const OOB: usize = OOB_BYTES as usize;
 /// How a medium says that these bytes cannot be read, and others may: EIO.
 const MEDIA_ERROR: i32 = 5;

@@ -1,7 +1,8 @@
 //! Making and opening drives at a path.
 
-use crate::drive::{FlashDrive, config};
+use crate::drive::FlashDrive;
 use crate::error::FlashError;
+use crate::layer::config;
 use crate::layout::{Layout, PAGE_BYTES, SUPERBLOCK_BYTES, copy_at};
 use crate::nand::FileNand;
 use crate::spec::{FlashSpec, USUAL_OP, format_op};

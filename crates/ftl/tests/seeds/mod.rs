@@ -75,13 +75,13 @@ impl Allowed {
     }
 
     /// The same, with flushes during which other operations go on.
-    fn overlapping(seed: u64) -> Self {
+    pub(crate) fn overlapping(seed: u64) -> Self {
         let random = Random::new(seed ^ 0xF1_0511);
         Self { overlaps: Some(Overlaps { random, under_way: None }), ..Self::new() }
     }
 
     /// The place of each page's content among all that the page had.
-    fn places(&self) -> Vec<usize> {
+    pub(crate) fn places(&self) -> Vec<usize> {
         self.before.iter().zip(&self.since).map(|(before, since)| before + since.len() - 1).collect()
     }
 
@@ -102,11 +102,18 @@ impl Allowed {
         self.since[lpn as usize].push(value);
     }
 
+    /// The process ended, or the power: no flush is under way.
+    pub(crate) fn ended(&mut self) {
+        if let Some(overlaps) = &mut self.overlaps {
+            overlaps.under_way = None;
+        }
+    }
+
     pub(crate) fn flushed(&mut self) {
         self.flushed_to(&self.places());
     }
 
-    fn flushed_to(&mut self, places: &[usize]) {
+    pub(crate) fn flushed_to(&mut self, places: &[usize]) {
         for (lpn, place) in places.iter().enumerate() {
             self.forget_before(lpn, *place);
         }
@@ -182,7 +189,7 @@ pub(crate) fn step<N: Cuttable>(
     Ok(())
 }
 
-fn check<N: Cuttable>(drive: &mut Drive<N>, allowed: &mut Allowed, seed: u64) {
+pub(crate) fn check<N: Cuttable>(drive: &mut Drive<N>, allowed: &mut Allowed, seed: u64) {
     for lpn in 0..LOGICAL {
         let read = drive.read(lpn, 0).unwrap_or_else(|error| panic!("seed {seed}, page {lpn}: {error}")).0;
         let may = &allowed.since[lpn as usize];
@@ -237,9 +244,7 @@ pub(crate) fn one_seed<N: Cuttable>(seed: u64) {
                 Err(error) => panic!("seed {seed}: {error}"),
             }
         }
-        if let Some(overlaps) = &mut allowed.overlaps {
-            overlaps.under_way = None;
-        }
+        allowed.ended();
         let mut nand = drive.into_nand().power_cycle(random.next_u64());
         // Often the power goes again during recovery.
         for _ in 0..random.below(3) {

@@ -1,0 +1,61 @@
+//! The translation layer of a drive.
+
+use crate::nand::FileNand;
+use crate::superblock::Superblock;
+use pumice_blockdev::FlashCounts;
+use pumice_durable::Medium;
+use pumice_ftl::{Coded, Config, Ftl, FtlError, NandJournal, Scheme, recover};
+
+/// The translation layer over a medium.
+pub(crate) type Layer<M> = Ftl<Coded<FileNand<M>>, NandJournal, Vec<u8>>;
+
+/// How the translation layer of a drive is set.
+pub(crate) fn config(superblock: &Superblock, scheme: Scheme) -> Config {
+    let logical = superblock.logical;
+    Config {
+        fingerprint: superblock.fingerprint,
+        checkpoint_every: u64::from(logical / 8).max(16_384),
+        // The more blocks share a sync, the fewer syncs are made for erases alone.
+        erase_at_once: (superblock.layout.geometry().blocks / 16).clamp(16, 128),
+        seed: u64::from_le_bytes(std::array::from_fn(|i| superblock.identity[i])),
+        ..Config::new(logical, scheme)
+    }
+}
+
+/// Recovers what a medium holds.
+pub(crate) fn mount<M: Medium>(
+    medium: M,
+    superblock: &Superblock,
+    scheme: Scheme,
+    accept_lost_tags: bool,
+) -> Result<Layer<M>, FtlError> {
+    let nand = Coded::with_sums(FileNand::new(medium, superblock.layout));
+    recover(nand, config(superblock, scheme), accept_lost_tags)
+}
+
+/// What a translation layer did and holds.
+pub(crate) fn counts<M: Medium>(layer: &mut Layer<M>) -> FlashCounts {
+    let (stats, (blocks, free)) = (layer.stats(), layer.block_counts());
+    let (fewest, mean_erases, most) = layer.wear();
+    FlashCounts {
+        host_writes: stats.host_writes,
+        host_programs: stats.host_programs,
+        copies: stats.copies,
+        inline_hits: stats.inline_hits,
+        idle_merges: stats.idle_merges,
+        gc_merges: stats.gc_merges,
+        lookups: stats.lookups,
+        dedup_reads: stats.dedup_reads,
+        erases: stats.erases,
+        lost_pages: stats.lost_pages,
+        mapped_pages: layer.map().mapped().into(),
+        live_pages: layer.live_pages().into(),
+        waiting_pages: layer.waiting() as u64,
+        blocks: blocks.into(),
+        free_blocks: free.into(),
+        retired_blocks: stats.retired,
+        fewest_erases: fewest.into(),
+        mean_erases,
+        most_erases: most.into(),
+    }
+}
