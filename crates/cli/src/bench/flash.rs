@@ -23,11 +23,13 @@ const PAGE: usize = 4096;
 const LONG: usize = 128 << 10;
 /// Random writes between two flushes.
 const FLUSH_EVERY: u64 = 32;
+/// The first seed of contents that fill drives.
+const FILL: u64 = 100;
 /// How often a full drive is overwritten at random before anything is measured.
 const OVERWRITES: u64 = 3;
 
 /// Measures a flash drive in a file beside a plain file in the same folder, in alternating pairs.
-/// All pages that are written differ.
+/// All pages that are written differ, and all places of both files have been written before.
 #[derive(Debug, Args)]
 pub(crate) struct FlashArgs {
     /// The folder for the two files; they are removed afterwards
@@ -141,8 +143,13 @@ pub(crate) fn run(args: &FlashArgs) -> Result<ExitCode, Failure> {
         dedup: Some(args.dedup),
     };
     let (flash, _) = pumice_flashdrive::open(&spec, "bench")?;
-    fill(&plain, span)?;
-    fill(&flash, span)?;
+    fill(&plain, span, FILL)?;
+    // On both, every place that is written from now on was written before: the first write to a
+    // place costs a file system more. A flash drive writes to all of its room in turn.
+    let room = args.capacity / 100 * u64::from(args.op + 100) + args.capacity / 8;
+    for pass in 0..room.div_ceil(span) {
+        fill(&flash, span, FILL + pass)?;
+    }
     if args.full {
         overwrite(&flash, span)?;
     }
@@ -197,8 +204,8 @@ impl Content {
     }
 }
 
-fn fill(device: &dyn BlockDevice, span: u64) -> Result<(), IoError> {
-    let mut content = Content::new(LONG, 1);
+fn fill(device: &dyn BlockDevice, span: u64, seed: u64) -> Result<(), IoError> {
+    let mut content = Content::new(LONG, seed);
     for at in (0..span).step_by(LONG) {
         device.write_at(at, content.next())?;
     }
