@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 const PAGE: usize = PAGE_BYTES as usize;
@@ -112,7 +112,7 @@ impl FlashDrive {
         let (number, flush) = (self.medium.accepted(), state.layer.wants_flush());
         drop(state);
         self.carry(number)?;
-        if flush { self.make_durable() } else { Ok(()) }
+        if flush { self.flush_ahead() } else { Ok(()) }
     }
 
     /// Waits until the medium has the writes up to this number, and makes some of them.
@@ -125,11 +125,21 @@ impl FlashDrive {
         let state = self.lock();
         let Some(last) = state.layer.unflushed() else { return self.check_medium() };
         drop(state);
-        let _turn = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut state = self.lock();
-        if state.layer.is_durable(last) {
-            return Ok(());
+        let turn = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.lock().layer.is_durable(last) { Ok(()) } else { self.flush_in_turn(turn) }
+    }
+
+    /// Makes a flush that no host asked for, unless one is under way: that one serves as well.
+    fn flush_ahead(&self) -> Result<(), FtlError> {
+        match self.flushing.try_lock() {
+            Ok(turn) => self.flush_in_turn(turn),
+            Err(TryLockError::Poisoned(turn)) => self.flush_in_turn(turn.into_inner()),
+            Err(TryLockError::WouldBlock) => Ok(()),
         }
+    }
+
+    fn flush_in_turn(&self, _turn: MutexGuard<'_, ()>) -> Result<(), FtlError> {
+        let mut state = self.lock();
         let Some(flush) = state.layer.begin_flush(0)? else { return Ok(()) };
         let number = self.medium.accepted();
         drop(state);
@@ -242,16 +252,22 @@ impl FlashDrive {
         Ok(())
     }
 
-    /// Changes a part of a page, or all of it.
-    fn write_part(state: &mut State, lpn: u32, at: usize, data: Vec<u8>) -> Result<(), FtlError> {
-        let page = if data.len() == PAGE {
-            data
+    /// Changes a part of a page, or all of it. `page` is room for its content.
+    fn write_part(
+        state: &mut State,
+        lpn: u32,
+        at: usize,
+        data: &[u8],
+        page: &mut Vec<u8>,
+    ) -> Result<(), FtlError> {
+        if data.len() == PAGE {
+            page.clear();
+            page.extend_from_slice(data);
         } else {
-            let mut page = state.layer.read(lpn, 0)?.0.unwrap_or_else(|| vec![0; PAGE]);
-            page[at..at + data.len()].copy_from_slice(&data);
-            page
-        };
-        state.layer.write(lpn, &page, 0).map(|_| ())
+            *page = state.layer.read(lpn, 0)?.0.unwrap_or_else(|| vec![0; PAGE]);
+            page[at..at + data.len()].copy_from_slice(data);
+        }
+        state.layer.write(lpn, page, 0).map(|_| ())
     }
 
     /// Makes a range zeros: whole pages are forgotten.
@@ -268,7 +284,8 @@ impl FlashDrive {
         }
         for (lpn, at, part) in pages(offset, length(len)).filter(|(_, _, part)| part.len() < PAGE) {
             if state.layer.map().lookup(lpn).is_some() {
-                Self::write_part(&mut state, lpn, at, vec![0; part.len()]).map_err(fail)?;
+                let (zeros, mut page) = (vec![0; part.len()], Vec::new());
+                Self::write_part(&mut state, lpn, at, &zeros, &mut page).map_err(fail)?;
             }
         }
         self.changed(state).map_err(fail)?;
@@ -375,13 +392,12 @@ impl BlockDevice for FlashDrive {
         self.check(Operation::Write, offset, data.len() as u64)?;
         self.touch();
         let fail = |error| self.error(Operation::Write, offset, data.len(), error);
-        // Copied before the lock is taken.
-        let parts: Vec<_> =
-            pages(offset, data.len()).map(|(lpn, at, part)| (lpn, at, data[part].to_vec())).collect();
+        // One page at a time, so that it stays in the processor's cache.
+        let mut page = Vec::with_capacity(PAGE);
         let mut state = self.lock();
         state.rested = false;
-        for (lpn, at, part) in parts {
-            Self::write_part(&mut state, lpn, at, part).map_err(fail)?;
+        for (lpn, at, part) in pages(offset, data.len()) {
+            Self::write_part(&mut state, lpn, at, &data[part], &mut page).map_err(fail)?;
         }
         self.changed(state).map_err(fail)?;
         self.touch();

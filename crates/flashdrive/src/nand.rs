@@ -12,6 +12,8 @@ use std::io;
 /// Bytes of data that a block keeps in memory, at most.
 const RUN: usize = 256 << 10;
 const OOB: usize = OOB_BYTES as usize;
+/// Blocks whose buffers are kept for the next ones.
+const SPARE: usize = 4;
 /// How a medium says that these bytes cannot be read, and others may: EIO.
 const MEDIA_ERROR: i32 = 5;
 /// How often bytes are asked for before they are taken for lost: garbage collection gives up a page
@@ -44,6 +46,10 @@ pub struct FileNand<M> {
     /// The next page to be programmed, by block; none if the block must be erased first.
     next: Vec<Option<u32>>,
     open: BTreeMap<u32, Open>,
+    /// Buffers of blocks that were open: new memory costs more than the program of a page.
+    spare: Vec<Open>,
+    /// What the footer of an erased block holds.
+    zeros: AlignedBuffer,
     /// The unit of a footer that was read last, and where it lies.
     unit: Option<(u64, Vec<u8>)>,
     /// Erases since the drive was opened.
@@ -63,6 +69,8 @@ impl<M: Medium> FileNand<M> {
             layout,
             next: vec![None; blocks],
             open: BTreeMap::new(),
+            spare: Vec::new(),
+            zeros: AlignedBuffer::new(layout.footer_bytes()),
             unit: None,
             erases: vec![0; blocks],
             // What an earlier process wrote is perhaps not durable.
@@ -173,14 +181,23 @@ impl<M: Medium> FileNand<M> {
     /// The state of a block whose next page is about to be programmed.
     fn open_at(&mut self, block: u32, index: u32) -> &mut Open {
         let (footer, data) = (self.layout.footer_bytes(), self.run() as usize * self.layout.page_bytes());
-        self.open.entry(block).or_insert_with(|| Open {
-            footer: AlignedBuffer::new(footer),
-            data: AlignedBuffer::new(data),
-            from: index,
-            kept: index,
-            next: index,
-            tagged: index,
+        let spare = &mut self.spare;
+        self.open.entry(block).or_insert_with(|| {
+            let (footer, data) = match spare.pop() {
+                Some(mut old) => {
+                    old.footer.fill(0);
+                    (old.footer, old.data)
+                }
+                None => (AlignedBuffer::new(footer), AlignedBuffer::new(data)),
+            };
+            Open { footer, data, from: index, kept: index, next: index, tagged: index }
         })
+    }
+
+    /// Ends that a block is open.
+    fn close(&mut self, block: u32) {
+        let closed = self.open.remove(&block);
+        self.spare.extend(closed.filter(|_| self.spare.len() < SPARE));
     }
 
     /// Writes the tags of a block that are in memory only, in whole units.
@@ -284,7 +301,7 @@ impl<M: Medium> Nand for FileNand<M> {
         }
         if is_full {
             self.write_tags(block)?;
-            self.open.remove(&block);
+            self.close(block);
         }
         Ok(after + 1)
     }
@@ -292,13 +309,12 @@ impl<M: Medium> Nand for FileNand<M> {
     fn erase(&mut self, block: BlockId, after: Nanos) -> Result<Nanos, NandError> {
         self.check(self.layout.geometry().page(block, 0))?;
         self.may_write()?;
-        self.open.remove(&block.0);
+        self.close(block.0);
         self.unit = None;
         self.next[block.0 as usize] = Some(0);
         self.erases[block.0 as usize] += 1;
         self.written = true;
-        let zeros = AlignedBuffer::new(self.layout.footer_bytes());
-        let footer = &zeros[..self.layout.footer_bytes()];
+        let footer = &self.zeros[..self.layout.footer_bytes()];
         match self.medium.write_soon(self.layout.footer_at(block), footer) {
             Ok(()) => Ok(after + 1),
             Err(error) => Err(self.fail("erasing a footer", &error)),
