@@ -21,7 +21,7 @@ const HUGE_PAGE: usize = 2 << 20;
 
 /// Buffers of this size and more are allocated with room for a page more, without asking for a
 /// border: the allocator knows which memory is new from the system, and does not fill that with
-/// zeros again. Filling a new mebibyte takes longer than reading it from a page cache.
+/// zeros again. Page faults of that were most of what reads cost (docs/notebook/serving.md).
 const ROOMY: usize = 64 << 10;
 
 /// Zeroed memory that begins on a page border.

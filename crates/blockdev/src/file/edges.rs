@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 /// `len` bytes.
 ///
 /// The whole grains in between are read to their place, and only those at the edges are copied: a
-/// second buffer as large as the first would cost more than the read.
+/// second buffer as large as the first costs its page faults (docs/notebook/serving.md).
 pub(super) fn read(file: &File, (start, len): (u64, usize), offset: u64, buf: &mut [u8]) -> io::Result<()> {
     let skip = (offset - start) as usize;
     if let Some(done) = read_around(file, (start, len), skip, buf) {
