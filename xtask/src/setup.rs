@@ -18,12 +18,13 @@ const TESTS: [Program; 2] = [
 
 /// What the tests against a real Linux kernel use besides: the machine that it runs in, and what
 /// runs there beside it.
-const E2E: [Program; 8] = [
+const E2E: [Program; 9] = [
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("busybox", "busybox-static"),
     ("nvme", "nvme-cli"),
     ("mdadm", "mdadm"),
     ("fio", "fio"),
+    ("integritysetup", "cryptsetup-bin"),
     ("mke2fs", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     // Modules of kernels.

@@ -9,6 +9,7 @@ mod discard;
 mod filesystem;
 mod flash;
 mod heals;
+mod integrity;
 mod mirrors;
 mod multipath;
 mod restart;
@@ -46,7 +47,7 @@ impl Scenario {
 }
 
 /// All, in order.
-pub(crate) const SCENARIOS: [Scenario; 18] = [
+pub(crate) const SCENARIOS: [Scenario; 19] = [
     Scenario { name: "connect", short: true, run: connect::one_queue },
     Scenario { name: "queues", short: true, run: connect::several_queues },
     Scenario { name: "verify", short: true, run: verify::run },
@@ -59,6 +60,7 @@ pub(crate) const SCENARIOS: [Scenario; 18] = [
     Scenario { name: "raid6", short: true, run: array::raid6 },
     Scenario { name: "heals", short: true, run: heals::run },
     Scenario { name: "visible", short: true, run: visible::run },
+    Scenario { name: "integrity", short: false, run: integrity::run },
     Scenario { name: "raid5", short: false, run: array::raid5 },
     Scenario { name: "cut", short: false, run: cut::bare },
     Scenario { name: "cut-bitmap", short: false, run: cut::with_bitmap },
