@@ -79,7 +79,7 @@ pub enum CreateError {
         /// Where.
         at: u64,
     },
-    /// There is no room for the stripe log.
+    /// There is no room for md's structures and the stripe log.
     #[error("{device}: {why}")]
     NoRoom {
         /// The device.
@@ -111,6 +111,13 @@ pub fn create(
     };
     // What md places before the data takes some hundred KiB.
     let structures = 1 << 20;
+    for drive in drives {
+        let (bytes, least) = (drive.bytes(), structures + log);
+        if bytes <= least {
+            let why = format!("its size is {bytes} bytes; it must be more than {least}");
+            return Err(CreateError::NoRoom { device: drive.name().to_owned(), why });
+        }
+    }
     let format = FormatSpec {
         metadata: Metadata::V1_2,
         level: spec.level,

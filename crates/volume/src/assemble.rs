@@ -40,8 +40,15 @@ pub enum Refusal {
     #[error("no member")]
     None,
     /// Something that this version does not write.
-    #[error("feature_map has {0:#x}: writing such an array is not supported")]
-    Feature(u32),
+    #[error("feature_map of device {number} is {map}: an array with {strange} cannot be written")]
+    Feature {
+        /// The device's number, as `mdadm --detail` counts.
+        number: u32,
+        /// What its superblock says.
+        map: Features,
+        /// The bits of it that a writer would have to know.
+        strange: Features,
+    },
     /// Members do not fit the layout.
     #[error("raid_disks is {found}; the layout has {layout}")]
     RaidDisks {
@@ -281,8 +288,12 @@ fn check(layout: &dyn RowLayout, looks: &[MemberLook], sb: &V1, use_log: bool) -
         return Err(Refusal::TwoArrays);
     }
     let known = Features::BITMAP | Features::RECOVERY_OFFSET | Features::BAD_BLOCKS;
-    if let Some(look) = looks.iter().find(|look| look.superblock.feature_map & !known != 0) {
-        return Err(Refusal::Feature(look.superblock.feature_map & !known));
+    for look in looks {
+        let map = Features(look.superblock.feature_map);
+        let strange = Features(map.0 & !known);
+        if strange != Features(0) {
+            return Err(Refusal::Feature { number: look.superblock.dev_number, map, strange });
+        }
     }
     if sb.raid_disks != u32::from(layout.members()) {
         return Err(Refusal::RaidDisks { found: sb.raid_disks, layout: layout.members() });

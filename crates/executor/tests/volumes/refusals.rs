@@ -56,6 +56,7 @@ fn what_cannot_be_written_is_refused_by_device_and_field() {
         (0x4, ["disk1", "feature_map"]),
         (0x200 | 0x400, ["disk1", "feature_map"]),
         (0x8000, ["disk1", "feature_map"]),
+        (0x80, ["feature_map of device 1", "with recovery-bitmap"]),
     ] {
         let changed = world();
         patch(&changed, 1, |superblock| superblock.feature_map |= bits);
@@ -96,6 +97,9 @@ fn a_volume_is_made_only_of_drives_that_hold_nothing() {
         assert!(disks.iter().zip(before).all(|(disk, before)| disk.content() == before), "{why}");
     };
     refuse(&CreateSpec { chunk_bytes: 5000, ..good.clone() }, &["chunk"]);
+    let tiny = [member(&disks[0]), member(&Arc::new(small(3 << 20))), member(&disks[2])];
+    let why = create(&tiny, &good, |_, _| {}).unwrap_err().to_string();
+    assert!(why.contains("small: its size is 3145728 bytes"), "{why}");
     refuse(&CreateSpec { name: "x".repeat(40), ..good.clone() }, &["name"]);
     refuse(&CreateSpec { component_bytes: Some(1 << 30), ..good.clone() }, &["component size"]);
     poke(&disks[1], (4 << 20) - 600, &[1; 1]);
