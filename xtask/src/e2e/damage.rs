@@ -93,6 +93,39 @@ pub(crate) fn data_area(path: &str) -> Result<(u64, u64), Failed> {
     Ok((wide(128) * SECTOR, wide(80) * SECTOR))
 }
 
+/// Bytes of all members in regions that the array's bitmap calls dirty. A bit that is set on any
+/// member counts.
+pub(crate) fn dirty_bytes(drives: &[String]) -> Result<u64, Failed> {
+    /// Where a version 1.2 superblock gives the bitmap's place, in sectors from its own.
+    const BITMAP_OFFSET: usize = 96;
+    /// What a bitmap begins with, and the bytes before its bits.
+    const BITMAP_MAGIC: u32 = 0x6d74_6962;
+    const BITMAP_HEADER: u64 = 256;
+    let mut dirty = std::collections::BTreeSet::new();
+    let mut region = 0;
+    for path in drives {
+        let wrong = |error: std::io::Error| Failed(format!("{path}: {error}"));
+        let file = File::open(path).map_err(wrong)?;
+        let read = |at: u64, bytes: &mut [u8]| file.read_exact_at(bytes, at).map_err(wrong);
+        let narrow = |bytes: &[u8], at: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+        let mut superblock = [0u8; 256];
+        read(SUPERBLOCK, &mut superblock)?;
+        let at = SUPERBLOCK + u64::from(narrow(&superblock, BITMAP_OFFSET)) * SECTOR;
+        let mut header = [0u8; 256];
+        read(at, &mut header)?;
+        if narrow(&superblock, 0) != MAGIC || narrow(&header, 0) != BITMAP_MAGIC {
+            return Err(Failed(format!("{path}: no bitmap")));
+        }
+        region = u64::from(narrow(&header, 52));
+        let sectors = u64::from_le_bytes(std::array::from_fn(|i| header[40 + i]));
+        let regions = (sectors * SECTOR).div_ceil(region);
+        let mut bits = vec![0u8; usize::try_from(regions.div_ceil(8)).expect("a bitmap is small")];
+        read(at + BITMAP_HEADER, &mut bits)?;
+        dirty.extend((0..regions).filter(|n| bits[(n / 8) as usize] >> (n % 8) & 1 == 1));
+    }
+    Ok(dirty.len() as u64 * region * drives.len() as u64)
+}
+
 /// Changes every byte of a block of a file. Done twice, the block is what it was.
 pub(crate) fn turn_round(path: &str, offset: u64) -> Result<(), Failed> {
     let wrong = |error: std::io::Error| Failed(format!("{path}: {error}"));

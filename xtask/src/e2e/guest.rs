@@ -109,6 +109,11 @@ impl Guest {
         }
     }
 
+    /// What the guest has reported up to now under a name.
+    pub(crate) fn number(&self, key: &str) -> Result<u64, Failed> {
+        self.report.number(key)
+    }
+
     /// Waits until the script is at a mark.
     pub(crate) fn reach(&mut self, mark: &str) -> Result<(), Failed> {
         let all = self.until.saturating_duration_since(Instant::now());

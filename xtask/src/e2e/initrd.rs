@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 const INIT: &str = include_str!("../../guest/init.sh");
 const LIBRARY: &str = include_str!("../../guest/library.sh");
 const MEMBERS: &str = include_str!("../../guest/members.sh");
+const VOLUME_FILES: &str = include_str!("../../guest/volume-files.sh");
 
 /// What every guest has.
 const PROGRAMS: [&str; 4] = ["nvme", "mdadm", "mke2fs", "e2fsck"];
@@ -44,6 +45,7 @@ pub(crate) fn make(kernel: &Unpacked, folder: &Path) -> Result<Initrd, Failed> {
     archive.file("init", INIT.as_bytes());
     archive.file("library.sh", LIBRARY.as_bytes());
     archive.file("members.sh", MEMBERS.as_bytes());
+    archive.file("volume-files.sh", VOLUME_FILES.as_bytes());
     pack_modules(&mut archive, kernel)?;
     let mut bytes = archive.finish();
     let name = kernel.kernel.name;

@@ -17,6 +17,7 @@ mod protocol;
 mod pulse;
 mod scenario;
 mod scrub;
+mod served;
 mod steps;
 
 use crate::run::{Failed, cargo, say};

@@ -16,6 +16,9 @@ mod restart;
 mod verify;
 mod visible;
 mod volume;
+mod volume_crash;
+mod volume_members;
+mod volume_nodes;
 
 use super::cpio::Archive;
 use super::guest::{Guest, Machine};
@@ -23,6 +26,7 @@ use super::initrd::Initrd;
 use super::kernel::Unpacked;
 use super::node::{Node, Serves, Setting, file_drive, free_port};
 use super::options::Options;
+use super::served;
 use super::steps::Steps;
 use crate::run::Failed;
 use std::path::Path;
@@ -47,7 +51,7 @@ impl Scenario {
 }
 
 /// All, in order.
-pub(crate) const SCENARIOS: [Scenario; 19] = [
+pub(crate) const SCENARIOS: [Scenario; 22] = [
     Scenario { name: "connect", short: true, run: connect::one_queue },
     Scenario { name: "queues", short: true, run: connect::several_queues },
     Scenario { name: "verify", short: true, run: verify::run },
@@ -67,6 +71,9 @@ pub(crate) const SCENARIOS: [Scenario; 19] = [
     Scenario { name: "change", short: false, run: change::run },
     Scenario { name: "mirrors", short: false, run: mirrors::run },
     Scenario { name: "volume", short: false, run: volume::run },
+    Scenario { name: "volume-crash", short: false, run: volume_crash::run },
+    Scenario { name: "volume-members", short: false, run: volume_members::run },
+    Scenario { name: "volume-nodes", short: false, run: volume_nodes::run },
 ];
 
 /// What a scenario has to work with.
@@ -120,6 +127,16 @@ impl Bench<'_> {
     /// A node whose drives and hosts are the tables of a configuration file.
     fn configured_node(&self, name: &str, tables: String) -> Result<Node, Failed> {
         Node::start(self.setting(name, Serves::Configured(tables)))
+    }
+
+    /// A volume by its name as a subsystem, with more options of `pumice volume serve`.
+    fn volume(&self, name: &str, options: &[&str]) -> served::Setting {
+        served::Setting {
+            binary: self.binary.to_owned(),
+            nqn: Self::nqn(name),
+            folder: self.folder.to_owned(),
+            options: options.iter().map(|&option| option.to_owned()).collect(),
+        }
     }
 
     fn setting(&self, name: &str, serves: Serves) -> Setting {
