@@ -206,10 +206,15 @@ pub(crate) struct Matrices {
     pub(crate) words: [[u64; LINE_WORDS]; 4],
     /// The constants of the last word, for low bytes and for high bytes.
     pub(crate) last: [u64; 2],
+    /// For the words of a short block, line by line, with `d` words after a word: the map
+    /// `b -> b x^(64 d) mod P`; first the matrices for low bytes.
+    pub(crate) short: [[[u64; LINE_WORDS]; 2]; SHORT_LINES],
 }
 
 /// Words of the widest register.
 pub(crate) const LINE_WORDS: usize = 8;
+/// Registers of a block of 512 bytes: few enough that registers hold the matrices of all its words.
+pub(crate) const SHORT_LINES: usize = 8;
 
 impl Matrices {
     pub(crate) const fn new(polynomial: &Polynomial) -> Self {
@@ -239,7 +244,16 @@ impl Matrices {
             shift = multiply(shift, x_to(64, low), low);
         }
         let last = [polynomial.constants[WORDS - 1], high[7]];
-        Self { parts, high, words, last }
+        let mut short = [[[0; LINE_WORDS]; 2]; SHORT_LINES];
+        let mut shift = 1;
+        let mut word = SHORT_LINES * LINE_WORDS;
+        while word > 0 {
+            word -= 1;
+            let (line, at) = (word / LINE_WORDS, word % LINE_WORDS);
+            [short[line][0][at], short[line][1][at]] = Self::map(polynomial, shift);
+            shift = multiply(shift, x_to(64, low), low);
+        }
+        Self { parts, high, words, last, short }
     }
 
     /// The map `b -> b shift mod P`.

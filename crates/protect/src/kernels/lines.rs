@@ -11,7 +11,7 @@
 use super::body::{Crc16, Sum, step};
 use super::run::Run;
 use super::vector::{Affine, Vector, Xmm};
-use crate::algebra::{CHUNK, LINE_WORDS, T10_DIF, T10_DIF_MATRICES};
+use crate::algebra::{CHUNK, LINE_WORDS, SHORT_LINES, T10_DIF, T10_DIF_MATRICES};
 use std::marker::PhantomData;
 
 /// By bit matrices, for guards of 16 bits.
@@ -19,6 +19,8 @@ pub(super) struct Lines<V>(PhantomData<V>);
 
 /// From so many bytes on, the last steps of a block are hidden by the first ones of the next.
 const LONG: usize = 1024;
+/// Bytes of the blocks whose matrices stay in registers, if these are of the widest kind.
+const SHORT: usize = SHORT_LINES * LINE_WORDS * 8;
 
 impl<V: Affine> Sum for Lines<V> {
     type Code = Crc16;
@@ -65,13 +67,18 @@ impl<V: Affine> Sum for Lines<V> {
         for first in (0..whole).step_by(4) {
             // SAFETY: four blocks from `first` on are within the run.
             unsafe {
-                let mut sums = [(V::zero(), V::zero()); 4];
-                for (i, sum) in (first..).zip(&mut sums) {
+                let mut words = [V::zero(); 4];
+                for (i, words) in (first..).zip(&mut words) {
                     let (src, dst) =
                         (run.src.add(i * run.src_pitch), run.dst.wrapping_add(i * run.dst_pitch));
-                    *sum = lines::<V, COPY>(src, dst, len);
+                    *words = if len == SHORT && V::BYTES == LINE_WORDS * 8 {
+                        short::<V, COPY>(src, dst)
+                    } else {
+                        let (low, high) = lines::<V, COPY>(src, dst, len);
+                        folded(low, high, &maps())
+                    };
                 }
-                finish(&sums, run.registers.add(first));
+                finish(&words, run.registers.add(first));
             }
         }
         whole
@@ -103,18 +110,14 @@ unsafe fn maps<V: Affine>() -> [V; 4] {
     maps
 }
 
-/// The registers of four blocks, from the low and the high bytes of the sums of their lines.
+/// The registers of four blocks, from words of low bytes and words of high bytes that are to be
+/// summed.
 #[inline(always)]
-unsafe fn finish<V: Affine>(sums: &[(V, V); 4], registers: *mut u64) {
+unsafe fn finish<V: Affine>(words: &[V; 4], registers: *mut u64) {
     // SAFETY: `registers` has four words; a register of `V` has at most eight.
     unsafe {
-        let maps = maps::<V>();
         let last = V::repeat(Xmm::load(T10_DIF_MATRICES.last.as_ptr().cast()));
         let factors = V::repeat(Xmm::load(T10_DIF.barrett.as_ptr().cast()));
-        let mut words = [V::zero(); 4];
-        for (words, (low, high)) in words.iter_mut().zip(sums) {
-            *words = folded(*low, *high, &maps);
-        }
         let lanes = V::BYTES / 16;
         for (i, words) in words.chunks_exact(lanes).enumerate() {
             // As `body::reduce`, for several blocks at a time.
@@ -127,6 +130,25 @@ unsafe fn finish<V: Affine>(sums: &[(V, V); 4], registers: *mut u64) {
                 registers.add(i * lanes + lane).write(out[2 * lane]);
             }
         }
+    }
+}
+
+/// A block of [`SHORT`] bytes: in each part of 128 bits a word of low bytes and a word of high
+/// bytes that are to be summed. `V` is of the widest registers.
+#[inline(always)]
+unsafe fn short<V: Affine, const COPY: bool>(src: *const u8, dst: *mut u8) -> V {
+    // SAFETY: every access ends at `SHORT` at most; the matrices of a line are as long as a
+    // register.
+    unsafe {
+        let (mut low, mut high) = (V::zero(), V::zero());
+        for (i, [a, b]) in T10_DIF_MATRICES.short.as_chunks::<2>().0.iter().enumerate() {
+            let [x, y] = [2 * i, 2 * i + 1]
+                .map(|i| line::<V, COPY>(src.add(i * V::BYTES), dst.wrapping_add(i * V::BYTES)));
+            let matrices = |of: &[u64; LINE_WORDS]| V::load(of.as_ptr().cast());
+            low = low.xor3(x.times(matrices(&a[0])), y.times(matrices(&b[0])));
+            high = high.xor3(x.times(matrices(&a[1])), y.times(matrices(&b[1])));
+        }
+        V::pair_words(low, high)
     }
 }
 
