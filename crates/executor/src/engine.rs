@@ -143,12 +143,12 @@ impl<'m> Engine<'m> {
 
     /// Lets a rebuild go on as far as its pace allows. Returns how long it then has to wait.
     fn pace_rebuild(&mut self) -> Option<Duration> {
-        while self.volume.awaits_pace() {
-            let wait = self.timing.rebuild.as_mut().and_then(Pace::wait);
+        while let Some(windows) = self.volume.awaits_pace() {
+            let wait = self.timing.rebuild.as_mut().and_then(|pace| pace.wait(windows));
             if wait.is_some() {
                 return wait;
             }
-            self.volume.handle(Event::Restore(1));
+            self.volume.handle(Event::Restore(windows));
             self.effects();
         }
         None
@@ -359,6 +359,18 @@ impl<'m> Engine<'m> {
                 let from = self.nodes.as_ref().map_or(0, |nodes| nodes.slot(role, place));
                 let first = rows.iter().next().unwrap_or(0);
                 self.carrier.fetch(id, role, from, (op, of, first..first + rows.count()));
+            }
+            Command::Gather { op, role, step } => {
+                let Ok(nodes) = &self.nodes else {
+                    return self.volume.handle(Event::Done(id, Outcome::Refused));
+                };
+                let targets = if step.target == role { Vec::new() } else { vec![step.target] };
+                let update = nodes.stretch(op, role, &step);
+                self.carrier.update(id, role, (op, step.node, targets), update, &[]);
+            }
+            Command::StoreStretch { role, place, at, bytes, .. } => {
+                let from = self.nodes.as_ref().map_or(0, |nodes| nodes.stretch_slot(role, place));
+                self.carrier.store(id, role, from, at, bytes as usize);
             }
             Command::Store { role, place, at, rows, .. } => {
                 let first = rows.iter().next().unwrap_or(0);

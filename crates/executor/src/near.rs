@@ -2,8 +2,11 @@
 //!
 //! ```text
 //! this host's part of a drive's local memory
-//! new blocks: place 0 │ place 1 │ … │ interims: place 0 of node 0, 1, … │ place 1 of node 0, 1, … │ …
+//! new blocks: place 0 │ place 1 │ … │
+//! interims of other nodes: place 0, node by node │ place 1 │ … │ the same of stretches
 //! ```
+//!
+//! A stretch is made where the first of its interims is.
 
 use crate::drive::MemberDrive;
 use pumice_offload::{
@@ -12,14 +15,21 @@ use pumice_offload::{
 };
 use pumice_units::Role;
 use pumice_volume::log::Kind;
-use pumice_volume::near::{NearNodes, NearStep, NearTerm, NodeNumber, PlacedRecord};
+use pumice_volume::near::{NearNodes, NearStep, NearTerm, NodeNumber, PlacedRecord, StretchStep};
 use pumice_volume::rows::BLOCK;
 use pumice_volume::sequencer::OpId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Places of a drive, at most: as many writes are near at a time.
-const MOST_PLACES: u64 = 64;
+const MOST_PLACES: u64 = 32;
+/// Stretches that are restored at a time: while the blocks of one are stored, those of another are
+/// read, and those of a third are on their way.
+const STRETCHES: u64 = 3;
+/// Most bytes of a stretch. Users wait for as many of each member.
+const STRETCH_BYTES: u64 = 2 << 20;
+/// Bytes of a drive's local memory, where it is not known.
+const PLANNED_MEMORY: u64 = 16 << 20;
 
 /// A member on a node that makes parity.
 #[derive(Debug, Clone, Copy)]
@@ -38,6 +48,8 @@ pub(crate) struct Nodes {
     /// How many there are.
     count: u64,
     places: u64,
+    /// Windows of a stretch.
+    stretch: u64,
     /// Bytes of a window: of a slot.
     window: u64,
     /// Check sums of interims that were sent: by operation, target and node.
@@ -45,11 +57,21 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    /// Leases local memory on all nodes, grants it to each other, and tells them the paths.
+    /// Leases local memory on all nodes, half of it if they have so much left, grants it to each
+    /// other, and tells them the paths.
     ///
     /// # Errors
     /// Why parity is made by this host.
     pub(crate) fn prepare(drives: &BTreeMap<Role, MemberDrive>, window: u64) -> Result<Self, NodeError> {
+        let widen = |wide| drives.values().for_each(|drive| drive.node().widen_memory(wide));
+        widen(true);
+        Self::lease(drives, window).or_else(|_| {
+            widen(false);
+            Self::lease(drives, window)
+        })
+    }
+
+    fn lease(drives: &BTreeMap<Role, MemberDrive>, window: u64) -> Result<Self, NodeError> {
         let mut nodes: Vec<(Arc<dyn DataNode>, String)> = Vec::new();
         for drive in drives.values() {
             if !nodes.iter().any(|(node, _)| Arc::ptr_eq(node, drive.node())) {
@@ -62,10 +84,12 @@ impl Nodes {
         }
         let (homes, numbers, sent) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
         let count = nodes.len() as u64;
-        let mut prepared = Self { homes, numbers, nodes, count, places: MOST_PLACES, window, sent };
+        let mut prepared = Self { homes, numbers, nodes, count, places: 0, stretch: 0, window, sent };
+        let mut memory = u64::MAX;
         for drive in drives.values() {
-            prepared.places = prepared.places.min(memory_of(drive)? / prepared.place_bytes());
+            memory = memory.min(memory_of(drive)?);
         }
+        prepared.divide(memory);
         if prepared.places == 0 {
             let each = prepared.place_bytes();
             let what = format!("a drive has less than the {each} bytes of local memory that a write takes");
@@ -81,13 +105,44 @@ impl Nodes {
     pub(crate) fn planned(numbers: Vec<Option<NodeNumber>>, window: u64) -> Self {
         let count = numbers.iter().flatten().max().map_or(0, |most| u64::from(*most) + 1);
         let (homes, nodes, sent) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
-        Self { homes, numbers, nodes, count, places: MOST_PLACES, window, sent }
+        let mut planned = Self { homes, numbers, nodes, count, places: 0, stretch: 0, window, sent };
+        planned.divide(PLANNED_MEMORY);
+        planned
+    }
+
+    /// Divides the local memory of a drive: half of it are places for writes, if that is one at
+    /// least, and the rest is for stretches.
+    fn divide(&mut self, memory: u64) {
+        let place = self.place_bytes();
+        self.places = (memory / 2 / place).max(1).min(memory / place).min(MOST_PLACES);
+        let each = memory.saturating_sub(self.places * place) / STRETCHES / self.others().max(1);
+        self.stretch = each.min(STRETCH_BYTES) / self.window;
+    }
+
+    /// Nodes that send to a member.
+    fn others(&self) -> u64 {
+        self.count.saturating_sub(1)
+    }
+
+    /// Bytes of local memory that are used of each drive.
+    fn used(&self) -> u64 {
+        self.interims() + self.granted()
+    }
+
+    /// Where interims begin, from the start of this host's part of the memory.
+    fn interims(&self) -> u64 {
+        self.places * self.window
+    }
+
+    /// Bytes that other nodes may write from there on, or where a stretch is made without them.
+    fn granted(&self) -> u64 {
+        (self.places * self.others() + STRETCHES * self.stretch * self.others().max(1)) * self.window
     }
 
     /// Makes a new member's drive ready as well. Returns the number of its node; `None` if the host
     /// goes on to make what is stored on it.
     pub(crate) fn add(&mut self, role: Role, drive: &MemberDrive) -> Option<NodeNumber> {
-        let enough = memory_of(drive).map(|bytes| bytes >= self.places * self.place_bytes());
+        let enough = memory_of(drive).map(|bytes| bytes >= self.used());
         let taken = enough.and_then(|enough| if enough { self.take(role, drive) } else { Ok(None) });
         match taken {
             Ok(number) => number,
@@ -101,7 +156,7 @@ impl Nodes {
     /// Bytes of local memory that a place takes on each drive: new blocks, and an interim of each
     /// node.
     fn place_bytes(&self) -> u64 {
-        self.window * (1 + self.count)
+        self.window * (1 + self.others())
     }
 
     /// Leases local memory for a member, and tells the other nodes the path to it. `None` if its
@@ -114,8 +169,8 @@ impl Nodes {
         let others = (0..self.nodes.len()).filter(|other| *other != number);
         let others: Vec<usize> = others.collect();
         if !others.is_empty() {
-            let len = self.places * self.count * self.window;
-            let to = MemoryAddress { drive: drive.id(), offset: memory + self.places * self.window };
+            let len = self.granted();
+            let to = MemoryAddress { drive: drive.id(), offset: memory + self.interims() };
             let grant = drive.node().grant(to, len)?;
             let range = PeerRange { peer: self.nodes[number].1.clone(), to, len, grant };
             for other in others {
@@ -134,7 +189,12 @@ impl Nodes {
     /// What the volume has to know.
     pub(crate) fn for_volume(&self) -> NearNodes {
         // At most MOST_PLACES.
-        NearNodes { nodes: self.numbers.clone(), places: self.places as u32 }
+        NearNodes {
+            nodes: self.numbers.clone(),
+            places: self.places as u32,
+            stretches: STRETCHES as u32,
+            stretch_windows: self.stretch,
+        }
     }
 
     fn home(&self, role: Role) -> Home {
@@ -146,9 +206,26 @@ impl Nodes {
         self.home(role).memory + u64::from(place) * self.window
     }
 
+    /// Where a stretch of a member is made, in its drive's local memory.
+    pub(crate) fn stretch_slot(&self, role: Role, place: u32) -> u64 {
+        self.home(role).memory + self.interims() + self.stretch_interim(place, 0)
+    }
+
+    /// The number of a node among those that send to a member.
+    fn sender(&self, target: Role, node: NodeNumber) -> u64 {
+        let home = self.numbers.get(target.index()).copied().flatten();
+        u64::from(node) - u64::from(home.is_some_and(|home| home < node))
+    }
+
+    /// Where the interim of a sender for a stretch is, from the start of the granted range.
+    fn stretch_interim(&self, place: u32, sender: u64) -> u64 {
+        let before = u64::from(place) * self.others().max(1) + sender;
+        (self.places * self.others() + before * self.stretch) * self.window
+    }
+
     /// Where the interim of a node is, from the start of the granted range.
-    fn interim(&self, place: u32, node: NodeNumber) -> u64 {
-        (u64::from(place) * self.count + u64::from(node)) * self.window
+    fn interim(&self, place: u32, target: Role, node: NodeNumber) -> u64 {
+        (u64::from(place) * self.others() + self.sender(target, node)) * self.window
     }
 
     /// A step as the node's update.
@@ -170,11 +247,8 @@ impl Nodes {
             }
             NearTerm::Interim(node) => {
                 let home = self.home(*target);
-                let start = home.memory + self.places * self.window;
-                let offset = start + self.interim(step.place, *node);
-                let told = self.sent.get(&op).and_then(|sent| sent.get(&(*target, *node)));
-                // One that was not told has no check sum: the node finds that it differs.
-                let sum = Some(told.copied().unwrap_or_default());
+                let offset = home.memory + self.interims() + self.interim(step.place, *target, *node);
+                let sum = Some(self.told(op, *target, *node));
                 UpdateSource::Memory { address: MemoryAddress { drive: home.drive, offset }, sum }
             }
         };
@@ -182,7 +256,8 @@ impl Nodes {
             let to = if sum.target == role {
                 SumTo::Slot
             } else {
-                SumTo::Peer { path: PathId(sum.target.get()), offset: self.interim(step.place, step.node) }
+                let offset = self.interim(step.place, sum.target, step.node);
+                SumTo::Peer { path: PathId(sum.target.get()), offset }
             };
             let factor = |(term, _): &(NearTerm, Role)| {
                 sum.terms.iter().find(|(other, _)| other == term).map_or(0, |(_, factor)| *factor)
@@ -194,11 +269,52 @@ impl Nodes {
             slot: self.slot(role, step.place),
             // A window has 16 rows at most.
             len: step.rows.count() * BLOCK as u32,
+            segment: None,
             fills: step.fill.is_some(),
             sources: terms.iter().map(source).collect(),
             sums: sums.collect(),
             record: step.record.as_ref().map(record),
         }
+    }
+
+    /// A step of a stretch as the node's update.
+    pub(crate) fn stretch(&self, op: OpId, role: Role, step: &StretchStep) -> Update {
+        let home = self.home(step.target);
+        let source = |term: &NearTerm| match term {
+            NearTerm::Old { role, at } => UpdateSource::Media { drive: self.home(*role).drive, offset: *at },
+            NearTerm::Interim(node) => {
+                let sender = self.sender(step.target, *node);
+                let offset = home.memory + self.interims() + self.stretch_interim(step.place, sender);
+                let sum = Some(self.told(op, step.target, *node));
+                UpdateSource::Memory { address: MemoryAddress { drive: home.drive, offset }, sum }
+            }
+            NearTerm::New(role) => {
+                let offset = self.stretch_slot(*role, step.place);
+                UpdateSource::Memory { address: MemoryAddress { drive: home.drive, offset }, sum: None }
+            }
+        };
+        let to = if step.target == role {
+            SumTo::Slot
+        } else {
+            let offset = self.stretch_interim(step.place, self.sender(step.target, step.node));
+            SumTo::Peer { path: PathId(step.target.get()), offset }
+        };
+        Update {
+            drive: self.home(role).drive,
+            slot: self.stretch_slot(role, step.place),
+            // A stretch has STRETCH_BYTES at most.
+            len: step.bytes as u32,
+            segment: Some(step.segment as u32),
+            fills: false,
+            sources: step.terms.iter().map(source).collect(),
+            sums: vec![UpdateSum { to, factors: step.factors.concat() }],
+            record: None,
+        }
+    }
+
+    /// The check sum of an interim. One that was not told has none: the node finds that it differs.
+    fn told(&self, op: OpId, target: Role, node: NodeNumber) -> u32 {
+        self.sent.get(&op).and_then(|sent| sent.get(&(target, node))).copied().unwrap_or_default()
     }
 
     /// Notes the check sums of what a step has sent.

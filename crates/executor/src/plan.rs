@@ -5,10 +5,11 @@
 use crate::carry::{runs, sent_between};
 use crate::near::Nodes;
 use pumice_offload::wire;
+use pumice_raid::geometry::Geometry;
 use pumice_raid::layout::{Layout, Level};
 use pumice_units::Role;
 use pumice_volume::dry::{DryError, DryRun, DrySpec};
-use pumice_volume::near::{NearNodes, NodeNumber};
+use pumice_volume::near::NodeNumber;
 use pumice_volume::rows::{BLOCK, Rows, Windows};
 use pumice_volume::{Command, Request};
 use std::ops::AddAssign;
@@ -61,7 +62,7 @@ impl Work {
 
     /// The requests, of an array with this geometry; none for a rebuild.
     #[must_use]
-    pub fn requests(self, geometry: &pumice_raid::geometry::Geometry) -> Vec<Request> {
+    pub fn requests(self, geometry: &Geometry) -> Vec<Request> {
         let stripes = u64::from(geometry.raid_disks());
         let (stripe, chunk) = (geometry.stripe_bytes(), geometry.chunk_bytes());
         let chunks = (0..stripes * stripe).step_by(chunk as usize);
@@ -131,18 +132,25 @@ impl Links {
 pub fn plan(spec: &PlanSpec, work: Work) -> Result<Links, DryError> {
     let numbers: Vec<Option<NodeNumber>> =
         (0..spec.members).map(|role| Some(role % spec.nodes.max(1))).collect();
-    let near = NearNodes { nodes: numbers.clone(), places: 64 };
+    let chunk = spec.chunk_bytes;
+    let geometry = Geometry::new(spec.level, spec.layout, spec.members, chunk, chunk);
+    let window = geometry.map_or(BLOCK, |geometry| Windows::new(&geometry).bytes());
+    let mut nodes = Nodes::planned(numbers, window);
+    let stripes = match work {
+        // A whole number of stretches.
+        Work::Rebuild => (nodes.for_volume().stretch_windows * window / chunk.max(1)).max(1),
+        _ => u64::from(spec.members),
+    };
     let mut dry = DryRun::new(&DrySpec {
         level: spec.level,
         layout: spec.layout,
         members: spec.members,
         chunk_bytes: spec.chunk_bytes,
-        stripes: u64::from(spec.members),
+        stripes,
         log: spec.log,
-        nodes: spec.offload.then_some(near),
+        nodes: spec.offload.then(|| nodes.for_volume()),
     })?;
     let geometry = *dry.geometry();
-    let mut nodes = Nodes::planned(numbers, Windows::new(&geometry).bytes());
     let mut out = Links::default();
     if matches!(work, Work::DegradedReads | Work::Rebuild) {
         dry.lose(LOST);
@@ -186,7 +194,13 @@ fn count(commands: &[Command], nodes: &mut Nodes, out: &mut Links) {
                 out.between += sent_between(&update);
             }
             Command::Fetch { rows, .. } => out.receive(u64::from(rows.count()) * BLOCK),
-            Command::Store { .. } | Command::Flush { .. } => out.send(0, 0),
+            Command::Gather { op, role, step } => {
+                let update = nodes.stretch(*op, *role, step);
+                let descriptor = wire::encode_update(&update).map_or(0, |(_, bytes)| bytes.len() as u64);
+                out.send(0, descriptor);
+                out.between += sent_between(&update);
+            }
+            Command::Store { .. } | Command::StoreStretch { .. } | Command::Flush { .. } => out.send(0, 0),
             Command::Put { bytes, .. } => out.send(bytes.len() as u64, 0),
             // From the log into place: only in recovery.
             Command::Copy { .. } | Command::Fold { .. } => {}

@@ -181,8 +181,8 @@ impl Opening {
         if let Ok(nodes) = &nodes {
             volume.use_near(nodes.for_volume());
         }
-        if self.options.rebuild_rate.is_some() {
-            volume.pace_rebuilds();
+        if let Some(rate) = self.options.rebuild_rate {
+            volume.pace_rebuilds(Pace::at_once(rate, windows.bytes()));
         }
         let timing = Timing {
             tick: self.options.tick,

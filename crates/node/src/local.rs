@@ -1,8 +1,9 @@
 //! A data node over block devices of this machine.
 
+mod media;
 mod tags;
 
-use crate::engine::{Fold, MediaJob, MediaSource, Permit, Worker, fold_memory};
+use crate::engine::{Fold, MediaJob, Permit, Worker, fold_memory};
 use crate::memory::{LocalMemory, MemoryAccess, Peers};
 use crate::operations::{LocalQueue, io_error};
 use crate::pace::Pacing;
@@ -343,28 +344,6 @@ impl LocalNode {
                 starts.for_each(|start| self.pacing.checked(*index, &(start..start + window)));
             }
         }
-    }
-
-    fn media_sources(&self, command: &ParityCommand) -> Result<Vec<MediaSource>, NodeError> {
-        command
-            .sources
-            .iter()
-            .map(|source| {
-                let Source::Media { drive, base } = *source else {
-                    return Err(NodeError::invalid("sources", "media and memory in one command"));
-                };
-                // To the end of the last window, where the medium may end: chunks can be shorter
-                // than the distance between them. A valid command has a stripe.
-                let window = u64::from(command.window.start) + u64::from(command.window.len);
-                let len = (command.stripes.end - 1)
-                    .checked_mul(u64::from(command.chunk))
-                    .and_then(|len| len.checked_add(window))
-                    .filter(|len| base.checked_add(*len).is_some())
-                    .ok_or_else(|| NodeError::invalid("sources", "a range past 64 bits"))?;
-                self.checked(drive, base, len)?;
-                Ok(MediaSource { device: self.index(drive)?, base })
-            })
-            .collect()
     }
 }
 

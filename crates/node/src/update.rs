@@ -1,5 +1,7 @@
 //! Steps of writes of parity: `docs/design/offload.md`, *Updates*.
 
+mod stretch;
+
 use crate::engine::Permit;
 use crate::local::LocalNode;
 use crate::memory::MemoryAccess;
@@ -44,14 +46,20 @@ pub(crate) fn carry_out(
 ) -> Result<[u32; 2], Failed> {
     update.validate()?;
     let slot = MemoryAddress { drive: update.drive, offset: update.slot };
-    memory.check("slot", slot, u64::from(update.len))?;
+    if update.uses_slot() {
+        memory.check("slot", slot, u64::from(update.len))?;
+    }
     if let Some(record) = &update.record {
         check_record(node, update, record)?;
     }
     if update.fills {
         memory.write(slot, data)?;
     }
-    let sent = if update.sums.is_empty() { [0; 2] } else { sum(node, update, memory, send, permit)? };
+    let sent = match update.segment {
+        Some(segment) => stretch::sum(node, (update, segment), memory, send, permit)?,
+        None if update.sums.is_empty() => [0; 2],
+        None => sum(node, update, memory, send, permit)?,
+    };
     if let Some(record) = &update.record {
         // Who is gone takes the write for one that was not done.
         permit.check()?;
@@ -72,10 +80,23 @@ pub(crate) fn store(
 ) -> Result<(), Failed> {
     memory.check("memory", from, len)?;
     node.whole_blocks(from.drive, &(offset..offset.saturating_add(len)))?;
-    let mut bytes = AlignedBuffer::new(len as usize);
-    memory.read(from, &mut bytes[..len as usize])?;
-    permit.check()?;
-    write(node, from.drive, offset, &bytes[..len as usize], durable)
+    let mut bytes = AlignedBuffer::new(len.min(PIECE) as usize);
+    for (done, len) in pieces(len) {
+        let from = MemoryAddress { offset: from.offset.saturating_add(done), ..from };
+        let piece = &mut bytes[..len as usize];
+        memory.read(from, piece)?;
+        permit.check()?;
+        write(node, from.drive, offset + done, piece, durable)?;
+    }
+    Ok(())
+}
+
+/// Most bytes that a store or a stretch moves at a time, in a buffer of its own.
+const PIECE: u64 = 256 << 10;
+
+/// A range in pieces: first bytes and lengths.
+fn pieces(len: u64) -> impl Iterator<Item = (u64, u64)> {
+    (0..len).step_by(PIECE as usize).map(move |done| (done, PIECE.min(len - done)))
 }
 
 fn write(node: &LocalNode, drive: DriveId, offset: u64, bytes: &[u8], durable: bool) -> Result<(), Failed> {

@@ -48,6 +48,6 @@ pub use result::{
 pub use rule::{Rule, RuleError};
 pub use tags::{MAX_TAG_PLACES, MAX_TAGGED_BLOCKS, TagFault, TagFormat, TagPlace, TagReport, TaggedBlocks};
 pub use update::{
-    MAX_PATHS, MAX_UPDATE_BYTES, MAX_UPDATE_SOURCES, MAX_UPDATE_SUMS, PathId, PeerRange, SumTo, Update,
-    UpdateRecord, UpdateSource, UpdateSum,
+    MAX_PATHS, MAX_STRETCH_BYTES, MAX_STRETCH_CLASSES, MAX_UPDATE_BYTES, MAX_UPDATE_SOURCES, MAX_UPDATE_SUMS,
+    PathId, PeerRange, SumTo, Update, UpdateRecord, UpdateSource, UpdateSum,
 };

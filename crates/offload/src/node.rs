@@ -107,6 +107,10 @@ pub trait DataNode: Send + Sync {
         false
     }
 
+    /// Has this caller lease half of each drive's local memory from now on, or the usual quarter.
+    /// What was leased before is given back with the next lease.
+    fn widen_memory(&self, _wide: bool) {}
+
     /// Names a range of a peer's local memory, for updates of this caller.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 //!
 //! `docs/design/offload.md`, *Operations in flight*, has the rules.
 
-use crate::{DriveId, NodeError, QueueTraffic, Update};
+use crate::{DriveId, MAX_STRETCH_BYTES, NodeError, QueueTraffic, Update};
 use pumice_buffer::AlignedBuffer;
 use std::fmt;
 use std::sync::Arc;
@@ -115,7 +115,7 @@ impl Operation {
     pub fn check(&self, size: u64, block: u32) -> Result<(), NodeError> {
         let room = match self {
             Self::Read { buffer, .. } | Self::Write { buffer, .. } => buffer.len().min(MAX_OPERATION),
-            Self::Store { .. } => MAX_OPERATION,
+            Self::Store { .. } => MAX_STRETCH_BYTES as usize,
             Self::Flush { .. } => return Ok(()),
             Self::Fetch { len, buffer, .. } => {
                 let room = buffer.len().min(MAX_OPERATION);

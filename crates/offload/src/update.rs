@@ -8,6 +8,10 @@ pub const MAX_UPDATE_SOURCES: usize = 64;
 pub const MAX_UPDATE_SUMS: usize = 8;
 /// Most bytes of each source and sum of an update.
 pub const MAX_UPDATE_BYTES: u32 = 64 << 10;
+/// Most bytes of each source and of the sum of a stretch, and of a store.
+pub const MAX_STRETCH_BYTES: u32 = 4 << 20;
+/// Most classes of a stretch.
+pub const MAX_STRETCH_CLASSES: usize = 4096;
 /// Most paths of an association.
 pub const MAX_PATHS: usize = 64;
 
@@ -66,7 +70,7 @@ pub enum SumTo {
 pub struct UpdateSum {
     /// Its destination.
     pub to: SumTo,
-    /// A coefficient for each source.
+    /// A coefficient for each source; of a stretch, for each source of each class.
     pub factors: Vec<u8>,
 }
 
@@ -108,6 +112,10 @@ pub struct Update {
     pub slot: u64,
     /// Bytes of the slot, of each source and sum: a multiple of 512.
     pub len: u32,
+    /// Of a stretch: bytes from one set of coefficients to the next. Segment `i` has those of class
+    /// `i` modulo their number. There is one sum, no data and no record; memory sources are added
+    /// as they are.
+    pub segment: Option<u32>,
     /// Whether it carries data, which goes to the slot first.
     pub fills: bool,
     /// The sources of the sums.
@@ -125,14 +133,18 @@ impl Update {
     /// [`ErrorKind::InvalidField`](crate::ErrorKind::InvalidField) names the field.
     pub fn validate(&self) -> Result<(), NodeError> {
         let fail = |field, what: String| Err(NodeError::invalid(field, what));
-        if self.len == 0 || self.len > MAX_UPDATE_BYTES || !self.len.is_multiple_of(512) {
-            return fail("len", format!("{}, not a multiple of 512 up to {MAX_UPDATE_BYTES}", self.len));
+        let most = if self.segment.is_some() { MAX_STRETCH_BYTES } else { MAX_UPDATE_BYTES };
+        if self.len == 0 || self.len > most || !self.len.is_multiple_of(512) {
+            return fail("len", format!("{}, not a multiple of 512 up to {most}", self.len));
         }
         if self.sources.len() > MAX_UPDATE_SOURCES {
             return fail("sources", format!("{}, more than {MAX_UPDATE_SOURCES}", self.sources.len()));
         }
         if self.sums.len() > MAX_UPDATE_SUMS {
             return fail("sums", format!("{}, more than {MAX_UPDATE_SUMS}", self.sums.len()));
+        }
+        if let Some(segment) = self.segment {
+            return self.validate_stretch(segment);
         }
         if self.sums.is_empty() != self.sources.is_empty() {
             return fail("sums", "sources without sums, or sums without sources".to_owned());
@@ -156,6 +168,35 @@ impl Update {
         }
         Ok(())
     }
+
+    /// Whether it reads or writes the slot. A stretch whose sum goes to a peer does not.
+    #[must_use]
+    pub fn uses_slot(&self) -> bool {
+        self.segment.is_none() || self.sums.iter().any(|sum| sum.to == SumTo::Slot)
+    }
+
+    fn validate_stretch(&self, segment: u32) -> Result<(), NodeError> {
+        let fail = |field, what: String| Err(NodeError::invalid(field, what));
+        if segment == 0 || !segment.is_multiple_of(512) || !self.len.is_multiple_of(segment) {
+            return fail("segment", format!("{segment} of {} bytes", self.len));
+        }
+        if self.fills || self.record.is_some() {
+            return fail("flags", "a stretch has neither data nor a record".to_owned());
+        }
+        let ([sum], false) = (&self.sums[..], self.sources.is_empty()) else {
+            return fail("sums", format!("a stretch has one, not {}", self.sums.len()));
+        };
+        let (factors, sources) = (sum.factors.len(), self.sources.len());
+        let classes = factors / sources;
+        if !factors.is_multiple_of(sources) || !(1..=MAX_STRETCH_CLASSES).contains(&classes) {
+            return fail("sums", format!("{factors} coefficients for {sources} sources"));
+        }
+        let of_memory = |i: &usize| matches!(self.sources[i % sources], UpdateSource::Memory { .. });
+        if (0..factors).filter(of_memory).any(|i| sum.factors[i] != 1) {
+            return fail("sums", "memory of a stretch is added as it is".to_owned());
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -168,6 +209,7 @@ mod tests {
             drive: DriveId(2),
             slot: 65536,
             len: 8192,
+            segment: None,
             fills: true,
             sources: vec![UpdateSource::Media { drive: DriveId(2), offset: 1 << 40 }],
             sums: vec![UpdateSum { to: SumTo::Slot, factors: vec![3] }],
@@ -208,5 +250,39 @@ mod tests {
         assert_eq!(refused(|u| u.record.as_mut().unwrap().rows = 1), "rows");
         assert_eq!(refused(|u| u.record.as_mut().unwrap().committed = 45), "sequence");
         assert_eq!(refused(|u| u.record.as_mut().unwrap().position = 1), "position");
+    }
+
+    #[test]
+    fn senseless_stretches_are_refused_by_field() {
+        let address = MemoryAddress { drive: DriveId(2), offset: 0 };
+        let stretch = || {
+            let sources = vec![
+                UpdateSource::Media { drive: DriveId(2), offset: 0 },
+                UpdateSource::Memory { address, sum: Some(1) },
+            ];
+            let sums = vec![UpdateSum { to: SumTo::Slot, factors: vec![3, 1, 7, 1] }];
+            let plain = Update { fills: false, record: None, segment: Some(4096), ..update() };
+            Update { len: MAX_STRETCH_BYTES, sources, sums, ..plain }
+        };
+        stretch().validate().unwrap();
+        let refused = |change: fn(&mut Update)| {
+            let mut stretch = stretch();
+            change(&mut stretch);
+            match stretch.validate().unwrap_err().kind() {
+                ErrorKind::InvalidField(field) => field,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(refused(|u| u.len += 4096), "len");
+        assert_eq!(refused(|u| u.segment = Some(0)), "segment");
+        assert_eq!(refused(|u| u.segment = Some(100)), "segment");
+        assert_eq!(refused(|u| u.segment = Some(3 << 20)), "segment");
+        assert_eq!(refused(|u| u.fills = true), "flags");
+        assert_eq!(refused(|u| u.record = update().record), "flags");
+        assert_eq!(refused(|u| u.sums.push(u.sums[0].clone())), "sums");
+        assert_eq!(refused(|u| (u.sources, u.sums) = Default::default()), "sums");
+        assert_eq!(refused(|u| u.sums[0].factors.truncate(3)), "sums");
+        assert_eq!(refused(|u| u.sums[0].factors.clear()), "sums");
+        assert_eq!(refused(|u| u.sums[0].factors[3] = 2), "sums");
     }
 }

@@ -50,8 +50,9 @@ pub const STATUS_IN_USE: u16 = 0x7C1;
 pub const STATUS_NO_MEMORY: u16 = 0x7C2;
 /// Status: a source of an update has a different checksum.
 pub const STATUS_OTHER_BYTES: u16 = 0x7C3;
-/// Bit 0 of byte 3082 of Identify Controller: Path, Update and Store are supported.
-pub const HAS_UPDATES: u8 = 1;
+/// Bits 0 and 1 of byte 3082 of Identify Controller: Path, Update and Store are supported, and
+/// stretches.
+pub const HAS_UPDATES: u8 = 1 | 2;
 /// Store, dword 13, bit 0: durable.
 pub const STORE_DURABLE: u32 = 1;
 /// Hold, dword 10: release the hold.

@@ -75,7 +75,7 @@ impl Dial {
                 format!("{address}: serves drives, but has no parity command set of version {version}");
             return Err(NodeError::invalid("node", what));
         }
-        let updates = vendor[10] & wire::HAS_UPDATES != 0;
+        let updates = vendor[10] & wire::HAS_UPDATES == wire::HAS_UPDATES;
         let mut queue = controller.queue(1, pool::DEPTH).map_err(|error| unreachable(&error))?;
         let mut drives = describe(&address.to_string(), &mut queue)?;
         let mut geometry = Vec::with_capacity(drives.len());

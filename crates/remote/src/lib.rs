@@ -298,6 +298,10 @@ impl DataNode for RemoteNode {
         self.updates
     }
 
+    fn widen_memory(&self, wide: bool) {
+        self.parts.widen(wide);
+    }
+
     fn set_path(&self, path: PathId, range: &PeerRange) -> Result<(), NodeError> {
         let PeerRange { peer, to, len, grant } = range.clone();
         let from = MemoryAddress { drive: DriveId(0), offset: 0 };

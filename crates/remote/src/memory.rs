@@ -4,29 +4,36 @@ use pumice_nvme::spec::Sqe;
 use pumice_offload::wire::{self, LEASE_UNIT, opcode};
 use pumice_offload::{DriveDescription, DriveId, MemoryAddress, Mode, NodeError, ParityCommand, Source};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Bytes of one command that moves local memory.
 pub(crate) const MEMORY_PIECE: usize = 1 << 20;
 /// Number of hosts that share a drive's memory.
 const HOSTS: u64 = 4;
+/// The same for a host that has taken more.
+const FEW_HOSTS: u64 = 2;
 
 /// Start of this host's part of each drive's memory, leased when it is first needed.
 pub(crate) struct Parts {
-    bytes: BTreeMap<DriveId, u64>,
+    /// Of the whole memory.
+    all: BTreeMap<DriveId, u64>,
+    hosts: AtomicU64,
     starts: Mutex<BTreeMap<DriveId, u64>>,
 }
 
 impl Parts {
     /// Parts of a node's drives.
     pub(crate) fn of(drives: &[DriveDescription]) -> Self {
-        let part = |drive: &DriveDescription| {
-            let quarter = drive.memory_bytes / HOSTS / LEASE_UNIT * LEASE_UNIT;
-            let part = if quarter == 0 { drive.memory_bytes } else { quarter };
-            // A lease's length is told in 32 bits.
-            (drive.id, part.min(u64::from(u32::MAX) / LEASE_UNIT * LEASE_UNIT))
-        };
-        Self { bytes: drives.iter().map(part).collect(), starts: Mutex::default() }
+        let all = drives.iter().map(|drive| (drive.id, drive.memory_bytes)).collect();
+        Self { all, hosts: AtomicU64::new(HOSTS), starts: Mutex::default() }
+    }
+
+    /// Takes half of each drive's memory from the next lease on, or a quarter.
+    pub(crate) fn widen(&self, wide: bool) {
+        // Relaxed: the number itself is all that threads share.
+        self.hosts.store(if wide { FEW_HOSTS } else { HOSTS }, Ordering::Relaxed);
+        self.forget();
     }
 
     /// Forgets the parts, which ended with the association.
@@ -36,7 +43,11 @@ impl Parts {
 
     /// Bytes of this host's part of a drive's memory.
     pub(crate) fn bytes(&self, drive: DriveId) -> u64 {
-        self.bytes.get(&drive).copied().unwrap_or(0)
+        let all = self.all.get(&drive).copied().unwrap_or(0);
+        let part = all / self.hosts.load(Ordering::Relaxed) / LEASE_UNIT * LEASE_UNIT;
+        let part = if part == 0 { all } else { part };
+        // A lease's length is told in 32 bits.
+        part.min(u64::from(u32::MAX) / LEASE_UNIT * LEASE_UNIT)
     }
 
     /// Converts an address of this host to one on the drive. `lease` leases bytes of a drive's
@@ -47,9 +58,10 @@ impl Parts {
         lease: impl FnOnce(DriveId, u64) -> Result<u64, NodeError>,
     ) -> Result<MemoryAddress, NodeError> {
         let drive = address.drive;
-        let Some(bytes) = self.bytes.get(&drive).copied().filter(|bytes| *bytes > 0) else {
+        let bytes = self.bytes(drive);
+        if bytes == 0 {
             return Err(NodeError::invalid("address", format!("{drive} has no local memory")));
-        };
+        }
         if address.offset > bytes {
             let offset = address.offset;
             return Err(NodeError::invalid(

@@ -2,7 +2,7 @@
 
 use crate::log::Record;
 use crate::member::MemberPlace;
-use crate::near::{NearStep, NodeNumber};
+use crate::near::{NearStep, NodeNumber, StretchStep};
 use crate::plan::RowPlan;
 use crate::rows::{Rows, Touch};
 use crate::sequencer::OpId;
@@ -218,6 +218,29 @@ pub enum Command {
         /// Which rows of it: one run.
         rows: Rows,
     },
+    /// A sum of a stretch, by the member's node. Of the member that is restored: to its place for
+    /// stretches; of another one: to the same place of that member, as an interim.
+    Gather {
+        /// The operation.
+        op: OpId,
+        /// The member.
+        role: Role,
+        /// The step.
+        step: Box<StretchStep>,
+    },
+    /// Write a stretch from the member's place for stretches. Durable after a flush.
+    StoreStretch {
+        /// The operation.
+        op: OpId,
+        /// The member.
+        role: Role,
+        /// Which place.
+        place: u32,
+        /// Where the stretch begins, from the start of the device.
+        at: u64,
+        /// Its bytes.
+        bytes: u64,
+    },
     /// Copy a block from the log into place. Durable after a flush.
     Copy {
         /// The member.
@@ -254,6 +277,8 @@ impl Command {
             | Self::Update { role, .. }
             | Self::Fetch { role, .. }
             | Self::Store { role, .. }
+            | Self::Gather { role, .. }
+            | Self::StoreStretch { role, .. }
             | Self::Copy { role, .. }
             | Self::Flush { role }
             | Self::Put { role, .. } => Some(*role),
@@ -268,10 +293,15 @@ impl Command {
             Self::Log { .. }
             | Self::Write { .. }
             | Self::Store { .. }
+            | Self::StoreStretch { .. }
             | Self::Copy { .. }
             | Self::Put { .. } => true,
             Self::Update { step, .. } => step.record.is_some(),
-            Self::Read { .. } | Self::Fold { .. } | Self::Fetch { .. } | Self::Flush { .. } => false,
+            Self::Read { .. }
+            | Self::Fold { .. }
+            | Self::Fetch { .. }
+            | Self::Gather { .. }
+            | Self::Flush { .. } => false,
         }
     }
 }

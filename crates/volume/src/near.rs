@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Bytes over the host's link that a command counts for.
 const COMMAND: u64 = 256;
 /// Blocks that one node sums in one step, at most.
-const MAX_TERMS: usize = 64;
+pub(crate) const MAX_TERMS: usize = 64;
 /// Sums that one node sends in one step, at most: their check sums are told with its end.
 const MAX_SENT: usize = 2;
 
@@ -25,6 +25,10 @@ pub struct NearNodes {
     pub nodes: Vec<Option<NodeNumber>>,
     /// Places in the local memory of each drive.
     pub places: u32,
+    /// Places for stretches, beside them.
+    pub stretches: u32,
+    /// Windows of a stretch, at most.
+    pub stretch_windows: u64,
 }
 
 /// A summand of an interim or of a new parity.
@@ -82,11 +86,34 @@ pub struct NearStep {
     pub record: Option<PlacedRecord>,
 }
 
+/// What a node does for a stretch of a member that is restored: a sum over blocks of its members,
+/// and interims of others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StretchStep {
+    /// Which place for stretches of the drives is used.
+    pub place: u32,
+    /// The node.
+    pub node: NodeNumber,
+    /// The member that is restored. If the step is of another one, the sum is an interim for it.
+    pub target: Role,
+    /// Bytes of each term.
+    pub bytes: u64,
+    /// Bytes from one set of coefficients to the next.
+    pub segment: u64,
+    /// Blocks as they are, and interims.
+    pub terms: Vec<NearTerm>,
+    /// The terms' coefficients by class: segment `i` has those of class `i` modulo their number.
+    pub factors: Vec<Vec<u8>>,
+}
+
 /// The nodes, and the places of their drives that no operation has.
 #[derive(Debug)]
 pub(crate) struct Near {
     pub(crate) nodes: Vec<Option<NodeNumber>>,
     pub(crate) free: Vec<u32>,
+    /// Places for stretches.
+    pub(crate) free_stretches: Vec<u32>,
+    pub(crate) stretch_windows: u64,
 }
 
 /// What an operation on the near way knows beside others.

@@ -22,6 +22,8 @@ pub trait RowLayout {
     fn chunk_bytes(&self) -> u64;
     /// Stripes of the array.
     fn stripes(&self) -> u64;
+    /// Stripes after which the places of data and parity repeat.
+    fn period(&self) -> u64;
     /// The members with data in `stripe`, in the order of the array's addresses.
     fn data_roles(&self, stripe: StripeIndex) -> Vec<Role>;
     /// The equations of `stripe`. Columns are roles.
@@ -43,6 +45,10 @@ impl RowLayout for Geometry {
 
     fn stripes(&self) -> u64 {
         Self::stripes(self)
+    }
+
+    fn period(&self) -> u64 {
+        Self::period(self)
     }
 
     fn data_roles(&self, stripe: StripeIndex) -> Vec<Role> {

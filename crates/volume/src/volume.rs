@@ -4,6 +4,7 @@
 //! everything take its next step that may. `docs/design/volumes.md` has the states.
 
 mod claims;
+mod daemon;
 mod joining;
 mod logging;
 mod near;
@@ -11,6 +12,7 @@ mod operation;
 mod procedure;
 mod rebuild;
 mod recovery;
+mod stretch;
 
 use crate::action::{Action, ActionId, Command, Effect, Event, Outcome, Request, RequestError, RequestId};
 use crate::assemble::{Assembly, Rule};
@@ -29,11 +31,13 @@ use pumice_raid::superblock::v1::RESYNC_DONE;
 use pumice_units::{Role, SECTOR};
 use recovery::Recovery;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use stretch::Stretch;
 
 /// Who waits for an action.
 #[derive(Debug, Clone, Copy)]
 enum Owner {
     Op(OpId),
+    Stretch(OpId),
     Procedure,
     Intent,
     Recovery,
@@ -65,6 +69,7 @@ pub struct Volume {
     requests: BTreeMap<RequestId, Pending>,
     ops: BTreeMap<OpId, Op>,
     claims: BTreeMap<OpId, Claim>,
+    stretches: BTreeMap<OpId, Stretch>,
     /// Operations that may be able to take a step.
     ready: BTreeSet<OpId>,
     actions: BTreeMap<ActionId, (Owner, Option<Role>)>,
@@ -116,6 +121,8 @@ pub struct Volume {
     recording: Option<Role>,
     /// How many more windows of members may be restored; `None`: all.
     may_restore: Option<u64>,
+    /// Windows of a stretch, at most.
+    most_restored: u64,
     /// Operations that restore windows of a member.
     rebuilding: BTreeMap<OpId, Window>,
     /// Ticks without a request.
@@ -201,6 +208,7 @@ impl Volume {
             requests: BTreeMap::new(),
             ops: BTreeMap::new(),
             claims: BTreeMap::new(),
+            stretches: BTreeMap::new(),
             ready: BTreeSet::new(),
             actions: BTreeMap::new(),
             effects: Vec::new(),
@@ -235,6 +243,7 @@ impl Volume {
             rebuilt: None,
             recording: None,
             may_restore: None,
+            most_restored: u64::MAX,
             rebuilding: BTreeMap::new(),
             idle: 0,
             rewritten: 0,
@@ -363,6 +372,7 @@ impl Volume {
                     self.ready.insert(id);
                 }
             }
+            Owner::Stretch(id) => self.stretch_returned(id, action, outcome),
             Owner::Procedure => {
                 if let Some(running) = &mut self.running {
                     running.waiting.remove(&action);
@@ -409,25 +419,6 @@ impl Volume {
         }
     }
 
-    fn tick(&mut self, now: u64) {
-        self.now = now;
-        if self.recovery.is_some() {
-            // Until it has ended, what a crash left torn has its bit, and nothing is idle.
-            return;
-        }
-        // Nobody takes the bits for whole before events_cleared says who may.
-        let whole = self.missing().is_empty() && self.recording.is_none();
-        if let (true, Some(intent)) = (whole && !self.unrecorded && self.failing.is_empty(), &mut self.intent)
-        {
-            intent.tick(self.released);
-        }
-        self.tick_rebuild();
-        self.idle += 1;
-        if self.idle > 1 && self.ops.is_empty() && !self.clean {
-            self.want_clean = true;
-        }
-    }
-
     /// Nothing takes a step until something is recorded.
     fn frozen(&self) -> bool {
         !self.failing.is_empty()
@@ -459,7 +450,7 @@ impl Volume {
             }
             self.pump_intent();
             self.pump_procedures();
-            if self.pump_recovery() || self.pump_rebuild() {
+            if self.pump_recovery() || self.pump_stretches() || self.pump_rebuild() {
                 continue;
             }
             self.grant_claims();
@@ -473,22 +464,6 @@ impl Volume {
             };
             self.ready.remove(&op);
             self.step(op);
-        }
-    }
-
-    fn pump_intent(&mut self) {
-        let late = !self.keeps(Rule::BitsFirst) && !self.ops.is_empty();
-        if !self.failing.is_empty() || late {
-            return;
-        }
-        let Some(writes) = self.intent.as_mut().and_then(Intent::begin_write) else { return };
-        for role in (0..self.layout.members()).map(Role) {
-            let member = &self.members[role.index()];
-            let Some(area) = member.place.bitmap.filter(|_| member.here()) else { continue };
-            for (at, bytes) in &writes {
-                let put = Command::Put { role, at: area.start + at, bytes: bytes.clone() };
-                self.issue(Owner::Intent, put);
-            }
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::update::{self, Failed};
 use pumice_nvme::spec::Sqe;
 use pumice_offload::wire::{self, UpdateWords, opcode};
 use pumice_offload::{
-    DriveId, ErrorKind, MAX_OPERATION, MAX_PATHS, MemoryAddress, NodeError, PathId, PeerRange,
+    DriveId, ErrorKind, MAX_PATHS, MAX_STRETCH_BYTES, MemoryAddress, NodeError, PathId, PeerRange,
 };
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -106,8 +106,8 @@ pub(super) fn store(
     permit: &dyn Permit,
 ) -> Result<(), Failed> {
     let (len, flags) = (u64::from(sqe.dword(12)), sqe.dword(13));
-    if len == 0 || len > MAX_OPERATION as u64 {
-        return Err(NodeError::invalid("len", format!("{len} bytes, not 1 to {MAX_OPERATION}")).into());
+    if len == 0 || len > u64::from(MAX_STRETCH_BYTES) {
+        return Err(NodeError::invalid("len", format!("{len} bytes, not 1 to {MAX_STRETCH_BYTES}")).into());
     }
     if flags & !wire::STORE_DURABLE != 0 {
         return Err(NodeError::invalid("flags", format!("{flags:#x}")).into());

@@ -6,6 +6,9 @@ use crate::{DriveId, MemoryAddress, PathId, SumTo, Update, UpdateRecord, UpdateS
 const FILLS: u8 = 1;
 const RECORD: u8 = 2;
 const BLOCKS: u8 = 4;
+const STRETCH: u8 = 8;
+/// Bytes of a stretch's own fields.
+const STRETCH_BYTES: usize = 8;
 /// Bytes of a record's fields before its list.
 const RECORD_BYTES: usize = 50;
 const SUM_BYTES: usize = 12;
@@ -36,6 +39,7 @@ pub fn encode_update(update: &Update) -> Result<(UpdateWords, Vec<u8>), WireErro
     if let Some(record) = &update.record {
         flags |= RECORD | (u8::from(record.blocks) * BLOCKS);
     }
+    flags |= u8::from(update.segment.is_some()) * STRETCH;
     let (sources, sums) = (small(update.sources.len(), "sources")?, small(update.sums.len(), "sums")?);
     let mut out = vec![VERSION, flags, sources, sums];
     for source in &update.sources {
@@ -59,6 +63,16 @@ pub fn encode_update(update: &Update) -> Result<(UpdateWords, Vec<u8>), WireErro
         out.extend(to.to_le_bytes());
         out.extend([0, 0]);
         out.extend(offset.to_le_bytes());
+    }
+    if let Some(segment) = update.segment {
+        let factors: usize = update.sums.iter().map(|sum| sum.factors.len()).sum();
+        let each = update.sources.len() * update.sums.len();
+        let Some(classes) = factors.checked_div(each).and_then(|count| u16::try_from(count).ok()) else {
+            return wrong("classes", factors);
+        };
+        out.extend(segment.to_le_bytes());
+        out.extend(classes.to_le_bytes());
+        out.extend([0, 0]);
     }
     update.sums.iter().for_each(|sum| out.extend(&sum.factors));
     if let Some(record) = &update.record {
@@ -103,7 +117,7 @@ pub fn decode_update(words: UpdateWords, bytes: &[u8]) -> Result<(Update, &[u8])
     let f = Fields::new(bytes, "descriptor", 4)?;
     let (flags, sources, sums) = (bytes[1], usize::from(bytes[2]), usize::from(bytes[3]));
     let record_flags = flags & (RECORD | BLOCKS);
-    if flags & !(FILLS | RECORD | BLOCKS) != 0 || record_flags == BLOCKS {
+    if flags & !(FILLS | RECORD | BLOCKS | STRETCH) != 0 || record_flags == BLOCKS {
         return wrong("flags", flags);
     }
     let mut at = 4;
@@ -125,8 +139,16 @@ pub fn decode_update(words: UpdateWords, bytes: &[u8]) -> Result<(Update, &[u8])
         }
     };
     let sources = (0..sources).map(|_| source()).collect::<Result<Vec<_>, _>>()?;
-    f.slice(at, sums * (SUM_BYTES + sources.len()))?;
-    let factors = at + sums * SUM_BYTES;
+    f.slice(at, sums * SUM_BYTES)?;
+    let (mut factors, mut segment, mut classes) = (at + sums * SUM_BYTES, None, 1);
+    if flags & STRETCH != 0 {
+        f.slice(factors, STRETCH_BYTES)?;
+        zeros(bytes, factors + 6..factors + 8)?;
+        (segment, classes) = (Some(f.u32(factors)), usize::from(f.u16(factors + 4)));
+        factors += STRETCH_BYTES;
+    }
+    let each = classes * sources.len();
+    f.slice(factors, sums * each)?;
     let sum = |i: usize| -> Result<UpdateSum, WireError> {
         let at = at + i * SUM_BYTES;
         zeros(bytes, at + 2..at + 4)?;
@@ -135,11 +157,11 @@ pub fn decode_update(words: UpdateWords, bytes: &[u8]) -> Result<(Update, &[u8])
             (TO_SLOT, offset) => return wrong("offset of a sum for the slot", offset),
             (path, offset) => SumTo::Peer { path: PathId(path), offset },
         };
-        let first = factors + i * sources.len();
-        Ok(UpdateSum { to, factors: bytes[first..first + sources.len()].to_vec() })
+        let first = factors + i * each;
+        Ok(UpdateSum { to, factors: bytes[first..first + each].to_vec() })
     };
     let of_sums = (0..sums).map(sum).collect::<Result<Vec<_>, _>>()?;
-    at = factors + sums * sources.len();
+    at = factors + sums * each;
     let mut record = None;
     if flags & RECORD != 0 {
         let (read, end) = decode_record(&f, at, words.record_at, flags & BLOCKS != 0)?;
@@ -153,7 +175,7 @@ pub fn decode_update(words: UpdateWords, bytes: &[u8]) -> Result<(Update, &[u8])
         return wrong("bytes for the slot", data.len());
     }
     let UpdateWords { drive, slot, len, .. } = words;
-    Ok((Update { drive, slot, len, fills, sources, sums: of_sums, record }, data))
+    Ok((Update { drive, slot, len, segment, fills, sources, sums: of_sums, record }, data))
 }
 
 fn decode_record(
@@ -197,6 +219,7 @@ mod tests {
             drive: DriveId(2),
             slot: 65536,
             len: 4096,
+            segment: None,
             fills: true,
             sources: vec![
                 UpdateSource::Media { drive: DriveId(2), offset: 1 << 40 },
@@ -233,7 +256,10 @@ mod tests {
         intent.record.as_mut().unwrap().blocks = false;
         let mut record_only = update();
         (record_only.fills, record_only.sources, record_only.sums) = (false, Vec::new(), Vec::new());
-        for update in [update(), plain, intent, record_only] {
+        let mut stretch = plain.clone();
+        stretch.segment = Some(512);
+        stretch.sums.iter_mut().for_each(|sum| sum.factors.extend([7, 8, 9]));
+        for update in [update(), plain, intent, record_only, stretch] {
             let (words, mut bytes) = encode_update(&update).unwrap();
             let data: &[u8] = if update.fills { &data } else { &[] };
             bytes.extend(data);
@@ -272,7 +298,7 @@ mod tests {
             decode_update(words, &bytes).unwrap_err().field
         };
         assert_eq!(refused(0, 2), "version");
-        assert_eq!(refused(1, 8), "flags");
+        assert_eq!(refused(1, 16), "flags");
         assert_eq!(refused(1, 5), "flags");
         assert_eq!(refused(6, 3), "source kind");
         assert_eq!(refused(7, 1), "a reserved byte");

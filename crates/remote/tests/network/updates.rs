@@ -96,6 +96,7 @@ fn filled(pair: &Pair, new: &[u8]) -> u32 {
         drive: DRIVE,
         slot: pair.memory[0],
         len: LEN as u32,
+        segment: None,
         fills: true,
         sources: vec![
             UpdateSource::Media { drive: DRIVE, offset: DATA },
@@ -112,6 +113,7 @@ fn make(pair: &Pair, sum: u32) -> Update {
         drive: DRIVE,
         slot: pair.memory[1],
         len: LEN as u32,
+        segment: None,
         fills: false,
         sources: vec![
             UpdateSource::Media { drive: DRIVE, offset: DATA },
@@ -228,6 +230,7 @@ fn what_is_not_the_hosts_is_refused_before_anything_is_done() {
         drive: DRIVE,
         slot: pair.memory[0],
         len: LEN as u32,
+        segment: None,
         fills: false,
         sources: Vec::new(),
         sums: Vec::new(),
@@ -260,4 +263,53 @@ fn what_is_not_the_hosts_is_refused_before_anything_is_done() {
     pair.data.observe().unwrap();
     assert_eq!(kind(step(plain, &[])), ErrorKind::ReadOnly);
     assert_eq!(kind(store(pair.memory[0])), ErrorKind::ReadOnly);
+}
+
+/// Two segments with coefficients of their own. The interim lies where the sum is made.
+#[test]
+fn a_stretch_is_summed_by_both_nodes_segment_by_segment() {
+    let pair = pair();
+    let block = |value: u8| vec![value; 4096];
+    for (node, value) in [(&pair.data, 3), (&pair.parity, 5)] {
+        node.write(DRIVE, DATA, &[block(value), block(value + 1)].concat()).unwrap();
+    }
+    let stretch = |sums, sources| Update {
+        drive: DRIVE,
+        slot: pair.memory[1] + 8192,
+        len: 8192,
+        segment: Some(4096),
+        fills: false,
+        sources,
+        sums,
+        record: None,
+    };
+    let media = UpdateSource::Media { drive: DRIVE, offset: DATA };
+    let to = SumTo::Peer { path: PATH, offset: 0 };
+    let send = stretch(vec![UpdateSum { to, factors: vec![1, 2] }], vec![media]);
+    let [sum, _] = run(&pair.data, step(send.clone(), &[])).unwrap();
+    let make = |sum| {
+        let interim = UpdateSource::Memory { address: at(pair.memory[1] + 8192), sum: Some(sum) };
+        stretch(vec![UpdateSum { to: SumTo::Slot, factors: vec![4, 1, 1, 1] }], vec![media, interim])
+    };
+    run(&pair.parity, step(make(sum), &[])).unwrap();
+    let store = Operation::Store {
+        drive: DRIVE,
+        from: pair.memory[1] + 8192,
+        offset: DATA,
+        len: 8192,
+        durable: false,
+    };
+    run(&pair.parity, store).unwrap();
+    // 4 times 5, and 3; 6, and twice 4.
+    assert_eq!(bytes(&pair.parity, DATA, 8192), [block(20 ^ 3), block(6 ^ 8)].concat());
+    // It is made anew from the interim, which is gone.
+    let refused = run(&pair.parity, step(make(sum), &[])).unwrap_err();
+    assert!(refused.to_string().contains("other bytes"), "{refused}");
+    // Past the medium, and past the path.
+    let past = UpdateSource::Media { drive: DRIVE, offset: (1 << 20) - 4096 };
+    let past = Update { sources: vec![past], ..send.clone() };
+    assert!(matches!(run(&pair.data, step(past, &[])).unwrap_err().kind(), ErrorKind::InvalidField(_)));
+    let to = SumTo::Peer { path: PATH, offset: 4096 };
+    let past = Update { sums: vec![UpdateSum { to, factors: vec![1, 2] }], ..send };
+    assert!(matches!(run(&pair.data, step(past, &[])).unwrap_err().kind(), ErrorKind::InvalidField(_)));
 }

@@ -65,6 +65,8 @@ impl Volume {
                 self.ready.insert(next);
             } else if let Some(claim) = self.claims.get_mut(&next) {
                 claim.waiting -= 1;
+            } else if let Some(stretch) = self.stretches.get_mut(&next) {
+                stretch.locks -= 1;
             }
         }
     }

@@ -19,8 +19,9 @@ type Step = (Role, Option<Touch>, Vec<NearSum>, Option<PlacedRecord>);
 impl Volume {
     /// Lets nodes make parity, where they can.
     pub fn use_near(&mut self, near: NearNodes) {
-        let NearNodes { nodes, places } = near;
-        self.near = Some(Near { nodes, free: (0..places).rev().collect() });
+        let NearNodes { nodes, places, stretches, stretch_windows } = near;
+        let (free, free_stretches) = ((0..places).rev().collect(), (0..stretches).rev().collect());
+        self.near = Some(Near { nodes, free, free_stretches, stretch_windows });
     }
 
     /// Writes that went the near way, and the far way, to their end.

@@ -491,5 +491,6 @@ impl Volume {
             self.goes_back(id);
         }
         self.end_those_for(&gone);
+        self.doubt_stretches(&gone);
     }
 }

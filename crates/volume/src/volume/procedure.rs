@@ -178,7 +178,7 @@ impl Volume {
             self.want_flush = later;
             return self.start(Goal::Flush(requests), &[Step::Flush, Step::BadBlocks, Step::Heads]);
         }
-        if self.ops.values().any(super::Op::is_active) {
+        if self.ops.values().any(super::Op::is_active) || self.has_begun_stretches() {
             return;
         }
         if let Some(join) = self.joins.pop_front() {
@@ -193,14 +193,14 @@ impl Volume {
             }
         } else if std::mem::take(&mut self.want_progress) {
             self.start(Goal::Update(Change::Progress), &UPDATE);
-        } else if self.want_clean || (self.stopping && !self.clean && self.ops.is_empty()) {
+        } else if self.want_clean || (self.stopping && !self.clean && self.is_quiet()) {
             self.want_clean = false;
-            if self.ops.is_empty() {
+            if self.is_quiet() {
                 self.start(Goal::Update(Change::Clean), &UPDATE);
             }
-        } else if self.stopping && self.ops.is_empty() && self.claims.is_empty() && self.marked {
+        } else if self.stopping && self.is_quiet() && self.claims.is_empty() && self.marked {
             self.start(Goal::Release, &[Step::Heads]);
-        } else if self.stopping && self.ops.is_empty() && self.claims.is_empty() && self.clean {
+        } else if self.stopping && self.is_quiet() && self.claims.is_empty() && self.clean {
             self.fenced = true;
             self.effects.push(Effect::Stopped);
         }

@@ -7,7 +7,7 @@ use super::recovery::AT_ONCE;
 use crate::action::Command;
 use crate::assemble::Rule;
 use crate::member::{Member, State};
-use crate::rows::Rows;
+use crate::rows::{Rows, Window};
 use crate::sequencer::OpId;
 use pumice_units::Role;
 
@@ -38,17 +38,26 @@ impl Volume {
         self.rewritten
     }
 
-    /// Restores windows of members only as [`Event::Restore`](crate::Event::Restore) allows.
-    pub fn pace_rebuilds(&mut self) {
-        self.may_restore = Some(0);
+    /// Restores windows of members only as [`Event::Restore`](crate::Event::Restore) allows, and at
+    /// most `at_once` together.
+    pub fn pace_rebuilds(&mut self, at_once: u64) {
+        (self.may_restore, self.most_restored) = (Some(0), at_once.max(1));
     }
 
-    /// Whether a rebuild waits to be allowed more windows.
+    /// How many windows more a rebuild has to be allowed before it goes on.
     #[must_use]
-    pub fn awaits_pace(&self) -> bool {
-        let is_left =
-            |member: &Member| matches!(member.state, State::Rebuilding(next) if next.0 < self.windows.count);
-        self.may_restore == Some(0) && self.rebuilding.len() < AT_ONCE && self.members.iter().any(is_left)
+    pub fn awaits_pace(&self) -> Option<u64> {
+        let allowed = self.may_restore?;
+        let left = |(role, member): (u16, &Member)| match member.state {
+            State::Rebuilding(next) if next.0 < self.windows.count => Some((Role(role), next)),
+            _ => None,
+        };
+        let (role, next) = (0..).zip(&self.members).find_map(left)?;
+        let (wanted, room) = match self.next_stretch(role, next) {
+            Some(windows) => (windows.end - windows.start, self.has_room_for_stretches()),
+            None => (1, self.rebuilding.len() < AT_ONCE),
+        };
+        (room && wanted > allowed).then(|| wanted - allowed)
     }
 
     /// A period has passed.
@@ -63,7 +72,7 @@ impl Volume {
     /// Lets a rebuild go on. Returns whether it did.
     pub(super) fn pump_rebuild(&mut self) -> bool {
         let busy = self.frozen() || self.draining() || self.recovery.is_some();
-        if busy || self.rebuilt.is_some() || self.stopping || self.rebuilding.len() >= AT_ONCE {
+        if busy || self.rebuilt.is_some() || self.stopping {
             return false;
         }
         let is_rebuilding = |member: &Member| matches!(member.state, State::Rebuilding(_));
@@ -71,25 +80,41 @@ impl Volume {
         // There are at most as many members as roles.
         let role = Role(index as u16);
         self.pass_kept(role);
-        let (rows, count) = (self.windows.all(), self.windows.count);
-        let member = &mut self.members[index];
-        let State::Rebuilding(next) = &mut member.state else { return false };
-        if next.0 < count {
-            if self.may_restore == Some(0) {
-                return false;
+        let State::Rebuilding(next) = self.members[index].state else { return false };
+        if next.0 >= self.windows.count {
+            let is_done = self.members[index].under_way.is_empty();
+            if is_done {
+                self.rebuilt = Some(role);
             }
-            self.may_restore = self.may_restore.map(|left| left - 1);
-            let window = *next;
-            next.0 += 1;
-            member.under_way.insert(window);
-            let op = self.add_op(Kind::Rebuild { role, rows }, window, Vec::new());
-            self.rebuilding.insert(op, window);
-        } else if member.under_way.is_empty() {
-            self.rebuilt = Some(role);
-        } else {
+            return is_done;
+        }
+        let stretch = self.next_stretch(role, next);
+        if stretch.is_some() && !self.has_room_for_stretches() {
             return false;
         }
+        let stretch = stretch.filter(|windows| self.can_stretch(role, windows));
+        let room = stretch.is_some() || self.rebuilding.len() < AT_ONCE;
+        let windows = stretch.clone().unwrap_or(next.0..next.0 + 1);
+        let count = windows.end - windows.start;
+        if !room || self.may_restore.is_some_and(|allowed| allowed < count) {
+            return false;
+        }
+        self.may_restore = self.may_restore.map(|allowed| allowed - count);
+        let member = &mut self.members[index];
+        member.state = State::Rebuilding(Window(windows.end));
+        member.under_way.extend(windows.clone().map(Window));
+        match stretch {
+            Some(windows) => self.begin_stretch(role, windows),
+            None => self.restore_window(role, next),
+        }
         true
+    }
+
+    /// Restores one window of a member.
+    pub(super) fn restore_window(&mut self, role: Role, window: Window) {
+        let rows = self.windows.all();
+        let op = self.add_op(Kind::Rebuild { role, rows }, window, Vec::new());
+        self.rebuilding.insert(op, window);
     }
 
     /// Takes windows of a device that had the role before for restored, as far as no bit is set:

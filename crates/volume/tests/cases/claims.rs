@@ -101,11 +101,18 @@ fn claims_end_with_their_volume_and_name_stripes_that_are_there() {
     assert_eq!(world.claims.refused[1..], [RequestError::Fenced]);
 }
 
+/// At most `at_once` windows together, and only when that many are allowed.
 #[test]
 fn a_paced_rebuild_restores_what_it_is_allowed() {
+    for (at_once, steps) in [(1, [1, 2, 5]), (2, [2, 4, 6]), (3, [3, 6, 6])] {
+        paced(at_once, &steps);
+    }
+}
+
+fn paced(at_once: u64, steps: &[u64]) {
     let mut world = world(0);
     world.start().unwrap();
-    world.volume.as_mut().unwrap().pace_rebuilds();
+    world.volume.as_mut().unwrap().pace_rebuilds(at_once);
     world.run(300);
     world.settle();
     world.disks[2].lost = true;
@@ -119,10 +126,17 @@ fn a_paced_rebuild_restores_what_it_is_allowed() {
         rebuilding.first().map(|(role, done, of)| (*role, *done, *of))
     };
     assert_eq!(restored(&world), Some((Role(2), 0, 6)));
-    for upto in [1, 2, 5] {
-        assert!(world.volume.as_ref().unwrap().awaits_pace());
+    for upto in steps.iter().copied().filter(|upto| *upto < 6) {
         let (_, done, _) = restored(&world).unwrap();
-        world.event(Event::Restore(upto - done));
+        for _ in done..upto - 1 {
+            // Too few yet, if they are restored together.
+            world.event(Event::Restore(1));
+            world.settle();
+            let now = restored(&world).unwrap().1;
+            assert!(now % at_once == 0 && (at_once == 1 || now == done), "{now} after {done}");
+        }
+        assert_eq!(world.volume.as_ref().unwrap().awaits_pace(), Some(1));
+        world.event(Event::Restore(1));
         world.settle();
         assert_eq!(restored(&world), Some((Role(2), upto, 6)));
         world.run(50);
@@ -130,7 +144,7 @@ fn a_paced_rebuild_restores_what_it_is_allowed() {
     world.event(Event::Restore(100));
     world.settle();
     assert_eq!((restored(&world), world.missing()), (None, vec![]));
-    assert!(!world.volume.as_ref().unwrap().awaits_pace());
+    assert_eq!(world.volume.as_ref().unwrap().awaits_pace(), None);
     world.verify();
     assert_eq!(world.torn_rows(), [] as [u64; 0]);
 }

@@ -47,7 +47,9 @@ fn setup(seed: u64, log: bool) -> Setup {
     };
     let chunk = [4096, 16384, 131_072][(seed / 35 % 3) as usize];
     let near = seed % 2 == 1;
-    Setup { level, layout, disks, chunk, stripes: (40_000 / chunk).max(2), log, near }
+    // Enough for several stretches of a rebuild.
+    let least = if near { 5 } else { 2 };
+    Setup { level, layout, disks, chunk, stripes: (40_000 / chunk).max(least), log, near }
 }
 
 /// How many members may be lost yet, and one that is.
@@ -175,7 +177,7 @@ fn seeds(short: u64) -> std::ops::Range<u64> {
 #[test]
 fn after_any_crash_flushed_is_kept_and_the_rest_is_old_or_new() {
     let (mut applied, mut dropped, mut resynced, mut discarded, mut unreadable) = (0, 0, 0, 0, 0);
-    let (mut near, mut far, mut late, mut refused) = (0, 0, 0, 0);
+    let (mut near, mut far, mut late, mut refused, mut stretches) = (0, 0, 0, 0, 0);
     for seed in seeds(280) {
         let case = CASES[seed as usize % CASES.len()];
         let world = history(seed, case, Fault::None, None);
@@ -187,17 +189,19 @@ fn after_any_crash_flushed_is_kept_and_the_rest_is_old_or_new() {
         if let Some(nodes) = &world.nodes {
             (near, far) = (near + world.ways.0, far + world.ways.1);
             (late, refused) = (late + nodes.late, refused + nodes.refused);
+            stretches += nodes.stretches;
         }
     }
     println!(
         "{applied} blocks applied, {dropped} writes dropped, {resynced} windows resynced, {discarded} logs discarded, {unreadable} blocks unreadable"
     );
     println!("over nodes: {near} writes near, {far} far; {refused} updates refused, {late} interims late");
+    println!("{stretches} stretches stored");
     if seeds(280).count() < 280 {
         // Too few to have met everything.
         return;
     }
-    assert!(near > 500 && far > 100 && refused > 50 && late > 0);
+    assert!(near > 500 && far > 100 && refused > 50 && late > 0 && stretches > 20);
     assert!(applied > 100 && dropped > 10 && resynced > 10 && discarded > 10 && unreadable > 0);
 }
 

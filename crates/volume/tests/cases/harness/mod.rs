@@ -110,7 +110,7 @@ pub(crate) struct World {
     /// Full stripes that were not flushed may be unreadable after a member was lost with the power.
     pub(crate) may_be_unreadable: bool,
     pub(crate) flushes: u64,
-    /// Commands that wrote in place.
+    /// Windows of members that were written in place.
     pub(crate) stores: u64,
     failing_puts: Vec<(Role, Put, bool)>,
     /// The node of this member does not log for it the next time.
@@ -312,6 +312,9 @@ impl World {
         if let Command::Update { op, request, step, .. } = command {
             return self.update(*op, role, *request, step, cut);
         }
+        if let Command::Gather { op, step, .. } = command {
+            return self.gather(*op, role, step);
+        }
         if let Command::Fetch { op, of, place, rows, .. } = command {
             return self.fetch(*op, role, *of, *place, *rows);
         }
@@ -325,7 +328,11 @@ impl World {
             self.disks[i].guard.end();
         }
         self.flushes += u64::from(matches!(command, Command::Flush { .. }));
-        self.stores += u64::from(matches!(command, Command::Write { .. } | Command::Store { .. }));
+        self.stores += match command {
+            Command::Write { .. } | Command::Store { .. } => 1,
+            Command::StoreStretch { bytes, .. } => bytes / self.windows.bytes(),
+            _ => 0,
+        };
         let fails = |(of, put, _): &(Role, Put, bool)| *of == role && !cut && Put::of(command) == Some(*put);
         let failing = self.failing_puts.iter().position(fails);
         let failing = failing.map(|i| self.failing_puts.remove(i));
@@ -385,7 +392,16 @@ impl World {
                     (false, false) => disk.put(*at, bytes),
                 }
             }
-            Command::Fold { .. } | Command::Update { .. } | Command::Fetch { .. } => {}
+            Command::Fold { .. }
+            | Command::Update { .. }
+            | Command::Fetch { .. }
+            | Command::Gather { .. } => {}
+            Command::StoreStretch { place, at, bytes, .. } => {
+                let Some(nodes) = &mut self.nodes else { panic!("there are no nodes") };
+                for block in 0..bytes / BLOCK {
+                    disk.write(at + block * BLOCK, nodes.stretched(*place, role, block as u32));
+                }
+            }
             Command::Store { place, at, rows, .. } => {
                 let Some(nodes) = &self.nodes else { panic!("there are no nodes") };
                 for row in rows.iter() {

@@ -5,7 +5,7 @@ use super::{BLOCK, Command, Fault, Outcome, World};
 use pumice_parity::gf;
 use pumice_units::Role;
 use pumice_volume::RequestId;
-use pumice_volume::near::{NearNodes, NearStep, NearSum, NearTerm, NodeNumber};
+use pumice_volume::near::{NearNodes, NearStep, NearSum, NearTerm, NodeNumber, StretchStep};
 use pumice_volume::sequencer::OpId;
 use std::collections::BTreeMap;
 
@@ -13,6 +13,9 @@ use std::collections::BTreeMap;
 const NODES: u16 = 3;
 /// Few places, so that operations wait for them.
 const PLACES: u32 = 3;
+/// Places for stretches, and windows of one.
+const STRETCHES: u32 = 2;
+const STRETCH_WINDOWS: u64 = 4;
 
 /// What lies in a place of a drive's local memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,6 +25,9 @@ enum Slot {
 }
 
 type Place = (u32, Slot, u32);
+
+/// Where the places for stretches begin.
+const FOR_STRETCHES: u32 = 1000;
 
 /// The local memories of all nodes.
 #[derive(Default)]
@@ -33,16 +39,24 @@ pub(crate) struct Nodes {
     astray: Vec<(Place, Vec<u8>)>,
     pub(crate) late: u64,
     pub(crate) refused: u64,
+    /// Stretches that were stored.
+    pub(crate) stretches: u64,
 }
 
 impl Nodes {
     pub(crate) fn of(members: usize) -> NearNodes {
-        NearNodes { nodes: (0..members as u16).map(|role| Some(role % NODES)).collect(), places: PLACES }
+        NearNodes {
+            nodes: (0..members as u16).map(|role| Some(role % NODES)).collect(),
+            places: PLACES,
+            stretches: STRETCHES,
+            stretch_windows: STRETCH_WINDOWS,
+        }
     }
 
     /// Local memory does not survive.
     pub(crate) fn crash(&mut self) {
-        *self = Self { late: self.late, refused: self.refused, ..Self::default() };
+        let Self { late, refused, stretches, .. } = *self;
+        *self = Self { late, refused, stretches, ..Self::default() };
     }
 
     /// The node of a member.
@@ -53,6 +67,12 @@ impl Nodes {
     /// New blocks of a member.
     pub(crate) fn made(&self, place: u32, role: Role, row: u32) -> &[u8] {
         &self.memory[&(place, Slot::New(role), row)]
+    }
+
+    /// A block of a stretch of a member.
+    pub(crate) fn stretched(&mut self, place: u32, role: Role, block: u32) -> &[u8] {
+        self.stretches += u64::from(block == 0);
+        &self.memory[&(FOR_STRETCHES + place, Slot::New(role), block)]
     }
 
     /// Something that was on its way arrives.
@@ -156,6 +176,70 @@ impl World {
             }
         }
         Outcome::Done
+    }
+
+    /// Carries out a step of a stretch.
+    pub(super) fn gather(&mut self, op: OpId, role: Role, step: &StretchStep) -> Outcome {
+        let Some(mut nodes) = self.nodes.take() else { panic!("there are no nodes") };
+        nodes.arrive(&mut self.random);
+        let done = self.gather_with(&mut nodes, op, role, step);
+        nodes.refused += u64::from(done.is_none());
+        self.nodes = Some(nodes);
+        if done.is_some() { Outcome::Done } else { Outcome::Refused }
+    }
+
+    /// The same; `None` if it is refused.
+    fn gather_with(&mut self, nodes: &mut Nodes, op: OpId, role: Role, step: &StretchStep) -> Option<()> {
+        let there = |disk: &super::Disk| disk.up && !disk.lost;
+        if !there(&self.disks[role.index()]) || self.random.chance(2) {
+            return None;
+        }
+        assert_eq!(role.get() % NODES, step.node);
+        let others = self.outstanding.iter().any(|action| match &action.command {
+            Command::Gather { op: other, step: of, .. } => of.place == step.place && *other != op,
+            Command::StoreStretch { op: other, place, .. } => *place == step.place && *other != op,
+            _ => false,
+        });
+        assert!(!others, "two stretches in one place");
+        let (place, per_segment) = (FOR_STRETCHES + step.place, step.segment / BLOCK);
+        let lost = self.random.chance(3).then(|| self.random.next(step.bytes / BLOCK));
+        for block in 0..step.bytes / BLOCK {
+            let factors = &step.factors[(block / per_segment) as usize % step.factors.len()];
+            let mut sum = vec![0; BLOCK as usize];
+            for (term, factor) in step.terms.iter().zip(factors) {
+                let source = match term {
+                    NearTerm::Old { role: of, at } => {
+                        assert_eq!(of.get() % NODES, step.node, "a block of another node");
+                        let (disk, at) = (&self.disks[of.index()], at + block * BLOCK);
+                        if !there(disk) || disk.unreadable.contains(&at) {
+                            return None;
+                        }
+                        disk.read(at, BLOCK as usize)
+                    }
+                    NearTerm::Interim(from) => {
+                        let bytes = &nodes.memory[&(place, Slot::Interim(step.target, *from), block as u32)];
+                        if nodes.told[&(op, step.target, *from, block as u32)] != crc32c::crc32c(bytes) {
+                            return None;
+                        }
+                        bytes
+                    }
+                    NearTerm::New(_) => panic!("nothing is new in a stretch"),
+                };
+                gf::add_scaled(&mut sum, source, *factor);
+            }
+            let slot =
+                if step.target == role { Slot::New(role) } else { Slot::Interim(step.target, step.node) };
+            if step.target != role {
+                nodes.told.insert((op, step.target, step.node, block as u32), crc32c::crc32c(&sum));
+                if lost == Some(block) {
+                    // The connection is lost, and what was on it comes later.
+                    nodes.astray.push(((place, slot, block as u32), sum));
+                    return None;
+                }
+            }
+            nodes.memory.insert((place, slot, block as u32), sum);
+        }
+        Some(())
     }
 
     /// Makes one sum. What goes wrong is returned.

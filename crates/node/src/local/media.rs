@@ -1,0 +1,48 @@
+//! What commands read of media.
+
+use super::LocalNode;
+use crate::engine::{Fold, MediaJob, MediaSource, Permit};
+use crate::memory::MemoryAccess;
+use pumice_offload::{NodeError, ParityCommand, ParityResult, Source};
+
+impl LocalNode {
+    /// Executes a command over media without regard to the pace of scrubs: users of a volume wait
+    /// for the stripes.
+    ///
+    /// # Errors
+    /// As [`parity_while`](Self::parity_while).
+    pub(crate) fn fold_at_once(
+        &self,
+        command: &ParityCommand,
+        memory: &dyn MemoryAccess,
+        permit: &dyn Permit,
+    ) -> Result<ParityResult, NodeError> {
+        command.validate()?;
+        let sources = self.media_sources(command)?;
+        let fold = Fold::new(command, self.options.kernels, memory)?;
+        let job = MediaJob::new(command, &self.drives, sources, fold, self.options.error_time, permit);
+        self.run_job(&job, permit)
+    }
+
+    pub(super) fn media_sources(&self, command: &ParityCommand) -> Result<Vec<MediaSource>, NodeError> {
+        command
+            .sources
+            .iter()
+            .map(|source| {
+                let Source::Media { drive, base } = *source else {
+                    return Err(NodeError::invalid("sources", "media and memory in one command"));
+                };
+                // To the end of the last window, where the medium may end: chunks can be shorter
+                // than the distance between them. A valid command has a stripe.
+                let window = u64::from(command.window.start) + u64::from(command.window.len);
+                let len = (command.stripes.end - 1)
+                    .checked_mul(u64::from(command.chunk))
+                    .and_then(|len| len.checked_add(window))
+                    .filter(|len| base.checked_add(*len).is_some())
+                    .ok_or_else(|| NodeError::invalid("sources", "a range past 64 bits"))?;
+                self.checked(drive, base, len)?;
+                Ok(MediaSource { device: self.index(drive)?, base })
+            })
+            .collect()
+    }
+}

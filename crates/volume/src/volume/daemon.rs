@@ -1,0 +1,44 @@
+//! What md's bitmap daemon does: periods that pass, and writes of bits.
+
+use super::{Owner, Volume};
+use crate::action::Command;
+use crate::assemble::Rule;
+use crate::intent::Intent;
+use pumice_units::Role;
+
+impl Volume {
+    pub(super) fn tick(&mut self, now: u64) {
+        self.now = now;
+        if self.recovery.is_some() {
+            // Until it has ended, what a crash left torn has its bit, and nothing is idle.
+            return;
+        }
+        // Nobody takes the bits for whole before events_cleared says who may.
+        let whole = self.missing().is_empty() && self.recording.is_none();
+        if let (true, Some(intent)) = (whole && !self.unrecorded && self.failing.is_empty(), &mut self.intent)
+        {
+            intent.tick(self.released);
+        }
+        self.tick_rebuild();
+        self.idle += 1;
+        if self.idle > 1 && self.is_quiet() && !self.clean {
+            self.want_clean = true;
+        }
+    }
+
+    pub(super) fn pump_intent(&mut self) {
+        let late = !self.keeps(Rule::BitsFirst) && !self.ops.is_empty();
+        if !self.failing.is_empty() || late {
+            return;
+        }
+        let Some(writes) = self.intent.as_mut().and_then(Intent::begin_write) else { return };
+        for role in (0..self.layout.members()).map(Role) {
+            let member = &self.members[role.index()];
+            let Some(area) = member.place.bitmap.filter(|_| member.here()) else { continue };
+            for (at, bytes) in &writes {
+                let put = Command::Put { role, at: area.start + at, bytes: bytes.clone() };
+                self.issue(Owner::Intent, put);
+            }
+        }
+    }
+}
