@@ -9,7 +9,7 @@ use super::subsystem::Access;
 use crate::pdu::{Frame, Violation};
 use crate::spec::command::{Admin, Effect, Sender, admin_command};
 use crate::spec::identify::{
-    ACL, AERL, Controller as IdentifyController, LEN, Namespace, cns, namespace_list,
+    ACL, AERL, Controller as IdentifyController, LEN, Namespace, cns, command_sets, namespace_list,
 };
 use crate::spec::opcode::admin;
 use crate::spec::{Sgl, Sqe, Status, feature};
@@ -187,8 +187,14 @@ impl Connection {
             cns::NAMESPACE_INDEPENDENT => of_namespace(namespace.map(Namespace::independent)),
             cns::NAMESPACE_OF_SET if csi == 0 => of_namespace(namespace.map(Namespace::of_set)),
             cns::CONTROLLER_OF_SET if csi == 0 => Answer::Data(IdentifyController::limits()),
-            cns::NAMESPACE_LIST if nsid < 0xFFFF_FFFE => Answer::Data(namespace_list(attached.above(nsid))),
-            cns::NAMESPACE_LIST => Answer::Failed(Status::INVALID_NAMESPACE.dnr()),
+            cns::COMMAND_SETS => Answer::Data(command_sets()),
+            cns::NAMESPACE_LIST_OF_SET if csi != 0 => Answer::Failed(Status::INVALID_FIELD.dnr()),
+            cns::NAMESPACE_LIST | cns::NAMESPACE_LIST_OF_SET if nsid < 0xFFFF_FFFE => {
+                Answer::Data(namespace_list(attached.above(nsid)))
+            }
+            cns::NAMESPACE_LIST | cns::NAMESPACE_LIST_OF_SET => {
+                Answer::Failed(Status::INVALID_NAMESPACE.dnr())
+            }
             _ => Answer::Failed(Status::INVALID_FIELD.dnr()),
         }
     }

@@ -175,7 +175,9 @@ impl Controller {
         self.cc = value;
         if enabled && !was {
             let sizes = value & cc::ENTRY_SIZES;
-            let fits = value & cc::MUST_BE_ZERO == 0 && (sizes == cc::ENTRY_SIZES_64_16 || self.discovery);
+            let fits = value & cc::MUST_BE_ZERO == 0
+                && matches!(value & cc::COMMAND_SET, 0 | cc::ALL_COMMAND_SETS)
+                && (sizes == cc::ENTRY_SIZES_64_16 || self.discovery);
             self.csts = if fits { 0 } else { csts::FATAL };
             self.starting = fits;
         } else if was && !enabled {

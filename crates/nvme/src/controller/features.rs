@@ -18,6 +18,8 @@ const HEALTH_EVENTS: u32 = 0x1F;
 /// Dword 11 of feature 81: identifiers have 128 bits.
 const EXTENDED_HOST_ID: u32 = 1;
 
+/// Index of a combination of command sets (dword 11).
+const COMBINATION: u32 = 0x1FF;
 /// Numbers of queues that nobody may ask for.
 const RESERVED_QUEUES: u32 = 0xFFFF;
 
@@ -47,6 +49,8 @@ impl Connection {
             // the backend's own affair.
             feature::POWER => only(value & 0x1F == 0),
             feature::ERROR_RECOVERY => only(value == 0),
+            feature::COMMAND_SETS if value & COMBINATION == 0 => Ok(0),
+            feature::COMMAND_SETS => Err(Status::COMMAND_SETS_REJECTED),
             feature::WRITE_CACHE => only(value & 1 == 1),
             feature::KEEP_ALIVE => {
                 if let Some(queue) = &mut self.queue {
@@ -155,7 +159,11 @@ fn capabilities(id: u8, discovery: bool) -> Option<u32> {
         | feature::ATOMICITY
         | feature::TIMESTAMP
         | feature::HOST_BEHAVIOR => Some(CHANGEABLE),
-        feature::POWER | feature::ERROR_RECOVERY | feature::WRITE_CACHE | feature::HOST_ID => Some(0),
+        feature::POWER
+        | feature::ERROR_RECOVERY
+        | feature::WRITE_CACHE
+        | feature::COMMAND_SETS
+        | feature::HOST_ID => Some(0),
         _ => None,
     }
 }

@@ -24,6 +24,8 @@ pub const TIMESTAMP: u8 = 0x0E;
 pub const KEEP_ALIVE: u8 = 0x0F;
 /// What the host can make of answers.
 pub const HOST_BEHAVIOR: u8 = 0x16;
+/// Which combination of command sets is in use.
+pub const COMMAND_SETS: u8 = 0x19;
 /// The host's id.
 pub const HOST_ID: u8 = 0x81;
 

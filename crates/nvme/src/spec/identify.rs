@@ -24,8 +24,12 @@ pub mod cns {
     pub const NAMESPACE_OF_SET: u8 = 0x05;
     /// The controller, what the command set adds.
     pub const CONTROLLER_OF_SET: u8 = 0x06;
+    /// Namespaces of a command set above an nsid.
+    pub const NAMESPACE_LIST_OF_SET: u8 = 0x07;
     /// A namespace, what no command set owns.
     pub const NAMESPACE_INDEPENDENT: u8 = 0x08;
+    /// Combinations of command sets.
+    pub const COMMAND_SETS: u8 = 0x1C;
 }
 
 /// The most data that one command moves, as a power of two of 4096 bytes: 1 MiB.
@@ -321,6 +325,14 @@ impl Namespace {
         d[14] = 1;
         d
     }
+}
+
+/// The 4096 bytes of CNS 1C: combinations of command sets, 8 bytes each, of which there is one with
+/// the NVM command set alone.
+pub(crate) fn command_sets() -> Vec<u8> {
+    let mut d = vec![0; LEN];
+    d[0] = 1;
+    d
 }
 
 /// The number of a type of protection information in DPS.

@@ -18,17 +18,24 @@ pub const VERSION: u32 = 0x0001_0400;
 
 /// CAP for queues of `depth` entries: contiguous queues, NVM command set, ready within 15 units of
 /// 500 ms, pages of 4 KiB.
+///
+/// Of command sets there is only that one; but hosts ask for what Identify says by command set
+/// (formats of protection information are there) only if bit 43 says that there can be several.
 #[must_use]
 pub const fn capabilities(depth: u16) -> u64 {
-    (depth - 1) as u64 | 1 << 16 | 15 << 24 | 1 << 37
+    (depth - 1) as u64 | 1 << 16 | 15 << 24 | 1 << 37 | 1 << 43
 }
 
 /// Bits of CC.
 pub mod cc {
     /// Enable.
     pub const ENABLE: u32 = 1;
-    /// Command set selected, memory page size, arbitration: must all be 0 here.
-    pub const MUST_BE_ZERO: u32 = 0b111 << 4 | 0b1111 << 7 | 0b111 << 11;
+    /// Command set selected.
+    pub const COMMAND_SET: u32 = 0b111 << 4;
+    /// The same: all that there are, rather than the NVM command set.
+    pub const ALL_COMMAND_SETS: u32 = 0b110 << 4;
+    /// Memory page size, arbitration: must all be 0 here.
+    pub const MUST_BE_ZERO: u32 = 0b1111 << 7 | 0b111 << 11;
     /// Shutdown notification: 1 normal, 2 abrupt.
     pub const SHUTDOWN: u32 = 0b11 << 14;
     /// I/O queue entry sizes as powers of two: submission in bits 16-19, completion in bits 20-23.

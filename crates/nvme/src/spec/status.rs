@@ -66,6 +66,8 @@ statuses! {
     NOT_CHANGEABLE = 0x10E, "feature not changeable";
     /// The feature is of the controller, not of one namespace.
     NOT_OF_NAMESPACE = 0x10F, "feature not namespace specific";
+    /// There is no such combination of command sets.
+    COMMAND_SETS_REJECTED = 0x12B, "combination of command sets rejected";
     /// Connect: the record format is not 0.
     CONNECT_FORMAT = 0x180, "incompatible format";
     /// Connect: no room.

@@ -82,6 +82,7 @@ fn numbers_are_set_told_and_reset() {
         (0x0A, 2, Status::INVALID_FIELD),
         // An event that is not announced.
         (0x0B, 1 << 9, Status::INVALID_FIELD),
+        (0x19, 1, Status::COMMAND_SETS_REJECTED),
         (0x81, 0, Status::SGL_LENGTH),
     ] {
         assert_eq!(set(&mut queue, &mut world, id, value).0, status.dnr(), "{id:#04x}");
@@ -97,7 +98,7 @@ fn numbers_are_set_told_and_reset() {
 fn features_that_do_not_exist() {
     let mut world = World::new(Limits::default());
     let mut queue = up(&mut world);
-    let known = [1, 2, 4, 5, 6, 7, 0x0A, 0x0B, 0x0E, 0x0F, 0x16, 0x81];
+    let known = [1, 2, 4, 5, 6, 7, 0x0A, 0x0B, 0x0E, 0x0F, 0x16, 0x19, 0x81];
     for id in 0..=255 {
         let expected = if known.contains(&id) { Status::SUCCESS } else { Status::INVALID_FIELD.dnr() };
         assert_eq!(get(&mut queue, &mut world, select(id, 3), 0).0, expected, "{id:#04x}");
@@ -439,4 +440,23 @@ fn a_discovery_controller_does_what_it_must() {
     let mut io = HostQueue::connect(&mut world, options(1, cntlid, PLAIN, true), &[1 << 20]);
     let refused = io.completions.pop().unwrap();
     assert_eq!((refused.status, refused.result), (Status::CONNECT_INVALID.dnr(), 16 | 1 << 16));
+}
+
+/// CAP says that there can be several command sets: then hosts enable all that there are.
+#[test]
+fn the_nvm_command_set_or_all_of_them_can_be_enabled() {
+    for css in 0..8 {
+        let mut world = World::new(Limits::default());
+        let mut queue = HostQueue::connect(&mut world, options(0, DYNAMIC, PLAIN, true), &[1 << 20]);
+        queue.completions.clear();
+        let cap = queue.write(&mut world, property_get(0, true), &[]).result;
+        assert_eq!((cap >> 37 & 0xFF, cap >> 43 & 1), (0b100_0001, 1));
+        let mut enable = property_get(0x14, false);
+        enable.0[4] = opcode::fabrics::PROPERTY_SET;
+        enable.set_dword(12, 0x0046_0001 | css << 4);
+        assert!(queue.write(&mut world, enable, &[]).status.is_success());
+        let csts = queue.write(&mut world, property_get(0x1C, false), &[]).result;
+        let expected = if css == 0 || css == 6 { 1 } else { 2 };
+        assert_eq!(csts & 3, expected, "CC.CSS {css}");
+    }
 }

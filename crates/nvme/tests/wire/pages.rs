@@ -116,17 +116,22 @@ fn identify_namespace() {
     holds(&read(2, 0).unwrap(), 4096, &[(0, &[1, 0, 0, 0, 2])]);
     holds(&read(2, 1).unwrap(), 4096, &[(0, &[2])]);
     holds(&read(2, 2).unwrap(), 4096, &[]);
+    holds(&read(7, 1).unwrap(), 4096, &[(0, &[2])]);
+    // One combination of command sets: the NVM command set.
+    holds(&read(0x1C, 0).unwrap(), 4096, &[(0, &[1])]);
     for cns in [0, 3, 5, 8] {
         for nsid in [0, 3, u32::MAX] {
             assert_eq!(read(cns, nsid), Err(Status::INVALID_NAMESPACE.dnr()), "CNS {cns:#04x}, {nsid:#x}");
         }
     }
-    assert_eq!(read(2, 0xFFFF_FFFE), Err(Status::INVALID_NAMESPACE.dnr()));
-    for cns in (0..=255).filter(|cns| ![0, 1, 2, 3, 5, 6, 8].contains(cns)) {
+    for cns in [2, 7] {
+        assert_eq!(read(cns, 0xFFFF_FFFE), Err(Status::INVALID_NAMESPACE.dnr()));
+    }
+    for cns in (0..=255).filter(|cns| ![0, 1, 2, 3, 5, 6, 7, 8, 0x1C].contains(cns)) {
         assert_eq!(read(cns, 1), Err(Status::INVALID_FIELD.dnr()), "CNS {cns:#04x}");
     }
     // Other command sets.
-    for cns in [5, 6] {
+    for cns in [5, 6, 7] {
         let mut sqe = identify(cns, 1);
         sqe.0[47] = 2;
         assert_eq!(queue.read(&mut world, sqe, 4096), Err(Status::INVALID_FIELD.dnr()));
