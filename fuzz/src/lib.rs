@@ -3,6 +3,9 @@
 
 use std::io;
 
+use pumice_protect::format::Place;
+use pumice_protect::guard::Guard;
+use pumice_protect::metadata::MetadataFormat;
 use pumice_raid::geometry::Geometry;
 use pumice_raid::layout::{Layout, Level};
 use pumice_raid::{FormatSpec, Metadata, ReadAt, Uuid};
@@ -117,4 +120,14 @@ impl<'a> Bytes<'a> {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+}
+
+/// Any metadata that blocks beside a tag file may have.
+#[must_use]
+pub fn metadata(choice: u64) -> MetadataFormat {
+    let tuple = MetadataFormat::tuple(Guard::ALL[choice as usize % 3]);
+    let place = if choice >> 2 & 1 == 0 { Place::Last } else { Place::First };
+    let bytes = [tuple.bytes(), 16, 64][(choice >> 3) as usize % 3];
+    let metadata = tuple.with_bytes(bytes, place).unwrap_or(tuple);
+    metadata.with_storage_bits((choice >> 5) as u32 & 63).unwrap_or(metadata)
 }

@@ -4,7 +4,7 @@ use crate::IoError;
 use crate::error::Operation;
 use crate::judgement::Judgement;
 use pumice_buffer::AlignedBuffer;
-use pumice_protect::guard::Guard;
+use pumice_protect::metadata::MetadataFormat;
 use pumice_protect::origin::Judged;
 use std::collections::BTreeSet;
 use std::os::fd::RawFd;
@@ -85,21 +85,10 @@ pub trait Marks: Send + Sync {
 /// The format of a device's tags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TagFormat {
-    /// The guard of each block.
-    pub guard: Guard,
-    /// Bytes of a block.
+    /// The metadata of each block.
+    pub metadata: MetadataFormat,
+    /// Bytes of the data of a block.
     pub block_bytes: u32,
-}
-
-impl TagFormat {
-    /// Bytes of a tuple.
-    #[must_use]
-    pub const fn tuple_bytes(&self) -> usize {
-        match self.guard {
-            Guard::Crc16 => 8,
-            Guard::Crc32c | Guard::Crc64 => 16,
-        }
-    }
 }
 
 /// Counters of a device's tags since it was opened.
@@ -212,36 +201,36 @@ pub trait Tagged: Send + Sync {
         Ok(judgement)
     }
 
-    /// Reads whole blocks with their tuples and checks nothing. Block and tuple are of one version.
-    /// The tuple of a block that has none is all FFh, an escape.
+    /// Reads whole blocks with their metadata and checks nothing. Data and metadata are of one
+    /// version. The metadata of a block that has none are all FFh, an escape.
     ///
     /// # Errors
     /// If the range is not of whole blocks of the device, or the medium fails.
     ///
     /// # Panics
-    /// If the length of `tuples` is not that of one tuple a block.
-    fn read_with_tuples(&self, offset: u64, data: &mut [u8], tuples: &mut [u8]) -> Result<(), IoError>;
+    /// If the length of `metadata` is not that of the metadata of so many blocks.
+    fn read_with_metadata(&self, offset: u64, data: &mut [u8], metadata: &mut [u8]) -> Result<(), IoError>;
 
-    /// Writes whole blocks and stores their tuples as they are. In all else the tags are those of
+    /// Writes whole blocks and stores their metadata as they are. In all else the tags are those of
     /// [`BlockDevice::write_at`].
     ///
     /// # Errors
     /// As [`BlockDevice::write_at`], and if the range is not of whole blocks of the device.
     ///
     /// # Panics
-    /// If the length of `tuples` is not that of one tuple a block.
-    fn write_with_tuples(&self, offset: u64, data: &[u8], tuples: &[u8]) -> Result<(), IoError>;
+    /// If the length of `metadata` is not that of the metadata of so many blocks.
+    fn write_with_metadata(&self, offset: u64, data: &[u8], metadata: &[u8]) -> Result<(), IoError>;
 
-    /// Fills one block per tuple with zeros, and stores the tuples as they are. With `frees_room`
-    /// the blocks' room is given back, as by [`BlockDevice::discard`]; otherwise it is kept, as by
-    /// [`BlockDevice::zero`].
+    /// Fills as many blocks with zeros as there are metadata of, and stores these as they are. With
+    /// `frees_room` the blocks' room is given back, as by [`BlockDevice::discard`]; otherwise it is
+    /// kept, as by [`BlockDevice::zero`].
     ///
     /// # Errors
     /// As those two, and if the range is not of whole blocks of the device.
     ///
     /// # Panics
-    /// If `tuples` ends within a tuple.
-    fn zero_with_tuples(&self, offset: u64, tuples: &[u8], frees_room: bool) -> Result<(), IoError>;
+    /// If `metadata` are not those of whole blocks.
+    fn zero_with_metadata(&self, offset: u64, metadata: &[u8], frees_room: bool) -> Result<(), IoError>;
 
     /// Turns adopted tags of whole blocks into vouched ones, and returns their number. No tuple
     /// changes.

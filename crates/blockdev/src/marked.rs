@@ -166,20 +166,20 @@ impl Tagged for MarkedDevice {
         self.tags().read_checked(offset, buf)
     }
 
-    fn read_with_tuples(&self, offset: u64, data: &mut [u8], tuples: &mut [u8]) -> Result<(), IoError> {
+    fn read_with_metadata(&self, offset: u64, data: &mut [u8], metadata: &mut [u8]) -> Result<(), IoError> {
         self.refuse_marked(offset, data.len())?;
-        self.tags().read_with_tuples(offset, data, tuples)
+        self.tags().read_with_metadata(offset, data, metadata)
     }
 
-    fn write_with_tuples(&self, offset: u64, data: &[u8], tuples: &[u8]) -> Result<(), IoError> {
-        let write = || self.tags().write_with_tuples(offset, data, tuples);
+    fn write_with_metadata(&self, offset: u64, data: &[u8], metadata: &[u8]) -> Result<(), IoError> {
+        let write = || self.tags().write_with_metadata(offset, data, metadata);
         self.over_marks(Operation::Write, offset, data.len() as u64, write)
     }
 
-    fn zero_with_tuples(&self, offset: u64, tuples: &[u8], frees_room: bool) -> Result<(), IoError> {
-        let blocks = (tuples.len() / self.format().tuple_bytes()) as u64;
+    fn zero_with_metadata(&self, offset: u64, metadata: &[u8], frees_room: bool) -> Result<(), IoError> {
+        let blocks = (metadata.len() / self.format().metadata.bytes()) as u64;
         let len = blocks * u64::from(self.format().block_bytes);
-        let zero = || self.tags().zero_with_tuples(offset, tuples, frees_room);
+        let zero = || self.tags().zero_with_metadata(offset, metadata, frees_room);
         self.over_marks(Operation::Zero, offset, len, zero)
     }
 

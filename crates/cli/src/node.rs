@@ -70,7 +70,8 @@ pub(crate) struct NodeArgs {
     /// A drive, once for each: a block device, an image file, mem:SIZE, or flash:PATH (see `pumice
     /// flash`). Append `,capacity=SIZE,op=7%,dedup=SCHEME` to create a flash drive. Append
     /// `,pi=16,tags=PATH` (`,pi=16` alone for mem:SIZE) to keep a tag for each block in the file
-    /// PATH and to refuse blocks that differ from their tags
+    /// PATH and to refuse blocks that differ from their tags. metadata=64 (with blocks of 4096
+    /// bytes), pi-place=first and storage-tag=BITS choose the metadata of its visible face
     #[arg(long, value_name = "DRIVE", required_unless_present = "config")]
     drive: Vec<DriveSource>,
     /// The subsystem's name [default: derived from the machine and the drives]
@@ -118,6 +119,7 @@ impl NodeArgs {
             backend: source.backend.clone(),
             tagging: source.tagging.clone(),
             pi_type: Type::One,
+            storage_tag_mask: u64::MAX,
             block_size: None,
             label: None,
         };
@@ -153,10 +155,11 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
     for (i, drive) in config.drives.iter().enumerate() {
         let block_size = drive.block_size.unwrap_or(config.block_size);
         let (label, tagging) = (config.label(i), drive.tagging.as_ref());
-        let pi_type = drive.pi_type;
+        let (pi_type, mask) = (drive.pi_type, drive.storage_tag_mask);
         let drive =
             Drive::open_tagged(&drive.backend, tagging, block_size, nqn.as_str(), i + 1, Some(&label))?
-                .with_type(pi_type);
+                .with_type(pi_type)
+                .with_storage_mask(mask);
         drives.push(match &state {
             Some(folder) => drive.keep_marks(folder)?,
             None => drive,

@@ -5,7 +5,8 @@ use crate::text::{count, print};
 use clap::Args;
 use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options};
 use pumice_node::serve::{Backend, DriveSource};
-use pumice_protect::guard::Guard;
+use pumice_protect::format::Place;
+use pumice_protect::metadata::MetadataFormat;
 use pumice_tags::adoption::{Adopted, adopt};
 use pumice_tags::file::{Census, SharedMedium, TagFile};
 use pumice_tags::header::Header;
@@ -85,7 +86,7 @@ fn rate(text: &str) -> Result<u64, String> {
 pub(crate) struct Places<'s> {
     pub(crate) drive: &'s Path,
     pub(crate) tags: &'s PathBuf,
-    guard: Guard,
+    metadata: MetadataFormat,
 }
 
 pub(crate) fn places(source: &DriveSource) -> Result<Places<'_>, Failure> {
@@ -95,16 +96,16 @@ pub(crate) fn places(source: &DriveSource) -> Result<Places<'_>, Failure> {
             source.backend
         )));
     };
-    let tags = source.tagging.as_ref().and_then(|t| t.place.as_ref().map(|place| (place, t.guard)));
-    let (tags, guard) =
+    let tags = source.tagging.as_ref().and_then(|t| t.place.as_ref().map(|place| (place, t.metadata)));
+    let (tags, metadata) =
         tags.ok_or_else(|| Failure::new(format!("{}: pi=BITS and tags=PATH are missing", drive.display())))?;
-    Ok(Places { drive, tags, guard })
+    Ok(Places { drive, tags, metadata })
 }
 
 pub(crate) fn open(places: &Places<'_>, block: u32) -> Result<TaggedDevice, Failure> {
     let drive = Arc::new(FileDevice::open(places.drive, OpenMode::ReadWrite, Options::default())?);
     let serial = serial_of(places.drive);
-    let (medium, _) = open_place(places.tags, &*drive, block, places.guard, &serial)?;
+    let (medium, _) = open_place(places.tags, &*drive, block, places.metadata, &serial)?;
     let tags = places.tags.display();
     TaggedDevice::open(drive, medium, &serial).map_err(|error| Failure::new(format!("{tags}: {error}")))
 }
@@ -215,6 +216,7 @@ fn status(places: &Places<'_>) -> Result<(), Failure> {
         geometry.format().guard(),
         counts.join(", ")
     );
+    text += &of_metadata(geometry.format().metadata());
     text += &format!("  adopted {} of {}\n", header.adopted, geometry.blocks());
     text += if header.clean { "  closed\n" } else { "  in use, or not closed: the log may hold more\n" };
     if header.stale {
@@ -232,6 +234,24 @@ fn status(places: &Places<'_>) -> Result<(), Failure> {
     }
     print(&text);
     Ok(())
+}
+
+/// Describes metadata that are more than a tuple without a storage tag.
+fn of_metadata(metadata: MetadataFormat) -> String {
+    if metadata == MetadataFormat::tuple(metadata.guard()) {
+        return String::new();
+    }
+    let mut text = format!("  metadata: {} bytes", metadata.bytes());
+    if !metadata.is_tuple() {
+        text += match metadata.place() {
+            Place::First => ", the tuple first",
+            Place::Last => ", the tuple last",
+        };
+    }
+    if metadata.storage_bits() > 0 {
+        text += &format!(", storage tag of {} bits", metadata.storage_bits());
+    }
+    text + "\n"
 }
 
 fn off(places: &Places<'_>) -> Result<(), Failure> {

@@ -11,7 +11,9 @@ use std::sync::Arc;
 /// Splits the name of a device of this machine into its path and its tags, if any.
 pub(crate) fn split(name: &Path) -> Result<(PathBuf, Option<Tagging>), Failure> {
     // A name that is not UTF-8, or has no options, is a path.
-    let Some(text) = name.to_str().filter(|text| text.contains(",pi=") || text.contains(",tags=")) else {
+    let has_options =
+        |text: &&str| DriveSource::OPTIONS.iter().any(|option| text.contains(&format!(",{option}=")));
+    let Some(text) = name.to_str().filter(has_options) else {
         return Ok((name.to_owned(), None));
     };
     let source: DriveSource = text.parse().map_err(|error| Failure::new(format!("{text}: {error}")))?;
@@ -42,7 +44,7 @@ pub(crate) fn beside(
     }
     let serial = serial_of(path);
     let block = header.geometry.block_bytes() as u32;
-    let (medium, _) = open_place(place, &*drive, block, tagging.guard, &serial)?;
+    let (medium, _) = open_place(place, &*drive, block, tagging.metadata, &serial)?;
     let tagged = TaggedDevice::open(drive, medium, &serial).map_err(|error| fail(error.to_string()))?;
     Ok(Arc::new(tagged))
 }

@@ -56,7 +56,7 @@ pub use config::{ConfigError, DriveConfig, NodeConfig, Peer, busy_poll, metrics_
 pub use drive::{Backend, BackendError, Drive, DriveSource};
 pub use faces::{Faces, HostFaces};
 pub use listen::listen_address;
-pub use tagging::{Tagging, TaggingError};
+pub use tagging::{TagFields, Tagging, TaggingError};
 
 use self::core::Core;
 use self::handle::CoreHandle;

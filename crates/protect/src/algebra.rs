@@ -87,6 +87,20 @@ impl Polynomial {
         in_order(product, self.reflected)
     }
 
+    /// The register before `bytes` zero bytes, from that after them.
+    pub(crate) const fn unshift(&self, register: u64, bytes: u64) -> u64 {
+        // `P = x^w + ... + 1`, so a residue without its constant term is `x` times another, and
+        // adding `P` removes that term. In the low `w` bits here, so `P'` is divided as well.
+        let mut rest = in_order(register, self.reflected) >> (64 - self.width);
+        let poly = self.low >> (64 - self.width);
+        let mut bits = 8 * bytes;
+        while bits > 0 {
+            rest = if rest & 1 == 1 { (rest ^ poly) >> 1 | 1 << (self.width - 1) } else { rest >> 1 };
+            bits -= 1;
+        }
+        in_order(rest << (64 - self.width), self.reflected)
+    }
+
     /// The register after `data`, a byte at a time: the definition.
     pub(crate) fn by_bytes(&self, register: u64, data: &[u8]) -> u64 {
         let table = &self.bytes[0];

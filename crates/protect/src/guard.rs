@@ -74,6 +74,20 @@ impl Guard {
         let polynomial = self.polynomial();
         polynomial.value(polynomial.shift(polynomial.register(a), len_b)) ^ b
     }
+
+    /// The guard of `A`, from that of `A` followed by `b`: [`Crc::after`] and
+    /// [`update`](Crc::update) the other way. Takes some ns for each byte of `b`. Bits of `whole`
+    /// above [`bits`](Self::bits) must be 0.
+    #[must_use]
+    pub fn without(self, whole: u64, b: &[u8]) -> u64 {
+        // The CRC is linear: what `b` adds to it does not depend on `A`. What is left is the guard
+        // of `A` after as many zero bytes, start value and final XOR included.
+        let mut zeros = Crc { guard: self, register: 0 };
+        zeros.update(b);
+        let polynomial = self.polynomial();
+        let shifted = polynomial.register(whole ^ self.ones()) ^ zeros.register;
+        polynomial.value(polynomial.unshift(shifted, b.len() as u64)) ^ self.ones()
+    }
 }
 
 impl fmt::Display for Guard {

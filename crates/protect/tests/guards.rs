@@ -193,6 +193,7 @@ fn split_at_every_byte_and_joined() {
                     whole,
                     "{guard} {len} joined at {at}"
                 );
+                assert_eq!(guard.without(whole, b), guard.of(a), "{guard} {len} taken apart at {at}");
             }
         }
     }

@@ -19,8 +19,8 @@ const FEW: usize = 256;
 /// The data of a command.
 pub(crate) enum Payload<'b> {
     Read(&'b mut [u8]),
-    /// For [`Request::ReadTags`].
-    ReadTags(&'b mut [u8]),
+    /// For [`Request::ReadMetadata`].
+    ReadMetadata(&'b mut [u8]),
     Write(&'b [u8]),
     Zero {
         discard: bool,
@@ -137,7 +137,7 @@ impl Carrier {
     ) -> (Result<(), IoError>, &'g [u64]) {
         let (buffer, judged) = match payload {
             Payload::Read(buffer) => (buffer, true),
-            Payload::ReadTags(buffer) => (buffer, false),
+            Payload::ReadMetadata(buffer) => (buffer, false),
             Payload::Write(_) | Payload::Zero { .. } => unreachable!("it reads"),
         };
         let count = if judged { (blocks.end - blocks.start) as usize } else { 0 };
@@ -244,7 +244,7 @@ impl Carrier {
                     Payload::Write(data) => self.drive.write_at(at, data),
                     Payload::Zero { discard: true } => self.drive.discard(at, len),
                     Payload::Zero { discard: false } => self.drive.zero(at, len),
-                    Payload::Read(_) | Payload::ReadTags(_) => unreachable!("it writes"),
+                    Payload::Read(_) | Payload::ReadMetadata(_) => unreachable!("it writes"),
                 };
                 let done = written.is_ok();
                 *error = written.err();

@@ -1,6 +1,6 @@
 //! A drive with tags beside it.
 
-mod tuples;
+mod metadata;
 
 use crate::budget::is_stale;
 use crate::carrier::{Carried, Carrier, Payload};
@@ -292,7 +292,8 @@ impl TaggedDevice {
         let tags = (first..).zip(self.geometry.guards(data));
         let tags = tags.map(|(block, guard)| Tag::written(self.geometry.tuple(block, guard))).collect();
         let sums = data.chunks_exact(self.geometry.block_bytes()).map(crc32c).collect();
-        Change::Tags { tags, sums, data: self.geometry.carries_data().then(|| data.to_vec()) }
+        let data = self.geometry.carries_data().then(|| data.to_vec());
+        Change::Tags { tags, others: Vec::new(), sums, data }
     }
 
     fn carry_write(

@@ -17,8 +17,10 @@ use std::io;
 use std::sync::Arc;
 use thiserror::Error;
 
-/// The header's slots.
-const SLOTS: Slots = Slots { offset: 0, slot_bytes: HEADER_SLOT, version: 2 };
+/// The header's slots, of the version that describes any drive.
+const SLOTS: Slots = Slots { offset: 0, slot_bytes: HEADER_SLOT, version: 3 };
+/// The same of the version for metadata that are only the tuple.
+const TUPLE_SLOTS: Slots = Slots { version: 2, ..SLOTS };
 /// Slots of version 1, without kept blocks: recognised only to refuse it by name.
 const OLD_SLOTS: Slots = Slots { version: 1, ..SLOTS };
 /// The alignment of the log.
@@ -179,7 +181,7 @@ impl TagFile {
         assert!(serial.len() <= MAX_SERIAL, "a serial number of {} bytes", serial.len());
         let (clean, stale, serial) = (true, false, serial.to_owned());
         let header = Header { identity, generation: 0, geometry, clean, stale, adopted: 0, serial };
-        let both = SLOTS.first(&header.encode())?;
+        let both = slots(&header).first(&header.encode())?;
         medium.write_at(0, &both)?;
         medium.sync()?;
         Ok(())
@@ -190,11 +192,13 @@ impl TagFile {
     /// # Errors
     /// If it is no tag file, or the medium fails.
     pub fn peek(medium: &dyn Medium) -> Result<Header, TagError> {
-        let Some(record) = SLOTS.load(medium)? else {
-            let old = OLD_SLOTS.load(medium)?.is_some();
-            return Err(if old { BadHeader::Version(OLD_SLOTS.version) } else { BadHeader::Magic }.into());
-        };
-        Ok(Header::decode(&record.body)?)
+        for slots in [TUPLE_SLOTS, SLOTS] {
+            if let Some(record) = slots.load(medium)? {
+                return Ok(Header::decode(&record.body, slots.version)?);
+            }
+        }
+        let old = OLD_SLOTS.load(medium)?.is_some();
+        Err(if old { BadHeader::Version(OLD_SLOTS.version) } else { BadHeader::Magic }.into())
     }
 
     /// Opens a tag file, and recovers the blocks of its log. `now` is the time in seconds since
@@ -409,8 +413,13 @@ impl TagFile {
     }
 
     fn keep_header(&self) -> io::Result<()> {
-        SLOTS.store(&self.medium, &self.header.encode()).map(drop)
+        slots(&self.header).store(&self.medium, &self.header.encode()).map(drop)
     }
+}
+
+/// The slots of a header: the version of a file never changes.
+fn slots(header: &Header) -> Slots {
+    Slots { version: header.version(), ..SLOTS }
 }
 
 fn check_drive(header: &Header, drive: &dyn BlockDevice, serial: &str) -> Result<(), TagError> {

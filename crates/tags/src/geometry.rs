@@ -1,9 +1,10 @@
 //! The tagged blocks, and the place of their tags in the tag file.
 
 use pumice_protect::command::Tags;
-use pumice_protect::format::{Format, Place, Type};
-use pumice_protect::guard::Guard;
+use pumice_protect::format::{Format, InvalidFormat, Type};
+use pumice_protect::guard::Crc;
 use pumice_protect::kernels::{Kernels, Spacing};
+use pumice_protect::metadata::MetadataFormat;
 use pumice_protect::tuple::Tuple;
 use std::ops::Range;
 use thiserror::Error;
@@ -23,6 +24,8 @@ pub const MIN_LOG: u64 = 64 << 10;
 pub const MAX_LOG: u64 = 1 << 30;
 /// Bytes of the head of a kept block: a sector.
 pub const KEPT_HEAD: usize = 512;
+/// More zeros than a block has other metadata.
+const ZEROS: [u8; 64] = [0; 64];
 /// Runs that a block is cut into to see whether it is torn.
 const RUNS: usize = 8;
 
@@ -48,21 +51,24 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// A drive of `size` bytes, in blocks of `block` bytes, with tuples of type 1.
+    /// A drive of `size` bytes, in blocks of `block` bytes, with tuples of type 1. A guard
+    /// stands for metadata that are only its tuple.
     ///
     /// `unit` is what the drive writes all or nothing, in bytes: if it is less than a block, the
     /// log carries the data.
     ///
     /// # Errors
-    /// If the block is not of 512 or 4096 bytes, the size is no whole number of blocks (one at
-    /// least), or `log_bytes` is no multiple of 512 from [`MIN_LOG`] to [`MAX_LOG`].
+    /// If the block is not of 512 or 4096 bytes, the metadata are not only the tuple, or 16 or 64
+    /// bytes of a block of 4096, the size is no whole number of blocks (one at least), or
+    /// `log_bytes` is no multiple of 512 from [`MIN_LOG`] to [`MAX_LOG`].
     pub fn new(
         size: u64,
         block: u32,
         unit: u32,
-        guard: Guard,
+        metadata: impl Into<MetadataFormat>,
         log_bytes: u64,
     ) -> Result<Self, InvalidGeometry> {
+        let metadata = metadata.into();
         let wrong = |field, value, problem| Err(InvalidGeometry { field, value, problem });
         if block != 512 && block != 4096 {
             return wrong("block size", block.into(), "is neither 512 nor 4096");
@@ -73,16 +79,46 @@ impl Geometry {
         if !(MIN_LOG..=MAX_LOG).contains(&log_bytes) || !log_bytes.is_multiple_of(512) {
             return wrong("log size", log_bytes, "is not a multiple of 512 from 64 KiB to 1 GiB");
         }
-        let tuple = if guard == Guard::Crc16 { 8 } else { 16 };
-        let format = Format::new(block as usize, tuple, guard, Type::One, Place::Last)
-            .expect("512 or 4096 bytes, and metadata that are one tuple");
+        let bytes = metadata.bytes() as u64;
+        if !metadata.is_tuple() && block != 4096 {
+            return wrong("metadata", bytes, "bytes need blocks of 4096 bytes");
+        }
+        if !matches!(bytes, 8 | 16 | 64) {
+            return wrong("metadata", bytes, "bytes are neither the tuple nor 16 or 64");
+        }
+        // Which bits a host compares is not kept: nothing here depends on it.
+        let format = metadata.with_data(block as usize, Type::One, 0);
+        let format = format.map_err(|InvalidFormat { field, value, problem }| InvalidGeometry {
+            field,
+            value,
+            problem,
+        })?;
         Ok(Self { format, blocks: size / u64::from(block), log_bytes, carries_data: unit < block })
     }
 
-    /// Sizes of block and tuple, and the guard.
+    /// Sizes of block and metadata, and the tuple.
     #[must_use]
     pub const fn format(&self) -> &Format {
         &self.format
+    }
+
+    /// Whether the metadata are only the tuple.
+    #[must_use]
+    pub const fn is_tuple_only(&self) -> bool {
+        self.format.metadata_bytes() == self.format.tuple_bytes()
+    }
+
+    /// Bytes of metadata beside the tuple of a block.
+    #[must_use]
+    pub const fn other_bytes(&self) -> usize {
+        self.format.metadata_bytes() - self.format.tuple_bytes()
+    }
+
+    /// Where they are, in bytes from the start of the metadata: before the tuple or behind it.
+    #[must_use]
+    pub const fn other_range(&self) -> Range<usize> {
+        let tuple = self.format.tuple_range();
+        if tuple.start == 0 { tuple.end..self.format.metadata_bytes() } else { 0..tuple.start }
     }
 
     /// Bytes of a block.
@@ -115,10 +151,14 @@ impl Geometry {
         self.log_bytes
     }
 
-    /// Blocks whose tuples are in one page.
+    /// Blocks whose metadata are in one page.
     #[must_use]
     pub const fn blocks_of_page(&self) -> u64 {
-        if self.format.tuple_bytes() == 8 { 60 } else { 30 }
+        match self.format.metadata_bytes() {
+            8 => 60,
+            16 => 30,
+            _ => 7,
+        }
     }
 
     /// Pages.
@@ -194,15 +234,42 @@ impl Geometry {
         let fit = (1 << 20) / self.block_bytes() as u64;
         // A log holds four of the longest at least.
         let data = if self.carries_data { self.block_bytes() as u64 } else { 0 };
-        let share = self.log_bytes / 4 / (data + 32);
+        let beside = if self.format.metadata_bytes() > 16 { 80 } else { 32 };
+        let share = self.log_bytes / 4 / (data + beside);
         let most = if fit < 2048 { fit } else { 2048 };
         if share < most { share } else { most }
     }
 
-    /// The tuple of a block with this guard.
+    /// The tuple of a block whose data have this guard, and whose other metadata are zeros.
     #[must_use]
-    pub const fn tuple(&self, block: u64, guard: u64) -> Tuple {
+    pub fn tuple(&self, block: u64, guard: u64) -> Tuple {
+        self.tuple_over(block, guard, &[])
+    }
+
+    /// The same with other metadata; `&[]` stands for zeros.
+    pub(crate) fn tuple_over(&self, block: u64, guard: u64, others: &[u8]) -> Tuple {
+        let guard = self.covered_guard(guard, others);
         Tags::at(&self.format, block).tuple(&self.format, 0, guard)
+    }
+
+    /// The guard of a tuple beside data with this guard, and these other metadata; `&[]` stands for
+    /// zeros.
+    pub(crate) fn covered_guard(&self, guard: u64, others: &[u8]) -> u64 {
+        let covered = self.format.covered_bytes() - self.block_bytes();
+        if covered == 0 {
+            return guard;
+        }
+        let mut crc = Crc::after(self.format.guard(), guard);
+        crc.update(if others.is_empty() { &ZEROS[..covered] } else { others });
+        crc.value()
+    }
+
+    /// The guard of data beside a tuple with this guard, and these other metadata.
+    pub(crate) fn data_guard(&self, guard: u64, others: &[u8]) -> u64 {
+        match self.format.covered_bytes() - self.block_bytes() {
+            0 => guard,
+            _ => self.format.guard().without(guard, others),
+        }
     }
 
     /// The numbers of the blocks of a range of bytes.
@@ -233,7 +300,7 @@ impl Geometry {
         Kernels::best().blocks(self.format.guard(), data, spacing, guards);
     }
 
-    /// The guard of a block of zeros.
+    /// The guard of the data of a block of zeros.
     #[must_use]
     pub fn zero_guard(&self) -> u64 {
         self.format.guard().of(&vec![0; self.block_bytes()])

@@ -1,11 +1,15 @@
 //! The header of a tag file.
 
 use crate::geometry::{Geometry, InvalidGeometry};
+use pumice_protect::format::Place;
 use pumice_protect::guard::Guard;
+use pumice_protect::metadata::MetadataFormat;
 use thiserror::Error;
 
 const MAGIC: [u8; 8] = *b"PUMTAGS1";
 const SERIAL_AT: usize = 56;
+/// The same in version 3.
+const SERIAL_AT_3: usize = 60;
 /// The most bytes of a serial number.
 pub const MAX_SERIAL: usize = 64;
 
@@ -35,7 +39,9 @@ pub enum BadHeader {
     #[error("no tag file")]
     Magic,
     /// A tag file of an earlier version.
-    #[error("version: it is {0}, and this program reads 2; remove the tag file and adopt the drive again")]
+    #[error(
+        "version: it is {0}, and this program reads 2 and 3; remove the tag file and adopt the drive again"
+    )]
     Version(u32),
     /// A field.
     #[error("{0}: no such value")]
@@ -46,6 +52,13 @@ pub enum BadHeader {
 }
 
 impl Header {
+    /// The version of its record: 2 if that can describe it, else 3.
+    #[must_use]
+    pub fn version(&self) -> u32 {
+        let metadata = self.geometry.format().metadata();
+        if metadata == MetadataFormat::tuple(metadata.guard()) { 2 } else { 3 }
+    }
+
     /// The body of the two-slot record.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -61,16 +74,22 @@ impl Header {
         bytes.push(self.serial.len() as u8);
         bytes.extend_from_slice(&geometry.log_bytes().to_le_bytes());
         bytes.extend_from_slice(&self.adopted.to_le_bytes());
+        if self.version() == 3 {
+            let metadata = geometry.format().metadata();
+            let first = metadata.place() == Place::First;
+            bytes.extend([metadata.bytes() as u8, u8::from(first), metadata.storage_bits() as u8, 0]);
+        }
         bytes.extend_from_slice(self.serial.as_bytes());
         bytes
     }
 
-    /// Reads the body of the two-slot record.
+    /// Reads the body of the two-slot record of version 2 or 3.
     ///
     /// # Errors
     /// With the name of the field.
-    pub fn decode(bytes: &[u8]) -> Result<Self, BadHeader> {
-        let (head, serial) = bytes.split_at_checked(SERIAL_AT).ok_or(BadHeader::Magic)?;
+    pub fn decode(bytes: &[u8], version: u32) -> Result<Self, BadHeader> {
+        let serial_at = if version == 3 { SERIAL_AT_3 } else { SERIAL_AT };
+        let (head, serial) = bytes.split_at_checked(serial_at).ok_or(BadHeader::Magic)?;
         if head[..8] != MAGIC {
             return Err(BadHeader::Magic);
         }
@@ -88,12 +107,13 @@ impl Header {
             return Err(BadHeader::Field("serial number"));
         }
         let unit = if head[38] == 1 { 1 } else { block };
-        let geometry = Geometry::new(qword(24), block, unit, guard, qword(40))?;
+        let metadata = metadata(guard, &head[SERIAL_AT..])?;
+        let geometry = Geometry::new(qword(24), block, unit, metadata, qword(40))?;
         let adopted = qword(48);
         if adopted > geometry.blocks() {
             return Err(BadHeader::Field("blocks that adoption has passed"));
         }
-        Ok(Self {
+        let header = Self {
             identity: qword(8),
             generation: qword(16),
             geometry,
@@ -101,8 +121,24 @@ impl Header {
             stale: head[37] & 2 == 2,
             adopted,
             serial: serial.to_owned(),
-        })
+        };
+        // What version 2 can describe has version 2.
+        if header.version() == version { Ok(header) } else { Err(BadHeader::Field("version")) }
     }
+}
+
+/// The metadata that the fields of version 3 describe; of version 2, which has none, the tuple.
+fn metadata(guard: Guard, fields: &[u8]) -> Result<MetadataFormat, BadHeader> {
+    let tuple = MetadataFormat::tuple(guard);
+    let [bytes, first, storage_bits, zero] = *fields else { return Ok(tuple) };
+    if first > 1 || zero != 0 {
+        return Err(BadHeader::Field("place of the tuple"));
+    }
+    let place = if first == 1 { Place::First } else { Place::Last };
+    tuple
+        .with_bytes(bytes.into(), place)
+        .and_then(|metadata| metadata.with_storage_bits(storage_bits.into()))
+        .map_err(|_| BadHeader::Field("metadata"))
 }
 
 #[cfg(test)]
@@ -127,20 +163,55 @@ mod tests {
                         00100000 02 02 01 02 0000200000000000 0500000000000000 5331";
         let hex: String = header().encode().iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hex, expected.replace(' ', ""));
-        assert_eq!(Header::decode(&header().encode()), Ok(header()));
+        assert_eq!(Header::decode(&header().encode(), 2), Ok(header()));
+    }
+
+    fn large(first: bool, storage_bits: u32) -> Header {
+        let place = if first { Place::First } else { Place::Last };
+        let metadata = MetadataFormat::tuple(Guard::Crc16)
+            .with_bytes(64, place)
+            .and_then(|metadata| metadata.with_storage_bits(storage_bits))
+            .expect("a format");
+        let geometry = Geometry::new(1 << 30, 4096, 4096, metadata, 2 << 20).expect("a drive");
+        Header { geometry, ..header() }
+    }
+
+    #[test]
+    fn a_header_that_version_2_cannot_describe() {
+        let expected = "50554d5441475331 8877665544332211 0300000000000000 0000004000000000 \
+                        00100000 00 02 00 02 0000200000000000 0500000000000000 40 01 18 00 5331";
+        let header = large(true, 24);
+        let hex: String = header.encode().iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!((hex, header.version()), (expected.replace(' ', ""), 3));
+        let good = header.encode();
+        assert_eq!(Header::decode(&good, 3), Ok(header));
+        assert!(Header::decode(&good, 2).is_err());
+        let last = large(false, 0);
+        assert_eq!(Header::decode(&last.encode(), 3), Ok(last));
+        for (at, byte) in [(56, 8), (56, 32), (56, 65), (57, 2), (58, 33), (59, 1), (33, 2)] {
+            let mut bad = good.clone();
+            bad[at] = byte;
+            assert!(Header::decode(&bad, 3).is_err(), "{at} {byte}");
+        }
+        // Only the tuple, and no storage tag: such a file has version 2.
+        let mut plain = good.clone();
+        plain[56..59].copy_from_slice(&[8, 0, 0]);
+        assert_eq!(Header::decode(&plain, 3), Err(BadHeader::Field("version")));
+        plain[58] = 1;
+        assert_eq!(Header::decode(&plain, 3).map(|header| header.version()), Ok(3));
     }
 
     #[test]
     fn no_other_bytes_are_a_header() {
         let good = header().encode();
         for len in 0..good.len() {
-            assert!(Header::decode(&good[..len]).is_err(), "{len}");
+            assert!(Header::decode(&good[..len], 2).is_err(), "{len}");
         }
         // Magic, size, block, guard, flags, data, serial, log, adopted.
         for at in [0, 24, 33, 36, 37, 38, 39, 40, 51, 56] {
             let mut bad = good.clone();
             bad[at] = 0xFF;
-            assert!(Header::decode(&bad).is_err(), "{at}");
+            assert!(Header::decode(&bad, 2).is_err(), "{at}");
         }
     }
 }

@@ -35,8 +35,8 @@ pub enum Request {
         /// As [`Sweep`](Self::Sweep) does with pages.
         sweeps: bool,
     },
-    /// Read, with the tags. Nothing is checked.
-    ReadTags,
+    /// Read, with the metadata. Nothing is checked.
+    ReadMetadata,
     /// Write.
     Write(Change),
     /// Read; blocks of unknown origin get tags for their present contents.
@@ -50,7 +50,7 @@ pub enum Request {
 impl Request {
     /// Whether it changes neither blocks nor tags.
     const fn is_of_reading(&self) -> bool {
-        matches!(self, Self::Read | Self::Sweep | Self::Judge { .. } | Self::ReadTags)
+        matches!(self, Self::Read | Self::Sweep | Self::Judge { .. } | Self::ReadMetadata)
     }
 }
 
@@ -95,8 +95,8 @@ pub enum Outcome {
     Checked(Judgement),
     /// It was read, with the result of checking each block.
     Read(Vec<Judged>),
-    /// It was read, with the tag of each block.
-    Tags(Vec<Tag>),
+    /// It was read, with the metadata of each block: all FFh, an escape, if it has no tag.
+    Metadata(Vec<u8>),
     /// The number of adopted tags that are now vouched for.
     Vouched(u64),
     /// It was written, or flushed.
@@ -316,7 +316,7 @@ impl Machine {
             Request::Read
             | Request::Sweep
             | Request::Judge { .. }
-            | Request::ReadTags
+            | Request::ReadMetadata
             | Request::Adopt
             | Request::Release => self.actions.push(Action::Read(id)),
             Request::Vouch => self.vouch(id),
@@ -386,19 +386,21 @@ impl Machine {
     pub fn seen_again(&mut self, id: u64, seen: &[Option<Vec<u8>>]) {
         let command = &self.commands[&id];
         let Request::Write(change) = &command.request else { panic!("a write") };
-        let guard = self.geometry.format().guard();
+        let (geometry, guard) = (self.geometry, self.geometry.format().guard());
         let (first, change) = (command.blocks.start, change.clone());
         // As long as its record is in the log, nothing may call it settled.
         self.refused.extend(command.number);
         for (at, bytes) in seen.iter().enumerate() {
             let (new, new_sum) = self.version(&change, first, at);
             let (page, place) = self.geometry.place(first + at as u64);
-            let old = self.cache.page(page).tag(&self.geometry, place);
+            let old = self.cache.page(page).entry(&geometry, place);
             let is_old = bytes.as_deref().is_some_and(|bytes| {
-                crc32c(bytes) != new_sum && !matches!(old.judge(guard.of(bytes)), Opinion::Differs(_))
+                let opinion = || old.judge(&geometry, guard.of(bytes));
+                crc32c(bytes) != new_sum && !matches!(opinion(), Opinion::Differs(_))
             });
             if !is_old {
-                self.cache.change(page).set(&self.geometry, place, &new);
+                let others = change.others_of(&geometry, at);
+                self.cache.change(page).set_with(&geometry, place, &new, others);
             }
         }
         self.end(id, Outcome::DriveFailed);
@@ -421,7 +423,8 @@ impl Machine {
         for (at, block) in record.blocks().enumerate() {
             let (tag, _) = self.version(change, first, at);
             let (page, place) = self.geometry.place(block);
-            self.cache.change(page).set(&self.geometry, place, &tag);
+            let others = change.others_of(&self.geometry, at);
+            self.cache.change(page).set_with(&self.geometry, place, &tag, others);
         }
     }
 

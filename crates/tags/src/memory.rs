@@ -4,16 +4,15 @@
 //! under one lock, and no command waits for another thread.
 
 use crate::geometry::{Geometry, InvalidGeometry, MIN_LOG};
-use crate::page::{Judged, Origin, Tag};
+use crate::page::{Judged, Origin, judge};
 use crate::refusals::{Refusals, Ruling};
 use pumice_blockdev::{
     BlockDevice, IoError, Operation, TagCounts, TagFormat, Tagged, prefetch, zeroed_memory,
 };
 use pumice_protect::command::{Prchk, Tags};
 use pumice_protect::format::Format;
-use pumice_protect::guard::Guard;
+use pumice_protect::metadata::MetadataFormat;
 use pumice_protect::stream::{CheckStream, MakeStream};
-use pumice_protect::tuple::Tuple;
 use std::io;
 use std::ops::Range;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -28,15 +27,16 @@ const PIECE: u64 = 256 << 10;
 pub struct TaggedMemory {
     name: String,
     geometry: Geometry,
-    /// The data; then the tuple of each block, an escape if it has none; then the origin of each.
+    /// The data; then the metadata of each block, an escape if it has none; then the origin of
+    /// each.
     content: RwLock<Vec<u8>>,
     refusals: Refusals,
 }
 
-/// Where the data, tuples and origins of some blocks lie.
+/// Where the data, metadata and origins of some blocks lie.
 struct Places {
     data: Range<usize>,
-    tuples: Range<usize>,
+    metadata: Range<usize>,
     origins: Range<usize>,
 }
 
@@ -44,17 +44,22 @@ impl TaggedMemory {
     /// A drive of `size` bytes in blocks of `block` bytes. The system provides the memory now.
     ///
     /// # Errors
-    /// If `block` is neither 512 nor 4096, or `size` is not a whole number of blocks, at least one.
+    /// As [`Geometry::new`].
     ///
     /// # Panics
     /// If `size` does not fit the address space.
-    pub fn new(name: &str, size: u64, block: u32, guard: Guard) -> Result<Self, InvalidGeometry> {
-        let geometry = Geometry::new(size, block, block, guard, MIN_LOG)?;
-        let beside = geometry.blocks() * (geometry.format().tuple_bytes() as u64 + 1);
+    pub fn new(
+        name: &str,
+        size: u64,
+        block: u32,
+        metadata: impl Into<MetadataFormat>,
+    ) -> Result<Self, InvalidGeometry> {
+        let geometry = Geometry::new(size, block, block, metadata, MIN_LOG)?;
+        let beside = geometry.blocks() * (geometry.format().metadata_bytes() as u64 + 1);
         let bytes = usize::try_from(size + beside).expect("it fits memory");
         let mut content = zeroed_memory(bytes);
         let all = places(&geometry, 0..geometry.blocks());
-        content[all.tuples].fill(0xFF);
+        content[all.metadata].fill(0xFF);
         content[all.origins].fill(Origin::Unknown as u8);
         Ok(Self {
             name: name.to_owned(),
@@ -98,7 +103,7 @@ impl TaggedMemory {
             let bytes = |block: u64| (block - blocks.start) as usize * self.geometry.block_bytes();
             let to = to.as_deref_mut().map(|to| &mut to[bytes(first)..bytes(end)]);
             let mut stream = CheckStream::new(*self.format(), Tags::at(self.format(), 0), Prchk::GUARD);
-            stream.verify_separate(&content[places.data], to, &content[places.tuples]);
+            stream.verify_separate(&content[places.data], to, &content[places.metadata]);
             if let Some(fault) = stream.fault() {
                 let block = first + fault.block;
                 if self.refusals.count(block) == Ruling::Refused {
@@ -119,25 +124,25 @@ impl TaggedMemory {
         IoError::protection(&self.name, Operation::Read, block * size as u64, size)
     }
 
-    /// Stores data with tuples that `fill` puts into their place.
+    /// Stores data with metadata that `fill` puts into their place.
     fn store(&self, blocks: Range<u64>, fill: impl FnOnce(&mut [u8], &mut [u8])) {
         let places = places(&self.geometry, blocks);
         let mut content = self.write_lock();
         let (data, rest) = content.split_at_mut(self.geometry.size() as usize);
         let begin = data.len();
-        fill(&mut data[places.data], &mut rest[places.tuples.start - begin..places.tuples.end - begin]);
+        fill(&mut data[places.data], &mut rest[places.metadata.start - begin..places.metadata.end - begin]);
         content[places.origins].fill(Origin::Written as u8);
     }
 
-    /// Zeros blocks with tuples that `tuple` gives by number, piece after piece.
-    fn clear(&self, blocks: Range<u64>, tuple: impl Fn(u64) -> Tuple) {
-        let (size, format) = (self.geometry.block_bytes() as u64, *self.format());
+    /// Zeros blocks with metadata that `fill` puts into their place by number, piece after piece.
+    fn clear(&self, blocks: Range<u64>, fill: impl Fn(u64, &mut [u8])) {
+        let (size, each) = (self.geometry.block_bytes() as u64, self.format().metadata_bytes());
         for first in blocks.clone().step_by((PIECE / size) as usize) {
             let piece = first..blocks.end.min(first + PIECE / size);
-            self.store(piece, |data, tuples| {
+            self.store(piece, |data, metadata| {
                 data.fill(0);
-                for (block, to) in (first..).zip(tuples.chunks_exact_mut(format.tuple_bytes())) {
-                    to.copy_from_slice(tuple(block).encode(&format).as_slice());
+                for (block, to) in (first..).zip(metadata.chunks_exact_mut(each)) {
+                    fill(block, to);
                 }
             });
         }
@@ -150,18 +155,19 @@ fn places(geometry: &Geometry, blocks: Range<u64>) -> Places {
         let at = |block: u64| (begin + block * each as u64) as usize;
         at(blocks.start)..at(blocks.end)
     };
-    let tuple = geometry.format().tuple_bytes();
-    let tuples = geometry.size();
+    let each = geometry.format().metadata_bytes();
+    let metadata = geometry.size();
     Places {
         data: range(0, geometry.block_bytes()),
-        tuples: range(tuples, tuple),
-        origins: range(tuples + geometry.blocks() * tuple as u64, 1),
+        metadata: range(metadata, each),
+        origins: range(metadata + geometry.blocks() * each as u64, 1),
     }
 }
 
 impl Tagged for TaggedMemory {
     fn format(&self) -> TagFormat {
-        TagFormat { guard: self.format().guard(), block_bytes: self.geometry.block_bytes() as u32 }
+        let metadata = self.format().metadata();
+        TagFormat { metadata, block_bytes: self.geometry.block_bytes() as u32 }
     }
 
     fn counts(&self) -> TagCounts {
@@ -174,50 +180,43 @@ impl Tagged for TaggedMemory {
         let places = places(&self.geometry, blocks);
         let content = self.read_lock();
         buf.copy_from_slice(&content[places.data]);
-        let (tuples, origins) = (&content[places.tuples], &content[places.origins]);
-        let tags = tuples.chunks_exact(self.format().tuple_bytes()).zip(origins).map(|(tuple, origin)| {
-            match Origin::ALL[usize::from(*origin)] {
-                Origin::Unknown => Tag::UNKNOWN,
-                origin => Tag { origin, tuple: Tuple::decode(self.format(), tuple) },
-            }
-        });
-        let judge = |(tag, guard): (Tag, u64)| Judged { opinion: tag.judge(guard), guard: tag.tuple.guard };
-        Ok(tags.zip(self.geometry.guards(buf)).map(judge).collect())
+        let metadata = content[places.metadata].chunks_exact(self.format().metadata_bytes());
+        let blocks = metadata.zip(&content[places.origins]).zip(self.geometry.guards(buf));
+        let judge = |((metadata, origin), guard): ((&[u8], &u8), u64)| {
+            judge(&self.geometry, Origin::ALL[usize::from(*origin)], metadata, guard)
+        };
+        Ok(blocks.map(judge).collect())
     }
 
-    fn read_with_tuples(&self, offset: u64, data: &mut [u8], tuples: &mut [u8]) -> Result<(), IoError> {
+    fn read_with_metadata(&self, offset: u64, data: &mut [u8], metadata: &mut [u8]) -> Result<(), IoError> {
         let blocks = self.whole_blocks(Operation::Read, offset, data.len() as u64)?;
         let places = places(&self.geometry, blocks);
-        assert_eq!(tuples.len(), places.tuples.len(), "a tuple of each block");
+        assert_eq!(metadata.len(), places.metadata.len(), "metadata of each block");
         let content = self.read_lock();
         data.copy_from_slice(&content[places.data]);
-        tuples.copy_from_slice(&content[places.tuples]);
+        metadata.copy_from_slice(&content[places.metadata]);
         Ok(())
     }
 
-    fn write_with_tuples(&self, offset: u64, data: &[u8], tuples: &[u8]) -> Result<(), IoError> {
+    fn write_with_metadata(&self, offset: u64, data: &[u8], metadata: &[u8]) -> Result<(), IoError> {
         let blocks = self.whole_blocks(Operation::Write, offset, data.len() as u64)?;
-        assert_eq!(
-            tuples.len(),
-            places(&self.geometry, blocks.clone()).tuples.len(),
-            "a tuple of each block"
-        );
-        self.store(blocks, |to_data, to_tuples| {
+        let places = places(&self.geometry, blocks.clone());
+        assert_eq!(metadata.len(), places.metadata.len(), "metadata of each block");
+        self.store(blocks, |to_data, to_metadata| {
             to_data.copy_from_slice(data);
-            to_tuples.copy_from_slice(tuples);
+            to_metadata.copy_from_slice(metadata);
         });
         Ok(())
     }
 
-    fn zero_with_tuples(&self, offset: u64, tuples: &[u8], _frees_room: bool) -> Result<(), IoError> {
-        let format = self.format();
-        assert!(tuples.len().is_multiple_of(format.tuple_bytes()), "whole tuples");
-        let len = (tuples.len() / format.tuple_bytes() * self.geometry.block_bytes()) as u64;
+    fn zero_with_metadata(&self, offset: u64, metadata: &[u8], _frees_room: bool) -> Result<(), IoError> {
+        let each = self.format().metadata_bytes();
+        assert!(metadata.len().is_multiple_of(each), "metadata of whole blocks");
+        let len = (metadata.len() / each * self.geometry.block_bytes()) as u64;
         let blocks = self.whole_blocks(Operation::Zero, offset, len)?;
         let first = blocks.start;
-        self.clear(blocks, |block| {
-            let at = (block - first) as usize * format.tuple_bytes();
-            Tuple::decode(format, &tuples[at..at + format.tuple_bytes()])
+        self.clear(blocks, |block, to| {
+            to.copy_from_slice(&metadata[(block - first) as usize * each..][..each]);
         });
         Ok(())
     }
@@ -267,7 +266,7 @@ impl BlockDevice for TaggedMemory {
         let Ok(blocks) = self.geometry.whole_blocks(offset, len) else { return };
         let places = places(&self.geometry, blocks);
         let content = self.read_lock();
-        for range in [places.tuples, places.origins, places.data] {
+        for range in [places.metadata, places.origins, places.data] {
             prefetch(&content[range]);
         }
     }
@@ -305,8 +304,11 @@ impl BlockDevice for TaggedMemory {
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), IoError> {
         let blocks = self.whole_blocks(Operation::Write, offset, data.len() as u64)?;
         let mut stream = MakeStream::new(*self.format(), Tags::at(self.format(), blocks.start));
-        self.store(blocks, |to, tuples| {
-            stream.fill_separate(data, Some(to), tuples);
+        self.store(blocks, |to, metadata| {
+            if !self.geometry.is_tuple_only() {
+                metadata.fill(0);
+            }
+            stream.fill_separate(data, Some(to), metadata);
         });
         Ok(())
     }
@@ -314,7 +316,11 @@ impl BlockDevice for TaggedMemory {
     fn zero(&self, offset: u64, len: u64) -> Result<(), IoError> {
         let blocks = self.whole_blocks(Operation::Zero, offset, len)?;
         let guard = self.geometry.zero_guard();
-        self.clear(blocks, |block| self.geometry.tuple(block, guard));
+        self.clear(blocks, |block, to| {
+            to.fill(0);
+            let tuple = self.geometry.tuple(block, guard).encode(self.format());
+            to[self.format().tuple_range()].copy_from_slice(tuple.as_slice());
+        });
         Ok(())
     }
 

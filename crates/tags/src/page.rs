@@ -9,7 +9,7 @@ use pumice_protect::tuple::Tuple;
 use std::ops::Range;
 
 const ORIGINS_AT: usize = 8;
-const TUPLES_AT: usize = 24;
+const METADATA_AT: usize = 24;
 
 /// What is known of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +42,50 @@ impl Tag {
             origin => Opinion::Differs(origin),
         }
     }
+}
+
+/// A tag, and the metadata beside its tuple.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The tag.
+    pub tag: Tag,
+    /// All metadata but the tuple, in their order; empty if they are zeros, or there are none.
+    pub others: Vec<u8>,
+}
+
+impl Entry {
+    /// Nothing.
+    pub const UNKNOWN: Self = Self { tag: Tag::UNKNOWN, others: Vec::new() };
+
+    /// Judges a block by the guard of its data.
+    #[must_use]
+    pub fn judge(&self, geometry: &Geometry, guard: u64) -> Opinion {
+        self.tag.judge(geometry.covered_guard(guard, &self.others))
+    }
+}
+
+/// A tag; other metadata are zeros.
+impl From<Tag> for Entry {
+    fn from(tag: Tag) -> Self {
+        Self { tag, others: Vec::new() }
+    }
+}
+
+/// Judges a block by the guard of its data, from the origin and the bytes of its metadata.
+pub(crate) fn judge(geometry: &Geometry, origin: Origin, metadata: &[u8], guard: u64) -> Judged {
+    if origin == Origin::Unknown {
+        return Judged { opinion: Opinion::Unchecked, guard: 0 };
+    }
+    let format = geometry.format();
+    let tuple = Tuple::decode(format, &metadata[format.tuple_range()]);
+    let others = &metadata[geometry.other_range()];
+    let opinion = Tag { origin, tuple }.judge(geometry.covered_guard(guard, others));
+    // Others compare it with that of data.
+    let stored = match opinion {
+        Opinion::Fits(_) => guard,
+        _ => geometry.data_guard(tuple.guard, others),
+    };
+    Judged { opinion, guard: stored }
 }
 
 /// A page in memory.
@@ -90,9 +134,30 @@ impl Page {
         if origin == Origin::Unknown {
             return Tag::UNKNOWN;
         }
-        let at = tuple_at(geometry, place);
         let format = geometry.format();
-        Tag { origin, tuple: Tuple::decode(format, &self.bytes[at..at + format.tuple_bytes()]) }
+        let tuple = &self.metadata(geometry, place)[format.tuple_range()];
+        Tag { origin, tuple: Tuple::decode(format, tuple) }
+    }
+
+    /// The metadata at a place of the page; zeros if the origin is unknown.
+    ///
+    /// # Panics
+    /// As [`tag`](Self::tag).
+    #[must_use]
+    pub fn metadata(&self, geometry: &Geometry, place: usize) -> &[u8] {
+        &self.bytes[metadata_at(geometry, place)..metadata_at(geometry, place + 1)]
+    }
+
+    /// The tag and the other metadata at a place of the page.
+    ///
+    /// # Panics
+    /// As [`tag`](Self::tag).
+    #[must_use]
+    pub fn entry(&self, geometry: &Geometry, place: usize) -> Entry {
+        let others = &self.metadata(geometry, place)[geometry.other_range()];
+        let zeros = others.iter().all(|byte| *byte == 0);
+        let others = if zeros { Vec::new() } else { others.to_vec() };
+        Entry { tag: self.tag(geometry, place), others }
     }
 
     /// Brings it into the caches while other work goes on.
@@ -113,7 +178,7 @@ impl Page {
     /// As [`judge`](Self::judge).
     #[must_use]
     pub fn fits_all(&self, geometry: &Geometry, first: usize, guards: &[u64]) -> Option<Origin> {
-        let tuples = &self.bytes[tuple_at(geometry, first)..tuple_at(geometry, first + guards.len())];
+        let tuples = &self.bytes[metadata_at(geometry, first)..metadata_at(geometry, first + guards.len())];
         let origin = Some(self.origin(first)).filter(|origin| *origin != Origin::Unknown)?;
         let origins = u128::from_le_bytes(std::array::from_fn(|i| self.bytes[ORIGINS_AT + i]));
         // Two bits for each of 60 places at most.
@@ -121,6 +186,14 @@ impl Page {
         let same = (u128::MAX / 3) * origin as u128;
         if (origins >> (2 * first) ^ same) & places != 0 {
             return None;
+        }
+        if !geometry.is_tuple_only() {
+            let metadata = tuples.chunks_exact(geometry.format().metadata_bytes());
+            let mut blocks = metadata.zip(guards);
+            let fits = blocks.all(|(metadata, guard)| {
+                judge(geometry, origin, metadata, *guard).opinion == Opinion::Fits(origin)
+            });
+            return fits.then_some(origin);
         }
         let fits = match geometry.format().guard() {
             Guard::Crc16 => fit(guards, tuples.as_chunks().0, |tuple: &[u8; 8]| {
@@ -140,13 +213,23 @@ impl Page {
         fits.then_some(origin)
     }
 
-    /// [`Tag::judge`] of the blocks at consecutive places, without their other fields.
+    /// [`Tag::judge`] of the blocks at consecutive places, by the guards of their data, without the
+    /// other fields of their tuples. The guards in the result are those of data too.
     ///
     /// # Panics
     /// If the places are not all below [`Geometry::blocks_of_page`].
     pub fn judge(&self, geometry: &Geometry, first: usize, guards: &[u64], judged: &mut Vec<Judged>) {
         let places = first..first + guards.len();
-        let tuples = &self.bytes[tuple_at(geometry, places.start)..tuple_at(geometry, places.end)];
+        let tuples = &self.bytes[metadata_at(geometry, places.start)..metadata_at(geometry, places.end)];
+        if !geometry.is_tuple_only() {
+            let metadata = tuples.chunks_exact(geometry.format().metadata_bytes());
+            judged.extend(
+                places
+                    .zip(metadata.zip(guards))
+                    .map(|(place, (metadata, guard))| judge(geometry, self.origin(place), metadata, *guard)),
+            );
+            return;
+        }
         match geometry.format().guard() {
             Guard::Crc16 => {
                 self.judge_tuples(places, guards, tuples.as_chunks().0, judged, |tuple: &[u8; 8]| {
@@ -186,19 +269,37 @@ impl Page {
         }));
     }
 
-    /// Replaces a tag.
+    /// Replaces a tag; other metadata become zeros.
     ///
     /// # Panics
     /// As [`tag`](Self::tag).
     pub fn set(&mut self, geometry: &Geometry, place: usize, tag: &Tag) {
-        let (byte, shift) = (ORIGINS_AT + place / 4, place % 4 * 2);
-        self.bytes[byte] = self.bytes[byte] & !(3 << shift) | (tag.origin as u8) << shift;
-        let at = tuple_at(geometry, place);
-        let tuple = &mut self.bytes[at..at + geometry.format().tuple_bytes()];
-        match tag.origin {
-            Origin::Unknown => tuple.fill(0),
-            _ => tuple.copy_from_slice(tag.tuple.encode(geometry.format()).as_slice()),
+        self.set_with(geometry, place, tag, &[]);
+    }
+
+    /// Replaces a tag and the other metadata; `&[]` stands for zeros.
+    ///
+    /// # Panics
+    /// As [`tag`](Self::tag), and if other metadata are given, but not as many as there are.
+    pub fn set_with(&mut self, geometry: &Geometry, place: usize, tag: &Tag, others: &[u8]) {
+        self.set_origin(place, tag.origin);
+        let format = geometry.format();
+        let metadata = &mut self.bytes[metadata_at(geometry, place)..metadata_at(geometry, place + 1)];
+        if tag.origin == Origin::Unknown {
+            metadata.fill(0);
+            return;
         }
+        metadata[format.tuple_range()].copy_from_slice(tag.tuple.encode(format).as_slice());
+        match others {
+            [] => metadata[geometry.other_range()].fill(0),
+            others => metadata[geometry.other_range()].copy_from_slice(others),
+        }
+    }
+
+    /// Replaces the origin of a tag, and keeps its metadata.
+    pub(crate) fn set_origin(&mut self, place: usize, origin: Origin) {
+        let (byte, shift) = (ORIGINS_AT + place / 4, place % 4 * 2);
+        self.bytes[byte] = self.bytes[byte] & !(3 << shift) | (origin as u8) << shift;
     }
 
     /// The sector.
@@ -267,15 +368,15 @@ impl Kind {
             return Self::Fresh;
         }
         let crc = u32::from_le_bytes([sector[0], sector[1], sector[2], sector[3]]);
-        let end = tuple_at(geometry, geometry.blocks_of_page() as usize);
+        let end = metadata_at(geometry, geometry.blocks_of_page() as usize);
         let plain = sector[4..ORIGINS_AT].iter().chain(&sector[end..]).all(|byte| *byte == 0);
         if crc == checksum(sector, identity, number) && plain { Self::Whole } else { Self::Lost }
     }
 }
 
-fn tuple_at(geometry: &Geometry, place: usize) -> usize {
+fn metadata_at(geometry: &Geometry, place: usize) -> usize {
     assert!(place <= geometry.blocks_of_page() as usize, "place {place} of a page");
-    TUPLES_AT + place * geometry.format().tuple_bytes()
+    METADATA_AT + place * geometry.format().metadata_bytes()
 }
 
 fn checksum(sector: &[u8; PAGE_BYTES], identity: u64, number: u64) -> u32 {
@@ -286,151 +387,4 @@ fn checksum(sector: &[u8; PAGE_BYTES], identity: u64, number: u64) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use pumice_protect::guard::Guard;
-
-    fn geometry(guard: Guard) -> Geometry {
-        Geometry::new(1 << 20, 512, 512, guard, 1 << 20).expect("a drive")
-    }
-
-    #[test]
-    fn blocks_are_judged_together_as_one_by_one() {
-        for (guard, block) in Guard::ALL.into_iter().zip([512, 4096, 4096]) {
-            let geometry = Geometry::new(1 << 20, block, 512, guard, 128 << 10).unwrap();
-            let mut page = Page::unknown();
-            let places = geometry.blocks_of_page() as usize;
-            for place in 0..places {
-                let tuple = Tuple {
-                    guard: place as u64 * 0x0123_4567_89AB % 60_000,
-                    application: if place % 5 == 0 { 0xFFFF } else { place as u16 },
-                    ..geometry.tuple(place as u64, 0)
-                };
-                let tag = Tag { origin: Origin::ALL[place % 4], tuple };
-                page.set(&geometry, place, if place % 4 == 0 { &Tag::UNKNOWN } else { &tag });
-            }
-            let guards: Vec<u64> = (0..places)
-                .map(|place| page.tag(&geometry, place).tuple.guard ^ u64::from(place % 3 == 0))
-                .collect();
-            let one_by_one: Vec<Judged> = (0..places)
-                .map(|place| page.tag(&geometry, place))
-                .zip(&guards)
-                .map(|(tag, guard)| Judged { opinion: tag.judge(*guard), guard: tag.tuple.guard })
-                .collect();
-            for first in 0..places {
-                let mut together = Vec::new();
-                page.judge(&geometry, first, &guards[first..], &mut together);
-                assert_eq!(together, one_by_one[first..], "{guard:?} from {first}");
-            }
-        }
-    }
-
-    #[test]
-    fn that_all_blocks_fit_is_told_only_if_judging_each_says_so() {
-        for (guard, block) in Guard::ALL.into_iter().zip([512, 4096, 4096]) {
-            let geometry = Geometry::new(1 << 20, block, 512, guard, 128 << 10).unwrap();
-            let places = geometry.blocks_of_page() as usize;
-            let stored = |place: usize| (place as u64 * 0x0123_4567_89AB_CDEF) >> (64 - guard.bits());
-            let of = |origin: Origin| {
-                let mut page = Page::unknown();
-                for place in 0..places {
-                    let tuple = geometry.tuple(place as u64, stored(place));
-                    page.set(&geometry, place, &Tag { origin, tuple });
-                }
-                page
-            };
-            let guards: Vec<u64> = (0..places).map(stored).collect();
-            for origin in [Origin::Written, Origin::Adopted, Origin::Vouched] {
-                for (first, end) in [(0, places), (0, 1), (3, 17), (places - 1, places)] {
-                    let fits = of(origin).fits_all(&geometry, first, &guards[first..end]);
-                    assert_eq!(fits, Some(origin), "{guard} {first}..{end}");
-                }
-                for place in 0..places {
-                    let context = format!("{guard} {origin:?} {place}");
-                    let check = |page: &Page, guards: &[u64]| {
-                        let fits =
-                            |first: usize, end: usize| page.fits_all(&geometry, first, &guards[first..end]);
-                        assert_eq!(fits(0, places), None, "{context}");
-                        assert_eq!(fits(place, place + 1), None, "{context}");
-                        for (first, end) in [(0, place), (place + 1, places)] {
-                            assert!(first == end || fits(first, end) == Some(origin), "{context}");
-                        }
-                    };
-                    for bit in [0, guard.bits() - 1] {
-                        let mut guards = guards.clone();
-                        guards[place] ^= 1 << bit;
-                        check(&of(origin), &guards);
-                    }
-                    let mut page = of(origin);
-                    let tuple = geometry.tuple(place as u64, stored(place));
-                    page.set(&geometry, place, &Tag::written(Tuple { application: 0xFFFF, ..tuple }));
-                    check(&page, &guards);
-                    page.set(&geometry, place, &Tag::UNKNOWN);
-                    check(&page, &guards);
-                    // It fits, and its origin is another.
-                    let other = if origin == Origin::Written { Origin::Adopted } else { Origin::Written };
-                    page.set(&geometry, place, &Tag { origin: other, tuple });
-                    let fits = page.fits_all(&geometry, place, &guards[place..=place]);
-                    assert_eq!(fits, Some(other), "{context}");
-                    assert_eq!(page.fits_all(&geometry, 0, &guards), None, "{context}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn the_bytes_of_a_page() {
-        let geometry = geometry(Guard::Crc16);
-        let mut page = Page::unknown();
-        let tuple = Tuple { guard: 0x4F10, application: 0x1234, storage: 0, reference: 62 };
-        page.set(&geometry, 2, &Tag { origin: Origin::Adopted, tuple });
-        page.set(&geometry, 59, &Tag { origin: Origin::Vouched, tuple });
-        let bytes = page.encode(7, 1);
-        let mut expected = [0; 512];
-        expected[8] = 2 << 4;
-        expected[8 + 14] = 3 << 6;
-        for at in [24 + 16, 24 + 59 * 8] {
-            expected[at..at + 8].copy_from_slice(&[0x4F, 0x10, 0x12, 0x34, 0, 0, 0, 62]);
-        }
-        assert_eq!(bytes[4..], expected[4..]);
-        assert_eq!(Page::decode(&geometry, &bytes, 7, 1), Found::Whole(page));
-    }
-
-    #[test]
-    fn every_place_of_both_sizes_of_tuple_keeps_its_tag() {
-        for guard in Guard::ALL {
-            let geometry = geometry(guard);
-            let mut page = Page::unknown();
-            let tag = |place: usize| Tag {
-                origin: Origin::ALL[place % 4],
-                tuple: geometry.tuple(place as u64, place as u64 * 3),
-            };
-            for place in 0..geometry.blocks_of_page() as usize {
-                page.set(&geometry, place, &tag(place));
-            }
-            let Found::Whole(page) = Page::decode(&geometry, &page.encode(1, 2), 1, 2) else {
-                panic!("{guard}: not whole")
-            };
-            for place in 0..geometry.blocks_of_page() as usize {
-                let expected = if place % 4 == 0 { Tag::UNKNOWN } else { tag(place) };
-                assert_eq!(page.tag(&geometry, place), expected, "{guard} {place}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_page_with_any_bit_changed_or_of_another_place_or_file_is_lost() {
-        let geometry = geometry(Guard::Crc16);
-        let mut page = Page::unknown();
-        page.set(&geometry, 0, &Tag::written(geometry.tuple(0, 5)));
-        let bytes = page.encode(1, 2);
-        for bit in 0..PAGE_BYTES * 8 {
-            let mut changed = bytes;
-            changed[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Page::decode(&geometry, &changed, 1, 2), Found::Lost, "bit {bit}");
-        }
-        assert_eq!(Page::decode(&geometry, &bytes, 1, 3), Found::Lost);
-        assert_eq!(Page::decode(&geometry, &bytes, 2, 2), Found::Lost);
-        assert_eq!(Page::decode(&geometry, &[0; 512], 1, 2), Found::Fresh);
-    }
-}
+mod tests;

@@ -5,7 +5,8 @@ use crate::geometry::{Geometry, InvalidGeometry, LOG_AT, MIN_LOG};
 use crate::header::MAX_SERIAL;
 use pumice_blockdev::{BlockDevice, DeviceMedium, FileDevice, IoError, MemoryDevice, OpenMode, Options};
 use pumice_durable::Medium;
-use pumice_protect::guard::Guard;
+use pumice_protect::format::Place;
+use pumice_protect::metadata::MetadataFormat;
 use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, ErrorKind};
@@ -59,9 +60,13 @@ fn identity() -> u64 {
 ///
 /// # Errors
 /// If the drive cannot have tags.
-pub fn make_in_memory(drive: &dyn BlockDevice, block: u32, guard: Guard) -> Result<SharedMedium, PlaceError> {
+pub fn make_in_memory(
+    drive: &dyn BlockDevice,
+    block: u32,
+    metadata: impl Into<MetadataFormat>,
+) -> Result<SharedMedium, PlaceError> {
     // Nothing survives a crash here, so the log may be small; it is emptied for nothing.
-    let geometry = Geometry::new(drive.size_bytes(), block, block, guard, MIN_LOG * 4)?;
+    let geometry = Geometry::new(drive.size_bytes(), block, block, metadata, MIN_LOG * 4)?;
     let memory = MemoryDevice::new("tags", geometry.file_bytes());
     let medium = SharedMedium(Arc::new(DeviceMedium(Arc::new(memory))));
     let tags = |source| PlaceError::Tags { path: "tags in memory".to_owned(), source };
@@ -73,17 +78,18 @@ pub fn make_in_memory(drive: &dyn BlockDevice, block: u32, guard: Guard) -> Resu
 /// exist. Also says whether it was made.
 ///
 /// # Errors
-/// If it cannot be opened or made, or is of other blocks or guards.
+/// If it cannot be opened or made, or is of other blocks or metadata.
 pub fn open_place(
     path: &Path,
     drive: &dyn BlockDevice,
     block: u32,
-    guard: Guard,
+    metadata: impl Into<MetadataFormat>,
     serial: &str,
 ) -> Result<(SharedMedium, bool), PlaceError> {
+    let wanted = metadata.into();
     let name = || path.display().to_string();
     let unit = drive.logical_block();
-    let geometry = Geometry::new(drive.size_bytes(), block, unit, guard, LOG_BYTES)?;
+    let geometry = Geometry::new(drive.size_bytes(), block, unit, wanted, LOG_BYTES)?;
     let tags = |source| PlaceError::Tags { path: name(), source };
     let mut made = make_file(path, geometry, serial).map_err(tags)?;
     let device = Arc::new(FileDevice::open(path, OpenMode::ReadWrite, Options::default())?);
@@ -99,8 +105,23 @@ pub fn open_place(
     if found.block_bytes() != block as usize {
         return format("block size", format!("{} bytes", found.block_bytes()), format!("{block}"));
     }
-    if found.format().guard() != guard {
-        return format("pi", found.format().guard().to_string(), guard.to_string());
+    let found = found.format().metadata();
+    if found.guard() != wanted.guard() {
+        return format("pi", found.guard().to_string(), wanted.guard().to_string());
+    }
+    if found.bytes() != wanted.bytes() {
+        return format("metadata", format!("{} bytes", found.bytes()), wanted.bytes().to_string());
+    }
+    if found.place() != wanted.place() {
+        let word = |metadata: MetadataFormat| match metadata.place() {
+            Place::First => "first".to_owned(),
+            Place::Last => "last".to_owned(),
+        };
+        return format("pi-place", format!("the tuple {}", word(found)), word(wanted));
+    }
+    if found.storage_bits() != wanted.storage_bits() {
+        let bits = |metadata: MetadataFormat| metadata.storage_bits().to_string();
+        return format("storage-tag", format!("{} bits", bits(found)), bits(wanted));
     }
     Ok((medium, made))
 }

@@ -17,6 +17,9 @@ pub enum Change {
     Tags {
         /// The tags, one for each block.
         tags: Vec<Tag>,
+        /// The metadata beside the tuples, of one block after the other; empty if they are zeros,
+        /// or there are none.
+        others: Vec<u8>,
         /// CRC-32C of each block.
         sums: Vec<u32>,
         /// The blocks themselves, if the log carries them.
@@ -24,6 +27,30 @@ pub enum Change {
     },
     /// So many blocks are zeros.
     Zeros(u64),
+}
+
+impl Change {
+    /// The metadata beside the tuple of block `at` of the change; empty if they are zeros.
+    pub(crate) fn others_of(&self, geometry: &Geometry, at: usize) -> &[u8] {
+        match self {
+            Self::Tags { others, .. } if !others.is_empty() => {
+                &others[at * geometry.other_bytes()..(at + 1) * geometry.other_bytes()]
+            }
+            Self::Tags { .. } | Self::Zeros(_) => &[],
+        }
+    }
+}
+
+/// The tags and the other metadata with which a change writes blocks, from their metadata.
+pub(crate) fn apart(geometry: &Geometry, metadata: &[u8]) -> (Vec<Tag>, Vec<u8>) {
+    let format = geometry.format();
+    let blocks = || metadata.chunks_exact(format.metadata_bytes());
+    let tuples = blocks().map(|block| Tuple::decode(format, &block[format.tuple_range()]));
+    let others = match geometry.is_tuple_only() {
+        true => Vec::new(),
+        false => blocks().flat_map(|block| &block[geometry.other_range()]).copied().collect(),
+    };
+    (tuples.map(Tag::written).collect(), others)
 }
 
 /// A change that was about to be made.
@@ -66,9 +93,19 @@ impl Record {
         bytes.extend_from_slice(&(count as u32).to_le_bytes());
         bytes.extend_from_slice(&self.first.to_le_bytes());
         bytes.extend_from_slice(&self.settled.to_le_bytes());
-        if let Change::Tags { tags, sums, data } = &self.change {
-            for tag in tags {
-                bytes.extend_from_slice(tag.tuple.encode(geometry.format()).as_slice());
+        if let Change::Tags { tags, sums, data, .. } = &self.change {
+            let format = geometry.format();
+            for (at, tag) in tags.iter().enumerate() {
+                if geometry.is_tuple_only() {
+                    bytes.extend_from_slice(tag.tuple.encode(format).as_slice());
+                    continue;
+                }
+                let begin = bytes.len();
+                bytes.resize(begin + format.metadata_bytes(), 0);
+                let metadata = &mut bytes[begin..];
+                metadata[format.tuple_range()].copy_from_slice(tag.tuple.encode(format).as_slice());
+                let others = self.change.others_of(geometry, at);
+                metadata[geometry.other_range()][..others.len()].copy_from_slice(others);
             }
             bytes.extend(tags.iter().map(|tag| tag.origin as u8));
             for sum in sums {
@@ -114,19 +151,26 @@ fn tags(geometry: &Geometry, count: u64, carries: bool, rest: &[u8]) -> Result<C
     }
     let count = count as usize;
     let data_bytes = if carries { count * geometry.block_bytes() } else { 0 };
-    if rest.len() != count * (format.tuple_bytes() + 5) + data_bytes {
+    if rest.len() != count * (format.metadata_bytes() + 5) + data_bytes {
         return Err(BadRecord("its length is wrong"));
     }
-    let (tuples, rest) = rest.split_at(count * format.tuple_bytes());
+    let (metadata, rest) = rest.split_at(count * format.metadata_bytes());
     let (origins, rest) = rest.split_at(count);
     let (sums, data) = rest.split_at(count * 4);
-    let tag = |(tuple, origin): (&[u8], &u8)| match Origin::ALL.get(usize::from(*origin)) {
-        Some(Origin::Unknown) => Ok(Tag::UNKNOWN),
-        Some(origin) => Ok(Tag { origin: *origin, tuple: Tuple::decode(format, tuple) }),
-        None => Err(BadRecord("an origin is not known")),
-    };
+    let (mut tags, mut others) = apart(geometry, metadata);
+    if others.iter().all(|byte| *byte == 0) {
+        others.clear();
+    }
+    let metadata = metadata.chunks_exact(format.metadata_bytes());
+    for ((tag, metadata), origin) in tags.iter_mut().zip(metadata).zip(origins) {
+        tag.origin = *Origin::ALL.get(usize::from(*origin)).ok_or(BadRecord("an origin is not known"))?;
+        if tag.origin == Origin::Unknown && metadata.iter().any(|byte| *byte != 0) {
+            return Err(BadRecord("a block without a tag has metadata"));
+        }
+    }
     Ok(Change::Tags {
-        tags: tuples.chunks_exact(format.tuple_bytes()).zip(origins).map(tag).collect::<Result<_, _>>()?,
+        tags,
+        others,
         sums: sums.as_chunks::<4>().0.iter().map(|sum| u32::from_le_bytes(*sum)).collect(),
         data: carries.then(|| data.to_vec()),
     })
@@ -135,16 +179,27 @@ fn tags(geometry: &Geometry, count: u64, carries: bool, rest: &[u8]) -> Result<C
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pumice_protect::format::Place;
     use pumice_protect::guard::Guard;
+    use pumice_protect::metadata::MetadataFormat;
+    use pumice_protect::tuple::Tuple;
 
     fn geometry(unit: u32) -> Geometry {
         Geometry::new(1 << 24, 4096, unit, Guard::Crc16, 1 << 20).expect("a drive")
     }
 
+    /// The same with other metadata before the tuple or behind it.
+    fn large(unit: u32, place: Place) -> Geometry {
+        let metadata = MetadataFormat::tuple(Guard::Crc16).with_bytes(16, place).expect("a format");
+        Geometry::new(1 << 24, 4096, unit, metadata, 1 << 20).expect("a drive")
+    }
+
     fn record(geometry: &Geometry) -> Record {
-        let tags = (0..3).map(|i| Tag::written(geometry.tuple(9 + i, 0x1111 * i))).collect();
+        let tuple = |i: u64| Tuple { guard: 0x1111 * i, ..geometry.tuple(9 + i, 0) };
+        let tags = (0..3).map(|i| Tag::written(tuple(i))).collect();
+        let others = (1..=3 * geometry.other_bytes() as u8).collect();
         let data = geometry.carries_data().then(|| vec![7; 3 * 4096]);
-        Record { first: 9, change: Change::Tags { tags, sums: vec![1, 2, 3], data }, settled: 5 }
+        Record { first: 9, change: Change::Tags { tags, others, sums: vec![1, 2, 3], data }, settled: 5 }
     }
 
     #[test]
@@ -160,24 +215,48 @@ mod tests {
         assert_eq!(bytes, expected);
         let zeros = Record { first: 9, change: Change::Zeros(4000), settled: 0 };
         assert_eq!(zeros.encode(&geometry)[..8], [2, 0, 0, 0, 0xA0, 0x0F, 0, 0]);
-        for geometry in [geometry, self::geometry(512)] {
+        let all = [geometry, self::geometry(512), large(4096, Place::First), large(512, Place::Last)];
+        for geometry in all {
             for record in [record(&geometry), zeros.clone()] {
                 assert_eq!(Record::decode(&geometry, &record.encode(&geometry)), Ok(record));
             }
         }
+        // Other metadata on their side of the tuple.
+        for (place, tuple, others) in [(Place::First, 24, 32), (Place::Last, 32, 24)] {
+            let geometry = large(4096, place);
+            let bytes = record(&geometry).encode(&geometry);
+            assert_eq!(bytes[tuple..tuple + 8], [0, 0, 0, 0, 0, 0, 0, 9]);
+            assert_eq!(bytes[others..others + 8], [1, 2, 3, 4, 5, 6, 7, 8]);
+            assert_eq!(bytes[tuple + 16..tuple + 24], [0x11, 0x11, 0, 0, 0, 0, 0, 10]);
+            assert_eq!(bytes.len(), 24 + 3 * 21);
+        }
+    }
+
+    #[test]
+    fn a_block_without_a_tag_has_no_metadata() {
+        let geometry = geometry(4096);
+        let mut bytes = record(&geometry).encode(&geometry);
+        bytes[48] = 0;
+        assert!(Record::decode(&geometry, &bytes).is_err());
+        bytes[24..32].fill(0);
+        let Change::Tags { tags, .. } = Record::decode(&geometry, &bytes).expect("a record").change else {
+            panic!("tags")
+        };
+        assert_eq!(tags[0], Tag::UNKNOWN);
     }
 
     #[test]
     fn no_other_bytes_are_a_record() {
-        for geometry in [geometry(512), geometry(4096)] {
+        for geometry in [geometry(512), geometry(4096), large(512, Place::Last)] {
             let good = record(&geometry).encode(&geometry);
             for len in 0..good.len() {
                 assert!(Record::decode(&geometry, &good[..len]).is_err(), "{len}");
             }
             assert!(Record::decode(&geometry, &[&good[..], &[0]].concat()).is_err());
+            let origins = 24 + 3 * geometry.format().metadata_bytes();
             // Kind, flag, reserved, no blocks, too many, past the end of the drive.
             for (at, value) in
-                [(0, 3), (0, 2), (1, 2), (2, 1), (3, 1), (4, 0), (5, 1), (9, 255), (15, 255), (48, 4)]
+                [(0, 3), (0, 2), (1, 2), (2, 1), (3, 1), (4, 0), (5, 1), (9, 255), (15, 255), (origins, 4)]
             {
                 let mut bad = good.clone();
                 bad[at] = value;

@@ -3,7 +3,7 @@
 //! Pure: the table of `docs/reference/on-disk/tags.md`, "Recovery".
 
 use crate::geometry::Geometry;
-use crate::page::{Opinion, Tag};
+use crate::page::{Entry, Opinion, Tag};
 use crate::record::{Change, Record};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,6 +12,9 @@ use std::ops::Range;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Version {
     tag: Tag,
+    /// The record that made it, and its number in that.
+    record: usize,
+    at: usize,
     sum: u32,
     data: Data,
 }
@@ -21,8 +24,8 @@ struct Version {
 enum Data {
     /// Only the sum.
     Sum,
-    /// They are in a record, at a place.
-    Logged { record: usize, at: usize },
+    /// They are in the record.
+    Logged,
     /// They are zeros.
     Zeros,
 }
@@ -38,12 +41,12 @@ struct Versions {
 /// What became of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is of this tag.
-    Is(Tag),
+    /// It is of this tag, with these other metadata.
+    Is(Entry),
     /// It is torn. It is to be kept, then written again, and then is of this tag.
-    Rewrite(Tag, Vec<u8>),
+    Rewrite(Entry, Vec<u8>),
     /// It is damaged, or cannot be read; this tag does not fit it.
-    Damaged(Tag),
+    Damaged(Entry),
 }
 
 /// The records of a log, by block.
@@ -67,14 +70,13 @@ impl<'r> Recovery<'r> {
         for (index, (number, record)) in numbers.iter().zip(records).enumerate() {
             for (at, block) in record.blocks().enumerate() {
                 let version = match &record.change {
-                    Change::Tags { tags, sums, data } => {
-                        let logged = Data::Logged { record: index, at };
-                        let data = if data.is_some() { logged } else { Data::Sum };
-                        Version { tag: tags[at], sum: sums[at], data }
+                    Change::Tags { tags, sums, data, .. } => {
+                        let data = if data.is_some() { Data::Logged } else { Data::Sum };
+                        Version { tag: tags[at], record: index, at, sum: sums[at], data }
                     }
                     Change::Zeros(_) => {
                         let tag = Tag::written(geometry.tuple(block, zero_guard));
-                        Version { tag, sum: zero_sum, data: Data::Zeros }
+                        Version { tag, record: index, at, sum: zero_sum, data: Data::Zeros }
                     }
                 };
                 let versions =
@@ -110,16 +112,16 @@ impl<'r> Recovery<'r> {
     }
 
     /// What became of a block of the log: `found` are its bytes (`None` if it cannot be read),
-    /// `home` its tag in the page.
+    /// `home` its tag and other metadata in the page.
     ///
     /// # Panics
     /// If the block is not in the log.
     #[must_use]
-    pub fn outcome(&self, block: u64, found: Option<&[u8]>, home: &Tag) -> Outcome {
+    pub fn outcome(&self, block: u64, found: Option<&[u8]>, home: &Entry) -> Outcome {
         let versions = &self.blocks[&block];
         let newest = versions.logged.last().expect("a block of the log has a version");
         let Some(found) = found else {
-            return Outcome::Damaged(newest.tag);
+            return Outcome::Damaged(self.entry(newest));
         };
         let sum = crc32c::crc32c(found);
         let logged = versions.logged.iter().rev();
@@ -127,26 +129,27 @@ impl<'r> Recovery<'r> {
         let logged = logged.filter(|_| self.mutation != Some(crate::mutation::Mutation::HomeOnly));
         // The newest first: it may be the same data with other tags.
         if let Some(version) = { logged }.find(|version| version.sum == sum) {
-            return Outcome::Is(version.tag);
+            return Outcome::Is(self.entry(version));
         }
         let guard = self.geometry.format().guard();
-        if versions.home && matches!(home.judge(guard.of(found)), Opinion::Fits(_)) {
-            return Outcome::Is(*home);
+        let fits = || matches!(home.judge(&self.geometry, guard.of(found)), Opinion::Fits(_));
+        if versions.home && fits() {
+            return Outcome::Is(home.clone());
         }
         let home = if !versions.home {
             Home::Gone
-        } else if home.judge(0) == Opinion::Unchecked {
-            Home::Unknown(*home)
+        } else if home.tag.judge(0) == Opinion::Unchecked {
+            Home::Unknown(home.clone())
         } else {
             Home::Known
         };
         // A mixture is possible only if the drive writes less than a block all or nothing.
         if self.geometry.carries_data() && self.is_torn(versions, found, &home) {
-            return Outcome::Rewrite(newest.tag, self.data(newest));
+            return Outcome::Rewrite(self.entry(newest), self.data(newest));
         }
         match home {
-            Home::Unknown(tag) => Outcome::Is(tag),
-            Home::Known | Home::Gone => Outcome::Damaged(newest.tag),
+            Home::Unknown(entry) => Outcome::Is(entry),
+            Home::Known | Home::Gone => Outcome::Damaged(self.entry(newest)),
         }
     }
 }
@@ -158,7 +161,7 @@ enum Home {
     /// Its guard is known, and the block does not fit it.
     Known,
     /// Nothing: the block may be this version, whole.
-    Unknown(Tag),
+    Unknown(Entry),
 }
 
 impl Recovery<'_> {
@@ -183,13 +186,20 @@ impl Recovery<'_> {
         }
     }
 
+    /// The tag and the other metadata of a version.
+    fn entry(&self, version: &Version) -> Entry {
+        let others = self.records[version.record].change.others_of(&self.geometry, version.at);
+        let zeros = others.iter().all(|byte| *byte == 0);
+        Entry { tag: version.tag, others: if zeros { Vec::new() } else { others.to_vec() } }
+    }
+
     /// The data of a version, of a log that carries them.
     fn data(&self, version: &Version) -> Vec<u8> {
         let size = self.geometry.block_bytes();
         match version.data {
             Data::Zeros => vec![0; size],
-            Data::Logged { record, at } => match &self.records[record].change {
-                Change::Tags { data: Some(data), .. } => data[at * size..(at + 1) * size].to_vec(),
+            Data::Logged => match &self.records[version.record].change {
+                Change::Tags { data: Some(data), .. } => data[version.at * size..][..size].to_vec(),
                 _ => unreachable!("the version is of a record with data"),
             },
             Data::Sum => unreachable!("every record of this log carries its data"),
@@ -206,13 +216,14 @@ mod tests {
         Geometry::new(1 << 20, 512, unit, Guard::Crc16, 1 << 20).expect("a drive")
     }
 
-    fn tag(geometry: &Geometry, data: &[u8]) -> Tag {
-        Tag::written(geometry.tuple(5, Guard::Crc16.of(data)))
+    fn tag(geometry: &Geometry, data: &[u8]) -> Entry {
+        Tag::written(geometry.tuple(5, Guard::Crc16.of(data))).into()
     }
 
     fn record(geometry: &Geometry, data: &[u8], settled: u64) -> Record {
         let change = Change::Tags {
-            tags: vec![tag(geometry, data)],
+            tags: vec![tag(geometry, data).tag],
+            others: Vec::new(),
             sums: vec![crc32c::crc32c(data)],
             data: geometry.carries_data().then(|| data.to_vec()),
         };
@@ -231,14 +242,14 @@ mod tests {
             assert_eq!(recovery.outcome(5, Some(data), &home), Outcome::Is(tag(&geometry, data)));
         }
         let newest = tag(&geometry, &two);
-        assert_eq!(recovery.outcome(5, Some(&other), &home), Outcome::Damaged(newest));
-        assert_eq!(recovery.outcome(5, None, &home), Outcome::Damaged(newest));
-        assert_eq!(recovery.outcome(5, Some(&other), &Tag::UNKNOWN), Outcome::Is(Tag::UNKNOWN));
+        assert_eq!(recovery.outcome(5, Some(&other), &home), Outcome::Damaged(newest.clone()));
+        assert_eq!(recovery.outcome(5, None, &home), Outcome::Damaged(newest.clone()));
+        assert_eq!(recovery.outcome(5, Some(&other), &Entry::UNKNOWN), Outcome::Is(Entry::UNKNOWN));
         // The newest tag at home, as after a recovery that was cut: the same outcomes.
         for data in [&one, &two] {
             assert_eq!(recovery.outcome(5, Some(data), &newest), Outcome::Is(tag(&geometry, data)));
         }
-        assert_eq!(recovery.outcome(5, Some(&other), &newest), Outcome::Damaged(newest));
+        assert_eq!(recovery.outcome(5, Some(&other), &newest), Outcome::Damaged(newest.clone()));
     }
 
     #[test]
@@ -256,7 +267,7 @@ mod tests {
             assert_eq!(recovery.outcome(5, Some(lost), &home), Outcome::Damaged(tag(&geometry, &two)));
         }
         // Nor does an unknown block hide that.
-        assert_eq!(recovery.outcome(5, Some(&old), &Tag::UNKNOWN), Outcome::Damaged(tag(&geometry, &two)));
+        assert_eq!(recovery.outcome(5, Some(&old), &Entry::UNKNOWN), Outcome::Damaged(tag(&geometry, &two)));
     }
 
     /// Bytes that differ from run to run and from version to version.
@@ -281,19 +292,19 @@ mod tests {
         let newest = tag(&geometry, &two);
         for torn in [mixed(&one, &old, 0..1), mixed(&two, &old, 3..8), mixed(&one, &two, 7..8)] {
             // Without a tag at home nobody can tell a mixture from what was there before.
-            for home in [home, Tag::UNKNOWN] {
+            for home in [home.clone(), Entry::UNKNOWN] {
                 let outcome = recovery.outcome(5, Some(&torn), &home);
-                assert_eq!(outcome, Outcome::Rewrite(newest, two.clone()));
+                assert_eq!(outcome, Outcome::Rewrite(newest.clone(), two.clone()));
             }
         }
-        assert_eq!(recovery.outcome(5, Some(&old), &home), Outcome::Is(home));
+        assert_eq!(recovery.outcome(5, Some(&old), &home), Outcome::Is(home.clone()));
         let records = [Record { first: 5, change: Change::Zeros(1), settled: 0 }];
         let recovery = Recovery::new(geometry, &[7], &records);
         let torn = mixed(&[0; 512], &old, 2..5);
-        let zeros = Tag::written(geometry.tuple(5, 0));
+        let zeros = Tag::written(geometry.tuple(5, 0)).into();
         assert_eq!(recovery.outcome(5, Some(&torn), &home), Outcome::Rewrite(zeros, vec![0; 512]));
         // Zeros are no sign that something of the log was written, where anything may be.
-        assert_eq!(recovery.outcome(5, Some(&torn), &Tag::UNKNOWN), Outcome::Is(Tag::UNKNOWN));
+        assert_eq!(recovery.outcome(5, Some(&torn), &Entry::UNKNOWN), Outcome::Is(Entry::UNKNOWN));
     }
 
     #[test]
@@ -304,12 +315,12 @@ mod tests {
         let recovery = Recovery::new(geometry, &[7], &records);
         let newest = tag(&geometry, &one);
         let home = tag(&geometry, &old);
-        assert_eq!(recovery.outcome(5, Some(&foreign), &home), Outcome::Damaged(newest));
-        assert_eq!(recovery.outcome(5, Some(&foreign), &Tag::UNKNOWN), Outcome::Is(Tag::UNKNOWN));
+        assert_eq!(recovery.outcome(5, Some(&foreign), &home), Outcome::Damaged(newest.clone()));
+        assert_eq!(recovery.outcome(5, Some(&foreign), &Entry::UNKNOWN), Outcome::Is(Entry::UNKNOWN));
         // Bytes of the log at another place of the block are not those of a crash.
         let mut shifted = foreign.clone();
         shifted[64..128].copy_from_slice(&one[..64]);
-        assert_eq!(recovery.outcome(5, Some(&shifted), &home), Outcome::Damaged(newest));
+        assert_eq!(recovery.outcome(5, Some(&shifted), &home), Outcome::Damaged(newest.clone()));
     }
 
     #[test]
@@ -319,11 +330,14 @@ mod tests {
         let records = [record(&geometry, &one, 0), record(&geometry, &two, 7)];
         let recovery = Recovery::new(geometry, &[7, 8], &records);
         let newest = tag(&geometry, &two);
-        for home in [tag(&geometry, &old), Tag::UNKNOWN] {
+        for home in [tag(&geometry, &old), Entry::UNKNOWN] {
             let torn = mixed(&one, &two, 4..8);
-            assert_eq!(recovery.outcome(5, Some(&torn), &home), Outcome::Rewrite(newest, two.clone()));
+            assert_eq!(
+                recovery.outcome(5, Some(&torn), &home),
+                Outcome::Rewrite(newest.clone(), two.clone())
+            );
             for damaged in [mixed(&old, &two, 4..5), bytes(9)] {
-                assert_eq!(recovery.outcome(5, Some(&damaged), &home), Outcome::Damaged(newest));
+                assert_eq!(recovery.outcome(5, Some(&damaged), &home), Outcome::Damaged(newest.clone()));
             }
         }
     }
@@ -332,9 +346,9 @@ mod tests {
     fn an_escape_at_home_stays() {
         let geometry = geometry(512);
         let mut escaped = tag(&geometry, &[1; 512]);
-        escaped.tuple.application = 0xFFFF;
+        escaped.tag.tuple.application = 0xFFFF;
         let records = [record(&geometry, &[2; 512], 0)];
         let recovery = Recovery::new(geometry, &[1], &records);
-        assert_eq!(recovery.outcome(5, Some(&[9; 512]), &escaped), Outcome::Is(escaped));
+        assert_eq!(recovery.outcome(5, Some(&[9; 512]), &escaped), Outcome::Is(escaped.clone()));
     }
 }

@@ -10,12 +10,14 @@ use crate::group::Group;
 use crate::kept::KeptError;
 use crate::machine::{Action, Machine, Outcome, Request};
 use crate::mutation::{ALL, Mutation};
-use crate::page::{Opinion, Origin, Tag};
-use crate::record::Change;
+use crate::page::{Entry, Opinion, Origin, Page, Tag};
+use crate::record::{Change, apart};
 use pumice_blockdev::{BlockDevice, FaultyDevice, IoError, TagFault};
 use pumice_durable::{FaultyStore, Medium, Store};
 use pumice_protect::digest::crc32c;
+use pumice_protect::format::Place;
 use pumice_protect::guard::Guard;
+use pumice_protect::metadata::MetadataFormat;
 use pumice_protect::tuple::Tuple;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -244,32 +246,52 @@ struct Session<'w> {
 
 type Checked<T> = Result<T, String>;
 
-/// The tag that a block is written with. Half of the data come with a tuple of their host's: its
-/// tags are made from the data, so that a tag of another version is noticed.
-fn tag(geometry: &Geometry, block: u64, bytes: &[u8]) -> Tag {
-    let tuple = geometry.tuple(block, geometry.format().guard().of(bytes));
+/// The metadata that a block is written with. Half of the data come with those of their host: its
+/// tags and the bytes beside the tuple are made from the data, so that metadata of another version
+/// are noticed.
+fn entry(geometry: &Geometry, block: u64, bytes: &[u8]) -> Entry {
+    let guard = geometry.format().guard().of(bytes);
     let sum = crc32c(bytes);
     if sum & 1 == 0 || bytes.iter().all(|byte| *byte == 0) {
-        return Tag::written(tuple);
+        return Tag::written(geometry.tuple(block, guard)).into();
     }
+    let others: Vec<u8> =
+        (1..=geometry.other_bytes() as u32).map(|i| (sum.rotate_left(i) | 1) as u8).collect();
     // Not FFFFh, which would ask for no check.
     let application = (sum >> 16) as u16 & 0x7FFF;
     let reference = u64::from(sum.rotate_left(8)) & geometry.format().reference_mask();
-    Tag::written(Tuple { application, reference, ..tuple })
+    let storage = u64::from(sum) & ((1 << geometry.format().storage_bits()) - 1);
+    let tuple = geometry.tuple_over(block, guard, &others);
+    Entry { tag: Tag::written(Tuple { application, reference, storage, ..tuple }), others }
+}
+
+/// The bytes of these metadata.
+fn metadata(geometry: &Geometry, entry: &Entry) -> Vec<u8> {
+    let mut page = Page::unknown();
+    page.set_with(geometry, 0, &entry.tag, &entry.others);
+    page.metadata(geometry, 0).to_vec()
 }
 
 fn change(geometry: &Geometry, first: u64, data: &[u8]) -> Change {
     let blocks = || (first..).zip(data.chunks(geometry.block_bytes()));
-    Change::Tags {
-        tags: blocks().map(|(block, bytes)| tag(geometry, block, bytes)).collect(),
-        sums: blocks().map(|(_, bytes)| crc32c(bytes)).collect(),
-        data: geometry.carries_data().then(|| data.to_vec()),
-    }
+    let all: Vec<u8> =
+        blocks().flat_map(|(block, bytes)| metadata(geometry, &entry(geometry, block, bytes))).collect();
+    let (tags, others) = apart(geometry, &all);
+    let sums = blocks().map(|(_, bytes)| crc32c(bytes)).collect();
+    Change::Tags { tags, others, sums, data: geometry.carries_data().then(|| data.to_vec()) }
+}
+
+/// The size of blocks, and whether their metadata are more than a tuple.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Sectors,
+    Blocks,
+    LargeMetadata,
 }
 
 /// One drive through several cuts.
-fn round(seed: u64, block: u32, mutation: Option<Mutation>) -> Checked<Counts> {
-    let mut world = World::new(seed, block, mutation);
+fn round(seed: u64, shape: Shape, mutation: Option<Mutation>) -> Checked<Counts> {
+    let mut world = World::new(seed, shape, mutation);
     for _ in 0..4 {
         let steps = world.random.below(1000);
         let mut session = world.session()?;
@@ -329,10 +351,10 @@ fn round(seed: u64, block: u32, mutation: Option<Mutation>) -> Checked<Counts> {
     Ok(world.counts)
 }
 
-fn rounds(seeds: Range<u64>, block: u32) -> Counts {
+fn rounds(seeds: Range<u64>, shape: Shape) -> Counts {
     let mut sum = Counts::default();
     for seed in seeds {
-        let counts = round(seed, block, None).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        let counts = round(seed, shape, None).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         sum.add(&counts);
     }
     sum
@@ -340,7 +362,7 @@ fn rounds(seeds: Range<u64>, block: u32) -> Counts {
 
 #[test]
 fn no_cut_loses_a_write_or_makes_or_hides_a_finding() {
-    let counts = rounds(0..700, 512);
+    let counts = rounds(0..700, Shape::Sectors);
     println!("{counts:?}");
     assert!(counts.cuts > 1500 && counts.kills > 500 && counts.cut_recoveries > 500, "{counts:?}");
     assert!(counts.planted > 500 && counts.failed_writes > 50, "{counts:?}");
@@ -352,18 +374,29 @@ fn no_cut_loses_a_write_or_makes_or_hides_a_finding() {
 
 #[test]
 fn no_cut_tears_a_block_that_is_larger_than_a_sector() {
-    let counts = rounds(10_000..10_600, 4096);
+    let counts = rounds(10_000..10_600, Shape::Blocks);
     println!("{counts:?}");
     assert!(counts.rewritten > 100 && counts.planted > 100 && counts.full > 100, "{counts:?}");
     assert!(counts.behind > 100 && counts.only_kept > 20, "{counts:?}");
     assert!(counts.not_kept > 20 && counts.unseen > 5, "{counts:?}");
 }
 
+/// The bytes beside the tuple come and go with the tuple, and with the data.
+#[test]
+fn no_cut_parts_a_block_from_its_metadata() {
+    let counts = rounds(20_000..20_400, Shape::LargeMetadata);
+    println!("{counts:?}");
+    assert!(counts.rewritten > 100 && counts.planted > 100 && counts.full > 100, "{counts:?}");
+    assert!(counts.rolled_back > 100 && counts.unacknowledged_kept > 100, "{counts:?}");
+    assert!(counts.host_tuples > 1000 && counts.read_tuples > 1000, "{counts:?}");
+    assert!(counts.failed_writes > 20 && counts.newer > 20, "{counts:?}");
+}
+
 #[test]
 fn each_protective_step_is_needed() {
     for mutation in ALL {
-        let block = if mutation.is_of_torn_blocks() { 4096 } else { 512 };
-        let found = (0..400).find_map(|seed| round(seed, block, Some(mutation)).err());
+        let shape = if mutation.is_of_torn_blocks() { Shape::Blocks } else { Shape::Sectors };
+        let found = (0..400).find_map(|seed| round(seed, shape, Some(mutation)).err());
         println!("{mutation:?}: {found:?}");
         assert!(found.is_some(), "{mutation:?} makes no difference");
     }

@@ -16,7 +16,7 @@ const VOUCHED_AT_ONCE: u64 = 64 << 20;
 /// Which tags a drive has.
 pub(super) fn format_of(device: &dyn BlockDevice) -> Option<TagFormat> {
     let format = device.tagged()?.format();
-    Some(TagFormat { guard: format.guard, block_bytes: format.block_bytes })
+    Some(TagFormat { guard: format.metadata.guard(), block_bytes: format.block_bytes })
 }
 
 /// The tags of a drive, for a range of its whole blocks.

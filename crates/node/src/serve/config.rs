@@ -3,7 +3,7 @@
 use super::drive::{Backend, has_visible_face};
 use super::faces::{Faces, HostFaces};
 use super::listen::{self, listen_address};
-use super::tagging::Tagging;
+use super::tagging::{TagFields, Tagging, TaggingError};
 use pumice_initiator::{BusyPoll, DigestPolicy};
 use pumice_nvme::controller::Limits;
 use pumice_nvme::spec::Nqn;
@@ -74,6 +74,8 @@ pub struct DriveConfig {
     pub tagging: Option<Tagging>,
     /// What reference tags mean on its visible face.
     pub pi_type: Type,
+    /// The bits of the storage tag that are compared there.
+    pub storage_tag_mask: u64,
     /// Bytes of a block, where not as the node's.
     pub block_size: Option<u32>,
     /// What hosts are shown as its name; `None` for the last part of its path, or its size in
@@ -208,9 +210,36 @@ struct FileDrive {
     backend: String,
     pi: Option<u32>,
     pi_type: Option<u8>,
+    metadata: Option<u32>,
+    pi_place: Option<String>,
+    storage_tag: Option<u32>,
+    storage_tag_mask: Option<u64>,
     tags: Option<String>,
     block_size: Option<u32>,
     label: Option<String>,
+}
+
+impl FileDrive {
+    /// The tags that it is to have.
+    fn tagging(&self, in_memory: bool) -> Result<Option<Tagging>, TaggingError> {
+        let [pi, metadata, storage_tag] =
+            [self.pi, self.metadata, self.storage_tag].map(|number| number.map(|number| number.to_string()));
+        let fields = TagFields {
+            pi: pi.as_deref(),
+            metadata: metadata.as_deref(),
+            place: self.pi_place.as_deref(),
+            storage_tag: storage_tag.as_deref(),
+            tags: self.tags.as_deref(),
+        };
+        // The fields are the options with another dash.
+        Tagging::parse(&fields, in_memory).map_err(|error| match error {
+            TaggingError::Field { field: "pi-place", why } => TaggingError::Field { field: "pi_place", why },
+            TaggingError::Field { field: "storage-tag", why } => {
+                TaggingError::Field { field: "storage_tag", why }
+            }
+            other => other,
+        })
+    }
 }
 
 impl NodeConfig {
@@ -229,15 +258,15 @@ impl NodeConfig {
         let drives = file.drive.iter().enumerate().map(|(i, drive)| {
             let field = |why: String| format!("drive {}: {why}", i + 1);
             let backend = drive.backend.parse().map_err(|e| field(format!("backend: {e}")))?;
-            let pi = drive.pi.map(|bits| bits.to_string());
             let in_memory = matches!(backend, Backend::Memory(_));
-            let tagging = Tagging::parse(pi.as_deref(), drive.tags.as_deref(), in_memory);
-            let tagging = tagging.map_err(|e| field(e.to_string()))?;
+            let tagging = drive.tagging(in_memory).map_err(|e| field(e.to_string()))?;
             let block_size = drive.block_size.map(block_size).transpose().map_err(field)?;
             let visible = is_visible(tagging.as_ref(), block_size.or(file.block_size));
             Ok(DriveConfig {
                 backend,
                 pi_type: pi_type(drive.pi_type, visible).map_err(field)?,
+                storage_tag_mask: storage_tag_mask(drive.storage_tag_mask, tagging.as_ref())
+                    .map_err(field)?,
                 tagging,
                 block_size,
                 label: drive.label.as_deref().map(label).transpose().map_err(field)?,
@@ -392,7 +421,7 @@ fn label(text: &str) -> Result<String, String> {
 
 /// Whether a drive has a visible face.
 fn is_visible(tagging: Option<&Tagging>, block: Option<u32>) -> bool {
-    tagging.is_some_and(|tagging| has_visible_face(tagging.guard, block.unwrap_or(BLOCK_SIZE)))
+    tagging.is_some_and(|tagging| has_visible_face(tagging.metadata.guard(), block.unwrap_or(BLOCK_SIZE)))
 }
 
 /// Checks the type of protection information of a drive that has a visible face or not.
@@ -406,6 +435,16 @@ fn pi_type(kind: Option<u8>, visible: bool) -> Result<Type, String> {
         Some(3) => Ok(Type::Three),
         Some(kind) => Err(format!("pi_type is {kind}: 1, 2 or 3")),
     }
+}
+
+/// Checks which bits of the storage tag of a drive are compared; without a mask, all.
+fn storage_tag_mask(mask: Option<u64>, tagging: Option<&Tagging>) -> Result<u64, String> {
+    let Some(mask) = mask else { return Ok(u64::MAX) };
+    let bits = tagging.map_or(0, |tagging| tagging.metadata.storage_bits());
+    if mask.checked_shr(bits).unwrap_or(0) != 0 {
+        return Err(format!("storage_tag_mask is {mask:#x}: the storage tag has {bits} bits"));
+    }
+    Ok(mask)
 }
 
 /// Checks a block size.

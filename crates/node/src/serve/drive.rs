@@ -1,14 +1,15 @@
 //! A drive as it is served: its backend and its identity.
 
-use super::tagging::{Tagging, TaggingError};
+use super::tagging::{TagFields, Tagging, TaggingError};
 use pumice_blockdev::{
-    BlockDevice, FileDevice, IoError, MarkedDevice, MarksError, MemoryDevice, OpenMode, Options,
+    BlockDevice, FileDevice, IoError, MarkedDevice, MarksError, MemoryDevice, OpenMode, Options, TagFormat,
 };
 use pumice_flashdrive::{FlashDrive, FlashError, FlashSpec};
 use pumice_nvme::spec::identify::Namespace;
 use pumice_protect::block_format::BlockFormat;
-use pumice_protect::format::{Format, Place, Type};
+use pumice_protect::format::{Place, Type};
 use pumice_protect::guard::Guard;
+use pumice_protect::metadata::MetadataFormat;
 use pumice_units::parse_size;
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
@@ -48,7 +49,7 @@ pub enum BackendError {
     #[error(transparent)]
     Tags(#[from] TaggingError),
     /// A word after a comma that is no option.
-    #[error("'{0}': neither pi=BITS nor tags=PATH")]
+    #[error("'{0}': not pi=BITS, metadata=BYTES, pi-place=PLACE, storage-tag=BITS or tags=PATH")]
     Option(String),
     /// What hosts made unreadable on it is not known.
     #[error(transparent)]
@@ -126,9 +127,10 @@ fn open_flash(spec: &FlashSpec, label: Option<&str>) -> Result<FlashDrive, Flash
     Ok(drive)
 }
 
-/// A backend, and the tags beside it: `BACKEND[,pi=BITS][,tags=PATH]`.
+/// A backend, and the tags beside it:
+/// `BACKEND[,pi=BITS][,metadata=BYTES][,pi-place=PLACE][,storage-tag=BITS][,tags=PATH]`.
 ///
-/// A comma belongs to the backend's path unless `pi=` or `tags=` follows it.
+/// A comma belongs to the backend's path unless one of these words and `=` follow it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DriveSource {
     /// What holds the blocks.
@@ -141,22 +143,33 @@ impl FromStr for DriveSource {
     type Err = BackendError;
 
     fn from_str(text: &str) -> Result<Self, BackendError> {
-        let starts = [",pi=", ",tags="].into_iter().filter_map(|option| text.find(option));
+        let starts = Self::OPTIONS.iter().filter_map(|option| text.find(&format!(",{option}=")));
         let (backend, options) = text.split_at(starts.min().unwrap_or(text.len()));
         let backend: Backend = backend.parse()?;
-        let (mut pi, mut place) = (None, None);
+        let mut fields = TagFields::default();
         for option in options.split(',').skip(1) {
-            let field = |field| TaggingError::Field { field, why: "it is given twice".to_owned() };
-            match option.split_once('=') {
-                Some(("pi", value)) if pi.replace(value).is_some() => return Err(field("pi").into()),
-                Some(("tags", value)) if place.replace(value).is_some() => return Err(field("tags").into()),
-                Some(("pi" | "tags", _)) => {}
+            let (word, value) =
+                option.split_once('=').ok_or_else(|| BackendError::Option(option.to_owned()))?;
+            let (name, field) = match word {
+                "pi" => ("pi", &mut fields.pi),
+                "metadata" => ("metadata", &mut fields.metadata),
+                "pi-place" => ("pi-place", &mut fields.place),
+                "storage-tag" => ("storage-tag", &mut fields.storage_tag),
+                "tags" => ("tags", &mut fields.tags),
                 _ => return Err(BackendError::Option(option.to_owned())),
+            };
+            if field.replace(value).is_some() {
+                return Err(TaggingError::Field { field: name, why: "it is given twice".to_owned() }.into());
             }
         }
         let in_memory = matches!(backend, Backend::Memory(_));
-        Ok(Self { tagging: Tagging::parse(pi, place, in_memory)?, backend })
+        Ok(Self { tagging: Tagging::parse(&fields, in_memory)?, backend })
     }
+}
+
+impl DriveSource {
+    /// The words of the options that concern tags.
+    pub const OPTIONS: [&str; 5] = ["pi", "metadata", "pi-place", "storage-tag", "tags"];
 }
 
 /// A device with its identity.
@@ -170,6 +183,8 @@ pub struct Drive {
     path: Option<PathBuf>,
     /// The type of protection information of its visible face.
     kind: Type,
+    /// The bits of the storage tag that are compared there.
+    storage_mask: u64,
 }
 
 impl Drive {
@@ -285,13 +300,19 @@ impl Drive {
             return Err(BackendError::TooFine { name, own: device.logical_block(), block: block_size });
         }
         let identity = Sha256::digest(format!("pumice drive {identity}")).into();
-        Ok(Self { device, format, identity, path: None, kind: Type::One })
+        Ok(Self { device, format, identity, path: None, kind: Type::One, storage_mask: u64::MAX })
     }
 
     /// Sets the type of protection information of its visible face; without it, type 1.
     #[must_use]
     pub fn with_type(self, kind: Type) -> Self {
         Self { kind, ..self }
+    }
+
+    /// Sets the bits of the storage tag that are compared on its visible face; without it, all.
+    #[must_use]
+    pub fn with_storage_mask(self, mask: u64) -> Self {
+        Self { storage_mask: mask, ..self }
     }
 
     /// A drive over any device that has a UUID of its own: its NGUID.
@@ -317,16 +338,18 @@ impl Drive {
 
     /// The namespace whose blocks have tuples: the visible face. `None` if the drive has none.
     pub(crate) fn visible_namespace(&self) -> Option<Namespace> {
-        let tags = self.device.tagged()?.format();
-        if !has_visible_face(tags.guard, tags.block_bytes) {
+        let TagFormat { metadata, block_bytes } = self.device.tagged()?.format();
+        if !has_visible_face(metadata.guard(), block_bytes) {
             return None;
         }
-        let format =
-            Format::new(1 << self.format.shift(), tags.tuple_bytes(), tags.guard, self.kind, Place::Last);
-        let format = format.ok()?;
+        let format = metadata.with_data(1 << self.format.shift(), self.kind, self.storage_mask).ok()?;
         let mut hash = Sha256::new_with_prefix("pumice visible face ");
         hash.update(self.identity);
-        hash.update([tags.guard.bits() as u8]);
+        hash.update([metadata.guard().bits() as u8]);
+        if metadata != MetadataFormat::tuple(metadata.guard()) {
+            let first = metadata.place() == Place::First;
+            hash.update([metadata.bytes() as u8, u8::from(first), metadata.storage_bits() as u8]);
+        }
         Some(Namespace {
             format: BlockFormat::protected(format),
             ..self.namespace_of(&hash.finalize().into())
@@ -373,10 +396,14 @@ mod tests {
         let tagged = parse("/dev/sdb,pi=16,tags=/t=1").unwrap();
         assert_eq!(tagged.backend, Backend::Path("/dev/sdb".into()));
         let place = Some("/t=1".into());
-        assert_eq!(tagged.tagging, Some(Tagging { guard: Guard::Crc16, place }));
+        assert_eq!(tagged.tagging, Some(Tagging { metadata: Guard::Crc16.into(), place }));
         let flash = parse("flash:/f,capacity=8MiB,op=7%,dedup=live,pi=16,tags=/t").unwrap();
         let spec: FlashSpec = "/f,capacity=8MiB,op=7%,dedup=live".parse().unwrap();
         assert_eq!((flash.backend, flash.tagging.is_some()), (Backend::Flash(spec), true));
+        let large = parse("mem:1MiB,metadata=64,pi=16,pi-place=first,storage-tag=8").unwrap();
+        let metadata = large.tagging.unwrap().metadata;
+        let expected = (64, Place::First, 8);
+        assert_eq!((metadata.bytes(), metadata.place(), metadata.storage_bits()), expected);
         let memory = parse("mem:1MiB,pi=64").unwrap();
         assert_eq!(memory.backend, Backend::Memory(1 << 20));
         assert!(memory.tagging.is_some());
@@ -386,6 +413,9 @@ mod tests {
             ("/d,pi=16,tags=/t,tags=/u", "tags: "),
             ("/d,pi=16,pi=16,tags=/t", "pi: "),
             ("/d,pi=16,tags=/t,size=4", "'size=4'"),
+            ("/d,pi=16,tags=/t,size", "'size'"),
+            ("/d,metadata=64,tags=/t", "pi: "),
+            ("/d,pi=16,metadata=64,metadata=8,tags=/t", "metadata: "),
             ("mem:x,pi=16", "'x'"),
             ("flash:/f,op=x", "op: "),
             ("flash:,op=7%", "path"),

@@ -1,7 +1,9 @@
 //! Protection information beside a drive: its options, and the drive with tags.
 
 use pumice_blockdev::BlockDevice;
+use pumice_protect::format::Place;
 use pumice_protect::guard::Guard;
+use pumice_protect::metadata::MetadataFormat;
 use pumice_tags::file::TagError;
 use pumice_tags::{PlaceError, TaggedDevice, TaggedMemory, open_place, serial_of};
 use std::path::{Path, PathBuf};
@@ -11,8 +13,8 @@ use tracing::{error, info, warn};
 /// Tags that a drive is to have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tagging {
-    /// The guard of their tuples.
-    pub guard: Guard,
+    /// The metadata of each block.
+    pub metadata: MetadataFormat,
     /// Where they are; `None` for memory, which only a drive in memory may have.
     pub place: Option<PathBuf>,
 }
@@ -41,32 +43,86 @@ pub enum TaggingError {
     },
 }
 
+/// The fields of a configuration that concern the tags of a drive, as they are written.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TagFields<'f> {
+    /// `pi`: bits of the guard.
+    pub pi: Option<&'f str>,
+    /// `metadata`: bytes of metadata of a block.
+    pub metadata: Option<&'f str>,
+    /// `pi-place`: `first` or `last`.
+    pub place: Option<&'f str>,
+    /// `storage-tag`: bits of the storage tag.
+    pub storage_tag: Option<&'f str>,
+    /// `tags`: where they are.
+    pub tags: Option<&'f str>,
+}
+
+impl TagFields<'_> {
+    /// The metadata with this guard.
+    fn metadata(&self, guard: Guard) -> Result<MetadataFormat, TaggingError> {
+        let field = |field, why: String| TaggingError::Field { field, why };
+        let place = match self.place {
+            None | Some("last") => Place::Last,
+            Some("first") => Place::First,
+            Some(other) => return Err(field("pi-place", format!("'{other}' is not first or last"))),
+        };
+        let tuple = MetadataFormat::tuple(guard);
+        let bytes = match self.metadata {
+            None => tuple.bytes(),
+            Some(text) => ["8", "16", "64"]
+                .contains(&text)
+                .then(|| text.parse().ok())
+                .flatten()
+                .filter(|bytes| *bytes >= tuple.bytes())
+                .ok_or_else(|| {
+                    let least = if guard == Guard::Crc16 { "8, 16 or 64" } else { "16 or 64" };
+                    field("metadata", format!("'{text}' is not {least}"))
+                })?,
+        };
+        if bytes == tuple.bytes() && self.place.is_some() {
+            let why = "there is nothing beside the tuple: it needs `metadata`".to_owned();
+            return Err(field("pi-place", why));
+        }
+        let metadata = tuple.with_bytes(bytes, place).map_err(|why| field("metadata", why.to_string()))?;
+        let Some(text) = self.storage_tag else { return Ok(metadata) };
+        let bits =
+            text.parse().map_err(|_| field("storage-tag", format!("'{text}' is no number of bits")))?;
+        metadata.with_storage_bits(bits).map_err(|_| {
+            let bits = match guard {
+                Guard::Crc16 => "0 to 32",
+                Guard::Crc32c => "16 to 64",
+                Guard::Crc64 => "0 to 48",
+            };
+            field("storage-tag", format!("'{text}' is not {bits} bits"))
+        })
+    }
+}
+
 impl Tagging {
-    /// Checks the fields of a configuration: bits of the guard, and where the tags are. `None` if
-    /// neither is given.
+    /// Checks the fields of a configuration. `None` if none of them is given.
     ///
     /// # Errors
     /// With the name of the field, if they do not go together.
-    pub fn parse(
-        pi: Option<&str>,
-        place: Option<&str>,
-        in_memory: bool,
-    ) -> Result<Option<Self>, TaggingError> {
+    pub fn parse(fields: &TagFields<'_>, in_memory: bool) -> Result<Option<Self>, TaggingError> {
         let field = |field, why: &str| Err(TaggingError::Field { field, why: why.to_owned() });
-        let Some(pi) = pi else {
-            return match place {
-                None => Ok(None),
-                Some(_) => field("pi", "the size of the guard is missing: 16, 32 or 64 bits"),
+        let Some(pi) = fields.pi else {
+            return match fields {
+                TagFields { pi: None, metadata: None, place: None, storage_tag: None, tags: None } => {
+                    Ok(None)
+                }
+                _ => field("pi", "the size of the guard is missing: 16, 32 or 64 bits"),
             };
         };
         let Some(guard) = Guard::ALL.into_iter().find(|guard| guard.bits().to_string() == pi) else {
             return Err(TaggingError::Field { field: "pi", why: format!("'{pi}' is not 16, 32 or 64") });
         };
-        match (place, in_memory) {
+        let metadata = fields.metadata(guard)?;
+        match (fields.tags, in_memory) {
             (Some(_), true) => field("tags", "the tags of a drive in memory are in memory too"),
             (None, false) => field("tags", "the path of the tag file is missing"),
             (Some(""), false) => field("tags", "the path of the tag file is empty"),
-            (place, _) => Ok(Some(Self { guard, place: place.map(PathBuf::from) })),
+            (place, _) => Ok(Some(Self { metadata, place: place.map(PathBuf::from) })),
         }
     }
 
@@ -75,7 +131,7 @@ impl Tagging {
     /// # Errors
     /// If the size is not a whole number of blocks.
     pub(super) fn in_memory(&self, name: &str, size: u64, block: u32) -> Result<TaggedMemory, TaggingError> {
-        Ok(TaggedMemory::new(name, size, block, self.guard).map_err(PlaceError::from)?)
+        Ok(TaggedMemory::new(name, size, block, self.metadata).map_err(PlaceError::from)?)
     }
 
     /// Puts the tags beside a drive at `path`.
@@ -93,7 +149,7 @@ impl Tagging {
             return Err(TaggingError::Field { field: "tags", why });
         };
         let serial = serial_of(path);
-        let (medium, made) = open_place(place, &*drive, block, self.guard, &serial)?;
+        let (medium, made) = open_place(place, &*drive, block, self.metadata, &serial)?;
         let device = TaggedDevice::open(drive, medium, &serial)
             .map_err(|source| TaggingError::Tags { path: place.clone(), source })?;
         report(&device, made, place);
@@ -133,25 +189,46 @@ fn report(device: &TaggedDevice, made: bool, place: &Path) {
 mod tests {
     use super::*;
 
+    fn parse(words: [&str; 5], in_memory: bool) -> Result<Option<Tagging>, String> {
+        let [pi, metadata, place, storage_tag, tags] = words.map(|word| (word != "-").then_some(word));
+        let fields = TagFields { pi, metadata, place, storage_tag, tags };
+        Tagging::parse(&fields, in_memory).map_err(|error| error.to_string())
+    }
+
     #[test]
     fn fields_that_do_not_go_together_are_refused_by_name() {
-        let parse =
-            |pi, place, in_memory| Tagging::parse(pi, place, in_memory).map_err(|error| error.to_string());
-        assert_eq!(parse(None, None, false), Ok(None));
-        let tags = Tagging { guard: Guard::Crc64, place: Some("/t".into()) };
-        assert_eq!(parse(Some("64"), Some("/t"), false), Ok(Some(tags)));
-        let memory = Tagging { guard: Guard::Crc16, place: None };
-        assert_eq!(parse(Some("16"), None, true), Ok(Some(memory)));
-        for (pi, place, in_memory, field) in [
-            (None, Some("/t"), false, "pi: "),
-            (Some("8"), Some("/t"), false, "pi: "),
-            (Some("016"), Some("/t"), false, "pi: "),
-            (Some("16"), None, false, "tags: "),
-            (Some("16"), Some(""), false, "tags: "),
-            (Some("16"), Some("/t"), true, "tags: "),
+        assert_eq!(parse(["-"; 5], false), Ok(None));
+        let tags = Tagging { metadata: Guard::Crc64.into(), place: Some("/t".into()) };
+        assert_eq!(parse(["64", "-", "-", "-", "/t"], false), Ok(Some(tags)));
+        let memory = Tagging { metadata: Guard::Crc16.into(), place: None };
+        assert_eq!(parse(["16", "-", "-", "-", "-"], true), Ok(Some(memory.clone())));
+        // What is the case anyway can be said.
+        assert_eq!(parse(["16", "8", "-", "0", "-"], true), Ok(Some(memory)));
+        let tuple = MetadataFormat::tuple(Guard::Crc32c);
+        let metadata = tuple.with_bytes(64, Place::First).and_then(|all| all.with_storage_bits(40)).unwrap();
+        let large = Tagging { metadata, place: Some("/t".into()) };
+        assert_eq!(parse(["32", "64", "first", "40", "/t"], false), Ok(Some(large)));
+        for (words, in_memory, field) in [
+            (["-", "-", "-", "-", "/t"], false, "pi: "),
+            (["-", "64", "-", "-", "-"], true, "pi: "),
+            (["-", "-", "-", "16", "-"], true, "pi: "),
+            (["8", "-", "-", "-", "/t"], false, "pi: "),
+            (["016", "-", "-", "-", "/t"], false, "pi: "),
+            (["16", "-", "-", "-", "-"], false, "tags: "),
+            (["16", "-", "-", "-", ""], false, "tags: "),
+            (["16", "-", "-", "-", "/t"], true, "tags: "),
+            (["16", "24", "-", "-", "-"], true, "metadata: "),
+            (["16", "064", "-", "-", "-"], true, "metadata: "),
+            (["64", "8", "-", "-", "-"], true, "metadata: "),
+            (["16", "64", "middle", "-", "-"], true, "pi-place: "),
+            (["16", "8", "first", "-", "-"], true, "pi-place: "),
+            (["16", "-", "-", "33", "-"], true, "storage-tag: "),
+            (["32", "-", "-", "15", "-"], true, "storage-tag: "),
+            (["64", "-", "-", "49", "-"], true, "storage-tag: "),
+            (["16", "-", "-", "-1", "-"], true, "storage-tag: "),
         ] {
-            let why = parse(pi, place, in_memory).unwrap_err();
-            assert!(why.starts_with(field), "{why}");
+            let why = parse(words, in_memory).unwrap_err();
+            assert!(why.starts_with(field), "{words:?}: {why}");
         }
     }
 }

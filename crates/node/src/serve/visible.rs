@@ -83,7 +83,7 @@ impl Visible {
         let mut stream = WriteStream::new(self.command);
         stream.take(sent, &mut data, &mut metadata);
         stream.finish().map_err(|why| self.fault(&why))?;
-        let written = tags(device)?.write_with_tuples(self.offset, &data, &metadata);
+        let written = tags(device)?.write_with_metadata(self.offset, &data, &metadata);
         Ok(written.map_err(|error| write_fault(&error))?)
     }
 
@@ -103,7 +103,7 @@ impl Visible {
         let len = (self.len - self.done).min(PIECE);
         let first = self.done / block;
         let tuples: Vec<u8> = (first..first + len / block).flat_map(|i| self.command.zeros(i)).collect();
-        let zeroed = tags(device)?.zero_with_tuples(self.offset + self.done, &tuples, self.frees_room);
+        let zeroed = tags(device)?.zero_with_metadata(self.offset + self.done, &tuples, self.frees_room);
         zeroed.map_err(|error| write_fault(&error))?;
         self.done += len;
         Ok(self.done == self.len)
@@ -124,7 +124,7 @@ impl Visible {
     ) -> Result<(AlignedBuffer, Vec<u8>), Fault> {
         let mut data = AlignedBuffer::new(len as usize);
         let mut metadata = vec![0; self.metadata_of(len)];
-        let read = tags(device)?.read_with_tuples(offset, &mut data[..len as usize], &mut metadata);
+        let read = tags(device)?.read_with_metadata(offset, &mut data[..len as usize], &mut metadata);
         read.map_err(|error| read_fault(&error))?;
         Ok((data, metadata))
     }

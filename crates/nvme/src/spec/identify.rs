@@ -278,6 +278,10 @@ impl Namespace {
                 Guard::Crc64 => 2,
             };
             put(&mut d, 0, &format.storage_mask().to_le_bytes());
+            // Reads can check storage tags; and guards of 16 bits can have one, of which any bits
+            // are compared.
+            let of_16_bits = format.guard() == Guard::Crc16 && format.storage_bits() != 0;
+            d[8] = u8::from(format.storage_bits() != 0) << 2 | u8::from(of_16_bits);
             put(&mut d, 12, &(format.storage_bits() | guard << 7).to_le_bytes());
         }
         d

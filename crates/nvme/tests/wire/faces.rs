@@ -35,11 +35,31 @@ fn identify_says_what_protection_information_there_is() {
         let tuple = if guard == Guard::Crc16 { 8 } else { 16 };
         Format::new(data, tuple, guard, kind, Place::Last).unwrap()
     };
-    for (format, lbaf, dpc, dps, elbaf, elbas) in [
-        (format(512, Guard::Crc16, Type::One), [8, 0, 9], 1 << 4 | 1, 1, 0, false),
-        (format(4096, Guard::Crc16, Type::Two), [8, 0, 12], 1 << 4 | 2, 2, 0, false),
-        (format(4096, Guard::Crc32c, Type::Three), [16, 0, 12], 1 << 4 | 4, 3, 1 << 7 | 16, true),
-        (format(4096, Guard::Crc64, Type::One), [16, 0, 12], 1 << 4 | 1, 1, 2 << 7, true),
+    let large = |guard, place, bits, mask| {
+        let format = Format::new(4096, 64, guard, Type::One, place).unwrap();
+        format.with_storage_tag(bits, mask).unwrap()
+    };
+    let small = format(512, Guard::Crc16, Type::One).with_storage_tag(12, u64::MAX).unwrap();
+    let none = (0, 0);
+    for (format, lbaf, dpc, dps, elbaf, elbas, (lbstm, pic)) in [
+        (format(512, Guard::Crc16, Type::One), [8, 0, 9], 1 << 4 | 1, 1, 0, false, none),
+        (format(4096, Guard::Crc16, Type::Two), [8, 0, 12], 1 << 4 | 2, 2, 0, false, none),
+        (format(4096, Guard::Crc32c, Type::Three), [16, 0, 12], 1 << 4 | 4, 3, 1 << 7 | 16, true, (0, 4)),
+        (format(4096, Guard::Crc64, Type::One), [16, 0, 12], 1 << 4 | 1, 1, 2 << 7, true, none),
+        // A storage tag needs an extended format even with 16 bits of guard.
+        (small, [8, 0, 9], 1 << 4 | 1, 1, 12, true, (0xFFF, 0b101)),
+        (large(Guard::Crc16, Place::Last, 0, 0), [64, 0, 12], 1 << 4 | 1, 1, 0, false, none),
+        (large(Guard::Crc16, Place::First, 32, 0xF0), [64, 0, 12], 9, 9, 32, true, (0xF0, 0b101)),
+        (
+            large(Guard::Crc32c, Place::Last, 64, u64::MAX),
+            [64, 0, 12],
+            17,
+            1,
+            1 << 7 | 64,
+            true,
+            (u64::MAX, 4),
+        ),
+        (large(Guard::Crc64, Place::First, 24, 1), [64, 0, 12], 9, 9, 2 << 7 | 24, true, (1, 4)),
     ] {
         let mut world = World::new(Limits::default());
         protect(&world, format);
@@ -50,7 +70,9 @@ fn identify_says_what_protection_information_there_is() {
         assert_eq!((page[33], &page[128..131]), (0b1_1001, &lbaf[..]), "{format:?}");
         assert!(page[132..192].iter().all(|byte| *byte == 0), "one format");
         let page = admin.read(&mut world, identify(5, 2), 4096).unwrap();
-        assert_eq!((u32::from_le_bytes(page[12..16].try_into().unwrap()), &page[..8]), (elbaf, &[0; 8][..]));
+        assert_eq!(u32::from_le_bytes(page[12..16].try_into().unwrap()), elbaf, "{format:?}");
+        assert_eq!(u64::from_le_bytes(page[..8].try_into().unwrap()), lbstm, "{format:?}");
+        assert_eq!((page[8], &page[9..12]), (pic, &[0; 3][..]), "{format:?}");
         let page = admin.read(&mut world, identify(1, 0), 4096).unwrap();
         assert_eq!(Controller::decode(&page).extended_formats, elbas, "{format:?}");
         // The other one has blocks without metadata, as before.
@@ -122,6 +144,25 @@ fn lengths_and_reference_tags_are_checked_before_anything_is_transferred() {
     for (blocks, status) in [(blocks, Status::SUCCESS), (blocks + 1, Status::INVALID_FIELD.dnr())] {
         let sqe = block_command(io::WRITE, 2, 0, blocks);
         assert_eq!(queue.write(&mut world, sqe, &vec![0; blocks as usize * 520]).status, status);
+    }
+}
+
+/// More metadata than the tuple are always transferred.
+#[test]
+fn pract_takes_only_tuples_off() {
+    const PRACT: u16 = 1 << 13;
+    let mut world = World::new(Limits::default());
+    protect(&world, Format::new(4096, 64, Guard::Crc16, Type::One, Place::First).unwrap());
+    let (_admin, mut queue) = queues(&mut world);
+    for control in [0, PRACT] {
+        for code in [io::WRITE, io::COMPARE] {
+            for (bytes, status) in [(4 * 4160, Status::SUCCESS), (4 * 4096, Status::SGL_LENGTH.dnr())] {
+                let mut sqe = block_command(code, 2, 16, 4);
+                sqe.set_control(control);
+                sqe.set_dword(14, 16);
+                assert_eq!(queue.write(&mut world, sqe, &vec![0; bytes]).status, status, "{code:#x}");
+            }
+        }
     }
 }
 

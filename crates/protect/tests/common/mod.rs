@@ -69,7 +69,7 @@ fn number(bits: &[bool]) -> u64 {
 }
 
 impl Plain {
-    fn tuple_bytes(&self) -> usize {
+    pub(crate) fn tuple_bytes(&self) -> usize {
         if self.guard == Guard::Crc16 { 8 } else { 16 }
     }
 
@@ -78,8 +78,14 @@ impl Plain {
         8 * self.tuple_bytes() - self.guard.bits() as usize - 16 - self.sts as usize
     }
 
-    fn tuple_at(&self) -> usize {
+    pub(crate) fn tuple_at(&self) -> usize {
         self.data + if self.first { 0 } else { self.metadata - self.tuple_bytes() }
+    }
+
+    /// Storage and reference tag of a command, as one number.
+    pub(crate) fn space(&self) -> u128 {
+        let bits = bits(self.storage, self.sts as usize).into_iter();
+        bits.chain(self.reference_of(0)).fold(0, |n, bit| n << 1 | u128::from(bit))
     }
 
     pub(crate) fn block_bytes(&self) -> usize {

@@ -2,7 +2,7 @@
 
 use super::{Recovered, TagError, TagFile};
 use crate::kept::{Contents, KeptArea, Why};
-use crate::page::{Page, Tag};
+use crate::page::{self, Page};
 use crate::recovery::{Outcome, Recovery};
 use pumice_blockdev::{BlockDevice, IoError};
 use pumice_durable::Medium;
@@ -58,21 +58,22 @@ impl Recovering<'_> {
         for (block, bytes) in range.zip(bytes.chunks_exact_mut(size)) {
             let readable = whole || can_read(self.drive, block * size as u64, bytes)?;
             let (number, place) = geometry.place(block);
-            let home = self.page(number)?.tag(&geometry, place);
+            let home = self.page(number)?.entry(&geometry, place);
             self.recovered.logged += 1;
-            let tag: Tag = match self.recovery.outcome(block, readable.then_some(&*bytes), &home) {
-                Outcome::Is(tag) => tag,
-                Outcome::Rewrite(tag, data) => {
+            let entry = match self.recovery.outcome(block, readable.then_some(&*bytes), &home) {
+                Outcome::Is(entry) => entry,
+                Outcome::Rewrite(entry, data) => {
                     torn.push(Torn { block, found: bytes.to_vec(), data });
-                    tag
+                    entry
                 }
-                Outcome::Damaged(tag) => {
+                Outcome::Damaged(entry) => {
                     let found = &mut self.recovered;
                     if readable { &mut found.damaged } else { &mut found.unreadable }.push(block);
-                    tag
+                    entry
                 }
             };
-            self.page(number)?.set(&geometry, place, &tag);
+            let page::Entry { tag, others } = &entry;
+            self.page(number)?.set_with(&geometry, place, tag, others);
         }
         Ok(torn)
     }

@@ -16,7 +16,7 @@ pub(super) struct Part {
 
 impl Machine {
     /// The blocks of a command were read: the guard of each, or `None` if the drive refused. For
-    /// [`Request::ReadTags`] the guards are not used.
+    /// [`Request::ReadMetadata`] the guards are not used.
     pub fn data_read(&mut self, id: u64, guards: Option<&[u64]>) {
         let outcome = self.outcome_of_read(id, guards);
         self.end(id, outcome);
@@ -35,13 +35,7 @@ impl Machine {
         let (blocks, request) = (command.blocks.clone(), command.request.clone());
         match request {
             Request::Read | Request::Sweep => return Outcome::Checked(self.check(blocks, guards)),
-            Request::ReadTags => {
-                let tag = |block| {
-                    let (page, place) = self.geometry.place(block);
-                    self.cache.page(page).tag(&self.geometry, place)
-                };
-                return Outcome::Tags(blocks.map(tag).collect());
-            }
+            Request::ReadMetadata => return Outcome::Metadata(self.metadata(&blocks)),
             _ => {}
         }
         let mut judged = Vec::with_capacity(guards.len());
@@ -103,6 +97,22 @@ impl Machine {
         judgement
     }
 
+    /// The metadata of blocks.
+    fn metadata(&self, blocks: &Range<u64>) -> Vec<u8> {
+        let count = (blocks.end - blocks.start) as usize;
+        let mut metadata = Vec::with_capacity(count * self.geometry.format().metadata_bytes());
+        for block in blocks.clone() {
+            let (page, place) = self.geometry.place(block);
+            let page = self.cache.page(page);
+            let begin = metadata.len();
+            metadata.extend_from_slice(page.metadata(&self.geometry, place));
+            if page.origin(place) == Origin::Unknown {
+                metadata[begin..].fill(0xFF);
+            }
+        }
+        metadata
+    }
+
     /// Makes tags of what a command read, if it asks for that.
     fn adopt(&mut self, request: &Request, blocks: Range<u64>, guards: &[u64], judged: &[Judged]) {
         for (block, (guard, judged)) in blocks.zip(guards.iter().zip(judged)) {
@@ -113,8 +123,11 @@ impl Machine {
                 _ => return,
             };
             if adopts {
-                let tag = Tag { origin: Origin::Adopted, tuple: self.geometry.tuple(block, *guard) };
-                self.cache.change(number).set(&self.geometry, place, &tag);
+                // Those of a block that is released stay; one without a tag has zeros.
+                let others = self.cache.page(number).entry(&self.geometry, place).others;
+                let tuple = self.geometry.tuple_over(block, *guard, &others);
+                let tag = Tag { origin: Origin::Adopted, tuple };
+                self.cache.change(number).set_with(&self.geometry, place, &tag, &others);
             }
         }
     }
@@ -128,10 +141,8 @@ impl Machine {
         let mut count = 0;
         for block in self.commands[&id].blocks.clone() {
             let (page, place) = self.geometry.place(block);
-            let tag = self.cache.page(page).tag(&self.geometry, place);
-            if tag.origin == Origin::Adopted {
-                let tag = Tag { origin: Origin::Vouched, ..tag };
-                self.cache.change(page).set(&self.geometry, place, &tag);
+            if self.cache.page(page).origin(place) == Origin::Adopted {
+                self.cache.change(page).set_origin(place, Origin::Vouched);
                 count += 1;
             }
         }

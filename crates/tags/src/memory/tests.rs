@@ -3,6 +3,8 @@
 use super::*;
 use crate::{TaggedDevice, make_in_memory};
 use pumice_blockdev::MemoryDevice;
+use pumice_protect::format::Place;
+use pumice_protect::guard::Guard;
 use std::sync::Arc;
 
 const BLOCKS: u64 = 96;
@@ -38,7 +40,7 @@ fn step(random: &mut Random, ours: &TaggedMemory, theirs: &TaggedDevice, under: 
     let first = random.below(BLOCKS);
     let count = 1 + random.below((BLOCKS - first).min(9));
     let (at, len) = (first * block, (count * block) as usize);
-    let tuples_len = count as usize * ours.format().tuple_bytes();
+    let metadata_len = count as usize * ours.format().metadata_bytes();
     let kind = random.below(12);
     let what = format!("{kind}: {count} blocks from {first} on");
     match kind {
@@ -64,26 +66,28 @@ fn step(random: &mut Random, ours: &TaggedMemory, theirs: &TaggedDevice, under: 
         }
         6 => {
             let (mut one, mut other) =
-                ((vec![1; len], vec![1; tuples_len]), (vec![2; len], vec![2; tuples_len]));
-            ours.read_with_tuples(at, &mut one.0, &mut one.1).unwrap();
-            theirs.read_with_tuples(at, &mut other.0, &mut other.1).unwrap();
+                ((vec![1; len], vec![1; metadata_len]), (vec![2; len], vec![2; metadata_len]));
+            ours.read_with_metadata(at, &mut one.0, &mut one.1).unwrap();
+            theirs.read_with_metadata(at, &mut other.0, &mut other.1).unwrap();
             assert!(one == other, "{what}");
         }
         7 => {
-            let (data, mut tuples) = (random.bytes(len), random.bytes(tuples_len));
+            let (data, mut tuples) = (random.bytes(len), random.bytes(metadata_len));
             if random.below(2) == 0 {
                 let tags = Tags::at(ours.format(), first);
                 pumice_protect::blocks::generate(ours.format(), &tags, &data, &mut tuples);
             }
-            let results =
-                (ours.write_with_tuples(at, &data, &tuples), theirs.write_with_tuples(at, &data, &tuples));
+            let results = (
+                ours.write_with_metadata(at, &data, &tuples),
+                theirs.write_with_metadata(at, &data, &tuples),
+            );
             same(&results.0, &results.1, &what);
         }
         8 => {
-            let tuples = random.bytes(tuples_len);
+            let tuples = random.bytes(metadata_len);
             let frees = random.below(2) == 0;
             let results =
-                (ours.zero_with_tuples(at, &tuples, frees), theirs.zero_with_tuples(at, &tuples, frees));
+                (ours.zero_with_metadata(at, &tuples, frees), theirs.zero_with_metadata(at, &tuples, frees));
             same(&results.0, &results.1, &what);
         }
         9 => {
@@ -115,12 +119,21 @@ fn step(random: &mut Random, ours: &TaggedMemory, theirs: &TaggedDevice, under: 
 #[test]
 fn a_drive_in_memory_answers_as_one_with_a_tag_file() {
     let (mut refused, mut stale) = (0, 0);
-    for (seed, guard) in (0..24).zip(Guard::ALL.into_iter().cycle()) {
+    for (seed, guard) in (0..36).zip(Guard::ALL.into_iter().cycle()) {
         let block = if seed % 2 == 0 { 512 } else { 4096 };
         let size = BLOCKS * u64::from(block);
-        let ours = TaggedMemory::new("m", size, block, guard).unwrap();
+        let tuple = MetadataFormat::tuple(guard);
+        let metadata = match seed {
+            24.. if block == 4096 => {
+                let place = if seed % 4 == 1 { Place::First } else { Place::Last };
+                tuple.with_bytes(if seed == 33 { 16 } else { 64 }, place).unwrap()
+            }
+            12.. => tuple.with_storage_bits(16 + seed as u32 % 12).unwrap(),
+            _ => tuple,
+        };
+        let ours = TaggedMemory::new("m", size, block, metadata).unwrap();
         let under = Arc::new(MemoryDevice::new("m", size));
-        let tags = make_in_memory(&*under, block, guard).unwrap();
+        let tags = make_in_memory(&*under, block, metadata).unwrap();
         let theirs = TaggedDevice::open(under.clone(), tags, "").unwrap();
         assert_eq!(Tagged::format(&ours), Tagged::format(&theirs));
         assert_eq!(ours.grains(), theirs.grains());
@@ -146,7 +159,7 @@ fn a_drive_in_memory_answers_as_one_with_a_tag_file() {
         }
         stale += u64::from(ours.counts().stale);
     }
-    assert!(refused > 300 && stale == 24, "{refused} {stale}");
+    assert!(refused > 300 && stale == 36, "{refused} {stale}");
 }
 
 /// Memory that is sent as it lies is checked before, as a copy is.

@@ -81,7 +81,7 @@ impl Session<'_> {
                 let tags = kind == 6;
                 self.commands.insert(id, (blocks.clone(), Kind::Read { acknowledged, tags }));
                 let request = match self.world.random.below(3) {
-                    _ if tags => Request::ReadTags,
+                    _ if tags => Request::ReadMetadata,
                     0 => Request::Read,
                     1 => Request::Sweep,
                     _ => Request::Judge { sweeps: self.world.random.one_in(2) },
@@ -165,17 +165,21 @@ impl Session<'_> {
                     return Err(format!("blocks {blocks:?}: {count} fit and {faulty} do not"));
                 }
             }
-            (Kind::Read { tags: true, .. }, Outcome::Tags(tags)) => {
+            (Kind::Read { tags: true, .. }, Outcome::Metadata(found)) => {
+                let geometry = self.world.geometry;
                 let read = self.read.remove(&id).expect("it was read");
-                for ((block, bytes), found) in read.iter().zip(tags) {
+                let found = found.chunks_exact(geometry.format().metadata_bytes());
+                for ((block, bytes), found) in read.iter().zip(found) {
                     let plain = &self.world.model[*block as usize];
                     // What lay there before may have been adopted, or have no tag.
                     let is_first = plain.versions[0] == *bytes;
                     let excused = self.world.unwritable == Some(*block);
-                    if !is_first && !excused && *found != tag(&self.world.geometry, *block, bytes) {
+                    let entry = entry(&geometry, *block, bytes);
+                    if !is_first && !excused && found != metadata(&geometry, &entry) {
                         return Err(format!("block {block} was read with the tag of another version"));
                     }
-                    self.world.counts.read_tuples += u64::from(found.tuple.application != 0);
+                    let of_host = !is_first && entry.tag.tuple.application != 0;
+                    self.world.counts.read_tuples += u64::from(of_host);
                 }
             }
             (_, outcome) => return Err(format!("command {id}: {outcome:?}")),

@@ -3,11 +3,20 @@
 use super::*;
 
 impl World {
-    pub(super) fn new(seed: u64, block: u32, mutation: Option<Mutation>) -> Self {
+    pub(super) fn new(seed: u64, shape: Shape, mutation: Option<Mutation>) -> Self {
         let mut random = Random(seed);
         let guard = Guard::ALL[random.below(3) as usize];
+        let mut metadata = MetadataFormat::tuple(guard);
+        if shape == Shape::LargeMetadata {
+            let bytes = if guard == Guard::Crc16 && random.one_in(3) { 16 } else { 64 };
+            let place = if random.one_in(2) { Place::First } else { Place::Last };
+            let large = metadata.with_bytes(bytes, place);
+            let bits = 16 + random.below(17) as u32;
+            metadata = large.and_then(|large| large.with_storage_bits(bits)).expect("a format");
+        }
+        let block: u32 = if shape == Shape::Sectors { 512 } else { 4096 };
         let size = BLOCKS * u64::from(block);
-        let geometry = Geometry::new(size, block, 512, guard, 64 << 10).expect("a drive");
+        let geometry = Geometry::new(size, block, 512, metadata, 64 << 10).expect("a drive");
         let content: Vec<u8> = (0..size).map(|_| random.next() as u8).collect();
         let drive = FaultyDevice::new("d", content.clone(), random.next());
         let fails =
@@ -185,12 +194,12 @@ impl World {
             let (number, place) = geometry.place(block);
             let mut sector = [0; 512];
             medium.read_at(geometry.page_at(number), &mut sector).map_err(|error| error.to_string())?;
-            let page = crate::page::Page::decode(&geometry, &sector, header.identity, number);
+            let page = Page::decode(&geometry, &sector, header.identity, number);
             if page == crate::page::Found::Lost {
                 return Err(format!("page {number} is lost"));
             }
-            let tag = page.page().tag(&geometry, place);
-            let verdict = tag.judge(geometry.format().guard().of(&content));
+            let entry = page.page().entry(&geometry, place);
+            let verdict = entry.judge(&geometry, geometry.format().guard().of(&content));
             let plain = &self.model[block as usize];
             let version = plain.versions.iter().rposition(|version| *version == content);
             match version {
@@ -201,7 +210,7 @@ impl World {
                     return Err(format!("block {block}, version {version}: {verdict:?}"));
                 }
                 // Whether the node made it or the host.
-                Some(version) if version > 0 && tag != super::tag(&geometry, block, &content) => {
+                Some(version) if version > 0 && entry != super::entry(&geometry, block, &content) => {
                     return Err(format!("block {block}, version {version}: the tag of another version"));
                 }
                 // Neither a mixture nor what was there before, as far as anybody can tell, and it
@@ -230,8 +239,8 @@ impl World {
                 }
                 None => {}
             }
-            let tagged = tag != Tag::UNKNOWN;
-            let of_host = version.is_some_and(|version| version > 0) && tag.tuple.application != 0;
+            let tagged = entry != Entry::UNKNOWN;
+            let of_host = version.is_some_and(|version| version > 0) && entry.tag.tuple.application != 0;
             self.counts.host_tuples += u64::from(of_host);
             let plain = &mut self.model[block as usize];
             *plain = Plain { versions: vec![content], acknowledged: 0, durable: 0, tagged };

@@ -1,6 +1,7 @@
 //! What is read in `node.toml`, and what is refused.
 
 use super::*;
+use pumice_protect::format::Place;
 
 #[test]
 fn a_file_says_what_is_served() {
@@ -17,6 +18,7 @@ fn a_file_says_what_is_served() {
             backend: Backend::Memory(1 << 20),
             tagging: None,
             pi_type: Type::One,
+            storage_tag_mask: u64::MAX,
             block_size: None,
             label: None,
         }
@@ -58,6 +60,13 @@ fn faces_of_hosts_are_read_and_what_makes_no_sense_is_named() {
     let both = host("one", "['hidden', 'visible']");
     let config = read(&format!("{tagged}pi_type = 3\n{both}{}", host("two", "['unchecked']"))).unwrap();
     assert_eq!(config.drives[0].pi_type, Type::Three);
+    assert_eq!(config.drives[0].storage_tag_mask, u64::MAX);
+    let all =
+        "block_size = 4096\nmetadata = 64\npi_place = 'first'\nstorage_tag = 12\nstorage_tag_mask = 0xFF0\n";
+    let drive = &read(&format!("{tagged}{all}{both}")).unwrap().drives[0];
+    let metadata = drive.tagging.as_ref().unwrap().metadata;
+    assert_eq!((metadata.bytes(), metadata.storage_bits()), (64, 12));
+    assert_eq!((metadata.place(), drive.storage_tag_mask), (Place::First, 0xFF0));
     assert!(config.faces.of("nqn.2026-11.example:one").has_visible());
     assert!(config.faces.of("nqn.2026-11.example:two").is_unchecked());
     assert_eq!(config.faces.of("nqn.2026-11.example:three"), Faces::default());
@@ -77,6 +86,13 @@ fn faces_of_hosts_are_read_and_what_makes_no_sense_is_named() {
         (format!("{small}pi_type = 1\n"), "drive 1: pi_type: "),
         ("[[drive]]\nbackend = 'mem:1MiB'\npi_type = 1\n".to_owned(), "drive 1: pi_type: "),
         (format!("{tagged}pi_type = 4\n"), "drive 1: pi_type is 4"),
+        (format!("{tagged}pi_place = 'first'\n"), "drive 1: pi_place: "),
+        (format!("{tagged}storage_tag = 33\n"), "drive 1: storage_tag: "),
+        (format!("{tagged}storage_tag_mask = 1\n"), "drive 1: storage_tag_mask is 0x1"),
+        (
+            format!("{tagged}storage_tag = 8\nstorage_tag_mask = 0x100\n"),
+            "drive 1: storage_tag_mask is 0x100",
+        ),
     ] {
         let why = read(&text).unwrap_err();
         assert!(why.contains(word), "{text}: {why}");

@@ -15,9 +15,9 @@ use std::sync::{Arc, Condvar, Mutex};
 /// Zeros with the tuples of the command, with tuples of zeros, and of deallocated blocks.
 #[test]
 fn zeros_have_the_tuples_that_the_page_says() {
-    for (data, metadata, guard) in FORMATS {
+    for format in FORMATS {
         for kind in 1..=3 {
-            let plain = plain(data, metadata, guard, kind);
+            let plain = plain_of(format, kind);
             let (_server, _controller, mut queue) = serve_both(drive(&plain, "1MiB"));
             let good = made(&plain, BLOCKS, 9);
             let write = command(&plain, io::WRITE, FIRST, BLOCKS, NO_CHECK, false);
@@ -36,7 +36,7 @@ fn zeros_have_the_tuples_that_the_page_says() {
                 assert_eq!(send(&mut queue, sqe, &[]), Status::SUCCESS);
                 assert!(as_stored(&mut queue, &plain, FIRST, BLOCKS) == zeros(act), "{plain:?} {act}");
                 // A guard of zero is that of zeros only if it has 16 bits.
-                let fits = act || guard == Guard::Crc16;
+                let fits = act || plain.guard == Guard::Crc16;
                 let over_hidden = hidden(&mut queue, &plain, FIRST, BLOCKS);
                 assert_eq!(over_hidden.is_ok(), fits, "{plain:?} {act}");
             }
@@ -45,7 +45,7 @@ fn zeros_have_the_tuples_that_the_page_says() {
             assert_eq!(send(&mut queue, at_0, &[]), Status::SUCCESS);
             assert!(as_stored(&mut queue, &plain, 0, BLOCKS) == zeros(false), "{plain:?}");
             // The tuples that the hidden face would give, if the type counts.
-            let usual = Plain { application: 0, reference: FIRST, ..plain.clone() };
+            let usual = Plain { application: 0, storage: 0, reference: FIRST, ..plain.clone() };
             let sqe = command(&usual, io::WRITE_ZEROES, FIRST, BLOCKS, NO_CHECK, true);
             assert_eq!(send(&mut queue, sqe, &[]), Status::SUCCESS);
             let mut expected = vec![0; good.len()];
@@ -62,7 +62,7 @@ fn zeros_have_the_tuples_that_the_page_says() {
             sqe.set_dword(11, 1 << 2);
             assert_eq!(send(&mut queue, sqe, &ranges), Status::SUCCESS);
             let mut expected = vec![0; good.len()];
-            let own = Plain { kind: 1, application: 0, reference: FIRST, ..plain.clone() };
+            let own = Plain { kind: 1, application: 0, storage: 0, reference: FIRST, ..plain.clone() };
             for (i, block) in (0..).zip(expected.chunks_exact_mut(plain.block_bytes())) {
                 own.make(i, block);
             }
@@ -96,10 +96,10 @@ fn long_commands_go_on_where_they_were() {
     assert_eq!(send(&mut queue, long(io::VERIFY, [true, true, true, false]), &[]), Status::SUCCESS);
 }
 
-fn open(folder: &Path) -> Drive {
-    let source = format!("{0}/image,pi=16,tags={0}/tags", folder.display());
+fn open(folder: &Path, plain: &Plain) -> Drive {
+    let source = format!("{0}/image,{1},tags={0}/tags", folder.display(), options(plain));
     let DriveSource { backend, tagging } = source.parse().unwrap();
-    let drive = Drive::open_tagged(&backend, tagging.as_ref(), 512, "node", 1, None).unwrap();
+    let drive = Drive::open_tagged(&backend, tagging.as_ref(), plain.data as u32, "node", 1, None).unwrap();
     drive.keep_marks(&folder.join("state")).unwrap()
 }
 
@@ -112,19 +112,24 @@ fn rot(folder: &Path, at: u64) {
 }
 
 #[test]
-fn the_tuples_of_a_host_are_there_after_a_restart_and_marks_come_before_them() {
+fn the_metadata_of_a_host_are_there_after_a_restart_and_marks_come_before_them() {
+    for format in FORMATS {
+        restart(&plain_of(format, 1));
+    }
+}
+
+fn restart(plain: &Plain) {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("image"), vec![7; 1 << 20]).unwrap();
-    let plain = plain(512, 8, Guard::Crc16, 1);
-    let good = made(&plain, BLOCKS, 4);
-    let all = |code| command(&plain, code, FIRST, BLOCKS, [true; 4], false);
+    std::fs::write(folder.path().join("image"), vec![7; 256 << 10]).unwrap();
+    let good = made(plain, BLOCKS, 4);
+    let all = |code| command(plain, code, FIRST, BLOCKS, [true; 4], false);
     {
-        let (_server, _controller, mut queue) = serve_both(open(folder.path()));
+        let (_server, _controller, mut queue) = serve_both(open(folder.path(), plain));
         let mut write = all(io::WRITE);
         write.set_control(write.control() | Sqe::FUA);
         assert_eq!(send(&mut queue, write, &good), Status::SUCCESS);
     }
-    let (_server, mut controller, mut queue) = serve_both(open(folder.path()));
+    let (_server, mut controller, mut queue) = serve_both(open(folder.path(), plain));
     assert!(receive(&mut queue, all(io::READ), good.len()).unwrap() == good);
     // A mark is looked at before a tuple, over both faces; a good write takes it away, a bad one
     // does not.
@@ -134,8 +139,8 @@ fn the_tuples_of_a_host_are_there_after_a_restart_and_marks_come_before_them() {
     for _ in 0..2 {
         assert_eq!(receive(&mut queue, all(io::READ), good.len()), Err(Status::READ_ERROR));
         assert_eq!(send(&mut queue, all(io::VERIFY), &[]), Status::READ_ERROR);
-        assert_eq!(hidden(&mut queue, &plain, FIRST, BLOCKS), Err(Status::READ_ERROR));
-        let spoiled = spoil(&plain, &good, BAD, Wrong::Data);
+        assert_eq!(hidden(&mut queue, plain, FIRST, BLOCKS), Err(Status::READ_ERROR));
+        let spoiled = spoil(plain, &good, BAD, Wrong::Data);
         assert_eq!(send(&mut queue, all(io::WRITE), &spoiled), Status::GUARD_CHECK.dnr());
     }
     assert_eq!(send(&mut queue, all(io::WRITE), &good), Status::SUCCESS);
@@ -143,22 +148,25 @@ fn the_tuples_of_a_host_are_there_after_a_restart_and_marks_come_before_them() {
     // The same for zeros with tuples.
     for (act, control) in [(true, 0), (true, Sqe::DEAC), (false, 0)] {
         assert_eq!(send(&mut queue, mark, &[]), Status::SUCCESS);
-        let mut zeros = command(&plain, io::WRITE_ZEROES, FIRST, BLOCKS, NO_CHECK, act);
+        let mut zeros = command(plain, io::WRITE_ZEROES, FIRST, BLOCKS, NO_CHECK, act);
         zeros.set_control(zeros.control() | control);
         assert_eq!(send(&mut queue, zeros, &[]), Status::SUCCESS);
-        assert_eq!(hidden(&mut queue, &plain, FIRST, BLOCKS), Ok(vec![0; 4 * 512]));
+        // A tuple of zeros fits them only with 16 bits of guard.
+        let fits = act || plain.guard == Guard::Crc16;
+        let expected = if fits { Ok(vec![0; 4 * plain.data]) } else { Err(REFUSED) };
+        assert_eq!(hidden(&mut queue, plain, FIRST, BLOCKS), expected);
     }
     assert_eq!(send(&mut queue, all(io::WRITE), &good), Status::SUCCESS);
     // Damage under the node: with a check it has the name of the check, without one it is given as
     // it is.
-    rot(folder.path(), (FIRST + BAD) * 512 + 77);
+    rot(folder.path(), (FIRST + BAD) * plain.data as u64 + 77);
     let status = Status::GUARD_CHECK.dnr();
     assert_eq!(receive(&mut queue, all(io::READ), good.len()), Err(status));
     assert_eq!(last_error(&mut controller), (status, FIRST + BAD));
-    let there = as_stored(&mut queue, &plain, FIRST, BLOCKS);
+    let there = as_stored(&mut queue, plain, FIRST, BLOCKS);
     let damaged = there.iter().zip(&good).filter(|(there, good)| there != good).count();
     assert_eq!(damaged, 1, "the tuple says what the block was");
-    assert_eq!(hidden(&mut queue, &plain, FIRST, BLOCKS), Err(REFUSED));
+    assert_eq!(hidden(&mut queue, plain, FIRST, BLOCKS), Err(REFUSED));
 }
 
 /// A host that wants no checks gets what lies there; what it writes has tags all the same.
@@ -166,7 +174,10 @@ fn the_tuples_of_a_host_are_there_after_a_restart_and_marks_come_before_them() {
 fn the_unchecked_face_refuses_nothing_and_writes_tags() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("image"), vec![7; 1 << 20]).unwrap();
-    let server = serve_faces(vec![open(folder.path())], faces(&[("unchecked", &["unchecked"])]));
+    let server = serve_faces(
+        vec![open(folder.path(), &plain(512, 8, Guard::Crc16, 1))],
+        faces(&[("unchecked", &["unchecked"])]),
+    );
     let (_one, mut unchecked) = connect(&server, named(&server, "unchecked"), 8);
     let (_two, mut checked) = connect(&server, named(&server, "stranger"), 8);
     let command = |code: u8, blocks: u32| crate::world::command(code, 1, 5, blocks);

@@ -1,27 +1,17 @@
-//! Access to tags and tuples for others.
+//! Access to tags and metadata for others.
 
 use super::{TaggedDevice, ZEROS_AT_ONCE};
 use crate::carrier::Payload;
 use crate::machine::{Outcome, Request};
-use crate::page::{Judged, Origin, Tag};
-use crate::record::Change;
+use crate::page::Judged;
+use crate::record::{Change, apart};
 use pumice_blockdev::{BlockDevice, IoError, Judgement, Operation, TagCounts, TagFormat, Tagged};
 use pumice_protect::digest::crc32c;
-use pumice_protect::tuple::Tuple;
-
-impl TaggedDevice {
-    /// The *written* tags with these tuples.
-    fn tags_of(&self, tuples: &[u8]) -> Vec<Tag> {
-        let format = self.geometry.format();
-        let tuples = tuples.chunks_exact(format.tuple_bytes());
-        tuples.map(|tuple| Tag::written(Tuple::decode(format, tuple))).collect()
-    }
-}
 
 impl Tagged for TaggedDevice {
     fn format(&self) -> TagFormat {
-        let guard = self.geometry.format().guard();
-        TagFormat { guard, block_bytes: self.geometry.block_bytes() as u32 }
+        let metadata = self.geometry.format().metadata();
+        TagFormat { metadata, block_bytes: self.geometry.block_bytes() as u32 }
     }
 
     fn counts(&self) -> TagCounts {
@@ -43,66 +33,52 @@ impl Tagged for TaggedDevice {
         self.checked(carried, offset, len)
     }
 
-    fn read_with_tuples(&self, offset: u64, data: &mut [u8], tuples: &mut [u8]) -> Result<(), IoError> {
+    fn read_with_metadata(&self, offset: u64, data: &mut [u8], metadata: &mut [u8]) -> Result<(), IoError> {
         let len = data.len();
         let blocks = self.whole_blocks(Operation::Read, offset, len as u64)?;
-        let format = *self.geometry.format();
-        assert_eq!(
-            tuples.len() as u64,
-            (blocks.end - blocks.start) * format.tuple_bytes() as u64,
-            "a tuple of each block"
-        );
+        let each = self.geometry.format().metadata_bytes() as u64;
+        assert_eq!(metadata.len() as u64, (blocks.end - blocks.start) * each, "metadata of each block");
         if blocks.is_empty() {
             return Ok(());
         }
-        let carried = self.carrier.carry(blocks, Request::ReadTags, Payload::ReadTags(data));
-        let tags = match (carried.outcome, carried.error) {
-            (Outcome::Tags(tags), _) => tags,
+        let carried = self.carrier.carry(blocks, Request::ReadMetadata, Payload::ReadMetadata(data));
+        match (carried.outcome, carried.error) {
+            (Outcome::Metadata(read), _) => metadata.copy_from_slice(&read),
             (_, Some(error)) => return Err(error),
             _ => return Err(IoError::new(self.name(), Operation::Read, offset, len, self.tags_error())),
-        };
-        for (tag, tuple) in tags.iter().zip(tuples.chunks_exact_mut(format.tuple_bytes())) {
-            match tag.origin {
-                // An escape: no check is made against it.
-                Origin::Unknown => tuple.fill(0xFF),
-                _ => tuple.copy_from_slice(tag.tuple.encode(&format).as_slice()),
-            }
         }
         Ok(())
     }
 
-    fn write_with_tuples(&self, offset: u64, data: &[u8], tuples: &[u8]) -> Result<(), IoError> {
+    fn write_with_metadata(&self, offset: u64, data: &[u8], metadata: &[u8]) -> Result<(), IoError> {
         let blocks = self.whole_blocks(Operation::Write, offset, data.len() as u64)?;
-        let (block, tuple) = (self.geometry.block_bytes(), self.geometry.format().tuple_bytes());
-        assert_eq!(data.len() / block * tuple, tuples.len(), "a tuple for each block");
+        let (block, each) = (self.geometry.block_bytes(), self.geometry.format().metadata_bytes());
+        assert_eq!(data.len() / block * each, metadata.len(), "metadata for each block");
         let most = self.geometry.max_record_blocks() as usize;
-        let pieces = data.chunks(most * block).zip(tuples.chunks(most * tuple));
-        for (first, (data, tuples)) in blocks.step_by(most).zip(pieces) {
+        let pieces = data.chunks(most * block).zip(metadata.chunks(most * each));
+        for (first, (data, metadata)) in blocks.step_by(most).zip(pieces) {
             let piece = first..first + (data.len() / block) as u64;
-            let change = Change::Tags {
-                tags: self.tags_of(tuples),
-                sums: data.chunks_exact(block).map(crc32c).collect(),
-                data: self.geometry.carries_data().then(|| data.to_vec()),
-            };
+            let (tags, others) = apart(&self.geometry, metadata);
+            let sums = data.chunks_exact(block).map(crc32c).collect();
+            let logged = self.geometry.carries_data().then(|| data.to_vec());
+            let change = Change::Tags { tags, others, sums, data: logged };
             self.carry_write(Operation::Write, piece, change, Payload::Write(data))?;
         }
         Ok(())
     }
 
-    fn zero_with_tuples(&self, offset: u64, tuples: &[u8], frees_room: bool) -> Result<(), IoError> {
-        let (block, tuple) = (self.geometry.block_bytes(), self.geometry.format().tuple_bytes());
-        assert!(tuples.len().is_multiple_of(tuple), "whole tuples");
-        let len = (tuples.len() / tuple * block) as u64;
+    fn zero_with_metadata(&self, offset: u64, metadata: &[u8], frees_room: bool) -> Result<(), IoError> {
+        let (block, each) = (self.geometry.block_bytes(), self.geometry.format().metadata_bytes());
+        assert!(metadata.len().is_multiple_of(each), "metadata of whole blocks");
+        let len = (metadata.len() / each * block) as u64;
         let blocks = self.whole_blocks(Operation::Zero, offset, len)?;
         let most = self.geometry.max_record_blocks() as usize;
         let sum = crc32c(&vec![0; block]);
-        for (first, tuples) in blocks.step_by(most).zip(tuples.chunks(most * tuple)) {
-            let count = tuples.len() / tuple;
-            let change = Change::Tags {
-                tags: self.tags_of(tuples),
-                sums: vec![sum; count],
-                data: self.geometry.carries_data().then(|| vec![0; count * block]),
-            };
+        for (first, metadata) in blocks.step_by(most).zip(metadata.chunks(most * each)) {
+            let count = metadata.len() / each;
+            let (tags, others) = apart(&self.geometry, metadata);
+            let data = self.geometry.carries_data().then(|| vec![0; count * block]);
+            let change = Change::Tags { tags, others, sums: vec![sum; count], data };
             let piece = first..first + count as u64;
             self.carry_write(Operation::Zero, piece, change, Payload::Zero { discard: frees_room })?;
         }
