@@ -39,14 +39,10 @@ impl Group {
         number: u64,
         sectors: &[[u8; PAGE_BYTES]],
     ) -> Self {
-        let mut pages = Vec::with_capacity(sectors.len());
         let mut lost = Vec::new();
-        for (page, sector) in (number * GROUP_PAGES..).zip(sectors) {
-            if Page::append(&mut pages, geometry, sector, identity, page) {
-                lost.push(page);
-            }
-        }
-        Self { number, pages: pages.into_boxed_slice(), lost }
+        let pages =
+            Page::decode_all(geometry, sectors, identity, number * GROUP_PAGES, |page| lost.push(page));
+        Self { number, pages, lost }
     }
 
     /// A group of pages that were never written.

@@ -14,6 +14,7 @@
 pub mod adoption;
 mod budget;
 mod carrier;
+mod compare;
 mod device;
 pub mod file;
 pub mod geometry;

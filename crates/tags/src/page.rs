@@ -1,9 +1,13 @@
 //! Pages of tuples: one sector each, so that a power cut leaves the old one or the new.
 
-use crate::geometry::{Geometry, PAGE_BYTES};
+mod checksum;
+
+use crate::compare::compare;
+use crate::geometry::{GROUP_PAGES, Geometry, PAGE_BYTES};
+use checksum::{checksum, checksum_by_sum};
 use pumice_blockdev::prefetch;
-use pumice_protect::digest::{crc32c, crc32c_append};
 use pumice_protect::guard::Guard;
+use pumice_protect::kernels::{Kernels, Spacing};
 pub use pumice_protect::origin::{Judged, Opinion, Origin};
 use pumice_protect::tuple::Tuple;
 use std::ops::Range;
@@ -195,21 +199,8 @@ impl Page {
             });
             return fits.then_some(origin);
         }
-        let fits = match geometry.format().guard() {
-            Guard::Crc16 => fit(guards, tuples.as_chunks().0, |tuple: &[u8; 8]| {
-                // In the order of the bytes in memory: this way no byte has to be swapped.
-                let number = u64::from_le_bytes(*tuple);
-                ((number & 0xFF) << 8 | number >> 8 & 0xFF, number >> 16 & 0xFFFF)
-            }),
-            Guard::Crc32c => fit(guards, tuples.as_chunks().0, |tuple: &[u8; 16]| {
-                let number = u128::from_be_bytes(*tuple);
-                ((number >> 96) as u64, (number >> 80) as u64 & 0xFFFF)
-            }),
-            Guard::Crc64 => fit(guards, tuples.as_chunks().0, |tuple: &[u8; 16]| {
-                let number = u128::from_be_bytes(*tuple);
-                ((number >> 64) as u64, (number >> 48) as u64 & 0xFFFF)
-            }),
-        };
+        let compared = compare(geometry.format().guard(), guards, tuples);
+        let fits = !compared.differ && !compared.escapes;
         fits.then_some(origin)
     }
 
@@ -321,17 +312,29 @@ impl Page {
         }
     }
 
-    /// Appends a sector that was read to the pages before it; returns whether it is lost.
-    pub(crate) fn append(
-        pages: &mut Vec<Self>,
+    /// The pages of the sectors from number `first` on, all unknown where they are fresh or lost;
+    /// `lost` is called with the numbers of those that are lost.
+    pub(crate) fn decode_all(
         geometry: &Geometry,
-        sector: &[u8; PAGE_BYTES],
+        sectors: &[[u8; PAGE_BYTES]],
         identity: u64,
-        number: u64,
-    ) -> bool {
-        let kind = Kind::of(geometry, sector, identity, number);
-        pages.push(if kind == Kind::Whole { Self::from_whole(sector) } else { Self::unknown() });
-        kind == Kind::Lost
+        first: u64,
+        mut lost: impl FnMut(u64),
+    ) -> Box<[Self]> {
+        let mut sums = [0; GROUP_PAGES as usize];
+        let sums = &mut sums[..sectors.len()];
+        let spacing = Spacing { len: PAGE_BYTES, pitch: PAGE_BYTES };
+        Kernels::best().blocks(Guard::Crc32c, sectors.as_flattened(), spacing, sums);
+        let page = |(number, (sector, sum)): (u64, (&[u8; PAGE_BYTES], &u64))| {
+            let sum = checksum_by_sum(sector, identity, number, *sum as u32);
+            match Kind::by_checksum(geometry, sector, sum) {
+                Kind::Whole => return Self::from_whole(sector),
+                Kind::Fresh => {}
+                Kind::Lost => lost(number),
+            }
+            Self::unknown()
+        };
+        (first..).zip(sectors.iter().zip(&*sums)).map(page).collect()
     }
 
     fn from_whole(sector: &[u8; PAGE_BYTES]) -> Self {
@@ -339,19 +342,6 @@ impl Page {
         bytes[..4].fill(0);
         Self { bytes }
     }
-}
-
-/// Whether every guard is that of its tuple, and no application tag is an escape. `fields` gives
-/// both.
-fn fit<const N: usize>(guards: &[u64], tuples: &[[u8; N]], fields: impl Fn(&[u8; N]) -> (u64, u64)) -> bool {
-    // Without branches, so that several blocks are compared at a time.
-    let (mut differ, mut escapes) = (0, 0);
-    for (guard, tuple) in guards.iter().zip(tuples) {
-        let (stored, application) = fields(tuple);
-        differ |= stored ^ guard;
-        escapes |= (application + 1) >> 16;
-    }
-    differ == 0 && escapes == 0
 }
 
 /// What a sector is.
@@ -364,26 +354,24 @@ enum Kind {
 
 impl Kind {
     fn of(geometry: &Geometry, sector: &[u8; PAGE_BYTES], identity: u64, number: u64) -> Self {
+        Self::by_checksum(geometry, sector, checksum(sector, identity, number))
+    }
+
+    /// The same with the checksum that the sector should have.
+    fn by_checksum(geometry: &Geometry, sector: &[u8; PAGE_BYTES], checksum: u32) -> Self {
         if sector.iter().all(|byte| *byte == 0) {
             return Self::Fresh;
         }
         let crc = u32::from_le_bytes([sector[0], sector[1], sector[2], sector[3]]);
         let end = metadata_at(geometry, geometry.blocks_of_page() as usize);
         let plain = sector[4..ORIGINS_AT].iter().chain(&sector[end..]).all(|byte| *byte == 0);
-        if crc == checksum(sector, identity, number) && plain { Self::Whole } else { Self::Lost }
+        if crc == checksum && plain { Self::Whole } else { Self::Lost }
     }
 }
 
 fn metadata_at(geometry: &Geometry, place: usize) -> usize {
     assert!(place <= geometry.blocks_of_page() as usize, "place {place} of a page");
     METADATA_AT + place * geometry.format().metadata_bytes()
-}
-
-fn checksum(sector: &[u8; PAGE_BYTES], identity: u64, number: u64) -> u32 {
-    let mut head = [0; 16];
-    head[..8].copy_from_slice(&identity.to_le_bytes());
-    head[8..].copy_from_slice(&number.to_le_bytes());
-    crc32c_append(crc32c(&head), &sector[4..])
 }
 
 #[cfg(test)]

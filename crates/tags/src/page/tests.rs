@@ -8,6 +8,36 @@ fn geometry(guard: Guard) -> Geometry {
 }
 
 #[test]
+fn sectors_are_decoded_together_as_one_by_one() {
+    let geometry = geometry(Guard::Crc16);
+    let sector = |number: u64| {
+        let mut page = Page::unknown();
+        for place in 0..60 {
+            let tuple = geometry.tuple(place, (place * number * 77) & 0xFFFF);
+            page.set(&geometry, place as usize, &Tag::written(tuple));
+        }
+        page.encode(9, number)
+    };
+    for count in 1..=8 {
+        let mut sectors: Vec<[u8; PAGE_BYTES]> = (100..100 + count).map(sector).collect();
+        for (fresh, lost) in [(7, 7), (0, 2), (3, 1)] {
+            sectors.get_mut(fresh).into_iter().for_each(|sector| sector.fill(0));
+            sectors.get_mut(lost).into_iter().for_each(|sector| sector[400] ^= 1);
+            for number in [100, 101] {
+                let (mut together, mut lost) = (Vec::new(), Vec::new());
+                let pages = Page::decode_all(&geometry, &sectors, 9, number, |page| lost.push(page));
+                together.extend(pages);
+                let one = |(number, sector)| Page::decode(&geometry, sector, 9, number);
+                let one_by_one: Vec<Found> = (number..).zip(&sectors).map(one).collect();
+                let expected = one_by_one.iter().zip(number..).filter(|(found, _)| **found == Found::Lost);
+                assert_eq!(lost, expected.map(|(_, number)| number).collect::<Vec<_>>());
+                assert_eq!(together, one_by_one.into_iter().map(Found::page).collect::<Vec<_>>());
+            }
+        }
+    }
+}
+
+#[test]
 fn blocks_are_judged_together_as_one_by_one() {
     for (guard, block) in Guard::ALL.into_iter().zip([512, 4096, 4096]) {
         let geometry = Geometry::new(1 << 20, block, 512, guard, 128 << 10).unwrap();
