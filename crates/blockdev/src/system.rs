@@ -98,17 +98,33 @@ pub(crate) fn read_parts(file: &File, parts: &mut [IoSliceMut<'_>], offset: u64)
 /// follows, and more than this keeps it waiting for memory (docs/notebook/serving.md).
 const FETCHED: usize = 1024;
 
+/// The same for the second-level cache: a command of the smallest common kind.
+const FETCHED_FAR: usize = 4096;
+
 /// Brings the start of `bytes` into the caches while other work goes on.
 pub fn prefetch(bytes: &[u8]) {
     #[cfg(target_arch = "x86_64")]
-    for line in bytes[..bytes.len().min(FETCHED)].chunks(64) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: every processor of this architecture has SSE. The instruction changes nothing
-        // that a program can see, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
-    }
+    fetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(&bytes[..bytes.len().min(FETCHED)]);
     #[cfg(not(target_arch = "x86_64"))]
     let _ = bytes;
+}
+
+/// Brings more of `bytes` into the second-level cache while other work goes on: for bytes that are
+/// computed with before they are copied, so that the processor has time for that.
+pub fn prefetch_far(bytes: &[u8]) {
+    #[cfg(target_arch = "x86_64")]
+    fetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(&bytes[..bytes.len().min(FETCHED_FAR)]);
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = bytes;
+}
+
+#[cfg(target_arch = "x86_64")]
+fn fetch<const HINT: i32>(bytes: &[u8]) {
+    for line in bytes.chunks(64) {
+        // SAFETY: every processor of this architecture has SSE. The instruction changes nothing
+        // that a program can see, whatever the address.
+        unsafe { std::arch::x86_64::_mm_prefetch::<HINT>(line.as_ptr().cast()) };
+    }
 }
 
 /// Whether a file lives in memory (tmpfs, ramfs): direct I/O is accepted there, and copies all the

@@ -3,20 +3,24 @@
 //! Nothing survives the process, so there is neither a tag file nor a log: data and tuples change
 //! under one lock, and no command waits for another thread.
 
+use crate::compare::compare;
 use crate::geometry::{Geometry, InvalidGeometry, MIN_LOG};
 use crate::page::{Judged, Origin, judge};
 use crate::refusals::{Refusals, Ruling};
 use pumice_blockdev::{
-    BlockDevice, IoError, Operation, TagCounts, TagFormat, Tagged, prefetch, zeroed_memory,
+    BlockDevice, IoError, Operation, TagCounts, TagFormat, Tagged, prefetch, prefetch_far, zeroed_memory,
 };
 use pumice_protect::command::{Prchk, Tags};
 use pumice_protect::format::Format;
+use pumice_protect::kernels::{Kernels, Spacing};
 use pumice_protect::metadata::MetadataFormat;
 use pumice_protect::stream::{CheckStream, MakeStream};
 use std::io;
 use std::ops::Range;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+/// Blocks that are checked together.
+const TOGETHER: usize = 64;
 /// Bytes that are zeroed while other commands wait.
 const PIECE: u64 = 256 << 10;
 
@@ -97,6 +101,39 @@ impl TaggedMemory {
 
     /// Checks blocks, and copies them to `to` if it is given. The first block that is refused.
     fn refused(&self, content: &[u8], blocks: Range<u64>, mut to: Option<&mut [u8]>) -> Option<u64> {
+        if !self.geometry.is_tuple_only() {
+            return self.refused_one_by_one(content, blocks, to);
+        }
+        let size = self.geometry.block_bytes();
+        let (kernels, guard) = (Kernels::best(), self.format().guard());
+        let mut guards = [0; TOGETHER];
+        for first in blocks.clone().step_by(TOGETHER) {
+            let piece = first..blocks.end.min(first + TOGETHER as u64);
+            let places = places(&self.geometry, piece.clone());
+            let guards = &mut guards[..(piece.end - first) as usize];
+            let (data, spacing) = (&content[places.data], Spacing { len: size, pitch: size });
+            match to.as_deref_mut() {
+                Some(to) => {
+                    let to = &mut to[(first - blocks.start) as usize * size..][..data.len()];
+                    kernels.blocks_copy(guard, data, spacing, to, size, guards);
+                }
+                None => kernels.blocks(guard, data, spacing, guards),
+            }
+            if compare(guard, guards, &content[places.metadata]).differ {
+                let to = to.map(|to| &mut to[(first - blocks.start) as usize * size..]);
+                return self.refused_one_by_one(content, first..blocks.end, to);
+            }
+        }
+        None
+    }
+
+    /// The same, with a ruling for each block that differs.
+    fn refused_one_by_one(
+        &self,
+        content: &[u8],
+        blocks: Range<u64>,
+        mut to: Option<&mut [u8]>,
+    ) -> Option<u64> {
         let (mut first, mut end) = (blocks.start, blocks.end);
         while first < blocks.end {
             let places = places(&self.geometry, first..end);
@@ -266,9 +303,9 @@ impl BlockDevice for TaggedMemory {
         let Ok(blocks) = self.geometry.whole_blocks(offset, len) else { return };
         let places = places(&self.geometry, blocks);
         let content = self.read_lock();
-        for range in [places.metadata, places.origins, places.data] {
-            prefetch(&content[range]);
-        }
+        prefetch(&content[places.metadata]);
+        prefetch(&content[places.origins]);
+        prefetch_far(&content[places.data]);
     }
 
     fn tagged(&self) -> Option<&dyn Tagged> {
