@@ -8,13 +8,16 @@ use crate::geometry::Geometry;
 use crate::group::Group;
 use crate::machine::{Action, Machine, Outcome, Request};
 use pumice_blockdev::{BlockDevice, IoError};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::Thread;
 
-/// Blocks whose guards need no memory of their own.
-const FEW: usize = 256;
+thread_local! {
+    /// Room for guards.
+    static GUARDS: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
 
 /// The data of a command.
 pub(crate) enum Payload<'b> {
@@ -115,44 +118,62 @@ impl Carrier {
         self.until_done(shared, id, blocks, &mut payload)
     }
 
-    /// Carries out a read that waits for nothing.
-    fn read_now(&self, id: u64, blocks: &Range<u64>, payload: &mut Payload<'_>) -> Carried {
-        let mut few = [0; FEW];
-        let mut many = Vec::new();
-        let (read, guards) = self.read(blocks, payload, &mut few, &mut many);
-        let mut shared = self.shared();
-        let outcome = shared.machine.read_now(id, read.is_ok().then_some(guards));
-        shared.distribute();
-        Carried { outcome, error: read.err() }
+    /// Reads and checks blocks for a reader of most of the drive in order.
+    ///
+    /// Nearly all of them fit their tags, and nobody writes them. So they are read without a lock,
+    /// and only if a tag does not fit, they are read again in their turn.
+    pub(crate) fn sweep(&self, blocks: Range<u64>, buffer: &mut [u8]) -> Carried {
+        let can_look = self.shared().machine.can_look(&blocks);
+        if can_look {
+            let looked = self.read(&blocks, &mut Payload::Read(buffer), |read, guards| match read {
+                Ok(()) => self.shared().machine.look(&blocks, guards).map(Outcome::Checked).map(Ok),
+                Err(error) => Some(Err(error)),
+            });
+            match looked {
+                Some(Ok(outcome)) => return Carried { outcome, error: None },
+                Some(Err(error)) => return Carried { outcome: Outcome::DriveFailed, error: Some(error) },
+                None => {}
+            }
+        }
+        self.carry(blocks, Request::Sweep, Payload::Read(buffer))
     }
 
-    /// Reads the blocks of a command, and computes their guards if they are to be checked: in
-    /// `few`, or if these are not enough, in `many`.
-    fn read<'g>(
+    /// Carries out a read that waits for nothing.
+    fn read_now(&self, id: u64, blocks: &Range<u64>, payload: &mut Payload<'_>) -> Carried {
+        self.read(blocks, payload, |read, guards| {
+            let mut shared = self.shared();
+            let outcome = shared.machine.read_now(id, read.is_ok().then_some(guards));
+            shared.distribute();
+            Carried { outcome, error: read.err() }
+        })
+    }
+
+    /// Reads the blocks of a command, computes their guards if they are to be checked, and calls
+    /// `then` with these.
+    fn read<T>(
         &self,
         blocks: &Range<u64>,
         payload: &mut Payload<'_>,
-        few: &'g mut [u64; FEW],
-        many: &'g mut Vec<u64>,
-    ) -> (Result<(), IoError>, &'g [u64]) {
+        then: impl FnOnce(Result<(), IoError>, &[u64]) -> T,
+    ) -> T {
         let (buffer, judged) = match payload {
             Payload::Read(buffer) => (buffer, true),
             Payload::ReadMetadata(buffer) => (buffer, false),
             Payload::Write(_) | Payload::Zero { .. } => unreachable!("it reads"),
         };
         let count = if judged { (blocks.end - blocks.start) as usize } else { 0 };
-        let guards = match few.get_mut(..count) {
-            Some(few) => few,
-            None => {
-                many.resize(count, 0);
-                &mut many[..]
-            }
-        };
         let read = self.drive.read_at(blocks.start * self.geometry.block_bytes() as u64, buffer);
-        if read.is_ok() {
-            self.geometry.guards_into(buffer, guards);
+        // Taken out, so that nothing that is called here can meet it in use.
+        let mut guards = GUARDS.take();
+        if guards.len() < count {
+            guards.resize(count, 0);
         }
-        (read, guards)
+        if read.is_ok() {
+            self.geometry.guards_into(buffer, &mut guards[..count]);
+        }
+        let result = then(read, &guards[..count]);
+        GUARDS.set(guards);
+        result
     }
 
     /// Flushes the drive.
@@ -232,9 +253,10 @@ impl Carrier {
                 Event::Loaded(file.load_groups(groups).ok())
             }
             Action::Read(_) => {
-                let (mut few, mut many) = ([0; FEW], Vec::new());
-                let (read, guards) = self.read(blocks, payload, &mut few, &mut many);
-                let guards = read.is_ok().then(|| guards.to_vec());
+                let (read, guards) = self.read(blocks, payload, |read, guards| {
+                    let guards = read.is_ok().then(|| guards.to_vec());
+                    (read, guards)
+                });
                 *error = read.err();
                 Event::Read(guards)
             }

@@ -29,6 +29,8 @@ pub(crate) enum Mutation {
     NotKept,
     /// The copies that recovery keeps are not synced before it writes over the blocks.
     NoKeptSync,
+    /// What a look finds without a lock is taken for granted.
+    LookIsFinal,
 }
 
 impl Mutation {
@@ -38,7 +40,7 @@ impl Mutation {
     }
 }
 
-pub(crate) const ALL: [Mutation; 13] = [
+pub(crate) const ALL: [Mutation; 14] = [
     Mutation::NoLocks,
     Mutation::DataBeforeLog,
     Mutation::CopyAfterFlush,
@@ -52,4 +54,5 @@ pub(crate) const ALL: [Mutation; 13] = [
     Mutation::EverythingIsTorn,
     Mutation::NotKept,
     Mutation::NoKeptSync,
+    Mutation::LookIsFinal,
 ];

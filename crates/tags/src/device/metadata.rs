@@ -29,8 +29,7 @@ impl Tagged for TaggedDevice {
     fn read_checked(&self, offset: u64, buf: &mut [u8]) -> Result<Judgement, IoError> {
         let len = buf.len();
         let blocks = self.whole_blocks(Operation::Read, offset, len as u64)?;
-        let carried = self.carrier.carry(blocks, Request::Sweep, Payload::Read(buf));
-        self.checked(carried, offset, len)
+        self.checked(self.carrier.sweep(blocks, buf), offset, len)
     }
 
     fn read_with_metadata(&self, offset: u64, data: &mut [u8], metadata: &mut [u8]) -> Result<(), IoError> {

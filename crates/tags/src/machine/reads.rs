@@ -29,6 +29,32 @@ impl Machine {
         outcome
     }
 
+    /// Whether the pages of some blocks are in memory, so that a [look](Self::look) at these has
+    /// what it needs. Their tuples are brought into the caches.
+    #[must_use]
+    pub fn can_look(&self, blocks: &Range<u64>) -> bool {
+        let here = self.geometry.groups_of(blocks).all(|group| self.cache.has(group));
+        if here {
+            // They are wanted when the blocks have been read.
+            self.parts(blocks).for_each(|part| self.cache.page(part.page).prefetch());
+        }
+        here
+    }
+
+    /// Checks blocks that were read before, without a command and so beside every write. `None` if
+    /// a page is not here, or if a block has a fault: it may have been read, or its tag changed, in
+    /// the middle of a write. A command that waits for writes has to read them then.
+    #[must_use]
+    pub fn look(&self, blocks: &Range<u64>, guards: &[u64]) -> Option<Judgement> {
+        let here = self.geometry.groups_of(blocks).all(|group| self.cache.has(group));
+        let judgement = here.then(|| self.check(blocks.clone(), guards))?;
+        #[cfg(test)]
+        if self.mutation == Some(crate::mutation::Mutation::LookIsFinal) {
+            return Some(judgement);
+        }
+        judgement.faulty.is_empty().then_some(judgement)
+    }
+
     fn outcome_of_read(&mut self, id: u64, guards: Option<&[u64]>) -> Outcome {
         let Some(guards) = guards else { return Outcome::DriveFailed };
         let command = &self.commands[&id];

@@ -86,7 +86,12 @@ impl Session<'_> {
                     1 => Request::Sweep,
                     _ => Request::Judge { sweeps: self.world.random.one_in(2) },
                 };
-                if self.world.random.one_in(2) && self.machine.begin_now(id, blocks.clone(), &request) {
+                if !tags && self.world.random.one_in(3) && self.machine.can_look(&blocks) {
+                    // Beside every write.
+                    self.jobs.push(Job::new(Action::Read(id)));
+                    self.looks.insert(id);
+                } else if self.world.random.one_in(2) && self.machine.begin_now(id, blocks.clone(), &request)
+                {
                     // As if the machine had asked for it; its outcome comes back at once.
                     self.jobs.push(Job::new(Action::Read(id)));
                     self.at_once.insert(id);
@@ -253,7 +258,16 @@ impl Session<'_> {
                     self.read.insert(*id, blocks.collect());
                 }
                 let guards: Vec<u64> = bytes.chunks(size).map(|block| guard.of(block)).collect();
-                if self.at_once.remove(id) {
+                if self.looks.remove(id) {
+                    let blocks = self.commands[id].0.clone();
+                    match self.machine.look(&blocks, &guards) {
+                        Some(judgement) => self.done(*id, &Outcome::Checked(judgement))?,
+                        None => {
+                            self.world.counts.looked_again += 1;
+                            self.machine.begin(*id, blocks, Request::Sweep);
+                        }
+                    }
+                } else if self.at_once.remove(id) {
                     let outcome = self.machine.read_now(*id, Some(&guards));
                     self.done(*id, &outcome)?;
                 } else {

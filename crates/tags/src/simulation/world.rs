@@ -84,6 +84,7 @@ impl World {
             commands,
             read,
             at_once: BTreeSet::new(),
+            looks: BTreeSet::new(),
             next: 1,
             slow_checkpoints,
             slow_loads,
