@@ -383,6 +383,22 @@ pub trait BlockDevice: Send + Sync {
         self.write_at(offset, data)
     }
 
+    /// Fills `buf` from `offset` if all of that is in memory and it need not wait for the medium;
+    /// else says false, and `buf` holds anything.
+    fn read_cached(&self, _offset: u64, _buf: &mut [u8]) -> bool {
+        false
+    }
+
+    /// Begins to bring to the medium what [`write_soon`](Self::write_soon) wrote to a range; with
+    /// `wait`, returns when that has been done. A [`flush`](Self::flush) has less to do then, and
+    /// is needed all the same.
+    ///
+    /// # Errors
+    /// If the medium fails: what was written to the range, and not flushed, is perhaps lost.
+    fn write_back(&self, _offset: u64, _len: u64, _wait: bool) -> Result<(), IoError> {
+        Ok(())
+    }
+
     /// Zeroes `len` bytes at `offset`, and keeps their space on the medium. Reads see zeros when it
     /// returns; they are durable after a subsequent [`flush`](Self::flush). After a crash before
     /// that, each logical block has its old contents or zeros. No byte outside the range changes.

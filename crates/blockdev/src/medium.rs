@@ -22,6 +22,14 @@ impl Medium for DeviceMedium {
         self.0.write_soon(offset, data).map_err(crate::IoError::into_io)
     }
 
+    fn read_cached(&self, offset: u64, buf: &mut [u8]) -> bool {
+        self.0.read_cached(offset, buf)
+    }
+
+    fn write_back(&self, offset: u64, len: u64, wait: bool) -> io::Result<()> {
+        self.0.write_back(offset, len, wait).map_err(crate::IoError::into_io)
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.0.flush().map_err(crate::IoError::into_io)
     }

@@ -2,7 +2,7 @@
 
 #![expect(
     unsafe_code,
-    reason = "ioctl, fallocate, preadv, fstatfs, madvise, setpriority and the limits of the process are foreign functions"
+    reason = "ioctl, fallocate, sync_file_range, preadv, fstatfs, madvise, setpriority and the limits of the process are foreign functions"
 )]
 
 use std::fs::File;
@@ -42,6 +42,26 @@ pub(crate) fn physical_block_size(file: &File) -> io::Result<u32> {
     // is valid for that.
     check(unsafe { libc::ioctl(file.as_raw_fd(), BLKPBSZGET as _, &raw mut size) })?;
     Ok(size)
+}
+
+/// Begins to write back the dirty pages of a range of the page cache; with `wait`, returns when
+/// they have been written (sync_file_range(2)). It makes nothing durable.
+pub(crate) fn write_back(file: &File, offset: u64, len: u64, wait: bool) -> io::Result<()> {
+    let to_off64 = |n: u64| libc::off64_t::try_from(n).map_err(io::Error::other);
+    let (offset, len) = (to_off64(offset)?, to_off64(len)?);
+    let ends = libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    let flags = libc::SYNC_FILE_RANGE_WRITE | if wait { ends } else { 0 };
+    // SAFETY: the descriptor is open, and no memory is handed over.
+    check(unsafe { libc::sync_file_range(file.as_raw_fd(), offset, len, flags) }).map(drop)
+}
+
+/// Fills `buf` from the page cache; false if some of it is not there (preadv2(2), `RWF_NOWAIT`).
+pub(crate) fn read_cached(file: &File, offset: u64, buf: &mut [u8]) -> bool {
+    let Ok(offset) = libc::off64_t::try_from(offset) else { return false };
+    let part = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
+    // SAFETY: the descriptor is open, and the one part is a buffer that is borrowed for the call.
+    let read = unsafe { libc::preadv64v2(file.as_raw_fd(), &raw const part, 1, offset, libc::RWF_NOWAIT) };
+    usize::try_from(read).is_ok_and(|read| read == buf.len())
 }
 
 /// The treatment of a zeroed range's space.

@@ -26,6 +26,22 @@ pub trait Medium {
         self.write_at(offset, data)
     }
 
+    /// Fills `buf` from `offset` if all of that is in memory and it need not wait for the medium;
+    /// else says false, and `buf` holds anything.
+    fn read_cached(&self, _offset: u64, _buf: &mut [u8]) -> bool {
+        false
+    }
+
+    /// Begins to bring to the medium what [`write_soon`](Self::write_soon) wrote to a range; with
+    /// `wait`, returns when that has been done. A [`sync`](Self::sync) has less to do then, and is
+    /// needed all the same.
+    ///
+    /// # Errors
+    /// If the medium fails: what was written to the range, and not synced, is perhaps lost.
+    fn write_back(&self, _offset: u64, _len: u64, _wait: bool) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Makes everything that was written durable.
     ///
     /// # Errors
