@@ -91,6 +91,10 @@ pub trait Nand {
     /// The page that was read last holds what it should, by its tag: later reads of it need not
     /// look at the tag again.
     fn vouch(&mut self, _page: Ppn) {}
+
+    /// These pages of a closed block are about to be read, in this order. It changes nothing but
+    /// how long that takes. What was read ahead before is forgotten.
+    fn prefetch(&mut self, _pages: impl Iterator<Item = Ppn>) {}
 }
 
 impl<N: Nand> Nand for &mut N {
@@ -135,5 +139,9 @@ impl<N: Nand> Nand for &mut N {
 
     fn vouch(&mut self, page: Ppn) {
         (**self).vouch(page);
+    }
+
+    fn prefetch(&mut self, pages: impl Iterator<Item = Ppn>) {
+        (**self).prefetch(pages);
     }
 }

@@ -1,7 +1,12 @@
 //! Flash that holds bytes, seen as flash whose pages have tags.
 
-use crate::tag::Tag;
+use crate::tag::{Kind, Tag};
 use pumice_flash::{BlockId, Geometry, Nand, NandError, Nanos, PageRead, Ppn};
+
+/// A page as it lies in the flash.
+type Raw = PageRead<Vec<u8>, Vec<u8>>;
+/// A tag, and the sum of the data that it says.
+type Known = (Tag, Option<u32>);
 
 /// Encodes tags into out-of-band bytes, and checks both checksums at each read.
 #[derive(Debug)]
@@ -12,12 +17,14 @@ pub struct Coded<N> {
     sums: Vec<u32>,
     /// The page that was read last, and the sum of its data.
     last: Option<(Ppn, u32)>,
+    /// The sum of the next version of a logical page, for a caller that has it already.
+    expected: Option<(u32, u32)>,
 }
 
 impl<N> Coded<N> {
     /// A view of flash that holds bytes.
     pub fn new(inner: N) -> Self {
-        Self { inner, sums: Vec::new(), last: None }
+        Self { inner, sums: Vec::new(), last: None, expected: None }
     }
 
     /// The flash itself.
@@ -41,6 +48,22 @@ impl<N> Coded<N> {
         self.sums.get(page.0 as usize).copied().filter(|sum| *sum != 0)
     }
 
+    /// The next version that is written of a logical page has this sum; with `None`, nothing is
+    /// known of it any more. The caller says so after the write, which need not program a page.
+    pub fn expect(&mut self, next: Option<(u32, u32)>) {
+        self.expected = next;
+    }
+
+    /// The sum of a page's data, which need not be computed if it was expected.
+    fn sum_of(&mut self, data: &[u8], tag: &Tag) -> u32 {
+        // Copies of old versions come between, and have their own births.
+        let new = tag.birth == tag.seq && !tag.lost;
+        let expected = self.expected.take_if(|_| new).filter(|(lpn, _)| tag.kind == Kind::Lpn(*lpn));
+        let sum = expected.map_or_else(|| crc32c::crc32c(data), |(_, sum)| sum);
+        debug_assert_eq!(sum, crc32c::crc32c(data), "the sum that was expected");
+        sum
+    }
+
     fn learn(&mut self, page: Ppn, sum: u32) {
         if let Some(known) = self.sums.get_mut(page.0 as usize) {
             *known = sum;
@@ -52,7 +75,19 @@ impl<N: Nand> Coded<N> {
     /// A view that keeps the sums of pages which were programmed or checked: 4 bytes a page.
     pub fn with_sums(inner: N) -> Self {
         let pages = inner.geometry().pages() as usize;
-        Self { inner, sums: vec![0; pages], last: None }
+        Self { inner, sums: vec![0; pages], last: None, expected: None }
+    }
+}
+
+impl<N: Nand<Page = Vec<u8>, Oob = Vec<u8>>> Coded<N> {
+    /// A page, without its data if they do not have the sum that the tag says; and the tag, with
+    /// that sum.
+    fn read_once(&mut self, page: Ppn, after: Nanos) -> Result<(Raw, Option<Known>), NandError> {
+        let mut read = self.inner.read(page, after)?;
+        let tag = Tag::decode(&read.oob);
+        let sum = tag.as_ref().and_then(|(_, sum)| *sum);
+        read.data = read.data.filter(|data| sum.is_none_or(|sum| crc32c::crc32c(data) == sum));
+        Ok((read, tag))
     }
 }
 
@@ -65,9 +100,15 @@ impl<N: Nand<Page = Vec<u8>, Oob = Vec<u8>>> Nand for Coded<N> {
     }
 
     fn read(&mut self, page: Ppn, after: Nanos) -> Result<PageRead<Vec<u8>, Tag>, NandError> {
-        let read = self.inner.read(page, after)?;
-        let (tag, crc) = Tag::decode(&read.oob).ok_or(NandError::Unreadable(page))?;
-        let data = read.data.filter(|data| crc.is_none_or(|crc| crc32c::crc32c(data) == crc));
+        let (mut read, mut tag) = self.read_once(page, after)?;
+        if tag.is_none() || read.data.is_none() {
+            // What was read ahead, or comes from a cache, may be wrong: garbage collection gives up
+            // for good what it cannot read.
+            self.inner.prefetch(std::iter::empty());
+            (read, tag) = self.read_once(page, after)?;
+        }
+        let (tag, crc) = tag.ok_or(NandError::Unreadable(page))?;
+        let data = read.data;
         self.last = data.as_ref().filter(|_| !tag.lost).and(crc).map(|crc| (page, crc));
         Ok(PageRead { data, oob: tag, done: read.done })
     }
@@ -78,7 +119,7 @@ impl<N: Nand<Page = Vec<u8>, Oob = Vec<u8>>> Nand for Coded<N> {
     }
 
     fn program(&mut self, page: Ppn, after: Nanos, data: &Vec<u8>, tag: &Tag) -> Result<Nanos, NandError> {
-        let sum = crc32c::crc32c(data);
+        let sum = self.sum_of(data, tag);
         let done = self.inner.program(page, after, data, &tag.encode(sum))?;
         self.learn(page, if tag.lost { 0 } else { sum });
         Ok(done)
@@ -106,6 +147,10 @@ impl<N: Nand<Page = Vec<u8>, Oob = Vec<u8>>> Nand for Coded<N> {
 
     fn erases(&self, block: BlockId) -> u32 {
         self.inner.erases(block)
+    }
+
+    fn prefetch(&mut self, pages: impl Iterator<Item = Ppn>) {
+        self.inner.prefetch(pages);
     }
 
     fn vouch(&mut self, page: Ppn) {

@@ -63,6 +63,9 @@ pub struct Config {
     pub checkpoint_every: u64,
     /// Blocks that are erased at a time, at least 1: they share the syncs before.
     pub erase_at_once: u32,
+    /// Blocks that are free ahead of need: so those that garbage collection frees are erased in
+    /// time, with syncs that are made anyway.
+    pub ahead: u32,
     /// Decides random choices.
     pub seed: u64,
 }
@@ -85,6 +88,7 @@ impl Config {
             wear_spread: 64,
             checkpoint_every: u64::MAX,
             erase_at_once: 1,
+            ahead: 0,
             seed: 1,
         }
     }

@@ -26,6 +26,13 @@ where
             let Some(victim) = self.blocks.pick(u32::MAX) else { break };
             self.collect(victim, after)?;
         }
+        // A block that is all but full of live pages would be moved for next to nothing.
+        let pages = self.nand.geometry().pages_per_block;
+        while self.blocks.free() <= (keep + self.config.ahead) as usize && self.config.ahead > 0 {
+            let Some(victim) = self.blocks.pick(pages - pages / 16) else { break };
+            self.checkpoint_if_due()?;
+            self.collect(victim, after)?;
+        }
         // Blocks that hold nothing are free for nothing, and the erases of many share their syncs.
         let wanted = (keep + self.config.erase_at_once) as usize;
         while self.config.erase_at_once > 1 && self.blocks.free() < wanted {
@@ -118,6 +125,8 @@ where
         std::hint::black_box(pages.fold(0, |sum, page| sum ^ self.map.prefetch(page)));
         let pages = (0..geometry.pages_per_block).map(|index| geometry.page(BlockId(block), index));
         std::hint::black_box(pages.fold(0, |sum, page| sum ^ self.dedup.prefetch(page)));
+        let pages = (0..geometry.pages_per_block).map(|index| geometry.page(BlockId(block), index));
+        self.nand.prefetch(pages.filter(|page| self.map.owner(*page).is_some()));
         for index in 0..geometry.pages_per_block {
             let page = geometry.page(BlockId(block), index);
             if let Some(owner) = self.map.owner(page) {

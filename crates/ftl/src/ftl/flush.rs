@@ -18,6 +18,14 @@ pub struct Flush {
     programmed: u64,
 }
 
+impl Flush {
+    /// The last sequence number that it covers.
+    #[must_use]
+    pub fn upto(&self) -> u64 {
+        self.upto
+    }
+}
+
 impl<N, J, C> Ftl<N, J, C>
 where
     C: Content,
@@ -49,12 +57,14 @@ where
         number <= self.durable
     }
 
-    /// Whether a flush would keep writes from waiting: few blocks are erased, and many could be
+    /// Whether a flush would keep writes from waiting: few blocks are erased, and others could be
     /// once what made them free is durable.
     pub fn wants_flush(&self) -> bool {
         let half = self.config.erase_at_once as usize / 2;
         let (erased, others) = self.blocks.free_by_erase();
-        half > 0 && erased < half && others >= half && self.unflushed().is_some()
+        let many = half > 0 && erased < half && others >= half;
+        let last = others > 0 && erased < self.config.ahead as usize / 2;
+        (many || last) && self.unflushed().is_some()
     }
 
     /// Begins a flush: hands everything over that was acknowledged. The caller then syncs the

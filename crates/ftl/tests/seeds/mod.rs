@@ -52,12 +52,12 @@ pub(crate) struct Allowed {
 struct Overlaps {
     random: Random,
     under_way: Option<UnderWay>,
+    /// The medium was synced for these: they were acknowledged.
+    synced: Vec<Flush>,
 }
 
 struct UnderWay {
     flush: Flush,
-    /// The medium was synced since it began.
-    synced: bool,
     /// The content of each page that it covers, by its place among all that the page had.
     covers: Vec<usize>,
 }
@@ -77,7 +77,7 @@ impl Allowed {
     /// The same, with flushes during which other operations go on.
     pub(crate) fn overlapping(seed: u64) -> Self {
         let random = Random::new(seed ^ 0xF1_0511);
-        Self { overlaps: Some(Overlaps { random, under_way: None }), ..Self::new() }
+        Self { overlaps: Some(Overlaps { random, under_way: None, synced: Vec::new() }), ..Self::new() }
     }
 
     /// The place of each page's content among all that the page had.
@@ -105,7 +105,7 @@ impl Allowed {
     /// The process ended, or the power: no flush is under way.
     pub(crate) fn ended(&mut self) {
         if let Some(overlaps) = &mut self.overlaps {
-            overlaps.under_way = None;
+            (overlaps.under_way, overlaps.synced) = (None, Vec::new());
         }
     }
 
@@ -127,18 +127,22 @@ fn overlap<N: Cuttable>(drive: &mut Drive<N>, allowed: &mut Allowed) -> Result<(
     let turn = overlaps.random.below(3) == 0;
     match overlaps.under_way.take() {
         None if turn => match drive.begin_flush(0)? {
-            Some(flush) => overlaps.under_way = Some(UnderWay { flush, synced: false, covers: places }),
+            Some(flush) => overlaps.under_way = Some(UnderWay { flush, covers: places }),
             None => allowed.flushed(),
         },
-        Some(flush) if turn && flush.synced => {
-            drive.end_flush(flush.flush)?;
-            allowed.flushed_to(&flush.covers);
-        }
-        Some(flush) if turn => {
+        Some(UnderWay { flush, covers }) if turn => {
             drive.nand_mut().sync_medium()?;
-            overlaps.under_way = Some(UnderWay { synced: true, ..flush });
+            overlaps.synced.push(flush);
+            allowed.flushed_to(&covers);
         }
         other => overlaps.under_way = other,
+    }
+    let Some(overlaps) = &mut allowed.overlaps else { return Ok(()) };
+    // They end in any order, and the next ones may have begun.
+    let count = overlaps.synced.len() as u64;
+    if count > 2 || count > 0 && overlaps.random.below(3) == 0 {
+        let one = overlaps.random.below(count) as usize;
+        drive.end_flush(overlaps.synced.swap_remove(one))?;
     }
     Ok(())
 }
@@ -227,7 +231,8 @@ pub(crate) fn one_seed<N: Cuttable>(seed: u64) {
     // Each with each: blocks erased ahead, flushes under way, flash that fails; odd seeds end the
     // process of a file.
     let (ahead, overlapping) = ((seed / 2).is_multiple_of(2), seed / 4 % 2 == 1);
-    let config = Config { erase_at_once: if ahead { 3 } else { 1 }, ..config(&mut random) };
+    let (erase_at_once, free) = if ahead { (3, 2) } else { (1, 0) };
+    let config = Config { erase_at_once, ahead: free, ..config(&mut random) };
     let fails = seed.is_multiple_of(3);
     // Where programs and erases fail, blocks are retired: room for that.
     let spare = if fails { 40 } else { 10 * u32::from(overlapping) };
