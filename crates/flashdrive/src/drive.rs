@@ -1,5 +1,6 @@
 //! A flash drive as a block device.
 
+use crate::flushes::{Flushes, Turn};
 use crate::layer::{Layer, counts, mount};
 use crate::layout::{Layout, PAGE_BYTES};
 use crate::queued::Queued;
@@ -26,6 +27,11 @@ const FREE_AHEAD: u32 = 4;
 const LOOKS: u64 = 64;
 /// How quiet it must be for a checkpoint that nothing else asks for.
 const QUIET: Duration = Duration::from_secs(5);
+
+/// How often a thread looks whether the lock is free before it sleeps, and turns of an idle loop
+/// between two looks.
+const LOOKS_AT_LOCK: u32 = 16;
+const TURNS: u32 = 16;
 
 struct State {
     layer: Layer<Queued<DeviceMedium>>,
@@ -55,8 +61,7 @@ pub struct FlashDrive {
     state: Mutex<State>,
     /// Makes the writes of the translation layer without its lock.
     medium: Queued<DeviceMedium>,
-    /// Held during a flush: those that come meanwhile share the next one.
-    flushing: Mutex<()>,
+    flushes: Flushes,
     opened: Instant,
     /// When the last command came or ended, in nanoseconds since it was opened.
     last: AtomicU64,
@@ -85,7 +90,7 @@ impl FlashDrive {
             capacity: superblock.capacity(),
             state: Mutex::new(State { layer, rested: false }),
             medium,
-            flushing: Mutex::new(()),
+            flushes: Flushes::default(),
             opened: Instant::now(),
             last: AtomicU64::new(0),
         })
@@ -101,7 +106,15 @@ impl FlashDrive {
         self.lock().layer.stats()
     }
 
+    /// It is mostly held for a few microseconds, less than it takes to sleep.
     fn lock(&self) -> MutexGuard<'_, State> {
+        for _ in 0..LOOKS_AT_LOCK {
+            match self.state.try_lock() {
+                Ok(state) => return state,
+                Err(TryLockError::Poisoned(state)) => return state.into_inner(),
+                Err(TryLockError::WouldBlock) => (0..TURNS).for_each(|_| std::hint::spin_loop()),
+            }
+        }
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -125,25 +138,26 @@ impl FlashDrive {
         let state = self.lock();
         let Some(last) = state.layer.unflushed() else { return self.check_medium() };
         drop(state);
-        let turn = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.lock().layer.is_durable(last) { Ok(()) } else { self.flush_in_turn(turn) }
+        match self.flushes.turn(last) {
+            Some(turn) => self.flush_in_turn(turn),
+            None => Ok(()),
+        }
     }
 
     /// Makes a flush that no host asked for, unless one is under way: that one serves as well.
     fn flush_ahead(&self) -> Result<(), FtlError> {
-        match self.flushing.try_lock() {
-            Ok(turn) => self.flush_in_turn(turn),
-            Err(TryLockError::Poisoned(turn)) => self.flush_in_turn(turn.into_inner()),
-            Err(TryLockError::WouldBlock) => Ok(()),
-        }
+        self.flushes.turn_now().map_or(Ok(()), |turn| self.flush_in_turn(turn))
     }
 
-    fn flush_in_turn(&self, _turn: MutexGuard<'_, ()>) -> Result<(), FtlError> {
+    fn flush_in_turn(&self, turn: Turn<'_>) -> Result<(), FtlError> {
         let mut state = self.lock();
         let Some(flush) = state.layer.begin_flush(0)? else { return Ok(()) };
         let number = self.medium.accepted();
         drop(state);
         self.medium.sync_upto(number).map_err(|_| NandError::Failed)?;
+        // Those that it covers are told at once: what the end of a flush does besides is for later
+        // commands.
+        turn.done(flush.upto());
         let mut state = self.lock();
         state.layer.end_flush(flush)?;
         let number = self.medium.accepted();
@@ -190,7 +204,7 @@ impl FlashDrive {
         let find = |lpn| {
             let Some(page) = state.layer.map().lookup(lpn) else { return Ok(Source::Zeros) };
             let nand = state.layer.nand();
-            let known = nand.sum(page).filter(|_| !nand.inner().is_in_memory(page));
+            let known = nand.sum(page).filter(|_| !self.medium.holds(self.layout.data_at(page), PAGE));
             match known {
                 Some(sum) => Ok(Source::At(page, sum)),
                 None => match state.layer.read(lpn, 0) {
@@ -252,12 +266,13 @@ impl FlashDrive {
         Ok(())
     }
 
-    /// Changes a part of a page, or all of it. `page` is room for its content.
+    /// Changes a part of a page, or all of it: then `sum` is its sum. `page` is room for its
+    /// content.
     fn write_part(
         state: &mut State,
-        lpn: u32,
-        at: usize,
+        (lpn, at): (u32, usize),
         data: &[u8],
+        sum: Option<u32>,
         page: &mut Vec<u8>,
     ) -> Result<(), FtlError> {
         if data.len() == PAGE {
@@ -267,7 +282,10 @@ impl FlashDrive {
             *page = state.layer.read(lpn, 0)?.0.unwrap_or_else(|| vec![0; PAGE]);
             page[at..at + data.len()].copy_from_slice(data);
         }
-        state.layer.write(lpn, page, 0).map(|_| ())
+        state.layer.nand_mut().expect(sum.map(|sum| (lpn, sum)));
+        let written = state.layer.write(lpn, page, 0);
+        state.layer.nand_mut().expect(None);
+        written.map(drop)
     }
 
     /// Makes a range zeros: whole pages are forgotten.
@@ -285,7 +303,7 @@ impl FlashDrive {
         for (lpn, at, part) in pages(offset, length(len)).filter(|(_, _, part)| part.len() < PAGE) {
             if state.layer.map().lookup(lpn).is_some() {
                 let (zeros, mut page) = (vec![0; part.len()], Vec::new());
-                Self::write_part(&mut state, lpn, at, &zeros, &mut page).map_err(fail)?;
+                Self::write_part(&mut state, (lpn, at), &zeros, None, &mut page).map_err(fail)?;
             }
         }
         self.changed(state).map_err(fail)?;
@@ -394,10 +412,13 @@ impl BlockDevice for FlashDrive {
         let fail = |error| self.error(Operation::Write, offset, data.len(), error);
         // One page at a time, so that it stays in the processor's cache.
         let mut page = Vec::with_capacity(PAGE);
+        // Without the lock, which is what writes wait for.
+        let sum = |part: &[u8]| (part.len() == PAGE).then(|| crc32c::crc32c(part));
+        let sums: Vec<_> = pages(offset, data.len()).map(|(_, _, part)| sum(&data[part])).collect();
         let mut state = self.lock();
         state.rested = false;
-        for (lpn, at, part) in pages(offset, data.len()) {
-            Self::write_part(&mut state, lpn, at, &data[part], &mut page).map_err(fail)?;
+        for ((lpn, at, part), sum) in pages(offset, data.len()).zip(sums) {
+            Self::write_part(&mut state, (lpn, at), &data[part], sum, &mut page).map_err(fail)?;
         }
         self.changed(state).map_err(fail)?;
         self.touch();

@@ -9,9 +9,11 @@
 //!        └──────────────── file or device ─────┘
 //! ```
 
+mod behind;
 mod check;
 mod drive;
 mod error;
+mod flushes;
 mod layer;
 mod layout;
 mod nand;

@@ -2,16 +2,19 @@
 //! cut leaves.
 
 use crate::layout::{Layout, OOB_BYTES};
-use crate::outbox::LARGE;
 use pumice_buffer::AlignedBuffer;
 use pumice_durable::Medium;
 use pumice_flash::{BlockId, Geometry, Nand, NandError, Nanos, PageRead, Ppn};
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 
-/// Bytes of data that a block keeps in memory, at most.
-const RUN: usize = 256 << 10;
 const OOB: usize = OOB_BYTES as usize;
+/// Bytes of pages that were announced and are read as one, at most.
+const AHEAD: usize = 1 << 20;
+/// Pages from one that is wanted to the next, so that both are read as one: to read those between
+/// them costs less than a read of its own.
+const GAP: u32 = 16;
 /// Blocks whose buffers are kept for the next ones.
 const SPARE: usize = 4;
 /// How a medium says that these bytes cannot be read, and others may: EIO.
@@ -24,15 +27,31 @@ const ASKS: u32 = 3;
 #[derive(Debug)]
 struct Open {
     footer: AlignedBuffer,
-    /// Data of the pages that were programmed last.
-    data: AlignedBuffer,
-    /// The first of those pages, the first that is not in the file yet, and the page that is
-    /// programmed next.
-    from: u32,
-    kept: u32,
+    /// The page that is programmed next.
     next: u32,
     /// Tags of pages before this one are in the file.
     tagged: u32,
+}
+
+/// Pages of a closed block that are about to be read. They stay as they are until the block is
+/// erased.
+#[derive(Debug, Default)]
+struct Ahead {
+    /// Which, in this order.
+    wanted: Vec<u32>,
+    /// Those that were read, with what lies between them, and their data.
+    read: Range<u32>,
+    data: Option<AlignedBuffer>,
+}
+
+impl Ahead {
+    /// What to read with a page, at most `within` pages; none if it was not announced.
+    fn run(&self, page: Ppn, within: u32) -> Option<Range<u32>> {
+        let from = self.wanted.binary_search(&page.0).ok()?;
+        let near = |last: &u32, next: &u32| next - last <= GAP && next - page.0 < within;
+        let more = self.wanted[from..].windows(2).take_while(|pair| near(&pair[0], &pair[1])).count();
+        Some(page.0..self.wanted[from + more] + 1)
+    }
 }
 
 /// NAND in a file or on a device.
@@ -46,12 +65,13 @@ pub struct FileNand<M> {
     /// The next page to be programmed, by block; none if the block must be erased first.
     next: Vec<Option<u32>>,
     open: BTreeMap<u32, Open>,
-    /// Buffers of blocks that were open: new memory costs more than the program of a page.
-    spare: Vec<Open>,
+    /// Footers of blocks that were open: new memory costs more than the program of a page.
+    spare: Vec<AlignedBuffer>,
     /// What the footer of an erased block holds.
     zeros: AlignedBuffer,
-    /// The unit of a footer that was read last, and where it lies.
-    unit: Option<(u64, Vec<u8>)>,
+    /// Units of a footer that were read last, and where they lie.
+    units: Option<(Range<u64>, AlignedBuffer)>,
+    ahead: Ahead,
     /// Erases since the drive was opened.
     erases: Vec<u32>,
     /// Something may have been written since the last sync of the medium.
@@ -71,7 +91,8 @@ impl<M: Medium> FileNand<M> {
             open: BTreeMap::new(),
             spare: Vec::new(),
             zeros: AlignedBuffer::new(layout.footer_bytes()),
-            unit: None,
+            units: None,
+            ahead: Ahead::default(),
             erases: vec![0; blocks],
             // What an earlier process wrote is perhaps not durable.
             written: true,
@@ -105,12 +126,6 @@ impl<M: Medium> FileNand<M> {
         self.failure.as_deref()
     }
 
-    /// Whether the data of a page are in memory only.
-    pub fn is_in_memory(&self, page: Ppn) -> bool {
-        let (block, index) = self.place(page);
-        self.open.get(&block).is_some_and(|open| (open.from..open.next).contains(&index))
-    }
-
     fn place(&self, page: Ppn) -> (u32, u32) {
         let geometry = self.layout.geometry();
         (geometry.block_of(page).0, geometry.index_of(page))
@@ -141,62 +156,29 @@ impl<M: Medium> FileNand<M> {
         if self.failure.is_some() { Err(NandError::Failed) } else { Ok(()) }
     }
 
-    /// Writes the data of a block that are in memory only; with `soon`, by
-    /// [`Medium::write_soon`] if they are few.
-    fn write_data(&mut self, block: u32, soon: bool) -> Result<(), NandError> {
-        let Some(open) = self.open.get_mut(&block).filter(|open| open.kept < open.next) else {
-            return Ok(());
-        };
-        let size = self.layout.page_bytes();
-        let bytes = (open.kept - open.from) as usize * size..(open.next - open.from) as usize * size;
-        let at = self.layout.data_at(self.layout.geometry().page(BlockId(block), open.kept));
-        self.written = true;
-        let data = &open.data[bytes];
-        let soon = soon && data.len() < LARGE;
-        let written = if soon { self.medium.write_soon(at, data) } else { self.medium.write_at(at, data) };
-        if let Err(error) = written {
-            return Err(self.fail("writing data", &error));
-        }
-        open.kept = open.next;
-        Ok(())
-    }
-
-    /// Forgets the data of a block that are in the file.
-    fn forget_data(&mut self, block: u32) {
-        if let Some(open) = self.open.get_mut(&block) {
-            open.from = open.kept;
-        }
-    }
-
     /// Blocks with tags that are in memory only.
     fn behind(&self) -> Vec<u32> {
         self.open.iter().filter(|(_, open)| open.tagged < open.next).map(|(block, _)| *block).collect()
     }
 
-    /// The most pages of a block whose data are kept in memory.
-    fn run(&self) -> u32 {
-        (RUN / self.layout.page_bytes()).max(1) as u32
-    }
-
     /// The state of a block whose next page is about to be programmed.
     fn open_at(&mut self, block: u32, index: u32) -> &mut Open {
-        let (footer, data) = (self.layout.footer_bytes(), self.run() as usize * self.layout.page_bytes());
-        let spare = &mut self.spare;
+        let (bytes, spare) = (self.layout.footer_bytes(), &mut self.spare);
         self.open.entry(block).or_insert_with(|| {
-            let (footer, data) = match spare.pop() {
+            let footer = match spare.pop() {
                 Some(mut old) => {
-                    old.footer.fill(0);
-                    (old.footer, old.data)
+                    old.fill(0);
+                    old
                 }
-                None => (AlignedBuffer::new(footer), AlignedBuffer::new(data)),
+                None => AlignedBuffer::new(bytes),
             };
-            Open { footer, data, from: index, kept: index, next: index, tagged: index }
+            Open { footer, next: index, tagged: index }
         })
     }
 
     /// Ends that a block is open.
     fn close(&mut self, block: u32) {
-        let closed = self.open.remove(&block);
+        let closed = self.open.remove(&block).map(|open| open.footer);
         self.spare.extend(closed.filter(|_| self.spare.len() < SPARE));
     }
 
@@ -210,7 +192,7 @@ impl<M: Medium> FileNand<M> {
         let end = (open.next as usize * OOB).next_multiple_of(unit);
         let at = self.layout.footer_at(BlockId(block)) + start as u64;
         self.written = true;
-        self.unit = None;
+        self.units = None;
         if let Err(error) = self.medium.write_soon(at, &open.footer[start..end]) {
             return Err(self.fail("writing tags", &error));
         }
@@ -222,17 +204,47 @@ impl<M: Medium> FileNand<M> {
     fn load_oob(&mut self, page: Ppn) -> Result<Vec<u8>, NandError> {
         let (block, index) = self.place(page);
         let unit = self.layout.unit();
-        let within = index as usize * OOB;
-        let at = self.layout.footer_at(BlockId(block)) + (within / unit * unit) as u64;
-        if self.unit.as_ref().is_none_or(|(known, _)| *known != at) {
-            let mut bytes = vec![0; unit];
-            self.unit = None;
-            self.read_medium(at, &mut bytes).map_err(|error| unreadable(page, &error))?;
-            self.unit = Some((at, bytes));
+        let at = self.layout.footer_at(BlockId(block)) + (index as usize * OOB) as u64;
+        if !self.units.as_ref().is_some_and(|(known, _)| known.contains(&at)) {
+            let start = index as usize * OOB / unit * unit;
+            self.load_units(self.layout.footer_at(BlockId(block)) + start as u64, unit, false)
+                .map_err(|error| unreadable(page, &error))?;
         }
-        let (_, bytes) = self.unit.as_ref().ok_or(NandError::Failed)?;
-        let oob = bytes[within % unit..within % unit + OOB].to_vec();
+        let (known, bytes) = self.units.as_ref().ok_or(NandError::Failed)?;
+        let oob = bytes[(at - known.start) as usize..][..OOB].to_vec();
         if oob.iter().all(|byte| *byte == 0) { Err(NandError::Erased(page)) } else { Ok(oob) }
+    }
+
+    fn load_units(&mut self, at: u64, len: usize, from_cache: bool) -> io::Result<()> {
+        let mut bytes = match self.units.take() {
+            Some((_, old)) if old.len() >= len => old,
+            _ => AlignedBuffer::new(len),
+        };
+        if !(from_cache && self.medium.read_cached(at, &mut bytes[..len])) {
+            self.read_medium(at, &mut bytes[..len])?;
+        }
+        self.units = Some((at..at + len as u64, bytes));
+        Ok(())
+    }
+
+    /// The data of a page that was announced, with others behind it in one read.
+    fn read_ahead(&mut self, page: Ppn) -> Option<Vec<u8>> {
+        let size = self.layout.page_bytes();
+        let within = (AHEAD / size).max(1) as u32;
+        if !self.ahead.read.contains(&page.0) {
+            let run = self.ahead.run(page, within)?;
+            let mut data =
+                self.ahead.data.take().unwrap_or_else(|| AlignedBuffer::new(within as usize * size));
+            self.ahead.read = 0..0;
+            // What cannot be read as one is read page by page.
+            let (at, into) = (self.layout.data_at(page), &mut data[..run.len() * size]);
+            let read = self.medium.read_cached(at, into) || self.medium.read_at(at, into).is_ok();
+            self.ahead.data = Some(data);
+            read.then_some(())?;
+            self.ahead.read = run;
+        }
+        let at = (page.0 - self.ahead.read.start) as usize * size;
+        Some(self.ahead.data.as_ref()?[at..at + size].to_vec())
     }
 }
 
@@ -251,10 +263,8 @@ impl<M: Medium> Nand for FileNand<M> {
     fn read(&mut self, page: Ppn, after: Nanos) -> Result<PageRead<Vec<u8>, Vec<u8>>, NandError> {
         let oob = self.read_oob(page)?;
         let (done, size) = (after + 1, self.layout.page_bytes());
-        let (block, index) = self.place(page);
-        if let Some(open) = self.open.get(&block).filter(|open| index >= open.from) {
-            let at = (index - open.from) as usize * size;
-            return Ok(PageRead { data: Some(open.data[at..at + size].to_vec()), oob, done });
+        if let Some(data) = self.read_ahead(page) {
+            return Ok(PageRead { data: Some(data), oob, done });
         }
         let mut data = vec![0; size];
         match self.read_medium(self.layout.data_at(page), &mut data) {
@@ -287,19 +297,16 @@ impl<M: Medium> Nand for FileNand<M> {
         if self.next[block as usize] != Some(index) {
             return Err(NandError::Order(page));
         }
-        let (size, run, pages) = (self.layout.page_bytes(), self.run(), self.geometry().pages_per_block);
         self.next[block as usize] = Some(index + 1);
+        self.written = true;
+        if let Err(error) = self.medium.write_soon(self.layout.data_at(page), data) {
+            return Err(self.fail("writing data", &error));
+        }
+        let pages = self.geometry().pages_per_block;
         let open = self.open_at(block, index);
-        let at = (index - open.from) as usize * size;
-        open.data[at..at + size].copy_from_slice(data);
         open.footer[index as usize * OOB..(index as usize + 1) * OOB].copy_from_slice(oob);
         open.next = index + 1;
-        let (is_run, is_full) = (open.next - open.from >= run, open.next == pages);
-        if is_run || is_full {
-            self.write_data(block, false)?;
-            self.forget_data(block);
-        }
-        if is_full {
+        if open.next == pages {
             self.write_tags(block)?;
             self.close(block);
         }
@@ -310,7 +317,7 @@ impl<M: Medium> Nand for FileNand<M> {
         self.check(self.layout.geometry().page(block, 0))?;
         self.may_write()?;
         self.close(block.0);
-        self.unit = None;
+        (self.units, self.ahead.read, self.ahead.wanted) = (None, 0..0, Vec::new());
         self.next[block.0 as usize] = Some(0);
         self.erases[block.0 as usize] += 1;
         self.written = true;
@@ -323,15 +330,8 @@ impl<M: Medium> Nand for FileNand<M> {
 
     fn sync(&mut self) -> Result<(), NandError> {
         self.may_write()?;
-        let behind = self.behind();
-        for &block in &behind {
-            self.write_data(block, false)?;
-        }
-        for &block in &behind {
+        for block in self.behind() {
             self.write_tags(block)?;
-        }
-        for open in self.open.values_mut() {
-            open.from = open.kept;
         }
         if std::mem::take(&mut self.written)
             && let Err(error) = self.medium.sync()
@@ -343,11 +343,7 @@ impl<M: Medium> Nand for FileNand<M> {
 
     fn hand_over(&mut self) -> Result<(), NandError> {
         self.may_write()?;
-        let behind = self.behind();
-        for &block in &behind {
-            self.write_data(block, true)?;
-        }
-        for &block in &behind {
+        for block in self.behind() {
             self.write_tags(block)?;
         }
         Ok(())
@@ -365,13 +361,23 @@ impl<M: Medium> Nand for FileNand<M> {
         open.footer[within..within + OOB].copy_from_slice(oob);
         let start = within / unit * unit;
         let tags = open.footer[start..start + unit].to_vec();
-        (self.written, self.unit) = (true, None);
+        (self.written, self.units) = (true, None);
         let at = self.layout.footer_at(BlockId(block)) + start as u64;
         let written = self.medium.write_soon(self.layout.data_at(page), data);
         match written.and_then(|()| self.medium.write_soon(at, &tags)) {
             Ok(()) => Ok(()),
             Err(error) => Err(self.fail("writing what the log will hold", &error)),
         }
+    }
+
+    fn prefetch(&mut self, pages: impl Iterator<Item = Ppn>) {
+        (self.units, self.ahead.read) = (None, 0..0);
+        self.ahead.wanted.clear();
+        self.ahead.wanted.extend(pages.map(|page| page.0));
+        let Some(&first) = self.ahead.wanted.first() else { return };
+        let block = self.layout.geometry().block_of(Ppn(first));
+        // An error is that of the first page whose tag is asked for.
+        let _ = self.load_units(self.layout.footer_at(block), self.layout.footer_bytes(), true);
     }
 
     fn erases(&self, block: BlockId) -> u32 {

@@ -6,9 +6,6 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// From so many bytes on, data bypass the page cache: the wait for the medium costs no more than a
-/// copy, and a flush has less to write.
-pub(crate) const LARGE: usize = 64 << 10;
 /// Bytes that are joined to one write, at most.
 const MOST: usize = 256 << 10;
 /// Buffers that are kept for later writes.
@@ -21,8 +18,6 @@ struct Write {
     offset: u64,
     len: usize,
     data: Arc<AlignedBuffer>,
-    /// The page cache is good enough for some part of it.
-    soon: bool,
     begun: bool,
 }
 
@@ -44,7 +39,6 @@ pub struct Job {
     offset: u64,
     len: usize,
     data: Arc<AlignedBuffer>,
-    soon: bool,
 }
 
 impl Job {
@@ -58,12 +52,6 @@ impl Job {
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.data[..self.len]
-    }
-
-    /// Whether it should go through the page cache.
-    #[must_use]
-    pub fn soon(&self) -> bool {
-        self.soon
     }
 }
 
@@ -83,8 +71,8 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Takes a write. With `soon` it may go through the page cache.
-    pub fn accept(&mut self, offset: u64, data: &[u8], soon: bool) {
+    /// Takes a write.
+    pub fn accept(&mut self, offset: u64, data: &[u8]) {
         self.accepted += 1;
         let range = offset..offset + data.len() as u64;
         for write in self.writes.iter_mut().rev() {
@@ -97,7 +85,7 @@ impl Outbox {
                 buffer[at..at + data.len()].copy_from_slice(data);
                 let len = write.len.max(at + data.len());
                 self.bytes += len - write.len;
-                (write.len, write.soon) = (len, write.soon || soon);
+                write.len = len;
                 return;
             }
             if write.overlaps(&range) {
@@ -115,7 +103,6 @@ impl Outbox {
             offset,
             len: data.len(),
             data: Arc::new(buffer),
-            soon,
             begun: false,
         });
     }
@@ -127,9 +114,6 @@ impl Outbox {
             !write.begun && !earlier.any(|earlier| earlier.overlaps(&write.range()))
         };
         let next = (0..self.writes.len()).find(free)?;
-        // The kernel lets no write to the page cache of a file begin while direct ones are under
-        // way, and holds up those that come after it.
-        let cached = self.writes.iter().all(|write| write.len < LARGE);
         let write = &mut self.writes[next];
         write.begun = true;
         Some(Job {
@@ -137,7 +121,6 @@ impl Outbox {
             offset: write.offset,
             len: write.len,
             data: Arc::clone(&write.data),
-            soon: write.soon && cached,
         })
     }
 
@@ -211,15 +194,15 @@ mod tests {
     #[test]
     fn writes_that_continue_or_replace_a_waiting_one_are_joined_to_it() {
         let mut outbox = Outbox::default();
-        outbox.accept(4096, &[1; 4096], true);
-        outbox.accept(65_536, &[9; 4096], true);
-        outbox.accept(8192, &[2; 4096], true);
-        outbox.accept(65_536, &[8; 8192], true);
+        outbox.accept(4096, &[1; 4096]);
+        outbox.accept(65_536, &[9; 4096]);
+        outbox.accept(8192, &[2; 4096]);
+        outbox.accept(65_536, &[8; 8192]);
         assert_eq!((outbox.accepted(), outbox.bytes()), (4, 16_384));
         let data = outbox.begin().unwrap();
-        assert_eq!((data.offset(), data.bytes().len(), data.soon()), (4096, 8192, true));
+        assert_eq!((data.offset(), data.bytes().len()), (4096, 8192));
         // It has begun: what replaces it waits.
-        outbox.accept(8192, &[3; 4096], true);
+        outbox.accept(8192, &[3; 4096]);
         let tags = outbox.begin().unwrap();
         assert_eq!((tags.offset(), tags.bytes()), (65_536, &[8; 8192][..]));
         assert!(outbox.begin().is_none());
@@ -231,21 +214,6 @@ mod tests {
         assert_eq!(last.bytes(), [3; 4096]);
         outbox.end(last);
         assert!(outbox.is_done(5) && outbox.bytes() == 0);
-    }
-
-    #[test]
-    fn small_writes_bypass_the_page_cache_beside_large_ones() {
-        let mut outbox = Outbox::default();
-        outbox.accept(0, &[1; LARGE], true);
-        outbox.accept(1 << 20, &[2; 4096], true);
-        let (large, small) = (outbox.begin().unwrap(), outbox.begin().unwrap());
-        assert!(!large.soon() && !small.soon());
-        outbox.end(large);
-        outbox.accept(2 << 20, &[3; 4096], true);
-        let alone = outbox.begin().unwrap();
-        assert!(alone.soon());
-        outbox.end(alone);
-        outbox.end(small);
     }
 
     /// Whatever overtakes what: the medium ends up as if all writes were made in order, and reads
@@ -261,7 +229,7 @@ mod tests {
                 let len = (1 + random.below(6) as usize) * 1024;
                 let end = (from + len).min(model.len());
                 model[from..end].fill(number as u8 + 1);
-                outbox.accept(from as u64, &model[from..end], random.below(2) == 0);
+                outbox.accept(from as u64, &model[from..end]);
                 for _ in 0..random.below(4) {
                     if random.below(2) == 0 {
                         under_way.extend(outbox.begin());
