@@ -54,6 +54,9 @@ pub(crate) struct FlashArgs {
     /// Pairs
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=50))]
     rounds: u32,
+    /// Only this case, from 1 in the order of the table; all without it
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=CASES.len() as u64))]
+    case: Option<u64>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -154,7 +157,8 @@ pub(crate) fn run(args: &FlashArgs) -> Result<ExitCode, Failure> {
         overwrite(&flash, span)?;
     }
     let hash_bytes_per_s = (args.dedup == Scheme::Inline).then(|| hash_rate(args.seconds));
-    let cases = (0..).zip(&CASES).map(|(case, shape)| measure(args, &plain, &flash, span, (case, shape)));
+    let chosen = (0..).zip(&CASES).filter(|(case, _)| args.case.is_none_or(|only| only == case + 1));
+    let cases = chosen.map(|(case, shape)| measure(args, &plain, &flash, span, (case, shape)));
     let document = Document {
         capacity_bytes: args.capacity,
         op_percent: args.op,
