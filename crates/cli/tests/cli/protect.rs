@@ -55,6 +55,29 @@ fn adopted_blocks_are_checked_and_a_bad_one_is_reported_left_and_released() {
     assert!(std::fs::read(&image).unwrap() == rotten);
 }
 
+/// The options are those of the tag file, for every program.
+#[test]
+fn metadata_for_the_visible_face_are_shown_and_must_be_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("image"), vec![3; 64 * 4096]).unwrap();
+    let with = |words: &[&str], options: &str| {
+        let source = format!("{0}/image,{options},tags={0}/tags", folder.display());
+        let output = pumice().args(words).arg(source).args(["--block-size", "4096"]).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code().unwrap(), String::from_utf8(text).unwrap())
+    };
+    let large = "pi=16,metadata=64,pi-place=first,storage-tag=8";
+    contains(with(&["protect"], large), 0, "64 blocks adopted");
+    let shown = "metadata: 64 bytes, the tuple first, storage tag of 8 bits";
+    contains(with(&["protect", "--status"], large), 0, shown);
+    contains(with(&["protect"], large), 0, "64 fit");
+    contains(with(&["protect"], "pi=16"), 2, "metadata: the tags have 64 bytes, but 8 was given");
+    contains(with(&["protect"], "pi=16,metadata=64,storage-tag=8"), 2, "pi-place: ");
+    contains(with(&["protect"], "pi=16,metadata=64,pi-place=first"), 2, "storage-tag: ");
+    contains(with(&["protect"], "pi=16,metadata=63"), 2, "metadata: '63'");
+}
+
 #[test]
 fn what_makes_no_sense_is_refused_by_field_and_makes_nothing() {
     let folder = tempfile::tempdir().unwrap();

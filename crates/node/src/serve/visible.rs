@@ -97,13 +97,13 @@ impl Visible {
         Ok(self.done == self.len)
     }
 
-    /// Fills a piece with zeros, with the tuples of the command; true if that was the last.
+    /// Fills a piece with zeros, with the metadata of the command; true if that was the last.
     pub(super) fn zero(&mut self, device: &dyn BlockDevice) -> Result<bool, Fault> {
         let block = self.command.format().data_bytes() as u64;
         let len = (self.len - self.done).min(PIECE);
         let first = self.done / block;
-        let tuples: Vec<u8> = (first..first + len / block).flat_map(|i| self.command.zeros(i)).collect();
-        let zeroed = tags(device)?.zero_with_metadata(self.offset + self.done, &tuples, self.frees_room);
+        let metadata: Vec<u8> = (first..first + len / block).flat_map(|i| self.command.zeros(i)).collect();
+        let zeroed = tags(device)?.zero_with_metadata(self.offset + self.done, &metadata, self.frees_room);
         zeroed.map_err(|error| write_fault(&error))?;
         self.done += len;
         Ok(self.done == self.len)
@@ -135,8 +135,7 @@ impl Visible {
     }
 }
 
-/// The tags of a drive with a visible face. The metadata of its blocks is only the tuple
-/// ([`Drive::visible_namespace`](super::drive::Drive::visible_namespace)).
+/// The tags of a drive with a visible face, whose format its commands have.
 fn tags(device: &dyn BlockDevice) -> Result<&dyn Tagged, Fault> {
     device.tagged().ok_or(Status::INTERNAL.into())
 }
