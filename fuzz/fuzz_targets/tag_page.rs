@@ -63,7 +63,7 @@ fuzz_target!(|data: &[u8]| {
             assert!(opinion == Opinion::Fits(tag.origin) || tag.tuple.application == 0xFFFF);
         }
         // Setting what is there changes nothing of the others.
-        let mut again = (*page).clone();
+        let mut again = page.clone();
         again.set_with(&geometry, place, &tag, &entry.others);
         for other in 0..geometry.blocks_of_page() as usize {
             assert_eq!(again.entry(&geometry, other), page.entry(&geometry, other));
