@@ -77,16 +77,16 @@ impl Buffers {
     }
 
     /// Makes new blocks by the plans of rows, and lays the request's bytes over those that it
-    /// touches. What was made before is made again.
+    /// touches. What was made before is made again. Returns how many bytes were read and written.
     pub(crate) fn fold(
         &mut self,
         kernels: Kernels,
         plans: &[(u32, RowPlan)],
         touches: &[Touch],
         request: &[u8],
-    ) {
+    ) -> u64 {
         self.new.clear();
-        let mut rest = plans;
+        let (mut rest, mut moved) = (plans, 0);
         while let Some((first, plan)) = rest.first() {
             // Rows with one plan are folded together.
             let same = |(i, (row, other)): (u32, &(u32, RowPlan))| *row == first + i && other == plan;
@@ -94,6 +94,8 @@ impl Buffers {
             let rows = *first..*first + count as u32;
             for output in &plan.outputs {
                 let mut bytes = AlignedBuffer::new(rows.len() * BYTES);
+                let passes = output.terms.len() + 1 + 2 * usize::from(output.overlay);
+                moved += (passes * rows.len() * BYTES) as u64;
                 self.sum(kernels, &output.terms, &rows, &mut bytes[..rows.len() * BYTES]);
                 if output.overlay {
                     overlay(touches, output.role, &rows, request, &mut bytes);
@@ -102,6 +104,7 @@ impl Buffers {
             }
             rest = &rest[count..];
         }
+        moved
     }
 
     fn sum(&self, kernels: Kernels, terms: &[(Term, u8)], rows: &Range<u32>, target: &mut [u8]) {

@@ -74,6 +74,8 @@ pub(crate) struct Moved {
     pub(crate) written: u64,
     /// Interims that nodes sent to each other.
     pub(crate) between: u64,
+    /// Bytes that this host's buffers were read or written: `docs/design/accounting.md`.
+    pub(crate) memory: u64,
 }
 
 /// The queues of all members' nodes, and what is under way on them.
@@ -162,10 +164,19 @@ impl Carrier {
         let tag = Tag(self.next);
         self.next += 1;
         match &operation {
-            Operation::Read { len, .. } | Operation::Fetch { len, .. } => self.moved.read += *len as u64,
-            Operation::Write { len, .. } => self.moved.written += *len as u64,
+            Operation::Read { len, .. } | Operation::Fetch { len, .. } => {
+                self.moved.read += *len as u64;
+                self.moved.memory += *len as u64;
+            }
+            Operation::Write { len, .. } => {
+                self.moved.written += *len as u64;
+                self.moved.memory += *len as u64;
+            }
             Operation::Update { update, .. } => {
-                self.moved.written += u64::from(update.fills) * u64::from(update.len);
+                let filled = u64::from(update.fills) * u64::from(update.len);
+                self.moved.written += filled;
+                // Behind its descriptor, and from there to the node.
+                self.moved.memory += 3 * filled;
                 self.moved.between += sent_between(update);
             }
             Operation::Flush { .. } | Operation::Store { .. } => {}
@@ -196,6 +207,7 @@ impl Carrier {
 
     /// Writes bytes in place.
     pub(crate) fn write(&mut self, action: ActionId, role: Role, offset: u64, bytes: &[u8], durable: bool) {
+        self.moved.memory += 2 * bytes.len() as u64;
         for (i, piece) in (0_u64..).zip(bytes.chunks(MAX_OPERATION)) {
             let mut buffer = AlignedBuffer::new(piece.len());
             buffer[..piece.len()].copy_from_slice(piece);
@@ -215,6 +227,7 @@ impl Carrier {
         data: &[u8],
     ) {
         let makes = update.fills || !update.sums.is_empty();
+        self.moved.memory += 2 * data.len() as u64;
         let mut buffer = AlignedBuffer::new(data.len().max(1));
         buffer[..data.len()].copy_from_slice(data);
         let operation = Operation::Update { update: Box::new(update), data: buffer, sent: [0; 2] };

@@ -8,6 +8,8 @@ use pumice_raid::writer::{Format, FormatError};
 use pumice_raid::{FormatSpec, Metadata, ProbeError, Uuid, probe};
 use pumice_units::SECTOR;
 use pumice_volume::MemberPlace;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
 
 /// Bytes that are kept for the stripe log on members that are not small.
 const LOG_BYTES: u64 = 16 << 20;
@@ -140,14 +142,7 @@ pub fn create(
     check_room(drives, &format, spec.log)?;
     let ends: Vec<u64> = (0..drives.len()).map(|i| end_of(&format, i)).collect();
     let all = ends.iter().sum();
-    let mut done = 0;
-    for (drive, end) in drives.iter().zip(&ends) {
-        wipe(drive)?;
-        zero(drive, 0, *end, |bytes| {
-            done += bytes;
-            progress(done, all);
-        })?;
-    }
+    initialise(drives, &ends, |done| progress(done, all))?;
     each(drives, MemberDrive::flush)?;
     for (drive, member) in drives.iter().zip(&format.members) {
         // The superblock is the first of its writes; it goes last.
@@ -174,6 +169,35 @@ fn each(
     work: impl Fn(&MemberDrive) -> Result<(), NodeError>,
 ) -> Result<(), CreateError> {
     drives.iter().try_for_each(|drive| work(drive).map_err(|source| failed(drive, source)))
+}
+
+/// Makes drives zeros up to their ends, all at a time. `done` is told how many bytes are.
+fn initialise(drives: &[MemberDrive], ends: &[u64], mut done: impl FnMut(u64)) -> Result<(), CreateError> {
+    let stop = AtomicBool::new(false);
+    let (told, pieces) = channel();
+    let work = |drive: &MemberDrive, end: u64, told: &Sender<u64>| {
+        // Whoever listens does so to the end.
+        let goes_on = |bytes| told.send(bytes).is_ok() && !stop.load(Ordering::Relaxed);
+        let result = wipe(drive).and_then(|()| zero(drive, 0, end, goes_on));
+        // If one fails, the others need not go on.
+        stop.fetch_or(result.is_err(), Ordering::Relaxed);
+        result
+    };
+    std::thread::scope(|scope| {
+        let start = |(drive, end): (_, &u64)| {
+            let (work, told, end) = (&work, told.clone(), *end);
+            scope.spawn(move || work(drive, end, &told))
+        };
+        let threads: Vec<_> = drives.iter().zip(ends).map(start).collect();
+        drop(told);
+        let mut sum = 0;
+        for bytes in pieces {
+            sum += bytes;
+            done(sum);
+        }
+        // In the order of their roles, so that the first failure is told.
+        threads.into_iter().try_for_each(|thread| thread.join().expect("no thread panics"))
+    })
 }
 
 /// Where the data area of a member ends.
@@ -214,13 +238,20 @@ fn check_empty(drive: &MemberDrive) -> Result<(), CreateError> {
     Ok(())
 }
 
-/// Makes a range zeros, piece by piece.
-fn zero(drive: &MemberDrive, start: u64, end: u64, mut done: impl FnMut(u64)) -> Result<(), CreateError> {
+/// Makes a range zeros, piece by piece, as long as `goes_on`.
+fn zero(
+    drive: &MemberDrive,
+    start: u64,
+    end: u64,
+    mut goes_on: impl FnMut(u64) -> bool,
+) -> Result<(), CreateError> {
     let mut at = start;
     while at < end {
         let len = PIECE.min(end - at);
         drive.zero(at, len).map_err(|source| failed(drive, source))?;
-        done(len);
+        if !goes_on(len) {
+            break;
+        }
         at += len;
     }
     Ok(())
@@ -234,7 +265,7 @@ fn wipe(drive: &MemberDrive) -> Result<(), CreateError> {
         let Some(sector) = metadata.super_sector(sectors) else { continue };
         let start = sector * SECTOR / block * block;
         let end = (sector * SECTOR + 4096).next_multiple_of(block).min(drive.bytes());
-        zero(drive, start, end, |_| {})?;
+        zero(drive, start, end, |_| true)?;
     }
     drive.flush().map_err(|source| failed(drive, source))
 }

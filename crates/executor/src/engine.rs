@@ -246,6 +246,10 @@ impl<'m> Engine<'m> {
             Request::Write { len, .. } => self.user_written += len,
             Request::Flush => {}
         }
+        if let Request::Read { len, .. } | Request::Write { len, .. } = request {
+            // From the user, or to them.
+            self.carrier.moved.memory += 2 * len;
+        }
         self.ask(request, Asked { bytes, reply: Some(reply), reads });
     }
 
@@ -272,6 +276,8 @@ impl<'m> Engine<'m> {
         match effect {
             Effect::Issue(action) => self.issue(action),
             Effect::Deliver { op, request, touches } => {
+                let bytes: u64 = touches.iter().map(|touch| touch.end - touch.start).sum();
+                self.carrier.moved.memory += 2 * bytes;
                 if let (Some(asked), Some(buffers)) = (self.asked.get_mut(&request), self.buffers.get(&op)) {
                     buffers.deliver(&touches, &mut asked.bytes);
                 }
@@ -319,7 +325,8 @@ impl<'m> Engine<'m> {
                 // Only a write's bytes are laid over blocks.
                 let bytes = asked.filter(|asked| !asked.reads).map_or(&[][..], |asked| &asked.bytes);
                 let buffers = self.buffers.entry(op).or_default();
-                buffers.fold(self.kernels, &plans, &touches, bytes);
+                let moved = buffers.fold(self.kernels, &plans, &touches, bytes);
+                self.carrier.moved.memory += moved;
                 self.volume.handle(Event::Done(id, Outcome::Done));
             }
             Command::Log { op, role, at, position, nonce, record } => {
@@ -329,6 +336,7 @@ impl<'m> Engine<'m> {
                     _ => record.rows.iter().map(|row| buffers.new_row(role, row)).collect(),
                 };
                 let bytes = record.encode(nonce, position, &blocks);
+                self.carrier.moved.memory += 2 * bytes.len() as u64;
                 self.carrier.write(id, role, at, &bytes, true);
             }
             Command::Write { op, role, at, rows } => {
@@ -438,6 +446,7 @@ impl<'m> Engine<'m> {
             member_read: self.carrier.moved.read,
             member_written: self.carrier.moved.written,
             between_nodes: self.carrier.moved.between,
+            host_memory: self.carrier.moved.memory,
             requests: self.asked.len(),
             errors: self.carrier.errors.iter().cloned().collect(),
         }

@@ -66,6 +66,9 @@ pub struct Status {
     pub member_written: u64,
     /// Bytes of interims that nodes sent to each other.
     pub between_nodes: u64,
+    /// Bytes that this host's buffers were read or written for users and members: copies, folds,
+    /// and payload that came or went. Those of users are among them.
+    pub host_memory: u64,
     /// Whether nodes make parity; else why they do not.
     pub near: Result<(), String>,
     /// Writes of windows whose parity the nodes made.

@@ -265,7 +265,10 @@ impl Pool {
                 let before = queue.traffic();
                 return Ok(leased(number, queue, before));
             }
-            if let Some(number) = state.numbers.pop() {
+            // Calls leave a number for a queue that is given away.
+            if state.numbers.len() > 1
+                && let Some(number) = state.numbers.pop()
+            {
                 match state.controller.queue(number, DEPTH) {
                     Ok(queue) => return Ok(leased(number, queue, Traffic::default())),
                     Err(error) => {

@@ -476,3 +476,61 @@ fn what_is_planned_is_what_the_links_carry() {
         stop(volume);
     }
 }
+
+/// Bytes that the host's buffers were read or written beyond the user's own, for each byte of the
+/// user or restored, by the nodes and by the host.
+fn memory(work: Work, level: Level, members: usize, offload: bool) -> f64 {
+    let nodes = Nodes::start(members + NODES, 8 * MIB, 64 * MIB);
+    let mut all = nodes.members();
+    let spare = all.split_off(members).swap_remove(0);
+    create(&all, &spec(level, Some(Layout::LeftSymmetric), CHUNK), |_, _| {}).unwrap();
+    let volume = open(&all, &OpenOptions { offload, ..options(Consistency::Log) }).unwrap();
+    let (device, geometry) = (volume.device(), volume.facts().geometry);
+    device.write_at(0, &vec![1; geometry.stripe_bytes() as usize]).unwrap();
+    if matches!(work, Work::DegradedReads | Work::Rebuild) {
+        volume.control().fail(Role(0)).unwrap();
+        wait_for("the failure", || volume.status().unwrap().missing == [Role(0)]);
+        device.flush().unwrap();
+    }
+    let before = volume.status().unwrap();
+    let mut user = 0;
+    for request in work.requests(&geometry) {
+        match request {
+            pumice_volume::Request::Read { offset, len } => {
+                device.read_at(offset, &mut vec![0; len as usize]).unwrap();
+                user += len;
+            }
+            pumice_volume::Request::Write { offset, len, .. } => {
+                device.write_at(offset, &vec![7; len as usize]).unwrap();
+                user += len;
+            }
+            pumice_volume::Request::Flush => {}
+        }
+    }
+    if work == Work::Rebuild {
+        volume.control().add(spare, true).unwrap();
+        wait_for("the rebuild", || volume.status().unwrap().missing.is_empty());
+    }
+    let after = volume.status().unwrap();
+    stop(volume);
+    let own = if work == Work::Rebuild { 0 } else { user };
+    let restored = geometry.stripes() * CHUNK;
+    (after.host_memory - before.host_memory - own) as f64 / user.max(restored * u64::from(user == 0)) as f64
+}
+
+/// `docs/design/accounting.md`, *Memory of the host*, has the figures.
+#[test]
+fn nodes_spare_the_hosts_memory() {
+    let of = |level, members, most: [f64; 4]| {
+        for (work, most) in Work::ALL.into_iter().zip(most) {
+            let [near, far] = [true, false].map(|offload| memory(work, level, members, offload));
+            println!(
+                "{level} {members} {work:?}: {near:.3} by nodes, {far:.3} by the host, {:.3}",
+                near / far
+            );
+            assert!(near <= most * far, "{level} {members} {work:?}: {near} of {far}");
+        }
+    };
+    of(Level::Raid6, 24, [0.62, 0.112, 0.084, 0.01]);
+    of(Level::Raid5, 5, [0.64, 0.167, 0.334, 0.03]);
+}
