@@ -105,6 +105,9 @@ pub(crate) struct NodeArgs {
     /// Format of log lines
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
+    /// Bytes a second of each drive, for measurements
+    #[arg(long, hide = true, value_parser = pumice_units::parse_size)]
+    drive_rate: Option<u64>,
     /// Show the full paths of drives to hosts, not only the last parts
     #[arg(long)]
     show_paths: bool,
@@ -160,8 +163,12 @@ pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
             Drive::open_tagged(&drive.backend, tagging, block_size, nqn.as_str(), i + 1, Some(&label))?
                 .with_type(pi_type)
                 .with_storage_mask(mask);
-        drives.push(match &state {
+        let drive = match &state {
             Some(folder) => drive.keep_marks(folder)?,
+            None => drive,
+        };
+        drives.push(match args.drive_rate {
+            Some(rate) => drive.limited(rate),
             None => drive,
         });
     }

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 
 /// A node process; ends with this value.
@@ -20,19 +20,53 @@ impl Drop for NodeProcess {
     }
 }
 
+/// Where nodes are started, and how fast their drives are.
+#[derive(Debug, Default)]
+pub(crate) struct NodePlace {
+    /// A network namespace, and this machine's address there.
+    pub(crate) namespace: Option<(String, IpAddr)>,
+    /// Bytes a second of each drive.
+    pub(crate) rate: Option<u64>,
+}
+
+/// The first port of nodes in a network namespace.
+const PORT: u16 = 14_420;
+
 /// Starts a node for each list of drives, as `pumice node --drive` takes them. Each may send to the
 /// others.
 pub(crate) fn start_nodes(drives: &[Vec<OsString>]) -> Result<Vec<NodeProcess>, Failure> {
+    start_nodes_at(drives, &NodePlace::default())
+}
+
+/// The same, at a place.
+pub(crate) fn start_nodes_at(
+    drives: &[Vec<OsString>],
+    place: &NodePlace,
+) -> Result<Vec<NodeProcess>, Failure> {
     // Ports that are free now; the nodes have to know each other's before they start.
     let held = drives.iter().map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<Vec<_>, _>>()?;
-    let addresses = held.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
+    let mut addresses = held.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
     drop(held);
+    if let Some((_, address)) = &place.namespace {
+        addresses = (PORT..).take(drives.len()).map(|port| SocketAddr::new(*address, port)).collect();
+    }
     let mut nodes = Vec::new();
     for (address, drives) in addresses.iter().zip(drives) {
-        let mut command = Command::new(std::env::current_exe()?);
+        let program = std::env::current_exe()?;
+        let mut command = match &place.namespace {
+            Some((namespace, _)) => {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", namespace]).arg(program);
+                command
+            }
+            None => Command::new(program),
+        };
         command.args(["node", "--log-level", "warn", "--listen"]).arg(address.to_string());
         for drive in drives {
             command.arg("--drive").arg(drive);
+        }
+        if let Some(rate) = place.rate {
+            command.arg("--drive-rate").arg(rate.to_string());
         }
         for peer in addresses.iter().filter(|peer| *peer != address) {
             command.arg("--peer").arg(peer.to_string());

@@ -1,24 +1,30 @@
 //! `pumice bench volume`: a volume over drives in memory, in this process or in node processes.
 
+mod human;
+
 use super::scrub::median;
 use crate::failure::Failure;
-use crate::node_processes::{NodeProcess, start_nodes};
+use crate::node_processes::{NodePlace, NodeProcess, start_nodes_at};
 use crate::remote::connect;
-use crate::text::{print, print_json, table};
+use crate::text::{print, print_json};
 use clap::{Args, ValueEnum};
-use pumice_blockdev::{BlockDevice, MemoryDevice};
+use human::human;
+use pumice_blockdev::{BlockDevice, LimitedDevice, MemoryDevice};
 use pumice_executor::{
     Consistency, CreateSpec, MemberDrive, OpenOptions, ServedVolume, Status, VolumeDevice, create, open,
 };
+use pumice_flash::Random;
 use pumice_initiator::DigestPolicy;
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{DataNode, DriveId};
 use pumice_raid::layout::{Layout, Level};
 use pumice_remote::RemoteNode;
-use pumice_units::{Role, format_binary, parse_size};
+use pumice_units::{Role, parse_size};
 use serde::Serialize;
+use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// The member that is lost.
@@ -59,6 +65,18 @@ pub(crate) struct VolumeArgs {
     /// Rounds, of which the median rate is shown
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=50))]
     rounds: u32,
+    /// Requests in flight of full stripes
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
+    depth: u16,
+    /// Bytes a second of each drive; 0: as fast as memory
+    #[arg(long, default_value = "0", value_parser = parse_size)]
+    drive_rate: u64,
+    /// Network namespace in which nodes are started, whose links the caller has shaped; they
+    /// listen on --node-address
+    #[arg(long, hide = true, requires = "node_address")]
+    namespace: Option<String>,
+    #[arg(long, hide = true)]
+    node_address: Option<IpAddr>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -94,10 +112,11 @@ struct Case {
     work: &'static str,
     request_bytes: u64,
     depth: usize,
-    /// Requests a second, median of the rounds; of a rebuild, chunks a second.
+    /// Requests a second, median of the rounds; of a rebuild and the initialisation, chunks
+    /// a second of a drive.
     per_second: f64,
     gb_per_s: f64,
-    /// Of all rounds; null for a rebuild.
+    /// Of all rounds; null for a rebuild and the initialisation.
     latency_us: Option<Latency>,
     /// Bytes for each byte of the user, or for each byte rebuilt.
     per_byte: Moved,
@@ -131,6 +150,8 @@ struct World {
     volume: ServedVolume,
     device: Arc<VolumeDevice>,
     spare: MemberDrive,
+    /// Bytes of each drive that were made zeros, and seconds that this took.
+    initialised: (u64, f64),
     remote: Vec<Arc<RemoteNode>>,
     // Held until the end.
     _processes: Vec<NodeProcess>,
@@ -143,7 +164,11 @@ impl World {
         let mut processes = Vec::new();
         let nodes: Vec<Arc<dyn DataNode>> = if args.nodes == 0 {
             let device = |i: usize| -> Arc<dyn BlockDevice> {
-                Arc::new(MemoryDevice::new(&format!("memory{i}"), args.drive))
+                let device = Arc::new(MemoryDevice::new(&format!("memory{i}"), args.drive));
+                match args.drive_rate {
+                    0 => device,
+                    rate => Arc::new(LimitedDevice::new(device, rate)),
+                }
             };
             let devices = (0..=members).map(device).collect();
             let options = NodeOptions { memory_bytes: 0, ..NodeOptions::default() };
@@ -154,7 +179,9 @@ impl World {
             let count = |node: usize| (node..members).step_by(nodes).count() + 1;
             let drive = format!("mem:{}", args.drive);
             let drives: Vec<Vec<_>> = (0..nodes).map(|i| vec![drive.clone().into(); count(i)]).collect();
-            processes = start_nodes(&drives)?;
+            let namespace = args.namespace.clone().zip(args.node_address);
+            let rate = Some(args.drive_rate).filter(|rate| *rate > 0);
+            processes = start_nodes_at(&drives, &NodePlace { namespace, rate })?;
             for process in &processes {
                 remote.push(connect(process.address, DigestPolicy::Off)?);
             }
@@ -178,7 +205,9 @@ impl World {
             force: false,
             log: true,
         };
-        create(&drives, &spec, |_, _| {})?;
+        let (began, mut zeroed) = (Instant::now(), 0);
+        create(&drives, &spec, |done, _| zeroed = done)?;
+        let initialised = (zeroed / drives.len() as u64, began.elapsed().as_secs_f64());
         let consistency = match args.consistency {
             Mode::Log => Consistency::Log,
             Mode::Bitmap => Consistency::Bitmap,
@@ -190,7 +219,7 @@ impl World {
             return Err(Failure::new(format!("the nodes make no parity: {why}")));
         }
         let device = volume.device();
-        Ok(Self { volume, device, spare, remote, _processes: processes })
+        Ok(Self { volume, device, spare, initialised, remote, _processes: processes })
     }
 
     fn counts(&self) -> Result<Counts, Failure> {
@@ -246,6 +275,8 @@ struct Shape<'p> {
     places: Places<'p>,
     bytes: u64,
     depth: usize,
+    /// Flush after so many writes; 0: never.
+    flush_every: u64,
 }
 
 /// Runs the command.
@@ -265,11 +296,18 @@ pub(crate) fn run(args: &VolumeArgs) -> Result<ExitCode, Failure> {
     }
     let world = World::new(args)?;
     let stripe = world.volume.facts().geometry.stripe_bytes();
-    let write = |work, places, bytes, depth| Shape { work, writes: true, places, bytes, depth };
+    let write =
+        |work, places, bytes, depth| Shape { work, writes: true, places, bytes, depth, flush_every: 0 };
+    let flushed = Shape { flush_every: 32, ..write("random write, Flush/32", Places::Random, BLOCK, 32) };
+    let read = |work, places| Shape { writes: false, ..write(work, places, BLOCK, 32) };
+    let (bytes, seconds) = world.initialised;
     let mut cases = vec![
-        measure(args, &world, &write("full stripe write", Places::InOrder, stripe, 4))?,
+        whole("initialisation", args.chunk, bytes / args.chunk, seconds),
+        measure(args, &world, &write("full stripe write", Places::InOrder, stripe, args.depth.into()))?,
         measure(args, &world, &write("random write", Places::Random, BLOCK, 1))?,
         measure(args, &world, &write("random write", Places::Random, BLOCK, 32))?,
+        measure(args, &world, &flushed)?,
+        measure(args, &world, &read("read", Places::Random))?,
     ];
     world.volume.control().fail(LOST)?;
     wait(&world.volume, |status| status.missing == [LOST])?;
@@ -277,7 +315,6 @@ pub(crate) fn run(args: &VolumeArgs) -> Result<ExitCode, Failure> {
     let geometry = world.volume.facts().geometry;
     let is_lost = |at: &u64| geometry.locate(*at).is_some_and(|place| place.role == LOST);
     let lost: Vec<u64> = (0..world.device.size_bytes()).step_by(BLOCK as usize).filter(is_lost).collect();
-    let read = |work, places| Shape { work, writes: false, places, bytes: BLOCK, depth: 32 };
     cases.push(measure(args, &world, &read("degraded read", Places::Random))?);
     cases.push(measure(args, &world, &read("read of the lost drive", Places::Of(&lost)))?);
     cases.push(rebuild(&world, args.chunk)?);
@@ -357,15 +394,16 @@ fn load(
     }
     let began = Instant::now();
     let end = began + Duration::from_secs_f64(seconds);
+    let written = AtomicU64::new(1);
     let worker = |thread: u64| -> Result<Vec<u64>, Failure> {
         let mut buffer = vec![0x5A; shape.bytes as usize];
         let (mut took, mut number) = (Vec::new(), thread);
-        let mut random = SplitMix(round << 32 | thread);
+        let mut random = Random::new(round << 32 | thread);
         while Instant::now() < end {
             let at = match shape.places {
                 Places::InOrder => number % count * shape.bytes,
-                Places::Random => random.next() % count * shape.bytes,
-                Places::Of(places) => places[(random.next() % places.len() as u64) as usize],
+                Places::Random => random.next_u64() % count * shape.bytes,
+                Places::Of(places) => places[(random.next_u64() % places.len() as u64) as usize],
             };
             number += shape.depth as u64;
             let asked = Instant::now();
@@ -373,13 +411,24 @@ fn load(
                 true => device.write_at(at, &buffer)?,
                 false => device.read_at(at, &mut buffer)?,
             }
+            // Relaxed: only the number matters.
+            let number = written.fetch_add(1, Ordering::Relaxed);
+            if shape.flush_every > 0 && number.is_multiple_of(shape.flush_every) {
+                device.flush()?;
+            }
             took.push(u64::try_from(asked.elapsed().as_nanos()).unwrap_or(u64::MAX));
         }
         Ok(took)
     };
     let took = std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            (0..shape.depth as u64).map(|thread| scope.spawn(move || worker(thread))).collect();
+        let threads: Vec<_> = (0..shape.depth as u64)
+            .map(|thread| {
+                scope.spawn({
+                    let worker = &worker;
+                    move || worker(thread)
+                })
+            })
+            .collect();
         let mut all = Vec::new();
         for thread in threads {
             all.append(&mut thread.join().map_err(|_| Failure::new("a thread panicked"))??);
@@ -387,19 +436,6 @@ fn load(
         Ok::<_, Failure>(all)
     })?;
     Ok((took.len() as f64 / began.elapsed().as_secs_f64(), took))
-}
-
-/// SplitMix64 (Steele, Lea, Flood, 2014).
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
 }
 
 fn rebuild(world: &World, chunk: u64) -> Result<Case, Failure> {
@@ -410,74 +446,20 @@ fn rebuild(world: &World, chunk: u64) -> Result<Case, Failure> {
     let seconds = began.elapsed().as_secs_f64();
     let chunks = world.volume.facts().geometry.stripes();
     let (per_byte, near_writes, far_writes) = world.moved(&before, chunks * chunk)?;
-    Ok(Case {
-        work: "rebuild",
+    Ok(Case { per_byte, near_writes, far_writes, ..whole("rebuild", chunk, chunks, seconds) })
+}
+
+/// What is done to a whole drive.
+fn whole(work: &'static str, chunk: u64, chunks: u64, seconds: f64) -> Case {
+    Case {
+        work,
         request_bytes: chunk,
         depth: 1,
         per_second: chunks as f64 / seconds,
         gb_per_s: (chunks * chunk) as f64 / seconds / 1e9,
         latency_us: None,
-        per_byte,
-        near_writes,
-        far_writes,
-    })
-}
-
-fn human(document: &Document) -> String {
-    let place = match document.nodes {
-        0 => "in this process".to_owned(),
-        nodes => format!("on {nodes} node processes"),
-    };
-    let consistency = match document.consistency {
-        Mode::Log => "the stripe log",
-        Mode::Bitmap => "the bitmap",
-    };
-    let offload = match document.offload {
-        Switch::On => "on",
-        Switch::Off => "off",
-    };
-    let mut out = format!(
-        "{}+{} drives in memory {place}, chunks of {}, consistency by {consistency}, offload {offload}\n\
-         Bytes are for each byte of the user, or rebuilt\n\n",
-        document.data,
-        document.parity,
-        format_binary(document.chunk_bytes),
-    );
-    let head = [
-        "",
-        "bytes",
-        "depth",
-        "per second",
-        "GB/s",
-        "p50 us",
-        "p99 us",
-        "host sends",
-        "host receives",
-        "node to node",
-        "host writes",
-        "host reads",
-    ];
-    let mut rows = vec![head.map(str::to_owned).to_vec()];
-    for case in &document.cases {
-        let far = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.4}"));
-        let time = |of: fn(&Latency) -> f64| {
-            case.latency_us.as_ref().map_or_else(|| "-".to_owned(), |latency| format!("{:.1}", of(latency)))
-        };
-        rows.push(vec![
-            case.work.to_owned(),
-            case.request_bytes.to_string(),
-            case.depth.to_string(),
-            format!("{:.0}", case.per_second),
-            format!("{:.3}", case.gb_per_s),
-            time(|latency| latency.p50),
-            time(|latency| latency.p99),
-            far(case.per_byte.host_sent),
-            far(case.per_byte.host_received),
-            far(case.per_byte.node_to_node),
-            format!("{:.4}", case.per_byte.host_written),
-            format!("{:.4}", case.per_byte.host_read),
-        ]);
+        per_byte: Moved::default(),
+        near_writes: 0,
+        far_writes: 0,
     }
-    out.push_str(&table(&rows));
-    out
 }

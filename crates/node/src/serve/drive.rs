@@ -2,7 +2,8 @@
 
 use super::tagging::{TagFields, Tagging, TaggingError};
 use pumice_blockdev::{
-    BlockDevice, FileDevice, IoError, MarkedDevice, MarksError, MemoryDevice, OpenMode, Options, TagFormat,
+    BlockDevice, FileDevice, IoError, LimitedDevice, MarkedDevice, MarksError, MemoryDevice, OpenMode,
+    Options, TagFormat,
 };
 use pumice_flashdrive::{FlashDrive, FlashError, FlashSpec};
 use pumice_nvme::spec::identify::Namespace;
@@ -188,6 +189,12 @@ pub struct Drive {
 }
 
 impl Drive {
+    /// The same drive, which moves at most `rate` bytes a second: for measurements.
+    #[must_use]
+    pub fn limited(self, rate: u64) -> Self {
+        Self { device: Arc::new(LimitedDevice::new(self.device, rate)), ..self }
+    }
+
     /// Opens a drive. `subsystem` and `number` enter its identifiers where it is in memory; a path
     /// does where it has one, so that identifiers are the same after a restart.
     ///
