@@ -105,6 +105,13 @@ impl Node {
 
     /// One of its counters, by name and labels as its page has them.
     pub(crate) fn counter(&self, name: &str) -> Result<f64, Failed> {
+        let page = self.page()?;
+        let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
+        value.ok_or_else(|| Failed(format!("the node's counters lack {name}")))
+    }
+
+    /// The page of its counters.
+    fn page(&self) -> Result<String, Failed> {
         let wrong = |error: std::io::Error| Failed(format!("the node's counters: {error}"));
         let port = self.setting.metrics.ok_or_else(|| Failed("the node shows no counters".to_owned()))?;
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(wrong)?;
@@ -112,16 +119,20 @@ impl Node {
         stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: node\r\n\r\n").map_err(wrong)?;
         let mut page = String::new();
         stream.read_to_string(&mut page).map_err(wrong)?;
-        let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
-        value.ok_or_else(|| Failed(format!("the node's counters lack {name}")))
+        Ok(page)
     }
 
-    /// Waits until a host has an association: on a busy machine the kernel comes back late, and
-    /// would not notice a second kill before that.
+    /// Waits until a host's commands have moved blocks since the node was started: on a busy
+    /// machine the kernel comes back late. Before that it would not notice a kill, or, with only
+    /// the admin queue connected, would wait a minute for an answer.
     pub(crate) fn await_host(&self) -> Result<(), Failed> {
         const PATIENCE: Duration = Duration::from_secs(60);
         let until = Instant::now() + PATIENCE;
-        while self.counter("pumice_associations")? < 1.0 {
+        let moved = |page: &str| {
+            let counts = page.lines().filter(|line| line.starts_with("pumice_io_commands_total{"));
+            counts.filter_map(|line| line.rsplit(' ').next()).any(|count| count != "0")
+        };
+        while !moved(&self.page()?) {
             if Instant::now() > until {
                 return Err(Failed(format!("the kernel did not come back within {} s", PATIENCE.as_secs())));
             }
