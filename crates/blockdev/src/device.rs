@@ -3,7 +3,7 @@
 use crate::IoError;
 use crate::error::Operation;
 use crate::judgement::Judgement;
-use pumice_buffer::AlignedBuffer;
+use pumice_buffer::{AlignedBuffer, SharedBuffer};
 use pumice_protect::metadata::MetadataFormat;
 use pumice_protect::origin::Judged;
 use std::collections::BTreeSet;
@@ -368,11 +368,34 @@ pub trait BlockDevice: Send + Sync {
     /// If part of the range is outside the device, or the medium fails.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError>;
 
+    /// [`read_at`](Self::read_at) of bytes that the device may have in memory already, so that it
+    /// need not copy them. They keep no more memory than whole pages of `len` bytes.
+    ///
+    /// # Errors
+    /// As [`read_at`](Self::read_at).
+    ///
+    /// # Panics
+    /// If `len` is zero.
+    fn read_shared(&self, offset: u64, len: usize) -> Result<SharedBuffer, IoError> {
+        let mut buffer = AlignedBuffer::new(len);
+        self.read_at(offset, &mut buffer[..len])?;
+        Ok(SharedBuffer::new(buffer, len))
+    }
+
     /// Writes `data` at `offset`. Durable after a subsequent [`flush`](Self::flush).
     ///
     /// # Errors
     /// If the device is read-only, part of the range is outside it, or the medium fails.
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), IoError>;
+
+    /// [`write_at`](Self::write_at) of bytes that the device may keep, so that it need not copy
+    /// them.
+    ///
+    /// # Errors
+    /// As [`write_at`](Self::write_at).
+    fn write_shared(&self, offset: u64, data: &SharedBuffer) -> Result<(), IoError> {
+        self.write_at(offset, data)
+    }
 
     /// Writes `data` at `offset` in the way that returns soonest: the data need not have reached
     /// the medium, but they outlive this process.

@@ -13,7 +13,7 @@ use crate::device::DirectFd;
 use crate::ring::{drain, is_passing};
 use crate::{BlockDevice, DirectIo, IoError, Operation};
 use io_uring::{IoUring, opcode, types};
-use pumice_buffer::AlignedBuffer;
+use pumice_buffer::{AlignedBuffer, SharedBuffer};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
@@ -32,6 +32,28 @@ pub enum DirectOperation {
     Flush,
 }
 
+/// The memory of a request.
+#[derive(Debug)]
+pub enum DirectMemory {
+    /// Of a flush.
+    None,
+    /// Room for what is read.
+    Room(AlignedBuffer),
+    /// What is written.
+    Bytes(SharedBuffer),
+}
+
+impl DirectMemory {
+    /// Its first byte, where it begins on a border for direct I/O and has `len` bytes.
+    fn start(&self, len: usize) -> Option<*mut u8> {
+        match self {
+            Self::None => None,
+            Self::Room(buffer) => (len <= buffer.len()).then(|| buffer.start().as_ptr()),
+            Self::Bytes(bytes) => (len <= bytes.len() && bytes.is_aligned()).then(|| bytes.start().as_ptr()),
+        }
+    }
+}
+
 /// A request for a device.
 pub struct DirectRequest {
     /// The device.
@@ -40,10 +62,10 @@ pub struct DirectRequest {
     pub operation: DirectOperation,
     /// First byte.
     pub offset: u64,
-    /// Bytes: no more than the buffer has.
+    /// Bytes: no more than the memory has.
     pub len: usize,
-    /// The data, or room for them; none for a flush.
-    pub buffer: Option<AlignedBuffer>,
+    /// The data of a write, or room for those of a read.
+    pub memory: DirectMemory,
 }
 
 impl DirectRequest {
@@ -57,7 +79,7 @@ impl DirectRequest {
         let end = self.offset.checked_add(self.len as u64).filter(|end| *end <= self.device.size_bytes())?;
         let fits = self.len > 0
             && u32::try_from(self.len).is_ok_and(|len| i32::try_from(len).is_ok())
-            && self.buffer.as_ref().is_some_and(|buffer| self.len <= buffer.len())
+            && self.has_memory()
             && self.offset.is_multiple_of(grain)
             && end.is_multiple_of(grain);
         let writes = matches!(self.operation, DirectOperation::Write { .. });
@@ -65,6 +87,12 @@ impl DirectRequest {
             return None;
         }
         Some(target)
+    }
+
+    /// Whether the memory is of the kind, the size and on the border that the operation wants.
+    fn has_memory(&self) -> bool {
+        let reads = self.operation == DirectOperation::Read;
+        reads == matches!(self.memory, DirectMemory::Room(_)) && self.memory.start(self.len).is_some()
     }
 
     /// The kernel is done with it.
@@ -162,7 +190,7 @@ impl<T> DirectQueue<T> {
             return Err((request, token));
         }
         let fd = types::Fd(target.fd);
-        let start = request.buffer.as_ref().map_or(std::ptr::null_mut(), |buffer| buffer.start().as_ptr());
+        let start = request.memory.start(request.len).unwrap_or(std::ptr::null_mut());
         let len = request.len as u32;
         let entry = match request.operation {
             DirectOperation::Read => opcode::Read::new(fd, start, len).offset(request.offset).build(),
@@ -172,11 +200,13 @@ impl<T> DirectQueue<T> {
                 .build(),
             DirectOperation::Flush => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
         };
-        // SAFETY: `target` checked that `len` bytes lie within the buffer, whose memory stays where
-        // it is while the buffer lives. From here on the buffer is in `self.flights`, lent to
-        // nobody, and leaves it only in `completed`, when the kernel has said that it is done with
-        // the entry; if the queue goes first, `Drop` waits for that, or leaks the buffer. The
-        // descriptor is open while the device lives, and the flight holds the device.
+        // SAFETY: `target` checked that `len` bytes lie within the memory, which stays where it is
+        // while its owner lives. From here on that is in `self.flights`, lent to nobody, and leaves
+        // it only in `completed`, when the kernel has said that it is done with the entry; if the
+        // queue goes first, `Drop` waits for that, or leaks it. `target` checked too that the
+        // kernel writes only room, which has this one owner: bytes may have others, who read them
+        // as the kernel does. The descriptor is open while the device lives, and the flight holds
+        // the device.
         let pushed = unsafe { self.ring.submission().push(&entry.user_data(number as u64)) };
         if pushed.is_err() {
             request.ended();
@@ -271,7 +301,12 @@ mod tests {
     ) -> DirectRequest {
         let mut buffer = AlignedBuffer::new(len.max(1));
         buffer.fill(0x40_u8.wrapping_add((offset >> 12) as u8));
-        DirectRequest { device: Arc::clone(device), operation, offset, len, buffer: Some(buffer) }
+        let memory = match operation {
+            DirectOperation::Read => DirectMemory::Room(buffer),
+            DirectOperation::Write { .. } => DirectMemory::Bytes(SharedBuffer::new(buffer, len)),
+            DirectOperation::Flush => DirectMemory::None,
+        };
+        DirectRequest { device: Arc::clone(device), operation, offset, len, memory }
     }
 
     fn wait(queue: &mut DirectQueue<usize>) -> (DirectRequest, usize, bool) {
@@ -335,7 +370,7 @@ mod tests {
         for i in 0..8_u64 {
             assert!(queue.submit(request(&device, DirectOperation::Read, i << 12, 4096), 0).is_ok());
             let (request, _, done) = wait(&mut queue);
-            let buffer = request.buffer.unwrap();
+            let DirectMemory::Room(buffer) = request.memory else { panic!("no room") };
             assert!(done && buffer[..4096].iter().all(|byte| *byte == 0x40 + i as u8));
             let mut again = [0; 4096];
             device.read_at(i << 12, &mut again).unwrap();
@@ -352,6 +387,10 @@ mod tests {
         let memory: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new("m", SIZE as u64));
         let mut longer = request(&device, read, 0, 4096);
         longer.len = 8192;
+        let mut off = request(&device, write, 0, 4096);
+        off.memory = DirectMemory::Bytes(SharedBuffer::copy_of(&[7; 8192]).part(1..4097));
+        let mut shared = request(&device, read, 0, 4096);
+        shared.memory = DirectMemory::Bytes(SharedBuffer::copy_of(&[7; 4096]));
         let refused = [
             ("no grain", request(&device, read, 512, 4096)),
             ("part of a grain", request(&device, write, 0, 512)),
@@ -361,6 +400,8 @@ mod tests {
             ("write over what was made unreadable", request(&marked, write, 8192, 4096)),
             ("memory", request(&memory, read, 0, 4096)),
             ("more than the buffer", longer),
+            ("memory that begins anywhere", off),
+            ("a read into memory that others read", shared),
         ];
         for (why, request) in refused {
             assert!(queue.submit(request, 0).is_err(), "{why}");

@@ -28,7 +28,7 @@ mod tagged;
 pub use device::{
     Background, BlockDevice, DirectFd, DirectIo, FlashCounts, Grains, Marks, TagCounts, TagFormat, Tagged,
 };
-pub use direct::{DirectEnd, DirectOperation, DirectQueue, DirectRequest};
+pub use direct::{DirectEnd, DirectMemory, DirectOperation, DirectQueue, DirectRequest};
 pub use error::{IoError, Operation};
 pub use faulty::{Counts, FaultyDevice};
 pub use file::{Direct, FileDevice, OpenMode, Options};

@@ -5,7 +5,10 @@
     reason = "direct I/O wants memory on page borders, which only the raw allocator gives"
 )]
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+mod shared;
+
+pub use shared::SharedBuffer;
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -45,6 +48,35 @@ impl AlignedBuffer {
     /// If `len` is zero or near the size of the address space.
     #[must_use]
     pub fn new(len: usize) -> Self {
+        // SAFETY: this allocator fills the memory with zeros, so all of it is initialised.
+        unsafe { Self::allocate(len, alloc_zeroed) }
+    }
+
+    /// A buffer that begins with these bytes, without filling it with zeros first. What is left of
+    /// its last page is zeros.
+    ///
+    /// # Panics
+    /// As [`new`](Self::new).
+    #[must_use]
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        // SAFETY: every byte is initialised below, before the buffer is lent to anyone.
+        let buffer = unsafe { Self::allocate(bytes.len(), alloc) };
+        let rest = buffer.len - bytes.len();
+        // SAFETY: `start` is valid for writes of `len` bytes, of which `bytes.len()` and `rest` are
+        // the two parts; the memory is new, so it does not overlap `bytes`.
+        unsafe {
+            buffer.start.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            buffer.start.as_ptr().add(bytes.len()).write_bytes(0, rest);
+        }
+        buffer
+    }
+
+    /// Memory of `len` bytes, rounded up to whole pages.
+    ///
+    /// # Safety
+    /// `memory_of` is `alloc` or `alloc_zeroed`. After `alloc`, every byte is initialised before it
+    /// is read.
+    unsafe fn allocate(len: usize, memory_of: unsafe fn(Layout) -> *mut u8) -> Self {
         assert!(len > 0, "a buffer holds something");
         let len = len.next_multiple_of(ALIGNMENT);
         let (size, border) = match len {
@@ -55,7 +87,7 @@ impl AlignedBuffer {
         let layout = size.and_then(|size| Layout::from_size_align(size, border).ok());
         let layout = layout.expect("a buffer fits the address space");
         // SAFETY: the layout's size is not zero: `len` was not, and rounding up keeps it so.
-        let memory = unsafe { alloc_zeroed(layout) };
+        let memory = unsafe { memory_of(layout) };
         let Some(memory) = NonNull::new(memory) else { handle_alloc_error(layout) };
         let skipped = memory.align_offset(ALIGNMENT);
         // SAFETY: memory on a larger border is on this one as well, so nothing is skipped; without
@@ -79,7 +111,7 @@ impl AlignedBuffer {
 
 impl Drop for AlignedBuffer {
     fn drop(&mut self) {
-        // SAFETY: `memory` came from `alloc_zeroed` with this very layout, and is freed once.
+        // SAFETY: `memory` came from the allocator with this very layout, and is freed once.
         unsafe { dealloc(self.memory.as_ptr(), self.layout) };
     }
 }
@@ -88,7 +120,7 @@ impl Deref for AlignedBuffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: `start` is valid for `len` initialised (zeroed, or written since) bytes while
+        // SAFETY: `start` is valid for `len` initialised (zeroed, or written) bytes while
         // `self` lives, and nobody writes them while it is borrowed: a buffer whose memory the
         // kernel may write is owned by the object that gave it to the kernel, and not lent out.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
@@ -120,6 +152,18 @@ mod tests {
             assert_eq!(buffer.as_ptr().align_offset(ALIGNMENT), 0);
             assert!(buffer.iter().all(|byte| *byte == 0));
             buffer[len - 1] = 1;
+        }
+    }
+
+    #[test]
+    fn a_copy_has_the_bytes_and_then_zeros() {
+        for len in [1, 4095, 4096, 4097, ROOMY + 3, HUGE_PAGE + 1] {
+            // Memory that was used before, where the allocator has it.
+            AlignedBuffer::new(len).fill(0xFF);
+            let bytes: Vec<u8> = (0..len).map(|i| (i % 251) as u8 | 1).collect();
+            let copy = AlignedBuffer::copy_of(&bytes);
+            assert_eq!(copy.len(), len.next_multiple_of(ALIGNMENT));
+            assert!(copy[..len] == bytes[..] && copy[len..].iter().all(|byte| *byte == 0));
         }
     }
 }

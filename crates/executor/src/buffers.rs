@@ -1,10 +1,10 @@
 //! The blocks of operations: what was read of the members, and what is to be stored on them.
 
-use pumice_buffer::AlignedBuffer;
+use pumice_buffer::{AlignedBuffer, SharedBuffer};
 use pumice_parity::kernels::Kernels;
 use pumice_parity::matrix::Matrix;
 use pumice_units::Role;
-use pumice_volume::plan::{RowPlan, Term};
+use pumice_volume::plan::{Output, RowPlan, Term};
 use pumice_volume::rows::{BLOCK, Touch};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,7 +16,21 @@ const BYTES: usize = BLOCK as usize;
 #[derive(Debug)]
 struct Run {
     rows: Range<u32>,
-    bytes: AlignedBuffer,
+    bytes: SharedBuffer,
+}
+
+impl Run {
+    /// What lies in the first bytes of a buffer.
+    fn new(rows: Range<u32>, bytes: AlignedBuffer) -> Self {
+        let len = rows.len() * BYTES;
+        Self { rows, bytes: SharedBuffer::new(bytes, len) }
+    }
+
+    /// Where rows of it lie.
+    fn within(&self, rows: &Range<u32>) -> Range<usize> {
+        let first = span(&self.rows).start;
+        span(rows).start - first..span(rows).end - first
+    }
 }
 
 /// Runs of a member; where they overlap, the last one counts.
@@ -38,31 +52,39 @@ const fn span(rows: &Range<u32>) -> Range<usize> {
 ///
 /// # Panics
 /// If none has all of them: they were not made.
-fn find<'r>(runs: &'r BTreeMap<Role, Runs>, role: Role, rows: &Range<u32>) -> &'r [u8] {
+fn find<'r>(runs: &'r BTreeMap<Role, Runs>, role: Role, rows: &Range<u32>) -> (&'r Run, Range<usize>) {
     let holds = |run: &&Run| run.rows.start <= rows.start && rows.end <= run.rows.end;
     let run = runs.get(&role).and_then(|runs| runs.iter().rev().find(holds)).expect("the rows were made");
-    let first = span(&run.rows).start;
-    &run.bytes[span(rows).start - first..span(rows).end - first]
+    (run, run.within(rows))
+}
+
+/// A part of the answer to a read.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    /// Where it begins in the answer.
+    pub(crate) at: usize,
+    pub(crate) bytes: SharedBuffer,
 }
 
 impl Buffers {
     /// Takes what was read of a member.
     pub(crate) fn came(&mut self, role: Role, rows: Range<u32>, bytes: AlignedBuffer) {
-        self.old.entry(role).or_default().push(Run { rows, bytes });
+        self.old.entry(role).or_default().push(Run::new(rows, bytes));
     }
 
     /// Takes what a node has made of a member.
     pub(crate) fn made(&mut self, role: Role, rows: Range<u32>, bytes: AlignedBuffer) {
-        self.new.entry(role).or_default().push(Run { rows, bytes });
+        self.new.entry(role).or_default().push(Run::new(rows, bytes));
     }
 
     /// The new block of a row of a member.
     pub(crate) fn new_row(&self, role: Role, row: u32) -> &[u8] {
-        find(&self.new, role, &(row..row + 1))
+        let (run, at) = find(&self.new, role, &(row..row + 1));
+        &run.bytes[at]
     }
 
     /// New blocks of a member, in pieces that lie together.
-    pub(crate) fn new_rows(&self, role: Role, rows: &Range<u32>) -> Vec<(Range<u32>, &[u8])> {
+    pub(crate) fn new_rows(&self, role: Role, rows: &Range<u32>) -> Vec<(Range<u32>, SharedBuffer)> {
         let mut out = Vec::new();
         let mut first = rows.start;
         while first < rows.end {
@@ -70,20 +92,21 @@ impl Buffers {
             let run = self.new.get(&role).and_then(|runs| runs.iter().rev().find(holds));
             let piece = first..run.map_or(first + 1, |run| run.rows.end.min(rows.end));
             first = piece.end;
-            let bytes = find(&self.new, role, &piece);
-            out.push((piece, bytes));
+            let (run, at) = find(&self.new, role, &piece);
+            out.push((piece, run.bytes.part(at)));
         }
         out
     }
 
     /// Makes new blocks by the plans of rows, and lays the request's bytes over those that it
-    /// touches. What was made before is made again. Returns how many bytes were read and written.
+    /// touches. Blocks that are the request's bytes, and nothing else, stay where they are. What
+    /// was made before is made again. Returns how many bytes were read and written.
     pub(crate) fn fold(
         &mut self,
         kernels: Kernels,
         plans: &[(u32, RowPlan)],
         touches: &[Touch],
-        request: &[u8],
+        request: Option<&SharedBuffer>,
     ) -> u64 {
         self.new.clear();
         let (mut rest, mut moved) = (plans, 0);
@@ -92,40 +115,81 @@ impl Buffers {
             let same = |(i, (row, other)): (u32, &(u32, RowPlan))| *row == first + i && other == plan;
             let count = (0..).zip(rest).take_while(|entry| same(*entry)).count();
             let rows = *first..*first + count as u32;
-            for output in &plan.outputs {
-                let mut bytes = AlignedBuffer::new(rows.len() * BYTES);
-                let passes = output.terms.len() + 1 + 2 * usize::from(output.overlay);
-                moved += (passes * rows.len() * BYTES) as u64;
-                self.sum(kernels, &output.terms, &rows, &mut bytes[..rows.len() * BYTES]);
-                if output.overlay {
-                    overlay(touches, output.role, &rows, request, &mut bytes);
+            let mut outputs = &plan.outputs[..];
+            while let Some(output) = outputs.first() {
+                let here = request.filter(|_| output.overlay && output.terms.is_empty());
+                if let Some(bytes) = here.and_then(|request| lent(touches, output.role, &rows, request)) {
+                    self.new.entry(output.role).or_default().push(Run { rows: rows.clone(), bytes });
+                    outputs = &outputs[1..];
+                    continue;
                 }
-                self.new.entry(output.role).or_default().push(Run { rows: rows.clone(), bytes });
+                // Parities are sums of the same blocks: they are made in one pass.
+                let together = outputs.iter().take_while(|other| are_alike(output, other)).count().max(1);
+                let (now, later) = outputs.split_at(together);
+                moved += self.make(kernels, now, &rows, touches, request);
+                outputs = later;
             }
             rest = &rest[count..];
         }
         moved
     }
 
-    fn sum(&self, kernels: Kernels, terms: &[(Term, u8)], rows: &Range<u32>, target: &mut [u8]) {
-        let source = |term: &Term| match term {
-            Term::Old(role) => find(&self.old, *role, rows),
-            Term::New(role) => find(&self.new, *role, rows),
-        };
-        let sources: Vec<&[u8]> = terms.iter().map(|(term, _)| source(term)).collect();
-        match terms {
-            [] => target.fill(0),
-            [(_, 1)] => target.copy_from_slice(sources[0]),
-            _ if terms.iter().all(|(_, factor)| *factor == 1) => kernels.xor(&sources, target),
+    /// Makes outputs that are sums of the same blocks. Returns how many bytes were read and
+    /// written.
+    fn make(
+        &mut self,
+        kernels: Kernels,
+        outputs: &[Output],
+        rows: &Range<u32>,
+        touches: &[Touch],
+        request: Option<&SharedBuffer>,
+    ) -> u64 {
+        let len = rows.len() * BYTES;
+        let mut made: Vec<AlignedBuffer> = outputs.iter().map(|_| AlignedBuffer::new(len)).collect();
+        let mut targets: Vec<&mut [u8]> = made.iter_mut().map(|bytes| &mut bytes[..len]).collect();
+        self.sum(kernels, outputs, rows, &mut targets);
+        let mut passes = outputs.first().map_or(0, |output| output.terms.len()) + outputs.len();
+        for (output, bytes) in outputs.iter().zip(&mut made) {
+            if output.overlay {
+                passes += 2;
+                overlay(touches, output.role, rows, request.map_or(&[], |request| request), bytes);
+            }
+        }
+        for (output, bytes) in outputs.iter().zip(made) {
+            self.new.entry(output.role).or_default().push(Run::new(rows.clone(), bytes));
+        }
+        (passes * len) as u64
+    }
+
+    fn sum(&self, kernels: Kernels, outputs: &[Output], rows: &Range<u32>, targets: &mut [&mut [u8]]) {
+        let Some(Output { terms, .. }) = outputs.first() else { return };
+        let sources: Vec<&[u8]> = terms
+            .iter()
+            .map(|(term, _)| {
+                let (run, at) = match term {
+                    Term::Old(role) => find(&self.old, *role, rows),
+                    Term::New(role) => find(&self.new, *role, rows),
+                };
+                &run.bytes[at]
+            })
+            .collect();
+        match (terms.as_slice(), &mut *targets) {
+            // New memory is zeros.
+            ([], _) => {}
+            ([(_, 1)], [target]) => target.copy_from_slice(sources[0]),
+            (_, [target]) if terms.iter().all(|(_, factor)| *factor == 1) => kernels.xor(&sources, target),
             _ => {
-                let factors: Vec<u8> = terms.iter().map(|(_, factor)| *factor).collect();
-                match Matrix::new(1, factors.len(), &factors) {
-                    Ok(matrix) => kernels.generate(&matrix, &sources, &mut [target]),
+                let factors =
+                    outputs.iter().flat_map(|output| output.terms.iter().map(|(_, factor)| *factor));
+                let factors: Vec<u8> = factors.collect();
+                match Matrix::new(outputs.len(), sources.len(), &factors) {
+                    Ok(matrix) => kernels.generate(&matrix, &sources, targets),
                     // More terms than a matrix has columns.
                     Err(_) => {
-                        target.fill(0);
-                        for (source, factor) in sources.iter().zip(factors) {
-                            pumice_parity::gf::add_scaled(target, source, factor);
+                        for (target, factors) in targets.iter_mut().zip(factors.chunks(sources.len())) {
+                            for (source, factor) in sources.iter().zip(factors) {
+                                pumice_parity::gf::add_scaled(target, source, *factor);
+                            }
                         }
                     }
                 }
@@ -133,19 +197,41 @@ impl Buffers {
         }
     }
 
-    /// Copies the blocks of a read to their places in the answer.
-    pub(crate) fn deliver(&self, touches: &[Touch], answer: &mut [u8]) {
+    /// The blocks of a read, with their places in the answer.
+    pub(crate) fn deliver(&self, touches: &[Touch]) -> Vec<Piece> {
+        let mut pieces = Vec::new();
         for touch in touches {
             let rows = (touch.start / BLOCK) as u32..touch.end.div_ceil(BLOCK) as u32;
             for (piece, bytes) in self.new_rows(touch.role, &rows) {
                 let base = u64::from(piece.start) * BLOCK;
                 let (start, end) = (touch.start.max(base), touch.end.min(u64::from(piece.end) * BLOCK));
-                let to = (touch.from + start - touch.start) as usize;
-                let from = &bytes[(start - base) as usize..(end - base) as usize];
-                answer[to..to + from.len()].copy_from_slice(from);
+                let at = (touch.from + start - touch.start) as usize;
+                let bytes = bytes.part((start - base) as usize..(end - base) as usize);
+                pieces.push(Piece { at, bytes });
             }
         }
+        pieces
     }
+}
+
+/// Whether outputs are sums of the same blocks, with factors of their own, and nothing is laid over
+/// them.
+fn are_alike(one: &Output, other: &Output) -> bool {
+    let blocks = |output: &Output| output.terms.iter().map(|(term, _)| *term).collect::<Vec<_>>();
+    !one.overlay && !other.overlay && !one.terms.is_empty() && blocks(one) == blocks(other)
+}
+
+/// The part of a request's bytes that are the whole of these rows of a member, if there is one and
+/// it lies where direct I/O can write it from.
+fn lent(touches: &[Touch], role: Role, rows: &Range<u32>, request: &SharedBuffer) -> Option<SharedBuffer> {
+    let (first, end) = (u64::from(rows.start) * BLOCK, u64::from(rows.end) * BLOCK);
+    let mut of_member = touches.iter().filter(|touch| touch.role == role);
+    let touch = of_member.next().filter(|touch| touch.start <= first && end <= touch.end)?;
+    if of_member.next().is_some() {
+        return None;
+    }
+    let from = (touch.from + first - touch.start) as usize;
+    Some(request.part(from..from + (end - first) as usize)).filter(SharedBuffer::is_aligned)
 }
 
 /// Lays a request's bytes over rows of a member.

@@ -2,7 +2,7 @@
 
 use crate::drive::MemberDrive;
 use crate::message::Message;
-use pumice_buffer::AlignedBuffer;
+use pumice_buffer::{AlignedBuffer, SharedBuffer};
 use pumice_offload::{
     Completion, DataNode, DriveId, ErrorKind, MAX_OPERATION, NodeError, Operation, OperationQueue,
     QueueTraffic, SumTo, Tag, Update,
@@ -168,15 +168,14 @@ impl Carrier {
                 self.moved.read += *len as u64;
                 self.moved.memory += *len as u64;
             }
-            Operation::Write { len, .. } => {
-                self.moved.written += *len as u64;
-                self.moved.memory += *len as u64;
+            Operation::Write { data, .. } => {
+                self.moved.written += data.len() as u64;
+                self.moved.memory += data.len() as u64;
             }
             Operation::Update { update, .. } => {
                 let filled = u64::from(update.fills) * u64::from(update.len);
                 self.moved.written += filled;
-                // Behind its descriptor, and from there to the node.
-                self.moved.memory += 3 * filled;
+                self.moved.memory += filled;
                 self.moved.between += sent_between(update);
             }
             Operation::Flush { .. } | Operation::Store { .. } => {}
@@ -206,14 +205,18 @@ impl Carrier {
     }
 
     /// Writes bytes in place.
-    pub(crate) fn write(&mut self, action: ActionId, role: Role, offset: u64, bytes: &[u8], durable: bool) {
-        self.moved.memory += 2 * bytes.len() as u64;
-        for (i, piece) in (0_u64..).zip(bytes.chunks(MAX_OPERATION)) {
-            let mut buffer = AlignedBuffer::new(piece.len());
-            buffer[..piece.len()].copy_from_slice(piece);
-            let offset = offset + i * MAX_OPERATION as u64;
-            let (drive, len) = (self.id(role), piece.len());
-            self.issue(action, role, Part::Plain, Operation::Write { drive, offset, len, buffer, durable });
+    pub(crate) fn write(
+        &mut self,
+        action: ActionId,
+        role: Role,
+        offset: u64,
+        bytes: &SharedBuffer,
+        durable: bool,
+    ) {
+        for from in (0..bytes.len()).step_by(MAX_OPERATION) {
+            let data = bytes.part(from..bytes.len().min(from + MAX_OPERATION));
+            let (drive, offset) = (self.id(role), offset + from as u64);
+            self.issue(action, role, Part::Plain, Operation::Write { drive, offset, data, durable });
         }
     }
 
@@ -224,13 +227,10 @@ impl Carrier {
         role: Role,
         (op, node, targets): (OpId, NodeNumber, Vec<Role>),
         update: Update,
-        data: &[u8],
+        data: Option<SharedBuffer>,
     ) {
         let makes = update.fills || !update.sums.is_empty();
-        self.moved.memory += 2 * data.len() as u64;
-        let mut buffer = AlignedBuffer::new(data.len().max(1));
-        buffer[..data.len()].copy_from_slice(data);
-        let operation = Operation::Update { update: Box::new(update), data: buffer, sent: [0; 2] };
+        let operation = Operation::Update { update: Box::new(update), data, sent: [0; 2] };
         self.issue(action, role, Part::Update { op, node, targets, makes }, operation);
     }
 
@@ -297,7 +297,7 @@ impl Carrier {
             self.put_around(action, role, range.start, block, part(range).to_vec());
         }
         if !middle.is_empty() {
-            self.write(action, role, middle.start, part(&middle), true);
+            self.write(action, role, middle.start, &SharedBuffer::copy_of(part(&middle)), true);
         }
     }
 
@@ -335,14 +335,16 @@ impl Carrier {
             }
             (Ok(()), Part::Copy { to }) => {
                 if let Operation::Read { drive, len, buffer, .. } = operation {
-                    let write = Operation::Write { drive, offset: to, len, buffer, durable: false };
+                    let data = SharedBuffer::new(buffer, len);
+                    let write = Operation::Write { drive, offset: to, data, durable: false };
                     self.issue(action, role, Part::Plain, write);
                 }
             }
             (Ok(()), Part::Around { skip, bytes }) => {
                 if let Operation::Read { drive, offset, len, mut buffer } = operation {
                     buffer[skip..skip + bytes.len()].copy_from_slice(&bytes);
-                    let write = Operation::Write { drive, offset, len, buffer, durable: true };
+                    let data = SharedBuffer::new(buffer, len);
+                    let write = Operation::Write { drive, offset, data, durable: true };
                     self.issue(action, role, Part::Plain, write);
                 }
             }

@@ -1,9 +1,11 @@
 //! What a volume's thread is told, and what it answers.
 
+use crate::buffers::Piece;
 use crate::claim::Granted;
 use crate::drive::MemberDrive;
 use crate::joining::Joining;
 use crate::state::{ControlError, Status};
+use pumice_buffer::SharedBuffer;
 use pumice_offload::Completion;
 use pumice_units::Role;
 use pumice_volume::{ClaimId, Request, RequestError};
@@ -20,15 +22,15 @@ pub(crate) enum Failed {
     Held,
 }
 
-/// What a request's user gets: its bytes, if it was a read.
-pub(crate) type Answer = Result<Vec<u8>, Failed>;
+/// What a request's user gets: if it was a read, its bytes, in any order.
+pub(crate) type Answer = Result<Vec<Piece>, Failed>;
 
 /// What a volume's thread is told.
 pub(crate) enum Message {
     /// An operation on a drive has ended.
     Ended(Completion),
-    /// A user asks for something. `bytes` are those of a write, or room for those of a read.
-    Request { request: Request, bytes: Vec<u8>, reply: SyncSender<Answer> },
+    /// A user asks for something. `data` are those of a write.
+    Request { request: Request, data: Option<SharedBuffer>, reply: SyncSender<Answer> },
     /// How does it stand?
     Status(SyncSender<Status>),
     /// A member is to be failed.

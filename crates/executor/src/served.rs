@@ -17,6 +17,7 @@ use pumice_volume::rows::Windows;
 use pumice_volume::{Request, Volume, assemble, token};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -69,6 +70,8 @@ impl Default for OpenOptions {
 pub struct ServedVolume {
     facts: Facts,
     messages: Sender<Message>,
+    /// Bytes that were copied between users' memory and the volume's.
+    copied: Arc<AtomicU64>,
     thread: JoinHandle<()>,
 }
 
@@ -83,13 +86,15 @@ pub fn open(drives: &[MemberDrive], options: &OpenOptions) -> Result<ServedVolum
     let (messages, inbox) = channel();
     let (begun, ready) = sync_channel(1);
     let (options, ended) = (options.clone(), messages.clone());
+    let copied = Arc::new(AtomicU64::new(0));
+    let opening = Opening { survey, options, ended, inbox, begun, copied: Arc::clone(&copied) };
     let thread = std::thread::Builder::new()
         .name("volume".to_owned())
-        .spawn(move || Opening { survey, options, ended, inbox, begun }.run())
+        .spawn(move || opening.run())
         .map_err(|error| OpenError::System(error.to_string()))?;
     let gone = || OpenError::System("the volume's thread has ended".to_owned());
     let facts = ready.recv().map_err(|_| gone())??;
-    Ok(ServedVolume { facts, messages, thread })
+    Ok(ServedVolume { facts, messages, copied, thread })
 }
 
 /// The thread of a volume, from the first look at its members to its end.
@@ -99,6 +104,7 @@ struct Opening {
     ended: Sender<Message>,
     inbox: Receiver<Message>,
     begun: SyncSender<Result<Facts, OpenError>>,
+    copied: Arc<AtomicU64>,
 }
 
 impl Opening {
@@ -190,7 +196,7 @@ impl Opening {
             rebuild: self.options.rebuild_rate.map(|rate| Pace::new(rate, windows.bytes())),
         };
         let messages = (&self.inbox, self.ended.clone());
-        Ok(Engine::new(volume, carrier, messages, facts, nodes, timing))
+        Ok(Engine::new(volume, carrier, messages, facts, nodes, timing, Arc::clone(&self.copied)))
     }
 }
 
@@ -206,7 +212,8 @@ impl ServedVolume {
     pub fn device(&self) -> Arc<VolumeDevice> {
         let Facts { name, uuid, bytes, block, geometry, .. } = &self.facts;
         let name = if name.is_empty() { uuid.to_string() } else { name.clone() };
-        Arc::new(VolumeDevice::new(name, *bytes, *block, geometry.stripe_bytes(), self.messages.clone()))
+        let (messages, copied) = (self.messages.clone(), Arc::clone(&self.copied));
+        Arc::new(VolumeDevice::new(name, (*bytes, *block, geometry.stripe_bytes()), messages, copied))
     }
 
     /// What is asked of it from other threads.
@@ -335,7 +342,7 @@ impl Control {
     /// # Errors
     /// If it has stopped, or is held for too long.
     pub fn flush(&self) -> Result<(), ControlError> {
-        let flush = |reply| Message::Request { request: Request::Flush, bytes: Vec::new(), reply };
+        let flush = |reply| Message::Request { request: Request::Flush, data: None, reply };
         self.ask(flush)?.map(drop).map_err(|_| ControlError::Stopped)
     }
 

@@ -12,10 +12,10 @@ use crate::queue::SEND_LIMIT;
 use crate::{InitiatorError, Outcome, Queue};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token, Waker};
-use pumice_nvme::host::{Connection, Event};
+use pumice_nvme::host::{Connection, Event, Outgoing, Payload};
 use pumice_nvme::spec::{Sqe, Status};
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,15 +24,19 @@ use std::time::{Duration, Instant};
 
 /// Reads of the socket between two checks of the inbox.
 const READS: usize = 16;
+/// Pieces of one gathered write, at most. (Linux takes 1024.)
+const PIECES: usize = 64;
 const WAKE: Token = Token(0);
 const SOCKET: Token = Token(1);
 
 /// A command with the memory that its data come from or go to.
 pub trait Exchange: Send + 'static {
+    /// Data for the controller. A clone is the same memory: it goes into the socket from there.
+    type Data: Payload + Clone + Send;
     /// The command; its id and SGL are set when it is submitted.
     fn sqe(&self) -> Sqe;
     /// Data for the controller.
-    fn send(&self) -> &[u8];
+    fn send(&self) -> Self::Data;
     /// Where data for the host go.
     fn receive(&mut self) -> &mut [u8];
 }
@@ -109,13 +113,12 @@ impl<E: Exchange> Pipeline<E> {
             shared: Arc::clone(&shared),
             poll,
             stream,
-            connection,
+            connection: connection.lending(),
             patience,
             told,
             flights: Vec::new(),
             in_flight: 0,
-            out: Vec::new(),
-            sent: 0,
+            out: Outgoing::default(),
             buffer: rest.buffer,
             filled: rest.filled,
             last: Instant::now(),
@@ -178,20 +181,18 @@ struct Flight<E> {
     received: u32,
 }
 
-struct Driver<E> {
+struct Driver<E: Exchange> {
     address: SocketAddr,
     shared: Arc<Shared<E>>,
     poll: Poll,
     stream: TcpStream,
-    connection: Connection,
+    connection: Connection<E::Data>,
     patience: Patience,
     told: Told<E>,
     /// By command id.
     flights: Vec<Option<Flight<E>>>,
     in_flight: usize,
-    out: Vec<u8>,
-    /// Bytes of `out` that were sent.
-    sent: usize,
+    out: Outgoing<E::Data>,
     buffer: Vec<u8>,
     filled: usize,
     /// Time of the last received data, or of the beginning of the wait.
@@ -246,14 +247,15 @@ impl<E: Exchange> Driver<E> {
     /// data is sent.
     fn begin(&mut self) -> bool {
         let mut inbox = self.shared.inbox();
-        while self.connection.room() > 0 && self.out.len() - self.sent < SEND_LIMIT {
+        while self.connection.room() > 0 && self.out.len() < SEND_LIMIT {
             let Some(mut exchange) = inbox.waiting.pop_front() else { return false };
             let sqe = exchange.sqe();
-            let cid = if exchange.send().is_empty() {
+            let data = exchange.send();
+            let cid = if data.size() == 0 {
                 let expected = exchange.receive().len() as u32;
                 self.connection.submit_read(sqe, expected, &mut self.out)
             } else {
-                self.connection.submit(sqe, exchange.send(), &mut self.out)
+                self.connection.submit_data(sqe, data, &mut self.out)
             };
             let cid = usize::from(cid.expect("there is room on a live queue"));
             if self.flights.len() <= cid {
@@ -270,11 +272,14 @@ impl<E: Exchange> Driver<E> {
     }
 
     fn send(&mut self) -> Result<(), InitiatorError> {
-        while self.sent < self.out.len() {
-            match self.stream.write(&self.out[self.sent..]) {
+        while !self.out.is_empty() {
+            let mut pieces = [IoSlice::new(&[]); PIECES];
+            let waiting = self.out.pieces().map(IoSlice::new);
+            let count = pieces.iter_mut().zip(waiting).map(|(place, piece)| *place = piece).count();
+            match self.stream.write_vectored(&pieces[..count]) {
                 Ok(0) => return Err(self.failed(ErrorKind::WriteZero.into())),
                 Ok(n) => {
-                    self.sent += n;
+                    self.out.advance(n);
                     self.shared.sent.fetch_add(n as u64, Ordering::Relaxed);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -282,8 +287,6 @@ impl<E: Exchange> Driver<E> {
                 Err(error) => return Err(self.failed(error)),
             }
         }
-        self.out.clear();
-        self.sent = 0;
         Ok(())
     }
 

@@ -2,14 +2,16 @@
 //! flight*.
 //!
 //! ```text
-//! submit ─▶ inbox ─▶ one thread ─┬─ drives in memory: done at once
-//!                                ├─ direct I/O: the kernel carries it (io_uring)
-//!                                └─ anything else, and what the kernel failed: a few threads
+//! submit ─┬─ drives in memory: done at once, by whoever submits
+//!         └▶ inbox ─▶ one thread ─┬─ direct I/O: the kernel carries it (io_uring)
+//!                                 └─ anything else, and what the kernel failed: a few threads
 //! ```
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
-use pumice_blockdev::{BlockDevice, DirectEnd, DirectOperation, DirectQueue, DirectRequest, IoError};
+use pumice_blockdev::{
+    BlockDevice, DirectEnd, DirectMemory, DirectOperation, DirectQueue, DirectRequest, IoError,
+};
 use pumice_offload::{Completion, DriveId, Ended, ErrorKind, NodeError, Operation, OperationQueue, Tag};
 use std::collections::VecDeque;
 use std::io;
@@ -51,6 +53,12 @@ impl Shared {
 
     fn closed_error(&self) -> NodeError {
         NodeError::new(ErrorKind::Unreachable, format!("node '{}': the queue is closed", self.name))
+    }
+
+    /// Whether it ends without waiting.
+    fn is_immediate(&self, operation: &Operation) -> bool {
+        let index = (operation.drive().0 as usize).checked_sub(1);
+        index.and_then(|index| self.drives.get(index)).is_some_and(|drive| drive.is_immediate())
     }
 
     /// The drive of an operation that makes sense.
@@ -100,8 +108,8 @@ impl Job {
         let result = shared.device(operation).and_then(|device| {
             let done = match operation {
                 Operation::Read { offset, len, buffer, .. } => device.read_at(*offset, &mut buffer[..*len]),
-                Operation::Write { offset, len, buffer, durable, .. } => {
-                    let written = device.write_at(*offset, &buffer[..*len]);
+                Operation::Write { offset, data, durable, .. } => {
+                    let written = device.write_shared(*offset, data);
                     written.and_then(|()| if *durable { device.flush() } else { Ok(()) })
                 }
                 Operation::Flush { .. } => device.flush(),
@@ -177,6 +185,10 @@ impl OperationQueue for LocalQueue {
             return Err(operation);
         }
         let job = Job { shared: Arc::clone(&self.shared), tag, operation: Some(operation) };
+        if job.operation.as_ref().is_some_and(|operation| self.shared.is_immediate(operation)) {
+            job.carry_out();
+            return Ok(());
+        }
         let mut inbox = self.shared.inbox();
         if self.shared.is_closed() {
             drop(inbox);
@@ -263,26 +275,25 @@ impl Carrier {
             Ok(device) => Arc::clone(device),
             Err(error) => return job.end(Err(error)),
         };
-        if device.is_immediate() {
-            return job.carry_out();
-        }
         let Some(ring) = self.ring.as_mut().filter(|_| device.direct_fd().is_some()) else {
             return self.threads.take(job);
         };
         let drive = operation.drive();
         let Some(operation) = job.operation.take() else { return };
-        let (kind, offset, len, buffer) = match operation {
-            Operation::Read { offset, len, buffer, .. } => (DirectOperation::Read, offset, len, Some(buffer)),
-            Operation::Write { offset, len, buffer, durable, .. } => {
-                (DirectOperation::Write { durable }, offset, len, Some(buffer))
+        let (kind, offset, len, memory) = match operation {
+            Operation::Read { offset, len, buffer, .. } => {
+                (DirectOperation::Read, offset, len, DirectMemory::Room(buffer))
             }
-            Operation::Flush { .. } => (DirectOperation::Flush, 0, 0, None),
+            Operation::Write { offset, data, durable, .. } => {
+                (DirectOperation::Write { durable }, offset, data.len(), DirectMemory::Bytes(data))
+            }
+            Operation::Flush { .. } => (DirectOperation::Flush, 0, 0, DirectMemory::None),
             Operation::Update { .. } | Operation::Store { .. } | Operation::Fetch { .. } => {
                 job.operation = Some(operation);
                 return self.threads.take(job);
             }
         };
-        let request = DirectRequest { device, operation: kind, offset, len, buffer };
+        let request = DirectRequest { device, operation: kind, offset, len, memory };
         match ring.submit(request, Flight { job, drive }) {
             Ok(()) => self.with_kernel += 1,
             Err((request, flight)) => self.threads.take(restore(request, flight)),
@@ -308,12 +319,14 @@ impl Carrier {
 
 /// The job as it was.
 fn restore(request: DirectRequest, flight: Flight) -> Job {
-    let DirectRequest { operation, offset, len, buffer, .. } = request;
+    let DirectRequest { operation, offset, len, memory, .. } = request;
     let Flight { mut job, drive } = flight;
-    job.operation = match (operation, buffer) {
-        (DirectOperation::Read, Some(buffer)) => Some(Operation::Read { drive, offset, len, buffer }),
-        (DirectOperation::Write { durable }, Some(buffer)) => {
-            Some(Operation::Write { drive, offset, len, buffer, durable })
+    job.operation = match (operation, memory) {
+        (DirectOperation::Read, DirectMemory::Room(buffer)) => {
+            Some(Operation::Read { drive, offset, len, buffer })
+        }
+        (DirectOperation::Write { durable }, DirectMemory::Bytes(data)) => {
+            Some(Operation::Write { drive, offset, data, durable })
         }
         _ => Some(Operation::Flush { drive }),
     };

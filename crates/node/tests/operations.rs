@@ -1,7 +1,7 @@
 //! Operations in flight on drives of this machine.
 
 use pumice_blockdev::{BlockDevice, FaultyDevice, FileDevice, HookedDevice, MemoryDevice, OpenMode, Options};
-use pumice_buffer::AlignedBuffer;
+use pumice_buffer::{AlignedBuffer, SharedBuffer};
 use pumice_node::{LocalNode, NodeOptions, Peers};
 use pumice_offload::{
     Completion, DataNode, DriveId, ErrorKind, MAX_OPERATION, Operation, OperationQueue, Tag,
@@ -32,9 +32,7 @@ fn read(drive: DriveId, offset: u64, len: usize) -> Operation {
 }
 
 fn write(offset: u64, byte: u8, durable: bool) -> Operation {
-    let mut buffer = AlignedBuffer::new(4096);
-    buffer.fill(byte);
-    Operation::Write { drive: DRIVE, offset, len: 4096, buffer, durable }
+    Operation::Write { drive: DRIVE, offset, data: SharedBuffer::copy_of(&[byte; 4096]), durable }
 }
 
 fn content(operation: Operation) -> Vec<u8> {

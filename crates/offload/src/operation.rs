@@ -3,7 +3,7 @@
 //! `docs/design/offload.md`, *Operations in flight*, has the rules.
 
 use crate::{DriveId, MAX_STRETCH_BYTES, NodeError, QueueTraffic, Update};
-use pumice_buffer::AlignedBuffer;
+use pumice_buffer::{AlignedBuffer, SharedBuffer};
 use std::fmt;
 use std::sync::Arc;
 
@@ -29,16 +29,14 @@ pub enum Operation {
         /// Room for them.
         buffer: AlignedBuffer,
     },
-    /// Writes the first `len` bytes of the buffer.
+    /// Writes bytes, without a copy if they begin on a border for direct I/O.
     Write {
         /// The drive.
         drive: DriveId,
         /// First byte.
         offset: u64,
-        /// Bytes.
-        len: usize,
         /// The bytes.
-        buffer: AlignedBuffer,
+        data: SharedBuffer,
         /// They are on the medium before it ends successfully.
         durable: bool,
     },
@@ -51,8 +49,8 @@ pub enum Operation {
     Update {
         /// The step.
         update: Box<Update>,
-        /// Data for its slot, if it fills the slot: as many bytes as the slot has.
-        data: AlignedBuffer,
+        /// Data for its slot, if it fills the slot: as many bytes as the slot has, or more.
+        data: Option<SharedBuffer>,
         /// The CRC-32C of the first two sums that went to peers, once it has ended successfully.
         sent: [u32; 2],
     },
@@ -99,11 +97,10 @@ impl Operation {
 
     /// First byte and length on the medium; none for a flush, an update or a fetch.
     #[must_use]
-    pub const fn range(&self) -> (u64, usize) {
+    pub fn range(&self) -> (u64, usize) {
         match self {
-            Self::Read { offset, len, .. }
-            | Self::Write { offset, len, .. }
-            | Self::Store { offset, len, .. } => (*offset, *len),
+            Self::Read { offset, len, .. } | Self::Store { offset, len, .. } => (*offset, *len),
+            Self::Write { offset, data, .. } => (*offset, data.len()),
             Self::Flush { .. } | Self::Update { .. } | Self::Fetch { .. } => (0, 0),
         }
     }
@@ -114,7 +111,8 @@ impl Operation {
     /// [`ErrorKind::InvalidField`](crate::ErrorKind::InvalidField) names the field.
     pub fn check(&self, size: u64, block: u32) -> Result<(), NodeError> {
         let room = match self {
-            Self::Read { buffer, .. } | Self::Write { buffer, .. } => buffer.len().min(MAX_OPERATION),
+            Self::Read { buffer, .. } => buffer.len().min(MAX_OPERATION),
+            Self::Write { .. } => MAX_OPERATION,
             Self::Store { .. } => MAX_STRETCH_BYTES as usize,
             Self::Flush { .. } => return Ok(()),
             Self::Fetch { len, buffer, .. } => {
@@ -125,8 +123,9 @@ impl Operation {
                 };
             }
             Self::Update { update, data, .. } => {
-                if update.fills && data.len() < update.len as usize {
-                    return Err(NodeError::invalid("data", format!("{} bytes are too few", data.len())));
+                let len = data.as_ref().map_or(0, |data| data.len());
+                if update.fills && len < update.len as usize {
+                    return Err(NodeError::invalid("data", format!("{len} bytes are too few")));
                 }
                 return update.validate();
             }

@@ -5,13 +5,16 @@ use crate::answer::{unreachable, whole};
 use crate::blocks::{Geometry, outcome};
 use crate::memory::memory_command;
 use crate::pool::{Given, Pool};
+use pumice_buffer::SharedBuffer;
 use pumice_initiator::{Exchange, InitiatorError, Outcome, Patience, Pipeline};
+use pumice_nvme::host::Payload;
 use pumice_nvme::spec::Sqe;
 use pumice_nvme::spec::opcode::io;
 use pumice_offload::wire::{self, opcode};
 use pumice_offload::{
     Completion, Ended, MemoryAddress, NodeError, Operation, OperationQueue, QueueTraffic, Tag,
 };
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -57,25 +60,51 @@ impl Shared {
     }
 }
 
+/// What is sent with a command: the descriptor of an update, and the operation's data where they
+/// are.
+#[derive(Clone, Default)]
+struct Data {
+    descriptor: Arc<[u8]>,
+    data: Option<SharedBuffer>,
+}
+
+impl Payload for Data {
+    fn size(&self) -> usize {
+        self.descriptor.len() + self.data.as_ref().map_or(0, |data| data.len())
+    }
+
+    fn parts(&self, range: Range<usize>) -> [&[u8]; 2] {
+        let first = self.descriptor.len();
+        let data = self.data.as_ref().map_or(&[][..], |data| data);
+        let within = |at: usize| at.saturating_sub(first);
+        [
+            &self.descriptor[range.start.min(first)..range.end.min(first)],
+            &data[within(range.start)..within(range.end)],
+        ]
+    }
+
+    fn release(&mut self) {
+        *self = Self::default();
+    }
+}
+
 /// An operation as a command.
 struct Flight {
     tag: Tag,
     operation: Operation,
     sqe: Sqe,
-    /// The descriptor of an update, and the data for its slot.
-    data: Vec<u8>,
+    data: Data,
 }
 
 impl Exchange for Flight {
+    type Data = Data;
+
     fn sqe(&self) -> Sqe {
         self.sqe
     }
 
-    fn send(&self) -> &[u8] {
-        match &self.operation {
-            Operation::Write { buffer, len, .. } => &buffer[..*len],
-            _ => &self.data,
-        }
+    fn send(&self) -> Data {
+        self.data.clone()
     }
 
     fn receive(&mut self) -> &mut [u8] {
@@ -138,18 +167,19 @@ impl RemoteQueue {
         Ok(Self { shared, geometry: geometry.to_vec(), depth, pool, given, closed, pipeline: Some(pipeline) })
     }
 
-    /// An operation as a command, with the bytes that are not in its buffer.
-    fn command(&self, operation: &Operation) -> Result<(Sqe, Vec<u8>), NodeError> {
+    /// An operation as a command, with its data.
+    fn command(&self, operation: &Operation) -> Result<(Sqe, Data), NodeError> {
         let drive = operation.drive();
         let geometry = (drive.0 as usize).checked_sub(1).and_then(|index| self.geometry.get(index));
         let none = || NodeError::invalid("drive", format!("node {} has no {drive}", self.shared.name));
         let geometry = geometry.ok_or_else(none)?;
         operation.check(geometry.bytes(), geometry.block())?;
         let (offset, len) = operation.range();
-        let mut data = Vec::new();
+        let mut sent = Data::default();
         let sqe = match operation {
             Operation::Read { .. } => geometry.command(io::READ, drive, offset, len),
-            Operation::Write { durable, .. } => {
+            Operation::Write { data, durable, .. } => {
+                sent.data = Some(data.clone());
                 let mut sqe = geometry.command(io::WRITE, drive, offset, len);
                 if *durable {
                     sqe.set_control(Sqe::FUA);
@@ -168,20 +198,23 @@ impl RemoteQueue {
                 sqe.set_dword(13, u32::from(*durable) * wire::STORE_DURABLE);
                 sqe
             }
-            Operation::Update { update, data: fill, .. } => {
+            Operation::Update { update, data, .. } => {
                 let (words, descriptor) = wire::encode_update(update)
                     .map_err(|error| NodeError::invalid(error.field, error.to_string()))?;
-                data = descriptor;
-                data.extend_from_slice(&fill[..if update.fills { update.len as usize } else { 0 }]);
+                let fill = data.as_ref().filter(|_| update.fills);
+                sent = Data {
+                    descriptor: descriptor.into(),
+                    data: fill.map(|data| data.part(0..update.len as usize)),
+                };
                 let mut sqe = Sqe::new(opcode::UPDATE, drive.0);
                 set_quad(&mut sqe, 2, words.slot);
                 set_quad(&mut sqe, 10, words.record_at);
-                sqe.set_dword(12, data.len() as u32);
+                sqe.set_dword(12, sent.size() as u32);
                 sqe.set_dword(13, words.len);
                 sqe
             }
         };
-        Ok((sqe, data))
+        Ok((sqe, sent))
     }
 }
 

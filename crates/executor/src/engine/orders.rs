@@ -22,7 +22,7 @@ impl Engine<'_> {
         }
         self.given_up.insert(role);
         // A flush asks every member, and finds that this one does not answer.
-        self.ask(Request::Flush, Asked { bytes: Vec::new(), reply: None, reads: false });
+        self.ask(Request::Flush, Asked { data: None, pieces: Vec::new(), reply: None });
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 
 use crate::world::{Random, World, stop, wait_for};
 use pumice_blockdev::BlockDevice;
+use pumice_buffer::SharedBuffer;
 use pumice_executor::{Consistency, ControlError, ServedVolume};
 use pumice_raid::layout::{Layout, Level};
 use pumice_units::Role;
@@ -60,12 +61,26 @@ fn one(seed: u64, shape: (Level, Option<Layout>, u16), chunk: u64, consistency: 
         match random.next(40) {
             0..16 => {
                 random.fill(&mut model[place.clone()]);
-                device.write_at(offset, &model[place]).unwrap();
+                if random.chance(50) {
+                    device.write_at(offset, &model[place]).unwrap();
+                } else {
+                    // The bytes may begin anywhere in their memory, so also off all borders.
+                    let skip = [0, 0, 512, 7][random.next(4) as usize];
+                    let memory = [&vec![0x77; skip][..], &model[place]].concat();
+                    device
+                        .write_shared(offset, &SharedBuffer::copy_of(&memory).part(skip..skip + len))
+                        .unwrap();
+                }
             }
-            16..34 => {
+            16..25 => {
                 let mut read = vec![0xEE; len];
                 device.read_at(offset, &mut read).unwrap();
                 assert!(read == model[place], "{offset}+{len}");
+            }
+            25..34 => {
+                let read = device.read_shared(offset, len).unwrap();
+                assert!(read[..] == model[place], "{offset}+{len}");
+                assert!(read.memory() <= len.next_multiple_of(4096));
             }
             34 => device.flush().unwrap(),
             35 => {

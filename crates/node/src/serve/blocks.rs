@@ -18,7 +18,7 @@ use super::visible::Visible;
 use super::workers::{Job, OffloadJob, read};
 use crate::watch::Writing;
 use pumice_blockdev::BlockDevice;
-use pumice_buffer::AlignedBuffer;
+use pumice_buffer::SharedBuffer;
 use pumice_nvme::controller::{Lent, Media, Op, Request, Submitted, Upcoming};
 use pumice_nvme::spec::{Sqe, Status};
 use pumice_offload::wire;
@@ -311,11 +311,7 @@ impl Media for Blocks<'_> {
             | Op::Verify
             | Op::Vendor => false,
         };
-        let data = has_data.then(|| {
-            let mut buffer = AlignedBuffer::new(request.data.len());
-            buffer[..request.data.len()].copy_from_slice(request.data);
-            buffer
-        });
+        let data = has_data.then(|| SharedBuffer::copy_of(request.data));
         // Counted from here on: a write that waits for a worker is under way.
         let index = self.shared.drive_of(request.nsid);
         let begin = |start: u64, len: u64| Some(self.shared.watch().begin(index?, start..start + len));

@@ -3,8 +3,8 @@
 use super::done::Done;
 use super::faults::write_fault;
 use super::workers::Job;
-use pumice_blockdev::{DirectEnd, DirectOperation, DirectQueue, DirectRequest};
-use pumice_buffer::AlignedBuffer;
+use pumice_blockdev::{DirectEnd, DirectMemory, DirectOperation, DirectQueue, DirectRequest};
+use pumice_buffer::{AlignedBuffer, SharedBuffer};
 use pumice_nvme::controller::Op;
 use pumice_nvme::spec::Status;
 use std::os::fd::{AsRawFd, RawFd};
@@ -40,18 +40,21 @@ impl Direct {
         if job.visible.is_some() {
             return Some(job);
         }
-        let (operation, buffer) = match (job.op, job.devices.as_slice()) {
+        let (operation, memory) = match (job.op, job.devices.as_slice()) {
             // A read with FUA is flushed for as well: a thread does both.
             (Op::Read, [device]) if !job.fua && device.direct_fd().is_some() => {
-                (DirectOperation::Read, Some(AlignedBuffer::new(job.len as usize)))
+                (DirectOperation::Read, DirectMemory::Room(AlignedBuffer::new(job.len as usize)))
             }
-            (Op::Write, [_]) => (DirectOperation::Write { durable: job.fua }, job.data.take()),
-            (Op::Flush, [_]) => (DirectOperation::Flush, None),
+            (Op::Write, [_]) => {
+                let Some(data) = job.data.take() else { return Some(job) };
+                (DirectOperation::Write { durable: job.fua }, DirectMemory::Bytes(data))
+            }
+            (Op::Flush, [_]) => (DirectOperation::Flush, DirectMemory::None),
             _ => return Some(job),
         };
         let device = Arc::clone(&job.devices[0]);
         let (offset, len) = (job.offset, job.len as usize);
-        let request = DirectRequest { device, operation, offset, len, buffer };
+        let request = DirectRequest { device, operation, offset, len, memory };
         self.0.submit(request, job).err().map(|(request, job)| restore(request, job))
     }
 
@@ -73,13 +76,18 @@ impl Direct {
             DirectEnd::Again => return Some(Completed::Again(Box::new(restore(request, job)))),
             DirectEnd::Failed(error) => return Some(Completed::Done(job.ended(write_fault(&error), None))),
         }
-        let read = request.buffer.filter(|_| job.op == Op::Read);
+        let read = match request.memory {
+            DirectMemory::Room(buffer) => Some(SharedBuffer::new(buffer, request.len)),
+            DirectMemory::None | DirectMemory::Bytes(_) => None,
+        };
         Some(Completed::Done(job.ended(Status::SUCCESS, read)))
     }
 }
 
 /// The job as it was.
 fn restore(request: DirectRequest, mut job: Job) -> Job {
-    job.data = request.buffer.filter(|_| job.op == Op::Write);
+    if let DirectMemory::Bytes(data) = request.memory {
+        job.data = Some(data);
+    }
     job
 }

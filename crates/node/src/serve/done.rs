@@ -3,7 +3,7 @@
 use super::budget::Held;
 use super::outgoing::Buffer;
 use crate::pace::Foreground;
-use pumice_buffer::AlignedBuffer;
+use pumice_buffer::SharedBuffer;
 use pumice_nvme::controller::Op;
 use pumice_nvme::spec::Status;
 
@@ -30,8 +30,8 @@ pub(super) struct Done {
     pub(super) wrote: bool,
     /// What a command of the parity command set gives to the host.
     pub(super) answer: Option<Vec<u8>>,
-    /// What was read; the first `len` bytes of it count.
-    pub(super) read: Option<AlignedBuffer>,
+    /// What was read.
+    pub(super) read: Option<SharedBuffer>,
     /// Bytes of the command.
     pub(super) len: usize,
     /// What was asked for, when its turn began, and for how many bytes of the drive.
@@ -69,14 +69,14 @@ impl Done {
         if let Some(answer) = self.answer.take() {
             return Some((answer.len(), Buffer::Bytes(answer)));
         }
-        self.read.take().map(|pages| (self.len, Buffer::Pages(pages)))
+        self.read.take().map(|pages| (pages.len(), Buffer::Pages(pages)))
     }
 
     /// What goes to the host.
     pub(super) fn data(&self) -> Option<&[u8]> {
         match &self.answer {
             Some(answer) => Some(answer),
-            None => Some(&self.read.as_deref()?[..self.len]),
+            None => self.read.as_deref(),
         }
     }
 }

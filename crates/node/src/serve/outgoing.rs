@@ -15,7 +15,7 @@
 //! takes no more memory than was counted for the command.
 
 use pumice_blockdev::BlockDevice;
-use pumice_buffer::AlignedBuffer;
+use pumice_buffer::SharedBuffer;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Write};
 use std::sync::{Arc, RwLockReadGuard};
@@ -45,7 +45,7 @@ pub(super) struct Loan {
 
 /// A buffer with the data of an answer.
 pub(super) enum Buffer {
-    Pages(AlignedBuffer),
+    Pages(SharedBuffer),
     Bytes(Vec<u8>),
 }
 
@@ -60,7 +60,7 @@ impl Buffer {
     /// Bytes of memory.
     fn memory(&self) -> usize {
         match self {
-            Self::Pages(pages) => pages.len(),
+            Self::Pages(pages) => pages.memory(),
             Self::Bytes(bytes) => bytes.capacity(),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::faults::{Fault, read_fault, write_fault};
 use pumice_blockdev::{BlockDevice, Tagged};
-use pumice_buffer::AlignedBuffer;
+use pumice_buffer::{AlignedBuffer, SharedBuffer};
 use pumice_nvme::controller::Request;
 use pumice_nvme::spec::{Sqe, Status};
 use pumice_protect::face::{self, CompareStream, FaceCommand, Failure, Operation, VerifyStream, WriteStream};
@@ -59,13 +59,13 @@ impl Visible {
     }
 
     /// Reads, and returns the bytes for the host.
-    pub(super) fn read(&self, device: &dyn BlockDevice) -> Result<AlignedBuffer, Fault> {
+    pub(super) fn read(&self, device: &dyn BlockDevice) -> Result<SharedBuffer, Fault> {
         let (data, metadata) = self.stored(device, self.offset, self.len)?;
         let len = self.transfer_bytes() as usize;
         let mut out = AlignedBuffer::new(len);
         let stored = &data[..self.len as usize];
         face::read(&self.command, stored, &metadata, &mut out[..len]).map_err(|why| self.fault(&why))?;
-        Ok(out)
+        Ok(SharedBuffer::new(out, len))
     }
 
     /// Compares with the bytes from the host.

@@ -14,7 +14,7 @@ use super::visible::Visible;
 use crate::pace::Foreground;
 use crate::watch::Writing;
 use pumice_blockdev::{BlockDevice, IoError, read_judged};
-use pumice_buffer::AlignedBuffer;
+use pumice_buffer::{AlignedBuffer, SharedBuffer};
 use pumice_nvme::controller::Op;
 use pumice_nvme::spec::{Sqe, Status};
 use pumice_offload::wire::opcode;
@@ -42,8 +42,8 @@ pub(super) struct Job {
     pub(super) offset: u64,
     pub(super) len: u64,
     pub(super) fua: bool,
-    /// Data from the host: the first [`transfer_bytes`](Self::transfer_bytes) of whole pages.
-    pub(super) data: Option<AlignedBuffer>,
+    /// Data from the host: [`transfer_bytes`](Self::transfer_bytes) of them.
+    pub(super) data: Option<SharedBuffer>,
     /// A command of the parity command set, with its data and the queue whose results it may use.
     pub(super) offload: Option<OffloadJob>,
     /// Bytes of memory that it takes, or will: what its connection holds for it, and the same in
@@ -87,14 +87,24 @@ impl Job {
         read(device, self.unchecked, offset, into)
     }
 
+    /// Reads what its host asks for.
+    fn read_shared(&self, device: &dyn BlockDevice, len: usize) -> Result<SharedBuffer, IoError> {
+        if !self.unchecked {
+            return device.read_shared(self.offset, len);
+        }
+        let mut buffer = AlignedBuffer::new(len);
+        self.read(device, self.offset, &mut buffer[..len])?;
+        Ok(SharedBuffer::new(buffer, len))
+    }
+
     /// It has ended. Its writes have too, before the completion can be seen.
-    pub(super) fn ended(mut self, status: Status, read: Option<AlignedBuffer>) -> Done {
+    pub(super) fn ended(mut self, status: Status, read: Option<SharedBuffer>) -> Done {
         let held = self.held.take();
         Done { held, ..self.outcome(status, read) }
     }
 
     /// What it ends with.
-    pub(super) fn outcome(&self, status: Status, read: Option<AlignedBuffer>) -> Done {
+    pub(super) fn outcome(&self, status: Status, read: Option<SharedBuffer>) -> Done {
         Done {
             ticket: self.ticket,
             status,
@@ -166,7 +176,7 @@ pub(super) fn carry_out(mut job: Job) -> Carried {
 }
 
 /// Carries out a command of blocks, or a slice of it; false where there is more of it to do.
-fn execute(job: &mut Job, read: &mut Option<AlignedBuffer>) -> Result<bool, Fault> {
+fn execute(job: &mut Job, read: &mut Option<SharedBuffer>) -> Result<bool, Fault> {
     let fault = |error: IoError| Fault::from(write_fault(&error));
     let lost = |error: IoError| Fault::from(read_fault(&error));
     if job.op == Op::Flush {
@@ -183,12 +193,11 @@ fn execute(job: &mut Job, read: &mut Option<AlignedBuffer>) -> Result<bool, Faul
     let len = job.len as usize;
     match job.op {
         Op::Read => {
-            let buffer = read.insert(AlignedBuffer::new(len));
-            job.read(&*device, job.offset, &mut buffer[..len]).map_err(lost)?;
+            *read = Some(job.read_shared(&*device, len).map_err(lost)?);
         }
         Op::Write => {
             let data = job.data.as_ref().ok_or(Status::INTERNAL)?;
-            device.write_at(job.offset, &data[..len]).map_err(fault)?;
+            device.write_shared(job.offset, &data.part(0..len)).map_err(fault)?;
         }
         Op::WriteUncorrectable => device.mark(job.offset, job.len).map_err(fault)?,
         Op::Compare => {
@@ -236,7 +245,7 @@ pub(super) fn read(
 fn execute_visible(
     job: &mut Job,
     device: &dyn BlockDevice,
-    read: &mut Option<AlignedBuffer>,
+    read: &mut Option<SharedBuffer>,
 ) -> Result<Option<bool>, Fault> {
     let len = job.transfer_bytes();
     let Some(visible) = &mut job.visible else { return Ok(None) };

@@ -1,14 +1,16 @@
 //! One queue of a host.
 
+use super::outgoing::{Payload, Sink};
 use crate::pdu::{
     Digests, Fatal, Frame, Framing, H2cData, IcReq, IcResp, Kind, LAST, SUCCESS, Transfer, Violation, frame,
-    push, push_with_data,
+    push, push_header,
 };
 use crate::spec::connect::{Data, Fields, NO_FLOW_CONTROL};
 use crate::spec::opcode::{FABRICS, fabrics, io};
 use crate::spec::{Cqe, Sgl, Sqe, Status};
+use pumice_protect::digest;
 use std::collections::VecDeque;
-use std::convert::Infallible;
+use std::ops::Range;
 
 /// Bytes of data in one C2HData PDU that are taken: what a command may move, and no more.
 const MAX_DATA: u32 = 16 << 20;
@@ -74,10 +76,10 @@ pub enum SubmitError {
 
 /// A command in flight.
 #[derive(Debug, Default)]
-struct Command {
+struct Command<D> {
     used: bool,
     /// Data for the controller that the capsule did not carry.
-    data: Vec<u8>,
+    data: D,
     /// Bytes of it that were asked for and sent.
     sent: u32,
     /// Bytes for the host: expected, and come.
@@ -99,14 +101,14 @@ enum State {
     Failed,
 }
 
-/// A queue of a host.
+/// A queue of a host. It holds the data of commands as `D`.
 #[derive(Debug)]
-pub struct Connection {
+pub struct Connection<D = Vec<u8>> {
     options: Options,
     state: State,
     framing: Framing,
     maxh2cdata: u32,
-    commands: Vec<Command>,
+    commands: Vec<Command<D>>,
     free: VecDeque<u16>,
     /// PDUs that were sent and received.
     pdus: u64,
@@ -136,6 +138,36 @@ impl Connection {
         }
     }
 
+    /// The same queue with data that it does not copy.
+    ///
+    /// # Panics
+    /// If commands are in flight.
+    #[must_use]
+    pub fn lending<D: Payload>(self) -> Connection<D> {
+        let Self { options, state, framing, maxh2cdata, commands, free, pdus } = self;
+        assert!(commands.iter().all(|command| !command.used), "commands are in flight");
+        let commands = commands.iter().map(|_| Command::default()).collect();
+        Connection { options, state, framing, maxh2cdata, commands, free, pdus }
+    }
+
+    /// Submits a command with data for the controller; empty for none. Returns its id.
+    ///
+    /// # Errors
+    /// If the queue is not connected, or is full.
+    pub fn submit(&mut self, sqe: Sqe, data: &[u8], out: &mut Vec<u8>) -> Result<u16, SubmitError> {
+        let mut copy = self.next().map(|command| std::mem::take(&mut command.data)).unwrap_or_default();
+        copy.clear();
+        copy.extend_from_slice(data);
+        self.submit_expecting(sqe, copy, 0, out)
+    }
+}
+
+impl<D: Payload> Connection<D> {
+    /// The command that is submitted next.
+    fn next(&mut self) -> Option<&mut Command<D>> {
+        self.commands.get_mut(usize::from(*self.free.front()?))
+    }
+
     /// PDUs that were sent and received, since ICReq.
     #[must_use]
     pub fn pdus(&self) -> u64 {
@@ -158,24 +190,29 @@ impl Connection {
     ///
     /// # Errors
     /// If the queue is not connected, or is full.
-    pub fn submit(&mut self, sqe: Sqe, data: &[u8], out: &mut Vec<u8>) -> Result<u16, SubmitError> {
+    pub fn submit_data(&mut self, sqe: Sqe, data: D, out: &mut impl Sink<D>) -> Result<u16, SubmitError> {
         self.submit_expecting(sqe, data, 0, out)
     }
 
     /// Submits a command that brings `expected` bytes for the host. Returns its id.
     ///
     /// # Errors
-    /// As [`submit`](Self::submit).
-    pub fn submit_read(&mut self, sqe: Sqe, expected: u32, out: &mut Vec<u8>) -> Result<u16, SubmitError> {
-        self.submit_expecting(sqe, &[], expected, out)
+    /// As [`submit_data`](Self::submit_data).
+    pub fn submit_read(
+        &mut self,
+        sqe: Sqe,
+        expected: u32,
+        out: &mut impl Sink<D>,
+    ) -> Result<u16, SubmitError> {
+        self.submit_expecting(sqe, D::default(), expected, out)
     }
 
     fn submit_expecting(
         &mut self,
         mut sqe: Sqe,
-        data: &[u8],
+        data: D,
         expected: u32,
-        out: &mut Vec<u8>,
+        out: &mut impl Sink<D>,
     ) -> Result<u16, SubmitError> {
         if self.state != State::Live {
             return Err(SubmitError::NotConnected);
@@ -183,8 +220,9 @@ impl Connection {
         let cid = self.free.pop_front().ok_or(SubmitError::Full)?;
         self.pdus += 1;
         sqe.set_cid(cid);
-        let in_capsule = data.len()
-            <= if self.options.qid == 0 { ADMIN_CAPSULE } else { self.options.capsule_data as usize };
+        let (digests, len) = (self.framing.digests, data.size());
+        let in_capsule =
+            len <= if self.options.qid == 0 { ADMIN_CAPSULE } else { self.options.capsule_data as usize };
         let command = &mut self.commands[usize::from(cid)];
         command.used = true;
         command.expected = expected;
@@ -193,27 +231,21 @@ impl Connection {
         // Other commands may have less to tell than there is room for.
         command.whole = self.options.qid != 0 && sqe.opcode() == io::READ;
         command.damaged = false;
-        command.data.clear();
-        if data.is_empty() {
+        command.data = data;
+        if len == 0 {
             sqe.set_sgl(Sgl::transport(expected));
-            push(out, Kind::CapsuleCmd, 0, &sqe.0, self.framing.digests);
+            push(out.bytes(), Kind::CapsuleCmd, 0, &sqe.0, digests);
         } else if in_capsule {
-            sqe.set_sgl(Sgl::in_capsule(data.len() as u32));
-            self.push_capsule(&sqe, data, out);
+            sqe.set_sgl(Sgl::in_capsule(len as u32));
+            push_header(out.bytes(), Kind::CapsuleCmd, 0, &sqe.0, digests, Some(len));
+            push_data(out, &command.data, 0..len, digests);
+            // Nothing is left to ask for.
+            command.data.release();
         } else {
-            sqe.set_sgl(Sgl::transport(data.len() as u32));
-            command.data.extend_from_slice(data);
-            push(out, Kind::CapsuleCmd, 0, &sqe.0, self.framing.digests);
+            sqe.set_sgl(Sgl::transport(len as u32));
+            push(out.bytes(), Kind::CapsuleCmd, 0, &sqe.0, digests);
         }
         Ok(cid)
-    }
-
-    fn push_capsule(&self, sqe: &Sqe, data: &[u8], out: &mut Vec<u8>) {
-        let fill = |to: &mut [u8]| {
-            to.copy_from_slice(data);
-            Ok::<(), Infallible>(())
-        };
-        let Ok(()) = push_with_data(out, Kind::CapsuleCmd, 0, &sqe.0, self.framing.digests, data.len(), fill);
     }
 
     /// Takes what has come. Events are handed to `each`; what must be sent is appended to `out`.
@@ -225,7 +257,7 @@ impl Connection {
     pub fn receive(
         &mut self,
         bytes: &[u8],
-        out: &mut Vec<u8>,
+        out: &mut impl Sink<D>,
         mut each: impl FnMut(Event<'_>),
     ) -> Result<(usize, usize), Violation> {
         let mut consumed = 0;
@@ -247,7 +279,7 @@ impl Connection {
                 Err(violation) => {
                     // A term request is not answered with another.
                     if self.state != State::Terminated {
-                        violation.encode(true, out);
+                        violation.encode(true, out.bytes());
                     }
                     self.state = State::Failed;
                     return Err(violation);
@@ -259,7 +291,7 @@ impl Connection {
     fn pdu(
         &mut self,
         frame: &Frame<'_>,
-        out: &mut Vec<u8>,
+        out: &mut impl Sink<D>,
         each: &mut impl FnMut(Event<'_>),
     ) -> Result<(), Violation> {
         let wrong = |fes, fei, what| Err(Violation::new(fes, fei, frame.header, what));
@@ -269,7 +301,7 @@ impl Connection {
                 let (fes, fei) = Violation::decode(frame.header);
                 wrong(Fatal::of(fes).unwrap_or(Fatal::Sequence), fei, "the controller ends the connection")
             }
-            (State::AwaitIcResp, Kind::IcResp) => self.connect(frame, out),
+            (State::AwaitIcResp, Kind::IcResp) => self.connect(frame, out.bytes()),
             (State::AwaitIcResp, _) => wrong(Fatal::Sequence, 0, "a PDU before ICResp"),
             (_, Kind::IcResp) => wrong(Fatal::Sequence, 0, "a second ICResp"),
             (_, Kind::CapsuleResp) => self.completion(frame, each),
@@ -295,7 +327,7 @@ impl Connection {
         let mut sqe = Sqe::new(FABRICS, 0);
         sqe.0[4] = fabrics::CONNECT;
         sqe.set_cid(CONNECT_CID);
-        let data = self.options.data.encode();
+        let data = self.options.data.encode().to_vec();
         sqe.set_sgl(Sgl::in_capsule(data.len() as u32));
         let fields = Fields {
             recfmt: 0,
@@ -305,7 +337,8 @@ impl Connection {
             kato_ms: self.options.kato_ms,
         };
         fields.encode(&mut sqe);
-        self.push_capsule(&sqe, &data, out);
+        push_header(out, Kind::CapsuleCmd, 0, &sqe.0, self.framing.digests, Some(data.len()));
+        push_data(out, &data, 0..data.len(), self.framing.digests);
         self.pdus += 1;
         Ok(())
     }
@@ -336,6 +369,7 @@ impl Connection {
             return Err(Violation::new(Fatal::InvalidHeaderField, 20, frame.header, what));
         };
         command.used = false;
+        command.data.release();
         if command.damaged {
             completion.status = Status::TRANSIENT_TRANSPORT;
         } else if command.whole && completion.status.is_success() && command.come < command.expected {
@@ -374,7 +408,7 @@ impl Connection {
     }
 
     /// Sends what an R2T asks for.
-    fn request(&mut self, frame: &Frame<'_>, out: &mut Vec<u8>) -> Result<(), Violation> {
+    fn request(&mut self, frame: &Frame<'_>, out: &mut impl Sink<D>) -> Result<(), Violation> {
         let wrong = |fes, fei, what| Err(Violation::new(fes, fei, frame.header, what));
         let transfer = Transfer::decode(frame.header);
         let command = self.commands.get_mut(usize::from(transfer.cccid)).filter(|command| command.used);
@@ -383,21 +417,29 @@ impl Connection {
             return wrong(Fatal::DataOutOfRange, 0, "R2T for other data than the next");
         }
         let (start, len) = (transfer.offset as usize, transfer.len as usize);
-        let Some(data) = start.checked_add(len).and_then(|end| command.data.get(start..end)) else {
+        let Some(end) = start.checked_add(len).filter(|end| *end <= command.data.size()) else {
             return wrong(Fatal::DataOutOfRange, 0, "R2T for data that the command does not have");
         };
-        if data.is_empty() {
+        if len == 0 {
             return wrong(Fatal::InvalidHeaderField, 16, "R2T for nothing");
         }
         command.sent += transfer.len;
-        let pieces = data.chunks(self.maxh2cdata as usize);
-        self.pdus += pieces.len() as u64;
-        let last = pieces.len() - 1;
-        for (i, piece) in pieces.enumerate() {
-            let offset = transfer.offset + i as u32 * self.maxh2cdata;
-            let part = Transfer { offset, len: piece.len() as u32, ..transfer };
-            H2cData::push(out, part, i == last, piece, self.framing.digests);
+        for from in (start..end).step_by(self.maxh2cdata as usize) {
+            let piece = from..end.min(from + self.maxh2cdata as usize);
+            let part = Transfer { offset: from as u32, len: piece.len() as u32, ..transfer };
+            H2cData::push_header(out.bytes(), part, piece.end == end, self.framing.digests);
+            push_data(out, &command.data, piece, self.framing.digests);
+            self.pdus += 1;
         }
         Ok(())
+    }
+}
+
+/// Appends data, and their digest if there is one.
+fn push_data<D: Payload>(out: &mut impl Sink<D>, data: &D, range: Range<usize>, digests: Digests) {
+    out.data(data, range.clone());
+    if digests.data {
+        let crc = data.parts(range).into_iter().fold(0, digest::crc32c_append);
+        out.bytes().extend_from_slice(&crc.to_le_bytes());
     }
 }

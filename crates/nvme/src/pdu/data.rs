@@ -59,6 +59,13 @@ impl H2cData {
         };
         let Ok(()) = push_with_data(out, Kind::H2cData, flags, &transfer.body(), digests, data.len(), fill);
     }
+
+    /// Appends the header of one; its data, and their digest if there is one, are to follow
+    /// directly.
+    pub(crate) fn push_header(out: &mut Vec<u8>, transfer: Transfer, last: bool, digests: Digests) {
+        let flags = if last { LAST } else { 0 };
+        push_header(out, Kind::H2cData, flags, &transfer.body(), digests, Some(transfer.len as usize));
+    }
 }
 
 /// Data of a read.

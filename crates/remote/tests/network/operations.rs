@@ -3,7 +3,7 @@
 use crate::proxy::{Proxy, Then, data_len};
 use crate::{DRIVE, LEN, connect, content, dial, filled, node_of};
 use pumice_blockdev::{HookedDevice, MemoryDevice};
-use pumice_buffer::AlignedBuffer;
+use pumice_buffer::{AlignedBuffer, SharedBuffer};
 use pumice_initiator::DigestPolicy;
 use pumice_node::serve::Drive;
 use pumice_offload::{Completion, DataNode, DriveId, ErrorKind, Operation, OperationQueue, Tag};
@@ -25,9 +25,7 @@ fn read(offset: u64, len: usize) -> Operation {
 }
 
 fn write(offset: u64, len: usize, byte: u8, durable: bool) -> Operation {
-    let mut buffer = AlignedBuffer::new(len);
-    buffer.fill(byte);
-    Operation::Write { drive: DRIVE, offset, len, buffer, durable }
+    Operation::Write { drive: DRIVE, offset, data: SharedBuffer::copy_of(&vec![byte; len]), durable }
 }
 
 fn bytes(operation: Operation) -> Vec<u8> {

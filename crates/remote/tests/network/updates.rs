@@ -2,7 +2,7 @@
 
 use crate::operations::open;
 use crate::{DRIVE, NAME, connect, node_with};
-use pumice_buffer::AlignedBuffer;
+use pumice_buffer::{AlignedBuffer, SharedBuffer};
 use pumice_initiator::DigestPolicy;
 use pumice_node::serve::{Backend, Drive, Peer, Server};
 use pumice_offload::{
@@ -62,9 +62,8 @@ fn run(node: &RemoteNode, operation: Operation) -> Result<[u32; 2], NodeError> {
 }
 
 fn step(update: Update, data: &[u8]) -> Operation {
-    let mut buffer = AlignedBuffer::new(data.len().max(1));
-    buffer[..data.len()].copy_from_slice(data);
-    Operation::Update { update: Box::new(update), data: buffer, sent: [0; 2] }
+    let data = (!data.is_empty()).then(|| SharedBuffer::copy_of(data));
+    Operation::Update { update: Box::new(update), data, sent: [0; 2] }
 }
 
 fn record(role: u16) -> UpdateRecord {

@@ -78,10 +78,21 @@ impl Record {
     /// If there are not as many blocks of 4096 bytes as the record says, or too many members.
     #[must_use]
     pub fn encode(&self, nonce: u64, position: u64, blocks: &[&[u8]]) -> Vec<u8> {
+        let mut out = vec![0; self.bytes() as usize];
+        self.encode_into(nonce, position, blocks, &mut out);
+        out
+    }
+
+    /// [`encode`](Self::encode) into memory of the record's length.
+    ///
+    /// # Panics
+    /// As [`encode`](Self::encode), or if `out` has another length.
+    pub fn encode_into(&self, nonce: u64, position: u64, blocks: &[&[u8]], out: &mut [u8]) {
         assert_eq!(blocks.len(), self.blocks() as usize, "a block for each row");
         assert!(self.members.len() <= usize::from(Self::most_members()), "the list is bounded");
-        let mut out = vec![0; self.bytes() as usize];
+        assert_eq!(out.len() as u64, self.bytes(), "the length of the record");
         let (header, rest) = out.split_at_mut(BLOCK as usize);
+        header.fill(0);
         put(header, 0, &MAGIC);
         let kind: u16 = match self.kind {
             Kind::Blocks => 1,
@@ -105,7 +116,6 @@ impl Record {
         }
         let crc = sum(header, nonce, position);
         put(header, 8, &crc.to_le_bytes());
-        out
     }
 
     /// The record at `position`, if a whole one is there. `log` is the whole region.

@@ -46,8 +46,7 @@ fn every_way_of_taking_it_brings_the_same() {
         let (mut loans, mut expected) = (Vec::new(), Vec::new());
         for i in 0..400_usize {
             if i % 10 == 0 {
-                let mut pages = AlignedBuffer::new(70);
-                pages[..70].fill(i as u8);
+                let pages = SharedBuffer::copy_of(&[i as u8; 70]);
                 let at = out.bytes().len();
                 out.keep(at, 70, Buffer::Pages(pages));
                 out.keep(at, 3, Buffer::Bytes(vec![0xBB; 9]));
@@ -117,7 +116,7 @@ fn what_waits_in_buffers_takes_no_more_than_they_do() {
     for i in 0..16 {
         out.bytes().extend_from_slice(&[i; 24]);
         let at = out.bytes().len();
-        out.keep(at, MIB, Buffer::Pages(AlignedBuffer::new(MIB)));
+        out.keep(at, MIB, Buffer::Pages(SharedBuffer::copy_of(&vec![0; MIB])));
     }
     assert_eq!((out.len(), out.own()), (16 * (MIB + 24), 16 * (MIB + 24)));
     assert!(out.memory() < 16 * MIB + 4096, "{}", out.memory());
