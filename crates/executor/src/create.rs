@@ -2,14 +2,16 @@
 
 use crate::drive::MemberDrive;
 use crate::joining::random_uuid;
-use pumice_offload::NodeError;
+use pumice_offload::{DriveRange, NodeError};
 use pumice_raid::layout::{Layout, Level};
 use pumice_raid::writer::{Format, FormatError};
 use pumice_raid::{FormatSpec, Metadata, ProbeError, Uuid, probe};
 use pumice_units::SECTOR;
 use pumice_volume::MemberPlace;
+use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
 
 /// Bytes that are kept for the stripe log on members that are not small.
 const LOG_BYTES: u64 = 16 << 20;
@@ -19,8 +21,9 @@ const SMALL_LOG_BYTES: u64 = 2 << 20;
 const SMALL: u64 = 1 << 30;
 /// Bytes at both ends of a device that must be zeros before it is taken without force.
 const ENDS: u64 = 1 << 20;
-/// Bytes of one write of zeros.
-const PIECE: u64 = 8 << 20;
+/// Bytes of a drive that are made zeros by one call: enough for a drive to be busy while the next
+/// call is on its way.
+const PIECE: u64 = 16 << 20;
 
 /// What a new volume is to be.
 #[derive(Debug, Clone)]
@@ -137,26 +140,24 @@ pub fn create(
     }
     .format()?;
     if !spec.force {
-        drives.iter().try_for_each(check_empty)?;
+        each(drives, |_, drive| check_empty(drive))?;
     }
     check_room(drives, &format, spec.log)?;
     let ends: Vec<u64> = (0..drives.len()).map(|i| end_of(&format, i)).collect();
     let all = ends.iter().sum();
     initialise(drives, &ends, |done| progress(done, all))?;
-    each(drives, MemberDrive::flush)?;
-    for (drive, member) in drives.iter().zip(&format.members) {
-        // The superblock is the first of its writes; it goes last.
-        for (at, bytes) in member.writes.iter().skip(1) {
-            drive.write(*at, bytes).map_err(|source| failed(drive, source))?;
-        }
-    }
-    each(drives, MemberDrive::flush)?;
-    for (drive, member) in drives.iter().zip(&format.members) {
-        if let Some((at, bytes)) = member.writes.first() {
-            drive.write(*at, bytes).map_err(|source| failed(drive, source))?;
-        }
-    }
-    each(drives, MemberDrive::flush)?;
+    let write = |role: usize, drive: &MemberDrive, which: Range<usize>| {
+        let writes = format.members[role].writes.get(which).unwrap_or_default();
+        let write = |(at, bytes): &(u64, Vec<u8>)| drive.write(*at, bytes);
+        writes.iter().try_for_each(write).map_err(|source| failed(drive, source))
+    };
+    let flush = |_, drive: &MemberDrive| drive.flush().map_err(|source| failed(drive, source));
+    each(drives, flush)?;
+    // The superblock is the first of a member's writes; it goes last.
+    each(drives, |role, drive| write(role, drive, 1..format.members[role].writes.len()))?;
+    each(drives, flush)?;
+    each(drives, |role, drive| write(role, drive, 0..1))?;
+    each(drives, flush)?;
     Ok(array_uuid)
 }
 
@@ -164,40 +165,77 @@ fn failed(drive: &MemberDrive, source: NodeError) -> CreateError {
     CreateError::Device { device: drive.name().to_owned(), source }
 }
 
+/// Does something with all drives at a time. If several fail, the first of them is told.
 fn each(
     drives: &[MemberDrive],
-    work: impl Fn(&MemberDrive) -> Result<(), NodeError>,
+    work: impl Fn(usize, &MemberDrive) -> Result<(), CreateError> + Sync,
 ) -> Result<(), CreateError> {
-    drives.iter().try_for_each(|drive| work(drive).map_err(|source| failed(drive, source)))
+    let work = &work;
+    std::thread::scope(|scope| {
+        let start = |(role, drive)| scope.spawn(move || work(role, drive));
+        let threads: Vec<_> = drives.iter().enumerate().map(start).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("no thread panics"))
+    })
 }
 
 /// Makes drives zeros up to their ends, all at a time. `done` is told how many bytes are.
 fn initialise(drives: &[MemberDrive], ends: &[u64], mut done: impl FnMut(u64)) -> Result<(), CreateError> {
+    each(drives, |_, drive| wipe(drive))?;
+    let mut of_nodes: Vec<Vec<usize>> = Vec::new();
+    for (role, drive) in drives.iter().enumerate() {
+        let same = |roles: &&mut Vec<usize>| Arc::ptr_eq(drives[roles[0]].node(), drive.node());
+        match of_nodes.iter_mut().find(same) {
+            Some(roles) => roles.push(role),
+            None => of_nodes.push(vec![role]),
+        }
+    }
     let stop = AtomicBool::new(false);
     let (told, pieces) = channel();
-    let work = |drive: &MemberDrive, end: u64, told: &Sender<u64>| {
-        // Whoever listens does so to the end.
-        let goes_on = |bytes| told.send(bytes).is_ok() && !stop.load(Ordering::Relaxed);
-        let result = wipe(drive).and_then(|()| zero(drive, 0, end, goes_on));
-        // If one fails, the others need not go on.
-        stop.fetch_or(result.is_err(), Ordering::Relaxed);
-        result
-    };
     std::thread::scope(|scope| {
-        let start = |(drive, end): (_, &u64)| {
-            let (work, told, end) = (&work, told.clone(), *end);
-            scope.spawn(move || work(drive, end, &told))
+        let start = |roles: Vec<usize>| {
+            let (stop, told) = (&stop, told.clone());
+            scope.spawn(move || {
+                // Whoever listens does so to the end.
+                let goes_on = |bytes| told.send(bytes).is_ok() && !stop.load(Ordering::Relaxed);
+                let result = zero_together(drives, ends, &roles, goes_on);
+                // If one fails, the others need not go on.
+                stop.fetch_or(result.is_err(), Ordering::Relaxed);
+                result
+            })
         };
-        let threads: Vec<_> = drives.iter().zip(ends).map(start).collect();
+        let threads: Vec<_> = of_nodes.into_iter().map(start).collect();
         drop(told);
         let mut sum = 0;
         for bytes in pieces {
             sum += bytes;
             done(sum);
         }
-        // In the order of their roles, so that the first failure is told.
         threads.into_iter().try_for_each(|thread| thread.join().expect("no thread panics"))
     })
+}
+
+/// Makes some drives of one node zeros, a piece of each at a time, as long as `goes_on`.
+fn zero_together(
+    drives: &[MemberDrive],
+    ends: &[u64],
+    roles: &[usize],
+    goes_on: impl Fn(u64) -> bool,
+) -> Result<(), CreateError> {
+    for offset in (0..roles.iter().map(|role| ends[*role]).max().unwrap_or(0)).step_by(PIECE as usize) {
+        let left: Vec<usize> = roles.iter().copied().filter(|role| ends[*role] > offset).collect();
+        let range = |role: &usize| DriveRange {
+            drive: drives[*role].id(),
+            offset,
+            len: PIECE.min(ends[*role] - offset),
+        };
+        let ranges: Vec<DriveRange> = left.iter().map(range).collect();
+        let node = drives[left[0]].node();
+        node.zero_ranges(&ranges).map_err(|(i, source)| failed(&drives[left[i]], source))?;
+        if !goes_on(ranges.iter().map(|range| range.len).sum()) {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Where the data area of a member ends.
@@ -238,25 +276,6 @@ fn check_empty(drive: &MemberDrive) -> Result<(), CreateError> {
     Ok(())
 }
 
-/// Makes a range zeros, piece by piece, as long as `goes_on`.
-fn zero(
-    drive: &MemberDrive,
-    start: u64,
-    end: u64,
-    mut goes_on: impl FnMut(u64) -> bool,
-) -> Result<(), CreateError> {
-    let mut at = start;
-    while at < end {
-        let len = PIECE.min(end - at);
-        drive.zero(at, len).map_err(|source| failed(drive, source))?;
-        if !goes_on(len) {
-            break;
-        }
-        at += len;
-    }
-    Ok(())
-}
-
 /// Makes every place zeros where a superblock of any version could lie.
 fn wipe(drive: &MemberDrive) -> Result<(), CreateError> {
     let sectors = drive.bytes() / SECTOR;
@@ -265,7 +284,7 @@ fn wipe(drive: &MemberDrive) -> Result<(), CreateError> {
         let Some(sector) = metadata.super_sector(sectors) else { continue };
         let start = sector * SECTOR / block * block;
         let end = (sector * SECTOR + 4096).next_multiple_of(block).min(drive.bytes());
-        zero(drive, start, end, |_| true)?;
+        drive.zero(start, end - start).map_err(|source| failed(drive, source))?;
     }
     drive.flush().map_err(|source| failed(drive, source))
 }

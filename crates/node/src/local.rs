@@ -11,9 +11,9 @@ use crate::watch::WriteWatch;
 use pumice_blockdev::{BlockDevice, Engine, Gather, Gatherer, Judgement, Part};
 use pumice_buffer::AlignedBuffer;
 use pumice_offload::{
-    Activity, DataNode, DriveDescription, DriveId, Ended, ErrorKind, MemoryAddress, Mode, NodeDescription,
-    NodeError, OperationQueue, PaceFigures, PaceRequest, ParityCommand, ParityResult, Piece, PieceFailure,
-    Source, TagFormat, Transfer, TransferResult,
+    Activity, DataNode, DriveDescription, DriveId, DriveRange, Ended, ErrorKind, MemoryAddress, Mode,
+    NodeDescription, NodeError, OperationQueue, PaceFigures, PaceRequest, ParityCommand, ParityResult, Piece,
+    PieceFailure, Source, TagFormat, Transfer, TransferResult,
 };
 use pumice_parity::kernels::Kernels;
 use pumice_protect::origin::Judged;
@@ -426,6 +426,10 @@ impl DataNode for LocalNode {
 
     fn zero(&self, drive: DriveId, offset: u64, len: u64) -> Result<(), NodeError> {
         self.writable(drive, offset, len)?.zero(offset, len).map_err(io_error)
+    }
+
+    fn zero_ranges(&self, ranges: &[DriveRange]) -> Result<(), (usize, NodeError)> {
+        media::zero_ranges(self, ranges)
     }
 
     fn flush(&self, drive: DriveId) -> Result<(), NodeError> {

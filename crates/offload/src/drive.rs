@@ -52,6 +52,17 @@ pub struct Piece {
     pub len: usize,
 }
 
+/// A range of a drive's medium.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DriveRange {
+    /// The drive.
+    pub drive: DriveId,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
 /// A piece of a gathered read that the medium refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PieceFailure {

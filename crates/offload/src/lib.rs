@@ -35,7 +35,7 @@ pub use activity::{Activity, AssociatedHost, Hosts, SuperblockSeen, Writes};
 pub use command::{
     Grant, MAX_STRIPES, MAX_WORK, MemoryAddress, Mode, ParityCommand, Source, Transfer, Window,
 };
-pub use drive::{DriveDescription, DriveId, NodeDescription, Piece, PieceFailure};
+pub use drive::{DriveDescription, DriveId, DriveRange, NodeDescription, Piece, PieceFailure};
 pub use error::{ErrorKind, NodeError};
 pub use link::{LinkFigures, QueueTraffic};
 pub use node::DataNode;

@@ -1,9 +1,9 @@
 //! The trait of every data node, in this process or behind a network.
 
 use crate::{
-    DriveId, Ended, Grant, Hosts, LinkFigures, MemoryAddress, NodeDescription, NodeError, OperationQueue,
-    PaceFigures, PaceRequest, ParityCommand, ParityResult, Piece, PieceFailure, SuperblockSeen, TagFormat,
-    Transfer, TransferResult,
+    DriveId, DriveRange, Ended, Grant, Hosts, LinkFigures, MemoryAddress, NodeDescription, NodeError,
+    OperationQueue, PaceFigures, PaceRequest, ParityCommand, ParityResult, Piece, PieceFailure,
+    SuperblockSeen, TagFormat, Transfer, TransferResult,
 };
 use crate::{PathId, PeerRange};
 use pumice_buffer::AlignedBuffer;
@@ -87,6 +87,17 @@ pub trait DataNode: Send + Sync {
     /// # Errors
     /// As [`write`](Self::write). Then part of the range may be zeros.
     fn zero(&self, drive: DriveId, offset: u64, len: u64) -> Result<(), NodeError>;
+
+    /// Zeroes ranges of several drives as [`zero`](Self::zero) does; all at a time, if the
+    /// implementation can.
+    ///
+    /// # Errors
+    /// The first of the ranges that failed, by its index; the first of all if the node does not
+    /// answer. The others may be zeros, or part of them.
+    fn zero_ranges(&self, ranges: &[DriveRange]) -> Result<(), (usize, NodeError)> {
+        let zero = |range: &DriveRange| self.zero(range.drive, range.offset, range.len);
+        ranges.iter().enumerate().try_for_each(|(i, range)| zero(range).map_err(|error| (i, error)))
+    }
 
     /// Makes every completed write of the drive durable.
     ///

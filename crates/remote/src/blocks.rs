@@ -6,7 +6,10 @@ use pumice_initiator::Command;
 use pumice_nvme::spec::identify::Namespace;
 use pumice_nvme::spec::opcode::io;
 use pumice_nvme::spec::{Sqe, Status};
-use pumice_offload::{DriveId, NodeError, Piece, PieceFailure};
+use pumice_offload::{DriveId, DriveRange, NodeError, Piece, PieceFailure};
+
+/// Bytes of one command that zeroes a range: a medium that must write the zeros takes long.
+const ZERO_PIECE: usize = 4 << 20;
 
 /// Blocks of a drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +67,36 @@ pub(crate) fn read(
         outcome(&node.name, drive, "read", done.status)?;
         whole(&node.name, &format!("{drive}: read"), done, command.receive.len())
     })
+}
+
+/// Zeroes ranges of whole blocks. Each drive gets its first command before any gets its second
+/// one, so that all of them are busy as long as the queue has room.
+pub(crate) fn zero(node: &RemoteNode, ranges: &[DriveRange]) -> Result<(), (usize, NodeError)> {
+    let mut parts = Vec::new();
+    for (i, range) in ranges.iter().enumerate() {
+        let DriveRange { drive, offset, len } = *range;
+        let geometry = node.geometry(drive, offset, len).map_err(|error| (i, error))?;
+        if (offset | len) & u64::from(geometry.block() - 1) != 0 {
+            let what = format!("{offset}+{len} does not consist of whole blocks of {drive} of {}", node.name);
+            return Err((i, NodeError::invalid("offset", what)));
+        }
+        for done in (0..len).step_by(ZERO_PIECE) {
+            let bytes = (len - done).min(ZERO_PIECE as u64) as usize;
+            parts.push((done, i, geometry.command(io::WRITE_ZEROES, drive, offset + done, bytes)));
+        }
+    }
+    parts.sort_by_key(|(done, i, _)| (*done, *i));
+    let command = |(_, _, sqe): &(u64, usize, Sqe)| Command { sqe: *sqe, send: &[], receive: &mut [] };
+    let mut commands: Vec<Command<'_>> = parts.iter().map(command).collect();
+    let outcomes = node.run(&mut commands).map_err(|error| (0, error))?;
+    let mut failed: Option<(usize, NodeError)> = None;
+    for ((_, i, _), done) in parts.iter().zip(&outcomes) {
+        let result = outcome(&node.name, ranges[*i].drive, "write zeroes", done.status);
+        if let (Err(error), true) = (result, failed.as_ref().is_none_or(|(first, _)| i < first)) {
+            failed = Some((*i, error));
+        }
+    }
+    failed.map_or(Ok(()), Err)
 }
 
 /// One command of a gathered read.

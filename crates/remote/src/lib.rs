@@ -33,9 +33,10 @@ use pumice_nvme::spec::Sqe;
 use pumice_nvme::spec::opcode::io;
 use pumice_offload::wire::{self, SocketBytes, opcode};
 use pumice_offload::{
-    DataNode, DriveDescription, DriveId, Ended, ErrorKind, Grant, Hosts, LinkFigures, MemoryAddress,
-    NodeDescription, NodeError, OperationQueue, PaceFigures, PaceRequest, ParityCommand, ParityResult,
-    PathId, PeerRange, Piece, PieceFailure, SuperblockSeen, TagFormat, Transfer, TransferResult,
+    DataNode, DriveDescription, DriveId, DriveRange, Ended, ErrorKind, Grant, Hosts, LinkFigures,
+    MemoryAddress, NodeDescription, NodeError, OperationQueue, PaceFigures, PaceRequest, ParityCommand,
+    ParityResult, PathId, PeerRange, Piece, PieceFailure, SuperblockSeen, TagFormat, Transfer,
+    TransferResult,
 };
 use pumice_protect::origin::Judged;
 use pumice_telemetry::Ledger;
@@ -45,8 +46,6 @@ use std::time::{Duration, Instant};
 
 /// Bytes of one read or write command.
 const PIECE: usize = 256 << 10;
-/// Bytes of one command that zeroes a range: a medium that must write the zeros takes long.
-const ZERO_PIECE: usize = 4 << 20;
 /// How long a call may take in total while the node answers: a drive may try for a minute to read a
 /// bad sector. Parity commands have no such limit.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -266,22 +265,11 @@ impl DataNode for RemoteNode {
     }
 
     fn zero(&self, drive: DriveId, offset: u64, len: u64) -> Result<(), NodeError> {
-        let geometry = self.geometry(drive, offset, len)?;
-        if (offset | len) & u64::from(geometry.block() - 1) != 0 {
-            let what = format!("{offset}+{len} does not consist of whole blocks of {drive} of {}", self.name);
-            return Err(NodeError::invalid("offset", what));
-        }
-        let ends = offset..offset + len;
-        let mut commands: Vec<Command<'_>> = ends
-            .step_by(ZERO_PIECE)
-            .map(|at| {
-                let piece = (offset + len - at).min(ZERO_PIECE as u64) as usize;
-                let sqe = geometry.command(io::WRITE_ZEROES, drive, at, piece);
-                Command { sqe, send: &[], receive: &mut [] }
-            })
-            .collect();
-        let outcomes = self.run(&mut commands)?;
-        outcomes.iter().try_for_each(|o| outcome(&self.name, drive, "write zeroes", o.status))
+        blocks::zero(self, &[DriveRange { drive, offset, len }]).map_err(|(_, error)| error)
+    }
+
+    fn zero_ranges(&self, ranges: &[DriveRange]) -> Result<(), (usize, NodeError)> {
+        blocks::zero(self, ranges)
     }
 
     fn flush(&self, drive: DriveId) -> Result<(), NodeError> {

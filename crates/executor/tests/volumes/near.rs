@@ -4,7 +4,8 @@ use crate::world::{Random, spec, stop, wait_for};
 use pumice_blockdev::BlockDevice;
 use pumice_buffer::SharedBuffer;
 use pumice_executor::{
-    Consistency, Links, MemberDrive, OpenOptions, PlanSpec, ServedVolume, Work, create, open, plan,
+    Consistency, CreateSpec, Links, MemberDrive, OpenOptions, PlanSpec, ServedVolume, Work, create, open,
+    plan,
 };
 use pumice_initiator::DigestPolicy;
 use pumice_node::NodeOptions;
@@ -266,6 +267,86 @@ fn a_member_is_rebuilt_by_the_nodes() {
         let (sent, received) = (big.0.saturating_sub(small.0), big.1.saturating_sub(small.1));
         println!("{level} {members}: {bytes} more bytes, {sent} more sent, {received} more received");
         assert!((sent + received) as f64 <= 0.001 * bytes as f64, "{sent} and {received} of {bytes}");
+    }
+}
+
+/// Bytes over the sockets of all connections to the members' nodes.
+fn of_sockets(members: &[MemberDrive]) -> u64 {
+    let node = |member: &MemberDrive| member.node().link_figures().unwrap().bytes;
+    members.iter().take(NODES).map(node).sum()
+}
+
+/// What it takes to make a new array of zeros: bytes over the host's links, and bytes of members.
+fn initialised(level: Level, members: usize, bytes: u64) -> (u64, u64) {
+    let nodes = Nodes::start(members, bytes, 4 * MIB);
+    let drives = nodes.members();
+    // What they hold is to be gone, and nobody has to look at it.
+    drives.iter().for_each(|drive| drive.node().write(drive.id(), bytes - MIB, &[7; 4096]).unwrap());
+    let spec = CreateSpec { force: true, ..spec(level, Some(Layout::LeftSymmetric), CHUNK) };
+    let before = of_sockets(&drives);
+    let mut zeroed = 0;
+    create(&drives, &spec, |done, _| zeroed = done).unwrap();
+    let moved = of_sockets(&drives) - before;
+    let volume = open(&drives, &options(Consistency::Log)).unwrap();
+    let mut read = vec![7; volume.device().size_bytes() as usize];
+    volume.device().read_at(0, &mut read).unwrap();
+    assert!(read.iter().all(|byte| *byte == 0));
+    assert_eq!(torn(&drives, &volume), [] as [u64; 0]);
+    stop(volume);
+    (moved, zeroed)
+}
+
+/// A bigger member costs the host commands, and no zeros.
+#[test]
+fn a_new_array_is_made_zeros_by_the_nodes() {
+    for (level, members) in [(Level::Raid6, 24), (Level::Raid5, 5)] {
+        let (small, big) = (initialised(level, members, 4 * MIB), initialised(level, members, 28 * MIB));
+        let (moved, bytes) = (big.0.saturating_sub(small.0), big.1 - small.1);
+        println!("{level} {members}: {bytes} more bytes, {moved} more over the links");
+        assert!(bytes == 24 * MIB * members as u64 && moved as f64 <= 0.001 * bytes as f64, "{moved}");
+    }
+}
+
+/// What it takes to make parity of an array from its data, where every bit is set: bytes over the
+/// host's links, those between the nodes, and bytes of all members.
+fn resynced(level: Level, members: usize, bytes: u64) -> (u64, u64, u64) {
+    let nodes = Nodes::start(members, bytes, NodeOptions::default().memory_bytes);
+    let drives = nodes.members();
+    create(&drives, &spec(level, Some(Layout::LeftSymmetric), CHUNK), |_, _| {}).unwrap();
+    let volume = open(&drives, &options(Consistency::Bitmap)).unwrap();
+    let mut model = vec![0; volume.device().size_bytes() as usize];
+    Random(members as u64).fill(&mut model);
+    volume.device().write_at(0, &model).unwrap();
+    let geometry = volume.facts().geometry;
+    let start = pumice_executor::find(&drives[0]).unwrap().superblock().data_offset_bytes();
+    volume.abandon();
+    for stripe in 0..geometry.stripes() {
+        let map = geometry.stripe(StripeIndex(stripe));
+        for role in std::iter::once(map.p).chain(map.q) {
+            let drive = &drives[role.index()];
+            drive.node().write(drive.id(), start + stripe * CHUNK, &[0xA5; CHUNK as usize]).unwrap();
+        }
+    }
+    let volume = open(&drives, &options(Consistency::Bitmap)).unwrap();
+    let status = volume.status().unwrap();
+    assert_eq!(volume.facts().report.resynced, geometry.stripes());
+    assert_eq!(torn(&drives, &volume), [] as [u64; 0]);
+    let mut read = vec![0; model.len()];
+    volume.device().read_at(0, &mut read).unwrap();
+    assert!(read == model);
+    let all = geometry.stripes() * CHUNK * members as u64;
+    stop(volume);
+    (status.link_sent + status.link_received, status.between_nodes, all)
+}
+
+/// Window by window: a bigger array costs the host commands, and no blocks.
+#[test]
+fn parity_is_made_from_data_by_the_nodes() {
+    for (level, members, most) in [(Level::Raid6, 24, 0.001), (Level::Raid5, 5, 0.002)] {
+        let (small, big) = (resynced(level, members, 4 * MIB), resynced(level, members, 12 * MIB));
+        let (moved, between, bytes) = (big.0.saturating_sub(small.0), big.1 - small.1, big.2 - small.2);
+        println!("{level} {members}: {bytes} more bytes, {moved} more over the links, {between} between");
+        assert!(moved as f64 <= most * bytes as f64, "{moved} of {bytes}");
     }
 }
 

@@ -1,9 +1,9 @@
-//! What commands read of media.
+//! Media: what commands read of them, and zeros.
 
 use super::LocalNode;
 use crate::engine::{Fold, MediaJob, MediaSource, Permit};
 use crate::memory::MemoryAccess;
-use pumice_offload::{NodeError, ParityCommand, ParityResult, Source};
+use pumice_offload::{DataNode, DriveRange, NodeError, ParityCommand, ParityResult, Source};
 
 impl LocalNode {
     /// Executes a command over media without regard to the pace of scrubs: users of a volume wait
@@ -45,4 +45,18 @@ impl LocalNode {
             })
             .collect()
     }
+}
+
+/// Zeroes ranges, all at a time.
+pub(super) fn zero_ranges(node: &LocalNode, ranges: &[DriveRange]) -> Result<(), (usize, NodeError)> {
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let zero = |range: &DriveRange| {
+            let DriveRange { drive, offset, len } = *range;
+            scope.spawn(move || node.zero(drive, offset, len))
+        };
+        let threads: Vec<_> = ranges.iter().map(zero).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no thread panics")).collect()
+    });
+    let failed = results.into_iter().enumerate().find_map(|(i, result)| Some((i, result.err()?)));
+    failed.map_or(Ok(()), Err)
 }
