@@ -88,12 +88,8 @@ pub(super) fn killed_under_load_by(
     happens: impl FnOnce(&Served) -> Result<(), Failed>,
 ) -> Result<u64, Failed> {
     let mut served = setting.start(devices, 0)?;
-    let variables = [
-        ("port", served.port.to_string()),
-        ("nqn", setting.nqn.clone()),
-        ("first", first.to_string()),
-        ("sum", String::new()),
-    ];
+    let variables =
+        [("port", served.port.to_string()), ("nqn", setting.nqn.clone()), ("first", first.to_string())];
     let mut guest = bench.guest(&bench.machine(true, 300), LOAD, &variables)?;
     guest.reach("loading")?;
     guest.listen(LOADING, "nothing")?;
