@@ -1,5 +1,7 @@
 //! `pumice bench node`: a load generator over the host library.
 
+mod beside;
+
 use super::scrub::median;
 use crate::failure::Failure;
 use crate::remote::{DEADLINE, RemoteName, host_nqn};
@@ -41,11 +43,15 @@ pub(crate) struct NodeArgs {
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
     /// Rounds, of which the median is shown
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=50))]
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=999))]
     rounds: u32,
     /// The node's process, on this machine: also show its processor time for a command
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
+    /// Another drive of the same node, such as the same without tags: the two are loaded in turn,
+    /// and compared pair by pair. Without the echo, and with at least 32 commands in flight
+    #[arg(long, value_name = "NSID", value_parser = clap::value_parser!(u32).range(1..))]
+    beside: Option<u32>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -97,25 +103,22 @@ const CASES: [(&str, bool, bool, u32, u16); 10] = [
 
 /// Runs the command.
 pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode, Failure> {
-    if !(0.05..=600.0).contains(&args.seconds) {
-        return Err(Failure::new(format!("--seconds is {}: it must be from 0.05 to 600", args.seconds)));
+    if !(0.02..=600.0).contains(&args.seconds) {
+        return Err(Failure::new(format!("--seconds is {}: it must be from 0.02 to 600", args.seconds)));
     }
     let address = RemoteName::parse(&args.address)?.address;
     let mut controller = connect(address, args.digests)?;
-    let namespace = controller
-        .namespace(args.nsid)?
-        .ok_or_else(|| Failure::new(format!("--nsid is {}: the node has no such drive", args.nsid)))?;
+    let mut drive = |option: &str, nsid: u32| -> Result<Namespace, Failure> {
+        let none = || Failure::new(format!("{option} is {nsid}: the node has no such drive"));
+        controller.namespace(nsid)?.ok_or_else(none)
+    };
+    let namespace = drive("--nsid", args.nsid)?;
+    if let Some(nsid) = args.beside {
+        let drives = [(args.nsid, namespace), (nsid, drive("--beside", nsid)?)];
+        return beside::run(args, &controller, &drives);
+    }
     let mut cases = Vec::new();
-    for (io, writes, random, bytes, depth) in CASES {
-        if writes && !args.write || !writes && args.fua {
-            continue;
-        }
-        let shape = Shape { writes, random, bytes, depth };
-        let io = match (io, args.fua) {
-            ("random write", true) => "random write, FUA",
-            ("sequential write", true) => "sequential write, FUA",
-            _ => io,
-        };
+    for (io, shape) in shapes(args) {
         cases.push(measure(args, &controller, &namespace, io, &shape)?);
     }
     let document = Document { cases };
@@ -145,6 +148,19 @@ pub(super) fn connect(address: SocketAddr, digests: bool) -> Result<Controller, 
     Ok(Controller::connect(address, options)?)
 }
 
+/// What the arguments ask to be measured.
+fn shapes(args: &NodeArgs) -> impl Iterator<Item = (&'static str, Shape)> {
+    let asked = move |writes: bool| if writes { args.write } else { !args.fua };
+    CASES.into_iter().filter(move |case| asked(case.1)).map(move |(io, writes, random, bytes, depth)| {
+        let io = match (io, args.fua) {
+            ("random write", true) => "random write, FUA",
+            ("sequential write", true) => "sequential write, FUA",
+            _ => io,
+        };
+        (io, Shape { writes, random, bytes, depth })
+    })
+}
+
 struct Shape {
     writes: bool,
     random: bool,
@@ -164,7 +180,7 @@ fn measure(
     for _ in 0..args.rounds {
         let mut queue = controller.queue(1, shape.depth)?;
         let before = args.pid.map(process_ns).transpose()?;
-        let (rate, mut took) = load(&mut queue, args, namespace, shape)?;
+        let (rate, mut took) = load(&mut queue, args, (args.nsid, namespace), shape)?;
         drop(queue);
         if let (Some(pid), Some(before)) = (args.pid, before) {
             times.push(process_ns(pid)?.saturating_sub(before) as f64 / took.len().max(1) as f64);
@@ -210,7 +226,7 @@ fn process_ns(pid: u32) -> Result<u64, Failure> {
 fn load(
     queue: &mut Queue,
     args: &NodeArgs,
-    namespace: &Namespace,
+    (nsid, namespace): (u32, &Namespace),
     shape: &Shape,
 ) -> Result<(f64, Vec<u32>), Failure> {
     let blocks = shape.bytes >> namespace.format.shift();
@@ -233,7 +249,7 @@ fn load(
             // SplitMix64 (Steele, Lea, Flood, 2014), or one after another.
             state = state.wrapping_add(if shape.random { 0x9E37_79B9_7F4A_7C15 } else { 1 });
             let place = if shape.random { (state ^ state >> 31) % places } else { state % places };
-            let mut sqe = Sqe::new(opcode, args.nsid);
+            let mut sqe = Sqe::new(opcode, nsid);
             sqe.set_blocks(place * u64::from(blocks), blocks);
             if shape.writes && args.fua {
                 sqe.set_control(Sqe::FUA);
