@@ -319,7 +319,8 @@ fn a_flash_drive_is_measured_beside_a_plain_file_and_both_are_removed() {
     assert!(half["hash_bytes_per_s"].as_f64().unwrap() > 0.0);
     let full = measure(&["--full", "--op", "28"]);
     assert!(full["hash_bytes_per_s"].is_null());
-    for (document, most_idle) in [(half, 1.0), (full, f64::INFINITY)] {
+    // A fast machine writes more pages in this time than half of the drive has, so a few are moved.
+    for (document, most) in [(half, 1.5), (full, f64::INFINITY)] {
         let cases = document["cases"].as_array().unwrap();
         assert_eq!(cases.len(), 6);
         for case in cases {
@@ -329,7 +330,7 @@ fn a_flash_drive_is_measured_beside_a_plain_file_and_both_are_removed() {
             assert_eq!(case["write_amplification"].is_null(), reads, "{case}");
             if !reads {
                 let writes = number("write_amplification");
-                assert!((1.0..=most_idle).contains(&writes), "{case}: pages that differ, half of the room");
+                assert!((1.0..=most).contains(&writes), "{case}: pages that differ, half of the room");
             }
         }
     }
