@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use pumice_blockdev::{BlockDevice, DeviceMedium, MemoryDevice};
 use pumice_durable::Medium;
-use pumice_flashdrive::{FileNand, FlashDrive, Layout, Superblock};
+use pumice_flashdrive::{FileNand, FlashDrive, Layout, Page, Superblock};
 use pumice_ftl::{Coded, Config, Fingerprint, Ftl, NandJournal, Scheme};
 use pumice_fuzz::{Bytes, take};
 use std::sync::{Arc, OnceLock};
@@ -24,7 +24,7 @@ fn made() -> &'static (Superblock, Vec<u8>) {
         let nand = Coded::new(FileNand::erased(medium.clone(), layout));
         let journal = NandJournal::new(layout.geometry(), logical);
         let config = Config::new(logical, scheme);
-        drop(Ftl::<_, _, Vec<u8>>::format(nand, journal, config).expect("a drive"));
+        drop(Ftl::<_, _, Page>::format(nand, journal, config).expect("a drive"));
         superblock.write(&medium, 0).expect("memory");
         let drive = FlashDrive::open(Arc::clone(&device) as _, &superblock, scheme, "f").expect("a new one");
         for page in 0..PAGES {

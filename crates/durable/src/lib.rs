@@ -14,6 +14,7 @@
 mod envelope;
 mod faulty;
 mod folder;
+mod held;
 mod medium;
 mod ring;
 mod slots;
@@ -23,6 +24,7 @@ mod whole;
 pub use envelope::{BadEnvelope, Envelope};
 pub use faulty::FaultyStore;
 pub use folder::{Folder, Lock};
+pub use held::Held;
 pub use medium::{Medium, StoreFile};
 pub use ring::{Entry, Ring, RingError};
 pub use slots::{SlotRecord, Slots};

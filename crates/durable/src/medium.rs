@@ -1,6 +1,6 @@
 //! Bytes at offsets: the trait of media for records and logs.
 
-use crate::Store;
+use crate::{Held, Store};
 use std::io;
 
 /// A medium that is read and written by byte range: a file, or a part of a drive.
@@ -24,6 +24,15 @@ pub trait Medium {
     /// As [`write_at`](Self::write_at).
     fn write_soon(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.write_at(offset, data)
+    }
+
+    /// Does the same with bytes that others hold as well: a medium that writes later may hold them
+    /// instead of a copy.
+    ///
+    /// # Errors
+    /// As [`write_at`](Self::write_at).
+    fn write_held(&self, offset: u64, data: &Held) -> io::Result<()> {
+        self.write_soon(offset, data)
     }
 
     /// Fills `buf` from `offset` if all of that is in memory and it need not wait for the medium;

@@ -3,12 +3,14 @@
 use crate::flushes::{Flushes, Turn};
 use crate::layer::{Layer, counts, mount};
 use crate::layout::{Layout, PAGE_BYTES};
+use crate::page::{Buffers, Hashes, Page};
 use crate::queued::Queued;
+use crate::spin::Looks;
 use crate::superblock::Superblock;
 use pumice_blockdev::{Background, BlockDevice, DeviceMedium, FlashCounts, Grains, IoError, Operation};
 use pumice_buffer::AlignedBuffer;
 use pumice_flash::{NandError, Ppn};
-use pumice_ftl::{Census, FtlError, Scheme, Stats};
+use pumice_ftl::{Census, Content as _, FtlError, Scheme, Stats};
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
@@ -28,11 +30,6 @@ const LOOKS: u64 = 64;
 /// How quiet it must be for a checkpoint that nothing else asks for.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// How often a thread looks whether the lock is free before it sleeps, and turns of an idle loop
-/// between two looks.
-const LOOKS_AT_LOCK: u32 = 16;
-const TURNS: u32 = 16;
-
 struct State {
     layer: Layer<Queued<DeviceMedium>>,
     /// Background work found nothing to do since the last write.
@@ -46,7 +43,7 @@ enum Source {
     /// From the file; they must have this sum.
     At(Ppn, u32),
     /// They were read under the lock.
-    Held(Vec<u8>),
+    Held(Page),
 }
 
 /// A flash drive in a file or on a device.
@@ -62,6 +59,9 @@ pub struct FlashDrive {
     /// Makes the writes of the translation layer without its lock.
     medium: Queued<DeviceMedium>,
     flushes: Flushes,
+    /// Where data of writes wait for the medium.
+    buffers: Buffers,
+    hashes: Hashes,
     opened: Instant,
     /// When the last command came or ended, in nanoseconds since it was opened.
     last: AtomicU64,
@@ -91,6 +91,8 @@ impl FlashDrive {
             state: Mutex::new(State { layer, rested: false }),
             medium,
             flushes: Flushes::default(),
+            buffers: Buffers::default(),
+            hashes: Hashes::of(scheme.plan(), superblock.fingerprint),
             opened: Instant::now(),
             last: AtomicU64::new(0),
         })
@@ -108,11 +110,13 @@ impl FlashDrive {
 
     /// It is mostly held for a few microseconds, less than it takes to sleep.
     fn lock(&self) -> MutexGuard<'_, State> {
-        for _ in 0..LOOKS_AT_LOCK {
+        let mut looks = Looks::default();
+        loop {
             match self.state.try_lock() {
                 Ok(state) => return state,
                 Err(TryLockError::Poisoned(state)) => return state.into_inner(),
-                Err(TryLockError::WouldBlock) => (0..TURNS).for_each(|_| std::hint::spin_loop()),
+                Err(TryLockError::WouldBlock) if looks.are_over() => break,
+                Err(TryLockError::WouldBlock) => looks.pass(),
             }
         }
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -217,11 +221,11 @@ impl FlashDrive {
     }
 
     /// The content of a page, read under the lock.
-    fn read_page(&self, lpn: u32) -> Result<Vec<u8>, IoError> {
+    fn read_page(&self, lpn: u32) -> Result<Page, IoError> {
         let read = self.lock().layer.read(lpn, 0);
         let at = u64::from(lpn) * PAGE as u64;
         let (data, _) = read.map_err(|error| self.error(Operation::Read, at, PAGE, error))?;
-        Ok(data.unwrap_or_else(|| vec![0; PAGE]))
+        Ok(data.unwrap_or_else(|| Page::blank(PAGE_BYTES)))
     }
 
     /// Reads whole pages that lie one after another. One that does not fit may have moved.
@@ -229,7 +233,7 @@ impl FlashDrive {
         let read = self.device.read_at(self.layout.data_at(first), buf).is_ok();
         for ((lpn, sum), page) in (lpn..).zip(sums).zip(buf.chunks_mut(PAGE)) {
             if !read || crc32c::crc32c(page) != *sum {
-                page.copy_from_slice(&self.read_page(lpn)?);
+                page.copy_from_slice(self.read_page(lpn)?.as_ref());
             }
         }
         Ok(())
@@ -245,7 +249,7 @@ impl FlashDrive {
             let page = at * PAGE..(at + 1) * PAGE;
             match &sources[at] {
                 Source::Zeros => buf[page].fill(0),
-                Source::Held(data) => buf[page].copy_from_slice(data),
+                Source::Held(data) => buf[page].copy_from_slice(data.as_ref()),
                 Source::At(first, _) => {
                     let block = self.layout.geometry().block_of(*first);
                     let follows = |(n, source): (u32, &Source)| match source {
@@ -266,26 +270,12 @@ impl FlashDrive {
         Ok(())
     }
 
-    /// Changes a part of a page, or all of it: then `sum` is its sum. `page` is room for its
-    /// content.
-    fn write_part(
-        state: &mut State,
-        (lpn, at): (u32, usize),
-        data: &[u8],
-        sum: Option<u32>,
-        page: &mut Vec<u8>,
-    ) -> Result<(), FtlError> {
-        if data.len() == PAGE {
-            page.clear();
-            page.extend_from_slice(data);
-        } else {
-            *page = state.layer.read(lpn, 0)?.0.unwrap_or_else(|| vec![0; PAGE]);
-            page[at..at + data.len()].copy_from_slice(data);
-        }
-        state.layer.nand_mut().expect(sum.map(|sum| (lpn, sum)));
-        let written = state.layer.write(lpn, page, 0);
-        state.layer.nand_mut().expect(None);
-        written.map(drop)
+    /// Changes a part of a page.
+    fn write_part(state: &mut State, (lpn, at): (u32, usize), data: &[u8]) -> Result<(), FtlError> {
+        let old = state.layer.read(lpn, 0)?.0;
+        let mut page = old.map_or_else(|| vec![0; PAGE], |old| old.as_ref().to_vec());
+        page[at..at + data.len()].copy_from_slice(data);
+        state.layer.write(lpn, &page.into(), 0).map(drop)
     }
 
     /// Makes a range zeros: whole pages are forgotten.
@@ -302,8 +292,7 @@ impl FlashDrive {
         }
         for (lpn, at, part) in pages(offset, length(len)).filter(|(_, _, part)| part.len() < PAGE) {
             if state.layer.map().lookup(lpn).is_some() {
-                let (zeros, mut page) = (vec![0; part.len()], Vec::new());
-                Self::write_part(&mut state, (lpn, at), &zeros, None, &mut page).map_err(fail)?;
+                Self::write_part(&mut state, (lpn, at), &vec![0; part.len()]).map_err(fail)?;
             }
         }
         self.changed(state).map_err(fail)?;
@@ -324,6 +313,15 @@ fn pages(offset: u64, len: usize) -> impl Iterator<Item = (u32, usize, Range<usi
         let stop = end.min((page + 1) * size);
         (page as u32, (start - page * size) as usize, (start - offset) as usize..(stop - offset) as usize)
     })
+}
+
+/// The part of a range that is whole pages.
+fn whole_pages(offset: u64, len: usize) -> Range<usize> {
+    let whole = pages(offset, len).filter(|(_, _, part)| part.len() == PAGE);
+    let bounds = whole.fold(None, |all: Option<Range<usize>>, (_, _, part)| {
+        Some(all.map_or(part.start, |all| all.start)..part.end)
+    });
+    bounds.unwrap_or(0..0)
 }
 
 impl Drop for FlashDrive {
@@ -410,15 +408,18 @@ impl BlockDevice for FlashDrive {
         self.check(Operation::Write, offset, data.len() as u64)?;
         self.touch();
         let fail = |error| self.error(Operation::Write, offset, data.len(), error);
-        // One page at a time, so that it stays in the processor's cache.
-        let mut page = Vec::with_capacity(PAGE);
-        // Without the lock, which is what writes wait for.
-        let sum = |part: &[u8]| (part.len() == PAGE).then(|| crc32c::crc32c(part));
-        let sums: Vec<_> = pages(offset, data.len()).map(|(_, _, part)| sum(&data[part])).collect();
+        // Without the lock, which is what writes wait for: the copy, the sums and the hashes.
+        let whole = whole_pages(offset, data.len());
+        let mut copies = self.buffers.pages(&data[whole], PAGE, self.hashes).into_iter();
         let mut state = self.lock();
         state.rested = false;
-        for ((lpn, at, part), sum) in pages(offset, data.len()).zip(sums) {
-            Self::write_part(&mut state, (lpn, at), &data[part], sum, &mut page).map_err(fail)?;
+        for (lpn, at, part) in pages(offset, data.len()) {
+            let page = if part.len() == PAGE { copies.next() } else { None };
+            match page {
+                Some(page) => state.layer.write(lpn, &page, 0).map(drop),
+                None => Self::write_part(&mut state, (lpn, at), &data[part]),
+            }
+            .map_err(fail)?;
         }
         self.changed(state).map_err(fail)?;
         self.touch();

@@ -1,13 +1,14 @@
 //! The translation layer of a drive.
 
 use crate::nand::FileNand;
+use crate::page::Page;
 use crate::superblock::Superblock;
 use pumice_blockdev::FlashCounts;
 use pumice_durable::Medium;
 use pumice_ftl::{Coded, Config, Ftl, FtlError, NandJournal, Scheme, recover};
 
 /// The translation layer over a medium.
-pub(crate) type Layer<M> = Ftl<Coded<FileNand<M>>, NandJournal, Vec<u8>>;
+pub(crate) type Layer<M> = Ftl<Coded<FileNand<M>>, NandJournal, Page>;
 
 /// How the translation layer of a drive is set.
 pub(crate) fn config(superblock: &Superblock, scheme: Scheme) -> Config {

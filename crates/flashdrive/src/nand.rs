@@ -2,8 +2,9 @@
 //! cut leaves.
 
 use crate::layout::{Layout, OOB_BYTES};
+use crate::page::Page;
 use pumice_buffer::AlignedBuffer;
-use pumice_durable::Medium;
+use pumice_durable::{Held, Medium};
 use pumice_flash::{BlockId, Geometry, Nand, NandError, Nanos, PageRead, Ppn};
 use std::collections::BTreeMap;
 use std::io;
@@ -68,7 +69,7 @@ pub struct FileNand<M> {
     /// Footers of blocks that were open: new memory costs more than the program of a page.
     spare: Vec<AlignedBuffer>,
     /// What the footer of an erased block holds.
-    zeros: AlignedBuffer,
+    zeros: Held,
     /// Units of a footer that were read last, and where they lie.
     units: Option<(Range<u64>, AlignedBuffer)>,
     ahead: Ahead,
@@ -90,7 +91,7 @@ impl<M: Medium> FileNand<M> {
             next: vec![None; blocks],
             open: BTreeMap::new(),
             spare: Vec::new(),
-            zeros: AlignedBuffer::new(layout.footer_bytes()),
+            zeros: Held::new(vec![0; layout.footer_bytes()]),
             units: None,
             ahead: Ahead::default(),
             erases: vec![0; blocks],
@@ -228,7 +229,7 @@ impl<M: Medium> FileNand<M> {
     }
 
     /// The data of a page that was announced, with others behind it in one read.
-    fn read_ahead(&mut self, page: Ppn) -> Option<Vec<u8>> {
+    fn read_ahead(&mut self, page: Ppn) -> Option<Page> {
         let size = self.layout.page_bytes();
         let within = (AHEAD / size).max(1) as u32;
         if !self.ahead.read.contains(&page.0) {
@@ -244,7 +245,7 @@ impl<M: Medium> FileNand<M> {
             self.ahead.read = run;
         }
         let at = (page.0 - self.ahead.read.start) as usize * size;
-        Some(self.ahead.data.as_ref()?[at..at + size].to_vec())
+        Some(self.ahead.data.as_ref()?[at..at + size].to_vec().into())
     }
 }
 
@@ -253,14 +254,14 @@ fn unreadable(page: Ppn, error: &io::Error) -> NandError {
 }
 
 impl<M: Medium> Nand for FileNand<M> {
-    type Page = Vec<u8>;
+    type Page = Page;
     type Oob = Vec<u8>;
 
     fn geometry(&self) -> Geometry {
         self.layout.geometry()
     }
 
-    fn read(&mut self, page: Ppn, after: Nanos) -> Result<PageRead<Vec<u8>, Vec<u8>>, NandError> {
+    fn read(&mut self, page: Ppn, after: Nanos) -> Result<PageRead<Page, Vec<u8>>, NandError> {
         let oob = self.read_oob(page)?;
         let (done, size) = (after + 1, self.layout.page_bytes());
         if let Some(data) = self.read_ahead(page) {
@@ -268,7 +269,7 @@ impl<M: Medium> Nand for FileNand<M> {
         }
         let mut data = vec![0; size];
         match self.read_medium(self.layout.data_at(page), &mut data) {
-            Ok(()) => Ok(PageRead { data: Some(data), oob, done }),
+            Ok(()) => Ok(PageRead { data: Some(data.into()), oob, done }),
             Err(error) if error.raw_os_error() == Some(MEDIA_ERROR) => Ok(PageRead { data: None, oob, done }),
             Err(_) => Err(NandError::Failed),
         }
@@ -284,13 +285,7 @@ impl<M: Medium> Nand for FileNand<M> {
         }
     }
 
-    fn program(
-        &mut self,
-        page: Ppn,
-        after: Nanos,
-        data: &Vec<u8>,
-        oob: &Vec<u8>,
-    ) -> Result<Nanos, NandError> {
+    fn program(&mut self, page: Ppn, after: Nanos, data: &Page, oob: &Vec<u8>) -> Result<Nanos, NandError> {
         self.check(page)?;
         self.may_write()?;
         let (block, index) = self.place(page);
@@ -299,7 +294,7 @@ impl<M: Medium> Nand for FileNand<M> {
         }
         self.next[block as usize] = Some(index + 1);
         self.written = true;
-        if let Err(error) = self.medium.write_soon(self.layout.data_at(page), data) {
+        if let Err(error) = self.medium.write_held(self.layout.data_at(page), data.held()) {
             return Err(self.fail("writing data", &error));
         }
         let pages = self.geometry().pages_per_block;
@@ -321,8 +316,7 @@ impl<M: Medium> Nand for FileNand<M> {
         self.next[block.0 as usize] = Some(0);
         self.erases[block.0 as usize] += 1;
         self.written = true;
-        let footer = &self.zeros[..self.layout.footer_bytes()];
-        match self.medium.write_soon(self.layout.footer_at(block), footer) {
+        match self.medium.write_held(self.layout.footer_at(block), &self.zeros) {
             Ok(()) => Ok(after + 1),
             Err(error) => Err(self.fail("erasing a footer", &error)),
         }
@@ -349,7 +343,7 @@ impl<M: Medium> Nand for FileNand<M> {
         Ok(())
     }
 
-    fn draft(&mut self, page: Ppn, data: &Vec<u8>, oob: &Vec<u8>) -> Result<(), NandError> {
+    fn draft(&mut self, page: Ppn, data: &Page, oob: &Vec<u8>) -> Result<(), NandError> {
         self.check(page)?;
         self.may_write()?;
         let (block, index) = self.place(page);
@@ -363,7 +357,8 @@ impl<M: Medium> Nand for FileNand<M> {
         let tags = open.footer[start..start + unit].to_vec();
         (self.written, self.units) = (true, None);
         let at = self.layout.footer_at(BlockId(block)) + start as u64;
-        let written = self.medium.write_soon(self.layout.data_at(page), data);
+        // Copied: the next draft replaces its bytes.
+        let written = self.medium.write_soon(self.layout.data_at(page), data.as_ref());
         match written.and_then(|()| self.medium.write_soon(at, &tags)) {
             Ok(()) => Ok(()),
             Err(error) => Err(self.fail("writing what the log will hold", &error)),

@@ -2,14 +2,27 @@
 //! `docs/reference/on-disk/flash.md`.
 
 use pumice_buffer::AlignedBuffer;
+use pumice_durable::Held;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Bytes that are joined to one write, at most.
 const MOST: usize = 256 << 10;
+/// Bytes of a buffer for a short write, as most copied ones are: tags and drafts.
+const SHORT: usize = 16 << 10;
 /// Buffers that are kept for later writes.
-const SPARE: usize = 16;
+const SPARE: usize = 8;
+const SPARE_SHORT: usize = 64;
+
+/// What is written.
+#[derive(Debug, Clone)]
+enum Data {
+    /// A copy, at the start of a buffer.
+    Copied(Arc<AlignedBuffer>),
+    /// Pieces one after another, of which others keep the bytes as they are.
+    Held(Arc<Vec<Held>>),
+}
 
 #[derive(Debug)]
 struct Write {
@@ -17,7 +30,7 @@ struct Write {
     number: u64,
     offset: u64,
     len: usize,
-    data: Arc<AlignedBuffer>,
+    data: Data,
     begun: bool,
 }
 
@@ -29,6 +42,25 @@ impl Write {
     fn overlaps(&self, range: &Range<u64>) -> bool {
         self.offset < range.end && range.start < self.range().end
     }
+
+    /// Where a write that is joined to this one begins in it, if it can be: it continues this one
+    /// or begins within it.
+    fn joins(&self, offset: u64, len: usize) -> Option<usize> {
+        let at = offset.checked_sub(self.offset).filter(|at| *at <= self.len as u64)? as usize;
+        (!self.begun && at + len <= MOST).then_some(at)
+    }
+
+    /// Its pieces, and where each lies.
+    fn pieces(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        let (copy, held) = match &self.data {
+            Data::Copied(buffer) => (Some(&buffer[..self.len]), &[][..]),
+            Data::Held(pieces) => (None, &pieces[..]),
+        };
+        copy.into_iter().chain(held.iter().map(|piece| &piece[..])).scan(self.offset, |at, piece| {
+            let start = std::mem::replace(at, *at + piece.len() as u64);
+            Some((start, piece))
+        })
+    }
 }
 
 /// A write that is to be made now.
@@ -38,7 +70,9 @@ pub struct Job {
     number: u64,
     offset: u64,
     len: usize,
-    data: Arc<AlignedBuffer>,
+    data: Data,
+    /// Its pieces side by side, if they are many.
+    gathered: Option<AlignedBuffer>,
 }
 
 impl Job {
@@ -48,10 +82,27 @@ impl Job {
         self.offset
     }
 
-    /// What is written.
+    /// How many bytes it writes.
     #[must_use]
-    pub fn bytes(&self) -> &[u8] {
-        &self.data[..self.len]
+    #[expect(clippy::len_without_is_empty, reason = "none is empty")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// What is written. Many pieces are copied to one place first.
+    pub fn bytes(&mut self) -> &[u8] {
+        let pieces = match &self.data {
+            Data::Copied(buffer) => return &buffer[..self.len],
+            Data::Held(pieces) if pieces.len() == 1 => return &pieces[0],
+            Data::Held(pieces) => pieces,
+        };
+        let buffer = self.gathered.get_or_insert_with(|| AlignedBuffer::new(MOST));
+        let mut at = 0;
+        for piece in pieces.iter() {
+            buffer[at..at + piece.len()].copy_from_slice(piece);
+            at += piece.len();
+        }
+        &buffer[..self.len]
     }
 }
 
@@ -59,7 +110,7 @@ impl Job {
 ///
 /// Writes to the same bytes are made in that order; all others may overtake each other, and are
 /// made side by side. A write that continues a waiting one, or replaces bytes of it, is joined to
-/// it.
+/// it if both are copied; one of held bytes, if it continues one of held bytes.
 #[derive(Debug, Default)]
 pub struct Outbox {
     writes: VecDeque<Write>,
@@ -68,19 +119,19 @@ pub struct Outbox {
     /// Bytes that wait or are under way.
     bytes: usize,
     spare: Vec<AlignedBuffer>,
+    spare_short: Vec<AlignedBuffer>,
 }
 
 impl Outbox {
-    /// Takes a write.
+    /// Takes a copy of a write.
     pub fn accept(&mut self, offset: u64, data: &[u8]) {
         self.accepted += 1;
         let range = offset..offset + data.len() as u64;
         for write in self.writes.iter_mut().rev() {
-            let within = offset.checked_sub(write.offset).filter(|at| *at <= write.len as u64);
-            if let Some(at) = within.map(|at| at as usize)
-                && !write.begun
-                && at + data.len() <= MOST
-                && let Some(buffer) = Arc::get_mut(&mut write.data)
+            if let Some(at) = write.joins(offset, data.len())
+                && let Data::Copied(buffer) = &mut write.data
+                && at + data.len() <= buffer.len()
+                && let Some(buffer) = Arc::get_mut(buffer)
             {
                 buffer[at..at + data.len()].copy_from_slice(data);
                 let len = write.len.max(at + data.len());
@@ -92,19 +143,42 @@ impl Outbox {
                 break;
             }
         }
-        let mut buffer = match self.spare.pop() {
-            Some(spare) if data.len() <= MOST => spare,
-            _ => AlignedBuffer::new(data.len().max(MOST)),
+        let (spare, size) = match data.len() <= SHORT {
+            true => (self.spare_short.pop(), SHORT),
+            false => (self.spare.pop().filter(|_| data.len() <= MOST), MOST.max(data.len())),
         };
+        let mut buffer = spare.unwrap_or_else(|| AlignedBuffer::new(size));
         buffer[..data.len()].copy_from_slice(data);
-        self.bytes += data.len();
-        self.writes.push_back(Write {
-            number: self.accepted,
-            offset,
-            len: data.len(),
-            data: Arc::new(buffer),
-            begun: false,
-        });
+        self.push(offset, data.len(), Data::Copied(Arc::new(buffer)));
+    }
+
+    /// Takes a write whose bytes stay where they are, and as they are.
+    pub fn accept_held(&mut self, offset: u64, data: Held) {
+        self.accepted += 1;
+        let (len, range) = (data.len(), offset..offset + data.len() as u64);
+        for write in self.writes.iter_mut().rev() {
+            if write.joins(offset, len) == Some(write.len)
+                && let Data::Held(pieces) = &mut write.data
+                && let Some(pieces) = Arc::get_mut(pieces)
+            {
+                match pieces.last_mut().and_then(|last| Some((last.joined(&data)?, last))) {
+                    Some((both, last)) => *last = both,
+                    None => pieces.push(data),
+                }
+                self.bytes += len;
+                write.len += len;
+                return;
+            }
+            if write.overlaps(&range) {
+                break;
+            }
+        }
+        self.push(offset, len, Data::Held(Arc::new(vec![data])));
+    }
+
+    fn push(&mut self, offset: u64, len: usize, data: Data) {
+        self.bytes += len;
+        self.writes.push_back(Write { number: self.accepted, offset, len, data, begun: false });
     }
 
     /// Begins a write, if one may begin.
@@ -116,24 +190,33 @@ impl Outbox {
         let next = (0..self.writes.len()).find(free)?;
         let write = &mut self.writes[next];
         write.begun = true;
+        let scattered = matches!(&write.data, Data::Held(pieces) if pieces.len() > 1);
         Some(Job {
             number: write.number,
             offset: write.offset,
             len: write.len,
-            data: Arc::clone(&write.data),
+            data: write.data.clone(),
+            gathered: if scattered { self.spare.pop() } else { None },
         })
     }
 
     /// Ends a write that was made.
     pub fn end(&mut self, job: Job) {
         let Some(at) = self.writes.iter().position(|write| write.number == job.number) else { return };
-        drop(job);
+        let Job { data, gathered, .. } = job;
+        drop(data);
         if let Some(write) = self.writes.remove(at) {
             self.bytes -= write.len;
-            if let Some(buffer) = Arc::into_inner(write.data).filter(|buffer| buffer.len() == MOST)
-                && self.spare.len() < SPARE
-            {
-                self.spare.push(buffer);
+            let copy = match write.data {
+                Data::Copied(buffer) => Arc::into_inner(buffer),
+                Data::Held(_) => None,
+            };
+            for buffer in copy.into_iter().chain(gathered) {
+                if buffer.len() == SHORT && self.spare_short.len() < SPARE_SHORT {
+                    self.spare_short.push(buffer);
+                } else if buffer.len() == MOST && self.spare.len() < SPARE {
+                    self.spare.push(buffer);
+                }
             }
         }
     }
@@ -179,9 +262,13 @@ impl Outbox {
     pub fn cover(&self, offset: u64, buf: &mut [u8]) {
         let end = offset + buf.len() as u64;
         for write in self.writes.iter().filter(|write| write.overlaps(&(offset..end))) {
-            let (from, to) = (write.offset.max(offset), write.range().end.min(end));
-            let data = &write.data[(from - write.offset) as usize..(to - write.offset) as usize];
-            buf[(from - offset) as usize..(to - offset) as usize].copy_from_slice(data);
+            for (start, piece) in write.pieces() {
+                let (from, to) = (start.max(offset), (start + piece.len() as u64).min(end));
+                if from < to {
+                    let part = &piece[(from - start) as usize..(to - start) as usize];
+                    buf[(from - offset) as usize..(to - offset) as usize].copy_from_slice(part);
+                }
+            }
         }
     }
 }
@@ -199,21 +286,49 @@ mod tests {
         outbox.accept(8192, &[2; 4096]);
         outbox.accept(65_536, &[8; 8192]);
         assert_eq!((outbox.accepted(), outbox.bytes()), (4, 16_384));
-        let data = outbox.begin().unwrap();
+        let mut data = outbox.begin().unwrap();
         assert_eq!((data.offset(), data.bytes().len()), (4096, 8192));
         // It has begun: what replaces it waits.
         outbox.accept(8192, &[3; 4096]);
-        let tags = outbox.begin().unwrap();
+        let mut tags = outbox.begin().unwrap();
         assert_eq!((tags.offset(), tags.bytes()), (65_536, &[8; 8192][..]));
         assert!(outbox.begin().is_none());
         outbox.end(tags);
         assert!(!outbox.is_done(1) && !outbox.is_done(4));
         outbox.end(data);
         assert!(outbox.is_done(4) && !outbox.is_done(5));
-        let last = outbox.begin().unwrap();
+        let mut last = outbox.begin().unwrap();
         assert_eq!(last.bytes(), [3; 4096]);
         outbox.end(last);
         assert!(outbox.is_done(5) && outbox.bytes() == 0);
+    }
+
+    #[test]
+    fn held_bytes_are_joined_without_a_copy_if_they_continue_each_other() {
+        let (mut outbox, all) = (Outbox::default(), Held::new(vec![7; 16_384]));
+        for at in [0, 4096, 8192] {
+            outbox.accept_held(65_536 + at as u64, all.part(at..at + 4096));
+        }
+        // Of another owner; then what replaces bytes, and what is copied: a write of its own each.
+        outbox.accept_held(65_536 + 12_288, Held::new(vec![8; 4096]));
+        outbox.accept_held(65_536, Held::new(vec![9; 4096]));
+        outbox.accept(65_536 + 16_384, &[5; 4096]);
+        assert_eq!((outbox.accepted(), outbox.bytes()), (6, 24_576));
+        let mut first = outbox.begin().unwrap();
+        assert!(first.bytes() == [&[7; 12_288][..], &[8; 4096]].concat());
+        let mut copied = outbox.begin().unwrap();
+        assert_eq!((copied.offset(), copied.bytes()), (81_920, &[5; 4096][..]));
+        assert!(outbox.begin().is_none(), "it waits for what it replaces");
+        let mut seen = [0; 20_480];
+        outbox.cover(65_536, &mut seen);
+        assert!(seen[..4096] == [9; 4096] && seen[12_288..16_384] == [8; 4096]);
+        outbox.end(first);
+        let mut last = outbox.begin().unwrap();
+        assert!(last.bytes().as_ptr() != all.as_ptr() && last.bytes() == [9; 4096]);
+        outbox.end(last);
+        outbox.accept_held(0, all.clone());
+        let mut whole = outbox.begin().unwrap();
+        assert_eq!(whole.bytes().as_ptr(), all.as_ptr());
     }
 
     /// Whatever overtakes what: the medium ends up as if all writes were made in order, and reads
@@ -229,14 +344,28 @@ mod tests {
                 let len = (1 + random.below(6) as usize) * 1024;
                 let end = (from + len).min(model.len());
                 model[from..end].fill(number as u8 + 1);
-                outbox.accept(from as u64, &model[from..end]);
+                if random.below(2) == 0 {
+                    outbox.accept(from as u64, &model[from..end]);
+                } else {
+                    // In pieces of one owner, or of several.
+                    let all = Held::new(model[from..end].to_vec());
+                    let middle = random.below((end - from) as u64) as usize / 1024 * 1024;
+                    let other = Held::new(all[middle..].to_vec());
+                    let second = if random.below(2) == 0 { all.part(middle..all.len()) } else { other };
+                    for (at, piece) in [(0, all.part(0..middle)), (middle, second)] {
+                        if !piece.is_empty() {
+                            outbox.accept_held((from + at) as u64, piece);
+                        }
+                    }
+                }
                 for _ in 0..random.below(4) {
                     if random.below(2) == 0 {
                         under_way.extend(outbox.begin());
                     } else if !under_way.is_empty() {
-                        let job: Job = under_way.swap_remove(random.below(under_way.len() as u64) as usize);
+                        let mut job: Job =
+                            under_way.swap_remove(random.below(under_way.len() as u64) as usize);
                         let at = job.offset() as usize;
-                        medium[at..at + job.bytes().len()].copy_from_slice(job.bytes());
+                        medium[at..at + job.len()].copy_from_slice(job.bytes());
                         outbox.end(job);
                     }
                 }
@@ -244,9 +373,9 @@ mod tests {
                 outbox.cover(0, &mut seen);
                 assert!(seen == model, "seed {seed}, write {number}");
             }
-            while let Some(job) = under_way.pop().or_else(|| outbox.begin()) {
+            while let Some(mut job) = under_way.pop().or_else(|| outbox.begin()) {
                 let at = job.offset() as usize;
-                medium[at..at + job.bytes().len()].copy_from_slice(job.bytes());
+                medium[at..at + job.len()].copy_from_slice(job.bytes());
                 outbox.end(job);
             }
             assert!(medium == model && outbox.is_done(outbox.accepted()), "seed {seed}");

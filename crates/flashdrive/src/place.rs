@@ -5,6 +5,7 @@ use crate::error::FlashError;
 use crate::layer::config;
 use crate::layout::{Layout, PAGE_BYTES, SUPERBLOCK_BYTES, copy_at};
 use crate::nand::FileNand;
+use crate::page::Page;
 use crate::spec::{FlashSpec, USUAL_OP, format_op};
 use crate::superblock::{Superblock, SuperblockError};
 use pumice_blockdev::{BlockDevice, DeviceMedium, FileDevice, OpenMode, Options};
@@ -155,7 +156,7 @@ fn write_drive(path: &Path, device: Arc<FileDevice>, superblock: &Superblock) ->
     let nand = Coded::new(FileNand::erased(medium.clone(), layout));
     let journal = NandJournal::new(layout.geometry(), superblock.logical);
     let config = config(superblock, superblock.scheme);
-    Ftl::<_, _, Vec<u8>>::format(nand, journal, config)
+    Ftl::<_, _, Page>::format(nand, journal, config)
         .map_err(|source| FlashError::Ftl { path: path.display().to_string(), source })?;
     at_path(path, superblock.write(&medium, copy))?;
     at_path(path, superblock.write(&medium, 0))

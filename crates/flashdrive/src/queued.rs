@@ -2,18 +2,14 @@
 
 use crate::behind::Behind;
 use crate::outbox::{Job, Outbox};
-use pumice_durable::Medium;
+use crate::spin::Looks;
+use pumice_durable::{Held, Medium};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 
 /// Bytes that wait for their turn, at most.
 const BYTES: usize = 8 << 20;
-/// How often a thread looks for the end of another one's write before it sleeps: that costs as much
-/// as a write.
-const LOOKS: u32 = 16;
-/// Turns of an idle loop between two looks; 16 take less than a microsecond.
-const TURNS: u32 = 16;
 
 /// A medium over another one. [`Medium::write_at`] and [`Medium::write_soon`] only accept a write;
 /// [`Queued::carry`] makes it, by [`Medium::write_soon`]. [`Medium::sync`] makes all of them first.
@@ -93,7 +89,7 @@ impl<M: Medium> Queued<M> {
     /// # Errors
     /// If some write or sync failed.
     pub(crate) fn carry(&self, number: u64) -> io::Result<()> {
-        let (mut state, mut looks) = (self.state(), 0);
+        let (mut state, mut looks) = (self.state(), Looks::default());
         loop {
             state.check()?;
             if state.outbox.is_done(number) {
@@ -102,12 +98,11 @@ impl<M: Medium> Queued<M> {
             if let Some(job) = state.outbox.begin() {
                 drop(state);
                 self.make(job)?;
-                looks = 0;
+                looks = Looks::default();
                 state = self.state();
-            } else if looks < LOOKS {
+            } else if !looks.are_over() {
                 drop(state);
-                (0..TURNS).for_each(|_| std::hint::spin_loop());
-                looks += 1;
+                looks.pass();
                 state = self.state();
             } else {
                 state.waiting.push((number, std::thread::current()));
@@ -121,11 +116,11 @@ impl<M: Medium> Queued<M> {
     }
 
     /// Makes one write.
-    fn make(&self, job: Job) -> io::Result<()> {
+    fn make(&self, mut job: Job) -> io::Result<()> {
         let medium = &self.0.medium;
         // On an error it stays in the outbox: reads still see it.
         medium.write_soon(job.offset(), job.bytes()).inspect_err(|error| self.fail("writing", error))?;
-        let range = job.offset()..job.offset() + job.bytes().len() as u64;
+        let range = job.offset()..job.offset() + job.len() as u64;
         let mut state = self.state();
         state.outbox.end(job);
         let steps = state.behind.wrote(&range);
@@ -158,17 +153,17 @@ impl<M: Medium> Queued<M> {
         self.state().outbox.touches(offset, len)
     }
 
-    fn accept(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+    fn accept(&self, len: usize, take: impl FnOnce(&mut Outbox)) -> io::Result<()> {
         loop {
             let mut state = self.state();
             state.check()?;
             match state.outbox.oldest() {
-                Some(oldest) if state.outbox.bytes() + data.len() > BYTES => {
+                Some(oldest) if state.outbox.bytes() + len > BYTES => {
                     drop(state);
                     self.carry(oldest)?;
                 }
                 _ => {
-                    state.outbox.accept(offset, data);
+                    take(&mut state.outbox);
                     return Ok(());
                 }
             }
@@ -194,11 +189,15 @@ impl<M: Medium> Medium for Queued<M> {
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.accept(offset, data)
+        self.accept(data.len(), |outbox| outbox.accept(offset, data))
     }
 
     fn write_soon(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.accept(offset, data)
+        self.write_at(offset, data)
+    }
+
+    fn write_held(&self, offset: u64, data: &Held) -> io::Result<()> {
+        self.accept(data.len(), |outbox| outbox.accept_held(offset, data.clone()))
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -49,7 +49,7 @@ fn block() -> Coded<FileNand<Bytes>> {
     for page in 0..32 {
         let (kind, seq) = (Kind::Lpn(page), u64::from(page) + 1);
         let tag = Tag { kind, lost: false, birth: seq, seq, durable: 0, tails: [0; 4] };
-        nand.program(Ppn(page), 0, &vec![page as u8 + 1; PAGE], &tag).unwrap();
+        nand.program(Ppn(page), 0, &vec![page as u8 + 1; PAGE].into(), &tag).unwrap();
     }
     nand
 }
@@ -59,7 +59,7 @@ fn all_read(nand: &mut Coded<FileNand<Bytes>>, pages: &[u32]) -> u32 {
     nand.prefetch(pages.iter().map(|page| Ppn(*page)));
     for page in pages {
         let read = nand.read(Ppn(*page), 0).unwrap();
-        assert_eq!((read.data, read.oob.kind), (Some(vec![*page as u8 + 1; PAGE]), Kind::Lpn(*page)));
+        assert_eq!((read.data, read.oob.kind), (Some(vec![*page as u8 + 1; PAGE].into()), Kind::Lpn(*page)));
     }
     nand.inner().medium().reads.get() - before
 }

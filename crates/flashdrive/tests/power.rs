@@ -3,9 +3,9 @@
 #[path = "../../ftl/tests/seeds/mod.rs"]
 mod seeds;
 
-use pumice_durable::{FaultyStore, Medium, Store};
+use pumice_durable::{FaultyStore, Held, Medium, Store};
 use pumice_flash::{Nand, NandError, Ppn, Random};
-use pumice_flashdrive::{FileNand, Job, Layout, Outbox};
+use pumice_flashdrive::{FileNand, Job, Layout, Outbox, Page};
 use pumice_ftl::{Coded, Config, Ftl, FtlError, NandJournal, Scheme, recover};
 use seeds::{Allowed, Cuttable, LOGICAL, check, config, content, one_seed, seeds, step};
 use std::cell::{Cell, RefCell};
@@ -152,7 +152,7 @@ impl Posted {
             return Ok(false);
         }
         let next = self.below(count) as usize;
-        let job = self.under_way.borrow_mut().swap_remove(next);
+        let mut job = self.under_way.borrow_mut().swap_remove(next);
         self.file.write_at(job.offset(), job.bytes())?;
         self.outbox.borrow_mut().end(job);
         Ok(true)
@@ -173,7 +173,7 @@ impl Posted {
     /// there. Those that had not begun are lost.
     fn left(self) -> File {
         if self.file.ended.get() {
-            for job in self.under_way.take() {
+            for mut job in self.under_way.take() {
                 self.file.write_some(job.offset(), job.bytes());
             }
         }
@@ -190,6 +190,11 @@ impl Medium for Posted {
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.outbox.borrow_mut().accept(offset, data);
+        if self.held.get() { Ok(()) } else { self.go_on() }
+    }
+
+    fn write_held(&self, offset: u64, data: &Held) -> io::Result<()> {
+        self.outbox.borrow_mut().accept_held(offset, data.clone());
         if self.held.get() { Ok(()) } else { self.go_on() }
     }
 
@@ -434,7 +439,7 @@ fn some_are_made(next: Next, count: u32, order: u32) -> bool {
         if under_way.is_empty() {
             return false;
         }
-        let job: Job = under_way.remove((order >> made & 1) as usize % under_way.len());
+        let mut job: Job = under_way.remove((order >> made & 1) as usize % under_way.len());
         file.write_at(job.offset(), job.bytes()).unwrap();
         outbox.end(job);
         made += 1;
@@ -572,7 +577,7 @@ fn a_block_whose_collection_failed_is_collected_later() {
 #[test]
 fn a_page_is_programmed_only_after_its_block_was_erased() {
     let layout = shape(1, 0);
-    let (page, oob) = (vec![1; PAGE as usize], vec![1; 128]);
+    let (page, oob) = (Page::from(vec![1; PAGE as usize]), vec![1; 128]);
     let mut nand = FileNand::new(File::new(1, layout), layout);
     let block = pumice_flash::BlockId(3);
     let first = layout.geometry().page(block, 0);

@@ -1,10 +1,11 @@
 //! Flash that holds bytes, seen as flash whose pages have tags.
 
-use crate::tag::{Kind, Tag};
+use crate::content::Bytes;
+use crate::tag::Tag;
 use pumice_flash::{BlockId, Geometry, Nand, NandError, Nanos, PageRead, Ppn};
 
 /// A page as it lies in the flash.
-type Raw = PageRead<Vec<u8>, Vec<u8>>;
+type Raw<P> = PageRead<P, Vec<u8>>;
 /// A tag, and the sum of the data that it says.
 type Known = (Tag, Option<u32>);
 
@@ -17,14 +18,12 @@ pub struct Coded<N> {
     sums: Vec<u32>,
     /// The page that was read last, and the sum of its data.
     last: Option<(Ppn, u32)>,
-    /// The sum of the next version of a logical page, for a caller that has it already.
-    expected: Option<(u32, u32)>,
 }
 
 impl<N> Coded<N> {
     /// A view of flash that holds bytes.
     pub fn new(inner: N) -> Self {
-        Self { inner, sums: Vec::new(), last: None, expected: None }
+        Self { inner, sums: Vec::new(), last: None }
     }
 
     /// The flash itself.
@@ -48,22 +47,6 @@ impl<N> Coded<N> {
         self.sums.get(page.0 as usize).copied().filter(|sum| *sum != 0)
     }
 
-    /// The next version that is written of a logical page has this sum; with `None`, nothing is
-    /// known of it any more. The caller says so after the write, which need not program a page.
-    pub fn expect(&mut self, next: Option<(u32, u32)>) {
-        self.expected = next;
-    }
-
-    /// The sum of a page's data, which need not be computed if it was expected.
-    fn sum_of(&mut self, data: &[u8], tag: &Tag) -> u32 {
-        // Copies of old versions come between, and have their own births.
-        let new = tag.birth == tag.seq && !tag.lost;
-        let expected = self.expected.take_if(|_| new).filter(|(lpn, _)| tag.kind == Kind::Lpn(*lpn));
-        let sum = expected.map_or_else(|| crc32c::crc32c(data), |(_, sum)| sum);
-        debug_assert_eq!(sum, crc32c::crc32c(data), "the sum that was expected");
-        sum
-    }
-
     fn learn(&mut self, page: Ppn, sum: u32) {
         if let Some(known) = self.sums.get_mut(page.0 as usize) {
             *known = sum;
@@ -75,31 +58,35 @@ impl<N: Nand> Coded<N> {
     /// A view that keeps the sums of pages which were programmed or checked: 4 bytes a page.
     pub fn with_sums(inner: N) -> Self {
         let pages = inner.geometry().pages() as usize;
-        Self { inner, sums: vec![0; pages], last: None, expected: None }
+        Self { inner, sums: vec![0; pages], last: None }
     }
 }
 
-impl<N: Nand<Page = Vec<u8>, Oob = Vec<u8>>> Coded<N> {
+impl<N: Nand<Page: Bytes, Oob = Vec<u8>>> Coded<N> {
     /// A page, without its data if they do not have the sum that the tag says; and the tag, with
     /// that sum.
-    fn read_once(&mut self, page: Ppn, after: Nanos) -> Result<(Raw, Option<Known>), NandError> {
+    fn read_once(&mut self, page: Ppn, after: Nanos) -> Result<(Raw<N::Page>, Option<Known>), NandError> {
         let mut read = self.inner.read(page, after)?;
         let tag = Tag::decode(&read.oob);
         let sum = tag.as_ref().and_then(|(_, sum)| *sum);
-        read.data = read.data.filter(|data| sum.is_none_or(|sum| crc32c::crc32c(data) == sum));
+        let fits = |data: &N::Page| sum.is_none_or(|sum| crc32c::crc32c(data.as_ref()) == sum);
+        read.data = read.data.filter(fits);
+        if let (Some(data), Some(sum)) = (&mut read.data, sum) {
+            data.know_sum(sum);
+        }
         Ok((read, tag))
     }
 }
 
-impl<N: Nand<Page = Vec<u8>, Oob = Vec<u8>>> Nand for Coded<N> {
-    type Page = Vec<u8>;
+impl<N: Nand<Page: Bytes, Oob = Vec<u8>>> Nand for Coded<N> {
+    type Page = N::Page;
     type Oob = Tag;
 
     fn geometry(&self) -> Geometry {
         self.inner.geometry()
     }
 
-    fn read(&mut self, page: Ppn, after: Nanos) -> Result<PageRead<Vec<u8>, Tag>, NandError> {
+    fn read(&mut self, page: Ppn, after: Nanos) -> Result<PageRead<N::Page, Tag>, NandError> {
         let (mut read, mut tag) = self.read_once(page, after)?;
         if tag.is_none() || read.data.is_none() {
             // What was read ahead, or comes from a cache, may be wrong: garbage collection gives up
@@ -118,8 +105,9 @@ impl<N: Nand<Page = Vec<u8>, Oob = Vec<u8>>> Nand for Coded<N> {
         Tag::decode(&oob).map(|(tag, _)| tag).ok_or(NandError::Unreadable(page))
     }
 
-    fn program(&mut self, page: Ppn, after: Nanos, data: &Vec<u8>, tag: &Tag) -> Result<Nanos, NandError> {
-        let sum = self.sum_of(data, tag);
+    fn program(&mut self, page: Ppn, after: Nanos, data: &N::Page, tag: &Tag) -> Result<Nanos, NandError> {
+        let sum = data.sum();
+        debug_assert_eq!(sum, crc32c::crc32c(data.as_ref()), "the sum that is known");
         let done = self.inner.program(page, after, data, &tag.encode(sum))?;
         self.learn(page, if tag.lost { 0 } else { sum });
         Ok(done)
@@ -141,8 +129,8 @@ impl<N: Nand<Page = Vec<u8>, Oob = Vec<u8>>> Nand for Coded<N> {
         self.inner.hand_over()
     }
 
-    fn draft(&mut self, page: Ppn, data: &Vec<u8>, tag: &Tag) -> Result<(), NandError> {
-        self.inner.draft(page, data, &tag.encode(crc32c::crc32c(data)))
+    fn draft(&mut self, page: Ppn, data: &N::Page, tag: &Tag) -> Result<(), NandError> {
+        self.inner.draft(page, data, &tag.encode(data.sum()))
     }
 
     fn erases(&self, block: BlockId) -> u32 {

@@ -24,17 +24,45 @@ pub trait Content: Clone + Eq + Debug {
     fn blank(bytes: u32) -> Self;
 }
 
+/// The bytes of a page, perhaps with what is known of them already: sums and hashes that a caller
+/// took before it asked for the lock of its drive.
+pub trait Bytes: Content + From<Vec<u8>> + AsRef<[u8]> {
+    /// Their CRC-32C.
+    fn sum(&self) -> u32 {
+        crc32c::crc32c(self.as_ref())
+    }
+
+    /// Their CRC-32C is this one: it need not be computed again.
+    fn know_sum(&mut self, _sum: u32) {}
+}
+
+impl Bytes for Vec<u8> {}
+
+impl Fingerprint {
+    /// The first 64 bits of the fingerprint of some bytes.
+    #[must_use]
+    pub fn key(self, bytes: &[u8]) -> u64 {
+        let first = |digest: &[u8]| digest.iter().take(8).fold(0, |key, &b| key << 8 | u64::from(b));
+        match self {
+            Self::Blake3 => first(blake3::hash(bytes).as_bytes()),
+            Self::Sha1 => first(&sha1::Sha1::digest(bytes)),
+        }
+    }
+}
+
+/// The weak hash of some bytes.
+#[must_use]
+pub fn weak_hash(bytes: &[u8]) -> u32 {
+    crc32fast::hash(bytes)
+}
+
 impl Content for Vec<u8> {
     fn weak(&self) -> u32 {
-        crc32fast::hash(self)
+        weak_hash(self)
     }
 
     fn key(&self, by: Fingerprint) -> u64 {
-        let first = |digest: &[u8]| digest.iter().take(8).fold(0, |key, &b| key << 8 | u64::from(b));
-        match by {
-            Fingerprint::Blake3 => first(blake3::hash(self).as_bytes()),
-            Fingerprint::Sha1 => first(&sha1::Sha1::digest(self)),
-        }
+        by.key(self)
     }
 
     fn blank(bytes: u32) -> Self {

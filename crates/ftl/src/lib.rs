@@ -18,7 +18,7 @@ mod tag;
 mod victim;
 
 pub use coded::Coded;
-pub use content::{Content, ContentId, Fingerprint};
+pub use content::{Bytes, Content, ContentId, Fingerprint, weak_hash};
 pub use dedup::{Lookup, Placement, Plan, Scheme, Stream, Way};
 pub use error::FtlError;
 pub use ftl::{BlockCount, Census, Config, Flush, Ftl, HashTimes, recover};

@@ -3,14 +3,13 @@
 
 use super::tails::named;
 use super::{Config, Ftl};
+use crate::content::Bytes;
 use crate::error::FtlError;
 use crate::journal::{Found, NandJournal, Record};
 use crate::map::entry_of;
 use crate::tag::{Kind, Tag};
 use pumice_flash::{BlockId, Geometry, Nand, NandError, Ppn};
 use std::collections::{BTreeMap, HashMap, HashSet};
-
-type Bytes = Vec<u8>;
 
 /// What a logical page holds as of a sequence number: the content of a birth, perhaps at this page,
 /// or nothing.
@@ -97,11 +96,11 @@ impl Knowledge {
 /// # Errors
 /// If the flash holds no such drive, or what it holds is damaged so that the drive cannot be what
 /// it was.
-pub fn recover<N: Nand<Page = Bytes, Oob = Tag>>(
+pub fn recover<N: Nand<Page: Bytes, Oob = Tag>>(
     mut nand: N,
     config: Config,
     accept_lost_tags: bool,
-) -> Result<Ftl<N, NandJournal, Bytes>, FtlError> {
+) -> Result<Ftl<N, NandJournal, N::Page>, FtlError> {
     let mut journal = NandJournal::new(nand.geometry(), config.logical);
     let found = journal.load(&mut nand)?;
     let since = found.checkpoint.seq;
@@ -128,8 +127,8 @@ pub fn recover<N: Nand<Page = Bytes, Oob = Tag>>(
 }
 
 /// Finds the pages that were programmed since the checkpoint.
-fn scan<N: Nand<Page = Bytes, Oob = Tag>>(
-    ftl: &mut Ftl<N, NandJournal, Bytes>,
+fn scan<N: Nand<Page: Bytes, Oob = Tag>>(
+    ftl: &mut Ftl<N, NandJournal, N::Page>,
     found: &Found,
     known: &mut Knowledge,
     accept_lost_tags: bool,
@@ -204,7 +203,7 @@ fn durable_tails(
 }
 
 /// Whether the data of a page fit their sum.
-fn is_intact<N: Nand<Page = Bytes, Oob = Tag>>(nand: &mut N, page: Ppn) -> Result<bool, FtlError> {
+fn is_intact<N: Nand<Page: Bytes, Oob = Tag>>(nand: &mut N, page: Ppn) -> Result<bool, FtlError> {
     match nand.read(page, 0) {
         Ok(read) => Ok(read.data.is_some()),
         Err(NandError::Unreadable(_) | NandError::Erased(_)) => Ok(false),
@@ -213,8 +212,8 @@ fn is_intact<N: Nand<Page = Bytes, Oob = Tag>>(nand: &mut N, page: Ppn) -> Resul
 }
 
 /// Settles what each logical page holds.
-fn restore_map<N: Nand<Page = Bytes, Oob = Tag>>(
-    ftl: &mut Ftl<N, NandJournal, Bytes>,
+fn restore_map<N: Nand<Page: Bytes, Oob = Tag>>(
+    ftl: &mut Ftl<N, NandJournal, N::Page>,
     found: &Found,
     known: &mut Knowledge,
     accept_lost_tags: bool,

@@ -3,6 +3,7 @@
 use super::checkpoint::{self, Loaded};
 use super::record::{BYTES, Limits, LogPlace, NoRecord, Record};
 use super::{Image, Journal};
+use crate::content::Bytes;
 use crate::error::FtlError;
 use crate::tag::{Kind, Tag, Tails};
 use pumice_flash::{BlockId, Geometry, Nand, NandError, Ppn};
@@ -156,12 +157,12 @@ impl NandJournal {
 
     /// Programs a page twice from a place on, or at the places after, until one copy is good; the
     /// next place.
-    fn put<N: Nand<Page = Vec<u8>, Oob = Tag>>(
+    fn put<N: Nand<Page: Bytes, Oob = Tag>>(
         &self,
         nand: &mut N,
         area: Area,
         mut place: u32,
-        data: &Vec<u8>,
+        data: &N::Page,
         tag: &Tag,
     ) -> Result<u32, FtlError> {
         loop {
@@ -206,7 +207,7 @@ impl NandJournal {
         (data, tag, now)
     }
 
-    fn program_log<N: Nand<Page = Vec<u8>, Oob = Tag>>(
+    fn program_log<N: Nand<Page: Bytes, Oob = Tag>>(
         &mut self,
         nand: &mut N,
         durable: u64,
@@ -216,14 +217,14 @@ impl NandJournal {
             self.unsynced.pop_front();
         }
         let (data, tag, now) = self.next_log_page(durable);
-        self.place = self.put(nand, self.half(), self.place, &data, &tag)?;
+        self.place = self.put(nand, self.half(), self.place, &data.into(), &tag)?;
         self.unsynced.push_back((self.log_page, tag.seq));
         self.log_page += 1;
         self.pending.drain(..now);
         Ok(())
     }
 
-    fn try_checkpoint<N: Nand<Page = Vec<u8>, Oob = Tag>>(
+    fn try_checkpoint<N: Nand<Page: Bytes, Oob = Tag>>(
         &self,
         nand: &mut N,
         stream: &[u8],
@@ -236,24 +237,24 @@ impl NandJournal {
         let tag = |kind| Tag { kind, lost: false, birth: number, seq, durable: seq, tails };
         let (mut place, mut pages) = (0, 0);
         for chunk in stream.chunks(self.geometry.page_bytes as usize) {
-            let data = self.padded(chunk.to_vec());
+            let data = self.padded(chunk.to_vec()).into();
             place = self.put(nand, slot, place, &data, &tag(Kind::Checkpoint(pages)))?;
             pages += 1;
         }
         nand.sync()?;
         let mut end = crc32c::crc32c(stream).to_le_bytes().to_vec();
         end.extend((stream.len() as u64).to_le_bytes());
-        self.put(nand, slot, place, &self.padded(end), &tag(Kind::CheckpointEnd(pages)))?;
+        self.put(nand, slot, place, &self.padded(end).into(), &tag(Kind::CheckpointEnd(pages)))?;
         nand.sync()?;
         Ok(())
     }
 
     /// The pages of an area that can be read, and belong to a checkpoint if `number` names one.
-    fn pages<N: Nand<Page = Vec<u8>, Oob = Tag>>(
+    fn pages<N: Nand<Page: Bytes, Oob = Tag>>(
         &self,
         nand: &mut N,
         area: Area,
-    ) -> Result<Vec<(Tag, Vec<u8>)>, FtlError> {
+    ) -> Result<Vec<(Tag, N::Page)>, FtlError> {
         let mut found = Vec::new();
         for place in 0..area.pages(self.geometry) {
             match nand.read(area.page(self.geometry, place), 0) {
@@ -266,24 +267,24 @@ impl NandJournal {
     }
 
     /// The checkpoint of a slot, and its number.
-    fn load_slot<N: Nand<Page = Vec<u8>, Oob = Tag>>(
+    fn load_slot<N: Nand<Page: Bytes, Oob = Tag>>(
         &self,
         nand: &mut N,
         slot: Area,
     ) -> Result<Option<(u64, Loaded)>, FtlError> {
         let found = self.pages(nand, slot)?;
         let ends = found.iter().filter_map(|(tag, data)| match tag.kind {
-            Kind::CheckpointEnd(pages) => Some((tag.birth, pages, data)),
+            Kind::CheckpointEnd(pages) => Some((tag.birth, pages, data.as_ref())),
             _ => None,
         });
         let Some((number, pages, end)) = ends.max_by_key(|(number, ..)| *number) else { return Ok(None) };
-        let mut parts: BTreeMap<u32, &Vec<u8>> = BTreeMap::new();
+        let mut parts: BTreeMap<u32, &[u8]> = BTreeMap::new();
         for (tag, data) in &found {
             if let Kind::Checkpoint(n) = tag.kind
                 && tag.birth == number
                 && n < pages
             {
-                parts.entry(n).or_insert(data);
+                parts.entry(n).or_insert(data.as_ref());
             }
         }
         if parts.len() != pages as usize || end.len() < END_BYTES {
@@ -303,10 +304,7 @@ impl NandJournal {
     }
 
     /// Reads what a journal kept.
-    pub(crate) fn load<N: Nand<Page = Vec<u8>, Oob = Tag>>(
-        &mut self,
-        nand: &mut N,
-    ) -> Result<Found, FtlError> {
+    pub(crate) fn load<N: Nand<Page: Bytes, Oob = Tag>>(&mut self, nand: &mut N) -> Result<Found, FtlError> {
         let mut slots = Vec::new();
         for slot in self.slots {
             slots.extend(self.load_slot(nand, slot)?);
@@ -328,7 +326,7 @@ impl NandJournal {
                 let known = durable_pages.entry(tag.birth).or_default();
                 *known = before.max(*known);
                 let place = LogPlace { log: tag.birth, page, record: 0 };
-                let records = records_of(&data, place, &self.limits());
+                let records = records_of(data.as_ref(), place, &self.limits());
                 let records = records.map_err(|NoRecord| FtlError::LogDamaged(page))?;
                 let log: &mut LogPage = logs.entry((tag.birth, page)).or_default();
                 log.count = log.count.max(count as usize);
@@ -355,7 +353,7 @@ impl NandJournal {
     }
 }
 
-impl<N: Nand<Page = Vec<u8>, Oob = Tag>> Journal<N> for NandJournal {
+impl<N: Nand<Page: Bytes, Oob = Tag>> Journal<N> for NandJournal {
     fn reserved(&self) -> u32 {
         self.end()
     }
@@ -380,7 +378,7 @@ impl<N: Nand<Page = Vec<u8>, Oob = Tag>> Journal<N> for NandJournal {
         // Without room the next flush says so.
         if !self.pending.is_empty() && self.place < self.half().pages(self.geometry) {
             let (data, tag, _) = self.next_log_page(durable);
-            nand.draft(self.half().page(self.geometry, self.place), &data, &tag)?;
+            nand.draft(self.half().page(self.geometry, self.place), &data.into(), &tag)?;
         }
         Ok(())
     }

@@ -5,14 +5,14 @@
 //! --seeds N`).
 
 use pumice_flash::{Nand, NandError, Random};
-use pumice_ftl::{Config, Flush, Ftl, FtlError, NandJournal, Scheme, Tag, recover};
+use pumice_ftl::{Bytes, Config, Flush, Ftl, FtlError, NandJournal, Scheme, Tag, recover};
 
 /// Logical pages.
 pub(crate) const LOGICAL: u32 = 60;
 const CUTS: u32 = 4;
 
 /// Flash whose power can be cut.
-pub(crate) trait Cuttable: Nand<Page = Vec<u8>, Oob = Tag> + Sized {
+pub(crate) trait Cuttable: Nand<Page: Bytes, Oob = Tag> + Sized {
     /// Bytes of a page.
     const PAGE: u32;
 
@@ -31,12 +31,13 @@ pub(crate) trait Cuttable: Nand<Page = Vec<u8>, Oob = Tag> + Sized {
 }
 
 /// A drive on such flash.
-pub(crate) type Drive<N> = Ftl<N, NandJournal, Vec<u8>>;
+pub(crate) type Drive<N> = Ftl<N, NandJournal, <N as Nand>::Page>;
 
 /// A content by its number.
-pub(crate) fn content<N: Cuttable>(number: u64) -> Vec<u8> {
+pub(crate) fn content<N: Cuttable>(number: u64) -> N::Page {
     let mut random = Random::new(number);
-    (0..N::PAGE / 8).flat_map(|_| random.next_u64().to_le_bytes()).collect()
+    let bytes: Vec<u8> = (0..N::PAGE / 8).flat_map(|_| random.next_u64().to_le_bytes()).collect();
+    bytes.into()
 }
 
 /// What each logical page may read: its content at the last flush, and all that it was given since.
