@@ -297,6 +297,7 @@ impl Carrier {
             self.put_around(action, role, range.start, block, part(range).to_vec());
         }
         if !middle.is_empty() {
+            self.moved.memory += 2 * (middle.end - middle.start);
             self.write(action, role, middle.start, &SharedBuffer::copy_of(part(&middle)), true);
         }
     }

@@ -3,7 +3,7 @@
 use crate::buffers::Piece;
 use crate::message::{Answer, Failed, Message};
 use pumice_blockdev::{BlockDevice, Grains, IoError, Operation};
-use pumice_buffer::{AlignedBuffer, SharedBuffer};
+use pumice_buffer::{ALIGNMENT, AlignedBuffer, SharedBuffer};
 use pumice_units::SECTOR;
 use pumice_volume::Request;
 use pumice_volume::rows::BLOCK;
@@ -166,15 +166,19 @@ impl BlockDevice for VolumeDevice {
 
     fn read_shared(&self, offset: u64, len: usize) -> Result<SharedBuffer, IoError> {
         self.check(Operation::Read, offset, len)?;
-        let mut buffer = AlignedBuffer::new(len);
-        if (offset | len as u64).is_multiple_of(SECTOR) && len as u64 <= PIECE {
-            let request = Request::Read { offset, len: len as u64 };
-            let mut pieces = self.ask(Operation::Read, request, None)?;
+        let mut pieces = Vec::new();
+        let whole = (offset | len as u64).is_multiple_of(SECTOR) && len as u64 <= PIECE;
+        if whole {
+            pieces = self.ask(Operation::Read, Request::Read { offset, len: len as u64 }, None)?;
             // One of many pieces would keep the memory of all.
-            let alone = |piece: &mut Piece| piece.bytes.len() == len && piece.bytes.memory() <= buffer.len();
+            let most = len.next_multiple_of(ALIGNMENT);
+            let alone = |piece: &mut Piece| piece.bytes.len() == len && piece.bytes.memory() <= most;
             if let Some(piece) = pieces.pop_if(alone) {
                 return Ok(piece.bytes);
             }
+        }
+        let mut buffer = AlignedBuffer::new(len);
+        if whole {
             self.assemble(&pieces, &mut buffer[..len]);
         } else {
             self.read_at(offset, &mut buffer[..len])?;
