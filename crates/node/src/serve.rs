@@ -29,6 +29,7 @@ mod faces;
 mod failure;
 mod fair;
 mod faults;
+mod flushing;
 mod handle;
 mod lanes;
 mod leases;
@@ -59,6 +60,7 @@ pub use listen::listen_address;
 pub use tagging::{TagFields, Tagging, TaggingError};
 
 use self::core::Core;
+use self::flushing::{Flushed, flush_all};
 use self::handle::CoreHandle;
 use self::lanes::Lanes;
 use self::offload::Offload;
@@ -71,11 +73,10 @@ use pumice_nvme::controller::{Access, Identity, Limits, Subsystem};
 use pumice_nvme::spec::Nqn;
 use pumice_offload::PaceRequest;
 use sha2::{Digest, Sha256};
-use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::info;
@@ -303,25 +304,8 @@ impl Server {
     pub fn stop(mut self) -> io::Result<()> {
         let until = Instant::now() + STOP_TIME;
         let mut missing = self.end(until - FLUSH_TIME);
-        let (done, flushed) = mpsc::channel();
-        let mut flushing: BTreeSet<usize> = BTreeSet::new();
-        for (i, device) in self.shared.devices().iter().enumerate().filter(|(_, d)| !d.read_only()) {
-            let (done, device) = (done.clone(), Arc::clone(device));
-            std::thread::Builder::new().name(format!("flush{i}")).spawn(move || {
-                // Nobody listens any more if it took too long.
-                let _ = done.send((i, device.flush()));
-            })?;
-            flushing.insert(i);
-        }
-        drop(done);
-        let mut result = Ok(());
-        while let Ok((i, flush)) = flushed.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            flushing.remove(&i);
-            if let Err(error) = flush {
-                result = Err(io::Error::other(error));
-            }
-        }
-        missing.extend(flushing.iter().map(|i| format!("the flush of {}", self.shared.devices()[*i].name())));
+        let Flushed { result, missing: unflushed } = flush_all(self.shared.devices().to_vec(), until)?;
+        missing.extend(unflushed);
         if missing.is_empty() {
             return result;
         }
