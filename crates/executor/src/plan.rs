@@ -19,7 +19,7 @@ const CAPSULE: u64 = 72;
 /// A response capsule, and the headers of the other PDUs.
 const HEADER: u64 = 24;
 /// Most data in a capsule, as nodes announce it.
-const IN_CAPSULE: u64 = 16 << 10;
+const IN_CAPSULE: u64 = 68 << 10;
 /// The member that a degraded volume lacks.
 const LOST: Role = Role(0);
 

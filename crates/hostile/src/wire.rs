@@ -16,7 +16,7 @@ use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 /// Bytes of data that a node takes in the capsule of an I/O queue.
-pub(crate) const CAPSULE: u32 = 16 << 10;
+pub(crate) const CAPSULE: u32 = 68 << 10;
 /// How long an attacker waits for an answer before it goes on to something else.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
 /// How long a node may take to answer what it must answer: an attacker that waits longer says so.

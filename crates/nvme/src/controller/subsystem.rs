@@ -44,7 +44,7 @@ impl Default for Limits {
             controllers_of_host: 16,
             queues: 64,
             queue_depth: 128,
-            capsule_data: 16 << 10,
+            capsule_data: 68 << 10,
             maxh2cdata: 128 << 10,
             write_window: 8 << 20,
         }

@@ -155,6 +155,11 @@ impl Connection {
     /// # Errors
     /// If the queue is not connected, or is full.
     pub fn submit(&mut self, sqe: Sqe, data: &[u8], out: &mut Vec<u8>) -> Result<u16, SubmitError> {
+        if self.is_in_capsule(data.len()) {
+            let (cid, sqe) = self.begin(sqe, 0)?;
+            self.push_capsule(sqe, &data, out);
+            return Ok(cid);
+        }
         let mut copy = self.next().map(|command| std::mem::take(&mut command.data)).unwrap_or_default();
         copy.clear();
         copy.extend_from_slice(data);
@@ -207,22 +212,20 @@ impl<D: Payload> Connection<D> {
         self.submit_expecting(sqe, D::default(), expected, out)
     }
 
-    fn submit_expecting(
-        &mut self,
-        mut sqe: Sqe,
-        data: D,
-        expected: u32,
-        out: &mut impl Sink<D>,
-    ) -> Result<u16, SubmitError> {
+    /// Whether so many bytes go with their command.
+    fn is_in_capsule(&self, len: usize) -> bool {
+        let most = if self.options.qid == 0 { ADMIN_CAPSULE } else { self.options.capsule_data as usize };
+        (1..=most).contains(&len)
+    }
+
+    /// A command's place on the queue, for `expected` bytes; without data for the controller yet.
+    fn begin(&mut self, mut sqe: Sqe, expected: u32) -> Result<(u16, Sqe), SubmitError> {
         if self.state != State::Live {
             return Err(SubmitError::NotConnected);
         }
         let cid = self.free.pop_front().ok_or(SubmitError::Full)?;
         self.pdus += 1;
         sqe.set_cid(cid);
-        let (digests, len) = (self.framing.digests, data.size());
-        let in_capsule =
-            len <= if self.options.qid == 0 { ADMIN_CAPSULE } else { self.options.capsule_data as usize };
         let command = &mut self.commands[usize::from(cid)];
         command.used = true;
         command.expected = expected;
@@ -231,19 +234,34 @@ impl<D: Payload> Connection<D> {
         // Other commands may have less to tell than there is room for.
         command.whole = self.options.qid != 0 && sqe.opcode() == io::READ;
         command.damaged = false;
-        command.data = data;
-        if len == 0 {
-            sqe.set_sgl(Sgl::transport(expected));
-            push(out.bytes(), Kind::CapsuleCmd, 0, &sqe.0, digests);
-        } else if in_capsule {
-            sqe.set_sgl(Sgl::in_capsule(len as u32));
-            push_header(out.bytes(), Kind::CapsuleCmd, 0, &sqe.0, digests, Some(len));
-            push_data(out, &command.data, 0..len, digests);
-            // Nothing is left to ask for.
-            command.data.release();
+        // Of a command with its data in the capsule nothing is left to ask for.
+        command.data.release();
+        Ok((cid, sqe))
+    }
+
+    /// A command with its data.
+    fn push_capsule<P: Payload>(&self, mut sqe: Sqe, data: &P, out: &mut impl Sink<P>) {
+        let (digests, len) = (self.framing.digests, data.size());
+        sqe.set_sgl(Sgl::in_capsule(len as u32));
+        push_header(out.bytes(), Kind::CapsuleCmd, 0, &sqe.0, digests, Some(len));
+        push_data(out, data, 0..len, digests);
+    }
+
+    fn submit_expecting(
+        &mut self,
+        sqe: Sqe,
+        data: D,
+        expected: u32,
+        out: &mut impl Sink<D>,
+    ) -> Result<u16, SubmitError> {
+        let (cid, mut sqe) = self.begin(sqe, expected)?;
+        let len = data.size();
+        if self.is_in_capsule(len) {
+            self.push_capsule(sqe, &data, out);
         } else {
-            sqe.set_sgl(Sgl::transport(len as u32));
-            push(out.bytes(), Kind::CapsuleCmd, 0, &sqe.0, digests);
+            sqe.set_sgl(Sgl::transport(if len == 0 { expected } else { len as u32 }));
+            push(out.bytes(), Kind::CapsuleCmd, 0, &sqe.0, self.framing.digests);
+            self.commands[usize::from(cid)].data = data;
         }
         Ok(cid)
     }

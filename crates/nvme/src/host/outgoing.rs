@@ -42,6 +42,21 @@ impl Payload for Vec<u8> {
     }
 }
 
+/// Bytes that are sent with their command, at once.
+impl Payload for &[u8] {
+    fn size(&self) -> usize {
+        self.len()
+    }
+
+    fn parts(&self, range: Range<usize>) -> [&[u8]; 2] {
+        [&self[range], &[]]
+    }
+
+    fn release(&mut self) {
+        *self = &[];
+    }
+}
+
 /// Where a queue puts what is to be sent.
 pub trait Sink<D> {
     /// Where bytes are appended.

@@ -69,8 +69,8 @@ fn identify_controller() {
             (525, &[7]),
             (536, &[1, 0, 0x30, 0, 2, 0, 0, 0]),
             (768, NQN.as_bytes()),
-            // ioccsz: 64 bytes and 16 KiB; iorcsz; msdbd, ofcs.
-            (1792, &[4, 4, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, 1, 0]),
+            // ioccsz: 64 bytes and 68 KiB; iorcsz; msdbd, ofcs.
+            (1792, &[4, 17, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, 1, 0]),
         ],
     );
 }
@@ -80,7 +80,7 @@ fn data_that_belong_elsewhere_in_a_capsule_are_not_sent_there() {
     let mut world = World::new(Limits::default());
     let (mut queue, _) = up(&mut world);
     let mut page = queue.read(&mut world, identify(1, 0), 4096).unwrap();
-    assert_eq!(Controller::decode(&page).capsule_data, 16 << 10);
+    assert_eq!(Controller::decode(&page).capsule_data, 68 << 10);
     page[1800] = 1;
     assert_eq!(Controller::decode(&page).capsule_data, 0, "ICDOFF");
 }

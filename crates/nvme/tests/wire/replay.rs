@@ -59,7 +59,7 @@ fn a_controller_comes_up() {
     let controller = Controller::decode(&page);
     assert_eq!((controller.cntlid, controller.discovery), (cntlid, false));
     assert_eq!((controller.subnqn.as_str(), controller.serial.as_str()), (NQN, "SN1"));
-    assert_eq!(controller.capsule_data, 16 << 10);
+    assert_eq!(controller.capsule_data, 68 << 10);
     let word = |at: usize| u16::from_le_bytes([page[at], page[at + 1]]);
     let dword = |at: usize| u32::from(word(at)) | u32::from(word(at + 2)) << 16;
     // kas, maxcmd, sgls, ioccsz, iorcsz must not be zero, icdoff must.

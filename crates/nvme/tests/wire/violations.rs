@@ -101,7 +101,7 @@ fn on_a_live_queue() {
         (plain(|b| b[3] = 8), (1, 3)),
         (plain(|b| b[3] = 73), (1, 3)),
         // More in a capsule than IOCCSZ allows.
-        (capsule(|s| s.set_sgl(Sgl::in_capsule(32 << 10)), 32 << 10, PLAIN), (1, 4)),
+        (capsule(|s| s.set_sgl(Sgl::in_capsule((68 << 10) + 512)), (68 << 10) + 512, PLAIN), (1, 4)),
         (capsule(|s| s.set_sgl(Sgl::in_capsule(1024)), 512, PLAIN), (1, 4)),
         (capsule(|s| s.set_sgl(Sgl { offset: 4, len: 512, kind: 1 }), 512, PLAIN), (6, 32)),
         (capsule(|s| s.set_sgl(Sgl::transport(512)), 512, PLAIN), (6, 47)),
