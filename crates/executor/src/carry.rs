@@ -51,7 +51,7 @@ struct Joined {
 struct Link {
     node: Arc<dyn DataNode>,
     queue: Box<dyn OperationQueue>,
-    /// What found the queue full.
+    /// What is not handed over yet, or found the queue full.
     waiting: VecDeque<(Tag, Operation)>,
 }
 
@@ -182,11 +182,15 @@ impl Carrier {
         }
         self.flights.insert(tag, Flight { action, role, part });
         let Some((index, _)) = self.places.get(&role) else { return };
-        let link = &mut self.links[*index];
-        // Nothing overtakes what waits.
-        let full =
-            if link.waiting.is_empty() { link.queue.submit(tag, operation).err() } else { Some(operation) };
-        link.waiting.extend(full.map(|operation| (tag, operation)));
+        self.links[*index].waiting.push_back((tag, operation));
+    }
+
+    /// Hands over what was issued, as far as the queues have room: what belongs together goes
+    /// together.
+    pub(crate) fn hand_over(&mut self) {
+        for link in self.links.iter_mut().filter(|link| !link.waiting.is_empty()) {
+            link.queue.submit_all(&mut link.waiting);
+        }
     }
 
     /// Reads rows of a window that begins at `at`.
@@ -316,7 +320,6 @@ impl Carrier {
         let Completion { tag, operation, result } = completion;
         let mut came = Vec::new();
         let Some(Flight { action, role, part }) = self.flights.remove(&tag) else { return came };
-        self.refill(role);
         match (result, part) {
             (Ok(()), Part::Rows { op, role, rows, .. }) => {
                 if let Operation::Read { buffer, .. } = operation {
@@ -387,18 +390,6 @@ impl Carrier {
         if queue.front().is_some_and(|(put, _, _)| *put == action) {
             queue.pop_front();
             self.next_put(role);
-        }
-    }
-
-    /// Hands over what found a queue full.
-    fn refill(&mut self, role: Role) {
-        let Some((index, _)) = self.places.get(&role) else { return };
-        let link = &mut self.links[*index];
-        while let Some((tag, operation)) = link.waiting.pop_front() {
-            if let Err(operation) = link.queue.submit(tag, operation) {
-                link.waiting.push_front((tag, operation));
-                return;
-            }
         }
     }
 

@@ -167,7 +167,10 @@ impl<'m> Engine<'m> {
     fn drain(&mut self) {
         while !self.carrier.is_idle() {
             match self.messages.recv() {
-                Ok(Message::Ended(completion)) => drop(self.carrier.ended(completion)),
+                Ok(Message::Ended(completion)) => {
+                    self.carrier.ended(completion);
+                    self.carrier.hand_over();
+                }
                 Ok(other) => self.refuse(other),
                 Err(_) => return,
             }
@@ -268,7 +271,7 @@ impl<'m> Engine<'m> {
         loop {
             let effects = self.volume.effects();
             if effects.is_empty() {
-                return;
+                return self.carrier.hand_over();
             }
             for effect in effects {
                 self.effect(effect);

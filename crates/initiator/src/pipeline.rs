@@ -132,12 +132,22 @@ impl<E: Exchange> Pipeline<E> {
     /// # Errors
     /// Returns it with the reason if the connection is lost.
     pub fn submit(&self, exchange: E) -> Result<(), (E, Arc<InitiatorError>)> {
+        let all = self.submit_all(vec![exchange]);
+        all.map_err(|(mut all, lost)| (all.remove(0), lost))
+    }
+
+    /// Submits commands together: they are sent as one, if there is room.
+    ///
+    /// # Errors
+    /// Returns all of them with the reason if the connection is lost.
+    pub fn submit_all(&self, exchanges: Vec<E>) -> Result<(), (Vec<E>, Arc<InitiatorError>)> {
         let mut inbox = self.shared.inbox();
         if let Some(lost) = &inbox.lost {
-            return Err((exchange, Arc::clone(lost)));
+            let lost = Arc::clone(lost);
+            return Err((exchanges, lost));
         }
-        let first = inbox.waiting.is_empty();
-        inbox.waiting.push_back(exchange);
+        let first = inbox.waiting.is_empty() && !exchanges.is_empty();
+        inbox.waiting.extend(exchanges);
         drop(inbox);
         if first {
             // If that fails, the descriptor is gone, and with it the thread.

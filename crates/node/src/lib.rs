@@ -14,6 +14,7 @@ mod memory;
 mod operations;
 mod pace;
 pub mod serve;
+mod spare;
 pub mod superblocks;
 mod update;
 mod watch;

@@ -7,6 +7,7 @@ use crate::engine::{Fold, MediaJob, Permit, Worker, fold_memory};
 use crate::memory::{LocalMemory, MemoryAccess, Peers};
 use crate::operations::{LocalQueue, io_error};
 use crate::pace::Pacing;
+use crate::spare::Spare;
 use crate::watch::WriteWatch;
 use pumice_blockdev::{BlockDevice, Engine, Gather, Gatherer, Judgement, Part};
 use pumice_buffer::AlignedBuffer;
@@ -102,6 +103,7 @@ pub struct LocalNode {
     workers: Mutex<Store>,
     watch: Option<Arc<WriteWatch>>,
     pacing: Arc<Pacing>,
+    spare: Spare,
 }
 
 impl LocalNode {
@@ -126,6 +128,7 @@ impl LocalNode {
             workers: Mutex::default(),
             watch: None,
             pacing,
+            spare: Spare::default(),
         }
     }
 
@@ -188,6 +191,11 @@ impl LocalNode {
             return Err(NodeError::invalid("offset", what));
         }
         Ok(())
+    }
+
+    /// Buffers of updates.
+    pub(crate) fn spare(&self) -> &Spare {
+        &self.spare
     }
 
     /// The kernels that fold.

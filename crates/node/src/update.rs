@@ -80,9 +80,18 @@ pub(crate) fn store(
 ) -> Result<(), Failed> {
     memory.check("memory", from, len)?;
     node.whole_blocks(from.drive, &(offset..offset.saturating_add(len)))?;
-    let mut bytes = AlignedBuffer::new(len.min(PIECE) as usize);
+    let waits = !node.writable(from.drive, offset, len)?.is_immediate();
+    let mut bytes = waits.then(|| AlignedBuffer::new(len.min(PIECE) as usize));
     for (done, len) in pieces(len) {
         let from = MemoryAddress { offset: from.offset.saturating_add(done), ..from };
+        let Some(bytes) = &mut bytes else {
+            permit.check()?;
+            let mut written = Ok(());
+            let mut write = |piece: &[u8]| written = write(node, from.drive, offset + done, piece, durable);
+            memory.look(from, len, &mut write)?;
+            written?;
+            continue;
+        };
         let piece = &mut bytes[..len as usize];
         memory.read(from, piece)?;
         permit.check()?;
@@ -108,7 +117,7 @@ fn write(node: &LocalNode, drive: DriveId, offset: u64, bytes: &[u8], durable: b
     })
 }
 
-/// Reads all sources, folds them, and takes each sum where it belongs.
+/// Folds all sources where they are, and takes each sum where it belongs.
 fn sum(
     node: &LocalNode,
     update: &Update,
@@ -117,45 +126,54 @@ fn sum(
     permit: &dyn Permit,
 ) -> Result<[u32; 2], Failed> {
     let len = update.len as usize;
-    let mut sources = Vec::with_capacity(update.sources.len());
-    for source in &update.sources {
+    let mut sums: Vec<_> = update.sums.iter().map(|_| node.spare().take(len)).collect();
+    for (number, source) in update.sources.iter().enumerate() {
         permit.check()?;
-        let mut bytes = AlignedBuffer::new(len);
-        match source {
+        let factors: Vec<u8> = update.sums.iter().map(|sum| sum.factors[number]).collect();
+        let matrix = Matrix::new(sums.len(), 1, &factors)
+            .map_err(|error| NodeError::invalid("sums", error.to_string()))?;
+        let mut add = |bytes: &[u8]| {
+            let mut sums: Vec<&mut [u8]> = sums.iter_mut().map(|sum| &mut sum[..]).collect();
+            match number {
+                0 => node.kernels().generate(&matrix, &[bytes], &mut sums),
+                _ => node.kernels().accumulate(&matrix, &[bytes], &mut sums),
+            }
+        };
+        match *source {
             UpdateSource::Media { drive, offset } => {
-                let device = node.checked(*drive, *offset, len as u64)?;
-                device.read_at(*offset, &mut bytes[..len]).map_err(io_error)?;
+                let device = node.checked(drive, offset, len as u64)?;
+                let mut bytes = node.spare().take(len);
+                device.read_at(offset, &mut bytes).map_err(io_error)?;
+                add(&bytes);
             }
             UpdateSource::Memory { address, sum } => {
-                memory.check("sources", *address, len as u64)?;
-                memory.read(*address, &mut bytes[..len])?;
-                if sum.is_some_and(|sum| sum != crc32c::crc32c(&bytes[..len])) {
+                memory.check("sources", address, len as u64)?;
+                let mut differs = false;
+                memory.look(address, len as u64, &mut |bytes| {
+                    differs = sum.is_some_and(|sum| sum != crc32c::crc32c(bytes));
+                    if !differs {
+                        add(bytes);
+                    }
+                })?;
+                if differs {
                     return Err(Failed::OtherBytes);
                 }
             }
         }
-        sources.push(bytes);
     }
-    let factors: Vec<u8> = update.sums.iter().flat_map(|sum| &sum.factors).copied().collect();
-    let matrix = Matrix::new(update.sums.len(), sources.len(), &factors)
-        .map_err(|error| NodeError::invalid("sums", error.to_string()))?;
-    let mut sums: Vec<AlignedBuffer> = update.sums.iter().map(|_| AlignedBuffer::new(len)).collect();
-    let views: Vec<&[u8]> = sources.iter().map(|source| &source[..len]).collect();
-    let mut outputs: Vec<&mut [u8]> = sums.iter_mut().map(|sum| &mut sum[..len]).collect();
-    node.kernels().generate(&matrix, &views, &mut outputs);
     let (mut sent, mut count) = ([0; 2], 0);
     for (to, bytes) in update.sums.iter().map(|sum| sum.to).zip(&sums) {
         permit.check()?;
         match to {
             SumTo::Slot => {
-                memory.write(MemoryAddress { drive: update.drive, offset: update.slot }, &bytes[..len])?;
+                memory.write(MemoryAddress { drive: update.drive, offset: update.slot }, bytes)?;
             }
             SumTo::Peer { path, offset } => {
                 if let Some(sum) = sent.get_mut(count) {
-                    *sum = crc32c::crc32c(&bytes[..len]);
+                    *sum = crc32c::crc32c(bytes);
                 }
                 count += 1;
-                send(path, offset, &bytes[..len])?;
+                send(path, offset, bytes)?;
             }
         }
     }

@@ -4,6 +4,7 @@
 
 use crate::{DriveId, MAX_STRETCH_BYTES, NodeError, QueueTraffic, Update};
 use pumice_buffer::{AlignedBuffer, SharedBuffer};
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
@@ -169,6 +170,15 @@ pub trait OperationQueue: Send + Sync {
     /// # Errors
     /// Returns the operation, without any effect, if the queue is full.
     fn submit(&self, tag: Tag, operation: Operation) -> Result<(), Operation>;
+
+    /// Submits operations in their order until the queue is full; the others are left.
+    fn submit_all(&self, waiting: &mut VecDeque<(Tag, Operation)>) {
+        while let Some((tag, operation)) = waiting.pop_front() {
+            if let Err(operation) = self.submit(tag, operation) {
+                return waiting.push_front((tag, operation));
+            }
+        }
+    }
 
     /// Operations that were accepted and have not ended.
     fn in_flight(&self) -> usize;

@@ -14,6 +14,7 @@ use pumice_offload::wire::{self, opcode};
 use pumice_offload::{
     Completion, Ended, MemoryAddress, NodeError, Operation, OperationQueue, QueueTraffic, Tag,
 };
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -220,22 +221,30 @@ impl RemoteQueue {
 
 impl OperationQueue for RemoteQueue {
     fn submit(&self, tag: Tag, operation: Operation) -> Result<(), Operation> {
+        let mut one = VecDeque::from([(tag, operation)]);
+        self.submit_all(&mut one);
+        one.pop_front().map_or(Ok(()), |(_, operation)| Err(operation))
+    }
+
+    fn submit_all(&self, waiting: &mut VecDeque<(Tag, Operation)>) {
         let depth = self.depth;
         let more = |count: usize| (count < depth).then_some(count + 1);
-        if self.shared.in_flight.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_err() {
-            return Err(operation);
-        }
-        match self.command(&operation) {
-            Err(error) => self.shared.end(tag, operation, Err(error)),
-            Ok((sqe, data)) => {
-                let flight = Flight { tag, operation, sqe, data };
-                let pipeline = self.pipeline.as_ref().expect("there until the drop");
-                if let Err((flight, error)) = pipeline.submit(flight) {
-                    self.shared.end(flight.tag, flight.operation, Err(unreachable(&error)));
-                }
+        let mut flights = Vec::with_capacity(waiting.len());
+        while !waiting.is_empty()
+            && self.shared.in_flight.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
+        {
+            let Some((tag, operation)) = waiting.pop_front() else { break };
+            match self.command(&operation) {
+                Err(error) => self.shared.end(tag, operation, Err(error)),
+                Ok((sqe, data)) => flights.push(Flight { tag, operation, sqe, data }),
             }
         }
-        Ok(())
+        let pipeline = self.pipeline.as_ref().expect("there until the drop");
+        if let Err((flights, error)) = pipeline.submit_all(flights) {
+            for Flight { tag, operation, .. } in flights {
+                self.shared.end(tag, operation, Err(unreachable(&error)));
+            }
+        }
     }
 
     fn in_flight(&self) -> usize {

@@ -107,10 +107,21 @@ impl Blocks<'_> {
         let Some(command) = wire::command(request.command.opcode()) else {
             return Submitted::Done(Status::INVALID_OPCODE.dnr());
         };
-        *self.in_flight += 1;
-        let (flown, held) = self.hold(request.len);
+        let sender = Sender {
+            queue: QueueId { core: self.core_number, connection: self.connection },
+            cntlid: request.cntlid,
+        };
         // Counted from here on, as plain writes are.
         let writing = self.changed(request.cntlid, request.command);
+        if updates::is_short(request.command, request.data, self.shared.all_immediate()) {
+            let (offload, subsystem) = (self.shared.offload(), self.shared.subsystem());
+            let now = self.shared.now();
+            let done = offload.execute(sender, request.command, request.data, subsystem, now, &|| true);
+            drop(writing);
+            return Submitted::Done(done.status);
+        }
+        *self.in_flight += 1;
+        let (flown, held) = self.hold(request.len);
         *self.writes += usize::from(!writing.is_empty());
         let workers = if command.long { self.engine } else { self.control };
         workers.submit(Job {
@@ -132,10 +143,7 @@ impl Blocks<'_> {
             data: None,
             offload: Some(OffloadJob {
                 shared: Arc::clone(self.shared),
-                sender: Sender {
-                    queue: QueueId { core: self.core_number, connection: self.connection },
-                    cntlid: request.cntlid,
-                },
+                sender,
                 command: *request.command,
                 data: request.data.to_vec(),
             }),

@@ -325,6 +325,11 @@ impl MemoryAccess for Active<'_> {
         self.of.memory.check("address", address, data.len() as u64)?;
         self.touch(address, data.len() as u64, || self.of.memory.write(address, data))
     }
+
+    fn look(&self, address: MemoryAddress, len: u64, work: &mut dyn FnMut(&[u8])) -> Result<(), NodeError> {
+        self.of.memory.check("address", address, len)?;
+        self.touch(address, len, || self.of.memory.look(address, len, work))
+    }
 }
 
 impl Drop for Active<'_> {
@@ -435,6 +440,8 @@ mod tests {
             assert_eq!(other.write(at(100), &[1]).unwrap_err().kind(), ErrorKind::Busy);
             assert_eq!(other.read(at(100), &mut seen).unwrap_err().kind(), ErrorKind::Busy);
             assert!(other.check("from", at(100), 6).is_err());
+            let mut look = |_: &[u8]| panic!("it is shown to another");
+            assert_eq!(other.look(at(100), 6, &mut look).unwrap_err().kind(), ErrorKind::Busy);
         }
         assert_eq!(seen, [9; 6]);
         drop(early);

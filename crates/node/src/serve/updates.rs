@@ -1,14 +1,14 @@
 //! Updates, and the paths that their sums take: `docs/design/offload.md`, *Updates*.
 
 use super::leases::Active;
-use super::peers::PeerLinks;
+use super::peers::{MAX_MOVE, PeerLinks};
 use crate::LocalNode;
 use crate::engine::Permit;
 use crate::update::{self, Failed};
 use pumice_nvme::spec::Sqe;
 use pumice_offload::wire::{self, UpdateWords, opcode};
 use pumice_offload::{
-    DriveId, ErrorKind, MAX_PATHS, MAX_STRETCH_BYTES, MemoryAddress, NodeError, PathId, PeerRange,
+    DriveId, ErrorKind, MAX_PATHS, MAX_STRETCH_BYTES, MemoryAddress, NodeError, PathId, PeerRange, SumTo,
 };
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -77,6 +77,31 @@ pub(super) fn changed(sqe: &Sqe) -> Option<(u32, Range<u64>)> {
     Some((sqe.nsid(), at..at.saturating_add(len)))
 }
 
+/// Whether a command copies and folds memory, and no more of it than the largest write: then its
+/// core carries it out at once, because handing it to a thread takes longer. `in_memory` says
+/// whether all drives are. Such a command ends with a status alone.
+pub(super) fn is_short(sqe: &Sqe, data: &[u8], in_memory: bool) -> bool {
+    match sqe.opcode() {
+        opcode::MEMORY_WRITE => true,
+        opcode::STORE => in_memory && u64::from(sqe.dword(12)) <= MAX_MOVE,
+        opcode::UPDATE if in_memory => {
+            let Ok((update, _)) = wire::decode_update(words(sqe), data) else { return true };
+            let sends = update.sums.iter().any(|sum| sum.to != SumTo::Slot);
+            !sends && u64::from(update.len) * (1 + update.sources.len() as u64) <= MAX_MOVE
+        }
+        _ => false,
+    }
+}
+
+fn words(sqe: &Sqe) -> UpdateWords {
+    UpdateWords {
+        drive: DriveId(sqe.nsid()),
+        slot: quad(sqe, 2),
+        record_at: quad(sqe, 10),
+        len: sqe.dword(13),
+    }
+}
+
 /// Carries out an update. Returns what the completion says.
 pub(super) fn update(
     node: &LocalNode,
@@ -85,14 +110,8 @@ pub(super) fn update(
     (paths, peers): (&Paths, &PeerLinks),
     permit: &dyn Permit,
 ) -> Result<u64, Failed> {
-    let words = UpdateWords {
-        drive: DriveId(sqe.nsid()),
-        slot: quad(sqe, 2),
-        record_at: quad(sqe, 10),
-        len: sqe.dword(13),
-    };
     let (update, data) =
-        wire::decode_update(words, data).map_err(|e| NodeError::invalid(e.field, e.to_string()))?;
+        wire::decode_update(words(sqe), data).map_err(|e| NodeError::invalid(e.field, e.to_string()))?;
     let send = |path, offset, bytes: &[u8]| peers.send_to(&paths.get(cntlid, path)?, offset, bytes, permit);
     let [first, second] = update::carry_out(node, &update, data, memory, &send, permit)?;
     Ok(u64::from(first) | u64::from(second) << 32)
@@ -115,4 +134,42 @@ pub(super) fn store(
     let from = MemoryAddress { drive: DriveId(sqe.nsid()), offset: quad(sqe, 2) };
     let durable = flags & wire::STORE_DURABLE != 0;
     update::store(node, from, quad(sqe, 10), len, durable, memory, permit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pumice_offload::{Update, UpdateSource, UpdateSum};
+
+    fn command(opcode: u8, len: u32) -> Sqe {
+        let mut sqe = Sqe::new(opcode, 1);
+        sqe.set_dword(12, len);
+        sqe.set_dword(13, len);
+        sqe
+    }
+
+    fn folds(sources: usize, to: SumTo) -> Vec<u8> {
+        let sums = vec![UpdateSum { to, factors: vec![1; sources] }];
+        let source = |number| UpdateSource::Media { drive: DriveId(1), offset: number as u64 * 65536 };
+        let sources = (0..sources).map(source).collect();
+        let (drive, slot, len) = (DriveId(1), 0, 65536);
+        let update = Update { drive, slot, len, segment: None, fills: false, sources, sums, record: None };
+        wire::encode_update(&update).unwrap().1
+    }
+
+    #[test]
+    fn a_core_carries_out_nothing_that_waits_or_takes_long() {
+        let update = command(opcode::UPDATE, 65536);
+        let sends = SumTo::Peer { path: PathId(0), offset: 0 };
+        assert!(is_short(&update, &folds(8, SumTo::Slot), true));
+        assert!(!is_short(&update, &folds(8, SumTo::Slot), false), "a drive is waited for");
+        assert!(!is_short(&update, &folds(1, sends), true), "a peer is waited for");
+        assert!(!is_short(&update, &folds(16, SumTo::Slot), true), "more than the largest write");
+        let large = MAX_MOVE as u32;
+        assert!(is_short(&command(opcode::STORE, large), &[], true));
+        assert!(!is_short(&command(opcode::STORE, large + 4096), &[], true));
+        assert!(!is_short(&command(opcode::STORE, 4096), &[], false));
+        assert!(is_short(&command(opcode::MEMORY_WRITE, 4096), &[0; 4096], false));
+        assert!(!is_short(&command(opcode::PARITY_EXECUTE, 0), &[], true));
+    }
 }

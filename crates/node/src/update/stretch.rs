@@ -50,6 +50,12 @@ impl MemoryAccess for Scratch {
         self.lock()[range].copy_from_slice(data);
         Ok(())
     }
+
+    fn look(&self, address: MemoryAddress, len: u64, work: &mut dyn FnMut(&[u8])) -> Result<(), NodeError> {
+        let range = self.range(address.offset, len as usize)?;
+        work(&self.lock()[range]);
+        Ok(())
+    }
 }
 
 /// Makes the sum of a valid stretch. Each piece goes to its place as soon as it is made; an interim

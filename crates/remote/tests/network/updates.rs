@@ -20,7 +20,15 @@ const DATA: u64 = 256 << 10;
 const LOG: u64 = 64 << 10;
 const PATH: PathId = PathId(3);
 
+/// Drives in memory are written by the cores of their nodes, files by threads.
+#[derive(Debug, Clone, Copy)]
+enum Drives {
+    Memory,
+    Files,
+}
+
 struct Pair {
+    _folder: tempfile::TempDir,
     _servers: [Server; 2],
     data: RemoteNode,
     parity: RemoteNode,
@@ -34,11 +42,22 @@ fn at(offset: u64) -> MemoryAddress {
 
 /// A node with a data member, and the node of a parity, which takes interims from 8192 of this
 /// host's part of its memory on.
-fn pair() -> Pair {
-    let drive = || Drive::open(&Backend::Memory(1 << 20), 512, NAME, 1).unwrap();
-    let second = node_with(drive(), Vec::new());
+fn pair(drives: Drives) -> Pair {
+    let folder = tempfile::tempdir().unwrap();
+    let drive = |name: &str| {
+        let path = folder.path().join(name);
+        let backend = match drives {
+            Drives::Memory => Backend::Memory(1 << 20),
+            Drives::Files => {
+                std::fs::File::create(&path).unwrap().set_len(1 << 20).unwrap();
+                Backend::Path(path)
+            }
+        };
+        Drive::open(&backend, 512, NAME, 1).unwrap()
+    };
+    let second = node_with(drive("parity"), Vec::new());
     let peer = Peer { address: second.address(), nqn: None, digests: DigestPolicy::Off };
-    let first = node_with(drive(), vec![peer]);
+    let first = node_with(drive("data"), vec![peer]);
     let data = connect(first.address(), DigestPolicy::Off);
     let parity = connect(second.address(), DigestPolicy::Off);
     let memory = [&data, &parity].map(|node| node.absolute(at(0)).unwrap().offset);
@@ -47,7 +66,11 @@ fn pair() -> Pair {
     let range = PeerRange { peer: second.address().to_string(), to, len: 8192, grant };
     assert!(data.has_updates());
     data.set_path(PATH, &range).unwrap();
-    Pair { _servers: [first, second], data, parity, memory }
+    Pair { _folder: folder, _servers: [first, second], data, parity, memory }
+}
+
+fn both() -> impl Iterator<Item = Pair> {
+    [Drives::Memory, Drives::Files].into_iter().map(pair)
 }
 
 fn run(node: &RemoteNode, operation: Operation) -> Result<[u32; 2], NodeError> {
@@ -155,160 +178,170 @@ fn counted(node: &RemoteNode) -> u64 {
 
 #[test]
 fn a_small_write_is_folded_logged_and_stored_by_the_nodes_of_its_members() {
-    let pair = pair();
-    let pattern = |seed: usize| (0..LEN).map(|i| (i * seed % 253) as u8).collect::<Vec<_>>();
-    let (old, new, old_parity) = (pattern(3), pattern(5), pattern(11));
-    pair.data.write(DRIVE, DATA, &old).unwrap();
-    pair.parity.write(DRIVE, DATA, &old_parity).unwrap();
-    let before = [counted(&pair.data), counted(&pair.parity)];
-    let sum = filled(&pair, &new);
-    run(&pair.parity, step(make(&pair, sum), &[])).unwrap();
-    let mut parity = old_parity.clone();
-    gf::add_scaled(&mut parity, &old, 7);
-    gf::add_scaled(&mut parity, &new, 7);
-    // Logged, and nothing is in place.
-    let logged = |role: u16, block: &[u8]| {
-        let record = Record {
-            kind: Kind::Blocks,
-            role: Role(role),
-            generation: 2,
-            sequence: 50,
-            committed: 49,
-            released: 40,
-            window: RowWindow(6),
-            rows: Rows(2),
-            members: vec![Role(1), Role(4)],
+    for pair in both() {
+        let pattern = |seed: usize| (0..LEN).map(|i| (i * seed % 253) as u8).collect::<Vec<_>>();
+        let (old, new, old_parity) = (pattern(3), pattern(5), pattern(11));
+        pair.data.write(DRIVE, DATA, &old).unwrap();
+        pair.parity.write(DRIVE, DATA, &old_parity).unwrap();
+        let before = [counted(&pair.data), counted(&pair.parity)];
+        let sum = filled(&pair, &new);
+        run(&pair.parity, step(make(&pair, sum), &[])).unwrap();
+        let mut parity = old_parity.clone();
+        gf::add_scaled(&mut parity, &old, 7);
+        gf::add_scaled(&mut parity, &new, 7);
+        // Logged, and nothing is in place.
+        let logged = |role: u16, block: &[u8]| {
+            let record = Record {
+                kind: Kind::Blocks,
+                role: Role(role),
+                generation: 2,
+                sequence: 50,
+                committed: 49,
+                released: 40,
+                window: RowWindow(6),
+                rows: Rows(2),
+                members: vec![Role(1), Role(4)],
+            };
+            record.encode(99, 8192, &[block])
         };
-        record.encode(99, 8192, &[block])
-    };
-    assert!(bytes(&pair.data, LOG + 8192, 8192) == logged(1, &new));
-    assert!(bytes(&pair.parity, LOG + 8192, 8192) == logged(4, &parity));
-    assert!(bytes(&pair.data, DATA, LEN) == old && bytes(&pair.parity, DATA, LEN) == old_parity);
-    assert!(fetched(&pair.parity, pair.memory[1]).unwrap() == parity);
-    run(&pair.data, store(pair.memory[0])).unwrap();
-    run(&pair.parity, store(pair.memory[1])).unwrap();
-    assert!(bytes(&pair.data, DATA, LEN) == new && bytes(&pair.parity, DATA, LEN) == parity);
-    // A scrub of another host sees that somebody writes.
-    let after = [counted(&pair.data), counted(&pair.parity)];
-    assert_eq!([after[0] - before[0], after[1] - before[1]], [2, 2], "a record and a store each");
+        assert!(bytes(&pair.data, LOG + 8192, 8192) == logged(1, &new));
+        assert!(bytes(&pair.parity, LOG + 8192, 8192) == logged(4, &parity));
+        assert!(bytes(&pair.data, DATA, LEN) == old && bytes(&pair.parity, DATA, LEN) == old_parity);
+        assert!(fetched(&pair.parity, pair.memory[1]).unwrap() == parity);
+        run(&pair.data, store(pair.memory[0])).unwrap();
+        run(&pair.parity, store(pair.memory[1])).unwrap();
+        assert!(bytes(&pair.data, DATA, LEN) == new && bytes(&pair.parity, DATA, LEN) == parity);
+        // A scrub of another host sees that somebody writes.
+        let after = [counted(&pair.data), counted(&pair.parity)];
+        assert_eq!([after[0] - before[0], after[1] - before[1]], [2, 2], "a record and a store each");
+    }
 }
 
 #[test]
 fn an_interim_with_other_bytes_is_not_folded_and_nothing_is_logged() {
-    let pair = pair();
-    let sum = filled(&pair, &[5; LEN]);
-    let wrong = run(&pair.parity, step(make(&pair, sum ^ 1), &[])).unwrap_err();
-    assert!(wrong.to_string().contains("other bytes"), "{wrong}");
-    // It came too late: the place is another operation's.
-    let late = filled(&pair, &[6; LEN]);
-    run(&pair.parity, step(make(&pair, sum), &[])).unwrap_err();
-    assert!(bytes(&pair.parity, LOG, 32768).iter().all(|byte| *byte == 0));
-    run(&pair.parity, step(make(&pair, late), &[])).unwrap();
-    assert_eq!(bytes(&pair.parity, LOG + 8192, 8), b"PUMSTLOG");
+    for pair in both() {
+        let sum = filled(&pair, &[5; LEN]);
+        let wrong = run(&pair.parity, step(make(&pair, sum ^ 1), &[])).unwrap_err();
+        assert!(wrong.to_string().contains("other bytes"), "{wrong}");
+        // It came too late: the place is another operation's.
+        let late = filled(&pair, &[6; LEN]);
+        run(&pair.parity, step(make(&pair, sum), &[])).unwrap_err();
+        assert!(bytes(&pair.parity, LOG, 32768).iter().all(|byte| *byte == 0));
+        run(&pair.parity, step(make(&pair, late), &[])).unwrap();
+        assert_eq!(bytes(&pair.parity, LOG + 8192, 8), b"PUMSTLOG");
+    }
 }
 
 #[test]
 fn what_is_not_the_hosts_is_refused_before_anything_is_done() {
-    let pair = pair();
-    let kind = |operation| run(&pair.data, operation).unwrap_err().kind();
-    // A quarter of the memory is this host's.
-    assert_eq!(kind(store(pair.memory[0] + (256 << 10))), ErrorKind::Busy);
-    let others = fetched(&pair.data, pair.memory[0] + (256 << 10)).unwrap_err();
-    assert_eq!(others.kind(), ErrorKind::Busy);
-    let too_short = Operation::Fetch {
-        drive: DRIVE,
-        from: pair.memory[0],
-        len: 2 * LEN,
-        buffer: AlignedBuffer::new(LEN),
-    };
-    assert!(matches!(kind(too_short), ErrorKind::InvalidField(_)));
-    let outside =
-        Operation::Store { drive: DRIVE, from: pair.memory[0], offset: 1 << 20, len: LEN, durable: false };
-    assert!(matches!(kind(outside), ErrorKind::InvalidField(_)));
-    let plain = Update {
-        drive: DRIVE,
-        slot: pair.memory[0],
-        len: LEN as u32,
-        segment: None,
-        fills: false,
-        sources: Vec::new(),
-        sums: Vec::new(),
-        record: Some(record(1)),
-    };
-    let other_slot = Update { slot: pair.memory[0] + (256 << 10), ..plain.clone() };
-    assert_eq!(kind(step(other_slot, &[])), ErrorKind::Busy);
-    let past_the_end = UpdateRecord { at: (1 << 20) - 4096, ..record(1) };
-    let past_the_end = Update { record: Some(past_the_end), ..plain.clone() };
-    assert!(matches!(kind(step(past_the_end, &[])), ErrorKind::InvalidField(_)));
-    let many = UpdateRecord { members: (0..3000).collect(), ..record(1) };
-    let many = Update { record: Some(many), ..plain.clone() };
-    assert!(matches!(kind(step(many, &[])), ErrorKind::InvalidField(_)), "more than a record lists");
-    let sums = vec![UpdateSum { to: SumTo::Peer { path: PathId(9), offset: 0 }, factors: vec![1] }];
-    let sources = vec![UpdateSource::Media { drive: DRIVE, offset: 0 }];
-    let no_path = Update { sources, sums, record: None, ..plain.clone() };
-    assert!(matches!(kind(step(no_path, &[])), ErrorKind::InvalidField(_)));
-    assert!(bytes(&pair.data, 0, 1 << 20).iter().all(|byte| *byte == 0));
-    // Sums go to peers on the list, along so many paths.
-    let range = |peer: &str| PeerRange { peer: peer.to_owned(), to: at(0), len: 4096, grant: Grant([1; 16]) };
-    let stranger = pair.data.set_path(PathId(0), &range("192.0.2.1:4420")).unwrap_err();
-    assert_eq!(stranger.kind(), ErrorKind::Unreachable);
-    let peer = pair.parity.name().to_owned();
-    for path in (0..64).filter(|path| *path != PATH.0) {
-        pair.data.set_path(PathId(path), &range(&peer)).unwrap();
+    for pair in both() {
+        let kind = |operation| run(&pair.data, operation).unwrap_err().kind();
+        // A quarter of the memory is this host's.
+        assert_eq!(kind(store(pair.memory[0] + (256 << 10))), ErrorKind::Busy);
+        let others = fetched(&pair.data, pair.memory[0] + (256 << 10)).unwrap_err();
+        assert_eq!(others.kind(), ErrorKind::Busy);
+        let too_short = Operation::Fetch {
+            drive: DRIVE,
+            from: pair.memory[0],
+            len: 2 * LEN,
+            buffer: AlignedBuffer::new(LEN),
+        };
+        assert!(matches!(kind(too_short), ErrorKind::InvalidField(_)));
+        let outside = Operation::Store {
+            drive: DRIVE,
+            from: pair.memory[0],
+            offset: 1 << 20,
+            len: LEN,
+            durable: false,
+        };
+        assert!(matches!(kind(outside), ErrorKind::InvalidField(_)));
+        let plain = Update {
+            drive: DRIVE,
+            slot: pair.memory[0],
+            len: LEN as u32,
+            segment: None,
+            fills: false,
+            sources: Vec::new(),
+            sums: Vec::new(),
+            record: Some(record(1)),
+        };
+        let other_slot = Update { slot: pair.memory[0] + (256 << 10), ..plain.clone() };
+        assert_eq!(kind(step(other_slot, &[])), ErrorKind::Busy);
+        let past_the_end = UpdateRecord { at: (1 << 20) - 4096, ..record(1) };
+        let past_the_end = Update { record: Some(past_the_end), ..plain.clone() };
+        assert!(matches!(kind(step(past_the_end, &[])), ErrorKind::InvalidField(_)));
+        let many = UpdateRecord { members: (0..3000).collect(), ..record(1) };
+        let many = Update { record: Some(many), ..plain.clone() };
+        assert!(matches!(kind(step(many, &[])), ErrorKind::InvalidField(_)), "more than a record lists");
+        let sums = vec![UpdateSum { to: SumTo::Peer { path: PathId(9), offset: 0 }, factors: vec![1] }];
+        let sources = vec![UpdateSource::Media { drive: DRIVE, offset: 0 }];
+        let no_path = Update { sources, sums, record: None, ..plain.clone() };
+        assert!(matches!(kind(step(no_path, &[])), ErrorKind::InvalidField(_)));
+        assert!(bytes(&pair.data, 0, 1 << 20).iter().all(|byte| *byte == 0));
+        // Sums go to peers on the list, along so many paths.
+        let range =
+            |peer: &str| PeerRange { peer: peer.to_owned(), to: at(0), len: 4096, grant: Grant([1; 16]) };
+        let stranger = pair.data.set_path(PathId(0), &range("192.0.2.1:4420")).unwrap_err();
+        assert_eq!(stranger.kind(), ErrorKind::Unreachable);
+        let peer = pair.parity.name().to_owned();
+        for path in (0..64).filter(|path| *path != PATH.0) {
+            pair.data.set_path(PathId(path), &range(&peer)).unwrap();
+        }
+        pair.data.set_path(PATH, &range(&peer)).unwrap();
+        assert_eq!(pair.data.set_path(PathId(64), &range(&peer)).unwrap_err().kind(), ErrorKind::Busy);
+        // Who has promised to write nothing does not.
+        pair.data.observe().unwrap();
+        assert_eq!(kind(step(plain, &[])), ErrorKind::ReadOnly);
+        assert_eq!(kind(store(pair.memory[0])), ErrorKind::ReadOnly);
     }
-    pair.data.set_path(PATH, &range(&peer)).unwrap();
-    assert_eq!(pair.data.set_path(PathId(64), &range(&peer)).unwrap_err().kind(), ErrorKind::Busy);
-    // Who has promised to write nothing does not.
-    pair.data.observe().unwrap();
-    assert_eq!(kind(step(plain, &[])), ErrorKind::ReadOnly);
-    assert_eq!(kind(store(pair.memory[0])), ErrorKind::ReadOnly);
 }
 
 /// Two segments with coefficients of their own. The interim lies where the sum is made.
 #[test]
 fn a_stretch_is_summed_by_both_nodes_segment_by_segment() {
-    let pair = pair();
-    let block = |value: u8| vec![value; 4096];
-    for (node, value) in [(&pair.data, 3), (&pair.parity, 5)] {
-        node.write(DRIVE, DATA, &[block(value), block(value + 1)].concat()).unwrap();
+    for pair in both() {
+        let block = |value: u8| vec![value; 4096];
+        for (node, value) in [(&pair.data, 3), (&pair.parity, 5)] {
+            node.write(DRIVE, DATA, &[block(value), block(value + 1)].concat()).unwrap();
+        }
+        let stretch = |sums, sources| Update {
+            drive: DRIVE,
+            slot: pair.memory[1] + 8192,
+            len: 8192,
+            segment: Some(4096),
+            fills: false,
+            sources,
+            sums,
+            record: None,
+        };
+        let media = UpdateSource::Media { drive: DRIVE, offset: DATA };
+        let to = SumTo::Peer { path: PATH, offset: 0 };
+        let send = stretch(vec![UpdateSum { to, factors: vec![1, 2] }], vec![media]);
+        let [sum, _] = run(&pair.data, step(send.clone(), &[])).unwrap();
+        let make = |sum| {
+            let interim = UpdateSource::Memory { address: at(pair.memory[1] + 8192), sum: Some(sum) };
+            stretch(vec![UpdateSum { to: SumTo::Slot, factors: vec![4, 1, 1, 1] }], vec![media, interim])
+        };
+        run(&pair.parity, step(make(sum), &[])).unwrap();
+        let store = Operation::Store {
+            drive: DRIVE,
+            from: pair.memory[1] + 8192,
+            offset: DATA,
+            len: 8192,
+            durable: false,
+        };
+        run(&pair.parity, store).unwrap();
+        // 4 times 5, and 3; 6, and twice 4.
+        assert_eq!(bytes(&pair.parity, DATA, 8192), [block(20 ^ 3), block(6 ^ 8)].concat());
+        // It is made anew from the interim, which is gone.
+        let refused = run(&pair.parity, step(make(sum), &[])).unwrap_err();
+        assert!(refused.to_string().contains("other bytes"), "{refused}");
+        // Past the medium, and past the path.
+        let past = UpdateSource::Media { drive: DRIVE, offset: (1 << 20) - 4096 };
+        let past = Update { sources: vec![past], ..send.clone() };
+        assert!(matches!(run(&pair.data, step(past, &[])).unwrap_err().kind(), ErrorKind::InvalidField(_)));
+        let to = SumTo::Peer { path: PATH, offset: 4096 };
+        let past = Update { sums: vec![UpdateSum { to, factors: vec![1, 2] }], ..send };
+        assert!(matches!(run(&pair.data, step(past, &[])).unwrap_err().kind(), ErrorKind::InvalidField(_)));
     }
-    let stretch = |sums, sources| Update {
-        drive: DRIVE,
-        slot: pair.memory[1] + 8192,
-        len: 8192,
-        segment: Some(4096),
-        fills: false,
-        sources,
-        sums,
-        record: None,
-    };
-    let media = UpdateSource::Media { drive: DRIVE, offset: DATA };
-    let to = SumTo::Peer { path: PATH, offset: 0 };
-    let send = stretch(vec![UpdateSum { to, factors: vec![1, 2] }], vec![media]);
-    let [sum, _] = run(&pair.data, step(send.clone(), &[])).unwrap();
-    let make = |sum| {
-        let interim = UpdateSource::Memory { address: at(pair.memory[1] + 8192), sum: Some(sum) };
-        stretch(vec![UpdateSum { to: SumTo::Slot, factors: vec![4, 1, 1, 1] }], vec![media, interim])
-    };
-    run(&pair.parity, step(make(sum), &[])).unwrap();
-    let store = Operation::Store {
-        drive: DRIVE,
-        from: pair.memory[1] + 8192,
-        offset: DATA,
-        len: 8192,
-        durable: false,
-    };
-    run(&pair.parity, store).unwrap();
-    // 4 times 5, and 3; 6, and twice 4.
-    assert_eq!(bytes(&pair.parity, DATA, 8192), [block(20 ^ 3), block(6 ^ 8)].concat());
-    // It is made anew from the interim, which is gone.
-    let refused = run(&pair.parity, step(make(sum), &[])).unwrap_err();
-    assert!(refused.to_string().contains("other bytes"), "{refused}");
-    // Past the medium, and past the path.
-    let past = UpdateSource::Media { drive: DRIVE, offset: (1 << 20) - 4096 };
-    let past = Update { sources: vec![past], ..send.clone() };
-    assert!(matches!(run(&pair.data, step(past, &[])).unwrap_err().kind(), ErrorKind::InvalidField(_)));
-    let to = SumTo::Peer { path: PATH, offset: 4096 };
-    let past = Update { sums: vec![UpdateSum { to, factors: vec![1, 2] }], ..send };
-    assert!(matches!(run(&pair.data, step(past, &[])).unwrap_err().kind(), ErrorKind::InvalidField(_)));
 }
