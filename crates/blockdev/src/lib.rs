@@ -22,6 +22,7 @@ mod marked;
 mod medium;
 mod memory;
 mod ring;
+mod stream;
 mod system;
 mod tagged;
 

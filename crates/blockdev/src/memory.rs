@@ -2,7 +2,7 @@
 
 use crate::error::Operation;
 use crate::system::{prefer_large_pages, prefetch};
-use crate::{BlockDevice, IoError};
+use crate::{BlockDevice, IoError, stream};
 use std::io;
 use std::ops::Range;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
@@ -110,7 +110,7 @@ impl BlockDevice for MemoryDevice {
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), IoError> {
         let mut content = self.content.write().unwrap_or_else(PoisonError::into_inner);
         let range = range(&self.name, Operation::Write, offset, data.len(), content.len())?;
-        content[range].copy_from_slice(data);
+        stream::copy(&mut content[range], data);
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use pumice_volume::plan::{Output, RowPlan, Term};
 use pumice_volume::rows::{BLOCK, Touch};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Bytes of a block.
 const BYTES: usize = BLOCK as usize;
@@ -104,7 +105,7 @@ impl Buffers {
     pub(crate) fn fold(
         &mut self,
         kernels: Kernels,
-        plans: &[(u32, RowPlan)],
+        plans: &[(u32, Arc<RowPlan>)],
         touches: &[Touch],
         request: Option<&SharedBuffer>,
     ) -> u64 {
@@ -112,7 +113,7 @@ impl Buffers {
         let (mut rest, mut moved) = (plans, 0);
         while let Some((first, plan)) = rest.first() {
             // Rows with one plan are folded together.
-            let same = |(i, (row, other)): (u32, &(u32, RowPlan))| *row == first + i && other == plan;
+            let same = |(i, (row, other)): (u32, &(u32, Arc<RowPlan>))| *row == first + i && other == plan;
             let count = (0..).zip(rest).take_while(|entry| same(*entry)).count();
             let rows = *first..*first + count as u32;
             let mut outputs = &plan.outputs[..];

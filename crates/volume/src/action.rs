@@ -10,6 +10,7 @@ use pumice_raid::superblock::v1::V1;
 use pumice_units::Role;
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Names a request; the caller's choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -148,7 +149,7 @@ pub enum Command {
         /// The operation.
         op: OpId,
         /// How, row by row.
-        plans: Vec<(u32, RowPlan)>,
+        plans: Vec<(u32, Arc<RowPlan>)>,
         /// Which bytes of the request are laid over them.
         touches: Vec<Touch>,
         /// The request.

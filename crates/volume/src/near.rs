@@ -7,6 +7,7 @@ use crate::plan::{RowPlan, Term};
 use crate::rows::{BLOCK, Rows, Touch};
 use pumice_units::Role;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Bytes over the host's link that a command counts for.
 const COMMAND: u64 = 256;
@@ -176,11 +177,11 @@ impl Places<'_> {
 }
 
 /// The rows of plans that are all alike and follow each other.
-fn run_of(plans: &[(u32, RowPlan)]) -> Option<(Rows, &RowPlan)> {
+fn run_of(plans: &[(u32, Arc<RowPlan>)]) -> Option<(Rows, &RowPlan)> {
     let (first, plan) = plans.first()?;
-    let alike = |(i, (row, other)): (u32, &(u32, RowPlan))| *row == first + i && other == plan;
+    let alike = |(i, (row, other)): (u32, &(u32, Arc<RowPlan>))| *row == first + i && other == plan;
     let rows = *first..first + plans.len() as u32;
-    (0..).zip(plans).all(alike).then(|| (rows.fold(Rows::default(), Rows::with), plan))
+    (0..).zip(plans).all(alike).then(|| (rows.fold(Rows::default(), Rows::with), &**plan))
 }
 
 /// What is made at one member of the interims of other nodes and the terms of its own.
@@ -203,7 +204,7 @@ impl NearPlan {
     /// rows lies on a member's device.
     #[must_use]
     pub fn new(
-        plans: &[(u32, RowPlan)],
+        plans: &[(u32, Arc<RowPlan>)],
         touches: &[Touch],
         nodes: &[Option<NodeNumber>],
         at: impl Fn(Role, u32) -> u64,
@@ -236,7 +237,7 @@ impl NearPlan {
     /// a member of the node that has most of their terms. `None` if there is none.
     #[must_use]
     pub fn read(
-        plans: &[(u32, RowPlan)],
+        plans: &[(u32, Arc<RowPlan>)],
         nodes: &[Option<NodeNumber>],
         at: impl Fn(Role, u32) -> u64,
     ) -> Option<Self> {
@@ -286,7 +287,7 @@ impl NearPlan {
 
 /// Bytes over the host's link if the host makes the parity: what is read, stored and logged.
 #[must_use]
-pub fn far_moved(plans: &[(u32, RowPlan)], log: Option<Kind>) -> u64 {
+pub fn far_moved(plans: &[(u32, Arc<RowPlan>)], log: Option<Kind>) -> u64 {
     let blocks: u64 = plans.iter().map(|(_, plan)| plan.moved()).sum();
     let stored = |plan: &RowPlan| plan.outputs.iter().filter(|output| output.stored).count() as u64;
     let logged = match log {
@@ -325,16 +326,19 @@ mod tests {
 
     impl Case {
         /// A write of whole rows of some data members.
-        fn plans(&self, touched: usize, rows: u32) -> (Vec<(u32, RowPlan)>, Vec<Touch>) {
+        fn plans(&self, touched: usize, rows: u32) -> (Vec<(u32, Arc<RowPlan>)>, Vec<Touch>) {
             let roles = &self.map.data()[..touched];
             let whole: Vec<(Role, bool)> = roles.iter().map(|role| (*role, true)).collect();
             let plan = self.map.write(&RowState::default(), &whole, Tie::Reconstruct).unwrap();
             let end = u64::from(rows) * BLOCK;
             let touch = |(i, role): (u64, &Role)| Touch { role: *role, start: 0, end, from: i * end };
-            ((0..rows).map(|row| (row, plan.clone())).collect(), (0..).zip(roles).map(touch).collect())
+            (
+                (0..rows).map(|row| (row, Arc::new(plan.clone()))).collect(),
+                (0..).zip(roles).map(touch).collect(),
+            )
         }
 
-        fn near(&self, plans: &[(u32, RowPlan)], touches: &[Touch]) -> Option<NearPlan> {
+        fn near(&self, plans: &[(u32, Arc<RowPlan>)], touches: &[Touch]) -> Option<NearPlan> {
             NearPlan::new(plans, touches, &self.nodes, |role, row| {
                 (u64::from(role.get()) << 20) + u64::from(row) * BLOCK
             })
@@ -407,12 +411,12 @@ mod tests {
         let part =
             case.map.write(&RowState::default(), &[(case.map.data()[0], false)], Tie::Reconstruct).unwrap();
         let touch = Touch { role: case.map.data()[0], start: 512, end: 4096, from: 0 };
-        assert_eq!(case.near(&[(0, part)], &[touch]), None);
+        assert_eq!(case.near(&[(0, part.into())], &[touch]), None);
         // A touched member that is not there.
         let role = case.map.data()[0];
         let state = RowState { absent: BTreeSet::from([role]), ..RowState::default() };
         let plan = case.map.write(&state, &[(role, true)], Tie::Reconstruct).unwrap();
-        assert_eq!(case.near(&[(0, plan)], &touches[..1]), None);
+        assert_eq!(case.near(&[(0, plan.into())], &touches[..1]), None);
         // A member whose node has no updates.
         let mut without = Case { map: case.map.clone(), nodes: case.nodes.clone() };
         without.nodes[case.map.parity()[0].index()] = None;
@@ -427,8 +431,9 @@ mod tests {
             let lost = case.map.data()[0];
             let state = RowState { absent: BTreeSet::from([lost]), ..RowState::default() };
             let plan = case.map.read(&state, &[lost]).unwrap();
-            let plans: Vec<(u32, RowPlan)> = (3..5).map(|row| (row, plan.clone())).collect();
-            let read = |plans: &[(u32, RowPlan)]| NearPlan::read(plans, &case.nodes, |_, row| u64::from(row));
+            let plans: Vec<(u32, Arc<RowPlan>)> = (3..5).map(|row| (row, Arc::new(plan.clone()))).collect();
+            let read =
+                |plans: &[(u32, Arc<RowPlan>)]| NearPlan::read(plans, &case.nodes, |_, row| u64::from(row));
             let near = read(&plans).unwrap();
             let Some(Fetched { of, at }) = near.fetched else { panic!("nothing is brought") };
             assert_eq!((of, near.rows, near.fills.len(), near.sends.len()), (lost, Rows(0b11000), 0, apart));
@@ -454,12 +459,12 @@ mod tests {
             assert!(near.moved(&case.nodes) < far_moved(&plans, None));
             // Two members' blocks in one read.
             let two = case.map.read(&state, &case.map.data()[..2]).unwrap();
-            assert_eq!(read(&[(0, two)]), None);
+            assert_eq!(read(&[(0, two.into())]), None);
         }
         // A block that is there is read.
         let case = case(Level::Raid5, 5);
         let plan = case.map.read(&RowState::default(), &case.map.data()[..1]).unwrap();
-        let plans = [(0, plan)];
+        let plans = [(0, plan.into())];
         let near = NearPlan::read(&plans, &case.nodes, |_, _| 0).unwrap();
         assert!(near.moved(&case.nodes) > far_moved(&plans, None));
     }

@@ -12,6 +12,7 @@ mod operation;
 mod procedure;
 mod rebuild;
 mod recovery;
+mod row_plans;
 mod stretch;
 
 use crate::action::{Action, ActionId, Command, Effect, Event, Outcome, Request, RequestError, RequestId};

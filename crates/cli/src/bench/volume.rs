@@ -10,6 +10,7 @@ use crate::text::{print, print_json};
 use clap::{Args, ValueEnum};
 use human::human;
 use pumice_blockdev::{BlockDevice, LimitedDevice, MemoryDevice};
+use pumice_buffer::SharedBuffer;
 use pumice_executor::{
     Consistency, CreateSpec, MemberDrive, OpenOptions, ServedVolume, Status, VolumeDevice, create, open,
 };
@@ -397,6 +398,8 @@ fn load(
     let written = AtomicU64::new(1);
     let worker = |thread: u64| -> Result<Vec<u64>, Failure> {
         let mut buffer = vec![0x5A; shape.bytes as usize];
+        // As the server of a volume has what users send.
+        let data = SharedBuffer::copy_of(&buffer);
         let (mut took, mut number) = (Vec::new(), thread);
         let mut random = Random::new(round << 32 | thread);
         while Instant::now() < end {
@@ -408,7 +411,7 @@ fn load(
             number += shape.depth as u64;
             let asked = Instant::now();
             match shape.writes {
-                true => device.write_at(at, &buffer)?,
+                true => device.write_shared(at, &data)?,
                 false => device.read_at(at, &mut buffer)?,
             }
             // Relaxed: only the number matters.

@@ -12,6 +12,7 @@ use crate::rows::{BLOCK, Touch};
 use crate::sequencer::OpId;
 use pumice_units::Role;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A step before it has its place: the member, what fills its slot, sums, record.
 type Step = (Role, Option<Touch>, Vec<NearSum>, Option<PlacedRecord>);
@@ -34,7 +35,7 @@ impl Volume {
     pub(super) fn near_of(
         &self,
         op: &Op,
-        plans: &[(u32, RowPlan)],
+        plans: &[(u32, Arc<RowPlan>)],
         log: Option<RecordKind>,
     ) -> Option<NearOp> {
         let near = self.near.as_ref().filter(|_| !op.barred)?;

@@ -4,15 +4,13 @@ use super::{Owner, Volume};
 use crate::action::{ActionId, Command, Effect, Outcome, RequestError, RequestId};
 use crate::assemble::Rule;
 use crate::near::NearOp;
-use crate::plan::{Lost, Method, RowMap, RowPlan, RowState, Tie};
-use crate::rows::{BLOCK, Rows, Touch, Window};
+use crate::plan::{Method, RowPlan, Tie};
+use crate::rows::{Rows, Touch, Window};
 use crate::sequencer::OpId;
 use pumice_units::Role;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-
-/// Plans by row.
-type RowPlans = Vec<(u32, RowPlan)>;
+use std::sync::Arc;
 
 /// What an operation is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +78,7 @@ pub(super) struct Op {
     pub(super) locked: bool,
     /// Its regions count it as a user.
     entered: bool,
-    plans: Vec<(u32, RowPlan)>,
+    plans: Vec<(u32, Arc<RowPlan>)>,
     pub(super) stored: BTreeMap<Role, Rows>,
     pub(super) unreadable: BTreeMap<Role, Rows>,
     pub(super) sequences: Vec<u64>,
@@ -210,72 +208,6 @@ impl Volume {
             Phase::Applying => self.applied(id),
             Phase::Voiding => self.finish(id, Err(RequestError::Lost)),
         }
-    }
-
-    /// What can be used of one row.
-    fn row_state(&self, op: &Op, row: u32) -> RowState {
-        let block = op.window.0 * self.windows.rows + u64::from(row);
-        let mut state = RowState::default();
-        for (role, member) in (0..).map(Role).zip(&self.members) {
-            if !member.has(op.window) {
-                state.absent.insert(role);
-            } else if member.bad.contains(&block)
-                || op.unreadable.get(&role).is_some_and(|rows| rows.contains(row))
-            {
-                state.bad.insert(role);
-            }
-        }
-        state
-    }
-
-    /// How the rows of an operation are read or written, and blocks that nothing determines any
-    /// more; `None` if it cannot be done.
-    fn row_plans(&self, op: &Op, tie: Tie) -> Option<(RowPlans, Vec<(Role, u32)>)> {
-        let map = RowMap::new(&*self.layout, self.windows.stripe_of(op.window));
-        let (mut plans, mut spoiled) = (Vec::new(), Vec::new());
-        for row in 0..self.windows.rows as u32 {
-            let state = self.row_state(op, row);
-            let touched: Vec<(Role, bool)> = op
-                .touches
-                .iter()
-                .filter_map(|touch| touch.in_row(row).map(|range| (touch.role, range == (0, BLOCK))))
-                .collect();
-            let plan: Result<RowPlan, Lost> = match op.kind {
-                Kind::Read(_) | Kind::Write(_) if touched.is_empty() => continue,
-                Kind::Read(_) => map.read(&state, &touched.iter().map(|(role, _)| *role).collect::<Vec<_>>()),
-                Kind::Write(_) => map.write(&state, &touched, tie),
-                Kind::Rebuild { rows, .. } | Kind::Resync { rows } if !rows.contains(row) => continue,
-                Kind::Rewrite { role, .. } if !op.misses(role).contains(row) => continue,
-                Kind::Rebuild { role, .. } | Kind::Rewrite { role, .. } => {
-                    map.restore(&state, &BTreeSet::from([role]))
-                }
-                Kind::Resync { .. } => {
-                    let targets: BTreeSet<Role> =
-                        map.parity().iter().copied().filter(|role| !state.absent.contains(role)).collect();
-                    let known = map
-                        .data()
-                        .iter()
-                        .all(|role| !state.absent.contains(role) && !state.bad.contains(role));
-                    match known {
-                        // What parity is not there cannot be made, and what is there follows from
-                        // data.
-                        true => map.restore(&state, &targets),
-                        false => {
-                            spoiled.extend(targets.iter().map(|role| (*role, row)));
-                            continue;
-                        }
-                    }
-                }
-            };
-            match (plan, op.kind) {
-                (Ok(plan), _) => plans.push((row, plan)),
-                (Err(_), Kind::Rebuild { role, .. }) => spoiled.push((role, row)),
-                // It may be read again one day.
-                (Err(_), Kind::Rewrite { .. }) => {}
-                (Err(_), _) => return None,
-            }
-        }
-        Some((plans, spoiled))
     }
 
     fn plan(&mut self, id: OpId) {
