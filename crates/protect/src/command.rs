@@ -1,6 +1,7 @@
 //! What a command says about protection information.
 
 use crate::format::{Format, Type};
+use crate::guard::Guard;
 use crate::tuple::{Tuple, split_space};
 use crate::verdict::{Fault, Field};
 use thiserror::Error;
@@ -110,6 +111,26 @@ impl Tags {
             application: self.application,
             storage: self.storage,
             reference: self.reference_of(format, index),
+        }
+    }
+
+    /// Puts the tuples of blocks from `index` on, with these guards, into their metadata.
+    pub(crate) fn put(&self, format: &Format, index: u64, guards: &[u64], metadata: &mut [u8]) {
+        let pitch = format.metadata_bytes();
+        if format.guard() == Guard::Crc16 && pitch == format.tuple_bytes() {
+            // Only guard and reference tag differ: the rest is computed once.
+            let rest = self.tuple(format, 0, 0).encode(format);
+            let rest = rest.as_slice().first_chunk().copied().map_or(0, u64::from_be_bytes)
+                & !format.reference_mask();
+            let tuples = metadata.as_chunks_mut::<8>().0;
+            for (block, (guard, tuple)) in (index..).zip(guards.iter().zip(tuples)) {
+                *tuple = (guard << 48 | rest | self.reference_of(format, block)).to_be_bytes();
+            }
+            return;
+        }
+        for (block, (guard, to)) in (index..).zip(guards.iter().zip(metadata.chunks_exact_mut(pitch))) {
+            let tuple = self.tuple(format, block, *guard).encode(format);
+            to[format.tuple_range()].copy_from_slice(tuple.as_slice());
         }
     }
 

@@ -31,17 +31,16 @@ const PIECE: u64 = 256 << 10;
 pub struct TaggedMemory {
     name: String,
     geometry: Geometry,
-    /// The data; then the metadata of each block, an escape if it has none; then the origin of
-    /// each.
+    /// The data; then the metadata of each block, an escape if it has none; then a bit for each:
+    /// whether it has been written. (Bits are so few that caches hold them.)
     content: RwLock<Vec<u8>>,
     refusals: Refusals,
 }
 
-/// Where the data, metadata and origins of some blocks lie.
+/// Where the data and metadata of some blocks lie.
 struct Places {
     data: Range<usize>,
     metadata: Range<usize>,
-    origins: Range<usize>,
 }
 
 impl TaggedMemory {
@@ -59,12 +58,10 @@ impl TaggedMemory {
         metadata: impl Into<MetadataFormat>,
     ) -> Result<Self, InvalidGeometry> {
         let geometry = Geometry::new(size, block, block, metadata, MIN_LOG)?;
-        let beside = geometry.blocks() * (geometry.format().metadata_bytes() as u64 + 1);
-        let bytes = usize::try_from(size + beside).expect("it fits memory");
-        let mut content = zeroed_memory(bytes);
-        let all = places(&geometry, 0..geometry.blocks());
-        content[all.metadata].fill(0xFF);
-        content[all.origins].fill(Origin::Unknown as u8);
+        let metadata = geometry.blocks() * geometry.format().metadata_bytes() as u64;
+        let bytes = usize::try_from(size + metadata + geometry.blocks().div_ceil(8));
+        let mut content = zeroed_memory(bytes.expect("it fits memory"));
+        content[places(&geometry, 0..geometry.blocks()).metadata].fill(0xFF);
         Ok(Self {
             name: name.to_owned(),
             geometry,
@@ -163,12 +160,17 @@ impl TaggedMemory {
 
     /// Stores data with metadata that `fill` puts into their place.
     fn store(&self, blocks: Range<u64>, fill: impl FnOnce(&mut [u8], &mut [u8])) {
-        let places = places(&self.geometry, blocks);
+        let places = places(&self.geometry, blocks.clone());
         let mut content = self.write_lock();
         let (data, rest) = content.split_at_mut(self.geometry.size() as usize);
         let begin = data.len();
         fill(&mut data[places.data], &mut rest[places.metadata.start - begin..places.metadata.end - begin]);
-        content[places.origins].fill(Origin::Written as u8);
+        set_bits(&mut content[self.bits_at()..], blocks.start as usize..blocks.end as usize);
+    }
+
+    /// Where the bits of the blocks begin.
+    fn bits_at(&self) -> usize {
+        places(&self.geometry, 0..self.geometry.blocks()).metadata.end
     }
 
     /// Zeros blocks with metadata that `fill` puts into their place by number, piece after piece.
@@ -192,13 +194,21 @@ fn places(geometry: &Geometry, blocks: Range<u64>) -> Places {
         let at = |block: u64| (begin + block * each as u64) as usize;
         at(blocks.start)..at(blocks.end)
     };
-    let each = geometry.format().metadata_bytes();
-    let metadata = geometry.size();
     Places {
         data: range(0, geometry.block_bytes()),
-        metadata: range(metadata, each),
-        origins: range(metadata + geometry.blocks() * each as u64, 1),
+        metadata: range(geometry.size(), geometry.format().metadata_bytes()),
     }
+}
+
+/// Sets the bits of a range.
+fn set_bits(bits: &mut [u8], range: Range<usize>) {
+    let (first, end) = (range.start.div_ceil(8), range.end / 8);
+    if first < end {
+        bits[first..end].fill(0xFF);
+    }
+    let before = range.start..range.end.min(8 * first);
+    let after = range.start.max(8 * end.max(first))..range.end;
+    before.chain(after).for_each(|bit| bits[bit / 8] |= 1 << (bit % 8));
 }
 
 impl Tagged for TaggedMemory {
@@ -214,14 +224,18 @@ impl Tagged for TaggedMemory {
 
     fn read_judged(&self, offset: u64, buf: &mut [u8]) -> Result<Vec<Judged>, IoError> {
         let blocks = self.whole_blocks(Operation::Read, offset, buf.len() as u64)?;
-        let places = places(&self.geometry, blocks);
+        let places = places(&self.geometry, blocks.clone());
         let content = self.read_lock();
         buf.copy_from_slice(&content[places.data]);
         let metadata = content[places.metadata].chunks_exact(self.format().metadata_bytes());
-        let blocks = metadata.zip(&content[places.origins]).zip(self.geometry.guards(buf));
-        let judge = |((metadata, origin), guard): ((&[u8], &u8), u64)| {
-            judge(&self.geometry, Origin::ALL[usize::from(*origin)], metadata, guard)
+        let bits = &content[self.bits_at()..];
+        let origin = |block: usize| match bits[block / 8] >> (block % 8) & 1 {
+            0 => Origin::Unknown,
+            _ => Origin::Written,
         };
+        let origins = (blocks.start as usize..blocks.end as usize).map(origin);
+        let blocks = metadata.zip(origins).zip(self.geometry.guards(buf));
+        let judge = |((metadata, origin), guard)| judge(&self.geometry, origin, metadata, guard);
         Ok(blocks.map(judge).collect())
     }
 
@@ -304,7 +318,6 @@ impl BlockDevice for TaggedMemory {
         let places = places(&self.geometry, blocks);
         let content = self.read_lock();
         prefetch(&content[places.metadata]);
-        prefetch(&content[places.origins]);
         prefetch_far(&content[places.data]);
     }
 

@@ -251,10 +251,7 @@ impl MakeStream {
             Some(to) => kernels.blocks_copy(format.guard(), data, spacing, to, len, guards),
             None => kernels.blocks(format.guard(), data, spacing, guards),
         }
-        for (i, (guard, metadata)) in guards.iter().zip(metadata.chunks_exact_mut(pitch)).enumerate() {
-            let tuple = self.tuple(self.cursor.block + i as u64, *guard);
-            metadata[format.tuple_range()].copy_from_slice(tuple.as_slice());
-        }
+        self.cursor.tags.put(&format, self.cursor.block, guards, metadata);
         self.finish_blocks(count)
     }
 
