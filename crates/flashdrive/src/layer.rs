@@ -15,7 +15,9 @@ pub(crate) fn config(superblock: &Superblock, scheme: Scheme) -> Config {
     let logical = superblock.logical;
     Config {
         fingerprint: superblock.fingerprint,
-        checkpoint_every: u64::from(logical / 8).max(16_384),
+        // A checkpoint stops all others. Recovery reads the footers of what was programmed since:
+        // 32 MiB for a GiB of data.
+        checkpoint_every: u64::from(logical / 8).max(262_144),
         // The more blocks share a sync, the fewer syncs are made for erases alone.
         erase_at_once: (superblock.layout.geometry().blocks / 16).clamp(16, 128),
         ahead: (superblock.layout.geometry().blocks / 128).clamp(2, 32),

@@ -10,6 +10,8 @@ const LONGEST: usize = 256 << 10;
 const SMALLEST: u32 = 12;
 /// Sizes of buffers.
 const SIZES: usize = (LONGEST.ilog2() - SMALLEST) as usize + 1;
+/// Pages that are hashed at a time.
+const AT_ONCE: usize = 16;
 /// Buffers of a size that are kept.
 const KEPT: usize = 16;
 
@@ -141,15 +143,18 @@ impl Buffers {
         for data in data.chunks(LONGEST) {
             let (mut lent, first) = (self.lend(data.len()), pages.len());
             let mut known = Vec::with_capacity(data.len() / page_bytes);
-            // Page by page, so that a page is in the processor's cache when it is hashed. The copy
-            // is: the memory of a host may change meanwhile.
-            for page in data.chunks(page_bytes) {
+            // A few pages at a time, so that they are in the processor's cache when they are hashed.
+            // The copy is: the memory of a host may change meanwhile.
+            for some in data.chunks(AT_ONCE * page_bytes) {
                 let at = lent.bytes.len();
-                lent.bytes.extend_from_slice(page);
-                let page = &lent.bytes[at..];
-                let weak = hashes.weak.then(|| weak_hash(page));
-                let key = hashes.key.map(|by| (by, by.key(page)));
-                known.push((crc32c::crc32c(page), weak, key));
+                lent.bytes.extend_from_slice(some);
+                let some = &lent.bytes[at..];
+                let keys = hashes.key.map(|by| (by, by.keys(some, page_bytes)));
+                for (n, page) in some.chunks(page_bytes).enumerate() {
+                    let weak = hashes.weak.then(|| weak_hash(page));
+                    let key = keys.as_ref().map(|(by, keys)| (*by, keys[n]));
+                    known.push((crc32c::crc32c(page), weak, key));
+                }
             }
             let all = Held::new(lent);
             pages.extend(known.into_iter().enumerate().map(|(n, (sum, weak, key))| Page {

@@ -1,18 +1,7 @@
 //! What a page holds, as far as deduplication must know.
 
-use sha1::Digest;
+use crate::fingerprint::Fingerprint;
 use std::fmt::Debug;
-
-/// The hash that finds candidates for a merge. It proves nothing: contents are compared before they
-/// are merged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Fingerprint {
-    /// BLAKE3.
-    #[default]
-    Blake3,
-    /// SHA-1.
-    Sha1,
-}
 
 /// The content of a page.
 pub trait Content: Clone + Eq + Debug {
@@ -37,18 +26,6 @@ pub trait Bytes: Content + From<Vec<u8>> + AsRef<[u8]> {
 }
 
 impl Bytes for Vec<u8> {}
-
-impl Fingerprint {
-    /// The first 64 bits of the fingerprint of some bytes.
-    #[must_use]
-    pub fn key(self, bytes: &[u8]) -> u64 {
-        let first = |digest: &[u8]| digest.iter().take(8).fold(0, |key, &b| key << 8 | u64::from(b));
-        match self {
-            Self::Blake3 => first(blake3::hash(bytes).as_bytes()),
-            Self::Sha1 => first(&sha1::Sha1::digest(bytes)),
-        }
-    }
-}
 
 /// The weak hash of some bytes.
 #[must_use]

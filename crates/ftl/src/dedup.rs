@@ -14,7 +14,8 @@ mod waiting;
 pub use scheme::{Lookup, Placement, Plan, Scheme};
 pub use streams::{Stream, Way};
 
-use crate::content::{Content, Fingerprint};
+use crate::content::Content;
+use crate::fingerprint::Fingerprint;
 use filter::Filter;
 use ghost::Ghosts;
 use index::Index;

@@ -13,9 +13,10 @@ pub use flush::Flush;
 pub use recover::recover;
 
 use crate::blocks::Blocks;
-use crate::content::{Content, Fingerprint};
+use crate::content::Content;
 use crate::dedup::{Dedup, Placement, Plan, Scheme, Setup, Stream, Way};
 use crate::error::FtlError;
+use crate::fingerprint::Fingerprint;
 use crate::journal::{Image, Journal};
 use crate::map::{Map, Owner};
 use crate::stats::Stats;

@@ -8,7 +8,7 @@ use pumice_blockdev::{BlockDevice, FileDevice, IoError, OpenMode, Options};
 use pumice_buffer::AlignedBuffer;
 use pumice_flash::Random;
 use pumice_flashdrive::{FlashDrive, FlashSpec};
-use pumice_ftl::{Content as _, Fingerprint, Scheme};
+use pumice_ftl::{Fingerprint, Scheme};
 use pumice_units::parse_size;
 use serde::Serialize;
 use std::fs::{File, remove_file};
@@ -68,8 +68,11 @@ struct Document {
     op_percent: u32,
     dedup: String,
     full: bool,
-    /// One thread that takes the fingerprints of pages; for schemes that look every write up.
+    /// One thread that takes the fingerprints of pages, one after another; for schemes that look
+    /// every write up.
     hash_bytes_per_s: Option<f64>,
+    /// The same of 32 pages side by side, as a long write does.
+    hash_many_bytes_per_s: Option<f64>,
     cases: Vec<Case>,
 }
 
@@ -156,7 +159,7 @@ pub(crate) fn run(args: &FlashArgs) -> Result<ExitCode, Failure> {
     if args.full {
         overwrite(&flash, span)?;
     }
-    let hash_bytes_per_s = (args.dedup == Scheme::Inline).then(|| hash_rate(args.seconds));
+    let hashes = (args.dedup == Scheme::Inline).then(|| hash_rates(args.seconds));
     let chosen = (0..).zip(&CASES).filter(|(case, _)| args.case.is_none_or(|only| only == case + 1));
     let cases = chosen.map(|(case, shape)| measure(args, &plain, &flash, span, (case, shape)));
     let document = Document {
@@ -164,7 +167,8 @@ pub(crate) fn run(args: &FlashArgs) -> Result<ExitCode, Failure> {
         op_percent: args.op,
         dedup: args.dedup.to_string(),
         full: args.full,
-        hash_bytes_per_s,
+        hash_bytes_per_s: hashes.map(|(one, _)| one),
+        hash_many_bytes_per_s: hashes.map(|(_, many)| many),
         cases: cases.collect::<Result<_, _>>()?,
     };
     if args.json {
@@ -225,18 +229,27 @@ fn overwrite(device: &dyn BlockDevice, span: u64) -> Result<(), IoError> {
     device.flush()
 }
 
-/// Bytes a second of fingerprints, page by page.
-fn hash_rate(seconds: f64) -> f64 {
-    let mut content = Content::new(LONG, 4);
-    let pages: Vec<Vec<u8>> = content.next().chunks_exact(PAGE).map(<[u8]>::to_vec).collect();
-    let (began, mut rounds) = (Instant::now(), 0_u32);
-    while began.elapsed().as_secs_f64() < seconds {
-        for page in &pages {
-            std::hint::black_box(page.key(Fingerprint::Blake3));
+/// Bytes a second of fingerprints: page by page, and of the pages of a long write side by side.
+fn hash_rates(seconds: f64) -> (f64, f64) {
+    let (mut content, by) = (Content::new(LONG, 4), Fingerprint::Blake3);
+    let pages = content.next();
+    let rate = |hash: &dyn Fn()| {
+        let (began, mut rounds) = (Instant::now(), 0_u32);
+        while began.elapsed().as_secs_f64() < seconds {
+            hash();
+            rounds += 1;
         }
-        rounds += 1;
-    }
-    f64::from(rounds) * LONG as f64 / began.elapsed().as_secs_f64()
+        f64::from(rounds) * LONG as f64 / began.elapsed().as_secs_f64()
+    };
+    let one = || {
+        for page in pages.chunks_exact(PAGE) {
+            std::hint::black_box(by.key(page));
+        }
+    };
+    let many = || {
+        std::hint::black_box(by.keys(pages, PAGE));
+    };
+    (rate(&one), rate(&many))
 }
 
 fn measure(
@@ -354,8 +367,12 @@ fn human(document: &Document) -> String {
             case.write_amplification.map_or_else(String::new, |value| format!("{value:.2}")),
         ]);
     }
-    let hash = document
-        .hash_bytes_per_s
-        .map_or_else(String::new, |rate| format!("Fingerprints alone: {:.2} GB/s\n", rate / 1e9));
+    let hash = match (document.hash_bytes_per_s, document.hash_many_bytes_per_s) {
+        (Some(one), Some(many)) => {
+            let (one, many) = (one / 1e9, many / 1e9);
+            format!("Fingerprints alone: {one:.2} GB/s page by page, {many:.2} GB/s side by side\n")
+        }
+        _ => String::new(),
+    };
     format!("{}{hash}", table(&rows))
 }
