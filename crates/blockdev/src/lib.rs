@@ -22,7 +22,7 @@ mod marked;
 mod medium;
 mod memory;
 mod ring;
-mod stream;
+pub mod stream;
 mod system;
 mod tagged;
 

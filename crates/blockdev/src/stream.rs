@@ -7,14 +7,15 @@
 
 #![expect(unsafe_code, reason = "streaming stores take pointers")]
 
-/// Copies of fewer bytes go through the caches.
-const LARGE: usize = 16 << 10;
+/// Bytes of a copy from which on it goes past the caches.
+pub const LARGE: usize = 16 << 10;
 
-/// Copies bytes to memory of the same length that will not be used soon.
+/// Copies bytes to memory of the same length that will not be used soon: past the caches, if they
+/// are at least [`LARGE`].
 ///
 /// # Panics
 /// If the lengths differ.
-pub(crate) fn copy(to: &mut [u8], from: &[u8]) {
+pub fn copy(to: &mut [u8], from: &[u8]) {
     assert_eq!(to.len(), from.len(), "a copy has one length");
     if to.len() < LARGE || !stream(to, from) {
         to.copy_from_slice(from);

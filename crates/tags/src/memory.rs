@@ -8,7 +8,8 @@ use crate::geometry::{Geometry, InvalidGeometry, MIN_LOG};
 use crate::page::{Judged, Origin, judge};
 use crate::refusals::{Refusals, Ruling};
 use pumice_blockdev::{
-    BlockDevice, IoError, Operation, TagCounts, TagFormat, Tagged, prefetch, prefetch_far, zeroed_memory,
+    BlockDevice, IoError, Operation, TagCounts, TagFormat, Tagged, prefetch, prefetch_far, stream,
+    zeroed_memory,
 };
 use pumice_protect::command::{Prchk, Tags};
 use pumice_protect::format::Format;
@@ -353,12 +354,17 @@ impl BlockDevice for TaggedMemory {
 
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), IoError> {
         let blocks = self.whole_blocks(Operation::Write, offset, data.len() as u64)?;
-        let mut stream = MakeStream::new(*self.format(), Tags::at(self.format(), blocks.start));
+        let mut make = MakeStream::new(*self.format(), Tags::at(self.format(), blocks.start));
         self.store(blocks, |to, metadata| {
             if !self.geometry.is_tuple_only() {
                 metadata.fill(0);
             }
-            stream.fill_separate(data, Some(to), metadata);
+            if data.len() < stream::LARGE {
+                make.fill_separate(data, Some(to), metadata);
+            } else {
+                make.fill_separate(data, None, metadata);
+                stream::copy(to, data);
+            }
         });
         Ok(())
     }
