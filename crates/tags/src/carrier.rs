@@ -10,7 +10,7 @@ use crate::machine::{Action, Machine, Outcome, Request};
 use pumice_blockdev::{BlockDevice, IoError};
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::Thread;
 
@@ -48,6 +48,34 @@ struct Shared {
     failure: Option<String>,
     /// Threads that wait, each for its command, or for none.
     waiting: Vec<(Option<u64>, Thread)>,
+    /// Threads that are to be woken when the lock is released.
+    to_wake: Vec<Thread>,
+}
+
+/// The shared state, locked. Whoever was to be woken is woken after the lock is released: a thread
+/// that wakes up needs the lock first, and would wait for it again.
+struct Held<'s>(Option<MutexGuard<'s, Shared>>);
+
+impl Deref for Held<'_> {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        self.0.as_ref().expect("it is locked until it is dropped")
+    }
+}
+
+impl DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut Shared {
+        self.0.as_mut().expect("it is locked until it is dropped")
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let threads = std::mem::take(&mut self.to_wake);
+        self.0 = None;
+        threads.iter().for_each(Thread::unpark);
+    }
 }
 
 /// The machine with the drive and the tag file.
@@ -69,6 +97,7 @@ impl Carrier {
             outcomes: Vec::new(),
             failure: None,
             waiting: Vec::new(),
+            to_wake: Vec::new(),
         };
         Self {
             drive,
@@ -79,12 +108,12 @@ impl Carrier {
         }
     }
 
-    fn shared(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    fn shared(&self) -> Held<'_> {
+        Held(Some(self.shared.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// Waits until there is something to do: for a command, or for anybody.
-    fn wait<'s>(&'s self, mut shared: MutexGuard<'s, Shared>, id: Option<u64>) -> MutexGuard<'s, Shared> {
+    fn wait<'s>(&'s self, mut shared: Held<'s>, id: Option<u64>) -> Held<'s> {
         let me = std::thread::current();
         let my = me.id();
         shared.waiting.push((id, me));
@@ -209,7 +238,7 @@ impl Carrier {
 
     fn until_done<'s>(
         &'s self,
-        mut shared: MutexGuard<'s, Shared>,
+        mut shared: Held<'s>,
         id: u64,
         blocks: Range<u64>,
         payload: &mut Payload<'_>,
@@ -393,21 +422,21 @@ impl Shared {
         self.wake();
     }
 
-    /// Wakes the threads that have something to do: with an action or an outcome of their own, as
-    /// many others as there are actions for all, and those who wait for no command of their own.
+    /// Has the threads woken that have something to do: with an action or an outcome of their own,
+    /// as many others as there are actions for all, and those who wait for no command of their own.
     fn wake(&mut self) {
-        let Self { own, outcomes, waiting, common, .. } = self;
+        let Self { own, outcomes, waiting, common, to_wake, .. } = self;
         let mut common = common.len();
-        waiting.retain(|(id, thread)| {
+        let woken = waiting.extract_if(.., |(id, _)| {
             let concerned = id.is_none_or(|id| {
                 own.iter().any(|(of, _)| *of == id) || outcomes.iter().any(|(of, _)| *of == id)
             });
             let wakes = concerned || common > 0;
             if wakes {
                 common = common.saturating_sub(usize::from(!concerned));
-                thread.unpark();
             }
-            !wakes
+            wakes
         });
+        to_wake.extend(woken.map(|(_, thread)| thread));
     }
 }
