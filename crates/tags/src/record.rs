@@ -179,6 +179,7 @@ fn tags(geometry: &Geometry, count: u64, carries: bool, rest: &[u8]) -> Result<C
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::geometry::MIN_LOG;
     use pumice_protect::format::Place;
     use pumice_protect::guard::Guard;
     use pumice_protect::metadata::MetadataFormat;
@@ -265,6 +266,26 @@ mod tests {
             let mut bad = good.clone();
             bad[1] ^= 1;
             assert!(Record::decode(&geometry, &bad).is_err());
+        }
+    }
+
+    /// The bound that `docs/reference/on-disk/tags.md` gives, for the smallest log.
+    #[test]
+    fn a_log_holds_four_of_the_longest_records() {
+        for (bytes, unit) in [(8, 4096), (16, 4096), (64, 4096), (8, 512), (16, 512), (64, 512)] {
+            let metadata = MetadataFormat::tuple(Guard::Crc16).with_bytes(bytes, Place::Last).unwrap();
+            let geometry = Geometry::new(64 << 20, 4096, unit, metadata, MIN_LOG).unwrap();
+            let blocks = geometry.max_record_blocks() as usize;
+            let change = Change::Tags {
+                tags: vec![Tag::written(geometry.tuple(0, 1)); blocks],
+                others: vec![1; blocks * geometry.other_bytes()],
+                sums: vec![7; blocks],
+                data: (unit < 4096).then(|| vec![0; blocks * 4096]),
+            };
+            let body = Record { first: 0, change, settled: 0 }.encode(&geometry);
+            // The log adds a header, and begins each record on a sector.
+            let record = (48 + body.len()).next_multiple_of(512) as u64;
+            assert!(blocks > 0 && 4 * record <= MIN_LOG, "{bytes}, {unit}: {blocks} blocks, {record} bytes");
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Pages by themselves.
 
 use super::*;
+use pumice_protect::format::Place;
 use pumice_protect::guard::Guard;
+use pumice_protect::metadata::MetadataFormat;
 
 fn geometry(guard: Guard) -> Geometry {
     Geometry::new(1 << 20, 512, 512, guard, 1 << 20).expect("a drive")
@@ -175,4 +177,21 @@ fn a_page_with_any_bit_changed_or_of_another_place_or_file_is_lost() {
     assert_eq!(Page::decode(&geometry, &bytes, 1, 3), Found::Lost);
     assert_eq!(Page::decode(&geometry, &bytes, 2, 2), Found::Lost);
     assert_eq!(Page::decode(&geometry, &[0; 512], 1, 2), Found::Fresh);
+}
+
+/// The table of sizes in `docs/reference/on-disk/tags.md`: with another number, versions would read
+/// each other's files wrongly, and none would notice by itself.
+#[test]
+fn blocks_of_a_page_lie_where_the_format_says() {
+    for (bytes, blocks) in [(8, 60), (16, 30), (64, 7)] {
+        let metadata = MetadataFormat::tuple(Guard::Crc16).with_bytes(bytes, Place::Last).unwrap();
+        let geometry = Geometry::new(1 << 20, 4096, 4096, metadata, 1 << 20).unwrap();
+        assert_eq!((geometry.blocks_of_page(), geometry.pages()), (blocks, 256_u64.div_ceil(blocks)));
+        assert_eq!((geometry.place(blocks - 1), geometry.place(blocks)), ((0, blocks as usize - 1), (1, 0)));
+        let mut page = Page::unknown();
+        let tag = Tag::written(geometry.tuple(9, 0xABCD));
+        page.set(&geometry, blocks as usize - 1, &tag);
+        let at = 24 + blocks as usize * bytes - 8;
+        assert_eq!(page.encode(1, 0)[at..at + 8], *tag.tuple.encode(geometry.format()).as_slice());
+    }
 }
