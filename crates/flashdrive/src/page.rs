@@ -143,8 +143,8 @@ impl Buffers {
         for data in data.chunks(LONGEST) {
             let (mut lent, first) = (self.lend(data.len()), pages.len());
             let mut known = Vec::with_capacity(data.len() / page_bytes);
-            // A few pages at a time, so that they are in the processor's cache when they are hashed.
-            // The copy is: the memory of a host may change meanwhile.
+            // A few pages at a time, so that they are in the processor's cache when they are
+            // hashed. The copy is: the memory of a host may change meanwhile.
             for some in data.chunks(AT_ONCE * page_bytes) {
                 let at = lent.bytes.len();
                 lent.bytes.extend_from_slice(some);

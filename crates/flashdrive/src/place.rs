@@ -77,7 +77,11 @@ pub fn format(spec: &FlashSpec, superblock: &Superblock, overwrite: bool) -> Res
     let Some(meta) = at_path(path, found(path))? else { return make_file(path, superblock) };
     let short = |has| FlashError::Short { path: spec.to_string(), has, needs: bytes };
     if !meta.file_type().is_block_device() {
-        if !meta.file_type().is_file() || (!overwrite && meta.len() > 0) {
+        if !meta.file_type().is_file() {
+            let why = io::Error::new(io::ErrorKind::InvalidInput, "is neither a block device nor a file");
+            return at_path(path, Err(why));
+        }
+        if !overwrite && meta.len() > 0 {
             return Err(FlashError::NotEmpty(spec.to_string()));
         }
         // Held before its length changes: somebody may have it open.

@@ -54,23 +54,28 @@ impl Superblock {
         u64::from(self.logical) * u64::from(PAGE_BYTES)
     }
 
-    /// Memory for the tables of the drive in bytes, about; the table in `docs/design/ftl.md` has
-    /// the terms. Filters that grow with the contents are not in it.
+    /// Memory for the tables of the drive in bytes, at most; the table in `docs/design/ftl.md` has
+    /// the terms. What shared pages need is not in it, nor is the filter of the published scheme,
+    /// which has no bound.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let (logical, physical) = (u64::from(self.logical), u64::from(self.layout.geometry().pages()));
         let tables = 4 * logical + 8 * physical;
-        let index = 4 * physical.next_power_of_two() + 17 * physical;
-        let looks = 4 * logical + physical;
-        let weak = 4 * physical;
-        let lives = 4 * physical + 4 * logical;
+        let index = 4 * physical.next_power_of_two() + 13 * physical;
+        let looks = 12 * logical + physical;
+        // Tables by weak hash have 8 bytes and a sign for each place, and seven eighths are used.
+        let by_weak = |entries: u64| 9 * (entries * 8).div_ceil(7).next_power_of_two();
+        let live = 4 * physical + by_weak(logical);
+        let lives = 8 * physical + by_weak(physical);
+        let ghosts = 4 * physical;
         tables
             + match self.scheme {
                 Scheme::None => 0,
                 Scheme::Inline => index,
                 Scheme::Offline | Scheme::Separated | Scheme::OwnGc => index + looks,
-                Scheme::Live => index + looks + weak,
-                Scheme::Lives | Scheme::Ages | Scheme::Measured => index + looks + weak + lives,
+                Scheme::Live => index + looks + live,
+                Scheme::Lives | Scheme::Ages => index + looks + live + lives,
+                Scheme::Measured => index + looks + live + lives + ghosts,
             }
     }
 
@@ -248,6 +253,19 @@ mod tests {
             assert_eq!(with(at, 0xF1), Err(SuperblockError::Field(name)), "byte {at}");
         }
         assert_eq!(Superblock::decode(&body[..60]), Err(SuperblockError::Field("its length")));
+    }
+
+    /// The sums of the table in `docs/design/ftl.md`, for a TiB.
+    #[test]
+    fn memory_is_what_the_page_on_the_translation_layer_says() {
+        let (layout, logical) = Layout::of_drive(1 << 40, 700).unwrap();
+        let gib = |scheme| {
+            let bytes = Superblock { layout, logical, scheme, ..superblock() }.memory_bytes();
+            (bytes as f64 / f64::from(1 << 30) * 10.0).round() / 10.0
+        };
+        let all =
+            [Scheme::None, Scheme::Inline, Scheme::Separated, Scheme::Live, Scheme::Lives, Scheme::Measured];
+        assert_eq!(all.map(gib), [3.2, 8.7, 12.0, 17.6, 24.3, 25.4]);
     }
 
     #[test]

@@ -410,6 +410,8 @@ fn what_is_there_is_not_overwritten_and_other_settings_are_refused_by_name() {
     let made = plan(&wanted).unwrap();
     assert!(matches!(format(&wanted, &made, false), Err(FlashError::NotEmpty(_))));
     assert_eq!(std::fs::read(&path).unwrap(), [0x55; 9000]);
+    let why = format(&spec(Path::new("/dev/null"), ",capacity=4MiB"), &made, true).unwrap_err().to_string();
+    assert_eq!(why, "/dev/null: is neither a block device nor a file");
     format(&wanted, &made, true).unwrap();
     let (drive, _) = open(&wanted, "f").unwrap();
     drive.write_at(0, &[1; PAGE]).unwrap();

@@ -180,7 +180,8 @@ pub(crate) fn run(args: &FlashArgs) -> Result<ExitCode, Failure> {
 }
 
 fn plain_file(path: &Path, bytes: u64) -> Result<FileDevice, Failure> {
-    File::create_new(path)?.set_len(bytes)?;
+    let made = File::create_new(path).and_then(|file| file.set_len(bytes));
+    made.map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
     let device = FileDevice::open(path, OpenMode::ReadWrite, Options::default())?;
     // Its room is allocated, as that of a flash drive is.
     device.zero(0, bytes)?;

@@ -315,10 +315,14 @@ fn a_flash_drive_is_measured_beside_a_plain_file_and_both_are_removed() {
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "something is left");
         serde_json::from_slice::<Value>(&done.stdout).unwrap()
     };
+    let none = folder.path().join("none");
+    let refused = pumice().args(words).arg(&none).output().unwrap();
+    let why = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.status.code() == Some(2) && why.contains(none.to_str().unwrap()), "{why}");
     let half = measure(&["--dedup", "inline"]);
     assert!(half["hash_bytes_per_s"].as_f64().unwrap() > 0.0);
-    let full = measure(&["--full", "--op", "28"]);
     assert!(half["hash_many_bytes_per_s"].as_f64().unwrap() > 0.0);
+    let full = measure(&["--full", "--op", "28"]);
     assert!(full["hash_bytes_per_s"].is_null() && full["hash_many_bytes_per_s"].is_null());
     // A fast machine writes more pages in this time than half of the drive has, so a few are moved.
     for (document, most) in [(half, 1.5), (full, f64::INFINITY)] {

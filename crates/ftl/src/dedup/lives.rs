@@ -25,7 +25,8 @@ impl Lives {
         Self {
             born: vec![0; physical as usize],
             contents: HashMap::default(),
-            order: VecDeque::new(),
+            // It fills up in time, and would grow to a power of two.
+            order: VecDeque::with_capacity(physical as usize + 1),
             room: physical as usize,
             mean: logical as f32,
         }
