@@ -152,6 +152,28 @@ pub enum Rule {
     MissedHasBits,
     /// A claim is granted when it has the locks of its windows.
     ClaimsWait,
+    /// The room of records is used again only when the horizon that covers them is durable.
+    RoomAfterHorizon,
+    /// Superblocks say which members cannot be reached before anything is replayed.
+    AwayFirst,
+    /// A block whose record is damaged is unknown until it is computed.
+    ErasedIsUnknown,
+    /// When a device joins, the horizon covers every record there is.
+    HorizonBeforeJoin,
+    /// Blocks that are listed as bad are not read by a stretch.
+    StretchAvoidsBad,
+    /// What a stretch has read of a member that fails meanwhile does not count.
+    StretchEnds,
+    /// A stretch reads no member that has only some of its windows.
+    StretchAllOrNone,
+    /// Superblocks name no window as restored that is not flushed.
+    RestoredIsFlushed,
+    /// Recovery writes the bits of all members together on each.
+    BitsOfAll,
+    /// A member that is back gets the bits that it may have missed.
+    BitsOfReturned,
+    /// What a medium did not give is asked for again before it is written.
+    AsksAgain,
 }
 
 /// What a volume begins with.

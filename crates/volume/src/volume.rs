@@ -411,7 +411,7 @@ impl Volume {
     fn returned(&mut self, role: Role) {
         if self.failing.remove(&role) {
             // It may have missed bits, and steps of operations.
-            if let Some(intent) = &mut self.intent {
+            if let (true, Some(intent)) = (self.keeps(Rule::BitsOfReturned), &mut self.intent) {
                 intent.doubt();
             }
             if self.failing.is_empty() && !self.unrecorded {

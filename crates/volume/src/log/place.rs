@@ -116,6 +116,60 @@ impl Space {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pumice_raid::layout::{Layout, Level};
+    use pumice_raid::superblock::BadBlockLogPlace;
+    use pumice_raid::superblock::v1::V1;
+    use pumice_raid::{FormatSpec, Metadata, Uuid};
+    use pumice_units::SECTOR;
+
+    const DATA: u64 = 3 << 20;
+
+    fn superblock() -> Superblock {
+        let size = 8 << 20;
+        let spec = FormatSpec {
+            metadata: Metadata::V1_2,
+            level: Level::Raid5,
+            layout: Some(Layout::LeftSymmetric),
+            chunk_bytes: 4096,
+            component_bytes: None,
+            device_bytes: vec![size; 3],
+            array_uuid: Uuid([1; 16]),
+            device_uuids: (2..5).map(|i| Uuid([i; 16])).collect(),
+            name: String::new(),
+            ctime: 1,
+            bitmap: true,
+            bad_block_log: true,
+            data_offset: Some(DATA),
+        };
+        let format = spec.format().unwrap();
+        let (_, bytes) = format.members[0].writes.iter().find(|(at, _)| *at == 4096).unwrap();
+        V1::parse(bytes, Metadata::V1_2, size / SECTOR).unwrap()
+    }
+
+    /// Whichever of md's structures is the last one before the data, however far it reaches: the
+    /// log lies behind it, or there is no room.
+    #[test]
+    fn the_log_lies_behind_everything_that_md_has_before_the_data() {
+        let plain = superblock();
+        for last in 0..3 {
+            for end in [100, 1000, 4200, DATA / SECTOR - 8] {
+                let (mut sb, area) = (plain.clone(), Area { start: 48, sectors: end - 48 });
+                match last {
+                    0 => sb.bitmap = Some(area),
+                    1 => sb.ppl = Some(area),
+                    _ => sb.bad_block_log = Some(BadBlockLogPlace { area, shift: 0, used: false }),
+                }
+                match region(&sb) {
+                    Ok(found) => {
+                        assert!(found.start >= end * SECTOR, "{last} to {end}: {found:?}");
+                        assert_eq!(found.heads() + HEADS * HEAD_BYTES, DATA);
+                    }
+                    Err(NoRoom { free }) => assert!(free < MIN_RECORDS + HEADS * HEAD_BYTES),
+                }
+                assert_eq!(region(&sb).is_ok(), end < 4200, "{last} to {end}");
+            }
+        }
+    }
 
     /// Whatever order records come in, what was set aside for later is there.
     #[test]

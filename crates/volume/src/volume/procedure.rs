@@ -103,6 +103,7 @@ impl Procedure {
 
 /// What finishes an update on members that lag.
 const FINISH: [Step; 3] = [Step::Heads, Step::Bitmap, Step::Superblocks];
+const FLUSH: [Step; 3] = [Step::Flush, Step::BadBlocks, Step::Heads];
 const UPDATE: [Step; 5] = [Step::Flush, Step::BadBlocks, Step::Heads, Step::Bitmap, Step::Superblocks];
 
 impl Volume {
@@ -176,12 +177,16 @@ impl Volume {
         let in_place = oldest.min(self.next_sequence) - 1;
         if (self.want_room && in_place > self.released) || !requests.is_empty() {
             self.want_flush = later;
-            return self.start(Goal::Flush(requests), &[Step::Flush, Step::BadBlocks, Step::Heads]);
+            return self.start(Goal::Flush(requests), &FLUSH);
         }
         if self.ops.values().any(super::Op::is_active) || self.has_begun_stretches() {
             return;
         }
-        if let Some(join) = self.joins.pop_front() {
+        if !self.joins.is_empty() && self.counts() && self.keeps(Rule::HorizonBeforeJoin) {
+            // It begins a generation, and so makes all records void; also those of a member that
+            // fails before it was flushed, and is believed if the power goes.
+            self.start(Goal::Flush(Vec::new()), &FLUSH);
+        } else if let Some(join) = self.joins.pop_front() {
             self.join(join);
         } else if let Some(role) = self.rebuilt.take() {
             // It may have failed since its last window was restored.
@@ -204,6 +209,11 @@ impl Volume {
             self.fenced = true;
             self.effects.push(Effect::Stopped);
         }
+    }
+
+    /// Whether the log has records that count.
+    fn counts(&self) -> bool {
+        self.released + 1 < self.next_sequence
     }
 
     /// Superblocks of the others are made to say which members failed, unless the code does not
@@ -310,6 +320,9 @@ impl Volume {
             Some(Step::Flush) => {
                 for member in self.members.iter_mut().filter(|member| member.here()) {
                     member.restored = member.flushing;
+                }
+                if !self.keeps(Rule::RoomAfterHorizon) {
+                    self.members.iter_mut().for_each(|member| member.space.release(running.horizon));
                 }
             }
             Some(Step::Superblocks) if running.finishing => running.finishing = false,
@@ -432,7 +445,11 @@ impl Volume {
             _ => self.clean,
         };
         let (events, now, window) = (self.events, self.now, self.windows.bytes());
+        let flushed = self.keeps(Rule::RestoredIsFlushed);
         for member in self.members.iter_mut().filter(|member| member.here()) {
+            if !flushed {
+                member.restored = member.lowest();
+            }
             member.announce(events, clean, now, window);
         }
     }

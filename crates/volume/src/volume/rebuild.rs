@@ -149,8 +149,12 @@ impl Volume {
     /// Asks the medium again for what it did not give: it may have been written since, or the error
     /// has passed, and what reads well is not written over. Returns whether it did.
     pub(super) fn asks(&mut self, id: OpId) -> bool {
+        let asks = self.keeps(Rule::AsksAgain);
         let Some(op) = self.ops.get_mut(&id) else { return false };
         let Kind::Rewrite { role, rows } = op.kind else { return false };
+        if !asks {
+            op.unreadable.insert(role, rows);
+        }
         if op.misses(role).count() > 0 {
             return false;
         }

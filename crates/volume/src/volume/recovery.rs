@@ -44,6 +44,13 @@ impl Volume {
         let replay = assembly.replay;
         let torn = if self.keeps(Rule::ParityOfTorn) { replay.torn } else { Default::default() };
         let torn = torn.into_iter().map(|(window, rows)| (Kind::Resync { rows }, window));
+        // None of them says anything of another one in its row.
+        for ((role, window), rows) in &replay.erased {
+            let base = window.0 * self.windows.rows;
+            let unknown = self.keeps(Rule::ErasedIsUnknown);
+            let blocks = rows.iter().filter(|_| unknown).map(|row| base + u64::from(row));
+            self.members[role.index()].bad.extend(blocks);
+        }
         let erased =
             replay.erased.into_iter().map(|((role, window), rows)| (Kind::Rebuild { role, rows }, window));
         self.recovery = Some(Recovery {
@@ -53,7 +60,7 @@ impl Volume {
             nonce: assembly.nonce,
             settled: replay.released,
         });
-        if let Some(intent) = &mut self.intent {
+        if let (true, Some(intent)) = (self.keeps(Rule::BitsOfAll), &mut self.intent) {
             // A crash may have left members with different bits.
             intent.doubt();
         }
@@ -61,11 +68,11 @@ impl Volume {
             // Or the heads that are written next would vouch for old records.
             self.new_generation(assembly.nonce);
         }
-        if assembly.fail.is_empty() {
-            self.recovery_went_on();
-        } else {
-            self.set_roles(&faulty(assembly.fail));
-            self.start_recovered();
+        let away = !assembly.fail.is_empty();
+        self.set_roles(&faulty(assembly.fail));
+        match away && self.keeps(Rule::AwayFirst) {
+            true => self.start_recovered(),
+            false => self.recovery_went_on(),
         }
     }
 

@@ -119,7 +119,8 @@ impl Volume {
                 state.absent.insert(role);
             }
             let differs = has != 0 && has != windows.end - windows.start;
-            if differs || member.here() && member.bad.range(blocks.clone()).next().is_some() {
+            let bad = member.here() && member.bad.range(blocks.clone()).next().is_some();
+            if differs && self.keeps(Rule::StretchAllOrNone) || bad && self.keeps(Rule::StretchAvoidsBad) {
                 return None;
             }
         }
@@ -263,8 +264,9 @@ impl Volume {
     /// Members changed, or may have missed something. Nothing is known to be under way for members
     /// that are gone.
     pub(super) fn doubt_stretches(&mut self, gone: &[Role]) {
+        let ends = self.keeps(Rule::StretchEnds);
         for stretch in self.stretches.values_mut() {
-            stretch.refused = true;
+            stretch.refused |= ends;
         }
         let of_gone = self.stretches.iter().filter(|(_, stretch)| gone.contains(&stretch.role));
         for id in of_gone.map(|(id, _)| *id).collect::<Vec<_>>() {

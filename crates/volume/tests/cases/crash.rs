@@ -2,7 +2,7 @@
 //!
 //! A short form runs with the tests; `cargo xtask volume-cases --seeds N` is the long one.
 
-use crate::harness::{Fault, Put, Setup, World};
+use crate::harness::{Fault, Put, Setup, World, first_wrong};
 use pumice_raid::layout::{Layout, Level};
 use pumice_units::{Role, StripeIndex};
 use pumice_volume::assemble::Rule;
@@ -25,9 +25,14 @@ enum Case {
     Rebuilding,
     /// Linux runs the array before we come back.
     LinuxRan,
+    /// A member cannot be reached when the log is replayed, or its log cannot be read; the power
+    /// goes again, and it is back.
+    AwayAtReplay,
+    /// Members fail, come back and are replaced all the time.
+    Members,
 }
 
-const CASES: [Case; 7] = [
+const CASES: [Case; 9] = [
     Case::Crash,
     Case::DuringReplay,
     Case::MemberLost,
@@ -35,6 +40,8 @@ const CASES: [Case; 7] = [
     Case::FailedMidWrite,
     Case::Rebuilding,
     Case::LinuxRan,
+    Case::AwayAtReplay,
+    Case::Members,
 ];
 
 fn setup(seed: u64, log: bool) -> Setup {
@@ -54,12 +61,8 @@ fn setup(seed: u64, log: bool) -> Setup {
 
 /// How many members may be lost yet, and one that is.
 fn may_lose(world: &mut World) -> (usize, usize) {
-    let survives = usize::from(world.geometry.raid_disks() - world.geometry.data_disks());
     let role = world.random.next(world.disks.len() as u64) as usize;
-    let missing = world.missing();
-    let disks = world.disks.iter().zip(0..);
-    let gone = disks.filter(|(disk, role)| disk.lost || missing.contains(&Role(*role))).count();
-    (survives.saturating_sub(gone), role)
+    (world.may_lose(), role)
 }
 
 fn lose_one(world: &mut World) {
@@ -77,6 +80,23 @@ fn lose(world: &mut World) {
     } else {
         world.disks[role].lost |= left > 0;
     }
+}
+
+/// A member cannot be reached, or its log cannot be read; the power goes before the end of the
+/// recovery, and the member is back.
+fn away_at_replay(world: &mut World) {
+    let (left, role) = may_lose(world);
+    if left == 0 {
+        return;
+    }
+    match world.random.chance(50) {
+        true => world.disks[role].up = false,
+        false => world.spoil_heads(Role(role as u16)),
+    }
+    world.begin().unwrap();
+    let steps = world.random.next(60);
+    world.run_recovery(steps);
+    world.crash();
 }
 
 /// Says which history went wrong.
@@ -119,6 +139,11 @@ fn history_of(seed: u64, case: Case, fault: Fault, omit: Option<Rule>, again: bo
     for round in 0..2 {
         let steps = 20 + world.random.next(400);
         world.run(steps);
+        for _ in 0..if case == Case::Members { 3 + world.random.next(6) } else { 0 } {
+            world.change_member();
+            let steps = world.random.next(60);
+            world.run(steps);
+        }
         if case == Case::FailedMidWrite {
             match world.random.chance(50) {
                 true => lose(&mut world),
@@ -131,7 +156,7 @@ fn history_of(seed: u64, case: Case, fault: Fault, omit: Option<Rule>, again: bo
         }
         world.crash();
         let whole = world.disks.iter().all(|disk| !disk.lost);
-        if whole && !matches!(case, Case::Rebuilding | Case::FailedMidWrite) {
+        if whole && world.missing().is_empty() && case != Case::FailedMidWrite {
             world.check_for_linux();
         }
         if case == Case::MemberLost {
@@ -139,9 +164,12 @@ fn history_of(seed: u64, case: Case, fault: Fault, omit: Option<Rule>, again: bo
             world.may_be_unreadable = true;
         }
         // A member that is lost and not recorded yet is lost with the power.
-        world.may_be_unreadable |= case == Case::FailedMidWrite;
+        world.may_be_unreadable |= matches!(case, Case::FailedMidWrite | Case::AwayAtReplay | Case::Members);
         if case == Case::LinuxRan && world.random.chance(70) {
             world.linux_runs();
+        }
+        if case == Case::AwayAtReplay || case == Case::Members && world.random.chance(30) {
+            away_at_replay(&mut world);
         }
         if again {
             for _ in 0..world.random.next(3) {
@@ -160,7 +188,11 @@ fn history_of(seed: u64, case: Case, fault: Fault, omit: Option<Rule>, again: bo
         }
         world.start().unwrap_or_else(|refusal| panic!("seed {seed} {case:?} round {round}: {refusal}"));
         world.verify();
-        if world.volume.as_ref().unwrap().missing().is_empty() && world.model.unreadable == 0 {
+        let missing = world.missing();
+        if let (Some(role), true) = (missing.first(), world.random.chance(50)) {
+            // Rebuilt, also over bad blocks, while the next round goes on.
+            world.bring_back(*role);
+        } else if missing.is_empty() && world.model.unreadable == 0 {
             assert_eq!(world.torn_rows(), [] as [u64; 0], "seed {seed} {case:?}: not clean after recovery");
         }
     }
@@ -218,7 +250,7 @@ fn a_write_that_fails_leaves_each_of_its_blocks_old_or_new() {
         world.start().unwrap();
         let stripe = world.geometry.stripe_bytes();
         world.submit(pumice_volume::Request::Write { offset: 0, len: stripe, fua: false });
-        while !world.outstanding_writes() && !world.outstanding_stores() {
+        while !world.stores_wait() {
             world.execute();
         }
         world.crash();
@@ -252,19 +284,15 @@ fn after_crashes_in_the_middle_of_any_recovery_flushed_is_kept_too() {
 
 /// Whether a history goes wrong, for any of some seeds.
 fn goes_wrong(cases: &[Case], fault: Fault, omit: Option<Rule>, seeds: u64) -> bool {
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| {}));
-    let wrong = (0..seeds).find(|seed| {
-        cases.iter().any(|case| std::panic::catch_unwind(|| history(seed * 7, *case, fault, omit)).is_err())
-    });
-    std::panic::set_hook(hook);
+    let of_all = |seed| cases.iter().for_each(|case| drop(history(seed * 7, *case, fault, omit)));
+    let wrong = first_wrong(0..seeds, of_all);
     println!("{omit:?} {fault:?}: wrong at {wrong:?}");
     wrong.is_some()
 }
 
 #[test]
 fn each_rule_that_is_left_out_loses_data() {
-    use Case::{Crash, Degraded, FailedMidWrite, LinuxRan, MemberLost};
+    use Case::{AwayAtReplay, Crash, Degraded, FailedMidWrite, LinuxRan, MemberLost};
     for (rule, cases) in [
         (Rule::OneWrite, &[Crash, Degraded][..]),
         (Rule::RecordsFirst, &[Crash, Degraded]),
@@ -279,6 +307,7 @@ fn each_rule_that_is_left_out_loses_data() {
         (Rule::ParityOfTorn, &[Crash, MemberLost]),
         (Rule::BitsFirst, &[Crash]),
         (Rule::DirtyFirst, &[Crash, LinuxRan]),
+        (Rule::AwayFirst, &[AwayAtReplay]),
     ] {
         assert!(goes_wrong(cases, Fault::None, Some(rule), 200), "{rule:?} is not needed?");
     }
@@ -310,7 +339,7 @@ fn without_the_log_a_degraded_crash_is_refused_and_forced_it_shows_losses() {
         lose(&mut world);
         let steps = 200 + world.random.next(400);
         world.run(steps);
-        if !world.outstanding_writes() {
+        if !world.stores_wait() {
             continue;
         }
         world.crash();
@@ -318,11 +347,8 @@ fn without_the_log_a_degraded_crash_is_refused_and_forced_it_shows_losses() {
         refused += 1;
         world.force_clean();
         world.start().unwrap();
-        let hook = std::panic::take_hook();
-        std::panic::set_hook(Box::new(|_| {}));
-        let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.verify()));
-        std::panic::set_hook(hook);
-        losses += u32::from(read.is_err());
+        let world = std::cell::RefCell::new(world);
+        losses += u32::from(first_wrong(seed..seed + 1, |_| world.borrow_mut().verify()).is_some());
     }
     assert!(refused > 20 && losses > 5, "{refused} refused, {losses} with losses");
 }
@@ -387,7 +413,7 @@ fn members_return_while_blocks_are_stored(seed: u64, omit: Option<Rule>) {
         let offset = world.random.next(world.geometry.array_bytes() / 4096) * 4096;
         world.submit(pumice_volume::Request::Write { offset, len: 4096, fua: false });
     }
-    while !world.outstanding_stores() && world.model.under_way() > 0 {
+    while !world.stores_wait() && world.model.under_way() > 0 {
         world.execute();
     }
     let first = world.random.next(4) as usize;
@@ -410,14 +436,7 @@ fn members_return_while_blocks_are_stored(seed: u64, omit: Option<Rule>) {
 #[test]
 fn a_write_that_is_in_place_in_part_is_not_planned_again() {
     (0..60).for_each(|seed| members_return_while_blocks_are_stored(seed, None));
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| {}));
-    let wrong = |seed: &u64| {
-        let history = || members_return_while_blocks_are_stored(*seed, Some(Rule::KeepMade));
-        std::panic::catch_unwind(history).is_err()
-    };
-    let found = (0..60).find(wrong);
-    std::panic::set_hook(hook);
+    let found = first_wrong(0..60, |seed| members_return_while_blocks_are_stored(seed, Some(Rule::KeepMade)));
     assert!(found.is_some(), "the rule is not needed?");
 }
 
@@ -464,14 +483,8 @@ fn a_write_fails_after_it_has_logged(seed: u64, omit: Option<Rule>) -> Option<()
 fn a_write_that_failed_after_it_had_logged_is_never_replayed_over_later_ones() {
     let met = (0..60).filter_map(|seed| a_write_fails_after_it_has_logged(seed, None)).count();
     assert!(met > 30, "{met}");
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| {}));
-    let wrong = |seed: &u64| {
-        let history = || a_write_fails_after_it_has_logged(*seed, Some(Rule::FailedIsVoid));
-        std::panic::catch_unwind(history).is_err()
-    };
-    let found = (0..60).find(wrong);
-    std::panic::set_hook(hook);
+    let found =
+        first_wrong(0..60, |seed| _ = a_write_fails_after_it_has_logged(seed, Some(Rule::FailedIsVoid)));
     assert!(found.is_some(), "the rule is not needed?");
 }
 
@@ -673,14 +686,7 @@ fn members_fail_amid_full_stripes(seed: u64, omit: Option<Rule>) {
 #[test]
 fn writes_that_are_logged_again_after_failures_always_find_room() {
     (0..10).for_each(|seed| members_fail_amid_full_stripes(seed, None));
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| {}));
-    let wrong = |seed: &u64| {
-        let history = || members_fail_amid_full_stripes(*seed, Some(Rule::RoomForAgain));
-        std::panic::catch_unwind(history).is_err()
-    };
-    let found = (0..10).find(wrong);
-    std::panic::set_hook(hook);
+    let found = first_wrong(0..10, |seed| members_fail_amid_full_stripes(seed, Some(Rule::RoomForAgain)));
     assert!(found.is_some(), "the rule is not needed?");
 }
 

@@ -9,3 +9,4 @@ mod harness;
 mod plain;
 mod rejoin;
 mod rows;
+mod rules;

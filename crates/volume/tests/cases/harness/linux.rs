@@ -1,6 +1,6 @@
 //! The same members as Linux would see and run them.
 
-use super::{BLOCK, DATA, REGION, SUPERBLOCK, World};
+use super::{BLOCK, DATA, SUPERBLOCK, World};
 use pumice_parity::gf;
 use pumice_raid::Metadata;
 use pumice_raid::superblock::v1::{RESYNC_DONE, V1};
@@ -19,7 +19,7 @@ impl World {
                 "row {block} is torn under a clean superblock"
             );
             for look in &looks {
-                let region = block * BLOCK / u64::from(REGION);
+                let region = block * BLOCK / self.region;
                 let byte = look.bitmap_bytes[256 + region as usize / 8];
                 assert!(byte & (1 << (region % 8)) != 0, "row {block} is torn and has no bit");
             }

@@ -3,7 +3,9 @@
 
 mod claims;
 pub(crate) mod disk;
+mod drive;
 mod linux;
+mod members;
 mod model;
 mod nodes;
 
@@ -14,21 +16,46 @@ use nodes::Nodes;
 use pumice_parity::gf;
 use pumice_raid::geometry::Geometry;
 use pumice_raid::layout::{Layout, Level};
-use pumice_raid::superblock::v1::{ROLE_SPARE, V1};
+use pumice_raid::superblock::v1::V1;
 use pumice_raid::{FormatSpec, Metadata, Uuid};
 use pumice_units::Role;
 use pumice_volume::assemble::Rule;
-use pumice_volume::log::{HEAD_BYTES, HEADS, highest_serial, newest_head, scan};
+use pumice_volume::log::{HEAD_BYTES, HEADS, newest_head, scan};
 use pumice_volume::member::bad_blocks_of;
 use pumice_volume::plan::Term;
 use pumice_volume::rows::{BLOCK, Rows, Windows};
 use pumice_volume::sequencer::OpId;
 use pumice_volume::token::Token;
 use pumice_volume::{
-    Action, Command, Effect, Event, MemberLook, MemberPlace, Outcome, Refusal, Report, Request, RequestId,
-    Volume, assemble,
+    Action, Command, Effect, Event, MemberLook, MemberPlace, Outcome, Refusal, Report, Volume, assemble,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::sync::Once;
+
+thread_local! {
+    /// What goes wrong in this thread is expected.
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The first of some seeds whose history goes wrong. What its panic says is not printed.
+pub(crate) fn first_wrong(seeds: Range<u64>, history: impl Fn(u64)) -> Option<u64> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let loud = take_hook();
+        set_hook(Box::new(move |info| {
+            if !QUIET.get() {
+                loud(info);
+            }
+        }));
+    });
+    QUIET.set(true);
+    let found = seeds.into_iter().find(|seed| catch_unwind(AssertUnwindSafe(|| history(*seed))).is_err());
+    QUIET.set(false);
+    found
+}
 
 const SUPERBLOCK: u64 = 4096;
 const DATA: u64 = 0x12_0000;
@@ -54,6 +81,8 @@ pub(crate) enum Fault {
     NoBits,
     /// Bad blocks are not recorded.
     NoBadBlocks,
+    /// A stripe log that cannot be read is taken for an empty one.
+    UnreadableLogs,
 }
 
 /// A small durable write.
@@ -88,6 +117,7 @@ pub(crate) struct World {
     pub(crate) random: Random,
     pub(crate) geometry: Geometry,
     pub(crate) windows: Windows,
+    region: u64,
     pub(crate) disks: Vec<Disk>,
     pub(crate) volume: Option<Volume>,
     pub(crate) model: Model,
@@ -123,6 +153,11 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(seed: u64, setup: &Setup) -> Self {
+        Self::with_regions(seed, setup, REGION)
+    }
+
+    /// With a bitmap whose regions have so many bytes.
+    pub(crate) fn with_regions(seed: u64, setup: &Setup, region: u32) -> Self {
         let size = DATA + setup.stripes * setup.chunk;
         let spec = FormatSpec {
             metadata: Metadata::V1_2,
@@ -147,7 +182,7 @@ impl World {
                 disk.put(*at, bytes);
             }
             // A bitmap with many regions, so that bits mean something.
-            disk.put(SUPERBLOCK * 2 + 52, &REGION.to_le_bytes());
+            disk.put(SUPERBLOCK * 2 + 52, &region.to_le_bytes());
             disks.push(disk);
         }
         let windows = Windows::new(&format.geometry);
@@ -155,6 +190,7 @@ impl World {
             random: Random(seed),
             geometry: format.geometry,
             windows,
+            region: u64::from(region),
             disks,
             volume: None,
             model: Model::new(format.geometry.array_bytes()),
@@ -204,10 +240,12 @@ impl World {
                 let log = disk.read(region.start, region.len as usize);
                 records = scan(log, region, head.role, head.generation, head.nonce);
                 assert!(role >= 0xFF00 || role == head.role.get());
+            } else if self.fault == Fault::UnreadableLogs {
+                head = self.made_up_head(disk, &superblock, region);
             }
         }
         let area = place.bitmap.unwrap();
-        let bits = 256 + (self.windows.count * self.windows.bytes()).div_ceil(u64::from(REGION)).div_ceil(8);
+        let bits = 256 + (self.windows.count * self.windows.bytes()).div_ceil(self.region).div_ceil(8);
         let bitmap_bytes = disk.read(area.start, bits.next_multiple_of(512) as usize).to_vec();
         let bad = bad_blocks_of(&record.bad_blocks, &place);
         Some(MemberLook { superblock, place, head, records, bitmap: record.bitmap, bitmap_bytes, bad })
@@ -448,352 +486,5 @@ impl World {
                 buffers.new.insert((output.role, *row), block);
             }
         }
-    }
-
-    /// Sends a request.
-    pub(crate) fn submit(&mut self, request: Request) {
-        let id = RequestId(self.next_request);
-        self.next_request += 1;
-        self.model.submitted(id, request, &self.windows, &self.geometry);
-        if let Some(volume) = &mut self.volume {
-            volume.handle(Event::Request(id, request));
-        }
-        self.effects();
-    }
-
-    pub(crate) fn event(&mut self, event: Event) {
-        if let Some(volume) = &mut self.volume {
-            volume.handle(event);
-        }
-        self.effects();
-    }
-
-    pub(crate) fn tick(&mut self) {
-        self.clock += 5;
-        self.event(Event::Tick(self.clock));
-    }
-
-    /// A request of any size and alignment.
-    pub(crate) fn any_request(&mut self) {
-        let bytes = self.geometry.array_bytes();
-        let stripe = self.geometry.stripe_bytes();
-        let sectors = |random: &mut Random, n: u64| random.next(n) * 512;
-        let (offset, len) = match self.random.next(4) {
-            0 => (sectors(&mut self.random, bytes / 512), 512 + sectors(&mut self.random, 8)),
-            1 => (self.random.next(bytes / BLOCK) * BLOCK, BLOCK),
-            2 => (self.random.next(bytes / BLOCK) * BLOCK, BLOCK * (1 + self.random.next(12))),
-            _ => (self.random.next(bytes / stripe) * stripe, stripe * (1 + self.random.next(2))),
-        };
-        let len = len.min(bytes - offset);
-        let request = match self.random.next(20) {
-            0..3 => Request::Flush,
-            3..6 => Request::Read { offset, len },
-            kind => Request::Write { offset, len, fua: kind == 19 },
-        };
-        self.submit(request);
-    }
-
-    /// Requests and actions in any order.
-    pub(crate) fn run(&mut self, steps: u64) {
-        for _ in 0..steps {
-            if self.again || self.fenced {
-                return;
-            }
-            let busy = self.model.under_way();
-            if self.outstanding.is_empty() || (busy < 6 && self.random.chance(10)) {
-                match self.random.chance(90) && busy < 12 {
-                    true => self.any_request(),
-                    false => self.tick(),
-                }
-            } else {
-                self.execute();
-            }
-        }
-    }
-
-    /// This host takes every member.
-    pub(crate) fn take_tokens(&mut self) {
-        for disk in &mut self.disks {
-            assert!(disk.guard.raise(self.token));
-            assert_eq!(disk.guard.raised(), Some(self.token));
-        }
-    }
-
-    /// Nobody has the array open any more, says its operator.
-    pub(crate) fn release(&mut self) {
-        for i in 0..self.disks.len() {
-            let look = self.look(&self.disks[i]).unwrap();
-            if let (Some(head), Some(region)) = (look.head, look.place.log) {
-                let released = head.released_by_operator();
-                self.disks[i].put(released.slot(region.heads()), &released.encode());
-            }
-        }
-    }
-
-    /// Lets everything that is under way come to its end.
-    pub(crate) fn settle(&mut self) {
-        let mut steps = 0;
-        while !self.outstanding.is_empty() {
-            self.execute();
-            steps += 1;
-            assert!(steps < 300_000, "it does not come to an end");
-        }
-    }
-
-    /// The power of everything goes.
-    pub(crate) fn crash(&mut self) {
-        self.missed = self.missing();
-        if let Some(volume) = self.volume.take() {
-            let (near, far) = volume.ways();
-            self.ways = (self.ways.0 + near, self.ways.1 + far);
-        }
-        for action in std::mem::take(&mut self.outstanding) {
-            if self.random.chance(50) {
-                self.carry_out(&action.command, true);
-            }
-        }
-        for disk in &mut self.disks {
-            disk.crash(&mut self.random);
-            disk.up = true;
-        }
-        self.buffers.clear();
-        if let Some(nodes) = &mut self.nodes {
-            nodes.crash();
-        }
-        self.model.crashed();
-    }
-
-    /// Members that the volume misses, or missed when the power went.
-    pub(crate) fn missing(&self) -> Vec<Role> {
-        self.volume.as_ref().map_or_else(|| self.missed.clone(), Volume::missing)
-    }
-
-    /// Some of a recovery.
-    pub(crate) fn run_recovery(&mut self, steps: u64) {
-        for _ in 0..steps {
-            if self.ready || self.again || self.outstanding.is_empty() {
-                return;
-            }
-            match self.random.chance(10) {
-                true => self.tick(),
-                false => self.execute(),
-            }
-        }
-    }
-
-    pub(crate) fn outstanding_writes(&self) -> bool {
-        self.outstanding.iter().any(|action| matches!(action.command, Command::Write { .. }))
-    }
-
-    pub(crate) fn outstanding_stores(&self) -> bool {
-        self.outstanding.iter().any(|action| matches!(action.command, Command::Store { .. }))
-    }
-
-    /// Carries out actions until an update writes the header of a bitmap, with the count that its
-    /// superblocks will have; the member, unless that never comes.
-    pub(crate) fn run_to_bitmap_header(&mut self) -> Option<Role> {
-        loop {
-            let newest = self.events().into_iter().max().unwrap();
-            let header = |action: &Action| match &action.command {
-                Command::Put { role, at, bytes } if *at == 2 * SUPERBLOCK && bytes.len() > 32 => {
-                    let events = u64::from_le_bytes(bytes[24..32].try_into().unwrap());
-                    (events > newest).then_some(*role)
-                }
-                _ => None,
-            };
-            if let Some(role) = self.outstanding.iter().find_map(header) {
-                return Some(role);
-            }
-            if !self.step() {
-                return None;
-            }
-        }
-    }
-
-    /// Carries out some of what is under way.
-    pub(crate) fn run_some(&mut self, steps: u64) {
-        for _ in 0..steps {
-            self.step();
-        }
-    }
-
-    /// Carries out one action, if there is one.
-    pub(crate) fn step(&mut self) -> bool {
-        let some = !self.outstanding.is_empty();
-        if some {
-            self.execute();
-        }
-        some
-    }
-
-    /// The event counts of all superblocks.
-    pub(crate) fn events(&self) -> Vec<u64> {
-        let events =
-            |disk: &Disk| V1::decode(&disk.now[SUPERBLOCK as usize..], Metadata::V1_2).unwrap().events;
-        self.disks.iter().map(events).collect()
-    }
-
-    /// The next write of this kind on this member fails. Whether it is done all the same, `lands`
-    /// says.
-    pub(crate) fn fail_next(&mut self, role: Role, put: Put, lands: bool) {
-        self.failing_puts.push((role, put, lands));
-    }
-
-    /// Whether every write that was to fail has failed.
-    pub(crate) fn all_failed(&self) -> bool {
-        self.failing_puts.is_empty()
-    }
-
-    /// Makes the block of a member unreadable, by its number in the data area.
-    pub(crate) fn decay(&mut self, role: Role, block: u64) {
-        self.disks[role.index()].decay(DATA + block * BLOCK);
-    }
-
-    /// Makes up to `count` blocks unreadable, no two of a row: not even after a crash that takes
-    /// away what was written to one of them since.
-    pub(crate) fn decay_some(&mut self, count: u64) {
-        for _ in 0..count {
-            let block = self.random.next(self.windows.count * self.windows.rows);
-            let role = self.random.next(self.disks.len() as u64) as u16;
-            let at = DATA + block * BLOCK;
-            if self.disks.iter().all(|disk| !disk.is_worn(at)) {
-                self.decay(Role(role), block);
-            }
-        }
-    }
-
-    /// Carries out one of the actions of which `is` holds. Returns whether there was one.
-    pub(crate) fn execute_one(&mut self, is: impl Fn(&Command) -> bool) -> bool {
-        let matching = (0..self.outstanding.len()).filter(|i| is(&self.outstanding[*i].command));
-        let matching: Vec<usize> = matching.collect();
-        if matching.is_empty() {
-            return false;
-        }
-        let which = matching[self.random.next(matching.len() as u64) as usize];
-        self.execute_at(which);
-        true
-    }
-
-    /// Carries out everything up to the next superblocks, and `count` of those, one after another.
-    /// Returns how many there were.
-    pub(crate) fn run_superblocks(&mut self, count: u64) -> u64 {
-        let is = |command: &Command| Put::of(command) == Some(Put::Superblock);
-        for done in 0..=count {
-            while !self.again && self.execute_one(|command| !is(command)) {}
-            if done == count || self.again || !self.execute_one(is) {
-                return done;
-            }
-        }
-        count
-    }
-
-    /// The tables of roles in the superblocks of all members that are up.
-    pub(crate) fn tables(&self) -> Vec<Vec<u16>> {
-        let up = self.disks.iter().filter(|disk| disk.up && !disk.lost);
-        let table = |disk: &Disk| V1::decode(&disk.now[SUPERBLOCK as usize..], Metadata::V1_2).unwrap();
-        up.map(|disk| table(disk).dev_roles).collect()
-    }
-
-    /// A member with a block that is to be copied from its log.
-    pub(crate) fn next_copy(&self) -> Option<Role> {
-        let copy = |action: &Action| match action.command {
-            Command::Copy { role, .. } => Some(role),
-            _ => None,
-        };
-        self.outstanding.iter().find_map(copy)
-    }
-
-    /// Gives all superblocks this event count.
-    pub(crate) fn set_events(&mut self, events: u64) {
-        for disk in &mut self.disks {
-            let mut sb = V1::decode(&disk.now[SUPERBLOCK as usize..], Metadata::V1_2).unwrap();
-            sb.events = events;
-            disk.put(SUPERBLOCK, &sb.encode());
-        }
-    }
-
-    /// Takes the actions that the host has sent and that are still on their way.
-    pub(crate) fn late_actions(&mut self) -> Vec<Action> {
-        std::mem::take(&mut self.outstanding)
-    }
-
-    /// A command that arrives late from a host that has gone.
-    pub(crate) fn late(&mut self, action: &Action) -> Outcome {
-        if matches!(action.command, Command::Fold { .. }) {
-            return Outcome::Done;
-        }
-        self.carry_out(&action.command, false)
-    }
-
-    /// A new device for a role.
-    pub(crate) fn join(&mut self, role: Role) {
-        let mut content = vec![0; self.disks[role.index()].now.len()];
-        // What it held before means nothing.
-        content.iter_mut().step_by(97).for_each(|byte| *byte = 0xA5);
-        self.join_with(role, &content);
-    }
-
-    /// A device that holds something is to take a role.
-    pub(crate) fn join_with(&mut self, role: Role, content: &[u8]) {
-        let like = self.disks.iter().find(|disk| disk.up && !disk.lost).unwrap();
-        let mut superblock = V1::decode(&like.now[SUPERBLOCK as usize..], Metadata::V1_2).unwrap();
-        let mut disk = Disk::new(like.now.len());
-        self.next_device += 1;
-        superblock.device_uuid = [self.next_device; 16];
-        // The first that is free on the medium, which may be one superblock behind.
-        let number = superblock.dev_roles.iter().position(|role| *role == ROLE_SPARE).unwrap();
-        superblock.dev_number = number as u32;
-        assert!(disk.guard.raise(self.token) && disk.guard.raised().is_some());
-        // The places are the same on all.
-        let place = self.look(like).unwrap().place;
-        disk.put(0, content);
-        let heads = place.log.map_or(0, |log| log.heads());
-        let serial = highest_serial(disk.read(heads, (HEADS * HEAD_BYTES) as usize));
-        self.disks[role.index()] = disk;
-        let nonce = self.random.next(u64::MAX);
-        let node = self.nodes.as_ref().map(|_| Nodes::node_of(role)).filter(|_| !nonce.is_multiple_of(4));
-        self.event(Event::Join {
-            role,
-            superblock: Box::new(superblock),
-            place,
-            nonce,
-            serial,
-            node,
-            kept: None,
-        });
-    }
-
-    /// A member that could not be reached is back and takes its role again. What its drive had not
-    /// flushed when its node died is gone.
-    pub(crate) fn rejoin(&mut self, role: Role) {
-        let disk = &mut self.disks[role.index()];
-        disk.crash(&mut self.random);
-        disk.up = true;
-        let look = self.look(&self.disks[role.index()]).unwrap();
-        let heads = look.place.log.map_or(0, |log| log.heads());
-        let slots = self.disks[role.index()].read(heads, (HEADS * HEAD_BYTES) as usize);
-        let (serial, nonce) = (highest_serial(slots), self.random.next(u64::MAX));
-        let node = self.nodes.as_ref().map(|_| Nodes::node_of(role));
-        let (superblock, place, kept) = (Box::new(look.superblock), look.place, Some(look.bad));
-        self.event(Event::Join { role, superblock, place, nonce, serial, node, kept });
-    }
-
-    /// Reads the whole volume and compares it with what the model allows; from then on it is what
-    /// was read.
-    pub(crate) fn verify(&mut self) {
-        self.settle();
-        assert_eq!(self.model.under_way(), 0, "requests that are never answered");
-        let bytes = self.geometry.array_bytes();
-        let mut unreadable = BTreeSet::new();
-        for block in 0..bytes / BLOCK {
-            self.submit(Request::Read { offset: block * BLOCK, len: BLOCK });
-            self.settle();
-            if self.model.last_failed() {
-                unreadable.insert(block);
-            }
-        }
-        let geometry = self.geometry;
-        self.model.check_unreadable(&unreadable, self.may_be_unreadable, &geometry);
-        self.model.adopt();
     }
 }
