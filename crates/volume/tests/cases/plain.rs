@@ -33,17 +33,18 @@ fn back(world: &mut World, role: Role) {
 #[test]
 fn contents_are_those_of_a_plain_model_at_all_levels_and_layouts() {
     let mut degraded = 0;
-    for (i, (level, layout, disks)) in (0..).zip(layouts()) {
-        let mut chunks = vec![(i, 4096), (i + 1000, 65536), (i + 2000, 131_072)];
+    for (i, (level, layout, disks)) in (0_u64..).zip(layouts()) {
+        // Every power of two from 4 KiB to 1 MiB, with and without nodes that make parity.
+        let mut chunks = vec![4096, 8192 << (i % 5), 8192 << ((i + 3) % 5)];
         if i % 4 == 0 {
-            chunks.push((i + 3000, 1 << 20));
+            chunks.push((1 << 20) >> (i / 4 % 3));
         }
-        for (seed, chunk) in chunks {
+        for (nth, chunk) in (0..).zip(chunks) {
+            let seed = i + 1000 * nth;
             let stripes = 12 * 4096 / chunk + 3;
-            let log = seed % 3 > 0;
-            println!("seed {seed} {level} {layout:?} {disks} disks, chunk {chunk}, log {log}");
-            let mut world =
-                World::new(seed, &Setup { level, layout, disks, chunk, stripes, log, near: seed % 2 == 1 });
+            let (log, near) = (seed % 3 > 0, (i + i / 4 + nth) % 2 == 1);
+            println!("seed {seed} {level} {layout:?} {disks} disks, chunk {chunk}, log {log}, near {near}");
+            let mut world = World::new(seed, &Setup { level, layout, disks, chunk, stripes, log, near });
             world.start().unwrap();
             for round in 0..4 {
                 world.run(600);
