@@ -13,7 +13,7 @@ use super::turns::InTurn;
 use super::visible::Visible;
 use crate::pace::Foreground;
 use crate::watch::Writing;
-use pumice_blockdev::{BlockDevice, IoError, read_judged};
+use pumice_blockdev::{BlockDevice, Faulty, IoError, Operation, TagFault, read_judged};
 use pumice_buffer::{AlignedBuffer, SharedBuffer};
 use pumice_nvme::controller::Op;
 use pumice_nvme::spec::{Sqe, Status};
@@ -216,7 +216,7 @@ fn execute(job: &mut Job, read: &mut Option<SharedBuffer>) -> Result<bool, Fault
         Op::Verify => {
             let len = (job.len - job.verified).min(PIECE) as usize;
             let mut buffer = AlignedBuffer::new(len);
-            job.read(&*device, job.offset + job.verified, &mut buffer[..len]).map_err(lost)?;
+            verify(&*device, job.unchecked, job.offset + job.verified, &mut buffer[..len]).map_err(lost)?;
             job.verified += len as u64;
             if job.verified < job.len {
                 return Ok(false);
@@ -228,6 +228,23 @@ fn execute(job: &mut Job, read: &mut Option<SharedBuffer>) -> Result<bool, Fault
         device.flush().map_err(fault)?;
     }
     Ok(true)
+}
+
+/// Reads what a host wants to be verified. No block of it is served: one that differs from its tag
+/// does not count towards those after which the tags are called stale.
+fn verify(device: &dyn BlockDevice, unchecked: bool, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
+    let Some(tagged) = device.tagged().filter(|_| !unchecked) else {
+        return read(device, unchecked, offset, into);
+    };
+    let judgement = tagged.read_checked(offset, into)?;
+    let differs = |faulty: &&Faulty| matches!(faulty.fault, TagFault::Differs(_));
+    match judgement.faulty.iter().find(differs).filter(|_| !tagged.counts().stale) {
+        None => Ok(()),
+        Some(first) => {
+            let (at, len) = (offset + first.at as u64, tagged.format().block_bytes as usize);
+            Err(IoError::protection(device.name(), Operation::Read, at, len))
+        }
+    }
 }
 
 /// Reads for a host; `unchecked` without a check of tags.

@@ -79,10 +79,44 @@ fn a_block_that_does_not_fit_its_tag_is_refused_until_it_is_written() {
         rot(folder.path(), 1000 * 512);
         assert_eq!(world::read(&mut queue, 1, 1000, 1).0, Status::SUCCESS);
         let metrics = server.metrics();
-        for line in ["tags_refused_total{drive=\"1\"} 5", "tags_served_total{drive=\"1\"} 0"] {
+        for line in ["tags_refused_total{drive=\"1\"} 4", "tags_served_total{drive=\"1\"} 0"] {
             assert!(metrics.contains(line), "{line}: {metrics}");
         }
         drop((queue, controller));
+    }
+}
+
+/// A drive of which much is damaged, and a host that verifies all of it: the damage is found, and
+/// the tags still count. Blocks that are read do make them stale.
+#[test]
+fn verify_finds_more_blocks_than_may_be_refused() {
+    const BAD: u64 = 70;
+    for block in [512, 4096] {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("image"), vec![7; BLOCKS as usize * 512]).unwrap();
+        let server = start(folder.path(), block);
+        let (_controller, mut queue) = connect(&server, host(&server, 1), 8);
+        let data = vec![9; block as usize];
+        let write = |queue: &mut Queue, slba| run(queue, command(io::WRITE, 1, slba, 1), &data);
+        for slba in 0..BAD {
+            assert_eq!(write(&mut queue, 3 * slba), Status::SUCCESS);
+            rot(folder.path(), 3 * slba * u64::from(block) + 5);
+        }
+        for slba in 0..BAD {
+            let verify =
+                |queue: &mut Queue, slba, count| run(queue, command(io::VERIFY, 1, slba, count), &[]);
+            assert_eq!(verify(&mut queue, 3 * slba, 1), REFUSED, "{slba}");
+            assert_eq!(verify(&mut queue, 3 * slba + 1, 2), Status::SUCCESS);
+        }
+        assert!(server.metrics().contains("tags_stale{drive=\"1\"} 0"));
+        for slba in 0..BAD {
+            let read = run(&mut queue, command(io::COMPARE, 1, 3 * slba, 1), &data);
+            let expected = if slba < 64 { REFUSED } else { Status::COMPARE_FAILURE.dnr() };
+            assert_eq!(read, expected, "{slba}");
+        }
+        assert!(server.metrics().contains("tags_stale{drive=\"1\"} 1"));
+        // Stale tags judge nothing.
+        assert_eq!(run(&mut queue, command(io::VERIFY, 1, 0, 1), &[]), Status::SUCCESS);
     }
 }
 
