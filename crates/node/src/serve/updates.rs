@@ -87,7 +87,10 @@ pub(super) fn is_short(sqe: &Sqe, data: &[u8], in_memory: bool) -> bool {
         opcode::UPDATE if in_memory => {
             let Ok((update, _)) = wire::decode_update(words(sqe), data) else { return true };
             let sends = update.sums.iter().any(|sum| sum.to != SumTo::Slot);
-            !sends && u64::from(update.len) * (1 + update.sources.len() as u64) <= MAX_MOVE
+            // A stretch is read by several threads.
+            !sends
+                && update.segment.is_none()
+                && u64::from(update.len) * (1 + update.sources.len() as u64) <= MAX_MOVE
         }
         _ => false,
     }
@@ -148,12 +151,12 @@ mod tests {
         sqe
     }
 
-    fn folds(sources: usize, to: SumTo) -> Vec<u8> {
+    fn folds(sources: usize, to: SumTo, segment: Option<u32>) -> Vec<u8> {
         let sums = vec![UpdateSum { to, factors: vec![1; sources] }];
         let source = |number| UpdateSource::Media { drive: DriveId(1), offset: number as u64 * 65536 };
         let sources = (0..sources).map(source).collect();
         let (drive, slot, len) = (DriveId(1), 0, 65536);
-        let update = Update { drive, slot, len, segment: None, fills: false, sources, sums, record: None };
+        let update = Update { drive, slot, len, segment, fills: false, sources, sums, record: None };
         wire::encode_update(&update).unwrap().1
     }
 
@@ -161,10 +164,11 @@ mod tests {
     fn a_core_carries_out_nothing_that_waits_or_takes_long() {
         let update = command(opcode::UPDATE, 65536);
         let sends = SumTo::Peer { path: PathId(0), offset: 0 };
-        assert!(is_short(&update, &folds(8, SumTo::Slot), true));
-        assert!(!is_short(&update, &folds(8, SumTo::Slot), false), "a drive is waited for");
-        assert!(!is_short(&update, &folds(1, sends), true), "a peer is waited for");
-        assert!(!is_short(&update, &folds(16, SumTo::Slot), true), "more than the largest write");
+        assert!(is_short(&update, &folds(8, SumTo::Slot, None), true));
+        assert!(!is_short(&update, &folds(8, SumTo::Slot, None), false), "a drive is waited for");
+        assert!(!is_short(&update, &folds(1, sends, None), true), "a peer is waited for");
+        assert!(!is_short(&update, &folds(16, SumTo::Slot, None), true), "more than the largest write");
+        assert!(!is_short(&update, &folds(1, SumTo::Slot, Some(4096)), true), "a stretch");
         let large = MAX_MOVE as u32;
         assert!(is_short(&command(opcode::STORE, large), &[], true));
         assert!(!is_short(&command(opcode::STORE, large + 4096), &[], true));
