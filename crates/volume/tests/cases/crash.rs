@@ -155,8 +155,7 @@ fn history_of(seed: u64, case: Case, fault: Fault, omit: Option<Rule>, again: bo
             world.run(steps);
         }
         world.crash();
-        let whole = world.disks.iter().all(|disk| !disk.lost);
-        if whole && world.missing().is_empty() && case != Case::FailedMidWrite {
+        if world.is_complete() && case != Case::FailedMidWrite {
             world.check_for_linux();
         }
         if case == Case::MemberLost {
@@ -177,7 +176,7 @@ fn history_of(seed: u64, case: Case, fault: Fault, omit: Option<Rule>, again: bo
                 let steps = world.random.next(60);
                 world.run_recovery(steps);
                 world.crash();
-                if !world.disks.iter().any(|disk| disk.lost) && world.missing().is_empty() {
+                if world.is_complete() {
                     world.check_for_linux();
                 }
             }

@@ -6,14 +6,16 @@ use pumice_raid::Metadata;
 use pumice_raid::superblock::v1::{RESYNC_DONE, V1};
 use pumice_units::StripeIndex;
 use pumice_volume::MemberLook;
+use std::collections::BTreeSet;
 
 impl World {
     /// What Linux would rely on: torn rows lie in regions whose bit is set, under a dirty
-    /// superblock.
+    /// superblock. Rows of which blocks are listed as bad have no parity.
     pub(crate) fn check_for_linux(&self) {
         let looks: Vec<MemberLook> = self.disks.iter().filter_map(|disk| self.look(disk)).collect();
         let newest = looks.iter().max_by_key(|look| look.superblock.events).unwrap();
-        for block in self.torn_rows() {
+        let listed: BTreeSet<u64> = looks.iter().flat_map(|look| look.bad.iter().copied()).collect();
+        for block in self.torn_rows().into_iter().filter(|block| !listed.contains(block)) {
             assert_ne!(
                 newest.superblock.resync_offset, RESYNC_DONE,
                 "row {block} is torn under a clean superblock"

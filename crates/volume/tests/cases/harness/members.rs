@@ -2,11 +2,18 @@
 
 use super::disk::Disk;
 use super::{Nodes, SUPERBLOCK, World};
+use pumice_raid::superblock::features::Features;
 use pumice_raid::superblock::v1::{ROLE_SPARE, V1};
 use pumice_raid::{Metadata, Uuid};
 use pumice_units::Role;
 use pumice_volume::log::{HEAD_BYTES, HEADS, Head, Region, SuperblockMark, highest_serial, newest_head};
 use pumice_volume::{Event, Volume};
+
+/// Whether a device is being rebuilt, by its superblock: the volume knows the end of it first.
+fn recovers(disk: &Disk) -> bool {
+    let superblock = V1::decode(&disk.now[SUPERBLOCK as usize..], Metadata::V1_2);
+    superblock.is_ok_and(|superblock| superblock.feature_map & Features::RECOVERY_OFFSET != 0)
+}
 
 impl World {
     /// How many members may be lost yet: beside those that are gone, or cannot be reached.
@@ -15,9 +22,15 @@ impl World {
         let missing = self.missing();
         let failing = self.volume.as_ref().map_or_else(Vec::new, Volume::failing);
         let gone = (0..).zip(&self.disks).filter(|(role, disk)| {
-            disk.lost || !disk.up || missing.contains(&Role(*role)) || failing.contains(&Role(*role))
+            let role = Role(*role);
+            disk.lost || !disk.up || missing.contains(&role) || failing.contains(&role) || recovers(disk)
         });
         survives.saturating_sub(gone.count())
+    }
+
+    /// Whether every role has a device in sync, by the superblocks as well.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.missing().is_empty() && !self.disks.iter().any(|disk| disk.lost || recovers(disk))
     }
 
     /// Something happens to a member: it is lost, or cannot be reached, or is back, or another
@@ -33,8 +46,8 @@ impl World {
             self.disks[i].up = true;
             self.event(Event::Returned(role));
         } else if missing {
-            // It is being rebuilt.
-            self.disks[i].lost |= self.random.chance(30);
+            // It is being rebuilt. One whose failure is not on record yet is still needed.
+            self.disks[i].lost |= recovers(&self.disks[i]) && self.random.chance(30);
         } else if left > 0 && self.random.chance(50) {
             self.disks[i].lost = true;
         } else if left > 0 || !self.disks.iter().any(|disk| disk.lost) {
@@ -98,13 +111,16 @@ impl World {
     pub(crate) fn join_with(&mut self, role: Role, content: &[u8]) {
         let missing = self.missing();
         let there = |(i, disk): &(u16, &Disk)| disk.up && !disk.lost && !missing.contains(&Role(*i));
-        let (_, like) = (0..).zip(&self.disks).find(there).unwrap();
+        // Nobody asks for it while no member can be reached.
+        let Some((_, like)) = (0..).zip(&self.disks).find(there) else { return };
         let mut superblock = V1::decode(&like.now[SUPERBLOCK as usize..], Metadata::V1_2).unwrap();
         let mut disk = Disk::new(like.now.len());
         self.next_device += 1;
         superblock.device_uuid = [self.next_device; 16];
         // The first that is free on the medium, which may be one superblock behind.
-        let number = superblock.dev_roles.iter().position(|role| *role == ROLE_SPARE).unwrap();
+        let free = superblock.dev_roles.iter().position(|role| *role == ROLE_SPARE);
+        // Or no device can come any more: `Volume::numbers_left` tells who asks first.
+        let Some(number) = free else { return };
         superblock.dev_number = number as u32;
         assert!(disk.guard.raise(self.token) && disk.guard.raised().is_some());
         // The places are the same on all.
