@@ -166,6 +166,8 @@ pub enum Rule {
     StretchEnds,
     /// A stretch reads no member that has only some of its windows.
     StretchAllOrNone,
+    /// The superblock of a member that is rebuilt is written before those of the others.
+    RebuiltFirst,
     /// Superblocks name no window as restored that is not flushed.
     RestoredIsFlushed,
     /// Recovery writes the bits of all members together on each.

@@ -47,6 +47,9 @@ enum Step {
     BadBlocks,
     Heads,
     Bitmap,
+    /// The superblock of a member whose rebuild has ended.
+    Rebuilt,
+    /// All others.
     Superblocks,
 }
 
@@ -89,7 +92,7 @@ impl Procedure {
 
     /// Whether superblocks are being written.
     pub(super) fn writes_superblocks(&self) -> bool {
-        self.step == Some(Step::Superblocks)
+        matches!(self.step, Some(Step::Rebuilt | Step::Superblocks))
     }
 
     /// The requests that wait for it.
@@ -102,9 +105,10 @@ impl Procedure {
 }
 
 /// What finishes an update on members that lag.
-const FINISH: [Step; 3] = [Step::Heads, Step::Bitmap, Step::Superblocks];
+const FINISH: [Step; 4] = [Step::Heads, Step::Bitmap, Step::Rebuilt, Step::Superblocks];
 const FLUSH: [Step; 3] = [Step::Flush, Step::BadBlocks, Step::Heads];
-const UPDATE: [Step; 5] = [Step::Flush, Step::BadBlocks, Step::Heads, Step::Bitmap, Step::Superblocks];
+const UPDATE: [Step; 6] =
+    [Step::Flush, Step::BadBlocks, Step::Heads, Step::Bitmap, Step::Rebuilt, Step::Superblocks];
 
 impl Volume {
     /// Operations that have not begun wait until the members have changed.
@@ -427,7 +431,10 @@ impl Volume {
                 let bytes = if member.fresh { intent.bytes() } else { header };
                 Some(put((area.start, bytes)))
             }
-            Step::Superblocks => {
+            // First, in case the update also says that another member failed: by its old superblock
+            // the one that is rebuilt is missing as well.
+            Step::Rebuilt if self.recording != Some(role) || !self.keeps(Rule::RebuiltFirst) => None,
+            Step::Rebuilt | Step::Superblocks => {
                 running.unused_count = false;
                 let member = &self.members[role.index()];
                 let (_, bytes) = member.next.clone()?;

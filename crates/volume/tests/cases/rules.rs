@@ -219,6 +219,42 @@ fn recovery_offset_is_never_ahead_of_what_is_flushed() {
     needs(Rule::RestoredIsFlushed, 24, power_goes_after_a_rebuilding_array_becomes_dirty);
 }
 
+/// A member fails when the end of another one's rebuild is put on record, and the power goes amid
+/// the superblocks that say both. The one that failed is lost, or is back and called faulty.
+fn a_member_fails_when_a_rebuild_ends(seed: u64, omit: Option<Rule>) {
+    let (level, near) = (Level::Raid5, seed % 2 == 1);
+    let setup = Setup { level, layout: SYMMETRIC, disks: 4, chunk: 4096, stripes: 6, log: true, near };
+    let mut world = started(seed, &setup, omit);
+    fill(&mut world);
+    lose(&mut world, &[Role(2)]);
+    world.join(Role(2));
+    let windows = world.windows.count;
+    let has_ended = |world: &World| {
+        let rebuilds = world.volume.as_ref().unwrap().rebuilding();
+        rebuilds == [(Role(2), windows, windows)]
+            && world.waits_for(|command| matches!(command, Command::Flush { .. }))
+    };
+    while !has_ended(&world) {
+        assert!(world.step(), "seed {seed}: the rebuild does not end");
+    }
+    let fails = [0, 1, 3][seed as usize / 2 % 3];
+    world.disks[fails].up = false;
+    assert!(world.run_superblocks(1 + seed / 6 % 2) > 0, "seed {seed}");
+    world.late_actions();
+    world.crash();
+    world.disks[fails].lost = seed / 12 % 2 == 0;
+    starts(&mut world, seed);
+    world.verify();
+    assert_eq!(world.missing(), [Role(fails as u16)], "seed {seed}");
+    world.bring_back(Role(fails as u16));
+    is_whole(&mut world, seed, Role(2));
+}
+
+#[test]
+fn a_rebuild_that_has_ended_is_on_record_before_a_failure() {
+    needs(Rule::RebuiltFirst, 24, a_member_fails_when_a_rebuild_ends);
+}
+
 /// A write of bits that is no header's: every update writes the first sector.
 fn is_bits(command: &Command) -> bool {
     matches!(command, Command::Put { at: 0x2200..0x3000, .. })
