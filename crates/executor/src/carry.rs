@@ -102,7 +102,7 @@ pub(crate) fn sent_between(update: &Update) -> u64 {
 }
 
 /// Errors that are remembered.
-const ERRORS: usize = 32;
+pub(crate) const ERRORS: usize = 32;
 
 impl Carrier {
     pub(crate) fn new(depth: usize, ended: Sender<Message>) -> Self {

@@ -2,9 +2,12 @@
 
 mod orders;
 
-use crate::buffers::{Buffers, Piece};
+use crate::back::{Epochs, PAUSE, Watch};
+use crate::buffers::Buffers;
 use crate::carry::{Came, Carrier};
 use crate::claim::Granted;
+use crate::kept::{Asked, Kept, refuse};
+use crate::look::Back;
 use crate::message::{Answer, Failed, Message};
 use crate::near::Nodes;
 use crate::pace::Pace;
@@ -13,9 +16,7 @@ use pumice_buffer::{AlignedBuffer, SharedBuffer};
 use pumice_parity::kernels::Kernels;
 use pumice_units::Role;
 use pumice_volume::sequencer::OpId;
-use pumice_volume::{
-    Action, ClaimId, Command, Effect, Event, Outcome, Request, RequestError, RequestId, Volume,
-};
+use pumice_volume::{Action, ClaimId, Command, Effect, Event, Outcome, Request, RequestId, Volume};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,19 +30,12 @@ const AT_ONCE: usize = 64;
 pub(crate) enum End {
     /// A member failed during recovery: look again.
     Again,
+    /// The members of a held volume are there again.
+    Back(Box<Back>),
     /// As told.
     Stopped,
     /// As it was.
     Abandoned,
-}
-
-struct Asked {
-    /// Of a write.
-    data: Option<SharedBuffer>,
-    /// Of a read, as far as they came.
-    pieces: Vec<Piece>,
-    /// `None` once it has its answer.
-    reply: Option<SyncSender<Answer>>,
 }
 
 pub(crate) struct Timing {
@@ -61,20 +55,16 @@ pub(crate) struct Engine<'m> {
     nodes: Result<Nodes, String>,
     kernels: Kernels,
     buffers: BTreeMap<OpId, Buffers>,
-    asked: BTreeMap<RequestId, Asked>,
+    /// What outlasts this round.
+    pub(crate) kept: Kept,
+    epochs: Epochs,
     /// Claims that are not granted yet.
     claimers: BTreeMap<ClaimId, Sender<Granted>>,
-    next_request: u64,
-    next_claim: u64,
+    /// Claims that are not given back yet.
+    granted: BTreeSet<ClaimId>,
     timing: Timing,
-    /// Failed by their operator: nothing is sent to them any more.
-    given_up: BTreeSet<Role>,
-    held: Option<Instant>,
-    ready: bool,
+    pub(crate) ready: bool,
     end: Option<End>,
-    stopping: Vec<SyncSender<()>>,
-    user_read: u64,
-    user_written: u64,
     /// Bytes that were copied between users' memory and the volume's.
     copied: Arc<AtomicU64>,
 }
@@ -85,7 +75,7 @@ impl<'m> Engine<'m> {
         carrier: Carrier,
         (messages, own): (&'m Receiver<Message>, Sender<Message>),
         facts: Facts,
-        nodes: Result<Nodes, String>,
+        (nodes, epochs): (Result<Nodes, String>, Epochs),
         timing: Timing,
         copied: Arc<AtomicU64>,
     ) -> Self {
@@ -98,18 +88,13 @@ impl<'m> Engine<'m> {
             facts,
             kernels: Kernels::best(),
             buffers: BTreeMap::new(),
-            asked: BTreeMap::new(),
+            kept: Kept::default(),
+            epochs,
             claimers: BTreeMap::new(),
-            next_request: 0,
-            next_claim: 0,
+            granted: BTreeSet::new(),
             timing,
-            given_up: BTreeSet::new(),
-            held: None,
             ready: false,
             end: None,
-            stopping: Vec::new(),
-            user_read: 0,
-            user_written: 0,
             copied,
         }
     }
@@ -119,16 +104,24 @@ impl<'m> Engine<'m> {
         let mut told = false;
         let mut next_tick = Instant::now() + self.timing.tick;
         self.effects();
+        for message in std::mem::take(&mut self.kept.late) {
+            self.message(message);
+        }
+        self.effects();
         loop {
             if self.ready && !std::mem::replace(&mut told, true) {
                 ready(&self.facts);
             }
             if let Some(end) = self.end.take() {
-                self.drain();
+                self.drain(matches!(end, End::Again | End::Back(_)));
                 return end;
             }
             let pause = self.pace_rebuild();
-            let wait = next_tick.saturating_duration_since(Instant::now());
+            let mut wait = next_tick.saturating_duration_since(Instant::now());
+            if let (Some(watch), true) = (&mut self.kept.watch, self.granted.is_empty()) {
+                watch.poll();
+                wait = wait.min(PAUSE);
+            }
             match self.messages.recv_timeout(pause.map_or(wait, |pause| pause.min(wait))) {
                 Ok(message) => {
                     self.message(message);
@@ -141,7 +134,7 @@ impl<'m> Engine<'m> {
                 Err(RecvTimeoutError::Timeout) => {
                     next_tick = Instant::now() + self.timing.tick;
                     self.volume.handle(Event::Tick(now()));
-                    self.check_hold();
+                    self.kept.check_hold(self.timing.hold_timeout);
                 }
                 // The carrier has a sender too.
                 Err(RecvTimeoutError::Disconnected) => self.end = Some(End::Abandoned),
@@ -163,36 +156,46 @@ impl<'m> Engine<'m> {
         None
     }
 
-    /// Waits for every operation that is under way: none may land later.
-    fn drain(&mut self) {
+    /// Waits for every operation that is under way: none may land later. `on`: a round follows,
+    /// which takes the messages that come.
+    fn drain(&mut self, on: bool) {
         while !self.carrier.is_idle() {
             match self.messages.recv() {
                 Ok(Message::Ended(completion)) => {
                     self.carrier.ended(completion);
                     self.carrier.hand_over();
                 }
-                Ok(other) => self.refuse(other),
+                Ok(message) if on => self.kept.late.push_back(message),
+                Ok(Message::Status(reply)) => drop(reply.send(self.status())),
+                Ok(Message::Stop(reply) | Message::Abandon(reply)) => self.kept.stopping.push(reply),
+                Ok(message) => refuse(message),
                 Err(_) => return,
             }
         }
     }
 
-    /// Answers what comes to a volume that has ended.
-    fn refuse(&mut self, message: Message) {
-        let stopped = RequestError::Stopped;
-        match message {
-            Message::Ended(_) => {}
-            Message::Request { reply, .. } => drop(reply.send(Err(stopped.into()))),
-            Message::Status(reply) => drop(reply.send(self.status())),
-            Message::Fail(_, reply) => drop(reply.send(Err(ControlError::Stopped))),
-            Message::Model(reply) => drop(reply.send(None)),
-            Message::MemberOn(..) => {}
-            Message::Join(_, reply) => drop(reply.send(Err(ControlError::Stopped))),
-            Message::Claim { reply, .. } => drop(reply.send(Some(Err(ControlError::Stopped)))),
-            Message::Unclaim(_) => {}
-            Message::Members(reply) => drop(reply.send(Vec::new())),
-            Message::Stop(reply) | Message::Abandon(reply) => self.stopping.push(reply),
+    /// Takes over what the round before has left.
+    pub(crate) fn take_over(&mut self, mut kept: Kept) {
+        self.carrier.moved = kept.moved;
+        self.carrier.errors = std::mem::take(&mut kept.errors);
+        self.kept = kept;
+    }
+
+    /// What outlasts the round, which has ended.
+    pub(crate) fn hand_over(&mut self) -> Kept {
+        let mut status = self.status();
+        for claimer in std::mem::take(&mut self.claimers).into_values() {
+            drop(claimer.send(Some(Err(ControlError::Stopped))));
         }
+        let mut kept = std::mem::take(&mut self.kept);
+        (kept.moved, kept.errors) = (self.carrier.moved, std::mem::take(&mut self.carrier.errors));
+        if self.ready {
+            kept.events = Some(self.volume.events());
+            kept.rests = self.volume.rests_on_caches();
+        }
+        status.held = true;
+        kept.status = Some(status);
+        kept
     }
 
     fn message(&mut self, message: Message) {
@@ -221,6 +224,13 @@ impl<'m> Engine<'m> {
                 }
             }
             Message::Request { request, data, reply } => self.request(request, data, reply),
+            Message::Settle(reply) => self.ask(Asked::new(Request::Flush, None, Some(reply))),
+            Message::Back(attempt) => {
+                let back = self.kept.watch.as_mut().and_then(|watch| watch.ended(attempt));
+                if let (Some(back), true) = (back, self.granted.is_empty()) {
+                    self.end = Some(End::Back(back));
+                }
+            }
             // Who asked and has gone needs no answer: so below as well.
             Message::Status(reply) => drop(reply.send(self.status())),
             Message::Fail(role, reply) => drop(reply.send(self.fail(role))),
@@ -230,41 +240,63 @@ impl<'m> Engine<'m> {
             }
             Message::Join(joining, reply) => drop(reply.send(self.join(*joining))),
             Message::Claim { stripes, alone, reply } => {
-                let id = ClaimId(self.next_claim);
-                self.next_claim += 1;
+                let id = ClaimId(self.kept.next_claim);
+                self.kept.next_claim += 1;
                 self.claimers.insert(id, reply);
                 self.volume.handle(Event::Claim { id, stripes, alone });
             }
-            Message::Unclaim(id) => self.volume.handle(Event::Unclaim(id)),
+            Message::Unclaim(id) => {
+                self.granted.remove(&id);
+                self.volume.handle(Event::Unclaim(id));
+            }
             Message::Members(reply) => drop(reply.send(self.members())),
             Message::Stop(reply) => {
-                self.stopping.push(reply);
+                self.kept.stopping.push(reply);
                 self.volume.handle(Event::Stop);
             }
             Message::Abandon(reply) => {
-                self.stopping.push(reply);
+                self.kept.stopping.push(reply);
                 self.end = Some(End::Abandoned);
             }
         }
     }
 
     fn request(&mut self, request: Request, data: Option<SharedBuffer>, reply: SyncSender<Answer>) {
-        if self.is_held_for_long() {
+        if self.kept.is_held_for_long(self.timing.hold_timeout) {
             return drop(reply.send(Err(Failed::Held)));
         }
         match request {
-            Request::Read { len, .. } => self.user_read += len,
-            Request::Write { len, .. } => self.user_written += len,
+            Request::Read { len, .. } => self.kept.user_read += len,
+            Request::Write { len, .. } => self.kept.user_written += len,
+            Request::Flush if std::mem::take(&mut self.kept.unsure) => {
+                return drop(reply.send(Err(Failed::Unsure)));
+            }
             Request::Flush => {}
         }
-        self.ask(request, Asked { data, pieces: Vec::new(), reply: Some(reply) });
+        self.ask(Asked::new(request, data, Some(reply)));
     }
 
-    fn ask(&mut self, request: Request, asked: Asked) {
-        let id = RequestId(self.next_request);
-        self.next_request += 1;
-        self.asked.insert(id, asked);
-        self.volume.handle(Event::Request(id, request));
+    fn ask(&mut self, asked: Asked) {
+        let (id, request) = (RequestId(self.kept.next_request), asked.request);
+        self.kept.next_request += 1;
+        self.kept.asked.insert(id, asked);
+        // What comes during recovery is asked when the volume is ready.
+        if self.ready {
+            self.volume.handle(Event::Request(id, request));
+        }
+    }
+
+    /// Recovery has ended: everything that waited for it is asked.
+    fn begin_asked(&mut self) {
+        self.ready = true;
+        self.kept.goes_on();
+        let asked: Vec<_> = self.kept.asked.iter().map(|(id, asked)| (*id, asked.request)).collect();
+        for (id, request) in asked {
+            self.volume.handle(Event::Request(id, request));
+        }
+        if !self.kept.stopping.is_empty() {
+            self.volume.handle(Event::Stop);
+        }
     }
 
     fn effects(&mut self) {
@@ -283,12 +315,14 @@ impl<'m> Engine<'m> {
         match effect {
             Effect::Issue(action) => self.issue(action),
             Effect::Deliver { op, request, touches } => {
-                if let (Some(asked), Some(buffers)) = (self.asked.get_mut(&request), self.buffers.get(&op)) {
+                let asked = self.kept.asked.get_mut(&request);
+                if let (Some(asked), Some(buffers)) = (asked, self.buffers.get(&op)) {
                     asked.pieces.extend(buffers.deliver(&touches));
                 }
             }
             Effect::Answer(id, result) => {
-                let Some(Asked { pieces, reply: Some(reply), .. }) = self.asked.remove(&id) else { return };
+                let asked = self.kept.asked.remove(&id);
+                let Some(Asked { pieces, reply: Some(reply), .. }) = asked else { return };
                 drop(reply.send(result.map(|()| pieces).map_err(Failed::from)));
             }
             Effect::Forget(op) => {
@@ -300,10 +334,12 @@ impl<'m> Engine<'m> {
             Effect::Claimed(id, result) => self.claimed(id, result),
             Effect::Held(held) => {
                 tracing::warn!(held, "more members are missing than the volume survives");
-                self.held = held.then(Instant::now);
+                self.kept.held = held.then(Instant::now);
+                let watch = Watch::new(self.sought(), self.epochs.clone(), self.own.clone());
+                self.kept.watch = held.then_some(watch);
             }
             Effect::AssembleAgain => self.end = Some(End::Again),
-            Effect::Ready => self.ready = true,
+            Effect::Ready => self.begin_asked(),
             Effect::Stopped => {
                 self.end = Some(End::Stopped);
             }
@@ -313,7 +349,7 @@ impl<'m> Engine<'m> {
     fn issue(&mut self, action: Action) {
         let Action { id, command } = action;
         if let Some(role) = command.role()
-            && (self.given_up.contains(&role) || self.carrier.drive(role).is_none())
+            && (self.kept.given_up.contains(&role) || self.carrier.drive(role).is_none())
         {
             return self.volume.handle(Event::Done(id, Outcome::Failed));
         }
@@ -323,7 +359,7 @@ impl<'m> Engine<'m> {
                 self.carrier.read(id, op, role, at, rows);
             }
             Command::Fold { op, plans, touches, request } => {
-                let asked = request.and_then(|request| self.asked.get(&request));
+                let asked = request.and_then(|request| self.kept.asked.get(&request));
                 let data = asked.and_then(|asked| asked.data.as_ref());
                 let buffers = self.buffers.entry(op).or_default();
                 let moved = buffers.fold(self.kernels, &plans, &touches, data);
@@ -356,7 +392,7 @@ impl<'m> Engine<'m> {
                     return self.volume.handle(Event::Done(id, Outcome::Refused));
                 };
                 let update = nodes.update(op, role, &step);
-                let asked = request.and_then(|request| self.asked.get(&request));
+                let asked = request.and_then(|request| self.kept.asked.get(&request));
                 let data = asked.and_then(|asked| asked.data.as_ref());
                 let fill = step.fill.zip(data).map(|(touch, data)| {
                     data.part(touch.from as usize..(touch.from + touch.end - touch.start) as usize)
@@ -396,28 +432,11 @@ impl<'m> Engine<'m> {
         }
     }
 
-    fn is_held_for_long(&self) -> bool {
-        self.held.is_some_and(|since| since.elapsed() >= self.timing.hold_timeout)
-    }
-
-    /// What waits for a volume that is held for too long is answered. The volume itself goes on
-    /// waiting, and writes nothing.
-    fn check_hold(&mut self) {
-        if !self.is_held_for_long() {
-            return;
-        }
-        for asked in self.asked.values_mut() {
-            if let Some(reply) = asked.reply.take() {
-                drop(reply.send(Err(Failed::Held)));
-            }
-        }
-    }
-
     /// How many more members may be lost. Failures that no superblock says yet count as well.
     fn survives(&self) -> usize {
         let mut gone: BTreeSet<Role> = self.volume.missing().into_iter().collect();
         gone.extend(self.volume.failing());
-        gone.extend(&self.given_up);
+        gone.extend(&self.kept.given_up);
         usize::from(self.facts.survives).saturating_sub(gone.len())
     }
 
@@ -427,7 +446,7 @@ impl<'m> Engine<'m> {
         missing.extend(rebuilding.iter().map(|(role, ..)| *role));
         let devices = (0..self.facts.members).map(Role).map(|role| {
             let name = self.carrier.drive(role).map(|drive| drive.name().to_owned());
-            (role, name.filter(|_| !self.given_up.contains(&role)))
+            (role, name.filter(|_| !self.kept.given_up.contains(&role)))
         });
         let (near_writes, far_writes) = self.volume.ways();
         let traffic = self.carrier.traffic();
@@ -443,22 +462,22 @@ impl<'m> Engine<'m> {
             devices: devices.collect(),
             missing: missing.into_iter().collect(),
             clean: self.volume.is_clean(),
-            held: self.held.is_some(),
-            user_read: self.user_read,
-            user_written: self.user_written,
+            held: self.kept.held.is_some(),
+            user_read: self.kept.user_read,
+            user_written: self.kept.user_written,
             member_read: self.carrier.moved.read,
             member_written: self.carrier.moved.written,
             between_nodes: self.carrier.moved.between,
             // Relaxed: a sum that nothing depends on.
             host_memory: self.carrier.moved.memory + 2 * self.copied.load(Ordering::Relaxed),
-            requests: self.asked.len(),
-            errors: self.carrier.errors.iter().cloned().collect(),
+            requests: self.kept.asked.len(),
+            errors: self.carrier.errors.iter().chain(self.kept.why_held()).cloned().collect(),
         }
     }
 
     /// Those who wait for the end.
     pub(crate) fn waiting_for_the_end(&mut self) -> Vec<SyncSender<()>> {
-        std::mem::take(&mut self.stopping)
+        std::mem::take(&mut self.kept.stopping)
     }
 }
 

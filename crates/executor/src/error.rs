@@ -99,6 +99,14 @@ pub enum OpenError {
     /// The array cannot be written as it is.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// Something else wrote the superblocks while the volume was held.
+    #[error("events was {was} when the volume was held, and is {events}: something else ran the array")]
+    Changed {
+        /// The event count then.
+        was: u64,
+        /// The event count now.
+        events: u64,
+    },
     /// A thread or a queue could not be made.
     #[error("cannot begin: {0}")]
     System(String),

@@ -11,6 +11,7 @@
 //! Members may be drives of this process or of nodes far away: both are a
 //! [`DataNode`](pumice_offload::DataNode). `docs/design/volumes.md` has the promises and the rules.
 
+mod back;
 mod buffers;
 mod carry;
 mod claim;
@@ -20,6 +21,7 @@ mod drive;
 mod engine;
 mod error;
 mod joining;
+mod kept;
 mod look;
 mod message;
 mod near;

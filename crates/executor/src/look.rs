@@ -33,6 +33,21 @@ impl Found {
     pub const fn superblock(&self) -> &Superblock {
         &self.record.superblock
     }
+
+    pub(crate) const fn events(&self) -> u64 {
+        self.superblock.events
+    }
+
+    /// Its table of roles.
+    pub(crate) fn table(&self) -> &[u16] {
+        &self.superblock.dev_roles
+    }
+
+    /// Whether a table gives it a role.
+    pub(crate) fn is_active(&self, table: &[u16]) -> bool {
+        let role = table.get(self.superblock.dev_number as usize);
+        role.is_some_and(|role| u32::from(*role) < self.superblock.raid_disks)
+    }
 }
 
 /// Reads the superblock of a device that is to be a member.
@@ -64,6 +79,13 @@ pub(crate) struct Survey {
     pub(crate) geometry: Geometry,
     /// Those that the newest superblock gives a role.
     pub(crate) members: BTreeMap<Role, Found>,
+}
+
+/// All members of a held volume, found again.
+pub(crate) struct Back {
+    pub(crate) survey: Survey,
+    /// A node was started again: what its drives had not flushed may be lost.
+    pub(crate) restarted: bool,
 }
 
 /// Checks that devices are members of one array that can be written, as far as that can be said

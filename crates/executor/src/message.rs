@@ -4,6 +4,7 @@ use crate::buffers::Piece;
 use crate::claim::Granted;
 use crate::drive::MemberDrive;
 use crate::joining::Joining;
+use crate::look::Back;
 use crate::state::{ControlError, Status};
 use pumice_buffer::SharedBuffer;
 use pumice_offload::Completion;
@@ -20,6 +21,9 @@ pub(crate) enum Failed {
     /// The volume was held for too long.
     #[error("the volume is held: more members are missing than it survives")]
     Held,
+    /// Writes that were answered, and that no flush covered, may be lost.
+    #[error("a node was started again before its drives had flushed writes that were answered")]
+    Unsure,
 }
 
 /// What a request's user gets: if it was a read, its bytes, in any order.
@@ -31,6 +35,10 @@ pub(crate) enum Message {
     Ended(Completion),
     /// A user asks for something. `data` are those of a write.
     Request { request: Request, data: Option<SharedBuffer>, reply: SyncSender<Answer> },
+    /// Somebody who is no user asks for a flush.
+    Settle(SyncSender<Answer>),
+    /// An attempt to reach the members of a held volume has ended.
+    Back(Result<Option<Box<Back>>, String>),
     /// How does it stand?
     Status(SyncSender<Status>),
     /// A member is to be failed.

@@ -1,5 +1,6 @@
 //! A volume that is open: its device, its state, and what can be asked of it.
 
+use crate::back::Epochs;
 use crate::carry::Carrier;
 use crate::claim::ClaimAsked;
 use crate::device::VolumeDevice;
@@ -7,6 +8,7 @@ use crate::drive::MemberDrive;
 use crate::engine::{End, Engine, Timing, now};
 use crate::error::OpenError;
 use crate::joining::{Joining, prepare, random};
+use crate::kept::Kept;
 use crate::look::{Found, Survey, find, look, survey};
 use crate::message::Message;
 use crate::near::Nodes;
@@ -14,7 +16,7 @@ use crate::pace::Pace;
 use crate::state::{Consistency, ControlError, Facts, Status};
 use pumice_units::Role;
 use pumice_volume::rows::Windows;
-use pumice_volume::{Request, Volume, assemble, token};
+use pumice_volume::{Volume, assemble, token};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -109,15 +111,46 @@ struct Opening {
 
 impl Opening {
     fn run(mut self) {
-        for attempt in 0..=AGAIN {
-            let mut engine = match self.begin(attempt > 0) {
+        let (mut kept, mut attempts) = (Kept::default(), 0);
+        loop {
+            let is_served = kept.events.is_some();
+            let begun = match attempts > AGAIN {
+                true => Err(OpenError::Recovery(format!("{AGAIN} attempts"))),
+                false => self.begin(attempts > 0 || is_served, kept.events),
+            };
+            let mut engine = match begun {
                 Ok(engine) => engine,
+                Err(error) if is_served => {
+                    kept.note(&error);
+                    let Some(back) = kept.wait(&self.inbox, self.options.hold_timeout) else {
+                        // Of those who wait, only who has abandoned it is told.
+                        for reply in kept.stopping {
+                            let _ = reply.send(());
+                        }
+                        return;
+                    };
+                    kept.restarted |= back.restarted;
+                    (self.survey, attempts) = (back.survey, 0);
+                    continue;
+                }
                 // If nobody listens, nobody wants the volume.
                 Err(error) => return drop(self.begun.send(Err(error))),
             };
+            engine.take_over(kept);
             let begun = self.begun.clone();
             match engine.run(move |facts| drop(begun.send(Ok(facts.clone())))) {
-                End::Again => self.survey_again(),
+                End::Again => {
+                    kept = engine.hand_over();
+                    drop(engine);
+                    attempts += 1;
+                    self.survey_again();
+                }
+                End::Back(back) => {
+                    kept = engine.hand_over();
+                    kept.restarted |= back.restarted;
+                    drop(engine);
+                    (self.survey, attempts) = (back.survey, 0);
+                }
                 End::Stopped | End::Abandoned => {
                     let waiting = engine.waiting_for_the_end();
                     // The queues are closed before anybody hears of it: the devices are free.
@@ -130,8 +163,6 @@ impl Opening {
                 }
             }
         }
-        let what = format!("{AGAIN} attempts");
-        drop(self.begun.send(Err(OpenError::Recovery(what))));
     }
 
     /// Looks at the members again; those that do not answer are left out.
@@ -144,8 +175,13 @@ impl Opening {
         }
     }
 
-    fn begin(&self, again: bool) -> Result<Engine<'_>, OpenError> {
+    /// `again`: members that are missing are failed. `was`: the event count that the superblocks
+    /// had when the volume was held.
+    fn begin(&self, again: bool, was: Option<u64>) -> Result<Engine<'_>, OpenError> {
         let Survey { newest, geometry, members } = &self.survey;
+        if let Some(was) = was.filter(|was| newest.events > *was) {
+            return Err(OpenError::Changed { was, events: newest.events });
+        }
         let with_log = self.options.consistency == Consistency::Log;
         let looks = members.iter().map(|(role, found)| look(found, *role, with_log));
         let looks = looks.collect::<Result<Vec<_>, _>>()?;
@@ -196,6 +232,7 @@ impl Opening {
             rebuild: self.options.rebuild_rate.map(|rate| Pace::new(rate, windows.bytes())),
         };
         let messages = (&self.inbox, self.ended.clone());
+        let nodes = (nodes, Epochs::of(members.values().map(|found| &found.drive))?);
         Ok(Engine::new(volume, carrier, messages, facts, nodes, timing, Arc::clone(&self.copied)))
     }
 }
@@ -342,8 +379,7 @@ impl Control {
     /// # Errors
     /// If it has stopped, or is held for too long.
     pub fn flush(&self) -> Result<(), ControlError> {
-        let flush = |reply| Message::Request { request: Request::Flush, data: None, reply };
-        self.ask(flush)?.map(drop).map_err(|_| ControlError::Stopped)
+        self.ask(Message::Settle)?.map(drop).map_err(|_| ControlError::Stopped)
     }
 
     /// What does not change.

@@ -102,6 +102,9 @@ pub enum ControlError {
     /// The member is missing already.
     #[error("role {0}: it is missing or being rebuilt already")]
     Missing(Role),
+    /// More members are missing than the volume survives.
+    #[error("the volume is held: more members are missing than it survives")]
+    Held,
     /// The volume would not survive it.
     #[error("the volume does not survive the loss of another member")]
     TooFew,

@@ -206,6 +206,16 @@ pub trait DataNode: Send + Sync {
         Ok(false)
     }
 
+    /// Re-establishes the connections to the node, if they were lost, and holds it again, if it was
+    /// held. Earlier addresses of local memory, and earlier queues, are invalid then. Others may
+    /// have written in between: the caller has to look. Returns whether anything had been lost.
+    ///
+    /// # Errors
+    /// If the node cannot be reached, is a different one, or cannot be held yet.
+    fn retake(&self) -> Result<bool, NodeError> {
+        Ok(false)
+    }
+
     /// The traffic of the connections to the node; `None` without a network.
     fn link_figures(&self) -> Option<LinkFigures> {
         None

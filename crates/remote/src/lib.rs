@@ -63,8 +63,10 @@ pub struct RemoteNode {
     pool: Arc<Pool>,
     /// Whether every connection had both digests.
     digests: AtomicBool,
-    /// Whether it was held: a lost hold is not taken again.
+    /// Whether it was held: only [`retake`](DataNode::retake) takes a lost hold again.
     held: AtomicBool,
+    /// It was held, is connected again, and not held yet.
+    to_hold: AtomicBool,
     /// It has promised not to write.
     observes: AtomicBool,
     /// The pace that was set.
@@ -90,6 +92,7 @@ impl RemoteNode {
             pool: Arc::new(Pool::new(&name, made.controller, made.queue)),
             digests: AtomicBool::new(made.digests == BOTH),
             held: AtomicBool::new(false),
+            to_hold: AtomicBool::new(false),
             observes: AtomicBool::new(false),
             pace: Mutex::default(),
             name,
@@ -125,6 +128,20 @@ impl RemoteNode {
         let done = self.ask(sqe, &[], &mut header)?;
         whole(&self.name, opcode::name(opcode::DESCRIBE), &done, header.len())?;
         wire::decode_sockets(&header).ok_or_else(|| NodeError::invalid("description", self.name.clone()))
+    }
+
+    /// Connects again, after the connections were lost.
+    fn renew(&self) -> Result<(), NodeError> {
+        let made = self.dial.associate()?;
+        if made.drives != self.drives || made.geometry != self.geometry {
+            return Err(NodeError::invalid("node", format!("{}: it now serves other drives", self.name)));
+        }
+        if made.digests != BOTH {
+            self.digests.store(false, Ordering::Relaxed);
+        }
+        self.parts.forget();
+        self.pool.renew(made.controller, made.queue);
+        Ok(())
     }
 
     /// Carries out a command without a result.
@@ -320,15 +337,7 @@ impl DataNode for RemoteNode {
             let what = "the hold on it ended with the connection, and others may have written since; run the scrub again";
             return Err(NodeError::new(ErrorKind::Busy, format!("{}: {what}", self.name)));
         }
-        let made = self.dial.associate()?;
-        if made.drives != self.drives || made.geometry != self.geometry {
-            return Err(NodeError::invalid("node", format!("{}: it now serves other drives", self.name)));
-        }
-        if made.digests != BOTH {
-            self.digests.store(false, Ordering::Relaxed);
-        }
-        self.parts.forget();
-        self.pool.renew(made.controller, made.queue);
+        self.renew()?;
         if self.observes.load(Ordering::Relaxed) {
             self.observe()?;
         }
@@ -337,6 +346,19 @@ impl DataNode for RemoteNode {
             self.pace(&pace)?;
         }
         Ok(true)
+    }
+
+    fn retake(&self) -> Result<bool, NodeError> {
+        let lost = self.pool.is_lost();
+        if lost {
+            self.to_hold.store(self.held.load(Ordering::Relaxed), Ordering::Relaxed);
+            self.renew()?;
+        }
+        let holds = self.to_hold.load(Ordering::Relaxed);
+        if holds {
+            self.hold()?;
+        }
+        Ok(lost || holds)
     }
 
     fn link_figures(&self) -> Option<LinkFigures> {
@@ -354,6 +376,7 @@ impl DataNode for RemoteNode {
         sqe.set_dword(10, wire::HOLD_TAKE);
         self.plain(sqe, &[])?;
         self.held.store(true, Ordering::Relaxed);
+        self.to_hold.store(false, Ordering::Relaxed);
         Ok(())
     }
 

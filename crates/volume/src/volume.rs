@@ -94,6 +94,8 @@ pub struct Volume {
     unapplied: BTreeSet<u64>,
     /// The highest number that is in place.
     in_place: u64,
+    /// The highest number of a write that is in place, and whose blocks no log has.
+    unlogged_blocks: u64,
     released: u64,
 
     /// Members that failed, which no superblock says yet.
@@ -225,6 +227,7 @@ impl Volume {
             unlogged: BTreeSet::new(),
             unapplied: BTreeSet::new(),
             in_place: 0,
+            unlogged_blocks: 0,
             released: assembly.old_released,
             failing: BTreeSet::new(),
             unrecorded: false,
@@ -287,6 +290,19 @@ impl Volume {
     #[must_use]
     pub const fn is_clean(&self) -> bool {
         self.clean
+    }
+
+    /// The event count of its superblocks, or of those that are being written.
+    #[must_use]
+    pub const fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Whether writes are in place that only their members' caches may hold: no flush covers them,
+    /// and the log has not their blocks.
+    #[must_use]
+    pub const fn rests_on_caches(&self) -> bool {
+        self.unlogged_blocks > self.released
     }
 
     /// Takes an event. What follows from it is in [`effects`](Self::effects).

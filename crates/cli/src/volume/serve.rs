@@ -11,7 +11,7 @@ use crate::remote::machine;
 use crate::text::print;
 use clap::Args;
 use pumice_blockdev::raise_descriptor_limit;
-use pumice_executor::{Consistency, Control, OpenOptions, ServedVolume, Status, open};
+use pumice_executor::{Consistency, Control, ControlError, OpenOptions, ServedVolume, Status, open};
 use pumice_initiator::{BusyPoll, DigestPolicy};
 use pumice_node::NodeOptions;
 use pumice_node::serve::{Drive, HostFaces, Server, Service, listen_address};
@@ -320,6 +320,10 @@ impl Asked {
     }
 
     fn carry_out(&mut self, ask: Ask) -> Result<Shown, Failure> {
+        // A node that is opened for it could not be held by the volume when it comes back.
+        if matches!(ask, Ask::Add { .. } | Ask::Replace { .. }) && self.control.status()?.held {
+            return Err(ControlError::Held.into());
+        }
         match ask {
             Ask::Status | Ask::Scrub { .. } => {}
             Ask::Fail { member } => {

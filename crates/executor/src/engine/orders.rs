@@ -1,9 +1,11 @@
 //! What a volume is told to do beside requests: members that fail or join, claims.
 
-use super::{Asked, Engine};
+use super::Engine;
+use crate::back::Sought;
 use crate::claim::Claim;
 use crate::drive::MemberDrive;
 use crate::joining::{Joining, NO_NUMBER};
+use crate::kept::Asked;
 use crate::message::Message;
 use crate::state::ControlError;
 use pumice_units::Role;
@@ -11,18 +13,18 @@ use pumice_volume::{ClaimId, Request, RequestError};
 
 impl Engine<'_> {
     pub(super) fn fail(&mut self, role: Role) -> Result<(), ControlError> {
-        if self.volume.missing().contains(&role) || self.given_up.contains(&role) {
+        if self.volume.missing().contains(&role) || self.kept.given_up.contains(&role) {
             return Err(ControlError::Missing(role));
         }
         if self.carrier.drive(role).is_none() {
             return Err(ControlError::NoRole(role));
         }
-        if self.held.is_some() || self.survives() == 0 {
+        if self.kept.held.is_some() || self.survives() == 0 {
             return Err(ControlError::TooFew);
         }
-        self.given_up.insert(role);
+        self.kept.given_up.insert(role);
         // A flush asks every member, and finds that this one does not answer.
-        self.ask(Request::Flush, Asked { data: None, pieces: Vec::new(), reply: None });
+        self.ask(Asked::new(Request::Flush, None, None));
         Ok(())
     }
 
@@ -34,6 +36,9 @@ impl Engine<'_> {
             let _ = own.send(Message::Unclaim(id));
         };
         let claim = result.map(|members| Claim::new(members, give_back));
+        if claim.is_ok() {
+            self.granted.insert(id);
+        }
         let claim = claim.map_err(|error| match error {
             RequestError::Range => ControlError::NoStripes,
             _ => ControlError::Stopped,
@@ -44,8 +49,20 @@ impl Engine<'_> {
 
     pub(super) fn members(&self) -> Vec<(Role, MemberDrive)> {
         let here = self.volume.members_here().into_iter().map(|(role, _)| role);
-        let here = here.filter(|role| !self.given_up.contains(role));
+        let here = here.filter(|role| !self.kept.given_up.contains(role));
         here.filter_map(|role| Some((role, self.carrier.drive(role)?.clone()))).collect()
+    }
+
+    /// The drives without which a held volume does not go on, and those that have failed: the
+    /// superblocks may not say so yet.
+    pub(super) fn sought(&self) -> Vec<Sought> {
+        let here = self.volume.members_here();
+        let roles = (0..self.facts.members).map(Role);
+        let drives = roles.filter(|role| !self.kept.given_up.contains(role)).filter_map(|role| {
+            let needed = here.iter().any(|(other, _)| *other == role);
+            Some(Sought { drive: self.carrier.drive(role)?.clone(), needed })
+        });
+        drives.collect()
     }
 
     /// The drive of a member in sync.
@@ -53,7 +70,7 @@ impl Engine<'_> {
         let missing = self.volume.missing();
         let mut here = (0..self.facts.members)
             .map(Role)
-            .filter(|role| !missing.contains(role) && !self.given_up.contains(role));
+            .filter(|role| !missing.contains(role) && !self.kept.given_up.contains(role));
         here.find_map(|role| self.carrier.drive(role).cloned())
     }
 
@@ -67,6 +84,9 @@ impl Engine<'_> {
     }
 
     pub(super) fn join(&mut self, joining: Joining) -> Result<Role, ControlError> {
+        if self.kept.held.is_some() {
+            return Err(ControlError::Held);
+        }
         if let Some(role) = self.member_on(&joining.drive, joining.lies_there) {
             return Err(ControlError::IsMember { device: joining.drive.name().to_owned(), role });
         }
@@ -85,7 +105,7 @@ impl Engine<'_> {
         self.carrier
             .attach(role, drive)
             .map_err(|error| ControlError::Device { device: name, why: error.to_string() })?;
-        self.given_up.remove(&role);
+        self.kept.given_up.remove(&role);
         let node = match &mut self.nodes {
             Ok(nodes) => nodes.add(role, &joining.drive),
             Err(_) => None,

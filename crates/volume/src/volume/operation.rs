@@ -3,6 +3,7 @@
 use super::{Owner, Volume};
 use crate::action::{ActionId, Command, Effect, Outcome, RequestError, RequestId};
 use crate::assemble::Rule;
+use crate::log::Kind as RecordKind;
 use crate::near::NearOp;
 use crate::plan::{Method, RowPlan, Tie};
 use crate::rows::{Rows, Touch, Window};
@@ -338,6 +339,9 @@ impl Volume {
         for sequence in &op.sequences {
             self.unapplied.remove(sequence);
             self.in_place = self.in_place.max(*sequence);
+            if !self.use_log || self.record_kind(&op) == RecordKind::Intent {
+                self.unlogged_blocks = self.unlogged_blocks.max(*sequence);
+            }
         }
         if result.is_ok() && op.kind.writes() {
             let base = op.window.0 * self.windows.rows;

@@ -242,7 +242,7 @@ fn a_member_fails_when_a_rebuild_ends(seed: u64, omit: Option<Rule>) {
     assert!(world.run_superblocks(1 + seed / 6 % 2) > 0, "seed {seed}");
     world.late_actions();
     world.crash();
-    world.disks[fails].lost = seed / 12 % 2 == 0;
+    world.disks[fails].lost = (seed / 12).is_multiple_of(2);
     starts(&mut world, seed);
     world.verify();
     assert_eq!(world.missing(), [Role(fails as u16)], "seed {seed}");

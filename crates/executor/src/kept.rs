@@ -1,0 +1,182 @@
+//! What outlasts a round of a volume: from one opening, over a hold, to the next.
+
+use crate::back::{PAUSE, Watch};
+use crate::buffers::Piece;
+use crate::carry::{ERRORS, Moved};
+use crate::error::OpenError;
+use crate::look::Back;
+use crate::message::{Answer, Failed, Message};
+use crate::state::{ControlError, Status};
+use pumice_buffer::SharedBuffer;
+use pumice_units::Role;
+use pumice_volume::{Request, RequestError, RequestId};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::time::{Duration, Instant};
+
+/// A request, and what came for it.
+pub(crate) struct Asked {
+    pub(crate) request: Request,
+    /// Of a write.
+    pub(crate) data: Option<SharedBuffer>,
+    /// Of a read, as far as they came.
+    pub(crate) pieces: Vec<Piece>,
+    /// `None` once it has its answer.
+    pub(crate) reply: Option<SyncSender<Answer>>,
+}
+
+impl Asked {
+    pub(crate) const fn new(
+        request: Request,
+        data: Option<SharedBuffer>,
+        reply: Option<SyncSender<Answer>>,
+    ) -> Self {
+        Self { request, data, pieces: Vec::new(), reply }
+    }
+}
+
+/// What outlasts a round of a volume.
+#[derive(Default)]
+pub(crate) struct Kept {
+    /// Requests without an answer, in the order in which they came.
+    pub(crate) asked: BTreeMap<RequestId, Asked>,
+    /// Messages that came while no round was under way.
+    pub(crate) late: VecDeque<Message>,
+    pub(crate) next_request: u64,
+    pub(crate) next_claim: u64,
+    /// Failed by their operator: nothing is sent to them any more.
+    pub(crate) given_up: BTreeSet<Role>,
+    /// Since when more members are missing than the volume survives.
+    pub(crate) held: Option<Instant>,
+    pub(crate) watch: Option<Watch>,
+    /// When the volume was held, members had writes in their caches that no log has.
+    pub(crate) rests: bool,
+    /// A node was started again since.
+    pub(crate) restarted: bool,
+    /// Writes that were answered may be lost: the next flush says so.
+    pub(crate) unsure: bool,
+    /// The event count of the superblocks, once the volume was ready.
+    pub(crate) events: Option<u64>,
+    pub(crate) stopping: Vec<SyncSender<()>>,
+    pub(crate) user_read: u64,
+    pub(crate) user_written: u64,
+    pub(crate) moved: Moved,
+    /// The last errors of members, oldest first.
+    pub(crate) errors: VecDeque<String>,
+    /// How it stood when the last round ended.
+    pub(crate) status: Option<Status>,
+}
+
+impl Kept {
+    pub(crate) fn is_held_for_long(&self, hold_timeout: Duration) -> bool {
+        self.held.is_some_and(|since| since.elapsed() >= hold_timeout)
+    }
+
+    /// What waits for a volume that is held for too long is answered.
+    pub(crate) fn check_hold(&mut self, hold_timeout: Duration) {
+        if !self.is_held_for_long(hold_timeout) {
+            return;
+        }
+        for asked in self.asked.values_mut() {
+            if let Some(reply) = asked.reply.take() {
+                drop(reply.send(Err(Failed::Held)));
+            }
+        }
+    }
+
+    /// Why the members of a held volume are not back.
+    pub(crate) fn why_held(&self) -> Option<&String> {
+        self.watch.as_ref().and_then(Watch::why)
+    }
+
+    /// Recovery has ended. What counts from now on is on the members, and flushed.
+    pub(crate) fn goes_on(&mut self) {
+        let unsure = std::mem::take(&mut self.rests) && std::mem::take(&mut self.restarted);
+        if self.held.take().is_some() {
+            tracing::info!(unsure, "the members are back, and the volume goes on");
+        }
+        (self.watch, self.restarted) = (None, false);
+        self.unsure |= unsure;
+        self.forget_answered();
+    }
+
+    /// The volume cannot be opened again.
+    pub(crate) fn note(&mut self, error: &OpenError) {
+        let error = error.to_string();
+        if self.errors.back() != Some(&error) {
+            tracing::error!(%error, "the members are back, and the volume cannot be opened");
+            if self.errors.len() >= ERRORS {
+                self.errors.pop_front();
+            }
+            self.errors.push_back(error);
+        }
+    }
+
+    /// Requests that were answered while the volume was held are not carried out later.
+    fn forget_answered(&mut self) {
+        self.asked.retain(|_, asked| asked.reply.is_some());
+        // A read begins anew.
+        self.asked.values_mut().for_each(|asked| asked.pieces.clear());
+    }
+
+    /// Waits, without a round, until the members are there; `None`: the volume is to end.
+    pub(crate) fn wait(&mut self, inbox: &Receiver<Message>, hold_timeout: Duration) -> Option<Box<Back>> {
+        self.held.get_or_insert_with(Instant::now);
+        let mut late = std::mem::take(&mut self.late);
+        loop {
+            self.watch.as_mut()?.poll();
+            self.check_hold(hold_timeout);
+            match late.pop_front().map_or_else(|| inbox.recv_timeout(PAUSE), Ok) {
+                Ok(Message::Back(attempt)) => {
+                    if let Some(back) = self.watch.as_mut()?.ended(attempt) {
+                        late.append(&mut self.late);
+                        self.late = late;
+                        return Some(back);
+                    }
+                }
+                Ok(Message::Request { reply, .. }) if self.is_held_for_long(hold_timeout) => {
+                    drop(reply.send(Err(Failed::Held)));
+                }
+                Ok(message @ Message::Request { .. }) => self.late.push_back(message),
+                Ok(Message::Status(reply)) => {
+                    if let Some(status) = self.status.clone() {
+                        let errors = self.errors.iter().chain(self.why_held()).cloned().collect();
+                        drop(reply.send(Status { errors, ..status }));
+                    }
+                }
+                Ok(message @ (Message::Stop(_) | Message::Abandon(_))) => {
+                    // It cannot be made clean: only who abandons it is answered.
+                    self.stopping.clear();
+                    if let Message::Abandon(reply) = message {
+                        self.stopping.push(reply);
+                    }
+                    return None;
+                }
+                Ok(message) => refuse(message),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+    }
+}
+
+/// Answers a message to a volume that does not run.
+pub(crate) fn refuse(message: Message) {
+    let stopped = RequestError::Stopped;
+    match message {
+        Message::Request { reply, .. } | Message::Settle(reply) => drop(reply.send(Err(stopped.into()))),
+        Message::Fail(_, reply) => drop(reply.send(Err(ControlError::Stopped))),
+        Message::Model(reply) => drop(reply.send(None)),
+        Message::Join(_, reply) => drop(reply.send(Err(ControlError::Stopped))),
+        Message::Claim { reply, .. } => drop(reply.send(Some(Err(ControlError::Stopped)))),
+        Message::Members(reply) => drop(reply.send(Vec::new())),
+        // Whose end of the channel goes is told by that.
+        Message::Ended(_)
+        | Message::Back(_)
+        | Message::Status(_)
+        | Message::MemberOn(..)
+        | Message::Unclaim(_)
+        | Message::Stop(_)
+        | Message::Abandon(_) => {}
+    }
+}
