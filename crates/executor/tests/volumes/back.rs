@@ -109,10 +109,14 @@ impl Nodes {
 
 /// RAID-5 of six drives: without a node nothing can be written.
 fn volume(nodes: &Nodes) -> ServedVolume {
+    // It does not become idle, and flush of its own.
+    volume_with(nodes, &OpenOptions { tick: Duration::from_secs(60), ..OpenOptions::default() })
+}
+
+fn volume_with(nodes: &Nodes, options: &OpenOptions) -> ServedVolume {
     let members = nodes.members();
     create(&members, &spec(Level::Raid5, Some(Layout::LeftSymmetric), CHUNK), |_, _| {}).unwrap();
-    // It does not become idle, and flush of its own.
-    open(&members, &OpenOptions { tick: Duration::from_secs(60), ..OpenOptions::default() }).unwrap()
+    open(&members, options).unwrap()
 }
 
 fn is_held(volume: &ServedVolume) -> bool {
@@ -214,6 +218,54 @@ fn a_flush_fails_once_if_a_node_may_have_lost_what_was_answered() {
         assert_eq!(device.flush().is_err(), stripes);
         device.flush().unwrap();
     }
+    stop(volume);
+}
+
+/// A write that failed because the hold lasted too long is not carried out when it ends.
+#[test]
+fn a_write_that_was_given_up_is_not_carried_out_later() {
+    let nodes = Nodes::new();
+    let (tick, hold_timeout) = (Duration::from_millis(50), Duration::from_millis(300));
+    let volume = volume_with(&nodes, &OpenOptions { tick, hold_timeout, ..OpenOptions::default() });
+    let device = volume.device();
+    device.write_at(0, &[1; STRIPE]).unwrap();
+    device.flush().unwrap();
+    nodes.is_cut.store(true, Ordering::SeqCst);
+    let error = device.write_at(0, &[2; STRIPE]).unwrap_err().to_string();
+    assert!(error.contains("held"), "{error}");
+    nodes.is_cut.store(false, Ordering::SeqCst);
+    wait_for("the end of the hold", || !is_held(&volume));
+    let mut read = vec![0; STRIPE];
+    device.read_at(0, &mut read).unwrap();
+    assert!(read.chunks(4096).all(|block| block == [1; 4096] || block == [2; 4096]));
+    device.write_at(0, &[3; STRIPE]).unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    device.read_at(0, &mut read).unwrap();
+    assert!(read == [3; STRIPE]);
+    stop(volume);
+}
+
+/// Who has claimed stripes relies on it that nobody writes there: the volume waits for it.
+#[test]
+fn a_held_volume_waits_for_claims() {
+    let nodes = Nodes::new();
+    let volume = volume(&nodes);
+    let claim = volume.control().claim(0..1, false).unwrap().wait().unwrap().unwrap();
+    let writing = {
+        let device = volume.device();
+        std::thread::spawn(move || device.write_at(0, &[5; 4096]))
+    };
+    nodes.is_cut.store(true, Ordering::SeqCst);
+    let device = volume.device();
+    let elsewhere = std::thread::spawn(move || device.write_at(2 * STRIPE as u64, &[6; 4096]));
+    wait_for("the hold", || is_held(&volume));
+    nodes.is_cut.store(false, Ordering::SeqCst);
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(is_held(&volume));
+    drop(claim);
+    wait_for("the end of the hold", || !is_held(&volume));
+    writing.join().unwrap().unwrap();
+    elsewhere.join().unwrap().unwrap();
     stop(volume);
 }
 
