@@ -110,7 +110,8 @@ impl Nodes {
 /// RAID-5 of six drives: without a node nothing can be written.
 fn volume(nodes: &Nodes) -> ServedVolume {
     // It does not become idle, and flush of its own.
-    volume_with(nodes, &OpenOptions { tick: Duration::from_secs(60), ..OpenOptions::default() })
+    let tick = Duration::from_secs(60);
+    volume_with(nodes, &OpenOptions { tick, hold_timeout: 60 * tick, ..OpenOptions::default() })
 }
 
 fn volume_with(nodes: &Nodes, options: &OpenOptions) -> ServedVolume {
