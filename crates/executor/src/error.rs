@@ -96,6 +96,14 @@ pub enum OpenError {
     /// The geometry cannot be.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
+    /// The array cannot be written because of a member.
+    #[error("{device}: {source}")]
+    Member {
+        /// The member's device.
+        device: String,
+        /// Why.
+        source: Refusal,
+    },
     /// The array cannot be written as it is.
     #[error(transparent)]
     Refused(#[from] Refusal),

@@ -16,7 +16,7 @@ use crate::pace::Pace;
 use crate::state::{Consistency, ControlError, Facts, Status};
 use pumice_units::Role;
 use pumice_volume::rows::Windows;
-use pumice_volume::{Volume, assemble, token};
+use pumice_volume::{Refusal, Volume, assemble, token};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -189,7 +189,12 @@ impl Opening {
         if self.options.majority && !token::holds(here, geometry.raid_disks(), geometry.data_disks()) {
             return Err(OpenError::Minority { here, members: geometry.raid_disks() });
         }
-        let assembly = assemble(geometry, looks, with_log, self.options.writer, random())?;
+        let named = |refusal: Refusal| match refusal.role().and_then(|role| members.get(&role)) {
+            Some(found) => OpenError::Member { device: found.drive.name().to_owned(), source: refusal },
+            None => OpenError::Refused(refusal),
+        };
+        let writer = self.options.writer;
+        let assembly = assemble(geometry, looks, with_log, writer, random()).map_err(named)?;
         let report = assembly.report.clone();
         if !report.failed.is_empty() && !self.options.degraded && !again {
             return Err(OpenError::Missing(report.failed));

@@ -97,6 +97,17 @@ pub enum Refusal {
     Events(u64),
 }
 
+impl Refusal {
+    /// The member that it is about, if it is about one.
+    #[must_use]
+    pub const fn role(&self) -> Option<Role> {
+        match self {
+            Self::NoLog(role) | Self::NoBadBlockLog(role) | Self::Held { role, .. } => Some(*role),
+            _ => None,
+        }
+    }
+}
+
 /// What was found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {

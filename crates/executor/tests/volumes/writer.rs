@@ -25,7 +25,9 @@ fn what_another_machine_has_open_is_refused_until_it_is_released() {
     world.options.writer = 8;
     let all: Vec<usize> = (0..world.disks.len()).collect();
     match world.try_open(&all).map(|_| ()).unwrap_err() {
-        OpenError::Refused(Refusal::Held { role: Role(0), writer: 7 }) => {}
+        OpenError::Member { device, source: Refusal::Held { role: Role(0), writer: 7 } } => {
+            assert_eq!(device, "disk0");
+        }
         other => panic!("{other}"),
     }
     assert!(contents(&world) == before, "something was written");
