@@ -471,7 +471,7 @@ impl Volume {
                 continue;
             }
             self.grant_claims();
-            let Some(op) = self.ready.iter().copied().find(|op| self.may_step(*op)) else {
+            let Some(op) = self.next_ready() else {
                 // A procedure whose step needed no action goes on at once.
                 if self.running.as_ref().is_some_and(|running| running.waiting.is_empty()) && !self.blocked()
                 {

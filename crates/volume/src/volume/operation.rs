@@ -146,7 +146,24 @@ impl Volume {
         id
     }
 
-    pub(super) fn may_step(&self, id: OpId) -> bool {
+    /// The first operation that may take a step. Those that wait for an action or for their lock
+    /// are not looked at again until it has come, which makes them ready.
+    pub(super) fn next_ready(&mut self) -> Option<OpId> {
+        let mut asleep = Vec::new();
+        let next = self.ready.iter().copied().find(|id| {
+            let sleeps = self.ops.get(id).is_none_or(|op| !op.locked || !op.waiting.is_empty());
+            if sleeps {
+                asleep.push(*id);
+            }
+            !sleeps && self.may_step(*id)
+        });
+        for id in asleep {
+            self.ready.remove(&id);
+        }
+        next
+    }
+
+    fn may_step(&self, id: OpId) -> bool {
         let Some(op) = self.ops.get(&id) else { return false };
         let begun = op.is_active() || !self.draining();
         let recovered = self.recovery.is_none() || op.kind.own();

@@ -215,9 +215,10 @@ impl Volume {
         }
     }
 
-    /// Whether the log has records that count.
+    /// Whether the log has records that count. Without a log writes have numbers as well, and one
+    /// that has begun again waits for the device that joins: nothing must wait for it.
     fn counts(&self) -> bool {
-        self.released + 1 < self.next_sequence
+        self.use_log && self.released + 1 < self.next_sequence
     }
 
     /// Superblocks of the others are made to say which members failed, unless the code does not

@@ -375,6 +375,32 @@ fn a_device_joins_when_no_record_counts_any_more() {
     needs(Rule::HorizonBeforeJoin, 48, a_member_fails_when_a_device_joins);
 }
 
+/// Nodes cannot read what they need for a write, which turns to this host; a device joins
+/// meanwhile. The write begins again after it, so the device must not wait for the write.
+#[test]
+fn a_device_joins_while_a_write_begins_again() {
+    let mut asked = 0;
+    for (seed, log) in (0..16).flat_map(|seed| [(seed, true), (seed, false)]) {
+        let (level, near) = (Level::Raid6, true);
+        let setup = Setup { level, layout: SYMMETRIC, disks: 5, chunk: 4096, stripes: 6, log, near };
+        let mut world = started(seed, &setup, None);
+        fill(&mut world);
+        lose(&mut world, &[Role(1)]);
+        let is_update = |command: &Command| matches!(command, Command::Update { .. });
+        let block = seed % 18;
+        write(&mut world, block);
+        while !world.waits_for(is_update) && world.step() {}
+        asked += u64::from(world.waits_for(is_update));
+        (0..5).filter(|role| *role != 1).for_each(|role| world.decay(Role(role), block / 3));
+        world.join(Role(1));
+        world.may_be_unreadable = true;
+        while world.execute_one(is_update) {}
+        world.settle();
+        assert_eq!(world.missing(), [], "seed {seed}, log {log}");
+    }
+    assert!(asked > 16, "{asked} writes of nodes");
+}
+
 /// A write of two blocks of a row is logged and not in place, a later one says that it was logged,
 /// and its records on both data members are damaged.
 fn two_records_of_a_row_are_damaged(seed: u64, omit: Option<Rule>) {
