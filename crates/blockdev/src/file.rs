@@ -359,9 +359,8 @@ impl BlockDevice for FileDevice {
     }
 
     fn write_soon(&self, offset: u64, data: &[u8]) -> Result<(), IoError> {
-        let grain = u64::from(self.grain.unwrap_or(1));
-        let whole = offset.is_multiple_of(grain) && (data.len() as u64).is_multiple_of(grain);
-        let Some(file) = self.cached().filter(|_| whole) else { return self.write_at(offset, data) };
+        // The page cache takes parts of a grain as they are.
+        let Some(file) = self.cached() else { return self.write_at(offset, data) };
         let end = offset.saturating_add(data.len() as u64);
         // A look costs half as much as a small write.
         let seldom = self.intact.as_ref().is_some_and(|intact| intact.look_at_times(&self.file, end));

@@ -1,5 +1,7 @@
 //! A flash drive as a block device.
 
+mod background;
+
 use crate::flushes::{Flushes, Turn};
 use crate::layer::{Layer, counts, mount};
 use crate::layout::{Layout, PAGE_BYTES};
@@ -16,24 +18,22 @@ use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const PAGE: usize = PAGE_BYTES as usize;
 /// Pages that are looked up under one lock.
 const AT_ONCE: usize = 256;
 /// Bytes that are discarded under one lock.
 const CLEARS: u64 = 64 << 20;
-/// Blocks that background work keeps free beyond those that garbage collection needs.
-const FREE_AHEAD: u32 = 4;
-/// Pages that are looked at for duplicates under one lock.
-const LOOKS: u64 = 64;
-/// How quiet it must be for a checkpoint that nothing else asks for.
-const QUIET: Duration = Duration::from_secs(5);
+/// Changes from one time that the counts are shown to the next.
+const CHANGES: u64 = 64;
 
 struct State {
     layer: Layer<Queued<DeviceMedium>>,
     /// Background work found nothing to do since the last write.
     rested: bool,
+    /// Changes since it was opened.
+    changes: u64,
 }
 
 /// Where the data of a page come from.
@@ -59,13 +59,16 @@ pub struct FlashDrive {
     /// Makes the writes of the translation layer without its lock.
     medium: Queued<DeviceMedium>,
     flushes: Flushes,
+    /// Who collects garbage ahead of need.
+    collecting: Mutex<()>,
     /// Where data of writes wait for the medium.
     buffers: Buffers,
     hashes: Hashes,
     opened: Instant,
     /// When the last command came or ended, in nanoseconds since it was opened.
     last: AtomicU64,
-    /// What it did and holds, as of the last change, so that a reader does not wait for a command.
+    /// What it did and holds, as of a change not long ago, for a reader who would have to wait for
+    /// a command.
     counts: Mutex<FlashCounts>,
 }
 
@@ -88,9 +91,10 @@ impl FlashDrive {
             device,
             layout: superblock.layout,
             capacity: superblock.capacity(),
-            state: Mutex::new(State { layer, rested: false }),
+            state: Mutex::new(State { layer, rested: false, changes: 0 }),
             medium,
             flushes: Flushes::default(),
+            collecting: Mutex::default(),
             buffers: Buffers::default(),
             hashes: Hashes::of(scheme.plan(), superblock.fingerprint),
             opened: Instant::now(),
@@ -122,13 +126,27 @@ impl FlashDrive {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Shows a change in the counts, and makes it outlive the process.
+    /// Shows what it did and holds to those that cannot have the lock.
+    fn show(&self, state: &mut State) -> FlashCounts {
+        let counts = counts(&mut state.layer);
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner) = counts;
+        counts
+    }
+
+    /// Makes a change outlive the process, and now and then shows the counts.
     fn changed(&self, mut state: MutexGuard<'_, State>) -> Result<(), FtlError> {
-        *self.counts.lock().unwrap_or_else(PoisonError::into_inner) = counts(&mut state.layer);
+        state.changes += 1;
+        if state.changes.is_multiple_of(CHANGES) {
+            self.show(&mut state);
+        }
         state.layer.hand_over()?;
         let (number, flush) = (self.medium.accepted(), state.layer.wants_flush());
+        let collect = state.layer.wants_collecting();
         drop(state);
         self.carry(number)?;
+        if collect {
+            self.collect_ahead()?;
+        }
         if flush { self.flush_ahead() } else { Ok(()) }
     }
 
@@ -377,7 +395,10 @@ impl BlockDevice for FlashDrive {
     }
 
     fn flash_counts(&self) -> Option<FlashCounts> {
-        Some(*self.counts.lock().unwrap_or_else(PoisonError::into_inner))
+        match self.state.try_lock() {
+            Ok(mut state) => Some(self.show(&mut state)),
+            Err(_) => Some(*self.counts.lock().unwrap_or_else(PoisonError::into_inner)),
+        }
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError> {
@@ -436,56 +457,5 @@ impl BlockDevice for FlashDrive {
 
     fn flush(&self) -> Result<(), IoError> {
         self.make_durable().map_err(|error| self.error(Operation::Flush, 0, 0, error))
-    }
-}
-
-impl Background for FlashDrive {
-    fn wanted(&self) -> u64 {
-        let Ok(state) = self.state.try_lock() else { return 0 };
-        if state.layer.needs_mark() {
-            2 * PAGE as u64
-        } else if state.layer.is_short(FREE_AHEAD) && !state.rested {
-            // Half of the pages of a block are moved, at most: read and written.
-            u64::from(self.layout.geometry().pages_per_block) * PAGE as u64
-        } else if !state.rested {
-            LOOKS * PAGE as u64
-        } else if self.quiet() >= QUIET && state.layer.checkpoint_pays() {
-            2 * 4 * u64::from(state.layer.map().logical())
-        } else {
-            0
-        }
-    }
-
-    fn quiet(&self) -> Duration {
-        self.opened.elapsed().saturating_sub(Duration::from_nanos(self.last.load(Ordering::Relaxed)))
-    }
-
-    fn work(&self, most: u64) -> Result<u64, IoError> {
-        let fail = |error| self.error(Operation::Write, 0, 0, error);
-        let mut guard = self.lock();
-        let state = &mut *guard;
-        let before = state.layer.stats();
-        if state.layer.needs_mark() {
-            state.layer.mark().map_err(fail)?;
-            return Ok(2 * PAGE as u64);
-        }
-        let moved = state.layer.collect_ahead(0, FREE_AHEAD).map_err(fail)?;
-        if !moved && !state.layer.erase_ahead(0).map_err(fail)? {
-            if state.layer.waiting() > 0 {
-                state.layer.idle(0, (most / PAGE as u64).clamp(1, LOOKS)).map_err(fail)?;
-            } else if state.rested {
-                state.layer.checkpoint().map_err(fail)?;
-            } else {
-                state.rested = true;
-            }
-        }
-        *self.counts.lock().unwrap_or_else(PoisonError::into_inner) = counts(&mut state.layer);
-        let after = state.layer.stats();
-        let pages = 2 * (after.copies - before.copies) + after.dedup_reads - before.dedup_reads;
-        let footers = (after.erases - before.erases) * self.layout.footer_bytes() as u64;
-        let number = self.medium.accepted();
-        drop(guard);
-        self.carry(number).map_err(fail)?;
-        Ok(pages * PAGE as u64 + footers)
     }
 }

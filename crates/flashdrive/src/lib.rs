@@ -9,6 +9,7 @@
 //!        └──────────────── file or device ─────┘
 //! ```
 
+mod ahead;
 mod behind;
 mod check;
 mod drive;

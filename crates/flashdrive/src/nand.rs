@@ -1,8 +1,9 @@
 //! NAND in a file or on a device. `docs/reference/on-disk/flash.md` has the byte map, and what a
 //! cut leaves.
 
+use crate::ahead::Ahead;
 use crate::layout::{Layout, OOB_BYTES};
-use crate::page::Page;
+use crate::page::{Buffers, Page};
 use pumice_buffer::AlignedBuffer;
 use pumice_durable::{Held, Medium};
 use pumice_flash::{BlockId, Geometry, Nand, NandError, Nanos, PageRead, Ppn};
@@ -11,11 +12,6 @@ use std::io;
 use std::ops::Range;
 
 const OOB: usize = OOB_BYTES as usize;
-/// Bytes of pages that were announced and are read as one, at most.
-const AHEAD: usize = 1 << 20;
-/// Pages from one that is wanted to the next, so that both are read as one: to read those between
-/// them costs less than a read of its own.
-const GAP: u32 = 16;
 /// Blocks whose buffers are kept for the next ones.
 const SPARE: usize = 4;
 /// How a medium says that these bytes cannot be read, and others may: EIO.
@@ -32,27 +28,6 @@ struct Open {
     next: u32,
     /// Tags of pages before this one are in the file.
     tagged: u32,
-}
-
-/// Pages of a closed block that are about to be read. They stay as they are until the block is
-/// erased.
-#[derive(Debug, Default)]
-struct Ahead {
-    /// Which, in this order.
-    wanted: Vec<u32>,
-    /// Those that were read, with what lies between them, and their data.
-    read: Range<u32>,
-    data: Option<AlignedBuffer>,
-}
-
-impl Ahead {
-    /// What to read with a page, at most `within` pages; none if it was not announced.
-    fn run(&self, page: Ppn, within: u32) -> Option<Range<u32>> {
-        let from = self.wanted.binary_search(&page.0).ok()?;
-        let near = |last: &u32, next: &u32| next - last <= GAP && next - page.0 < within;
-        let more = self.wanted[from..].windows(2).take_while(|pair| near(&pair[0], &pair[1])).count();
-        Some(page.0..self.wanted[from + more] + 1)
-    }
 }
 
 /// NAND in a file or on a device.
@@ -72,7 +47,9 @@ pub struct FileNand<M> {
     zeros: Held,
     /// Units of a footer that were read last, and where they lie.
     units: Option<(Range<u64>, AlignedBuffer)>,
-    ahead: Ahead,
+    ahead: Option<Ahead>,
+    /// For what is read to be written elsewhere.
+    buffers: Buffers,
     /// Erases since the drive was opened.
     erases: Vec<u32>,
     /// Something may have been written since the last sync of the medium.
@@ -93,7 +70,8 @@ impl<M: Medium> FileNand<M> {
             spare: Vec::new(),
             zeros: Held::new(vec![0; layout.footer_bytes()]),
             units: None,
-            ahead: Ahead::default(),
+            ahead: None,
+            buffers: Buffers::default(),
             erases: vec![0; blocks],
             // What an earlier process wrote is perhaps not durable.
             written: true,
@@ -110,6 +88,12 @@ impl<M: Medium> FileNand<M> {
     /// Where everything lies.
     pub fn layout(&self) -> Layout {
         self.layout
+    }
+
+    /// What was read of a closed block that was not erased since: so much need not be read when its
+    /// pages are announced.
+    pub(crate) fn know(&mut self, ahead: Ahead) {
+        self.ahead = Some(ahead);
     }
 
     /// The medium.
@@ -157,9 +141,14 @@ impl<M: Medium> FileNand<M> {
         if self.failure.is_some() { Err(NandError::Failed) } else { Ok(()) }
     }
 
-    /// Blocks with tags that are in memory only.
-    fn behind(&self) -> Vec<u32> {
-        self.open.iter().filter(|(_, open)| open.tagged < open.next).map(|(block, _)| *block).collect()
+    /// Writes all tags that are in memory only.
+    fn write_all_tags(&mut self) -> Result<(), NandError> {
+        let behind =
+            |nand: &Self| nand.open.iter().find(|(_, open)| open.tagged < open.next).map(|(block, _)| *block);
+        while let Some(block) = behind(self) {
+            self.write_tags(block)?;
+        }
+        Ok(())
     }
 
     /// The state of a block whose next page is about to be programmed.
@@ -183,14 +172,17 @@ impl<M: Medium> FileNand<M> {
         self.spare.extend(closed.filter(|_| self.spare.len() < SPARE));
     }
 
-    /// Writes the tags of a block that are in memory only, in whole units.
+    /// Writes the tags of a block that are in memory only. The first of a unit is written with the
+    /// rest of it, which is erased: so the kernel need not read the unit, and the next tags are
+    /// short writes that touch no bytes of each other.
     fn write_tags(&mut self, block: u32) -> Result<(), NandError> {
         let Some(open) = self.open.get_mut(&block).filter(|open| open.tagged < open.next) else {
             return Ok(());
         };
-        let unit = self.layout.unit();
-        let start = open.tagged as usize * OOB / unit * unit;
-        let end = (open.next as usize * OOB).next_multiple_of(unit);
+        let (unit, start) = (self.layout.unit(), open.tagged as usize * OOB);
+        let end = open.next as usize * OOB;
+        let begins = start.is_multiple_of(unit) || start / unit != (end - 1) / unit;
+        let end = if begins { end.next_multiple_of(unit) } else { end };
         let at = self.layout.footer_at(BlockId(block)) + start as u64;
         self.written = true;
         self.units = None;
@@ -204,49 +196,35 @@ impl<M: Medium> FileNand<M> {
     /// The out-of-band bytes of a page of a block that is not open, from the file.
     fn load_oob(&mut self, page: Ppn) -> Result<Vec<u8>, NandError> {
         let (block, index) = self.place(page);
+        let ahead = self.ahead.as_ref().filter(|ahead| ahead.block.0 == block);
+        if let Some(oob) = ahead.and_then(|ahead| ahead.oob(index)) {
+            return programmed(page, oob);
+        }
         let unit = self.layout.unit();
         let at = self.layout.footer_at(BlockId(block)) + (index as usize * OOB) as u64;
         if !self.units.as_ref().is_some_and(|(known, _)| known.contains(&at)) {
             let start = index as usize * OOB / unit * unit;
-            self.load_units(self.layout.footer_at(BlockId(block)) + start as u64, unit, false)
+            self.load_units(self.layout.footer_at(BlockId(block)) + start as u64, unit)
                 .map_err(|error| unreadable(page, &error))?;
         }
         let (known, bytes) = self.units.as_ref().ok_or(NandError::Failed)?;
-        let oob = bytes[(at - known.start) as usize..][..OOB].to_vec();
-        if oob.iter().all(|byte| *byte == 0) { Err(NandError::Erased(page)) } else { Ok(oob) }
+        programmed(page, &bytes[(at - known.start) as usize..][..OOB])
     }
 
-    fn load_units(&mut self, at: u64, len: usize, from_cache: bool) -> io::Result<()> {
+    fn load_units(&mut self, at: u64, len: usize) -> io::Result<()> {
         let mut bytes = match self.units.take() {
             Some((_, old)) if old.len() >= len => old,
             _ => AlignedBuffer::new(len),
         };
-        if !(from_cache && self.medium.read_cached(at, &mut bytes[..len])) {
-            self.read_medium(at, &mut bytes[..len])?;
-        }
+        self.read_medium(at, &mut bytes[..len])?;
         self.units = Some((at..at + len as u64, bytes));
         Ok(())
     }
+}
 
-    /// The data of a page that was announced, with others behind it in one read.
-    fn read_ahead(&mut self, page: Ppn) -> Option<Page> {
-        let size = self.layout.page_bytes();
-        let within = (AHEAD / size).max(1) as u32;
-        if !self.ahead.read.contains(&page.0) {
-            let run = self.ahead.run(page, within)?;
-            let mut data =
-                self.ahead.data.take().unwrap_or_else(|| AlignedBuffer::new(within as usize * size));
-            self.ahead.read = 0..0;
-            // What cannot be read as one is read page by page.
-            let (at, into) = (self.layout.data_at(page), &mut data[..run.len() * size]);
-            let read = self.medium.read_cached(at, into) || self.medium.read_at(at, into).is_ok();
-            self.ahead.data = Some(data);
-            read.then_some(())?;
-            self.ahead.read = run;
-        }
-        let at = (page.0 - self.ahead.read.start) as usize * size;
-        Some(self.ahead.data.as_ref()?[at..at + size].to_vec().into())
-    }
+/// The out-of-band bytes of a page, unless it is erased.
+fn programmed(page: Ppn, oob: &[u8]) -> Result<Vec<u8>, NandError> {
+    if oob.iter().all(|byte| *byte == 0) { Err(NandError::Erased(page)) } else { Ok(oob.to_vec()) }
 }
 
 fn unreadable(page: Ppn, error: &io::Error) -> NandError {
@@ -264,7 +242,7 @@ impl<M: Medium> Nand for FileNand<M> {
     fn read(&mut self, page: Ppn, after: Nanos) -> Result<PageRead<Page, Vec<u8>>, NandError> {
         let oob = self.read_oob(page)?;
         let (done, size) = (after + 1, self.layout.page_bytes());
-        if let Some(data) = self.read_ahead(page) {
+        if let Some(data) = self.ahead.as_ref().and_then(|ahead| ahead.data(page)) {
             return Ok(PageRead { data: Some(data), oob, done });
         }
         let mut data = vec![0; size];
@@ -312,7 +290,8 @@ impl<M: Medium> Nand for FileNand<M> {
         self.check(self.layout.geometry().page(block, 0))?;
         self.may_write()?;
         self.close(block.0);
-        (self.units, self.ahead.read, self.ahead.wanted) = (None, 0..0, Vec::new());
+        self.units = None;
+        self.ahead = self.ahead.take().filter(|ahead| ahead.block != block);
         self.next[block.0 as usize] = Some(0);
         self.erases[block.0 as usize] += 1;
         self.written = true;
@@ -324,9 +303,7 @@ impl<M: Medium> Nand for FileNand<M> {
 
     fn sync(&mut self) -> Result<(), NandError> {
         self.may_write()?;
-        for block in self.behind() {
-            self.write_tags(block)?;
-        }
+        self.write_all_tags()?;
         if std::mem::take(&mut self.written)
             && let Err(error) = self.medium.sync()
         {
@@ -337,10 +314,7 @@ impl<M: Medium> Nand for FileNand<M> {
 
     fn hand_over(&mut self) -> Result<(), NandError> {
         self.may_write()?;
-        for block in self.behind() {
-            self.write_tags(block)?;
-        }
-        Ok(())
+        self.write_all_tags()
     }
 
     fn draft(&mut self, page: Ppn, data: &Page, oob: &Vec<u8>) -> Result<(), NandError> {
@@ -366,13 +340,11 @@ impl<M: Medium> Nand for FileNand<M> {
     }
 
     fn prefetch(&mut self, pages: impl Iterator<Item = Ppn>) {
-        (self.units, self.ahead.read) = (None, 0..0);
-        self.ahead.wanted.clear();
-        self.ahead.wanted.extend(pages.map(|page| page.0));
-        let Some(&first) = self.ahead.wanted.first() else { return };
-        let block = self.layout.geometry().block_of(Ppn(first));
-        // An error is that of the first page whose tag is asked for.
-        let _ = self.load_units(self.layout.footer_at(block), self.layout.footer_bytes(), true);
+        let pages: Vec<Ppn> = pages.collect();
+        let known = self.ahead.as_ref().is_some_and(|ahead| !pages.is_empty() && ahead.covers(&pages));
+        if !known {
+            self.ahead = Ahead::read(&self.medium, self.layout, &pages, &self.buffers);
+        }
     }
 
     fn erases(&self, block: BlockId) -> u32 {

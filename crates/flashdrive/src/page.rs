@@ -5,7 +5,7 @@ use pumice_ftl::{Bytes, Content, Fingerprint, Plan, weak_hash};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes in one buffer, at most.
-const LONGEST: usize = 256 << 10;
+pub(crate) const LONGEST: usize = 256 << 10;
 /// The smallest buffer, in powers of two.
 const SMALLEST: u32 = 12;
 /// Sizes of buffers.
@@ -25,6 +25,12 @@ pub struct Page {
 }
 
 impl Page {
+    /// These bytes, with their sum.
+    pub(crate) fn with_sum(bytes: Held) -> Self {
+        let sum = Some(crc32c::crc32c(&bytes));
+        Self { bytes, sum, weak: None, key: None }
+    }
+
     /// Its bytes, for those who keep them.
     #[must_use]
     pub fn held(&self) -> &Held {
@@ -113,8 +119,7 @@ impl AsRef<[u8]> for Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        let mut bytes = std::mem::take(&mut self.bytes);
-        bytes.clear();
+        let bytes = std::mem::take(&mut self.bytes);
         let mut spare = self.home.lock().unwrap_or_else(PoisonError::into_inner);
         let same = &mut spare[size(bytes.capacity())];
         if same.len() < KEPT {
@@ -137,11 +142,21 @@ impl Buffers {
         Lent { bytes, home: Arc::clone(&self.0) }
     }
 
+    /// A buffer of so many bytes, at most [`LONGEST`], with what `fill` makes of any bytes.
+    pub(crate) fn filled(&self, len: usize, fill: impl FnOnce(&mut [u8])) -> Held {
+        let mut lent = self.lend(len);
+        // It still has the length that it had: hardly anything is made zeros.
+        lent.bytes.resize(len, 0);
+        fill(&mut lent.bytes);
+        Held::new(lent)
+    }
+
     /// Copies of whole pages of `page_bytes`, with their sums and these hashes.
     pub(crate) fn pages(&self, data: &[u8], page_bytes: usize, hashes: Hashes) -> Vec<Page> {
         let mut pages = Vec::with_capacity(data.len() / page_bytes);
         for data in data.chunks(LONGEST) {
             let (mut lent, first) = (self.lend(data.len()), pages.len());
+            lent.bytes.clear();
             let mut known = Vec::with_capacity(data.len() / page_bytes);
             // A few pages at a time, so that they are in the processor's cache when they are
             // hashed. The copy is: the memory of a host may change meanwhile.

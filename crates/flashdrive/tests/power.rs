@@ -61,9 +61,9 @@ impl File {
 
     /// Writes so much from the start of `data` as the end of a process may leave.
     fn write_some(&self, offset: u64, data: &[u8]) {
-        let sectors = self.random.borrow_mut().below(data.len() as u64 / 512 + 1) as usize;
+        let sectors = self.random.borrow_mut().below(data.len().div_ceil(512) as u64 + 1) as usize;
         if sectors > 0 {
-            self.store.write_at(NAME, offset, &data[..512 * sectors]).unwrap();
+            self.store.write_at(NAME, offset, &data[..data.len().min(512 * sectors)]).unwrap();
         }
     }
 

@@ -269,16 +269,30 @@ impl Blocks {
     /// Chooses a victim with at most so many live pages and takes it out of the closed blocks; it
     /// counts as open until it is released.
     pub(crate) fn pick(&mut self, most_live: u32) -> Option<u32> {
+        let block = self.choose(most_live)?;
+        self.take_closed(block);
+        Some(block)
+    }
+
+    /// Takes a block as a victim, if it is closed.
+    pub(crate) fn take_closed(&mut self, block: u32) -> bool {
+        let closed = self.state[block as usize] == State::Closed;
+        if closed {
+            self.victim.taken(block);
+            self.state[block as usize] = State::Open;
+        }
+        closed
+    }
+
+    /// The victim that would be chosen now.
+    pub(crate) fn choose(&mut self, most_live: u32) -> Option<u32> {
         let facts = BlockFacts {
             live: &self.live,
             closed_at: &self.closed_at,
             now: self.clock,
             pages_per_block: self.geometry.pages_per_block,
         };
-        let block = self.victim.pick(facts).filter(|&block| self.live[block as usize] <= most_live)?;
-        self.victim.taken(block);
-        self.state[block as usize] = State::Open;
-        Some(block)
+        self.victim.pick(facts).filter(|&block| self.live[block as usize] <= most_live)
     }
 
     /// The closed block with the fewest erases, if the most worn block has more than `threshold`

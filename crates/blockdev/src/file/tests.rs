@@ -29,7 +29,7 @@ proptest! {
         let device = made(folder.path(), direct);
         let mut model = vec![7; SIZE as usize];
         for (offset, len, how) in steps {
-            // Half of what goes through the page cache is whole grains; the rest goes another way.
+            // Half of what goes through the page cache is whole grains.
             let offset = if how == 3 && offset % 2 == 0 { offset / 4096 * 4096 } else { offset };
             let len = if how == 3 && offset % 4096 == 0 { len.next_multiple_of(4096) } else { len };
             let len = len.min(SIZE - offset);

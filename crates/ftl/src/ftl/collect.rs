@@ -26,10 +26,9 @@ where
             let Some(victim) = self.blocks.pick(u32::MAX) else { break };
             self.collect(victim, after)?;
         }
-        // A block that is all but full of live pages would be moved for next to nothing.
-        let pages = self.nand.geometry().pages_per_block;
-        while self.blocks.free() <= (keep + self.config.ahead) as usize && self.config.ahead > 0 {
-            let Some(victim) = self.blocks.pick(pages - pages / 16) else { break };
+        // Half of what is to be free ahead is left to those who can read a victim beforehand.
+        while self.config.ahead > 0 && self.is_short(self.config.ahead / 2) {
+            let Some(victim) = self.blocks.pick(self.worth()) else { break };
             self.checkpoint_if_due()?;
             self.collect(victim, after)?;
         }
@@ -38,6 +37,42 @@ where
         while self.config.erase_at_once > 1 && self.blocks.free() < wanted {
             let Some(dead) = self.blocks.pick(0) else { break };
             self.collect(dead, after)?;
+        }
+        Ok(())
+    }
+
+    /// Live pages of a block that is collected ahead of need, at most. One that is all but full of
+    /// them would be moved for next to nothing.
+    fn worth(&self) -> u32 {
+        let pages = self.nand.geometry().pages_per_block;
+        pages - pages / 16
+    }
+
+    /// Whether a block should be collected now, so that writes need not wait for that later.
+    pub fn wants_collecting(&self) -> bool {
+        self.config.ahead > 0 && self.is_short(self.config.ahead)
+    }
+
+    /// The block that should be collected now, and its live pages. Its flash stays as it is until
+    /// it is erased: a caller may read it meanwhile, and call [`Ftl::collect_block`] then.
+    pub fn next_victim(&mut self) -> Option<(BlockId, Vec<Ppn>)> {
+        if !self.wants_collecting() {
+            return None;
+        }
+        let block = BlockId(self.blocks.choose(self.worth())?);
+        let geometry = self.nand.geometry();
+        let pages = (0..geometry.pages_per_block).map(|index| geometry.page(block, index));
+        Some((block, pages.filter(|page| self.map.owner(*page).is_some()).collect()))
+    }
+
+    /// Collects a block that [`Ftl::next_victim`] named, if it is closed and still worth it.
+    ///
+    /// # Errors
+    /// If the flash fails.
+    pub fn collect_block(&mut self, block: BlockId, after: Nanos) -> Result<(), FtlError> {
+        self.checkpoint_if_due()?;
+        if self.blocks.live(block.0) <= self.worth() && self.blocks.take_closed(block.0) {
+            self.collect(block.0, after)?;
         }
         Ok(())
     }
@@ -133,6 +168,7 @@ where
                 self.relocate(page, owner, after)?;
             }
         }
+        self.nand.prefetch(std::iter::empty());
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 //! reads another's content. `PUMICE_FTL_SEEDS` sets the number of seeds (`cargo xtask ftl-cases
 //! --seeds N`).
 
-use pumice_flash::{Nand, NandError, Random};
+use pumice_flash::{BlockId, Nand, NandError, Random};
 use pumice_ftl::{Bytes, Config, Flush, Ftl, FtlError, NandJournal, Scheme, Tag, recover};
 
 /// Logical pages.
@@ -48,6 +48,8 @@ pub(crate) struct Allowed {
     before: Vec<usize>,
     /// Flushes during which other operations go on.
     overlaps: Option<Overlaps>,
+    /// A block that is to be collected later.
+    victim: Option<BlockId>,
 }
 
 struct Overlaps {
@@ -72,6 +74,7 @@ impl Allowed {
             since: vec![vec![None]; pages],
             before: vec![0; pages],
             overlaps: None,
+            victim: None,
         }
     }
 
@@ -170,6 +173,11 @@ pub(crate) fn step<N: Cuttable>(
         3 => {
             drive.idle(0, random.below(20) * 100_000)?;
             if ahead {
+                // A victim that was named some steps ago: it may be in use again.
+                match allowed.victim.take() {
+                    Some(block) => drive.collect_block(block, 0)?,
+                    None => allowed.victim = drive.next_victim().map(|(block, _)| block),
+                }
                 drive.collect_ahead(0, 4)?;
                 drive.erase_ahead(0)?;
                 drive.mark()?;
