@@ -360,7 +360,8 @@ impl BlockDevice for FileDevice {
 
     fn write_soon(&self, offset: u64, data: &[u8]) -> Result<(), IoError> {
         // The page cache takes parts of a grain as they are.
-        let Some(file) = self.cached() else { return self.write_at(offset, data) };
+        let through = if self.grain.is_some() { self.cached() } else { Some(&self.file) };
+        let Some(file) = through else { return self.write_at(offset, data) };
         let end = offset.saturating_add(data.len() as u64);
         // A look costs half as much as a small write.
         let seldom = self.intact.as_ref().is_some_and(|intact| intact.look_at_times(&self.file, end));

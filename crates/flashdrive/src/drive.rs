@@ -431,9 +431,12 @@ impl BlockDevice for FlashDrive {
         let fail = |error| self.error(Operation::Write, offset, data.len(), error);
         // Without the lock, which is what writes wait for: the copy, the sums and the hashes.
         let whole = whole_pages(offset, data.len());
-        let mut copies = self.buffers.pages(&data[whole], PAGE, self.hashes).into_iter();
+        let first = ((offset + whole.start as u64) / PAGE as u64) as u32;
+        let copies = self.buffers.pages(&data[whole], PAGE, self.hashes);
         let mut state = self.lock();
         state.rested = false;
+        state.layer.prefetch_run(first, &copies);
+        let mut copies = copies.into_iter();
         for (lpn, at, part) in pages(offset, data.len()) {
             let page = if part.len() == PAGE { copies.next() } else { None };
             match page {

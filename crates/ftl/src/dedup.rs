@@ -179,6 +179,11 @@ impl Dedup {
         u32::from(flags) ^ self.index.as_ref().map_or(0, |index| index.prefetch(page))
     }
 
+    /// Brings what the search for a content and its insertion touch into the processor's cache.
+    pub(crate) fn prefetch_index<C: Content>(&self, content: &C) -> u64 {
+        self.index.as_ref().map_or(0, |index| index.prefetch_key(self.key(content)))
+    }
+
     /// Brings what a write of a content asks the filter into the processor's cache.
     pub(crate) fn prefetch_filter<C: Content>(&self, content: &C) -> bool {
         self.plan.uses_weak() && self.filter.seen(content.weak())

@@ -61,6 +61,12 @@ impl Index {
         if first == page.0 { first } else { self.next[first as usize] }
     }
 
+    /// Brings the entries that a search for a key reads into the processor's cache.
+    pub(super) fn prefetch_key(&self, key: u64) -> u64 {
+        let first = self.heads[self.head(key)] as usize;
+        self.keys.get(first).map_or(0, |other| other ^ u64::from(self.next[first]))
+    }
+
     pub(super) fn moved(&mut self, from: Ppn, to: Ppn) {
         if self.inside[from.0 as usize] {
             let key = self.keys[from.0 as usize];

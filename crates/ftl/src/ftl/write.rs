@@ -48,6 +48,19 @@ where
         std::hint::black_box((seen, tables));
     }
 
+    /// Does the same for a long write from `lpn` on, of contents whose keys are known, if each is
+    /// looked up before it is programmed.
+    pub fn prefetch_run(&self, lpn: u32, contents: &[C]) {
+        if !self.config.plan.inline {
+            return;
+        }
+        let found = contents.iter().fold(0, |sum, content| sum ^ self.dedup.prefetch_index(content));
+        let lpns = (lpn..self.config.logical).take(contents.len());
+        let old = lpns.filter_map(|lpn| self.map.lookup(lpn));
+        let died = old.fold(0, |sum, page| sum ^ self.dedup.prefetch(page));
+        std::hint::black_box((found, died));
+    }
+
     /// Writes the oldest page of the buffer to flash. It leaves the buffer only then: it was
     /// acknowledged.
     pub(super) fn write_oldest(&mut self, after: Nanos) -> Result<Nanos, FtlError> {
