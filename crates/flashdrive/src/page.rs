@@ -2,6 +2,8 @@
 
 use pumice_durable::Held;
 use pumice_ftl::{Bytes, Content, Fingerprint, Plan, weak_hash};
+use pumice_protect::guard::Guard;
+use pumice_protect::kernels::{Kernels, Spacing};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes in one buffer, at most.
@@ -164,11 +166,15 @@ impl Buffers {
                 let at = lent.bytes.len();
                 lent.bytes.extend_from_slice(some);
                 let some = &lent.bytes[at..];
+                let mut sums = [0; AT_ONCE];
+                let sums = &mut sums[..some.len() / page_bytes];
+                let spacing = Spacing { len: page_bytes, pitch: page_bytes };
+                Kernels::best().blocks(Guard::Crc32c, some, spacing, sums);
                 let keys = hashes.key.map(|by| (by, by.keys(some, page_bytes)));
                 for (n, page) in some.chunks(page_bytes).enumerate() {
                     let weak = hashes.weak.then(|| weak_hash(page));
                     let key = keys.as_ref().map(|(by, keys)| (*by, keys[n]));
-                    known.push((crc32c::crc32c(page), weak, key));
+                    known.push((sums[n] as u32, weak, key));
                 }
             }
             let all = Held::new(lent);
