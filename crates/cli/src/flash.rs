@@ -316,6 +316,9 @@ fn make(args: &FormatArgs) -> Result<ExitCode, Failure> {
     if !args.dry_run {
         format(&args.drive, &superblock, args.overwrite)?;
     }
+    if !args.json {
+        print(if args.dry_run { "  nothing was written\n" } else { "  made\n" });
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -63,8 +63,13 @@ pub enum FlashError {
         asked: String,
     },
     /// A drive cannot be laid out so.
-    #[error(transparent)]
-    Layout(#[from] LayoutError),
+    #[error("{path}: {source}")]
+    Layout {
+        /// The path.
+        path: String,
+        /// Why.
+        source: LayoutError,
+    },
     /// A capacity is needed to make a drive.
     #[error("{0}: capacity: it is needed to make a drive")]
     NoCapacity(String),

@@ -49,10 +49,15 @@ fn largest(bytes: u64, op: u32) -> Option<u64> {
 /// What a drive will be, before it is made.
 ///
 /// # Errors
-/// If it has no capacity, or cannot be laid out.
+/// If it has no capacity, or cannot be laid out; or if nothing is at its path, which looks as if an
+/// option were misspelt.
 pub fn plan(spec: &FlashSpec) -> Result<Superblock, FlashError> {
     let op = spec.op.unwrap_or(USUAL_OP);
-    let is_device = std::fs::metadata(&spec.path).is_ok_and(|meta| meta.file_type().is_block_device());
+    let meta = std::fs::metadata(&spec.path);
+    let is_device = meta.as_ref().is_ok_and(|meta| meta.file_type().is_block_device());
+    if meta.is_err() {
+        spec.check_name()?;
+    }
     let capacity = match spec.capacity {
         Some(capacity) => Some(capacity),
         None if is_device => {
@@ -62,7 +67,8 @@ pub fn plan(spec: &FlashSpec) -> Result<Superblock, FlashError> {
         None => None,
     };
     let capacity = capacity.ok_or_else(|| FlashError::NoCapacity(spec.to_string()))?;
-    let (layout, logical) = Layout::of_drive(capacity, op)?;
+    let (layout, logical) = Layout::of_drive(capacity, op)
+        .map_err(|source| FlashError::Layout { path: spec.to_string(), source })?;
     let scheme = spec.dedup.unwrap_or(Scheme::None);
     Ok(Superblock { identity: identity(), layout, logical, op, scheme, fingerprint: Fingerprint::Blake3 })
 }

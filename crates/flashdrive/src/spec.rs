@@ -31,6 +31,21 @@ impl FlashSpec {
     pub fn at(path: PathBuf) -> Self {
         Self { path, capacity: None, op: None, dedup: None }
     }
+
+    /// Refuses the name of a new drive if a part of its path looks like an option.
+    pub(crate) fn check_name(&self) -> Result<(), FlashError> {
+        let name = self.path.to_string_lossy();
+        let option = |part: &&str| {
+            let name = part.split_once('=').map_or("", |(name, _)| name);
+            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase())
+        };
+        name.split(',').skip(1).find(option).map_or(Ok(()), |option| Err(unknown(option)))
+    }
+}
+
+fn unknown(option: &str) -> FlashError {
+    let why = format!("'{option}' is none of capacity=SIZE, op=PERCENT%, dedup=SCHEME");
+    FlashError::Field { field: "flash", why }
 }
 
 /// A percentage such as `7%` or `12.5%`, in hundredths of a percent.
@@ -96,10 +111,7 @@ impl FromStr for FlashSpec {
                         return Err(twice("dedup"));
                     }
                 }
-                _ => {
-                    let why = format!("'{option}' is none of capacity=SIZE, op=PERCENT%, dedup=SCHEME");
-                    return Err(field("flash", why));
-                }
+                _ => return Err(unknown(option)),
             }
         }
         Ok(spec)
@@ -147,6 +159,11 @@ mod tests {
             let why = parse(text).unwrap_err().to_string();
             assert!(why.contains(word), "{text}: {why}");
         }
+        // Of a drive that is to be made.
+        let new = |text: &str| parse(text).unwrap().check_name().map_err(|error| error.to_string());
+        assert_eq!(new("/a,b/c=d,e,capacity=1MiB"), Ok(()));
+        let why = new("/f,opp=20%,capacity=1MiB").unwrap_err();
+        assert!(why.contains("'opp=20%'"), "{why}");
         assert_eq!([700, 750, 2805].map(format_op), ["7%", "7.50%", "28.05%"]);
     }
 }

@@ -252,7 +252,13 @@ fn a_drive_is_made_looked_at_checked_and_repaired() {
     let path = folder.path().join("flash");
     let name = path.to_str().unwrap();
     let (code, out, _) = flash(&["format", &format!("{name},capacity=4MiB,op=28%"), "--dry-run"]);
-    assert!(code == 0 && out.contains("of memory") && !path.exists(), "{out}");
+    assert!(code == 0 && out.contains("of memory") && out.contains("nothing was written"), "{out}");
+    for (wrong, word) in [("capacity=1000", "capacity"), ("opp=20%,capacity=4MiB", "'opp=20%'")] {
+        let (code, _, why) = flash(&["format", &format!("{name},{wrong}")]);
+        assert!(code == 2 && why.contains(word), "{why}");
+        assert!(why.contains(name) || word.contains("opp"), "{why}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     let (code, made) = json(&["format", &format!("{name},capacity=4MiB,op=28%,dedup=live")]);
     assert_eq!(code, 0);
     assert_eq!((&made["capacity_bytes"], &made["op_percent"]), (&(4 << 20).into(), &28.0.into()));
