@@ -2,13 +2,14 @@
 
 use crate::IoError;
 use crate::error::Operation;
+use crate::flash_counts::FlashCounts;
 use crate::judgement::Judgement;
 use pumice_buffer::{AlignedBuffer, SharedBuffer};
 use pumice_protect::metadata::MetadataFormat;
 use pumice_protect::origin::Judged;
 use std::collections::BTreeSet;
 use std::os::fd::RawFd;
-use std::sync::RwLockReadGuard;
+use std::sync::{Arc, RwLockReadGuard};
 use std::time::Duration;
 
 /// A file descriptor that takes direct I/O.
@@ -68,6 +69,106 @@ pub trait DirectIo: Send + Sync {
     fn end_whole_write(&self);
 }
 
+/// The operation of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DirectOperation {
+    /// Reads.
+    Read,
+    /// Writes.
+    Write {
+        /// The data is on the medium before it completes.
+        durable: bool,
+    },
+    /// Makes every completed write durable.
+    Flush,
+}
+
+/// The memory of a request.
+#[derive(Debug)]
+pub enum DirectMemory {
+    /// Of a flush.
+    None,
+    /// Room for what is read.
+    Room(AlignedBuffer),
+    /// What is written.
+    Bytes(SharedBuffer),
+}
+
+/// A request for a device.
+pub struct DirectRequest {
+    /// The device.
+    pub device: Arc<dyn BlockDevice>,
+    /// The operation.
+    pub operation: DirectOperation,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes: no more than the memory has.
+    pub len: usize,
+    /// The data of a write, or room for those of a read.
+    pub memory: DirectMemory,
+}
+
+/// A command of a [`Stepped`] device.
+#[derive(Debug)]
+pub enum SteppedCommand {
+    /// Writes.
+    Write {
+        /// First byte.
+        offset: u64,
+        /// What is written.
+        data: SharedBuffer,
+        /// The data is on the medium before it completes.
+        durable: bool,
+    },
+    /// Makes every completed write durable.
+    Flush,
+}
+
+/// What a user of a [`Stepped`] device is to do.
+pub enum Step {
+    /// Have the kernel carry a request, or carry it out by a thread; then [`Stepped::carried`] with
+    /// this number.
+    Carry(u64, DirectRequest),
+    /// Have a thread call [`Stepped::aside`] with this number: it waits for media.
+    Aside(u64),
+    /// A command has ended.
+    Done {
+        /// The caller's identifier of the command.
+        token: u64,
+        /// How.
+        result: Result<(), IoError>,
+    },
+}
+
+/// A device whose writes are requests that depend on one another. Its users carry these without
+/// waiting for them.
+pub trait Stepped: Send + Sync {
+    /// Adds a user. `wake` is called, by any thread, when there are [steps](Self::steps) for it
+    /// that none of its own calls has caused. `None` if there are too many.
+    fn join(&self, wake: Arc<dyn Fn() + Send + Sync>) -> Option<usize>;
+
+    /// Begins a command.
+    ///
+    /// # Errors
+    /// Returns a command that is not for this way: [`BlockDevice::write_at`] is, or says why not.
+    fn begin(&self, user: usize, token: u64, command: SteppedCommand) -> Result<(), SteppedCommand>;
+
+    /// Adds what the user is to do now.
+    fn steps(&self, user: usize, steps: &mut Vec<Step>);
+
+    /// A request has ended.
+    fn carried(&self, user: usize, step: u64, request: DirectRequest, result: Result<(), IoError>);
+
+    /// Carries out a step that waits for media.
+    fn aside(&self, user: usize, step: u64);
+
+    /// Whether a command, or another step, of the user is under way.
+    fn is_busy(&self, user: usize) -> bool;
+
+    /// Removes a user, none of whose commands is under way. Others do what it had to do for all.
+    fn leave(&self, user: usize);
+}
+
 /// Ranges that are made unreadable on purpose, until they are written.
 pub trait Marks: Send + Sync {
     /// Whether part of a range is marked: then reads must not bypass the device and use its
@@ -102,61 +203,6 @@ pub struct TagCounts {
     pub lost_pages: u64,
     /// Whether the tags are stale, so that nothing is refused.
     pub stale: bool,
-}
-
-/// What the flash translation layer of a device did since the format, and what it holds now. Pages
-/// and blocks are those of the layer.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct FlashCounts {
-    /// Pages that hosts wrote.
-    pub host_writes: u64,
-    /// Pages that were programmed for them. What the journal programs is not counted.
-    pub host_programs: u64,
-    /// Pages that garbage collection moved.
-    pub copies: u64,
-    /// Writes that needed no program, because their content was already there.
-    pub inline_hits: u64,
-    /// Pages that were merged away in idle time.
-    pub idle_merges: u64,
-    /// Pages that were merged away by garbage collection.
-    pub gc_merges: u64,
-    /// Pages that were looked up for their contents.
-    pub lookups: u64,
-    /// Pages that were read to hash or to compare contents.
-    pub dedup_reads: u64,
-    /// Blocks that were erased.
-    pub erases: u64,
-    /// Pages whose data were lost before they could be moved.
-    pub lost_pages: u64,
-    /// Logical pages that hold something.
-    pub mapped_pages: u64,
-    /// Physical pages that hold something.
-    pub live_pages: u64,
-    /// Approximate number of logical pages whose contents are still to be looked up.
-    pub waiting_pages: u64,
-    /// Blocks of data.
-    pub blocks: u64,
-    /// Blocks of data that hold nothing.
-    pub free_blocks: u64,
-    /// Blocks of data that are no longer used.
-    pub retired_blocks: u64,
-    /// Erases of the least erased block of data.
-    pub fewest_erases: u64,
-    /// Mean number of erases of a block of data.
-    pub mean_erases: f64,
-    /// Erases of the most erased block of data.
-    pub most_erases: u64,
-}
-
-impl FlashCounts {
-    /// Programs for each page that hosts wrote; 1 before the first.
-    #[must_use]
-    pub fn write_amplification(&self) -> f64 {
-        if self.host_writes == 0 {
-            return 1.0;
-        }
-        (self.host_programs + self.copies) as f64 / self.host_writes as f64
-    }
 }
 
 /// Internal work that a device does while it is otherwise idle.
@@ -334,6 +380,11 @@ pub trait BlockDevice: Send + Sync {
 
     /// Direct I/O, if the device has it.
     fn direct(&self) -> Option<&dyn DirectIo> {
+        None
+    }
+
+    /// Its writes in steps, if it has them.
+    fn stepped(&self) -> Option<&dyn Stepped> {
         None
     }
 

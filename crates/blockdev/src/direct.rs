@@ -9,39 +9,12 @@
 
 #![expect(unsafe_code, reason = "the kernel is handed pointers to buffers")]
 
-use crate::device::DirectFd;
+use crate::device::{DirectFd, DirectMemory, DirectOperation, DirectRequest};
 use crate::ring::{drain, is_passing};
-use crate::{BlockDevice, DirectIo, IoError, Operation};
+use crate::{DirectIo, IoError, Operation};
 use io_uring::{IoUring, opcode, types};
-use pumice_buffer::{AlignedBuffer, SharedBuffer};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::Arc;
-
-/// The operation of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DirectOperation {
-    /// Reads.
-    Read,
-    /// Writes.
-    Write {
-        /// The data is on the medium before it completes.
-        durable: bool,
-    },
-    /// Makes every completed write durable.
-    Flush,
-}
-
-/// The memory of a request.
-#[derive(Debug)]
-pub enum DirectMemory {
-    /// Of a flush.
-    None,
-    /// Room for what is read.
-    Room(AlignedBuffer),
-    /// What is written.
-    Bytes(SharedBuffer),
-}
 
 impl DirectMemory {
     /// Its first byte, where it begins on a border for direct I/O and has `len` bytes.
@@ -54,21 +27,28 @@ impl DirectMemory {
     }
 }
 
-/// A request for a device.
-pub struct DirectRequest {
-    /// The device.
-    pub device: Arc<dyn BlockDevice>,
-    /// The operation.
-    pub operation: DirectOperation,
-    /// First byte.
-    pub offset: u64,
-    /// Bytes: no more than the memory has.
-    pub len: usize,
-    /// The data of a write, or room for those of a read.
-    pub memory: DirectMemory,
-}
-
 impl DirectRequest {
+    /// Does it without the kernel's queue, and waits for it.
+    ///
+    /// # Errors
+    /// As the device.
+    ///
+    /// # Panics
+    /// If the memory is not of the kind that the operation needs.
+    pub fn carry_out(&mut self) -> Result<(), IoError> {
+        match (self.operation, &mut self.memory) {
+            (DirectOperation::Read, DirectMemory::Room(room)) => {
+                self.device.read_at(self.offset, &mut room[..self.len])
+            }
+            (DirectOperation::Write { durable }, DirectMemory::Bytes(bytes)) => {
+                self.device.write_shared(self.offset, &bytes.part(0..self.len))?;
+                if durable { self.device.flush() } else { Ok(()) }
+            }
+            (DirectOperation::Flush, _) => self.device.flush(),
+            (operation, _) => panic!("{operation:?} without its memory"),
+        }
+    }
+
     /// The descriptor to use, if direct I/O is possible.
     fn target(&self) -> Option<DirectFd> {
         let target = self.device.direct_fd()?;
@@ -231,6 +211,30 @@ impl<T> DirectQueue<T> {
         }
     }
 
+    /// Whether it takes no more requests before one has ended.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.free.is_empty()
+    }
+
+    /// Whether requests are with the kernel, or on their way.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.free.len() < self.flights.len()
+    }
+
+    /// Submits what was accepted, and waits until a request has ended. Returns at once if none is
+    /// under way.
+    pub fn wait(&mut self) {
+        while self.is_busy() && self.ring.completion().is_empty() {
+            match self.ring.submit_and_wait(1) {
+                Ok(taken) => self.pushed -= taken.min(self.pushed),
+                Err(error) if is_passing(&error) => {}
+                Err(error) => unreachable!("io_uring_enter with valid arguments: {error}"),
+            }
+        }
+    }
+
     /// Whether an accepted request was not yet submitted to the kernel.
     #[must_use]
     pub fn must_enter(&self) -> bool {
@@ -274,7 +278,9 @@ impl<T> Drop for DirectQueue<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{FileDevice, MarkedDevice, MemoryDevice, OpenMode, Options};
+    use crate::{BlockDevice, FileDevice, MarkedDevice, MemoryDevice, OpenMode, Options};
+    use pumice_buffer::{AlignedBuffer, SharedBuffer};
+    use std::sync::Arc;
 
     const SIZE: usize = 1 << 20;
 

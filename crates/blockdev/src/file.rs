@@ -353,6 +353,10 @@ impl BlockDevice for FileDevice {
         }
         match self.widened(offset, data) {
             None => self.gate.whole(|| self.file.write_all_at(data, offset)),
+            // Only its memory is not aligned: nothing is read and written back.
+            Some(whole) if whole == (offset, data.len()) => {
+                self.gate.whole(|| edges::write(&self.file, whole, offset, data))
+            }
             Some(whole) => self.gate.part(|| edges::write(&self.file, whole, offset, data)),
         }
         .map_err(fail)

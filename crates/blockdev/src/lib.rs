@@ -14,6 +14,7 @@ mod disks;
 mod error;
 mod faulty;
 mod file;
+mod flash_counts;
 mod gather;
 mod hooked;
 mod judgement;
@@ -27,12 +28,14 @@ mod system;
 mod tagged;
 
 pub use device::{
-    Background, BlockDevice, DirectFd, DirectIo, FlashCounts, Grains, Marks, TagCounts, TagFormat, Tagged,
+    Background, BlockDevice, DirectFd, DirectIo, DirectMemory, DirectOperation, DirectRequest, Grains, Marks,
+    Step, Stepped, SteppedCommand, TagCounts, TagFormat, Tagged,
 };
-pub use direct::{DirectEnd, DirectMemory, DirectOperation, DirectQueue, DirectRequest};
+pub use direct::{DirectEnd, DirectQueue};
 pub use error::{IoError, Operation};
 pub use faulty::{Counts, FaultyDevice};
 pub use file::{Direct, FileDevice, OpenMode, Options};
+pub use flash_counts::FlashCounts;
 pub use gather::{Engine, Gather, Gathered, Gatherer, Part};
 pub use hooked::HookedDevice;
 pub use judgement::{Faulty, Judgement, TagFault};

@@ -9,8 +9,8 @@ mod ranges;
 
 use crate::error::Operation;
 use crate::{
-    Background, BlockDevice, DirectIo, FlashCounts, Grains, IoError, Judgement, Marks, TagCounts, TagFormat,
-    Tagged,
+    Background, BlockDevice, DirectIo, DirectRequest, FlashCounts, Grains, IoError, Judgement, Marks, Step,
+    Stepped, SteppedCommand, TagCounts, TagFormat, Tagged,
 };
 pub use file::MarksError;
 use file::MarksFile;
@@ -79,6 +79,11 @@ impl MarkedDevice {
     /// The tags of the device beneath, which has some if anybody asks for them here.
     fn tags(&self) -> &dyn Tagged {
         self.inner.tagged().expect("the device beneath has tags")
+    }
+
+    /// The steps of the device beneath, which has some if anybody asks for them here.
+    fn steps_beneath(&self) -> &dyn Stepped {
+        self.inner.stepped().expect("the device beneath has steps")
     }
 
     /// Puts changed marks in force, first in the file.
@@ -188,6 +193,42 @@ impl Tagged for MarkedDevice {
     }
 }
 
+/// A write over marks is not carried in steps.
+impl Stepped for MarkedDevice {
+    fn join(&self, wake: Arc<dyn Fn() + Send + Sync>) -> Option<usize> {
+        self.steps_beneath().join(wake)
+    }
+
+    fn begin(&self, user: usize, token: u64, command: SteppedCommand) -> Result<(), SteppedCommand> {
+        match &command {
+            SteppedCommand::Write { offset, data, .. } if self.has_marks(*offset, data.len() as u64) => {
+                Err(command)
+            }
+            _ => self.steps_beneath().begin(user, token, command),
+        }
+    }
+
+    fn steps(&self, user: usize, steps: &mut Vec<Step>) {
+        self.steps_beneath().steps(user, steps);
+    }
+
+    fn carried(&self, user: usize, step: u64, request: DirectRequest, result: Result<(), IoError>) {
+        self.steps_beneath().carried(user, step, request, result);
+    }
+
+    fn aside(&self, user: usize, step: u64) {
+        self.steps_beneath().aside(user, step);
+    }
+
+    fn is_busy(&self, user: usize) -> bool {
+        self.steps_beneath().is_busy(user)
+    }
+
+    fn leave(&self, user: usize) {
+        self.steps_beneath().leave(user);
+    }
+}
+
 impl BlockDevice for MarkedDevice {
     fn name(&self) -> &str {
         self.inner.name()
@@ -228,6 +269,10 @@ impl BlockDevice for MarkedDevice {
 
     fn direct(&self) -> Option<&dyn DirectIo> {
         self.inner.direct()
+    }
+
+    fn stepped(&self) -> Option<&dyn Stepped> {
+        self.inner.stepped().map(|_| self as &dyn Stepped)
     }
 
     fn marks(&self) -> Option<&dyn Marks> {

@@ -2,6 +2,7 @@
 
 use crate::BlockDevice;
 use pumice_durable::Medium;
+use std::any::Any;
 use std::io;
 use std::sync::Arc;
 
@@ -32,5 +33,9 @@ impl Medium for DeviceMedium {
 
     fn sync(&self) -> io::Result<()> {
         self.0.flush().map_err(crate::IoError::into_io)
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
     }
 }

@@ -26,7 +26,7 @@ pub use faulty::FaultyStore;
 pub use folder::{Folder, Lock};
 pub use held::Held;
 pub use medium::{Medium, StoreFile};
-pub use ring::{Entry, Ring, RingError};
+pub use ring::{Entry, Prepared, Ring, RingError, Run};
 pub use slots::{SlotRecord, Slots};
 pub use store::Store;
 pub use whole::{remove, replace, sweep};

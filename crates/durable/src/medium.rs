@@ -1,6 +1,7 @@
 //! Bytes at offsets: the trait of media for records and logs.
 
 use crate::{Held, Store};
+use std::any::Any;
 use std::io;
 
 /// A medium that is read and written by byte range: a file, or a part of a drive.
@@ -56,6 +57,11 @@ pub trait Medium {
     /// # Errors
     /// If that cannot be guaranteed.
     fn sync(&self) -> io::Result<()>;
+
+    /// Itself, for those who know a way around it.
+    fn as_any(&self) -> Option<&dyn Any> {
+        None
+    }
 }
 
 /// One file of a store, which must exist.

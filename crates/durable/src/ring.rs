@@ -1,16 +1,17 @@
 //! A bounded log in a region of a medium.
 
+mod ahead;
+
+use self::ahead::{Ahead, READ_AHEAD};
 use crate::Medium;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::ops::Range;
 use thiserror::Error;
 
 const MAGIC: [u8; 4] = *b"PRNG";
 const HEADER: usize = 48;
 const MARKER: u32 = 1;
-
-/// Bytes that are read at once when a log is opened.
-const READ_AHEAD: usize = 256 << 10;
 
 /// The reasons why a log cannot be used.
 #[derive(Debug, Error)]
@@ -52,6 +53,7 @@ struct Placed {
     at: u64,
     /// Bytes to the next record.
     len: u64,
+    is_marker: bool,
 }
 
 /// A header with what follows it.
@@ -64,20 +66,37 @@ struct Found {
     body: Vec<u8>,
 }
 
-/// Bytes of the region that were read in one piece, from `at` on.
-#[derive(Default)]
-struct Ahead {
-    at: u64,
-    bytes: Vec<u8>,
-    /// Up to here it is read in small pieces: a large one failed.
-    small_until: u64,
+/// Records that have their places, and are to be written.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The number of each, in order.
+    pub numbers: Vec<u64>,
+    /// The writes: one, or two where they reach the end of the region. They may be done in any
+    /// order, and at the same time.
+    pub runs: Vec<Run>,
 }
 
-impl Ahead {
-    fn slice(&self, begin: u64, end: u64) -> Option<&[u8]> {
-        let from = usize::try_from(begin.checked_sub(self.at)?).ok()?;
-        self.bytes.get(from..from + (end - begin) as usize)
-    }
+/// Records that lie side by side and are written at once.
+#[derive(Debug)]
+pub struct Run {
+    /// Where it goes on the medium, in bytes.
+    pub at: u64,
+    /// Its bytes: whole units of writing.
+    pub len: usize,
+    /// Its records, counted from the first that was prepared.
+    pub records: Range<usize>,
+    heads: Vec<Head>,
+}
+
+/// What goes into the header of a record.
+#[derive(Debug)]
+struct Head {
+    placed: Placed,
+    previous: u64,
+    oldest: u64,
+    synced: u64,
+    kind: u32,
+    body: usize,
 }
 
 /// A log in a region of fixed size.
@@ -87,6 +106,8 @@ pub struct Ring<M> {
     start: u64,
     size: u64,
     align: u64,
+    /// Writes begin and end at multiples of this.
+    unit: u64,
     identity: u64,
     /// Records that count, oldest first, markers included.
     live: VecDeque<Placed>,
@@ -123,6 +144,7 @@ impl<M: Medium> Ring<M> {
             start,
             size,
             align,
+            unit: align,
             identity,
             live: VecDeque::new(),
             next_sequence: 1,
@@ -136,12 +158,30 @@ impl<M: Medium> Ring<M> {
         Ok((ring, entries))
     }
 
+    /// Has every write begin and end at a multiple of `unit` bytes from the start of the region:
+    /// for media that write whole units only. The last record of a write takes the rest of its
+    /// unit.
+    ///
+    /// # Panics
+    /// If `unit` is no multiple of the alignment, no power of two, or the region holds no four of
+    /// them.
+    pub fn set_unit(&mut self, unit: u32) {
+        let unit = u64::from(unit);
+        assert!(unit.is_power_of_two() && unit >= self.align, "a unit of {unit} bytes");
+        assert!(self.size.is_multiple_of(unit) && self.size / unit >= 4, "units of {unit} bytes");
+        self.unit = unit;
+        self.end_run();
+    }
+
     /// Appends a record and returns its number. It is durable after the next [`sync`](Self::sync).
     ///
     /// # Errors
     /// [`RingError::Full`] if there is no room, or the medium fails; then it is not there.
     pub fn append(&mut self, body: &[u8]) -> Result<u64, RingError> {
-        self.write(0, body, self.live.front().map(|oldest| oldest.sequence))
+        match self.append_all([body])?[..] {
+            [number] => Ok(number),
+            _ => Err(RingError::Full(body.len())),
+        }
     }
 
     /// Appends records in their order, as many as there is room for, and returns the numbers of
@@ -154,40 +194,75 @@ impl<M: Medium> Ring<M> {
         &mut self,
         bodies: impl IntoIterator<Item = B>,
     ) -> Result<Vec<u64>, RingError> {
+        let bodies: Vec<B> = bodies.into_iter().collect();
         let (live, write_at) = (self.live.len(), self.write_at);
-        let appended = self.append_side_by_side(bodies);
-        if appended.is_err() {
-            self.live.truncate(live);
-            self.write_at = write_at;
-        }
-        appended
-    }
-
-    fn append_side_by_side<B: AsRef<[u8]>>(
-        &mut self,
-        bodies: impl IntoIterator<Item = B>,
-    ) -> Result<Vec<u64>, RingError> {
-        let (mut numbers, mut run, mut run_at) = (Vec::new(), Vec::new(), self.write_at);
-        for body in bodies {
-            let oldest = self.live.front().map(|oldest| oldest.sequence);
-            let (placed, record) = match self.place(0, body.as_ref(), oldest) {
-                Ok(placed) => placed,
-                Err(RingError::Full(_)) => break,
-                Err(error) => return Err(error),
-            };
-            if placed.at != run_at + run.len() as u64 {
-                self.medium.write_at(self.start + run_at, &run)?;
-                run.clear();
-                run_at = placed.at;
+        let Prepared { numbers, runs } = self.prepare(bodies.iter().map(|body| body.as_ref().len()));
+        for run in &runs {
+            let mut bytes = vec![0; run.len];
+            self.fill(run, &mut bytes, |at, into| into.copy_from_slice(bodies[at].as_ref()));
+            if let Err(error) = self.medium.write_at(run.at, &bytes) {
+                self.live.truncate(live);
+                self.write_at = write_at;
+                return Err(error.into());
             }
-            run.extend_from_slice(&record);
-            numbers.push(placed.sequence);
-            self.take(placed);
-        }
-        if !run.is_empty() {
-            self.medium.write_at(self.start + run_at, &run)?;
         }
         Ok(numbers)
+    }
+
+    /// Gives places to records with bodies of these lengths, as many as there is room for. The
+    /// caller [fills](Self::fill) and writes the runs, makes them durable, and then calls
+    /// [`synced`](Self::synced); nothing else may be written before.
+    pub fn prepare(&mut self, bodies: impl IntoIterator<Item = usize>) -> Prepared {
+        let (mut numbers, mut runs): (Vec<u64>, Vec<Run>) = (Vec::new(), Vec::new());
+        for body in bodies {
+            let oldest = self.live.front().map(|oldest| oldest.sequence);
+            let Some(head) = self.place(0, body, oldest) else { break };
+            let placed = head.placed;
+            let at = numbers.len();
+            numbers.push(placed.sequence);
+            match runs.last_mut().filter(|run| run.at + run.len as u64 == self.start + placed.at) {
+                Some(run) => {
+                    run.len += placed.len as usize;
+                    run.records.end = at + 1;
+                    run.heads.push(head);
+                }
+                None => runs.push(self.run(at, head)),
+            }
+            self.take(placed);
+        }
+        self.end_run();
+        for run in &mut runs {
+            run.len = run.len.next_multiple_of(self.unit as usize);
+        }
+        Prepared { numbers, runs }
+    }
+
+    fn run(&self, first: usize, head: Head) -> Run {
+        let Placed { at, len, .. } = head.placed;
+        Run { at: self.start + at, len: len as usize, records: first..first + 1, heads: vec![head] }
+    }
+
+    /// Fills the bytes of a run, which are zeros before. `body` fills the body of a record, counted
+    /// from the first that was prepared.
+    ///
+    /// # Panics
+    /// If `into` has not as many bytes as the run.
+    pub fn fill(&self, run: &Run, into: &mut [u8], mut body: impl FnMut(usize, &mut [u8])) {
+        assert_eq!(into.len(), run.len, "bytes of a run");
+        for (at, head) in run.records.clone().zip(&run.heads) {
+            let begin = (self.start + head.placed.at - run.at) as usize;
+            let record = &mut into[begin..begin + HEADER + head.body];
+            record[..4].copy_from_slice(&MAGIC);
+            let fields = [head.placed.sequence, head.previous, head.oldest, head.synced];
+            for (field, value) in record[8..40].chunks_exact_mut(8).zip(fields) {
+                field.copy_from_slice(&value.to_le_bytes());
+            }
+            record[40..44].copy_from_slice(&(head.body as u32).to_le_bytes());
+            record[44..48].copy_from_slice(&head.kind.to_le_bytes());
+            body(at, &mut record[HEADER..]);
+            let crc = self.checksum(head.placed.at, record);
+            record[4..8].copy_from_slice(&crc.to_le_bytes());
+        }
     }
 
     /// Makes every record that was appended durable.
@@ -196,94 +271,114 @@ impl<M: Medium> Ring<M> {
     /// If the medium fails.
     pub fn sync(&mut self) -> Result<(), RingError> {
         self.medium.sync()?;
-        self.synced = self.live.back().map_or(self.synced, |last| last.sequence);
+        self.synced();
         Ok(())
     }
 
+    /// Every record that was appended or prepared is durable.
+    pub fn synced(&mut self) {
+        self.synced = self.live.back().map_or(self.synced, |last| last.sequence);
+    }
+
     /// Releases every record up to and including number `upto`; that, and every record appended
-    /// before, is durable when it returns.
+    /// before, is durable when it returns. Returns false, and the records still count, if they
+    /// share a [unit](Self::set_unit) with the next one: that frees nothing, and would use up the
+    /// room for the marker of a release that does.
     ///
     /// # Errors
     /// If the medium fails.
-    pub fn release(&mut self, upto: u64) -> Result<(), RingError> {
-        if self.live.front().is_none_or(|oldest| oldest.sequence > upto) {
+    pub fn release(&mut self, upto: u64) -> Result<bool, RingError> {
+        let Some(first) = self.live.front().copied().filter(|first| first.sequence <= upto) else {
             // A marker that frees nothing would use up the room for the next one.
-            return self.sync();
+            return self.sync().map(|()| true);
+        };
+        // Markers before it count no more: this one says all that they say.
+        let oldest = self.live.iter().find(|placed| placed.sequence > upto && !placed.is_marker).copied();
+        if oldest.is_some_and(|oldest| oldest.at / self.unit == first.at / self.unit) {
+            return self.sync().map(|()| false);
         }
-        let oldest = self.live.iter().find(|placed| placed.sequence > upto).map(|p| p.sequence);
-        self.write(MARKER, &[], Some(oldest.unwrap_or(self.next_sequence)))?;
+        let oldest = oldest.map_or(self.next_sequence, |oldest| oldest.sequence);
+        let marker = self.place(MARKER, 0, Some(oldest)).ok_or(RingError::Full(0))?;
+        let placed = marker.placed;
+        let mut run = self.run(0, marker);
+        run.len = run.len.next_multiple_of(self.unit as usize);
+        let mut bytes = vec![0; run.len];
+        self.fill(&run, &mut bytes, |_, _| {});
+        self.medium.write_at(run.at, &bytes)?;
+        self.take(placed);
+        self.end_run();
         self.sync()?;
         // Only now may their space be used.
-        while self.live.front().is_some_and(|placed| placed.sequence <= upto) {
+        while self.live.front().is_some_and(|placed| placed.sequence < oldest) {
             self.live.pop_front();
         }
-        Ok(())
+        Ok(true)
     }
 
     /// The longest body that [`append`](Self::append) takes now, in bytes; 0 also if none does.
     #[must_use]
     pub fn room(&self) -> usize {
-        let longest = |free: u64| (free.saturating_sub(self.align)) as usize;
+        let longest = |free: u64| (free.saturating_sub(self.unit)) as usize;
         let (here, there) = self.free();
-        longest(here + if there == 0 { 0 } else { self.align }).max(longest(there)).saturating_sub(HEADER)
+        longest(here + if there == 0 { 0 } else { self.unit }).max(longest(there)).saturating_sub(HEADER)
     }
 
     /// Free bytes from where the next record goes to the end of the region or the oldest record,
-    /// and from the start of the region to the oldest record if the former is the end.
+    /// and from the start of the region to the oldest record if the former is the end. No write may
+    /// touch the unit in which that record begins.
     fn free(&self) -> (u64, u64) {
+        let until = |at: u64| at - at % self.unit;
         match self.live.front() {
-            None => (self.size - self.write_at, self.write_at),
-            Some(oldest) if self.write_at > oldest.at => (self.size - self.write_at, oldest.at),
-            Some(oldest) => (oldest.at - self.write_at, 0),
+            None => (self.size - self.write_at, until(self.write_at)),
+            Some(oldest) if self.write_at > oldest.at => (self.size - self.write_at, until(oldest.at)),
+            Some(oldest) => (until(oldest.at).saturating_sub(self.write_at), 0),
         }
     }
 
-    fn write(&mut self, kind: u32, body: &[u8], oldest: Option<u64>) -> Result<u64, RingError> {
-        let (placed, record) = self.place(kind, body, oldest)?;
-        self.medium.write_at(self.start + placed.at, &record)?;
-        self.take(placed);
-        Ok(placed.sequence)
-    }
-
-    /// The place and the bytes of the next record.
-    fn place(&mut self, kind: u32, body: &[u8], oldest: Option<u64>) -> Result<(Placed, Vec<u8>), RingError> {
-        let need = (HEADER as u64 + body.len() as u64).next_multiple_of(self.align);
+    /// The place of the next record; `None` if there is no room.
+    fn place(&mut self, kind: u32, body: usize, oldest: Option<u64>) -> Option<Head> {
+        let need = (HEADER as u64 + body as u64).next_multiple_of(self.align);
+        let padded = (self.write_at + need).next_multiple_of(self.unit) - self.write_at;
         // A record leaves room for a marker, or nothing could ever be released.
-        let spare = if kind == MARKER { 0 } else { self.align };
+        let spare = if kind == MARKER { 0 } else { self.unit };
         let (here, there) = self.free();
-        let at = if need + spare <= here || (need <= here && there >= spare && there > 0) {
+        let at = if padded + spare <= here || (padded <= here && there >= spare && there > 0) {
             self.write_at
-        } else if need + spare <= there {
+        } else if need.next_multiple_of(self.unit) + spare <= there {
             0
         } else {
-            return Err(RingError::Full(body.len()));
+            return None;
         };
         let sequence = self.next_sequence;
-        let mut record = Vec::with_capacity(need as usize);
-        record.extend_from_slice(&MAGIC);
-        record.extend_from_slice(&[0; 4]);
-        record.extend_from_slice(&sequence.to_le_bytes());
-        record.extend_from_slice(&self.live.back().map_or(0, |last| last.sequence).to_le_bytes());
-        record.extend_from_slice(&oldest.unwrap_or(sequence).to_le_bytes());
-        record.extend_from_slice(&self.synced.to_le_bytes());
-        record.extend_from_slice(&(body.len() as u32).to_le_bytes());
-        record.extend_from_slice(&kind.to_le_bytes());
-        record.extend_from_slice(body);
-        let crc = self.checksum(at, &record);
-        record[4..8].copy_from_slice(&crc.to_le_bytes());
-        record.resize(need as usize, 0);
         // A number is used once, even if the write fails: some of it may be there.
         self.next_sequence += 1;
-        Ok((Placed { sequence, at, len: need }, record))
+        Some(Head {
+            placed: Placed { sequence, at, len: need, is_marker: kind == MARKER },
+            previous: self.live.back().map_or(0, |last| last.sequence),
+            oldest: oldest.unwrap_or(sequence),
+            synced: self.synced,
+            kind,
+            body,
+        })
     }
 
     /// Counts a record as the last.
     fn take(&mut self, placed: Placed) {
         self.write_at = placed.at + placed.len;
+        self.wrap();
+        self.live.push_back(placed);
+    }
+
+    /// The next record begins with a unit.
+    fn end_run(&mut self) {
+        self.write_at = self.write_at.next_multiple_of(self.unit);
+        self.wrap();
+    }
+
+    fn wrap(&mut self) {
         if self.write_at == self.size {
             self.write_at = 0;
         }
-        self.live.push_back(placed);
     }
 
     fn checksum(&self, at: u64, record: &[u8]) -> u32 {
@@ -339,7 +434,12 @@ impl<M: Medium> Ring<M> {
             return Ok(None);
         }
         Ok(Some(Found {
-            placed: Placed { sequence: qword(8), at, len: end.next_multiple_of(self.align) },
+            placed: Placed {
+                sequence: qword(8),
+                at,
+                len: end.next_multiple_of(self.align),
+                is_marker: dword(44) == MARKER,
+            },
             previous: qword(16),
             oldest: qword(24),
             synced: qword(32),

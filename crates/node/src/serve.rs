@@ -47,6 +47,8 @@ mod results;
 mod rounds;
 mod shared;
 mod socket;
+mod step_work;
+mod stepping;
 mod tagging;
 mod turns;
 mod updates;

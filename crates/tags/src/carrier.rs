@@ -1,7 +1,10 @@
-//! Carries out the actions of the machine, on the threads of the callers.
+//! Carries out the actions of the machine.
 //!
-//! Each command is carried out by the thread that submitted it. Common work (a commit, a step of a
-//! checkpoint) is done by any waiting thread.
+//! A command that a thread waits for is carried out by that thread. Common work (a commit, a step
+//! of a checkpoint) is done by any waiting thread. Commands of users who wait for none are carried
+//! [in steps](steps); where there is such a user, it has the common work too.
+
+mod steps;
 
 use crate::file::{Log, TagFile};
 use crate::geometry::Geometry;
@@ -13,6 +16,7 @@ use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::Thread;
+use steps::{USER_BITS, UnderWay, User, Wake, user_of};
 
 thread_local! {
     /// Room for guards.
@@ -48,8 +52,13 @@ struct Shared {
     failure: Option<String>,
     /// Threads that wait, each for its command, or for none.
     waiting: Vec<(Option<u64>, Thread)>,
-    /// Threads that are to be woken when the lock is released.
+    /// Users that carry commands in steps, by number.
+    users: Vec<Option<User>>,
+    /// The commit that one of them carries: how far it is.
+    commit: Option<UnderWay>,
+    /// Threads that are to be woken when the lock is released, and users that are to be told then.
     to_wake: Vec<Thread>,
+    to_tell: Vec<Wake>,
 }
 
 /// The shared state, locked. Whoever was to be woken is woken after the lock is released: a thread
@@ -73,8 +82,10 @@ impl DerefMut for Held<'_> {
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         let threads = std::mem::take(&mut self.to_wake);
+        let users = std::mem::take(&mut self.to_tell);
         self.0 = None;
         threads.iter().for_each(Thread::unpark);
+        users.iter().for_each(|wake| wake());
     }
 }
 
@@ -84,11 +95,18 @@ pub(crate) struct Carrier {
     geometry: Geometry,
     pub(crate) file: RwLock<TagFile>,
     log: Mutex<Log>,
+    /// The device of the tag file, if commands can be carried in steps.
+    tags: Option<Arc<dyn BlockDevice>>,
+    identity: u64,
     shared: Mutex<Shared>,
 }
 
 impl Carrier {
-    pub(crate) fn new(drive: Arc<dyn BlockDevice>, file: TagFile, log: Log, machine: Machine) -> Self {
+    pub(crate) fn new(drive: Arc<dyn BlockDevice>, file: TagFile, mut log: Log, machine: Machine) -> Self {
+        let tags = file.device().filter(|tags| {
+            let unit = tags.direct_fd().map(|target| target.grain);
+            unit.is_some_and(|unit| log.set_unit(unit)) && drive.direct_fd().is_some()
+        });
         let shared = Shared {
             machine,
             next: 1,
@@ -97,11 +115,16 @@ impl Carrier {
             outcomes: Vec::new(),
             failure: None,
             waiting: Vec::new(),
+            users: Vec::new(),
+            commit: None,
             to_wake: Vec::new(),
+            to_tell: Vec::new(),
         };
         Self {
             drive,
             geometry: file.header().geometry,
+            identity: file.header().identity,
+            tags,
             file: RwLock::new(file),
             log: Mutex::new(log),
             shared: Mutex::new(shared),
@@ -138,7 +161,7 @@ impl Carrier {
     /// Carries out a command completely.
     pub(crate) fn carry(&self, blocks: Range<u64>, request: Request, mut payload: Payload<'_>) -> Carried {
         let mut shared = self.shared();
-        let id = shared.next_id();
+        let id = shared.next_id(None);
         if shared.machine.begin_now(id, blocks.clone(), &request) {
             drop(shared);
             return self.read_now(id, &blocks, &mut payload);
@@ -172,7 +195,7 @@ impl Carrier {
         self.read(blocks, payload, |read, guards| {
             let mut shared = self.shared();
             let outcome = shared.machine.read_now(id, read.is_ok().then_some(guards));
-            shared.distribute();
+            shared.distribute(None);
             Carried { outcome, error: read.err() }
         })
     }
@@ -208,7 +231,7 @@ impl Carrier {
     /// Flushes the drive.
     pub(crate) fn flush(&self) -> Carried {
         let mut shared = self.shared();
-        let id = shared.next_id();
+        let id = shared.next_id(None);
         shared.machine.begin_flush(id);
         self.until_done(shared, id, 0..0, &mut Payload::Zero { discard: false })
     }
@@ -218,7 +241,7 @@ impl Carrier {
         let mut shared = self.shared();
         shared.machine.begin_checkpoint();
         loop {
-            shared.distribute();
+            shared.distribute(None);
             if shared.machine.has_failed() {
                 return false;
             }
@@ -245,7 +268,7 @@ impl Carrier {
     ) -> Carried {
         let mut error = None;
         loop {
-            shared.distribute();
+            shared.distribute(None);
             if let Some(outcome) = take(&mut shared.outcomes, id) {
                 // It may have been woken for what is for all.
                 shared.wake();
@@ -356,7 +379,7 @@ impl Carrier {
             Action::Release(upto) => {
                 let released = log().release(upto);
                 match released {
-                    Ok(()) => self.shared().machine.released(),
+                    Ok(done) => self.shared().machine.released(done),
                     Err(error) => failed(error.to_string()),
                 }
             }
@@ -396,27 +419,31 @@ fn take<T>(entries: &mut Vec<(u64, T)>, id: u64) -> Option<T> {
 }
 
 impl Shared {
-    fn next_id(&mut self) -> u64 {
+    /// A number for a command of a user, or of a thread.
+    fn next_id(&mut self, user: Option<usize>) -> u64 {
         self.next += 1;
-        self.next
+        self.next << USER_BITS | user.map_or(0, |user| user as u64 + 1)
     }
 
-    /// Distributes new actions, and wakes those who are to do them.
-    fn distribute(&mut self) {
+    /// Distributes new actions, and wakes those who are to do them, except the user who asks.
+    fn distribute(&mut self, by: Option<usize>) {
         for action in self.machine.take_actions() {
-            let id = match action {
-                Action::Done { id, outcome } => {
-                    self.outcomes.push((id, outcome));
-                    continue;
-                }
-                Action::Load { id, .. } => Some(id),
-                Action::Write(id) | Action::Read(id) | Action::SeeAgain(id) => Some(id),
-                Action::Flush(id) => id,
+            let id = match &action {
+                Action::Done { id, .. } | Action::Load { id, .. } => Some(*id),
+                Action::Write(id) | Action::Read(id) | Action::SeeAgain(id) => Some(*id),
+                Action::Flush(id) => *id,
                 Action::Commit(_) | Action::Store(_) | Action::Release(_) => None,
             };
-            match id {
-                Some(id) => self.own.push((id, action)),
-                None => self.common.push_back(action),
+            let user = match id {
+                Some(id) => user_of(id),
+                // Whoever asks has it at hand.
+                None => by.or_else(|| self.users.iter().position(Option::is_some)),
+            };
+            match (user, id, action) {
+                (Some(user), _, action) => self.give(user, action, by),
+                (None, Some(id), Action::Done { outcome, .. }) => self.outcomes.push((id, outcome)),
+                (None, Some(id), action) => self.own.push((id, action)),
+                (None, None, action) => self.common.push_back(action),
             }
         }
         self.wake();

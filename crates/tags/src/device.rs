@@ -1,6 +1,7 @@
 //! A drive with tags beside it.
 
 mod metadata;
+mod stepped;
 
 use crate::budget::is_stale;
 use crate::carrier::{Carried, Carrier, Payload};
@@ -12,7 +13,7 @@ use crate::page::{Judged, Opinion, Origin, Tag};
 use crate::record::Change;
 use crate::refusals::{Refusals, Ruling};
 use pumice_blockdev::{
-    Background, BlockDevice, FlashCounts, Grains, IoError, Judgement, Operation, TagFault, Tagged,
+    Background, BlockDevice, FlashCounts, Grains, IoError, Judgement, Operation, Stepped, TagFault, Tagged,
 };
 use pumice_protect::digest::crc32c;
 use std::collections::BTreeSet;
@@ -305,7 +306,7 @@ impl TaggedDevice {
     ) -> Result<(), IoError> {
         let size = self.geometry.block_bytes() as u64;
         let (at, len) = (blocks.start * size, (blocks.end - blocks.start) * size);
-        let carried = self.carrier.carry(blocks, Request::Write(change), payload);
+        let carried = self.carrier.carry(blocks, Request::Write(change.into()), payload);
         match (carried.outcome, carried.error) {
             (Outcome::Done, _) => Ok(()),
             (Outcome::DriveFailed, Some(error)) => Err(error),
@@ -335,8 +336,11 @@ fn opinions(judged: Vec<Judged>) -> Vec<Opinion> {
 
 impl Drop for TaggedDevice {
     fn drop(&mut self) {
-        // Best effort: what is not home is in the log.
-        let _ = self.close();
+        // Commands in steps that nobody will end are as after a crash.
+        if self.carrier.dismiss() {
+            // Best effort: what is not home is in the log.
+            let _ = self.close();
+        }
     }
 }
 
@@ -390,6 +394,10 @@ impl BlockDevice for TaggedDevice {
 
     fn tagged(&self) -> Option<&dyn Tagged> {
         Some(self)
+    }
+
+    fn stepped(&self) -> Option<&dyn Stepped> {
+        self.carrier.has_steps().then_some(self)
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), IoError> {

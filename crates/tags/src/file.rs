@@ -1,17 +1,20 @@
 //! A tag file on its medium: header, log, pages and kept blocks.
 
+mod log;
 mod recover;
 
 use crate::geometry::{GROUP_PAGES, Geometry, HEADER_SLOT, LOG_AT, PAGE_BYTES};
-use crate::group::Group;
+use crate::group::{Group, StoredGroup};
 use crate::header::{BadHeader, Header, MAX_SERIAL};
 use crate::kept::{Contents, Kept, KeptArea, KeptError, Why, is_bad_sector};
 use crate::page::{Found, Page};
 use crate::record::{BadRecord, Record};
 use crate::recovery::Recovery;
-use pumice_blockdev::{BlockDevice, IoError};
+pub use log::{Appended, Log};
+use pumice_blockdev::{BlockDevice, DeviceMedium, IoError};
 use pumice_durable::{Medium, Ring, RingError, Slots};
 use recover::Recovering;
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -75,54 +78,16 @@ impl Medium for SharedMedium {
         self.0.write_at(offset, data)
     }
 
+    fn write_soon(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write_soon(offset, data)
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        self.0.as_any()
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.0.sync()
-    }
-}
-
-/// The log of an open tag file.
-pub struct Log {
-    ring: Ring<SharedMedium>,
-    geometry: Geometry,
-}
-
-/// Records that were appended.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Appended {
-    /// The numbers of the first of them.
-    pub numbers: Vec<u64>,
-    /// Whether there was no room for the rest.
-    pub full: bool,
-    /// Whether the longest free piece of the log is less than a quarter of it.
-    pub low: bool,
-}
-
-impl Log {
-    /// Appends records in their order, as many as there is room for. Durable after
-    /// [`sync`](Self::sync).
-    ///
-    /// # Errors
-    /// If the medium fails.
-    pub fn append(&mut self, records: &[Record]) -> Result<Appended, TagError> {
-        let numbers = self.ring.append_all(records.iter().map(|record| record.encode(&self.geometry)))?;
-        let full = numbers.len() < records.len();
-        Ok(Appended { numbers, full, low: (self.ring.room() as u64) < self.geometry.log_bytes() / 4 })
-    }
-
-    /// Makes what was appended durable.
-    ///
-    /// # Errors
-    /// If the medium fails.
-    pub fn sync(&mut self) -> Result<(), TagError> {
-        Ok(self.ring.sync()?)
-    }
-
-    /// Releases every record up to a number.
-    ///
-    /// # Errors
-    /// If the medium fails.
-    pub fn release(&mut self, upto: u64) -> Result<(), TagError> {
-        Ok(self.ring.release(upto)?)
     }
 }
 
@@ -233,7 +198,7 @@ impl TagFile {
         let records = entries.iter().map(|entry| Record::decode(&geometry, &entry.body));
         let records = records.collect::<Result<Vec<_>, _>>()?;
         let file = Self { medium, header };
-        let mut log = Log { ring, geometry };
+        let mut log = Log::new(ring, geometry);
         let mut recovered = Recovered::default();
         let mut recovery = Recovery::new(geometry, &numbers, &records);
         adjust(&mut recovery);
@@ -331,6 +296,11 @@ impl TagFile {
         KeptArea { medium: &self.medium, geometry, identity }
     }
 
+    /// The device that it lies on, if it is one.
+    pub(crate) fn device(&self) -> Option<Arc<dyn BlockDevice>> {
+        self.medium.as_any()?.downcast_ref().map(|DeviceMedium(device)| Arc::clone(device))
+    }
+
     /// The present header.
     #[must_use]
     pub const fn header(&self) -> &Header {
@@ -378,17 +348,22 @@ impl TagFile {
     ///
     /// # Errors
     /// If the medium fails.
-    pub fn store(&self, pages: &[(u64, Page)]) -> io::Result<()> {
+    pub fn store(&self, groups: &[StoredGroup]) -> io::Result<()> {
+        self.store_pages(groups.iter().flat_map(StoredGroup::pages))
+    }
+
+    fn store_pages<'p>(&self, pages: impl Iterator<Item = (u64, &'p Page)>) -> io::Result<()> {
         let mut run: Vec<u8> = Vec::new();
-        let mut first = 0;
-        for (at, (number, page)) in pages.iter().enumerate() {
+        let (mut first, mut pages) = (0, pages.peekable());
+        while let Some((number, page)) = pages.next() {
             if run.is_empty() {
-                first = *number;
+                first = number;
             }
-            run.extend_from_slice(&page.encode(self.header.identity, *number));
+            run.extend_from_slice(&page.encode(self.header.identity, number));
             // Pages that follow each other are written at once.
-            if pages.get(at + 1).is_none_or(|(next, _)| *next != number + 1) || run.len() >= 1 << 20 {
-                self.medium.write_at(self.header.geometry.page_at(first), &run)?;
+            if pages.peek().is_none_or(|(next, _)| *next != number + 1) || run.len() >= 1 << 20 {
+                // The sync brings them to the medium, many at a time.
+                self.medium.write_soon(self.header.geometry.page_at(first), &run)?;
                 run.clear();
             }
         }

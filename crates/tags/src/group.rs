@@ -2,6 +2,7 @@
 
 use crate::geometry::{GROUP_PAGES, Geometry, PAGE_BYTES};
 use crate::page::{Found, Page};
+use std::sync::Arc;
 
 /// Pages that were read together.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,7 +10,7 @@ pub struct Group {
     /// Its number: that of its first page, divided by [`GROUP_PAGES`].
     pub(crate) number: u64,
     /// Its pages; all unknown where they are fresh or lost.
-    pub(crate) pages: Box<[Page]>,
+    pub(crate) pages: Arc<[Page]>,
     /// The numbers of those that are lost.
     pub(crate) lost: Vec<u64>,
 }
@@ -29,7 +30,7 @@ impl Group {
             }
             group.push(found.page());
         }
-        Ok(Self { number, pages: group.into_boxed_slice(), lost })
+        Ok(Self { number, pages: group.into(), lost })
     }
 
     /// A group of sectors, in their order.
@@ -42,7 +43,7 @@ impl Group {
         let mut lost = Vec::new();
         let pages =
             Page::decode_all(geometry, sectors, identity, number * GROUP_PAGES, |page| lost.push(page));
-        Self { number, pages, lost }
+        Self { number, pages: pages.into(), lost }
     }
 
     /// A group of pages that were never written.
@@ -50,5 +51,25 @@ impl Group {
     pub(crate) fn fresh(number: u64) -> Self {
         let pages = (0..GROUP_PAGES).map(|_| Ok::<_, ()>(Found::Fresh));
         Self::new(number, pages).expect("pages without errors")
+    }
+}
+
+/// Pages of a group that are to be written to their places.
+#[derive(Debug, Clone)]
+pub struct StoredGroup {
+    /// The number of the group.
+    pub(crate) number: u64,
+    /// The pages of the group, as they were when this was made.
+    pub(crate) pages: Arc<[Page]>,
+    /// Those to be written.
+    pub(crate) which: [bool; GROUP_PAGES as usize],
+}
+
+impl StoredGroup {
+    /// The pages to be written, with their numbers.
+    pub(crate) fn pages(&self) -> impl Iterator<Item = (u64, &Page)> {
+        let numbers = self.number * GROUP_PAGES..;
+        let all = numbers.zip(self.pages.iter()).zip(self.which);
+        all.filter(|(_, which)| *which).map(|(page, _)| page)
     }
 }

@@ -9,9 +9,9 @@ mod flushes;
 mod reads;
 
 use crate::geometry::Geometry;
-use crate::group::Group;
+use crate::group::{Group, StoredGroup};
 use crate::locks::Locks;
-use crate::page::{Judged, Opinion, Page, Tag};
+use crate::page::{Judged, Opinion, Tag};
 use crate::record::{Change, Record};
 use cache::Cache;
 use checkpoint::Checkpoint;
@@ -19,6 +19,7 @@ use pumice_blockdev::Judgement;
 use pumice_protect::digest::crc32c;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Groups of pages that are read at once for a sweep.
 const SWEPT: u64 = 8;
@@ -38,7 +39,7 @@ pub enum Request {
     /// Read, with the metadata. Nothing is checked.
     ReadMetadata,
     /// Write.
-    Write(Change),
+    Write(Arc<Change>),
     /// Read; blocks of unknown origin get tags for their present contents.
     Adopt,
     /// Read; blocks that differ from their tags get tags for their present contents.
@@ -76,7 +77,7 @@ pub enum Action {
     /// [`Machine::flushed`].
     Flush(Option<u64>),
     /// Write pages to their places and sync the tag file: [`Machine::stored`].
-    Store(Vec<(u64, Page)>),
+    Store(Vec<StoredGroup>),
     /// Release the log up to a number: [`Machine::released`].
     Release(u64),
     /// A command has ended.
@@ -182,8 +183,10 @@ impl Machine {
     }
 
     /// The new actions since the last call. Actions of one call may be done in any order, and at
-    /// the same time.
+    /// the same time. A commit and a flush are for all commands that wait for one by now.
     pub fn take_actions(&mut self) -> Vec<Action> {
+        self.commit_next();
+        self.flush_next();
         std::mem::take(&mut self.actions)
     }
 
@@ -221,8 +224,7 @@ impl Machine {
     pub fn begin(&mut self, id: u64, blocks: Range<u64>, request: Request) {
         assert!(blocks.start < blocks.end && blocks.end <= self.geometry.blocks(), "{blocks:?}");
         if let Request::Write(change) = &request {
-            let record = Record { first: blocks.start, change: change.clone(), settled: 0 };
-            assert_eq!(record.blocks(), blocks, "a change of other blocks");
+            assert_eq!(change.blocks(), blocks.end - blocks.start, "a change of other blocks");
             if self.failed {
                 self.actions.push(Action::Done { id, outcome: Outcome::TagsFailed });
                 return;
@@ -419,8 +421,7 @@ impl Machine {
 
     /// Puts the tags of a change into the pages.
     fn put(&mut self, first: u64, change: &Change) {
-        let record = Record { first, change: change.clone(), settled: 0 };
-        for (at, block) in record.blocks().enumerate() {
+        for (at, block) in (first..first + change.blocks()).enumerate() {
             let (tag, _) = self.version(change, first, at);
             let (page, place) = self.geometry.place(block);
             let others = change.others_of(&self.geometry, at);
@@ -449,27 +450,33 @@ impl Machine {
         self.go_on();
     }
 
-    /// Begins what can begin: a commit, a checkpoint.
+    /// Begins what can begin.
     fn go_on(&mut self) {
-        if self.failed {
+        if !self.failed {
+            self.begin_wanted_checkpoint();
+        }
+    }
+
+    /// Commits the records of all commands that wait for it: one commit at a time, so that the next
+    /// is for many.
+    fn commit_next(&mut self) {
+        if self.failed || !self.committing.is_empty() || self.queue.is_empty() || self.checkpoint.holds_log()
+        {
             return;
         }
-        if self.committing.is_empty() && !self.queue.is_empty() && !self.checkpoint.holds_log() {
-            self.committing = self.queue.drain(..).collect();
-            let settled = self.refused.first().map_or(self.settled, |first| self.settled.min(first - 1));
-            #[cfg(test)]
-            let settled = match self.mutation {
-                Some(crate::mutation::Mutation::RefusedIsSettled) => self.settled,
-                _ => settled,
-            };
-            let record = |id: &u64| {
-                let Command { blocks, request, .. } = &self.commands[id];
-                let Request::Write(change) = request else { panic!("a write") };
-                Record { first: blocks.start, change: change.clone(), settled }
-            };
-            self.actions.push(Action::Commit(self.committing.iter().map(record).collect()));
-        }
-        self.begin_wanted_checkpoint();
+        self.committing = self.queue.drain(..).collect();
+        let settled = self.refused.first().map_or(self.settled, |first| self.settled.min(first - 1));
+        #[cfg(test)]
+        let settled = match self.mutation {
+            Some(crate::mutation::Mutation::RefusedIsSettled) => self.settled,
+            _ => settled,
+        };
+        let record = |id: &u64| {
+            let Command { blocks, request, .. } = &self.commands[id];
+            let Request::Write(change) = request else { panic!("a write") };
+            Record { first: blocks.start, change: change.clone(), settled }
+        };
+        self.actions.push(Action::Commit(self.committing.iter().map(record).collect()));
     }
 }
 

@@ -17,6 +17,8 @@ use thiserror::Error;
 
 /// Bytes of a new log that are allocated at a time.
 const PIECE: usize = 1 << 20;
+/// A tag file is a multiple of so many bytes long: others cannot be written past the page cache.
+const GRAIN: u64 = 4096;
 /// Bytes of a new log: room for some thousand writes.
 const LOG_BYTES: u64 = 8 << 20;
 
@@ -146,6 +148,7 @@ impl Medium for NewFile {
 /// Makes a tag file: whether there was nothing of that name. It gets its name when it is whole.
 fn make_file(path: &Path, geometry: Geometry, serial: &str) -> Result<bool, TagError> {
     if path.try_exists()? {
+        lengthen(path)?;
         return Ok(false);
     }
     let name = path.file_name().ok_or_else(|| io::Error::from(ErrorKind::InvalidInput))?;
@@ -154,7 +157,7 @@ fn make_file(path: &Path, geometry: Geometry, serial: &str) -> Result<bool, TagE
     let new = path.with_file_name(hidden);
     let file =
         OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.set_len(geometry.file_bytes())?;
+    file.set_len(geometry.file_bytes().next_multiple_of(GRAIN))?;
     // The log has its room from the start: to allocate it would cost every first sync of a record
     // a commit of the file system.
     let zeros = vec![0; PIECE];
@@ -169,6 +172,20 @@ fn make_file(path: &Path, geometry: Geometry, serial: &str) -> Result<bool, TagE
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
     Ok(true)
+}
+
+/// Adds zeros to a tag file that was made before its length was a multiple of [`GRAIN`].
+fn lengthen(path: &Path) -> io::Result<()> {
+    let about = std::fs::metadata(path)?;
+    if !about.is_file() || about.len().is_multiple_of(GRAIN) {
+        return Ok(());
+    }
+    let file = NewFile(OpenOptions::new().read(true).write(true).open(path)?);
+    // Anything else is refused later, and left as it is.
+    if TagFile::peek(&file).is_ok() {
+        file.0.set_len(about.len().next_multiple_of(GRAIN))?;
+    }
+    Ok(())
 }
 
 /// Whether a tag file is to be made on a block device: it is large enough, and begins with zeros

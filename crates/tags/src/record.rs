@@ -4,6 +4,7 @@ use crate::geometry::Geometry;
 use crate::page::{Origin, Tag};
 use pumice_protect::tuple::Tuple;
 use std::ops::Range;
+use std::sync::Arc;
 use thiserror::Error;
 
 const HEAD: usize = 24;
@@ -30,6 +31,14 @@ pub enum Change {
 }
 
 impl Change {
+    /// How many blocks it changes.
+    pub(crate) fn blocks(&self) -> u64 {
+        match self {
+            Self::Tags { tags, .. } => tags.len() as u64,
+            Self::Zeros(count) => *count,
+        }
+    }
+
     /// The metadata beside the tuple of block `at` of the change; empty if they are zeros.
     pub(crate) fn others_of(&self, geometry: &Geometry, at: usize) -> &[u8] {
         match self {
@@ -59,7 +68,7 @@ pub struct Record {
     /// The first block.
     pub first: u64,
     /// What its blocks become.
-    pub change: Change,
+    pub change: Arc<Change>,
     /// The data of every record up to this number are durable.
     pub settled: u64,
 }
@@ -73,47 +82,60 @@ impl Record {
     /// The blocks.
     #[must_use]
     pub fn blocks(&self) -> Range<u64> {
-        let count = match &self.change {
-            Change::Tags { tags, .. } => tags.len() as u64,
-            Change::Zeros(count) => *count,
-        };
-        self.first..self.first + count
+        self.first..self.first + self.change.blocks()
+    }
+
+    /// Bytes of the body of a log record.
+    #[must_use]
+    pub fn encoded_bytes(&self, geometry: &Geometry) -> usize {
+        HEAD + match &*self.change {
+            Change::Tags { tags, data, .. } => {
+                tags.len() * (geometry.format().metadata_bytes() + 5) + data.as_ref().map_or(0, Vec::len)
+            }
+            Change::Zeros(_) => 0,
+        }
     }
 
     /// The body of a log record.
     #[must_use]
     pub fn encode(&self, geometry: &Geometry) -> Vec<u8> {
-        let blocks = self.blocks();
-        let count = blocks.end - blocks.start;
-        let (kind, carries) = match &self.change {
+        let mut bytes = vec![0; self.encoded_bytes(geometry)];
+        self.encode_into(geometry, &mut bytes);
+        bytes
+    }
+
+    /// Fills the [bytes](Self::encoded_bytes) of the body of a log record, which are zeros before.
+    ///
+    /// # Panics
+    /// If there are more or fewer of them.
+    pub fn encode_into(&self, geometry: &Geometry, bytes: &mut [u8]) {
+        assert_eq!(bytes.len(), self.encoded_bytes(geometry), "bytes of a record");
+        let (head, rest) = bytes.split_at_mut(HEAD);
+        let (kind, carries) = match &*self.change {
             Change::Tags { data, .. } => (1, data.is_some()),
             Change::Zeros(_) => (2, false),
         };
-        let mut bytes = vec![kind, u8::from(carries), 0, 0];
-        bytes.extend_from_slice(&(count as u32).to_le_bytes());
-        bytes.extend_from_slice(&self.first.to_le_bytes());
-        bytes.extend_from_slice(&self.settled.to_le_bytes());
-        if let Change::Tags { tags, sums, data, .. } = &self.change {
-            let format = geometry.format();
-            for (at, tag) in tags.iter().enumerate() {
-                if geometry.is_tuple_only() {
-                    bytes.extend_from_slice(tag.tuple.encode(format).as_slice());
-                    continue;
-                }
-                let begin = bytes.len();
-                bytes.resize(begin + format.metadata_bytes(), 0);
-                let metadata = &mut bytes[begin..];
-                metadata[format.tuple_range()].copy_from_slice(tag.tuple.encode(format).as_slice());
+        head[..2].copy_from_slice(&[kind, u8::from(carries)]);
+        head[4..8].copy_from_slice(&(self.change.blocks() as u32).to_le_bytes());
+        head[8..16].copy_from_slice(&self.first.to_le_bytes());
+        head[16..24].copy_from_slice(&self.settled.to_le_bytes());
+        let Change::Tags { tags, sums, data, .. } = &*self.change else { return };
+        let format = geometry.format();
+        let (metadata, rest) = rest.split_at_mut(tags.len() * format.metadata_bytes());
+        for (at, (tag, into)) in
+            tags.iter().zip(metadata.chunks_exact_mut(format.metadata_bytes())).enumerate()
+        {
+            into[format.tuple_range()].copy_from_slice(tag.tuple.encode(format).as_slice());
+            if !geometry.is_tuple_only() {
                 let others = self.change.others_of(geometry, at);
-                metadata[geometry.other_range()][..others.len()].copy_from_slice(others);
+                into[geometry.other_range()][..others.len()].copy_from_slice(others);
             }
-            bytes.extend(tags.iter().map(|tag| tag.origin as u8));
-            for sum in sums {
-                bytes.extend_from_slice(&sum.to_le_bytes());
-            }
-            bytes.extend_from_slice(data.as_deref().unwrap_or_default());
         }
-        bytes
+        let (origins, rest) = rest.split_at_mut(tags.len());
+        origins.iter_mut().zip(tags).for_each(|(origin, tag)| *origin = tag.origin as u8);
+        let (into, rest) = rest.split_at_mut(tags.len() * 4);
+        into.chunks_exact_mut(4).zip(sums).for_each(|(into, sum)| into.copy_from_slice(&sum.to_le_bytes()));
+        rest.copy_from_slice(data.as_deref().unwrap_or_default());
     }
 
     /// Reads the body of a log record.
@@ -137,7 +159,7 @@ impl Record {
             2 => return Err(BadRecord("a record of zeros with more than a range")),
             _ => return Err(BadRecord("its kind is not known")),
         };
-        Ok(Self { first, change, settled })
+        Ok(Self { first, change: Arc::new(change), settled })
     }
 }
 
@@ -200,7 +222,8 @@ mod tests {
         let tags = (0..3).map(|i| Tag::written(tuple(i))).collect();
         let others = (1..=3 * geometry.other_bytes() as u8).collect();
         let data = geometry.carries_data().then(|| vec![7; 3 * 4096]);
-        Record { first: 9, change: Change::Tags { tags, others, sums: vec![1, 2, 3], data }, settled: 5 }
+        let change = Change::Tags { tags, others, sums: vec![1, 2, 3], data };
+        Record { first: 9, change: Arc::new(change), settled: 5 }
     }
 
     #[test]
@@ -214,7 +237,7 @@ mod tests {
         expected.extend_from_slice(&[1, 1, 1]);
         expected.extend_from_slice(&[1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0]);
         assert_eq!(bytes, expected);
-        let zeros = Record { first: 9, change: Change::Zeros(4000), settled: 0 };
+        let zeros = Record { first: 9, change: Arc::new(Change::Zeros(4000)), settled: 0 };
         assert_eq!(zeros.encode(&geometry)[..8], [2, 0, 0, 0, 0xA0, 0x0F, 0, 0]);
         let all = [geometry, self::geometry(512), large(4096, Place::First), large(512, Place::Last)];
         for geometry in all {
@@ -240,7 +263,7 @@ mod tests {
         bytes[48] = 0;
         assert!(Record::decode(&geometry, &bytes).is_err());
         bytes[24..32].fill(0);
-        let Change::Tags { tags, .. } = Record::decode(&geometry, &bytes).expect("a record").change else {
+        let Change::Tags { tags, .. } = &*Record::decode(&geometry, &bytes).expect("a record").change else {
             panic!("tags")
         };
         assert_eq!(tags[0], Tag::UNKNOWN);
@@ -282,7 +305,7 @@ mod tests {
                 sums: vec![7; blocks],
                 data: (unit < 4096).then(|| vec![0; blocks * 4096]),
             };
-            let body = Record { first: 0, change, settled: 0 }.encode(&geometry);
+            let body = Record { first: 0, change: change.into(), settled: 0 }.encode(&geometry);
             // The log adds a header, and begins each record on a sector.
             let record = (48 + body.len()).next_multiple_of(512) as u64;
             assert!(blocks > 0 && 4 * record <= MIN_LOG, "{bytes}, {unit}: {blocks} blocks, {record} bytes");

@@ -69,7 +69,7 @@ impl<'r> Recovery<'r> {
         let mut blocks: BTreeMap<u64, Versions> = BTreeMap::new();
         for (index, (number, record)) in numbers.iter().zip(records).enumerate() {
             for (at, block) in record.blocks().enumerate() {
-                let version = match &record.change {
+                let version = match &*record.change {
                     Change::Tags { tags, sums, data, .. } => {
                         let data = if data.is_some() { Data::Logged } else { Data::Sum };
                         Version { tag: tags[at], record: index, at, sum: sums[at], data }
@@ -198,7 +198,7 @@ impl Recovery<'_> {
         let size = self.geometry.block_bytes();
         match version.data {
             Data::Zeros => vec![0; size],
-            Data::Logged => match &self.records[version.record].change {
+            Data::Logged => match &*self.records[version.record].change {
                 Change::Tags { data: Some(data), .. } => data[version.at * size..][..size].to_vec(),
                 _ => unreachable!("the version is of a record with data"),
             },
@@ -227,7 +227,7 @@ mod tests {
             sums: vec![crc32c::crc32c(data)],
             data: geometry.carries_data().then(|| data.to_vec()),
         };
-        Record { first: 5, change, settled }
+        Record { first: 5, change: change.into(), settled }
     }
 
     #[test]
@@ -298,7 +298,7 @@ mod tests {
             }
         }
         assert_eq!(recovery.outcome(5, Some(&old), &home), Outcome::Is(home.clone()));
-        let records = [Record { first: 5, change: Change::Zeros(1), settled: 0 }];
+        let records = [Record { first: 5, change: Change::Zeros(1).into(), settled: 0 }];
         let recovery = Recovery::new(geometry, &[7], &records);
         let torn = mixed(&[0; 512], &old, 2..5);
         let zeros = Tag::written(geometry.tuple(5, 0)).into();

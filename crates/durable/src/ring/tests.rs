@@ -37,6 +37,8 @@ fn after_a_cut_at_any_operation_the_log_is_a_prefix_that_has_all_that_was_synced
         let mut appended: Vec<(u64, usize)> = Vec::new();
         let (mut synced, mut released, mut asked_to_release) = (0, 0, 0);
         let (mut ring, _) = open(&store).unwrap();
+        let unit = [512, 1024, 2048, 4096][seed as usize % 4];
+        ring.set_unit(unit);
         store.cut_power_after(next(120));
         // Records of the last append, which may meet the cut.
         let mut last_many = 1;
@@ -46,11 +48,10 @@ fn after_a_cut_at_any_operation_the_log_is_a_prefix_that_has_all_that_was_synced
                 1 if !appended.is_empty() => {
                     let upto = appended[next(appended.len() as u64) as usize].0;
                     asked_to_release = asked_to_release.max(upto);
-                    let done = ring.release(asked_to_release);
-                    if done.is_ok() {
-                        (released, synced) = (asked_to_release, appended.last().unwrap().0);
-                    }
-                    done
+                    ring.release(asked_to_release).map(|done| {
+                        released = if done { asked_to_release } else { released };
+                        synced = appended.last().unwrap().0;
+                    })
                 }
                 2 => {
                     let bodies: Vec<_> =
@@ -99,6 +100,7 @@ fn after_a_cut_at_any_operation_the_log_is_a_prefix_that_has_all_that_was_synced
         // It goes on, with room again once all is released.
         let last = found.last().map_or(0, |(sequence, _)| *sequence);
         ring.release(last).unwrap();
+        ring.set_unit([4096, 512, 2048, 1024][seed as usize % 4]);
         let after = ring.append(b"after").unwrap();
         ring.sync().unwrap();
         let (_, found) = open(&store).unwrap();
@@ -108,6 +110,71 @@ fn after_a_cut_at_any_operation_the_log_is_a_prefix_that_has_all_that_was_synced
         assert_eq!(before, [7; 512]);
     }
     assert!(torn > 50 && full > 50, "torn {torn}, full {full}");
+}
+
+/// A medium that takes whole units only.
+struct Units<'s> {
+    file: StoreFile<'s>,
+    unit: u64,
+    writes: &'s Cell<u64>,
+}
+
+impl Medium for Units<'_> {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.file.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let whole = |bytes: u64| bytes.is_multiple_of(self.unit);
+        assert!(whole(offset - 512) && whole(data.len() as u64), "{offset}, {} bytes", data.len());
+        self.writes.set(self.writes.get() + 1);
+        self.file.write_at(offset, data)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync()
+    }
+}
+
+/// Whatever is appended and released, the log never runs full for good, no record that counts is
+/// written over, and each write is of whole units.
+#[test]
+fn a_log_writes_whole_units_and_no_record_that_counts_is_in_one_of_them() {
+    let (mut full, mut shared) = (0, 0);
+    for (seed, unit) in [(1_u64, 1024), (2, 2048), (3, 4096), (4, 4096)] {
+        let (store, writes) = (store(seed), Cell::new(0));
+        let medium = || Units { file: StoreFile { store: &store, name: "log" }, unit, writes: &writes };
+        let (mut ring, _) = Ring::open(medium(), 512, SIZE, 512, 99).unwrap();
+        ring.set_unit(unit as u32);
+        let mut random = seed;
+        let mut live: VecDeque<(u64, u8)> = VecDeque::new();
+        for round in 0..400 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let bodies: Vec<Vec<u8>> = (0..1 + random % 4)
+                .map(|i| vec![round as u8; ((random >> (8 * i + 20)) % 900) as usize])
+                .collect();
+            let numbers = ring.append_all(&bodies).unwrap();
+            live.extend(numbers.iter().map(|number| (*number, round as u8)));
+            full += usize::from(numbers.len() < bodies.len());
+            if numbers.len() < bodies.len() || random.is_multiple_of(3) {
+                let count = if random.is_multiple_of(7) { live.len() } else { live.len().div_ceil(3) };
+                let upto = live.get(count - 1).expect("a log without records has room").0;
+                match ring.release(upto).unwrap() {
+                    true => drop(live.drain(..count)),
+                    false => shared += 1,
+                }
+            }
+            ring.sync().unwrap();
+            let (_, found) = Ring::open(medium(), 512, SIZE, 512, 99).unwrap();
+            let found: Vec<_> =
+                found.iter().map(|entry| (entry.sequence, entry.body.first().copied())).collect();
+            let wanted: Vec<_> = live.iter().map(|(number, byte)| (*number, Some(*byte))).collect();
+            assert!(found.iter().zip(&wanted).all(|(a, b)| a.0 == b.0 && (a.1 == b.1 || a.1.is_none())));
+            assert_eq!(found.len(), wanted.len(), "seed {seed}, round {round}");
+        }
+        assert!(writes.get() > 200, "{} writes", writes.get());
+    }
+    assert!(full > 50 && shared > 20, "{full} times full, {shared} releases that free nothing");
 }
 
 /// A medium that counts writes, and refuses all after some.
@@ -235,7 +302,7 @@ fn records_of_another_log_are_not_its_own() {
 /// A medium with sectors that cannot be read, which counts reads.
 struct Bad<'s> {
     file: StoreFile<'s>,
-    bad: std::ops::Range<u64>,
+    bad: Range<u64>,
     reads: &'s Cell<u32>,
 }
 

@@ -117,7 +117,7 @@ impl Core {
             true => MEDIA,
             false => MEMORY,
         })?;
-        let direct = if waiting { Direct::new() } else { None };
+        let direct = if waiting { Direct::new(handle.clone()) } else { None };
         if let Some(direct) = &direct {
             poll.registry().register(&mut SourceFd(&direct.fd()), DIRECT, Interest::READABLE)?;
         }
@@ -200,7 +200,7 @@ impl Core {
             self.answer();
             self.take_turns();
             if let Some(direct) = &mut self.direct {
-                direct.enter();
+                direct.enter(|job| self.control.submit(job));
             }
             self.shared.pacing().wake();
             if ticked.elapsed() >= TICK {
@@ -471,6 +471,9 @@ impl Drop for Core {
     fn drop(&mut self) {
         self.sockets.values().for_each(|socket| socket.gone.store(true, Ordering::Relaxed));
         self.sockets.clear();
+        if let Some(direct) = &mut self.direct {
+            direct.finish(|job| self.control.submit(job), STOP_PATIENCE);
+        }
         self.direct = None;
         self.workers.stop();
         self.lanes.wait_for(self.number);

@@ -189,6 +189,7 @@ pub(super) fn carried(job: Job) -> Option<Job> {
     let panicked = job.outcome(Status::INTERNAL, None);
     match catch_unwind(AssertUnwindSafe(|| carry_out(job))) {
         Ok(Carried::Done(done)) => core.done(done),
+        Ok(Carried::Step) => {}
         Ok(Carried::InPart(job)) => return Some(*job),
         Err(_) => {
             // Before it is logged: whoever logs may fail too.

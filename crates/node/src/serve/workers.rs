@@ -9,6 +9,7 @@ use super::handle::CoreHandle;
 use super::offload::Answered;
 use super::results::Sender;
 use super::shared::Shared;
+use super::step_work::StepWork;
 use super::turns::InTurn;
 use super::visible::Visible;
 use crate::pace::Foreground;
@@ -46,6 +47,8 @@ pub(super) struct Job {
     pub(super) data: Option<SharedBuffer>,
     /// A command of the parity command set, with its data and the queue whose results it may use.
     pub(super) offload: Option<OffloadJob>,
+    /// A step of a command that is carried elsewhere: nobody waits for an answer to this.
+    pub(super) step: Option<StepWork>,
     /// Bytes of memory that it takes, or will: what its connection holds for it, and the same in
     /// its host's account.
     pub(super) flown: u64,
@@ -66,6 +69,35 @@ pub(super) struct Job {
 }
 
 impl Job {
+    /// A job that is for nothing yet.
+    pub(super) fn new(ticket: Ticket, core: CoreHandle, host: HostKey, op: Op) -> Self {
+        Self {
+            ticket,
+            core,
+            host,
+            devices: Vec::new(),
+            gone: Arc::default(),
+            op,
+            visible: None,
+            unchecked: false,
+            offset: 0,
+            len: 0,
+            fua: false,
+            data: None,
+            offload: None,
+            step: None,
+            flown: 0,
+            held: None,
+            verified: 0,
+            at_once: 0,
+            clearing: Clearing::default(),
+            foreground: None,
+            began: 0,
+            bytes: 0,
+            writing: Vec::new(),
+        }
+    }
+
     /// Whether it can take long: it is carried out call by call, in the [lane](super::lanes) of its
     /// drive.
     pub(super) fn is_long(&self) -> bool {
@@ -137,10 +169,16 @@ pub(super) enum Carried {
     Done(Done),
     /// More of it is to be done.
     InPart(Box<Job>),
+    /// It was a step, and has no answer.
+    Step,
 }
 
 /// Carries out a command, or a slice of it.
 pub(super) fn carry_out(mut job: Job) -> Carried {
+    if let Some(step) = job.step.take() {
+        step.carry_out();
+        return Carried::Step;
+    }
     let gone = Arc::clone(&job.gone);
     // Relaxed: it is only ever raised.
     let wanted = move || !gone.load(Ordering::Relaxed);

@@ -43,7 +43,7 @@ impl Recovering<'_> {
         // What was read may be in the drive's cache only: it must not change back after its tags
         // are home and the log is released.
         self.drive.flush()?;
-        self.file.store(&self.pages.into_iter().collect::<Vec<_>>())?;
+        self.file.store_pages(self.pages.iter().map(|(number, page)| (*number, page)))?;
         self.file.medium.sync()?;
         Ok(self.recovered)
     }

@@ -1,10 +1,11 @@
 //! Pages in memory, in groups.
 
 use crate::geometry::GROUP_PAGES;
-use crate::group::Group;
+use crate::group::{Group, StoredGroup};
 use crate::page::Page;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Whether a page in memory is the one in the tag file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,8 +20,11 @@ enum State {
 /// The pages of a group.
 #[derive(Debug)]
 struct Pages {
-    pages: Box<[Page]>,
+    /// Shared with a checkpoint that writes them.
+    pages: Arc<[Page]>,
     states: [State; GROUP_PAGES as usize],
+    /// Some of them were lost: only changed ones may be written, or the loss would be forgotten.
+    has_lost: bool,
 }
 
 impl Pages {
@@ -105,7 +109,8 @@ impl Cache {
     pub(super) fn insert(&mut self, group: Group) {
         let place = self.groups.get_mut(&group.number).expect("a group that was pinned");
         let states = [State::Clean; GROUP_PAGES as usize];
-        place.pages.get_or_insert(Pages { pages: group.pages, states });
+        let has_lost = !group.lost.is_empty();
+        place.pages.get_or_insert(Pages { pages: group.pages, states, has_lost });
     }
 
     /// A page that is here.
@@ -123,7 +128,8 @@ impl Cache {
             pages.states[at] = State::Dirty;
             self.dirty += 1;
         }
-        &mut pages.pages[at]
+        // Copied first if a checkpoint still writes them.
+        &mut Arc::make_mut(&mut pages.pages)[at]
     }
 
     /// Whether a page is not home yet.
@@ -136,35 +142,37 @@ impl Cache {
         self.dirty * 2 > self.most * GROUP_PAGES as usize
     }
 
-    /// The pages in one state, with their numbers.
-    fn in_state(&mut self, wanted: State) -> impl Iterator<Item = (u64, &Page, &mut State)> {
-        let here = self.groups.iter_mut().filter_map(|(group, place)| Some((*group, place.pages.as_mut()?)));
-        here.flat_map(|(group, Pages { pages, states })| {
-            let pages = (group * GROUP_PAGES..).zip(pages.iter()).zip(states);
-            pages.map(|((number, page), state)| (number, page, state))
-        })
-        .filter(move |(.., state)| **state == wanted)
+    /// The states of all pages.
+    fn states(&mut self) -> impl Iterator<Item = &mut State> {
+        self.groups.values_mut().filter_map(|place| place.pages.as_mut()).flat_map(|pages| &mut pages.states)
     }
 
-    /// Copies of the changed pages, which are being written from now on.
-    pub(super) fn begin_store(&mut self) -> Vec<(u64, Page)> {
+    /// The changed pages as they are now, which are being written from now on. Unchanged pages of
+    /// the same groups are written with them, because whole groups are written without a read.
+    pub(super) fn begin_store(&mut self) -> Vec<StoredGroup> {
         self.dirty = 0;
-        let store = |(number, page, state): (u64, &Page, &mut State)| {
-            *state = State::Storing;
-            (number, page.clone())
-        };
-        self.in_state(State::Dirty).map(store).collect()
+        let mut stored = Vec::new();
+        for (number, place) in &mut self.groups {
+            let Some(Pages { pages, states, has_lost }) = &mut place.pages else { continue };
+            let changed = states.map(|state| state == State::Dirty);
+            if changed.contains(&true) {
+                states.iter_mut().filter(|state| **state == State::Dirty).for_each(|s| *s = State::Storing);
+                let which = if *has_lost { changed } else { [true; GROUP_PAGES as usize] };
+                stored.push(StoredGroup { number: *number, pages: Arc::clone(pages), which });
+            }
+        }
+        stored
     }
 
     /// The pages of [`begin_store`](Self::begin_store) are home.
     pub(super) fn end_store(&mut self) {
-        self.in_state(State::Storing).for_each(|(.., state)| *state = State::Clean);
+        self.states().filter(|state| **state == State::Storing).for_each(|state| *state = State::Clean);
     }
 
     /// The pages of [`begin_store`](Self::begin_store) did not come home.
     pub(super) fn undo_store(&mut self) {
         let mut undone = 0;
-        for (.., state) in self.in_state(State::Storing) {
+        for state in self.states().filter(|state| **state == State::Storing) {
             *state = State::Dirty;
             undone += 1;
         }

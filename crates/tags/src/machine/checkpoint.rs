@@ -1,7 +1,7 @@
 //! Checkpoints: write pages to their places, and make room in the log.
 
 use super::{Action, Machine};
-use crate::page::Page;
+use crate::group::StoredGroup;
 
 /// How far a checkpoint is.
 #[derive(Debug)]
@@ -10,7 +10,7 @@ enum Step {
     /// The drive is flushed; these pages hold only what was written before.
     Flushing {
         settles: u64,
-        pages: Vec<(u64, Page)>,
+        pages: Vec<StoredGroup>,
     },
     /// The pages are written.
     Storing {
@@ -30,7 +30,7 @@ pub(super) struct Checkpoint {
     pub(super) wanted: bool,
     /// The log takes no record before one has ended.
     pub(super) full: bool,
-    /// Up to here the log is released.
+    /// Up to here the log is released, or had nothing to free.
     released: u64,
 }
 
@@ -125,11 +125,14 @@ impl Machine {
         }
     }
 
-    /// The log is released.
-    pub fn released(&mut self) {
+    /// The log is released; false if the records still count, because there was nothing to free
+    /// before later ones are released too.
+    pub fn released(&mut self, done: bool) {
         if let Step::Releasing { settles } = std::mem::replace(&mut self.checkpoint.step, Step::Idle) {
             self.checkpoint.released = settles;
-            self.refused.retain(|number| *number > settles);
+            if done {
+                self.refused.retain(|number| *number > settles);
+            }
             self.checkpoint.full = false;
         }
         self.go_on();
@@ -179,7 +182,7 @@ mod tests {
                         Action::Store(_) => self.machine.stored(),
                         Action::Release(_) => {
                             takes = 100;
-                            self.machine.released();
+                            self.machine.released(true);
                         }
                         Action::SeeAgain(_) => unreachable!("no write fails"),
                         Action::Done { id, outcome } => {
@@ -200,10 +203,10 @@ mod tests {
     fn a_full_log_is_emptied_after_a_checkpoint_that_could_release_nothing() {
         let geometry = Geometry::new(1 << 20, 512, 512, Guard::Crc16, 64 << 10).expect("a drive");
         let mut world = Carried { machine: Machine::new(geometry, 0, 100), last: 0, done: Vec::new() };
-        world.machine.begin(1, 0..1, Request::Write(Change::Zeros(1)));
+        world.machine.begin(1, 0..1, Request::Write(Change::Zeros(1).into()));
         world.run(1, &[1]);
         world.machine.begin(2, 100..101, Request::Adopt);
-        world.machine.begin(3, 200..201, Request::Write(Change::Zeros(1)));
+        world.machine.begin(3, 200..201, Request::Write(Change::Zeros(1).into()));
         world.run(0, &[1]);
         assert_eq!(world.done, [2], "the log has no room before the first command ends");
         world.machine.data_written(1, true);

@@ -6,12 +6,11 @@ impl Machine {
     /// A flush for a host begins: earlier acknowledged writes are durable when it ends.
     pub fn begin_flush(&mut self, id: u64) {
         self.to_flush.push(id);
-        self.flush_next();
     }
 
     /// Flushes for all commands that wait for it: one flush at a time, so that the next is for
     /// many.
-    fn flush_next(&mut self) {
+    pub(super) fn flush_next(&mut self) {
         if self.flushing.is_none()
             && let Some(first) = self.to_flush.first().copied()
         {
@@ -32,7 +31,6 @@ impl Machine {
         }
         let outcome = if done { Outcome::Done } else { Outcome::DriveFailed };
         self.actions.extend(ids.into_iter().map(|id| Action::Done { id, outcome: outcome.clone() }));
-        self.flush_next();
     }
 
     /// Up to this number, the data of every record are written.

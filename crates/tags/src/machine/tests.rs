@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::geometry::GROUP_PAGES;
-use crate::page::Origin;
+use crate::page::{Origin, Page};
 use pumice_protect::guard::Guard;
 
 /// Commands that were on their way to the queue when the tag file failed are told so too.
@@ -10,9 +10,9 @@ use pumice_protect::guard::Guard;
 fn a_write_whose_pages_come_after_the_tag_file_has_failed_ends() {
     let geometry = Geometry::new(1 << 20, 512, 512, Guard::Crc16, 64 << 10).expect("a drive");
     let mut machine = Machine::new(geometry, 0, 100);
-    machine.begin(1, 0..1, Request::Write(Change::Zeros(1)));
+    machine.begin(1, 0..1, Request::Write(Change::Zeros(1).into()));
     // It waits for the first one's blocks.
-    machine.begin(2, 0..1, Request::Write(Change::Zeros(1)));
+    machine.begin(2, 0..1, Request::Write(Change::Zeros(1).into()));
     let [Action::Load { id: 1, groups }] = &machine.take_actions()[..] else { panic!("one is loaded") };
     let groups = groups.iter().map(|group| Group::fresh(*group)).collect();
     machine.tags_failed();
@@ -76,7 +76,7 @@ fn carry_out(machine: &mut Machine, guard: u64) -> (Vec<(u64, Vec<u64>)>, Vec<Ou
                 Action::Read(id) => machine.data_read(id, Some(&[guard])),
                 Action::Flush(id) => machine.flushed(id, true),
                 Action::Store(_) => machine.stored(),
-                Action::Release(_) => machine.released(),
+                Action::Release(_) => machine.released(true),
                 Action::SeeAgain(_) => unreachable!("no write fails"),
                 Action::Done { outcome, .. } => outcomes.push(outcome),
             }
@@ -96,7 +96,7 @@ fn a_page_that_is_read_ahead_is_not_older_than_what_was_written_meanwhile() {
     let (loads, _) = carry_out(&mut machine, 0);
     let [(1, ahead)] = &loads[..] else { panic!("it reads ahead") };
     assert_eq!(ahead, &[0, 1, 2, 3, 4, 5, 6, 7]);
-    machine.begin(2, group..group + 1, Request::Write(Change::Zeros(1)));
+    machine.begin(2, group..group + 1, Request::Write(Change::Zeros(1).into()));
     let (loads, _) = carry_out(&mut machine, 0);
     machine.loaded(2, fresh(&loads[0].1));
     carry_out(&mut machine, 0);
@@ -118,7 +118,7 @@ fn a_page_that_is_read_ahead_is_not_older_than_what_was_written_meanwhile() {
         let mut page = Page::unknown();
         page.set(&geometry, 0, &Tag::written(geometry.tuple(group, geometry.zero_guard())));
         let mut stored = fresh(groups);
-        stored[0].pages[0] = page;
+        Arc::make_mut(&mut stored[0].pages)[0] = page;
         machine.loaded(3, stored);
         outcomes = carry_out(&mut machine, geometry.zero_guard()).1;
     }

@@ -1,6 +1,8 @@
 //! One session of the machine, from a start to the next cut.
 
 use super::*;
+use crate::record::Record;
+use pumice_durable::Run;
 
 impl Session<'_> {
     fn new_data(&mut self, blocks: &Range<u64>) -> Vec<u8> {
@@ -74,7 +76,7 @@ impl Session<'_> {
                     change(&geometry, blocks.start, &data)
                 };
                 self.commands.insert(id, (blocks.clone(), Kind::Write { data, versions }));
-                self.machine.begin(id, blocks, Request::Write(change));
+                self.machine.begin(id, blocks, Request::Write(change.into()));
             }
             5..=6 => {
                 let acknowledged = self.world.model[range].iter().map(|plain| plain.acknowledged).collect();
@@ -192,6 +194,24 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// The writes of a commit.
+    fn prepare(
+        &mut self,
+        records: &[Record],
+        numbers: &mut Vec<u64>,
+        full: &mut bool,
+        low: &mut bool,
+    ) -> Vec<(u64, Vec<u8>)> {
+        let (appended, runs) = self.log.prepare(records);
+        (*numbers, *full, *low) = (appended.numbers, appended.full, appended.low);
+        let bytes = |run: &Run| {
+            let mut bytes = vec![0; run.len];
+            self.log.fill(run, records, &mut bytes);
+            (run.at, bytes)
+        };
+        runs.iter().map(bytes).collect()
+    }
+
     /// One step of a job. Returns it unless it has ended.
     fn step(&mut self, mut job: Job) -> Checked<Option<Job>> {
         let mutation = self.world.mutation;
@@ -211,13 +231,31 @@ impl Session<'_> {
                 self.machine.loaded(*id, loaded);
                 return Ok(None);
             }
+            (Action::Commit(records), 1) if self.stepped => {
+                job.runs = self.prepare(records, &mut job.numbers, &mut job.full, &mut job.low);
+                self.world.counts.full += u64::from(job.full);
+                if job.runs.len() == 2 && self.world.random.one_in(2) {
+                    job.runs.swap(0, 1);
+                    self.world.counts.swapped += 1;
+                }
+            }
+            (Action::Commit(_), _) if !job.runs.is_empty() => {
+                job.phase = 1;
+                let (at, bytes) = job.runs.remove(0);
+                self.world.medium.write_at(at, &bytes).map_err(|error| text(&error))?;
+            }
             (Action::Commit(records), 1) => {
                 let appended = self.log.append(records).map_err(|error| text(&error))?;
                 (job.numbers, job.full, job.low) = (appended.numbers, appended.full, appended.low);
                 self.world.counts.full += u64::from(job.full);
             }
             (Action::Commit(_), 2) => {
-                if mutation != Some(Mutation::NoLogSync) {
+                if self.stepped {
+                    if mutation != Some(Mutation::NoLogSync) {
+                        self.world.medium.sync().map_err(|error| text(&error))?;
+                    }
+                    self.log.synced();
+                } else if mutation != Some(Mutation::NoLogSync) {
                     self.log.sync().map_err(|error| text(&error))?;
                 }
             }
@@ -302,9 +340,9 @@ impl Session<'_> {
                 return Ok(None);
             }
             (Action::Release(upto), _) => {
-                self.log.release(*upto).map_err(|error| text(&error))?;
-                self.world.counts.checkpoints += 1;
-                self.machine.released();
+                let done = self.log.release(*upto).map_err(|error| text(&error))?;
+                self.world.counts.checkpoints += u64::from(done);
+                self.machine.released(done);
                 return Ok(None);
             }
             (Action::Done { .. }, _) => unreachable!("it was taken out"),
@@ -370,6 +408,13 @@ impl Session<'_> {
                     let (blocks, Kind::Write { data, .. }) = &self.commands[id] else { panic!("a write") };
                     let at = blocks.start * self.world.geometry.block_bytes() as u64;
                     let _ = self.world.drive.write_at(at, data);
+                }
+                Action::Commit(records) if self.stepped => {
+                    for (at, bytes) in self.prepare(records, &mut Vec::new(), &mut false, &mut false) {
+                        if self.world.random.one_in(2) {
+                            let _ = self.world.medium.write_at(at, &bytes);
+                        }
+                    }
                 }
                 Action::Commit(records) => drop(self.log.append(records)),
                 Action::Store(pages) => drop(self.file.store(pages)),

@@ -63,7 +63,9 @@ impl World {
             self.store.crash();
             self.drive.crash();
         }
-        let (file, log, recovered, last) = self.open()?;
+        let (file, mut log, recovered, last) = self.open()?;
+        // As beside a drive whose medium takes larger units only.
+        log.set_unit(512 << self.random.below(4));
         self.counts.rewritten += recovered.rewritten.len() as u64;
         if !recovered.lost_pages.is_empty() {
             return Err(format!("pages {:?} are lost", recovered.lost_pages));
@@ -74,6 +76,7 @@ impl World {
         machine.mutation = self.mutation;
         let (jobs, commands, read) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
         let (slow_checkpoints, slow_loads) = (self.random.one_in(4), self.random.one_in(4));
+        let stepped = self.random.one_in(2);
         let world = self;
         Ok(Session {
             world,
@@ -88,6 +91,7 @@ impl World {
             next: 1,
             slow_checkpoints,
             slow_loads,
+            stepped,
         })
     }
 

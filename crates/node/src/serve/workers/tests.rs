@@ -47,6 +47,7 @@ fn job(host: HostKey, op: Op) -> Job {
         fua: false,
         data: None,
         offload: None,
+        step: None,
         flown: 0,
         held: None,
         verified: 0,

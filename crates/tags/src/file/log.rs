@@ -1,0 +1,98 @@
+//! The log of a tag file.
+
+use super::{LOG_ALIGN, SharedMedium, TagError};
+use crate::geometry::{Geometry, LOG_AT};
+use crate::record::Record;
+use pumice_durable::{Prepared, Ring, Run};
+
+/// The largest unit of writing that a log is kept in.
+const MOST_UNIT: u32 = 4096;
+
+/// The log of an open tag file.
+pub struct Log {
+    ring: Ring<SharedMedium>,
+    geometry: Geometry,
+}
+
+/// Records that were appended.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// The numbers of the first of them.
+    pub numbers: Vec<u64>,
+    /// Whether there was no room for the rest.
+    pub full: bool,
+    /// Whether the longest free piece of the log is less than a quarter of it.
+    pub low: bool,
+}
+
+impl Log {
+    pub(super) fn new(ring: Ring<SharedMedium>, geometry: Geometry) -> Self {
+        Self { ring, geometry }
+    }
+
+    /// Appends records in their order, as many as there is room for. Durable after
+    /// [`sync`](Self::sync).
+    ///
+    /// # Errors
+    /// If the medium fails.
+    pub fn append(&mut self, records: &[Record]) -> Result<Appended, TagError> {
+        let numbers = self.ring.append_all(records.iter().map(|record| record.encode(&self.geometry)))?;
+        Ok(self.appended(numbers, records.len()))
+    }
+
+    /// Makes what was appended durable.
+    ///
+    /// # Errors
+    /// If the medium fails.
+    pub fn sync(&mut self) -> Result<(), TagError> {
+        Ok(self.ring.sync()?)
+    }
+
+    /// Gives places to records in their order, as many as there is room for. The caller
+    /// [fills](Self::fill) and writes the runs, makes them durable, and calls
+    /// [`synced`](Self::synced).
+    pub fn prepare(&mut self, records: &[Record]) -> (Appended, Vec<Run>) {
+        let lens = records.iter().map(|record| record.encoded_bytes(&self.geometry));
+        let Prepared { numbers, runs } = self.ring.prepare(lens);
+        (self.appended(numbers, records.len()), runs)
+    }
+
+    fn appended(&self, numbers: Vec<u64>, of: usize) -> Appended {
+        let full = numbers.len() < of;
+        Appended { numbers, full, low: (self.ring.room() as u64) < self.geometry.log_bytes() / 4 }
+    }
+
+    /// Fills the bytes of a run of records, which are zeros before.
+    ///
+    /// # Panics
+    /// If `into` has not as many bytes as the run.
+    pub fn fill(&self, run: &Run, records: &[Record], into: &mut [u8]) {
+        self.ring.fill(run, into, |at, body| records[at].encode_into(&self.geometry, body));
+    }
+
+    /// All that was prepared is durable.
+    pub fn synced(&mut self) {
+        self.ring.synced();
+    }
+
+    /// Has every write be of whole units of so many bytes, if the log consists of such units.
+    /// Returns whether it does.
+    pub fn set_unit(&mut self, unit: u32) -> bool {
+        let fits = (LOG_AT + self.geometry.log_bytes()).is_multiple_of(unit.into())
+            && LOG_AT.is_multiple_of(unit.into())
+            && (LOG_ALIGN..=MOST_UNIT).contains(&unit);
+        if fits {
+            self.ring.set_unit(unit);
+        }
+        fits
+    }
+
+    /// Releases every record up to a number. Returns false if that frees nothing, and the records
+    /// still count.
+    ///
+    /// # Errors
+    /// If the medium fails.
+    pub fn release(&mut self, upto: u64) -> Result<bool, TagError> {
+        Ok(self.ring.release(upto)?)
+    }
+}
