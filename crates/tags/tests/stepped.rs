@@ -2,8 +2,8 @@
 //! has threads beside it.
 
 use pumice_blockdev::{
-    BlockDevice, DeviceMedium, DirectOperation, FileDevice, IoError, OpenMode, Operation, Options, Step,
-    Stepped, SteppedCommand,
+    BlockDevice, DeviceMedium, DirectMemory, DirectOperation, FileDevice, IoError, OpenMode, Operation,
+    Options, Step, Stepped, SteppedCommand,
 };
 use pumice_buffer::SharedBuffer;
 use pumice_protect::guard::Guard;
@@ -105,6 +105,15 @@ struct User<'d> {
     next: u64,
     ready: Vec<Step>,
     asides: usize,
+    /// No other user and no thread does its steps: it sees their order.
+    is_alone: bool,
+    /// Steps so far; the memory of durable writes, by token; when it was written.
+    clock: u64,
+    durable: HashMap<u64, usize>,
+    written: HashMap<usize, u64>,
+    /// When flushes under way were handed out, by step, and the latest that has ended.
+    flushes: HashMap<u64, u64>,
+    flushed: u64,
 }
 
 impl User<'_> {
@@ -127,9 +136,13 @@ impl User<'_> {
         }
         let (offset, data) = (first * GRAIN, SharedBuffer::copy_of(&bytes));
         let durable = self.random.below(2) == 0;
+        let memory = data.start().as_ptr() as usize;
         let command = SteppedCommand::Write { offset, data, durable };
         self.stepped.begin(self.number, token, command).unwrap();
         self.commands.insert(token, written);
+        if durable {
+            self.durable.insert(token, memory);
+        }
     }
 
     /// Takes what is to be done, and the ends of commands.
@@ -140,12 +153,23 @@ impl User<'_> {
             match step {
                 Step::Done { token, result } => {
                     result.unwrap();
+                    let durable = self.durable.remove(&token).filter(|_| self.is_alone);
+                    if let Some(memory) = durable {
+                        assert!(self.flushed > 2 * self.written[&memory], "it is not flushed");
+                    }
                     for (grain, version) in self.commands.remove(&token).unwrap() {
                         let acknowledged = &mut self.versions[grain as usize].acknowledged;
                         *acknowledged = version.max(*acknowledged);
                     }
                 }
-                step => self.ready.push(step),
+                step => {
+                    if let Step::Carry(number, request) = &step
+                        && request.operation == DirectOperation::Flush
+                    {
+                        self.flushes.insert(*number, self.clock);
+                    }
+                    self.ready.push(step);
+                }
             }
         }
     }
@@ -156,6 +180,14 @@ impl User<'_> {
         match self.ready.swap_remove(at) {
             Step::Carry(step, mut request) => {
                 let result = request.carry_out();
+                self.clock += 1;
+                if let DirectMemory::Bytes(data) = &request.memory {
+                    self.written.insert(data.start().as_ptr() as usize, self.clock);
+                }
+                if let Some(began) = self.flushes.remove(&step) {
+                    // It was handed out after this step, and before the next.
+                    self.flushed = self.flushed.max(2 * began + 1);
+                }
                 self.stepped.carried(self.number, step, request, result);
             }
             Step::Aside(step) => {
@@ -222,6 +254,12 @@ fn user(device: &TaggedDevice, seed: u64) -> User<'_> {
         next: 0,
         ready: Vec::new(),
         asides: 0,
+        is_alone: true,
+        clock: 0,
+        durable: HashMap::new(),
+        written: HashMap::new(),
+        flushes: HashMap::new(),
+        flushed: 0,
     }
 }
 
@@ -289,7 +327,7 @@ fn users_and_threads_write_side_by_side() {
         let left = AtomicUsize::new(3);
         let threads = 3 * 150;
         let mut users = [user(&device, 11), user(&device, 12)];
-        // The second has the upper half of what users write.
+        users[0].is_alone = false;
         std::thread::scope(|scope| {
             for thread in 0..3_u64 {
                 let (device, left) = (&device, &left);
@@ -310,7 +348,7 @@ fn users_and_threads_write_side_by_side() {
             }
             while left.load(Ordering::SeqCst) > 0 {
                 users[0].run(20);
-                // It has nothing of its own, and carries what is for all.
+                // The second has nothing of its own, and carries what is for all.
                 users[1].look();
                 while !users[1].ready.is_empty() {
                     users[1].step();
