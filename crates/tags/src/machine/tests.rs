@@ -145,3 +145,73 @@ fn pages_that_a_sweep_has_left_are_forgotten() {
     assert!(most as u64 <= 2 * SWEPT, "{most}");
     assert!(reads * SWEPT <= geometry.groups() + SWEPT, "{reads}");
 }
+
+/// Begins a write of zeros, loads its pages (`lost` among them), and returns its record.
+fn commit(machine: &mut Machine, id: u64, block: u64, lost: &[u64]) -> Record {
+    machine.begin(id, block..block + 1, Request::Write(Change::Zeros(1).into()));
+    loop {
+        let actions = machine.take_actions();
+        assert!(!actions.is_empty(), "it waits for something else");
+        for action in actions {
+            match action {
+                Action::Load { id, groups } => {
+                    let group = |number: &u64| Group { lost: lost.to_vec(), ..Group::fresh(*number) };
+                    machine.loaded(id, groups.iter().map(group).collect());
+                }
+                Action::Commit(mut records) => return records.remove(0),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+/// The pages of a checkpoint, up to which everything is done.
+fn stored(machine: &mut Machine) -> Vec<u64> {
+    machine.begin_checkpoint();
+    loop {
+        for action in machine.take_actions() {
+            match action {
+                Action::Flush(None) => machine.flushed(None, true),
+                Action::Store(groups) => {
+                    return groups.iter().flat_map(StoredGroup::pages).map(|(number, _)| number).collect();
+                }
+                // Told already.
+                Action::Done { .. } | Action::Write(_) | Action::SeeAgain(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+/// The others of its group are written with a changed page, but then nobody would know any more
+/// that one of them was lost.
+#[test]
+fn a_lost_page_stays_lost_when_another_page_of_its_group_comes_home() {
+    let geometry = Geometry::new(1 << 20, 512, 512, Guard::Crc16, 64 << 10).expect("a drive");
+    for (lost, pages) in [(&[][..], (0..GROUP_PAGES).collect()), (&[3], vec![1])] {
+        let mut machine = Machine::new(geometry, 0, 100);
+        commit(&mut machine, 1, geometry.blocks_of_page(), lost);
+        machine.committed(&[1], false, false);
+        machine.data_written(1, true);
+        assert_eq!(stored(&mut machine), pages);
+    }
+}
+
+/// The block of a write that the drive refused may be old. No later record may call it settled as
+/// long as its own record is in the log, even if a checkpoint meant to release that.
+#[test]
+fn a_refused_write_is_not_settled_before_its_record_is_released() {
+    let geometry = Geometry::new(1 << 20, 512, 512, Guard::Crc16, 64 << 10).expect("a drive");
+    for (done, settled) in [(false, 6), (true, 7)] {
+        let mut machine = Machine::new(geometry, 6, 100);
+        commit(&mut machine, 1, 0, &[]);
+        machine.committed(&[7], false, false);
+        machine.data_written(1, false);
+        machine.seen_again(1, &[None]);
+        stored(&mut machine);
+        machine.stored();
+        let [Action::Release(7)] = &machine.take_actions()[..] else { panic!("the log is released") };
+        machine.released(done);
+        assert_eq!(commit(&mut machine, 2, 9, &[]).settled, settled, "{done}");
+    }
+}
