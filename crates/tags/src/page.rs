@@ -159,8 +159,9 @@ impl Page {
     #[must_use]
     pub fn entry(&self, geometry: &Geometry, place: usize) -> Entry {
         let others = &self.metadata(geometry, place)[geometry.other_range()];
-        let zeros = others.iter().all(|byte| *byte == 0);
-        let others = if zeros { Vec::new() } else { others.to_vec() };
+        // A block without a tag has none, whatever a page says that a correct program did not make.
+        let none = self.origin(place) == Origin::Unknown || others.iter().all(|byte| *byte == 0);
+        let others = if none { Vec::new() } else { others.to_vec() };
         Entry { tag: self.tag(geometry, place), others }
     }
 

@@ -195,3 +195,21 @@ fn blocks_of_a_page_lie_where_the_format_says() {
         assert_eq!(page.encode(1, 0)[at..at + 8], *tag.tuple.encode(geometry.format()).as_slice());
     }
 }
+
+/// Found by the fuzz target: other metadata beside a tuple that is not there, under a fitting
+/// checksum, came back with the next adopted tag.
+#[test]
+fn a_block_without_a_tag_has_no_other_metadata() {
+    let metadata = MetadataFormat::tuple(Guard::Crc16).with_bytes(64, Place::Last).unwrap();
+    let geometry = Geometry::new(1 << 20, 4096, 4096, metadata, 1 << 20).unwrap();
+    let mut page = Page::unknown();
+    page.set_with(&geometry, 2, &Tag::written(geometry.tuple(2, 7)), &[9; 56]);
+    let mut bytes = page.encode(1, 0);
+    bytes[8..24].fill(0);
+    let crc = crc32c::crc32c(&1_u64.to_le_bytes());
+    let crc = crc32c::crc32c_append(crc, &0_u64.to_le_bytes());
+    let crc = crc32c::crc32c_append(crc, &bytes[4..]);
+    bytes[..4].copy_from_slice(&crc.to_le_bytes());
+    let Found::Whole(page) = Page::decode(&geometry, &bytes, 1, 0) else { panic!("its checksum fits") };
+    assert_eq!(page.entry(&geometry, 2), Entry::UNKNOWN);
+}
