@@ -158,17 +158,18 @@ impl<M: Medium> Ring<M> {
         Ok((ring, entries))
     }
 
-    /// Has every write begin and end at a multiple of `unit` bytes from the start of the region:
-    /// for media that write whole units only. The last record of a write takes the rest of its
-    /// unit.
+    /// Has writes begin and end at multiples of `unit` bytes from the start of the region, for
+    /// media that write whole units. The last record of a write takes the rest of its unit.
     ///
     /// # Panics
-    /// If `unit` is no multiple of the alignment, no power of two, or the region holds no four of
-    /// them.
+    /// If `unit` is no power of two from the alignment on, the region holds no four of them, or it
+    /// becomes larger while records count.
     pub fn set_unit(&mut self, unit: u32) {
         let unit = u64::from(unit);
         assert!(unit.is_power_of_two() && unit >= self.align, "a unit of {unit} bytes");
         assert!(self.size.is_multiple_of(unit) && self.size / unit >= 4, "units of {unit} bytes");
+        // Else the rest of the unit that it ends in could be that of the oldest record.
+        assert!(unit <= self.unit || self.live.iter().all(|placed| placed.is_marker), "records count");
         self.unit = unit;
         self.end_run();
     }

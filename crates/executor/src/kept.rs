@@ -98,6 +98,18 @@ impl Kept {
         (self.watch, self.restarted) = (None, false);
         self.unsure |= unsure;
         self.forget_answered();
+        if self.unsure {
+            let asked = std::mem::take(&mut self.asked);
+            for (id, asked) in asked {
+                match (asked.request, &asked.reply) {
+                    (Request::Flush, Some(reply)) => {
+                        self.unsure = false;
+                        drop(reply.send(Err(Failed::Unsure)));
+                    }
+                    _ => drop(self.asked.insert(id, asked)),
+                }
+            }
+        }
     }
 
     /// The volume cannot be opened again.
