@@ -1,14 +1,13 @@
 //! Volumes that are held until their nodes are back.
 
 use crate::proxy::{Proxy, Then};
-use crate::world::{Random, spec, stop, wait_for};
+use crate::world::{Random, served, spec, stop, wait_for};
 use pumice_blockdev::{BlockDevice, FileDevice, OpenMode, Options};
 use pumice_executor::{ControlError, MemberDrive, OpenOptions, ServedVolume, create, open};
 use pumice_initiator::DigestPolicy;
-use pumice_node::serve::{Backend, Drive, HostFaces, Server, Service};
+use pumice_node::serve::{Backend, Drive, Server};
 use pumice_node::{LocalNode, NodeOptions, Peers};
-use pumice_nvme::controller::Limits;
-use pumice_offload::{DataNode, DriveId, PaceRequest};
+use pumice_offload::{DataNode, DriveId};
 use pumice_raid::Metadata;
 use pumice_raid::layout::{Layout, Level};
 use pumice_raid::superblock::v1::V1;
@@ -40,20 +39,7 @@ fn serve(folder: &Path, number: usize, listen: SocketAddr) -> Server {
         let path = folder.join(format!("drive{number}-{i}"));
         Drive::open(&Backend::Path(path), 512, &name, i).unwrap()
     };
-    Server::start(Service {
-        listen: vec![listen],
-        metrics: None,
-        nqn: name.parse().unwrap(),
-        drives: vec![drive(1), drive(2)],
-        faces: HostFaces::default(),
-        limits: Limits::default(),
-        cores: 1,
-        busy_poll: Duration::ZERO,
-        node: NodeOptions { memory_bytes: 1 << 20, ..NodeOptions::default() },
-        peers: Vec::new(),
-        pacing: PaceRequest::default(),
-    })
-    .unwrap()
+    served(&name, vec![drive(1), drive(2)], listen)
 }
 
 impl Nodes {

@@ -1,13 +1,11 @@
 //! A volume over drives of nodes behind sockets.
 
-use crate::world::{Random, spec, stop, wait_for};
+use crate::world::{Random, served, spec, stop, wait_for};
 use pumice_blockdev::BlockDevice;
 use pumice_executor::{MemberDrive, OpenOptions, create, open};
 use pumice_initiator::DigestPolicy;
-use pumice_node::NodeOptions;
-use pumice_node::serve::{Backend, Drive, HostFaces, Server, Service};
-use pumice_nvme::controller::Limits;
-use pumice_offload::{DataNode, DriveId, PaceRequest};
+use pumice_node::serve::{Backend, Drive, Server};
+use pumice_offload::{DataNode, DriveId};
 use pumice_raid::layout::{Layout, Level};
 use pumice_remote::{Dial, RemoteNode};
 use pumice_units::Role;
@@ -17,20 +15,7 @@ use std::time::Duration;
 fn node(number: usize, block: u32) -> Server {
     let name = format!("nqn.2026-11.example:node{number}");
     let drive = |i| Drive::open(&Backend::Memory(8 << 20), block, &name, i).unwrap();
-    Server::start(Service {
-        listen: vec!["127.0.0.1:0".parse().unwrap()],
-        metrics: None,
-        nqn: name.parse().unwrap(),
-        drives: vec![drive(1), drive(2)],
-        faces: HostFaces::default(),
-        limits: Limits::default(),
-        cores: 1,
-        busy_poll: Duration::ZERO,
-        node: NodeOptions { memory_bytes: 1 << 20, ..NodeOptions::default() },
-        peers: Vec::new(),
-        pacing: PaceRequest::default(),
-    })
-    .unwrap()
+    served(&name, vec![drive(1), drive(2)], "127.0.0.1:0".parse().unwrap())
 }
 
 fn connect(server: &Server) -> Arc<dyn DataNode> {

@@ -4,12 +4,15 @@ use pumice_blockdev::{BlockDevice, FaultyDevice};
 use pumice_executor::{
     Consistency, CreateSpec, MemberDrive, OpenError, OpenOptions, ServedVolume, create, open,
 };
+use pumice_node::serve::{Drive, HostFaces, Server, Service};
 use pumice_node::{LocalNode, NodeOptions, Peers};
-use pumice_offload::{DataNode, DriveId};
+use pumice_nvme::controller::Limits;
+use pumice_offload::{DataNode, DriveId, PaceRequest};
 use pumice_parity::gf;
 use pumice_raid::geometry::Geometry;
 use pumice_raid::layout::{Layout, Level};
 use pumice_units::{Role, StripeIndex};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -137,6 +140,24 @@ impl World {
         };
         (0..self.geometry.stripes()).filter(|stripe| !holds(stripe)).collect()
     }
+}
+
+/// A node behind sockets. It does not know others.
+pub(crate) fn served(name: &str, drives: Vec<Drive>, listen: SocketAddr) -> Server {
+    Server::start(Service {
+        listen: vec![listen],
+        metrics: None,
+        nqn: name.parse().unwrap(),
+        drives,
+        faces: HostFaces::default(),
+        limits: Limits::default(),
+        cores: 1,
+        busy_poll: Duration::ZERO,
+        node: NodeOptions { memory_bytes: 1 << 20, ..NodeOptions::default() },
+        peers: Vec::new(),
+        pacing: PaceRequest::default(),
+    })
+    .unwrap()
 }
 
 /// Waits for something that takes as long as it takes.

@@ -33,31 +33,8 @@ pub(in crate::serve) fn shared_with(size: u64) -> Arc<Shared> {
 /// A command of connection 7 that does nothing yet.
 fn job(host: HostKey, op: Op) -> Job {
     let poll = Poll::new().unwrap();
-    Job {
-        ticket: Ticket { connection: 7, slot: 0 },
-        core: CoreHandle::new(Waker::new(poll.registry(), Token(0)).unwrap()),
-        host,
-        devices: Vec::new(),
-        gone: Arc::default(),
-        op,
-        visible: None,
-        unchecked: false,
-        offset: 0,
-        len: 0,
-        fua: false,
-        data: None,
-        offload: None,
-        step: None,
-        flown: 0,
-        held: None,
-        verified: 0,
-        at_once: 1 << 20,
-        clearing: Clearing::default(),
-        foreground: None,
-        began: 0,
-        bytes: 0,
-        writing: Vec::new(),
-    }
+    let core = CoreHandle::new(Waker::new(poll.registry(), Token(0)).unwrap());
+    Job { at_once: 1 << 20, ..Job::new(Ticket { connection: 7, slot: 0 }, core, host, op) }
 }
 
 /// A read of the first 512 bytes of a drive.
