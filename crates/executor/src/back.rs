@@ -37,10 +37,10 @@ impl Epochs {
         Ok(Self(nodes))
     }
 
-    /// Whether a node was started again since.
-    fn have_changed(&self) -> Result<bool, NodeError> {
-        let changed = self.0.iter().map(|(node, old)| Ok(epoch(&**node)? != *old));
-        changed.collect::<Result<Vec<_>, NodeError>>().map(|changed| changed.contains(&true))
+    /// Whether a node may have been started again since. Of one that was not asked nobody knows.
+    fn has_changed(&self, node: &Arc<dyn DataNode>) -> Result<bool, NodeError> {
+        let known = self.0.iter().find(|(known, _)| Arc::ptr_eq(known, node));
+        Ok(known.map(|(_, epoch)| *epoch) != Some(epoch(&**node)?))
     }
 }
 
@@ -122,14 +122,24 @@ impl Drop for Watch {
 
 /// One attempt. `None`: no connection was lost.
 fn reach(sought: &[Sought], epochs: &Epochs, retaken: &AtomicBool) -> Result<Option<Box<Back>>, String> {
+    // Nodes that have members, each once; whether the volume needs it. It may have lost others for
+    // good, or got new ones.
+    let mut nodes: Vec<(&Arc<dyn DataNode>, bool)> = Vec::new();
+    for Sought { drive, needed } in sought {
+        match nodes.iter_mut().find(|(node, _)| Arc::ptr_eq(node, drive.node())) {
+            Some((_, needs)) => *needs |= needed,
+            None => nodes.push((drive.node(), *needed)),
+        }
+    }
     let mut failed = None;
-    for (node, _) in &epochs.0 {
+    for (node, needed) in &nodes {
         // A connection that is lost is known as such when it has been used.
-        let _ = epoch(&**node);
+        let _ = epoch(&***node);
         match node.retake() {
-            Ok(was_lost) => drop(retaken.fetch_or(was_lost, Ordering::Relaxed)),
+            Ok(was_lost) => drop(retaken.fetch_or(was_lost && *needed, Ordering::Relaxed)),
             // The others are tried all the same: each is kept once it is there.
-            Err(error) => failed = failed.or(Some(error)),
+            Err(error) if *needed => failed = failed.or(Some(error)),
+            Err(_) => {}
         }
     }
     if let Some(error) = failed {
@@ -139,7 +149,10 @@ fn reach(sought: &[Sought], epochs: &Epochs, retaken: &AtomicBool) -> Result<Opt
     if !retaken.load(Ordering::Relaxed) {
         return Ok(None);
     }
-    let restarted = epochs.have_changed().map_err(|error| error.to_string())?;
+    let mut restarted = false;
+    for (node, _) in nodes.iter().filter(|(_, needed)| *needed) {
+        restarted |= epochs.has_changed(node).map_err(|error| error.to_string())?;
+    }
     let (mut found, mut others): (Vec<Found>, Vec<Found>) = Default::default();
     for Sought { drive, needed } in sought {
         match (find(drive), *needed) {

@@ -211,6 +211,31 @@ fn a_flush_fails_once_if_a_node_may_have_lost_what_was_answered() {
     stop(volume);
 }
 
+/// A node is lost for good, and another one for a while.
+#[test]
+fn a_node_that_is_lost_for_good_is_not_waited_for() {
+    let mut nodes = Nodes::new();
+    let members = nodes.members();
+    create(&members, &spec(Level::Raid6, Some(Layout::LeftSymmetric), CHUNK), |_, _| {}).unwrap();
+    let volume = open(&members, &OpenOptions::default()).unwrap();
+    let device = volume.device();
+    drop(nodes.servers[0].take());
+    device.write_at(0, &[1; STRIPE]).unwrap();
+    device.flush().unwrap();
+    assert_eq!(volume.status().unwrap().missing, [Role(0), Role(1)]);
+    nodes.is_cut.store(true, Ordering::SeqCst);
+    let writing = std::thread::spawn(move || device.write_at(0, &[2; STRIPE]));
+    wait_for("the hold", || is_held(&volume));
+    nodes.is_cut.store(false, Ordering::SeqCst);
+    wait_for("the end of the hold", || !is_held(&volume));
+    writing.join().unwrap().unwrap();
+    let mut read = vec![0; STRIPE];
+    volume.device().read_at(0, &mut read).unwrap();
+    assert!(read == [2; STRIPE]);
+    assert_eq!(volume.status().unwrap().missing, [Role(0), Role(1)]);
+    stop(volume);
+}
+
 /// A write that failed because the hold lasted too long is not carried out when it ends.
 #[test]
 fn a_write_that_was_given_up_is_not_carried_out_later() {
