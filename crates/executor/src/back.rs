@@ -37,7 +37,7 @@ impl Epochs {
         Ok(Self(nodes))
     }
 
-    /// Whether a node may have been started again since. Of one that was not asked nobody knows.
+    /// Whether a node may have been started again since. One that was never asked counts as such.
     fn has_changed(&self, node: &Arc<dyn DataNode>) -> Result<bool, NodeError> {
         let known = self.0.iter().find(|(known, _)| Arc::ptr_eq(known, node));
         Ok(known.map(|(_, epoch)| *epoch) != Some(epoch(&**node)?))

@@ -182,7 +182,7 @@ pub(crate) fn refuse(message: Message) {
         Message::Join(_, reply) => drop(reply.send(Err(ControlError::Stopped))),
         Message::Claim { reply, .. } => drop(reply.send(Some(Err(ControlError::Stopped)))),
         Message::Members(reply) => drop(reply.send(Vec::new())),
-        // Whose end of the channel goes is told by that.
+        // Whoever waits for an answer is told by the end of its channel.
         Message::Ended(_)
         | Message::Back(_)
         | Message::Status(_)

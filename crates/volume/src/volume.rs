@@ -94,7 +94,7 @@ pub struct Volume {
     unapplied: BTreeSet<u64>,
     /// The highest number that is in place.
     in_place: u64,
-    /// The highest number of a write that is in place, and whose blocks no log has.
+    /// The highest number of a write that is in place and whose blocks are not in the log.
     unlogged_blocks: u64,
     released: u64,
 
@@ -298,8 +298,8 @@ impl Volume {
         self.events
     }
 
-    /// Whether writes are in place that only their members' caches may hold: no flush covers them,
-    /// and the log has not their blocks.
+    /// Whether members may have writes in their caches alone: no flush covers them, and the log does
+    /// not have their blocks.
     #[must_use]
     pub const fn rests_on_caches(&self) -> bool {
         self.unlogged_blocks > self.released
