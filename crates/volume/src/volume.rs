@@ -298,8 +298,8 @@ impl Volume {
         self.events
     }
 
-    /// Whether members may have writes in their caches alone: no flush covers them, and the log does
-    /// not have their blocks.
+    /// Whether members may have writes in their caches alone: no flush covers them, and their
+    /// blocks are not in the log.
     #[must_use]
     pub const fn rests_on_caches(&self) -> bool {
         self.unlogged_blocks > self.released
