@@ -347,6 +347,12 @@ impl<'s> Client<'s> {
             next += period;
             std::thread::sleep(next.saturating_duration_since(Instant::now()));
         }
-        (0..self.versions.len()).for_each(|piece| self.read(piece));
+        for piece in 0..self.versions.len() {
+            self.read(piece);
+            if self.link.is_none() {
+                // A node that does not answer: each further read would take until the deadline.
+                return;
+            }
+        }
     }
 }

@@ -59,8 +59,6 @@ struct Requests {
     own: PaceRequest,
     asked: BTreeMap<Asker, PaceRequest>,
     effective: PaceRequest,
-    /// The policy of the pacers that there are, parked ones too.
-    policy: Option<PacePolicy>,
 }
 
 impl Requests {
@@ -102,6 +100,9 @@ impl Drive {
 }
 
 /// The pacers of a node's drives.
+///
+/// Locks are taken in this order: `changing`, a lane, one of the others. Nobody takes a second of
+/// the others, or a lane, with one of the others held.
 #[derive(Debug)]
 pub(crate) struct Pacing {
     began: Instant,
@@ -110,6 +111,8 @@ pub(crate) struct Pacing {
     lanes: Vec<Lane>,
     drives: Vec<Drive>,
     requests: Mutex<Requests>,
+    /// Held while a pace changes. The policy of the pacers that there are, parked ones too.
+    changing: Mutex<Option<PacePolicy>>,
     /// Buffers of paced commands that are done, for the next ones: to clear and map new ones took a
     /// quarter of the time of a command on a fast drive.
     buffers: Mutex<Vec<AlignedBuffer>>,
@@ -141,6 +144,7 @@ impl Pacing {
             lanes,
             drives: sizes.into_iter().zip(&groups).map(drive).collect(),
             requests: Mutex::default(),
+            changing: Mutex::default(),
             buffers: Mutex::default(),
             active: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
@@ -163,21 +167,26 @@ impl Pacing {
         if !own.is_empty() {
             own.validate().map_err(|(field, why)| NodeError::invalid(field, why))?;
         }
-        let mut requests = locked(&self.requests);
-        requests.own = own;
-        self.apply(&mut requests)
+        let mut policy = locked(&self.changing);
+        locked(&self.requests).own = own;
+        self.apply(&mut policy)
     }
 
     /// A pace that somebody asks for; an empty request takes the last one back. Figures begin anew.
     pub(crate) fn ask(&self, asker: Asker, request: PaceRequest) -> Result<(), NodeError> {
-        let mut requests = locked(&self.requests);
-        if request.is_empty() {
-            requests.asked.remove(&asker);
-        } else {
+        if !request.is_empty() {
             request.validate().map_err(|(field, why)| NodeError::invalid(field, why))?;
-            requests.asked.insert(asker, request);
         }
-        self.apply(&mut requests)
+        let mut policy = locked(&self.changing);
+        {
+            let mut requests = locked(&self.requests);
+            if request.is_empty() {
+                requests.asked.remove(&asker);
+            } else {
+                requests.asked.insert(asker, request);
+            }
+        }
+        self.apply(&mut policy)
     }
 
     /// How many have asked for a pace.
@@ -190,17 +199,24 @@ impl Pacing {
         if !self.is_active() {
             return;
         }
-        let mut requests = locked(&self.requests);
-        let before = requests.asked.len();
-        requests.asked.retain(|asker, _| *asker == 0 || stands(*asker));
-        if requests.asked.len() != before {
+        let mut policy = locked(&self.changing);
+        // `stands` takes locks of its own.
+        let askers: Vec<Asker> = locked(&self.requests).asked.keys().copied().collect();
+        let gone: Vec<Asker> = askers.into_iter().filter(|asker| *asker != 0 && !stands(*asker)).collect();
+        if !gone.is_empty() {
+            locked(&self.requests).asked.retain(|asker, _| !gone.contains(asker));
             // What was valid together with more is valid without it.
-            let _ = self.apply(&mut requests);
+            let _ = self.apply(&mut policy);
         }
     }
 
-    fn apply(&self, requests: &mut Requests) -> Result<(), NodeError> {
-        let effective = requests.asked.values().fold(requests.own.clone(), |all, one| all.and(one));
+    /// Gives the pacers the pace that all have asked for. The requests are not held meanwhile:
+    /// whoever has a lane may ask for them ([`Reader::by_floor`]).
+    fn apply(&self, policy: &mut Option<PacePolicy>) -> Result<(), NodeError> {
+        let effective = {
+            let requests = locked(&self.requests);
+            requests.asked.values().fold(requests.own.clone(), |all, one| all.and(one))
+        };
         let now = self.now();
         for drive in &self.drives {
             *locked(&drive.bucket) =
@@ -222,7 +238,7 @@ impl Pacing {
                 pacer
             });
             let known = state.pacer.take().or(resumed);
-            let pacer = match known.filter(|_| requests.policy == Some(effective.policy())) {
+            let pacer = match known.filter(|_| *policy == Some(effective.policy())) {
                 Some(mut pacer) => {
                     pacer.set_goal(goal(&effective), now);
                     pacer.set_windows(self.windows(&effective)?);
@@ -235,13 +251,13 @@ impl Pacing {
             lane.changed.notify_all();
         }
         if !effective.is_empty() {
-            requests.policy = Some(effective.policy());
+            *policy = Some(effective.policy());
         }
         self.active.store(!effective.is_empty(), Ordering::Release);
         if effective.is_empty() {
             locked(&self.buffers).clear();
         }
-        requests.effective = effective;
+        locked(&self.requests).effective = effective;
         Ok(())
     }
 

@@ -198,3 +198,30 @@ fn the_times_of_day_of_two_hosts_are_both_heeded() {
     pacing.ask(2, open).unwrap();
     assert!(open_now(&pacing));
 }
+
+/// A reader that has its lane asks the floor, which looks at the requests, while somebody changes
+/// the pace and waits for that lane. Both end.
+#[test]
+fn a_reader_looks_for_the_floor_while_a_pace_changes() {
+    // Threads that wait for each other cannot be joined.
+    let pacing: &'static Pacing = Box::leak(Box::new(alone()));
+    pacing.ask(1, rate(4096)).unwrap();
+    let lane = pacing.lanes[0].lock();
+    pacing.drives[0].bytes.store(1, Ordering::Relaxed);
+    let change = std::thread::spawn(|| pacing.ask(3, rate(8192)));
+    while pacing.drives[0].bytes.load(Ordering::Relaxed) != 0 {
+        // It has begun, and is about to wait for the lane.
+        std::thread::yield_now();
+    }
+    let (ended, end) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let reader = Reader { pacing, index: 0, asker: 2, past_pacer: Cell::new(false) };
+        let _ = ended.send(reader.by_floor(4096));
+        // A reader that ends takes the lane.
+        std::mem::forget(reader);
+    });
+    let granted = end.recv_timeout(Duration::from_secs(20)).expect("it waits for nobody");
+    assert_eq!(granted, Some(4096));
+    drop(lane);
+    change.join().unwrap().unwrap();
+}
