@@ -114,11 +114,12 @@ impl Volume {
 
     /// Lets recovery go on. Returns whether it did.
     pub(super) fn pump_recovery(&mut self) -> bool {
-        if self.frozen() {
+        // First, for this is asked after every event: operations are counted in recovery only.
+        if self.recovery.is_none() || self.frozen() {
             return false;
         }
         let idle = self.actions.is_empty();
-        let own = self.ops.values().filter(|op| !matches!(op.kind, Kind::Read(_) | Kind::Write(_))).count();
+        let own = self.ops.values().filter(|op| op.kind.own()).count();
         let Some(recovery) = &mut self.recovery else { return false };
         match recovery.stage {
             Stage::Copying if idle => {

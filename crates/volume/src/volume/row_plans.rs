@@ -36,14 +36,17 @@ impl Volume {
         // Rows are mostly alike: the last one that a request reads or writes.
         let mut last: Option<(RowState, Vec<(Role, bool)>)> = None;
         for row in 0..self.windows.rows as u32 {
-            let state = self.row_state(op, row);
             let touched: Vec<(Role, bool)> = op
                 .touches
                 .iter()
                 .filter_map(|touch| touch.in_row(row).map(|range| (touch.role, range == (0, BLOCK))))
                 .collect();
+            // Most rows of a small request's window.
+            if touched.is_empty() && !op.kind.own() {
+                continue;
+            }
+            let state = self.row_state(op, row);
             let plan: Result<RowPlan, Lost> = match op.kind {
-                Kind::Read(_) | Kind::Write(_) if touched.is_empty() => continue,
                 Kind::Read(_) | Kind::Write(_)
                     if last.as_ref().is_some_and(|(before, roles)| *before == state && *roles == touched) =>
                 {
