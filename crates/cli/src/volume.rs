@@ -74,7 +74,7 @@ pub(crate) struct NamedArgs {
 pub(crate) struct FailArgs {
     #[command(flatten)]
     named: NamedArgs,
-    /// The member: its role, or its device as `status` shows it
+    /// The member: its role, or its device by any path
     #[arg(value_name = "MEMBER")]
     member: String,
 }
@@ -97,7 +97,7 @@ pub(crate) struct AddArgs {
 pub(crate) struct ReplaceArgs {
     #[command(flatten)]
     named: NamedArgs,
-    /// The member: its role, or its device as `status` shows it
+    /// The member: its role, or its device by any path
     #[arg(value_name = "MEMBER")]
     member: String,
     /// The device, as named on the machine that serves the volume
@@ -116,14 +116,14 @@ pub(crate) fn run(command: &VolumeCommand) -> Result<ExitCode, Failure> {
         VolumeCommand::Serve(args) => serve::run(args),
         VolumeCommand::List(args) => list(args),
         VolumeCommand::Status(named) => ask(named, &Ask::Status),
-        VolumeCommand::Fail(args) => ask(&args.named, &Ask::Fail { member: args.member.clone() }),
+        VolumeCommand::Fail(args) => ask(&args.named, &Ask::Fail { member: members::named(&args.member) }),
         VolumeCommand::Add(args) => {
             let device = members::absolute(&args.device)?;
             ask(&args.named, &Ask::Add { device, force: args.force })
         }
         VolumeCommand::Replace(args) => {
             let device = members::absolute(&args.device)?;
-            let member = args.member.clone();
+            let member = members::named(&args.member);
             ask(&args.named, &Ask::Replace { member, device, force: args.force })
         }
         VolumeCommand::Release(args) => create::release_array(args),

@@ -24,6 +24,20 @@ pub(super) fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     path.canonicalize().map_err(|error| Failure::new(format!("{}: {error}", path.display())))
 }
 
+/// A member as an operator names it, a role or a device, in a form that means the same to a process
+/// in another folder. A device that is gone is left as it is.
+pub(super) fn named(member: &str) -> String {
+    let is_role = member.parse::<u16>().is_ok();
+    let path = Path::new(member).canonicalize().ok().filter(|_| !is_role);
+    path.map_or_else(|| member.to_owned(), |path| path.display().to_string())
+}
+
+/// Whether two names are of the same device: alike, or of one file.
+pub(super) fn is_same(one: &str, other: &str) -> bool {
+    let file = |name: &str| Path::new(name).canonicalize().ok();
+    one == other || file(one).is_some_and(|path| file(other) == Some(path))
+}
+
 /// Devices that this process has opened, and nodes that it holds.
 #[derive(Default)]
 pub(super) struct Devices {
@@ -168,6 +182,23 @@ pub(super) fn nodes_survived(names: impl IntoIterator<Item = String>, survives: 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_device_has_many_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("drive"), folder.path().join("by-id"));
+        std::fs::write(&file, b"").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let name = |path: &Path| path.to_str().unwrap().to_owned();
+        let canonical = name(&file.canonicalize().unwrap());
+        assert_eq!(named(&name(&link)), canonical);
+        for other in ["2", "nvme://10.0.0.1:4420/1", "/no/such/device"] {
+            assert_eq!(named(other), other);
+        }
+        assert!(is_same(&name(&link), &name(&file)));
+        assert!(is_same("nvme://10.0.0.1:4420/1", "nvme://10.0.0.1:4420/1"));
+        assert!(!is_same("/no/such/device", "/nor/this/one"), "neither is there");
+    }
 
     #[test]
     fn the_largest_nodes_are_lost_first() {

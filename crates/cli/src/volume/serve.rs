@@ -2,7 +2,7 @@
 
 use super::control::{Answer, Ask, RunDir, STOP_TIME, Socket};
 use super::create::ConsistencyArg;
-use super::members::Devices;
+use super::members::{Devices, is_same};
 use super::report::{Served, Shown, show};
 use super::scrubbing::Scrubs;
 use crate::failure::Failure;
@@ -361,7 +361,10 @@ impl Asked {
             return Ok(Role(number));
         }
         let status = self.control.status()?;
-        let found = status.devices.iter().find(|(_, device)| device.as_deref() == Some(member));
+        let found = status
+            .devices
+            .iter()
+            .find(|(_, device)| device.as_deref().is_some_and(|device| is_same(device, member)));
         let none = || Failure::new(format!("{member}: no member has that role or device"));
         found.map(|(role, _)| *role).ok_or_else(none)
     }
