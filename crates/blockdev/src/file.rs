@@ -3,6 +3,7 @@
 mod edges;
 mod gate;
 mod intact;
+mod longer;
 mod zeros;
 
 use self::gate::Gate;

@@ -2,7 +2,7 @@
 
 #![expect(
     unsafe_code,
-    reason = "ioctl, fallocate, sync_file_range, preadv, fstatfs, madvise, setpriority and the limits of the process are foreign functions"
+    reason = "ioctl, fcntl, fallocate, sync_file_range, preadv, fstatfs, madvise, setpriority and the limits of the process are foreign functions"
 )]
 
 use std::fs::File;
@@ -42,6 +42,16 @@ pub(crate) fn physical_block_size(file: &File) -> io::Result<u32> {
     // is valid for that.
     check(unsafe { libc::ioctl(file.as_raw_fd(), BLKPBSZGET as _, &raw mut size) })?;
     Ok(size)
+}
+
+/// Has reads and writes of an open file pass the page cache from here on (fcntl(2), `O_DIRECT`).
+/// What locks the file is kept, which a second descriptor would not have.
+pub(crate) fn pass_page_cache(file: &File) -> io::Result<()> {
+    // SAFETY: the descriptor is open, and no memory is handed over.
+    let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
+    check(flags)?;
+    // SAFETY: as above.
+    check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags | libc::O_DIRECT) })
 }
 
 /// Begins to write back the dirty pages of a range of the page cache; with `wait`, returns when

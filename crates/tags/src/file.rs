@@ -166,6 +166,18 @@ impl TagFile {
         Err(if old { BadHeader::Version(OLD_SLOTS.version) } else { BadHeader::Magic }.into())
     }
 
+    /// Whether [`open`](Self::open) would take it. Nothing is written.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(crate) fn check(
+        medium: &SharedMedium,
+        drive: &dyn BlockDevice,
+        serial: &str,
+    ) -> Result<(), TagError> {
+        examine(medium, drive, serial).map(drop)
+    }
+
     /// Opens a tag file, and recovers the blocks of its log. `now` is the time in seconds since
     /// 1970, for blocks that are kept.
     ///
@@ -187,16 +199,10 @@ impl TagFile {
         now: u64,
         adjust: impl Fn(&mut Recovery<'_>),
     ) -> Result<(Self, Log, Recovered, u64), TagError> {
-        let mut header = Self::peek(&medium)?;
-        check_drive(&header, drive, serial)?;
+        let Examined { mut header, ring, numbers, records } = examine(&medium, drive, serial)?;
         header.generation += 1;
         header.clean = false;
         let geometry = header.geometry;
-        let (ring, entries) =
-            Ring::open(medium.clone(), LOG_AT, geometry.log_bytes(), LOG_ALIGN, header.identity)?;
-        let numbers: Vec<u64> = entries.iter().map(|entry| entry.sequence).collect();
-        let records = entries.iter().map(|entry| Record::decode(&geometry, &entry.body));
-        let records = records.collect::<Result<Vec<_>, _>>()?;
         let file = Self { medium, header };
         let mut log = Log::new(ring, geometry);
         let mut recovered = Recovered::default();
@@ -395,6 +401,28 @@ impl TagFile {
 /// The slots of a header: the version of a file never changes.
 fn slots(header: &Header) -> Slots {
     Slots { version: header.version(), ..SLOTS }
+}
+
+/// A tag file that was read, and belongs to the drive.
+struct Examined {
+    header: Header,
+    ring: Ring<SharedMedium>,
+    /// The numbers of the records.
+    numbers: Vec<u64>,
+    records: Vec<Record>,
+}
+
+/// Finds every reason to refuse a tag file, and writes nothing.
+fn examine(medium: &SharedMedium, drive: &dyn BlockDevice, serial: &str) -> Result<Examined, TagError> {
+    let header = TagFile::peek(medium)?;
+    check_drive(&header, drive, serial)?;
+    let geometry = header.geometry;
+    let (ring, entries) =
+        Ring::open(medium.clone(), LOG_AT, geometry.log_bytes(), LOG_ALIGN, header.identity)?;
+    let numbers = entries.iter().map(|entry| entry.sequence).collect();
+    let records = entries.iter().map(|entry| Record::decode(&geometry, &entry.body));
+    let records = records.collect::<Result<Vec<_>, _>>()?;
+    Ok(Examined { header, ring, numbers, records })
 }
 
 fn check_drive(header: &Header, drive: &dyn BlockDevice, serial: &str) -> Result<(), TagError> {

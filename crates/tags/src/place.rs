@@ -94,16 +94,37 @@ pub fn open_place(
     let geometry = Geometry::new(drive.size_bytes(), block, unit, wanted, LOG_BYTES)?;
     let tags = |source| PlaceError::Tags { path: name(), source };
     let mut made = make_file(path, geometry, serial).map_err(tags)?;
-    let device = Arc::new(FileDevice::open(path, OpenMode::ReadWrite, Options::default())?);
-    let medium = SharedMedium(Arc::new(DeviceMedium(device.clone())));
+    let options = Options::default();
+    let device = Arc::new(FileDevice::open(path, OpenMode::ReadWrite, options)?);
+    let mut medium = medium_on(&device);
     if is_blank_device(path, &device, &geometry).map_err(|error| tags(error.into()))? {
         TagFile::create(&medium, geometry, identity(), serial).map_err(tags)?;
         made = true;
     }
     let header = TagFile::peek(&medium).map_err(tags)?;
+    check_format(path, &header.geometry, block, wanted)?;
+    let len = device.size_bytes();
+    if !len.is_multiple_of(GRAIN) && path.is_file() {
+        // It was made before lengths were such. Its lock is held; it is written to only if nothing
+        // will refuse it.
+        TagFile::check(&medium, drive, serial).map_err(tags)?;
+        drop(medium);
+        let device = Arc::into_inner(device).expect("the medium is gone");
+        let device = device.lengthened(len.next_multiple_of(GRAIN), options)?;
+        medium = medium_on(&Arc::new(device));
+    }
+    Ok((medium, made))
+}
+
+fn medium_on(device: &Arc<FileDevice>) -> SharedMedium {
+    SharedMedium(Arc::new(DeviceMedium(device.clone())))
+}
+
+/// Refuses a tag file of other blocks or metadata.
+fn check_format(path: &Path, found: &Geometry, block: u32, wanted: MetadataFormat) -> Result<(), PlaceError> {
+    let name = || path.display().to_string();
     let format =
         |field, found: String, wanted: String| Err(PlaceError::Format { path: name(), field, found, wanted });
-    let found = header.geometry;
     if found.block_bytes() != block as usize {
         return format("block size", format!("{} bytes", found.block_bytes()), format!("{block}"));
     }
@@ -125,7 +146,7 @@ pub fn open_place(
         let bits = |metadata: MetadataFormat| metadata.storage_bits().to_string();
         return format("storage-tag", format!("{} bits", bits(found)), bits(wanted));
     }
-    Ok((medium, made))
+    Ok(())
 }
 
 /// A file that is being made.
@@ -148,7 +169,6 @@ impl Medium for NewFile {
 /// Makes a tag file: whether there was nothing of that name. It gets its name when it is whole.
 fn make_file(path: &Path, geometry: Geometry, serial: &str) -> Result<bool, TagError> {
     if path.try_exists()? {
-        lengthen(path)?;
         return Ok(false);
     }
     let name = path.file_name().ok_or_else(|| io::Error::from(ErrorKind::InvalidInput))?;
@@ -172,20 +192,6 @@ fn make_file(path: &Path, geometry: Geometry, serial: &str) -> Result<bool, TagE
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
     Ok(true)
-}
-
-/// Adds zeros to a tag file that was made before its length was a multiple of [`GRAIN`].
-fn lengthen(path: &Path) -> io::Result<()> {
-    let about = std::fs::metadata(path)?;
-    if !about.is_file() || about.len().is_multiple_of(GRAIN) {
-        return Ok(());
-    }
-    let file = NewFile(OpenOptions::new().read(true).write(true).open(path)?);
-    // Anything else is refused later, and left as it is.
-    if TagFile::peek(&file).is_ok() {
-        file.0.set_len(about.len().next_multiple_of(GRAIN))?;
-    }
-    Ok(())
 }
 
 /// Whether a tag file is to be made on a block device: it is large enough, and begins with zeros

@@ -8,7 +8,7 @@ use pumice_tags::file::{SharedMedium, TagFile};
 use pumice_tags::geometry::Geometry;
 use pumice_tags::kept::Why;
 use pumice_tags::page::{Opinion, Origin};
-use pumice_tags::{DeviceMedium, TaggedDevice, make_in_memory, open_place};
+use pumice_tags::{DeviceMedium, TaggedDevice, make_in_memory};
 use std::sync::Arc;
 
 const BLOCKS: u64 = 600;
@@ -393,24 +393,6 @@ fn who_waits_for_a_checkpoint_of_another_thread_is_woken() {
         }
     });
     device.close().unwrap();
-}
-
-#[test]
-fn a_tag_file_is_there_whole_or_not_at_all() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("tags");
-    let drive = MemoryDevice::new("m", 1 << 20);
-    // What a crash while it was made left is no hindrance.
-    std::fs::write(folder.path().join("tags.new"), [7; 100]).unwrap();
-    let (medium, made) = open_place(&path, &drive, 512, Guard::Crc16, "s").unwrap();
-    assert!(made);
-    assert_eq!(TagFile::peek(&medium).unwrap().serial, "s");
-    drop(medium);
-    assert!(!open_place(&path, &drive, 512, Guard::Crc16, "s").unwrap().1);
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
-    // A file of zeros is no tag file, and is not made one: it may have been one.
-    std::fs::write(&path, vec![0; 1 << 20]).unwrap();
-    assert!(open_place(&path, &drive, 512, Guard::Crc16, "s").is_err());
 }
 
 #[test]

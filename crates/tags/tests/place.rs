@@ -1,0 +1,151 @@
+//! Files of tags: what opening one may write, and when.
+
+use pumice_blockdev::{BlockDevice, Direct, FaultyDevice, FileDevice, MemoryDevice, OpenMode, Options};
+use pumice_durable::{Ring, Slots};
+use pumice_protect::format::Place;
+use pumice_protect::guard::Guard;
+use pumice_protect::metadata::MetadataFormat;
+use pumice_tags::file::{SharedMedium, TagFile};
+use pumice_tags::geometry::{Geometry, LOG_AT};
+use pumice_tags::{DeviceMedium, TaggedDevice, open_place};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A size whose tags end beside a multiple of 4096 bytes.
+const SIZE: u64 = 600 << 12;
+
+fn drive(size: u64) -> Arc<dyn BlockDevice> {
+    Arc::new(FaultyDevice::new("d", vec![0x11; size as usize], 1))
+}
+
+fn large() -> MetadataFormat {
+    let tuple = MetadataFormat::tuple(Guard::Crc16);
+    tuple.with_bytes(64, Place::First).and_then(|all| all.with_storage_bits(8)).unwrap()
+}
+
+fn opened(path: &Path, size: u64, block: u32, metadata: MetadataFormat, serial: &str) -> Result<(), String> {
+    let drive = drive(size);
+    let (medium, made) = open_place(path, &*drive, block, metadata, serial).map_err(|why| why.to_string())?;
+    assert!(!made, "it was there");
+    TaggedDevice::open(drive, medium, serial).map(drop).map_err(|why| why.to_string())
+}
+
+/// A tag file as earlier versions made it: it ends with its last part.
+fn old_file(folder: &Path, unit: u32) -> (PathBuf, Geometry) {
+    let path = folder.join("tags");
+    let geometry = Geometry::new(SIZE, 4096, unit, large(), 128 << 10).unwrap();
+    assert!(!geometry.file_bytes().is_multiple_of(4096));
+    std::fs::write(&path, vec![0; geometry.file_bytes() as usize]).unwrap();
+    TagFile::create(&medium(&path), geometry, 77, "serial").unwrap();
+    (path, geometry)
+}
+
+fn medium(path: &Path) -> SharedMedium {
+    let options = Options { direct: Direct::Off };
+    let device = FileDevice::open(path, OpenMode::ReadWrite, options).unwrap();
+    SharedMedium(Arc::new(DeviceMedium(Arc::new(device))))
+}
+
+#[test]
+fn a_tag_file_that_is_refused_is_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |unit: u32, prepare: &dyn Fn(&Path, &Geometry), open: &dyn Fn(&Path) -> String| {
+        let (path, geometry) = old_file(folder.path(), unit);
+        prepare(&path, &geometry);
+        let before = std::fs::read(&path).unwrap();
+        let why = open(&path);
+        assert!(std::fs::read(&path).unwrap() == before, "{why}: it was written to");
+        why
+    };
+    let tuple = MetadataFormat::tuple(Guard::Crc16);
+    let with = |bytes, place, bits| {
+        tuple.with_bytes(bytes, place).and_then(|all| all.with_storage_bits(bits)).unwrap()
+    };
+    // Another drive, or other blocks.
+    let odd = SIZE - 4096;
+    for (size, block, metadata, serial, field) in [
+        (odd, 4096, large(), "serial", "size: "),
+        (SIZE, 4096, large(), "other", "serial number: "),
+        (SIZE, 512, tuple, "serial", "block size: "),
+        (SIZE, 4096, MetadataFormat::tuple(Guard::Crc64), "serial", "pi: "),
+        (SIZE, 4096, tuple, "serial", "metadata: "),
+        (SIZE, 4096, with(64, Place::Last, 8), "serial", "pi-place: "),
+        (SIZE, 4096, with(64, Place::First, 0), "serial", "storage-tag: "),
+    ] {
+        let why = refused(512, &|_, _| (), &|path| opened(path, size, block, metadata, serial).unwrap_err());
+        assert!(why.contains(field), "{why}");
+    }
+    let open = |path: &Path| opened(path, SIZE, 4096, large(), "serial").unwrap_err();
+    let why = refused(4096, &|_, _| (), &open);
+    assert!(why.contains("unit of writing: "), "{why}");
+    // In use.
+    let held = |path: &Path| {
+        let _holder = FileDevice::open(path, OpenMode::ReadWrite, Options::default()).unwrap();
+        open(path)
+    };
+    let why = refused(512, &|_, _| (), &held);
+    assert!(why.contains("locked"), "{why}");
+    // No tag file, one of another version, or one with a log that cannot be read.
+    let nothing = |path: &Path, _: &Geometry| std::fs::write(path, vec![0; 100_100]).unwrap();
+    let why = refused(512, &nothing, &open);
+    assert!(why.contains("header: "), "{why}");
+    let version = |path: &Path, _: &Geometry| {
+        let body = TagFile::peek(&medium(path)).unwrap().encode();
+        let old = Slots { offset: 0, slot_bytes: 4096, version: 1 };
+        std::fs::write(path, [old.first(&body).unwrap(), vec![0; 100]].concat()).unwrap();
+    };
+    let why = refused(512, &version, &open);
+    assert!(why.contains("header: version: "), "{why}");
+    let records = |path: &Path, geometry: &Geometry, body: &[u8]| {
+        let (mut ring, _) = Ring::open(medium(path), LOG_AT, geometry.log_bytes(), 512, 77).unwrap();
+        for _ in 0..2 {
+            ring.append(body).unwrap();
+            ring.sync().unwrap();
+        }
+    };
+    refused(512, &|path, geometry| records(path, geometry, b"no record"), &open);
+    let damaged = |path: &Path, geometry: &Geometry| {
+        records(path, geometry, &[2; 24]);
+        // The first is settled, so it cannot be torn.
+        let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+        file.write_all_at(&[0xFF; 8], LOG_AT + 48).unwrap();
+    };
+    refused(512, &damaged, &open);
+}
+
+#[test]
+fn a_tag_file_of_an_odd_length_is_lengthened_once_it_is_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, _) = old_file(folder.path(), 512);
+    let before = std::fs::read(&path).unwrap();
+    let drive = drive(SIZE);
+    let (medium, made) = open_place(&path, &*drive, 4096, large(), "serial").unwrap();
+    assert!(!made);
+    let after = std::fs::read(&path).unwrap();
+    assert!(after.len().is_multiple_of(4096) && after.len() < before.len() + 4096);
+    assert!(after[..before.len()] == before && after[before.len()..].iter().all(|byte| *byte == 0));
+    // The lock is still held.
+    let again = open_place(&path, &*drive, 4096, large(), "serial").err().unwrap().to_string();
+    assert!(again.contains("locked"), "{again}");
+    let device = TaggedDevice::open(drive, medium, "serial").unwrap();
+    device.write_at(4096, &[3; 8192]).unwrap();
+    drop(device);
+    opened(&path, SIZE, 4096, large(), "serial").unwrap();
+}
+
+#[test]
+fn a_tag_file_is_there_whole_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tags");
+    let drive = MemoryDevice::new("m", 1 << 20);
+    let (medium, made) = open_place(&path, &drive, 512, Guard::Crc16, "s").unwrap();
+    assert!(made);
+    assert_eq!(TagFile::peek(&medium).unwrap().serial, "s");
+    drop(medium);
+    assert!(!open_place(&path, &drive, 512, Guard::Crc16, "s").unwrap().1);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    // A file of zeros is no tag file, and is not made one: it may have been one.
+    std::fs::write(&path, vec![0; 1 << 20]).unwrap();
+    assert!(open_place(&path, &drive, 512, Guard::Crc16, "s").is_err());
+}
