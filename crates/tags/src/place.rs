@@ -10,6 +10,7 @@ use pumice_protect::metadata::MetadataFormat;
 use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -172,11 +173,24 @@ fn make_file(path: &Path, geometry: Geometry, serial: &str) -> Result<bool, TagE
         return Ok(false);
     }
     let name = path.file_name().ok_or_else(|| io::Error::from(ErrorKind::InvalidInput))?;
+    // A name of its own: whatever is there may be the tag file of another drive.
     let mut hidden = name.to_owned();
-    hidden.push(".new");
+    hidden.push(format!(".{:016x}.new", identity()));
     let new = path.with_file_name(hidden);
-    let file =
-        OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&new)?;
+    let made = fill(file, geometry, serial).and_then(|()| {
+        // Without replacing: somebody else may have made it meanwhile.
+        Ok(std::fs::hard_link(&new, path)?)
+    });
+    std::fs::remove_file(&new)?;
+    made?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+    Ok(true)
+}
+
+/// Makes a new file a tag file. Durable when this returns.
+fn fill(file: File, geometry: Geometry, serial: &str) -> Result<(), TagError> {
     file.set_len(geometry.file_bytes().next_multiple_of(GRAIN))?;
     // The log has its room from the start: to allocate it would cost every first sync of a record
     // a commit of the file system.
@@ -185,28 +199,43 @@ fn make_file(path: &Path, geometry: Geometry, serial: &str) -> Result<bool, TagE
         let len = (LOG_AT + geometry.log_bytes() - at).min(PIECE as u64) as usize;
         file.write_all_at(&zeros[..len], at)?;
     }
-    TagFile::create(&NewFile(file), geometry, identity(), serial)?;
-    // Without replacing: somebody else may have made it meanwhile.
-    std::fs::hard_link(&new, path)?;
-    std::fs::remove_file(&new)?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
-    Ok(true)
+    TagFile::create(&NewFile(file), geometry, identity(), serial)
 }
 
-/// Whether a tag file is to be made on a block device: it is large enough, and begins with zeros
-/// where the header goes.
+/// Whether a tag file is to be made on a block device: it is large enough, and blank.
 fn is_blank_device(path: &Path, device: &FileDevice, geometry: &Geometry) -> io::Result<bool> {
-    if !std::fs::metadata(path)?.file_type().is_block_device() {
-        return Ok(false);
-    }
-    if device.size_bytes() < geometry.file_bytes() {
-        let (has, needs) = (device.size_bytes(), geometry.file_bytes());
+    Ok(std::fs::metadata(path)?.file_type().is_block_device() && is_blank(device, geometry)?)
+}
+
+/// Whether a device holds zeros where the header of a tag file goes. Then it must hold zeros where
+/// the log goes, and at its end: file systems begin with zeros of up to 64 KiB, and members of
+/// arrays may be described at their end.
+fn is_blank(device: &dyn BlockDevice, geometry: &Geometry) -> io::Result<bool> {
+    let (has, needs) = (device.size_bytes(), geometry.file_bytes());
+    if has < needs {
         return Err(io::Error::other(format!("it has {has} bytes, but the tags need {needs}")));
     }
-    let mut begin = vec![0; LOG_AT as usize];
-    device.read_at(0, &mut begin).map_err(IoError::into_io)?;
-    Ok(begin.iter().all(|byte| *byte == 0))
+    if !is_zeros(device, 0..LOG_AT)? {
+        return Ok(false);
+    }
+    let log = LOG_AT..LOG_AT + geometry.log_bytes();
+    let end = has.saturating_sub(PIECE as u64).max(log.end)..has;
+    if is_zeros(device, log)? && is_zeros(device, end)? {
+        return Ok(true);
+    }
+    Err(io::Error::other("it is no tag file, and does not hold zeros only"))
+}
+
+fn is_zeros(device: &dyn BlockDevice, range: Range<u64>) -> io::Result<bool> {
+    let mut piece = vec![0; PIECE];
+    for at in range.clone().step_by(PIECE) {
+        let piece = &mut piece[..(range.end - at).min(PIECE as u64) as usize];
+        device.read_at(at, piece).map_err(IoError::into_io)?;
+        if piece.iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The serial number of a block device, as the system tells it; empty for a file, or if the system
@@ -224,4 +253,29 @@ pub fn serial_of(path: &Path) -> String {
         serial.pop();
     }
     serial
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pumice_protect::guard::Guard;
+
+    #[test]
+    fn a_device_that_holds_something_is_not_taken_for_a_blank_one() {
+        let geometry = Geometry::new(1 << 20, 512, 512, Guard::Crc16, MIN_LOG * 4).unwrap();
+        let size = (4 << 20) as usize;
+        let with = |at: usize| {
+            let device = MemoryDevice::new("m", size as u64);
+            device.write_at(at as u64, &[1]).unwrap();
+            is_blank(&device, &geometry)
+        };
+        assert!(is_blank(&MemoryDevice::new("m", size as u64), &geometry).unwrap());
+        // Of what begins with something, the header says whether it is a tag file.
+        assert!(!with(0).unwrap() && !with(8191).unwrap());
+        // A file system at 64 KiB; members of arrays at the end.
+        for at in [8192, 65_600, LOG_AT as usize + (MIN_LOG as usize * 4) - 1, size - (64 << 10), size - 1] {
+            assert!(with(at).is_err(), "{at}");
+        }
+        assert!(is_blank(&MemoryDevice::new("m", 4096), &geometry).is_err());
+    }
 }

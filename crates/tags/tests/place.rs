@@ -139,10 +139,15 @@ fn a_tag_file_is_there_whole_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tags");
     let drive = MemoryDevice::new("m", 1 << 20);
+    // Another drive may have its tags there.
+    let neighbour = folder.path().join("tags.new");
+    std::fs::write(&neighbour, [7; 100]).unwrap();
     let (medium, made) = open_place(&path, &drive, 512, Guard::Crc16, "s").unwrap();
     assert!(made);
     assert_eq!(TagFile::peek(&medium).unwrap().serial, "s");
     drop(medium);
+    assert_eq!(std::fs::read(&neighbour).unwrap(), [7; 100]);
+    std::fs::remove_file(neighbour).unwrap();
     assert!(!open_place(&path, &drive, 512, Guard::Crc16, "s").unwrap().1);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     // A file of zeros is no tag file, and is not made one: it may have been one.
