@@ -90,3 +90,107 @@ impl Background for FlashDrive {
         Ok(pages * PAGE as u64 + footers)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::place::{format, open_device, plan, superblock_of};
+    use pumice_blockdev::{BlockDevice as _, HookedDevice};
+    use pumice_flash::{BlockId, Ppn, Random};
+    use pumice_ftl::Scheme;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::sync::{Arc, Mutex};
+
+    /// Who waits at a read of one byte: it says when it is there, and until when it waits.
+    type Gate = Arc<Mutex<Option<(u64, Sender<()>, Receiver<()>)>>>;
+
+    /// A drive of 4 MiB, and its device's gate.
+    fn gated(folder: &tempfile::TempDir) -> (FlashDrive, Gate) {
+        let path = folder.path().join("flash");
+        let spec = format!("{},capacity=4MiB,op=7%", path.display()).parse().unwrap();
+        format(&spec, &plan(&spec).unwrap(), false).unwrap();
+        let device = Arc::new(open_device(&path).unwrap());
+        let superblock = superblock_of(&path, &device).unwrap();
+        let gate = Gate::default();
+        let at = Arc::clone(&gate);
+        let hooked = HookedDevice::over(device).at_reads(move |offset, bytes| {
+            let covers = |at: u64| (offset..offset + bytes.len() as u64).contains(&at);
+            let here = at.lock().unwrap().take_if(|(at, _, _)| covers(*at));
+            if let Some((_, there, go)) = here {
+                there.send(()).unwrap();
+                // It goes on when the other end is gone, even if the test fails.
+                let _ = go.recv();
+            }
+        });
+        (FlashDrive::open(Arc::new(hooked), &superblock, Scheme::None, "flash").unwrap(), gate)
+    }
+
+    /// Writes a page whose bytes say how often it was written.
+    fn write(drive: &FlashDrive, model: &mut [u8], lpn: usize) {
+        model[lpn] = model[lpn].wrapping_add(1);
+        let bytes: Vec<u8> = (0..PAGE).map(|at| model[lpn] ^ (lpn % 251) as u8 ^ at as u8).collect();
+        drive.write_at((lpn * PAGE) as u64, &bytes).unwrap();
+    }
+
+    /// The logical pages that a block holds, and where.
+    fn live(drive: &FlashDrive, block: BlockId, pages: usize) -> Vec<(usize, Ppn)> {
+        let state = drive.lock();
+        let place = |lpn| Some((lpn, state.layer.map().lookup(lpn as u32)?));
+        let here = |page: &(usize, Ppn)| drive.layout.geometry().block_of(page.1) == block;
+        (0..pages).filter_map(place).filter(here).collect()
+    }
+
+    #[test]
+    fn what_was_read_of_a_victim_is_forgotten_if_the_block_was_used_again_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let (drive, gate) = gated(&folder);
+        let (pages, mut random) = (drive.capacity as usize / PAGE, Random::new(16));
+        let mut model = vec![0; pages];
+        (0..pages).for_each(|lpn| write(&drive, &mut model, lpn));
+        // Nobody collects beforehand, until a victim is wanted.
+        let turn = drive.collecting.lock().unwrap();
+        let (block, before) = loop {
+            write(&drive, &mut model, random.below(pages as u64) as usize);
+            let victim = drive.lock().layer.next_victim();
+            if let Some((block, live)) = victim.filter(|(_, live)| live.len() >= 8) {
+                break (block, live);
+            }
+        };
+        drop(turn);
+        let (there, wait) = channel();
+        let (go, held) = channel();
+        let last = drive.layout.data_at(*before.last().unwrap());
+        *gate.lock().unwrap() = Some((last, there, held));
+        let erases = || drive.lock().layer.nand().erases(block);
+        let geometry = drive.layout.geometry();
+        let full = geometry.page(block, geometry.pages_per_block - 1);
+        std::thread::scope(|scope| {
+            let collector = scope.spawn(|| drive.collect_ahead());
+            wait.recv().unwrap();
+            let (first, mut used) = (erases(), Vec::new());
+            // The block is filled again, and other pages than those that were read die in it.
+            while used.is_empty() {
+                while erases() == first || drive.lock().layer.nand().sum(full).is_none() {
+                    write(&drive, &mut model, random.below(pages as u64) as usize);
+                }
+                for (lpn, place) in live(&drive, block, pages) {
+                    if !before.contains(&place) {
+                        write(&drive, &mut model, lpn);
+                    }
+                }
+                used = live(&drive, block, pages);
+                if used.iter().any(|(_, place)| !before.contains(place)) {
+                    used.clear();
+                }
+            }
+            drop(go);
+            collector.join().unwrap().unwrap();
+        });
+        assert_eq!(drive.stats().lost_pages, 0);
+        let mut back = vec![0; PAGE];
+        for (lpn, times) in model.iter().enumerate() {
+            drive.read_at((lpn * PAGE) as u64, &mut back).unwrap();
+            assert!(back[1] == times ^ (lpn % 251) as u8 ^ 1, "page {lpn}");
+        }
+    }
+}
