@@ -9,7 +9,7 @@
 //! cargo xtask repair-cases [--cases N] [--seed S]    random repairs under faults, against an oracle
 //! cargo xtask hostile  hostile peers beside clients that verify; the short form is part of test
 //! cargo xtask bench    the measurements of benches/record
-//! cargo xtask ftl-cases --seeds N   cuts of the power and failing flash, from N seeds
+//! cargo xtask ftl-cases --seeds N   cuts of the power and failing flash, from N seeds (or A..B)
 //! cargo xtask volume-cases --seeds N   crashes of volumes, from N seeds
 //! cargo xtask kill-tags --rounds N   kill -9 of a node with tags under a load that verifies
 //! cargo xtask kill-flash --rounds N  kill -9 of a node with a flash drive under a load that verifies
@@ -95,17 +95,22 @@ fn test(rest: &[String]) -> Result<(), Failed> {
     }
 }
 
-/// The cases of the flash translation layer that come from seeds, 20000 of them if no number is
-/// given.
+/// The cases of the flash translation layer that come from seeds: a number of them from 0 on, 20000
+/// if none is given, or a range.
 fn ftl_cases(rest: &[String]) -> Result<(), Failed> {
-    let wrong = || Failed("usage: cargo xtask ftl-cases [--seeds N]".to_owned());
+    let wrong = || Failed("usage: cargo xtask ftl-cases [--seeds N|A..B]".to_owned());
+    let is_number = |text: &str| text.parse::<u64>().is_ok();
+    let are_seeds = |text: &str| match text.split_once("..") {
+        Some((from, to)) => is_number(from) && is_number(to),
+        None => is_number(text),
+    };
     let seeds = match rest {
-        [] => 20_000,
-        [option, number] if option == "--seeds" => number.parse::<u64>().map_err(|_| wrong())?,
+        [] => "20000",
+        [option, seeds] if option == "--seeds" && are_seeds(seeds) => seeds,
         _ => return Err(wrong()),
     };
     let args = ["test", "--package", "pumice-ftl", "--package", "pumice-flashdrive", "--test", "power"];
-    cargo(&args, &[("PUMICE_FTL_SEEDS", &seeds.to_string())])
+    cargo(&args, &[("PUMICE_FTL_SEEDS", seeds)])
 }
 
 /// Crashes of volumes, 20000 of them if no number is given: the long form of the test of the same

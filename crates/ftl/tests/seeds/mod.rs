@@ -1,8 +1,8 @@
 //! Cuts of the power in virtual time, from seeds, over any flash that can be cut.
 //!
 //! After each cut: what was flushed is there, what was trimmed and flushed stays away, and no page
-//! reads another's content. `PUMICE_FTL_SEEDS` sets the number of seeds (`cargo xtask ftl-cases
-//! --seeds N`).
+//! reads another's content. `PUMICE_FTL_SEEDS` sets the seeds (`cargo xtask ftl-cases --seeds N` or
+//! `--seeds A..B`).
 
 use pumice_flash::{BlockId, Nand, NandError, Random};
 use pumice_ftl::{Bytes, Config, Flush, Ftl, FtlError, NandJournal, Scheme, Tag, recover};
@@ -275,8 +275,12 @@ pub(crate) fn one_seed<N: Cuttable>(seed: u64) {
     }
 }
 
-/// The seeds to be tried.
+/// The seeds to be tried: so many from 0 on, or a range as `20000..40000`.
 pub(crate) fn seeds(usual: u64) -> std::ops::Range<u64> {
-    let asked = std::env::var("PUMICE_FTL_SEEDS").ok();
-    0..asked.map_or(usual, |text| text.parse().expect("PUMICE_FTL_SEEDS is a number"))
+    let Ok(asked) = std::env::var("PUMICE_FTL_SEEDS") else { return 0..usual };
+    let number = |text: &str| text.parse().expect("PUMICE_FTL_SEEDS is a number, or two as A..B");
+    match asked.split_once("..") {
+        Some((from, to)) => number(from)..number(to),
+        None => 0..number(&asked),
+    }
 }
