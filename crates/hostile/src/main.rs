@@ -16,6 +16,7 @@ use measure::{RATIO, Row, measure, measure_crowd};
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 use trials::TRIALS;
 
@@ -77,7 +78,17 @@ pub(crate) struct Options {
     pub(crate) rounds: u32,
 }
 
+/// What a part may take beyond its measurements and rounds.
+const PART: Duration = Duration::from_secs(900);
+/// What a round of a trial may take.
+const ROUND: Duration = Duration::from_secs(60);
+
 impl Options {
+    /// How long a part may take before it is given up.
+    fn limit(&self) -> Duration {
+        PART + 4 * self.alternations * self.seconds + self.rounds * ROUND
+    }
+
     fn of(args: &Args) -> Self {
         let seconds = Duration::from_secs(args.seconds);
         Self {
@@ -103,6 +114,26 @@ fn main() -> ExitCode {
     }
 }
 
+/// Ends this process if a part does not end, such as one with a node that stands still: each
+/// message is the beginning of a part.
+fn watch(limit: Duration) -> Sender<&'static str> {
+    let (begin, parts) = channel();
+    std::thread::spawn(move || {
+        let mut part = parts.recv().ok();
+        while let Some(name) = part {
+            part = match parts.recv_timeout(limit) {
+                Err(RecvTimeoutError::Timeout) => {
+                    say(&format!("{name}: not done after {} s: given up", limit.as_secs()));
+                    // The system kills the nodes.
+                    std::process::exit(2);
+                }
+                next => next.ok(),
+            };
+        }
+    });
+    begin
+}
+
 /// Whether every bound was kept.
 fn run(args: &Args) -> Result<bool, Failed> {
     let names = || {
@@ -121,20 +152,26 @@ fn run(args: &Args) -> Result<bool, Failed> {
         return Err(Failed(format!("{why}: see `ulimit -Hn`")));
     }
     let folder = tempfile::tempdir().map_err(system)?;
+    let watch = watch(options.limit());
+    let begin = |name: &'static str, what: &str| {
+        say(&format!("{name}: {what}"));
+        // It waits for the end of this process.
+        let _ = watch.send(name);
+    };
     let wanted = |name: &str| args.class.is_empty() || args.class.iter().any(|class| class == name);
     let mut rows: Vec<Row> = Vec::new();
     for class in CLASSES.iter().filter(|class| wanted(class.name)) {
-        say(&format!("{}: {}", class.name, class.what));
+        begin(class.name, class.what);
         rows.push(measure(class, &options, folder.path())?);
         tell(rows.last().expect("just made"), !args.short);
     }
     for trial in TRIALS.iter().filter(|trial| wanted(trial.name)) {
-        say(&format!("{}: {}", trial.name, trial.what));
+        begin(trial.name, trial.what);
         rows.push((trial.run)(&options, folder.path())?);
         tell(rows.last().expect("just made"), !args.short);
     }
     if wanted(CROWD) {
-        say(&format!("{CROWD}: {} connections", options.connections));
+        begin(CROWD, &format!("{} connections", options.connections));
         rows.push(measure_crowd(&options, folder.path())?);
         tell(rows.last().expect("just made"), !args.short);
     }
