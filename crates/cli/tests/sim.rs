@@ -336,7 +336,9 @@ fn flash_prints_what_its_figures_depend_on() {
     let base = ["flash", "--load", "builds:2", "--scheme", "offline,separated", "--op", "10%"];
     let more = ["--json", "--plot", plot.to_str().expect("UTF-8"), "--seeds", "3", "--open-blocks", "wait"];
     let report = document(&pumice(&[&base[..], &more[..]].concat()));
-    assert!(fs::read_to_string(&plot).expect("a figure").starts_with("<svg"));
+    let svg = fs::read_to_string(&plot).expect("a figure");
+    let parts = [">separated<", "mean time of a write (us)", "greedy-random", "16,384 logical pages"];
+    assert!(svg.starts_with("<svg") && parts.iter().all(|part| svg.contains(part)), "{svg}");
     let rows = report["schemes"].as_array().expect("schemes");
     assert_eq!(rows.len(), 2);
     for row in rows {
@@ -344,7 +346,7 @@ fn flash_prints_what_its_figures_depend_on() {
         assert_eq!(settings["logical_pages"], 16_384);
         assert_eq!(settings["runs"], 3);
         assert_eq!(settings["open_blocks_wait"], true);
-        assert_eq!(settings["victim"], "GreedyRandom");
+        assert_eq!(settings["victim"], "greedy-random");
         let range = row["page_copies_range"].as_array().expect("a range");
         assert!(range[0].as_u64() <= row["page_copies"].as_u64());
         assert!(row["page_copies"].as_u64() <= range[1].as_u64());

@@ -59,6 +59,19 @@ impl VictimPolicy {
     }
 }
 
+impl std::fmt::Display for VictimPolicy {
+    /// The name that [`FromStr`] takes.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Greedy => f.write_str("greedy"),
+            Self::GreedyRandom => f.write_str("greedy-random"),
+            Self::Fifo => f.write_str("fifo"),
+            Self::CostBenefit => f.write_str("cost-benefit"),
+            Self::Choices(d) => write!(f, "d-choices:{d}"),
+        }
+    }
+}
+
 impl FromStr for VictimPolicy {
     type Err = String;
 

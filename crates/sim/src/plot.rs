@@ -1,12 +1,15 @@
-//! Figures as SVG: lines with axes, units, ticks and a legend. Every series has a colour, a mark
-//! and a dash pattern of its own, so that neither print nor eyes need the colour.
+//! Figures as SVG: lines with axes, units, ticks and a legend; or [rows](Rows). Every series has a
+//! colour, a mark and a dash pattern of its own, so that neither print nor eyes need the colour.
 
+mod rows;
+
+pub use rows::{Column, Marks, Panel, Rows, grouped};
 use std::fmt::Write;
 
 const WIDTH: f64 = 890.0;
 /// At least; a long legend makes it more.
 const HEIGHT: f64 = 540.0;
-const LEFT: f64 = 78.0;
+const LEFT: f64 = 92.0;
 const RIGHT: f64 = 230.0;
 const TOP: f64 = 48.0;
 const BOTTOM: f64 = 62.0;

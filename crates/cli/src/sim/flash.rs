@@ -5,8 +5,8 @@ use crate::failure::Failure;
 use crate::text::table;
 use clap::Args;
 use pumice_ftl::{Content, Fingerprint, HashTimes, Scheme, VictimPolicy};
-use pumice_sim::flash::{Fdp, Load, Report, Source, Study, study};
-use pumice_sim::plot::{Axis, Division, Figure, Series};
+use pumice_sim::flash::{Fdp, Load, Report, Row, Settings, Source, Study, study};
+use pumice_sim::plot::{Column, Marks, Panel, Rows, grouped};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -147,21 +147,102 @@ pub(crate) fn run(args: &FlashArgs) -> Result<ExitCode, Failure> {
         fdp: (args.placement == PlacementArg::Fdp).then_some(fdp),
         hash: [PUBLISHED, measured()],
     })?;
-    args.show.show(&report, figure, human)
+    args.show.show(&report, |report| figure(report).svg(), human)
 }
 
-fn figure(report: &Report) -> Figure {
-    let series = report.schemes.iter().map(|row| Series {
-        name: row.scheme.to_owned(),
-        points: vec![(row.mean_write_us, row.page_copies as f64)],
-        line: false,
-    });
-    Figure {
-        title: format!("{}, {} page writes", file_name(&report.trace), report.writes),
-        x: Axis { label: "mean time of a write (us)".to_owned(), division: Division::ByValues },
-        y: Axis { label: "pages moved by garbage collection".to_owned(), division: Division::ByValues },
-        series: series.collect(),
+fn figure(report: &Report) -> Rows {
+    let rows = &report.schemes;
+    let marks = |name: &str, value: fn(&Row) -> f64| Marks {
+        name: name.to_owned(),
+        values: rows.iter().map(value).collect(),
+    };
+    let column = |head: &str, cell: &dyn Fn(&Row) -> String| Column {
+        head: head.to_owned(),
+        cells: rows.iter().map(cell).collect(),
+    };
+    let several = rows.iter().any(|row| row.settings.runs > 1);
+    let copies = Panel {
+        label: "pages moved by garbage collection".to_owned(),
+        marks: vec![marks("", |row| row.page_copies as f64)],
+        ranges: rows
+            .iter()
+            .map(|row| (row.page_copies_range[0] as f64, row.page_copies_range[1] as f64))
+            .collect(),
+        columns: vec![
+            column(if several { "median" } else { "pages" }, &|row| grouped(row.page_copies)),
+            column("vs offline", &|row| versus_offline(row)),
+        ],
+    };
+    let times = Panel {
+        label: "mean time of a write (us)".to_owned(),
+        marks: vec![
+            marks("published times of hashes", |row| row.mean_write_us),
+            marks("this machine's", |row| row.mean_write_here_us),
+        ],
+        ranges: Vec::new(),
+        columns: vec![
+            column("published", &|row| format!("{:.1}", row.mean_write_us)),
+            column("here", &|row| format!("{:.1}", row.mean_write_here_us)),
+        ],
+    };
+    Rows {
+        title: format!("{}: {} page writes", file_name(&report.trace), grouped(report.writes)),
+        names: rows.iter().map(|row| row.scheme.to_owned()).collect(),
+        panels: vec![copies, times],
+        caption: rows.first().map_or_else(String::new, |row| depends_on(&row.settings)),
     }
+}
+
+/// The copies beside those of plain offline deduplication; where that is many times as much, as a
+/// multiple.
+fn versus_offline(row: &Row) -> String {
+    match row.vs_offline {
+        None => "\u{2013}".to_owned(),
+        Some(_) if row.scheme == "offline" => "\u{2013}".to_owned(),
+        Some(share) if share >= 9.0 => format!("{:.0} times", share + 1.0),
+        Some(share) => format!("{:+.1} %", share * 100.0).replace('-', "\u{2212}"),
+    }
+}
+
+/// "every idle time", "every 4th idle time".
+fn every(number: u32) -> String {
+    let ending = match (number % 10, number % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    };
+    if number == 1 { "every idle time".to_owned() } else { format!("every {number}{ending} idle time") }
+}
+
+/// What the figures of a study depend on.
+fn depends_on(s: &Settings) -> String {
+    let plural = |count: u32, what: &str| {
+        format!("{} {what}{}", grouped(count.into()), if count == 1 { "" } else { "s" })
+    };
+    let hashes = |of: [f64; 2]| format!("{} and {} us", of[0], of[1]);
+    format!(
+        "{} logical pages, {} of {} pages, over-provisioning {} %, {}, deduplication in {}, victims {}, {}, reserve \
+         of {}; pages of open blocks {}. Placement {}. Flash: read {} us, program {} us, erase {} us; hashes, weak and \
+         strong: {} (published), {} (this machine).",
+        grouped(s.logical_pages.into()),
+        plural(s.blocks, "block"),
+        s.pages_per_block,
+        (s.op * 1e4).round() / 100.0,
+        if s.trim { "trims played" } else { "no trims" },
+        every(s.gap_every),
+        s.victim,
+        if s.runs == 1 { "one run".to_owned() } else { format!("median of {} runs", s.runs) },
+        plural(s.reserve_blocks, "block"),
+        if s.open_blocks_wait { "wait" } else { "are looked at" },
+        s.placement,
+        s.flash_us[0],
+        s.flash_us[1],
+        grouped(s.flash_us[2]),
+        hashes(s.hash_us[0]),
+        hashes(s.hash_us[1]),
+    )
 }
 
 fn human(report: &Report) -> String {
@@ -199,25 +280,7 @@ fn human(report: &Report) -> String {
     out.push_str(&table(&rows));
     if let Some(row) = report.schemes.first() {
         let s = &row.settings;
-        out.push_str(&format!(
-            "\n{} logical pages, {} blocks of {} pages, over-provisioning {} %, {}, deduplication in every {}. idle time, \
-             victims {}, runs {} (median), reserve {} blocks, pages of open blocks {}.\nPlacement {}.\nFlash {:?} us (read, program, erase); hashes {:?} us (weak, strong: \
-             published, this machine).\n{}.\n",
-            s.logical_pages,
-            s.blocks,
-            s.pages_per_block,
-            (s.op * 1e4).round() / 100.0,
-            if s.trim { "trims played" } else { "no trims" },
-            s.gap_every,
-            s.victim,
-            s.runs,
-            s.reserve_blocks,
-            if s.open_blocks_wait { "wait" } else { "are looked at" },
-            s.placement,
-            s.flash_us,
-            s.hash_us,
-            s.notes
-        ));
+        out.push_str(&format!("\n{}\n{}.\n", depends_on(s), s.notes));
     }
     out
 }

@@ -124,7 +124,7 @@ pub(crate) fn run(args: &OffloadArgs) -> Result<ExitCode, Failure> {
     drives.sort_unstable();
     drives.dedup();
     let report = study(platform(args), &drives, &methods).map_err(|error| Failure::new(error.to_string()))?;
-    args.show.show(&report, figure, human)
+    args.show.show(&report, |report| figure(report).svg(), human)
 }
 
 fn line<'a>(name: String, outcomes: impl Iterator<Item = &'a Outcome>) -> Series {

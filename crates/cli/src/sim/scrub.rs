@@ -71,7 +71,7 @@ pub(crate) fn run(args: &ScrubStudyArgs) -> Result<ExitCode, Failure> {
         drive: args.trace.drive,
         queued: args.queued,
     })?;
-    args.show.show(&report, figure, human)
+    args.show.show(&report, |report| figure(report).svg(), human)
 }
 
 fn figure(report: &Report) -> Figure {

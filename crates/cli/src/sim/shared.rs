@@ -4,7 +4,6 @@ use crate::failure::Failure;
 use crate::text::{print, print_json};
 use clap::Args;
 use pumice_sim::Drive;
-use pumice_sim::plot::Figure;
 use pumice_sim::trace::Format;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -45,11 +44,11 @@ impl ShowArgs {
     pub(super) fn show<R: Serialize>(
         &self,
         report: &R,
-        figure: impl Fn(&R) -> Figure,
+        svg: impl Fn(&R) -> String,
         human: impl Fn(&R) -> String,
     ) -> Result<ExitCode, Failure> {
         if let Some(path) = &self.plot {
-            std::fs::write(path, figure(report).svg())
+            std::fs::write(path, svg(report))
                 .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
         }
         if self.json {

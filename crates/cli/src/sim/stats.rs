@@ -21,7 +21,7 @@ pub(crate) struct TraceStatsArgs {
 pub(crate) fn run(args: &TraceStatsArgs) -> Result<ExitCode, Failure> {
     let from = &args.trace;
     let stats = trace_stats(&from.trace, from.format, from.device.as_deref(), from.drive)?;
-    args.show.show(&stats, figure, human)
+    args.show.show(&stats, |stats| figure(stats).svg(), human)
 }
 
 fn figure(stats: &TraceStats) -> Figure {

@@ -276,7 +276,7 @@ fn play(
             op: study.op,
             trim: study.trim,
             gap_every: study.gap_every,
-            victim: format!("{:?}", config.victim),
+            victim: config.victim.to_string(),
             runs: study.seeds.max(1),
             open_blocks_wait: study.open_blocks_wait,
             placement: study.fdp.map_or_else(
