@@ -56,6 +56,10 @@ pub enum FtlError {
     /// A page that was durable lost its tag: it is not known which logical page it belongs to.
     #[error("page {0} was durable and its tag cannot be read")]
     TagLost(Ppn),
+    /// The page that held the content of a logical page is void, and what came after it cannot be
+    /// found.
+    #[error("logical page {0}: its content was replaced, and what replaced it cannot be found")]
+    ContentLost(u32),
     /// The journal could not be written: no block of it works.
     #[error("the journal cannot be written")]
     JournalFailed,

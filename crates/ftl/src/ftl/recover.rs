@@ -1,6 +1,8 @@
 //! Recovery: the map from the last checkpoint, its log, and the tags of pages that were programmed
 //! since.
 
+mod facts;
+
 use super::tails::named;
 use super::{Config, Ftl};
 use crate::content::Bytes;
@@ -8,29 +10,30 @@ use crate::error::FtlError;
 use crate::journal::{Found, NandJournal, Record};
 use crate::map::entry_of;
 use crate::tag::{Kind, Tag};
+use facts::{Fact, Facts};
 use pumice_flash::{BlockId, Geometry, Nand, NandError, Ppn};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// What a logical page holds as of a sequence number: the content of a birth, perhaps at this page,
-/// or nothing.
-#[derive(Debug, Clone, Copy)]
-enum Fact {
-    Written,
-    Merged { birth: u64, hint: Ppn },
-    Trimmed,
-}
+/// Sequence numbers after a recovery begin so far above all that were seen. A page that was not
+/// durable may have a tag that could not be read this time; if it can be read one day, its number
+/// is below that of the checkpoint which ends this recovery, and it says nothing. What was not
+/// durable has fewer numbers than this: each is that of a page, of which there are fewer than 2^31,
+/// or of a record of the log.
+const NUMBERS_AHEAD: u64 = 1 << 32;
 
 /// Where the data of a logical page are.
 #[derive(Debug, Clone, Copy)]
 enum Target {
     Own(Ppn),
     Shared(Ppn, u64),
+    /// Its page is void, and what replaced it is lost.
+    Lost,
 }
 
 /// What is known beyond the checkpoint.
 #[derive(Debug, Default)]
 struct Knowledge {
-    facts: HashMap<u32, Vec<(u64, Fact)>>,
+    facts: Facts,
     /// The newest place of each content, by birth.
     places: HashMap<u64, (u64, Ppn)>,
     /// Pages that were programmed as objects.
@@ -51,18 +54,18 @@ fn newest(entry: &mut (u64, Ppn), seq: u64, page: Ppn) {
 }
 
 impl Knowledge {
+    /// Whether what a page held at the checkpoint is void. Everything that replaced it was durable
+    /// before that was recorded.
+    fn is_void(&self, geometry: Geometry, page: Ppn) -> bool {
+        self.void_before.contains_key(&geometry.block_of(page).0)
+    }
+
     fn take_records(&mut self, records: &[Record]) {
         for record in records {
             let seq = match *record {
-                Record::Trim { seq, lpn, count } => {
-                    for lpn in lpn..lpn + count {
-                        self.facts.entry(lpn).or_default().push((seq, Fact::Trimmed));
-                    }
-                    seq
-                }
+                Record::Trim { seq, .. } => seq,
                 Record::Merge { seq, lpn, page, birth } => {
-                    let fact = Fact::Merged { birth, hint: Ppn(page) };
-                    self.facts.entry(lpn).or_default().push((seq, fact));
+                    self.facts.add(lpn, seq, Fact::Merged { birth, hint: Ppn(page) });
                     seq
                 }
                 Record::Erase { seq, block } => {
@@ -79,7 +82,7 @@ impl Knowledge {
         newest(self.places.entry(tag.birth).or_insert((tag.seq, page)), tag.seq, page);
         match tag.kind {
             Kind::Lpn(lpn) if tag.birth > since => {
-                self.facts.entry(lpn).or_default().push((tag.birth, Fact::Written));
+                self.facts.add(lpn, tag.birth, Fact::Written);
             }
             Kind::Lpn(lpn) => newest(self.copies.entry(lpn).or_insert((tag.seq, page)), tag.seq, page),
             _ => {
@@ -108,7 +111,8 @@ pub fn recover<N: Nand<Page: Bytes, Oob = Tag>>(
     known.take_records(&found.records);
     let mut ftl = Ftl::assemble(nand, journal, config, false)?;
     scan(&mut ftl, &found, &mut known, accept_lost_tags)?;
-    restore_map(&mut ftl, &found, &mut known, accept_lost_tags)?;
+    known.facts.settle(&found.records);
+    restore_map(&mut ftl, &found, &known, accept_lost_tags)?;
     let geometry = ftl.nand.geometry();
     let mut live = vec![0; geometry.blocks as usize];
     for page in (0..geometry.pages()).map(Ppn) {
@@ -121,7 +125,7 @@ pub fn recover<N: Nand<Page: Bytes, Oob = Tag>>(
         ftl.blocks.restore(block, erases, entry.retired, entry.stream, live[block as usize]);
     }
     ftl.stats = found.checkpoint.stats;
-    ftl.seq = known.highest + 1;
+    ftl.seq = known.highest + NUMBERS_AHEAD;
     ftl.checkpoint()?;
     Ok(ftl)
 }
@@ -138,15 +142,18 @@ fn scan<N: Nand<Page: Bytes, Oob = Tag>>(
     let (mut tags, mut holes, mut durable) = (Vec::new(), Vec::new(), found.durable);
     for block in first..geometry.blocks {
         let entry = found.checkpoint.blocks[block as usize];
+        let void = known.void_before.get(&block).copied();
+        // A block that was programmed since the checkpoint was open then, or erased, or its erase
+        // has a record.
         let begun = match ftl.nand.read_oob(geometry.page(BlockId(block), 0)) {
             Ok(tag) => tag.seq > since,
             Err(NandError::Unreadable(_) | NandError::Erased(_)) => true,
             Err(other) => return Err(other.into()),
         };
-        if !begun && !entry.open && !entry.retired {
+        if !begun && void.is_none() && !entry.open && !entry.retired {
             continue;
         }
-        let valid_from = known.void_before.get(&block).copied().unwrap_or(0).max(since);
+        let valid_from = void.unwrap_or(0).max(since);
         for index in 0..geometry.pages_per_block {
             let page = geometry.page(BlockId(block), index);
             match ftl.nand.read_oob(page) {
@@ -154,21 +161,18 @@ fn scan<N: Nand<Page: Bytes, Oob = Tag>>(
                     durable = durable.max(tag.durable);
                     tags.push((page, tag));
                 }
-                Ok(_) | Err(NandError::Erased(_)) => {}
-                Err(NandError::Unreadable(_)) => holes.push(page),
+                // From before the checkpoint.
+                Ok(_) if entry.open && void.is_none() => {}
+                Ok(_) | Err(NandError::Erased(_) | NandError::Unreadable(_)) => holes.push(page),
                 Err(other) => return Err(other.into()),
             }
         }
     }
-    let durable_tails = durable_tails(geometry, &tags, &known.void_before);
-    for hole in holes {
-        // Pages are programmed in order: this one is older than those after it in its block.
-        let after = |page: Ppn| geometry.block_of(page) == geometry.block_of(hole) && page > hole;
-        let named = durable_tails.get(&geometry.block_of(hole)).is_some_and(|tail| *tail >= hole);
-        let was_durable = named || tags.iter().any(|(page, tag)| after(*page) && tag.seq <= durable);
-        if was_durable && !accept_lost_tags {
-            return Err(FtlError::TagLost(hole));
-        }
+    // Pages are programmed in order: those before a durable one of their block are durable, too.
+    let tails = durable_tails(geometry, &tags, durable, &known.void_before);
+    let was_durable = |hole: &Ppn| tails.get(&geometry.block_of(*hole)).is_some_and(|tail| tail >= hole);
+    if let Some(hole) = holes.into_iter().find(was_durable).filter(|_| !accept_lost_tags) {
+        return Err(FtlError::TagLost(hole));
     }
     known.durable = durable;
     for (page, tag) in tags {
@@ -182,16 +186,18 @@ fn scan<N: Nand<Page: Bytes, Oob = Tag>>(
     Ok(())
 }
 
-/// The last page of each block that a tag says to be durable. A tag that was programmed before the
-/// block was void says nothing of it.
+/// The last page of each block that is known to be durable: by its number, or because a tag says
+/// so. A tag that was programmed before the block was void says nothing of it.
 fn durable_tails(
     geometry: Geometry,
     tags: &[(Ppn, Tag)],
+    durable: u64,
     void_before: &BTreeMap<u32, u64>,
 ) -> HashMap<BlockId, Ppn> {
     let mut tails: HashMap<BlockId, Ppn> = HashMap::new();
-    for (_, tag) in tags {
-        for page in named(tag.tails).filter(|page| page.0 < geometry.pages()) {
+    for (at, tag) in tags {
+        let itself = Some(*at).filter(|_| tag.seq <= durable);
+        for page in named(tag.tails).filter(|page| page.0 < geometry.pages()).chain(itself) {
             let block = geometry.block_of(page);
             if void_before.get(&block.0).is_none_or(|void| tag.seq > *void) {
                 let tail = tails.entry(block).or_insert(page);
@@ -215,27 +221,25 @@ fn is_intact<N: Nand<Page: Bytes, Oob = Tag>>(nand: &mut N, page: Ppn) -> Result
 fn restore_map<N: Nand<Page: Bytes, Oob = Tag>>(
     ftl: &mut Ftl<N, NandJournal, N::Page>,
     found: &Found,
-    known: &mut Knowledge,
+    known: &Knowledge,
     accept_lost_tags: bool,
 ) -> Result<(), FtlError> {
     let place = |birth: u64| known.places.get(&birth).map(|(_, page)| *page);
+    let geometry = ftl.nand.geometry();
     let mut targets = Vec::with_capacity(found.checkpoint.table.len());
     for lpn in 0..found.checkpoint.table.len() as u32 {
-        let mut facts = known.facts.get(&lpn).cloned().unwrap_or_default();
-        facts.sort_unstable_by_key(|(seq, _)| std::cmp::Reverse(*seq));
+        let (facts, trimmed) = known.facts.of(lpn);
         let mut settled = None;
         for (seq, fact) in facts {
             settled = match fact {
-                Fact::Trimmed => Some(None),
                 // The record of a merge may be lost while the copy that was moved as an object is
                 // kept.
                 Fact::Written => place(seq).map(|page| {
                     let shared = known.objects.contains(&page);
-                    Some(if shared { Target::Shared(page, seq) } else { Target::Own(page) })
+                    if shared { Target::Shared(page, seq) } else { Target::Own(page) }
                 }),
                 Fact::Merged { birth, hint } => {
-                    let geometry = ftl.nand.geometry();
-                    let erased = known.void_before.contains_key(&geometry.block_of(hint).0);
+                    let erased = known.is_void(geometry, hint);
                     let at_hint = match ftl.nand.read_oob(hint) {
                         Ok(tag) => tag.birth == birth && tag.seq <= found.checkpoint.seq,
                         Err(NandError::Unreadable(_)) if erased || place(birth).is_some() => false,
@@ -246,41 +250,81 @@ fn restore_map<N: Nand<Page: Bytes, Oob = Tag>>(
                         Err(other) => return Err(other.into()),
                     };
                     let page = place(birth).or(at_hint.then_some(hint));
-                    page.map(|page| Some(Target::Shared(page, birth)))
+                    page.map(|page| Target::Shared(page, birth))
                 }
             };
             if settled.is_some() {
                 break;
             }
         }
-        targets.push(settled.unwrap_or_else(|| at_checkpoint(lpn, found, known)));
+        if settled.is_none() && !trimmed {
+            settled = at_checkpoint(lpn, found, known, geometry);
+        }
+        if matches!(settled, Some(Target::Lost)) && !accept_lost_tags {
+            return Err(FtlError::ContentLost(lpn));
+        }
+        targets.push(settled);
     }
     // Objects first: a page may be its first owner's and shared, if the record of its first owner
     // was lost.
-    for (lpn, target) in targets.iter().enumerate() {
+    for (lpn, target) in (0..).zip(&targets) {
         if let Some(Target::Shared(page, birth)) = target {
-            ftl.map.share(lpn as u32, *page, *birth);
+            ftl.map.share(lpn, *page, *birth);
         }
     }
-    for (lpn, target) in targets.iter().enumerate() {
+    for (lpn, target) in (0..).zip(&targets) {
         if let Some(Target::Own(page)) = target {
             match ftl.map.owner(*page) {
-                Some(_) => ftl.map.share(lpn as u32, *page, 0),
-                None => ftl.map.point(lpn as u32, *page),
+                Some(_) => ftl.map.share(lpn, *page, 0),
+                None => ftl.map.point(lpn, *page),
             };
+        }
+    }
+    let lost = (0..).zip(&targets).filter(|(_, target)| matches!(target, Some(Target::Lost)));
+    point_nowhere(ftl, &lost.map(|(lpn, _)| lpn).collect::<Vec<_>>())
+}
+
+/// Maps logical pages to pages that do not hold them, and that nothing owns: reads of them fail
+/// until they are written again, and garbage collection copies them as lost.
+fn point_nowhere<N: Nand<Page: Bytes, Oob = Tag>>(
+    ftl: &mut Ftl<N, NandJournal, N::Page>,
+    lost: &[u32],
+) -> Result<(), FtlError> {
+    let geometry = ftl.nand.geometry();
+    let first = crate::journal::Journal::<N>::reserved(&ftl.journal);
+    let mut pages = (geometry.page(BlockId(first), 0).0..geometry.pages()).map(Ppn);
+    for lpn in lost {
+        loop {
+            let page = pages.next().ok_or(FtlError::NoRoom)?;
+            let holds_it = match ftl.nand.read_oob(page) {
+                Ok(tag) => tag.kind == Kind::Lpn(*lpn),
+                Err(NandError::Unreadable(_) | NandError::Erased(_)) => false,
+                Err(other) => return Err(other.into()),
+            };
+            if ftl.map.owner(page).is_none() && !holds_it {
+                ftl.map.point(*lpn, page);
+                break;
+            }
         }
     }
     Ok(())
 }
 
 /// Where a logical page's content of the checkpoint is now.
-fn at_checkpoint(lpn: u32, found: &Found, known: &Knowledge) -> Option<Target> {
-    match entry_of(found.checkpoint.table[lpn as usize])? {
-        Ok(page) => Some(Target::Own(known.copies.get(&lpn).map_or(page, |(_, copy)| *copy))),
+fn at_checkpoint(lpn: u32, found: &Found, known: &Knowledge, geometry: Geometry) -> Option<Target> {
+    let unless_void = |page, target| if known.is_void(geometry, page) { Target::Lost } else { target };
+    let target = match entry_of(found.checkpoint.table[lpn as usize])? {
+        Ok(page) => match known.copies.get(&lpn) {
+            Some((_, copy)) => Target::Own(*copy),
+            None => unless_void(page, Target::Own(page)),
+        },
         Err(number) => {
             let object = found.checkpoint.objects[number as usize];
-            let moved = known.places.get(&object.birth).map(|(_, page)| *page);
-            Some(Target::Shared(moved.unwrap_or(Ppn(object.ppn)), object.birth))
+            match known.places.get(&object.birth) {
+                Some((_, page)) => Target::Shared(*page, object.birth),
+                None => unless_void(Ppn(object.ppn), Target::Shared(Ppn(object.ppn), object.birth)),
+            }
         }
-    }
+    };
+    Some(target)
 }
