@@ -4,7 +4,7 @@ use crate::drive::MemberDrive;
 use crate::state::ControlError;
 use pumice_offload::NodeError;
 use pumice_raid::Uuid;
-use pumice_raid::superblock::v1::{ROLE_SPARE, V1};
+use pumice_raid::superblock::v1::{ROLE_FAULTY, ROLE_SPARE, V1};
 use pumice_raid::{MemberRecord, Metadata, probe};
 use pumice_units::{Role, SECTOR};
 use pumice_volume::log::{HEAD_BYTES, HEADS, highest_serial};
@@ -83,7 +83,8 @@ pub(crate) fn prepare(
         let needed = (superblock.size + superblock.data_offset) * SECTOR;
         return Err(refuse(format!("it has {} bytes, and a member needs {needed}", drive.bytes())));
     }
-    let number = superblock.dev_roles.iter().position(|role| *role == ROLE_SPARE);
+    let first = |entry: u16| superblock.dev_roles.iter().position(|role| *role == entry);
+    let number = first(ROLE_SPARE).or_else(|| first(ROLE_FAULTY));
     let number = number.ok_or_else(|| refuse(NO_NUMBER.to_owned()))?;
     // It fits for now; when it joins the volume gives it one that no other device has by then.
     // A position in a table of at most 1920.

@@ -6,7 +6,7 @@ use crate::log::{Space, SuperblockMark};
 use crate::member::{MemberPlace, State, former_role};
 use crate::near::NodeNumber;
 use crate::rows::Window;
-use pumice_raid::superblock::v1::{ROLE_SPARE, V1};
+use pumice_raid::superblock::v1::{ROLE_FAULTY, ROLE_SPARE, V1};
 use pumice_units::Role;
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ impl Volume {
     #[must_use]
     pub fn numbers_left(&self) -> usize {
         let model = self.members.iter().find(|member| member.state == State::InSync);
-        let free = |role: &&u16| **role == ROLE_SPARE;
+        let free = |role: &&u16| matches!(**role, ROLE_SPARE | ROLE_FAULTY);
         let free = model.map_or(0, |model| model.superblock.dev_roles.iter().filter(free).count());
         free.saturating_sub(self.joins.len())
     }
@@ -52,13 +52,29 @@ impl Volume {
         former_role(superblock, array).filter(|_| superblock.events >= cleared)
     }
 
+    /// A number for a device that takes a role: one that no device has, or if there is none, that
+    /// of a device that failed. What lies on that one is two counts behind from then on, so it is
+    /// no member by this number; first the one that had the role: it cannot come back any more.
+    fn number_for(&self, role: Role, table: &[u16]) -> Option<u32> {
+        let before = self.members[role.index()].superblock.dev_number as usize;
+        let before = (table.get(before) == Some(&ROLE_FAULTY)).then_some(before);
+        let first = |entry: u16| table.iter().position(|role| *role == entry);
+        let number = first(ROLE_SPARE).or(before).or_else(|| first(ROLE_FAULTY));
+        // A position in a table of at most 1920.
+        number.map(|number| number as u32)
+    }
+
+    /// Numbers of devices that failed become those of no device.
+    pub(super) fn forget_failed(&mut self) {
+        let entries = self.members.iter_mut().flat_map(|member| &mut member.superblock.dev_roles);
+        entries.filter(|role| **role == ROLE_FAULTY).for_each(|role| *role = ROLE_SPARE);
+    }
+
     pub(super) fn join(&mut self, join: Join) {
         let Some(like) = self.members.iter().find(|member| member.state == State::InSync) else { return };
         let old = like.superblock.clone();
         // Of the table in memory: the one on the members may lack what the last join has taken.
-        let Some(number) = old.dev_roles.iter().position(|role| *role == ROLE_SPARE) else { return };
-        // A position in a table of at most 1920.
-        let number = number as u32;
+        let Some(number) = self.number_for(join.role, &old.dev_roles) else { return };
         if self.members[join.role.index()].here() {
             return;
         }

@@ -390,6 +390,10 @@ impl Volume {
                 if !std::mem::take(&mut member.list_changed) && !member.fresh {
                     return None;
                 }
+                if member.place.bad_blocks.is_none() && member.listed.is_empty() {
+                    // Nowhere to list them, and nothing to list.
+                    return None;
+                }
                 let bytes = member.bad_block_bytes();
                 if bytes.is_none() {
                     // No room to remember them: a member that cannot be trusted is no member.
@@ -452,6 +456,10 @@ impl Volume {
             Change::Clean => true,
             _ => self.clean,
         };
+        if self.missing().is_empty() {
+            // Nothing that failed so far comes back as it is: its number is free.
+            self.forget_failed();
+        }
         let (events, now, window) = (self.events, self.now, self.windows.bytes());
         let flushed = self.keeps(Rule::RestoredIsFlushed);
         for member in self.members.iter_mut().filter(|member| member.here()) {

@@ -6,6 +6,7 @@ mod crash;
 mod cut_short;
 mod decay;
 mod harness;
+mod numbers;
 mod plain;
 mod rejoin;
 mod rows;

@@ -276,6 +276,14 @@ impl World {
         }
     }
 
+    /// Changes the superblock that lies on a disk.
+    pub(crate) fn patch(&mut self, disk: usize, change: impl FnOnce(&mut V1)) {
+        let disk = &mut self.disks[disk];
+        let mut sb = V1::decode(&disk.now[SUPERBLOCK as usize..], Metadata::V1_2).unwrap();
+        change(&mut sb);
+        disk.put(SUPERBLOCK, &sb.encode());
+    }
+
     /// Takes the actions that the host has sent and that are still on their way.
     pub(crate) fn late_actions(&mut self) -> Vec<Action> {
         std::mem::take(&mut self.outstanding)

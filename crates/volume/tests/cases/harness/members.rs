@@ -3,7 +3,7 @@
 use super::disk::Disk;
 use super::{Nodes, SUPERBLOCK, World};
 use pumice_raid::superblock::features::Features;
-use pumice_raid::superblock::v1::{ROLE_SPARE, V1};
+use pumice_raid::superblock::v1::{ROLE_FAULTY, ROLE_SPARE, V1};
 use pumice_raid::{Metadata, Uuid};
 use pumice_units::Role;
 use pumice_volume::log::{HEAD_BYTES, HEADS, Head, Region, SuperblockMark, highest_serial, newest_head};
@@ -118,9 +118,9 @@ impl World {
         self.next_device += 1;
         superblock.device_uuid = [self.next_device; 16];
         // The first that is free on the medium, which may be one superblock behind.
-        let free = superblock.dev_roles.iter().position(|role| *role == ROLE_SPARE);
+        let first = |entry| superblock.dev_roles.iter().position(|role| *role == entry);
         // Or no device can come any more: `Volume::numbers_left` tells who asks first.
-        let Some(number) = free else { return };
+        let Some(number) = first(ROLE_SPARE).or_else(|| first(ROLE_FAULTY)) else { return };
         superblock.dev_number = number as u32;
         assert!(disk.guard.raise(self.token) && disk.guard.raised().is_some());
         // The places are the same on all.
