@@ -89,6 +89,16 @@ pub enum Refusal {
         /// Who has it.
         writer: u128,
     },
+    /// Members of one part of the array, and of another that was run without it.
+    #[error(
+        "by the superblock of device {number}, device {other} is no member: they were run apart from each other; leave one of them out"
+    )]
+    Apart {
+        /// The device's number, as `mdadm --detail` counts.
+        number: u32,
+        /// That of one that is a member by the newest superblock.
+        other: u32,
+    },
     /// More members than a record of the stripe log can list.
     #[error("{0} members are more than the stripe log can list")]
     TooMany(u16),
@@ -249,6 +259,7 @@ pub fn assemble(
             *slot = Some(look);
         }
     }
+    not_apart(&members, &sb)?;
     let (ours, any_head) = if use_log { whose(&members, sb.events) } else { (false, false) };
     if ours {
         // What Linux ran since is not held by whoever ran it before.
@@ -350,6 +361,24 @@ fn whose(members: &[Option<MemberLook>], events: u64) -> (bool, bool) {
         newest.filter_map(|look| look.head.map(|head| (head, head.knows(mark(&look.superblock))))).collect();
     let ours = !heads.is_empty() && heads.iter().all(|(_, ours)| *ours);
     (ours, heads.iter().any(|(head, ours)| *ours || head.last != SuperblockMark::NONE))
+}
+
+/// Refuses drives that were run apart from each other. Numbers tell most of them: by the newest
+/// table they have failed. But their number may have been given to another device since, and their
+/// count may be near. A member that is in sync was one by every superblock of the last two counts.
+fn not_apart(members: &[Option<MemberLook>], newest: &V1) -> Result<(), Refusal> {
+    let here = || members.iter().flatten().map(|look| &look.superblock);
+    let in_sync = |sb: &&V1| sb.feature_map & Features::RECOVERY_OFFSET == 0;
+    for own in here() {
+        let differs = |of: &&V1| {
+            let role = |table: &[u16]| table.get(of.dev_number as usize).copied();
+            role(&own.dev_roles) != role(&newest.dev_roles)
+        };
+        if let Some(other) = here().filter(in_sync).find(differs) {
+            return Err(Refusal::Apart { number: own.dev_number, other: other.dev_number });
+        }
+    }
+    Ok(())
 }
 
 /// Refuses an array that another writer has.

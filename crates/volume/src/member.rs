@@ -226,6 +226,18 @@ pub fn bad_blocks_of(areas: &[pumice_raid::area::Area], place: &MemberPlace) -> 
     out
 }
 
+/// Whether what one superblock says of the members leads to what `array`, the newest, says, and not
+/// to another end: some drives may have been run without the others, and those without them.
+///
+/// Another device that was a member then is one still; and no device is one that had failed by
+/// then, for numbers are given anew only when no member is missing, or none is left.
+fn leads_to(own: &V1, array: &V1) -> bool {
+    let is_active = |role: u16| u32::from(role) < array.raid_disks;
+    let both = || (0..).zip(own.dev_roles.iter().copied().zip(array.dev_roles.iter().copied()));
+    let goes_on = both().any(|(number, (was, is))| number != own.dev_number && is_active(is) && was == is);
+    goes_on && !both().any(|(_, (was, is))| was == ROLE_FAULTY && is_active(is))
+}
+
 /// The role of a device that was a member in sync when the array went on without it; `None` if it
 /// was not. `own` is its superblock, `array` the newest of the array.
 pub(crate) fn former_role(own: &V1, array: &V1) -> Option<Role> {
@@ -236,7 +248,8 @@ pub(crate) fn former_role(own: &V1, array: &V1) -> Option<Role> {
     // Any other feature says that it was being rebuilt, reshaped or replaced.
     let in_sync = own.feature_map & !(Features::BITMAP | Features::BAD_BLOCKS) == 0;
     let older = own.events < array.events;
-    (faulty && shape(own) == shape(array) && in_sync && older).then_some(Role(role))
+    let fits = faulty && shape(own) == shape(array) && in_sync && older;
+    (fits && leads_to(own, array)).then_some(Role(role))
 }
 
 /// The roles of the superblock's table once `failed` devices are called faulty.

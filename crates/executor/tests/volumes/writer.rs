@@ -183,3 +183,37 @@ fn a_member_that_was_failed_comes_back_and_is_restored_where_blocks_were_written
     assert!(read == model);
     stop(volume);
 }
+
+/// Both halves of the drives of an array were run without the other half.
+#[test]
+fn a_drive_that_was_run_apart_does_not_come_back_as_it_is() {
+    let shape = (Level::Raid6, Some(Layout::LeftSymmetric), 4);
+    let mut world = World::new(6, shape, 16384, 8, Consistency::Log);
+    stop(world.open());
+    world.options.degraded = true;
+    let mut model = vec![0; world.geometry.array_bytes() as usize];
+    for (half, rounds) in [([0, 1], 1), ([2, 3], 3)] {
+        for round in 0..rounds {
+            let volume = world.try_open(&half).unwrap();
+            let (mut bytes, at) = ([0; 4096], 16384 * (half[0] + round));
+            Random(at as u64).fill(&mut bytes);
+            volume.device().write_at(at as u64, &bytes).unwrap();
+            if half == [2, 3] {
+                model[at..at + 4096].copy_from_slice(&bytes);
+            }
+            stop(volume);
+        }
+    }
+    let volume = world.try_open(&[2, 3]).unwrap();
+    let why = volume.control().add(member(&world.disks[0]), false).unwrap_err().to_string();
+    assert!(why.contains("disk0") && why.contains("cannot come back as it is"), "{why}");
+    for role in [0, 1] {
+        volume.control().add(member(&world.disks[role]), true).unwrap();
+    }
+    wait_for("the rebuilds", || volume.status().unwrap().missing.is_empty());
+    let mut read = vec![0; model.len()];
+    volume.device().read_at(0, &mut read).unwrap();
+    assert!(read == model);
+    stop(volume);
+    assert_eq!(world.torn(), [] as [u64; 0]);
+}

@@ -1,6 +1,7 @@
 //! Volumes over drives in memory, in virtual time: against a plain model, and through crashes from
 //! a seed.
 
+mod apart;
 mod claims;
 mod crash;
 mod cut_short;
