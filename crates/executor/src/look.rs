@@ -163,15 +163,18 @@ fn check(found: &Found, device: &str) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Reads the head of a member's stripe log that counts, and the records that it vouches for.
+/// Reads the head of a member's stripe log that counts, and with `records` those that it vouches
+/// for.
 fn read_log(
     found: &Found,
     role: Role,
     region: Region,
+    records: bool,
 ) -> Result<(Option<Head>, Vec<LoggedBlocks>), NodeError> {
     let slots = found.drive.read(region.heads(), HEADS * HEAD_BYTES)?;
     let array = Uuid(found.superblock.set_uuid);
-    let Some(head) = newest_head(&slots, array, role, region) else { return Ok((None, Vec::new())) };
+    let head = newest_head(&slots, array, role, region);
+    let Some(head) = head.filter(|_| records) else { return Ok((head, Vec::new())) };
     let mut log = Vec::with_capacity(region.len as usize);
     while (log.len() as u64) < region.len {
         let done = log.len() as u64;
@@ -191,7 +194,9 @@ pub(crate) fn look(found: &Found, role: Role, with_log: bool) -> Result<MemberLo
     let read = |at, len| drive.read(at, len).map_err(|source| OpenError::Device { device: device(), source });
     let place = MemberPlace::of(found.superblock(), with_log)
         .map_err(|source| OpenError::NoRoom { device: device(), source })?;
-    let (head, records) = match place.log.map(|region| read_log(found, role, region)) {
+    // Its head also without the log: it says who has the array open, and what waits there.
+    let region = MemberPlace::of(found.superblock(), true).ok().and_then(|place| place.log);
+    let (head, records) = match region.map(|region| read_log(found, role, region, with_log)) {
         None => (None, Vec::new()),
         Some(Ok(log)) => log,
         // The other head may be an old one, and records may be among what is lost: the log counts

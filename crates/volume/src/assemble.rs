@@ -99,6 +99,14 @@ pub enum Refusal {
         /// That of one that is a member by the newest superblock.
         other: u32,
     },
+    /// The stripe log is not to be used, and is needed.
+    #[error(
+        "the stripe log, seen on member {role}, may hold writes that are not in place: open the array with it once (`pumice volume assemble`)"
+    )]
+    LogWaits {
+        /// The first member with a head of it.
+        role: Role,
+    },
     /// More members than a record of the stripe log can list.
     #[error("{0} members are more than the stripe log can list")]
     TooMany(u16),
@@ -112,7 +120,10 @@ impl Refusal {
     #[must_use]
     pub const fn role(&self) -> Option<Role> {
         match self {
-            Self::NoLog(role) | Self::NoBadBlockLog(role) | Self::Held { role, .. } => Some(*role),
+            Self::NoLog(role)
+            | Self::NoBadBlockLog(role)
+            | Self::Held { role, .. }
+            | Self::LogWaits { role } => Some(*role),
             _ => None,
         }
     }
@@ -260,10 +271,20 @@ pub fn assemble(
         }
     }
     not_apart(&members, &sb)?;
-    let (ours, any_head) = if use_log { whose(&members, sb.events) } else { (false, false) };
+    let clean = sb.resync_offset == RESYNC_DONE;
+    let (mut ours, mut any_head) = whose(&members, sb.events);
     if ours {
         // What Linux ran since is not held by whoever ran it before.
         not_held(&members, writer)?;
+    }
+    if !use_log {
+        let first = members.iter().position(|look| look.as_ref().is_some_and(|look| look.head.is_some()));
+        if let (true, false, Some(first)) = (ours, clean, first) {
+            // There are at most as many members as roles.
+            return Err(Refusal::LogWaits { role: Role(first as u16) });
+        }
+        (ours, any_head) = (false, false);
+        members.iter_mut().flatten().for_each(|look| look.head = None);
     }
     let mut report = Report { discarded: any_head && !ours, ..Report::default() };
     let mut fail = Vec::new();
@@ -292,7 +313,6 @@ pub fn assemble(
         }
     }
 
-    let clean = sb.resync_offset == RESYNC_DONE;
     let head = members.iter().flatten().filter_map(|look| look.head).max_by_key(|head| head.generation);
     let generation = head.map_or(0, |head| head.generation);
     let mut found = Replay::default();

@@ -184,6 +184,39 @@ fn a_member_that_was_failed_comes_back_and_is_restored_where_blocks_were_written
     stop(volume);
 }
 
+/// The heads of the log are read without the log as well: they say who has the array open, and that
+/// writes may wait there.
+#[test]
+fn a_volume_is_not_opened_without_a_log_that_somebody_needs() {
+    let mut world = world(5);
+    let all: Vec<usize> = (0..world.disks.len()).collect();
+    let refusal = |world: &World| match world.try_open(&all).map(|_| ()).unwrap_err() {
+        OpenError::Member { source, .. } => source,
+        other => panic!("{other}"),
+    };
+    world.options.writer = 7;
+    let volume = world.open();
+    volume.device().write_at(4096, &[5; 8192]).unwrap();
+    volume.abandon();
+    let before: Vec<Vec<u8>> = world.disks.iter().map(|disk| disk.content()).collect();
+    world.options.consistency = Consistency::Bitmap;
+    assert_eq!(refusal(&world), Refusal::LogWaits { role: Role(0) });
+    world.options.writer = 8;
+    assert_eq!(refusal(&world), Refusal::Held { role: Role(0), writer: 7 });
+    assert!(world.disks.iter().zip(before).all(|(disk, before)| disk.content() == before));
+    (world.options.consistency, world.options.writer) = (Consistency::Log, 7);
+    stop(world.open());
+    (world.options.consistency, world.options.writer) = (Consistency::Bitmap, 8);
+    let volume = world.open();
+    let mut read = [0; 8192];
+    volume.device().read_at(4096, &mut read).unwrap();
+    assert_eq!(read, [5; 8192]);
+    volume.device().write_at(0, &[6; 4096]).unwrap();
+    volume.abandon();
+    // The log that lies there is of before.
+    stop(world.open());
+}
+
 /// Both halves of the drives of an array were run without the other half.
 #[test]
 fn a_drive_that_was_run_apart_does_not_come_back_as_it_is() {

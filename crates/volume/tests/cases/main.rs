@@ -2,6 +2,7 @@
 //! a seed.
 
 mod apart;
+mod bitmaps;
 mod claims;
 mod crash;
 mod cut_short;

@@ -130,7 +130,7 @@ pub(crate) struct World {
     pub(crate) fenced: bool,
     pub(crate) stopped: bool,
     pub(crate) claims: Claims,
-    log: bool,
+    pub(crate) log: bool,
     ready: bool,
     outstanding: Vec<Action>,
     buffers: BTreeMap<OpId, Buffers>,
@@ -229,7 +229,9 @@ impl World {
         let record = pumice_raid::probe(&disk.now).ok()??;
         let place = MemberPlace::of(&record.superblock, self.log).unwrap();
         let (mut head, mut records) = (None, Vec::new());
-        if let Some(region) = place.log {
+        // Also without a log: whose it is, is seen.
+        let region = MemberPlace::of(&record.superblock, true).ok().and_then(|place| place.log);
+        if let Some(region) = region {
             let slots = disk.read(region.heads(), (HEADS * HEAD_BYTES) as usize);
             let role = superblock.dev_roles[superblock.dev_number as usize];
             // A device may have another number than its role.
