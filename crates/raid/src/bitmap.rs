@@ -33,6 +33,9 @@ const WRITE_ERROR: u32 = 1 << 2;
 /// Header state: created but not yet filled in.
 const FIRST_USE: u32 = 1 << 3;
 
+/// The first byte of the header's state: every bit for which the regions' own bits do not count.
+pub const OVERRIDES: u8 = (STALE | WRITE_ERROR | FIRST_USE) as u8;
+
 /// The state of a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Region {

@@ -447,7 +447,8 @@ fn dirty(layout: &dyn RowLayout, members: &[Option<MemberLook>]) -> BTreeMap<Win
     out
 }
 
-/// The bits of all members together, with the newest header.
+/// The bits of all members together, with the newest header. All bits, if those of any member do
+/// not count: the counts that are written next would make them count again.
 fn bits(members: &[Option<MemberLook>]) -> Vec<u8> {
     let newest = members.iter().flatten().max_by_key(|look| look.superblock.events);
     let mut out = newest.map_or_else(Vec::new, |look| look.bitmap_bytes.clone());
@@ -456,6 +457,10 @@ fn bits(members: &[Option<MemberLook>]) -> Vec<u8> {
         for (sum, byte) in out.iter_mut().zip(&look.bitmap_bytes).skip(header) {
             *sum |= byte;
         }
+    }
+    let mut bitmaps = members.iter().flatten().filter_map(|look| look.bitmap.as_ref());
+    if bitmaps.any(|bitmap| bitmap.overridden().is_some()) {
+        out.iter_mut().skip(pumice_raid::bitmap::HEADER_BYTES).for_each(|byte| *byte = 0xFF);
     }
     out
 }

@@ -1,7 +1,7 @@
 //! md's bitmap as its writer keeps it: bits are durable before a write begins, and cleared lazily
 //! after.
 
-use pumice_raid::bitmap::HEADER_BYTES;
+use pumice_raid::bitmap::{self, HEADER_BYTES};
 use pumice_units::SECTOR;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -162,9 +162,11 @@ impl Intent {
         self.changed.extend(0..self.bytes.len() as u64 / SECTOR);
     }
 
-    /// The header's sector with these counts.
+    /// The header's sector with these counts. They make the bits count, so it is written when all
+    /// bits are durable.
     pub(crate) fn header(&mut self, events: u64, events_cleared: Option<u64>) -> Vec<u8> {
         self.bytes[24..32].copy_from_slice(&events.to_le_bytes());
+        self.bytes[48] &= !bitmap::OVERRIDES;
         if let Some(cleared) = events_cleared {
             self.bytes[32..40].copy_from_slice(&cleared.to_le_bytes());
         }

@@ -1,9 +1,13 @@
-//! The bitmap alone, beside a stripe log of somebody else's.
+//! The bitmap alone beside a stripe log of somebody else's, and bitmaps that are out of date.
 
 use crate::harness::{Setup, World};
 use pumice_raid::layout::{Layout, Level};
+use pumice_units::Role;
 use pumice_volume::token::Token;
 use pumice_volume::{Event, Refusal, Request};
+
+const AWAY: Role = Role(2);
+const BITMAP: u64 = 8192;
 
 fn started(seed: u64, log: bool) -> World {
     let (level, layout) = (Level::Raid5, Some(Layout::LeftSymmetric));
@@ -90,4 +94,63 @@ fn a_log_of_before_linux_ran_holds_nobody_off() {
     world.linux_runs();
     open(&mut world, 2, false).unwrap();
     world.verify();
+}
+
+/// The bits of a degraded array are lost, or its bitmap says that they do not count.
+fn bitmaps_are_out_of_date(seed: u64, spoil: impl Fn(&mut World, usize)) {
+    let mut world = started(seed, seed.is_multiple_of(2));
+    fill(&mut world);
+    for _ in 0..8 {
+        world.submit(Request::Flush);
+        world.tick();
+        world.settle();
+    }
+    world.disks[AWAY.index()].up = false;
+    for i in 0..6 {
+        let blocks = world.geometry.array_bytes() / 4096;
+        world.submit(Request::Write { offset: (seed * 31 + i * 17) % blocks * 4096, len: 4096, fua: true });
+        world.settle();
+    }
+    assert_eq!(world.missing(), [AWAY]);
+    stop(&mut world);
+    for disk in [0, 1, 3] {
+        world.disks[disk].put(BITMAP + 256, &[0; 256]);
+        if seed % 3 != 2 || disk == 0 {
+            spoil(&mut world, disk);
+        }
+    }
+    world.start().unwrap();
+    if seed % 4 == 3 {
+        // As after a crash before anything was written.
+        world.crash();
+        world.start().unwrap();
+    }
+    for disk in [0, 1, 3] {
+        let record = pumice_raid::probe(&world.disks[disk].now).unwrap().unwrap();
+        assert_eq!(record.bitmap.unwrap().overridden(), None, "seed {seed}");
+    }
+    let before = world.stores;
+    world.rejoin(AWAY);
+    world.settle();
+    assert_eq!(world.missing(), []);
+    assert_eq!(world.torn_rows(), [] as [u64; 0], "seed {seed}");
+    assert_eq!(world.stores - before, world.windows.count, "seed {seed}: all of it");
+    world.disks[0].lost = true;
+    world.verify();
+}
+
+#[test]
+fn a_member_comes_back_to_an_array_whose_bitmap_is_older_than_its_superblocks() {
+    for seed in 0..12 {
+        bitmaps_are_out_of_date(seed, |world, disk| world.disks[disk].put(BITMAP + 24, &[0; 8]));
+    }
+}
+
+#[test]
+fn a_member_comes_back_to_an_array_whose_bitmap_is_stale_or_was_not_written() {
+    for (seed, state) in (0..12).flat_map(|seed| [2_u32, 4, 6].map(|state| (seed, state))) {
+        bitmaps_are_out_of_date(seed, |world, disk| {
+            world.disks[disk].put(BITMAP + 48, &state.to_le_bytes());
+        });
+    }
 }
